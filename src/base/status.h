@@ -1,0 +1,89 @@
+// Status and Result<T>: how every library function of Weir reports failure. Nothing in the library prints, exits,
+// aborts or throws for a bad file, a bad request or a full budget: it returns one of these.
+//
+// A message is one line: what was wrong, where, and what to do about it.
+#pragma once
+
+#include <cstdarg>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace weir {
+
+enum class StatusCode {
+  kOk = 0,
+  kInvalidArgument,  // the caller asked for something that cannot be honoured (flags, sizes, empty prompt)
+  kNotFound,         // no such file, policy, tensor, key
+  kCorrupt,          // a file or request whose bytes contradict themselves
+  kUnsupported,      // well-formed, but this build cannot do it (architecture, tensor type)
+  kOverBudget,       // the ledger has not enough bytes left, or the pot not enough slots
+  kIo,               // the operating system refused (open, read, write, map)
+  kCancelled,        // the user or the embedder asked to stop
+  kInternal,         // a broken promise of our own
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+// printf-style constructors: `return InvalidArgument("pot of %d tokens is too small", n)`.
+#define WEIR_PRINTF_LIKE __attribute__((format(printf, 1, 2)))
+Status InvalidArgument(const char* format, ...) WEIR_PRINTF_LIKE;
+Status NotFound(const char* format, ...) WEIR_PRINTF_LIKE;
+Status Corrupt(const char* format, ...) WEIR_PRINTF_LIKE;
+Status Unsupported(const char* format, ...) WEIR_PRINTF_LIKE;
+Status OverBudget(const char* format, ...) WEIR_PRINTF_LIKE;
+Status IoError(const char* format, ...) WEIR_PRINTF_LIKE;
+Status Cancelled(const char* format, ...) WEIR_PRINTF_LIKE;
+Status Internal(const char* format, ...) WEIR_PRINTF_LIKE;
+std::string StrFormat(const char* format, ...) WEIR_PRINTF_LIKE;
+
+// A T, or the Status that says why there is none. REQUIRES: ok() before value(), `*` or `->`.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit, so that `return NotFound(...)` works
+  Result(T value) : value_(std::move(value)) {}          // NOLINT
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return status_; }
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T&& value() && { return *std::move(value_); }
+  T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
+  T&& operator*() && { return *std::move(value_); }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+
+ private:
+  Status status_;
+  std::optional<T> value_;
+};
+
+#define WEIR_RETURN_IF_ERROR(expr)                   \
+  do {                                               \
+    if (::weir::Status weir_status_ = (expr); !weir_status_.ok()) return weir_status_; \
+  } while (0)
+
+#define WEIR_CONCAT_INNER(a, b) a##b
+#define WEIR_CONCAT(a, b) WEIR_CONCAT_INNER(a, b)
+// WEIR_ASSIGN_OR_RETURN(auto x, F()): x from the Result, or return its Status.
+#define WEIR_ASSIGN_OR_RETURN(lhs, expr) WEIR_ASSIGN_OR_RETURN_IMPL(WEIR_CONCAT(weir_result_, __LINE__), lhs, expr)
+#define WEIR_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \
+  auto tmp = (expr);                               \
+  if (!tmp.ok()) return tmp.status();              \
+  lhs = std::move(tmp).value()
+
+}  // namespace weir

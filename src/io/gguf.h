@@ -1,0 +1,97 @@
+// GGUF files (version 2 and 3, little-endian): metadata and tensors of a model, memory-mapped read-only.
+//
+// A GGUF file is hostile input. Open() walks every count, offset, string and type and checks it against the file's
+// size before anything is used or allocated, so that afterwards each accessor is a plain look-up and every tensor's
+// bytes are known to lie inside the mapping. Errors name the file, the key or tensor, the byte offset, and what was
+// expected.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+namespace weir {
+
+// One metadata value. Integers of every width are widened to int64_t (uint64_t above INT64_MAX is refused), floats to
+// double. Arrays are homogeneous.
+struct GgufValue {
+  std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>, std::vector<bool>,
+               std::vector<std::string>>
+      v;
+};
+
+// One tensor of the file. The data stays in the mapping.
+struct GgufTensor {
+  std::string name;
+  DType type = DType::kF32;
+  std::vector<int64_t> shape;       // outermost first (the file stores innermost first); 1 to 4 entries, each >= 1
+  const uint8_t* data = nullptr;    // aligned to the file's general.alignment
+  int64_t bytes = 0;                // exactly the bytes the shape needs
+  uint64_t file_offset = 0;
+};
+
+class GgufFile {
+ public:
+  ~GgufFile();
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
+
+  // Maps and checks the file at `path`. kIo when it cannot be read (a directory included), kCorrupt when its bytes
+  // contradict themselves, kUnsupported for another version, big-endian files and tensor types this build lacks
+  // (named).
+  static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  // The same over bytes that outlive the object (tests, fuzzers). `name` stands for the path in messages.
+  static Result<std::unique_ptr<GgufFile>> Parse(std::span<const uint8_t> bytes, std::string name);
+
+  const std::string& path() const { return path_; }
+  uint32_t version() const { return version_; }
+  int64_t file_bytes() const { return static_cast<int64_t>(bytes_.size()); }
+  const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+
+  bool Has(std::string_view key) const { return metadata_.find(key) != metadata_.end(); }
+  // Required values: kNotFound names the missing key, kCorrupt a value of another type. Int accepts an integral
+  // bool; Float accepts integers.
+  Result<int64_t> Int(std::string_view key) const;
+  Result<double> Float(std::string_view key) const;
+  Result<bool> Bool(std::string_view key) const;
+  Result<std::string> String(std::string_view key) const;
+  // Optional values: `fallback` when the key is absent; still an error when it is there with another type.
+  Result<int64_t> IntOr(std::string_view key, int64_t fallback) const;
+  Result<double> FloatOr(std::string_view key, double fallback) const;
+  Result<bool> BoolOr(std::string_view key, bool fallback) const;
+  Result<std::string> StringOr(std::string_view key, std::string fallback) const;
+  // Arrays: nullptr when absent or of another element type.
+  const std::vector<int64_t>* IntArray(std::string_view key) const;
+  const std::vector<double>* FloatArray(std::string_view key) const;
+  const std::vector<std::string>* StringArray(std::string_view key) const;
+
+  // nullptr when there is no such tensor.
+  const GgufTensor* Tensor(std::string_view name) const;
+
+  // Tells the system that the mapped pages are no longer needed (after weights were packed elsewhere). Later reads
+  // still work; they read the file again. No-op for Parse().
+  void ReleasePages() const;
+
+ private:
+  GgufFile() = default;
+  Status ParseAll();
+
+  std::string path_;
+  uint32_t version_ = 0;
+  std::span<const uint8_t> bytes_;
+  void* mapping_ = nullptr;  // non-null when Open() mapped the file
+  std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::vector<GgufTensor> tensors_;
+  std::map<std::string, size_t, std::less<>> tensor_index_;
+};
+
+}  // namespace weir
