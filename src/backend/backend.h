@@ -1,0 +1,59 @@
+// Backend: a device's memory and its version of every operation.
+//
+// The contracts are in ops/: one header an op, with its scalar reference. A backend overrides what it does better; what
+// it does not override runs the reference on host memory, so a missing kernel is slow, never fatal. Nothing above this
+// header knows which backend runs.
+//
+// Threads: a Backend may be used by one caller at a time (its workers are its own).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/ledger.h"
+#include "base/status.h"
+#include "ops/attention.h"
+#include "ops/elementwise.h"
+#include "ops/kv_slots.h"
+#include "ops/matmul.h"
+#include "ops/nll.h"
+#include "ops/rope.h"
+
+namespace weir {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string name() const = 0;     // "cpu (AVX3_DL, 2 threads)"
+  virtual int n_threads() const { return 1; }
+
+  // Prepares a weight matrix; its bytes are reserved in `ledger` under kWeights before they exist. kUnsupported names
+  // the type, kOverBudget has figures.
+  virtual Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger);
+
+  virtual void MatMul(const MatMulArgs& args) { ref::MatMul(args); }
+  virtual void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) {
+    ref::EmbedRows(table, ids, n, out);
+  }
+  virtual void RmsNorm(const RmsNormArgs& args) { ref::RmsNorm(args); }
+  virtual void SwiGlu(const SwiGluArgs& args) { ref::SwiGlu(args); }
+  virtual void HeadNll(const NllArgs& args) { ref::HeadNll(args); }
+  // One entry per head; a backend may spread them over its workers.
+  virtual void StoreSlots(std::span<const StoreSlotsArgs> args);
+  virtual void CompactSlots(std::span<const CompactSlotsArgs> args);
+  virtual void Attention(const AttentionArgs& args) { ref::Attention(args); }
+
+  // Scratch the ops above need for their largest call (what the reference needs, unless overridden).
+  virtual int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const;
+  virtual int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const;
+  virtual int64_t AttentionScratchBytes(const AttentionShape& shape) const;
+};
+
+// The scalar reference end to end: slow, single-threaded, obviously right.
+std::unique_ptr<Backend> MakeRefBackend();
+// SIMD with run-time dispatch. n_threads 0: one per usable core.
+std::unique_ptr<Backend> MakeCpuBackend(int n_threads = 0);
+
+}  // namespace weir

@@ -1,0 +1,29 @@
+// Row-wise operations between products. All F32; in and out may be the same array.
+#pragma once
+
+#include <cstdint>
+
+namespace weir {
+
+// y[r, i] = x[r, i] / sqrt(mean_i(x[r, i]^2) + eps) * w[i]
+struct RmsNormArgs {
+  const float* x = nullptr;  // [n_rows, dim], contiguous
+  const float* w = nullptr;  // [dim]
+  float* y = nullptr;        // [n_rows, dim]
+  int64_t n_rows = 0, dim = 0;
+  float eps = 0;
+};
+
+// y = silu(gate) * up, silu(z) = z / (1 + exp(-z))
+struct SwiGluArgs {
+  const float* gate = nullptr;  // [n]
+  const float* up = nullptr;    // [n]
+  float* y = nullptr;           // [n]
+  int64_t n = 0;
+};
+
+namespace ref {
+void RmsNorm(const RmsNormArgs& args);
+void SwiGlu(const SwiGluArgs& args);
+}  // namespace ref
+}  // namespace weir

@@ -1,0 +1,47 @@
+// Raw storage of keys and values: what a slot looks like, and the two operations that write slots.
+//
+// One KV head of one layer owns two arrays of slots (keys and values), each slot `SlotBytes(type, head_dim)` wide,
+// slots contiguous: [n_slots, head_dim] in the slot type. Which slots are in use, their positions and who decides is
+// kv/'s business; these operations see raw pointers only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/rope.h"
+#include "tensor/dtype.h"
+
+namespace weir {
+
+// kF32 (parity tests), kF16 (default) or kQ8_0 (needs head_dim % 32 == 0).
+inline int64_t SlotBytes(DType type, int64_t head_dim) { return RowBytes(type, head_dim); }
+
+// Writes n_rows new vectors (F32) into slots [first_slot, first_slot + n_rows) of one head.
+struct StoreSlotsArgs {
+  const float* x = nullptr;     // [n_rows, head_dim], rows x_stride floats apart
+  int64_t x_stride = 0;
+  int64_t n_rows = 0, head_dim = 0;
+  DType type = DType::kF16;
+  uint8_t* slots = nullptr;     // base of the head's array
+  int64_t first_slot = 0;
+  // Non-null: rotate row i by (cos, sin)[i] times rope->magnitude before storing (keys whose position never changes).
+  const RopeTable* rope = nullptr;
+  const float* cos = nullptr;   // [n_rows, n_rot/2]
+  const float* sin = nullptr;
+};
+
+// Moves the kept slots of one head to the front: slot j of the result is slot keep[j] of the old array, in place.
+// REQUIRES: keep strictly ascending.
+struct CompactSlotsArgs {
+  uint8_t* slots = nullptr;
+  int64_t slot_bytes = 0;
+  std::span<const int32_t> keep;
+};
+
+namespace ref {
+void StoreSlots(const StoreSlotsArgs& args);
+void CompactSlots(const CompactSlotsArgs& args);
+// Decodes slot `slot` of an array to F32 (tests, snapshots, policies that read vectors).
+void LoadSlot(DType type, const uint8_t* slots, int64_t slot, int64_t head_dim, float* out);
+}  // namespace ref
+}  // namespace weir

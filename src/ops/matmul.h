@@ -1,0 +1,73 @@
+// Products of activations with weight matrices: y[r, o] = sum_k x[r, k] * w[o, k] (+ bias[o]) (+ y[r, o]).
+//
+// Weights of block formats (Q8_0, Q4_1, Q4_K ...) multiply activations that were rounded to int8 in blocks of 32 along
+// k, one F32 scale a block (absmax / 127, round half to even): the numerics of llama.cpp's CPU backend, which parity
+// needs. Plain weights (F32, F16, BF16) multiply F32 activations.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+namespace weir {
+
+// A weight matrix as a model file stores it: n_out rows of n_in elements.
+struct MatrixSource {
+  const char* name = "";            // for messages
+  DType type = DType::kF32;
+  int64_t n_out = 0, n_in = 0;      // n_in is a multiple of the type's block
+  const uint8_t* data = nullptr;    // n_out rows of RowBytes(type, n_in); may be unaligned
+  const int32_t* row_order = nullptr;  // [n_out] or nullptr: row o of the matrix is row row_order[o] of `data`
+};
+
+// A weight matrix prepared by a backend in its own layout. Immutable; shared by all sessions of a model.
+class Matrix {
+ public:
+  virtual ~Matrix() = default;
+  int64_t n_out() const { return n_out_; }
+  int64_t n_in() const { return n_in_; }
+  DType type() const { return type_; }
+  int64_t bytes() const { return bytes_; }  // what the prepared form occupies, and what one pass over it reads
+
+ protected:
+  Matrix(DType type, int64_t n_out, int64_t n_in) : type_(type), n_out_(n_out), n_in_(n_in) {}
+  DType type_;
+  int64_t n_out_, n_in_;
+  int64_t bytes_ = 0;
+};
+
+// One product of a call. Several products that read the same activations go into one call, which then rounds the
+// activations once (q, k and v; gate and up).
+struct MatMulOut {
+  const Matrix* w = nullptr;
+  float* y = nullptr;             // [n_rows, w->n_out()], rows y_stride apart
+  int64_t y_stride = 0;           // in floats, >= w->n_out()
+  const float* bias = nullptr;    // [n_out] or nullptr
+  bool accumulate = false;        // add to what y holds (residual connection)
+};
+
+struct MatMulArgs {
+  const float* x = nullptr;       // [n_rows, n_in], rows x_stride apart
+  int64_t x_stride = 0;           // in floats
+  int64_t n_rows = 0, n_in = 0;
+  std::span<const MatMulOut> outs;
+  void* scratch = nullptr;        // Backend::MatMulScratchBytes(n_rows, n_in) bytes, 64-byte aligned
+};
+
+// Rounds n elements (a multiple of 32) to int8 with a scale per 32: q in [-127, 127], x ~ q * d. An all-zero or
+// non-finite block gets d = 0 and q = 0 (non-finite: d = NaN, so that it is seen downstream).
+void QuantizeRowQ8(const float* x, int64_t n, int8_t* q, float* d);
+
+namespace ref {
+
+// The scalar reference's matrix keeps the file's own rows.
+Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source);
+void MatMul(const MatMulArgs& args);
+// out[i] = row ids[i] of the matrix, decoded. REQUIRES: 0 <= ids[i] < n_out.
+void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out);
+
+}  // namespace ref
+}  // namespace weir

@@ -1,0 +1,57 @@
+// Rotary position embedding. Every scaling kind of the model files (none, linear, NTK-aware base, YaRN, llama3
+// frequency factors, longrope) reduces to one inverse frequency per pair and one magnitude factor, computed once here.
+//
+// Pairs are half-split: element i of a head is rotated with element i + n_rot/2; elements from n_rot on pass through.
+// Files that store interleaved pairs (GGUF architecture `llama`) have their q and k rows reordered at load instead.
+//
+// Angles of stored keys use two small tables, R(s) = R(s - s % kRopeTile) * R(s % kRopeTile), so that a kernel can
+// rotate un-rotated keys on the fly with a table that stays in L1, and renumbering a pot after eviction costs nothing
+// and never drifts (docs/decisions: keys stay un-rotated).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir {
+
+inline constexpr int kRopeTile = 32;
+
+// Data an architecture returns about its rotary embedding.
+struct RopeConfig {
+  int n_rot = 0;                       // rotated elements per head, even; 0 = no rotary embedding
+  double freq_base = 10000.0;
+  enum class Scaling { kNone, kLinear, kYarn, kLongRope } scaling = Scaling::kNone;
+  double factor = 1.0;                 // linear: positions / factor; YaRN: interpolation factor
+  double original_context = 0;         // YaRN, longrope: trained context
+  double yarn_ext_factor = 1.0;        // YaRN: mix of extrapolation
+  double yarn_beta_fast = 32.0, yarn_beta_slow = 1.0;
+  double attn_factor = 1.0;            // magnitude multiplier from the file (longrope, YaRN)
+  std::vector<float> freq_factors;     // [n_rot/2] or empty: inverse frequencies are divided by it (llama3, longrope)
+};
+
+// inv_freq[i] and the magnitude that multiplies cos and sin.
+struct RopeTable {
+  int n_rot = 0;
+  std::vector<double> inv_freq;        // [n_rot/2]
+  float magnitude = 1.0f;
+  int64_t n_positions = 0;             // positions the two tables cover, a multiple of kRopeTile
+  std::vector<float> off_cos, off_sin;    // [kRopeTile, n_rot/2], of positions 0 .. kRopeTile-1; magnitude excluded
+  std::vector<float> base_cos, base_sin;  // [n_positions/kRopeTile, n_rot/2], of positions 0, kRopeTile, ...; excluded
+
+  // kInvalidArgument for odd or negative n_rot, non-positive base or factor, wrong number of frequency factors.
+  static Result<RopeTable> Make(const RopeConfig& config, int64_t n_positions);
+  // Bytes Make() would hold.
+  static int64_t Bytes(const RopeConfig& config, int64_t n_positions);
+};
+
+// cos and sin (magnitude excluded) of arbitrary positions, any size: angles are formed in double.
+//   cos, sin: [n, n_rot/2]
+void RopeAngles(const RopeTable& table, const int64_t* pos, int64_t n, float* cos, float* sin);
+
+namespace ref {
+// Rotates n vectors of head_dim floats in place, vector i by (cos, sin)[i] times table.magnitude.
+void RotateRows(const RopeTable& table, const float* cos, const float* sin, int64_t n, int64_t head_dim, float* x);
+}  // namespace ref
+}  // namespace weir
