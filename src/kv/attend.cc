@@ -1,0 +1,136 @@
+#include "kv/attend.h"
+
+namespace weir {
+
+int64_t Attender::Bytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots) {
+  const int64_t half = layout.rope.n_rot / 2;
+  return PageRound(RopeTable::Bytes(layout.rope, max_slots)) + PageRound(2 * max_rows * half * 4) +
+         PageRound(backend.AttentionScratchBytes(
+             {layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots}));
+}
+
+Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
+                                                 int64_t max_slots, Ledger& ledger) {
+  auto out = std::make_unique<Attender>();
+  out->backend_ = &backend;
+  out->layout_ = layout;
+  out->max_rows_ = max_rows;
+  out->max_slots_ = max_slots;
+  WEIR_ASSIGN_OR_RETURN(out->rope_bytes_,
+                        ledger.Reserve(MemTag::kMeta, PageRound(RopeTable::Bytes(layout.rope, max_slots))));
+  WEIR_ASSIGN_OR_RETURN(out->rope_, RopeTable::Make(layout.rope, max_slots));
+  const int64_t half = layout.rope.n_rot / 2;
+  WEIR_ASSIGN_OR_RETURN(out->angles_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, 2 * max_rows * half * 4));
+  WEIR_ASSIGN_OR_RETURN(
+      out->scratch_,
+      HostBuffer::Allocate(ledger, MemTag::kWorkspace,
+                           backend.AttentionScratchBytes(
+                               {layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots})));
+  return out;
+}
+
+Status Attender::Plan(std::span<const BatchSegment> segments) {
+  const PotShape& first = segments.front().pot->shape();
+  int64_t n_rows = 0;
+  for (const BatchSegment& segment : segments) {
+    const PotShape& shape = segment.pot->shape();
+    if (shape.k_type != first.k_type || shape.v_type != first.v_type || shape.positions != first.positions) {
+      return InvalidArgument("the pots of one batch must share KV types and position policy");
+    }
+    if (shape.n_layers != layout_.n_layers || shape.n_kv_heads != layout_.n_kv_heads ||
+        shape.head_dim != layout_.head_dim || shape.n_slots > max_slots_) {
+      return InvalidArgument("a pot of %d layers x %d heads x %d slots does not fit this model's attention", shape.n_layers,
+                             shape.n_kv_heads, shape.n_slots);
+    }
+    n_rows += segment.n_rows;
+  }
+  if (n_rows > max_rows_) {
+    return InvalidArgument("a batch of %lld rows exceeds the %lld planned for", static_cast<long long>(n_rows),
+                           static_cast<long long>(max_rows_));
+  }
+
+  segments_.assign(segments.begin(), segments.end());
+  const size_t n_views = segments_.size() * layout_.n_kv_heads;
+  k_ptrs_.resize(n_views);
+  v_ptrs_.resize(n_views);
+  n_slots_.resize(n_views);
+  views_.resize(segments_.size());
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const size_t at = i * layout_.n_kv_heads;
+    views_[i] = {segments_[i].first_row, segments_[i].n_rows, &k_ptrs_[at], &v_ptrs_[at], &n_slots_[at]};
+  }
+  if (first.positions == Positions::kAbs && rope_.n_rot > 0) {
+    const int64_t half = rope_.n_rot / 2;
+    std::vector<int64_t> pos;
+    for (const BatchSegment& segment : segments_) {
+      pos.resize(static_cast<size_t>(segment.n_rows));
+      for (int64_t i = 0; i < segment.n_rows; ++i) pos[i] = segment.first_seq + i;
+      float* cos = angles_.as<float>() + segment.first_row * half;
+      RopeAngles(rope_, pos.data(), segment.n_rows, cos, cos + max_rows_ * half);
+    }
+  }
+  return Status();
+}
+
+void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out) {
+  const PotShape& shape = segments_.front().pot->shape();
+  const bool rotated = shape.positions == Positions::kAbs && rope_.n_rot > 0;
+  const int64_t half = rope_.n_rot / 2;
+  const float* cos = angles_.as<float>();
+  const float* sin = cos + max_rows_ * half;
+  const int64_t kv_stride = static_cast<int64_t>(layout_.n_kv_heads) * layout_.head_dim;
+
+  stores_.clear();
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const BatchSegment& s = segments_[i];
+    for (int32_t head = 0; head < layout_.n_kv_heads; ++head) {
+      const size_t at = i * layout_.n_kv_heads + head;
+      uint8_t* keys = s.pot->keys(layer, head);
+      uint8_t* values = s.pot->values(layer, head);
+      k_ptrs_[at] = keys;
+      v_ptrs_[at] = values;
+      n_slots_[at] = s.pot->n_used(layer, head);
+      StoreSlotsArgs store;
+      store.x = k + s.first_row * kv_stride + static_cast<int64_t>(head) * layout_.head_dim;
+      store.x_stride = kv_stride;
+      store.n_rows = s.n_rows;
+      store.head_dim = layout_.head_dim;
+      store.type = shape.k_type;
+      store.slots = keys;
+      store.first_slot = n_slots_[at] - s.n_rows;
+      if (rotated) {
+        store.rope = &rope_;
+        store.cos = cos + s.first_row * half;
+        store.sin = sin + s.first_row * half;
+      }
+      stores_.push_back(store);
+      store.x = v + s.first_row * kv_stride + static_cast<int64_t>(head) * layout_.head_dim;
+      store.type = shape.v_type;
+      store.slots = values;
+      store.rope = nullptr;
+      stores_.push_back(store);
+    }
+  }
+  backend_->StoreSlots(stores_);
+
+  AttentionArgs args;
+  args.n_heads = layout_.n_heads;
+  args.n_kv_heads = layout_.n_kv_heads;
+  args.head_dim = layout_.head_dim;
+  args.scale = layout_.scale;
+  args.q = q;
+  args.q_stride = static_cast<int64_t>(layout_.n_heads) * layout_.head_dim;
+  args.out = out;
+  args.out_stride = args.q_stride;
+  args.k_type = shape.k_type;
+  args.v_type = shape.v_type;
+  args.rope = rope_.n_rot > 0 ? &rope_ : nullptr;
+  args.keys_rotated = rotated;
+  args.row_cos = rotated ? cos : nullptr;
+  args.row_sin = rotated ? sin : nullptr;
+  args.segments = views_;
+  args.scratch = scratch_.data();
+  backend_->Attention(args);
+}
+
+}  // namespace weir

@@ -1,0 +1,65 @@
+// The one call a model makes: append this layer's keys and values to every pot of the batch, attend, return the mix.
+//
+// An Attender is planned once per forward pass (kv/plan.h builds it from the batch's segments) and consumed layer by
+// layer. The model knows neither slots nor positions nor policies.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "kv/store.h"
+#include "ops/rope.h"
+
+namespace weir {
+
+// What attention needs to know of a model: data an architecture returns, never a switch elsewhere.
+struct AttentionLayout {
+  int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  float scale = 0;      // 1 / sqrt(head_dim) for most
+  RopeConfig rope;      // n_rot = 0: no rotary embedding
+};
+
+// New rows of one pot within a batch. BeginAppend() was already called for them.
+struct BatchSegment {
+  Pot* pot = nullptr;
+  int64_t first_row = 0, n_rows = 0;
+  int64_t first_seq = 0;   // stream number of the first row's token: its position under kAbs
+};
+
+class Attender {
+ public:
+  // Sized for batches of up to max_rows rows over pots of up to max_slots slots; reserves everything it will ever need.
+  static Result<std::unique_ptr<Attender>> Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
+                                                int64_t max_slots, Ledger& ledger);
+  static int64_t Bytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots);
+
+  // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise).
+  Status Plan(std::span<const BatchSegment> segments);
+
+  // q: [n_rows, n_heads * head_dim], k, v: [n_rows, n_kv_heads * head_dim], none rotated; out as q. Rows contiguous.
+  void Attend(int32_t layer, const float* q, const float* k, const float* v, float* out);
+
+  const AttentionLayout& layout() const { return layout_; }
+
+ private:
+  Backend* backend_ = nullptr;
+  AttentionLayout layout_;
+  int64_t max_rows_ = 0, max_slots_ = 0;
+  RopeTable rope_;
+  Reservation rope_bytes_;
+  HostBuffer angles_;    // [2, max_rows, n_rot/2] cos then sin of the rows' positions
+  HostBuffer scratch_;   // the attention kernel's
+  // The current plan.
+  std::vector<BatchSegment> segments_;
+  std::vector<const uint8_t*> k_ptrs_, v_ptrs_;   // [n_segments, n_kv_heads], of the layer at hand
+  std::vector<int32_t> n_slots_;                  // same shape
+  std::vector<AttentionSegment> views_;           // [n_segments]
+  std::vector<StoreSlotsArgs> stores_;
+};
+
+}  // namespace weir

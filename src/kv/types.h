@@ -1,0 +1,74 @@
+// Plain data shared by the store, the policies and the engine. Four numbers that are never mixed:
+//   pos    what RoPE sees           slot   where an entry is stored, 0 = oldest of its head
+//   idx    place in a list          t_src  time in the source stream, milliseconds
+// and seq, the running number of a token in its stream (0 = the first token ever read).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace weir {
+
+// How positions relate to slots (methods of the papers in docs/decisions/0002-unrotated-keys.md).
+enum class Positions {
+  kAbs,    // keys rotated once at seq; the query uses its own seq. Leaves the trained window on long streams.
+  kCache,  // pos of an entry = its slot, always. Bounded by the pot. StreamingLLM, H2O (streaming), SirLLM, Inf-MLLM.
+  kReset,  // as kCache, and entries are only ever removed by whole distillations (InfiniPot's CR-RoPE).
+};
+const char* PositionsName(Positions positions);
+
+// Which layers and heads share one keep-set; metadata is stored once per group.
+enum class Granularity { kGlobal, kPerLayer, kPerHead };
+
+enum class Modality : uint8_t { kText, kImage, kVideo };
+
+// What is known of one stored token. Kept per slot of each metadata group.
+struct SlotMeta {
+  int64_t seq = 0;
+  int64_t t_src_ms = 0;
+  int32_t token_id = -1;      // -1: a visual embedding
+  Modality modality = Modality::kText;
+  bool pinned = false;        // must survive every selection
+};
+
+// The slots that stay, of one metadata group: strictly ascending.
+using KeepSet = std::vector<int32_t>;
+
+// Shape of a session's pot: everything its size in bytes depends on.
+struct PotShape {
+  int32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
+  int32_t n_slots = 0;        // capacity |M| of every layer and KV head
+  DType k_type = DType::kF16, v_type = DType::kF16;
+  Positions positions = Positions::kCache;
+  Granularity granularity = Granularity::kGlobal;
+
+  int32_t n_groups() const {
+    switch (granularity) {
+      case Granularity::kGlobal:
+        return 1;
+      case Granularity::kPerLayer:
+        return n_layers;
+      case Granularity::kPerHead:
+        return n_layers * n_kv_heads;
+    }
+    return 1;
+  }
+  // The metadata group that (layer, head) belongs to.
+  int32_t group_of(int32_t layer, int32_t head) const {
+    switch (granularity) {
+      case Granularity::kGlobal:
+        return 0;
+      case Granularity::kPerLayer:
+        return layer;
+      case Granularity::kPerHead:
+        return layer * n_kv_heads + head;
+    }
+    return 0;
+  }
+};
+
+}  // namespace weir

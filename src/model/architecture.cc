@@ -1,0 +1,16 @@
+#include "model/architecture.h"
+
+namespace weir {
+
+Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend, Ledger& ledger) {
+  WEIR_ASSIGN_OR_RETURN(const std::string name, file.String("general.architecture"));
+  std::string known;
+  for (const ArchitectureInfo* info : AllArchitectureInfos()) {
+    if (name == info->name) return info->load(file, backend, ledger);
+    known += (known.empty() ? "" : ", ") + std::string(info->name);
+  }
+  return Unsupported("%s: architecture '%s' is not supported; this build knows: %s", file.path().c_str(), name.c_str(),
+                     known.c_str());
+}
+
+}  // namespace weir

@@ -1,0 +1,77 @@
+// Architectures: what a model file's tensors mean.
+//
+// Adding one is adding one file src/model/my_arch.cc whose first line is `// weir-plugin: architecture` and which defines
+// `extern const ArchitectureInfo kMyArch` (docs/recipes/add-a-model.md). Its name is the file's general.architecture.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/gguf.h"
+#include "kv/attend.h"
+
+namespace weir {
+
+// What every architecture can say of itself.
+struct ModelConfig {
+  std::string architecture, name;
+  int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
+  int32_t n_ctx_train = 0;       // longest context it was trained with
+  AttentionLayout attention;
+};
+
+// Receives named intermediates during a forward pass: ("blk.3.attn_out", rows, columns, data). Names are listed in
+// docs/recipes/add-a-model.md; they let any tensor be compared with a reference implementation.
+using TensorObserver = std::function<void(const std::string& name, int64_t n_rows, int64_t n_cols, const float* data)>;
+
+// One forward pass over a batch of rows whose slots were taken and whose attention was planned.
+struct ForwardArgs {
+  Attender* attender = nullptr;
+  const int32_t* tokens = nullptr;   // [n_rows], or nullptr when embeddings are given
+  const float* embeddings = nullptr; // [n_rows, n_embd]: visual tokens
+  int64_t n_rows = 0;
+  float* hidden = nullptr;           // out: [n_rows, n_embd], after the final norm: what the head multiplies
+  uint8_t* workspace = nullptr;      // WorkspaceBytes(n_rows) bytes, 64-byte aligned
+  const TensorObserver* observer = nullptr;
+};
+
+// Immutable after loading; shared by all sessions.
+class Model {
+ public:
+  virtual ~Model() = default;
+  const ModelConfig& config() const { return config_; }
+  // Projection to the vocabulary [n_vocab, n_embd] (the embedding table itself when tied), its bias or nullptr.
+  virtual const Matrix& head() const = 0;
+  virtual const float* head_bias() const { return nullptr; }
+  // Bytes of weights that one token reads once (prepared form), for bandwidth figures.
+  virtual int64_t WeightBytesPerToken() const = 0;
+
+  virtual int64_t WorkspaceBytes(int64_t max_rows) const = 0;
+  virtual void Forward(const ForwardArgs& args) = 0;
+
+ protected:
+  ModelConfig config_;
+};
+
+struct ArchitectureInfo {
+  const char* name;      // = file name = general.architecture
+  const char* models;    // well-known models of the family, for `weir info` and messages
+  // Checks the metadata, binds every tensor (a missing or an unknown one is an error that names it) and prepares the
+  // weights in `backend`. Bytes go to `ledger`.
+  Result<std::unique_ptr<Model>> (*load)(const GgufFile& file, Backend& backend, Ledger& ledger);
+};
+
+// Every architecture of the folder, sorted by name. (Generated.)
+std::span<const ArchitectureInfo* const> AllArchitectureInfos();
+
+// Finds the file's architecture and loads it. kUnsupported names an unknown architecture and lists the known ones.
+Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend, Ledger& ledger);
+
+}  // namespace weir

@@ -1,0 +1,29 @@
+// weir-plugin: policy
+// Nothing is ever forgotten: the ordinary cache. A pot that is full is an error, never a silent cut.
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+class Full : public Policy {
+ public:
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.positions = Positions::kAbs;
+    needs.evicts = false;
+    return needs;
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    KeepHeadAndTail(view.slots, 0, n_keep, keep);  // only reached by callers that ignore `evicts`
+  }
+};
+
+}  // namespace
+
+extern const PolicyInfo kFull;
+const PolicyInfo kFull = {
+    "full", "keeps everything; a full pot is an error", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new Full);
+    }};
+
+}  // namespace weir

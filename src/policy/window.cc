@@ -1,0 +1,43 @@
+// weir-plugin: policy
+// Window attention: the newest tokens, nothing else. The negative control: perplexity jumps as soon as the first tokens
+// leave the pot. Equal to streaming_llm with no sinks, positions included, so that the two differ in the sinks alone.
+#include <algorithm>
+
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"step", 0, 0, 1 << 20, true, "slots freed at once while decoding; 0 = 1/16 of the pot, 1 = exactly one at a time"},
+};
+
+class Window : public Policy {
+ public:
+  explicit Window(int32_t step) : step_(step) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.min_slots = 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    const int32_t step = step_ > 0 ? step_ : n_slots / 16;
+    return std::max(0, n_slots - std::max(n_coming, step));
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    KeepHeadAndTail(view.slots, 0, n_keep, keep);
+  }
+
+ private:
+  const int32_t step_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kWindow;
+const PolicyInfo kWindow = {"window", "keeps the newest tokens only", "", kOptions,
+                            [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                              return std::unique_ptr<Policy>(new Window(options.Int("step")));
+                            }};
+
+}  // namespace weir
