@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "base/ledger.h"
 #include "base/status.h"
 #include "tensor/dtype.h"
 
@@ -57,14 +58,24 @@ struct MatMulArgs {
   void* scratch = nullptr;        // Backend::MatMulScratchBytes(n_rows, n_in) bytes, 64-byte aligned
 };
 
-// Rounds n elements (a multiple of 32) to int8 with a scale per 32: q in [-127, 127], x ~ q * d. An all-zero or
-// non-finite block gets d = 0 and q = 0 (non-finite: d = NaN, so that it is seen downstream).
+// What every backend refuses before it prepares a matrix: kCorrupt for a size outside 1 .. kMaxMatrixSide or rows that
+// are not whole blocks, kUnsupported for a type that is no weight, kInvalidArgument for missing data or a row order that
+// leaves the matrix. Messages name the tensor. Values are not looked at.
+inline constexpr int64_t kMaxMatrixSide = int64_t{1} << 28;  // keeps every size in bytes far inside 64 bits
+Status CheckMatrixSource(const MatrixSource& source);
+
+inline constexpr int kQ8Block = 32;
+// Blocks whose largest magnitude is smaller round to zero: 127 / largest must not overflow.
+inline constexpr float kQ8Smallest = 0x1p-100f;
+// Rounds n elements (a multiple of 32) to int8 with a scale per 32: q in [-127, 127], x ~ q * d. A block of zeros (below
+// kQ8Smallest) gets d = 0 and q = 0, one with a NaN or an infinity d = NaN and q = 0, so that it is seen downstream.
 void QuantizeRowQ8(const float* x, int64_t n, int8_t* q, float* d);
 
 namespace ref {
 
-// The scalar reference's matrix keeps the file's own rows.
-Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source);
+// The scalar reference's matrix keeps the file's own rows. Errors of CheckMatrixSource; kCorrupt for a weight that is NaN
+// or infinite; kOverBudget.
+Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger);
 void MatMul(const MatMulArgs& args);
 // out[i] = row ids[i] of the matrix, decoded. REQUIRES: 0 <= ids[i] < n_out.
 void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out);

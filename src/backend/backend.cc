@@ -1,0 +1,22 @@
+#include "backend/backend.h"
+
+namespace weir {
+
+Result<std::unique_ptr<Matrix>> Backend::PrepareMatrix(const MatrixSource& source, Ledger& ledger) {
+  return ref::PrepareMatrix(source, ledger);
+}
+
+void Backend::StoreSlots(std::span<const StoreSlotsArgs> args) {
+  for (const StoreSlotsArgs& head : args) ref::StoreSlots(head);
+}
+
+void Backend::CompactSlots(std::span<const CompactSlotsArgs> args) {
+  for (const CompactSlotsArgs& head : args) ref::CompactSlots(head);
+}
+
+// The references take what they need from the heap: they are for tests, not for budgets.
+int64_t Backend::MatMulScratchBytes(int64_t, int64_t) const { return 0; }
+int64_t Backend::NllScratchBytes(int64_t, int64_t) const { return 0; }
+int64_t Backend::AttentionScratchBytes(const AttentionShape&) const { return 0; }
+
+}  // namespace weir

@@ -1,0 +1,28 @@
+#include "ops/nll.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace weir::ref {
+
+void HeadNll(const NllArgs& args) {
+  const int64_t n_vocab = args.head->n_out();
+  std::vector<float> z(static_cast<size_t>(n_vocab));
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    const int32_t target = args.target[r];
+    args.nll[r] = 0;
+    if (target < 0) continue;
+    const MatMulOut out = {args.head, z.data(), n_vocab, args.bias, false};
+    MatMul({args.x + r * args.n_in, args.n_in, 1, args.n_in, {&out, 1}, nullptr});
+    if (args.softcap > 0) {
+      for (float& value : z) value = args.softcap * std::tanh(value / args.softcap);
+    }
+    const double largest = *std::max_element(z.begin(), z.end());
+    double sum = 0;
+    for (float value : z) sum += std::exp(value - largest);
+    args.nll[r] = static_cast<float>(std::log(sum) + largest - z[target]);
+  }
+}
+
+}  // namespace weir::ref
