@@ -1,0 +1,104 @@
+#include "engine/runner.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+int64_t HeadScratchBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
+  const int64_t n_embd = model.config().n_embd;
+  return std::max(backend.MatMulScratchBytes(shape.max_rows, n_embd),
+                  shape.nll ? backend.NllScratchBytes(shape.max_rows, n_embd) : 0);
+}
+
+}  // namespace
+
+int64_t Runner::Bytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
+  return Attender::Bytes(backend, model.config().attention, shape.max_rows, shape.max_slots) +
+         PageRound(shape.max_rows * 4) + PageRound(shape.max_rows * model.config().n_embd * 4) +
+         PageRound(model.WorkspaceBytes(shape.max_rows)) + PageRound(HeadScratchBytes(model, backend, shape));
+}
+
+Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, const RunnerShape& shape, Ledger& ledger) {
+  auto out = std::make_unique<Runner>();
+  out->model_ = &model;
+  out->backend_ = &backend;
+  out->shape_ = shape;
+  const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kWorkspace, bytes); };
+  WEIR_ASSIGN_OR_RETURN(out->attender_, Attender::Make(backend, model.config().attention, shape.max_rows, shape.max_slots,
+                                                       ledger));
+  WEIR_ASSIGN_OR_RETURN(out->tokens_, allocate(shape.max_rows * 4));
+  WEIR_ASSIGN_OR_RETURN(out->hidden_, allocate(shape.max_rows * model.config().n_embd * 4));
+  WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(model.WorkspaceBytes(shape.max_rows)));
+  WEIR_ASSIGN_OR_RETURN(out->head_scratch_, allocate(HeadScratchBytes(model, backend, shape)));
+  return out;
+}
+
+Result<const float*> Runner::Forward(std::span<const BatchItem> items, const TensorObserver* observer) {
+  segments_.clear();
+  int64_t n_rows = 0;
+  int32_t* ids = tokens_.as<int32_t>();
+  for (const BatchItem& item : items) {
+    const int64_t n = static_cast<int64_t>(item.tokens.size());
+    if (n == 0) return InvalidArgument("a batch item has no tokens");
+    if (n_rows + n > shape_.max_rows) {
+      return InvalidArgument("a batch of more than %lld rows", static_cast<long long>(shape_.max_rows));
+    }
+    if (n > item.pot->n_free()) {
+      return OverBudget("a pot of %d slots has %d free, %lld tokens are coming", item.pot->shape().n_slots,
+                        item.pot->n_free(), static_cast<long long>(n));
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const int32_t id = item.tokens[i].token_id;
+      if (id < 0 || id >= model_->config().n_vocab) {
+        return InvalidArgument("token %d is outside the vocabulary of %d", id, model_->config().n_vocab);
+      }
+      ids[n_rows + i] = id;
+    }
+    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq});
+    n_rows += n;
+  }
+  WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));
+  for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));
+
+  ForwardArgs args;
+  args.attender = attender_.get();
+  args.tokens = ids;
+  args.n_rows = n_rows;
+  args.hidden = hidden_.as<float>();
+  args.workspace = workspace_.data();
+  args.observer = observer;
+  model_->Forward(args);
+  return static_cast<const float*>(args.hidden);
+}
+
+void Runner::Logits(const float* hidden, int64_t n_rows, float* out) {
+  MatMulOut head;
+  head.w = &model_->head();
+  head.y = out;
+  head.y_stride = model_->config().n_vocab;
+  head.bias = model_->head_bias();
+  MatMulArgs args;
+  args.x = hidden;
+  args.x_stride = model_->config().n_embd;
+  args.n_rows = n_rows;
+  args.n_in = model_->config().n_embd;
+  args.outs = {&head, 1};
+  args.scratch = head_scratch_.data();
+  backend_->MatMul(args);
+}
+
+void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll) {
+  NllArgs args;
+  args.x = hidden;
+  args.n_rows = n_rows;
+  args.n_in = model_->config().n_embd;
+  args.head = &model_->head();
+  args.bias = model_->head_bias();
+  args.target = target;
+  args.nll = nll;
+  args.scratch = head_scratch_.data();
+  backend_->HeadNll(args);
+}
+
+}  // namespace weir

@@ -1,0 +1,56 @@
+// Runner: one forward pass over a batch of segments, each with its own pot. A lone session is a batch of one.
+//
+// All working memory (activations, attention scratch, hidden states, logits) is reserved when the runner is made, for
+// batches of up to max_rows rows over pots of up to max_slots slots.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "kv/attend.h"
+#include "model/architecture.h"
+
+namespace weir {
+
+struct RunnerShape {
+  int64_t max_rows = 0;    // rows of the largest batch
+  int64_t max_slots = 0;   // slots of the largest pot
+  bool nll = false;        // HeadNll() will be called
+};
+
+// New tokens of one pot.
+struct BatchItem {
+  Pot* pot = nullptr;
+  std::span<const SlotMeta> tokens;   // in stream order; token_id >= 0
+};
+
+class Runner {
+ public:
+  static Result<std::unique_ptr<Runner>> Make(Model& model, Backend& backend, const RunnerShape& shape, Ledger& ledger);
+  static int64_t Bytes(const Model& model, const Backend& backend, const RunnerShape& shape);
+
+  // Takes slots, runs the model. Every pot has room for its tokens (kOverBudget otherwise, nothing changed).
+  // Returns hidden states after the final norm, [rows, n_embd], rows in item order; valid until the next call.
+  Result<const float*> Forward(std::span<const BatchItem> items, const TensorObserver* observer = nullptr);
+  // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab]. REQUIRES: out has room, n_rows <= max_rows.
+  void Logits(const float* hidden, int64_t n_rows, float* out);
+  // -log P(target[r] | hidden[r]); target -1 gives 0. REQUIRES: shape.nll, n_rows <= max_rows.
+  void HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll);
+
+  const RunnerShape& shape() const { return shape_; }
+
+ private:
+  Model* model_ = nullptr;
+  Backend* backend_ = nullptr;
+  RunnerShape shape_;
+  std::unique_ptr<Attender> attender_;
+  HostBuffer tokens_, hidden_, workspace_, head_scratch_;
+  std::vector<BatchSegment> segments_;
+};
+
+}  // namespace weir

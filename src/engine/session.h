@@ -1,0 +1,117 @@
+// Session: one endless stream inside one fixed pot.
+//
+// Append tokens at any moment, ask for the next token's logits at any moment. Before a chunk is read the session makes
+// room for it: when the pot lacks slots, the policy chooses who stays and the pot is compacted. Everything the session
+// will ever hold is planned first (PlanSession, what `weir plan` prints), reserved in its ledger when it is made, and
+// never grows.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/ledger.h"
+#include "engine/runner.h"
+#include "kv/store.h"
+#include "kv/trace.h"
+#include "model/architecture.h"
+#include "policy/policy.h"
+
+namespace weir {
+
+enum class OnOverflow { kEvict, kError };
+
+struct SessionOptions {
+  PolicySpec policy;
+  int32_t pot_slots = 0;       // |M|; 0: as many as budget_bytes holds, or the model's trained context up to 4096
+  int64_t budget_bytes = 0;    // 0: no limit but the pot
+  int32_t chunk_rows = 0;      // rows read at once; 0: a quarter of the pot, at most 256
+  DType k_type = DType::kF16, v_type = DType::kF16;
+  OnOverflow on_overflow = OnOverflow::kEvict;
+  bool nll = false;            // Append() will be asked for likelihoods
+};
+
+// One line of the plan.
+struct PlanItem {
+  MemTag tag;
+  std::string what;
+  int64_t bytes;
+};
+
+// The whole ledger of a session, before a byte is allocated.
+struct SessionPlan {
+  PotShape pot;
+  int32_t chunk_rows = 0;
+  std::vector<PlanItem> items;
+  int64_t total_bytes = 0;
+  int64_t minimum_bytes = 0;   // smallest budget this policy, model and KV type can work with
+};
+
+// kOverBudget when budget_bytes is too small: the message names the smallest budget that works. kInvalidArgument when
+// the pot is smaller than the policy needs, or when pot and budget contradict each other.
+Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options);
+
+struct SessionCounters {
+  int64_t seen = 0;        // tokens read or generated so far
+  int64_t kept = 0;        // of them, in the pot now (in at least one layer and head)
+  int64_t dropped = 0;     // seen - kept
+  int64_t selections = 0;  // times the pot had to shrink
+};
+
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> Make(Model& model, Backend& backend, const SessionOptions& options);
+
+  struct AppendOptions {
+    bool pinned = false;                       // these tokens survive every selection
+    int64_t t_src_ms = 0;
+    float* nll = nullptr;                      // [tokens.size()] or nullptr: -log P of each token when it was read;
+                                               // 0 for the first token of the stream
+    const std::atomic<bool>* stop = nullptr;   // checked between chunks: kCancelled, all read chunks stay read
+    std::function<void(int64_t n_done)> progress;   // after each chunk, tokens of this call read so far
+    const TensorObserver* observer = nullptr;
+  };
+  // Reads tokens. kOverBudget when the pot is full and may not shrink (policy `full`, OnOverflow::kError, everything
+  // pinned); tokens before the offending chunk stay read.
+  Status Append(std::span<const int32_t> tokens, const AppendOptions& options);
+  Status Append(std::span<const int32_t> tokens) { return Append(tokens, AppendOptions()); }
+
+  // Logits for the token after the last one read, [n_vocab]. kInvalidArgument before the first token.
+  Result<std::span<float>> Logits();
+
+  // Lines of everything forgotten from now on go to `trace`, which must outlive the session or the next call.
+  void SetTrace(TraceWriter* trace) { trace_ = trace; }
+
+  const SessionPlan& plan() const { return plan_; }
+  SessionCounters counters() const;
+  const Pot& pot() const { return *pot_; }
+  const Ledger& ledger() const { return ledger_; }
+  const Model& model() const { return *model_; }
+
+ private:
+  explicit Session(int64_t budget_bytes) : ledger_(budget_bytes) {}
+  Status MakeRoom(int32_t n_coming);
+
+  Ledger ledger_;   // first: outlives every reservation below
+  Model* model_ = nullptr;
+  Backend* backend_ = nullptr;
+  SessionOptions options_;
+  SessionPlan plan_;
+  std::unique_ptr<Policy> policy_;
+  std::unique_ptr<Pot> pot_;
+  std::unique_ptr<Runner> runner_;
+  HostBuffer logits_;        // [n_vocab]
+  HostBuffer last_hidden_;   // [n_embd] of the last token read
+  bool has_last_ = false, logits_fresh_ = false;
+  int64_t n_seen_ = 0, n_selections_ = 0;
+  TraceWriter* trace_ = nullptr;
+  std::vector<SlotMeta> chunk_;
+  std::vector<int32_t> targets_;
+};
+
+}  // namespace weir

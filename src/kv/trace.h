@@ -1,0 +1,41 @@
+// The trace: one JSON line per forgotten token, so that forgetting can be inspected, counted and drawn.
+//
+//   {"step":3,"policy":"streaming_llm","layer":-1,"head":-1,"slot":4,"seq":4,"t_src_ms":0,"token":198,"reason":"pot full"}
+//
+// step counts selections; layer and head are -1 where one decision covers all of them. Lines go to FILE.part, which
+// becomes FILE when Close() succeeds: a full disk or a kill never leaves a half-written FILE.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "kv/types.h"
+
+namespace weir {
+
+class TraceWriter {
+ public:
+  // kIo with the path when the file cannot be made.
+  static Result<std::unique_ptr<TraceWriter>> Open(const std::string& path);
+  ~TraceWriter();  // without Close(): FILE.part is removed
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  // Writes one line per slot of `slots` that is not in `keep`. kIo when the disk is full; the writer is then closed and
+  // its part file removed.
+  Status Dropped(int64_t step, const char* policy, int32_t layer, int32_t head, std::span<const SlotMeta> slots,
+                 const KeepSet& keep, const char* reason);
+  Status Close();
+
+ private:
+  TraceWriter() = default;
+  Status Fail();
+
+  std::string path_;
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace weir

@@ -1,0 +1,19 @@
+// weir-plugin: architecture
+// Llama 1 to 3.2, Vicuna, LongChat, Mistral, SmolLM2 and whatever else shares their tensor names. Rotary pairs are
+// interleaved in the file; rows of q and k are reordered to half-split pairs while loading.
+#include "model/pre_norm_decoder.h"
+
+namespace weir {
+
+extern const ArchitectureInfo kLlama;
+const ArchitectureInfo kLlama = {
+    "llama", "Llama 1-3.2, Vicuna, LongChat, Mistral, SmolLM2",
+    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+      auto model = std::make_unique<PreNormDecoder>(backend);
+      PreNormDecoder::Options options;
+      options.interleaved_rope = true;
+      WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "llama", options, ledger));
+      return std::unique_ptr<Model>(std::move(model));
+    }};
+
+}  // namespace weir

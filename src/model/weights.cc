@@ -1,0 +1,193 @@
+#include "model/weights.h"
+
+#include <cmath>
+
+#include "quant/format.h"
+
+namespace weir {
+namespace {
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+// Reads a metadata integer and holds it to [min, max]: sizes are multiplied later, so they are bounded here.
+Result<int32_t> Bounded(const GgufFile& file, const std::string& key, int64_t min, int64_t max, int64_t fallback = -1) {
+  int64_t value = fallback;
+  if (fallback < 0 || file.Has(key)) {
+    WEIR_ASSIGN_OR_RETURN(value, file.Int(key));
+  }
+  if (value < min || value > max) {
+    return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(), static_cast<long long>(value),
+                   static_cast<long long>(min), static_cast<long long>(max));
+  }
+  return static_cast<int32_t>(value);
+}
+
+}  // namespace
+
+Result<const GgufTensor*> WeightLoader::Take(const std::string& name, const std::vector<int64_t>& shape) {
+  const GgufTensor* tensor = file_.Tensor(name);
+  if (tensor == nullptr) return NotFound("%s: tensor %s is missing", file_.path().c_str(), name.c_str());
+  std::vector<int64_t> have = tensor->shape;
+  while (have.size() > shape.size() && have.front() == 1) have.erase(have.begin());
+  if (have != shape) {
+    return Corrupt("%s: tensor %s has shape %s, expected %s", file_.path().c_str(), name.c_str(),
+                   ShapeText(tensor->shape).c_str(), ShapeText(shape).c_str());
+  }
+  taken_.insert(name);
+  return tensor;
+}
+
+Status WeightLoader::Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
+                          const std::vector<int32_t>& row_order) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_out, n_in}));
+  const std::string where = file_.path() + ": " + name;
+  MatrixSource source;
+  source.name = where.c_str();
+  source.type = tensor->type;
+  source.n_out = n_out;
+  source.n_in = n_in;
+  source.data = tensor->data;
+  source.row_order = row_order.empty() ? nullptr : row_order.data();
+  WEIR_ASSIGN_OR_RETURN(*out, backend_.PrepareMatrix(source, ledger_));
+  return Status();
+}
+
+Status WeightLoader::Load(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n}));
+  WEIR_ASSIGN_OR_RETURN(out->reservation, ledger_.Reserve(MemTag::kWeights, n * 4));
+  std::vector<float> file_order(static_cast<size_t>(n));
+  DecodeRow(tensor->type, tensor->data, n, file_order.data());
+  for (int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(file_order[i])) {
+      return Corrupt("%s: tensor %s holds a value that is not finite at index %lld", file_.path().c_str(), name.c_str(),
+                     static_cast<long long>(i));
+    }
+  }
+  if (row_order.empty()) {
+    out->data = std::move(file_order);
+  } else {
+    out->data.resize(file_order.size());
+    for (size_t i = 0; i < row_order.size(); ++i) out->data[i] = file_order[row_order[i]];
+  }
+  return Status();
+}
+
+Status WeightLoader::LoadOptional(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order) {
+  return Has(name) ? Load(name, n, out, row_order) : Status();
+}
+
+Status WeightLoader::Finish() const {
+  for (const GgufTensor& tensor : file_.tensors()) {
+    if (!taken_.contains(tensor.name)) {
+      return Corrupt("%s: tensor %s is unknown to this architecture; the file is newer than this build or damaged",
+                     file_.path().c_str(), tensor.name.c_str());
+    }
+  }
+  return Status();
+}
+
+Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch) {
+  DecoderMetadata m;
+  WEIR_ASSIGN_OR_RETURN(m.n_layers, Bounded(file, arch + ".block_count", 1, 1024));
+  WEIR_ASSIGN_OR_RETURN(m.n_embd, Bounded(file, arch + ".embedding_length", 8, 1 << 17));
+  WEIR_ASSIGN_OR_RETURN(m.n_ff, Bounded(file, arch + ".feed_forward_length", 8, 1 << 20));
+  WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
+  WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
+  WEIR_ASSIGN_OR_RETURN(m.n_kv_heads, Bounded(file, arch + ".attention.head_count_kv", 1, m.n_heads, m.n_heads));
+  WEIR_ASSIGN_OR_RETURN(m.head_dim, Bounded(file, arch + ".attention.key_length", 8, 1024, m.n_embd / m.n_heads));
+  WEIR_ASSIGN_OR_RETURN(const int32_t value_dim, Bounded(file, arch + ".attention.value_length", 8, 1024, m.head_dim));
+  const std::string eps_key = arch + ".attention.layer_norm_rms_epsilon";
+  WEIR_ASSIGN_OR_RETURN(const double eps,
+                        file.Has(eps_key) ? file.Float(eps_key) : file.Float(arch + ".attention.layer_norm_epsilon"));
+  m.norm_eps = static_cast<float>(eps);
+  if (m.n_heads % m.n_kv_heads != 0) {
+    return Corrupt("%s: %d heads cannot be shared by %d KV heads", file.path().c_str(), m.n_heads, m.n_kv_heads);
+  }
+  if (value_dim != m.head_dim || m.head_dim % 8 != 0) {
+    return Unsupported("%s: keys of size %d with values of size %d are not supported; both must be equal and a multiple of 8",
+                       file.path().c_str(), m.head_dim, value_dim);
+  }
+  if (file.Has(arch + ".expert_count")) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t experts, file.Int(arch + ".expert_count"));
+    if (experts > 0) {
+      return Unsupported("%s: mixture-of-experts models (%lld experts) are not supported", file.path().c_str(),
+                         static_cast<long long>(experts));
+    }
+  }
+  const GgufTensor* embedding = file.Tensor("token_embd.weight");
+  if (embedding == nullptr) return NotFound("%s: tensor token_embd.weight is missing", file.path().c_str());
+  const int64_t n_vocab = embedding->shape.front();
+  if (embedding->shape.size() != 2 || n_vocab < 1 || n_vocab > (1 << 22)) {
+    return Corrupt("%s: tensor token_embd.weight has shape %s, expected [vocabulary, %d]", file.path().c_str(),
+                   ShapeText(embedding->shape).c_str(), m.n_embd);
+  }
+  m.n_vocab = static_cast<int32_t>(n_vocab);
+  const std::vector<std::string>* tokens = file.StringArray("tokenizer.ggml.tokens");
+  if (tokens != nullptr && static_cast<int64_t>(tokens->size()) > n_vocab) {
+    return Corrupt("%s: the tokenizer has %zu tokens, the embedding only %d rows", file.path().c_str(), tokens->size(),
+                   m.n_vocab);
+  }
+  return m;
+}
+
+Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch, const DecoderMetadata& meta,
+                                  WeightLoader& loader) {
+  RopeConfig rope;
+  WEIR_ASSIGN_OR_RETURN(rope.n_rot, Bounded(file, arch + ".rope.dimension_count", 0, meta.head_dim, meta.head_dim));
+  if (rope.n_rot % 2 != 0) return Corrupt("%s: %s.rope.dimension_count is odd", file.path().c_str(), arch.c_str());
+  WEIR_ASSIGN_OR_RETURN(rope.freq_base, file.FloatOr(arch + ".rope.freq_base", 10000.0));
+  const std::string scaling = arch + ".rope.scaling.";
+  WEIR_ASSIGN_OR_RETURN(const std::string type, file.StringOr(scaling + "type", ""));
+  // Old files name the factor of linear scaling rope.scale_linear and leave the type out.
+  WEIR_ASSIGN_OR_RETURN(const double old_factor, file.FloatOr(arch + ".rope.scale_linear", 0.0));
+  WEIR_ASSIGN_OR_RETURN(double factor, file.FloatOr(scaling + "factor", old_factor));
+  if (factor == 0.0) factor = 1.0;
+  rope.factor = factor;
+  WEIR_ASSIGN_OR_RETURN(rope.original_context, file.FloatOr(scaling + "original_context_length", meta.n_ctx_train));
+  WEIR_ASSIGN_OR_RETURN(rope.attn_factor, file.FloatOr(scaling + "attn_factor", 1.0));
+  if (type == "yarn") {
+    rope.scaling = RopeConfig::Scaling::kYarn;
+    WEIR_ASSIGN_OR_RETURN(rope.yarn_ext_factor, file.FloatOr(scaling + "yarn_ext_factor", 1.0));
+    WEIR_ASSIGN_OR_RETURN(rope.yarn_beta_fast, file.FloatOr(scaling + "yarn_beta_fast", 32.0));
+    WEIR_ASSIGN_OR_RETURN(rope.yarn_beta_slow, file.FloatOr(scaling + "yarn_beta_slow", 1.0));
+  } else if (type == "longrope") {
+    rope.scaling = RopeConfig::Scaling::kLongRope;
+  } else if (type == "linear" || (type.empty() && factor != 1.0)) {
+    rope.scaling = RopeConfig::Scaling::kLinear;
+  } else if (type.empty() || type == "none") {
+    rope.factor = 1.0;
+  } else {
+    return Unsupported("%s: %stype '%s' is not supported; known: none, linear, yarn, longrope", file.path().c_str(),
+                       scaling.c_str(), type.c_str());
+  }
+  const int64_t half = rope.n_rot / 2;
+  Vector factors, factors_long;
+  WEIR_RETURN_IF_ERROR(loader.LoadOptional("rope_freqs.weight", half, &factors));
+  if (factors.data.empty()) WEIR_RETURN_IF_ERROR(loader.LoadOptional("rope_factors_short.weight", half, &factors));
+  WEIR_RETURN_IF_ERROR(loader.LoadOptional("rope_factors_long.weight", half, &factors_long));
+  rope.freq_factors = factors.data;
+  rope.freq_factors_long = factors_long.data;
+  return rope;
+}
+
+std::vector<int32_t> HalfSplitOrder(int32_t n_heads, int32_t head_dim, int32_t n_rot) {
+  std::vector<int32_t> order(static_cast<size_t>(n_heads) * head_dim);
+  for (int32_t h = 0; h < n_heads; ++h) {
+    for (int32_t i = 0; i < head_dim; ++i) {
+      int32_t from = i;
+      if (i < n_rot / 2) {
+        from = 2 * i;
+      } else if (i < n_rot) {
+        from = 2 * (i - n_rot / 2) + 1;
+      }
+      order[static_cast<size_t>(h) * head_dim + i] = h * head_dim + from;
+    }
+  }
+  return order;
+}
+
+}  // namespace weir

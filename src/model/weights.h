@@ -1,0 +1,66 @@
+// Binding a model file's tensors to an architecture's fields. Every tensor is asked for by name and shape; what nobody
+// asked for is an error too, so that a half-understood file never runs.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/ledger.h"
+#include "base/status.h"
+#include "io/gguf.h"
+#include "kv/attend.h"
+
+namespace weir {
+
+// A small F32 vector (norm weight, bias) with its bytes in the ledger. Empty when the file has none.
+struct Vector {
+  std::vector<float> data;
+  Reservation reservation;
+  const float* get() const { return data.empty() ? nullptr : data.data(); }
+};
+
+class WeightLoader {
+ public:
+  WeightLoader(const GgufFile& file, Backend& backend, Ledger& ledger) : file_(file), backend_(backend), ledger_(ledger) {}
+
+  bool Has(const std::string& name) const { return file_.Tensor(name) != nullptr; }
+  // [n_out, n_in]; row_order as in MatrixSource, or empty. kNotFound names a missing tensor, kCorrupt a wrong shape.
+  Status Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
+              const std::vector<int32_t>& row_order = {});
+  // [n], converted to F32; row_order reorders its elements. NaN or infinity is kCorrupt.
+  Status Load(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
+  // As above; leaves `out` empty when the file has no such tensor.
+  Status LoadOptional(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
+  // kCorrupt naming the first tensor that nobody loaded.
+  Status Finish() const;
+
+ private:
+  Result<const GgufTensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
+
+  const GgufFile& file_;
+  Backend& backend_;
+  Ledger& ledger_;
+  std::set<std::string> taken_;
+};
+
+// Metadata every decoder shares, read with the architecture's prefix ("llama.block_count" ...) and checked to be
+// within sane bounds before any arithmetic uses it.
+struct DecoderMetadata {
+  int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0, n_ctx_train = 0;
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  float norm_eps = 0;
+};
+Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch);
+
+// Rotary settings under `arch`.rope.*, every scaling kind the files use; frequency factors are loaded through `loader`
+// (rope_freqs.weight, rope_factors_short/long.weight).
+Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch, const DecoderMetadata& meta,
+                                  WeightLoader& loader);
+
+// Row order that turns interleaved rotary pairs (GGUF `llama`) into half-split ones, for n_heads heads.
+std::vector<int32_t> HalfSplitOrder(int32_t n_heads, int32_t head_dim, int32_t n_rot);
+
+}  // namespace weir
