@@ -1,0 +1,166 @@
+#include "kv/store.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "ops/kv_slots.h"
+
+namespace weir {
+namespace {
+
+PotShape SmallShape() {
+  PotShape shape;
+  shape.n_layers = 3;
+  shape.n_kv_heads = 2;
+  shape.head_dim = 32;
+  shape.n_slots = 24;
+  return shape;
+}
+
+std::vector<SlotMeta> Tokens(int64_t first_seq, int32_t n) {
+  std::vector<SlotMeta> out(static_cast<size_t>(n));
+  for (int32_t i = 0; i < n; ++i) {
+    out[i].seq = first_seq + i;
+    out[i].token_id = static_cast<int32_t>(1000 + first_seq + i);
+  }
+  return out;
+}
+
+// A value that says which token it belongs to.
+float Mark(int64_t seq, int32_t layer, int32_t head) { return static_cast<float>(seq + 100 * layer + 10 * head); }
+
+void Fill(Pot& pot, int64_t first_seq, int32_t n) {
+  const PotShape& s = pot.shape();
+  for (int32_t layer = 0; layer < s.n_layers; ++layer) {
+    for (int32_t head = 0; head < s.n_kv_heads; ++head) {
+      std::vector<float> x(static_cast<size_t>(n) * s.head_dim);
+      for (int32_t i = 0; i < n; ++i) {
+        std::fill_n(x.begin() + i * s.head_dim, s.head_dim, Mark(first_seq + i, layer, head));
+      }
+      StoreSlotsArgs args;
+      args.x = x.data();
+      args.x_stride = s.head_dim;
+      args.n_rows = n;
+      args.head_dim = s.head_dim;
+      args.first_slot = pot.n_used(layer, head) - n;
+      args.type = s.k_type;
+      args.slots = pot.keys(layer, head);
+      ref::StoreSlots(args);
+      args.type = s.v_type;
+      args.slots = pot.values(layer, head);
+      ref::StoreSlots(args);
+    }
+  }
+}
+
+class StoreTest : public ::testing::TestWithParam<std::tuple<Granularity, DType>> {};
+
+TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
+  PotShape shape = SmallShape();
+  shape.granularity = std::get<0>(GetParam());
+  shape.k_type = shape.v_type = std::get<1>(GetParam());
+  Ledger ledger;
+  auto backend = MakeRefBackend();
+  auto made = Pot::Make(shape, ledger);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  Pot& pot = **made;
+  EXPECT_EQ(ledger.used_bytes(), Pot::KvBytes(shape) + Pot::MetaBytes(shape));
+
+  std::mt19937 rng(7);
+  int64_t seq = 0;
+  for (int round = 0; round < 200; ++round) {
+    const int32_t n = 1 + static_cast<int32_t>(rng() % 5);
+    if (pot.n_free() < n) {
+      for (int32_t group = 0; group < shape.n_groups(); ++group) {
+        KeepSet keep;
+        const int32_t used = static_cast<int32_t>(pot.meta(group).size());
+        for (int32_t s = 0; s < used; ++s) {
+          if (rng() % 2 == 0) keep.push_back(s);
+        }
+        if (static_cast<int32_t>(keep.size()) > shape.n_slots - n) keep.resize(shape.n_slots - n);
+        ASSERT_TRUE(pot.Compact(*backend, group, keep).ok());
+        ASSERT_EQ(pot.meta(group).size(), keep.size());
+      }
+    }
+    ASSERT_TRUE(pot.BeginAppend(Tokens(seq, n)).ok());
+    Fill(pot, seq, n);
+    seq += n;
+    ASSERT_LE(pot.n_used(), shape.n_slots);
+    std::vector<float> value(static_cast<size_t>(shape.head_dim));
+    for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+      for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+        const auto meta = pot.meta(shape.group_of(layer, head));
+        int64_t last = -1;
+        for (size_t slot = 0; slot < meta.size(); ++slot) {
+          EXPECT_GT(meta[slot].seq, last);
+          last = meta[slot].seq;
+          const float want = Mark(meta[slot].seq, layer, head);
+          for (const uint8_t* base : {pot.keys(layer, head), pot.values(layer, head)}) {
+            ref::LoadSlot(shape.k_type, base, static_cast<int64_t>(slot), shape.head_dim, value.data());
+            for (float x : value) ASSERT_NEAR(x, want, want / 200 + 0.01f);
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllShapes, StoreTest,
+                         ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer,
+                                                              Granularity::kPerHead),
+                                            ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0)));
+
+TEST(Store, RefusesKeepSetsThatCannotBeHonoured) {
+  Ledger ledger;
+  auto backend = MakeRefBackend();
+  auto pot = std::move(Pot::Make(SmallShape(), ledger)).value();
+  std::vector<SlotMeta> tokens = Tokens(0, 6);
+  tokens[2].pinned = true;
+  ASSERT_TRUE(pot->BeginAppend(tokens).ok());
+  for (const KeepSet& bad : {KeepSet{0, 1, 3}, KeepSet{2, 1}, KeepSet{2, 2}, KeepSet{2, 6}, KeepSet{-1, 2}, KeepSet{}}) {
+    EXPECT_EQ(pot->Compact(*backend, 0, bad).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(pot->n_used(), 6);
+  }
+  EXPECT_TRUE(pot->Compact(*backend, 0, {2, 5}).ok());
+  EXPECT_EQ(pot->meta(0)[0].seq, 2);
+  EXPECT_EQ(pot->meta(0)[1].seq, 5);
+}
+
+TEST(Store, AppendBeyondThePotChangesNothing) {
+  Ledger ledger;
+  auto pot = std::move(Pot::Make(SmallShape(), ledger)).value();
+  ASSERT_TRUE(pot->BeginAppend(Tokens(0, 20)).ok());
+  EXPECT_EQ(pot->BeginAppend(Tokens(20, 5)).code(), StatusCode::kOverBudget);
+  EXPECT_EQ(pot->n_used(), 20);
+  pot->DropLast(3);
+  EXPECT_EQ(pot->n_used(), 17);
+  EXPECT_EQ(pot->meta(0).back().seq, 16);
+}
+
+TEST(Store, EveryRefusedAllocationIsAnAnswer) {
+  for (int n = 1; n <= 3; ++n) {
+    Ledger ledger;
+    ledger.FailNth(n);
+    auto pot = Pot::Make(SmallShape(), ledger);
+    EXPECT_EQ(pot.status().code(), StatusCode::kOverBudget) << "allocation " << n;
+    EXPECT_EQ(ledger.used_bytes(), 0);
+  }
+}
+
+TEST(Store, RefusesImpossibleShapes) {
+  Ledger ledger;
+  PotShape shape = SmallShape();
+  shape.n_slots = 0;
+  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  shape = SmallShape();
+  shape.head_dim = 40;
+  shape.k_type = DType::kQ8_0;
+  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  shape.k_type = DType::kQ4_K;
+  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace weir
