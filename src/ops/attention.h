@@ -1,6 +1,7 @@
 // Attention of new rows over the slots of their pots, one layer, several pots in one call.
 //
-//   out[r, h, :] = sum_s p_s * v[kv(h), s, :],   p = softmax_s(scale * q[r, h, :] . k[kv(h), s, :]),  kv(h) = h / (n_heads / n_kv_heads)
+//   out[r, h, :] = sum_s p_s * v[kv(h), s, :]
+//   p = softmax_s(scale * q[r, h, :] . k[kv(h), s, :]),  kv(h) = h / (n_heads / n_kv_heads)
 //
 // The new rows' own keys and values are already stored: they are the last n_rows slots of every head, and row i of a
 // segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk).
@@ -9,6 +10,10 @@
 // - rotated (position policy ABS): keys were rotated when stored; only q is rotated, by the row's own (cos, sin).
 // - un-rotated (CACHE, RESET): the position of slot s is s itself, for keys and for the query (n_slots - n_rows + i);
 //   the kernel rotates on the fly with the two-level table of rope.h.
+//
+// REQUIRES: n_heads a multiple of n_kv_heads; head_dim <= kMaxHeadDim; k_type and v_type among the slot types of
+// kv_slots.h; 1 <= n_rows <= n_slots for every segment and head; with un-rotated keys, n_slots <= rope->n_positions.
+// Results do not depend on how rows are grouped into segments and calls beyond float rounding; `out` may not overlap q.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +24,41 @@
 
 namespace weir {
 
+inline constexpr int64_t kMaxHeadDim = 512;
+
 // The rows of one pot.
 struct AttentionSegment {
-  int64_t first_row = 0, n_rows = 0;         // rows of q and out
-  const uint8_t* const* k = nullptr;         // [n_kv_heads] key arrays
-  const uint8_t* const* v = nullptr;         // [n_kv_heads] value arrays
-  const int32_t* n_slots = nullptr;          // [n_kv_heads] slots in use, the new rows included (ragged over heads)
+  int64_t first_row = 0, n_rows = 0;  // rows of q and out
+  const uint8_t* const* k = nullptr;  // [n_kv_heads] key arrays
+  const uint8_t* const* v = nullptr;  // [n_kv_heads] value arrays
+  const int32_t* n_slots = nullptr;   // [n_kv_heads] slots in use, the new rows included (ragged over heads)
 };
 
 struct AttentionArgs {
   int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;                           // usually 1 / sqrt(head_dim)
-  const float* q = nullptr;                  // [n_rows, n_heads, head_dim], not rotated; rows q_stride floats apart
+  float scale = 0;           // usually 1 / sqrt(head_dim)
+  const float* q = nullptr;  // [n_rows, n_heads, head_dim], not rotated; rows q_stride floats apart
   int64_t q_stride = 0;
-  float* out = nullptr;                      // [n_rows, n_heads, head_dim]; rows out_stride floats apart
+  float* out = nullptr;  // [n_rows, n_heads, head_dim]; rows out_stride floats apart
   int64_t out_stride = 0;
   DType k_type = DType::kF16, v_type = DType::kF16;
-  const RopeTable* rope = nullptr;           // nullptr: no rotary embedding at all
+  const RopeTable* rope = nullptr;  // nullptr: no rotary embedding at all
   bool keys_rotated = false;
-  const float* row_cos = nullptr;            // keys_rotated: [n_rows, n_rot/2] of q's positions
+  const float* row_cos = nullptr;  // keys_rotated: [n_rows, n_rot/2] of q's positions
   const float* row_sin = nullptr;
   std::span<const AttentionSegment> segments;
-  void* scratch = nullptr;                   // Backend::AttentionScratchBytes(...) bytes, 64-byte aligned
+  void* scratch = nullptr;  // Backend::AttentionScratchBytes(...) bytes, 64-byte aligned
 };
 
 // The largest shapes of a session, from which its scratch is sized once.
 struct AttentionShape {
   int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  int64_t max_rows = 0;    // rows of one call, all segments together
-  int64_t max_slots = 0;   // slots of the largest head
+  int64_t max_rows = 0;   // rows of one call, all segments together
+  int64_t max_slots = 0;  // slots of the largest head
 };
 
 namespace ref {
+// Scores, softmax and sums in double; takes no memory and no scratch.
 void Attention(const AttentionArgs& args);
 }  // namespace ref
 }  // namespace weir

@@ -18,15 +18,15 @@ inline int64_t SlotBytes(DType type, int64_t head_dim) { return RowBytes(type, h
 
 // Writes n_rows new vectors (F32) into slots [first_slot, first_slot + n_rows) of one head.
 struct StoreSlotsArgs {
-  const float* x = nullptr;     // [n_rows, head_dim], rows x_stride floats apart
+  const float* x = nullptr;  // [n_rows, head_dim], rows x_stride floats apart
   int64_t x_stride = 0;
   int64_t n_rows = 0, head_dim = 0;
   DType type = DType::kF16;
-  uint8_t* slots = nullptr;     // base of the head's array
+  uint8_t* slots = nullptr;  // base of the head's array
   int64_t first_slot = 0;
   // Non-null: rotate row i by (cos, sin)[i] times rope->magnitude before storing (keys whose position never changes).
   const RopeTable* rope = nullptr;
-  const float* cos = nullptr;   // [n_rows, n_rot/2]
+  const float* cos = nullptr;  // [n_rows, n_rot/2]
   const float* sin = nullptr;
 };
 

@@ -20,29 +20,34 @@ inline constexpr int kRopeTile = 32;
 
 // Data an architecture returns about its rotary embedding.
 struct RopeConfig {
-  int n_rot = 0;                       // rotated elements per head, even; 0 = no rotary embedding
+  int n_rot = 0;  // rotated elements per head, even; 0 = no rotary embedding
   double freq_base = 10000.0;
   enum class Scaling { kNone, kLinear, kYarn, kLongRope } scaling = Scaling::kNone;
-  double factor = 1.0;                 // linear: positions / factor; YaRN: interpolation factor
-  double original_context = 0;         // YaRN, longrope: trained context
-  double yarn_ext_factor = 1.0;        // YaRN: mix of extrapolation
+  double factor = 1.0;           // linear: positions / factor; YaRN: interpolation factor
+  double original_context = 0;   // YaRN, longrope: trained context
+  double yarn_ext_factor = 1.0;  // YaRN: mix of extrapolation
   double yarn_beta_fast = 32.0, yarn_beta_slow = 1.0;
-  double attn_factor = 1.0;            // magnitude multiplier from the file (longrope, YaRN)
-  std::vector<float> freq_factors;     // [n_rot/2] or empty: inverse frequencies are divided by it (llama3, longrope)
+  double attn_factor = 1.0;              // magnitude multiplier from the file (longrope, YaRN)
+  std::vector<float> freq_factors;       // [n_rot/2] or empty: inverse frequencies are divided by it (llama3; longrope
+                                         // within original_context)
+  std::vector<float> freq_factors_long;  // [n_rot/2] or empty: used instead once n_positions > original_context
 };
 
 // inv_freq[i] and the magnitude that multiplies cos and sin.
 struct RopeTable {
   int n_rot = 0;
-  std::vector<double> inv_freq;        // [n_rot/2]
+  std::vector<double> inv_freq;  // [n_rot/2]
   float magnitude = 1.0f;
-  int64_t n_positions = 0;             // positions the two tables cover, a multiple of kRopeTile
+  int64_t n_positions = 0;                // positions the two tables cover, a multiple of kRopeTile
   std::vector<float> off_cos, off_sin;    // [kRopeTile, n_rot/2], of positions 0 .. kRopeTile-1; magnitude excluded
   std::vector<float> base_cos, base_sin;  // [n_positions/kRopeTile, n_rot/2], of positions 0, kRopeTile, ...; excluded
 
-  // kInvalidArgument for odd or negative n_rot, non-positive base or factor, wrong number of frequency factors.
+  // YaRN mixes interpolated and extrapolated frequencies over its correction range and multiplies the magnitude by
+  // 0.1 ln(factor) + 1 (Peng et al. 2023). longrope's magnitude is attn_factor alone: files store it ready to use.
+  // kInvalidArgument for odd or negative n_rot, non-positive base or factor, wrong number of frequency factors,
+  // YaRN without a trained context; kOverBudget when the system has no memory for the table.
   static Result<RopeTable> Make(const RopeConfig& config, int64_t n_positions);
-  // Bytes Make() would hold.
+  // Bytes Make() would hold; 0 for a configuration it refuses.
   static int64_t Bytes(const RopeConfig& config, int64_t n_positions);
 };
 
