@@ -6,6 +6,10 @@ Result<std::unique_ptr<Matrix>> Backend::PrepareMatrix(const MatrixSource& sourc
   return ref::PrepareMatrix(source, ledger);
 }
 
+int64_t Backend::MatrixBytes(const MatrixSource& source) const {
+  return source.n_out * RowBytes(source.type, source.n_in);
+}
+
 void Backend::StoreSlots(std::span<const StoreSlotsArgs> args) {
   for (const StoreSlotsArgs& head : args) ref::StoreSlots(head);
 }

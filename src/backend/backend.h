@@ -33,6 +33,9 @@ class Backend {
   // the type, kOverBudget has figures.
   virtual Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger);
 
+  // Bytes PrepareMatrix() would reserve for a checked source.
+  virtual int64_t MatrixBytes(const MatrixSource& source) const;
+
   virtual void MatMul(const MatMulArgs& args) { ref::MatMul(args); }
   virtual void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) {
     ref::EmbedRows(table, ids, n, out);

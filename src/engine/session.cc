@@ -221,6 +221,13 @@ Result<std::span<float>> Session::Logits() {
   return std::span<float>(logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab));
 }
 
+void Session::Reset() {
+  pot_->Clear();
+  policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
+  has_last_ = logits_fresh_ = false;
+  n_seen_ = n_selections_ = 0;
+}
+
 SessionCounters Session::counters() const {
   SessionCounters c;
   c.seen = n_seen_;

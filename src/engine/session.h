@@ -84,6 +84,9 @@ class Session {
   // Logits for the token after the last one read, [n_vocab]. kInvalidArgument before the first token.
   Result<std::span<float>> Logits();
 
+  // Forgets everything, counters included: the session is as new. The memory stays.
+  void Reset();
+
   // Lines of everything forgotten from now on go to `trace`, which must outlive the session or the next call.
   void SetTrace(TraceWriter* trace) { trace_ = trace; }
 

@@ -77,6 +77,8 @@ void Pot::DropLast(int32_t n) {
   for (int32_t& used : used_) used -= n;
 }
 
+void Pot::Clear() { std::fill(used_.begin(), used_.end(), 0); }
+
 Status Pot::Compact(Backend& backend, int32_t group, const KeepSet& keep) {
   SlotMeta* meta = meta_.as<SlotMeta>() + static_cast<int64_t>(group) * shape_.n_slots;
   const int32_t used = used_[group];

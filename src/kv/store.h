@@ -45,6 +45,8 @@ class Pot {
   Status BeginAppend(std::span<const SlotMeta> tokens);
   // Gives back the last n slots of every group. REQUIRES: n <= n_used of every group.
   void DropLast(int32_t n);
+  // Empties every group.
+  void Clear();
 
   // Keeps exactly `keep` of a group: values move in storage, positions follow (kCache, kReset) or stay (kAbs).
   // kInvalidArgument when keep is not strictly ascending, leaves the range, or drops a pinned slot; nothing changes then.

@@ -1,0 +1,192 @@
+#include "common.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+namespace weir::app {
+namespace {
+
+std::atomic<bool> stop_flag{false};
+
+void OnSignal(int) {
+  if (stop_flag.exchange(true)) _exit(130);
+}
+
+Result<DType> CacheType(const std::string& name) {
+  if (name == "f32") return DType::kF32;
+  if (name == "f16") return DType::kF16;
+  if (name == "q8_0") return DType::kQ8_0;
+  return InvalidArgument("cache type '%s' is not supported; use f32, f16 or q8_0", name.c_str());
+}
+
+int64_t StatusField(const char* field) {
+  std::FILE* file = std::fopen("/proc/self/status", "r");
+  if (file == nullptr) return 0;
+  char line[256];
+  long long kib = 0;
+  const size_t length = std::strlen(field);
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    if (std::strncmp(line, field, length) == 0) {
+      kib = std::strtoll(line + length, nullptr, 10);
+      break;
+    }
+  }
+  std::fclose(file);
+  return kib * 1024;
+}
+
+}  // namespace
+
+int Fail(const Status& status) {
+  std::string line = status.message();
+  for (char& c : line) {
+    if (c == '\n') c = ' ';
+  }
+  std::fprintf(stderr, "weir: error: %s\n", line.c_str());
+  if (status.code() == StatusCode::kCancelled) return 130;
+  return status.code() == StatusCode::kInternal ? 1 : 2;
+}
+
+const std::atomic<bool>& StopFlag() { return stop_flag; }
+void ClearStop() { stop_flag = false; }
+void InstallStopHandler() {
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+void AddModelFlags(CLI::App& app, ModelFlags* flags) {
+  app.add_option("-m,--model", flags->path, "model file (GGUF)")->required()->type_name("FILE");
+  app.add_option("-t,--threads", flags->threads, "worker threads; 0 = one per core")->check(CLI::Range(0, 1024));
+  app.add_option("--device", flags->device, "cpu, or ref for the slow scalar reference");
+}
+
+Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only) {
+  LoadModelOptions options;
+  options.path = flags.path;
+  options.n_threads = flags.threads;
+  options.device = flags.device;
+  options.plan_only = plan_only;
+  return LoadedModel::Load(options);
+}
+
+void AddPotFlags(CLI::App& app, PotFlags* flags) {
+  app.add_option("--policy", flags->policy, "who is forgotten when the pot is full: NAME[:key=value,...], see `weir policies`")
+      ->capture_default_str();
+  CLI::Option* pot = app.add_option("--pot", flags->pot, "tokens kept per layer and head; input may be any length")
+                         ->check(CLI::Range(1, 1 << 26))
+                         ->type_name("TOKENS");
+  app.add_option("-c,--ctx-size", flags->ctx, "the same as --pot, under the name other programs use")
+      ->check(CLI::Range(1, 1 << 26))
+      ->excludes(pot)
+      ->type_name("TOKENS");
+  app.add_option("--budget", flags->budget, "bytes the session may use in all: 256MiB, 1GiB ...; the pot is made to fit")
+      ->type_name("BYTES");
+  app.add_option("-b,--chunk", flags->chunk, "tokens read at once; 0 = a quarter of the pot, at most 256")
+      ->check(CLI::Range(0, 1 << 16));
+  app.add_option("-ctk,--cache-type-k", flags->k_type, "type of stored keys: f32, f16, q8_0")->capture_default_str();
+  app.add_option("-ctv,--cache-type-v", flags->v_type, "type of stored values: f32, f16, q8_0")->capture_default_str();
+  app.add_option("--on-overflow", flags->on_overflow, "evict: forget and say so; error: refuse input beyond the pot")
+      ->check(CLI::IsMember({"evict", "error"}))
+      ->capture_default_str();
+  app.add_option("--trace", flags->trace, "write one JSON line per forgotten token to FILE")->type_name("FILE");
+}
+
+Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
+  SessionOptions options;
+  WEIR_ASSIGN_OR_RETURN(options.policy, ParsePolicySpec(flags.policy));
+  options.pot_slots = flags.pot > 0 ? flags.pot : flags.ctx;
+  if (!flags.budget.empty()) {
+    WEIR_ASSIGN_OR_RETURN(options.budget_bytes, ParseBytes(flags.budget));
+    if (options.budget_bytes <= 0) return InvalidArgument("--budget %s: expected more than 0 bytes", flags.budget.c_str());
+  }
+  options.chunk_rows = flags.chunk;
+  WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
+  WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(flags.v_type));
+  options.on_overflow = flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
+  return options;
+}
+
+Result<int64_t> ParseBytes(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string unit(end, text.data() + text.size());
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  double scale = 0;
+  for (const auto& [name, bytes] : {std::pair<const char*, double>{"", 1.0}, {"b", 1.0}, {"k", 1024.0}, {"kib", 1024.0},
+                                    {"m", 1048576.0}, {"mib", 1048576.0}, {"g", 1073741824.0}, {"gib", 1073741824.0},
+                                    {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}}) {
+    if (unit == name) scale = bytes;
+  }
+  if (error != std::errc() || scale == 0 || !(value >= 0) || value * scale > 1e15) {
+    return InvalidArgument("'%s' is not a size; write for example 262144, 64KiB, 256MiB or 1.5GiB", text.c_str());
+  }
+  return static_cast<int64_t>(std::llround(value * scale));
+}
+
+std::string BytesText(int64_t bytes) {
+  if (bytes >= (int64_t{1} << 30)) return StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30));
+  if (bytes >= (1 << 20)) return StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  return StrFormat("%.1f KiB", static_cast<double>(bytes) / 1024);
+}
+
+std::string CountText(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3) digits.insert(at, ",");
+  return digits;
+}
+
+int64_t ResidentBytes() { return StatusField("VmRSS:"); }
+int64_t PeakResidentBytes() { return StatusField("VmHWM:"); }
+
+void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy, const char* sampling) {
+  const ModelConfig& config = model.model().config();
+  const SessionPlan& plan = session.plan();
+  std::fprintf(stderr, "model    %s (%s, %s), weights %s\n", config.name.empty() ? model.file().path().c_str() : config.name.c_str(),
+               config.architecture.c_str(), model.backend().name().c_str(), BytesText(model.ledger().used_bytes()).c_str());
+  std::fprintf(stderr, "pot      %d tokens, policy %s, positions %s, keys %s, values %s, %d tokens read at once\n",
+               plan.pot.n_slots, policy.c_str(), PositionsName(plan.pot.positions), InfoOf(plan.pot.k_type).name,
+               InfoOf(plan.pot.v_type).name, plan.chunk_rows);
+  std::fprintf(stderr, "memory   %s for this session, fixed from now on\n", BytesText(plan.total_bytes).c_str());
+  if (sampling[0] != '\0') std::fprintf(stderr, "sampling %s\n", sampling);
+  if (plan.pot.n_slots > config.n_ctx_train) {
+    std::fprintf(stderr, "weir: warning: the pot of %d tokens is longer than the %d the model was trained with\n",
+                 plan.pot.n_slots, config.n_ctx_train);
+  }
+}
+
+Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return IoError("cannot read %s: %s", path.c_str(), std::strerror(errno));
+  struct stat info {};
+  std::string out;
+  bool failed = fstat(fileno(file), &info) != 0;
+  if (!failed && S_ISDIR(info.st_mode)) {
+    if (file != stdin) std::fclose(file);
+    return IoError("cannot read %s: it is a directory", path.c_str());
+  }
+  char buffer[1 << 16];
+  for (size_t n; !failed && (n = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) {
+    out.append(buffer, n);
+    if (static_cast<int64_t>(out.size()) > max_bytes) {
+      if (file != stdin) std::fclose(file);
+      return InvalidArgument("%s is larger than %s; use `weir read` for long texts", path.c_str(), BytesText(max_bytes).c_str());
+    }
+  }
+  failed = failed || std::ferror(file) != 0;
+  const int code = errno;
+  if (file != stdin) std::fclose(file);
+  if (failed) return IoError("cannot read %s: %s", path.c_str(), std::strerror(code));
+  return out;
+}
+
+}  // namespace weir::app

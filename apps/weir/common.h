@@ -1,0 +1,64 @@
+// What the subcommands share: flags people already know, one way to fail, one effective configuration.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engine/loaded_model.h"
+#include "engine/session.h"
+
+namespace weir::app {
+
+// Exit codes: 0 success, 2 bad input (file, flags, budget), 1 a broken promise of our own, 130 stopped by Ctrl-C.
+// Prints "weir: error: ..." and returns the code.
+int Fail(const Status& status);
+
+// Set by the first Ctrl-C; a second one ends the process at once.
+const std::atomic<bool>& StopFlag();
+void InstallStopHandler();
+// After an answer was stopped: lets the next one be stopped too.
+void ClearStop();
+
+struct ModelFlags {
+  std::string path, device = "cpu", chat_template;
+  int threads = 0;
+};
+void AddModelFlags(CLI::App& app, ModelFlags* flags);
+Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only = false);
+
+struct PotFlags {
+  std::string policy = "streaming_llm";
+  int pot = 0, ctx = 0, chunk = 0;
+  std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
+};
+void AddPotFlags(CLI::App& app, PotFlags* flags);
+Result<SessionOptions> ToSessionOptions(const PotFlags& flags);
+
+// "262144", "64K", "64KiB", "256MiB", "1.5GiB", "2GB". Units of 1024; KB, MB, GB are 1000.
+Result<int64_t> ParseBytes(const std::string& text);
+std::string BytesText(int64_t bytes);   // "45.3 MiB"
+std::string CountText(int64_t n);       // "1,234,567"
+// Resident memory of this process now, and its highest so far.
+int64_t ResidentBytes();
+int64_t PeakResidentBytes();
+
+// Printed once at start, to stderr: what will really run.
+void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy, const char* sampling);
+
+// A file's bytes, at most max_bytes. kIo for what cannot be read, directories included; "-" is standard input.
+Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);
+
+// One per subcommand; each sets the callback that runs it and leaves the exit code in *code.
+void AddRun(CLI::App& app, int* code);
+void AddChat(CLI::App& app, int* code);
+void AddRead(CLI::App& app, int* code);
+void AddPlan(CLI::App& app, int* code);
+void AddInfo(CLI::App& app, int* code);
+void AddPolicies(CLI::App& app, int* code);
+void AddBench(CLI::App& app, int* code);
+void AddEval(CLI::App& app, int* code);
+
+}  // namespace weir::app

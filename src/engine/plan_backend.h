@@ -1,0 +1,47 @@
+// A backend that prepares nothing: it knows how many bytes another backend would use. Loading a model through it binds
+// and checks every tensor and fills the ledger, in milliseconds and without the memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backend/backend.h"
+
+namespace weir {
+
+class PlanBackend : public Backend {
+ public:
+  explicit PlanBackend(std::unique_ptr<Backend> real) : real_(std::move(real)) {}
+  std::string name() const override { return real_->name(); }
+  int n_threads() const override { return real_->n_threads(); }
+
+  Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) override {
+    WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
+    WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(MemTag::kWeights, real_->MatrixBytes(source)));
+    return std::unique_ptr<Matrix>(new SizeOnly(source, std::move(reservation)));
+  }
+  int64_t MatrixBytes(const MatrixSource& source) const override { return real_->MatrixBytes(source); }
+  int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return real_->MatMulScratchBytes(max_rows, max_in);
+  }
+  int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return real_->NllScratchBytes(max_rows, max_in);
+  }
+  int64_t AttentionScratchBytes(const AttentionShape& shape) const override { return real_->AttentionScratchBytes(shape); }
+
+ private:
+  class SizeOnly : public Matrix {
+   public:
+    SizeOnly(const MatrixSource& source, Reservation reservation)
+        : Matrix(source.type, source.n_out, source.n_in), reservation_(std::move(reservation)) {
+      bytes_ = reservation_.bytes();
+    }
+
+   private:
+    Reservation reservation_;
+  };
+  std::unique_ptr<Backend> real_;
+};
+
+}  // namespace weir
