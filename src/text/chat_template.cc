@@ -1,0 +1,351 @@
+#include "text/chat_template.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "text/utf8.h"
+
+namespace weir {
+
+enum class SystemPlace {
+  kBlock,      // a block of its own, before the first turn
+  kFirstUser,  // inside the first user turn, before the user's words
+  kLastUser,   // the same in the last user turn of the rendering
+};
+enum Trim { kTrimNone = 0, kTrimSystem = 1, kTrimUser = 2, kTrimAssistant = 4, kTrimAll = 7 };
+
+// A format as the words around the messages. "{bos}" and "{eos}" stand for the vocabulary's tokens.
+struct ChatFormat {
+  const char* name;
+  const char* start;  // once, before everything
+  SystemPlace system_place;
+  const char *system_open, *system_close;
+  const char *user_first, *user_next, *user_close;  // user_first opens the first user turn, user_next the others
+  const char *answer_open, *answer_before_end, *answer_end, *answer_after_end;
+  const char* generation;  // what asks for an answer
+  const char* unfinished;  // ends a rendering that does not ask for one
+  int trim;
+  bool must_alternate;
+  bool any_role;  // roles are written as they are, in the user's form with the role's name
+};
+
+namespace {
+
+using enum SystemPlace;
+#define WEIR_IM(role) "<|im_start|>" role "\n"
+#define WEIR_HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+constexpr ChatFormat kFormats[] = {
+    {"chatml", "", kBlock, WEIR_IM("system"), "<|im_end|>\n", WEIR_IM("user"), WEIR_IM("user"), "<|im_end|>\n",
+     WEIR_IM("assistant"), "", "<|im_end|>", "\n", WEIR_IM("assistant"), "", kTrimNone, false, true},
+    {"llama2", "{bos}", kFirstUser, "<<SYS>>\n", "\n<</SYS>>\n\n", "[INST] ", "{bos}[INST] ", " [/INST]", " ", " ",
+     "{eos}", "", "", "", kTrimUser | kTrimAssistant, true, false},
+    {"llama3", "{bos}", kBlock, WEIR_HEADER("system"), "<|eot_id|>", WEIR_HEADER("user"), WEIR_HEADER("user"),
+     "<|eot_id|>", WEIR_HEADER("assistant"), "", "<|eot_id|>", "", WEIR_HEADER("assistant"), "", kTrimAll, false,
+     false},
+    // Its template always writes a system block with two dates, the second a fixed one where no clock is given to it.
+    {"llama3.1", "{bos}", kBlock,
+     WEIR_HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", "<|eot_id|>",
+     WEIR_HEADER("user"), WEIR_HEADER("user"), "<|eot_id|>", WEIR_HEADER("assistant"), "", "<|eot_id|>", "",
+     WEIR_HEADER("assistant"), "", kTrimAll, false, false},
+    {"vicuna", "", kBlock, "", " ", "USER: ", "USER: ", " ", "ASSISTANT: ", "", "{eos}", "", "ASSISTANT:", "",
+     kTrimNone, true, false},
+    {"vicuna-newline", "", kBlock, "", "\n\n", "USER: ", "USER: ", "\n", "ASSISTANT: ", "", "{eos}", "\n",
+     "ASSISTANT:", "", kTrimNone, false, false},
+    {"mistral-v1", "{bos}", kFirstUser, "", "\n\n", " [INST] ", " [INST] ", " [/INST]", " ", "", "{eos}", "", "", "",
+     kTrimNone, true, false},
+    {"mistral-v2", "{bos}", kFirstUser, "", "\n\n", "[INST] ", "[INST] ", " [/INST]", "", "", "{eos}", "", "", "",
+     kTrimNone, true, false},
+    {"mistral-v3", "{bos}", kLastUser, "", "\n\n", "[INST] ", "[INST] ", "[/INST]", " ", "", "{eos}", "", "", "",
+     kTrimAssistant, true, false},
+    {"mistral-v3-tekken", "{bos}", kLastUser, "", "\n\n", "[INST]", "[INST]", "[/INST]", "", "", "{eos}", "", "", "",
+     kTrimNone, true, false},
+    {"mistral-v7", "{bos}", kBlock, "[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]", "[INST] ", "[INST] ", "[/INST]", " ", "",
+     "{eos}", "", "", "", kTrimNone, false, false},
+    {"mistral-v7-tekken", "{bos}", kBlock, "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[INST]", "[INST]", "[/INST]", "", "",
+     "{eos}", "", "", "", kTrimNone, false, false},
+    {"zephyr", "", kBlock, "<|system|>\n", "{eos}\n", "<|user|>\n", "<|user|>\n", "{eos}\n", "<|assistant|>\n", "",
+     "{eos}", "\n", "<|assistant|>\n", "", kTrimNone, false, false},
+    // Gemma has no system role; as in Gemma 3's template the text opens the first user turn.
+    {"gemma", "{bos}", kFirstUser, "", "\n\n", "<start_of_turn>user\n", "<start_of_turn>user\n", "<end_of_turn>\n",
+     "<start_of_turn>model\n", "", "<end_of_turn>", "\n", "<start_of_turn>model\n", "", kTrimUser | kTrimAssistant,
+     true, false},
+    {"phi3", "", kBlock, "<|system|>\n", "<|end|>\n", "<|user|>\n", "<|user|>\n", "<|end|>\n", "<|assistant|>\n", "",
+     "<|end|>", "\n", "<|assistant|>\n", "{eos}", kTrimNone, false, false},
+    {"none", "", kBlock, "", "\n", "", "\n", "", "", "", "", "", "", "", kTrimNone, false, false},
+};
+constexpr char kSmolLm2System[] = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
+constexpr char kVicunaSystem[] =
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
+    "and polite answers to the user's questions.";
+
+const ChatFormat* FindFormat(std::string_view name) {
+  const auto* it =
+      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const ChatFormat& f) { return name == f.name; });
+  return it == std::end(kFormats) ? nullptr : it;
+}
+
+std::string Names() {
+  std::string names = "smollm2, mistral";
+  for (const ChatFormat& f : kFormats) names += std::string(", ") + f.name;
+  return names;
+}
+
+// What Python's str.strip() takes away, because that is what the templates call.
+bool IsPythonSpace(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+std::string_view TrimLeft(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Char c = DecodeUtf8(text, 0);
+    if (!c.valid || !IsPythonSpace(c.cp)) break;
+    text.remove_prefix(c.bytes);
+  }
+  return text;
+}
+
+std::string_view TrimRight(std::string_view text) {
+  size_t keep = 0;
+  for (size_t pos = 0; pos < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, pos);
+    pos += c.bytes;
+    if (!c.valid || !IsPythonSpace(c.cp)) keep = pos;
+  }
+  return text.substr(0, keep);
+}
+
+// Builds a rendering; neighbouring pieces of one kind become one.
+class Writer {
+ public:
+  Writer(std::string_view bos, std::string_view eos) : bos_(bos), eos_(eos) {}
+
+  void Template(std::string_view text) {
+    std::string out;
+    for (size_t pos = 0; pos < text.size();) {
+      const bool is_bos = text.substr(pos, 5) == "{bos}", is_eos = text.substr(pos, 5) == "{eos}";
+      out += is_bos ? bos_ : is_eos ? eos_ : text.substr(pos, 1);
+      pos += is_bos || is_eos ? 5 : 1;
+    }
+    Append(out, true);
+  }
+  void Content(std::string_view text, bool trim_left, bool trim_right) {
+    if (trim_left) text = TrimLeft(text);
+    if (trim_right) text = TrimRight(text);
+    Append(text, false);
+  }
+  std::vector<TextPiece> Take() { return std::move(pieces_); }
+
+ private:
+  void Append(std::string_view text, bool parse_special) {
+    if (text.empty()) return;
+    if (pieces_.empty() || pieces_.back().parse_special != parse_special) pieces_.push_back({"", parse_special});
+    pieces_.back().text += text;
+  }
+  std::string_view bos_, eos_;
+  std::vector<TextPiece> pieces_;
+};
+
+void WriteSystem(const ChatFormat& f, std::string_view content, Writer* out) {
+  const bool trim = f.trim & kTrimSystem;
+  out->Template(f.system_open);
+  out->Content(content, trim, trim);
+  out->Template(f.system_close);
+}
+
+// A literal default that a ChatML program writes when there is no system message, such as
+// '<|im_start|>system\nYou are ...<|im_end|>\n'. Newlines may be real or escaped.
+std::string ChatMlDefault(std::string_view jinja) {
+  constexpr std::string_view kOpen = "<|im_start|>system", kClose = "<|im_end|>";
+  for (size_t pos = jinja.find(kOpen); pos != jinja.npos; pos = jinja.find(kOpen, pos + 1)) {
+    size_t begin = pos + kOpen.size();
+    if (jinja.substr(begin, 2) == "\\n") {
+      begin += 2;
+    } else if (jinja.substr(begin, 1) == "\n") {
+      begin += 1;
+    } else {
+      continue;
+    }
+    const size_t end = jinja.find(kClose, begin);
+    if (end == jinja.npos) break;
+    const std::string_view text = jinja.substr(begin, end - begin);
+    if (!text.empty() && text.size() < 4096 && text.find_first_of("'\"{}\\+") == text.npos) return std::string(text);
+  }
+  return "";
+}
+
+const char* DetectName(std::string_view jinja) {
+  const auto has = [&](std::string_view marker) { return jinja.find(marker) != jinja.npos; };
+  if (has("<|im_start|>")) return has("<|im_sep|>") || has("<end_of_utterance>") ? nullptr : "chatml";
+  if (has("<|start_header_id|>")) return has("Cutting Knowledge Date") ? "llama3.1" : "llama3";
+  if (has("[INST]")) {
+    if (has("[SYSTEM_PROMPT]")) return has("[SYSTEM_PROMPT] ") ? "mistral-v7" : "mistral-v7-tekken";
+    if (has("<<SYS>>")) return "llama2";
+    if (has("' [INST] '") || has("\" [INST] \"")) return "mistral-v1";
+    if (has("[AVAILABLE_TOOLS]")) return has("\"[INST]\"") || has("'[INST]'") ? "mistral-v3-tekken" : "mistral-v3";
+    return has("' [/INST]'") ? "mistral-v2" : nullptr;
+  }
+  if (has("<start_of_turn>")) return "gemma";
+  if (has("<|user|>") && has("<|assistant|>")) {
+    if (has("<|end|>")) return "phi3";
+    return has("eos_token") ? "zephyr" : nullptr;
+  }
+  if (has("USER: ") && has("ASSISTANT:")) {
+    if (has("SYSTEM: ")) return nullptr;
+    return has("+ '\\n'") || has("+ '\n'") ? "vicuna-newline" : "vicuna";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<ChatTemplate> ChatTemplate::FromName(std::string_view name, std::string bos, std::string eos) {
+  const bool is_smollm2 = name == "smollm2";
+  if (name == "mistral") name = "mistral-v3";
+  const ChatFormat* format = FindFormat(is_smollm2 ? "chatml" : name);
+  if (!format) {
+    return InvalidArgument("--chat-template '%.*s' is not known; accepted: %s",
+                           static_cast<int>(std::min<size_t>(name.size(), 64)), name.data(), Names().c_str());
+  }
+  ChatTemplate out(format, std::move(bos), std::move(eos));
+  if (is_smollm2) out.default_system_ = kSmolLm2System;
+  if (out.name() == "vicuna") out.default_system_ = kVicunaSystem;
+  return out;
+}
+
+Result<ChatTemplate> ChatTemplate::Detect(std::string_view jinja, std::string bos, std::string eos) {
+  const char* name = DetectName(jinja);
+  if (!name) {
+    return Unsupported("the model's chat template is not recognised; choose one with --chat-template: %s",
+                       Names().c_str());
+  }
+  WEIR_ASSIGN_OR_RETURN(ChatTemplate out, FromName(name, std::move(bos), std::move(eos)));
+  if (out.name() == "chatml") out.default_system_ = ChatMlDefault(jinja);
+  return out;
+}
+
+Result<ChatTemplate> ChatTemplate::ForFile(const GgufFile& file, const Tokenizer& tokenizer, std::string_view name) {
+  const auto text = [&](int32_t id) { return id >= 0 ? tokenizer.TokenText(id) : std::string(); };
+  if (!name.empty()) return FromName(name, text(tokenizer.bos_id()), text(tokenizer.eos_id()));
+  WEIR_ASSIGN_OR_RETURN(const std::string jinja, file.StringOr("tokenizer.chat_template", ""));
+  if (jinja.empty()) {
+    return NotFound("%s has no chat template; choose one with --chat-template: %s", file.path().c_str(),
+                    Names().c_str());
+  }
+  return Detect(jinja, text(tokenizer.bos_id()), text(tokenizer.eos_id()));
+}
+
+std::string_view ChatTemplate::name() const { return default_system_ == kSmolLm2System ? "smollm2" : format_->name; }
+bool ChatTemplate::includes_bos() const { return std::string_view(format_->start) == "{bos}" && !bos_.empty(); }
+
+Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
+                                                    bool add_generation_prompt) const {
+  const ChatFormat& f = *format_;
+  if (messages.empty()) return InvalidArgument("a conversation needs at least one message");
+  Writer out(bos_, eos_);
+  out.Template(f.start);
+  const bool has_system = messages[0].role == "system";
+  const bool always_system = std::string_view(f.name) == "llama3.1";
+  if (f.system_place == kBlock) {
+    if (has_system) {
+      WriteSystem(f, messages[0].content, &out);
+    } else if (!default_system_.empty() || always_system) {
+      WriteSystem(f, default_system_, &out);
+    }
+  }
+  size_t last_user = messages.size();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].role == "user") last_user = i;
+  }
+  if (has_system && f.system_place != kBlock && last_user == messages.size()) {
+    return InvalidArgument("chat template '%s' puts the system text into a user message, and there is none", f.name);
+  }
+  bool first_user = true;
+  for (size_t i = has_system; i < messages.size(); ++i) {
+    const auto& [role, content] = messages[i];
+    if (f.must_alternate && (role == "user") != ((i - has_system) % 2 == 0)) {
+      return InvalidArgument("chat template '%s' needs user and assistant messages in turn; message %zu is '%s'",
+                             f.name, i, role.substr(0, 32).c_str());
+    }
+    if (role == "user") {
+      const bool with_system = has_system && ((f.system_place == kFirstUser && first_user) ||
+                                              (f.system_place == kLastUser && i + 1 == messages.size()));
+      out.Template(first_user ? f.user_first : f.user_next);
+      if (with_system) WriteSystem(f, messages[0].content, &out);
+      // Llama 2 trims system block and message as one, so the message keeps its leading space there.
+      const bool is_llama2 = std::string_view(f.name) == "llama2";
+      out.Content(content, (f.trim & kTrimUser) && !(with_system && is_llama2), f.trim & kTrimUser);
+      out.Template(f.user_close);
+      first_user = false;
+    } else if (role == "assistant") {
+      out.Template(f.answer_open);
+      out.Content(content, f.trim & kTrimAssistant, f.trim & kTrimAssistant);
+      out.Template(f.answer_before_end);
+      out.Template(f.answer_end);
+      out.Template(f.answer_after_end);
+    } else if (role == "system" && f.system_place == kBlock && !always_system) {
+      WriteSystem(f, content, &out);
+    } else if (f.any_role) {
+      out.Template("<|im_start|>");
+      out.Content(role, false, false);
+      out.Template("\n");
+      out.Content(content, false, false);
+      out.Template(f.user_close);
+    } else {
+      return InvalidArgument("chat template '%s' has no role '%s'", f.name, role.substr(0, 32).c_str());
+    }
+  }
+  if (add_generation_prompt) {
+    out.Template(f.generation);
+  } else {
+    out.Template(f.unfinished);
+  }
+  return out.Take();
+}
+
+std::vector<TextPiece> ChatRounds::System(const std::optional<std::string>& system) {
+  const ChatFormat& f = *chat_.format_;
+  Writer out(chat_.bos_, chat_.eos_);
+  out.Template(f.start);
+  if (f.system_place == kBlock) {
+    if (system || !chat_.default_system_.empty() || std::string_view(f.name) == "llama3.1") {
+      WriteSystem(f, system.value_or(chat_.default_system_), &out);
+    }
+  } else if (system) {
+    out.Template(f.user_first);
+    WriteSystem(f, *system, &out);
+    user_open_ = true;
+  }
+  return out.Take();
+}
+
+std::vector<TextPiece> ChatRounds::User(std::string_view content) {
+  const ChatFormat& f = *chat_.format_;
+  Writer out(chat_.bos_, chat_.eos_);
+  if (!user_open_) out.Template(first_user_ ? f.user_first : f.user_next);
+  const bool trim = f.trim & kTrimUser;
+  out.Content(content, trim && !(user_open_ && std::string_view(f.name) == "llama2"), trim);
+  out.Template(f.user_close);
+  out.Template(f.generation);
+  first_user_ = user_open_ = false;
+  return out.Take();
+}
+
+std::vector<TextPiece> ChatRounds::EndAnswer(bool end_token_read) {
+  const ChatFormat& f = *chat_.format_;
+  Writer out(chat_.bos_, chat_.eos_);
+  if (!end_token_read) {
+    out.Template(f.answer_before_end);
+    out.Template(f.answer_end);
+  }
+  out.Template(f.answer_after_end);
+  return out.Take();
+}
+
+std::string JoinPieces(const std::vector<TextPiece>& pieces) {
+  std::string out;
+  for (const TextPiece& piece : pieces) out += piece.text;
+  return out;
+}
+
+}  // namespace weir

@@ -1,0 +1,90 @@
+// Chat templates: rounds of a conversation -> the text a model was trained to read.
+//
+// Model files carry their template as a Jinja program. It is recognised by its markers and rendered natively, with the
+// same output; programs from files are never run. What is not recognised is an error that names --chat-template and
+// the accepted names, because a wrong template makes a model answer badly without any sign.
+//
+// A rendering is a list of pieces (text/tokenizer.h): the template's own words, in which control tokens are
+// recognised, and the messages, in which they are not. A user who writes "<|im_end|>" writes eleven characters.
+//
+// Formats: model cards and tokenizer_config.json of HuggingFaceTB/SmolLM2, Qwen2 and 2.5 (ChatML), meta-llama
+// Llama-2 and Llama-3.x, mistralai (v1, v3, v7, with and without Tekken), google/gemma, microsoft/Phi-3.5,
+// HuggingFaceH4/zephyr, lmsys/FastChat (Vicuna).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "io/gguf.h"
+#include "text/tokenizer.h"
+
+namespace weir {
+
+struct ChatMessage {
+  std::string role;  // "system" (first, if at all), "user", "assistant"; ChatML formats take any role
+  std::string content;
+};
+
+struct ChatFormat;  // one row of the table in chat_template.cc
+
+class ChatTemplate {
+ public:
+  // By the name a user gave. kInvalidArgument lists the names: chatml, smollm2, llama2, llama3, llama3.1, vicuna,
+  // vicuna-newline, mistral (= mistral-v3), mistral-v1, mistral-v2, mistral-v3-tekken, mistral-v7, mistral-v7-tekken,
+  // zephyr, gemma, phi3, none. `bos` and `eos` are the texts of those tokens in the model's vocabulary; may be empty.
+  static Result<ChatTemplate> FromName(std::string_view name, std::string bos, std::string eos);
+  // By a Jinja program. kUnsupported when none of the formats fits.
+  static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos);
+  // What --chat-template says, else the file's `tokenizer.chat_template`. kNotFound when there is neither.
+  static Result<ChatTemplate> ForFile(const GgufFile& file, const Tokenizer& tokenizer, std::string_view name_or_empty);
+
+  std::string_view name() const;
+  // The rendering begins with the BOS token, so encode it with add_special off: there must not be two.
+  bool includes_bos() const;
+  // What the model is told when the conversation has no system message; empty for most formats.
+  const std::string& default_system() const { return default_system_; }
+
+  // The whole conversation. With `add_generation_prompt` the text ends where the model's answer begins.
+  // kInvalidArgument: a role the format does not have, or rounds that do not alternate where the format demands it.
+  Result<std::vector<TextPiece>> Render(const std::vector<ChatMessage>& messages, bool add_generation_prompt) const;
+
+ private:
+  friend class ChatRounds;
+  ChatTemplate(const ChatFormat* format, std::string bos, std::string eos)
+      : format_(format), bos_(std::move(bos)), eos_(std::move(eos)) {}
+  const ChatFormat* format_;
+  std::string bos_, eos_;
+  std::string default_system_;
+};
+
+// The same conversation as a stream: each call gives only the text that comes next, so that a session can append it
+// and never needs to read earlier rounds again. What System() gives is the part worth pinning.
+//
+// System(s), User(u1), answer a1, EndAnswer(false), User(u2) ... joined are Render() of the same messages, except for
+// mistral-v3 with a system text: its template moves the system text to the last user message, which a stream cannot
+// know; here it stays with the first.
+class ChatRounds {
+ public:
+  explicit ChatRounds(const ChatTemplate& chat) : chat_(chat) {}
+
+  // Once, before the first User(). nullopt: no system message, so the format's default, if it has one.
+  std::vector<TextPiece> System(const std::optional<std::string>& system);
+  // A user's turn, up to where the answer begins.
+  std::vector<TextPiece> User(std::string_view content);
+  // What stands between an answer and the next turn. `end_token_read`: the model's own end token is already part of
+  // the session, so it is left out here.
+  std::vector<TextPiece> EndAnswer(bool end_token_read);
+
+ private:
+  ChatTemplate chat_;
+  bool first_user_ = true;
+  bool user_open_ = false;  // System() has begun the first user turn already
+};
+
+// All contents joined: what a Jinja engine would have printed.
+std::string JoinPieces(const std::vector<TextPiece>& pieces);
+
+}  // namespace weir

@@ -1,0 +1,126 @@
+#include "text/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+namespace weir {
+namespace {
+
+// SplitMix64 (Steele, Lea, Flood 2014): one addition of state, all bits good.
+uint64_t NextRandom(uint64_t* state) {
+  uint64_t z = *state += 0x9E3779B97F4A7C15u;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return z ^ z >> 31;
+}
+
+// In [0, 1), from the upper 53 bits: exact in a double on every machine.
+double NextUniform(uint64_t* state) { return static_cast<double>(NextRandom(state) >> 11) * 0x1p-53; }
+
+bool MoreLikely(const Sampler::Candidate& a, const Sampler::Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+// Fills `probability` from the logits divided by `temperature`. REQUIRES: the first candidate has the largest logit.
+void Softmax(std::vector<Sampler::Candidate>* candidates, double temperature) {
+  const double best = candidates->front().logit;
+  double sum = 0;
+  for (auto& c : *candidates) sum += c.probability = std::exp((c.logit - best) / temperature);
+  for (auto& c : *candidates) c.probability /= sum;
+}
+
+}  // namespace
+
+Status SamplerOptions::Validate() const {
+  if (!std::isfinite(temperature)) return InvalidArgument("temperature is %g; it must be finite", temperature);
+  if (!(top_p > 0 && top_p <= 1)) return InvalidArgument("top-p is %g; it must be above 0 and at most 1", top_p);
+  if (!(min_p >= 0 && min_p <= 1)) return InvalidArgument("min-p is %g; it must be from 0 to 1", min_p);
+  if (!(repeat_penalty > 0 && std::isfinite(repeat_penalty))) {
+    return InvalidArgument("repeat penalty is %g; it must be above 0 and finite", repeat_penalty);
+  }
+  if (repeat_last_n < 0 || repeat_last_n > 1 << 20) {
+    return InvalidArgument("repeat last n is %d; it must be from 0 to %d", repeat_last_n, 1 << 20);
+  }
+  return Status();
+}
+
+Result<Sampler> Sampler::Create(const SamplerOptions& options) {
+  WEIR_RETURN_IF_ERROR(options.Validate());
+  return Sampler(options);
+}
+
+void Sampler::Reset() {
+  rng_ = options_.seed;
+  recent_.clear();
+  recent_next_ = 0;
+}
+
+void Sampler::Accept(int32_t id) {
+  const auto limit = static_cast<size_t>(options_.repeat_last_n);
+  if (limit == 0) return;
+  if (recent_.size() < limit) {
+    recent_.push_back(id);
+    return;
+  }
+  recent_[recent_next_] = id;
+  recent_next_ = (recent_next_ + 1) % limit;
+}
+
+Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const float> logits) const {
+  if (logits.empty() || logits.size() > INT32_MAX)
+    return InvalidArgument("cannot sample from %zu logits", logits.size());
+  std::vector<Candidate> all(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (!std::isfinite(logits[i])) {
+      return Corrupt("the logit of token %zu is %g: the model's output is not usable", i, logits[i]);
+    }
+    all[i] = {static_cast<int32_t>(i), logits[i], 0.0};
+  }
+  if (options_.repeat_penalty != 1.0f) {
+    for (const int32_t id : std::unordered_set<int32_t>(recent_.begin(), recent_.end())) {
+      if (id < 0 || static_cast<size_t>(id) >= all.size()) continue;
+      float& logit = all[id].logit;
+      // A strong penalty must not turn a finite logit into an infinite one.
+      logit = std::clamp(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty, -3e38f, 3e38f);
+    }
+  }
+  if (options_.temperature <= 0) {
+    Candidate best = *std::min_element(all.begin(), all.end(), MoreLikely);
+    best.probability = 1;
+    return std::vector<Candidate>{best};
+  }
+  size_t keep = all.size();
+  if (options_.top_k > 0) keep = std::min(keep, static_cast<size_t>(options_.top_k));
+  std::partial_sort(all.begin(), all.begin() + static_cast<ptrdiff_t>(keep), all.end(), MoreLikely);
+  all.resize(keep);
+  if (options_.top_p < 1) {
+    Softmax(&all, 1.0);
+    double sum = 0;
+    size_t n = 0;
+    while (n < all.size() && sum < options_.top_p) sum += all[n++].probability;
+    all.resize(n);
+  }
+  if (options_.min_p > 0) {
+    const double lowest = all.front().logit + std::log(static_cast<double>(options_.min_p));
+    size_t n = 1;
+    while (n < all.size() && all[n].logit >= lowest) ++n;
+    all.resize(n);
+  }
+  Softmax(&all, options_.temperature);
+  return all;
+}
+
+Result<int32_t> Sampler::Sample(std::span<const float> logits) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, Candidates(logits));
+  if (candidates.size() == 1) return candidates[0].id;
+  double u = NextUniform(&rng_);
+  for (const Candidate& c : candidates) {
+    u -= c.probability;
+    if (u < 0) return c.id;
+  }
+  // Rounding can leave a sliver of the interval uncovered; it belongs to the last candidate.
+  return candidates.back().id;
+}
+
+}  // namespace weir

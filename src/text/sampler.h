@@ -1,0 +1,64 @@
+// Sampler: logits -> the next token.
+//
+// The usual steps in the order that llama.cpp users know: repeat penalty, top-k, top-p, min-p, temperature, then one
+// draw. With the same options, seed, history and logits the same token comes out on every platform: the generator is
+// our own (SplitMix64), and nothing depends on the standard library's distributions.
+//
+// Sources: top-p Holtzman et al. 2020; min-p Nguyen et al. 2024; repeat penalty Keskar et al. 2019.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir {
+
+struct SamplerOptions {
+  float temperature = 0.8f;     // 0 or less: always the most likely token, the lowest id of equals
+  int32_t top_k = 40;           // keep this many of the most likely; 0 or less keeps all
+  float top_p = 0.95f;          // keep the most likely until they sum to this; in (0, 1], 1 keeps all
+  float min_p = 0.05f;          // drop what is less likely than this share of the best; in [0, 1], 0 keeps all
+  float repeat_penalty = 1.0f;  // divides positive and multiplies negative logits of recent tokens; 1 is off
+  int32_t repeat_last_n = 64;   // how many tokens count as recent; 0 is off; at most 2^20
+  uint64_t seed = 0;
+
+  // kInvalidArgument names the option, its value and its range.
+  Status Validate() const;
+};
+
+// Copyable: a copy continues with the same history and draws. Not thread-safe.
+class Sampler {
+ public:
+  struct Candidate {
+    int32_t id;
+    float logit;
+    double probability;  // of the draw; the candidates' sum is 1
+  };
+
+  // kInvalidArgument from Validate().
+  static Result<Sampler> Create(const SamplerOptions& options);
+
+  // Draws a token; does not remember it. kInvalidArgument: no logits; kCorrupt: a logit is infinite or not a number
+  // (the message names the first such id).
+  Result<int32_t> Sample(std::span<const float> logits);
+  // What Sample() would draw from, most likely first. Greedy options give one candidate.
+  Result<std::vector<Candidate>> Candidates(std::span<const float> logits) const;
+  // Remembers a token that was read or drawn, for the repeat penalty.
+  void Accept(int32_t id);
+  // Forgets the history and starts the draws anew from the seed.
+  void Reset();
+
+  const SamplerOptions& options() const { return options_; }
+
+ private:
+  explicit Sampler(const SamplerOptions& options) : options_(options) { Reset(); }
+
+  SamplerOptions options_;
+  uint64_t rng_ = 0;
+  std::vector<int32_t> recent_;  // ring of at most repeat_last_n ids
+  size_t recent_next_ = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,89 @@
+// Inside src/text: what a tokenizer model (bpe.cc, spm.cc, unigram.cc) is to tokenizer.cc. Users want tokenizer.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "text/tokenizer.h"
+
+namespace weir {
+
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, how SentencePiece spells a space
+
+// The file's token list, checked: three arrays of one length, finite scores.
+struct Vocab {
+  std::vector<std::string> text;
+  std::vector<float> score;  // all 0 when the file has none
+  std::vector<TokenType> type;
+  std::unordered_map<std::string_view, int32_t> by_text;  // views into `text`; the last of equal texts wins
+
+  int32_t size() const { return static_cast<int32_t>(text.size()); }
+  // -1 when there is none.
+  int32_t Find(std::string_view token) const {
+    const auto it = by_text.find(token);
+    return it == by_text.end() ? -1 : it->second;
+  }
+};
+
+// Settings of the file that concern SentencePiece-style models.
+struct SpaceOptions {
+  bool add_space_prefix = true;
+  bool remove_extra_whitespaces = false;
+  int32_t unknown_id = -1;
+};
+
+// What a model remembers inside a fragment (the text between two special tokens, or the ends of the text).
+struct FragmentState {
+  bool at_start = true;        // nothing of this fragment was read yet
+  bool in_word = false;        // unigram: the last character was no space
+  bool space_written = false;  // unigram: the prefix space is out
+  bool last_unknown = false;   // unigram: the last token was the unknown token
+};
+
+class TokenModel {
+ public:
+  virtual ~TokenModel() = default;
+
+  // Appends the tokens of `text`, the next part of a fragment, and returns how many bytes they cover. With `more`,
+  // stops before the first word that later bytes could change; without it, always covers everything.
+  // `report` may not be null. REQUIRES: valid UTF-8. Thread-safe.
+  virtual size_t Encode(std::string_view text, bool more, FragmentState* state, std::vector<int32_t>* ids,
+                        EncodeReport* report) const = 0;
+
+  // The bytes a normal token stands for.
+  virtual std::string Bytes(std::string_view token_text) const = 0;
+};
+
+// Each keeps a reference to `vocab`, which must outlive it.
+Result<std::unique_ptr<TokenModel>> MakeBpe(const Vocab& vocab, const std::vector<std::string>& merges,
+                                            std::string_view pre, bool* add_bos);
+Result<std::unique_ptr<TokenModel>> MakeSpm(const Vocab& vocab, const SpaceOptions& options);
+// `charsmap`: the normaliser's compiled rules as SentencePiece stores them; empty for none.
+Result<std::unique_ptr<TokenModel>> MakeUnigram(const Vocab& vocab, const SpaceOptions& options, std::string charsmap);
+
+// The value of a byte token's text "<0xNN>", or -1.
+int ParseByteToken(std::string_view text);
+// `text` with every U+2581 turned into a space.
+std::string UnescapeSpaces(std::string_view text);
+
+// Where a SentencePiece-style text may be cut without changing its tokens: between two characters that stand side by
+// side in no token. Only cuts at white space are looked for; text without them goes in words of kMaxWordBytes.
+class WordCutter {
+ public:
+  explicit WordCutter(const Vocab& vocab);
+  // Length of the first word of raw text (spaces not yet escaped); 0 when `more` and it may go on.
+  size_t WordBytes(std::string_view text, bool more) const;
+
+ private:
+  bool MayCut(char32_t left, char32_t right) const;
+  std::unordered_map<char32_t, std::vector<char32_t>> left_of_;  // for a space or newline: what tokens have before it
+  std::vector<char32_t> right_of_newline_;                       // what tokens have after a newline
+};
+
+}  // namespace weir
