@@ -1,0 +1,37 @@
+#include "quant/q5_k.h"
+
+namespace weir {
+namespace {
+
+void Decode(const uint8_t* bytes, float* out) { DecodeQ5_K(LoadBlock<BlockQ5_K>(bytes), out); }
+
+void Encode(const float* in, uint8_t* bytes) {
+  BlockQ5_K block = {};
+  if (!FiniteValues(in, BlockQ5_K::kElements)) {
+    block.d = kHalfNan;
+    return StoreBlock(block, bytes);
+  }
+  const MinBlock found = SearchMinBlock(in, 31);
+  block.d = found.d;
+  block.dmin = found.dmin;
+  std::memcpy(block.scales, found.scales, sizeof(block.scales));
+  for (int g = 0; g < kMinGroups; ++g) {
+    for (int i = 0; i < kMinGroupElements; ++i) {
+      const int code = found.codes[g * kMinGroupElements + i];
+      block.qs[g / 2 * kMinGroupElements + i] |= static_cast<uint8_t>((code & 0x0f) << (g % 2 * 4));
+      block.qh[i] |= static_cast<uint8_t>((code >> 4) << g);
+    }
+  }
+  StoreBlock(block, bytes);
+}
+
+}  // namespace
+
+const QuantFormat kQ5_KFormat = {DType::kQ5_K,
+                                 BlockQ5_K::kElements,
+                                 sizeof(BlockQ5_K),
+                                 Decode,
+                                 Encode,
+                                 HalfScalesFinite<BlockQ5_K, offsetof(BlockQ5_K, d), offsetof(BlockQ5_K, dmin)>};
+
+}  // namespace weir
