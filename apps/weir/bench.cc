@@ -1,0 +1,180 @@
+// weir bench: tokens per second, and what the machine had to move for them.
+//
+// Columns follow llama-bench (pp = prefill of n_prompt tokens, tg = n_gen tokens one by one, @ d = after depth tokens).
+// bytes_per_token is what one token must read at least: the weights (once per chunk in prefill), the keys and values
+// of the slots it attends to. GB/s is that over the time taken: compare it with the machine's read bandwidth.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "common.h"
+
+namespace weir::app {
+namespace {
+
+struct BenchFlags {
+  std::vector<int> n_prompt{512}, n_gen{128}, depth{0};
+  int repetitions = 5;
+  std::string format = "md";
+};
+
+struct Figure {
+  double mean = 0, stddev = 0;
+};
+
+Figure Summarise(const std::vector<double>& samples) {
+  Figure out;
+  for (double s : samples) out.mean += s / static_cast<double>(samples.size());
+  for (double s : samples) out.stddev += (s - out.mean) * (s - out.mean);
+  out.stddev = samples.size() > 1 ? std::sqrt(out.stddev / static_cast<double>(samples.size() - 1)) : 0;
+  return out;
+}
+
+class Bench {
+ public:
+  Bench(LoadedModel& model, const ModelFlags& model_flags, const PotFlags& pot_flags, SessionOptions options, const BenchFlags& flags)
+      : model_(model), model_flags_(model_flags), pot_flags_(pot_flags), options_(std::move(options)), flags_(flags) {}
+
+  Status Run() {
+    if (flags_.format == "md") {
+      std::printf("| model | test | policy | pot | threads | t/s | bytes/token | GB/s | peak |\n");
+      std::printf("|---|---|---|--:|--:|--:|--:|--:|--:|\n");
+    } else if (flags_.format == "csv") {
+      std::printf("model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,bytes_per_token,gb_per_s,peak_bytes\n");
+    }
+    for (int depth : flags_.depth) {
+      for (int n : flags_.n_prompt) {
+        if (n > 0) WEIR_RETURN_IF_ERROR(One(n, 0, depth));
+      }
+      for (int n : flags_.n_gen) {
+        if (n > 0) WEIR_RETURN_IF_ERROR(One(0, n, depth));
+      }
+    }
+    return Status();
+  }
+
+ private:
+  Status One(int n_prompt, int n_gen, int depth) {
+    SessionOptions options = options_;
+    // Without a pot of its own a test gets exactly the room it needs, as llama-bench does.
+    if (options.pot_slots == 0 && options.budget_bytes == 0) options.pot_slots = depth + n_prompt + n_gen;
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
+    const int32_t n_vocab = model_.model().config().n_vocab;
+    Rng rng(1);
+    std::vector<int32_t> ids(static_cast<size_t>(depth + std::max(n_prompt, n_gen)));
+    for (int32_t& id : ids) id = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(n_vocab)));
+    const std::span<const int32_t> before(ids.data(), static_cast<size_t>(depth)), rest(ids.data() + depth, ids.size() - depth);
+
+    std::vector<double> rates;
+    for (int repetition = 0; repetition <= flags_.repetitions; ++repetition) {  // the first one warms up
+      session->Reset();
+      Session::AppendOptions append;
+      append.stop = &StopFlag();
+      WEIR_RETURN_IF_ERROR(session->Append(before, append));
+      const auto start = std::chrono::steady_clock::now();
+      if (n_prompt > 0) {
+        WEIR_RETURN_IF_ERROR(session->Append(rest.first(static_cast<size_t>(n_prompt)), append));
+        WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session->Logits());
+        (void)logits;
+      } else {
+        for (int i = 0; i < n_gen; ++i) {
+          WEIR_RETURN_IF_ERROR(session->Append(rest.subspan(static_cast<size_t>(i), 1), append));
+          WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session->Logits());
+          (void)logits;
+        }
+      }
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (repetition > 0) rates.push_back((n_prompt + n_gen) / seconds);
+    }
+    Print(*session, n_prompt, n_gen, depth, Summarise(rates));
+    return Status();
+  }
+
+  // The least that must be read per token: weights once per chunk, and the visible slots of every chunk once.
+  double BytesPerToken(const Session& session, int n_prompt, int n_gen, int depth) const {
+    const SessionPlan& plan = session.plan();
+    const double slot_bytes = static_cast<double>(Pot::KvBytes(plan.pot)) / plan.pot.n_slots;
+    const int n = n_prompt + n_gen, step = n_prompt > 0 ? plan.chunk_rows : 1;
+    double bytes = 0;
+    for (int at = 0; at < n; at += step) {
+      const int end = std::min(n, at + step);
+      bytes += static_cast<double>(model_.model().WeightBytesPerToken());
+      bytes += slot_bytes * std::min(depth + end, plan.pot.n_slots);
+    }
+    return bytes / n;
+  }
+
+  void Print(const Session& session, int n_prompt, int n_gen, int depth, const Figure& rate) const {
+    const std::string file = model_flags_.path.substr(model_flags_.path.find_last_of('/') + 1);
+    std::string test = n_prompt > 0 ? StrFormat("pp%d", n_prompt) : StrFormat("tg%d", n_gen);
+    if (depth > 0) test += StrFormat(" @ d%d", depth);
+    const double bytes = BytesPerToken(session, n_prompt, n_gen, depth), gb_per_s = bytes * rate.mean / 1e9;
+    const int64_t peak = session.ledger().peak_bytes() + model_.ledger().used_bytes();
+    const int pot = session.plan().pot.n_slots, threads = model_.backend().n_threads();
+    const std::string& policy = options_.policy.text;
+    if (flags_.format == "jsonl") {
+      nlohmann::ordered_json row;
+      row["model"] = file;
+      row["test"] = test;
+      row["n_prompt"] = n_prompt;
+      row["n_gen"] = n_gen;
+      row["depth"] = depth;
+      row["policy"] = policy;
+      row["pot"] = pot;
+      row["threads"] = threads;
+      row["tokens_per_s"] = rate.mean;
+      row["stddev"] = rate.stddev;
+      row["bytes_per_token"] = bytes;
+      row["gb_per_s"] = gb_per_s;
+      row["peak_bytes"] = peak;
+      std::printf("%s\n", row.dump().c_str());
+    } else if (flags_.format == "csv") {
+      std::printf("%s,%s,%d,%d,%d,\"%s\",%d,%d,%.3f,%.3f,%.0f,%.3f,%lld\n", file.c_str(), test.c_str(), n_prompt, n_gen, depth,
+                  policy.c_str(), pot, threads, rate.mean, rate.stddev, bytes, gb_per_s, static_cast<long long>(peak));
+    } else {
+      std::printf("| %s | %s | %s | %d | %d | %.2f ± %.2f | %s | %.2f | %s |\n", file.c_str(), test.c_str(), policy.c_str(), pot,
+                  threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)).c_str(), gb_per_s, BytesText(peak).c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  LoadedModel& model_;
+  const ModelFlags& model_flags_;
+  const PotFlags& pot_flags_;
+  const SessionOptions options_;
+  const BenchFlags& flags_;
+};
+
+Status RunBench(const ModelFlags& model_flags, const PotFlags& pot_flags, const BenchFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const SessionOptions options, ToSessionOptions(pot_flags));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
+  return Bench(*model, model_flags, pot_flags, options, flags).Run();
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, int* code) {
+  CLI::App* sub = app.add_subcommand("bench", "measure tokens/s and bytes moved, in the columns of llama-bench");
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto flags = std::make_shared<BenchFlags>();
+  pot->policy = "full";
+  AddModelFlags(*sub, model.get());
+  AddPotFlags(*sub, pot.get());
+  sub->add_option("-p,--n-prompt", flags->n_prompt, "prefill lengths; 0 = none")->delimiter(',')->check(CLI::Range(0, 1 << 24));
+  sub->add_option("-n,--n-gen", flags->n_gen, "tokens to decode; 0 = none")->delimiter(',')->check(CLI::Range(0, 1 << 24));
+  sub->add_option("-d,--n-depth", flags->depth, "tokens already read")->delimiter(',')->check(CLI::Range(0, 1 << 24));
+  sub->add_option("-r,--repetitions", flags->repetitions, "measured repetitions, after one to warm up")->check(CLI::Range(1, 1000));
+  sub->add_option("-o,--output", flags->format, "md, csv or jsonl")->check(CLI::IsMember({"md", "csv", "jsonl"}))->capture_default_str();
+  sub->callback([=] {
+    InstallStopHandler();
+    const Status status = RunBench(*model, *pot, *flags);
+    *code = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace weir::app
