@@ -2,6 +2,11 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cpu/elementwise.h"
+#include "backend/cpu/matmul.h"
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/nll.h"
+#include "backend/cpu/pack.h"
 #include "base/threads.h"
 
 namespace weir {
@@ -10,8 +15,29 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int n_threads) : pool_(n_threads) {}
-  std::string name() const override { return "cpu"; }
+
+  std::string name() const override {
+    return StrFormat("cpu (%s, %d thread%s)", cpu::TargetName(), pool_.n_threads(), pool_.n_threads() == 1 ? "" : "s");
+  }
   int n_threads() const override { return pool_.n_threads(); }
+
+  Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) override {
+    return cpu::PackedMatrix::Make(source, ledger, pool_);
+  }
+  void MatMul(const MatMulArgs& args) override { cpu::MatMul(args, pool_); }
+  void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) override {
+    cpu::EmbedRows(table, ids, n, out, pool_);
+  }
+  void RmsNorm(const RmsNormArgs& args) override { cpu::RmsNorm(args, pool_); }
+  void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
+  void HeadNll(const NllArgs& args) override { cpu::HeadNll(args, pool_); }
+
+  int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return cpu::MatMulScratchBytes(max_rows, max_in);
+  }
+  int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return cpu::NllScratchBytes(max_rows, max_in, pool_.n_threads());
+  }
 
  private:
   ThreadPool pool_;

@@ -1,0 +1,92 @@
+#include "backend/cpu/matmul.h"
+
+#include <algorithm>
+
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/pack.h"
+
+namespace weir::cpu {
+namespace {
+
+// Rows of one task: a multiple of every register tile, few enough that their activations stay in L2 while panels pass.
+constexpr int64_t kTaskRows = 96;
+// Multiply-adds that are worth handing to another core.
+constexpr int64_t kTaskWork = int64_t{1} << 18;
+constexpr int64_t kMaxTaskPanels = 64;
+
+bool AnyBlocked(const MatMulArgs& args) {
+  return std::any_of(args.outs.begin(), args.outs.end(), [](const MatMulOut& out) { return IsBlocked(out.w->type()); });
+}
+
+void RoundRows(const MatMulArgs& args, ThreadPool& pool) {
+  const int64_t n_blocks = args.n_in / kQ8Block;
+  auto* act = static_cast<ActBlock*>(args.scratch);
+  const int64_t rows_per_task = std::max<int64_t>(1, (int64_t{1} << 15) / std::max<int64_t>(1, args.n_in));
+  pool.For((args.n_rows + rows_per_task - 1) / rows_per_task, [&](int64_t task, int) {
+    const int64_t last = std::min(args.n_rows, (task + 1) * rows_per_task);
+    for (int64_t r = task * rows_per_task; r < last; ++r) {
+      RoundActivations(args.x + r * args.x_stride, n_blocks, act + r * n_blocks);
+    }
+  });
+}
+
+}  // namespace
+
+int64_t MatMulScratchBytes(int64_t n_rows, int64_t n_in) {
+  return n_rows * ((n_in + kQ8Block - 1) / kQ8Block) * static_cast<int64_t>(sizeof(ActBlock));
+}
+
+void MatMul(const MatMulArgs& args, ThreadPool& pool) {
+  if (args.n_rows == 0) return;
+  if (AnyBlocked(args)) RoundRows(args, pool);
+  int64_t all_panels = 0;
+  for (const MatMulOut& out : args.outs) all_panels += static_cast<const PackedMatrix*>(out.w)->n_panels();
+  const int64_t task_rows = std::min(args.n_rows, kTaskRows);
+  const int64_t n_row_tasks = (args.n_rows + task_rows - 1) / task_rows;
+  // A few tasks per thread, so that a late thread does not hold up the call; not so small that handing out dominates.
+  // A multiple of 4 panels keeps the widest register tile of every row count busy.
+  const int64_t by_threads = all_panels * n_row_tasks / (4 * pool.n_threads());
+  const int64_t by_work = kTaskWork / std::max<int64_t>(1, task_rows * args.n_in * kPanel);
+  const int64_t task_panels = (std::clamp(std::max(by_threads, by_work), int64_t{1}, kMaxTaskPanels) + 3) / 4 * 4;
+  int64_t n_panel_tasks = 0;
+  for (const MatMulOut& out : args.outs) {
+    n_panel_tasks += (static_cast<const PackedMatrix*>(out.w)->n_panels() + task_panels - 1) / task_panels;
+  }
+  // Row tasks outermost: all panels pass over one block of activations before the next begins.
+  pool.For(n_row_tasks * n_panel_tasks, [&](int64_t task, int) {
+    const int64_t row = task / n_panel_tasks * task_rows;
+    int64_t of_out = task % n_panel_tasks;
+    const MatMulOut* out = args.outs.data();
+    const PackedMatrix* w = nullptr;
+    for (;; ++out) {
+      w = static_cast<const PackedMatrix*>(out->w);
+      const int64_t n_tasks = (w->n_panels() + task_panels - 1) / task_panels;
+      if (of_out < n_tasks) break;
+      of_out -= n_tasks;
+    }
+    const int64_t panel = of_out * task_panels;
+    ProductArgs product;
+    product.w = w;
+    product.first_panel = panel;
+    product.n_panels = std::min(task_panels, w->n_panels() - panel);
+    product.n_rows = std::min(task_rows, args.n_rows - row);
+    if (IsBlocked(w->type())) product.act = static_cast<const ActBlock*>(args.scratch) + row * w->n_blocks();
+    product.x = args.x + row * args.x_stride;
+    product.x_stride = args.x_stride;
+    product.y = out->y + row * out->y_stride + panel * kPanel;
+    product.y_stride = out->y_stride;
+    product.bias = out->bias == nullptr ? nullptr : out->bias + panel * kPanel;
+    product.accumulate = out->accumulate;
+    Product(product);
+  });
+}
+
+void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out, ThreadPool& pool) {
+  const auto& w = static_cast<const PackedMatrix&>(table);
+  constexpr int64_t kRows = 8;
+  pool.For((n + kRows - 1) / kRows, [&](int64_t task, int) {
+    for (int64_t i = task * kRows; i < std::min(n, (task + 1) * kRows); ++i) w.DecodeRow(ids[i], out + i * w.n_in());
+  });
+}
+
+}  // namespace weir::cpu

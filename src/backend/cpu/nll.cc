@@ -1,0 +1,176 @@
+#include "backend/cpu/nll.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/matmul.h"
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/pack.h"
+
+#define HWY_WANT_AVX3_DL
+// Arrays of vectors need vectors of a size known at compile time.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/nll.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+//
+#include "hwy/contrib/math/math-inl.h"
+
+#ifndef WEIR_BACKEND_CPU_NLL_ONCE
+#define WEIR_BACKEND_CPU_NLL_ONCE
+namespace weir::cpu {
+
+// The vocabulary is cut into at most this many chunks; a task is one chunk for one block of rows. Fixed, because the
+// order of summation follows from it.
+inline constexpr int64_t kNllChunks = 32;
+inline constexpr int64_t kNllRows = 48;   // rows of a task
+inline constexpr int64_t kNllPanels = 8;  // panels of a tile of logits
+inline constexpr int64_t kNllCols = kNllPanels * kPanel;
+
+// sum over logits of exp(z - largest).
+struct ExpSum {
+  float largest = -std::numeric_limits<float>::infinity();
+  double sum = 0;
+};
+
+}  // namespace weir::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Folds n logits into `total` after capping them in place.
+void FoldImpl(float* z, int64_t n_logits, float softcap, ExpSum& total) {
+  const hn::CappedTag<float, kPanel> df;
+  const int64_t n = static_cast<int64_t>(hn::Lanes(df));
+  // Pads to whole vectors with what adds exp(-inf) = 0. The tile has room: it is whole panels wide.
+  for (int64_t i = n_logits; i % n != 0; ++i) z[i] = -std::numeric_limits<float>::infinity();
+  const auto cap = hn::Set(df, softcap), inverse_cap = hn::Set(df, softcap > 0 ? 1.0f / softcap : 0.0f);
+  auto largest = hn::Set(df, total.largest);
+  for (int64_t i = 0; i < n_logits; i += n) {
+    auto v = hn::LoadU(df, z + i);
+    if (softcap > 0) {
+      // Past 15 tanh is 1 in this precision, and the approximation is not made for infinities.
+      const auto t = hn::Max(hn::Min(hn::Mul(v, inverse_cap), hn::Set(df, 15.0f)), hn::Set(df, -15.0f));
+      const auto capped = hn::Mul(cap, hn::Tanh(df, t));
+      v = hn::IfThenElse(hn::Eq(v, v), capped, v);
+      if (i + n > n_logits)
+        v = hn::IfThenElse(hn::FirstN(df, n_logits - i), v, hn::Set(df, -std::numeric_limits<float>::infinity()));
+      hn::StoreU(v, df, z + i);
+    }
+    largest = hn::Max(largest, v);
+  }
+  const float new_largest = hn::GetLane(hn::MaxOfLanes(df, largest));
+  const auto shift = hn::Set(df, new_largest);
+  auto sum = hn::Zero(df);
+  for (int64_t i = 0; i < n_logits; i += n) {
+    const auto v = hn::Sub(hn::LoadU(df, z + i), shift);
+    // Exp turns NaN into 0; a broken model must not look likely.
+    sum = hn::Add(sum, hn::IfThenElse(hn::Eq(v, v), hn::Exp(df, v), v));
+  }
+  const double keep = total.sum == 0 ? 0.0 : total.sum * std::exp(static_cast<double>(total.largest) - new_largest);
+  total.sum = keep + hn::GetLane(hn::SumOfLanes(df, sum));
+  total.largest = new_largest;
+}
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+
+HWY_EXPORT(FoldImpl);
+
+namespace {
+
+int64_t Align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Parts of the scratch, in this order.
+struct Scratch {
+  ActBlock* act;        // [n_rows, n_blocks]
+  ExpSum* sums;         // [n_rows, kNllChunks]
+  float* target_logit;  // [n_rows]
+  float* tiles;         // [n_threads, kNllRows, kNllCols]
+};
+
+Scratch Split(void* base, int64_t n_rows, int64_t n_in) {
+  auto* at = static_cast<uint8_t*>(base);
+  Scratch out;
+  out.act = reinterpret_cast<ActBlock*>(at);
+  at += Align64(MatMulScratchBytes(n_rows, n_in));
+  out.sums = reinterpret_cast<ExpSum*>(at);
+  at += Align64(n_rows * kNllChunks * static_cast<int64_t>(sizeof(ExpSum)));
+  out.target_logit = reinterpret_cast<float*>(at);
+  at += Align64(n_rows * static_cast<int64_t>(sizeof(float)));
+  out.tiles = reinterpret_cast<float*>(at);
+  return out;
+}
+
+}  // namespace
+
+int64_t NllScratchBytes(int64_t n_rows, int64_t n_in, int n_threads) {
+  return Align64(MatMulScratchBytes(n_rows, n_in)) +
+         Align64(n_rows * kNllChunks * static_cast<int64_t>(sizeof(ExpSum))) +
+         Align64(n_rows * static_cast<int64_t>(sizeof(float))) +
+         n_threads * kNllRows * kNllCols * static_cast<int64_t>(sizeof(float));
+}
+
+void HeadNll(const NllArgs& args, ThreadPool& pool) {
+  const auto& w = static_cast<const PackedMatrix&>(*args.head);
+  const Scratch scratch = Split(args.scratch, args.n_rows, args.n_in);
+  const bool blocked = IsBlocked(w.type());
+  if (blocked) {
+    pool.For(args.n_rows, [&](int64_t r, int) {
+      RoundActivations(args.x + r * args.n_in, w.n_blocks(), scratch.act + r * w.n_blocks());
+    });
+  }
+  const int64_t chunk_panels = (w.n_panels() + kNllChunks - 1) / kNllChunks;
+  const int64_t n_chunks = (w.n_panels() + chunk_panels - 1) / chunk_panels;
+  const int64_t n_row_tasks = (args.n_rows + kNllRows - 1) / kNllRows;
+  pool.For(n_row_tasks * n_chunks, [&](int64_t task, int worker) {
+    const int64_t chunk = task % n_chunks, row = task / n_chunks * kNllRows;
+    const int64_t n_rows = std::min(kNllRows, args.n_rows - row);
+    const int32_t* target = args.target + row;
+    if (std::all_of(target, target + n_rows, [](int32_t t) { return t < 0; })) return;
+    float* tile = scratch.tiles + worker * kNllRows * kNllCols;
+    ExpSum sums[kNllRows];
+    const int64_t last_panel = std::min((chunk + 1) * chunk_panels, w.n_panels());
+    for (int64_t panel = chunk * chunk_panels; panel < last_panel; panel += kNllPanels) {
+      const int64_t col = panel * kPanel;
+      ProductArgs product;
+      product.w = &w;
+      product.first_panel = panel;
+      product.n_panels = std::min(kNllPanels, last_panel - panel);
+      product.n_rows = n_rows;
+      if (blocked) product.act = scratch.act + row * w.n_blocks();
+      product.x = args.x + row * args.n_in;
+      product.x_stride = args.n_in;
+      product.y = tile;
+      product.y_stride = kNllCols;
+      product.bias = args.bias == nullptr ? nullptr : args.bias + col;
+      Product(product);
+      const int64_t n_cols = std::min(product.n_panels * kPanel, w.n_out() - col);
+      for (int64_t r = 0; r < n_rows; ++r) {
+        float* z = tile + r * kNllCols;
+        HWY_DYNAMIC_DISPATCH(FoldImpl)(z, n_cols, args.softcap, sums[r]);
+        if (target[r] >= col && target[r] < col + n_cols) scratch.target_logit[row + r] = z[target[r] - col];
+      }
+    }
+    for (int64_t r = 0; r < n_rows; ++r) scratch.sums[(row + r) * kNllChunks + chunk] = sums[r];
+  });
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    args.nll[r] = 0;
+    if (args.target[r] < 0) continue;
+    const ExpSum* sums = scratch.sums + r * kNllChunks;
+    double largest = sums[0].largest, sum = 0;
+    for (int64_t c = 1; c < n_chunks; ++c) largest = std::max<double>(largest, sums[c].largest);
+    for (int64_t c = 0; c < n_chunks; ++c) sum += sums[c].sum * std::exp(sums[c].largest - largest);
+    args.nll[r] = static_cast<float>(std::log(sum) + largest - scratch.target_logit[r]);
+  }
+}
+
+}  // namespace weir::cpu
+#endif
