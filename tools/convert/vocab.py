@@ -1,0 +1,172 @@
+"""Tokenizers: a model folder's tokenizer files to GGUF's `tokenizer.ggml.*` keys.
+
+tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json becomes `gpt2` (byte-level BPE) or, when it is a
+SentencePiece BPE in disguise (byte_fallback), `llama` with scores that restore the merge order.
+"""
+
+import json
+
+import gguf
+
+from .source import ConvertError
+
+T = gguf.TokenType
+
+# A fragment that only one family's pre-tokenizer has -> the name readers know it by. First match wins.
+_PRE_BY_REGEX = (
+    (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|", "llama-bpe"),
+    (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", "qwen2"),
+    (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+", "gpt-4o"),
+)
+
+
+def detect_pre(pre):
+    """The name of a byte-level BPE's pre-tokenizer, from its description in tokenizer.json."""
+    steps = pre.get("pretokenizers", [pre]) if pre else []
+    regexes = [s["pattern"].get("Regex", "") for s in steps if s.get("type") == "Split"]
+    for fragment, name in _PRE_BY_REGEX:
+        if any(fragment in r for r in regexes):
+            return name
+    if not regexes and any(s.get("type") == "ByteLevel" and s.get("use_regex", True) for s in steps):
+        if any(s.get("type") == "Digits" and s.get("individual_digits") for s in steps):
+            return "smollm"
+        if len(steps) == 1:
+            return "gpt-2"
+    raise ConvertError("tokenizer.json: unknown pre-tokenizer; name it with --pre (llama-bpe, qwen2, gpt-2, smollm ...)")
+
+
+def _load(folder, name):
+    path = folder / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _pad(tokens, types, n_vocab, scores=None):
+    """Fills gaps (and rows that the embedding has beyond the vocabulary) with tokens nobody can write."""
+    if len(tokens) > n_vocab:
+        raise ConvertError(f"tokenizer has {len(tokens)} tokens, the model only {n_vocab}")
+    tokens.extend([None] * (n_vocab - len(tokens)))
+    types.extend([T.UNUSED] * (n_vocab - len(types)))
+    if scores is not None:
+        scores.extend([-10000.0] * (n_vocab - len(scores)))
+    for i, token in enumerate(tokens):
+        if token is None:
+            tokens[i], types[i] = f"[PAD{i}]", T.UNUSED
+
+
+def _from_sentencepiece(source, writer, path):
+    from sentencepiece import SentencePieceProcessor
+
+    sp = SentencePieceProcessor()
+    sp.Load(str(path))
+    tokens, scores, types = [], [], []
+    for i in range(sp.vocab_size()):
+        tokens.append(sp.IdToPiece(i))
+        scores.append(sp.GetScore(i))
+        types.append(T.UNKNOWN if sp.IsUnknown(i) else T.CONTROL if sp.IsControl(i) else T.UNUSED if sp.IsUnused(i)
+                     else T.BYTE if sp.IsByte(i) else T.NORMAL)
+    added = dict(_load(source.folder, "added_tokens.json"))
+    for entry in _load(source.folder, "tokenizer.json").get("added_tokens", []):
+        added.setdefault(entry["content"], entry["id"])
+    for token, i in added.items():
+        if i >= len(tokens):
+            tokens.extend([None] * (i + 1 - len(tokens)))
+            scores.extend([-1000.0] * (i + 1 - len(scores)))
+            types.extend([T.UNUSED] * (i + 1 - len(types)))
+        if tokens[i] is None:
+            tokens[i], types[i] = token, T.USER_DEFINED
+    _pad(tokens, types, source.need("vocab_size"), scores)
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_scores(scores)
+    writer.add_token_types(types)
+
+
+def _from_json(source, writer, tok, pre_name):
+    model = tok["model"]
+    if model.get("type", "BPE") != "BPE":
+        raise ConvertError(f"tokenizer.json: model type {model.get('type')} is not converted")
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    n_vocab = source.need("vocab_size")
+    tokens, types = [None] * n_vocab, [T.UNUSED] * n_vocab
+    added = {e["id"]: e for e in tok.get("added_tokens", [])}
+    for token, i in list(model["vocab"].items()) + [(e["content"], i) for i, e in added.items()]:
+        if not 0 <= i < n_vocab:
+            raise ConvertError(f"tokenizer.json: token {token!r} has id {i}, the model has {n_vocab} rows")
+        tokens[i] = token
+        types[i] = T.NORMAL if i not in added else T.CONTROL if added[i].get("special") else T.USER_DEFINED
+    byte_fallback = bool(model.get("byte_fallback"))
+    if byte_fallback:
+        # SentencePiece joins the pair with the highest score first; minus the merge's rank keeps that order.
+        rank = {}
+        for i, m in enumerate(merges):
+            rank.setdefault(m.replace(" ", "", 1), i)
+        scores = [float(-rank[t]) if t in rank else -1e6 for t in tokens]
+        for i, t in enumerate(tokens):
+            if t == model.get("unk_token"):
+                types[i] = T.UNKNOWN
+            elif t is not None and len(t) == 6 and t.startswith("<0x") and t.endswith(">"):
+                types[i] = T.BYTE
+        _pad(tokens, types, n_vocab)
+        writer.add_tokenizer_model("llama")
+        writer.add_tokenizer_pre("default")
+        writer.add_token_list(tokens)
+        writer.add_token_scores(scores)
+        writer.add_token_types(types)
+        return
+    _pad(tokens, types, n_vocab)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre_name or detect_pre(tok.get("pre_tokenizer")))
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(merges)
+
+
+def _specials(source, writer, tok):
+    """Ids of the special tokens, whether BOS and EOS are added, the chat template."""
+    conf = _load(source.folder, "tokenizer_config.json")
+    ids = dict(tok.get("model", {}).get("vocab", {})) if tok else {}
+    ids.update({e["content"]: e["id"] for e in tok.get("added_tokens", [])} if tok else {})
+    ids.update(_load(source.folder, "added_tokens.json"))
+    generation = _load(source.folder, "generation_config.json")
+    for kind in ("bos", "eos", "unk", "pad"):
+        text = conf.get(f"{kind}_token")
+        text = text.get("content") if isinstance(text, dict) else text
+        i = ids.get(text) if text else None
+        if i is None:
+            i = source.get(f"{kind}_token_id", generation.get(f"{kind}_token_id"))
+        if isinstance(i, list):
+            i = i[0] if i else None
+        if isinstance(i, int) and 0 <= i < source.need("vocab_size"):
+            getattr(writer, f"add_{kind}_token_id")(i)
+    for kind in ("bos", "eos"):
+        if isinstance(flag := conf.get(f"add_{kind}_token"), bool):
+            getattr(writer, f"add_add_{kind}_token")(flag)
+        elif kind == "bos" and tok:
+            # Newer folders say it in the post-processor only.
+            steps = json.dumps(tok.get("post_processor") or {})
+            bos = conf.get("bos_token")
+            bos = bos.get("content") if isinstance(bos, dict) else bos
+            writer.add_add_bos_token(bool(bos) and json.dumps(bos) in steps)
+    if isinstance(flag := conf.get("add_prefix_space"), bool):
+        writer.add_add_space_prefix(flag)
+    template = conf.get("chat_template")
+    path = source.folder / "chat_template.jinja"
+    if path.is_file():
+        template = path.read_text(encoding="utf-8")
+    if isinstance(template, list):  # several named templates: the default one is the chat
+        template = next((t["template"] for t in template if t.get("name") == "default"), None)
+    if template:
+        writer.add_chat_template(template)
+
+
+def write(source, writer, pre_name=None):
+    tok = _load(source.folder, "tokenizer.json")
+    spm = source.folder / "tokenizer.model"
+    if spm.is_file():
+        _from_sentencepiece(source, writer, spm)
+    elif tok:
+        _from_json(source, writer, tok, pre_name)
+    else:
+        raise ConvertError(f"{source.folder}: neither tokenizer.model nor tokenizer.json; --no-vocab leaves it out")
+    _specials(source, writer, tok)
