@@ -50,6 +50,7 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
     WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session.Logits());
     WEIR_ASSIGN_OR_RETURN(const int32_t token, sampler.Sample(logits));
     if (out.tokens.empty()) out.first_token_ms = MsSince(start);
+    sampler.Accept(token);
     const Status read = session.Append({&token, 1});
     if (read.code() == StatusCode::kOverBudget) {
       out.reason = StopReason::kPotFull;

@@ -1,0 +1,191 @@
+// weir chat: rounds in a terminal, one endless session.
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "answer.h"
+#include "progress.h"
+#include "text/stream.h"
+
+namespace weir::app {
+namespace {
+
+struct ChatFlags {
+  std::string system;
+};
+
+void PrintHelp() {
+  std::fprintf(stderr,
+               "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
+               "  /memory      what is held and what was dropped\n"
+               "  /reset       forget the conversation\n"
+               "  /help        this list\n"
+               "  /exit        end (or Ctrl-D); Ctrl-C stops an answer\n");
+}
+
+class Chat {
+ public:
+  Chat(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, const ChatFlags& flags)
+      : session_(*setup.session), tokenizer_(setup.model->tokenizer()), sampler_(std::move(sampler)), chat_(chat), rounds_(chat),
+        answer_(answer), flags_(flags) {}
+
+  Status Loop() {
+    const bool terminal = isatty(STDIN_FILENO) != 0;
+    if (terminal) std::fprintf(stderr, "Type a message; /help lists the commands.\n");
+    WEIR_RETURN_IF_ERROR(Begin());
+    for (std::string line;;) {
+      if (terminal) std::fprintf(stderr, "\n> ");
+      ClearStop();
+      if (!std::getline(std::cin, line)) break;
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line.empty()) continue;
+      if (line == "/exit") break;
+      Status status;
+      if (line == "/help") {
+        PrintHelp();
+      } else if (line == "/memory") {
+        PrintMemoryLine(session_);
+      } else if (line == "/reset") {
+        session_.Reset();
+        sampler_.Reset();
+        rounds_ = ChatRounds(chat_);
+        status = Begin();
+      } else if (line.rfind("/file ", 0) == 0) {
+        status = ReadFile(line.substr(6));
+      } else if (line[0] == '/') {
+        std::fprintf(stderr, "weir: no command %s; /help lists them\n", line.c_str());
+      } else {
+        status = Round(line);
+      }
+      // A round that failed is told; the session goes on, except where it can never take another token.
+      if (!status.ok()) {
+        if (status.code() == StatusCode::kOverBudget) return status;
+        Fail(status);
+      }
+    }
+    return Status();
+  }
+
+ private:
+  Status Push(const std::vector<TextPiece>& pieces, bool add_special) {
+    const std::vector<int32_t> tokens = tokenizer_.EncodePieces(pieces, add_special);
+    for (int32_t id : tokens) sampler_.Accept(id);
+    return session_.Append(tokens);
+  }
+
+  Status Begin() {
+    std::optional<std::string> system;
+    if (!flags_.system.empty()) system = flags_.system;
+    answered_ = false;
+    turn_open_ = false;
+    return Push(rounds_.System(system), !chat_.includes_bos());
+  }
+
+  // The text of a file waits in the session as the beginning of the next user turn.
+  Status ReadFile(const std::string& path) {
+    WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(path));
+    WEIR_RETURN_IF_ERROR(OpenTurn());
+    EncodeOptions options;
+    options.add_special = false;
+    StreamEncoder encoder(tokenizer_, options);
+    Progress progress("read", Progress::kAuto);
+    std::string piece;
+    std::vector<int32_t> tokens;
+    int64_t n_read = 0;
+    for (bool more = true; more;) {
+      WEIR_ASSIGN_OR_RETURN(more, source.Read(&piece));
+      tokens.clear();
+      encoder.Push(piece, &tokens);
+      if (!more) encoder.Finish(&tokens);
+      Session::AppendOptions append;
+      append.stop = &StopFlag();
+      append.progress = [&](int64_t done) { progress.Update(n_read + done, session_); };
+      const Status status = session_.Append(tokens, append);
+      if (!status.ok()) {
+        progress.Done();
+        return status;
+      }
+      n_read += static_cast<int64_t>(tokens.size());
+    }
+    progress.Done();
+    PrintReport(encoder.report(), path);
+    std::fprintf(stderr, "read %s tokens of %s\n", CountText(n_read).c_str(), path.c_str());
+    return Status();
+  }
+
+  // Everything of a user turn that stands before its words.
+  Status OpenTurn() {
+    if (turn_open_) return Status();
+    std::vector<TextPiece> pieces;
+    if (answered_) pieces = rounds_.EndAnswer(end_token_read_);
+    WEIR_ASSIGN_OR_RETURN(const AroundContent around, SplitAtContent(rounds_.User(kContent)));
+    pieces.insert(pieces.end(), around.before.begin(), around.before.end());
+    after_ = around.after;
+    turn_open_ = true;
+    return Push(pieces, false);
+  }
+
+  Status Round(const std::string& message) {
+    const bool has_file = turn_open_;
+    WEIR_RETURN_IF_ERROR(OpenTurn());
+    std::vector<TextPiece> pieces = {{has_file ? "\n\n" + message : message, false}};
+    pieces.insert(pieces.end(), after_.begin(), after_.end());
+    WEIR_RETURN_IF_ERROR(Push(pieces, false));
+    turn_open_ = false;
+    WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session_, sampler_, tokenizer_, answer_, true));
+    std::printf("\n");
+    std::fflush(stdout);
+    answered_ = true;
+    end_token_read_ = result.end_token_read;
+    if (result.reason == StopReason::kPotFull) {
+      return OverBudget("the pot of %d tokens is full and nothing may be forgotten", session_.plan().pot.n_slots);
+    }
+    return Status();
+  }
+
+  Session& session_;
+  const Tokenizer& tokenizer_;
+  Sampler sampler_;
+  const ChatTemplate chat_;
+  ChatRounds rounds_;
+  const AnswerFlags& answer_;
+  const ChatFlags& flags_;
+  std::vector<TextPiece> after_;
+  bool turn_open_ = false, answered_ = false, end_token_read_ = false;
+};
+
+Status RunChat(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const ChatFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer)));
+  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                        ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template));
+  Chat loop(setup, std::move(sampler), chat, answer, flags);
+  WEIR_RETURN_IF_ERROR(loop.Loop());
+  if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
+  PrintMemoryLine(*setup.session);
+  return Status();
+}
+
+}  // namespace
+
+void AddChat(CLI::App& app, int* code) {
+  CLI::App* sub = app.add_subcommand("chat", "talk in rounds; the conversation may go on for ever");
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto answer = std::make_shared<AnswerFlags>();
+  auto flags = std::make_shared<ChatFlags>();
+  AddModelFlags(*sub, model.get());
+  sub->add_option("--system", flags->system, "system message");
+  sub->add_option("--chat-template", model->chat_template, "template to use instead of the file's: chatml, llama3, gemma ...");
+  AddPotFlags(*sub, pot.get());
+  AddAnswerFlags(*sub, answer.get(), false);
+  sub->callback([=] {
+    InstallStopHandler();
+    const Status status = RunChat(*model, *pot, *answer, *flags);
+    *code = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace weir::app

@@ -1,0 +1,134 @@
+// weir read: a text of any length through one pot, then questions about it.
+//
+// The text is read as part of one user turn: template, text, question, template. It is tokenised while it is read, so
+// neither the text nor its tokens are ever held whole.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "answer.h"
+#include "progress.h"
+#include "text/stream.h"
+
+namespace weir::app {
+namespace {
+
+struct ReadFlags {
+  std::string file, ask, system, progress = "auto";
+};
+
+// Pieces of the turn before and after the text. Models without a chat template get plain words.
+Result<AroundContent> Around(const LoadedModel& model, const ModelFlags& flags, const std::string& system, const std::string& question,
+                             bool* includes_bos) {
+  auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
+  AroundContent out;
+  if (!chat.ok() && chat.status().code() == StatusCode::kNotFound && flags.chat_template.empty()) {
+    *includes_bos = false;
+    out.after.push_back({"\n\nQuestion: " + question + "\nAnswer:", false});
+    return out;
+  }
+  if (!chat.ok()) return chat.status();
+  *includes_bos = chat->includes_bos();
+  std::vector<ChatMessage> messages;
+  if (!system.empty()) messages.push_back({"system", system});
+  messages.push_back({"user", kContent});
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat->Render(messages, true));
+  WEIR_ASSIGN_OR_RETURN(out, SplitAtContent(pieces));
+  out.after.insert(out.after.begin(), {"\n\n" + question, false});
+  return out;
+}
+
+Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const ReadFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer)));
+  const Tokenizer& tokenizer = setup.model->tokenizer();
+  Session& session = *setup.session;
+  bool includes_bos = false;
+  WEIR_ASSIGN_OR_RETURN(const AroundContent around, Around(*setup.model, model_flags, flags.system, flags.ask, &includes_bos));
+
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress("read", flags.progress == "lines" ? Progress::kLines : flags.progress == "off" ? Progress::kOff : Progress::kAuto);
+  int64_t n_read = 0;
+  Session::AppendOptions append;
+  append.stop = &StopFlag();
+  append.progress = [&](int64_t done) { progress.Update(n_read + done, session); };
+  const auto push = [&](const std::vector<int32_t>& tokens) -> Status {
+    WEIR_RETURN_IF_ERROR(session.Append(tokens, append));
+    n_read += static_cast<int64_t>(tokens.size());
+    return Status();
+  };
+  std::vector<int32_t> tokens = tokenizer.EncodePieces(around.before, !includes_bos);
+  Status status = push(tokens);
+  EncodeOptions text_options;
+  text_options.add_special = false;
+  StreamEncoder encoder(tokenizer, text_options);
+  std::string piece;
+  int64_t n_bytes = 0;
+  for (bool more = true; more && status.ok();) {
+    WEIR_ASSIGN_OR_RETURN(more, source.Read(&piece));
+    n_bytes += static_cast<int64_t>(piece.size());
+    tokens.clear();
+    encoder.Push(piece, &tokens);
+    if (!more) encoder.Finish(&tokens);
+    status = push(tokens);
+  }
+  const bool stopped = status.code() == StatusCode::kCancelled;
+  if (!status.ok() && !stopped) return status;
+  progress.Done();
+  PrintReport(encoder.report(), flags.file);
+  if (n_bytes == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
+  const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const int64_t n_text = session.counters().seen;
+  if (stopped) {
+    ClearStop();
+    std::fprintf(stderr, "weir: stopped reading after %s tokens; answering from what was read (Ctrl-C again ends this too)\n",
+                 CountText(n_text).c_str());
+  }
+
+  const auto asked = std::chrono::steady_clock::now();
+  append.progress = nullptr;
+  tokens = tokenizer.EncodePieces(around.after, false);
+  WEIR_RETURN_IF_ERROR(session.Append(tokens, append));
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  const double ttft_ms = result.first_token_ms + std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - asked).count();
+  if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
+  const double rate = static_cast<double>(n_text) / read_s;
+  if (answer.output == "json") {
+    std::printf("%s\n", AnswerJson(session, result, rate, ttft_ms).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("\n");
+  }
+  std::fprintf(stderr, "speed    read %s tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n", CountText(n_text).c_str(), rate,
+               result.tokens.size(), result.tokens_per_s);
+  PrintMemoryLine(session);
+  if (stopped || result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
+  return Status();
+}
+
+}  // namespace
+
+void AddRead(CLI::App& app, int* code) {
+  CLI::App* sub = app.add_subcommand("read", "read a text of any length through a fixed pot, then answer a question about it");
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto answer = std::make_shared<AnswerFlags>();
+  auto flags = std::make_shared<ReadFlags>();
+  answer->n_predict = 256;
+  AddModelFlags(*sub, model.get());
+  sub->add_option("file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
+  sub->add_option("--ask", flags->ask, "the question")->required()->type_name("TEXT");
+  sub->add_option("--system", flags->system, "system message");
+  sub->add_option("--chat-template", model->chat_template, "template to use instead of the file's: chatml, llama3, gemma ...");
+  sub->add_option("--progress", flags->progress, "auto: a line on a terminal; lines: a plain line every 3 seconds; off")
+      ->check(CLI::IsMember({"auto", "lines", "off"}));
+  AddPotFlags(*sub, pot.get());
+  AddAnswerFlags(*sub, answer.get(), true);
+  sub->callback([=] {
+    InstallStopHandler();
+    const Status status = Read(*model, *pot, *answer, *flags);
+    *code = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace weir::app

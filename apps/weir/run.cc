@@ -1,0 +1,97 @@
+// weir run: one prompt, one answer.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "answer.h"
+#include "progress.h"
+
+namespace weir::app {
+namespace {
+
+constexpr int64_t kLargestPrompt = int64_t{1} << 30;
+
+struct RunFlags {
+  std::string prompt, file, system;
+  bool chat = false;
+};
+
+Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const RunFlags& flags) {
+  std::string prompt = flags.prompt;
+  if (!flags.file.empty()) {
+    WEIR_ASSIGN_OR_RETURN(prompt, ReadTextFile(flags.file, kLargestPrompt));
+  }
+  if (prompt.empty()) return InvalidArgument("the prompt is empty; give one with -p TEXT or -f FILE");
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer)));
+  const Tokenizer& tokenizer = setup.model->tokenizer();
+  Session& session = *setup.session;
+
+  EncodeReport report;
+  std::vector<int32_t> tokens;
+  if (flags.chat) {
+    WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
+    std::vector<ChatMessage> messages;
+    if (!flags.system.empty()) messages.push_back({"system", flags.system});
+    messages.push_back({"user", prompt});
+    WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat.Render(messages, true));
+    tokens = tokenizer.EncodePieces(pieces, !chat.includes_bos(), &report);
+  } else {
+    tokens = tokenizer.Encode(prompt, {}, &report);
+  }
+  PrintReport(report, "the prompt");
+  if (tokens.empty()) return InvalidArgument("the prompt holds no token this model knows");
+
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress("read", Progress::kAuto);
+  Session::AppendOptions append;
+  append.stop = &StopFlag();
+  append.progress = [&](int64_t done) { progress.Update(done, session); };
+  WEIR_RETURN_IF_ERROR(session.Append(tokens, append));
+  const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.Done();
+  for (int32_t id : tokens) sampler.Accept(id);
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
+  if (answer.output == "json") {
+    std::printf("%s\n", AnswerJson(session, result, static_cast<double>(tokens.size()) / read_s, read_s * 1000 + result.first_token_ms)
+                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                            .c_str());
+  } else {
+    std::printf("\n");
+  }
+  std::fprintf(stderr, "speed    read %zu tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n", tokens.size(),
+               static_cast<double>(tokens.size()) / read_s, result.tokens.size(), result.tokens_per_s);
+  PrintMemoryLine(session);
+  if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
+  if (result.reason == StopReason::kPotFull) {
+    return OverBudget("the answer ended because the pot of %d tokens is full and nothing may be forgotten", session.plan().pot.n_slots);
+  }
+  return Status();
+}
+
+}  // namespace
+
+void AddRun(CLI::App& app, int* code) {
+  CLI::App* sub = app.add_subcommand("run", "continue one prompt (or answer it as a chat turn, with --chat)");
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto answer = std::make_shared<AnswerFlags>();
+  auto flags = std::make_shared<RunFlags>();
+  answer->n_predict = 256;
+  AddModelFlags(*sub, model.get());
+  CLI::Option* prompt = sub->add_option("-p,--prompt", flags->prompt, "the prompt");
+  sub->add_option("-f,--file", flags->file, "read the prompt from FILE; - is standard input")->excludes(prompt)->type_name("FILE");
+  CLI::Option* chat = sub->add_flag("--chat", flags->chat, "wrap the prompt in the model's chat template");
+  sub->add_option("--system", flags->system, "system message")->needs(chat);
+  sub->add_option("--chat-template", model->chat_template, "template to use instead of the file's: chatml, llama3, gemma ...")->needs(chat);
+  AddPotFlags(*sub, pot.get());
+  AddAnswerFlags(*sub, answer.get(), true);
+  sub->callback([=] {
+    InstallStopHandler();
+    const Status status = Run(*model, *pot, *answer, *flags);
+    *code = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace weir::app
