@@ -1,0 +1,221 @@
+// The contract of a session: what was planned is what is used; what cannot work says what would.
+#include "engine/session.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "base/rng.h"
+#include "eval/perplexity.h"
+#include "support/golden.h"
+
+namespace weir {
+namespace {
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto file = std::move(GgufFile::Open(testing::GoldenDir() + "llama.gguf")).value();
+    model_ = std::move(LoadModel(*file, *backend_, ledger_)).value();
+    Rng rng(5);
+    for (int i = 0; i < 2000; ++i) {
+      tokens_.push_back(static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model_->config().n_vocab))));
+    }
+  }
+  SessionOptions Options(const char* policy, int32_t pot) const {
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec(policy)).value();
+    options.pot_slots = pot;
+    return options;
+  }
+  std::unique_ptr<Session> Make(const SessionOptions& options) {
+    return std::move(Session::Make(*model_, *backend_, options)).value();
+  }
+
+  Ledger ledger_;
+  std::unique_ptr<Backend> backend_ = MakeCpuBackend(2);
+  std::unique_ptr<Model> model_;
+  std::vector<int32_t> tokens_;
+};
+
+TEST_F(SessionTest, ThePlanIsWhatTheLedgerHolds) {
+  for (int32_t pot : {8, 33, 256, 1500}) {
+    for (DType type : {DType::kF32, DType::kF16}) {
+      for (bool nll : {false, true}) {
+        SessionOptions options = Options("streaming_llm", pot);
+        options.k_type = options.v_type = type;
+        options.nll = nll;
+        auto plan = PlanSession(*model_, *backend_, options);
+        ASSERT_TRUE(plan.ok()) << plan.status().message();
+        auto session = Make(options);
+        EXPECT_EQ(session->ledger().used_bytes(), plan->total_bytes);
+        ASSERT_TRUE(session->Append(tokens_).ok());
+        ASSERT_TRUE(session->Logits().ok());
+        EXPECT_EQ(session->ledger().peak_bytes(), plan->total_bytes);
+      }
+    }
+  }
+}
+
+TEST_F(SessionTest, ABudgetBecomesTheLargestPotThatFits) {
+  const int64_t minimum = PlanSession(*model_, *backend_, Options("streaming_llm", 64))->minimum_bytes;
+  for (int64_t budget : {minimum, minimum + 1, minimum * 2, minimum * 7 + 13}) {
+    SessionOptions options = Options("streaming_llm", 0);
+    options.budget_bytes = budget;
+    auto plan = PlanSession(*model_, *backend_, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_LE(plan->total_bytes, budget);
+    auto session = Make(options);
+    EXPECT_TRUE(session->Append({tokens_.data(), 500}).ok());
+    EXPECT_LE(session->ledger().peak_bytes(), budget);
+  }
+}
+
+TEST_F(SessionTest, TooSmallABudgetNamesTheSmallestThatWorks) {
+  SessionOptions options = Options("streaming_llm", 0);
+  options.budget_bytes = 1000;
+  auto plan = PlanSession(*model_, *backend_, options);
+  ASSERT_EQ(plan.status().code(), StatusCode::kOverBudget);
+  const int64_t minimum = PlanSession(*model_, *backend_, Options("streaming_llm", 64))->minimum_bytes;
+  EXPECT_NE(plan.status().message().find(std::to_string(minimum)), std::string::npos) << plan.status().message();
+  options.budget_bytes = minimum;
+  EXPECT_TRUE(PlanSession(*model_, *backend_, options).ok());
+  options.budget_bytes = minimum - 1;
+  EXPECT_EQ(PlanSession(*model_, *backend_, options).status().code(), StatusCode::kOverBudget);
+}
+
+TEST_F(SessionTest, APotThatThePolicyCannotUseIsRefused) {
+  EXPECT_EQ(PlanSession(*model_, *backend_, Options("streaming_llm", 5)).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(PlanSession(*model_, *backend_, Options("streaming_llm", 6)).ok());
+  SessionOptions both = Options("streaming_llm", 100000);
+  both.budget_bytes = 1 << 20;
+  EXPECT_EQ(PlanSession(*model_, *backend_, both).status().code(), StatusCode::kOverBudget);
+  SessionOptions q8 = Options("full", 64);
+  q8.k_type = DType::kQ8_0;  // heads of 16 do not hold blocks of 32
+  EXPECT_EQ(PlanSession(*model_, *backend_, q8).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, TheSmallestPotStillReads) {
+  auto session = Make(Options("streaming_llm", 6));
+  EXPECT_TRUE(session->Append({tokens_.data(), 200}).ok());
+  auto logits = session->Logits();
+  ASSERT_TRUE(logits.ok());
+  for (float x : *logits) ASSERT_TRUE(std::isfinite(x));
+}
+
+TEST_F(SessionTest, EveryRefusedAllocationIsAnAnswer) {
+  for (int n = 1; n < 30; ++n) {
+    Ledger ledger;
+    ledger.FailNth(n);
+    auto runner = Runner::Make(*model_, *backend_, {16, 64, true}, ledger);
+    if (runner.ok()) return;  // n is past the last allocation
+    EXPECT_EQ(runner.status().code(), StatusCode::kOverBudget);
+    EXPECT_EQ(ledger.used_bytes(), 0) << "allocation " << n;
+  }
+  FAIL() << "no allocation count reached";
+}
+
+TEST_F(SessionTest, BadTokensChangeNothing) {
+  auto session = Make(Options("full", 64));
+  EXPECT_EQ(session->Logits().status().code(), StatusCode::kInvalidArgument);
+  for (int32_t bad : {-1, model_->config().n_vocab}) {
+    EXPECT_EQ(session->Append({&bad, 1}).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(session->counters().seen, 0);
+    EXPECT_EQ(session->pot().n_used(), 0);
+  }
+}
+
+TEST_F(SessionTest, StopsBetweenChunks) {
+  auto session = Make(Options("streaming_llm", 64));
+  std::atomic<bool> stop{false};
+  Session::AppendOptions append;
+  append.stop = &stop;
+  append.progress = [&](int64_t done) { stop = done >= 32; };
+  EXPECT_EQ(session->Append(tokens_, append).code(), StatusCode::kCancelled);
+  EXPECT_EQ(session->counters().seen, 32);
+  EXPECT_TRUE(session->Logits().ok());
+}
+
+TEST_F(SessionTest, ResetIsAsNew) {
+  auto session = Make(Options("streaming_llm", 64));
+  ASSERT_TRUE(session->Append({tokens_.data(), 50}).ok());
+  const std::vector<float> first((*session->Logits()).begin(), (*session->Logits()).end());
+  ASSERT_TRUE(session->Append({tokens_.data() + 50, 500}).ok());
+  session->Reset();
+  EXPECT_EQ(session->counters().seen, 0);
+  ASSERT_TRUE(session->Append({tokens_.data(), 50}).ok());
+  const std::vector<float> second((*session->Logits()).begin(), (*session->Logits()).end());
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(SessionTest, TheTraceTellsEveryDroppedToken) {
+  const std::string path = ::testing::TempDir() + "weir_trace_" + std::to_string(getpid()) + ".jsonl";
+  auto session = Make(Options("streaming_llm", 64));
+  auto trace = std::move(TraceWriter::Open(path)).value();
+  session->SetTrace(trace.get());
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
+  EXPECT_FALSE(std::ifstream(path).good());  // not there before it is whole
+  ASSERT_TRUE(trace->Close().ok());
+  std::ifstream file(path);
+  int64_t lines = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++lines;
+    EXPECT_EQ(line.front(), '{');
+    EXPECT_EQ(line.back(), '}');
+  }
+  EXPECT_EQ(lines, session->counters().dropped);
+  std::remove(path.c_str());
+}
+
+TEST_F(SessionTest, AFullDiskEndsTheTraceWithAnError) {
+  auto opened = TraceWriter::Open("/dev/full/trace.jsonl");
+  EXPECT_EQ(opened.status().code(), StatusCode::kIo);
+  EXPECT_EQ(TraceWriter::Open(::testing::TempDir() + "no/such/dir/trace.jsonl").status().code(), StatusCode::kIo);
+}
+
+TEST_F(SessionTest, WindowPerplexityEqualsTheMeanOfTheSecondHalves) {
+  SessionOptions options = Options("full", 64);
+  options.nll = true;
+  auto session = Make(options);
+  WindowOptions window;
+  window.n_ctx = 32;
+  window.max_windows = 3;
+  auto result = WindowPerplexity(*session, tokens_, window);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->n, 3 * 15);
+  double sum = 0;
+  for (int w = 0; w < 3; ++w) {
+    session->Reset();
+    std::vector<float> nll(32);
+    Session::AppendOptions append;
+    append.nll = nll.data();
+    ASSERT_TRUE(session->Append({tokens_.data() + w * 32, 32}, append).ok());
+    for (int i = 17; i < 32; ++i) sum += nll[i];
+  }
+  EXPECT_NEAR(result->nll_mean, sum / 45, 1e-6);
+  window.n_ctx = 128;
+  EXPECT_EQ(WindowPerplexity(*session, tokens_, window).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, StreamPerplexityReportsEverySegment) {
+  SessionOptions options = Options("streaming_llm", 64);
+  options.nll = true;
+  auto session = Make(options);
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  int64_t counted = 0;
+  StreamPerplexity stream(*session, 300, [&](int64_t first, int64_t end, const PerplexityResult& result) {
+    spans.push_back({first, end});
+    counted += result.n;
+  });
+  ASSERT_TRUE(stream.Push({tokens_.data(), 1000}, nullptr).ok());
+  stream.Finish();
+  EXPECT_EQ(spans, (std::vector<std::pair<int64_t, int64_t>>{{0, 300}, {300, 600}, {600, 900}, {900, 1000}}));
+  EXPECT_EQ(counted, 999);
+  EXPECT_EQ(stream.total().Result().n, 999);
+}
+
+}  // namespace
+}  // namespace weir
