@@ -1,0 +1,250 @@
+#include "backend/cpu/matmul.h"
+
+#include <cmath>
+#include <limits>
+
+#include "backend/backend.h"
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/pack.h"
+#include "backend/cpu/testing.h"
+#include "gtest/gtest.h"
+#include "quant/q4_k.h"
+#include "quant/q6_k.h"
+
+namespace weir::cpu {
+namespace {
+
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Call {
+  int64_t n_rows, x_stride, y_stride;
+  const float* x;
+  const float* bias;
+  bool accumulate;
+};
+
+// One product through a backend, its output poisoned first unless it accumulates.
+std::vector<float> Multiply(Backend& backend, const Matrix& w, const Call& call, float fill) {
+  std::vector<float> y(static_cast<size_t>(call.n_rows * call.y_stride), fill);
+  std::vector<uint8_t> scratch = Scratch(backend.MatMulScratchBytes(call.n_rows, w.n_in()));
+  const MatMulOut out = {&w, y.data(), call.y_stride, call.bias, call.accumulate};
+  backend.MatMul({call.x, call.x_stride, call.n_rows, w.n_in(), {&out, 1}, Aligned(scratch)});
+  return y;
+}
+
+std::unique_ptr<Matrix> Prepare(Backend& backend, const MatrixSource& source, Ledger& ledger) {
+  Result<std::unique_ptr<Matrix>> matrix = backend.PrepareMatrix(source, ledger);
+  EXPECT_TRUE(matrix.ok()) << matrix.status().message();
+  return matrix.ok() ? std::move(matrix).value() : nullptr;
+}
+
+class MatMulTest : public testing::TestWithParam<DType> {};
+
+TEST_P(MatMulTest, EqualsReference) {
+  const DType type = GetParam();
+  Rng rng(1);
+  Ledger ledger;
+  const std::unique_ptr<Backend> reference = MakeRefBackend();
+  std::unique_ptr<Backend> cpu[3];
+  for (int t = 0; t < 3; ++t) cpu[t] = MakeCpuBackend(t + 1);
+  const int64_t block = InfoOf(type).block_elements;
+  for (const int64_t n_out : {1, 7, 16, 33, 150}) {
+    const int64_t n_in = block == 1 ? 67 : block == 32 ? 96 : 512;
+    const Weights weights = Weights::Random(rng, type, n_out, n_in);
+    const MatrixSource source = {"w", type, n_out, n_in, weights.data(), nullptr};
+    const std::unique_ptr<Matrix> expected_w = Prepare(*reference, source, ledger);
+    const std::unique_ptr<Matrix> w = Prepare(*cpu[0], source, ledger);
+    const std::vector<float> bias = Normals(rng, n_out);
+    for (const int64_t n_rows : {1, 2, 3, 4, 5, 6, 7, 13, 100}) {
+      const int64_t x_stride = n_in + 3, y_stride = n_out + 5;
+      const std::vector<float> x = Normals(rng, n_rows * x_stride);
+      const bool accumulate = n_rows % 2 == 0;
+      const Call call = {n_rows, x_stride, y_stride, x.data(), n_rows % 3 == 0 ? nullptr : bias.data(), accumulate};
+      const float fill = accumulate ? 0.75f : kNan;
+      const std::vector<float> expected = Multiply(*reference, *expected_w, call, fill);
+      float largest = 0;
+      for (float v : expected) largest = std::max(largest, std::isnan(v) ? 0 : std::fabs(v));
+      ForEachTarget([&] {
+        const std::vector<float> got = Multiply(*cpu[0], *w, call, fill);
+        for (int64_t r = 0; r < n_rows; ++r) {
+          for (int64_t o = 0; o < n_out; ++o) {
+            ASSERT_NEAR(got[r * y_stride + o], expected[r * y_stride + o], 2e-6f * (largest + 10))
+                << InfoOf(type).name << " row " << r << " of " << n_rows << ", output " << o << " of " << n_out;
+          }
+          for (int64_t o = n_out; o < y_stride; ++o) {
+            const float untouched = got[r * y_stride + o];
+            ASSERT_TRUE(accumulate ? untouched == fill : std::isnan(untouched)) << "wrote past the row's end";
+          }
+        }
+        for (int t = 1; t < 3; ++t) {
+          const std::vector<float> other = Multiply(*cpu[t], *w, call, fill);
+          ASSERT_EQ(std::memcmp(other.data(), got.data(), got.size() * sizeof(float)), 0) << t + 1 << " threads";
+        }
+      });
+    }
+  }
+}
+
+// A row's result must not depend on the rows computed beside it.
+TEST_P(MatMulTest, EqualForEveryBatchSize) {
+  const DType type = GetParam();
+  Rng rng(2);
+  Ledger ledger;
+  const int64_t n_in = 512, n_out = 203, n_rows = 101;
+  const Weights weights = Weights::Random(rng, type, n_out, n_in);
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend(2);
+  const std::unique_ptr<Matrix> w = Prepare(*cpu, {"w", type, n_out, n_in, weights.data(), nullptr}, ledger);
+  const std::vector<float> x = Normals(rng, n_rows * n_in);
+  ForEachTarget([&] {
+    const std::vector<float> whole = Multiply(*cpu, *w, {n_rows, n_in, n_out, x.data(), nullptr, false}, kNan);
+    for (const int64_t n : {1, 2, 3, 4, 5, 9, 97}) {
+      const int64_t from = n_rows - n;
+      const std::vector<float> part =
+          Multiply(*cpu, *w, {n, n_in, n_out, x.data() + from * n_in, nullptr, false}, kNan);
+      ASSERT_EQ(std::memcmp(part.data(), whole.data() + from * n_out, part.size() * sizeof(float)), 0) << n << " rows";
+    }
+  });
+}
+
+TEST_P(MatMulTest, ThreeProductsOfOneCall) {
+  const DType type = GetParam();
+  Rng rng(3);
+  Ledger ledger;
+  const int64_t n_in = 256, n_rows = 5;
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend(3);
+  const std::vector<float> x = Normals(rng, n_rows * n_in);
+  const int64_t n_outs[3] = {40, 16, 130};
+  std::unique_ptr<Matrix> w[3];
+  std::vector<float> together[3];
+  MatMulOut outs[3];
+  for (int i = 0; i < 3; ++i) {
+    // The middle one is plain: formats may mix in a call.
+    const DType of = i == 1 ? DType::kF32 : type;
+    const Weights weights = Weights::Random(rng, of, n_outs[i], n_in);
+    w[i] = Prepare(*cpu, {"w", of, n_outs[i], n_in, weights.data(), nullptr}, ledger);
+    together[i].assign(static_cast<size_t>(n_rows * n_outs[i]), kNan);
+    outs[i] = {w[i].get(), together[i].data(), n_outs[i], nullptr, false};
+  }
+  std::vector<uint8_t> scratch = Scratch(cpu->MatMulScratchBytes(n_rows, n_in));
+  cpu->MatMul({x.data(), n_in, n_rows, n_in, outs, Aligned(scratch)});
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<float> alone = Multiply(*cpu, *w[i], {n_rows, n_in, n_outs[i], x.data(), nullptr, false}, kNan);
+    ASSERT_EQ(alone, together[i]) << i;
+  }
+}
+
+TEST_P(MatMulTest, BrokenActivationsStayVisible) {
+  const DType type = GetParam();
+  Rng rng(4);
+  Ledger ledger;
+  const int64_t n_in = 256, n_out = 20, n_rows = 3;
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend(1);
+  const Weights weights = Weights::Random(rng, type, n_out, n_in);
+  const std::unique_ptr<Matrix> w = Prepare(*cpu, {"w", type, n_out, n_in, weights.data(), nullptr}, ledger);
+  std::vector<float> x = Normals(rng, n_rows * n_in);
+  x[n_in + 77] = kNan;
+  ForEachTarget([&] {
+    const std::vector<float> y = Multiply(*cpu, *w, {n_rows, n_in, n_out, x.data(), nullptr, false}, 0);
+    for (int64_t o = 0; o < n_out; ++o) {
+      EXPECT_TRUE(std::isfinite(y[o]));
+      EXPECT_TRUE(std::isnan(y[n_out + o]));
+      EXPECT_TRUE(std::isfinite(y[2 * n_out + o]));
+    }
+  });
+}
+
+std::string TypeName(const testing::TestParamInfo<DType>& info) { return InfoOf(info.param).name; }
+INSTANTIATE_TEST_SUITE_P(Types, MatMulTest, testing::ValuesIn(kWeightTypes), TypeName);
+
+// With scales of one and whole activations every step is exact, so all targets must give the reference's bits: any lost
+// carry, saturation or wrong offset shows.
+class ExactTest : public testing::TestWithParam<DType> {};
+
+void SetScalesToOne(DType type, uint8_t* row, int64_t n_in, Rng& rng) {
+  const uint16_t one = F32ToF16(1), three = F32ToF16(3);
+  for (int64_t b = 0; b < n_in / InfoOf(type).block_elements; ++b, row += InfoOf(type).block_bytes) {
+    if (type == DType::kQ6_K) {
+      std::memcpy(row + offsetof(BlockQ6_K, d), &one, 2);
+      for (int i = 0; i < 16; ++i) row[offsetof(BlockQ6_K, scales) + i] = static_cast<uint8_t>(rng.Below(7) - 3);
+      continue;
+    }
+    std::memcpy(row, &one, 2);
+    if (type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K || type == DType::kQ5_K) {
+      std::memcpy(row + 2, &three, 2);
+    }
+    if (type == DType::kQ4_K || type == DType::kQ5_K) {
+      // Group scales up to 15: sums of whole rows must stay below 2^24.
+      for (int i = 0; i < 12; ++i) row[offsetof(BlockQ4_K, scales) + i] &= 15;
+    }
+  }
+}
+
+TEST_P(ExactTest, IntegersOnEveryTarget) {
+  const DType type = GetParam();
+  Rng rng(5);
+  Ledger ledger;
+  const int64_t n_in = 256, n_out = 37, n_rows = 9;
+  const std::unique_ptr<Backend> reference = MakeRefBackend(), cpu = MakeCpuBackend(2);
+  for (const int fill : {-1, 0, 255}) {  // random codes, the smallest, the largest
+    std::vector<uint8_t> bytes(static_cast<size_t>(n_out * RowBytes(type, n_in)));
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(fill < 0 ? rng.Below(256) : fill);
+    for (int64_t o = 0; o < n_out; ++o) SetScalesToOne(type, bytes.data() + o * RowBytes(type, n_in), n_in, rng);
+    const MatrixSource source = {"w", type, n_out, n_in, bytes.data(), nullptr};
+    const std::unique_ptr<Matrix> expected_w = Prepare(*reference, source, ledger), w = Prepare(*cpu, source, ledger);
+    std::vector<float> x(static_cast<size_t>(n_rows * n_in));
+    for (int64_t i = 0; i < n_rows * n_in; ++i) {
+      const int64_t r = i / n_in;
+      // Every block holds a 127, so that its scale is one. Rows 0 and 1 are the extremes.
+      x[i] = r == 0 || i % 32 == 0 ? 127.0f : r == 1 ? -127.0f : static_cast<float>(rng.Below(255)) - 127.0f;
+    }
+    const Call call = {n_rows, n_in, n_out, x.data(), nullptr, false};
+    const std::vector<float> expected = Multiply(*reference, *expected_w, call, kNan);
+    ForEachTarget([&] { ASSERT_TRUE(Multiply(*cpu, *w, call, kNan) == expected) << "codes filled with " << fill; });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ExactTest,
+                         testing::Values(DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                         TypeName);
+
+TEST(RoundActivations, EqualsQuantizeRowQ8) {
+  Rng rng(6);
+  const int64_t n_blocks = 64, n = n_blocks * 32;
+  std::vector<float> x(static_cast<size_t>(n + 1));
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t b = i / 32;
+    x[i + 1] = b == 0   ? 0.0f
+               : b == 1 ? 1e-40f
+               : b == 2 ? static_cast<float>(i % 32) + 0.5f  // ties
+               : b == 3 ? std::ldexp(Normal(rng), 120)
+                        : std::ldexp(Normal(rng), static_cast<int>(b) - 80);
+  }
+  x[1 + 2 * 32] = 127.0f;
+  x[1 + 5 * 32 + 31] = std::numeric_limits<float>::infinity();
+  x[1 + 6 * 32] = -std::numeric_limits<float>::infinity();
+  x[1 + 7 * 32 + 16] = kNan;
+  std::vector<int8_t> q(static_cast<size_t>(n));
+  std::vector<float> d(static_cast<size_t>(n_blocks));
+  QuantizeRowQ8(x.data() + 1, n, q.data(), d.data());
+  ForEachTarget([&] {
+    std::vector<ActBlock> act(static_cast<size_t>(n_blocks));
+    std::memset(static_cast<void*>(act.data()), 0xff, act.size() * sizeof(ActBlock));
+    RoundActivations(x.data() + 1, n_blocks, act.data());
+    for (int64_t b = 0; b < n_blocks; ++b) {
+      int sum = 0, sum_lo = 0;
+      for (int i = 0; i < 32; ++i) {
+        ASSERT_EQ(act[b].q[i], q[b * 32 + i]) << "block " << b << " element " << i;
+        sum += act[b].q[i];
+        if (i < 16) sum_lo += act[b].q[i];
+      }
+      ASSERT_EQ(std::memcmp(&act[b].d, &d[b], 4), 0) << "block " << b;
+      ASSERT_EQ(act[b].neg_sum, -sum);
+      ASSERT_EQ(act[b].neg_sum_lo, -sum_lo);
+      ASSERT_TRUE(act[b].d_sum == d[b] * static_cast<float>(sum) || std::isnan(d[b]));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace weir::cpu

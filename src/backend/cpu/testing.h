@@ -1,0 +1,74 @@
+// What the tests of this folder share: a loop over the machine's SIMD targets, random weights of every format.
+// For tests only.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "gtest/gtest.h"
+#include "hwy/targets.h"
+#include "ops/matmul.h"
+#include "quant/format.h"
+#include "quant/half.h"
+
+namespace weir::cpu {
+
+inline constexpr DType kWeightTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
+                                         DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+// Runs fn once for every SIMD target of this machine, with dispatch forced to it.
+template <typename Fn>
+void ForEachTarget(const Fn& fn) {
+  const int64_t all = hwy::SupportedTargets();
+  for (int64_t rest = all; rest != 0; rest &= rest - 1) {
+    const int64_t target = rest & -rest;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    SCOPED_TRACE(std::string("SIMD target ") + hwy::TargetName(target));
+    fn();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+inline float Normal(Rng& rng) {
+  double sum = -6;
+  for (int i = 0; i < 12; ++i) sum += rng.Uniform();
+  return static_cast<float>(sum);
+}
+
+inline std::vector<float> Normals(Rng& rng, int64_t n) {
+  std::vector<float> out(static_cast<size_t>(n));
+  for (float& v : out) v = Normal(rng);
+  return out;
+}
+
+// n_out rows of normally distributed weights, encoded; one byte off any alignment.
+struct Weights {
+  std::vector<uint8_t> bytes;
+  const uint8_t* data() const { return bytes.data() + 1; }
+  uint8_t* data() { return bytes.data() + 1; }
+
+  static Weights Random(Rng& rng, DType type, int64_t n_out, int64_t n_in) {
+    const int64_t row_bytes = RowBytes(type, n_in);
+    Weights out;
+    out.bytes.resize(static_cast<size_t>(n_out * row_bytes + 1));
+    for (int64_t o = 0; o < n_out; ++o) EncodeRow(type, Normals(rng, n_in).data(), n_in, out.data() + o * row_bytes);
+    return out;
+  }
+};
+
+inline std::vector<uint8_t> Scratch(int64_t bytes) {
+  return std::vector<uint8_t>(static_cast<size_t>(bytes) + 64, 0xff);
+}
+inline void* Aligned(std::vector<uint8_t>& bytes) {
+  return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(bytes.data()) + 63) / 64 * 64);
+}
+
+}  // namespace weir::cpu
