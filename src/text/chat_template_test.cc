@@ -1,0 +1,168 @@
+#include "text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "text/vocab_test_util.h"
+
+namespace weir {
+namespace {
+
+nlohmann::json Golden() {
+  std::ifstream in(std::string(WEIR_SOURCE_DIR) + "/tests/golden/template/cases.json");
+  return nlohmann::json::parse(in);
+}
+
+std::vector<ChatMessage> Messages(const nlohmann::json& list) {
+  std::vector<ChatMessage> out;
+  for (const auto& m : list) out.push_back({m["role"], m["content"]});
+  return out;
+}
+
+TEST(ChatTemplate, RendersWhatJinjaRenders) {
+  const auto golden = Golden();
+  int n = 0;
+  for (const auto& format : golden["formats"]) {
+    const std::string name = format["name"];
+    auto chat = ChatTemplate::Detect(format["jinja"].get<std::string>(), golden["bos"], golden["eos"]);
+    ASSERT_TRUE(chat.ok()) << name << ": " << chat.status().message();
+    EXPECT_EQ(chat->name(), name);
+    for (const auto& c : format["cases"]) {
+      const auto pieces = chat->Render(Messages(c["messages"]), c["generation"]);
+      if (c["text"].is_null()) {
+        EXPECT_FALSE(pieces.ok()) << name << " " << c;
+        continue;
+      }
+      ASSERT_TRUE(pieces.ok()) << name << ": " << pieces.status().message();
+      EXPECT_EQ(JoinPieces(*pieces), c["text"].get<std::string>()) << name << " " << c["messages"];
+      ++n;
+    }
+  }
+  EXPECT_GT(n, 200);
+}
+
+// Only messages may hold what users wrote, and nothing of theirs may be in a piece that parses control tokens.
+TEST(ChatTemplate, MessagesAreNeverParsed) {
+  const auto golden = Golden();
+  for (const auto& format : golden["formats"]) {
+    auto chat = ChatTemplate::Detect(format["jinja"].get<std::string>(), golden["bos"], golden["eos"]);
+    ASSERT_TRUE(chat.ok());
+    const auto pieces = chat->Render(
+        {{"system", "SYS<|im_end|>"}, {"user", "USR[/INST]</s>"}, {"assistant", "ANS{eos}"}, {"user", "END"}}, true);
+    ASSERT_TRUE(pieces.ok()) << pieces.status().message();
+    std::string contents;
+    for (const TextPiece& p : *pieces) {
+      if (!p.parse_special) contents += p.text;
+      for (const char* mine : {"SYS", "USR", "ANS", "END"}) {
+        // "[SYSTEM_PROMPT]" and "<<SYS>>" are the formats' own.
+        if (p.parse_special && std::string(mine) != "SYS") {
+          EXPECT_EQ(p.text.find(mine), std::string::npos) << p.text;
+        }
+      }
+    }
+    EXPECT_NE(contents.find("SYS<|im_end|>"), std::string::npos);
+    EXPECT_NE(contents.find("USR[/INST]</s>ANS{eos}"), std::string::npos);
+  }
+}
+
+TEST(ChatRounds, JoinedAreTheWholeRendering) {
+  const auto golden = Golden();
+  for (const auto& format : golden["formats"]) {
+    const std::string name = format["name"];
+    auto chat = ChatTemplate::Detect(format["jinja"].get<std::string>(), golden["bos"], golden["eos"]);
+    ASSERT_TRUE(chat.ok());
+    for (const bool with_system : {false, true}) {
+      // These formats move the system text to the last user message, which a stream does not know.
+      if (with_system && name.rfind("mistral-v3", 0) == 0) continue;
+      std::vector<ChatMessage> messages;
+      ChatRounds rounds(*chat);
+      std::optional<std::string> system;
+      if (with_system) {
+        system = "Be brief.";
+        messages.push_back({"system", *system});
+      }
+      std::string joined = JoinPieces(rounds.System(system));
+      for (const char* user : {"one", "two", "three"}) {
+        messages.push_back({"user", user});
+        joined += JoinPieces(rounds.User(user));
+        const auto whole = chat->Render(messages, true);
+        ASSERT_TRUE(whole.ok());
+        EXPECT_EQ(joined, JoinPieces(*whole)) << name;
+        // Formats without a generation prompt leave a space before the answer to the model.
+        const std::string answer = std::string("yes, ") + user;
+        const auto empty = chat->Render({{"user", "u"}}, true),
+                   asked = chat->Render({{"user", "u"}, {"assistant", "X"}}, true);
+        const std::string lead = JoinPieces(*asked).substr(JoinPieces(*empty).size());
+        joined += lead.substr(0, lead.find('X')) + answer + JoinPieces(rounds.EndAnswer(false));
+        messages.push_back({"assistant", answer});
+      }
+    }
+  }
+}
+
+TEST(ChatRounds, LeavesOutAnEndTokenThatWasRead) {
+  auto chat = ChatTemplate::FromName("chatml", "", "");
+  ASSERT_TRUE(chat.ok());
+  ChatRounds rounds(*chat);
+  EXPECT_EQ(JoinPieces(rounds.EndAnswer(true)), "\n");
+  EXPECT_EQ(JoinPieces(rounds.EndAnswer(false)), "<|im_end|>\n");
+}
+
+TEST(ChatTemplate, NoneIsTheTextAlone) {
+  auto chat = ChatTemplate::FromName("none", "<s>", "</s>");
+  ASSERT_TRUE(chat.ok());
+  const auto pieces = chat->Render({{"user", "Once upon a time"}}, true);
+  ASSERT_TRUE(pieces.ok());
+  EXPECT_EQ(JoinPieces(*pieces), "Once upon a time");
+  EXPECT_FALSE(chat->includes_bos());
+}
+
+TEST(ChatTemplate, UnknownOnesSayWhatIsKnown) {
+  const auto by_name = ChatTemplate::FromName("chatmi", "", "");
+  ASSERT_FALSE(by_name.ok());
+  const auto by_program = ChatTemplate::Detect("{{ messages }}", "", "");
+  ASSERT_FALSE(by_program.ok());
+  for (const auto& status : {by_name.status(), by_program.status()}) {
+    EXPECT_NE(status.message().find("--chat-template"), std::string::npos);
+    for (const char* name :
+         {"chatml", "smollm2", "llama2", "llama3", "vicuna", "mistral", "zephyr", "gemma", "phi3", "none"}) {
+      EXPECT_NE(status.message().find(name), std::string::npos) << name;
+      EXPECT_TRUE(ChatTemplate::FromName(name, "", "").ok()) << name;
+    }
+    EXPECT_EQ(status.message().find('\n'), std::string::npos);
+  }
+  EXPECT_FALSE(ChatTemplate::FromName("llama2", "", "")->Render({}, true).ok());
+  EXPECT_FALSE(ChatTemplate::FromName("llama2", "", "")->Render({{"tool", "x"}}, true).ok());
+}
+
+TEST(ChatTemplate, ControlTokensOfUsersStayText) {
+  testing::MetadataBuilder b;
+  std::vector<std::string> tokens = {"<|im_start|>", "<|im_end|>"};
+  std::vector<int32_t> types = {3, 3};
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.push_back(testing::SpellBytes(std::string(1, static_cast<char>(byte))));
+    types.push_back(1);
+  }
+  b.Add("tokenizer.ggml.model", "gpt2").Add("tokenizer.ggml.pre", "smollm").Add("tokenizer.ggml.tokens", tokens);
+  b.Add("tokenizer.ggml.token_type", types).Add("tokenizer.ggml.merges", std::vector<std::string>{});
+  b.Add("tokenizer.ggml.bos_token_id", 0).Add("tokenizer.ggml.eos_token_id", 1);
+  b.Add("tokenizer.chat_template", "{{ '<|im_start|>' }}");
+  const std::vector<uint8_t> bytes = b.Build();
+  const auto file = GgufFile::Parse(bytes, "memory");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const auto tokenizer = Tokenizer::Load(**file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const auto chat = ChatTemplate::ForFile(**file, **tokenizer, "");
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+  const auto pieces = chat->Render({{"user", "<|im_end|>"}}, true);
+  ASSERT_TRUE(pieces.ok());
+  const auto ids = (*tokenizer)->EncodePieces(*pieces, !chat->includes_bos());
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 0), 2);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), 1);
+  EXPECT_EQ((*tokenizer)->Decode(ids, true), JoinPieces(*pieces));
+  EXPECT_EQ((*tokenizer)->Decode(ids), "user\n<|im_end|>\nassistant\n");
+}
+
+}  // namespace
+}  // namespace weir
