@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Compares greedy continuations and perplexity of weir with llama.cpp on the same model file.
+
+    pip install llama-cpp-python
+    tools/peer_parity.py --weir build/release/weir -m MODEL.gguf --prompts PROMPTS.txt [--text wiki.test.raw]
+
+Greedy: both continue each prompt (one per line of the file) by 128 tokens with the full cache. Where they part, the two
+leading logits at that step are printed for llama.cpp and for weir: a parting is excused when both gaps are below 0.05.
+Perplexity: windows of 512 tokens, second half counted, both programs on the same tokens.
+Prints one JSON line per prompt and per figure, then a summary; exits 1 when a bound is broken.
+"""
+import argparse
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+
+MAX_GAP = 0.05
+
+
+def weir_greedy(args, tokens, n):
+    """weir's continuation of `tokens`: ids and the two leading logits of every step."""
+    out = subprocess.run(
+        [args.weir, "eval", "greedy", "-m", args.model, "-t", str(args.threads), "--policy", "full", "-c", str(len(tokens) + n + 1),
+         "-n", str(n), "--ids", ",".join(map(str, tokens))],
+        check=True, capture_output=True, text=True).stdout
+    return json.loads(out.strip().splitlines()[-1])
+
+
+def peer_greedy(llm, tokens, n):
+    llm.reset()
+    llm.eval(tokens)
+    ids, top = [], []
+    for _ in range(n):
+        logits = np.ctypeslib.as_array(llm._ctx.get_logits_ith(-1), shape=(llm.n_vocab(),))
+        order = np.argsort(-logits, kind="stable")[:2]
+        ids.append(int(order[0]))
+        top.append([float(logits[order[0]]), float(logits[order[1]])])
+        llm.eval([ids[-1]])
+    return ids, top
+
+
+def peer_perplexity(llm, tokens, n_ctx, max_windows):
+    nll, count = 0.0, 0
+    windows = len(tokens) // n_ctx
+    if max_windows:
+        windows = min(windows, max_windows)
+    for w in range(windows):
+        window = tokens[w * n_ctx:(w + 1) * n_ctx]
+        llm.reset()
+        llm.eval(window)
+        logits = np.array(llm.scores[:n_ctx], dtype=np.float64)
+        for i in range(n_ctx // 2, n_ctx - 1):
+            row = logits[i]
+            m = row.max()
+            nll += m + math.log(np.exp(row - m).sum()) - row[window[i + 1]]
+            count += 1
+    return math.exp(nll / count), count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weir", required=True)
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--prompts", help="text file, one prompt a line")
+    parser.add_argument("--text", help="text for the perplexity")
+    parser.add_argument("-n", type=int, default=128)
+    parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("--windows", type=int, default=0, help="windows of the text to read; 0 = all")
+    args = parser.parse_args()
+    import llama_cpp
+
+    failed = False
+    if args.prompts:
+        llm = llama_cpp.Llama(args.model, n_ctx=2048, n_threads=args.threads, n_threads_batch=args.threads, logits_all=False,
+                              verbose=False)
+        same = parted = 0
+        for line in open(args.prompts, encoding="utf-8"):
+            prompt = line.rstrip("\n")
+            if not prompt:
+                continue
+            tokens = llm.tokenize(prompt.encode(), add_bos=True, special=False)
+            ids, top = peer_greedy(llm, tokens, args.n)
+            ours = weir_greedy(args, tokens, args.n)
+            at = next((i for i in range(args.n) if ids[i] != ours["ids"][i]), args.n)
+            row = {"prompt": prompt, "same": at}
+            if at == args.n:
+                same += 1
+            else:
+                parted += 1
+                row["peer_gap"] = top[at][0] - top[at][1]
+                row["weir_gap"] = ours["top"][at][0] - ours["top"][at][1]
+                row["excused"] = row["peer_gap"] < MAX_GAP and row["weir_gap"] < MAX_GAP
+                failed = failed or not row["excused"]
+            print(json.dumps(row, ensure_ascii=False), flush=True)
+        print(json.dumps({"greedy_same": same, "greedy_parted": parted}))
+    if args.text:
+        llm = llama_cpp.Llama(args.model, n_ctx=512, n_batch=512, n_threads=args.threads, n_threads_batch=args.threads, logits_all=True,
+                              verbose=False)
+        text = open(args.text, "rb").read()
+        tokens = llm.tokenize(text, add_bos=True, special=False)
+        peer, count = peer_perplexity(llm, tokens, 512, args.windows)
+        out = subprocess.run(
+            [args.weir, "eval", "ppl", "-m", args.model, "-t", str(args.threads), "--policy", "full", "-f", args.text, "--window", "512",
+             "-n", str(args.windows * 512)],
+            check=True, capture_output=True, text=True).stdout
+        ours = json.loads(out.strip().splitlines()[-1])
+        ratio = ours["value"] / peer
+        print(json.dumps({"peer_perplexity": peer, "peer_n": count, "weir_perplexity": ours["value"], "weir_n": ours["n"], "ratio": ratio}))
+        failed = failed or abs(ratio - 1) > 0.005 or ours["n"] != count
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
