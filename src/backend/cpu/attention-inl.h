@@ -1,0 +1,135 @@
+// SIMD pieces shared by the attention and slot kernels; compiled once per target.
+#if defined(WEIR_BACKEND_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEIR_BACKEND_CPU_ATTENTION_INL_H_
+#undef WEIR_BACKEND_CPU_ATTENTION_INL_H_
+#else
+#define WEIR_BACKEND_CPU_ATTENTION_INL_H_
+#endif
+
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "ops/rope.h"
+#include "tensor/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, 16>;
+inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(DF()));
+// A head is a multiple of 8 elements: a second vector size for what whole vectors do not divide.
+using DF8 = hn::CappedTag<float, 8>;
+inline constexpr int64_t kLanes8 = static_cast<int64_t>(hn::MaxLanes(DF8()));
+
+// exp(x) for x <= 0, relative error below 1e-7; 0 below -87 (where F32 results leave the normal range) and for minus
+// infinity. Every lane gets the same arithmetic, so results do not depend on how values are grouped into vectors.
+// x = n ln 2 + r, |r| <= ln 2 / 2; exp(r) = 1 + r + r^2 P(r) with P fitted at Chebyshev nodes.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpNonPositive(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const auto too_small = hn::Lt(x, hn::Set(d, -87.0f));
+  x = hn::Max(x, hn::Set(d, -87.0f));
+  const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  const V nf = hn::ConvertTo(d, n);
+  // ln 2 in two parts; n times the first is exact.
+  V r = hn::NegMulAdd(nf, hn::Set(d, 0.693359375f), x);
+  r = hn::MulAdd(nf, hn::Set(d, 2.12194440e-4f), r);
+  V p = hn::Set(d, 1.3926268e-03f);
+  p = hn::MulAdd(p, r, hn::Set(d, 8.363247e-03f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1666552e-02f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666576e-01f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  const V y = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(n)));
+  return hn::IfThenZeroElse(too_small, y);
+}
+
+// Elements [i, i + lanes) of a stored slot. Slots lie at any address. Q8_0: REQUIRES that the vector stays within one
+// block, which any i that is a multiple of the lanes does.
+template <DType kType, class D>
+HWY_INLINE hn::Vec<D> LoadStored(D d, const uint8_t* slot, int64_t i) {
+  if constexpr (kType == DType::kF32) {
+    return hn::LoadU(d, reinterpret_cast<const float*>(slot) + i);
+  } else if constexpr (kType == DType::kF16) {
+    const hn::Rebind<hwy::float16_t, D> dh;
+    return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(slot) + i));
+  } else {
+    static_assert(kType == DType::kQ8_0);
+    const hn::Rebind<int8_t, D> d8;
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<uint16_t, D> du16;
+    const hn::Rebind<hwy::float16_t, D> dh;
+    const uint8_t* block = slot + i / 32 * 34;
+    uint16_t scale;
+    std::memcpy(&scale, block, sizeof(scale));
+    const auto codes = hn::PromoteTo(di, hn::LoadU(d8, reinterpret_cast<const int8_t*>(block + 2 + i % 32)));
+    return hn::Mul(hn::ConvertTo(d, codes), hn::PromoteTo(d, hn::BitCast(dh, hn::Set(du16, scale))));
+  }
+}
+
+// One stored slot as floats.
+template <DType kType>
+HWY_INLINE void DecodeSlot(const uint8_t* slot, int64_t head_dim, float* out) {
+  const DF d;
+  const DF8 d8;
+  int64_t i = 0;
+  for (; i + kLanes <= head_dim; i += kLanes) hn::StoreU(LoadStored<kType>(d, slot, i), d, out + i);
+  for (; i < head_dim; i += kLanes8) hn::StoreU(LoadStored<kType>(d8, slot, i), d8, out + i);
+}
+
+// The angles of position a + b, or a - b, from those of a and b (n pairs each).
+template <bool kSubtract>
+HWY_INLINE void CombineAngles(const float* a_cos, const float* a_sin, const float* b_cos, const float* b_sin, int64_t n,
+                              float* cos, float* sin) {
+  const DF d;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto ac = hn::LoadU(d, a_cos + i), as = hn::LoadU(d, a_sin + i);
+    const auto bc = hn::LoadU(d, b_cos + i);
+    const auto bs = kSubtract ? hn::Neg(hn::LoadU(d, b_sin + i)) : hn::LoadU(d, b_sin + i);
+    hn::StoreU(hn::NegMulAdd(as, bs, hn::Mul(ac, bc)), d, cos + i);
+    hn::StoreU(hn::MulAdd(ac, bs, hn::Mul(as, bc)), d, sin + i);
+  }
+  for (; i < n; ++i) {
+    const float bs = kSubtract ? -b_sin[i] : b_sin[i];
+    cos[i] = a_cos[i] * b_cos[i] - a_sin[i] * bs;
+    sin[i] = a_sin[i] * b_cos[i] + a_cos[i] * bs;
+  }
+}
+
+// The angles of a position that the tables cover.
+HWY_INLINE void AnglesOf(const RopeTable& rope, int64_t pos, float* cos, float* sin) {
+  const int64_t n = rope.n_rot / 2;
+  const int64_t base = pos / kRopeTile * n, off = pos % kRopeTile * n;
+  CombineAngles<false>(&rope.base_cos[base], &rope.base_sin[base], &rope.off_cos[off], &rope.off_sin[off], n, cos, sin);
+}
+
+// Rotates n pairs of x: out[i], out[i + n]; x may be out. The rest of the vector is not touched.
+HWY_INLINE void RotatePairs(const float* cos, const float* sin, int64_t n, const float* x, float* out) {
+  const DF d;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto c = hn::LoadU(d, cos + i), s = hn::LoadU(d, sin + i);
+    const auto x0 = hn::LoadU(d, x + i), x1 = hn::LoadU(d, x + n + i);
+    hn::StoreU(hn::NegMulAdd(x1, s, hn::Mul(x0, c)), d, out + i);
+    hn::StoreU(hn::MulAdd(x0, s, hn::Mul(x1, c)), d, out + n + i);
+  }
+  for (; i < n; ++i) {
+    const float x0 = x[i], x1 = x[n + i];
+    out[i] = x0 * cos[i] - x1 * sin[i];
+    out[n + i] = x1 * cos[i] + x0 * sin[i];
+  }
+}
+
+// out = x * rotated_scale for the first n_rot elements, x * scale for the others.
+HWY_INLINE void ScaleQuery(const float* x, int64_t head_dim, int64_t n_rot, float scale, float rotated_scale,
+                           float* out) {
+  for (int64_t i = 0; i < n_rot; ++i) out[i] = x[i] * rotated_scale;
+  for (int64_t i = n_rot; i < head_dim; ++i) out[i] = x[i] * scale;
+}
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

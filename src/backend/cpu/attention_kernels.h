@@ -1,0 +1,59 @@
+// The two attention kernels behind attention.cc. Both work on one KV head of one segment; all query heads that share
+// it are handled together. "Query row" j is head j % group of new row j / group, so that rows are causally ordered.
+//
+// - AttendRows: up to kRowBlock query rows over all slots they see. SIMD lanes are query rows: stored keys and values
+//   are decoded to F32 once a tile and broadcast, so that neither the scores nor the softmax need a horizontal sum.
+// - AttendSlots: few query rows over a range of slots; partial results are merged by MergePartials. SIMD lanes are
+//   elements of a head; stored bytes are read once and nothing larger than the scores of a block is written.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/attention.h"
+
+namespace weir::cpu {
+
+inline constexpr int64_t kRowBlock = 64;    // query rows of one AttendRows call
+inline constexpr int64_t kTileSlots = 64;   // slots decoded together there; a multiple of kRopeTile
+inline constexpr int64_t kMaxSlotRows = 8;  // query rows AttendSlots takes
+inline constexpr int64_t kSlotBlock = 256;  // slots scored together there; a multiple of kRopeTile
+static_assert(kTileSlots % kRopeTile == 0 && kSlotBlock % kRopeTile == 0);
+
+// One KV head of one segment.
+struct HeadTask {
+  const AttentionArgs* args = nullptr;
+  const AttentionSegment* segment = nullptr;
+  int64_t kv_head = 0;
+
+  int64_t group() const { return args->n_heads / args->n_kv_heads; }
+  int64_t n_query_rows() const { return segment->n_rows * group(); }
+  int64_t n_slots() const { return segment->n_slots[kv_head]; }
+  // Slots that query row j sees; its own position is one less.
+  int64_t n_visible(int64_t j) const { return n_slots() - segment->n_rows + j / group() + 1; }
+  int64_t row(int64_t j) const { return segment->first_row + j / group(); }
+  int64_t column(int64_t j) const { return (kv_head * group() + j % group()) * args->head_dim; }
+  const float* q(int64_t j) const { return args->q + row(j) * args->q_stride + column(j); }
+  float* out(int64_t j) const { return args->out + row(j) * args->out_stride + column(j); }
+  // Rotated pairs of a head, 0 when there is no rotary embedding.
+  int64_t n_pairs() const { return args->rope != nullptr ? args->rope->n_rot / 2 : 0; }
+  bool rotate_keys() const { return n_pairs() > 0 && !args->keys_rotated; }
+};
+
+// Query rows [first, first + n), n <= kRowBlock. `scratch`: AttendRowsFloats(head_dim) floats, 64-byte aligned.
+void AttendRows(const HeadTask& task, int64_t first, int64_t n, float* scratch);
+int64_t AttendRowsFloats(int64_t head_dim);
+
+// Floats of one query row's partial result: the weighted sum of values [head_dim], then the largest score and the sum
+// of weights, padded to whole cache lines.
+inline int64_t PartialFloats(int64_t head_dim) { return (head_dim + 2 + 15) / 16 * 16; }
+
+// All query rows (at most kMaxSlotRows) over slots [first, end); first is a multiple of kSlotBlock.
+//   partial: [n_query_rows, PartialFloats(head_dim)], 64-byte aligned
+//   scratch: AttendSlotsFloats(head_dim) floats, 64-byte aligned
+void AttendSlots(const HeadTask& task, int64_t first, int64_t end, float* partial, float* scratch);
+int64_t AttendSlotsFloats(int64_t head_dim);
+
+// Writes the outputs of a task from the partial results of its ranges, in order: [n_ranges, n_query_rows, ...].
+void MergePartials(const HeadTask& task, int64_t n_ranges, const float* partials);
+
+}  // namespace weir::cpu

@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backend/cpu/attention_kernels.h"
+#include "ops/kv_slots.h"
+
+#define HWY_WANT_AVX3_DL
+// Arrays of vectors need vectors of a size known at compile time.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/attention_rows.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+// After foreach_target.h: compiled once per target.
+#include "backend/cpu/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Vectors of query rows in one register tile: 4 x 4 accumulators need 32 registers.
+constexpr int64_t kTileVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
+
+static_assert(kRowBlock <= kTileSlots && kRowBlock % 16 == 0);
+
+// Per-thread scratch. Query rows are the innermost index wherever both are present.
+struct RowScratch {
+  float* q;      // [head_dim, kRowBlock] scaled, rotated
+  float* out;    // [head_dim, kRowBlock] weighted sums of values
+  float* p;      // [kTileSlots, kRowBlock] scores, then weights
+  float* k;      // [kTileSlots, head_dim]; also the row-major form of queries and outputs
+  float* v;      // [kTileSlots, head_dim]
+  float* limit;  // [kRowBlock] slots the row sees beyond those of the block's first row
+  float* max;    // [kRowBlock] largest score so far
+  float* sum;    // [kRowBlock] sum of weights
+  float* cos;    // [head_dim / 2]
+  float* sin;
+};
+
+RowScratch Carve(float* base, int64_t head_dim) {
+  RowScratch s;
+  const auto take = [&](int64_t n) {
+    float* p = base;
+    base += (n + 15) / 16 * 16;
+    return p;
+  };
+  s.q = take(head_dim * kRowBlock);
+  s.out = take(head_dim * kRowBlock);
+  s.p = take(kTileSlots * kRowBlock);
+  s.k = take(kTileSlots * head_dim);
+  s.v = take(kTileSlots * head_dim);
+  s.limit = take(kRowBlock);
+  s.max = take(kRowBlock);
+  s.sum = take(kRowBlock);
+  s.cos = take(head_dim / 2);
+  s.sin = take(head_dim / 2);
+  return s;
+}
+
+// c[i, rows] (+)= sum_k a(i, k) * b[k, rows] for kI consecutive i and kV vectors of rows; rows kRowBlock floats apart.
+template <int kI, int kV, bool kAccumulate>
+HWY_INLINE void TileProduct(const float* HWY_RESTRICT a, int64_t i_stride, int64_t k_stride, int64_t n_k,
+                            const float* HWY_RESTRICT b, float* HWY_RESTRICT c) {
+  const DF d;
+  using V = hn::Vec<DF>;
+  V acc[kI][kV];
+  for (int i = 0; i < kI; ++i) {
+    for (int v = 0; v < kV; ++v) acc[i][v] = kAccumulate ? hn::Load(d, c + i * kRowBlock + v * kLanes) : hn::Zero(d);
+  }
+  for (int64_t k = 0; k < n_k; ++k) {
+    V rows[kV];
+    for (int v = 0; v < kV; ++v) rows[v] = hn::Load(d, b + k * kRowBlock + v * kLanes);
+    for (int i = 0; i < kI; ++i) {
+      const V x = hn::Set(d, a[i * i_stride + k * k_stride]);
+      for (int v = 0; v < kV; ++v) acc[i][v] = hn::MulAdd(x, rows[v], acc[i][v]);
+    }
+  }
+  for (int i = 0; i < kI; ++i) {
+    for (int v = 0; v < kV; ++v) hn::Store(acc[i][v], d, c + i * kRowBlock + v * kLanes);
+  }
+}
+
+// The whole product of n_i (a multiple of 8) by n_vectors vectors of rows. The sum over k of an element runs in order
+// whatever the tile shape.
+template <bool kAccumulate>
+HWY_INLINE void Product(const float* a, int64_t i_stride, int64_t k_stride, int64_t n_i, int64_t n_k, const float* b,
+                        float* c, int64_t n_vectors) {
+  int64_t v = 0;
+  for (; v + kTileVectors <= n_vectors; v += kTileVectors) {
+    for (int64_t i = 0; i < n_i; i += 4) {
+      TileProduct<4, kTileVectors, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
+                                                c + i * kRowBlock + v * kLanes);
+    }
+  }
+  for (; v + 2 <= n_vectors; v += 2) {
+    for (int64_t i = 0; i < n_i; i += 4) {
+      TileProduct<4, 2, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
+                                     c + i * kRowBlock + v * kLanes);
+    }
+  }
+  for (; v < n_vectors; ++v) {
+    for (int64_t i = 0; i < n_i; i += 8) {
+      TileProduct<8, 1, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
+                                     c + i * kRowBlock + v * kLanes);
+    }
+  }
+}
+
+// Slots [first, first + n) as F32 rows; the rows up to n_padded become zero.
+template <DType kType>
+void DecodeTile(const uint8_t* slots, int64_t slot_bytes, int64_t first, int64_t n, int64_t n_padded, int64_t head_dim,
+                float* out) {
+  for (int64_t s = 0; s < n; ++s) DecodeSlot<kType>(slots + (first + s) * slot_bytes, head_dim, out + s * head_dim);
+  std::fill(out + n * head_dim, out + n_padded * head_dim, 0.0f);
+}
+
+void DecodeTile(DType type, const uint8_t* slots, int64_t first, int64_t n, int64_t n_padded, int64_t head_dim,
+                float* out) {
+  const int64_t slot_bytes = SlotBytes(type, head_dim);
+  switch (type) {
+    case DType::kF16:
+      return DecodeTile<DType::kF16>(slots, slot_bytes, first, n, n_padded, head_dim, out);
+    case DType::kQ8_0:
+      return DecodeTile<DType::kQ8_0>(slots, slot_bytes, first, n, n_padded, head_dim, out);
+    default:
+      return DecodeTile<DType::kF32>(slots, slot_bytes, first, n, n_padded, head_dim, out);
+  }
+}
+
+// to[i, j] = from[j, i], from of n_j rows. Blocks keep both sides within a few cache lines.
+void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, int64_t n_i, int64_t n_j, float* HWY_RESTRICT to,
+               int64_t to_stride) {
+  for (int64_t i0 = 0; i0 < n_i; i0 += 8) {
+    const int64_t i_end = std::min(n_i, i0 + 8);
+    for (int64_t j = 0; j < n_j; ++j) {
+      for (int64_t i = i0; i < i_end; ++i) to[i * to_stride + j] = from[j * from_stride + i];
+    }
+  }
+}
+
+// Queries [first, first + n) scaled, rotated and transposed; rows up to a whole vector become zero.
+void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_vectors, const RowScratch& s) {
+  const AttentionArgs& args = *task.args;
+  const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
+  // Rotated stored keys carry one factor of the magnitude, un-rotated ones leave both to the query.
+  const float magnitude = n_pairs > 0 ? args.rope->magnitude : 1.0f;
+  const float rotated_scale = args.scale * magnitude * (args.keys_rotated ? 1.0f : magnitude);
+  int64_t angles_of_row = -1;
+  const float* cos = s.cos;
+  const float* sin = s.sin;
+  for (int64_t j = 0; j < n; ++j) {
+    float* q = s.k + j * head_dim;
+    ScaleQuery(task.q(first + j), head_dim, 2 * n_pairs, args.scale, rotated_scale, q);
+    if (n_pairs == 0) continue;
+    const int64_t row = task.row(first + j);
+    if (args.keys_rotated) {
+      cos = args.row_cos + row * n_pairs;
+      sin = args.row_sin + row * n_pairs;
+    } else if (row != angles_of_row) {
+      AnglesOf(*args.rope, task.n_visible(first + j) - 1, s.cos, s.sin);
+      angles_of_row = row;
+    }
+    RotatePairs(cos, sin, n_pairs, q, q);
+  }
+  std::fill(s.k + n * head_dim, s.k + n_vectors * kLanes * head_dim, 0.0f);
+  Transpose(s.k, head_dim, head_dim, n_vectors * kLanes, s.q, kRowBlock);
+}
+
+// Turns scores into weights for one tile: hides slots beyond a row's limit, follows the running maximum, and scales
+// what was summed under the old one.
+//   n_free: slots of the tile that every row sees; may be negative or larger than the tile
+void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vectors, int64_t head_dim,
+                 const RowScratch& s) {
+  const DF d;
+  using V = hn::Vec<DF>;
+  const V minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (int64_t v = 0; v < n_vectors; ++v) {
+    float* p = s.p + v * kLanes;
+    if (n_free < n_slots) {
+      const V limit = hn::Load(d, s.limit + v * kLanes);
+      for (int64_t i = std::max<int64_t>(n_free, 0); i < n_slots; ++i) {
+        const V slot = hn::Set(d, static_cast<float>(i - n_free));
+        hn::Store(hn::IfThenElse(hn::Lt(slot, limit), hn::Load(d, p + i * kRowBlock), minus_inf), d, p + i * kRowBlock);
+      }
+    }
+    V max0 = minus_inf, max1 = minus_inf;
+    for (int64_t i = 0; i < n_slots; i += 2) {
+      max0 = hn::Max(max0, hn::Load(d, p + i * kRowBlock));
+      max1 = hn::Max(max1, hn::Load(d, p + (i + 1) * kRowBlock));
+    }
+    V max = hn::Max(max0, max1);
+    V sum = hn::Zero(d);
+    if (!is_first) {
+      const V old_max = hn::Load(d, s.max + v * kLanes);
+      max = hn::Max(max, old_max);
+      sum = hn::Load(d, s.sum + v * kLanes);
+      if (!hn::AllTrue(d, hn::Eq(max, old_max))) {
+        const V shrink = ExpNonPositive(d, hn::Sub(old_max, max));
+        sum = hn::Mul(sum, shrink);
+        for (int64_t i = 0; i < head_dim; ++i) {
+          float* out = s.out + i * kRowBlock + v * kLanes;
+          hn::Store(hn::Mul(hn::Load(d, out), shrink), d, out);
+        }
+      }
+    }
+    V sum1 = hn::Zero(d);
+    for (int64_t i = 0; i < n_slots; i += 2) {
+      const V p0 = ExpNonPositive(d, hn::Sub(hn::Load(d, p + i * kRowBlock), max));
+      const V p1 = ExpNonPositive(d, hn::Sub(hn::Load(d, p + (i + 1) * kRowBlock), max));
+      hn::Store(p0, d, p + i * kRowBlock);
+      hn::Store(p1, d, p + (i + 1) * kRowBlock);
+      sum = hn::Add(sum, p0);
+      sum1 = hn::Add(sum1, p1);
+    }
+    hn::Store(max, d, s.max + v * kLanes);
+    hn::Store(hn::Add(sum, sum1), d, s.sum + v * kLanes);
+  }
+}
+
+void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, float* scratch) {
+  const AttentionArgs& args = *task.args;
+  const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
+  const RowScratch s = Carve(scratch, head_dim);
+  const int64_t n_vectors = (n + kLanes - 1) / kLanes;
+  PrepareQueries(task, first, n, n_vectors, s);
+  const int64_t n_all = task.n_visible(first + n - 1);
+  // Rows that only fill up a vector see everything, so that they stay finite.
+  for (int64_t j = 0; j < n_vectors * kLanes; ++j) {
+    s.limit[j] = static_cast<float>((j < n ? task.n_visible(first + j) : n_all) - task.n_visible(first));
+  }
+  for (int64_t slot = 0; slot < n_all; slot += kTileSlots) {
+    const int64_t n_slots = std::min(kTileSlots, n_all - slot);
+    const int64_t n_padded = (n_slots + 7) / 8 * 8;
+    DecodeTile(args.k_type, task.segment->k[task.kv_head], slot, n_slots, n_padded, head_dim, s.k);
+    if (task.rotate_keys()) {
+      for (int64_t i = 0; i < n_slots; ++i) {
+        AnglesOf(*args.rope, slot + i, s.cos, s.sin);
+        RotatePairs(s.cos, s.sin, n_pairs, s.k + i * head_dim, s.k + i * head_dim);
+      }
+    }
+    Product<false>(s.k, head_dim, 1, n_padded, head_dim, s.q, s.p, n_vectors);
+    SoftmaxTile(task.n_visible(first) - slot, n_padded, slot == 0, n_vectors, head_dim, s);
+    DecodeTile(args.v_type, task.segment->v[task.kv_head], slot, n_slots, n_padded, head_dim, s.v);
+    if (slot == 0) {
+      Product<false>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
+    } else {
+      Product<true>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
+    }
+  }
+  const DF d;
+  for (int64_t v = 0; v < n_vectors; ++v) {
+    const auto inverse = hn::Div(hn::Set(d, 1.0f), hn::Load(d, s.sum + v * kLanes));
+    for (int64_t i = 0; i < head_dim; ++i) {
+      float* out = s.out + i * kRowBlock + v * kLanes;
+      hn::Store(hn::Mul(hn::Load(d, out), inverse), d, out);
+    }
+  }
+  Transpose(s.out, kRowBlock, n, head_dim, s.k, head_dim);
+  for (int64_t j = 0; j < n; ++j) std::memcpy(task.out(first + j), s.k + j * head_dim, head_dim * sizeof(float));
+}
+
+}  // namespace
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+
+HWY_EXPORT(AttendRowsSimd);
+
+void AttendRows(const HeadTask& task, int64_t first, int64_t n, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(AttendRowsSimd)(task, first, n, scratch);
+}
+
+int64_t AttendRowsFloats(int64_t head_dim) {
+  return 2 * head_dim * kRowBlock + kTileSlots * kRowBlock + 2 * kTileSlots * head_dim + 3 * kRowBlock +
+         2 * ((head_dim / 2 + 15) / 16 * 16);
+}
+
+}  // namespace weir::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,414 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backend/cpu/attention_kernels.h"
+#include "ops/kv_slots.h"
+
+#define HWY_WANT_AVX3_DL
+// Arrays of vectors need vectors of a size known at compile time.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/attention_slots.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+// After foreach_target.h: compiled once per target.
+#include "backend/cpu/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Query rows that share a loaded key or value: 4 x 4 accumulators need 32 registers.
+constexpr int kShare = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
+
+// Per-thread scratch.
+struct SlotScratch {
+  float* q;       // [kMaxSlotRows, head_dim] scaled
+  float* q_tile;  // [kMaxSlotRows, head_dim] rotated relative to a tile's first slot
+  float* cos;     // [kMaxSlotRows, head_dim / 2] of the rows' positions
+  float* sin;
+  float* rel_cos;  // [head_dim / 2] of a row's position relative to a tile
+  float* rel_sin;
+  float* p;     // [kMaxSlotRows, kSlotBlock] scores, then weights
+  float* keys;  // [kRopeTile, head_dim], for heads whose rotated part does not divide into vectors
+};
+
+int64_t Padded(int64_t n) { return (n + 15) / 16 * 16; }
+
+SlotScratch Carve(float* base, int64_t head_dim) {
+  SlotScratch s;
+  const auto take = [&](int64_t n) {
+    float* p = base;
+    base += Padded(n);
+    return p;
+  };
+  s.q = take(kMaxSlotRows * head_dim);
+  s.q_tile = take(kMaxSlotRows * head_dim);
+  s.cos = take(kMaxSlotRows * head_dim / 2);
+  s.sin = take(kMaxSlotRows * head_dim / 2);
+  s.rel_cos = take(head_dim / 2);
+  s.rel_sin = take(head_dim / 2);
+  s.p = take(kMaxSlotRows * kSlotBlock);
+  s.keys = take(kRopeTile * head_dim);
+  return s;
+}
+
+// The sums of four vectors, as four consecutive floats.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
+#if HWY_TARGET == HWY_SCALAR
+  out[0] = hn::GetLane(a), out[1] = hn::GetLane(b), out[2] = hn::GetLane(c), out[3] = hn::GetLane(e);
+#else
+  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));  // a02 b02 a13 b13
+  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  const hn::RepartitionToWide<D> dw;
+  const auto low = hn::InterleaveLower(dw, hn::BitCast(dw, ab), hn::BitCast(dw, ce));
+  const auto high = hn::InterleaveUpper(dw, hn::BitCast(dw, ab), hn::BitCast(dw, ce));
+  const V sums = hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    hn::StoreU(sums, d, out);
+  } else {
+    const hn::Half<D> dh;
+    const auto half = hn::Add(hn::LowerHalf(dh, sums), hn::UpperHalf(dh, sums));
+    if constexpr (hn::MaxLanes(D()) == 8) {
+      hn::StoreU(half, dh, out);
+    } else {
+      const hn::Half<hn::Half<D>> dq;
+      hn::StoreU(hn::Add(hn::LowerHalf(dq, half), hn::UpperHalf(dq, half)), dq, out);
+    }
+  }
+#endif
+}
+
+// What ScoreTile reads: up to kRopeTile slots and the query rows, rotated relative to the tile.
+struct TileArgs {
+  const uint8_t* keys;
+  int64_t slot_bytes, n_slots, head_dim;
+  int64_t n_pairs;   // pairs that ScoreTile rotates; 0 = keys as they are
+  const float* cos;  // [kRopeTile, n_pairs] of offsets within a tile
+  const float* sin;
+  const float* q;  // [n, head_dim]
+  float* scores;   // [n, kSlotBlock]; written up to the next multiple of 4 slots
+};
+
+// Scores of kM query rows: four slots at a time, each key vector decoded and rotated once for all rows.
+template <class D, DType kType, int kM>
+void ScoreTile(const TileArgs& t) {
+  const D d;
+  using V = hn::Vec<D>;
+  constexpr int64_t kStep = hn::MaxLanes(D());
+  const int64_t n_rot = 2 * t.n_pairs;
+  for (int64_t slot = 0; slot < t.n_slots; slot += 4) {
+    const uint8_t* key[4];
+    const float* cos[4];
+    const float* sin[4];
+    for (int64_t j = 0; j < 4; ++j) {
+      const int64_t in_use = std::min(slot + j, t.n_slots - 1);  // a short last group repeats its last slot
+      key[j] = t.keys + in_use * t.slot_bytes;
+      cos[j] = t.cos + in_use * t.n_pairs;
+      sin[j] = t.sin + in_use * t.n_pairs;
+    }
+    V acc[kM][4];
+    for (int m = 0; m < kM; ++m) {
+      for (int j = 0; j < 4; ++j) acc[m][j] = hn::Zero(d);
+    }
+    for (int64_t i = 0; i < t.n_pairs; i += kStep) {
+      V q0[kM], q1[kM];
+      for (int m = 0; m < kM; ++m) {
+        q0[m] = hn::LoadU(d, t.q + m * t.head_dim + i);
+        q1[m] = hn::LoadU(d, t.q + m * t.head_dim + t.n_pairs + i);
+      }
+      for (int j = 0; j < 4; ++j) {
+        const V c = hn::LoadU(d, cos[j] + i), s = hn::LoadU(d, sin[j] + i);
+        const V x0 = LoadStored<kType>(d, key[j], i), x1 = LoadStored<kType>(d, key[j], t.n_pairs + i);
+        const V y0 = hn::NegMulAdd(x1, s, hn::Mul(x0, c));
+        const V y1 = hn::MulAdd(x0, s, hn::Mul(x1, c));
+        for (int m = 0; m < kM; ++m) {
+          acc[m][j] = hn::MulAdd(q0[m], y0, acc[m][j]);
+          acc[m][j] = hn::MulAdd(q1[m], y1, acc[m][j]);
+        }
+      }
+    }
+    for (int64_t i = n_rot; i < t.head_dim; i += kStep) {
+      V q[kM];
+      for (int m = 0; m < kM; ++m) q[m] = hn::LoadU(d, t.q + m * t.head_dim + i);
+      for (int j = 0; j < 4; ++j) {
+        const V x = LoadStored<kType>(d, key[j], i);
+        for (int m = 0; m < kM; ++m) acc[m][j] = hn::MulAdd(q[m], x, acc[m][j]);
+      }
+    }
+    for (int m = 0; m < kM; ++m) {
+      StoreSums4(d, acc[m][0], acc[m][1], acc[m][2], acc[m][3], t.scores + m * kSlotBlock + slot);
+    }
+  }
+}
+
+template <class D, DType kType>
+void ScoreRows(TileArgs t, int64_t n_rows) {
+  while (n_rows > 0) {
+    const int64_t n = std::min<int64_t>(n_rows, kShare);
+    if (n == 1) ScoreTile<D, kType, 1>(t);
+    if (n == 2) ScoreTile<D, kType, 2>(t);
+    if constexpr (kShare > 2) {
+      if (n == 3) ScoreTile<D, kType, 3>(t);
+      if (n == 4) ScoreTile<D, kType, 4>(t);
+    }
+    n_rows -= n;
+    t.q += n * t.head_dim;
+    t.scores += n * kSlotBlock;
+  }
+}
+
+template <class D>
+bool Divides(int64_t head_dim, int64_t n_pairs) {
+  constexpr int64_t kStep = hn::MaxLanes(D());
+  return n_pairs % kStep == 0 && (head_dim - 2 * n_pairs) % kStep == 0;
+}
+
+template <DType kType>
+void ScoreAny(TileArgs t, int64_t n_rows, float* decoded) {
+  if (Divides<DF>(t.head_dim, t.n_pairs)) return ScoreRows<DF, kType>(t, n_rows);
+  if (Divides<DF8>(t.head_dim, t.n_pairs)) return ScoreRows<DF8, kType>(t, n_rows);
+  for (int64_t s = 0; s < t.n_slots; ++s) {
+    float* key = decoded + s * t.head_dim;
+    DecodeSlot<kType>(t.keys + s * t.slot_bytes, t.head_dim, key);
+    RotatePairs(t.cos + s * t.n_pairs, t.sin + s * t.n_pairs, t.n_pairs, key, key);
+  }
+  t.keys = reinterpret_cast<const uint8_t*>(decoded);
+  t.slot_bytes = t.head_dim * static_cast<int64_t>(sizeof(float));
+  t.n_pairs = 0;
+  ScoreRows<DF8, DType::kF32>(t, n_rows);
+}
+
+void Score(DType type, const TileArgs& t, int64_t n_rows, float* decoded) {
+  if (type == DType::kF16) return ScoreAny<DType::kF16>(t, n_rows, decoded);
+  if (type == DType::kQ8_0) return ScoreAny<DType::kQ8_0>(t, n_rows, decoded);
+  ScoreAny<DType::kF32>(t, n_rows, decoded);
+}
+
+// out[m] += sum_s p[m, s] * v[s] for elements [i, i + kN vectors) and kM query rows.
+template <class D, DType kType, int kM, int kN>
+HWY_INLINE void MixElements(const uint8_t* values, int64_t slot_bytes, int64_t n_slots, int64_t i, const float* p,
+                            float* out, int64_t out_stride) {
+  const D d;
+  using V = hn::Vec<D>;
+  constexpr int64_t kStep = hn::MaxLanes(D());
+  V acc[kM][kN];
+  for (int m = 0; m < kM; ++m) {
+    for (int n = 0; n < kN; ++n) acc[m][n] = hn::LoadU(d, out + m * out_stride + i + n * kStep);
+  }
+  for (int64_t s = 0; s < n_slots; ++s) {
+    V v[kN];
+    for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + s * slot_bytes, i + n * kStep);
+    for (int m = 0; m < kM; ++m) {
+      const V weight = hn::Set(d, p[m * kSlotBlock + s]);
+      for (int n = 0; n < kN; ++n) acc[m][n] = hn::MulAdd(weight, v[n], acc[m][n]);
+    }
+  }
+  for (int m = 0; m < kM; ++m) {
+    for (int n = 0; n < kN; ++n) hn::StoreU(acc[m][n], d, out + m * out_stride + i + n * kStep);
+  }
+}
+
+template <DType kType, int kM>
+void MixRows(const uint8_t* values, int64_t slot_bytes, int64_t n_slots, int64_t head_dim, const float* p, float* out,
+             int64_t out_stride) {
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= head_dim; i += 4 * kLanes) {
+    MixElements<DF, kType, kM, 4>(values, slot_bytes, n_slots, i, p, out, out_stride);
+  }
+  for (; i + 2 * kLanes <= head_dim; i += 2 * kLanes) {
+    MixElements<DF, kType, kM, 2>(values, slot_bytes, n_slots, i, p, out, out_stride);
+  }
+  for (; i + kLanes <= head_dim; i += kLanes) {
+    MixElements<DF, kType, kM, 1>(values, slot_bytes, n_slots, i, p, out, out_stride);
+  }
+  for (; i < head_dim; i += kLanes8) {
+    MixElements<DF8, kType, kM, 1>(values, slot_bytes, n_slots, i, p, out, out_stride);
+  }
+}
+
+template <DType kType>
+void MixAny(const uint8_t* values, int64_t n_slots, int64_t head_dim, int64_t n_rows, const float* p, float* out,
+            int64_t out_stride) {
+  const int64_t slot_bytes = SlotBytes(kType, head_dim);
+  while (n_rows > 0) {
+    const int64_t n = std::min<int64_t>(n_rows, kShare);
+    if (n == 1) MixRows<kType, 1>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
+    if (n == 2) MixRows<kType, 2>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
+    if constexpr (kShare > 2) {
+      if (n == 3) MixRows<kType, 3>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
+      if (n == 4) MixRows<kType, 4>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
+    }
+    n_rows -= n;
+    p += n * kSlotBlock;
+    out += n * out_stride;
+  }
+}
+
+void Mix(DType type, const uint8_t* values, int64_t n_slots, int64_t head_dim, int64_t n_rows, const float* p,
+         float* out, int64_t out_stride) {
+  if (type == DType::kF16) return MixAny<DType::kF16>(values, n_slots, head_dim, n_rows, p, out, out_stride);
+  if (type == DType::kQ8_0) return MixAny<DType::kQ8_0>(values, n_slots, head_dim, n_rows, p, out, out_stride);
+  MixAny<DType::kF32>(values, n_slots, head_dim, n_rows, p, out, out_stride);
+}
+
+// Scores to weights for one row and block; the row sees the first n_visible of n_slots slots. `partial` holds the sums
+// so far, its maximum minus infinity while there are none.
+void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_visible, int64_t head_dim, float* partial) {
+  const DF d;
+  using V = hn::Vec<DF>;
+  const float minus_inf = -std::numeric_limits<float>::infinity();
+  n_visible = std::clamp<int64_t>(n_visible, 0, n_slots);
+  const int64_t n_padded = (n_slots + kLanes - 1) / kLanes * kLanes;
+  if (n_visible == 0) return std::fill(p, p + n_padded, 0.0f);
+  std::fill(p + n_visible, p + n_padded, minus_inf);
+  float& max = partial[head_dim];
+  float& sum = partial[head_dim + 1];
+  V max_v = hn::Load(d, p);
+  for (int64_t i = kLanes; i < n_padded; i += kLanes) max_v = hn::Max(max_v, hn::Load(d, p + i));
+  const float new_max = std::max(max, hn::GetLane(hn::MaxOfLanes(d, max_v)));
+  if (new_max != max) {
+    const float shrink = hn::GetLane(ExpNonPositive(d, hn::Set(d, max - new_max)));
+    for (int64_t i = 0; i < head_dim; ++i) partial[i] *= shrink;
+    sum *= shrink;
+    max = new_max;
+  }
+  V sum_v = hn::Zero(d);
+  const V max_all = hn::Set(d, new_max);
+  for (int64_t i = 0; i < n_padded; i += kLanes) {
+    const V e = ExpNonPositive(d, hn::Sub(hn::Load(d, p + i), max_all));
+    hn::Store(e, d, p + i);
+    sum_v = hn::Add(sum_v, e);
+  }
+  sum += hn::GetLane(hn::SumOfLanes(d, sum_v));
+}
+
+// Queries scaled; rotated too when stored keys are, else only their angles are prepared.
+void PrepareQueries(const HeadTask& task, int64_t n_rows, const SlotScratch& s) {
+  const AttentionArgs& args = *task.args;
+  const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
+  // Rotated stored keys carry one factor of the magnitude, un-rotated ones leave both to the query.
+  const float magnitude = n_pairs > 0 ? args.rope->magnitude : 1.0f;
+  const float rotated_scale = args.scale * magnitude * (args.keys_rotated ? 1.0f : magnitude);
+  for (int64_t j = 0; j < n_rows; ++j) {
+    float* q = s.q + j * head_dim;
+    ScaleQuery(task.q(j), head_dim, 2 * n_pairs, args.scale, rotated_scale, q);
+    if (n_pairs == 0) continue;
+    if (args.keys_rotated) {
+      const int64_t row = task.row(j);
+      RotatePairs(args.row_cos + row * n_pairs, args.row_sin + row * n_pairs, n_pairs, q, q);
+    } else {
+      AnglesOf(*args.rope, task.n_visible(j) - 1, s.cos + j * n_pairs, s.sin + j * n_pairs);
+    }
+  }
+}
+
+// q_tile = the queries rotated by their position minus the tile's first slot: what is left of R(p - s) for the keys is
+// R(s - base), whose table is small enough to stay in the first cache.
+void RotateQueries(const HeadTask& task, int64_t n_rows, int64_t first_slot, const SlotScratch& s) {
+  const RopeTable& rope = *task.args->rope;
+  const int64_t head_dim = task.args->head_dim, n_pairs = task.n_pairs();
+  const float* base_cos = &rope.base_cos[first_slot / kRopeTile * n_pairs];
+  const float* base_sin = &rope.base_sin[first_slot / kRopeTile * n_pairs];
+  for (int64_t j = 0; j < n_rows; ++j) {
+    if (j == 0 || task.row(j) != task.row(j - 1)) {
+      const float* cos = s.cos + j * n_pairs;
+      const float* sin = s.sin + j * n_pairs;
+      CombineAngles<true>(cos, sin, base_cos, base_sin, n_pairs, s.rel_cos, s.rel_sin);
+    }
+    const float* q = s.q + j * head_dim;
+    float* out = s.q_tile + j * head_dim;
+    RotatePairs(s.rel_cos, s.rel_sin, n_pairs, q, out);
+    std::copy(q + 2 * n_pairs, q + head_dim, out + 2 * n_pairs);
+  }
+}
+
+void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* partials, float* scratch) {
+  const AttentionArgs& args = *task.args;
+  const int64_t head_dim = args.head_dim, n_rows = task.n_query_rows();
+  const int64_t partial_floats = PartialFloats(head_dim);
+  const int64_t k_bytes = SlotBytes(args.k_type, head_dim), v_bytes = SlotBytes(args.v_type, head_dim);
+  const bool rotate = task.rotate_keys();
+  const SlotScratch s = Carve(scratch, head_dim);
+  PrepareQueries(task, n_rows, s);
+  for (int64_t j = 0; j < n_rows; ++j) {
+    std::fill_n(partials + j * partial_floats, partial_floats, 0.0f);
+    partials[j * partial_floats + head_dim] = -std::numeric_limits<float>::infinity();
+  }
+  for (int64_t block = first; block < end; block += kSlotBlock) {
+    const int64_t n_slots = std::min(kSlotBlock, end - block);
+    for (int64_t tile = 0; tile < n_slots; tile += kRopeTile) {
+      TileArgs t;
+      t.keys = task.segment->k[task.kv_head] + (block + tile) * k_bytes;
+      t.slot_bytes = k_bytes;
+      t.n_slots = std::min<int64_t>(kRopeTile, n_slots - tile);
+      t.head_dim = head_dim;
+      t.n_pairs = rotate ? task.n_pairs() : 0;
+      t.cos = rotate ? args.rope->off_cos.data() : nullptr;
+      t.sin = rotate ? args.rope->off_sin.data() : nullptr;
+      t.q = rotate ? s.q_tile : s.q;
+      t.scores = s.p + tile;
+      if (rotate) RotateQueries(task, n_rows, block + tile, s);
+      Score(args.k_type, t, n_rows, s.keys);
+    }
+    for (int64_t j = 0; j < n_rows; ++j) {
+      SoftmaxBlock(s.p + j * kSlotBlock, n_slots, task.n_visible(j) - block, head_dim, partials + j * partial_floats);
+    }
+    Mix(args.v_type, task.segment->v[task.kv_head] + block * v_bytes, n_slots, head_dim, n_rows, s.p, partials,
+        partial_floats);
+  }
+}
+
+void MergePartialsSimd(const HeadTask& task, int64_t n_ranges, const float* partials) {
+  const DF d;
+  const int64_t head_dim = task.args->head_dim, n_rows = task.n_query_rows();
+  const int64_t partial_floats = PartialFloats(head_dim);
+  for (int64_t j = 0; j < n_rows; ++j) {
+    const float* first = partials + j * partial_floats;
+    const int64_t stride = n_rows * partial_floats;
+    float max = first[head_dim];
+    for (int64_t r = 1; r < n_ranges; ++r) max = std::max(max, first[r * stride + head_dim]);
+    float* out = task.out(j);
+    std::fill_n(out, head_dim, 0.0f);
+    float sum = 0;
+    for (int64_t r = 0; r < n_ranges; ++r) {
+      const float* p = first + r * stride;
+      const float weight = hn::GetLane(ExpNonPositive(d, hn::Set(d, p[head_dim] - max)));
+      sum += weight * p[head_dim + 1];
+      for (int64_t i = 0; i < head_dim; ++i) out[i] += weight * p[i];
+    }
+    const float inverse = 1.0f / sum;
+    for (int64_t i = 0; i < head_dim; ++i) out[i] *= inverse;
+  }
+}
+
+}  // namespace
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+
+HWY_EXPORT(AttendSlotsSimd);
+HWY_EXPORT(MergePartialsSimd);
+
+void AttendSlots(const HeadTask& task, int64_t first, int64_t end, float* partial, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(AttendSlotsSimd)(task, first, end, partial, scratch);
+}
+
+void MergePartials(const HeadTask& task, int64_t n_ranges, const float* partials) {
+  HWY_DYNAMIC_DISPATCH(MergePartialsSimd)(task, n_ranges, partials);
+}
+
+int64_t AttendSlotsFloats(int64_t head_dim) {
+  const auto padded = [](int64_t n) { return (n + 15) / 16 * 16; };
+  return 2 * padded(kMaxSlotRows * head_dim) + 2 * padded(kMaxSlotRows * head_dim / 2) + 2 * padded(head_dim / 2) +
+         kMaxSlotRows * kSlotBlock + padded(kRopeTile * head_dim);
+}
+
+}  // namespace weir::cpu
+#endif  // HWY_ONCE
