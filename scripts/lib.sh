@@ -1,0 +1,66 @@
+# Shared by the scripts of this folder: `. "$(dirname "$0")/lib.sh"`. Sets ROOT and changes to it.
+# shellcheck shell=bash
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+
+# Progress goes to standard error: a script's standard output is its result.
+say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+# as_root COMMAND...: as it is for root, through sudo for others.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    die "needs root to run: $*
+  Run it as root, or install sudo, and try again."
+  fi
+}
+
+# need_packages NAME...: installs the Debian packages that are missing; calls apt only then.
+need_packages() {
+  command -v dpkg-query >/dev/null || die "this is not a Debian-like system; install by hand: $*"
+  local missing=() name
+  for name in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  say "installing ${missing[*]}"
+  # The lists of a fresh container are empty, those of an old one stale: update first, and only when something is missing.
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 || die "apt-get update failed; is there a network?"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2 ||
+    die "could not install: ${missing[*]}"
+}
+
+# need_build_packages: the compiler, CMake and the libraries of CMakeLists.txt. A compiler, CMake or Ninja that did not
+# come from a package counts too.
+need_build_packages() {
+  local want=(pkg-config libhwy-dev libpcre2-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libcpp-httplib-dev
+    libgtest-dev libbenchmark-dev)
+  command -v "${CXX:-g++}" >/dev/null || want+=(g++)
+  command -v cmake >/dev/null || want+=(cmake)
+  command -v ninja >/dev/null || want+=(ninja-build)
+  need_packages "${want[@]}"
+}
+
+# jobs: compiler processes to run at once; one per core, but never more than the memory carries (1 GiB each).
+jobs() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null || echo "$cores")
+  [ "${memory:-0}" -ge 1 ] || memory=1
+  [ "$memory" -lt "$cores" ] && echo "$memory" || echo "$cores"
+}
+
+# sha256_of FILE
+sha256_of() { sha256sum -- "$1" | cut -d ' ' -f 1; }
+
+# cache_dir NAME: a folder of the user's cache, created.
+cache_dir() {
+  local base=${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}
+  mkdir -p "$base/weir/$1" || die "cannot create $base/weir/$1"
+  printf '%s\n' "$base/weir/$1"
+}
