@@ -63,7 +63,8 @@ Fit SearchAffine(const float* in, const float* weights, int n, int max_code) {
   if (!(range > 0.0f)) return best;  // all values equal and not positive: code 0 minus min is exact
   best.scale = range / static_cast<float>(max_code);
   float best_error = AffineError(in, weights, n, max_code, best);
-  // Steps of a tenth of a code: wider or finer searches gained under 0.5% of the error on Gaussian weights.
+  // Up to one code in steps of a tenth. On Gaussian weights, twice the range lowers the squared error by less than 1%
+  // and takes twice the time; half the step changes nothing.
   for (int step = -10; step <= 10; ++step) {
     const float inverse = (static_cast<float>(max_code) + 0.1f * static_cast<float>(step)) / range;
     Fit fit;
