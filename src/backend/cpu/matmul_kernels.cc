@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "backend/cpu/unroll.h"
+
 #define HWY_WANT_AVX3_DL
 // Arrays of vectors need vectors of a size known at compile time.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
@@ -70,15 +72,21 @@ HWY_INLINE void PlainTile(const ProductArgs& args, int64_t panel, int64_t row) {
   const DF df;
   const float* x = args.x + row * args.x_stride;
   const uint8_t* w[kPanels];
+  WEIR_UNROLL
   for (int p = 0; p < kPanels; ++p) w[p] = args.w->panel(args.first_panel + panel + p);
   VF sum[kRows][kPanels * kVectors];
-  for (auto& of_row : sum) {
-    for (VF& v : of_row) v = hn::Zero(df);
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    WEIR_UNROLL
+    for (int i = 0; i < kPanels * kVectors; ++i) sum[r][i] = hn::Zero(df);
   }
   for (int64_t k = 0; k < args.w->n_in(); ++k) {
+    WEIR_UNROLL
     for (int p = 0; p < kPanels; ++p) {
+      WEIR_UNROLL
       for (int v = 0; v < kVectors; ++v) {
         const VF weights = LoadPlain<kType>(w[p] + (k * kPanel + v * kLanes) * kBytes);
+        WEIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
           VF& s = sum[r][p * kVectors + v];
           s = hn::MulAdd(hn::Set(df, x[r * args.x_stride + k]), weights, s);
@@ -86,8 +94,11 @@ HWY_INLINE void PlainTile(const ProductArgs& args, int64_t panel, int64_t row) {
       }
     }
   }
+  WEIR_UNROLL
   for (int r = 0; r < kRows; ++r) {
+    WEIR_UNROLL
     for (int p = 0; p < kPanels; ++p) {
+      WEIR_UNROLL
       for (int v = 0; v < kVectors; ++v) StoreColumns(args, panel + p, row + r, v, sum[r][p * kVectors + v]);
     }
   }
@@ -177,6 +188,7 @@ HWY_INLINE void BlockDots(const uint8_t* codes, int col, int first, int last, co
   static_assert(kBits == 8 || kGroups * 2 * 127 * ((1 << kBits) - 1) <= 32767);
   const DI di;
   const DI16 di16;
+  WEIR_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const ActBlock& a = act[r * act_stride];
     int32_t start = 0;
@@ -186,8 +198,10 @@ HWY_INLINE void BlockDots(const uint8_t* codes, int col, int first, int last, co
     }
     dot[r] = hn::Set(di, start);
   }
+  WEIR_UNROLL
   for (int from = first; from < last; from += kGroups) {
     VI16 pairs[kRows];
+    WEIR_UNROLL
     for (int g = from; g < from + kGroups; ++g) {
       const VI16 w = hn::BitCast(di16, LoadGroup<kBits>(codes, g, 4 * col));
       VI16 even;  // bytes 0 and 2 of every column
@@ -197,6 +211,7 @@ HWY_INLINE void BlockDots(const uint8_t* codes, int col, int first, int last, co
         even = hn::And(w, hn::Set(di16, 0xff));
       }
       const VI16 odd = hn::ShiftRight<8>(w);  // bytes 1 and 3
+      WEIR_UNROLL
       for (int r = 0; r < kRows; ++r) {
         int32_t four;
         std::memcpy(&four, act[r * act_stride].q + 4 * g, 4);
@@ -206,6 +221,7 @@ HWY_INLINE void BlockDots(const uint8_t* codes, int col, int first, int last, co
         pairs[r] = g == from ? products : hn::Add(pairs[r], products);
       }
     }
+    WEIR_UNROLL
     for (int r = 0; r < kRows; ++r) dot[r] = AddHalves(dot[r], pairs[r]);
   }
 }
@@ -225,8 +241,10 @@ HWY_INLINE void BlockDots(const uint8_t* codes, int col, int first, int last, co
   int32_t sum[kRows] = {};
   for (int k = 4 * first; k < 4 * last; ++k) {
     const int code = GetCode(kBits, codes, col, k) - (kOffsetLog2 >= 0 ? 1 << std::max(kOffsetLog2, 0) : 0);
+    WEIR_UNROLL
     for (int r = 0; r < kRows; ++r) sum[r] += code * act[r * act_stride].q[k];
   }
+  WEIR_UNROLL
   for (int r = 0; r < kRows; ++r) dot[r] = hn::Set(DI(), sum[r]);
 }
 
@@ -245,7 +263,8 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
   const uint8_t* scales = codes + n_blocks * kLayout.code_bytes();
   const int col = vector * kLanes;
   VF sum[kRows];
-  for (VF& s : sum) s = hn::Zero(df);
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(df);
   for (int64_t b = 0; b < n_blocks; ++b, ++act, codes += kLayout.code_bytes()) {
     VF scale[2], add = hn::Zero(df);
     if constexpr (kLayout.scales == ScaleKind::kHalf) {
@@ -266,10 +285,12 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
         scale[1] = hn::Mul(d, LoadBytes<int8_t>(sub + 16));
       }
     }
+    WEIR_UNROLL
     for (int half = 0; half < kHalves; ++half) {
       VI dot[kRows];
       BlockDots<kLayout.bits, kLayout.offset_log2, kRows>(codes, col, half * 8 / kHalves, (half + 1) * 8 / kHalves, act,
                                                           n_blocks, dot);
+      WEIR_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const ActBlock& a = act[r * n_blocks];
         sum[r] = hn::MulAdd(hn::Mul(hn::ConvertTo(df, dot[r]), scale[half]), hn::Set(df, a.d), sum[r]);
@@ -277,6 +298,7 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
       }
     }
   }
+  WEIR_UNROLL
   for (int r = 0; r < kRows; ++r) StoreColumns(args, panel, row + r, vector, sum[r]);
 }
 

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/unroll.h"
 
 // Highway's AVX3_DL implies the instruction (it is only chosen where CPUID reports it), but its compiler flags name the
 // VEX form alone.
@@ -98,16 +99,20 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
   const ActBlock* act = args.act + row * n_blocks;
   const uint8_t* codes[kPanels];
   const uint8_t* scales[kPanels];
+  WEIR_UNROLL
   for (int p = 0; p < kPanels; ++p) {
     codes[p] = args.w->panel(args.first_panel + panel + p);
     scales[p] = codes[p] + n_blocks * kLayout.code_bytes();
   }
   __m512 sum[kRows][kPanels];
+  WEIR_UNROLL
   for (int r = 0; r < kRows; ++r) {
+    WEIR_UNROLL
     for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
   }
   for (int64_t b = 0; b < n_blocks; ++b, ++act) {
     if constexpr (kRows == 1) {
+      WEIR_UNROLL
       for (int p = 0; p < kPanels; ++p) {
         for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) {
           _mm_prefetch(reinterpret_cast<const char*>(codes[p] + line + kPrefetchBytes), _MM_HINT_T0);
@@ -116,11 +121,12 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
     }
     __m512 scale[kPanels][2];
     __m512 add[kPanels];
+    WEIR_UNROLL
     for (int p = 0; p < kPanels; ++p) LoadScales<kLayout.scales>(scales[p], b, scale[p], add[p]);
-#pragma GCC unroll 2
+    WEIR_UNROLL
     for (int half = 0; half < kHalves; ++half) {
       __m512i dot[kRows][kPanels];
-#pragma GCC unroll 8
+      WEIR_UNROLL
       for (int r = 0; r < kRows; ++r) {
         __m512i start = _mm512_setzero_si512();
         if constexpr (kLayout.offset_log2 >= 0) {
@@ -128,33 +134,33 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
           const int32_t negated = kHalves == 1 ? a.neg_sum : half == 0 ? a.neg_sum_lo : a.neg_sum - a.neg_sum_lo;
           start = _mm512_slli_epi32(_mm512_set1_epi32(negated), kLayout.offset_log2);
         }
-#pragma GCC unroll 4
+        WEIR_UNROLL
         for (int p = 0; p < kPanels; ++p) dot[r][p] = start;
       }
-#pragma GCC unroll 4
+      WEIR_UNROLL
       for (int g = 0; g < 4; ++g) {
         __m512i lo[kPanels], hi[kPanels];
-#pragma GCC unroll 4
+        WEIR_UNROLL
         for (int p = 0; p < kPanels; ++p) LoadCodes<kLayout.bits>(codes[p], g, lo[p], hi[p]);
-#pragma GCC unroll 8
+        WEIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
           const int8_t* q = act[r * n_blocks].q;
           if (kHalves == 1 || half == 0) {
             const __m512i a = Broadcast4(q + 4 * g);
-#pragma GCC unroll 4
+            WEIR_UNROLL
             for (int p = 0; p < kPanels; ++p) dot[r][p] = _mm512_dpbusd_epi32(dot[r][p], lo[p], a);
           }
           if (kHalves == 1 || half == 1) {
             const __m512i a = Broadcast4(q + 16 + 4 * g);
-#pragma GCC unroll 4
+            WEIR_UNROLL
             for (int p = 0; p < kPanels; ++p) dot[r][p] = _mm512_dpbusd_epi32(dot[r][p], hi[p], a);
           }
         }
       }
-#pragma GCC unroll 8
+      WEIR_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const __m512 d = _mm512_set1_ps(act[r * n_blocks].d);
-#pragma GCC unroll 4
+        WEIR_UNROLL
         for (int p = 0; p < kPanels; ++p) {
           const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][p]), scale[p][half]);
           sum[r][p] = _mm512_fmadd_ps(scaled, d, sum[r][p]);
@@ -162,12 +168,15 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
         }
       }
     }
+    WEIR_UNROLL
     for (int p = 0; p < kPanels; ++p) codes[p] += kLayout.code_bytes();
   }
+  WEIR_UNROLL
   for (int p = 0; p < kPanels; ++p) {
     const int64_t first_col = (args.first_panel + panel + p) * kPanel;
     const int64_t n_cols = args.w->n_out() - first_col;
     const __mmask16 mask = n_cols >= kPanel ? 0xffff : static_cast<__mmask16>((1u << n_cols) - 1);
+    WEIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       float* y = args.y + (row + r) * args.y_stride + (panel + p) * kPanel;
       __m512 value = sum[r][p];

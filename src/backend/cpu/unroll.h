@@ -1,0 +1,11 @@
+// WEIR_UNROLL before a loop whose count is a small constant: the loop becomes straight code, so that arrays of vectors it
+// indexes live in registers. At -O2 compilers may keep the loop, and with it every vector in memory.
+#pragma once
+
+#if defined(__clang__)
+#define WEIR_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define WEIR_UNROLL _Pragma("GCC unroll 16")
+#else
+#define WEIR_UNROLL
+#endif
