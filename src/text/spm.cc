@@ -72,6 +72,13 @@ bool WordCutter::MayCut(char32_t left, char32_t right) const {
   return left == U'\n' && !std::binary_search(right_of_newline_.begin(), right_of_newline_.end(), right);
 }
 
+bool WordCutter::MayCutBeforeSpace(std::string_view left) const {
+  size_t last = left.size();
+  while (last > 0 && (static_cast<uint8_t>(left[--last]) & 0xC0) == 0x80) {
+  }
+  return left.empty() || MayCut(DecodeUtf8(left, last).cp, kMark);
+}
+
 size_t WordCutter::WordBytes(std::string_view text, bool more) const {
   char32_t last = 0;
   for (size_t pos = 0; pos < text.size();) {
@@ -115,7 +122,7 @@ class Spm final : public TokenModel {
           word += c;
         }
       }
-      EncodeWord(word, &symbols, &heap, ids, report);
+      EncodeWord(word, &symbols, &heap, state, ids, report);
       pos += bytes;
     }
     return pos;
@@ -144,9 +151,10 @@ class Spm final : public TokenModel {
   }
 
   void EncodeWord(std::string_view word, std::vector<Symbol>* symbols, std::vector<Candidate>* heap,
-                  std::vector<int32_t>* ids, EncodeReport* report) const {
+                  FragmentState* state, std::vector<int32_t>* ids, EncodeReport* report) const {
     if (const int32_t id = WholeWord(word); id >= 0) {
       ids->push_back(id);
+      state->last_unknown = false;
       return;
     }
     std::vector<Symbol>& s = *symbols;
@@ -181,7 +189,7 @@ class Spm final : public TokenModel {
       offer(s[c.left].prev, c.left);
       offer(c.left, s[c.left].next);
     }
-    for (int32_t i = 0; i >= 0; i = s[i].next) Emit(word.substr(s[i].begin, s[i].bytes), ids, report);
+    for (int32_t i = 0; i >= 0; i = s[i].next) Emit(word.substr(s[i].begin, s[i].bytes), state, ids, report);
   }
 
   // A single character is the only word whose token is known without looking at the merges.
@@ -189,7 +197,10 @@ class Spm final : public TokenModel {
     return static_cast<size_t>(Utf8Bytes(word[0])) == word.size() ? FindText(word) : -1;
   }
 
-  void Emit(std::string_view piece, std::vector<int32_t>* ids, EncodeReport* report) const {
+  // Neighbouring unknown characters share one unknown token.
+  void Emit(std::string_view piece, FragmentState* state, std::vector<int32_t>* ids, EncodeReport* report) const {
+    const bool after_unknown = state->last_unknown;
+    state->last_unknown = false;
     if (const int32_t id = FindText(piece); id >= 0) {
       ids->push_back(id);
       return;
@@ -199,7 +210,8 @@ class Spm final : public TokenModel {
     if (has_bytes) {
       for (const char c : piece) ids->push_back(byte_ids_[static_cast<uint8_t>(c)]);
     } else if (options_.unknown_id >= 0) {
-      ids->push_back(options_.unknown_id);
+      if (!after_unknown) ids->push_back(options_.unknown_id);
+      state->last_unknown = true;
     } else {
       report->n_dropped_bytes += static_cast<int64_t>(piece.size());
     }

@@ -40,10 +40,10 @@ struct SpaceOptions {
 
 // What a model remembers inside a fragment (the text between two special tokens, or the ends of the text).
 struct FragmentState {
-  bool at_start = true;        // nothing of this fragment was read yet
-  bool in_word = false;        // unigram: the last character was no space
-  bool space_written = false;  // unigram: the prefix space is out
-  bool last_unknown = false;   // unigram: the last token was the unknown token
+  bool at_start = true;       // nothing of this fragment was read yet
+  bool in_word = false;       // unigram: the last character was no space
+  bool word_seen = false;     // unigram: a character that is no space was read
+  bool last_unknown = false;  // unigram: the last token was the unknown token
 };
 
 class TokenModel {
@@ -79,6 +79,8 @@ class WordCutter {
   explicit WordCutter(const Vocab& vocab);
   // Length of the first word of raw text (spaces not yet escaped); 0 when `more` and it may go on.
   size_t WordBytes(std::string_view text, bool more) const;
+  // May a text be cut between the last character of `left`, as tokens spell it, and a space?
+  bool MayCutBeforeSpace(std::string_view left) const;
 
  private:
   bool MayCut(char32_t left, char32_t right) const;

@@ -141,13 +141,22 @@ class Unigram final : public TokenModel {
     std::string word;
     size_t pos = 0;
     while (pos < text.size()) {
-      const size_t bytes = cutter_.WordBytes(text.substr(pos), more);
-      if (bytes == 0) break;
+      // A word grows until it may be cut; if it never may before the text runs out, it waits with its state undone.
+      FragmentState next = *state;
       word.clear();
-      Normalize(text.substr(pos, bytes), state, &word);
-      state->at_start = false;
-      Viterbi(word, state, ids, report);
-      pos += bytes;
+      size_t end = pos;
+      for (bool complete = false; !complete;) {
+        const size_t begin = end;
+        const size_t limit = WordLimit(text, pos);
+        end = std::min(NextCandidate(text, end), limit);
+        if (end == text.size() && more) return pos;
+        Normalize(text.substr(begin, end - begin), &next, &word);
+        next.at_start = false;
+        complete = end == limit || cutter_.MayCutBeforeSpace(word);
+      }
+      Viterbi(word, &next, ids, report);
+      *state = next;
+      pos = end;
     }
     return pos;
   }
@@ -155,7 +164,24 @@ class Unigram final : public TokenModel {
   std::string Bytes(std::string_view token_text) const override { return UnescapeSpaces(token_text); }
 
  private:
+  // Where a word that begins at `pos` has to end.
+  static size_t WordLimit(std::string_view text, size_t pos) {
+    size_t limit = std::min(text.size(), pos + kMaxWordBytes);
+    while (limit < text.size() && (static_cast<uint8_t>(text[limit]) & 0xC0) == 0x80) --limit;
+    return limit;
+  }
+
+  // The next space that follows something else. Raw text is looked at, because the normaliser's rules may turn other
+  // characters into spaces; none of them looks across a space.
+  static size_t NextCandidate(std::string_view text, size_t pos) {
+    for (++pos; pos < text.size(); ++pos) {
+      if (text[pos] == ' ' && text[pos - 1] != ' ') break;
+    }
+    return std::min(pos, text.size());
+  }
+
   void Normalize(std::string_view raw, FragmentState* state, std::string* out) const {
+    if (state->at_start && options_.add_space_prefix && !options_.remove_extra_whitespaces) *out += kSpaceMark;
     for (size_t pos = 0; pos < raw.size();) {
       std::string_view part = raw.substr(pos, Utf8Bytes(raw[pos]));
       std::string_view replacement;
@@ -174,10 +200,10 @@ class Unigram final : public TokenModel {
         }
         if (!state->in_word) {
           state->in_word = true;
-          const bool prefix = options_.add_space_prefix && !state->space_written;
-          const bool between = options_.remove_extra_whitespaces && state->space_written;
-          if (prefix || between) *out += kSpaceMark;
-          state->space_written = true;
+          // The first run becomes the prefix, if there is to be one.
+          const bool wanted = state->word_seen || options_.add_space_prefix;
+          if (options_.remove_extra_whitespaces && wanted) *out += kSpaceMark;
+          state->word_seen = true;
         }
         *out += c;
       }

@@ -1,0 +1,99 @@
+// SPM and unigram models against the outputs of the SentencePiece library (tools/make_unigram_golden.py).
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "text/stream.h"
+#include "text/tokenizer.h"
+#include "text/vocab_test_util.h"
+
+namespace weir {
+namespace {
+
+class SentencePiece : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    std::ifstream in(std::string(WEIR_SOURCE_DIR) + "/tests/golden/tokenizer/" + GetParam() + ".json");
+    golden_ = nlohmann::json::parse(in);
+    auto result = testing::LoadFrom(Metadata());
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    tokenizer_ = std::move(result).value();
+  }
+
+  testing::MetadataBuilder Metadata() const {
+    testing::MetadataBuilder b;
+    b.Add("tokenizer.ggml.model", golden_["model"].get<std::string>());
+    b.Add("tokenizer.ggml.tokens", golden_["tokens"].get<std::vector<std::string>>());
+    b.Add("tokenizer.ggml.scores", golden_["scores"].get<std::vector<float>>());
+    b.Add("tokenizer.ggml.token_type", golden_["types"].get<std::vector<int32_t>>());
+    b.Add("tokenizer.ggml.unknown_token_id", golden_["unknown_id"].get<int>());
+    b.Add("tokenizer.ggml.add_space_prefix", golden_["add_space_prefix"].get<bool>());
+    b.Add("tokenizer.ggml.remove_extra_whitespaces", golden_["remove_extra_whitespaces"].get<bool>());
+    const std::string charsmap = testing::DecodeBase64(golden_["charsmap_base64"]);
+    if (!charsmap.empty()) {
+      b.Add("tokenizer.ggml.precompiled_charsmap", std::vector<int8_t>(charsmap.begin(), charsmap.end()));
+    }
+    return b;
+  }
+
+  nlohmann::json golden_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
+
+TEST_P(SentencePiece, GivesTheLibrarysIds) {
+  for (const auto& c : golden_["cases"]) {
+    EXPECT_EQ(tokenizer_->Encode(c["text"].get<std::string>(), kPlain), c["ids"].get<std::vector<int32_t>>())
+        << c["text"];
+  }
+}
+
+TEST_P(SentencePiece, StreamGivesTheSameIds) {
+  std::string text;
+  for (const auto& c : golden_["cases"]) text += c["text"].get<std::string>() + " ";
+  const auto whole = tokenizer_->Encode(text, kPlain);
+  std::mt19937 rng(3);
+  for (int round = 0; round < 30; ++round) {
+    StreamEncoder encoder(*tokenizer_, kPlain);
+    std::vector<int32_t> ids;
+    for (size_t pos = 0; pos < text.size();) {
+      const size_t n = std::min<size_t>(1 + rng() % (round % 2 ? 5 : 300), text.size() - pos);
+      encoder.Push(std::string_view(text).substr(pos, n), &ids);
+      pos += n;
+    }
+    encoder.Finish(&ids);
+    ASSERT_EQ(ids, whole) << "round " << round;
+  }
+}
+
+class UnigramModel : public SentencePiece {};
+
+// A damaged normaliser must not be read past its end, whatever its trie says.
+TEST_P(UnigramModel, SurvivesADamagedCharsmap) {
+  const std::string charsmap = testing::DecodeBase64(golden_["charsmap_base64"]);
+  std::mt19937 rng(5);
+  int loaded = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string damaged = charsmap;
+    for (int i = 0; i < 20; ++i) damaged[4 + rng() % (damaged.size() - 5)] = static_cast<char>(rng());
+    if (round % 3 == 0) damaged.resize(rng() % damaged.size());
+    testing::MetadataBuilder b;
+    b.Add("tokenizer.ggml.model", "t5").Add("tokenizer.ggml.unknown_token_id", 0);
+    b.Add("tokenizer.ggml.tokens", golden_["tokens"].get<std::vector<std::string>>());
+    b.Add("tokenizer.ggml.scores", golden_["scores"].get<std::vector<float>>());
+    b.Add("tokenizer.ggml.precompiled_charsmap", std::vector<int8_t>(damaged.begin(), damaged.end()));
+    const auto tokenizer = testing::LoadFrom(b);
+    if (!tokenizer.ok()) continue;
+    ++loaded;
+    for (const auto& c : golden_["cases"]) (void)(*tokenizer)->Encode(c["text"].get<std::string>(), kPlain);
+  }
+  EXPECT_GT(loaded, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, UnigramModel, ::testing::Values("unigram", "unigram_bytes", "unigram_spaces"));
+INSTANTIATE_TEST_SUITE_P(Golden, SentencePiece,
+                         ::testing::Values("unigram", "unigram_bytes", "unigram_spaces", "spm", "spm_no_prefix"));
+
+}  // namespace
+}  // namespace weir
