@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/unroll.h"
 #include "ops/kv_slots.h"
 
 #define HWY_WANT_AVX3_DL
@@ -67,18 +68,25 @@ HWY_INLINE void TileProduct(const float* HWY_RESTRICT a, int64_t i_stride, int64
   const DF d;
   using V = hn::Vec<DF>;
   V acc[kI][kV];
+  WEIR_UNROLL
   for (int i = 0; i < kI; ++i) {
+    WEIR_UNROLL
     for (int v = 0; v < kV; ++v) acc[i][v] = kAccumulate ? hn::Load(d, c + i * kRowBlock + v * kLanes) : hn::Zero(d);
   }
   for (int64_t k = 0; k < n_k; ++k) {
     V rows[kV];
+    WEIR_UNROLL
     for (int v = 0; v < kV; ++v) rows[v] = hn::Load(d, b + k * kRowBlock + v * kLanes);
+    WEIR_UNROLL
     for (int i = 0; i < kI; ++i) {
       const V x = hn::Set(d, a[i * i_stride + k * k_stride]);
+      WEIR_UNROLL
       for (int v = 0; v < kV; ++v) acc[i][v] = hn::MulAdd(x, rows[v], acc[i][v]);
     }
   }
+  WEIR_UNROLL
   for (int i = 0; i < kI; ++i) {
+    WEIR_UNROLL
     for (int v = 0; v < kV; ++v) hn::Store(acc[i][v], d, c + i * kRowBlock + v * kLanes);
   }
 }

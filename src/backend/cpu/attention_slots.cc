@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/unroll.h"
 #include "ops/kv_slots.h"
 
 #define HWY_WANT_AVX3_DL
@@ -105,6 +106,7 @@ void ScoreTile(const TileArgs& t) {
     const uint8_t* key[4];
     const float* cos[4];
     const float* sin[4];
+    WEIR_UNROLL
     for (int64_t j = 0; j < 4; ++j) {
       const int64_t in_use = std::min(slot + j, t.n_slots - 1);  // a short last group repeats its last slot
       key[j] = t.keys + in_use * t.slot_bytes;
@@ -112,20 +114,25 @@ void ScoreTile(const TileArgs& t) {
       sin[j] = t.sin + in_use * t.n_pairs;
     }
     V acc[kM][4];
+    WEIR_UNROLL
     for (int m = 0; m < kM; ++m) {
+      WEIR_UNROLL
       for (int j = 0; j < 4; ++j) acc[m][j] = hn::Zero(d);
     }
     for (int64_t i = 0; i < t.n_pairs; i += kStep) {
       V q0[kM], q1[kM];
+      WEIR_UNROLL
       for (int m = 0; m < kM; ++m) {
         q0[m] = hn::LoadU(d, t.q + m * t.head_dim + i);
         q1[m] = hn::LoadU(d, t.q + m * t.head_dim + t.n_pairs + i);
       }
+      WEIR_UNROLL
       for (int j = 0; j < 4; ++j) {
         const V c = hn::LoadU(d, cos[j] + i), s = hn::LoadU(d, sin[j] + i);
         const V x0 = LoadStored<kType>(d, key[j], i), x1 = LoadStored<kType>(d, key[j], t.n_pairs + i);
         const V y0 = hn::NegMulAdd(x1, s, hn::Mul(x0, c));
         const V y1 = hn::MulAdd(x0, s, hn::Mul(x1, c));
+        WEIR_UNROLL
         for (int m = 0; m < kM; ++m) {
           acc[m][j] = hn::MulAdd(q0[m], y0, acc[m][j]);
           acc[m][j] = hn::MulAdd(q1[m], y1, acc[m][j]);
@@ -134,12 +141,16 @@ void ScoreTile(const TileArgs& t) {
     }
     for (int64_t i = n_rot; i < t.head_dim; i += kStep) {
       V q[kM];
+      WEIR_UNROLL
       for (int m = 0; m < kM; ++m) q[m] = hn::LoadU(d, t.q + m * t.head_dim + i);
+      WEIR_UNROLL
       for (int j = 0; j < 4; ++j) {
         const V x = LoadStored<kType>(d, key[j], i);
+        WEIR_UNROLL
         for (int m = 0; m < kM; ++m) acc[m][j] = hn::MulAdd(q[m], x, acc[m][j]);
       }
     }
+    WEIR_UNROLL
     for (int m = 0; m < kM; ++m) {
       StoreSums4(d, acc[m][0], acc[m][1], acc[m][2], acc[m][3], t.scores + m * kSlotBlock + slot);
     }
@@ -197,18 +208,25 @@ HWY_INLINE void MixElements(const uint8_t* values, int64_t slot_bytes, int64_t n
   using V = hn::Vec<D>;
   constexpr int64_t kStep = hn::MaxLanes(D());
   V acc[kM][kN];
+  WEIR_UNROLL
   for (int m = 0; m < kM; ++m) {
+    WEIR_UNROLL
     for (int n = 0; n < kN; ++n) acc[m][n] = hn::LoadU(d, out + m * out_stride + i + n * kStep);
   }
   for (int64_t s = 0; s < n_slots; ++s) {
     V v[kN];
+    WEIR_UNROLL
     for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + s * slot_bytes, i + n * kStep);
+    WEIR_UNROLL
     for (int m = 0; m < kM; ++m) {
       const V weight = hn::Set(d, p[m * kSlotBlock + s]);
+      WEIR_UNROLL
       for (int n = 0; n < kN; ++n) acc[m][n] = hn::MulAdd(weight, v[n], acc[m][n]);
     }
   }
+  WEIR_UNROLL
   for (int m = 0; m < kM; ++m) {
+    WEIR_UNROLL
     for (int n = 0; n < kN; ++n) hn::StoreU(acc[m][n], d, out + m * out_stride + i + n * kStep);
   }
 }
