@@ -2,7 +2,9 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cpu/attention.h"
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/kv_slots.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/nll.h"
@@ -31,12 +33,18 @@ class CpuBackend final : public Backend {
   void RmsNorm(const RmsNormArgs& args) override { cpu::RmsNorm(args, pool_); }
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
   void HeadNll(const NllArgs& args) override { cpu::HeadNll(args, pool_); }
+  void StoreSlots(std::span<const StoreSlotsArgs> args) override { cpu::StoreSlots(args, pool_); }
+  void CompactSlots(std::span<const CompactSlotsArgs> args) override { cpu::CompactSlots(args, pool_); }
+  void Attention(const AttentionArgs& args) override { cpu::Attention(args, pool_); }
 
   int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return cpu::MatMulScratchBytes(max_rows, max_in);
   }
   int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return cpu::NllScratchBytes(max_rows, max_in, pool_.n_threads());
+  }
+  int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
+    return cpu::AttentionScratchBytes(shape, pool_.n_threads());
   }
 
  private:

@@ -49,9 +49,11 @@ void RmsNormImpl(const float* x, const float* w, float* y, int64_t dim, float ep
 
 HWY_INLINE VF Silu(VF z, VF up) {
   const DF df;
-  // exp overflows past 88; there silu is z or a number below 1e-37.
-  const VF e = hn::Exp(df, hn::Min(hn::Neg(z), hn::Set(df, 88.0f)));
-  return hn::Mul(hn::Div(z, hn::Add(hn::Set(df, 1.0f), e)), up);
+  // Below -88, where exp(-z) nears its overflow, silu is less than 1e-36 in magnitude: zero.
+  const VF floor = hn::Set(df, -88.0f);
+  const VF e = hn::Exp(df, hn::Neg(hn::Max(z, floor)));
+  const VF silu = hn::Div(z, hn::Add(hn::Set(df, 1.0f), e));
+  return hn::Mul(hn::IfThenZeroElse(hn::Lt(z, floor), silu), up);
 }
 
 void SwiGluImpl(const float* gate, const float* up, float* y, int64_t n_values) {

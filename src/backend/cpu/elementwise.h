@@ -7,7 +7,7 @@
 namespace weir::cpu {
 
 void RmsNorm(const RmsNormArgs& args, ThreadPool& pool);
-// Relative error below 4e-7 plus the smallest normal number.
+// Error below 4e-7 of the value plus 1e-36 * |up|. NaN stays NaN.
 void SwiGlu(const SwiGluArgs& args, ThreadPool& pool);
 
 }  // namespace weir::cpu

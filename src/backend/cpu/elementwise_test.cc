@@ -1,0 +1,84 @@
+#include "backend/cpu/elementwise.h"
+
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/testing.h"
+#include "gtest/gtest.h"
+
+namespace weir::cpu {
+namespace {
+
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(CpuRmsNorm, EqualsReference) {
+  Rng rng(1);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  for (const int64_t dim : {1, 3, 16, 31, 64, 577, 2048}) {
+    for (const int64_t n_rows : {1, 2, 37}) {
+      // One float past any alignment.
+      const std::vector<float> x = Normals(rng, n_rows * dim + 1), w = Normals(rng, dim + 1);
+      std::vector<float> expected(static_cast<size_t>(n_rows * dim + 1));
+      ref::RmsNorm({x.data() + 1, w.data() + 1, expected.data() + 1, n_rows, dim, 1e-5f});
+      ForEachTarget([&] {
+        std::vector<float> first;
+        for (ThreadPool& pool : pools) {
+          std::vector<float> y(static_cast<size_t>(n_rows * dim + 2), kNan);
+          RmsNorm({x.data() + 1, w.data() + 1, y.data() + 1, n_rows, dim, 1e-5f}, pool);
+          ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+          for (int64_t i = 1; i <= n_rows * dim; ++i) {
+            ASSERT_NEAR(y[i], expected[i], 4e-7f * std::fabs(expected[i]) + 1e-37f) << "dim " << dim;
+          }
+          if (first.empty()) first = y;
+          ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0) << pool.n_threads() << " threads";
+        }
+        std::vector<float> in_place(x.begin() + 1, x.end());
+        RmsNorm({in_place.data(), w.data() + 1, in_place.data(), n_rows, dim, 1e-5f}, pools[0]);
+        ASSERT_EQ(std::memcmp(first.data() + 1, in_place.data(), in_place.size() * sizeof(float)), 0);
+      });
+    }
+  }
+}
+
+TEST(CpuSwiGlu, EqualsReference) {
+  Rng rng(2);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  for (const int64_t n : {1, 15, 64, 8192, 20001}) {
+    std::vector<float> gate = Normals(rng, n + 1), up = Normals(rng, n + 1);
+    for (int64_t i = 0; i <= n; ++i) gate[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 9) - 3));
+    std::vector<float> expected(static_cast<size_t>(n + 1));
+    ref::SwiGlu({gate.data() + 1, up.data() + 1, expected.data() + 1, n});
+    ForEachTarget([&] {
+      std::vector<float> first;
+      for (ThreadPool& pool : pools) {
+        std::vector<float> y(static_cast<size_t>(n + 2), kNan);
+        SwiGlu({gate.data() + 1, up.data() + 1, y.data() + 1, n}, pool);
+        ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+        for (int64_t i = 1; i <= n; ++i) {
+          ASSERT_NEAR(y[i], expected[i], 4e-7f * std::fabs(expected[i]) + 1e-36f * std::fabs(up[i]))
+              << "gate " << gate[i];
+        }
+        if (first.empty()) first = y;
+        ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0) << pool.n_threads() << " threads";
+      }
+    });
+  }
+}
+
+TEST(CpuSwiGlu, Extremes) {
+  const std::vector<float> gate = {0, -0.0f, 88, 89, 1e4f, 3e38f, -87, -88, -200, -1e4f, -3e38f, kNan};
+  const std::vector<float> up(gate.size(), 1.0f);
+  ThreadPool pool(1);
+  ForEachTarget([&] {
+    std::vector<float> y(gate.size(), kNan), expected(gate.size());
+    ref::SwiGlu({gate.data(), up.data(), expected.data(), 12});
+    SwiGlu({gate.data(), up.data(), y.data(), 12}, pool);
+    for (size_t i = 0; i + 1 < gate.size(); ++i) {
+      EXPECT_NEAR(y[i], expected[i], 4e-7f * std::fabs(expected[i]) + 1e-36f) << "gate " << gate[i];
+    }
+    EXPECT_TRUE(std::isnan(y.back()));
+  });
+}
+
+}  // namespace
+}  // namespace weir::cpu

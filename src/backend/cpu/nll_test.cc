@@ -1,0 +1,114 @@
+#include "backend/cpu/nll.h"
+
+#include <cmath>
+#include <limits>
+
+#include "backend/backend.h"
+#include "backend/cpu/pack.h"
+#include "backend/cpu/testing.h"
+#include "gtest/gtest.h"
+
+namespace weir::cpu {
+namespace {
+
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> Likelihood(Backend& backend, NllArgs args) {
+  std::vector<uint8_t> scratch = Scratch(backend.NllScratchBytes(args.n_rows, args.n_in));
+  std::vector<float> nll(static_cast<size_t>(args.n_rows), kNan);
+  args.nll = nll.data();
+  args.scratch = Aligned(scratch);
+  backend.HeadNll(args);
+  return nll;
+}
+
+class NllTest : public testing::TestWithParam<DType> {};
+
+TEST_P(NllTest, EqualsReference) {
+  const DType type = GetParam();
+  Rng rng(1);
+  Ledger ledger;
+  const std::unique_ptr<Backend> reference = MakeRefBackend();
+  std::unique_ptr<Backend> cpu[3];
+  for (int t = 0; t < 3; ++t) cpu[t] = MakeCpuBackend(t + 1);
+  const int64_t n_in = 256;
+  // Less than a panel, a ragged panel, more than one tile a chunk (32 chunks of 8 panels of 16).
+  for (const int64_t n_vocab : {5, 300, 4200}) {
+    const Weights weights = Weights::Random(rng, type, n_vocab, n_in);
+    const MatrixSource source = {"head", type, n_vocab, n_in, weights.data(), nullptr};
+    Result<std::unique_ptr<Matrix>> expected_head = reference->PrepareMatrix(source, ledger);
+    Result<std::unique_ptr<Matrix>> head = cpu[0]->PrepareMatrix(source, ledger);
+    ASSERT_TRUE(expected_head.ok() && head.ok());
+    const std::vector<float> bias = Normals(rng, n_vocab);
+    for (const int64_t n_rows : {1, 5, 50}) {
+      std::vector<float> x = Normals(rng, n_rows * n_in);
+      for (float& v : x) v *= 0.3f;
+      std::vector<int32_t> target(static_cast<size_t>(n_rows));
+      for (int32_t& t : target) t = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(n_vocab) + 1)) - 1;
+      if (n_rows > 1) target[1] = -1;
+      target[0] = static_cast<int32_t>(n_vocab - 1);
+      for (const float softcap : {0.0f, 3.0f}) {
+        NllArgs args;
+        args.x = x.data();
+        args.n_rows = n_rows;
+        args.n_in = n_in;
+        args.head = expected_head->get();
+        args.bias = n_rows == 5 ? nullptr : bias.data();
+        args.softcap = softcap;
+        args.target = target.data();
+        const std::vector<float> expected = Likelihood(*reference, args);
+        args.head = head->get();
+        ForEachTarget([&] {
+          const std::vector<float> got = Likelihood(*cpu[0], args);
+          for (int64_t r = 0; r < n_rows; ++r) {
+            ASSERT_NEAR(got[r], expected[r], 2e-5f * (1 + std::fabs(expected[r])))
+                << "row " << r << " of " << n_rows << ", vocabulary " << n_vocab << ", cap " << softcap;
+          }
+          for (int t = 1; t < 3; ++t) ASSERT_EQ(Likelihood(*cpu[t], args), got) << t + 1 << " threads";
+        });
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, NllTest, testing::Values(DType::kF32, DType::kQ4_1, DType::kQ6_K),
+                         [](const testing::TestParamInfo<DType>& info) {
+                           return std::string(InfoOf(info.param).name);
+                         });
+
+// Logits 1,000 apart, all equal, and not a number.
+TEST(CpuHeadNll, Extremes) {
+  Ledger ledger;
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend(2);
+  const int64_t n_vocab = 1000;
+  std::vector<float> column(static_cast<size_t>(n_vocab));
+  for (int64_t v = 0; v < n_vocab; ++v) column[v] = v == 600 ? 1.0f : 0.0f;
+  Result<std::unique_ptr<Matrix>> head = cpu->PrepareMatrix(
+      {"head", DType::kF32, n_vocab, 1, reinterpret_cast<const uint8_t*>(column.data()), nullptr}, ledger);
+  ASSERT_TRUE(head.ok());
+  const float x[] = {1000, 1000, -1000, 0, kNan, std::numeric_limits<float>::infinity()};
+  const int32_t target[] = {600, 3, 3, 3, 600, 600};
+  NllArgs args;
+  args.x = x;
+  args.n_rows = 6;
+  args.n_in = 1;
+  args.head = head->get();
+  args.target = target;
+  ForEachTarget([&] {
+    const std::vector<float> nll = Likelihood(*cpu, args);
+    EXPECT_FLOAT_EQ(nll[0], 0);
+    EXPECT_FLOAT_EQ(nll[1], 1000);
+    EXPECT_FLOAT_EQ(nll[2], std::log(999.0f));
+    EXPECT_FLOAT_EQ(nll[3], std::log(1000.0f));
+    EXPECT_TRUE(std::isnan(nll[4]));
+    EXPECT_TRUE(std::isnan(nll[5]));
+  });
+}
+
+TEST(CpuHeadNll, ScratchDoesNotGrowWithTheVocabulary) {
+  // 4,096 rows of 2,048: far below the 2 GB that rows times a vocabulary of 128 K would take.
+  EXPECT_LT(NllScratchBytes(4096, 2048, 2), int64_t{16} << 20);
+}
+
+}  // namespace
+}  // namespace weir::cpu

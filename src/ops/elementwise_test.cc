@@ -1,0 +1,46 @@
+#include "ops/elementwise.h"
+
+#include <cmath>
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+// Rows whose answers can be worked out by hand.
+TEST(RmsNorm, DividesByTheRootMeanSquare) {
+  const float x[] = {3, 4, 0, 0, 0, 0, 0, 0}, w[] = {1, 2, 3, 4};
+  float y[8];
+  ref::RmsNorm({x, w, y, 2, 4, 0.0f});
+  EXPECT_FLOAT_EQ(y[0], 3 / 2.5f);  // mean of squares 25 / 4
+  EXPECT_FLOAT_EQ(y[1], 2 * 4 / 2.5f);
+  EXPECT_TRUE(std::isnan(y[4])) << "0 / 0: eps is what keeps a row of zeros finite";
+  ref::RmsNorm({x, w, y, 2, 4, 6.0f});
+  EXPECT_FLOAT_EQ(y[0], 3 / 3.5f);  // sqrt(25 / 4 + 6)
+  EXPECT_EQ(y[4], 0.0f);
+}
+
+TEST(RmsNorm, WorksInPlace) {
+  float x[] = {1, -1, 1, -1};
+  const float w[] = {5, 6, 7, 8};
+  ref::RmsNorm({x, w, x, 1, 4, 0.0f});
+  EXPECT_FLOAT_EQ(x[0], 5);
+  EXPECT_FLOAT_EQ(x[3], -8);
+}
+
+TEST(SwiGlu, KnownValues) {
+  const float gate[] = {0, 1, -1, 100, -100, std::numeric_limits<float>::quiet_NaN()};
+  const float up[] = {7, 2, 2, 3, 3, 1};
+  float y[6];
+  ref::SwiGlu({gate, up, y, 6});
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_FLOAT_EQ(y[1], 2 * 0.7310585786f);
+  EXPECT_FLOAT_EQ(y[2], -2 * 0.2689414214f);
+  EXPECT_FLOAT_EQ(y[3], 300);
+  EXPECT_NEAR(y[4], 0, 1e-30);
+  EXPECT_TRUE(std::isnan(y[5]));
+}
+
+}  // namespace
+}  // namespace weir
