@@ -16,12 +16,13 @@
 #include <vector>
 
 #include "base/status.h"
+#include "io/mmap.h"
 #include "tensor/dtype.h"
 
 namespace weir {
 
 // One metadata value. Integers of every width are widened to int64_t (uint64_t above INT64_MAX is refused), floats to
-// double. Arrays are homogeneous.
+// double. Arrays are homogeneous; arrays of arrays are refused.
 struct GgufValue {
   std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>, std::vector<bool>,
                std::vector<std::string>>
@@ -32,21 +33,20 @@ struct GgufValue {
 struct GgufTensor {
   std::string name;
   DType type = DType::kF32;
-  std::vector<int64_t> shape;       // outermost first (the file stores innermost first); 1 to 4 entries, each >= 1
-  const uint8_t* data = nullptr;    // aligned to the file's general.alignment
-  int64_t bytes = 0;                // exactly the bytes the shape needs
-  uint64_t file_offset = 0;
+  std::vector<int64_t> shape;     // outermost first (the file stores innermost first); 1 to 4 entries, each >= 1
+  const uint8_t* data = nullptr;  // file_offset bytes into the file, which starts at a page (Parse(): at its bytes)
+  int64_t bytes = 0;              // exactly the bytes the shape needs
+  uint64_t file_offset = 0;       // a multiple of general.alignment, which is at least 8; no two tensors overlap
 };
 
 class GgufFile {
  public:
-  ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  // Maps and checks the file at `path`. kIo when it cannot be read (a directory included), kCorrupt when its bytes
-  // contradict themselves, kUnsupported for another version, big-endian files and tensor types this build lacks
-  // (named).
+  // Maps and checks the file at `path`. kNotFound when there is none, kIo when it cannot be read (a directory
+  // included), kCorrupt when its bytes contradict themselves or end early, kUnsupported for another version, big-endian
+  // files and tensor types this build lacks (named).
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
   // The same over bytes that outlive the object (tests, fuzzers). `name` stands for the path in messages.
   static Result<std::unique_ptr<GgufFile>> Parse(std::span<const uint8_t> bytes, std::string name);
@@ -79,16 +79,17 @@ class GgufFile {
 
   // Tells the system that the mapped pages are no longer needed (after weights were packed elsewhere). Later reads
   // still work; they read the file again. No-op for Parse().
-  void ReleasePages() const;
+  void ReleasePages() const { mapping_.ReleasePages(); }
 
  private:
   GgufFile() = default;
   Status ParseAll();
+  Status ParseChecked();
 
   std::string path_;
   uint32_t version_ = 0;
   std::span<const uint8_t> bytes_;
-  void* mapping_ = nullptr;  // non-null when Open() mapped the file
+  MappedFile mapping_;  // empty when made by Parse()
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::vector<GgufTensor> tensors_;
   std::map<std::string, size_t, std::less<>> tensor_index_;
