@@ -46,7 +46,7 @@ class GgufFile {
 
   // Maps and checks the file at `path`. kNotFound when there is none, kIo when it cannot be read (a directory
   // included), kCorrupt when its bytes contradict themselves or end early, kUnsupported for another version, big-endian
-  // files and tensor types this build lacks (named).
+  // files, arrays of arrays and tensor types this build lacks (named).
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
   // The same over bytes that outlive the object (tests, fuzzers). `name` stands for the path in messages.
   static Result<std::unique_ptr<GgufFile>> Parse(std::span<const uint8_t> bytes, std::string name);
