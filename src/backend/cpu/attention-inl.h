@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "hwy/highway.h"
-#include "ops/rope.h"
+#include "ops/attention.h"
 #include "tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,27 +22,28 @@ inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(DF()));
 using DF8 = hn::CappedTag<float, 8>;
 inline constexpr int64_t kLanes8 = static_cast<int64_t>(hn::MaxLanes(DF8()));
 
-// exp(x) for x <= 0, relative error below 1e-7; 0 below -87 (where F32 results leave the normal range) and for minus
-// infinity. Every lane gets the same arithmetic, so results do not depend on how values are grouped into vectors.
-// x = n ln 2 + r, |r| <= ln 2 / 2; exp(r) = 1 + r + r^2 P(r) with P fitted at Chebyshev nodes.
+// Scores are kept in units of log2 (queries carry a factor of log2 e), so that softmax weights are powers of two:
+// 2^x for x <= 0, relative error below 1e-7 down to -125 and an absolute one below 2^-125 from there on; exactly 0 from
+// -127 on and for minus infinity. Every lane gets the same arithmetic, so results do not depend on how values are
+// grouped into vectors.
+inline constexpr float kLog2E = 1.44269504f;
+
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpNonPositive(D d, V x) {
+HWY_INLINE V Exp2NonPositive(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const auto too_small = hn::Lt(x, hn::Set(d, -87.0f));
-  x = hn::Max(x, hn::Set(d, -87.0f));
-  const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504f)));
-  const V nf = hn::ConvertTo(d, n);
-  // ln 2 in two parts; n times the first is exact.
-  V r = hn::NegMulAdd(nf, hn::Set(d, 0.693359375f), x);
-  r = hn::MulAdd(nf, hn::Set(d, 2.12194440e-4f), r);
-  V p = hn::Set(d, 1.3926268e-03f);
-  p = hn::MulAdd(p, r, hn::Set(d, 8.363247e-03f));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.1666552e-02f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.6666576e-01f));
-  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
-  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  const V y = hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(n)));
-  return hn::IfThenZeroElse(too_small, y);
+  x = hn::Max(x, hn::Set(d, -127.0f));
+  const auto n = hn::NearestInt(x);
+  const V r = hn::Sub(x, hn::ConvertTo(d, n));  // |r| <= 1/2, exact
+  // (2^r - 1) / r fitted at Chebyshev nodes.
+  V p = hn::Set(d, 1.5453262e-04f);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.3390979e-03f));
+  p = hn::MulAdd(p, r, hn::Set(d, 9.618082e-03f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.550357e-02f));
+  p = hn::MulAdd(p, r, hn::Set(d, 2.402265e-01f));
+  p = hn::MulAdd(p, r, hn::Set(d, 6.931472e-01f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  // n goes straight into the exponent; at x = -127 the bits of 1.0 become those of 0.
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(n)));
 }
 
 // Elements [i, i + lanes) of a stored slot. Slots lie at any address. Q8_0: REQUIRES that the vector stays within one
@@ -122,9 +123,13 @@ HWY_INLINE void RotatePairs(const float* cos, const float* sin, int64_t n, const
   }
 }
 
-// out = x * rotated_scale for the first n_rot elements, x * scale for the others.
-HWY_INLINE void ScaleQuery(const float* x, int64_t head_dim, int64_t n_rot, float scale, float rotated_scale,
-                           float* out) {
+// A query with all constant factors of its scores. Rotated stored keys carry one factor of the rotary embedding's
+// magnitude, un-rotated ones leave both to the query.
+HWY_INLINE void ScaleQuery(const float* x, const AttentionArgs& args, float* out) {
+  const int64_t head_dim = args.head_dim, n_rot = args.rope != nullptr ? args.rope->n_rot : 0;
+  const float magnitude = args.rope != nullptr ? args.rope->magnitude : 1.0f;
+  const float scale = args.scale * kLog2E;
+  const float rotated_scale = scale * magnitude * (args.keys_rotated ? 1.0f : magnitude);
   for (int64_t i = 0; i < n_rot; ++i) out[i] = x[i] * rotated_scale;
   for (int64_t i = n_rot; i < head_dim; ++i) out[i] = x[i] * scale;
 }

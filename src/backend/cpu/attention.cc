@@ -25,16 +25,19 @@ int64_t ThreadFloats(int64_t head_dim) {
   return (n + 15) / 16 * 16;
 }
 
-// Blocks of about equal size, whole multiples of the widest vector.
-int64_t RowBlock(int64_t n_query_rows) {
-  const int64_t n_blocks = (n_query_rows + kRowBlock - 1) / kRowBlock;
-  return ((n_query_rows + n_blocks - 1) / n_blocks + 15) / 16 * 16;
+// Query rows of one AttendRows task. Results do not depend on it, so it may follow the number of threads: large blocks
+// decode less often, but every thread should get a few.
+int64_t RowBlock(const AttentionArgs& args, int64_t n_query_rows, int n_threads) {
+  const int64_t even = (n_query_rows * args.n_kv_heads + 3 * n_threads - 1) / (3 * n_threads);
+  const int64_t unit = even < kRowBlock ? 16 : kRowBlock;  // whole vectors, or whole panels
+  return std::min((even + unit - 1) / unit * unit, MaxPanels(args.head_dim) * kRowBlock);
 }
 
 // A head's share of a wave.
 struct WaveHead {
   HeadTask task;
-  bool by_slots = false;   // AttendSlots over ranges, else AttendRows over blocks
+  bool by_slots = false;  // AttendSlots over ranges, else AttendRows over blocks of row_block
+  int64_t row_block = 0;
   int64_t first_task = 0;  // tasks of the wave before this head's
   int64_t n_tasks = 0;
   float* partials = nullptr;
@@ -61,10 +64,9 @@ void RunTask(const WaveHead& head, int64_t index, float* scratch) {
     if (head.n_tasks == 1) MergePartials(task, 1, head.partials);
     return;
   }
-  const int64_t block = RowBlock(task.n_query_rows());
   // The last rows see the most slots: longest tasks first.
-  const int64_t first = (head.n_tasks - 1 - index) * block;
-  AttendRows(task, first, std::min(block, task.n_query_rows() - first), scratch);
+  const int64_t first = (head.n_tasks - 1 - index) * head.row_block;
+  AttendRows(task, first, std::min(head.row_block, task.n_query_rows() - first), scratch);
 }
 
 void RunWave(const Wave& wave, int64_t thread_floats, float* scratch, ThreadPool& pool) {
@@ -115,7 +117,8 @@ void Attention(const AttentionArgs& args, ThreadPool& pool) {
         head.n_tasks = RangeCount(head.task.n_slots());
         need = head.n_tasks * n_rows * PartialFloats(args.head_dim);
       } else {
-        head.n_tasks = (n_rows + RowBlock(n_rows) - 1) / RowBlock(n_rows);
+        head.row_block = RowBlock(args, n_rows, pool.n_threads());
+        head.n_tasks = (n_rows + head.row_block - 1) / head.row_block;
       }
       if (wave.n_heads == kMaxWave || used + need > capacity) flush();
       head.partials = partials + used;

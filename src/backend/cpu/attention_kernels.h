@@ -1,8 +1,8 @@
 // The two attention kernels behind attention.cc. Both work on one KV head of one segment; all query heads that share
 // it are handled together. "Query row" j is head j % group of new row j / group, so that rows are causally ordered.
 //
-// - AttendRows: up to kRowBlock query rows over all slots they see. SIMD lanes are query rows: stored keys and values
-//   are decoded to F32 once a tile and broadcast, so that neither the scores nor the softmax need a horizontal sum.
+// - AttendRows: many query rows over all slots they see. SIMD lanes are query rows: stored keys and values are decoded
+//   to F32 once a tile and broadcast, so that neither the scores nor the softmax need a horizontal sum.
 // - AttendSlots: few query rows over a range of slots; partial results are merged by MergePartials. SIMD lanes are
 //   elements of a head; stored bytes are read once and nothing larger than the scores of a block is written.
 #pragma once
@@ -39,7 +39,13 @@ struct HeadTask {
   bool rotate_keys() const { return n_pairs() > 0 && !args->keys_rotated; }
 };
 
-// Query rows [first, first + n), n <= kRowBlock. `scratch`: AttendRowsFloats(head_dim) floats, 64-byte aligned.
+// Panels that share a decoded tile: decoding and rotating costs about a sixth of a panel's arithmetic. Fewer for large
+// heads, so that the panels stay in the second-level cache.
+inline constexpr int64_t kMaxPanels = 4;
+inline int64_t MaxPanels(int64_t head_dim) { return head_dim <= 64 ? kMaxPanels : head_dim <= 128 ? 2 : 1; }
+
+// Query rows [first, first + n), n <= MaxPanels(head_dim) * kRowBlock. The result of a row does not depend on the rows
+// it is grouped with. `scratch`: AttendRowsFloats(head_dim) floats, 64-byte aligned.
 void AttendRows(const HeadTask& task, int64_t first, int64_t n, float* scratch);
 int64_t AttendRowsFloats(int64_t head_dim);
 

@@ -27,7 +27,8 @@ constexpr int64_t kTileVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 
 
 static_assert(kRowBlock <= kTileSlots && kRowBlock % 16 == 0);
 
-// Per-thread scratch. Query rows are the innermost index wherever both are present.
+// One panel's share of the scratch. Query rows are the innermost index wherever both are present; p, k, v, cos and sin
+// are shared by the panels.
 struct RowScratch {
   float* q;      // [head_dim, kRowBlock] scaled, rotated
   float* out;    // [head_dim, kRowBlock] weighted sums of values
@@ -41,24 +42,27 @@ struct RowScratch {
   float* sin;
 };
 
-RowScratch Carve(float* base, int64_t head_dim) {
+// Fills n_panels entries.
+void Carve(float* base, int64_t head_dim, int64_t n_panels, RowScratch* panels) {
   RowScratch s;
   const auto take = [&](int64_t n) {
     float* p = base;
     base += (n + 15) / 16 * 16;
     return p;
   };
-  s.q = take(head_dim * kRowBlock);
-  s.out = take(head_dim * kRowBlock);
   s.p = take(kTileSlots * kRowBlock);
   s.k = take(kTileSlots * head_dim);
   s.v = take(kTileSlots * head_dim);
-  s.limit = take(kRowBlock);
-  s.max = take(kRowBlock);
-  s.sum = take(kRowBlock);
   s.cos = take(head_dim / 2);
   s.sin = take(head_dim / 2);
-  return s;
+  for (int64_t i = 0; i < n_panels; ++i) {
+    s.q = take(head_dim * kRowBlock);
+    s.out = take(head_dim * kRowBlock);
+    s.limit = take(kRowBlock);
+    s.max = take(kRowBlock);
+    s.sum = take(kRowBlock);
+    panels[i] = s;
+  }
 }
 
 // c[i, rows] (+)= sum_k a(i, k) * b[k, rows] for kI consecutive i and kV vectors of rows; rows kRowBlock floats apart.
@@ -153,15 +157,12 @@ void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, int64_t n_i,
 void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_vectors, const RowScratch& s) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
-  // Rotated stored keys carry one factor of the magnitude, un-rotated ones leave both to the query.
-  const float magnitude = n_pairs > 0 ? args.rope->magnitude : 1.0f;
-  const float rotated_scale = args.scale * magnitude * (args.keys_rotated ? 1.0f : magnitude);
   int64_t angles_of_row = -1;
   const float* cos = s.cos;
   const float* sin = s.sin;
   for (int64_t j = 0; j < n; ++j) {
     float* q = s.k + j * head_dim;
-    ScaleQuery(task.q(first + j), head_dim, 2 * n_pairs, args.scale, rotated_scale, q);
+    ScaleQuery(task.q(first + j), args, q);
     if (n_pairs == 0) continue;
     const int64_t row = task.row(first + j);
     if (args.keys_rotated) {
@@ -175,6 +176,10 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
   }
   std::fill(s.k + n * head_dim, s.k + n_vectors * kLanes * head_dim, 0.0f);
   Transpose(s.k, head_dim, head_dim, n_vectors * kLanes, s.q, kRowBlock);
+  // Rows that only fill up a vector see what the last one sees, so that they stay finite.
+  for (int64_t j = 0; j < n_vectors * kLanes; ++j) {
+    s.limit[j] = static_cast<float>(task.n_visible(first + std::min(j, n - 1)) - task.n_visible(first));
+  }
 }
 
 // Turns scores into weights for one tile: hides slots beyond a row's limit, follows the running maximum, and scales
@@ -206,7 +211,7 @@ void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vecto
       max = hn::Max(max, old_max);
       sum = hn::Load(d, s.sum + v * kLanes);
       if (!hn::AllTrue(d, hn::Eq(max, old_max))) {
-        const V shrink = ExpNonPositive(d, hn::Sub(old_max, max));
+        const V shrink = Exp2NonPositive(d, hn::Sub(old_max, max));
         sum = hn::Mul(sum, shrink);
         for (int64_t i = 0; i < head_dim; ++i) {
           float* out = s.out + i * kRowBlock + v * kLanes;
@@ -216,8 +221,8 @@ void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vecto
     }
     V sum1 = hn::Zero(d);
     for (int64_t i = 0; i < n_slots; i += 2) {
-      const V p0 = ExpNonPositive(d, hn::Sub(hn::Load(d, p + i * kRowBlock), max));
-      const V p1 = ExpNonPositive(d, hn::Sub(hn::Load(d, p + (i + 1) * kRowBlock), max));
+      const V p0 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + i * kRowBlock), max));
+      const V p1 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + (i + 1) * kRowBlock), max));
       hn::Store(p0, d, p + i * kRowBlock);
       hn::Store(p1, d, p + (i + 1) * kRowBlock);
       sum = hn::Add(sum, p0);
@@ -228,37 +233,23 @@ void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vecto
   }
 }
 
-void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, float* scratch) {
-  const AttentionArgs& args = *task.args;
-  const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
-  const RowScratch s = Carve(scratch, head_dim);
-  const int64_t n_vectors = (n + kLanes - 1) / kLanes;
-  PrepareQueries(task, first, n, n_vectors, s);
-  const int64_t n_all = task.n_visible(first + n - 1);
-  // Rows that only fill up a vector see everything, so that they stay finite.
-  for (int64_t j = 0; j < n_vectors * kLanes; ++j) {
-    s.limit[j] = static_cast<float>((j < n ? task.n_visible(first + j) : n_all) - task.n_visible(first));
+// Adds one decoded tile to the results of a panel.
+void AttendTile(const HeadTask& task, int64_t first, int64_t slot, int64_t n_padded, int64_t n_vectors,
+                const RowScratch& s) {
+  const int64_t head_dim = task.args->head_dim;
+  Product<false>(s.k, head_dim, 1, n_padded, head_dim, s.q, s.p, n_vectors);
+  SoftmaxTile(task.n_visible(first) - slot, n_padded, slot == 0, n_vectors, head_dim, s);
+  if (slot == 0) {
+    Product<false>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
+  } else {
+    Product<true>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
   }
-  for (int64_t slot = 0; slot < n_all; slot += kTileSlots) {
-    const int64_t n_slots = std::min(kTileSlots, n_all - slot);
-    const int64_t n_padded = (n_slots + 7) / 8 * 8;
-    DecodeTile(args.k_type, task.segment->k[task.kv_head], slot, n_slots, n_padded, head_dim, s.k);
-    if (task.rotate_keys()) {
-      for (int64_t i = 0; i < n_slots; ++i) {
-        AnglesOf(*args.rope, slot + i, s.cos, s.sin);
-        RotatePairs(s.cos, s.sin, n_pairs, s.k + i * head_dim, s.k + i * head_dim);
-      }
-    }
-    Product<false>(s.k, head_dim, 1, n_padded, head_dim, s.q, s.p, n_vectors);
-    SoftmaxTile(task.n_visible(first) - slot, n_padded, slot == 0, n_vectors, head_dim, s);
-    DecodeTile(args.v_type, task.segment->v[task.kv_head], slot, n_slots, n_padded, head_dim, s.v);
-    if (slot == 0) {
-      Product<false>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
-    } else {
-      Product<true>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
-    }
-  }
+}
+
+// Divides by the sums of weights and writes the outputs of n rows.
+void FinishPanel(const HeadTask& task, int64_t first, int64_t n, int64_t n_vectors, const RowScratch& s) {
   const DF d;
+  const int64_t head_dim = task.args->head_dim;
   for (int64_t v = 0; v < n_vectors; ++v) {
     const auto inverse = hn::Div(hn::Set(d, 1.0f), hn::Load(d, s.sum + v * kLanes));
     for (int64_t i = 0; i < head_dim; ++i) {
@@ -268,6 +259,38 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, float* scrat
   }
   Transpose(s.out, kRowBlock, n, head_dim, s.k, head_dim);
   for (int64_t j = 0; j < n; ++j) std::memcpy(task.out(first + j), s.k + j * head_dim, head_dim * sizeof(float));
+}
+
+void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, float* scratch) {
+  const AttentionArgs& args = *task.args;
+  const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
+  const int64_t n_panels = (n + kRowBlock - 1) / kRowBlock;
+  RowScratch panels[kMaxPanels];
+  Carve(scratch, head_dim, n_panels, panels);
+  const RowScratch& shared = panels[0];
+  const auto first_of = [&](int64_t panel) { return first + panel * kRowBlock; };
+  const auto rows_of = [&](int64_t panel) { return std::min(kRowBlock, n - panel * kRowBlock); };
+  const auto vectors_of = [&](int64_t panel) { return (rows_of(panel) + kLanes - 1) / kLanes; };
+  const auto slots_of = [&](int64_t panel) { return task.n_visible(first_of(panel) + rows_of(panel) - 1); };
+  for (int64_t i = 0; i < n_panels; ++i) PrepareQueries(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
+  const int64_t n_all = slots_of(n_panels - 1);
+  for (int64_t slot = 0; slot < n_all; slot += kTileSlots) {
+    const int64_t n_slots = std::min(kTileSlots, n_all - slot);
+    const int64_t n_padded = (n_slots + 7) / 8 * 8;
+    DecodeTile(args.k_type, task.segment->k[task.kv_head], slot, n_slots, n_padded, head_dim, shared.k);
+    if (task.rotate_keys()) {
+      for (int64_t i = 0; i < n_slots; ++i) {
+        float* key = shared.k + i * head_dim;
+        AnglesOf(*args.rope, slot + i, shared.cos, shared.sin);
+        RotatePairs(shared.cos, shared.sin, n_pairs, key, key);
+      }
+    }
+    DecodeTile(args.v_type, task.segment->v[task.kv_head], slot, n_slots, n_padded, head_dim, shared.v);
+    for (int64_t i = 0; i < n_panels; ++i) {
+      if (slot < slots_of(i)) AttendTile(task, first_of(i), slot, n_padded, vectors_of(i), panels[i]);
+    }
+  }
+  for (int64_t i = 0; i < n_panels; ++i) FinishPanel(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
 }
 
 }  // namespace
@@ -284,8 +307,8 @@ void AttendRows(const HeadTask& task, int64_t first, int64_t n, float* scratch) 
 }
 
 int64_t AttendRowsFloats(int64_t head_dim) {
-  return 2 * head_dim * kRowBlock + kTileSlots * kRowBlock + 2 * kTileSlots * head_dim + 3 * kRowBlock +
-         2 * ((head_dim / 2 + 15) / 16 * 16);
+  return kTileSlots * kRowBlock + 2 * kTileSlots * head_dim + 2 * ((head_dim / 2 + 15) / 16 * 16) +
+         MaxPanels(head_dim) * (2 * head_dim * kRowBlock + 3 * kRowBlock);
 }
 
 }  // namespace weir::cpu

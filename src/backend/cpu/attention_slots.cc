@@ -290,7 +290,7 @@ void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_visible, int64_t head_dim
   for (int64_t i = kLanes; i < n_padded; i += kLanes) max_v = hn::Max(max_v, hn::Load(d, p + i));
   const float new_max = std::max(max, hn::GetLane(hn::MaxOfLanes(d, max_v)));
   if (new_max != max) {
-    const float shrink = hn::GetLane(ExpNonPositive(d, hn::Set(d, max - new_max)));
+    const float shrink = hn::GetLane(Exp2NonPositive(d, hn::Set(d, max - new_max)));
     for (int64_t i = 0; i < head_dim; ++i) partial[i] *= shrink;
     sum *= shrink;
     max = new_max;
@@ -298,7 +298,7 @@ void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_visible, int64_t head_dim
   V sum_v = hn::Zero(d);
   const V max_all = hn::Set(d, new_max);
   for (int64_t i = 0; i < n_padded; i += kLanes) {
-    const V e = ExpNonPositive(d, hn::Sub(hn::Load(d, p + i), max_all));
+    const V e = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + i), max_all));
     hn::Store(e, d, p + i);
     sum_v = hn::Add(sum_v, e);
   }
@@ -309,12 +309,9 @@ void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_visible, int64_t head_dim
 void PrepareQueries(const HeadTask& task, int64_t n_rows, const SlotScratch& s) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
-  // Rotated stored keys carry one factor of the magnitude, un-rotated ones leave both to the query.
-  const float magnitude = n_pairs > 0 ? args.rope->magnitude : 1.0f;
-  const float rotated_scale = args.scale * magnitude * (args.keys_rotated ? 1.0f : magnitude);
   for (int64_t j = 0; j < n_rows; ++j) {
     float* q = s.q + j * head_dim;
-    ScaleQuery(task.q(j), head_dim, 2 * n_pairs, args.scale, rotated_scale, q);
+    ScaleQuery(task.q(j), args, q);
     if (n_pairs == 0) continue;
     if (args.keys_rotated) {
       const int64_t row = task.row(j);
@@ -395,7 +392,7 @@ void MergePartialsSimd(const HeadTask& task, int64_t n_ranges, const float* part
     float sum = 0;
     for (int64_t r = 0; r < n_ranges; ++r) {
       const float* p = first + r * stride;
-      const float weight = hn::GetLane(ExpNonPositive(d, hn::Set(d, p[head_dim] - max)));
+      const float weight = hn::GetLane(Exp2NonPositive(d, hn::Set(d, p[head_dim] - max)));
       sum += weight * p[head_dim + 1];
       for (int64_t i = 0; i < head_dim; ++i) out[i] += weight * p[i];
     }
