@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <queue>
 
 #include "text/pretokenizer.h"
+#include "text/special_tokens.h"
 #include "text/token_model.h"
 #include "text/utf8.h"
 
@@ -225,7 +225,7 @@ class Bpe final : public TokenModel {
 
   void EncodeWord(std::string_view word, Scratch* scratch, std::vector<int32_t>* ids, EncodeReport* report) const {
     if (!whole_.empty()) {
-      const auto it = whole_.find(std::string(word));
+      const auto it = whole_.find(word);
       if (it != whole_.end()) {
         ids->push_back(it->second);
         return;
@@ -322,8 +322,9 @@ class Bpe final : public TokenModel {
   std::unique_ptr<PreTokenizer> pre_;
   MergeTable merges_;
   std::array<int32_t, 256> byte_symbol_{};
-  std::vector<std::string> extra_bytes_;            // of symbols past the vocabulary
-  std::unordered_map<std::string, int32_t> whole_;  // raw bytes -> id, when whole words come first
+  std::vector<std::string> extra_bytes_;  // of symbols past the vocabulary
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>>
+      whole_;  // raw bytes -> id, when whole words come first
 };
 
 }  // namespace

@@ -23,8 +23,7 @@ Words Split(const char* pre, const std::string& text) {
 }
 
 TEST(PreTokenizer, Gpt2) {
-  EXPECT_EQ(Split("gpt-2", "We'll  go, 123\n\n now"),
-            (Words{"We", "'ll", " ", " go", ",", " 123", "\n\n", " now"}));
+  EXPECT_EQ(Split("gpt-2", "We'll  go, 123\n\n now"), (Words{"We", "'ll", " ", " go", ",", " 123", "\n\n", " now"}));
   EXPECT_EQ(Split("gpt-2", "a   "), (Words{"a", "   "}));
   // U+180E is no white space for the models, U+0085 and U+3000 are.
   EXPECT_EQ(Split("gpt-2", "\u180E\u180Ea"), (Words{"\u180E\u180E", "a"}));

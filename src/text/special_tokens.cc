@@ -21,7 +21,7 @@ SpecialTokens::Match SpecialTokens::Find(std::string_view text, size_t from, siz
     if (!first_bytes_[static_cast<uint8_t>(text[pos])]) continue;
     for (const size_t n : lengths_) {
       if (n > text.size() - pos) continue;
-      const auto it = by_text_.find(std::string(text.substr(pos, n)));
+      const auto it = by_text_.find(text.substr(pos, n));
       if (it != by_text_.end()) return {pos, n, it->second};
     }
   }

@@ -5,12 +5,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 namespace weir {
+
+// Lets a map keyed by strings be asked with views, without a copy.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
 
 class SpecialTokens {
  public:
@@ -31,7 +38,7 @@ class SpecialTokens {
   bool SkipsSpacesAfter(int32_t id) const { return skips_.contains(id); }
 
  private:
-  std::unordered_map<std::string, int32_t> by_text_;
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> by_text_;
   std::vector<size_t> lengths_;          // distinct, longest first
   std::array<bool, 256> first_bytes_{};  // which bytes begin a special token at all
   std::unordered_map<int32_t, bool> skips_;

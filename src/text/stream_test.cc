@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "text/vocab_test_util.h"
@@ -102,6 +103,12 @@ TEST(Pieces, JoinTextButNotControlTokens) {
   EXPECT_EQ(t->EncodePieces(spread, false).size(), 7u);
   const std::vector<TextPiece> touching = {{"<|en", true}, {"d|>", true}};
   EXPECT_EQ(t->EncodePieces(touching, false), (Ids{257}));
+  const std::vector<TextPiece> rounds = {
+      {"<|end|><u>", true}, {"<u><|end|>", false}, {"<u>ab<|end|>", true}, {"<u>", false}};
+  const auto many = t->EncodePieces(rounds, false);
+  EXPECT_EQ(std::count(many.begin(), many.end(), 257), 2);
+  EXPECT_EQ(std::count(many.begin(), many.end(), 259), 4);
+  EXPECT_EQ(t->Decode(many, true), "<|end|><u><u><|end|><u>ab<|end|><u>");
   EncodeReport report;
   const std::vector<TextPiece> broken = {{"\xFF", false}, {"<u>\xC3", true}};
   EXPECT_EQ(t->EncodePieces(broken, true, &report), (Ids{260, 0xEF, 0xBF, 0xBD, 259, 0xEF, 0xBF, 0xBD}));
@@ -163,12 +170,13 @@ TEST(Decoder, TakesOffThePrefixSpaceOnlyAtTheStart) {
 TEST(EndOfGeneration, KnowsTheFilesIdsAndTheUsualTexts) {
   Parts p = ByteParts();
   p.tokens.insert(p.tokens.end(), {"<|im_end|>", "<end_of_turn>", "<|eom|>", "</s>"});
-  p.types.insert(p.types.end(), {3, 4, 3, 1});
+  p.types.insert(p.types.end(), {1, 4, 3, 1});
   const auto t = LoadFrom(Build(p).Add("tokenizer.ggml.eom_token_id", 263));
   ASSERT_TRUE(t.ok()) << t.status().message();
   for (const int32_t id : {257, 261, 262, 263}) EXPECT_TRUE((*t)->IsEndOfGeneration(id)) << id;
   for (const int32_t id : {-1, 0, 256, 258, 264, 100000}) EXPECT_FALSE((*t)->IsEndOfGeneration(id)) << id;
   EXPECT_EQ((*t)->eot_id(), 261);
+  EXPECT_EQ((*t)->Type(261), TokenType::kControl);  // whatever the file says
 }
 
 TEST(Dropped, BytesWithoutATokenAreCounted) {

@@ -74,6 +74,11 @@ Status Tokenizer::LoadVocab(const GgufFile& file) {
   }
   vocab_->by_text.reserve(n);
   for (size_t i = 0; i < n; ++i) vocab_->by_text.insert_or_assign(vocab_->text[i], static_cast<int32_t>(i));
+  // Some converters forget to mark these; nobody writes them as text.
+  for (const std::string_view text : kEndTexts) {
+    const int32_t id = text.starts_with("<|") || text.starts_with("<end_of") ? vocab_->Find(text) : -1;
+    if (id >= 0 && vocab_->type[id] == TokenType::kNormal) vocab_->type[id] = TokenType::kControl;
+  }
   return Status();
 }
 
@@ -106,6 +111,7 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
     if (!merges) return NotFound("tokenizer.ggml.merges is missing; a 'gpt2' tokenizer needs it");
     WEIR_ASSIGN_OR_RETURN(const std::string pre, file.StringOr("tokenizer.ggml.pre", "default"));
     WEIR_ASSIGN_OR_RETURN(model_, MakeBpe(*vocab_, *merges, pre, &add_bos_));
+    is_byte_level_ = true;
   } else if (model == "llama" || model == "t5") {
     if (!file.Has("tokenizer.ggml.scores")) {
       return NotFound("tokenizer.ggml.scores is missing; a '%s' tokenizer needs it", model.c_str());
@@ -174,7 +180,7 @@ void Tokenizer::FindEndTokens() {
   }
   for (const std::string_view text : kEndTexts) {
     const int32_t id = vocab_->Find(text);
-    // In a vocabulary where such a text is an ordinary word piece it does not end anything.
+    // Where "</s>" is an ordinary word piece, as in vocabularies of source code, it does not end anything.
     if (id >= 0 && vocab_->type[id] != TokenType::kNormal) end_ids_.push_back(id);
   }
   std::sort(end_ids_.begin(), end_ids_.end());
@@ -222,14 +228,19 @@ std::vector<int32_t> Tokenizer::EncodePieces(std::span<const TextPiece> pieces, 
 void Tokenizer::EncodeCore(std::string_view text, std::span<const std::pair<size_t, size_t>> control_ranges,
                            std::vector<int32_t>* ids, EncodeReport* report) const {
   // The next special token at or after `from`: a control token wholly inside a range, or a user-defined one anywhere.
+  // Ranges that were passed and a user-defined token that is still ahead are kept between calls.
+  SpecialTokens::Match ahead = user_->Find(text, 0, text.size());
+  size_t range = 0;
   const auto next = [&](size_t from) {
-    SpecialTokens::Match best = user_->Find(text, from, text.size());
-    for (const auto& [begin, end] : control_ranges) {
-      if (end <= from) continue;
-      if (begin > best.pos) break;
+    if (ahead.id >= 0 && ahead.pos < from) ahead = user_->Find(text, from, text.size());
+    SpecialTokens::Match best = ahead;
+    while (range < control_ranges.size() && control_ranges[range].second <= from) ++range;
+    for (size_t r = range; r < control_ranges.size() && control_ranges[r].first <= best.pos; ++r) {
+      const auto [begin, end] = control_ranges[r];
       const SpecialTokens::Match m = control_and_user_->Find(text.substr(0, end), std::max(from, begin), end);
+      if (m.id < 0) continue;
       if (m.pos < best.pos || (m.pos == best.pos && m.bytes > best.bytes)) best = m;
-      if (m.id >= 0) break;
+      break;
     }
     return best;
   };
@@ -272,7 +283,7 @@ std::string Tokenizer::TokenBytes(int32_t id, bool show_special) const {
     case TokenType::kUnknown:
       return show_special ? text : "";
     case TokenType::kUserDefined:
-      return has_space_prefix_ ? UnescapeSpaces(text) : text;
+      return is_byte_level_ ? text : UnescapeSpaces(text);
     case TokenType::kByte: {
       const int byte = ParseByteToken(text);
       return byte >= 0 ? std::string(1, static_cast<char>(byte)) : text;

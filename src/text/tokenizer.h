@@ -115,7 +115,7 @@ class Tokenizer {
   std::unique_ptr<SpecialTokens> user_;              // otherwise
   std::vector<int32_t> end_ids_;                     // sorted
   int32_t bos_id_ = -1, eos_id_ = -1, eot_id_ = -1, eom_id_ = -1, unknown_id_ = -1, padding_id_ = -1;
-  bool add_bos_ = false, add_eos_ = false, has_space_prefix_ = false;
+  bool add_bos_ = false, add_eos_ = false, has_space_prefix_ = false, is_byte_level_ = false;
 };
 
 }  // namespace weir
