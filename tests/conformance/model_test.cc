@@ -2,6 +2,8 @@
 // the logits, any chunking, any thread count, several pots in one forward pass.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <memory>
 #include <set>
 

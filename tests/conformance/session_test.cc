@@ -2,6 +2,8 @@
 #include "engine/session.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
 #include <unistd.h>
 
 #include <cstdio>
