@@ -16,14 +16,12 @@
 #include "hwy/highway.h"
 // After foreach_target.h: compiled once per target.
 #include "backend/cpu/attention-inl.h"
+#include "backend/cpu/attention_score-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Query rows that share a loaded key or value: 4 x 4 accumulators need 32 registers.
-constexpr int kShare = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 
 // Per-thread scratch.
 struct SlotScratch {
@@ -55,149 +53,6 @@ SlotScratch Carve(float* base, int64_t head_dim) {
   s.p = take(kMaxSlotRows * kSlotBlock);
   s.keys = take(kRopeTile * head_dim);
   return s;
-}
-
-// The sums of four vectors, as four consecutive floats.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
-#if HWY_TARGET == HWY_SCALAR
-  out[0] = hn::GetLane(a), out[1] = hn::GetLane(b), out[2] = hn::GetLane(c), out[3] = hn::GetLane(e);
-#else
-  const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));  // a02 b02 a13 b13
-  const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
-  const hn::RepartitionToWide<D> dw;
-  const auto low = hn::InterleaveLower(dw, hn::BitCast(dw, ab), hn::BitCast(dw, ce));
-  const auto high = hn::InterleaveUpper(dw, hn::BitCast(dw, ab), hn::BitCast(dw, ce));
-  const V sums = hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
-  if constexpr (hn::MaxLanes(D()) == 4) {
-    hn::StoreU(sums, d, out);
-  } else {
-    const hn::Half<D> dh;
-    const auto half = hn::Add(hn::LowerHalf(dh, sums), hn::UpperHalf(dh, sums));
-    if constexpr (hn::MaxLanes(D()) == 8) {
-      hn::StoreU(half, dh, out);
-    } else {
-      const hn::Half<hn::Half<D>> dq;
-      hn::StoreU(hn::Add(hn::LowerHalf(dq, half), hn::UpperHalf(dq, half)), dq, out);
-    }
-  }
-#endif
-}
-
-// What ScoreTile reads: up to kRopeTile slots and the query rows, rotated relative to the tile.
-struct TileArgs {
-  const uint8_t* keys;
-  int64_t slot_bytes, n_slots, head_dim;
-  int64_t n_pairs;   // pairs that ScoreTile rotates; 0 = keys as they are
-  const float* cos;  // [kRopeTile, n_pairs] of offsets within a tile
-  const float* sin;
-  const float* q;  // [n, head_dim]
-  float* scores;   // [n, kSlotBlock]; written up to the next multiple of 4 slots
-};
-
-// Scores of kM query rows: four slots at a time, each key vector decoded and rotated once for all rows.
-template <class D, DType kType, int kM>
-void ScoreTile(const TileArgs& t) {
-  const D d;
-  using V = hn::Vec<D>;
-  constexpr int64_t kStep = hn::MaxLanes(D());
-  const int64_t n_rot = 2 * t.n_pairs;
-  for (int64_t slot = 0; slot < t.n_slots; slot += 4) {
-    const uint8_t* key[4];
-    const float* cos[4];
-    const float* sin[4];
-    WEIR_UNROLL
-    for (int64_t j = 0; j < 4; ++j) {
-      const int64_t in_use = std::min(slot + j, t.n_slots - 1);  // a short last group repeats its last slot
-      key[j] = t.keys + in_use * t.slot_bytes;
-      cos[j] = t.cos + in_use * t.n_pairs;
-      sin[j] = t.sin + in_use * t.n_pairs;
-    }
-    V acc[kM][4];
-    WEIR_UNROLL
-    for (int m = 0; m < kM; ++m) {
-      WEIR_UNROLL
-      for (int j = 0; j < 4; ++j) acc[m][j] = hn::Zero(d);
-    }
-    for (int64_t i = 0; i < t.n_pairs; i += kStep) {
-      V q0[kM], q1[kM];
-      WEIR_UNROLL
-      for (int m = 0; m < kM; ++m) {
-        q0[m] = hn::LoadU(d, t.q + m * t.head_dim + i);
-        q1[m] = hn::LoadU(d, t.q + m * t.head_dim + t.n_pairs + i);
-      }
-      WEIR_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const V c = hn::LoadU(d, cos[j] + i), s = hn::LoadU(d, sin[j] + i);
-        const V x0 = LoadStored<kType>(d, key[j], i), x1 = LoadStored<kType>(d, key[j], t.n_pairs + i);
-        const V y0 = hn::NegMulAdd(x1, s, hn::Mul(x0, c));
-        const V y1 = hn::MulAdd(x0, s, hn::Mul(x1, c));
-        WEIR_UNROLL
-        for (int m = 0; m < kM; ++m) {
-          acc[m][j] = hn::MulAdd(q0[m], y0, acc[m][j]);
-          acc[m][j] = hn::MulAdd(q1[m], y1, acc[m][j]);
-        }
-      }
-    }
-    for (int64_t i = n_rot; i < t.head_dim; i += kStep) {
-      V q[kM];
-      WEIR_UNROLL
-      for (int m = 0; m < kM; ++m) q[m] = hn::LoadU(d, t.q + m * t.head_dim + i);
-      WEIR_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const V x = LoadStored<kType>(d, key[j], i);
-        WEIR_UNROLL
-        for (int m = 0; m < kM; ++m) acc[m][j] = hn::MulAdd(q[m], x, acc[m][j]);
-      }
-    }
-    WEIR_UNROLL
-    for (int m = 0; m < kM; ++m) {
-      StoreSums4(d, acc[m][0], acc[m][1], acc[m][2], acc[m][3], t.scores + m * kSlotBlock + slot);
-    }
-  }
-}
-
-template <class D, DType kType>
-void ScoreRows(TileArgs t, int64_t n_rows) {
-  while (n_rows > 0) {
-    const int64_t n = std::min<int64_t>(n_rows, kShare);
-    if (n == 1) ScoreTile<D, kType, 1>(t);
-    if (n == 2) ScoreTile<D, kType, 2>(t);
-    if constexpr (kShare > 2) {
-      if (n == 3) ScoreTile<D, kType, 3>(t);
-      if (n == 4) ScoreTile<D, kType, 4>(t);
-    }
-    n_rows -= n;
-    t.q += n * t.head_dim;
-    t.scores += n * kSlotBlock;
-  }
-}
-
-template <class D>
-bool Divides(int64_t head_dim, int64_t n_pairs) {
-  constexpr int64_t kStep = hn::MaxLanes(D());
-  return n_pairs % kStep == 0 && (head_dim - 2 * n_pairs) % kStep == 0;
-}
-
-template <DType kType>
-void ScoreAny(TileArgs t, int64_t n_rows, float* decoded) {
-  if (Divides<DF>(t.head_dim, t.n_pairs)) return ScoreRows<DF, kType>(t, n_rows);
-  if (Divides<DF8>(t.head_dim, t.n_pairs)) return ScoreRows<DF8, kType>(t, n_rows);
-  for (int64_t s = 0; s < t.n_slots; ++s) {
-    float* key = decoded + s * t.head_dim;
-    DecodeSlot<kType>(t.keys + s * t.slot_bytes, t.head_dim, key);
-    RotatePairs(t.cos + s * t.n_pairs, t.sin + s * t.n_pairs, t.n_pairs, key, key);
-  }
-  t.keys = reinterpret_cast<const uint8_t*>(decoded);
-  t.slot_bytes = t.head_dim * static_cast<int64_t>(sizeof(float));
-  t.n_pairs = 0;
-  ScoreRows<DF8, DType::kF32>(t, n_rows);
-}
-
-void Score(DType type, const TileArgs& t, int64_t n_rows, float* decoded) {
-  if (type == DType::kF16) return ScoreAny<DType::kF16>(t, n_rows, decoded);
-  if (type == DType::kQ8_0) return ScoreAny<DType::kQ8_0>(t, n_rows, decoded);
-  ScoreAny<DType::kF32>(t, n_rows, decoded);
 }
 
 // out[m] += sum_s p[m, s] * v[s] for elements [i, i + kN vectors) and kM query rows.
