@@ -15,8 +15,7 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    die "needs root to run: $*
-  Run it as root, or install sudo, and try again."
+    die "needs root or sudo to run: $*"
   fi
 }
 
@@ -28,6 +27,8 @@ need_packages() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
+  [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || die "these packages are missing, and installing needs root or sudo:
+  apt-get install ${missing[*]}"
   say "installing ${missing[*]}"
   # The lists of a fresh container are empty, those of an old one stale: update first, and only when something is missing.
   as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 || die "apt-get update failed; is there a network?"
