@@ -1,7 +1,8 @@
 """Tokenizers: a model folder's tokenizer files to GGUF's `tokenizer.ggml.*` keys.
 
-tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json becomes `gpt2` (byte-level BPE) or, when it is a
-SentencePiece BPE in disguise (byte_fallback), `llama` with scores that restore the merge order.
+tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json, or vocab.json with merges.txt, becomes `gpt2`
+(byte-level BPE) or, when it is a SentencePiece BPE in disguise (byte_fallback), `llama` with scores that restore the merge
+order.
 """
 
 import json
@@ -53,11 +54,20 @@ def _pad(tokens, types, n_vocab, scores=None):
             tokens[i], types[i] = f"[PAD{i}]", T.UNUSED
 
 
-def _from_sentencepiece(source, writer, path):
+def _open_sentencepiece(path):
+    """None when the file is something else: Llama 3 ships a list of byte strings under the same name."""
     from sentencepiece import SentencePieceProcessor
 
     sp = SentencePieceProcessor()
-    sp.Load(str(path))
+    try:
+        sp.Load(str(path))
+    except (RuntimeError, OSError):
+        return None
+    return sp
+
+
+def _from_sentencepiece(source, writer, sp):
+    """Returns every token's id, for the special ones."""
     tokens, scores, types = [], [], []
     for i in range(sp.vocab_size()):
         tokens.append(sp.IdToPiece(i))
@@ -80,6 +90,7 @@ def _from_sentencepiece(source, writer, path):
     writer.add_token_list(tokens)
     writer.add_token_scores(scores)
     writer.add_token_types(types)
+    return {token: i for i, token in enumerate(tokens)}
 
 
 def _from_json(source, writer, tok, pre_name):
@@ -122,10 +133,11 @@ def _from_json(source, writer, tok, pre_name):
     writer.add_token_merges(merges)
 
 
-def _specials(source, writer, tok):
+def _specials(source, writer, tok, pieces):
     """Ids of the special tokens, whether BOS and EOS are added, the chat template."""
     conf = _load(source.folder, "tokenizer_config.json")
-    ids = dict(tok.get("model", {}).get("vocab", {})) if tok else {}
+    ids = dict(pieces)
+    ids.update(tok.get("model", {}).get("vocab", {}) if tok else {})
     ids.update({e["content"]: e["id"] for e in tok.get("added_tokens", [])} if tok else {})
     ids.update(_load(source.folder, "added_tokens.json"))
     generation = _load(source.folder, "generation_config.json")
@@ -160,13 +172,30 @@ def _specials(source, writer, tok):
         writer.add_chat_template(template)
 
 
+def _from_merges(folder):
+    """vocab.json and merges.txt in the shape of a tokenizer.json; which pre-tokenizer they go with is not in them."""
+    path = folder / "merges.txt"
+    vocab = _load(folder, "vocab.json")
+    if not vocab or not path.is_file():
+        return {}
+    lines = path.read_text(encoding="utf-8").split("\n")
+    merges = [line for line in lines if line and not line.startswith("#version")]
+    added = dict(_load(folder, "added_tokens.json"))
+    for i, entry in _load(folder, "tokenizer_config.json").get("added_tokens_decoder", {}).items():
+        added.setdefault(entry["content"], int(i))
+    return {"model": {"type": "BPE", "vocab": vocab, "merges": merges},
+            "added_tokens": [{"id": i, "content": t, "special": True} for t, i in added.items()]}
+
+
 def write(source, writer, pre_name=None):
     tok = _load(source.folder, "tokenizer.json")
     spm = source.folder / "tokenizer.model"
-    if spm.is_file():
-        _from_sentencepiece(source, writer, spm)
-    elif tok:
+    pieces = {}
+    if spm.is_file() and (sp := _open_sentencepiece(spm)) is not None:
+        pieces = _from_sentencepiece(source, writer, sp)
+    elif tok := tok or _from_merges(source.folder):
         _from_json(source, writer, tok, pre_name)
     else:
-        raise ConvertError(f"{source.folder}: neither tokenizer.model nor tokenizer.json; --no-vocab leaves it out")
-    _specials(source, writer, tok)
+        raise ConvertError(f"{source.folder}: no tokenizer.json, no SentencePiece tokenizer.model and no vocab.json with "
+                           "merges.txt; --no-vocab leaves the tokenizer out")
+    _specials(source, writer, tok, pieces)
