@@ -1,0 +1,187 @@
+// The plan against the process itself: resident memory, as the kernel counts it, grows by what was planned.
+//
+// Every case runs in a child process of its own, so that neither freed pages nor other tests blur the figure.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/rng.h"
+#include "engine/loaded_model.h"
+#include "engine/session.h"
+#include "io/gguf_writer.h"
+
+namespace weir {
+namespace {
+
+struct Shape {
+  const char* name;
+  const char* architecture;
+  int32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab;
+};
+
+constexpr Shape kShapes[] = {
+    {"wide_heads", "llama", 8, 512, 8, 8, 128, 1024, 8000},     // many bytes per slot, as Llama-2
+    {"grouped", "llama", 30, 576, 9, 3, 64, 512, 4000},         // SmolLM2's attention
+    {"few_kv_heads", "qwen2", 24, 448, 14, 2, 64, 640, 12000},  // Qwen2-0.5B's attention
+};
+
+// Random Q8_0 weights in the given shape.
+Status WriteModel(const Shape& s, const std::string& path) {
+  GgufWriter w;
+  const std::string a = s.architecture;
+  w.SetString("general.architecture", a);
+  w.Set<uint32_t>(a + ".block_count", s.n_layers);
+  w.Set<uint32_t>(a + ".context_length", 8192);
+  w.Set<uint32_t>(a + ".embedding_length", s.n_embd);
+  w.Set<uint32_t>(a + ".feed_forward_length", s.n_ff);
+  w.Set<uint32_t>(a + ".attention.head_count", s.n_heads);
+  w.Set<uint32_t>(a + ".attention.head_count_kv", s.n_kv_heads);
+  w.Set<uint32_t>(a + ".attention.key_length", s.head_dim);
+  w.Set<uint32_t>(a + ".attention.value_length", s.head_dim);
+  w.Set<uint32_t>(a + ".rope.dimension_count", s.head_dim);
+  w.Set<float>(a + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  Rng rng(3);
+  const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols) {
+    std::vector<uint8_t> data(static_cast<size_t>(rows * RowBytes(DType::kQ8_0, cols)));
+    for (size_t block = 0; block < data.size(); block += 34) {
+      data[block] = 0x00;  // scale 2^-9 as F16
+      data[block + 1] = 0x18;
+      for (size_t i = 2; i < 34; ++i) data[block + i] = static_cast<uint8_t>(rng.Next());
+    }
+    w.AddTensor(name, DType::kQ8_0, {rows, cols}, std::move(data));
+  };
+  const auto ones = [&](const std::string& name, int64_t n, float value) {
+    std::vector<float> v(static_cast<size_t>(n), value);
+    std::vector<uint8_t> data(v.size() * 4);
+    std::memcpy(data.data(), v.data(), data.size());
+    w.AddTensor(name, DType::kF32, {n}, std::move(data));
+  };
+  matrix("token_embd.weight", s.n_vocab, s.n_embd);
+  ones("output_norm.weight", s.n_embd, 1);
+  for (int32_t l = 0; l < s.n_layers; ++l) {
+    const std::string blk = "blk." + std::to_string(l) + ".";
+    const int64_t q = static_cast<int64_t>(s.n_heads) * s.head_dim, kv = static_cast<int64_t>(s.n_kv_heads) * s.head_dim;
+    ones(blk + "attn_norm.weight", s.n_embd, 1);
+    matrix(blk + "attn_q.weight", q, s.n_embd);
+    matrix(blk + "attn_k.weight", kv, s.n_embd);
+    matrix(blk + "attn_v.weight", kv, s.n_embd);
+    if (a == "qwen2") {
+      ones(blk + "attn_q.bias", q, 0.1f);
+      ones(blk + "attn_k.bias", kv, 0.1f);
+      ones(blk + "attn_v.bias", kv, 0.1f);
+    }
+    matrix(blk + "attn_output.weight", s.n_embd, q);
+    ones(blk + "ffn_norm.weight", s.n_embd, 1);
+    matrix(blk + "ffn_gate.weight", s.n_ff, s.n_embd);
+    matrix(blk + "ffn_up.weight", s.n_ff, s.n_embd);
+    matrix(blk + "ffn_down.weight", s.n_embd, s.n_ff);
+  }
+  return w.WriteFile(path);
+}
+
+int64_t StatusBytes(const char* field) {
+  std::FILE* file = std::fopen("/proc/self/status", "r");
+  if (file == nullptr) return -1;
+  char line[256];
+  long long kib = -1;
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    if (std::strncmp(line, field, std::strlen(field)) == 0) kib = std::strtoll(line + std::strlen(field), nullptr, 10);
+  }
+  std::fclose(file);
+  return kib * 1024;
+}
+
+// What a child reports: planned bytes and the growth of its peak resident memory while the session lived.
+struct Measured {
+  int64_t planned = 0, grown = 0;
+};
+
+bool MeasureHere(const std::string& path, const char* policy, int32_t pot, Measured* out) {
+  Ledger ledger;
+  auto backend = MakeCpuBackend(2);
+  auto file = GgufFile::Open(path);
+  if (!file.ok()) return false;
+  auto model = LoadModel(**file, *backend, ledger);
+  if (!model.ok()) return false;
+  (*file)->ReleasePages();
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec(policy)).value();
+  options.pot_slots = pot;
+  std::vector<int32_t> tokens(static_cast<size_t>(pot) + pot / 2, 7);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 1000);
+  {
+    // Worker stacks, the heap's first pages and lazily bound code belong to the program, not to the session.
+    SessionOptions small = options;
+    small.pot_slots = 16;
+    auto warm = Session::Make(**model, *backend, small);
+    if (!warm.ok() || !(*warm)->Append({tokens.data(), 24}).ok() || !(*warm)->Logits().ok()) return false;
+  }
+  std::FILE* clear = std::fopen("/proc/self/clear_refs", "w");
+  if (clear == nullptr || std::fputs("5", clear) < 0) return false;  // resets the peak
+  std::fclose(clear);
+  const int64_t before = StatusBytes("VmRSS:");
+  auto session = Session::Make(**model, *backend, options);
+  if (!session.ok()) return false;
+  if (!(*session)->Append(tokens).ok() || !(*session)->Logits().ok()) return false;
+  out->planned = (*session)->plan().total_bytes;
+  out->grown = StatusBytes("VmHWM:") - before;
+  return true;
+}
+
+bool Measure(const std::string& path, const char* policy, int32_t pot, Measured* out) {
+  int fds[2];
+  if (pipe(fds) != 0) return false;
+  const pid_t child = fork();
+  if (child == 0) {
+    Measured m;
+    const bool ok = MeasureHere(path, policy, pot, &m);
+    if (ok && write(fds[1], &m, sizeof(m)) != static_cast<ssize_t>(sizeof(m))) _exit(3);
+    _exit(ok ? 0 : 2);
+  }
+  close(fds[1]);
+  const bool got = read(fds[0], out, sizeof(*out)) == static_cast<ssize_t>(sizeof(*out));
+  close(fds[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return got && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void Check(const std::string& name, const std::string& path) {
+  for (int32_t pot : {256, 512, 1024, 2048}) {
+    Measured m;
+    ASSERT_TRUE(Measure(path, "streaming_llm", pot, &m)) << name << " pot " << pot;
+    const double ratio = static_cast<double>(m.grown) / static_cast<double>(m.planned);
+    std::printf("%-14s pot %5d planned %10lld measured %10lld ratio %.4f\n", name.c_str(), pot, static_cast<long long>(m.planned),
+                static_cast<long long>(m.grown), ratio);
+    EXPECT_NEAR(ratio, 1.0, 0.02) << name << " pot " << pot;
+  }
+}
+
+class PlanProcessTest : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(PlanProcessTest, PeakMemoryIsThePlan) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory would be measured";
+#endif
+  const std::string path = ::testing::TempDir() + "weir_plan_" + GetParam().name + std::to_string(getpid()) + ".gguf";
+  ASSERT_TRUE(WriteModel(GetParam(), path).ok());
+  Check(GetParam().name, path);
+  std::remove(path.c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, PlanProcessTest, ::testing::ValuesIn(kShapes),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(PlanProcess, TheDefaultModelToo) {
+  const char* path = std::getenv("WEIR_MODEL");
+  if (path == nullptr) GTEST_SKIP() << "set WEIR_MODEL to a model file (scripts/fetch-model prints one)";
+  Check("WEIR_MODEL", path);
+}
+
+}  // namespace
+}  // namespace weir
