@@ -47,8 +47,8 @@ need_build_packages() {
   need_packages "${want[@]}"
 }
 
-# jobs: compiler processes to run at once; one per core, but never more than the memory carries (1 GiB each).
-jobs() {
+# n_jobs: compiler processes to run at once; one per core, but never more than the memory carries (1 GiB each).
+n_jobs() {
   local cores memory
   cores=$(nproc)
   memory=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null || echo "$cores")
