@@ -2,10 +2,44 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace weir {
+namespace {
+
+// Smaller blocks are not worth reading two files for.
+constexpr int64_t kAskSystemFrom = int64_t{64} << 20;
+
+// The first number of a file, or `fallback` ("max" in a control group means no limit).
+int64_t NumberIn(const char* path, int64_t fallback) {
+  std::FILE* file = std::fopen(path, "r");
+  if (file == nullptr) return fallback;
+  long long value = 0;
+  const bool read = std::fscanf(file, "%lld", &value) == 1;
+  std::fclose(file);
+  return read ? value : fallback;
+}
+
+}  // namespace
+
+int64_t AvailableHostBytes() {
+  int64_t available = INT64_MAX;
+  if (std::FILE* file = std::fopen("/proc/meminfo", "r"); file != nullptr) {
+    char line[128];
+    while (std::fgets(line, sizeof(line), file) != nullptr) {
+      long long kib = 0;
+      if (std::sscanf(line, "MemAvailable: %lld kB", &kib) == 1) available = kib * 1024;
+    }
+    std::fclose(file);
+  }
+  const int64_t limit = NumberIn("/sys/fs/cgroup/memory.max", INT64_MAX);
+  if (limit != INT64_MAX) available = std::min(available, std::max<int64_t>(0, limit - NumberIn("/sys/fs/cgroup/memory.current", 0)));
+  return available;
+}
 
 HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
   if (this != &other) {
@@ -25,6 +59,12 @@ Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t byte
   HostBuffer out;
   WEIR_ASSIGN_OR_RETURN(out.reservation_, ledger.Reserve(tag, PageRound(bytes)));
   if (out.reservation_.bytes() == 0) return out;
+  if (out.reservation_.bytes() >= kAskSystemFrom) {
+    if (const int64_t available = AvailableHostBytes(); out.reservation_.bytes() > available) {
+      return OverBudget("%s needs %lld bytes, the system has %lld left", MemTagName(tag),
+                        static_cast<long long>(out.reservation_.bytes()), static_cast<long long>(available));
+    }
+  }
   void* data = mmap(nullptr, static_cast<size_t>(out.reservation_.bytes()), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (data == MAP_FAILED) {

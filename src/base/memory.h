@@ -14,6 +14,10 @@ inline constexpr int64_t kPageBytes = 4096;
 // Rounds up to what Allocate() reserves for `bytes`.
 inline int64_t PageRound(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
+// Memory the system can still give this process without swapping, from /proc/meminfo and the control group; INT64_MAX
+// where neither can be read.
+int64_t AvailableHostBytes();
+
 // Move-only block of zeroed memory, aligned to a page.
 class HostBuffer {
  public:
@@ -22,7 +26,9 @@ class HostBuffer {
   HostBuffer& operator=(HostBuffer&& other) noexcept;
   ~HostBuffer();
 
-  // Reserves PageRound(bytes) in `ledger`, then maps them. kOverBudget or kIo (the system is out of memory).
+  // Reserves PageRound(bytes) in `ledger`, then maps them. kOverBudget when the ledger or the system
+  // has too little left (a populated mapping larger than memory would end the process, so that is asked first), kIo when
+  // the system refuses the mapping.
   static Result<HostBuffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes);
 
   uint8_t* data() const { return data_; }

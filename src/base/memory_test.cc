@@ -72,5 +72,15 @@ TEST(PageRound, Edges) {
   EXPECT_EQ(PageRound(kPageBytes + 1), 2 * kPageBytes);
 }
 
+TEST(HostBuffer, MoreThanTheMachineHasIsAnAnswer) {
+  Ledger ledger;
+  const int64_t available = AvailableHostBytes();
+  ASSERT_GT(available, 0);
+  if (available == INT64_MAX) GTEST_SKIP() << "this system does not say how much memory it has";
+  auto buffer = HostBuffer::Allocate(ledger, MemTag::kKv, available + (int64_t{4} << 30));
+  EXPECT_EQ(buffer.status().code(), StatusCode::kOverBudget);
+  EXPECT_EQ(ledger.used_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace weir

@@ -71,8 +71,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
                       static_cast<long long>(budget), name, static_cast<long long>(minimum.total_bytes));
   }
   if (n_slots == 0 && budget > 0) {
-    // Largest pot whose plan fits; the plan grows with the pot.
-    int32_t low = needs.min_slots, high = kLargestPot;
+    // Largest pot whose plan fits; the plan grows with the pot. Beyond the trained context a pot is of no use unless it
+    // is asked for by its size.
+    int32_t low = needs.min_slots, high = std::max(needs.min_slots, model.config().n_ctx_train);
     while (low < high) {
       const int32_t mid = low + (high - low + 1) / 2;
       if (PlanFor(model, backend, options, needs, mid).total_bytes <= budget) {

@@ -28,7 +28,8 @@ enum class OnOverflow { kEvict, kError };
 
 struct SessionOptions {
   PolicySpec policy;
-  int32_t pot_slots = 0;       // |M|; 0: as many as budget_bytes holds, or the model's trained context up to 4096
+  int32_t pot_slots = 0;       // |M|; 0: as many as budget_bytes holds, at most the trained context; without a
+                               // budget the trained context, at most 4096
   int64_t budget_bytes = 0;    // 0: no limit but the pot
   int32_t chunk_rows = 0;      // rows read at once; 0: a quarter of the pot, at most 256
   DType k_type = DType::kF16, v_type = DType::kF16;

@@ -76,6 +76,14 @@ TEST_F(SessionTest, ABudgetBecomesTheLargestPotThatFits) {
   }
 }
 
+TEST_F(SessionTest, AGenerousBudgetStopsAtTheTrainedContext) {
+  SessionOptions options = Options("streaming_llm", 0);
+  options.budget_bytes = int64_t{1} << 50;
+  auto plan = PlanSession(*model_, *backend_, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->pot.n_slots, model_->config().n_ctx_train);
+}
+
 TEST_F(SessionTest, TooSmallABudgetNamesTheSmallestThatWorks) {
   SessionOptions options = Options("streaming_llm", 0);
   options.budget_bytes = 1000;
