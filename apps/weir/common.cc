@@ -93,8 +93,8 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
       ->type_name("BYTES");
   app.add_option("-b,--chunk", flags->chunk, "tokens read at once; 0 = a quarter of the pot, at most 256")
       ->check(CLI::Range(0, 1 << 16));
-  app.add_option("-ctk,--cache-type-k", flags->k_type, "type of stored keys: f32, f16, q8_0")->capture_default_str();
-  app.add_option("-ctv,--cache-type-v", flags->v_type, "type of stored values: f32, f16, q8_0")->capture_default_str();
+  app.add_option("--cache-type-k", flags->k_type, "type of stored keys (-ctk): f32, f16, q8_0")->capture_default_str();
+  app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")->capture_default_str();
   app.add_option("--on-overflow", flags->on_overflow, "evict: forget and say so; error: refuse input beyond the pot")
       ->check(CLI::IsMember({"evict", "error"}))
       ->capture_default_str();

@@ -1,7 +1,21 @@
 // weir: one program, a file per subcommand.
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "common.h"
+
+namespace {
+
+// Names people type with one dash although they are longer than a letter; the command line library knows none such.
+std::string LongName(const std::string& argument) {
+  for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}}) {
+    if (argument == one) return two;
+  }
+  return argument;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{
@@ -19,8 +33,10 @@ int main(int argc, char** argv) {
   weir::app::AddPolicies(app, &code);
   weir::app::AddBench(app, &code);
   weir::app::AddEval(app, &code);
+  std::vector<std::string> arguments;  // the library takes them last first
+  for (int i = argc - 1; i > 0; --i) arguments.push_back(LongName(argv[i]));
   try {
-    app.parse(argc, argv);
+    app.parse(arguments);
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {

@@ -31,37 +31,45 @@ int UsableCores() {
 
 }  // namespace
 
+// A call publishes its fields, then stores `state`: the call's number above, the tasks nobody has taken below. Taking a
+// task is one compare-and-swap on that word, so whoever succeeds knows that its call is still running and that the
+// fields are that call's: Run() returns only when every task was counted in `done`. A worker that wakes late finds no
+// task and touches nothing, so nobody ever waits for a worker that the system has not scheduled: on a busy machine the
+// caller simply does all the work itself.
 struct ThreadPool::Shared {
-  // A call publishes its fields, then bumps `epoch`. A worker that sees a new epoch takes tasks until none are left,
-  // then counts itself out of `busy`. Run() returns at busy == 0, so no worker can touch a finished call's closure.
-  std::atomic<uint32_t> epoch{0};
-  std::atomic<int64_t> next{0};
-  std::atomic<int> busy{0};
+  static constexpr uint64_t kTasksMask = 0xffffffff;
+  std::atomic<uint64_t> state{0};
+  std::atomic<int64_t> done{0};
+  std::atomic<uint32_t> wake{0};
   std::atomic<bool> stop{false};
-  int64_t n_tasks = 0;
   TaskFn fn = nullptr;
   const void* closure = nullptr;
+  int64_t n_tasks = 0;
   std::vector<std::thread> workers;
 
+  // Takes and runs tasks until none are left.
   void Drain(int worker) {
-    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n_tasks;) fn(closure, task, worker);
+    uint64_t now = state.load(std::memory_order_acquire);
+    while ((now & kTasksMask) != 0) {
+      if (!state.compare_exchange_weak(now, now - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      fn(closure, n_tasks - static_cast<int64_t>(now & kTasksMask), worker);
+      done.fetch_add(1, std::memory_order_release);
+      now = state.load(std::memory_order_acquire);
+    }
   }
 
   void Work(int worker) {
-    uint32_t seen = 0;
     for (;;) {
-      int spins = 0;
-      while (epoch.load(std::memory_order_acquire) == seen) {
-        if (++spins < kSpins) {
-          Pause();
-        } else {
-          epoch.wait(seen, std::memory_order_acquire);
-        }
-      }
-      seen = epoch.load(std::memory_order_acquire);
+      const uint32_t seen = wake.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_relaxed)) return;
       Drain(worker);
-      busy.fetch_sub(1, std::memory_order_release);
+      for (int spins = 0; wake.load(std::memory_order_acquire) == seen; ++spins) {
+        if (spins < kSpins) {
+          Pause();
+        } else {
+          wake.wait(seen, std::memory_order_acquire);
+        }
+      }
     }
   }
 };
@@ -73,31 +81,31 @@ ThreadPool::ThreadPool(int n_threads)
 
 ThreadPool::~ThreadPool() {
   shared_->stop.store(true, std::memory_order_relaxed);
-  shared_->epoch.fetch_add(1, std::memory_order_release);
-  shared_->epoch.notify_all();
+  shared_->wake.fetch_add(1, std::memory_order_release);
+  shared_->wake.notify_all();
   for (std::thread& worker : shared_->workers) worker.join();
 }
 
 void ThreadPool::Run(int64_t n_tasks, TaskFn fn, const void* closure) {
-  if (n_threads_ == 1 || n_tasks <= 1) {
+  if (n_threads_ == 1 || n_tasks <= 1 || n_tasks > static_cast<int64_t>(Shared::kTasksMask)) {
     for (int64_t task = 0; task < n_tasks; ++task) fn(closure, task, 0);
     return;
   }
   Shared& s = *shared_;
-  s.n_tasks = n_tasks;
   s.fn = fn;
   s.closure = closure;
-  s.next.store(0, std::memory_order_relaxed);
-  s.busy.store(n_threads_ - 1, std::memory_order_relaxed);
-  s.epoch.fetch_add(1, std::memory_order_release);
-  s.epoch.notify_all();
+  s.n_tasks = n_tasks;
+  s.done.store(0, std::memory_order_relaxed);
+  const uint64_t call = (s.state.load(std::memory_order_relaxed) >> 32) + 1;
+  s.state.store(call << 32 | static_cast<uint64_t>(n_tasks), std::memory_order_release);
+  s.wake.fetch_add(1, std::memory_order_release);
+  s.wake.notify_all();
   s.Drain(0);
-  int spins = 0;
-  while (s.busy.load(std::memory_order_acquire) != 0) {
-    if (++spins < kSpins) {
+  for (int spins = 0; s.done.load(std::memory_order_acquire) != n_tasks; ++spins) {
+    if (spins < kSpins) {
       Pause();
     } else {
-      std::this_thread::yield();
+      std::this_thread::yield();  // somebody else needs this core: perhaps the worker that holds the last task
     }
   }
 }
