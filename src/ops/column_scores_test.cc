@@ -1,0 +1,165 @@
+// The reference itself, against the attention reference and answers known without it.
+#include "ops/column_scores.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace weir {
+namespace {
+
+constexpr int64_t kDim = 64;
+
+// Ragged F32 pots of two KV heads, four query heads. Values are the identity: value s is the s-th unit vector, so that
+// the attention of a row is the row's weights.
+struct Pots {
+  std::vector<float> q, k[2], v;
+  const uint8_t* k_ptrs[2];
+  const uint8_t* v_ptrs[2];
+  int32_t n_slots[2] = {50, 41};
+  AttentionSegment segment;
+  RopeTable rope;
+
+  explicit Pots(int64_t n_rows) {
+    std::mt19937 rng(1);
+    std::normal_distribution<float> normal;
+    q.resize(n_rows * 4 * kDim);
+    for (float& x : q) x = normal(rng);
+    v.assign(kDim * kDim, 0.0f);
+    for (int64_t s = 0; s < kDim; ++s) v[s * kDim + s] = 1;
+    for (int h = 0; h < 2; ++h) {
+      k[h].resize(n_slots[h] * kDim);
+      for (float& x : k[h]) x = normal(rng);
+      k_ptrs[h] = reinterpret_cast<const uint8_t*>(k[h].data());
+      v_ptrs[h] = reinterpret_cast<const uint8_t*>(v.data());
+    }
+    segment = {0, n_rows, k_ptrs, v_ptrs, n_slots};
+    RopeConfig config;
+    config.n_rot = 48;
+    config.attn_factor = 1.1;
+    rope = RopeTable::Make(config, 50).value();
+  }
+
+  AttentionArgs Args() const {
+    AttentionArgs args;
+    args.n_heads = 4;
+    args.n_kv_heads = 2;
+    args.head_dim = kDim;
+    args.scale = 1 / std::sqrt(static_cast<float>(kDim));
+    args.q = q.data();
+    args.q_stride = args.out_stride = 4 * kDim;
+    args.k_type = args.v_type = DType::kF32;
+    args.rope = &rope;
+    args.segments = {&segment, 1};
+    return args;
+  }
+};
+
+struct Scores {
+  std::vector<float> head0, head1;
+  float* out[2];
+  explicit Scores(const Pots& pots, float fill = NAN) : head0(pots.n_slots[0], fill), head1(pots.n_slots[1], fill) {
+    out[0] = head0.data();
+    out[1] = head1.data();
+  }
+};
+
+TEST(ColumnScores, AreTheWeightsOfAttention) {
+  constexpr int64_t kRows = 5;
+  const Pots pots(kRows);
+  std::vector<float> mixed(kRows * 4 * kDim);
+  AttentionArgs attention = pots.Args();
+  attention.out = mixed.data();
+  ref::Attention(attention);
+  for (const RowReduce rows : {RowReduce::kSum, RowReduce::kMax}) {
+    for (const HeadReduce heads : {HeadReduce::kMean, HeadReduce::kMax, HeadReduce::kSum}) {
+      Scores scores(pots);
+      ColumnScoresArgs args;
+      args.attention = pots.Args();
+      args.row_begin = 1;
+      args.row_end = 4;
+      args.rows = rows;
+      args.heads = heads;
+      args.out = scores.out;
+      ref::ColumnScores(args);
+      for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+        for (int64_t slot = 0; slot < pots.n_slots[kv_head]; ++slot) {
+          double of_head[2] = {0, 0};
+          for (int64_t h = 0; h < 2; ++h) {
+            for (int64_t row = 1; row < 4; ++row) {
+              const double p = mixed[(row * 4 + kv_head * 2 + h) * kDim + slot];
+              of_head[h] = rows == RowReduce::kSum ? of_head[h] + p : std::max(of_head[h], p);
+            }
+          }
+          double expected = of_head[0] + of_head[1];
+          if (heads == HeadReduce::kMean) expected /= 2;
+          if (heads == HeadReduce::kMax) expected = std::max(of_head[0], of_head[1]);
+          EXPECT_NEAR(scores.out[kv_head][slot], expected, 1e-6) << kv_head << " " << slot;
+        }
+      }
+    }
+  }
+}
+
+TEST(ColumnScores, SumsToTheRowsAndHidesWhatTheyCannotSee) {
+  const Pots pots(6);
+  Scores scores(pots);
+  ColumnScoresArgs args;
+  args.attention = pots.Args();
+  args.row_begin = 0;
+  args.row_end = 3;
+  args.out = scores.out;
+  ref::ColumnScores(args);
+  for (int h = 0; h < 2; ++h) {
+    double sum = 0;
+    for (int32_t s = 0; s < pots.n_slots[h]; ++s) sum += scores.out[h][s];
+    EXPECT_NEAR(sum, 3, 1e-6);
+    for (int32_t s = pots.n_slots[h] - 3; s < pots.n_slots[h]; ++s) EXPECT_EQ(scores.out[h][s], 0.0f) << s;
+    EXPECT_GT(scores.out[h][pots.n_slots[h] - 4], 0.0f);
+  }
+}
+
+TEST(ColumnScores, Accumulates) {
+  const Pots pots(2);
+  Scores plain(pots), sum(pots, 0.25f), low(pots, 0.0f), high(pots, 2.0f);
+  ColumnScoresArgs args;
+  args.attention = pots.Args();
+  args.row_end = 2;
+  args.out = plain.out;
+  ref::ColumnScores(args);
+  args.accumulate = true;
+  args.out = sum.out;
+  ref::ColumnScores(args);
+  for (int32_t s = 0; s < 50; ++s) EXPECT_NEAR(sum.head0[s], plain.head0[s] + 0.25f, 1e-6);
+  args.rows = RowReduce::kMax;
+  args.out = high.out;
+  ref::ColumnScores(args);
+  for (float x : high.head0) EXPECT_EQ(x, 2.0f);
+  args.out = low.out;
+  ref::ColumnScores(args);
+  args.accumulate = false;
+  args.out = plain.out;
+  ref::ColumnScores(args);
+  EXPECT_EQ(low.head0, plain.head0);
+}
+
+TEST(ColumnScores, AllHeadsAreOneGroup) {
+  Pots pots(3);
+  pots.n_slots[0] = 41;
+  Scores each(pots), all(pots);
+  ColumnScoresArgs args;
+  args.attention = pots.Args();
+  args.row_end = 3;
+  args.out = each.out;
+  ref::ColumnScores(args);
+  args.all_heads = true;
+  args.out = all.out;
+  ref::ColumnScores(args);
+  for (int32_t s = 0; s < 41; ++s) EXPECT_NEAR(all.head0[s], (each.head0[s] + each.head1[s]) / 2, 1e-7);
+  for (float x : all.head1) EXPECT_TRUE(std::isnan(x)) << "all_heads writes one array";
+}
+
+}  // namespace
+}  // namespace weir
