@@ -1,0 +1,1 @@
+"""What the eviction policies keep, written a second time in NumPy from the papers' rules: see common.py."""

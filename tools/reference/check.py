@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Checks the reference policies against facts that follow from the methods' definitions, and the golden files against
+the reference.
+
+    pip install numpy
+    tools/reference/check.py
+"""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+TOOLS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOOLS))
+
+from reference import adakv, common, h2o, inf_mllm, infinipot, keydiff, pyramidkv, replay  # noqa: E402
+from reference import sirllm, snapkv, streaming_llm, tova, value_norm, window  # noqa: E402
+
+GOLDEN = TOOLS.parent / "tests" / "golden" / "policy"
+RNG = np.random.RandomState(7)
+
+
+def expect(condition, what):
+    if not condition:
+        raise SystemExit(f"FAILED: {what}")
+
+
+def expect_equal(got, want, what):
+    expect(got == want, f"{what}: got {got}, want {want}")
+
+
+def expect_rejected(call, what):
+    try:
+        call()
+    except common.BudgetError:
+        return
+    raise SystemExit(f"FAILED: {what} was accepted")
+
+
+def softmax_rows(n_heads, n_rows, n_slots):
+    """Random causal attention of the newest n_rows slots."""
+    logits = RNG.normal(size=(n_heads, n_rows, n_slots)) * 2
+    logits[:, np.arange(n_slots)[None] > np.arange(n_slots - n_rows, n_slots)[:, None]] = -np.inf
+    weights = np.exp(logits)
+    return weights / weights.sum(axis=2, keepdims=True)
+
+
+def check_ties_and_pooling():
+    expect_equal(common.ranked([1, 3, 3, 0]), [2, 1, 0, 3], "newer wins a tie")
+    expect_equal(common.ranked([2, 2, 2], [0, 5, 1]), [1, 2, 0], "score before pooling decides first")
+    expect_equal(common.pool(np.array([0., 4, 0, 0, 2]), 3, "max").tolist(), [4, 4, 4, 2, 2], "max pooling")
+    expect_equal(common.pool(np.array([3., 0, 0, 6]), 3, "avg").tolist(), [1, 1, 2, 2], "average counts padding")
+    per_head = np.array([[1., 0], [3, 0], [0, 8], [0, 2]])
+    for how, want in (("mean", [[2, 0], [0, 5]]), ("sum", [[4, 0], [0, 10]]), ("max", [[3, 0], [0, 8]])):
+        expect_equal(common.reduce_heads(per_head, 2, how).tolist(), want, f"head groups by {how}")
+
+
+def check_window_and_sinks():
+    expect_equal(window.keep(10, 4), [[6, 7, 8, 9]], "window")
+    expect_equal(window.keep(10, 4, [slot in (0, 8) for slot in range(10)]), [[0, 7, 8, 9]], "window with pins")
+    expect_equal(streaming_llm.keep(10, 6, sinks=2), [[0, 1, 6, 7, 8, 9]], "sinks and window")
+    expect_equal(streaming_llm.keep(10, streaming_llm.budget(8, 3), sinks=4), [[0, 1, 2, 3, 9]], "room for a prompt")
+    expect_equal(streaming_llm.keep(10, 7, sinks=0), window.keep(10, 7), "no sinks is the window")
+    crowd = [slot in (3, 4, 5, 6) for slot in range(10)]
+    expect_equal(streaming_llm.keep(10, 5, crowd, sinks=4), [[3, 4, 5, 6, 9]], "the newest slot goes before sinks")
+    expect_rejected(lambda: streaming_llm.keep(10, 4, sinks=4), "a budget of sinks only")
+    expect_rejected(lambda: window.keep(10, 3, crowd), "more pins than budget")
+
+
+def check_inf_mllm():
+    n, l, r = 40, 8, 12
+    constant = np.full((1, n), 0.125)
+    for b in (1.0, 0.01, 1e-4):
+        expect_equal(inf_mllm.keep(constant, r + l, recent=l, b=b), [list(range(n - r - l, n))],
+                     "constant attention keeps the newest")
+    spikes = [0, 3, 4, 11, 15, 20, 21, 22, 25, 26, 28, 30]
+    planted = constant.copy()
+    planted[0, spikes] = 0.5
+    expect_equal(inf_mllm.keep(planted, r + l, recent=l, b=0.0), [spikes + list(range(n - l, n))], "spikes without bias")
+    n_candidates, b, background = n - l, 0.5, 0.125
+    threshold = background + b * (n_candidates - r) / n_candidates  # 32 candidates: every value here is exact
+    for above in (-2 ** -10, 0, 2 ** -10):
+        row = np.full((1, n), background)
+        row[0, 0] = threshold + above
+        kept = inf_mllm.keep(row, r + l, recent=l, b=b)[0]
+        expect_equal(0 in kept, above > 0, f"the oldest slot at {above} above its threshold")
+    for _ in range(50):
+        attention = softmax_rows(4, 3, n)
+        last = inf_mllm.scores(attention, recent=1)
+        expect(np.array_equal(last, tova.scores(attention)), "one row of Inf-MLLM is TOVA's")
+        newest = np.arange(n) == n - 1
+        expect_equal(inf_mllm.keep(last, 10, recent=1, b=0.0), tova.keep(tova.scores(attention), 10, newest),
+                     "l = 1, b = 0 is TOVA with the newest slot protected")
+    expect_equal(inf_mllm.scores(np.ones((2, 3, 9)), recent=8).tolist(), [[1.0] * 9], "a prompt of m < l rows is divided by m")
+    expect_rejected(lambda: inf_mllm.keep(constant, 7, recent=8), "a budget below the recent slots")
+
+
+def check_infinipot():
+    for _ in range(50):
+        n, n_keep, n_heads = 48, int(RNG.randint(1, 48)), 4
+        u = infinipot.scores(softmax_rows(8, 5, n), n_heads)
+        nll = RNG.randint(0, 30, n) / 8
+        nll[0] = np.inf
+        every_head = np.tile(nll, (n_heads, 1))
+        cap = infinipot.keep(u, every_head, n_keep, alpha=0.0)
+        expect_equal(cap, [sorted(common.ranked(row)[:n_keep]) for row in u], "alpha = 0 ranks by the catalyst")
+        novel = infinipot.keep(None, every_head, n_keep, alpha=1.0)
+        expect(all(kept == novel[0] for kept in novel), "alpha = 1 keeps the same in all heads")
+        expect_equal(novel[0], sirllm.keep(nll, n_keep, sinks=0, recent=0)[0], "alpha = 1 is SirLLM without sinks")
+        half = infinipot.keep(u, every_head, n_keep, alpha=0.5)
+        surprising = set(common.ranked(nll)[:common.round_half_up(n_keep / 2)])
+        expect(all(len(kept) == n_keep and surprising <= set(kept) for kept in half), "both halves, disjoint")
+    for n_tokens in range(1, 200):
+        entries, cycles, left = 0, 0, n_tokens
+        while left:
+            if entries == 32 - 4:
+                entries, cycles = 16, cycles + 1
+            entries, left = entries + 1, left - 1
+        expect_equal(infinipot.cycles(n_tokens, 32, 16, 4), cycles, f"distillations of {n_tokens} tokens")
+    expect_rejected(lambda: infinipot.cycles(100, 32, 28, 4), "a catalyst without room")
+
+
+def check_sirllm():
+    # A model that expects what followed the last occurrence of the present token, and nothing in particular otherwise.
+    string = RNG.permutation(50)[:40].tolist()
+    tokens, last, logits = string + string, {}, []
+    for i, token in enumerate(tokens):
+        row = np.zeros(50)
+        if token in last and last[token] + 1 < i:
+            row[tokens[last[token] + 1]] = 8.0
+        last[token] = i
+        logits.append(row)
+    nll = common.nll(logits, tokens)
+    expect(np.isinf(nll[0]), "nothing predicted the first token")
+    expect(nll[41:].mean() < 0.1 * nll[1:40].mean(), "a second copy must surprise less")
+    shifted = common.nll(np.array(logits)[1:], tokens[1:], before=logits[0])
+    expect(np.array_equal(nll[1:], shifted), "a chunk continues with the last row of the one before")
+    # The formula of the published code: row i gathers token i itself, then the list moves by one.
+    log_p = np.array(logits) - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    misaligned = -log_p[np.arange(79), tokens[:79]]
+    expect(not misaligned[40:].mean() < misaligned[:39].mean(), "the check would not tell the two formulas apart")
+    expect_equal(sirllm.keep(np.array([0., 9, 1, 8, 2, 7, 3]), 4, sinks=1), [[0, 1, 3, 5]], "sinks and surprise")
+    expect_equal(sirllm.keep(np.array([9., 0, 1, 8, 2, 7, 3]), 4, sinks=1), [[0, 3, 5, 6]], "an overlap is filled newest first")
+    expect_equal(sirllm.keep(np.array([9., 0, 1, 8, 2, 7, 3]), 4, sinks=1, recent=3), [[0, 4, 5, 6]], "no room for surprise")
+    expect_equal(sirllm.decayed(np.array([np.inf, 2.0]), 0.5).tolist(), [np.inf, 1.0], "decay")
+    expect_rejected(lambda: sirllm.keep(np.arange(9.), 4, sinks=4), "a budget of sinks only")
+
+
+def check_h2o():
+    first = softmax_rows(4, 6, 6)
+    sums = h2o.accumulate(None, first, 2)
+    expect(np.allclose(sums.sum(axis=1), 6), "each row adds one")
+    split = h2o.accumulate(h2o.accumulate(None, first[:, :4, :4], 2), first[:, 4:], 2)
+    expect(np.allclose(split, sums), "two chunks add up to one")
+    expect_equal(h2o.count_queries(h2o.count_queries(None, 4), 2), [6, 5, 4, 3, 2, 1], "queries that saw a slot")
+    row = np.array([[5., 1, 9, 2, 0, 0]])
+    expect_equal(h2o.keep(row, 4, recent=2), [[0, 2, 4, 5]], "two heavy hitters and two recent")
+    expect_equal(h2o.keep(row, 3, recent=0), [[0, 2, 3]], "no recent slot")
+    expect_equal(h2o.keep(row, 2, recent=5), [[4, 5]], "a budget below recent")
+    expect_equal(h2o.keep(row, 2, recent=0, counts=[6, 5, 4, 1, 1, 1]), [[2, 3]], "by the number of queries")
+    expect_equal(tova.keep(np.array([[.5, .1, .1, .3]]), 1), [[0]], "TOVA does not protect the newest slot")
+
+
+def check_snapkv():
+    for kernel in (1, 3, 5, 7):
+        for spike in range(10, 30):
+            for window_size in (1, 4, 8):
+                n = 48
+                row = RNG.randint(0, 50, (1, n)) / 4096
+                row[0, spike] = 0.5
+                kept = snapkv.keep(row, window_size + kernel, window=window_size, kernel=kernel, pooling="max")[0]
+                wanted = list(range(spike - kernel // 2, spike + kernel // 2 + 1)) + list(range(n - window_size, n))
+                expect_equal(kept, wanted, "a spike keeps its neighbours before anything lower, and the window stays")
+    # The window's own scores are high and must not leak into the candidates through pooling.
+    row = np.array([[.25, 0, 0, 0, 0, 0, 9, 9]])
+    expect_equal(snapkv.keep(row, 3, window=2, kernel=3, pooling="max"), [[0, 6, 7]], "pooling stops at the window")
+    for module, options in ((snapkv, {}), (adakv, {"floor": 0.0})):
+        expect_rejected(lambda: module.keep(np.ones((1, 9)), 4, window=4, **options), f"{module.__name__} at its window")
+    attention = softmax_rows(4, 6, 30)
+    multi = snapkv.scores(attention, 4, 4)
+    for how in ("mean", "max", "sum"):
+        expect(np.array_equal(snapkv.scores(attention, 4, 4, how), multi), "one query head per KV head: reduction is nothing")
+
+
+def check_pyramid_and_heads():
+    budgets = [pyramidkv.layer_budget(10, 2, 4, layer, 3, 40) for layer in range(3)]
+    expect_equal(budgets, [16, 10, 4], "a pyramid that divides evenly")
+    budgets = [pyramidkv.layer_budget(10, 2, 4, layer, 3, 16) for layer in range(3)]
+    expect_equal(budgets, [16, 10, 4], "the lowest layer stops at the prompt")
+    expect_equal(pyramidkv.layer_budget(10, 2, 4, 0, 3, 15), 10, "a prompt too short for a pyramid")
+    expect_equal(pyramidkv.layer_budget(10, 2, 4, 0, 3, 9), 9, "a prompt within the budget")
+    for n_layers in (2, 3, 7, 32):
+        for n in (60, 90, 400):
+            total = sum(pyramidkv.layer_budget(50, 8, 20, layer, n_layers, n) for layer in range(n_layers))
+            expect(0 <= total - 50 * n_layers < n_layers * (n_layers - 1) / 2, "the layers' total is C or a little more")
+    spread = np.array([[8., 7, 6, 5, 4, 3, 0, 0], [1., 0, 0, 0, 0, 0, 0, 0]])
+    one = {"window": 2, "kernel": 1}
+    expect_equal(adakv.keep(spread, 4, floor=0.0, **one), [[0, 1, 2, 3, 6, 7], [6, 7]], "heads compete")
+    expect_equal(adakv.keep(spread, 4, floor=0.5, **one), [[0, 1, 2, 6, 7], [0, 6, 7]], "each head has its floor")
+    for _ in range(50):
+        row = RNG.randint(0, 20, (3, 30)) / 64
+        snap = snapkv.keep(row, 12, window=4, kernel=5, pooling="max")
+        expect_equal(adakv.keep(row, 12, window=4, kernel=5, pooling="max", floor=1.0), snap, "a full floor is SnapKV")
+
+
+def check_norms():
+    values = np.array([[[3., 4], [0, 0], [1, 0], [6, 8]]])
+    expect_equal(value_norm.scores(values).tolist(), [[5, 0, 1, 10]], "norms")
+    expect_equal(value_norm.keep(value_norm.scores(values), 2), [[0, 3]], "longest values")
+    keys = np.array([[[1., 0], [2, 0], [5, 0], [-1, 0], [0, 1]]])
+    expect_equal(keydiff.keep(keydiff.scores(keys), 2), [[3, 4]], "keys away from the mean")
+    longer = keys * np.array([1., 9, 1, 4, 2])[None, :, None]
+    expect(np.allclose(keydiff.scores(keys), keydiff.scores(longer)), "lengths of keys do not matter")
+
+
+def check_golden():
+    n_cases = 0
+    for policy in replay.POLICIES:
+        names = set()
+        for line in (GOLDEN / f"{policy}.jsonl").read_text().splitlines():
+            case = json.loads(line)
+            names.add(case["name"])
+            n_cases += 1
+            what = case["name"]
+            for real in (np.float32, np.float64):
+                for step, (scores, keep) in zip(case["rounds"], replay.replay(case, real)):
+                    expect_equal(keep, step["keep"], what)
+                    if scores is not None:
+                        for got, want in zip(scores, step["scores"]):
+                            want = np.array([np.inf if x is None else x for x in want])
+                            near = 2.0 ** -12 if "keys" in step or "values" in step else 1e-6
+                            expect(np.allclose(got, want, rtol=1e-6, atol=near), f"{what}: scores")
+            for step in case["rounds"]:
+                slots, keep = replay.groups(case, step), step["keep"]
+                lengths = [len(group["seq"]) for group in slots]
+                expect_equal(len(keep), replay.n_groups(case), f"{what}: groups")
+                if policy == "adakv":
+                    expect_equal(sum(map(len, keep)), min(sum(lengths), step["n_keep"] * len(keep)), what)
+                else:
+                    expect_equal([len(kept) for kept in keep], [min(n, step["n_keep"]) for n in lengths], what)
+                for group, kept, n in zip(slots, keep, lengths):
+                    expect(all(a < b for a, b in zip(kept, kept[1:])) and 0 <= kept[0] and kept[-1] < n, f"{what}: order")
+                    expect(set(group["pinned"]) <= set(kept), f"{what}: pins")
+                    expect(all(a < b for a, b in zip(group["seq"], group["seq"][1:])), f"{what}: seq")
+                if policy == "pyramidkv":
+                    o = case["options"]
+                    expect_equal(pyramidkv.layer_budget(o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"],
+                                                        lengths[0]), step["n_keep"], f"{what}: layer budget")
+        expect(len(names) >= 24, f"{policy} has only {len(names)} cases")
+    return n_cases
+
+
+def main():
+    for check in (check_ties_and_pooling, check_window_and_sinks, check_inf_mllm, check_infinipot, check_sirllm, check_h2o,
+                  check_snapkv, check_pyramid_and_heads, check_norms):
+        check()
+        print(f"{check.__name__[6:]}: ok")
+    print(f"golden: ok, {check_golden()} cases")
+
+
+if __name__ == "__main__":
+    main()
