@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/policy/<policy>.jsonl: what each eviction policy must keep, by the NumPy reference of tools/reference.
+"""Writes tests/golden/policy/<policy>.jsonl: what each eviction policy must keep, by the reference in tools/reference.
 
     pip install numpy
     tools/make_policy_golden.py               write the files (the same bytes every time)
@@ -9,8 +9,8 @@ One line is one case:
 
     policy       file name and registry name
     name         unique in the file
-    tags         what makes it special: ties equal plateau close zeros pins pins_crowd edge tiny gaps raw rounds inf_nll;
-                 pins_crowd: pinned slots leave less room than the policy's own window or sinks ask for
+    tags         what makes it special: ties equal plateau close zeros pins pins_crowd edge tiny gaps raw rounds
+                 inf_nll; pins_crowd: pinned slots leave less room than the policy's own window or sinks ask for
     options      every parameter of the method, spelled out (below)
     n_kv_heads   KV heads of the one layer that the case shows
     n_heads      query heads; only where a round has "attention"
@@ -18,7 +18,8 @@ One line is one case:
 
 A round:
 
-    n_keep       the budget: exactly min(n_keep, n) slots stay (adakv: on average over the heads, n_kv_heads * n_keep in all)
+    n_keep       the budget: exactly min(n_keep, n) slots stay (adakv: on average over the heads, so n_kv_heads *
+                 n_keep in all)
     num_coming   streaming_llm, sirllm: tokens about to be read; n_keep is the capacity less these
     slots        [{seq, pinned, nll, queries}], one entry per group, or a single entry that holds for all groups.
                  seq: number of each slot's token in its stream, ascending; pinned: the slots that are pinned;
@@ -41,9 +42,9 @@ adakv those of snapkv and floor; inf_mllm recent, b, per_kv_head; infinipot alph
 value_norm and keydiff recent. What they mean, and every choice made where a paper is silent, is in
 tools/reference/<policy>.py; ties, pins and budgets in tools/reference/common.py.
 
-Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is exact
-in binary32 in any order. A case whose keep-set depends on the precision or the order of what is not exact (decay, age
-penalty, division by counts, norms, cosines) is not written.
+Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
+exact in binary32 in any order. A case whose keep-set depends on the precision or the order of what is not exact (decay,
+age penalty, division by counts, norms, cosines) is not written.
 """
 
 import argparse
@@ -67,11 +68,11 @@ RAW_ATTENTION = ("h2o", "tova", "snapkv", "pyramidkv", "adakv", "inf_mllm", "inf
 class Pot:
     """The stored tokens of every group while a case is being made."""
 
-    def __init__(self, rng, n_groups, gaps=False):
+    def __init__(self, rng, n_groups, kind, gaps=False):
         self.rng, self.groups = rng, [[] for _ in range(n_groups)]
         self.pinned, self.nll, self.read_at = set(), {}, {}
         self.next_seq, self.n_queries = 0, 0
-        self.gaps = gaps
+        self.gaps, self.nll_range = gaps, {"ties": 4, "equal": 1}.get(kind)
 
     def read(self, n_tokens):
         for _ in range(n_tokens):
@@ -80,8 +81,8 @@ class Pot:
             seq = self.next_seq
             for group in self.groups:
                 group.append(seq)
-            # Few distinct values among many tokens: equal NLLs are common, as template tokens make them.
-            high = 16 if self.rng.randint(3) == 0 else 40000
+            # Near zero for a third of the tokens, as those of chat templates are.
+            high = self.nll_range or (16 if self.rng.randint(3) == 0 else 40000)
             self.nll[seq] = math.inf if seq == 0 else int(self.rng.randint(0, high)) * UNIT
             self.read_at[seq] = self.n_queries
             self.next_seq, self.n_queries = seq + 1, self.n_queries + 1
@@ -167,8 +168,8 @@ def options_of(policy, rng, i):
         return {"recent": pick(1, 2, 4, 8), "b": pick(0.0, 1.0, 0.125, 0.01, 0.001, 0.0001),
                 "per_kv_head": i % 4 == 3}
     if policy == "infinipot":
-        return {"alpha": pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0), "kernel": pick(1, 1, 3, 5), "pooling": pick("max", "avg"),
-                "rows": pick("sum", "sum", "max"), "reduce": pick("mean", "mean", "max")}
+        return {"alpha": pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0), "kernel": pick(1, 1, 3, 5),
+                "pooling": pick("max", "avg"), "rows": pick("sum", "sum", "max"), "reduce": pick("mean", "mean", "max")}
     if policy in ("value_norm", "keydiff"):
         return {"recent": pick(0, 0, 1, 4)}
     return {}
@@ -237,7 +238,7 @@ def pin(pot, mode, n_keep, sinks, recent, rng):
 
 
 def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
-    """Adds one round to the case and evicts from the pot. Returns (round, scores, keep), or None if it is not stable."""
+    """Adds one round to the case and evicts from the pot: (round, scores, keep), or None if it is not stable."""
     policy, o = case["policy"], case["options"]
     step = {"n_keep": n_keep}
     if "capacity" in o and policy != "pyramidkv":
@@ -245,7 +246,7 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     step["slots"] = pot.slots(policy in NLL, o.get("normalise") == "count")
     n_groups, lengths = len(pot.groups), [len(group) for group in pot.groups]
     if level == "raw" and policy in RAW_ATTENTION:
-        n_rows = min(n_new, pot.n()) if policy != "infinipot" else 4
+        n_rows = min(n_new, {"h2o": n_new, "infinipot": 4}.get(policy, o.get("window", o.get("recent", 1)) + 2))
         step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=policy != "infinipot")
     elif level == "raw" and policy in ("keydiff", "value_norm"):
         name = "keys" if policy == "keydiff" else "values"
@@ -282,7 +283,7 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
     case = {"policy": policy, "name": name, "tags": [], "options": o, "n_kv_heads": n_kv_heads, "rounds": []}
     if level == "raw" and policy in RAW_ATTENTION:
         case["n_heads"] = n_kv_heads * int(rng.choice([1, 2] if n_kv_heads == 4 else [1, 2, 4]))
-    pot = Pot(rng, replay.n_groups(case), gaps=i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count")
+    pot = Pot(rng, replay.n_groups(case), kind, gaps=i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count")
     least, sinks, recent = fixed_slots(o)
     n_keep = {"half": lambda: int(rng.randint(least, max(least + 1, n))), "least": lambda: least, "n-1": lambda: n - 1,
               "n": lambda: n, "n+3": lambda: n + 3}[budget]()
@@ -309,7 +310,9 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
         n_new = int(rng.randint(1, 6))
         if "num_coming" in before[0]:
             n_new = max(1, before[0]["num_coming"])
-            n_keep = max(least, o["capacity"] - int(rng.randint(1, 6)))
+            n_keep = max(least, o["capacity"] - int(rng.randint(1, 6 if policy == "streaming_llm" else 16)))
+    if pins == "crowd" and policy not in ("window", "tova", "infinipot") and "pins_crowd" not in tags:
+        return None
     if policy in NLL:
         tags.add("inf_nll")
     case["tags"] = sorted(tags)
@@ -332,11 +335,14 @@ def make(policy):
                                                              ("old", "falling"), ("recent", "equal"))]
     plan += [{"n_rounds": rounds, "kind": kind} for rounds, kind in ((3, "random"), (4, "ties"), (5, "random"))]
     if policy in NLL:
-        plan += [{"n_rounds": 4, "kind": "random"}, {"n_rounds": 6, "kind": "ties"}]
+        plan += [{"n_rounds": 4, "kind": kind} for kind in ("random", "ties")]
+    if policy == "sirllm":
+        plan += [{"n_rounds": 6, "kind": kind} for kind in ("random", "ties") * 3]
+    plan += [{"pins": "crowd", "kind": "ties"}, {"kind": "close"}, {"kind": "close"}]
     plan += [{"n_rounds": 3, "pins": "some"}, {"n_rounds": 4, "budget": "n+3"}]
     if policy not in SCORELESS and policy != "sirllm":
-        plan += [{"level": "raw"}, {"level": "raw"}, {"level": "raw", "pins": "some"}, {"level": "raw", "kind": "equal"}]
-        plan += [{"level": "raw", "n_rounds": 3}, {"level": "raw", "n_rounds": 2, "pins": "old"}]
+        plan += [{"level": "raw"}] * 4 + [{"level": "raw", "pins": "some"}, {"level": "raw", "kind": "equal"}]
+        plan += [{"level": "raw", "n_rounds": 3}] * 2 + [{"level": "raw", "n_rounds": 2, "pins": "old"}]
     cases = []
     for i, spec in enumerate(plan):
         for attempt in range(400):
@@ -349,6 +355,7 @@ def make(policy):
                 cases.append(case)
                 break
         else:
+            # Some policies have no such case: the fixed parts of adakv must fit, tiny pots cannot hold a window.
             if spec.get("pins") not in ("all", "crowd") and "n" not in spec:
                 raise SystemExit(f"{policy}: no stable case for {spec}")
     return cases

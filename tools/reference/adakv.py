@@ -5,7 +5,7 @@ own n_keep would leave beside them, a share `floor` is guaranteed to the head's 
 layer's slots goes to the best candidates of all heads.
 
 Choices (the public wrappers disagree in detail):
-- The guaranteed number is floor(floor * (n_keep - kept already)), rounded down, and never more than there are candidates.
+- The guaranteed number is floor * (n_keep - kept already), rounded down, and never more than there are candidates.
 - Ranking across heads: pooled score, score before pooling, newer token (by `seq`: slots of different heads are not
   comparable once they hold different tokens), lower head.
 - A head whose pinned slots and window exceed n_keep is an error: its guarantee would be negative.

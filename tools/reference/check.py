@@ -78,7 +78,8 @@ def check_inf_mllm():
     spikes = [0, 3, 4, 11, 15, 20, 21, 22, 25, 26, 28, 30]
     planted = constant.copy()
     planted[0, spikes] = 0.5
-    expect_equal(inf_mllm.keep(planted, r + l, recent=l, b=0.0), [spikes + list(range(n - l, n))], "spikes without bias")
+    expect_equal(inf_mllm.keep(planted, r + l, recent=l, b=0.0), [spikes + list(range(n - l, n))],
+                 "spikes without bias")
     n_candidates, b, background = n - l, 0.5, 0.125
     threshold = background + b * (n_candidates - r) / n_candidates  # 32 candidates: every value here is exact
     for above in (-2 ** -10, 0, 2 ** -10):
@@ -93,7 +94,8 @@ def check_inf_mllm():
         newest = np.arange(n) == n - 1
         expect_equal(inf_mllm.keep(last, 10, recent=1, b=0.0), tova.keep(tova.scores(attention), 10, newest),
                      "l = 1, b = 0 is TOVA with the newest slot protected")
-    expect_equal(inf_mllm.scores(np.ones((2, 3, 9)), recent=8).tolist(), [[1.0] * 9], "a prompt of m < l rows is divided by m")
+    expect_equal(inf_mllm.scores(np.ones((2, 3, 9)), recent=8).tolist(), [[1.0] * 9],
+                 "a prompt of m < l rows is divided by m")
     expect_rejected(lambda: inf_mllm.keep(constant, 7, recent=8), "a budget below the recent slots")
 
 
@@ -142,8 +144,9 @@ def check_sirllm():
     misaligned = -log_p[np.arange(79), tokens[:79]]
     expect(not misaligned[40:].mean() < misaligned[:39].mean(), "the check would not tell the two formulas apart")
     expect_equal(sirllm.keep(np.array([0., 9, 1, 8, 2, 7, 3]), 4, sinks=1), [[0, 1, 3, 5]], "sinks and surprise")
-    expect_equal(sirllm.keep(np.array([9., 0, 1, 8, 2, 7, 3]), 4, sinks=1), [[0, 3, 5, 6]], "an overlap is filled newest first")
-    expect_equal(sirllm.keep(np.array([9., 0, 1, 8, 2, 7, 3]), 4, sinks=1, recent=3), [[0, 4, 5, 6]], "no room for surprise")
+    values = np.array([9., 0, 1, 8, 2, 7, 3])
+    expect_equal(sirllm.keep(values, 4, sinks=1), [[0, 3, 5, 6]], "an overlap is filled newest first")
+    expect_equal(sirllm.keep(values, 4, sinks=1, recent=3), [[0, 4, 5, 6]], "no room for surprise")
     expect_equal(sirllm.decayed(np.array([np.inf, 2.0]), 0.5).tolist(), [np.inf, 1.0], "decay")
     expect_rejected(lambda: sirllm.keep(np.arange(9.), 4, sinks=4), "a budget of sinks only")
 
@@ -177,11 +180,11 @@ def check_snapkv():
     row = np.array([[.25, 0, 0, 0, 0, 0, 9, 9]])
     expect_equal(snapkv.keep(row, 3, window=2, kernel=3, pooling="max"), [[0, 6, 7]], "pooling stops at the window")
     for module, options in ((snapkv, {}), (adakv, {"floor": 0.0})):
-        expect_rejected(lambda: module.keep(np.ones((1, 9)), 4, window=4, **options), f"{module.__name__} at its window")
+        expect_rejected(lambda: module.keep(np.ones((1, 9)), 4, window=4, **options), "a budget of the window only")
     attention = softmax_rows(4, 6, 30)
     multi = snapkv.scores(attention, 4, 4)
     for how in ("mean", "max", "sum"):
-        expect(np.array_equal(snapkv.scores(attention, 4, 4, how), multi), "one query head per KV head: reduction is nothing")
+        expect(np.array_equal(snapkv.scores(attention, 4, 4, how), multi), "groups of one head need no reduction")
 
 
 def check_pyramid_and_heads():
@@ -194,7 +197,7 @@ def check_pyramid_and_heads():
     for n_layers in (2, 3, 7, 32):
         for n in (60, 90, 400):
             total = sum(pyramidkv.layer_budget(50, 8, 20, layer, n_layers, n) for layer in range(n_layers))
-            expect(0 <= total - 50 * n_layers < n_layers * (n_layers - 1) / 2, "the layers' total is C or a little more")
+            expect(0 <= total - 50 * n_layers < n_layers * (n_layers - 1) / 2, "the total is C or a little more")
     spread = np.array([[8., 7, 6, 5, 4, 3, 0, 0], [1., 0, 0, 0, 0, 0, 0, 0]])
     one = {"window": 2, "kernel": 1}
     expect_equal(adakv.keep(spread, 4, floor=0.0, **one), [[0, 1, 2, 3, 6, 7], [6, 7]], "heads compete")
@@ -241,20 +244,21 @@ def check_golden():
                 else:
                     expect_equal([len(kept) for kept in keep], [min(n, step["n_keep"]) for n in lengths], what)
                 for group, kept, n in zip(slots, keep, lengths):
-                    expect(all(a < b for a, b in zip(kept, kept[1:])) and 0 <= kept[0] and kept[-1] < n, f"{what}: order")
+                    expect(kept == sorted(set(kept)) and 0 <= kept[0] and kept[-1] < n, f"{what}: order")
                     expect(set(group["pinned"]) <= set(kept), f"{what}: pins")
-                    expect(all(a < b for a, b in zip(group["seq"], group["seq"][1:])), f"{what}: seq")
+                    expect(group["seq"] == sorted(set(group["seq"])), f"{what}: seq")
                 if policy == "pyramidkv":
                     o = case["options"]
-                    expect_equal(pyramidkv.layer_budget(o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"],
-                                                        lengths[0]), step["n_keep"], f"{what}: layer budget")
+                    budget = pyramidkv.layer_budget(o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"],
+                                                    lengths[0])
+                    expect_equal(budget, step["n_keep"], f"{what}: layer budget")
         expect(len(names) >= 24, f"{policy} has only {len(names)} cases")
     return n_cases
 
 
 def main():
-    for check in (check_ties_and_pooling, check_window_and_sinks, check_inf_mllm, check_infinipot, check_sirllm, check_h2o,
-                  check_snapkv, check_pyramid_and_heads, check_norms):
+    for check in (check_ties_and_pooling, check_window_and_sinks, check_inf_mllm, check_infinipot, check_sirllm,
+                  check_h2o, check_snapkv, check_pyramid_and_heads, check_norms):
         check()
         print(f"{check.__name__[6:]}: ok")
     print(f"golden: ok, {check_golden()} cases")

@@ -99,7 +99,7 @@ def reduce_rows(attention, how):
 
 
 def reduce_heads(per_head, n_kv_heads, how="mean"):
-    """[n_heads, n_slots] -> [n_kv_heads, n_slots]. Query head h belongs to KV head floor(h / (n_heads / n_kv_heads))."""
+    """[n_heads, n_slots] -> [n_kv_heads, n_slots]. Query head h belongs to KV head h // (n_heads // n_kv_heads)."""
     per_head = np.asarray(per_head)
     n_heads = len(per_head)
     if n_kv_heads <= 0 or n_heads % n_kv_heads:

@@ -16,7 +16,9 @@ from . import common
 
 
 def accumulate(sums, attention, n_kv_heads, reduce="mean"):
-    """Sums after the rows of `attention` [n_heads, n_rows, n_slots]; `sums` [n_kv_heads, n_old], n_old = n_slots - n_rows.
+    """Sums after the rows of `attention` [n_heads, n_rows, n_slots].
+
+    `sums` [n_kv_heads, n_slots - n_rows]: those of the slots from before, or None.
 
     Heads are reduced row by row, then rows are summed: for "max" the other order would give another number.
     """
@@ -28,7 +30,7 @@ def accumulate(sums, attention, n_kv_heads, reduce="mean"):
 
 
 def count_queries(counts, n_rows):
-    """Queries that could see each slot: `counts` of the old slots [n_old], then n_rows new ones, each seen by itself."""
+    """Queries that could see each slot: `counts` of the old slots, then n_rows new ones, each seen by itself too."""
     old = [] if counts is None else [c + n_rows for c in counts]
     return old + list(range(n_rows, 0, -1))
 

@@ -1,7 +1,7 @@
 """Inf-MLLM (arXiv 2409.09086): slots that the new prompt attends to, with a linear penalty on age, and the newest ones.
 
-Keep-set per layer, once per round, after the prompt's attention. With n slots, the last l = `recent` are always kept and
-the N = n - l before them are candidates, of which r = n_keep - l stay:
+Keep-set per layer, once per round, after the prompt's attention. With n slots, the last l = `recent` are always kept
+and the N = n - l before them are candidates, of which r = n_keep - l stay:
 
     B_j = S_j - (b / N) * (N - 1 - j)     S_j = mean of A over the last min(l, m) rows and over all query heads
 

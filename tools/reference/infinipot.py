@@ -1,7 +1,7 @@
 """InfiniPot (arXiv 2410.01518): surprising tokens (NuC) and tokens a catalyst prompt attends to (CaP).
 
-Keep-set per layer and KV head, when the pot is full. The |C| = n_keep slots that stay are the T = round(alpha * |C|) with
-the largest NLL, then the rest by u, the attention they receive from the rows of the catalyst prompt.
+Keep-set per layer and KV head, when the pot is full. The |C| = n_keep slots that stay are the T = round(alpha * |C|)
+with the largest NLL, then the rest by u, the attention they receive from the rows of the catalyst prompt.
 
 Choices:
 - Rows of the catalyst are summed; heads of a group are reduced by their mean ("max" is an option of both).

@@ -1,4 +1,4 @@
-"""StreamingLLM ("Efficient Streaming Language Models with Attention Sinks"): the first `sinks` slots and the newest stay.
+"""StreamingLLM ("Efficient Streaming Language Models with Attention Sinks"): the first slots and the newest stay.
 
 Global keep-set, no scores, applied after every forward or, in a chat, before a prompt of `num_coming` tokens.
 A budget that leaves no recent slot beside the sinks is rejected. Where pins leave too little room, the newest slot goes
