@@ -294,7 +294,7 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
     tags |= ({"edge"} if budget != "half" else set()) | ({"tiny"} if n < 4 else set())
     tags |= ({"raw"} if level == "raw" else set()) | ({"rounds"} if n_rounds > 1 else set())
     if policy in ("streaming_llm", "sirllm"):
-        o["capacity"] = n_keep + (int(rng.randint(0, 6)) if budget == "half" else 0)
+        o["capacity"] = max(sinks + recent, n_keep + (int(rng.randint(0, 6)) if budget == "half" else 0))
     if policy == "pyramidkv":
         o["capacity"] = n_keep
     before, n_new = None, n
