@@ -14,6 +14,7 @@
 #include "base/ledger.h"
 #include "base/status.h"
 #include "ops/attention.h"
+#include "ops/column_scores.h"
 #include "ops/elementwise.h"
 #include "ops/kv_slots.h"
 #include "ops/matmul.h"
@@ -47,11 +48,13 @@ class Backend {
   virtual void StoreSlots(std::span<const StoreSlotsArgs> args);
   virtual void CompactSlots(std::span<const CompactSlotsArgs> args);
   virtual void Attention(const AttentionArgs& args) { ref::Attention(args); }
+  virtual void ColumnScores(const ColumnScoresArgs& args) { ref::ColumnScores(args); }
 
   // Scratch the ops above need for their largest call (what the reference needs, unless overridden).
   virtual int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const;
   virtual int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const;
   virtual int64_t AttentionScratchBytes(const AttentionShape& shape) const;
+  virtual int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const;
 };
 
 // The scalar reference end to end: slow, single-threaded, obviously right.

@@ -29,6 +29,9 @@ class PlanBackend : public Backend {
     return real_->NllScratchBytes(max_rows, max_in);
   }
   int64_t AttentionScratchBytes(const AttentionShape& shape) const override { return real_->AttentionScratchBytes(shape); }
+  int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const override {
+    return real_->ColumnScoresScratchBytes(shape);
+  }
 
  private:
   class SizeOnly : public Matrix {

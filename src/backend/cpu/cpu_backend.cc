@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/attention.h"
+#include "backend/cpu/column_scores.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/kv_slots.h"
 #include "backend/cpu/matmul.h"
@@ -36,6 +37,7 @@ class CpuBackend final : public Backend {
   void StoreSlots(std::span<const StoreSlotsArgs> args) override { cpu::StoreSlots(args, pool_); }
   void CompactSlots(std::span<const CompactSlotsArgs> args) override { cpu::CompactSlots(args, pool_); }
   void Attention(const AttentionArgs& args) override { cpu::Attention(args, pool_); }
+  void ColumnScores(const ColumnScoresArgs& args) override { cpu::ColumnScores(args, pool_); }
 
   int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return cpu::MatMulScratchBytes(max_rows, max_in);
@@ -45,6 +47,9 @@ class CpuBackend final : public Backend {
   }
   int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
     return cpu::AttentionScratchBytes(shape, pool_.n_threads());
+  }
+  int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const override {
+    return cpu::ColumnScoresScratchBytes(shape, pool_.n_threads());
   }
 
  private:

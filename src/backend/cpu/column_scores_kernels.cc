@@ -1,0 +1,307 @@
+#include "backend/cpu/column_scores_kernels.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/kv_slots.h"
+
+#define HWY_WANT_AVX3_DL
+// Arrays of vectors need vectors of a size known at compile time.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/column_scores_kernels.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+// After foreach_target.h: compiled once per target.
+#include "backend/cpu/attention-inl.h"
+#include "backend/cpu/attention_score-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kGroup = 4;  // vectors of slots reduced together
+static_assert(kWeightPad % (kGroup * kLanes) == 0 && kSlotBlock % kWeightPad == 0);
+
+// Per-thread scratch.
+struct BatchScratch {
+  float* q;        // [kBatchRows, head_dim] scaled; rotated unless the keys of few rows are scored as stored
+  float* q_tile;   // [kMaxSlotRows, head_dim] rotated relative to a tile's first slot
+  float* row_cos;  // [kMaxSlotRows, head_dim / 2] of the rows' positions
+  float* row_sin;
+  float* cos;  // [head_dim / 2]
+  float* sin;
+  float* keys;  // [kRopeTile, head_dim] decoded
+};
+
+int64_t Padded(int64_t n) { return (n + 15) / 16 * 16; }
+
+BatchScratch Carve(float* base, int64_t head_dim) {
+  BatchScratch s;
+  const auto take = [&](int64_t n) {
+    float* p = base;
+    base += Padded(n);
+    return p;
+  };
+  s.q = take(kBatchRows * head_dim);
+  s.q_tile = take(kMaxSlotRows * head_dim);
+  s.row_cos = take(kMaxSlotRows * head_dim / 2);
+  s.row_sin = take(kMaxSlotRows * head_dim / 2);
+  s.cos = take(head_dim / 2);
+  s.sin = take(head_dim / 2);
+  s.keys = take(kRopeTile * head_dim);
+  return s;
+}
+
+// Many rows share keys that were decoded and rotated once; few rows are better off with stored keys and queries rotated
+// relative to every tile, as in attention_slots.cc.
+bool DecodesKeys(const ScoreBatch& batch) { return batch.n > kMaxSlotRows; }
+
+void PrepareQueries(const ScoreBatch& batch, const BatchScratch& s) {
+  const HeadTask& task = batch.task;
+  const AttentionArgs& args = *task.args;
+  const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
+  for (int64_t i = 0; i < batch.n; ++i) {
+    const int64_t j = batch.row(i);
+    float* q = s.q + i * head_dim;
+    ScaleQuery(task.q(j), args, q);
+    if (n_pairs == 0) continue;
+    if (args.keys_rotated) {
+      const int64_t row = task.row(j);
+      RotatePairs(args.row_cos + row * n_pairs, args.row_sin + row * n_pairs, n_pairs, q, q);
+    } else if (DecodesKeys(batch)) {
+      AnglesOf(*args.rope, task.n_visible(j) - 1, s.cos, s.sin);
+      RotatePairs(s.cos, s.sin, n_pairs, q, q);
+    } else {
+      AnglesOf(*args.rope, task.n_visible(j) - 1, s.row_cos + i * n_pairs, s.row_sin + i * n_pairs);
+    }
+  }
+}
+
+// Scores of one tile from stored keys: t has the keys.
+void ScoreStored(const ScoreBatch& batch, int64_t tile, TileArgs t, const BatchScratch& s) {
+  const AttentionArgs& args = *batch.task.args;
+  if (batch.task.rotate_keys()) {
+    const RopeTable& rope = *args.rope;
+    const int64_t head_dim = args.head_dim, n_pairs = batch.task.n_pairs();
+    const float* base_cos = &rope.base_cos[tile / kRopeTile * n_pairs];
+    const float* base_sin = &rope.base_sin[tile / kRopeTile * n_pairs];
+    for (int64_t i = 0; i < batch.n; ++i) {
+      CombineAngles<true>(s.row_cos + i * n_pairs, s.row_sin + i * n_pairs, base_cos, base_sin, n_pairs, s.cos, s.sin);
+      const float* q = s.q + i * head_dim;
+      float* out = s.q_tile + i * head_dim;
+      RotatePairs(s.cos, s.sin, n_pairs, q, out);
+      std::copy(q + 2 * n_pairs, q + head_dim, out + 2 * n_pairs);
+    }
+    t.n_pairs = n_pairs;
+    t.cos = rope.off_cos.data();
+    t.sin = rope.off_sin.data();
+    t.q = s.q_tile;
+  }
+  Score(args.k_type, t, batch.n, s.keys);
+}
+
+template <DType kType>
+void DecodeSlots(const uint8_t* keys, int64_t slot_bytes, int64_t n, int64_t head_dim, float* out) {
+  for (int64_t i = 0; i < n; ++i) DecodeSlot<kType>(keys + i * slot_bytes, head_dim, out + i * head_dim);
+}
+
+// The same from keys decoded and rotated here.
+void ScoreDecoded(const ScoreBatch& batch, int64_t tile, TileArgs t, const BatchScratch& s) {
+  const AttentionArgs& args = *batch.task.args;
+  const int64_t head_dim = args.head_dim, n_pairs = batch.task.n_pairs();
+  if (args.k_type == DType::kF16) {
+    DecodeSlots<DType::kF16>(t.keys, t.slot_bytes, t.n_slots, head_dim, s.keys);
+  } else if (args.k_type == DType::kQ8_0) {
+    DecodeSlots<DType::kQ8_0>(t.keys, t.slot_bytes, t.n_slots, head_dim, s.keys);
+  } else {
+    DecodeSlots<DType::kF32>(t.keys, t.slot_bytes, t.n_slots, head_dim, s.keys);
+  }
+  for (int64_t i = 0; batch.task.rotate_keys() && i < t.n_slots; ++i) {
+    AnglesOf(*args.rope, tile + i, s.cos, s.sin);
+    RotatePairs(s.cos, s.sin, n_pairs, s.keys + i * head_dim, s.keys + i * head_dim);
+  }
+  t.keys = reinterpret_cast<const uint8_t*>(s.keys);
+  t.slot_bytes = head_dim * static_cast<int64_t>(sizeof(float));
+  Score(DType::kF32, t, batch.n, nullptr);
+}
+
+// Scores to weights relative to their maximum for one row of a block, of which it sees n_visible slots; 0 from there up
+// to n_padded.
+void WeighRow(float* p, int64_t n_visible, int64_t n_padded, float* max, float* sum) {
+  const DF d;
+  using V = hn::Vec<DF>;
+  const float minus_inf = -std::numeric_limits<float>::infinity();
+  *max = minus_inf;
+  *sum = 0;
+  if (n_visible <= 0) return std::fill(p, p + n_padded, 0.0f);
+  const int64_t n_vectors = (n_visible + kLanes - 1) / kLanes;
+  std::fill(p + n_visible, p + n_vectors * kLanes, minus_inf);
+  std::fill(p + n_vectors * kLanes, p + n_padded, 0.0f);
+  V max_v = hn::Load(d, p);
+  for (int64_t v = 1; v < n_vectors; ++v) max_v = hn::Max(max_v, hn::Load(d, p + v * kLanes));
+  max_v = hn::MaxOfLanes(d, max_v);
+  V sum_v = hn::Zero(d);
+  for (int64_t v = 0; v < n_vectors; ++v) {
+    const V e = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + v * kLanes), max_v));
+    hn::Store(e, d, p + v * kLanes);
+    sum_v = hn::Add(sum_v, e);
+  }
+  *max = hn::GetLane(max_v);
+  *sum = hn::GetLane(hn::SumOfLanes(d, sum_v));
+}
+
+void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float* scratch) {
+  const HeadTask& task = batch.task;
+  const AttentionArgs& args = *task.args;
+  const int64_t slot_bytes = SlotBytes(args.k_type, args.head_dim);
+  const int64_t n_seen = batch.n_seen();
+  end = std::min(end, SlotBlocks(n_seen));
+  if (first >= end) return;
+  const BatchScratch s = Carve(scratch, args.head_dim);
+  PrepareQueries(batch, s);
+  for (int64_t block = first; block < end; ++block) {
+    const int64_t slot = block * kSlotBlock;
+    const int64_t n_slots = std::min(kSlotBlock, n_seen - slot);
+    float* weights = batch.weights + block * batch.n * kSlotBlock;
+    for (int64_t tile = 0; tile < n_slots; tile += kRopeTile) {
+      TileArgs t = {};
+      t.keys = task.segment->k[task.kv_head] + (slot + tile) * slot_bytes;
+      t.slot_bytes = slot_bytes;
+      t.n_slots = std::min<int64_t>(kRopeTile, n_slots - tile);
+      t.head_dim = args.head_dim;
+      t.q = s.q;
+      t.scores = weights + tile;
+      if (DecodesKeys(batch)) {
+        ScoreDecoded(batch, slot + tile, t, s);
+      } else {
+        ScoreStored(batch, slot + tile, t, s);
+      }
+    }
+    // ReduceBlocks reads what the head has of the block, which may be more than these rows see.
+    const int64_t in_use = std::min(kSlotBlock, task.n_slots() - slot);
+    const int64_t n_padded = (in_use + kWeightPad - 1) / kWeightPad * kWeightPad;
+    for (int64_t i = 0; i < batch.n; ++i) {
+      const int64_t n_visible = std::min(n_slots, task.n_visible(batch.row(i)) - slot);
+      const int64_t at = block * batch.n_padded() + i;
+      WeighRow(weights + i * kSlotBlock, n_visible, n_padded, batch.max + at, batch.sum + at);
+    }
+  }
+}
+
+// The largest score of every row and the inverse of its sum of weights, over all blocks in order. Lanes beyond the
+// batch hold anything.
+void Normalisers(const ScoreBatch& batch, int64_t n_blocks, float* row_max, float* inverse) {
+  const DF d;
+  using V = hn::Vec<DF>;
+  const int64_t stride = batch.n_padded();
+  for (int64_t i = 0; i < stride; i += kLanes) {
+    V max = hn::Load(d, batch.max + i);
+    for (int64_t b = 1; b < n_blocks; ++b) max = hn::Max(max, hn::Load(d, batch.max + b * stride + i));
+    V sum = hn::Zero(d);
+    for (int64_t b = 0; b < n_blocks; ++b) {
+      const V shrink = Exp2NonPositive(d, hn::Sub(hn::Load(d, batch.max + b * stride + i), max));
+      sum = hn::MulAdd(hn::Load(d, batch.sum + b * stride + i), shrink, sum);
+    }
+    hn::Store(max, d, row_max + i);
+    hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, inverse + i);
+  }
+}
+
+// One group of vectors of slots: all rows of the batch, in order. factor: what turns a row's weights of this block into
+// probabilities; nullptr when no row sees the block.
+template <bool kMaxRows>
+HWY_INLINE void ReduceGroup(const ScoreBatch& batch, const float* weights, const float* factor, int64_t slot) {
+  const DF d;
+  using V = hn::Vec<DF>;
+  float* row_sums = batch.row_sums + slot;
+  float* scores = batch.scores + slot;
+  const bool max_heads = batch.args->heads == HeadReduce::kMax;
+  const int64_t n_rows = batch.n_rows();
+  V score[kGroup], acc[kGroup];
+  WEIR_UNROLL
+  for (int v = 0; v < kGroup; ++v) {
+    score[v] = batch.first == 0 ? hn::Zero(d) : hn::Load(d, scores + v * kLanes);
+    acc[v] = batch.first % n_rows == 0 ? hn::Zero(d) : hn::Load(d, row_sums + v * kLanes);
+  }
+  for (int64_t i = 0; i < batch.n;) {
+    const int64_t end = std::min(batch.n, i + n_rows - (batch.first + i) % n_rows);
+    for (int64_t r = i; factor != nullptr && r < end; ++r) {
+      const V f = hn::Set(d, factor[r]);
+      WEIR_UNROLL
+      for (int v = 0; v < kGroup; ++v) {
+        const V w = hn::Load(d, weights + r * kSlotBlock + v * kLanes);
+        acc[v] = kMaxRows ? hn::Max(acc[v], hn::Mul(w, f)) : hn::MulAdd(w, f, acc[v]);
+      }
+    }
+    i = end;
+    if (!batch.ends_head(end - 1)) break;
+    WEIR_UNROLL
+    for (int v = 0; v < kGroup; ++v) {
+      score[v] = max_heads ? hn::Max(score[v], acc[v]) : hn::Add(score[v], acc[v]);
+      acc[v] = hn::Zero(d);
+    }
+  }
+  WEIR_UNROLL
+  for (int v = 0; v < kGroup; ++v) {
+    hn::Store(score[v], d, scores + v * kLanes);
+    hn::Store(acc[v], d, row_sums + v * kLanes);
+  }
+}
+
+void ReduceBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end) {
+  const DF d;
+  HWY_ALIGN float row_max[kBatchRows];
+  HWY_ALIGN float inverse[kBatchRows];
+  HWY_ALIGN float factor[kBatchRows];
+  const int64_t n_slots = batch.task.n_slots();
+  const int64_t n_seen_blocks = SlotBlocks(batch.n_seen());
+  end = std::min(end, SlotBlocks(n_slots));
+  if (first >= end) return;
+  Normalisers(batch, n_seen_blocks, row_max, inverse);
+  for (int64_t block = first; block < end; ++block) {
+    const bool seen = block < n_seen_blocks;
+    for (int64_t i = 0; seen && i < batch.n_padded(); i += kLanes) {
+      const auto max = hn::Load(d, batch.max + block * batch.n_padded() + i);
+      const auto shrink = Exp2NonPositive(d, hn::Sub(max, hn::Load(d, row_max + i)));
+      hn::Store(hn::Mul(shrink, hn::Load(d, inverse + i)), d, factor + i);
+    }
+    const int64_t slot = block * kSlotBlock;
+    const float* weights = batch.weights + block * batch.n * kSlotBlock;
+    for (int64_t i = 0; i < std::min(kSlotBlock, n_slots - slot); i += kGroup * kLanes) {
+      if (batch.args->rows == RowReduce::kMax) {
+        ReduceGroup<true>(batch, weights + i, seen ? factor : nullptr, slot + i);
+      } else {
+        ReduceGroup<false>(batch, weights + i, seen ? factor : nullptr, slot + i);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir::cpu {
+
+HWY_EXPORT(ScoreBlocksSimd);
+HWY_EXPORT(ReduceBlocksSimd);
+
+void ScoreBlocks(const ScoreBatch& batch, int64_t first, int64_t end, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(ScoreBlocksSimd)(batch, first, end, scratch);
+}
+
+void ReduceBlocks(const ScoreBatch& batch, int64_t first, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(ReduceBlocksSimd)(batch, first, end);
+}
+
+int64_t ScoreBlocksFloats(int64_t head_dim) {
+  const auto padded = [](int64_t n) { return (n + 15) / 16 * 16; };
+  return padded(kBatchRows * head_dim) + padded(kMaxSlotRows * head_dim) + 2 * padded(kMaxSlotRows * head_dim / 2) +
+         2 * padded(head_dim / 2) + padded(kRopeTile * head_dim);
+}
+
+}  // namespace weir::cpu
+#endif  // HWY_ONCE
