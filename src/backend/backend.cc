@@ -1,5 +1,7 @@
 #include "backend/backend.h"
 
+#include "base/memory.h"
+
 namespace weir {
 
 Result<std::unique_ptr<Matrix>> Backend::PrepareMatrix(const MatrixSource& source, Ledger& ledger) {
@@ -7,7 +9,7 @@ Result<std::unique_ptr<Matrix>> Backend::PrepareMatrix(const MatrixSource& sourc
 }
 
 int64_t Backend::MatrixBytes(const MatrixSource& source) const {
-  return source.n_out * RowBytes(source.type, source.n_in);
+  return PageRound(source.n_out * RowBytes(source.type, source.n_in));
 }
 
 void Backend::StoreSlots(std::span<const StoreSlotsArgs> args) {

@@ -29,6 +29,8 @@ class Backend {
 
   virtual std::string name() const = 0;     // "cpu (AVX3_DL, 2 threads)"
   virtual int n_threads() const { return 1; }
+  // False for a backend that only counts bytes (engine/plan_backend.h): nothing may run on it.
+  virtual bool can_run() const { return true; }
 
   // Prepares a weight matrix; its bytes are reserved in `ledger` under kWeights before they exist. kUnsupported names
   // the type, kOverBudget has figures.

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace weir {
 namespace {
@@ -24,6 +25,37 @@ int64_t NumberIn(const char* path, int64_t fallback) {
   return read ? value : fallback;
 }
 
+// What the process's control group (version 2) and its parents still allow. Pages of files count as used there but are
+// given up when memory is short, so they are added back.
+int64_t AvailableInControlGroup() {
+  std::FILE* file = std::fopen("/proc/self/cgroup", "r");
+  if (file == nullptr) return INT64_MAX;
+  char line[4096];
+  std::string group;
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    if (std::strncmp(line, "0::", 3) == 0) group.assign(line + 3, std::strcspn(line + 3, "\n"));
+  }
+  std::fclose(file);
+  int64_t available = INT64_MAX;
+  while (true) {
+    const std::string folder = "/sys/fs/cgroup" + group + "/";
+    const int64_t limit = NumberIn((folder + "memory.max").c_str(), INT64_MAX);
+    if (limit != INT64_MAX) {
+      int64_t files = 0;
+      if (std::FILE* stat = std::fopen((folder + "memory.stat").c_str(), "r"); stat != nullptr) {
+        while (std::fgets(line, sizeof(line), stat) != nullptr) {
+          long long bytes = 0;
+          if (std::sscanf(line, "active_file %lld", &bytes) == 1 || std::sscanf(line, "inactive_file %lld", &bytes) == 1) files += bytes;
+        }
+        std::fclose(stat);
+      }
+      available = std::min(available, std::max<int64_t>(0, limit - NumberIn((folder + "memory.current").c_str(), 0) + files));
+    }
+    if (group.empty() || group == "/") return available;
+    group.erase(group.find_last_of('/'));
+  }
+}
+
 }  // namespace
 
 int64_t AvailableHostBytes() {
@@ -36,26 +68,27 @@ int64_t AvailableHostBytes() {
     }
     std::fclose(file);
   }
-  const int64_t limit = NumberIn("/sys/fs/cgroup/memory.max", INT64_MAX);
-  if (limit != INT64_MAX) available = std::min(available, std::max<int64_t>(0, limit - NumberIn("/sys/fs/cgroup/memory.current", 0)));
-  return available;
+  return std::min(available, AvailableInControlGroup());
 }
 
 HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
   if (this != &other) {
-    this->~HostBuffer();
+    Unmap();
     data_ = std::exchange(other.data_, nullptr);
     reservation_ = std::move(other.reservation_);
   }
   return *this;
 }
 
-HostBuffer::~HostBuffer() {
+HostBuffer::~HostBuffer() { Unmap(); }
+
+void HostBuffer::Unmap() {
   if (data_ != nullptr) munmap(data_, static_cast<size_t>(reservation_.bytes()));
   data_ = nullptr;
 }
 
 Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t bytes) {
+  if (bytes < 0) return InvalidArgument("cannot allocate %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
   HostBuffer out;
   WEIR_ASSIGN_OR_RETURN(out.reservation_, ledger.Reserve(tag, PageRound(bytes)));
   if (out.reservation_.bytes() == 0) return out;

@@ -26,7 +26,7 @@ class HostBuffer {
   HostBuffer& operator=(HostBuffer&& other) noexcept;
   ~HostBuffer();
 
-  // Reserves PageRound(bytes) in `ledger`, then maps them. kOverBudget when the ledger or the system
+  // Reserves PageRound(bytes) in `ledger`, then maps them. kInvalidArgument for a negative count, kOverBudget when the ledger or the system
   // has too little left (a populated mapping larger than memory would end the process, so that is asked first), kIo when
   // the system refuses the mapping.
   static Result<HostBuffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes);
@@ -39,6 +39,8 @@ class HostBuffer {
   int64_t bytes() const { return reservation_.bytes(); }
 
  private:
+  void Unmap();
+
   uint8_t* data_ = nullptr;
   Reservation reservation_;
 };

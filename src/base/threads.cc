@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace weir {
 namespace {
 
-// About 50 microseconds of spinning: longer than the gap between two products of a decode step, short enough that an
-// idle session costs nothing.
-constexpr int kSpins = 20000;
+// How long a waiting thread spins before it gives the core away: longer than the gap between two products of a decode
+// step, short enough that an idle session costs nothing.
+constexpr std::chrono::microseconds kSpinTime{100};
+constexpr int kPausesPerLook = 32;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -22,11 +28,39 @@ inline void Pause() {
 #endif
 }
 
+// Spins until done() or until kSpinTime is over.
+template <typename Done>
+void SpinUntil(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      if (done()) return;
+      Pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+}
+
+// Physical cores this process may run on: two threads of one core share its vector units, and a second one only adds
+// waiting. A container's CPU quota counts too.
 int UsableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    std::set<std::string> siblings;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (!CPU_ISSET(cpu, &set)) continue;
+      std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+      std::string list = std::to_string(cpu);
+      std::getline(file, list);
+      siblings.insert(list.empty() ? std::to_string(cpu) : list);
+    }
+    cores = static_cast<int>(siblings.size());
+  }
+  std::ifstream quota_file("/sys/fs/cgroup/cpu.max");
+  double quota = 0, period = 0;
+  if (quota_file >> quota >> period && period > 0) cores = std::min(cores, static_cast<int>(quota / period + 0.5));
+  return std::max(1, cores);
 }
 
 }  // namespace
@@ -63,20 +97,20 @@ struct ThreadPool::Shared {
       const uint32_t seen = wake.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_relaxed)) return;
       Drain(worker);
-      for (int spins = 0; wake.load(std::memory_order_acquire) == seen; ++spins) {
-        if (spins < kSpins) {
-          Pause();
-        } else {
-          wake.wait(seen, std::memory_order_acquire);
-        }
-      }
+      SpinUntil([&] { return wake.load(std::memory_order_acquire) != seen; });
+      while (wake.load(std::memory_order_acquire) == seen) wake.wait(seen, std::memory_order_acquire);
     }
   }
 };
 
 ThreadPool::ThreadPool(int n_threads)
     : n_threads_(n_threads > 0 ? n_threads : UsableCores()), shared_(std::make_unique<Shared>()) {
-  for (int i = 1; i < n_threads_; ++i) shared_->workers.emplace_back([s = shared_.get(), i] { s->Work(i); });
+  // A system that gives fewer threads than asked for (a limit on processes) gets a smaller pool, not a crash.
+  try {
+    for (int i = 1; i < n_threads_; ++i) shared_->workers.emplace_back([s = shared_.get(), i] { s->Work(i); });
+  } catch (const std::system_error&) {
+    n_threads_ = static_cast<int>(shared_->workers.size()) + 1;
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -101,13 +135,9 @@ void ThreadPool::Run(int64_t n_tasks, TaskFn fn, const void* closure) {
   s.wake.fetch_add(1, std::memory_order_release);
   s.wake.notify_all();
   s.Drain(0);
-  for (int spins = 0; s.done.load(std::memory_order_acquire) != n_tasks; ++spins) {
-    if (spins < kSpins) {
-      Pause();
-    } else {
-      std::this_thread::yield();  // somebody else needs this core: perhaps the worker that holds the last task
-    }
-  }
+  SpinUntil([&] { return s.done.load(std::memory_order_acquire) == n_tasks; });
+  // Somebody else needs this core: perhaps the worker that holds the last task.
+  while (s.done.load(std::memory_order_acquire) != n_tasks) std::this_thread::yield();
 }
 
 }  // namespace weir

@@ -13,7 +13,8 @@ namespace weir {
 
 class ThreadPool {
  public:
-  // n_threads >= 1; 0 means one per physical core that this process may use.
+  // n_threads >= 1; 0 means one per physical core that this process may use, within its container's CPU quota. When the
+  // system refuses to start that many, the pool is smaller: ask n_threads().
   explicit ThreadPool(int n_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -50,6 +50,10 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
     WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session.Logits());
     WEIR_ASSIGN_OR_RETURN(const int32_t token, sampler.Sample(logits));
     if (out.tokens.empty()) out.first_token_ms = MsSince(start);
+    out.tokens.push_back(token);
+    const bool end = tokenizer.IsEndOfGeneration(token);
+    if (!end || options.ignore_eos || options.show_special) decoder.Push(token, &text);
+    emit();
     sampler.Accept(token);
     const Status read = session.Append({&token, 1});
     if (read.code() == StatusCode::kOverBudget) {
@@ -57,10 +61,6 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
       break;
     }
     WEIR_RETURN_IF_ERROR(read);
-    out.tokens.push_back(token);
-    const bool end = tokenizer.IsEndOfGeneration(token);
-    if (!end || options.ignore_eos || options.show_special) decoder.Push(token, &text);
-    emit();
     if (end && !options.ignore_eos) {
       out.reason = StopReason::kEndOfGeneration;
       out.end_token_read = true;
@@ -70,9 +70,8 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
   decoder.Finish(&text);
   emit();
   const double decode_ms = MsSince(start) - out.first_token_ms;
-  if (out.tokens.size() > 1 && decode_ms > 0) {
-    out.tokens_per_s = static_cast<double>(out.tokens.size() - 1) * 1000 / decode_ms;
-  }
+  // Every token was followed by a forward pass; only the wait for the first one is left out.
+  if (!out.tokens.empty() && decode_ms > 0) out.tokens_per_s = static_cast<double>(out.tokens.size()) * 1000 / decode_ms;
   return out;
 }
 

@@ -14,6 +14,7 @@ class PlanBackend : public Backend {
  public:
   explicit PlanBackend(std::unique_ptr<Backend> real) : real_(std::move(real)) {}
   std::string name() const override { return real_->name(); }
+  bool can_run() const override { return false; }
   int n_threads() const override { return real_->n_threads(); }
 
   Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) override {

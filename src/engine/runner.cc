@@ -13,8 +13,12 @@ int64_t HeadScratchBytes(const Model& model, const Backend& backend, const Runne
 
 }  // namespace
 
-int64_t Runner::Bytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
-  return Attender::Bytes(backend, model.config().attention, shape.max_rows, shape.max_slots) +
+int64_t Runner::MetaBytes(const Model& model, const RunnerShape& shape) {
+  return Attender::MetaBytes(model.config().attention, shape.max_slots);
+}
+
+int64_t Runner::WorkspaceBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
+  return Attender::WorkspaceBytes(backend, model.config().attention, shape.max_rows, shape.max_slots) +
          PageRound(shape.max_rows * 4) + PageRound(shape.max_rows * model.config().n_embd * 4) +
          PageRound(model.WorkspaceBytes(shape.max_rows)) + PageRound(HeadScratchBytes(model, backend, shape));
 }
@@ -35,12 +39,16 @@ Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, con
 }
 
 Result<const float*> Runner::Forward(std::span<const BatchItem> items, const TensorObserver* observer) {
+  if (items.empty()) return InvalidArgument("a batch needs at least one item");
   segments_.clear();
   int64_t n_rows = 0;
   int32_t* ids = tokens_.as<int32_t>();
   for (const BatchItem& item : items) {
     const int64_t n = static_cast<int64_t>(item.tokens.size());
     if (n == 0) return InvalidArgument("a batch item has no tokens");
+    for (const BatchSegment& earlier : segments_) {
+      if (earlier.pot == item.pot) return InvalidArgument("a pot stands twice in one batch");
+    }
     if (n_rows + n > shape_.max_rows) {
       return InvalidArgument("a batch of more than %lld rows", static_cast<long long>(shape_.max_rows));
     }

@@ -32,7 +32,9 @@ struct BatchItem {
 class Runner {
  public:
   static Result<std::unique_ptr<Runner>> Make(Model& model, Backend& backend, const RunnerShape& shape, Ledger& ledger);
-  static int64_t Bytes(const Model& model, const Backend& backend, const RunnerShape& shape);
+  // Bytes Make() reserves under kMeta and kWorkspace.
+  static int64_t MetaBytes(const Model& model, const RunnerShape& shape);
+  static int64_t WorkspaceBytes(const Model& model, const Backend& backend, const RunnerShape& shape);
 
   // Takes slots, runs the model. Every pot has room for its tokens (kOverBudget otherwise, nothing changed).
   // Returns hidden states after the final norm, [rows, n_embd], rows in item order; valid until the next call.

@@ -11,10 +11,17 @@ constexpr int32_t kDefaultChunk = 256;
 constexpr int32_t kLargestPot = 1 << 26;
 
 // Rows read at once in a pot of n slots: large enough for the products to reach their speed, small enough that a chunk
-// turns over only a part of the pot.
+// turns over only a part of a pot that evicts.
 int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32_t n_slots) {
-  int32_t chunk = options.chunk_rows > 0 ? options.chunk_rows : std::clamp(n_slots / 4, 1, kDefaultChunk);
-  return std::clamp(chunk, 1, std::max(1, n_slots - (needs.min_slots - 1)));
+  const int32_t wanted = options.chunk_rows > 0 ? options.chunk_rows : needs.evicts ? std::min(n_slots / 4, kDefaultChunk) : kDefaultChunk;
+  const int32_t most = needs.evicts ? std::min(n_slots / 2, n_slots - (needs.min_slots - 1)) : n_slots;
+  return std::clamp(wanted, 1, std::max(1, most));
+}
+
+// Bytes of a session's own vectors: a chunk's metadata and targets, one keep-set per group.
+int64_t BookkeepingBytes(const PotShape& pot, int32_t chunk_rows) {
+  return chunk_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t)) +
+         pot.n_groups() * (static_cast<int64_t>(pot.n_slots) * static_cast<int64_t>(sizeof(int32_t)) + static_cast<int64_t>(sizeof(KeepSet)));
 }
 
 SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOptions& options, const PolicyNeeds& needs,
@@ -35,9 +42,10 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
       {MemTag::kKv, StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
                               plan.pot.n_kv_heads),
        Pot::KvBytes(plan.pot)},
-      {MemTag::kMeta, "token metadata of the slots", Pot::MetaBytes(plan.pot)},
+      {MemTag::kMeta, "token metadata of the slots, selections, rotary tables",
+       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, shape) + BookkeepingBytes(plan.pot, plan.chunk_rows)},
       {MemTag::kWorkspace, StrFormat("activations and scratch, %d rows at once", plan.chunk_rows),
-       Runner::Bytes(model, backend, shape)},
+       Runner::WorkspaceBytes(model, backend, shape)},
       {MemTag::kLogits, "logits and last hidden state",
        PageRound(static_cast<int64_t>(config.n_vocab) * 4) + PageRound(static_cast<int64_t>(config.n_embd) * 4)},
   };
@@ -70,10 +78,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     return OverBudget("a budget of %lld bytes is too small for this model with policy %s; the smallest that works is %lld",
                       static_cast<long long>(budget), name, static_cast<long long>(minimum.total_bytes));
   }
-  if (n_slots == 0 && budget > 0) {
-    // Largest pot whose plan fits; the plan grows with the pot. Beyond the trained context a pot is of no use unless it
-    // is asked for by its size.
-    int32_t low = needs.min_slots, high = std::max(needs.min_slots, model.config().n_ctx_train);
+  // Largest pot whose plan fits; the plan grows with the pot.
+  const auto largest_pot = [&](int32_t most) {
+    int32_t low = needs.min_slots, high = std::max(needs.min_slots, most);
     while (low < high) {
       const int32_t mid = low + (high - low + 1) / 2;
       if (PlanFor(model, backend, options, needs, mid).total_bytes <= budget) {
@@ -82,7 +89,11 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
         high = mid - 1;
       }
     }
-    n_slots = low;
+    return low;
+  };
+  if (n_slots == 0 && budget > 0) {
+    // Beyond the trained context a pot is of no use unless it is asked for by its size.
+    n_slots = largest_pot(model.config().n_ctx_train);
   } else if (n_slots == 0) {
     n_slots = std::max(needs.min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
   }
@@ -96,16 +107,22 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     }
   }
   if (budget > 0 && plan.total_bytes > budget) {
-    return OverBudget("a pot of %d tokens with policy %s needs %lld bytes, the budget is %lld; ask for a smaller pot or a "
-                      "larger budget",
-                      n_slots, name, static_cast<long long>(plan.total_bytes), static_cast<long long>(budget));
+    return OverBudget("a pot of %d tokens with policy %s needs %lld bytes, the budget is %lld; the largest pot that fits has %d",
+                      n_slots, name, static_cast<long long>(plan.total_bytes), static_cast<long long>(budget),
+                      largest_pot(n_slots));
   }
   plan.minimum_bytes = minimum.total_bytes;
   return plan;
 }
 
 Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, const SessionOptions& options) {
+  if (!backend.can_run()) return InvalidArgument("this model was loaded for planning only; it cannot run");
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model, backend, options));
+  // Asked for the whole at once: buffers are taken one by one, and each alone may still fit.
+  if (const int64_t available = AvailableHostBytes(); plan.total_bytes > available) {
+    return OverBudget("this session needs %lld bytes, the system has %lld left; ask for a smaller --pot or --budget",
+                      static_cast<long long>(plan.total_bytes), static_cast<long long>(available));
+  }
   // What was planned is the contract: one byte more is refused, whatever the budget was.
   std::unique_ptr<Session> out(new Session(plan.total_bytes));
   out->model_ = &model;
@@ -120,8 +137,12 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
                                                            static_cast<int64_t>(config.n_vocab) * 4));
   WEIR_ASSIGN_OR_RETURN(out->last_hidden_, HostBuffer::Allocate(out->ledger_, MemTag::kLogits,
                                                                 static_cast<int64_t>(config.n_embd) * 4));
+  WEIR_ASSIGN_OR_RETURN(out->bookkeeping_,
+                        out->ledger_.Reserve(MemTag::kMeta, BookkeepingBytes(plan.pot, plan.chunk_rows)));
   out->chunk_.reserve(static_cast<size_t>(plan.chunk_rows));
   out->targets_.reserve(static_cast<size_t>(plan.chunk_rows));
+  out->keeps_.resize(static_cast<size_t>(plan.pot.n_groups()));
+  for (KeepSet& keep : out->keeps_) keep.reserve(static_cast<size_t>(plan.pot.n_slots));
   out->plan_ = std::move(plan);
   return out;
 }
@@ -139,20 +160,15 @@ Status Session::MakeRoom(int32_t n_coming) {
     return OverBudget("the pot of %d tokens is full after %lld, and --on-overflow error forbids forgetting", n_slots,
                       static_cast<long long>(n_seen_));
   }
-  const int32_t n_keep = std::clamp(policy_->TargetSlots(n_slots, n_coming), 0, n_slots - n_coming);
+  const int32_t target = std::max(policy_->TargetSlots(n_slots, n_coming), n_pinned_ + policy_->Needs().min_slots - 1);
+  const int32_t n_keep = std::clamp(target, 0, n_slots - n_coming);
   const PotShape& shape = pot_->shape();
   // All keep-sets first: a selection that cannot be honoured leaves every group as it was.
-  std::vector<KeepSet> keeps(static_cast<size_t>(shape.n_groups()));
   for (int32_t group = 0; group < shape.n_groups(); ++group) {
     const std::span<const SlotMeta> slots = pot_->meta(group);
-    const int32_t n_pinned = static_cast<int32_t>(std::count_if(slots.begin(), slots.end(), [](const SlotMeta& m) { return m.pinned; }));
-    if (n_pinned > n_slots - n_coming) {
-      return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for %d more tokens", n_pinned, n_slots,
-                        n_coming);
-    }
-    policy_->Select({group, slots}, std::max(n_keep, n_pinned), &keeps[group]);
-    if (static_cast<int32_t>(keeps[group].size()) > n_slots - n_coming) {
-      return Internal("policy %s kept %zu slots where at most %d may stay", name, keeps[group].size(), n_slots - n_coming);
+    policy_->Select({group, slots}, n_keep, &keeps_[group]);
+    if (static_cast<int32_t>(keeps_[group].size()) > n_slots - n_coming) {
+      return Internal("policy %s kept %zu slots where at most %d may stay", name, keeps_[group].size(), n_slots - n_coming);
     }
   }
   for (int32_t group = 0; group < shape.n_groups(); ++group) {
@@ -161,15 +177,33 @@ Status Session::MakeRoom(int32_t n_coming) {
                             : shape.granularity == Granularity::kPerLayer ? group
                                                                           : group / shape.n_kv_heads;
       const int32_t head = shape.granularity == Granularity::kPerHead ? group % shape.n_kv_heads : -1;
-      WEIR_RETURN_IF_ERROR(trace_->Dropped(n_selections_, name, layer, head, pot_->meta(group), keeps[group], "pot full"));
+      const Status written =
+          trace_->Dropped(n_selections_, name, layer, head, pot_->meta(group), keeps_[group], "pot full");
+      if (!written.ok()) {
+        trace_ = nullptr;  // told once; the session goes on without it
+        return written;
+      }
     }
-    WEIR_RETURN_IF_ERROR(pot_->Compact(*backend_, group, keeps[group]));
+    WEIR_RETURN_IF_ERROR(pot_->Compact(*backend_, group, keeps_[group]));
   }
   ++n_selections_;
   return Status();
 }
 
+int32_t Session::NextChunkRows(int64_t n_left) const {
+  const PolicyNeeds needs = policy_->Needs();
+  int32_t rows = plan_.chunk_rows;
+  if (needs.evicts && n_pinned_ > 0) rows = std::min(rows, plan_.pot.n_slots - n_pinned_ - (needs.min_slots - 1));
+  return static_cast<int32_t>(std::min<int64_t>(std::max(rows, 0), n_left));
+}
+
 Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& options) {
+  // Checked before anything is forgotten to make room for them.
+  for (int32_t id : tokens) {
+    if (id < 0 || id >= model_->config().n_vocab) {
+      return InvalidArgument("token %d is outside the vocabulary of %d", id, model_->config().n_vocab);
+    }
+  }
   if (options.nll != nullptr && !options_.nll) return InvalidArgument("this session was made without likelihoods");
   const int64_t n_embd = model_->config().n_embd;
   const int64_t n_tokens = static_cast<int64_t>(tokens.size());
@@ -177,7 +211,10 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done), static_cast<long long>(n_tokens));
     }
-    const int32_t n = static_cast<int32_t>(std::min<int64_t>(plan_.chunk_rows, n_tokens - done));
+    const int32_t n = NextChunkRows(n_tokens - done);
+    if (n == 0) {
+      return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, plan_.pot.n_slots);
+    }
     WEIR_RETURN_IF_ERROR(MakeRoom(n));
     chunk_.clear();
     for (int32_t i = 0; i < n; ++i) {
@@ -207,6 +244,7 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
     has_last_ = true;
     logits_fresh_ = false;
     n_seen_ += n;
+    if (options.pinned) n_pinned_ += n;
     done += n;
     if (options.progress) options.progress(done);
   }
@@ -227,6 +265,7 @@ void Session::Reset() {
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
   n_seen_ = n_selections_ = 0;
+  n_pinned_ = 0;
 }
 
 SessionCounters Session::counters() const {

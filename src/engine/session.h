@@ -31,7 +31,8 @@ struct SessionOptions {
   int32_t pot_slots = 0;       // |M|; 0: as many as budget_bytes holds, at most the trained context; without a
                                // budget the trained context, at most 4096
   int64_t budget_bytes = 0;    // 0: no limit but the pot
-  int32_t chunk_rows = 0;      // rows read at once; 0: a quarter of the pot, at most 256
+  int32_t chunk_rows = 0;      // rows read at once; 0: 256, or a quarter of a pot that evicts. At most half of a pot that
+                               // evicts: a chunk must not turn the whole pot over
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   bool nll = false;            // Append() will be asked for likelihoods
@@ -53,8 +54,8 @@ struct SessionPlan {
   int64_t minimum_bytes = 0;   // smallest budget this policy, model and KV type can work with
 };
 
-// kOverBudget when budget_bytes is too small: the message names the smallest budget that works. kInvalidArgument when
-// the pot is smaller than the policy needs, or when pot and budget contradict each other.
+// kOverBudget when budget_bytes is too small: the message names the smallest budget that works, or, when the pot was asked
+// for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs.
 Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options);
 
 struct SessionCounters {
@@ -100,6 +101,8 @@ class Session {
  private:
   explicit Session(int64_t budget_bytes) : ledger_(budget_bytes) {}
   Status MakeRoom(int32_t n_coming);
+  // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
+  int32_t NextChunkRows(int64_t n_left) const;
 
   Ledger ledger_;   // first: outlives every reservation below
   Model* model_ = nullptr;
@@ -114,8 +117,11 @@ class Session {
   bool has_last_ = false, logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0;
   TraceWriter* trace_ = nullptr;
+  int32_t n_pinned_ = 0;         // slots that every group must keep
+  Reservation bookkeeping_;      // of the three vectors below, which never grow beyond it
   std::vector<SlotMeta> chunk_;
   std::vector<int32_t> targets_;
+  std::vector<KeepSet> keeps_;   // [n_groups]
 };
 
 }  // namespace weir

@@ -2,11 +2,13 @@
 
 namespace weir {
 
-int64_t Attender::Bytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots) {
-  const int64_t half = layout.rope.n_rot / 2;
-  return PageRound(RopeTable::Bytes(layout.rope, max_slots)) + PageRound(2 * max_rows * half * 4) +
-         PageRound(backend.AttentionScratchBytes(
-             {layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots}));
+int64_t Attender::MetaBytes(const AttentionLayout& layout, int64_t max_slots) {
+  return PageRound(RopeTable::Bytes(layout.rope, max_slots));
+}
+
+int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots) {
+  return PageRound(2 * max_rows * (layout.rope.n_rot / 2) * 4) +
+         PageRound(backend.AttentionScratchBytes({layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots}));
 }
 
 Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
@@ -17,7 +19,7 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   out->max_rows_ = max_rows;
   out->max_slots_ = max_slots;
   WEIR_ASSIGN_OR_RETURN(out->rope_bytes_,
-                        ledger.Reserve(MemTag::kMeta, PageRound(RopeTable::Bytes(layout.rope, max_slots))));
+                        ledger.Reserve(MemTag::kMeta, MetaBytes(layout, max_slots)));
   WEIR_ASSIGN_OR_RETURN(out->rope_, RopeTable::Make(layout.rope, max_slots));
   const int64_t half = layout.rope.n_rot / 2;
   WEIR_ASSIGN_OR_RETURN(out->angles_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, 2 * max_rows * half * 4));

@@ -1,6 +1,6 @@
 // The one call a model makes: append this layer's keys and values to every pot of the batch, attend, return the mix.
 //
-// An Attender is planned once per forward pass (kv/plan.h builds it from the batch's segments) and consumed layer by
+// An Attender is planned once per forward pass (Plan() takes the batch's segments) and consumed layer by
 // layer. The model knows neither slots nor positions nor policies.
 #pragma once
 
@@ -36,7 +36,9 @@ class Attender {
   // Sized for batches of up to max_rows rows over pots of up to max_slots slots; reserves everything it will ever need.
   static Result<std::unique_ptr<Attender>> Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
                                                 int64_t max_slots, Ledger& ledger);
-  static int64_t Bytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots);
+  // Bytes Make() reserves: rotary tables (kMeta), angles and scratch (kWorkspace).
+  static int64_t MetaBytes(const AttentionLayout& layout, int64_t max_slots);
+  static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots);
 
   // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise).
   Status Plan(std::span<const BatchSegment> segments);

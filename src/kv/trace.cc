@@ -1,5 +1,7 @@
 #include "kv/trace.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -8,7 +10,11 @@ namespace weir {
 Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path) {
   std::unique_ptr<TraceWriter> out(new TraceWriter);
   out->path_ = path;
-  out->file_ = std::fopen((path + ".part").c_str(), "wb");
+  struct stat info {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) return IoError("cannot write the trace %s: it is a directory", path.c_str());
+  if (!exists || S_ISREG(info.st_mode)) out->part_ = path + ".part";
+  out->file_ = std::fopen(out->part_.empty() ? path.c_str() : out->part_.c_str(), "wb");
   if (out->file_ == nullptr) return IoError("cannot write the trace %s: %s", path.c_str(), std::strerror(errno));
   return out;
 }
@@ -16,14 +22,18 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path) 
 TraceWriter::~TraceWriter() {
   if (file_ == nullptr) return;
   std::fclose(file_);
-  std::remove((path_ + ".part").c_str());
+  RemovePart();
+}
+
+void TraceWriter::RemovePart() {
+  if (!part_.empty()) std::remove(part_.c_str());
 }
 
 Status TraceWriter::Fail() {
   const int error = errno;
   std::fclose(file_);
   file_ = nullptr;
-  std::remove((path_ + ".part").c_str());
+  RemovePart();
   return IoError("cannot write the trace %s: %s", path_.c_str(), std::strerror(error));
 }
 
@@ -37,11 +47,12 @@ Status TraceWriter::Dropped(int64_t step, const char* policy, int32_t layer, int
       continue;
     }
     const SlotMeta& m = slots[slot];
-    if (std::fprintf(file_,
-                     "{\"step\":%lld,\"policy\":\"%s\",\"layer\":%d,\"head\":%d,\"slot\":%zu,\"seq\":%lld,\"t_src_ms\":%lld,"
-                     "\"token\":%d,\"reason\":\"%s\"}\n",
-                     static_cast<long long>(step), policy, layer, head, slot, static_cast<long long>(m.seq),
-                     static_cast<long long>(m.t_src_ms), m.token_id, reason) < 0) {
+    if (std::fprintf(
+            file_,
+            "{\"step\":%lld,\"policy\":\"%s\",\"layer\":%d,\"head\":%d,\"slot\":%zu,\"seq\":%lld,\"t_src_ms\":%lld,"
+            "\"token\":%d,\"reason\":\"%s\"}\n",
+            static_cast<long long>(step), policy, layer, head, slot, static_cast<long long>(m.seq),
+            static_cast<long long>(m.t_src_ms), m.token_id, reason) < 0) {
       return Fail();
     }
   }
@@ -55,10 +66,9 @@ Status TraceWriter::Close() {
   if (std::fflush(file_) != 0) return Fail();
   const int error = std::fclose(file_);
   file_ = nullptr;
-  const std::string part = path_ + ".part";
-  if (error != 0 || std::rename(part.c_str(), path_.c_str()) != 0) {
+  if (error != 0 || (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0)) {
     const int code = errno;
-    std::remove(part.c_str());
+    RemovePart();
     return IoError("cannot write the trace %s: %s", path_.c_str(), std::strerror(code));
   }
   return Status();

@@ -1,9 +1,11 @@
 // The trace: one JSON line per forgotten token, so that forgetting can be inspected, counted and drawn.
 //
-//   {"step":3,"policy":"streaming_llm","layer":-1,"head":-1,"slot":4,"seq":4,"t_src_ms":0,"token":198,"reason":"pot full"}
+//   {"step":3,"policy":"streaming_llm","layer":-1,"head":-1,"slot":4,"seq":4,"t_src_ms":0,"token":198,"reason":"pot
+//   full"}
 //
 // step counts selections; layer and head are -1 where one decision covers all of them. Lines go to FILE.part, which
-// becomes FILE when Close() succeeds: a full disk or a kill never leaves a half-written FILE.
+// becomes FILE when Close() succeeds: a full disk or a kill never leaves a half-written FILE. A FILE that is there
+// already and is no regular file (a pipe, /dev/stderr) gets its lines directly.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@ namespace weir {
 
 class TraceWriter {
  public:
-  // kIo with the path when the file cannot be made.
+  // kIo with the path when the file cannot be made, directories included.
   static Result<std::unique_ptr<TraceWriter>> Open(const std::string& path);
   ~TraceWriter();  // without Close(): FILE.part is removed
   TraceWriter(const TraceWriter&) = delete;
@@ -33,8 +35,10 @@ class TraceWriter {
  private:
   TraceWriter() = default;
   Status Fail();
+  void RemovePart();
 
   std::string path_;
+  std::string part_;  // where lines go until Close(); empty when they go to path_ itself
   std::FILE* file_ = nullptr;
 };
 

@@ -20,10 +20,29 @@ Result<int32_t> Bounded(const GgufFile& file, const std::string& key, int64_t mi
     WEIR_ASSIGN_OR_RETURN(value, file.Int(key));
   }
   if (value < min || value > max) {
-    return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(), static_cast<long long>(value),
-                   static_cast<long long>(min), static_cast<long long>(max));
+    return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(),
+                   static_cast<long long>(value), static_cast<long long>(min), static_cast<long long>(max));
   }
   return static_cast<int32_t>(value);
+}
+
+// A number that is divided by or raised to a power.
+Status Positive(const GgufFile& file, const std::string& key, double value) {
+  if (std::isfinite(value) && value > 0) return Status();
+  return Corrupt("%s: %s is %g, expected a positive number", file.path().c_str(), key.c_str(), value);
+}
+
+// Frequency factors: every one of them divides a frequency.
+Status LoadFactors(const GgufFile& file, WeightLoader& loader, const char* name, int64_t n, std::vector<float>* out) {
+  if (!out->empty() || !loader.Has(name)) return Status();
+  Vector factors;
+  WEIR_RETURN_IF_ERROR(loader.Load(name, n, &factors));
+  for (float factor : factors.data) {
+    if (!(factor > 0))
+      return Corrupt("%s: tensor %s holds the factor %g, expected positive numbers", file.path().c_str(), name, factor);
+  }
+  *out = std::move(factors.data);
+  return Status();
 }
 
 }  // namespace
@@ -53,6 +72,8 @@ Status WeightLoader::Load(const std::string& name, int64_t n_out, int64_t n_in, 
   source.data = tensor->data;
   source.row_order = row_order.empty() ? nullptr : row_order.data();
   WEIR_ASSIGN_OR_RETURN(*out, backend_.PrepareMatrix(source, ledger_));
+  // The prepared copy replaces the mapped pages at once: loading never holds the weights twice.
+  file_.ReleasePages();
   return Status();
 }
 
@@ -76,7 +97,8 @@ Status WeightLoader::Load(const std::string& name, int64_t n, Vector* out, const
   return Status();
 }
 
-Status WeightLoader::LoadOptional(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order) {
+Status WeightLoader::LoadOptional(const std::string& name, int64_t n, Vector* out,
+                                  const std::vector<int32_t>& row_order) {
   return Has(name) ? Load(name, n, out, row_order) : Status();
 }
 
@@ -98,18 +120,23 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
   WEIR_ASSIGN_OR_RETURN(m.n_kv_heads, Bounded(file, arch + ".attention.head_count_kv", 1, m.n_heads, m.n_heads));
-  WEIR_ASSIGN_OR_RETURN(m.head_dim, Bounded(file, arch + ".attention.key_length", 8, 1024, m.n_embd / m.n_heads));
-  WEIR_ASSIGN_OR_RETURN(const int32_t value_dim, Bounded(file, arch + ".attention.value_length", 8, 1024, m.head_dim));
-  const std::string eps_key = arch + ".attention.layer_norm_rms_epsilon";
-  WEIR_ASSIGN_OR_RETURN(const double eps,
-                        file.Has(eps_key) ? file.Float(eps_key) : file.Float(arch + ".attention.layer_norm_epsilon"));
+  WEIR_ASSIGN_OR_RETURN(m.head_dim,
+                        Bounded(file, arch + ".attention.key_length", 8, kMaxHeadDim, m.n_embd / m.n_heads));
+  WEIR_ASSIGN_OR_RETURN(const int32_t value_dim,
+                        Bounded(file, arch + ".attention.value_length", 8, kMaxHeadDim, m.head_dim));
+  std::string eps_key = arch + ".attention.layer_norm_rms_epsilon";
+  if (!file.Has(eps_key)) eps_key = arch + ".attention.layer_norm_epsilon";
+  WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(eps_key));
+  if (!std::isfinite(eps) || eps < 0)
+    return Corrupt("%s: %s is %g, expected a small positive number", file.path().c_str(), eps_key.c_str(), eps);
   m.norm_eps = static_cast<float>(eps);
   if (m.n_heads % m.n_kv_heads != 0) {
     return Corrupt("%s: %d heads cannot be shared by %d KV heads", file.path().c_str(), m.n_heads, m.n_kv_heads);
   }
   if (value_dim != m.head_dim || m.head_dim % 8 != 0) {
-    return Unsupported("%s: keys of size %d with values of size %d are not supported; both must be equal and a multiple of 8",
-                       file.path().c_str(), m.head_dim, value_dim);
+    return Unsupported(
+        "%s: keys of size %d with values of size %d are not supported; both must be equal and a multiple of 8",
+        file.path().c_str(), m.head_dim, value_dim);
   }
   if (file.Has(arch + ".expert_count")) {
     WEIR_ASSIGN_OR_RETURN(const int64_t experts, file.Int(arch + ".expert_count"));
@@ -139,15 +166,20 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
   RopeConfig rope;
   WEIR_ASSIGN_OR_RETURN(rope.n_rot, Bounded(file, arch + ".rope.dimension_count", 0, meta.head_dim, meta.head_dim));
   if (rope.n_rot % 2 != 0) return Corrupt("%s: %s.rope.dimension_count is odd", file.path().c_str(), arch.c_str());
-  WEIR_ASSIGN_OR_RETURN(rope.freq_base, file.FloatOr(arch + ".rope.freq_base", 10000.0));
+  const std::string base_key = arch + ".rope.freq_base";
+  WEIR_ASSIGN_OR_RETURN(rope.freq_base, file.FloatOr(base_key, 10000.0));
+  WEIR_RETURN_IF_ERROR(Positive(file, base_key, rope.freq_base));
   const std::string scaling = arch + ".rope.scaling.";
   WEIR_ASSIGN_OR_RETURN(const std::string type, file.StringOr(scaling + "type", ""));
   // Old files name the factor of linear scaling rope.scale_linear and leave the type out.
   WEIR_ASSIGN_OR_RETURN(const double old_factor, file.FloatOr(arch + ".rope.scale_linear", 0.0));
   WEIR_ASSIGN_OR_RETURN(double factor, file.FloatOr(scaling + "factor", old_factor));
   if (factor == 0.0) factor = 1.0;
+  WEIR_RETURN_IF_ERROR(Positive(file, scaling + "factor", factor));
   rope.factor = factor;
-  WEIR_ASSIGN_OR_RETURN(rope.original_context, file.FloatOr(scaling + "original_context_length", meta.n_ctx_train));
+  const std::string context_key = scaling + "original_context_length";
+  WEIR_ASSIGN_OR_RETURN(rope.original_context, file.FloatOr(context_key, meta.n_ctx_train));
+  if (type == "yarn" || type == "longrope") WEIR_RETURN_IF_ERROR(Positive(file, context_key, rope.original_context));
   WEIR_ASSIGN_OR_RETURN(rope.attn_factor, file.FloatOr(scaling + "attn_factor", 1.0));
   if (type == "yarn") {
     rope.scaling = RopeConfig::Scaling::kYarn;
@@ -165,12 +197,9 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
                        scaling.c_str(), type.c_str());
   }
   const int64_t half = rope.n_rot / 2;
-  Vector factors, factors_long;
-  WEIR_RETURN_IF_ERROR(loader.LoadOptional("rope_freqs.weight", half, &factors));
-  if (factors.data.empty()) WEIR_RETURN_IF_ERROR(loader.LoadOptional("rope_factors_short.weight", half, &factors));
-  WEIR_RETURN_IF_ERROR(loader.LoadOptional("rope_factors_long.weight", half, &factors_long));
-  rope.freq_factors = factors.data;
-  rope.freq_factors_long = factors_long.data;
+  WEIR_RETURN_IF_ERROR(LoadFactors(file, loader, "rope_freqs.weight", half, &rope.freq_factors));
+  WEIR_RETURN_IF_ERROR(LoadFactors(file, loader, "rope_factors_short.weight", half, &rope.freq_factors));
+  WEIR_RETURN_IF_ERROR(LoadFactors(file, loader, "rope_factors_long.weight", half, &rope.freq_factors_long));
   return rope;
 }
 

@@ -60,7 +60,7 @@ Result<PolicySpec> ParsePolicySpec(std::string_view text) {
   spec.text = spec.info->name;
   char separator = ':';
   for (const PolicyOptionInfo& option : spec.info->options) {
-    spec.text += StrFormat("%c%s=%g", separator, option.key, values[option.key]);
+    spec.text += StrFormat(option.integral ? "%c%s=%.0f" : "%c%s=%.9g", separator, option.key, values[option.key]);
     separator = ',';
   }
   spec.options = PolicyOptions(std::move(values));

@@ -22,7 +22,7 @@ class Window : public Policy {
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
     const int32_t step = step_ > 0 ? step_ : n_slots / 16;
-    return std::max(0, n_slots - std::max(n_coming, step));
+    return std::min(n_slots - n_coming, std::max(1, n_slots - std::max(n_coming, step)));
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     KeepHeadAndTail(view.slots, 0, n_keep, keep);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
 namespace weir {
 namespace {
@@ -70,30 +69,45 @@ void Sampler::Accept(int32_t id) {
 Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const float> logits) const {
   if (logits.empty() || logits.size() > INT32_MAX)
     return InvalidArgument("cannot sample from %zu logits", logits.size());
-  std::vector<Candidate> all(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isfinite(logits[i])) {
-      return Corrupt("the logit of token %zu is %g: the model's output is not usable", i, logits[i]);
+  // Ids come in ascending order, so the penalised ones are met by walking a sorted list beside them.
+  std::vector<int32_t> recent;
+  if (options_.repeat_penalty != 1.0f) recent = recent_;
+  std::sort(recent.begin(), recent.end());
+  recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
+  auto penalised = std::lower_bound(recent.begin(), recent.end(), 0);
+
+  const bool greedy = options_.temperature <= 0;
+  size_t keep = greedy ? 1 : logits.size();
+  if (!greedy && options_.top_k > 0) keep = std::min(keep, static_cast<size_t>(options_.top_k));
+  // Twice what is kept, cut back when full: memory follows top-k, not the vocabulary.
+  const size_t room = std::min(logits.size(), 2 * keep);
+  std::vector<Candidate> all;
+  all.reserve(room);
+  const auto cut = [&] {
+    if (all.size() > keep) {
+      std::nth_element(all.begin(), all.begin() + static_cast<ptrdiff_t>(keep) - 1, all.end(), MoreLikely);
+      all.resize(keep);
     }
-    all[i] = {static_cast<int32_t>(i), logits[i], 0.0};
-  }
-  if (options_.repeat_penalty != 1.0f) {
-    for (const int32_t id : std::unordered_set<int32_t>(recent_.begin(), recent_.end())) {
-      if (id < 0 || static_cast<size_t>(id) >= all.size()) continue;
-      float& logit = all[id].logit;
+  };
+  for (size_t i = 0; i < logits.size(); ++i) {
+    float logit = logits[i];
+    if (!std::isfinite(logit)) {
+      return Corrupt("the logit of token %zu is %g: the model's output is not usable", i, logit);
+    }
+    if (penalised != recent.end() && static_cast<size_t>(*penalised) == i) {
+      ++penalised;
       // A strong penalty must not turn a finite logit into an infinite one.
       logit = std::clamp(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty, -3e38f, 3e38f);
     }
+    if (all.size() == room && room < logits.size()) cut();
+    all.push_back({static_cast<int32_t>(i), logit, 0.0});
   }
-  if (options_.temperature <= 0) {
-    Candidate best = *std::min_element(all.begin(), all.end(), MoreLikely);
-    best.probability = 1;
-    return std::vector<Candidate>{best};
+  cut();
+  std::sort(all.begin(), all.end(), MoreLikely);
+  if (greedy) {
+    all.front().probability = 1;
+    return all;
   }
-  size_t keep = all.size();
-  if (options_.top_k > 0) keep = std::min(keep, static_cast<size_t>(options_.top_k));
-  std::partial_sort(all.begin(), all.begin() + static_cast<ptrdiff_t>(keep), all.end(), MoreLikely);
-  all.resize(keep);
   if (options_.top_p < 1) {
     Softmax(&all, 1.0);
     double sum = 0;

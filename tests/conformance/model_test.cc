@@ -94,7 +94,7 @@ TEST_P(ModelTest, IntermediatesAndLogitsMatchTheReference) {
               << name << " row " << rows[r];
         }
       };
-      auto session = Session::Make(*m->model, *m->backend, Options(policy, 64));
+      auto session = Session::Make(*m->model, *m->backend, Options(policy, 128));
       ASSERT_TRUE(session.ok()) << session.status().message();
       Session::AppendOptions append;
       append.observer = &observer;

@@ -10,6 +10,7 @@
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/nll.h"
 #include "backend/cpu/pack.h"
+#include "base/memory.h"
 #include "base/threads.h"
 
 namespace weir {
@@ -26,6 +27,9 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) override {
     return cpu::PackedMatrix::Make(source, ledger, pool_);
+  }
+  int64_t MatrixBytes(const MatrixSource& source) const override {
+    return PageRound(cpu::PackedMatrix::PackedBytes(source.type, source.n_out, source.n_in));
   }
   void MatMul(const MatMulArgs& args) override { cpu::MatMul(args, pool_); }
   void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) override {
