@@ -6,14 +6,20 @@
 namespace weir::app {
 
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
-  app.add_option("-n,--predict", flags->n_predict, "longest answer in tokens; -1 = until the model ends it")->check(CLI::Range(-1, 1 << 30));
-  app.add_option("--temp", flags->sampler.temperature, "temperature; 0 = always the most likely token")->capture_default_str();
+  app.add_option("-n,--predict", flags->n_predict, "longest answer in tokens; -1 = until the model ends it")
+      ->check(CLI::Range(-1, 1 << 30));
+  app.add_option("--temp", flags->sampler.temperature, "temperature; 0 = always the most likely token")
+      ->capture_default_str();
   app.add_option("--top-k", flags->sampler.top_k, "choose among the K most likely; 0 = all")->capture_default_str();
-  app.add_option("--top-p", flags->sampler.top_p, "choose among the most likely that sum to P; 1 = all")->capture_default_str();
-  app.add_option("--min-p", flags->sampler.min_p, "drop what is less likely than P times the best; 0 = off")->capture_default_str();
-  app.add_option("--repeat-penalty", flags->sampler.repeat_penalty, "penalise recent tokens; 1 = off")->capture_default_str();
+  app.add_option("--top-p", flags->sampler.top_p, "choose among the most likely that sum to P; 1 = all")
+      ->capture_default_str();
+  app.add_option("--min-p", flags->sampler.min_p, "drop what is less likely than P times the best; 0 = off")
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", flags->sampler.repeat_penalty, "penalise recent tokens; 1 = off")
+      ->capture_default_str();
   app.add_option("--repeat-last-n", flags->sampler.repeat_last_n, "tokens that count as recent")->capture_default_str();
-  app.add_option("-s,--seed", flags->seed, "random seed; -1 = another one each time")->check(CLI::Range(int64_t{-1}, INT64_MAX));
+  app.add_option("-s,--seed", flags->seed, "random seed; -1 = another one each time")
+      ->check(CLI::Range(int64_t{-1}, INT64_MAX));
   app.add_flag("--ignore-eos", flags->ignore_eos, "go on after the model ends its answer");
   if (with_output) {
     app.add_option("-o,--output", flags->output, "text, or json: one object at the end")
@@ -33,25 +39,31 @@ Result<Sampler> MakeSampler(AnswerFlags* flags) {
 std::string SamplingText(const AnswerFlags& flags) {
   const SamplerOptions& s = flags.sampler;
   std::string out = s.temperature <= 0 ? std::string("greedy")
-                                       : StrFormat("temp %g, top-k %d, top-p %g, min-p %g, seed %lld", s.temperature, s.top_k, s.top_p,
-                                                   s.min_p, static_cast<long long>(flags.seed));
+                                       : StrFormat("temp %g, top-k %d, top-p %g, min-p %g, seed %lld", s.temperature,
+                                                   s.top_k, s.top_p, s.min_p, static_cast<long long>(flags.seed));
   if (s.repeat_penalty != 1.0f) out += StrFormat(", repeat penalty %g over %d", s.repeat_penalty, s.repeat_last_n);
   return out;
 }
 
-Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags, bool print) {
+Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
+                              bool print) {
   GenerateOptions options;
   options.max_tokens = flags.n_predict;
   options.ignore_eos = flags.ignore_eos;
   options.stop = &StopFlag();
-  return Generate(session, sampler, tokenizer, options, [print](const std::string& text) {
-    if (!print) return;
+  Status output;
+  auto result = Generate(session, sampler, tokenizer, options, [&](const std::string& text) {
+    if (!print || !output.ok()) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    output = FlushOutput();
+    if (!output.ok()) RequestStop();  // nobody will see the rest
   });
+  WEIR_RETURN_IF_ERROR(output);
+  return result;
 }
 
-nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s, double ttft_ms) {
+nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
+                                  double ttft_ms) {
   const SessionCounters counters = session.counters();
   nlohmann::ordered_json json;
   json["text"] = result.text;
@@ -70,19 +82,20 @@ nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& 
 
 void PrintMemoryLine(const Session& session) {
   const SessionCounters counters = session.counters();
-  std::fprintf(stderr, "tokens   %s seen, %s kept, %s dropped; session %s of %s; process %s\n", CountText(counters.seen).c_str(),
-               CountText(counters.kept).c_str(), CountText(counters.dropped).c_str(), BytesText(session.ledger().peak_bytes()).c_str(),
-               BytesText(session.plan().total_bytes).c_str(), BytesText(ResidentBytes()).c_str());
+  std::fprintf(stderr, "tokens   %s seen, %s kept, %s dropped; session %s of %s; process %s\n",
+               CountText(counters.seen).c_str(), CountText(counters.kept).c_str(), CountText(counters.dropped).c_str(),
+               BytesText(session.ledger().peak_bytes()).c_str(), BytesText(session.plan().total_bytes).c_str(),
+               BytesText(ResidentBytes()).c_str());
 }
 
 void PrintReport(const EncodeReport& report, const std::string& where) {
   if (report.n_replaced > 0) {
-    std::fprintf(stderr, "weir: warning: %s is not all UTF-8; %s broken sequences were read as U+FFFD\n", where.c_str(),
-                 CountText(report.n_replaced).c_str());
+    std::fprintf(stderr, "weir: warning: %s is not all UTF-8; %s broken sequence%s read as U+FFFD\n", where.c_str(),
+                 CountText(report.n_replaced).c_str(), report.n_replaced == 1 ? " was" : "s were");
   }
   if (report.n_dropped_bytes > 0) {
-    std::fprintf(stderr, "weir: warning: %s holds %s bytes that this vocabulary has no token for; they were left out\n", where.c_str(),
-                 CountText(report.n_dropped_bytes).c_str());
+    std::fprintf(stderr, "weir: warning: %s holds %s bytes that this vocabulary has no token for; they were left out\n",
+                 where.c_str(), CountText(report.n_dropped_bytes).c_str());
   }
 }
 

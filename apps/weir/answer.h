@@ -15,7 +15,7 @@ namespace weir::app {
 
 struct AnswerFlags {
   SamplerOptions sampler;
-  int64_t seed = -1;        // -1: another one each time, printed
+  int64_t seed = -1;  // -1: another one each time, printed
   int n_predict = -1;
   bool ignore_eos = false;
   std::string output = "text";
@@ -26,10 +26,12 @@ Result<Sampler> MakeSampler(AnswerFlags* flags);
 std::string SamplingText(const AnswerFlags& flags);
 
 // Answers from the session's state; whole characters appear on stdout as they come when `print`.
-Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags, bool print);
+Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
+                              bool print);
 
 // The object that `-o json` ends with.
-nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s, double ttft_ms);
+nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
+                                  double ttft_ms);
 // One line to stderr: tokens seen, kept, dropped, memory.
 void PrintMemoryLine(const Session& session);
 // Warns about replaced or dropped input bytes.

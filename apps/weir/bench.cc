@@ -36,7 +36,8 @@ Figure Summarise(const std::vector<double>& samples) {
 
 class Bench {
  public:
-  Bench(LoadedModel& model, const ModelFlags& model_flags, const PotFlags& pot_flags, SessionOptions options, const BenchFlags& flags)
+  Bench(LoadedModel& model, const ModelFlags& model_flags, const PotFlags& pot_flags, SessionOptions options,
+        const BenchFlags& flags)
       : model_(model), model_flags_(model_flags), pot_flags_(pot_flags), options_(std::move(options)), flags_(flags) {}
 
   Status Run() {
@@ -44,7 +45,9 @@ class Bench {
       std::printf("| model | test | policy | pot | threads | t/s | bytes/token | GB/s | peak |\n");
       std::printf("|---|---|---|--:|--:|--:|--:|--:|--:|\n");
     } else if (flags_.format == "csv") {
-      std::printf("model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,bytes_per_token,gb_per_s,peak_bytes\n");
+      std::printf(
+          "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,bytes_per_token,gb_per_s,peak_"
+          "bytes\n");
     }
     for (int depth : flags_.depth) {
       for (int n : flags_.n_prompt) {
@@ -62,12 +65,14 @@ class Bench {
     SessionOptions options = options_;
     // Without a pot of its own a test gets exactly the room it needs, as llama-bench does.
     if (options.pot_slots == 0 && options.budget_bytes == 0) options.pot_slots = depth + n_prompt + n_gen;
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
+                          Session::Make(model_.model(), model_.backend(), options));
     const int32_t n_vocab = model_.model().config().n_vocab;
     Rng rng(1);
     std::vector<int32_t> ids(static_cast<size_t>(depth + std::max(n_prompt, n_gen)));
     for (int32_t& id : ids) id = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(n_vocab)));
-    const std::span<const int32_t> before(ids.data(), static_cast<size_t>(depth)), rest(ids.data() + depth, ids.size() - depth);
+    const std::span<const int32_t> before(ids.data(), static_cast<size_t>(depth)),
+        rest(ids.data() + depth, ids.size() - depth);
 
     std::vector<double> rates;
     for (int repetition = 0; repetition <= flags_.repetitions; ++repetition) {  // the first one warms up
@@ -91,7 +96,7 @@ class Bench {
       if (repetition > 0) rates.push_back((n_prompt + n_gen) / seconds);
     }
     Print(*session, n_prompt, n_gen, depth, Summarise(rates));
-    return Status();
+    return FlushOutput();  // a row is there as soon as it is known
   }
 
   // The least that must be read per token: weights once per chunk, and the visible slots of every chunk once.
@@ -131,15 +136,16 @@ class Bench {
       row["bytes_per_token"] = bytes;
       row["gb_per_s"] = gb_per_s;
       row["peak_bytes"] = peak;
-      std::printf("%s\n", row.dump().c_str());
+      std::printf("%s\n", JsonText(row).c_str());
     } else if (flags_.format == "csv") {
-      std::printf("%s,%s,%d,%d,%d,\"%s\",%d,%d,%.3f,%.3f,%.0f,%.3f,%lld\n", file.c_str(), test.c_str(), n_prompt, n_gen, depth,
-                  policy.c_str(), pot, threads, rate.mean, rate.stddev, bytes, gb_per_s, static_cast<long long>(peak));
+      std::printf("%s,%s,%d,%d,%d,\"%s\",%d,%d,%.3f,%.3f,%.0f,%.3f,%lld\n", file.c_str(), test.c_str(), n_prompt, n_gen,
+                  depth, policy.c_str(), pot, threads, rate.mean, rate.stddev, bytes, gb_per_s,
+                  static_cast<long long>(peak));
     } else {
-      std::printf("| %s | %s | %s | %d | %d | %.2f ± %.2f | %s | %.2f | %s |\n", file.c_str(), test.c_str(), policy.c_str(), pot,
-                  threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)).c_str(), gb_per_s, BytesText(peak).c_str());
+      std::printf("| %s | %s | %s | %d | %d | %.2f ± %.2f | %s | %.2f | %s |\n", file.c_str(), test.c_str(),
+                  policy.c_str(), pot, threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)).c_str(),
+                  gb_per_s, BytesText(peak).c_str());
     }
-    std::fflush(stdout);
   }
 
   LoadedModel& model_;
@@ -165,11 +171,18 @@ void AddBench(CLI::App& app, int* code) {
   pot->policy = "full";
   AddModelFlags(*sub, model.get());
   AddPotFlags(*sub, pot.get());
-  sub->add_option("-p,--n-prompt", flags->n_prompt, "prefill lengths; 0 = none")->delimiter(',')->check(CLI::Range(0, 1 << 24));
-  sub->add_option("-n,--n-gen", flags->n_gen, "tokens to decode; 0 = none")->delimiter(',')->check(CLI::Range(0, 1 << 24));
+  sub->add_option("-p,--n-prompt", flags->n_prompt, "prefill lengths; 0 = none")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24));
+  sub->add_option("-n,--n-gen", flags->n_gen, "tokens to decode; 0 = none")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24));
   sub->add_option("-d,--n-depth", flags->depth, "tokens already read")->delimiter(',')->check(CLI::Range(0, 1 << 24));
-  sub->add_option("-r,--repetitions", flags->repetitions, "measured repetitions, after one to warm up")->check(CLI::Range(1, 1000));
-  sub->add_option("-o,--output", flags->format, "md, csv or jsonl")->check(CLI::IsMember({"md", "csv", "jsonl"}))->capture_default_str();
+  sub->add_option("-r,--repetitions", flags->repetitions, "measured repetitions, after one to warm up")
+      ->check(CLI::Range(1, 1000));
+  sub->add_option("-o,--output", flags->format, "md, csv or jsonl")
+      ->check(CLI::IsMember({"md", "csv", "jsonl"}))
+      ->capture_default_str();
   sub->callback([=] {
     InstallStopHandler();
     const Status status = RunBench(*model, *pot, *flags);

@@ -28,8 +28,13 @@ void PrintHelp() {
 class Chat {
  public:
   Chat(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, const ChatFlags& flags)
-      : session_(*setup.session), tokenizer_(setup.model->tokenizer()), sampler_(std::move(sampler)), chat_(chat), rounds_(chat),
-        answer_(answer), flags_(flags) {}
+      : session_(*setup.session),
+        tokenizer_(setup.model->tokenizer()),
+        sampler_(std::move(sampler)),
+        chat_(chat),
+        rounds_(chat),
+        answer_(answer),
+        flags_(flags) {}
 
   Status Loop() {
     const bool terminal = isatty(STDIN_FILENO) != 0;
@@ -70,7 +75,9 @@ class Chat {
 
  private:
   Status Push(const std::vector<TextPiece>& pieces, bool add_special) {
-    const std::vector<int32_t> tokens = tokenizer_.EncodePieces(pieces, add_special);
+    EncodeReport report;
+    const std::vector<int32_t> tokens = tokenizer_.EncodePieces(pieces, add_special, &report);
+    PrintReport(report, "the message");
     for (int32_t id : tokens) sampler_.Accept(id);
     return session_.Append(tokens);
   }
@@ -159,8 +166,8 @@ class Chat {
 Status RunChat(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const ChatFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
   WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer)));
-  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
-                        ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template));
+  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
+                                                                       model_flags.chat_template));
   Chat loop(setup, std::move(sampler), chat, answer, flags);
   WEIR_RETURN_IF_ERROR(loop.Loop());
   if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
@@ -178,7 +185,8 @@ void AddChat(CLI::App& app, int* code) {
   auto flags = std::make_shared<ChatFlags>();
   AddModelFlags(*sub, model.get());
   sub->add_option("--system", flags->system, "system message");
-  sub->add_option("--chat-template", model->chat_template, "template to use instead of the file's: chatml, llama3, gemma ...");
+  sub->add_option("--chat-template", model->chat_template,
+                  "template to use instead of the file's: chatml, llama3, gemma ...");
   AddPotFlags(*sub, pot.get());
   AddAnswerFlags(*sub, answer.get(), false);
   sub->callback([=] {

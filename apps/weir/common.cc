@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace weir::app {
 namespace {
@@ -50,12 +51,14 @@ int Fail(const Status& status) {
   for (char& c : line) {
     if (c == '\n') c = ' ';
   }
-  std::fprintf(stderr, "weir: error: %s\n", line.c_str());
-  if (status.code() == StatusCode::kCancelled) return 130;
+  const bool cancelled = status.code() == StatusCode::kCancelled;
+  std::fprintf(stderr, "weir: %s%s\n", cancelled ? "" : "error: ", line.c_str());
+  if (cancelled) return 130;
   return status.code() == StatusCode::kInternal ? 1 : 2;
 }
 
 const std::atomic<bool>& StopFlag() { return stop_flag; }
+void RequestStop() { stop_flag = true; }
 void ClearStop() { stop_flag = false; }
 void InstallStopHandler() {
   struct sigaction action {};
@@ -80,7 +83,8 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
 }
 
 void AddPotFlags(CLI::App& app, PotFlags* flags) {
-  app.add_option("--policy", flags->policy, "who is forgotten when the pot is full: NAME[:key=value,...], see `weir policies`")
+  app.add_option("--policy", flags->policy,
+                 "who is forgotten when the pot is full: NAME[:key=value,...], see `weir policies`")
       ->capture_default_str();
   CLI::Option* pot = app.add_option("--pot", flags->pot, "tokens kept per layer and head; input may be any length")
                          ->check(CLI::Range(1, 1 << 26))
@@ -89,16 +93,21 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
       ->check(CLI::Range(1, 1 << 26))
       ->excludes(pot)
       ->type_name("TOKENS");
-  app.add_option("--budget", flags->budget, "bytes the session may use in all: 256MiB, 1GiB ...; the pot is made to fit")
+  app.add_option("--budget", flags->budget,
+                 "bytes the session may use in all: 256MiB, 1GiB ...; the pot is made to fit")
+      ->check(NotEmpty())
       ->type_name("BYTES");
   app.add_option("-b,--chunk", flags->chunk, "tokens read at once; 0 = a quarter of the pot, at most 256")
       ->check(CLI::Range(0, 1 << 16));
   app.add_option("--cache-type-k", flags->k_type, "type of stored keys (-ctk): f32, f16, q8_0")->capture_default_str();
-  app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")->capture_default_str();
+  app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")
+      ->capture_default_str();
   app.add_option("--on-overflow", flags->on_overflow, "evict: forget and say so; error: refuse input beyond the pot")
       ->check(CLI::IsMember({"evict", "error"}))
       ->capture_default_str();
-  app.add_option("--trace", flags->trace, "write one JSON line per forgotten token to FILE")->type_name("FILE");
+  app.add_option("--trace", flags->trace, "write one JSON line per forgotten token to FILE")
+      ->check(NotEmpty())
+      ->type_name("FILE");
 }
 
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
@@ -107,7 +116,8 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   options.pot_slots = flags.pot > 0 ? flags.pot : flags.ctx;
   if (!flags.budget.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.budget_bytes, ParseBytes(flags.budget));
-    if (options.budget_bytes <= 0) return InvalidArgument("--budget %s: expected more than 0 bytes", flags.budget.c_str());
+    if (options.budget_bytes <= 0)
+      return InvalidArgument("--budget %s: expected more than 0 bytes", flags.budget.c_str());
   }
   options.chunk_rows = flags.chunk;
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
@@ -122,15 +132,40 @@ Result<int64_t> ParseBytes(const std::string& text) {
   std::string unit(end, text.data() + text.size());
   for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   double scale = 0;
-  for (const auto& [name, bytes] : {std::pair<const char*, double>{"", 1.0}, {"b", 1.0}, {"k", 1024.0}, {"kib", 1024.0},
-                                    {"m", 1048576.0}, {"mib", 1048576.0}, {"g", 1073741824.0}, {"gib", 1073741824.0},
-                                    {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}}) {
+  for (const auto& [name, bytes] : {std::pair<const char*, double>{"", 1.0},
+                                    {"b", 1.0},
+                                    {"k", 1024.0},
+                                    {"kib", 1024.0},
+                                    {"m", 1048576.0},
+                                    {"mib", 1048576.0},
+                                    {"g", 1073741824.0},
+                                    {"gib", 1073741824.0},
+                                    {"kb", 1e3},
+                                    {"mb", 1e6},
+                                    {"gb", 1e9}}) {
     if (unit == name) scale = bytes;
   }
   if (error != std::errc() || scale == 0 || !(value >= 0) || value * scale > 1e15) {
-    return InvalidArgument("'%s' is not a size; write for example 262144, 64KiB, 256MiB or 1.5GiB", text.c_str());
+    return InvalidArgument("--budget '%s' is not a size; write for example 262144, 64KiB, 256MiB or 1.5GiB",
+                           text.c_str());
   }
   return static_cast<int64_t>(std::llround(value * scale));
+}
+
+std::string JsonText(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Status FlushOutput() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return Status();
+  return IoError("cannot write the output%s%s", errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : "");
+}
+
+const CLI::Validator& NotEmpty() {
+  static const CLI::Validator validator(
+      [](std::string& value) { return value.empty() ? std::string("must not be empty") : std::string(); }, "");
+  return validator;
 }
 
 std::string BytesText(int64_t bytes) {
@@ -148,11 +183,13 @@ std::string CountText(int64_t n) {
 int64_t ResidentBytes() { return StatusField("VmRSS:"); }
 int64_t PeakResidentBytes() { return StatusField("VmHWM:"); }
 
-void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy, const char* sampling) {
+void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy,
+                        const char* sampling) {
   const ModelConfig& config = model.model().config();
   const SessionPlan& plan = session.plan();
-  std::fprintf(stderr, "model    %s (%s, %s), weights %s\n", config.name.empty() ? model.file().path().c_str() : config.name.c_str(),
-               config.architecture.c_str(), model.backend().name().c_str(), BytesText(model.ledger().used_bytes()).c_str());
+  std::fprintf(stderr, "model    %s (%s, %s), weights %s\n",
+               config.name.empty() ? model.file().path().c_str() : config.name.c_str(), config.architecture.c_str(),
+               model.backend().name().c_str(), BytesText(model.ledger().used_bytes()).c_str());
   std::fprintf(stderr, "pot      %d tokens, policy %s, positions %s, keys %s, values %s, %d tokens read at once\n",
                plan.pot.n_slots, policy.c_str(), PositionsName(plan.pot.positions), InfoOf(plan.pot.k_type).name,
                InfoOf(plan.pot.v_type).name, plan.chunk_rows);
@@ -179,7 +216,8 @@ Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
     out.append(buffer, n);
     if (static_cast<int64_t>(out.size()) > max_bytes) {
       if (file != stdin) std::fclose(file);
-      return InvalidArgument("%s is larger than %s; use `weir read` for long texts", path.c_str(), BytesText(max_bytes).c_str());
+      return InvalidArgument("%s is larger than %s; use `weir read` for long texts", path.c_str(),
+                             BytesText(max_bytes).c_str());
     }
   }
   failed = failed || std::ferror(file) != 0;

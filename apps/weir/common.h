@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/status.h"
@@ -13,12 +14,14 @@
 namespace weir::app {
 
 // Exit codes: 0 success, 2 bad input (file, flags, budget), 1 a broken promise of our own, 130 stopped by Ctrl-C.
-// Prints "weir: error: ..." and returns the code.
+// Prints "weir: error: ..." (being stopped is no error) and returns the code.
 int Fail(const Status& status);
 
 // Set by the first Ctrl-C; a second one ends the process at once.
 const std::atomic<bool>& StopFlag();
 void InstallStopHandler();
+// The same from within, when going on is of no use.
+void RequestStop();
 // After an answer was stopped: lets the next one be stopped too.
 void ClearStop();
 
@@ -39,14 +42,22 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags);
 
 // "262144", "64K", "64KiB", "256MiB", "1.5GiB", "2GB". Units of 1024; KB, MB, GB are 1000.
 Result<int64_t> ParseBytes(const std::string& text);
-std::string BytesText(int64_t bytes);   // "45.3 MiB"
-std::string CountText(int64_t n);       // "1,234,567"
+// One line of JSON. File names need not be UTF-8: what is not becomes U+FFFD.
+std::string JsonText(const nlohmann::ordered_json& json);
+// Passes on what standard output still holds. kIo when some of it, now or before, could not be written.
+Status FlushOutput();
+// For options that must not be given as "".
+const CLI::Validator& NotEmpty();
+
+std::string BytesText(int64_t bytes);  // "45.3 MiB"
+std::string CountText(int64_t n);      // "1,234,567"
 // Resident memory of this process now, and its highest so far.
 int64_t ResidentBytes();
 int64_t PeakResidentBytes();
 
 // Printed once at start, to stderr: what will really run.
-void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy, const char* sampling);
+void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy,
+                        const char* sampling);
 
 // A file's bytes, at most max_bytes. kIo for what cannot be read, directories included; "-" is standard input.
 Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);

@@ -17,8 +17,8 @@ struct PplFlags {
   int64_t max_tokens = 0, segment = 10000;
 };
 
-nlohmann::ordered_json Row(const char* task, const ModelFlags& model, const SessionOptions& options, const Session& session,
-                           const PerplexityResult& result, double tokens_per_s) {
+nlohmann::ordered_json Row(const char* task, const ModelFlags& model, const SessionOptions& options,
+                           const Session& session, const PerplexityResult& result, double tokens_per_s) {
   nlohmann::ordered_json row;
   row["suite"] = "ppl";
   row["task"] = task;
@@ -44,7 +44,8 @@ Status Ppl(const ModelFlags& model_flags, const PotFlags& pot_flags, const PplFl
   if (flags.window > 0 && options.pot_slots == 0) options.pot_slots = flags.window;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
   WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model->model(), model->backend(), options));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
+                        Session::Make(model->model(), model->backend(), options));
   PrintConfiguration(*model, *session, options.policy.text, "");
   Progress progress("eval", Progress::kAuto);
   const Tokenizer& tokenizer = model->tokenizer();
@@ -66,14 +67,15 @@ Status Ppl(const ModelFlags& model_flags, const PotFlags& pot_flags, const PplFl
     window.progress = [&](int64_t done, int64_t, double) { progress.Update(done * flags.window, *session); };
     WEIR_ASSIGN_OR_RETURN(const PerplexityResult result, WindowPerplexity(*session, tokens, window));
     progress.Done();
-    std::printf("%s\n", Row("windows", model_flags, options, *session, result, progress.tokens_per_s()).dump().c_str());
+    std::printf("%s\n",
+                JsonText(Row("windows", model_flags, options, *session, result, progress.tokens_per_s())).c_str());
     return Status();
   }
   StreamPerplexity stream(*session, flags.segment, [&](int64_t first, int64_t end, const PerplexityResult& result) {
     nlohmann::ordered_json row = Row("stream", model_flags, options, *session, result, progress.tokens_per_s());
     row["first_token"] = first;
     row["end_token"] = end;
-    std::printf("%s\n", row.dump().c_str());
+    std::printf("%s\n", JsonText(row).c_str());
     std::fflush(stdout);
   });
   int64_t left = flags.max_tokens > 0 ? flags.max_tokens : INT64_MAX;
@@ -95,7 +97,9 @@ Status Ppl(const ModelFlags& model_flags, const PotFlags& pot_flags, const PplFl
   stream.Finish();
   progress.Done();
   if (session->counters().seen == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
-  std::printf("%s\n", Row("stream_total", model_flags, options, *session, stream.total().Result(), progress.tokens_per_s()).dump().c_str());
+  std::printf("%s\n", JsonText(Row("stream_total", model_flags, options, *session, stream.total().Result(),
+                                   progress.tokens_per_s()))
+                          .c_str());
   return Status();
 }
 
@@ -103,7 +107,8 @@ Status Ppl(const ModelFlags& model_flags, const PotFlags& pot_flags, const PplFl
 Status Greedy(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::vector<int32_t>& ids, int n) {
   WEIR_ASSIGN_OR_RETURN(const SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model->model(), model->backend(), options));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
+                        Session::Make(model->model(), model->backend(), options));
   WEIR_RETURN_IF_ERROR(session->Append(ids));
   nlohmann::ordered_json out;
   for (int i = 0; i < n; ++i) {
@@ -121,7 +126,7 @@ Status Greedy(const ModelFlags& model_flags, const PotFlags& pot_flags, const st
     out["top"].push_back({logits[best], second < 0 ? logits[best] : logits[second]});
     WEIR_RETURN_IF_ERROR(session->Append({&best, 1}));
   }
-  std::printf("%s\n", out.dump().c_str());
+  std::printf("%s\n", JsonText(out).c_str());
   return Status();
 }
 
@@ -147,16 +152,20 @@ void AddEval(CLI::App& app, int* code) {
   CLI::App* sub = app.add_subcommand("eval", "measure a model and a policy with the papers' protocols");
   sub->require_subcommand(1);
   AddGreedy(*sub, code);
-  CLI::App* ppl = sub->add_subcommand("ppl", "perplexity of a text: one endless stream, or windows as llama.cpp counts them");
+  CLI::App* ppl =
+      sub->add_subcommand("ppl", "perplexity of a text: one endless stream, or windows as llama.cpp counts them");
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto flags = std::make_shared<PplFlags>();
   AddModelFlags(*ppl, model.get());
   AddPotFlags(*ppl, pot.get());
   ppl->add_option("-f,--file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
-  ppl->add_option("--window", flags->window, "windows of N tokens, second half counted; 0 = one stream")->check(CLI::Range(0, 1 << 20));
+  ppl->add_option("--window", flags->window, "windows of N tokens, second half counted; 0 = one stream")
+      ->check(CLI::Range(0, 1 << 20));
   ppl->add_option("-n,--tokens", flags->max_tokens, "stop after N tokens; 0 = all")->check(CLI::NonNegativeNumber);
-  ppl->add_option("--segment", flags->segment, "tokens per line of a stream's report")->check(CLI::PositiveNumber)->capture_default_str();
+  ppl->add_option("--segment", flags->segment, "tokens per line of a stream's report")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   ppl->callback([=] {
     InstallStopHandler();
     const Status status = Ppl(*model, *pot, *flags);

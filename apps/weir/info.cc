@@ -28,8 +28,8 @@ std::string ValueText(const GgufValue& value) {
 
 Status Info(const std::string& path, bool tensors) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
-  std::printf("%s: GGUF version %u, %s, %zu tensors\n", path.c_str(), file->version(), BytesText(file->file_bytes()).c_str(),
-              file->tensors().size());
+  std::printf("%s: GGUF version %u, %s, %zu tensors\n", path.c_str(), file->version(),
+              BytesText(file->file_bytes()).c_str(), file->tensors().size());
   std::map<std::string, std::pair<int64_t, int64_t>> types;
   for (const GgufTensor& tensor : file->tensors()) {
     auto& [count, bytes] = types[InfoOf(tensor.type).name];
@@ -37,7 +37,8 @@ Status Info(const std::string& path, bool tensors) {
     bytes += tensor.bytes;
   }
   for (const auto& [name, entry] : types) {
-    std::printf("  %-5s %5lld tensors %12s\n", name.c_str(), static_cast<long long>(entry.first), BytesText(entry.second).c_str());
+    std::printf("  %-5s %5lld tensors %12s\n", name.c_str(), static_cast<long long>(entry.first),
+                BytesText(entry.second).c_str());
   }
   for (const auto& [key, value] : file->metadata()) std::printf("  %s = %s\n", key.c_str(), ValueText(value).c_str());
   if (tensors) {

@@ -1,5 +1,5 @@
 // weir: one program, a file per subcommand.
-#include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -13,6 +13,18 @@ std::string LongName(const std::string& argument) {
     if (argument == one) return two;
   }
   return argument;
+}
+
+// What was wrong with the command line, in one line. The library's own sentence lists surplus words last first, and
+// says of an unknown subcommand only that one is required.
+std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> surplus = app.remaining(/*recurse=*/true);
+  if (!surplus.empty() && (error.get_name() == "RequiredError" || error.get_name() == "ExtrasError")) {
+    return "'" + surplus.front() + "' is no subcommand or flag known here";
+  }
+  std::string text = error.what();
+  if (const size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
+  return text;
 }
 
 }  // namespace
@@ -40,8 +52,16 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::fprintf(stderr, "weir: error: %s (see weir --help)\n", e.what());
-    return 2;
+    std::string help = "weir";
+    for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+      at = at->get_subcommands().front();
+      help += " " + at->get_name();
+    }
+    return weir::app::Fail(weir::InvalidArgument("%s (see %s --help)", Explain(app, e).c_str(), help.c_str()));
+  } catch (const std::exception& e) {  // nothing of ours throws; memory may run out
+    return weir::app::Fail(weir::Internal("%s", e.what()));
   }
+  if (const weir::Status written = weir::app::FlushOutput(); code == 0 && !written.ok())
+    return weir::app::Fail(written);
   return code;
 }

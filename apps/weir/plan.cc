@@ -19,10 +19,11 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, const std:
     json["pot"] = plan.pot.n_slots;
     json["chunk"] = plan.chunk_rows;
     json["weights_bytes"] = model->ledger().used_bytes();
-    for (const PlanItem& item : plan.items) json["items"].push_back({{"tag", MemTagName(item.tag)}, {"what", item.what}, {"bytes", item.bytes}});
+    for (const PlanItem& item : plan.items)
+      json["items"].push_back({{"tag", MemTagName(item.tag)}, {"what", item.what}, {"bytes", item.bytes}});
     json["session_bytes"] = plan.total_bytes;
     json["minimum_bytes"] = plan.minimum_bytes;
-    std::printf("%s\n", json.dump().c_str());
+    std::printf("%s\n", JsonText(json).c_str());
     return Status();
   }
   std::printf("session: pot of %d tokens, policy %s\n", plan.pot.n_slots, options.policy.text.c_str());
@@ -31,8 +32,8 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, const std:
   }
   std::printf("  %-10s %14s  %s, fixed before the first token\n", "session", CountText(plan.total_bytes).c_str(),
               BytesText(plan.total_bytes).c_str());
-  std::printf("shared by all sessions:\n  %-10s %14s  prepared from %s\n", "weights", CountText(model->ledger().used_bytes()).c_str(),
-              model_flags.path.c_str());
+  std::printf("shared by all sessions:\n  %-10s %14s  prepared from %s\n", "weights",
+              CountText(model->ledger().used_bytes()).c_str(), model_flags.path.c_str());
   std::printf("smallest budget that works here: %s bytes\n", CountText(plan.minimum_bytes).c_str());
   return Status();
 }
@@ -46,7 +47,9 @@ void AddPlan(CLI::App& app, int* code) {
   auto format = std::make_shared<std::string>("text");
   AddModelFlags(*sub, model.get());
   AddPotFlags(*sub, pot.get());
-  sub->add_option("-o,--output", *format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  sub->add_option("-o,--output", *format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   sub->callback([=] {
     const Status status = Plan(*model, *pot, *format);
     *code = status.ok() ? 0 : Fail(status);

@@ -1,10 +1,14 @@
 #include "progress.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "common.h"
 
@@ -21,10 +25,11 @@ void Progress::Update(int64_t n_tokens, const Session& session) {
   if (now - shown_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(3000))) return;
   shown_ = now;
   const SessionCounters counters = session.counters();
-  std::fprintf(stderr, "%s%s %s tokens, %.0f tokens/s, pot %d/%d, dropped %s, session %s, process %s%s", terminal_ ? "\r" : "",
-               what_.c_str(), CountText(n_tokens).c_str(), tokens_per_s(), session.pot().n_used(), session.plan().pot.n_slots,
-               CountText(counters.dropped).c_str(), BytesText(session.ledger().used_bytes()).c_str(),
-               BytesText(ResidentBytes()).c_str(), terminal_ ? "\033[K" : "\n");
+  std::fprintf(stderr, "%s%s %s tokens, %.0f tokens/s, pot %d/%d, dropped %s, session %s, process %s%s",
+               terminal_ ? "\r" : "", what_.c_str(), CountText(n_tokens).c_str(), tokens_per_s(),
+               session.pot().n_used(), session.plan().pot.n_slots, CountText(counters.dropped).c_str(),
+               BytesText(session.ledger().used_bytes()).c_str(), BytesText(ResidentBytes()).c_str(),
+               terminal_ ? "\033[K" : "\n");
   std::fflush(stderr);
   dirty_ = terminal_;
 }
@@ -37,25 +42,35 @@ void Progress::Done() {
 Result<TextSource> TextSource::Open(const std::string& path) {
   TextSource out;
   out.path_ = path;
-  out.file_ = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (out.file_ == nullptr) return IoError("cannot read %s: %s", path.c_str(), std::strerror(errno));
+  out.fd_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (out.fd_ < 0) return IoError("cannot read %s: %s", path.c_str(), std::strerror(errno));
   struct stat info {};
-  if (fstat(fileno(out.file_), &info) == 0 && S_ISDIR(info.st_mode)) return IoError("cannot read %s: it is a directory", path.c_str());
+  if (fstat(out.fd_, &info) == 0 && S_ISDIR(info.st_mode))
+    return IoError("cannot read %s: it is a directory", path.c_str());
   return out;
 }
 
-TextSource::TextSource(TextSource&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, nullptr)) {}
+TextSource::TextSource(TextSource&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
 TextSource::~TextSource() {
-  if (file_ != nullptr && file_ != stdin) std::fclose(file_);
+  if (fd_ > STDIN_FILENO) close(fd_);
 }
 
 Result<bool> TextSource::Read(std::string* piece) {
-  piece->resize(1 << 16);
-  const size_t n = std::fread(piece->data(), 1, piece->size(), file_);
-  piece->resize(n);
-  if (n == 0 && std::ferror(file_) != 0) return IoError("cannot read %s: %s", path_.c_str(), std::strerror(errno));
-  return n > 0;
+  constexpr size_t kPieceBytes = 1 << 16;
+  for (piece->clear();;) {
+    if (StopFlag()) return Cancelled("stopped while reading %s", path_.c_str());
+    // A wait with an end: a Ctrl-C that comes between the question above and read() is seen at the next turn.
+    pollfd ready{fd_, POLLIN, 0};
+    const int n_ready = poll(&ready, 1, 200);
+    if (n_ready == 0 || (n_ready < 0 && errno == EINTR)) continue;
+    piece->resize(kPieceBytes);
+    const ssize_t n = read(fd_, piece->data(), piece->size());
+    piece->resize(n > 0 ? static_cast<size_t>(n) : 0);
+    if (n >= 0) return n > 0;
+    if (errno != EINTR) return IoError("cannot read %s: %s", path_.c_str(), std::strerror(errno));
+  }
 }
 
 }  // namespace weir::app

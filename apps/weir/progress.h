@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -41,13 +40,14 @@ class TextSource {
   TextSource(TextSource&& other) noexcept;
   TextSource& operator=(TextSource&&) = delete;
   ~TextSource();
-  // Replaces *piece by the next bytes; false at the end (piece is then the last, maybe empty).
+  // Replaces *piece by the next bytes, as many as there are: a slow pipe is read as it fills. False at the end, *piece
+  // is then empty. kCancelled when Ctrl-C was pressed.
   Result<bool> Read(std::string* piece);
 
  private:
   TextSource() = default;
   std::string path_;
-  std::FILE* file_ = nullptr;
+  int fd_ = -1;
 };
 
 }  // namespace weir::app

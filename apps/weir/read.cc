@@ -18,8 +18,8 @@ struct ReadFlags {
 };
 
 // Pieces of the turn before and after the text. Models without a chat template get plain words.
-Result<AroundContent> Around(const LoadedModel& model, const ModelFlags& flags, const std::string& system, const std::string& question,
-                             bool* includes_bos) {
+Result<AroundContent> Around(const LoadedModel& model, const ModelFlags& flags, const std::string& system,
+                             const std::string& question, bool* includes_bos) {
   auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
   AroundContent out;
   if (!chat.ok() && chat.status().code() == StatusCode::kNotFound && flags.chat_template.empty()) {
@@ -45,10 +45,13 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   bool includes_bos = false;
-  WEIR_ASSIGN_OR_RETURN(const AroundContent around, Around(*setup.model, model_flags, flags.system, flags.ask, &includes_bos));
+  WEIR_ASSIGN_OR_RETURN(const AroundContent around,
+                        Around(*setup.model, model_flags, flags.system, flags.ask, &includes_bos));
 
   const auto start = std::chrono::steady_clock::now();
-  Progress progress("read", flags.progress == "lines" ? Progress::kLines : flags.progress == "off" ? Progress::kOff : Progress::kAuto);
+  Progress progress("read", flags.progress == "lines" ? Progress::kLines
+                            : flags.progress == "off" ? Progress::kOff
+                                                      : Progress::kAuto);
   int64_t n_read = 0;
   Session::AppendOptions append;
   append.stop = &StopFlag();
@@ -58,7 +61,9 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
     n_read += static_cast<int64_t>(tokens.size());
     return Status();
   };
-  std::vector<int32_t> tokens = tokenizer.EncodePieces(around.before, !includes_bos);
+  EncodeReport before_report;
+  std::vector<int32_t> tokens = tokenizer.EncodePieces(around.before, !includes_bos, &before_report);
+  PrintReport(before_report, "the system message");
   Status status = push(tokens);
   EncodeOptions text_options;
   text_options.add_special = false;
@@ -66,7 +71,12 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   std::string piece;
   int64_t n_bytes = 0;
   for (bool more = true; more && status.ok();) {
-    WEIR_ASSIGN_OR_RETURN(more, source.Read(&piece));
+    const Result<bool> got = source.Read(&piece);
+    if (!got.ok()) {
+      status = got.status();
+      break;
+    }
+    more = *got;
     n_bytes += static_cast<int64_t>(piece.size());
     tokens.clear();
     encoder.Push(piece, &tokens);
@@ -76,40 +86,50 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const bool stopped = status.code() == StatusCode::kCancelled;
   if (!status.ok() && !stopped) return status;
   progress.Done();
-  PrintReport(encoder.report(), flags.file);
+  EncodeReport report = encoder.report();
+  PrintReport(report, flags.file == "-" ? "standard input" : flags.file);
+  if (stopped && n_bytes == 0) return status;
   if (n_bytes == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
   const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const int64_t n_text = session.counters().seen;
   if (stopped) {
     ClearStop();
-    std::fprintf(stderr, "weir: stopped reading after %s tokens; answering from what was read (Ctrl-C again ends this too)\n",
+    std::fprintf(stderr,
+                 "weir: stopped reading after %s tokens; answering from what was read (Ctrl-C again ends this too)\n",
                  CountText(n_text).c_str());
   }
 
   const auto asked = std::chrono::steady_clock::now();
   append.progress = nullptr;
-  tokens = tokenizer.EncodePieces(around.after, false);
+  report = {};
+  tokens = tokenizer.EncodePieces(around.after, false, &report);
+  PrintReport(report, "the question");
   WEIR_RETURN_IF_ERROR(session.Append(tokens, append));
-  WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session, sampler, tokenizer, answer, answer.output == "text"));
-  const double ttft_ms = result.first_token_ms + std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - asked).count();
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
+                        Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  const double ttft_ms = result.first_token_ms +
+                         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - asked).count();
   if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
   const double rate = static_cast<double>(n_text) / read_s;
   if (answer.output == "json") {
-    std::printf("%s\n", AnswerJson(session, result, rate, ttft_ms).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", JsonText(AnswerJson(session, result, rate, ttft_ms)).c_str());
   } else {
     std::printf("\n");
   }
-  std::fprintf(stderr, "speed    read %s tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n", CountText(n_text).c_str(), rate,
-               result.tokens.size(), result.tokens_per_s);
+  std::fprintf(stderr, "speed    read %s tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
+               CountText(n_text).c_str(), rate, result.tokens.size(), result.tokens_per_s);
   PrintMemoryLine(session);
-  if (stopped || result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
+  if (stopped || result.reason == StopReason::kStopped)
+    return Cancelled(stopped ? "stopped; the answer is from what was read by then"
+                             : "stopped; the answer so far is above");
   return Status();
 }
 
 }  // namespace
 
 void AddRead(CLI::App& app, int* code) {
-  CLI::App* sub = app.add_subcommand("read", "read a text of any length through a fixed pot, then answer a question about it");
+  CLI::App* sub =
+      app.add_subcommand("read", "read a text of any length through a fixed pot, then answer a question about it");
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto answer = std::make_shared<AnswerFlags>();
@@ -117,9 +137,10 @@ void AddRead(CLI::App& app, int* code) {
   answer->n_predict = 256;
   AddModelFlags(*sub, model.get());
   sub->add_option("file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
-  sub->add_option("--ask", flags->ask, "the question")->required()->type_name("TEXT");
+  sub->add_option("--ask", flags->ask, "the question")->required()->check(NotEmpty())->type_name("TEXT");
   sub->add_option("--system", flags->system, "system message");
-  sub->add_option("--chat-template", model->chat_template, "template to use instead of the file's: chatml, llama3, gemma ...");
+  sub->add_option("--chat-template", model->chat_template,
+                  "template to use instead of the file's: chatml, llama3, gemma ...");
   sub->add_option("--progress", flags->progress, "auto: a line on a terminal; lines: a plain line every 3 seconds; off")
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(*sub, pot.get());

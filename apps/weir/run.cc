@@ -30,7 +30,8 @@ Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, co
   EncodeReport report;
   std::vector<int32_t> tokens;
   if (flags.chat) {
-    WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
+    WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                          ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
     std::vector<ChatMessage> messages;
     if (!flags.system.empty()) messages.push_back({"system", flags.system});
     messages.push_back({"user", prompt});
@@ -51,12 +52,12 @@ Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, co
   const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.Done();
   for (int32_t id : tokens) sampler.Accept(id);
-  WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
+                        Answer(session, sampler, tokenizer, answer, answer.output == "text"));
   if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
   if (answer.output == "json") {
-    std::printf("%s\n", AnswerJson(session, result, static_cast<double>(tokens.size()) / read_s, read_s * 1000 + result.first_token_ms)
-                            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                            .c_str());
+    const double rate = static_cast<double>(tokens.size()) / read_s;
+    std::printf("%s\n", JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms)).c_str());
   } else {
     std::printf("\n");
   }
@@ -65,7 +66,8 @@ Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, co
   PrintMemoryLine(session);
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
   if (result.reason == StopReason::kPotFull) {
-    return OverBudget("the answer ended because the pot of %d tokens is full and nothing may be forgotten", session.plan().pot.n_slots);
+    return OverBudget("the answer ended because the pot of %d tokens is full and nothing may be forgotten",
+                      session.plan().pot.n_slots);
   }
   return Status();
 }
@@ -81,10 +83,14 @@ void AddRun(CLI::App& app, int* code) {
   answer->n_predict = 256;
   AddModelFlags(*sub, model.get());
   CLI::Option* prompt = sub->add_option("-p,--prompt", flags->prompt, "the prompt");
-  sub->add_option("-f,--file", flags->file, "read the prompt from FILE; - is standard input")->excludes(prompt)->type_name("FILE");
+  sub->add_option("-f,--file", flags->file, "read the prompt from FILE; - is standard input")
+      ->excludes(prompt)
+      ->type_name("FILE");
   CLI::Option* chat = sub->add_flag("--chat", flags->chat, "wrap the prompt in the model's chat template");
   sub->add_option("--system", flags->system, "system message")->needs(chat);
-  sub->add_option("--chat-template", model->chat_template, "template to use instead of the file's: chatml, llama3, gemma ...")->needs(chat);
+  sub->add_option("--chat-template", model->chat_template,
+                  "template to use instead of the file's: chatml, llama3, gemma ...")
+      ->needs(chat);
   AddPotFlags(*sub, pot.get());
   AddAnswerFlags(*sub, answer.get(), true);
   sub->callback([=] {

@@ -1,0 +1,212 @@
+// Model files that are cut short, damaged, of another kind, or not what their metadata says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "cli/refusal.h"
+
+namespace weir::testing {
+namespace {
+
+using BadModelTest = RefusalTest;
+
+// The control: an unchanged model taken apart and put together again runs, so that what fails below fails for its edit.
+TEST_F(BadModelTest, AnUneditedModelRuns) {
+  for (const char* name : {"llama", "qwen2"}) {
+    const RunResult run = Run(RunWith(dir_.Write("good.gguf", EditedModel(name).Bytes())));
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.out, Run(RunWith(ModelPath(name))).out);
+  }
+}
+
+TEST_F(BadModelTest, TruncatedFiles) {
+  const std::string bytes = FileBytes(ModelPath("llama_tied"));
+  ASSERT_GT(bytes.size(), 10000u);
+  for (const size_t n : {size_t{0}, size_t{3}, size_t{4}, size_t{7}, size_t{23}, size_t{24}, size_t{100}, size_t{5000},
+                         bytes.size() / 2, bytes.size() - 4096, bytes.size() - 1}) {
+    ExpectBadModel(bytes.substr(0, n), {"bad.gguf"});
+  }
+}
+
+TEST_F(BadModelTest, WhatIsNoModel) {
+  ExpectBadModel("", {"bad.gguf"});
+  ExpectBadModel("PK\x03\x04 this is a zip file of no interest to anyone", {"not a GGUF file"});
+  ExpectBadModel(std::string(100000, '\0'), {"not a GGUF file"});
+  ExpectError(RunWith(dir_.File("nowhere.gguf")), {"nowhere.gguf"});
+  ExpectError(RunWith(dir_.path()), {"directory"});
+  ExpectError(RunWith("/dev/null"), {"/dev/null"});
+  ExpectError({"info", dir_.File("nowhere.gguf")}, {"nowhere.gguf"});
+  ExpectError({"plan", "-m", dir_.Write("x", "x")}, {"x"});
+  ExpectError(RunWith(std::string("\xff\xfe\n.gguf")), {});
+}
+
+TEST_F(BadModelTest, CountsAndVersions) {
+  const std::string good = FileBytes(ModelPath("llama_tied"));
+  const auto with = [&](size_t at, std::initializer_list<int> patch) {
+    std::string bytes = good;
+    for (const int b : patch) bytes[at++] = static_cast<char>(b);
+    return bytes;
+  };
+  ExpectBadModel(with(4, {1, 0, 0, 0}), {"version 1"});
+  ExpectBadModel(with(4, {99, 0, 0, 0}), {"version 99"});
+  ExpectBadModel(with(4, {0, 0, 0, 3}), {"big-endian"});
+  ExpectBadModel(with(8, {255, 255, 255, 255, 255, 255, 255, 255}), {"18446744073709551615"});
+  ExpectBadModel(with(8, {0, 0, 0, 0, 1, 0, 0, 0}), {"4294967296"});
+  ExpectBadModel(with(16, {255, 255, 255, 255, 255, 255, 255, 127}), {"9223372036854775807"});
+  ExpectBadModel(with(24, {255, 255, 255, 255, 255, 255, 255, 255}),
+                 {"18446744073709551615"});  // the first key's length
+}
+
+// Every bit of the head counts: the program refuses or runs (a name or an unread value may differ), it never crashes.
+TEST_F(BadModelTest, FlippedBitsNeverCrash) {
+  const std::string good = FileBytes(ModelPath("llama_tied"));
+  uint64_t state = 12345;
+  int refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::string bytes = good;
+    for (int flips = 0; flips < 4; ++flips) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      const uint64_t bit = (state >> 20) % (round % 2 == 0 ? 2000 * 8 : bytes.size() * 8);
+      bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
+    }
+    const RunResult run = Run(RunWith(dir_.Write("bad.gguf", bytes)));
+    refused += run.code == 2;
+    EXPECT_TRUE(run.code == 0 || run.code == 2)
+        << "round " << round << " code " << run.code << " signal " << run.signal << "\n"
+        << run.err;
+    if (run.code == 2) {
+      EXPECT_TRUE(StartsWith(Lines(run.err).back(), "weir: error: ")) << run.err;
+    }
+  }
+  EXPECT_GT(refused, 20);
+}
+
+TEST_F(BadModelTest, TensorsThatDoNotFitTheArchitecture) {
+  {
+    EditedModel model("llama");
+    model.Remove("blk.1.ffn_up.weight");
+    ExpectBadModel(model.Bytes(), {"blk.1.ffn_up.weight", "missing"});
+  }
+  {
+    EditedModel model("llama");
+    model.Remove("token_embd.weight");
+    ExpectBadModel(model.Bytes(), {"token_embd.weight", "missing"});
+  }
+  {
+    EditedModel model("llama");
+    EditedTensor extra = model.Tensor("blk.0.attn_norm.weight");
+    extra.name = "blk.0.surprise.weight";
+    model.tensors.push_back(extra);
+    ExpectBadModel(model.Bytes(), {"blk.0.surprise.weight", "unknown"});
+  }
+  {
+    EditedModel model("llama");  // a layer more than the metadata says
+    model.metadata["llama.block_count"].v = int64_t{2};
+    ExpectBadModel(model.Bytes(), {"blk.2."});
+  }
+  {
+    EditedModel model("llama");
+    std::swap(model.Tensor("blk.0.ffn_up.weight").shape[0], model.Tensor("blk.0.ffn_up.weight").shape[1]);
+    ExpectBadModel(model.Bytes(), {"blk.0.ffn_up.weight", "shape [64, 96]", "expected [96, 64]"});
+  }
+  {
+    EditedModel model("llama");
+    model.Tensor("output_norm.weight").shape = {8, 8};
+    ExpectBadModel(model.Bytes(), {"output_norm.weight", "shape"});
+  }
+}
+
+TEST_F(BadModelTest, MetadataThatCannotBe) {
+  const auto with = [](const std::string& key, decltype(GgufValue::v) value) {
+    EditedModel model("llama");
+    model.metadata[key].v = std::move(value);
+    return model.Bytes();
+  };
+  const auto without = [](const std::string& key) {
+    EditedModel model("llama");
+    model.metadata.erase(key);
+    return model.Bytes();
+  };
+  ExpectBadModel(with("general.architecture", std::string("mamba9")), {"mamba9", "not supported", "llama"});
+  ExpectBadModel(without("general.architecture"), {"general.architecture", "missing"});
+  ExpectBadModel(with("split.count", int64_t{3}), {"split", "3"});
+  ExpectBadModel(without("llama.block_count"), {"llama.block_count"});
+  ExpectBadModel(with("llama.block_count", int64_t{1} << 40), {"llama.block_count"});
+  ExpectBadModel(with("llama.block_count", std::string("three")), {"llama.block_count"});
+  ExpectBadModel(with("llama.attention.head_count", int64_t{0}), {"llama.attention.head_count"});
+  ExpectBadModel(with("llama.attention.head_count_kv", int64_t{3}), {"heads"});
+  ExpectBadModel(with("llama.context_length", int64_t{-5}), {"llama.context_length"});
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const double bad : {nan, inf, -1.0}) {
+    ExpectBadModel(with("llama.attention.layer_norm_rms_epsilon", bad), {"layer_norm_rms_epsilon"});
+    ExpectBadModel(with("llama.rope.freq_base", bad), {"freq_base"});
+    ExpectBadModel(with("llama.rope.scaling.factor", bad), {"scaling.factor"});
+  }
+  ExpectBadModel(with("llama.rope.freq_base", 0.0), {"freq_base"});
+  ExpectBadModel(with("llama.rope.scaling.type", std::string("spiral")), {"spiral", "yarn"});
+  ExpectBadModel(without("tokenizer.ggml.tokens"), {"tokenizer.ggml.tokens"});
+  ExpectBadModel(with("tokenizer.ggml.model", std::string("wordpiece9")), {"wordpiece9"});
+}
+
+TEST_F(BadModelTest, RopeNumbersThatAreNotFinite) {
+  EditedModel yarn("llama_rope_yarn");
+  yarn.metadata["llama.rope.scaling.original_context_length"].v = int64_t{0};
+  ExpectBadModel(yarn.Bytes(), {"original_context_length"});
+  for (const float bad : {NAN, INFINITY, 0.0f, -1.0f}) {
+    EditedModel llama3("llama_rope_llama3");
+    llama3.Tensor("rope_freqs.weight").SetFloat(1, bad);
+    ExpectBadModel(llama3.Bytes(), {"rope_freqs.weight"});
+  }
+}
+
+TEST_F(BadModelTest, TensorTypesThisBuildLacks) {
+  // The type is a number in the header, after the dimensions: found by the tensor's name.
+  std::string bytes = FileBytes(ModelPath("llama_tied"));
+  const std::string name = "blk.0.ffn_down.weight";
+  const size_t at = bytes.find(name);
+  ASSERT_NE(at, std::string::npos);
+  const size_t type_at = at + name.size() + 4 + 2 * 8;
+  ASSERT_EQ(bytes[type_at], 0);  // F32
+  bytes[type_at] = 16;           // IQ2_XXS
+  ExpectBadModel(bytes, {name, "IQ2_XXS"});
+  bytes[type_at] = 77;
+  ExpectBadModel(bytes, {name, "77"});
+}
+
+TEST_F(BadModelTest, WeightsThatAreNotFinite) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (const char* name : {"blk.2.ffn_gate.weight", "blk.0.attn_norm.weight", "token_embd.weight", "output.weight"}) {
+      EditedModel model("llama");
+      EditedTensor& tensor = model.Tensor(name);
+      tensor.SetFloat(tensor.data.size() / 4 - 1, bad);
+      ExpectBadModel(model.Bytes(), {name});
+    }
+  }
+  // The scale of a block comes first in it; 0x7e00 and 0x7c00 are binary16's NaN and infinity, 0x7f80 bfloat16's
+  // infinity.
+  struct Case {
+    DType type;
+    uint16_t bits;
+  };
+  for (const Case c : {Case{DType::kF16, 0x7e00},
+                       {DType::kF16, 0x7c00},
+                       {DType::kBF16, 0x7f80},
+                       {DType::kQ8_0, 0x7e00},
+                       {DType::kQ8_0, 0xfc00},
+                       {DType::kQ4_0, 0x7e00},
+                       {DType::kQ4_1, 0x7c00},
+                       {DType::kQ5_0, 0x7e00}}) {
+    for (const char* name : {"blk.1.attn_q.weight", "token_embd.weight"}) {
+      EditedModel model("llama");
+      EditedTensor& tensor = model.Convert(name, c.type);
+      const std::string good = model.Bytes();
+      std::memcpy(tensor.data.data() + RowBytes(c.type, tensor.shape.back()), &c.bits, 2);
+      ExpectBadModel(model.Bytes(), {name});
+      EXPECT_EQ(Run(RunWith(dir_.Write("bad.gguf", good))).code, 0) << InfoOf(c.type).name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::testing

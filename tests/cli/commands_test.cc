@@ -1,0 +1,293 @@
+// What each subcommand promises to people and to the programs that read its output.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/edited_model.h"
+#include "cli/process.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace weir::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using nlohmann::json;
+
+json Parse(const std::string& line) {
+  json value = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(value.is_object()) << line;
+  return value;
+}
+
+RunResult Ok(const Arguments& arguments, const std::string& input = "") {
+  RunOptions options;
+  options.input = input;
+  RunResult run = RunWeir(arguments, options);
+  EXPECT_EQ(run.code, 0) << ::testing::PrintToString(arguments) << "\nsignal " << run.signal << "\n" << run.err;
+  return run;
+}
+
+Arguments Join(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Arguments RunTiny(const Arguments& more) {
+  return Join({"run", "-m", ModelPath("llama"), "-p", "the man and the", "--ignore-eos", "-n", "24"}, more);
+}
+
+void ExpectAnswerFields(const json& object) {
+  for (const char* key :
+       {"tokens_seen", "tokens_kept", "tokens_dropped", "peak_bytes", "resident_bytes", "tokens_per_s", "ttft_ms"}) {
+    ASSERT_TRUE(object.is_object() && object.contains(key) && object[key].is_number())
+        << key << " in " << object.dump();
+    EXPECT_GE(object[key], 0) << key;
+  }
+  EXPECT_TRUE(object["text"].is_string());
+  EXPECT_EQ(object["tokens_seen"], object["tokens_kept"].get<int64_t>() + object["tokens_dropped"].get<int64_t>());
+  EXPECT_GT(object["peak_bytes"], 0);
+  EXPECT_GT(object["resident_bytes"], 0);
+}
+
+TEST(HelpTest, EverySubcommandExplainsItself) {
+  EXPECT_NE(Ok({"--help"}).out.find("weir read"), std::string::npos);
+  EXPECT_EQ(Ok({"--version"}).out.rfind("weir ", 0), 0u);
+  for (const Arguments& command : {Arguments{"run"},
+                                   {"chat"},
+                                   {"read"},
+                                   {"plan"},
+                                   {"info"},
+                                   {"policies"},
+                                   {"bench"},
+                                   {"eval"},
+                                   {"eval", "ppl"},
+                                   {"eval", "greedy"}}) {
+    EXPECT_NE(Ok(Join(command, {"--help"})).out.find("--help"), std::string::npos) << command[0];
+  }
+}
+
+TEST(RunTest, JsonEndsWithOneObject) {
+  const RunResult text = Ok(RunTiny({"--temp", "0"})), run = Ok(RunTiny({"--temp", "0", "-o", "json"}));
+  const Arguments lines = Lines(run.out);
+  ASSERT_EQ(lines.size(), 1u);
+  const json object = Parse(lines[0]);
+  ExpectAnswerFields(object);
+  EXPECT_EQ(object["text"].get<std::string>() + "\n", text.out);
+  EXPECT_EQ(object["tokens_generated"], 24);
+  EXPECT_EQ(object["tokens_dropped"], 0);
+}
+
+TEST(RunTest, GreedyTextDependsOnNothingElse) {
+  const std::string text = Ok(RunTiny({"--temp", "0"})).out;
+  EXPECT_GT(text.size(), 10u);
+  for (const Arguments& more : {Arguments{"-t", "1"},
+                                {"-t", "2"},
+                                {"-t", "3"},
+                                {"-s", "7"},
+                                {"-c", "256"},
+                                {"--policy", "full"},
+                                {"--policy", "window"},
+                                {"--device", "ref"}}) {
+    EXPECT_EQ(Ok(RunTiny(Join({"--temp", "0"}, more))).out, text) << ::testing::PrintToString(more);
+  }
+}
+
+TEST(RunTest, ASeedFixesTheText) {
+  const std::string text = Ok(RunTiny({"-s", "42", "--temp", "2", "-t", "1"})).out;
+  EXPECT_EQ(Ok(RunTiny({"-s", "42", "--temp", "2", "-t", "2"})).out, text);
+  EXPECT_NE(Ok(RunTiny({"-s", "43", "--temp", "2"})).out, text);
+  // A seed that was made up is printed, and gives the same text again.
+  const RunResult first = Ok(RunTiny({"--temp", "2"}));
+  const size_t at = first.err.find("seed ");
+  ASSERT_NE(at, std::string::npos) << first.err;
+  EXPECT_EQ(Ok(RunTiny({"--temp", "2", "-s", std::to_string(std::stoll(first.err.substr(at + 5)))})).out, first.out);
+}
+
+TEST(RunTest, PromptsFromFilesAndPipes) {
+  TempDir dir;
+  const std::string model = ModelPath("llama"), prompt = "the man and the";
+  const Arguments tail = {"-m", model, "--ignore-eos", "-n", "24", "--temp", "0"};
+  const std::string text = Ok(RunTiny({"--temp", "0"})).out;
+  EXPECT_EQ(Ok(Join({"run", "-f", dir.Write("prompt.txt", prompt)}, tail)).out, text);
+  EXPECT_EQ(Ok(Join({"run", "-f", "-"}, tail), prompt).out, text);
+}
+
+// Pot and budget are kept whatever the input: the prompt is many times the pot.
+TEST(RunTest, APromptLongerThanThePot) {
+  TempDir dir;
+  std::string prompt;
+  for (int i = 0; i < 400; ++i) prompt += "the man and the sea, ";
+  const json object = Parse(Ok({"run", "-m", ModelPath("qwen2"), "-f", dir.Write("long.txt", prompt), "--pot", "48",
+                                "-n", "8", "-o", "json", "--ignore-eos", "-ctk", "f32", "-ctv", "f32"})
+                                .out);
+  ExpectAnswerFields(object);
+  EXPECT_GT(object["tokens_seen"], 2000);
+  EXPECT_LE(object["tokens_kept"], 48);
+  EXPECT_GT(object["tokens_kept"], 4);
+}
+
+TEST(ReadTest, JsonEndsWithOneObject) {
+  TempDir dir;
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "the man and the sea, ";
+  const std::string book = dir.Write("book.txt", text);
+  const Arguments tail = {"-m",           ModelPath("llama"), "--ask", "Who is it about?", "--pot", "64", "-n", "6",
+                          "--ignore-eos", "--temp",           "0"};
+  const RunResult run = Ok(Join({"read", book, "-o", "json"}, tail));
+  ASSERT_EQ(Lines(run.out).size(), 1u) << run.out;
+  const json object = Parse(run.out);
+  ExpectAnswerFields(object);
+  EXPECT_GT(object["tokens_seen"], 10000);
+  EXPECT_LE(object["tokens_kept"], 64);
+  EXPECT_EQ(object["tokens_generated"], 6);
+  EXPECT_EQ(Ok(Join({"read", book}, tail)).out, object["text"].get<std::string>() + "\n");
+  EXPECT_EQ(Ok(Join({"read", "-"}, tail), text).out, object["text"].get<std::string>() + "\n");
+  EXPECT_NE(Ok(Join({"read", book, "--progress", "lines"}, tail)).err.find("pot "), std::string::npos);
+}
+
+TEST(PlanTest, SaysWhatTheSessionUses) {
+  const Arguments tail = {"-m", ModelPath("llama"), "--pot", "128"};
+  const json plan = Parse(Ok(Join({"plan", "-o", "json"}, tail)).out);
+  EXPECT_EQ(plan["pot"], 128);
+  int64_t total = 0;
+  for (const json& item : plan["items"]) total += item["bytes"].get<int64_t>();
+  EXPECT_EQ(plan["session_bytes"], total);
+  EXPECT_LE(plan["minimum_bytes"], total);
+  const RunResult text = Ok(Join({"plan"}, tail));
+  EXPECT_NE(text.out.find("smallest budget that works here: "), std::string::npos) << text.out;
+
+  const json run = Parse(Ok(RunTiny({"--pot", "128", "-o", "json"})).out);
+  EXPECT_EQ(run["peak_bytes"], plan["session_bytes"]);
+  const json minimum =
+      Parse(Ok({"plan", "-o", "json", "-m", ModelPath("llama"), "--budget", plan["minimum_bytes"].dump()}).out);
+  EXPECT_EQ(minimum["session_bytes"], plan["minimum_bytes"]);
+}
+
+TEST(InfoTest, MetadataAndTensors) {
+  const std::string plain = Ok({"info", ModelPath("llama")}).out,
+                    all = Ok({"info", "-m", ModelPath("llama"), "--tensors"}).out;
+  EXPECT_NE(plain.find("general.architecture"), std::string::npos);
+  EXPECT_NE(plain.find("runs here: yes"), std::string::npos);
+  EXPECT_EQ(plain.find("blk.0.attn_q.weight"), std::string::npos);
+  EXPECT_NE(all.find("blk.0.attn_q.weight"), std::string::npos);
+  TempDir dir;
+  EditedModel model("llama");
+  model.Remove("output_norm.weight");
+  EXPECT_NE(Ok({"info", dir.Write("bad.gguf", model.Bytes())}).out.find("runs here: no"), std::string::npos);
+}
+
+TEST(PoliciesTest, ListsOptionsWithDefaults) {
+  const std::string out = Ok({"policies"}).out;
+  for (const char* word : {"full", "window", "streaming_llm", "sinks=4", "smallest pot 6"}) {
+    EXPECT_NE(out.find(word), std::string::npos) << word;
+  }
+}
+
+TEST(BenchTest, RowsOfEveryFormat) {
+  const Arguments tail = {"-m", ModelPath("llama"), "-p", "16,8", "-n", "4", "-d", "0,32", "-r", "2"};
+  const Arguments rows = Lines(Ok(Join({"bench", "-o", "jsonl"}, tail)).out);
+  ASSERT_EQ(rows.size(), 6u);
+  for (const std::string& line : rows) {
+    const json row = Parse(line);
+    for (const char* key : {"n_prompt", "n_gen", "depth", "pot", "threads", "tokens_per_s", "stddev", "bytes_per_token",
+                            "gb_per_s", "peak_bytes"}) {
+      EXPECT_TRUE(row.contains(key) && row[key].is_number()) << key << " in " << line;
+    }
+    for (const char* key : {"model", "test", "policy"}) EXPECT_TRUE(row.contains(key) && row[key].is_string()) << key;
+    EXPECT_GT(row["tokens_per_s"], 0);
+    EXPECT_GT(row["gb_per_s"], 0);
+    EXPECT_EQ(row["model"], "llama.gguf");
+  }
+  EXPECT_EQ(Parse(rows[0])["test"], "pp16");
+  EXPECT_EQ(Parse(rows[5])["test"], "tg4 @ d32");
+  const Arguments csv = Lines(Ok(Join({"bench", "-o", "csv"}, tail)).out);
+  ASSERT_EQ(csv.size(), 7u);
+  EXPECT_EQ(
+      csv[0],
+      "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,bytes_per_token,gb_per_s,peak_bytes");
+  EXPECT_EQ(Lines(Ok(Join({"bench"}, tail)).out).size(), 8u);
+}
+
+TEST(EvalTest, BothProtocols) {
+  TempDir dir;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the man and the sea, ";
+  const Arguments tail = {"-m", ModelPath("llama"), "-f", dir.Write("text.txt", text)};
+  const Arguments keys = {"suite", "task",   "model", "policy", "pot",          "budget_bytes", "metric",
+                          "value", "stderr", "n",     "seed",   "tokens_per_s", "peak_bytes"};
+  const auto expect_keys = [&](const json& row) {
+    for (const std::string& key : keys) EXPECT_TRUE(row.contains(key)) << key << " in " << row.dump();
+    EXPECT_GT(row["value"], 1.0);
+    EXPECT_GT(row["tokens_per_s"], 0.0) << row.dump();
+  };
+  const Arguments stream = Lines(Ok(Join({"eval", "ppl", "--pot", "64", "--segment", "300"}, tail)).out);
+  ASSERT_GT(stream.size(), 2u);
+  for (const std::string& line : stream) expect_keys(Parse(line));
+  EXPECT_EQ(Parse(stream.back())["task"], "stream_total");
+  const Arguments windows = Lines(Ok(Join({"eval", "ppl", "--window", "128", "--policy", "full"}, tail)).out);
+  ASSERT_EQ(windows.size(), 1u);
+  expect_keys(Parse(windows[0]));
+  EXPECT_EQ(Parse(windows[0])["task"], "windows");
+}
+
+// One answer per round; what it costs in tokens is what the template says of the whole conversation.
+TEST(ChatTest, RoundsAddUpToTheRenderingOfTheWhole) {
+  const Arguments chat = {"chat", "-m", ModelPath("llama"), "--system", "Be kind.", "--temp", "0",
+                          "-n",   "6",  "--ignore-eos"};
+  const RunResult run = Ok(chat, "the man\r\n\nand the sea?\n/memory\nthe boat\n");
+  const Arguments answers = Lines(run.out);
+  ASSERT_GE(answers.size(), 3u);
+
+  auto file = GgufFile::Open(ModelPath("llama"));
+  ASSERT_TRUE(file.ok());
+  auto tokenizer = Tokenizer::Load(**file);
+  ASSERT_TRUE(tokenizer.ok());
+  auto format = ChatTemplate::ForFile(**file, **tokenizer, "");
+  ASSERT_TRUE(format.ok()) << format.status().message();
+  // Answers of no tokens stand for the six generated ones, which need not tokenise back to six.
+  auto pieces = format->Render({{"system", "Be kind."},
+                                {"user", "the man"},
+                                {"assistant", ""},
+                                {"user", "and the sea?"},
+                                {"assistant", ""},
+                                {"user", "the boat"}},
+                               true);
+  ASSERT_TRUE(pieces.ok()) << pieces.status().message();
+  const size_t n = (*tokenizer)->EncodePieces(*pieces, !format->includes_bos()).size() + 3 * 6;
+  EXPECT_NE(Lines(run.err).back().find(" " + std::to_string(n) + " seen,"), std::string::npos) << n << "\n" << run.err;
+
+  // The first round is what `run --chat` says.
+  const RunResult one = Ok({"run", "--chat", "-m", ModelPath("llama"), "--system", "Be kind.", "--temp", "0", "-n", "6",
+                            "--ignore-eos", "-p", "the man"});
+  EXPECT_EQ(run.out.rfind(one.out, 0), 0u) << run.out << "\n" << one.out;
+}
+
+TEST(ChatTest, Commands) {
+  TempDir dir;
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the man and the sea, ";
+  const std::string file = dir.Write("story.txt", text);
+  const Arguments chat = {"chat", "-m", ModelPath("llama"), "--temp", "0", "-n", "6", "--ignore-eos", "--pot", "64"};
+  const RunResult run =
+      Ok(chat, "hello\n/help\n/file " + file + "\nwhat was it?\n/memory\n/reset\n/memory\nhello\n/nonsense\n/file " +
+                   dir.File("none.txt") + "\n/exit\nnever read\n");
+  EXPECT_NE(run.err.find("/file PATH"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("tokens of " + file), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("/nonsense"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("none.txt: No such file"), std::string::npos) << run.err;
+  // After /reset the conversation begins anew: the same greeting, the same answer, twice.
+  const std::string answer = Ok(chat, "hello\n").out;
+  EXPECT_EQ(run.out.rfind(answer, 0), 0u);
+  EXPECT_EQ(run.out.substr(run.out.size() - answer.size()), answer) << run.out;
+  std::vector<std::string> memory;
+  for (const std::string& line : Lines(run.err)) {
+    if (line.rfind("tokens ", 0) == 0) memory.push_back(line);
+  }
+  ASSERT_EQ(memory.size(), 3u) << run.err;
+  EXPECT_EQ(memory[0].find(" 0 dropped"), std::string::npos);
+  EXPECT_NE(memory[1].find(" 0 dropped"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weir::testing
