@@ -7,7 +7,8 @@ namespace weir::app {
 
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
   app.add_option("-n,--predict", flags->n_predict, "longest answer in tokens; -1 = until the model ends it")
-      ->check(CLI::Range(-1, 1 << 30));
+      ->check(Between(-1, 1 << 30))
+      ->capture_default_str();
   app.add_option("--temp", flags->sampler.temperature, "temperature; 0 = always the most likely token")
       ->capture_default_str();
   app.add_option("--top-k", flags->sampler.top_k, "choose among the K most likely; 0 = all")->capture_default_str();
@@ -19,7 +20,8 @@ void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
       ->capture_default_str();
   app.add_option("--repeat-last-n", flags->sampler.repeat_last_n, "tokens that count as recent")->capture_default_str();
   app.add_option("-s,--seed", flags->seed, "random seed; -1 = another one each time")
-      ->check(CLI::Range(int64_t{-1}, INT64_MAX));
+      ->check(Between(int64_t{-1}, INT64_MAX))
+      ->capture_default_str();
   app.add_flag("--ignore-eos", flags->ignore_eos, "go on after the model ends its answer");
   if (with_output) {
     app.add_option("-o,--output", flags->output, "text, or json: one object at the end")
@@ -104,10 +106,7 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   WEIR_ASSIGN_OR_RETURN(const SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(out.model, Load(model_flags));
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
-  if (!pot_flags.trace.empty()) {
-    WEIR_ASSIGN_OR_RETURN(out.trace, TraceWriter::Open(pot_flags.trace));
-    out.session->SetTrace(out.trace.get());
-  }
+  WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session));
   PrintConfiguration(*out.model, *out.session, options.policy.text, sampling.c_str());
   return out;
 }

@@ -171,15 +171,21 @@ void AddBench(CLI::App& app, int* code) {
   pot->policy = "full";
   AddModelFlags(*sub, model.get());
   AddPotFlags(*sub, pot.get());
-  sub->add_option("-p,--n-prompt", flags->n_prompt, "prefill lengths; 0 = none")
+  sub->add_option("-p,--n-prompt", flags->n_prompt, "prefill lengths: 512 or 128,512; 0 = none")
       ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
+      ->check(Between(0, 1 << 24))
+      ->capture_default_str();
   sub->add_option("-n,--n-gen", flags->n_gen, "tokens to decode; 0 = none")
       ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
-  sub->add_option("-d,--n-depth", flags->depth, "tokens already read")->delimiter(',')->check(CLI::Range(0, 1 << 24));
+      ->check(Between(0, 1 << 24))
+      ->capture_default_str();
+  sub->add_option("-d,--n-depth", flags->depth, "tokens already read")
+      ->delimiter(',')
+      ->check(Between(0, 1 << 24))
+      ->capture_default_str();
   sub->add_option("-r,--repetitions", flags->repetitions, "measured repetitions, after one to warm up")
-      ->check(CLI::Range(1, 1000));
+      ->check(Between(1, 1000))
+      ->capture_default_str();
   sub->add_option("-o,--output", flags->format, "md, csv or jsonl")
       ->check(CLI::IsMember({"md", "csv", "jsonl"}))
       ->capture_default_str();

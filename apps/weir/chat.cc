@@ -178,7 +178,7 @@ Status RunChat(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer
 }  // namespace
 
 void AddChat(CLI::App& app, int* code) {
-  CLI::App* sub = app.add_subcommand("chat", "talk in rounds; the conversation may go on for ever");
+  CLI::App* sub = app.add_subcommand("chat", "talk in rounds, for as long as you like; /help lists what can be typed");
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto answer = std::make_shared<AnswerFlags>();
@@ -188,6 +188,7 @@ void AddChat(CLI::App& app, int* code) {
   sub->add_option("--chat-template", model->chat_template,
                   "template to use instead of the file's: chatml, llama3, gemma ...");
   AddPotFlags(*sub, pot.get());
+  AddTraceFlag(*sub, pot.get());
   AddAnswerFlags(*sub, answer.get(), false);
   sub->callback([=] {
     InstallStopHandler();

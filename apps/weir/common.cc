@@ -69,8 +69,10 @@ void InstallStopHandler() {
 
 void AddModelFlags(CLI::App& app, ModelFlags* flags) {
   app.add_option("-m,--model", flags->path, "model file (GGUF)")->required()->type_name("FILE");
-  app.add_option("-t,--threads", flags->threads, "worker threads; 0 = one per core")->check(CLI::Range(0, 1024));
-  app.add_option("--device", flags->device, "cpu, or ref for the slow scalar reference");
+  app.add_option("-t,--threads", flags->threads, "worker threads; 0 = one per core")
+      ->check(Between(0, 1024))
+      ->capture_default_str();
+  app.add_option("--device", flags->device, "cpu, or ref for the slow scalar reference")->capture_default_str();
 }
 
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only) {
@@ -85,12 +87,16 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
 void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("--policy", flags->policy,
                  "who is forgotten when the pot is full: NAME[:key=value,...], see `weir policies`")
-      ->capture_default_str();
-  CLI::Option* pot = app.add_option("--pot", flags->pot, "tokens kept per layer and head; input may be any length")
-                         ->check(CLI::Range(1, 1 << 26))
-                         ->type_name("TOKENS");
+      ->capture_default_str()
+      ->type_name("NAME");
+  CLI::Option* pot =
+      app.add_option("--pot", flags->pot,
+                     "tokens kept per layer and head, however long the input; without it as many as --budget "
+                     "holds, or the context the model was trained with, up to 4096")
+          ->check(Between(1, 1 << 26))
+          ->type_name("TOKENS");
   app.add_option("-c,--ctx-size", flags->ctx, "the same as --pot, under the name other programs use")
-      ->check(CLI::Range(1, 1 << 26))
+      ->check(Between(1, 1 << 26))
       ->excludes(pot)
       ->type_name("TOKENS");
   app.add_option("--budget", flags->budget,
@@ -98,16 +104,27 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
       ->check(NotEmpty())
       ->type_name("BYTES");
   app.add_option("-b,--chunk", flags->chunk, "tokens read at once; 0 = a quarter of the pot, at most 256")
-      ->check(CLI::Range(0, 1 << 16));
+      ->check(Between(0, 1 << 16))
+      ->capture_default_str();
   app.add_option("--cache-type-k", flags->k_type, "type of stored keys (-ctk): f32, f16, q8_0")->capture_default_str();
   app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")
       ->capture_default_str();
   app.add_option("--on-overflow", flags->on_overflow, "evict: forget and say so; error: refuse input beyond the pot")
       ->check(CLI::IsMember({"evict", "error"}))
       ->capture_default_str();
+}
+
+void AddTraceFlag(CLI::App& app, PotFlags* flags) {
   app.add_option("--trace", flags->trace, "write one JSON line per forgotten token to FILE")
       ->check(NotEmpty())
       ->type_name("FILE");
+}
+
+Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session) {
+  if (flags.trace.empty()) return std::unique_ptr<TraceWriter>();
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<TraceWriter> trace, TraceWriter::Open(flags.trace));
+  session.SetTrace(trace.get());
+  return trace;
 }
 
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {

@@ -38,6 +38,10 @@ struct PotFlags {
   std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);
+// Only for commands that write one.
+void AddTraceFlag(CLI::App& app, PotFlags* flags);
+// The trace that was asked for, or nullptr, from now on fed by `session`.
+Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session);
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags);
 
 // "262144", "64K", "64KiB", "256MiB", "1.5GiB", "2GB". Units of 1024; KB, MB, GB are 1000.
@@ -48,6 +52,11 @@ std::string JsonText(const nlohmann::ordered_json& json);
 Status FlushOutput();
 // For options that must not be given as "".
 const CLI::Validator& NotEmpty();
+// A range that is checked but not spelled out in the help.
+template <typename T>
+CLI::Validator Between(T low, T high) {
+  return CLI::Range(low, high).description("");
+}
 
 std::string BytesText(int64_t bytes);  // "45.3 MiB"
 std::string CountText(int64_t n);      // "1,234,567"

@@ -46,6 +46,7 @@ Status Ppl(const ModelFlags& model_flags, const PotFlags& pot_flags, const PplFl
   WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                         Session::Make(model->model(), model->backend(), options));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceWriter> trace, StartTrace(pot_flags, *session));
   PrintConfiguration(*model, *session, options.policy.text, "");
   Progress progress("eval", Progress::kAuto);
   const Tokenizer& tokenizer = model->tokenizer();
@@ -69,7 +70,7 @@ Status Ppl(const ModelFlags& model_flags, const PotFlags& pot_flags, const PplFl
     progress.Done();
     std::printf("%s\n",
                 JsonText(Row("windows", model_flags, options, *session, result, progress.tokens_per_s())).c_str());
-    return Status();
+    return trace != nullptr ? trace->Close() : Status();
   }
   StreamPerplexity stream(*session, flags.segment, [&](int64_t first, int64_t end, const PerplexityResult& result) {
     nlohmann::ordered_json row = Row("stream", model_flags, options, *session, result, progress.tokens_per_s());
@@ -100,7 +101,7 @@ Status Ppl(const ModelFlags& model_flags, const PotFlags& pot_flags, const PplFl
   std::printf("%s\n", JsonText(Row("stream_total", model_flags, options, *session, stream.total().Result(),
                                    progress.tokens_per_s()))
                           .c_str());
-  return Status();
+  return trace != nullptr ? trace->Close() : Status();
 }
 
 // Greedy ids and the two leading logits of every step, for comparisons with other programs (tools/peer_parity.py).
@@ -139,7 +140,7 @@ void AddGreedy(CLI::App& app, int* code) {
   AddModelFlags(*sub, model.get());
   AddPotFlags(*sub, pot.get());
   sub->add_option("--ids", *ids, "token ids to read first, separated by commas")->required()->delimiter(',');
-  sub->add_option("-n,--predict", *n, "tokens to write")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  sub->add_option("-n,--predict", *n, "tokens to write")->check(Between(1, 1 << 20))->capture_default_str();
   sub->callback([=] {
     const Status status = Greedy(*model, *pot, *ids, *n);
     *code = status.ok() ? 0 : Fail(status);
@@ -159,12 +160,18 @@ void AddEval(CLI::App& app, int* code) {
   auto flags = std::make_shared<PplFlags>();
   AddModelFlags(*ppl, model.get());
   AddPotFlags(*ppl, pot.get());
+  AddTraceFlag(*ppl, pot.get());
   ppl->add_option("-f,--file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
-  ppl->add_option("--window", flags->window, "windows of N tokens, second half counted; 0 = one stream")
-      ->check(CLI::Range(0, 1 << 20));
-  ppl->add_option("-n,--tokens", flags->max_tokens, "stop after N tokens; 0 = all")->check(CLI::NonNegativeNumber);
+  CLI::Option* window =
+      ppl->add_option("--window", flags->window, "windows of N tokens, second half counted; 0 = one stream")
+          ->check(Between(0, 1 << 20))
+          ->capture_default_str();
+  ppl->add_option("-n,--tokens", flags->max_tokens, "stop after N tokens; 0 = all")
+      ->check(Between(int64_t{0}, INT64_MAX))
+      ->capture_default_str();
   ppl->add_option("--segment", flags->segment, "tokens per line of a stream's report")
-      ->check(CLI::PositiveNumber)
+      ->check(Between(int64_t{1}, INT64_MAX))
+      ->excludes(window)
       ->capture_default_str();
   ppl->callback([=] {
     InstallStopHandler();

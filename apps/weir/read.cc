@@ -136,7 +136,7 @@ void AddRead(CLI::App& app, int* code) {
   auto flags = std::make_shared<ReadFlags>();
   answer->n_predict = 256;
   AddModelFlags(*sub, model.get());
-  sub->add_option("file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
+  sub->add_option("file,-f,--file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
   sub->add_option("--ask", flags->ask, "the question")->required()->check(NotEmpty())->type_name("TEXT");
   sub->add_option("--system", flags->system, "system message");
   sub->add_option("--chat-template", model->chat_template,
@@ -144,6 +144,7 @@ void AddRead(CLI::App& app, int* code) {
   sub->add_option("--progress", flags->progress, "auto: a line on a terminal; lines: a plain line every 3 seconds; off")
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(*sub, pot.get());
+  AddTraceFlag(*sub, pot.get());
   AddAnswerFlags(*sub, answer.get(), true);
   sub->callback([=] {
     InstallStopHandler();

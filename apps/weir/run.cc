@@ -92,6 +92,7 @@ void AddRun(CLI::App& app, int* code) {
                   "template to use instead of the file's: chatml, llama3, gemma ...")
       ->needs(chat);
   AddPotFlags(*sub, pot.get());
+  AddTraceFlag(*sub, pot.get());
   AddAnswerFlags(*sub, answer.get(), true);
   sub->callback([=] {
     InstallStopHandler();

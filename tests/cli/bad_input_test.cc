@@ -135,7 +135,13 @@ TEST_F(BadInputTest, CommandLines) {
   ExpectError({"eval"}, {"subcommand"});
   ExpectError({"eval", "frobnicate"}, {"frobnicate"});
   ExpectError({"--frob"}, {"--frob"});
-  ExpectError(RunTiny({"--frob"}), {"--frob"});
+  ExpectError(RunTiny({"--frob"}), {"--frob", "weir run --help"});
+  // Flags that a command could only ignore are not known to it.
+  ExpectError({"plan", "-m", ModelPath("llama"), "--trace", "t"}, {"--trace", "weir plan --help"});
+  ExpectError({"bench", "-m", ModelPath("llama"), "--trace", "t"}, {"--trace"});
+  ExpectError({"eval", "greedy", "-m", ModelPath("llama"), "--ids", "1", "--trace", "t"}, {"--trace"});
+  ExpectError({"eval", "ppl", "-m", ModelPath("llama"), "-f", "t", "--window", "64", "--segment", "9"},
+              {"--segment", "--window"});
   ExpectError(RunTiny({"surplus"}), {"surplus"});
   ExpectError({"run", "-p", "x"}, {"--model"});
   ExpectError({"run", "-m"}, {"--model"});

@@ -225,6 +225,14 @@ TEST(EvalTest, BothProtocols) {
   ASSERT_GT(stream.size(), 2u);
   for (const std::string& line : stream) expect_keys(Parse(line));
   EXPECT_EQ(Parse(stream.back())["task"], "stream_total");
+  const Arguments traced =
+      Lines(Ok(Join({"eval", "ppl", "--pot", "64", "--trace", dir.File("trace.jsonl")}, tail)).out);
+  ASSERT_FALSE(traced.empty());
+  const json total = Parse(traced.back());
+  // Of n + 1 tokens, the first has no likelihood.
+  const int64_t n_dropped = static_cast<int64_t>(Lines(FileBytes(dir.File("trace.jsonl"))).size());
+  EXPECT_GT(n_dropped, total["n"].get<int64_t>() + 1 - 64 - 1);
+  EXPECT_LE(n_dropped, total["n"].get<int64_t>());
   const Arguments windows = Lines(Ok(Join({"eval", "ppl", "--window", "128", "--policy", "full"}, tail)).out);
   ASSERT_EQ(windows.size(), 1u);
   expect_keys(Parse(windows[0]));
