@@ -120,6 +120,14 @@ TEST_F(BadInputTest, InputBeyondAPotThatMayNotForget) {
     ExpectError(join(head, full), {"pot of 64 tokens", "policy full"}, true);
     ExpectError(join(head, error), {"pot of 64 tokens", "--on-overflow error"}, true);
   }
+  // A conversation that can take nothing more ends.
+  RunOptions chat;
+  chat.input = "the man and the sea\nthe man and the sea\nthe man and the sea\nthe man and the sea\n";
+  for (const Arguments& flags : {full, error}) {
+    const RunResult run = Run(join({"chat", "-m", model, "-n", "20", "--ignore-eos"}, flags), chat);
+    EXPECT_EQ(run.code, 2);
+    EXPECT_EQ(Lines(run.err).back().rfind("weir: error: the pot of 64 tokens is full", 0), 0u) << run.err;
+  }
   // An answer that fills the pot: what was said so far is there, and the code says that it is not whole.
   const RunResult run = Run(join({"run", "-m", model, "-p", "the", "-n", "200", "--ignore-eos", "--temp", "0"}, full));
   EXPECT_EQ(run.code, 2);

@@ -75,6 +75,18 @@ TEST(InterruptTest, GenerationKeepsTheTextSoFar) {
   EXPECT_NE(run.err.find("weir: stopped"), std::string::npos) << run.err;
 }
 
+// In a conversation only the answer ends.
+TEST(InterruptTest, AChatGoesOn) {
+  RunOptions options;
+  options.input = "the man\n/memory\n";
+  options.interrupt_after_out_bytes = 2000;
+  const RunResult run =
+      RunWeir({"chat", "-m", ModelPath("llama"), "--ignore-eos", "-n", "100000000", "--pot", "64"}, options);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_GE(run.out.size(), 2000u);
+  EXPECT_NE(run.err.find(" kept, "), std::string::npos) << run.err;
+}
+
 TEST(InterruptTest, ATraceOfAStoppedAnswerIsWhole) {
   TempDir dir;
   RunOptions options;
