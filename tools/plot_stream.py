@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 matplotlib.rcParams["svg.hashsalt"] = "weir"
 import matplotlib.pyplot as plt
 
-MIB = 1024 * 1024
+GIB = 1 << 30
 
 
 def read(path):
@@ -52,17 +52,15 @@ def main():
     args = parser.parse_args()
     runs = [read(path) for path in args.rows]
     if args.memory:
-        fig, ax = figure("tokens read", "resident memory of the process, MiB")
+        fig, ax = figure("tokens read", "memory of the process, GiB")
         rows = runs[0]
         x = [r["end_token"] for r in rows]
-        ax.plot(x, [r["resident_bytes"] / MIB for r in rows], lw=2.2, label=f"weir, {name_of(rows)} (measured)")
+        ax.plot(x, [r["resident_bytes"] / GIB for r in rows], lw=2.2, label=f"weir, {name_of(rows)} (measured)")
         if args.kv_bytes:
             base = rows[0]["resident_bytes"] - rows[0]["budget_bytes"]
-            ax.plot([0, x[-1]], [base / MIB, (base + args.kv_bytes * x[-1]) / MIB], "--", color="tab:red", lw=1.5,
+            ax.plot([0, x[-1]], [base / GIB, (base + args.kv_bytes * x[-1]) / GIB], "--", color="tab:red", lw=1.5,
                     label="a cache that never forgets (calculated)")
-            ax.set_yscale("log")
-            ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
-        ax.set_ylim(bottom=64)
+        ax.set_ylim(bottom=0)
         ax.legend(frameon=False)
         save(fig, args.memory)
     if args.perplexity:
