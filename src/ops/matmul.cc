@@ -79,8 +79,8 @@ Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger
   if (!AllFinite(source.type, source.data, source.n_out * source.n_in)) {
     return Corrupt("tensor %s: a weight is NaN or infinite", source.name);
   }
-  WEIR_ASSIGN_OR_RETURN(HostBuffer rows,
-                        HostBuffer::Allocate(ledger, MemTag::kWeights, RowBytes(source.type, source.n_in) * source.n_out));
+  WEIR_ASSIGN_OR_RETURN(HostBuffer rows, HostBuffer::Allocate(ledger, MemTag::kWeights,
+                                                              RowBytes(source.type, source.n_in) * source.n_out));
   return std::unique_ptr<Matrix>(std::make_unique<RefMatrix>(source, std::move(rows)));
 }
 

@@ -17,10 +17,10 @@ namespace weir {
 
 // A weight matrix as a model file stores it: n_out rows of n_in elements.
 struct MatrixSource {
-  const char* name = "";            // for messages
+  const char* name = "";  // for messages
   DType type = DType::kF32;
-  int64_t n_out = 0, n_in = 0;      // n_in is a multiple of the type's block
-  const uint8_t* data = nullptr;    // n_out rows of RowBytes(type, n_in); may be unaligned
+  int64_t n_out = 0, n_in = 0;         // n_in is a multiple of the type's block
+  const uint8_t* data = nullptr;       // n_out rows of RowBytes(type, n_in); may be unaligned
   const int32_t* row_order = nullptr;  // [n_out] or nullptr: row o of the matrix is row row_order[o] of `data`
 };
 
@@ -44,37 +44,38 @@ class Matrix {
 // activations once (q, k and v; gate and up).
 struct MatMulOut {
   const Matrix* w = nullptr;
-  float* y = nullptr;             // [n_rows, w->n_out()], rows y_stride apart
-  int64_t y_stride = 0;           // in floats, >= w->n_out()
-  const float* bias = nullptr;    // [n_out] or nullptr
-  bool accumulate = false;        // add to what y holds (residual connection)
+  float* y = nullptr;           // [n_rows, w->n_out()], rows y_stride apart
+  int64_t y_stride = 0;         // in floats, >= w->n_out()
+  const float* bias = nullptr;  // [n_out] or nullptr
+  bool accumulate = false;      // add to what y holds (residual connection)
 };
 
 struct MatMulArgs {
-  const float* x = nullptr;       // [n_rows, n_in], rows x_stride apart
-  int64_t x_stride = 0;           // in floats
+  const float* x = nullptr;  // [n_rows, n_in], rows x_stride apart
+  int64_t x_stride = 0;      // in floats
   int64_t n_rows = 0, n_in = 0;
   std::span<const MatMulOut> outs;
-  void* scratch = nullptr;        // Backend::MatMulScratchBytes(n_rows, n_in) bytes, 64-byte aligned
+  void* scratch = nullptr;  // Backend::MatMulScratchBytes(n_rows, n_in) bytes, 64-byte aligned
 };
 
 // What every backend refuses before it prepares a matrix: kCorrupt for a size outside 1 .. kMaxMatrixSide or rows that
-// are not whole blocks, kUnsupported for a type that is no weight, kInvalidArgument for missing data or a row order that
-// leaves the matrix. Messages name the tensor. Values are not looked at.
+// are not whole blocks, kUnsupported for a type that is no weight, kInvalidArgument for missing data or a row order
+// that leaves the matrix. Messages name the tensor. Values are not looked at.
 inline constexpr int64_t kMaxMatrixSide = int64_t{1} << 28;  // keeps every size in bytes far inside 64 bits
 Status CheckMatrixSource(const MatrixSource& source);
 
 inline constexpr int kQ8Block = 32;
 // Blocks whose largest magnitude is smaller round to zero: 127 / largest must not overflow.
 inline constexpr float kQ8Smallest = 0x1p-100f;
-// Rounds n elements (a multiple of 32) to int8 with a scale per 32: q in [-127, 127], x ~ q * d. A block of zeros (below
-// kQ8Smallest) gets d = 0 and q = 0, one with a NaN or an infinity d = NaN and q = 0, so that it is seen downstream.
+// Rounds n elements (a multiple of 32) to int8 with a scale per 32: q in [-127, 127], x ~ q * d. A block of zeros
+// (below kQ8Smallest) gets d = 0 and q = 0, one with a NaN or an infinity d = NaN and q = 0, so that it is seen
+// downstream.
 void QuantizeRowQ8(const float* x, int64_t n, int8_t* q, float* d);
 
 namespace ref {
 
-// The scalar reference's matrix keeps the file's own rows. Errors of CheckMatrixSource; kCorrupt for a weight that is NaN
-// or infinite; kOverBudget.
+// The scalar reference's matrix keeps the file's own rows. Errors of CheckMatrixSource; kCorrupt for a weight that is
+// NaN or infinite; kOverBudget.
 Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger);
 void MatMul(const MatMulArgs& args);
 // out[i] = row ids[i] of the matrix, decoded. REQUIRES: 0 <= ids[i] < n_out.

@@ -13,14 +13,14 @@
 namespace weir {
 
 struct NllArgs {
-  const float* x = nullptr;          // [n_rows, n_in], contiguous: hidden states after the final norm
+  const float* x = nullptr;  // [n_rows, n_in], contiguous: hidden states after the final norm
   int64_t n_rows = 0, n_in = 0;
-  const Matrix* head = nullptr;      // [n_vocab, n_in]
-  const float* bias = nullptr;       // [n_vocab] or nullptr
-  float softcap = 0;                 // > 0: z = softcap * tanh(z / softcap)
-  const int32_t* target = nullptr;   // [n_rows]; -1 = none, nll[r] is then 0. REQUIRES: < n_vocab
-  float* nll = nullptr;              // [n_rows]
-  void* scratch = nullptr;           // Backend::NllScratchBytes(n_rows, n_in) bytes, 64-byte aligned
+  const Matrix* head = nullptr;     // [n_vocab, n_in]
+  const float* bias = nullptr;      // [n_vocab] or nullptr
+  float softcap = 0;                // > 0: z = softcap * tanh(z / softcap)
+  const int32_t* target = nullptr;  // [n_rows]; -1 = none, nll[r] is then 0. REQUIRES: < n_vocab
+  float* nll = nullptr;             // [n_rows]
+  void* scratch = nullptr;          // Backend::NllScratchBytes(n_rows, n_in) bytes, 64-byte aligned
 };
 
 namespace ref {
