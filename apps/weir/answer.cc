@@ -64,6 +64,12 @@ Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenize
   return result;
 }
 
+Status CheckNotCut(const GenerateResult& result, const Session& session) {
+  if (result.reason != StopReason::kPotFull) return Status();
+  return OverBudget("the answer ended because the pot of %d tokens is full and nothing may be forgotten",
+                    session.plan().pot.n_slots);
+}
+
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
                                   double ttft_ms) {
   const SessionCounters counters = session.counters();

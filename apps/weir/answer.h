@@ -29,6 +29,9 @@ std::string SamplingText(const AnswerFlags& flags);
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
                               bool print);
 
+// kOverBudget when the answer was cut short because the pot is full and nothing may be forgotten.
+Status CheckNotCut(const GenerateResult& result, const Session& session);
+
 // The object that `-o json` ends with.
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
                                   double ttft_ms);

@@ -65,11 +65,7 @@ Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, co
                static_cast<double>(tokens.size()) / read_s, result.tokens.size(), result.tokens_per_s);
   PrintMemoryLine(session);
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
-  if (result.reason == StopReason::kPotFull) {
-    return OverBudget("the answer ended because the pot of %d tokens is full and nothing may be forgotten",
-                      session.plan().pot.n_slots);
-  }
-  return Status();
+  return CheckNotCut(result, session);
 }
 
 }  // namespace

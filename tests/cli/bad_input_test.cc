@@ -129,12 +129,16 @@ TEST_F(BadInputTest, InputBeyondAPotThatMayNotForget) {
     EXPECT_EQ(Lines(run.err).back().rfind("weir: error: the pot of 64 tokens is full", 0), 0u) << run.err;
   }
   // An answer that fills the pot: what was said so far is there, and the code says that it is not whole.
-  const RunResult run = Run(join({"run", "-m", model, "-p", "the", "-n", "200", "--ignore-eos", "--temp", "0"}, full));
-  EXPECT_EQ(run.code, 2);
-  EXPECT_FALSE(run.out.empty());
-  EXPECT_NE(Lines(run.err).back().find("weir: error: the answer ended because the pot of 64 tokens is full"),
-            std::string::npos)
-      << run.err;
+  const Arguments endless = {"-n", "600", "--ignore-eos", "--temp", "0", "--policy", "full", "--pot", "300"};
+  for (const Arguments& head : {Arguments{"run", "-m", model, "-p", "the"},
+                                Arguments{"read", dir_.Write("short.txt", "the sea"), "-m", model, "--ask", "who"}}) {
+    const RunResult run = Run(join(head, endless));
+    EXPECT_EQ(run.code, 2);
+    EXPECT_FALSE(run.out.empty());
+    EXPECT_NE(Lines(run.err).back().find("weir: error: the answer ended because the pot of 300 tokens is full"),
+              std::string::npos)
+        << run.err;
+  }
 }
 
 TEST_F(BadInputTest, CommandLines) {
