@@ -22,15 +22,15 @@ struct ColumnScoresArgs {
   // The attention call whose weights are meant: q, shapes, key form, rope; exactly one segment, values and out unused.
   // Row r of the segment sees slots [0, n_slots - n_rows + r], as there.
   AttentionArgs attention;
-  int64_t row_begin = 0, row_end = 0;   // declared rows, relative to the segment's first row; at least one
+  int64_t row_begin = 0, row_end = 0;  // declared rows, relative to the segment's first row; at least one
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
   bool all_heads = false;
   // KV head j's scores go to out[j][0 .. n_slots[j]), all heads' to out[0] (all KV heads then have equal n_slots).
   // Slots a row cannot see get nothing from it.
   float* const* out = nullptr;
-  bool accumulate = false;              // kSum: add to what out holds; kMax: keep the larger
-  void* scratch = nullptr;              // Backend::ColumnScoresScratchBytes(shape) bytes, 64-byte aligned
+  bool accumulate = false;  // kSum: add to what out holds; kMax: keep the larger
+  void* scratch = nullptr;  // Backend::ColumnScoresScratchBytes(shape) bytes, 64-byte aligned
 };
 
 namespace ref {
