@@ -115,7 +115,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
     std::printf("%s\n", JsonText(AnswerJson(session, result, rate, ttft_ms)).c_str());
   } else {
     std::printf("\n");
-    std::fflush(stdout);  // before the figures on stderr
+    WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
   std::fprintf(stderr, "speed    read %s tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
                CountText(n_text).c_str(), rate, result.tokens.size(), result.tokens_per_s);

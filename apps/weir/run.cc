@@ -60,7 +60,7 @@ Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, co
     std::printf("%s\n", JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms)).c_str());
   } else {
     std::printf("\n");
-    std::fflush(stdout);  // before the figures on stderr
+    WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
   std::fprintf(stderr, "speed    read %zu tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n", tokens.size(),
                static_cast<double>(tokens.size()) / read_s, result.tokens.size(), result.tokens_per_s);
