@@ -20,6 +20,10 @@ void Backend::CompactSlots(std::span<const CompactSlotsArgs> args) {
   for (const CompactSlotsArgs& head : args) ref::CompactSlots(head);
 }
 
+void Backend::VectorScores(std::span<const VectorScoresArgs> args) {
+  for (const VectorScoresArgs& head : args) ref::VectorScores(head);
+}
+
 // The references take what they need from the heap: they are for tests, not for budgets.
 int64_t Backend::MatMulScratchBytes(int64_t, int64_t) const { return 0; }
 int64_t Backend::NllScratchBytes(int64_t, int64_t) const { return 0; }

@@ -20,6 +20,7 @@
 #include "ops/matmul.h"
 #include "ops/nll.h"
 #include "ops/rope.h"
+#include "ops/vector_scores.h"
 
 namespace weir {
 
@@ -51,6 +52,10 @@ class Backend {
   virtual void CompactSlots(std::span<const CompactSlotsArgs> args);
   virtual void Attention(const AttentionArgs& args) { ref::Attention(args); }
   virtual void ColumnScores(const ColumnScoresArgs& args) { ref::ColumnScores(args); }
+  // One entry per head; a backend may spread them over its workers.
+  virtual void VectorScores(std::span<const VectorScoresArgs> args);
+  // log(sum exp(logits)), for the likelihood of a token whose logits are already there.
+  virtual float LogSumExp(const float* logits, int64_t n) { return ref::LogSumExp(logits, n); }
 
   // Scratch the ops above need for their largest call (what the reference needs, unless overridden).
   virtual int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const;

@@ -36,6 +36,9 @@ struct SessionOptions {
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   bool nll = false;            // Append() will be asked for likelihoods
+  // Tokens of the policy's probe (engine/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
+  std::vector<int32_t> probe;
+  int32_t max_probe = 0;
 };
 
 // One line of the plan.
@@ -71,6 +74,8 @@ class Session {
 
   struct AppendOptions {
     bool pinned = false;                       // these tokens survive every selection
+    bool generated = false;                    // tokens the model chose: part of an answer, not of a prompt
+    bool end_of_prompt = false;                // the last of these tokens ends a prompt: policies that compress there do
     int64_t t_src_ms = 0;
     float* nll = nullptr;                      // [tokens.size()] or nullptr: -log P of each token when it was read;
                                                // 0 for the first token of the stream
@@ -82,6 +87,20 @@ class Session {
   // pinned); tokens before the offending chunk stay read.
   Status Append(std::span<const int32_t> tokens, const AppendOptions& options);
   Status Append(std::span<const int32_t> tokens) { return Append(tokens, AppendOptions()); }
+
+  // A round begins: `question` is about to be appended (by the caller, in any number of calls) and up to n_answer tokens
+  // will follow. Room is made for all of it at once where the pot allows; a policy may rank by the question's attention
+  // (PolicyNeeds::question_rows); stored likelihoods age (nll_decay). Optional: without it, room is made when it is needed.
+  Status BeginRound(std::span<const int32_t> question, int64_t n_answer);
+
+  // Replaces the probe from now on. kInvalidArgument when it is longer than SessionOptions::max_probe.
+  Status SetProbe(std::span<const int32_t> tokens);
+
+  // Everything that decides what comes next: pot, statistics, positions, counters, last hidden state, probe. A session of
+  // the same model, backend and options that restores it continues with the same bytes. Save() replaces *out.
+  // kInvalidArgument when the bytes are not from such a session; the session is then as it was.
+  Status Save(std::vector<uint8_t>* out) const;
+  Status Restore(std::span<const uint8_t> bytes);
 
   // Logits for the token after the last one read, [n_vocab]. kInvalidArgument before the first token.
   Result<std::span<float>> Logits();

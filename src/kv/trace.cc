@@ -37,8 +37,9 @@ Status TraceWriter::Fail() {
   return IoError("cannot write the trace %s: %s", path_.c_str(), std::strerror(error));
 }
 
-Status TraceWriter::Dropped(int64_t step, const char* policy, int32_t layer, int32_t head,
-                            std::span<const SlotMeta> slots, const KeepSet& keep, const char* reason) {
+Status TraceWriter::Selected(const TraceSelection& selection) {
+  const std::span<const SlotMeta> slots = selection.slots;
+  const KeepSet& keep = *selection.keep;
   if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
   size_t idx = 0;
   for (size_t slot = 0; slot < slots.size(); ++slot) {
@@ -51,8 +52,8 @@ Status TraceWriter::Dropped(int64_t step, const char* policy, int32_t layer, int
             file_,
             "{\"step\":%lld,\"policy\":\"%s\",\"layer\":%d,\"head\":%d,\"slot\":%zu,\"seq\":%lld,\"t_src_ms\":%lld,"
             "\"token\":%d,\"reason\":\"%s\"}\n",
-            static_cast<long long>(step), policy, layer, head, slot, static_cast<long long>(m.seq),
-            static_cast<long long>(m.t_src_ms), m.token_id, reason) < 0) {
+            static_cast<long long>(selection.step), selection.policy, selection.layer, selection.head, slot,
+            static_cast<long long>(m.seq), static_cast<long long>(m.t_src_ms), m.token_id, selection.reason) < 0) {
       return Fail();
     }
   }

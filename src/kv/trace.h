@@ -18,6 +18,17 @@
 
 namespace weir {
 
+// One group at one selection. Spans have one entry per slot, or none where nothing was declared.
+struct TraceSelection {
+  int64_t step = 0, n_seen = 0;          // running number of the selection; tokens of the stream so far
+  const char* policy = "";
+  int32_t layer = -1, head = -1;         // -1: all
+  std::span<const SlotMeta> slots;
+  std::span<const float> scores, nll;
+  const KeepSet* keep = nullptr;
+  const char* reason = "";
+};
+
 class TraceWriter {
  public:
   // kIo with the path when the file cannot be made, directories included.
@@ -26,10 +37,9 @@ class TraceWriter {
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // Writes one line per slot of `slots` that is not in `keep`. kIo when the disk is full; the writer is then closed and
-  // its part file removed.
-  Status Dropped(int64_t step, const char* policy, int32_t layer, int32_t head, std::span<const SlotMeta> slots,
-                 const KeepSet& keep, const char* reason);
+  // Writes one line per slot that is not kept. kIo when the disk is full; the writer is then closed and its part file
+  // removed.
+  Status Selected(const TraceSelection& selection);
   Status Close();
 
  private:

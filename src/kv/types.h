@@ -45,7 +45,14 @@ struct PotShape {
   DType k_type = DType::kF16, v_type = DType::kF16;
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
+  bool scores = false, nll = false;  // a float beside every slot of every group for each
+  // Largest number of slots that one head may hold, as a multiple of n_slots. 1: every head owns n_slots. More: heads
+  // share the n_layers * n_kv_heads * n_slots slots of the pot, and storage follows what each of them keeps. kPerHead
+  // only.
+  int32_t spread = 1;
 
+  int64_t n_heads_total() const { return static_cast<int64_t>(n_layers) * n_kv_heads; }
+  int64_t max_head_slots() const { return static_cast<int64_t>(n_slots) * spread; }
   int32_t n_groups() const {
     switch (granularity) {
       case Granularity::kGlobal:

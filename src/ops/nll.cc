@@ -18,11 +18,15 @@ void HeadNll(const NllArgs& args) {
     if (args.softcap > 0) {
       for (float& value : z) value = args.softcap * std::tanh(value / args.softcap);
     }
-    const double largest = *std::max_element(z.begin(), z.end());
-    double sum = 0;
-    for (float value : z) sum += std::exp(value - largest);
-    args.nll[r] = static_cast<float>(std::log(sum) + largest - z[target]);
+    args.nll[r] = LogSumExp(z.data(), n_vocab) - z[target];
   }
+}
+
+float LogSumExp(const float* logits, int64_t n) {
+  const double largest = *std::max_element(logits, logits + n);
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += std::exp(logits[i] - largest);
+  return static_cast<float>(std::log(sum) + largest);
 }
 
 }  // namespace weir::ref

@@ -25,5 +25,6 @@ struct NllArgs {
 
 namespace ref {
 void HeadNll(const NllArgs& args);
+float LogSumExp(const float* logits, int64_t n);  // REQUIRES: n > 0
 }  // namespace ref
 }  // namespace weir

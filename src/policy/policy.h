@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "kv/evidence.h"
 #include "kv/types.h"
 
 namespace weir {
@@ -24,50 +25,86 @@ namespace weir {
 struct PolicyNeeds {
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
-  int32_t min_slots = 1;   // smallest pot that leaves room for one new token; pinned slots come on top
-  bool evicts = true;      // false: a full pot is an error and the engine never calls Select()
+  Evidence evidence;         // statistics kept beside every slot; attention needs kPerLayer or kPerHead
+  int32_t spread = 1;        // largest share of one head, times the pot's slots; 0: as many as a layer has KV heads
+  int32_t min_slots = 1;     // smallest pot that leaves room for one new token; pinned slots and the probe come on top
+  bool evicts = true;        // false: a full pot is an error and the engine never calls Select()
+  // EvidenceRows::kProbe: the text whose rows vote before every selection. "{question}" in it is replaced by the question,
+  // where one is known, and by nothing otherwise.
+  std::string probe;
+  bool probe_in_template = false;  // the probe ends like a user's turn: the chat template's tail comes after it
+  // A round's question votes as the probe when room must be made for it: this many of its last rows. 0: it does not.
+  int32_t question_rows = 0;
+  float nll_decay = 1;       // NLLs are multiplied by it when a round starts
 };
 
-// One metadata group's used slots at the moment of a selection.
+// One metadata group's used slots at the moment of a selection. All spans have one entry per slot or none.
 struct SlotView {
   int32_t group = 0;
-  std::span<const SlotMeta> slots;   // slot order: oldest first
+  int32_t layer = -1, head = -1;        // what the group stands for; -1: all of them
+  int32_t n_layers = 0, n_kv_heads = 0; // of the pot
+  std::span<const SlotMeta> slots;      // slot order: oldest first
+  std::span<const float> scores;        // the declared attention or vector statistic
+  std::span<const float> nll;           // -log P when the token was read; +inf for the first of the stream
+  int32_t n_rows = 0;       // rows of queries in `scores` since they were last taken anew (the divisor of a mean)
+  int32_t n_unscored = 0;   // newest slots, read after `scores` were taken: they hold 0 there
+  int64_t n_seen = 0;       // tokens of the stream so far: n_seen - seq queries could see a slot
 };
 
-// One object per session: small state, no locks.
+// One object per session. Its answers depend on the view and its options alone: whatever a stream leaves behind lives in
+// the pot, so that a saved pot is a saved policy. No locks.
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual PolicyNeeds Needs() const = 0;
 
-  // The pot holds n_slots slots per head and `n_coming` new tokens need room. How many may stay?
-  // Result in [0, n_slots - n_coming]; may be smaller, so that selections come in fewer, larger steps.
+  // The pot holds n_slots slots per head (what the probe needs is already taken off) and `n_coming` new tokens need room.
+  // How many may stay? Result in [0, n_slots - n_coming]; may be smaller, so that selections come in fewer, larger steps.
   virtual int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const { return n_slots - n_coming; }
+
+  // Slots that may stay once a prompt was read whole; -1: all (SnapKV and its kind compress here).
+  virtual int32_t TargetAfterPrompt(int32_t n_slots) const { return -1; }
 
   // Chooses exactly min(n_keep, slots in view) slots, strictly ascending, every pinned one included. Pure: same view,
   // same answer, on every backend and thread count. REQUIRES: n_keep >= pinned slots in view.
   virtual void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) = 0;
+
+  // All groups of a pot at once: `n_keep` slots on average. Policies whose heads or layers share a budget (spread > 1)
+  // override it; sizes may then differ, their sum may not exceed views.size() * n_keep.
+  virtual void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) {
+    for (size_t i = 0; i < views.size(); ++i) Select(views[i], n_keep, &keeps[i]);
+  }
 };
 
 // Options of a policy as the user wrote them, "key=value" pairs, already checked against PolicyInfo::options.
 class PolicyOptions {
  public:
   PolicyOptions() = default;
-  explicit PolicyOptions(std::map<std::string, double> values) : values_(std::move(values)) {}
+  PolicyOptions(std::map<std::string, double> values, std::map<std::string, std::string> texts)
+      : values_(std::move(values)), texts_(std::move(texts)) {}
   double Number(std::string_view key) const { return values_.find(std::string(key))->second; }
   int32_t Int(std::string_view key) const { return static_cast<int32_t>(Number(key)); }
+  const std::string& Text(std::string_view key) const { return texts_.find(std::string(key))->second; }
 
  private:
   std::map<std::string, double> values_;
+  std::map<std::string, std::string> texts_;
 };
 
+// One option. A number, a whole number, or a text (`text` set: its default); `choices`, words separated by '|', limits a
+// text. A text with a comma is written in double quotes, where \" and \\ stand for themselves.
 struct PolicyOptionInfo {
   const char* key;
   double fallback;
   double min, max;
   bool integral;
   const char* help;
+  const char* text = nullptr;
+  const char* choices = nullptr;
 };
+constexpr PolicyOptionInfo TextOption(const char* key, const char* fallback, const char* help, const char* choices = nullptr) {
+  return {key, 0, 0, 0, false, help, fallback, choices};
+}
 
 struct PolicyInfo {
   const char* name;      // = file name
