@@ -55,7 +55,9 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
     if (!end || options.ignore_eos || options.show_special) decoder.Push(token, &text);
     emit();
     sampler.Accept(token);
-    const Status read = session.Append({&token, 1});
+    Session::AppendOptions append;
+    append.generated = true;
+    const Status read = session.Append({&token, 1}, append);
     if (read.code() == StatusCode::kOverBudget) {
       out.reason = StopReason::kPotFull;
       break;

@@ -18,7 +18,8 @@ int64_t Runner::MetaBytes(const Model& model, const RunnerShape& shape) {
 }
 
 int64_t Runner::WorkspaceBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
-  return Attender::WorkspaceBytes(backend, model.config().attention, shape.max_rows, shape.max_slots) +
+  return Attender::WorkspaceBytes(backend, model.config().attention, shape.max_rows, shape.max_slots,
+                                  shape.statistics) +
          PageRound(shape.max_rows * 4) + PageRound(shape.max_rows * model.config().n_embd * 4) +
          PageRound(model.WorkspaceBytes(shape.max_rows)) + PageRound(HeadScratchBytes(model, backend, shape));
 }
@@ -30,7 +31,7 @@ Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, con
   out->shape_ = shape;
   const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kWorkspace, bytes); };
   WEIR_ASSIGN_OR_RETURN(out->attender_, Attender::Make(backend, model.config().attention, shape.max_rows, shape.max_slots,
-                                                       ledger));
+                                                       shape.statistics, ledger));
   WEIR_ASSIGN_OR_RETURN(out->tokens_, allocate(shape.max_rows * 4));
   WEIR_ASSIGN_OR_RETURN(out->hidden_, allocate(shape.max_rows * model.config().n_embd * 4));
   WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(model.WorkspaceBytes(shape.max_rows)));
@@ -63,7 +64,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       }
       ids[n_rows + i] = id;
     }
-    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq});
+    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq, item.evidence});
     n_rows += n;
   }
   WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));

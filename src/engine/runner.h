@@ -19,14 +19,16 @@ namespace weir {
 
 struct RunnerShape {
   int64_t max_rows = 0;    // rows of the largest batch
-  int64_t max_slots = 0;   // slots of the largest pot
+  int64_t max_slots = 0;   // slots of the largest head of a pot
   bool nll = false;        // HeadNll() will be called
+  bool statistics = false; // batch items will carry evidence calls
 };
 
 // New tokens of one pot.
 struct BatchItem {
   Pot* pot = nullptr;
   std::span<const SlotMeta> tokens;   // in stream order; token_id >= 0
+  const EvidenceCall* evidence = nullptr;   // statistics to take of these rows
 };
 
 class Runner {

@@ -1,119 +1,11 @@
 #include "engine/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace weir {
-namespace {
-
-constexpr int32_t kDefaultPot = 4096;
-constexpr int32_t kDefaultChunk = 256;
-constexpr int32_t kLargestPot = 1 << 26;
-
-// Rows read at once in a pot of n slots: large enough for the products to reach their speed, small enough that a chunk
-// turns over only a part of a pot that evicts.
-int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32_t n_slots) {
-  const int32_t wanted = options.chunk_rows > 0 ? options.chunk_rows : needs.evicts ? std::min(n_slots / 4, kDefaultChunk) : kDefaultChunk;
-  const int32_t most = needs.evicts ? std::min(n_slots / 2, n_slots - (needs.min_slots - 1)) : n_slots;
-  return std::clamp(wanted, 1, std::max(1, most));
-}
-
-// Bytes of a session's own vectors: a chunk's metadata and targets, one keep-set per group.
-int64_t BookkeepingBytes(const PotShape& pot, int32_t chunk_rows) {
-  return chunk_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t)) +
-         pot.n_groups() * (static_cast<int64_t>(pot.n_slots) * static_cast<int64_t>(sizeof(int32_t)) + static_cast<int64_t>(sizeof(KeepSet)));
-}
-
-SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOptions& options, const PolicyNeeds& needs,
-                    int32_t n_slots) {
-  const ModelConfig& config = model.config();
-  SessionPlan plan;
-  plan.pot.n_layers = config.attention.n_layers;
-  plan.pot.n_kv_heads = config.attention.n_kv_heads;
-  plan.pot.head_dim = config.attention.head_dim;
-  plan.pot.n_slots = n_slots;
-  plan.pot.k_type = options.k_type;
-  plan.pot.v_type = options.v_type;
-  plan.pot.positions = needs.positions;
-  plan.pot.granularity = needs.granularity;
-  plan.chunk_rows = ChunkRows(options, needs, n_slots);
-  const RunnerShape shape{plan.chunk_rows, n_slots, options.nll};
-  plan.items = {
-      {MemTag::kKv, StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
-                              plan.pot.n_kv_heads),
-       Pot::KvBytes(plan.pot)},
-      {MemTag::kMeta, "token metadata of the slots, selections, rotary tables",
-       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, shape) + BookkeepingBytes(plan.pot, plan.chunk_rows)},
-      {MemTag::kWorkspace, StrFormat("activations and scratch, %d rows at once", plan.chunk_rows),
-       Runner::WorkspaceBytes(model, backend, shape)},
-      {MemTag::kLogits, "logits and last hidden state",
-       PageRound(static_cast<int64_t>(config.n_vocab) * 4) + PageRound(static_cast<int64_t>(config.n_embd) * 4)},
-  };
-  for (const PlanItem& item : plan.items) plan.total_bytes += item.bytes;
-  return plan;
-}
-
-}  // namespace
-
-Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options.policy.Make());
-  const PolicyNeeds needs = policy->Needs();
-  const char* name = options.policy.info->name;
-  if (options.pot_slots < 0 || options.pot_slots > kLargestPot) {
-    return InvalidArgument("a pot of %d tokens: expected 1 to %d", options.pot_slots, kLargestPot);
-  }
-  if (options.chunk_rows < 0) return InvalidArgument("a chunk of %d rows: expected at least 1", options.chunk_rows);
-  SessionOptions smallest = options;
-  smallest.chunk_rows = 1;
-  SessionPlan minimum = PlanFor(model, backend, smallest, needs, needs.min_slots);
-  WEIR_RETURN_IF_ERROR(Pot::Check(minimum.pot));
-
-  int32_t n_slots = options.pot_slots;
-  if (n_slots > 0 && n_slots < needs.min_slots) {
-    return InvalidArgument("a pot of %d tokens is too small for policy %s, which needs at least %d", n_slots, name,
-                           needs.min_slots);
-  }
-  const int64_t budget = options.budget_bytes;
-  if (budget > 0 && budget < minimum.total_bytes) {
-    return OverBudget("a budget of %lld bytes is too small for this model with policy %s; the smallest that works is %lld",
-                      static_cast<long long>(budget), name, static_cast<long long>(minimum.total_bytes));
-  }
-  // Largest pot whose plan fits; the plan grows with the pot.
-  const auto largest_pot = [&](int32_t most) {
-    int32_t low = needs.min_slots, high = std::max(needs.min_slots, most);
-    while (low < high) {
-      const int32_t mid = low + (high - low + 1) / 2;
-      if (PlanFor(model, backend, options, needs, mid).total_bytes <= budget) {
-        low = mid;
-      } else {
-        high = mid - 1;
-      }
-    }
-    return low;
-  };
-  if (n_slots == 0 && budget > 0) {
-    // Beyond the trained context a pot is of no use unless it is asked for by its size.
-    n_slots = largest_pot(model.config().n_ctx_train);
-  } else if (n_slots == 0) {
-    n_slots = std::max(needs.min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
-  }
-  SessionPlan plan = PlanFor(model, backend, options, needs, n_slots);
-  if (budget > 0 && plan.total_bytes > budget && options.chunk_rows == 0) {
-    // A pot that was asked for, or the smallest one: read in smaller chunks before giving up.
-    SessionOptions narrow = options;
-    for (narrow.chunk_rows = plan.chunk_rows; plan.total_bytes > budget && narrow.chunk_rows > 1;) {
-      narrow.chunk_rows /= 2;
-      plan = PlanFor(model, backend, narrow, needs, n_slots);
-    }
-  }
-  if (budget > 0 && plan.total_bytes > budget) {
-    return OverBudget("a pot of %d tokens with policy %s needs %lld bytes, the budget is %lld; the largest pot that fits has %d",
-                      n_slots, name, static_cast<long long>(plan.total_bytes), static_cast<long long>(budget),
-                      largest_pot(n_slots));
-  }
-  plan.minimum_bytes = minimum.total_bytes;
-  return plan;
-}
 
 Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, const SessionOptions& options) {
   if (!backend.can_run()) return InvalidArgument("this model was loaded for planning only; it cannot run");
@@ -129,56 +21,102 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   out->backend_ = &backend;
   out->options_ = options;
   WEIR_ASSIGN_OR_RETURN(out->policy_, options.policy.Make());
+  out->needs_ = out->policy_->Needs();
+  out->probe_ = options.probe;
   WEIR_ASSIGN_OR_RETURN(out->pot_, Pot::Make(plan.pot, out->ledger_));
-  const RunnerShape shape{plan.chunk_rows, plan.pot.n_slots, options.nll};
-  WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, shape, out->ledger_));
+  WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, plan.runner, out->ledger_));
   const ModelConfig& config = model.config();
   WEIR_ASSIGN_OR_RETURN(out->logits_, HostBuffer::Allocate(out->ledger_, MemTag::kLogits,
                                                            static_cast<int64_t>(config.n_vocab) * 4));
   WEIR_ASSIGN_OR_RETURN(out->last_hidden_, HostBuffer::Allocate(out->ledger_, MemTag::kLogits,
                                                                 static_cast<int64_t>(config.n_embd) * 4));
-  WEIR_ASSIGN_OR_RETURN(out->bookkeeping_,
-                        out->ledger_.Reserve(MemTag::kMeta, BookkeepingBytes(plan.pot, plan.chunk_rows)));
-  out->chunk_.reserve(static_cast<size_t>(plan.chunk_rows));
-  out->targets_.reserve(static_cast<size_t>(plan.chunk_rows));
-  out->keeps_.resize(static_cast<size_t>(plan.pot.n_groups()));
-  for (KeepSet& keep : out->keeps_) keep.reserve(static_cast<size_t>(plan.pot.n_slots));
+  WEIR_ASSIGN_OR_RETURN(out->bookkeeping_, out->ledger_.Reserve(MemTag::kMeta, plan.bookkeeping_bytes));
+  const size_t max_rows = static_cast<size_t>(plan.runner.max_rows), n_groups = static_cast<size_t>(plan.pot.n_groups());
+  out->chunk_.reserve(max_rows);
+  out->targets_.reserve(max_rows);
+  out->nll_.reserve(max_rows);
+  out->views_.resize(n_groups);
+  out->keeps_.resize(n_groups);
+  for (KeepSet& keep : out->keeps_) keep.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
   out->plan_ = std::move(plan);
   return out;
 }
 
-Status Session::MakeRoom(int32_t n_coming) {
-  if (pot_->n_free() >= n_coming) return Status();
-  const int32_t n_slots = plan_.pot.n_slots;
-  const char* name = options_.policy.info->name;
-  if (!policy_->Needs().evicts) {
-    return OverBudget("the pot of %d tokens is full after %lld, and policy %s never forgets; use a larger --pot or another "
-                      "--policy",
-                      n_slots, static_cast<long long>(n_seen_), name);
+Status Session::ReadProbe(std::span<const int32_t> probe) {
+  const int32_t n = static_cast<int32_t>(probe.size());
+  chunk_.clear();
+  for (int32_t i = 0; i < n; ++i) {
+    SlotMeta meta;
+    meta.seq = n_seen_ + i;
+    meta.token_id = probe[i];
+    chunk_.push_back(meta);
   }
-  if (options_.on_overflow == OnOverflow::kError) {
-    return OverBudget("the pot of %d tokens is full after %lld, and --on-overflow error forbids forgetting", n_slots,
-                      static_cast<long long>(n_seen_));
-  }
-  const int32_t target = std::max(policy_->TargetSlots(n_slots, n_coming), n_pinned_ + policy_->Needs().min_slots - 1);
-  const int32_t n_keep = std::clamp(target, 0, n_slots - n_coming);
+  const EvidenceCall call = {0, n, needs_.evidence.row_reduce, needs_.evidence.head_reduce, false};
+  const BatchItem item{pot_.get(), chunk_, &call};
+  WEIR_RETURN_IF_ERROR(runner_->Forward({&item, 1}).status());
+  pot_->DropLast(n);
+  n_score_rows_ = n;
+  n_unscored_ = 0;
+  return Status();
+}
+
+void Session::TakeVectorScores() {
   const PotShape& shape = pot_->shape();
-  // All keep-sets first: a selection that cannot be honoured leaves every group as it was.
-  for (int32_t group = 0; group < shape.n_groups(); ++group) {
-    const std::span<const SlotMeta> slots = pot_->meta(group);
-    policy_->Select({group, slots}, n_keep, &keeps_[group]);
-    if (static_cast<int32_t>(keeps_[group].size()) > n_slots - n_coming) {
-      return Internal("policy %s kept %zu slots where at most %d may stay", name, keeps_[group].size(), n_slots - n_coming);
+  std::vector<VectorScoresArgs> args;
+  for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+      const bool keys = needs_.evidence.vector == VectorScore::kKeyDiff;
+      args.push_back({needs_.evidence.vector, keys ? pot_->keys(layer, head) : pot_->values(layer, head),
+                      keys ? shape.k_type : shape.v_type, pot_->n_used(layer, head), shape.head_dim,
+                      pot_->scores(shape.group_of(layer, head)).data()});
     }
   }
-  for (int32_t group = 0; group < shape.n_groups(); ++group) {
+  backend_->VectorScores(args);
+  n_unscored_ = 0;
+}
+
+Status Session::Shrink(int32_t n_keep, const char* reason) {
+  const char* name = options_.policy.info->name;
+  if (needs_.evidence.rows == EvidenceRows::kProbe) {
+    WEIR_RETURN_IF_ERROR(ReadProbe(question_.empty() ? probe_ : question_));
+  }
+  if (needs_.evidence.vector != VectorScore::kNone) TakeVectorScores();
+  const PotShape& shape = pot_->shape();
+  const int32_t n_groups = shape.n_groups();
+  int64_t n_before = 0, n_after = 0;
+  for (int32_t group = 0; group < n_groups; ++group) {
+    SlotView& view = views_[group];
+    view.group = group;
+    view.layer = shape.granularity == Granularity::kGlobal ? -1 : shape.granularity == Granularity::kPerLayer ? group : group / shape.n_kv_heads;
+    view.head = shape.granularity == Granularity::kPerHead ? group % shape.n_kv_heads : -1;
+    view.n_layers = shape.n_layers;
+    view.n_kv_heads = shape.n_kv_heads;
+    view.slots = pot_->meta(group);
+    view.scores = pot_->scores(group);
+    view.nll = pot_->nll(group);
+    view.n_rows = n_score_rows_;
+    view.n_unscored = n_unscored_;
+    view.n_seen = n_seen_;
+    n_before += std::ssize(view.slots);
+  }
+  // All keep-sets first: a selection that cannot be honoured leaves every group as it was.
+  policy_->SelectAll(views_, n_keep, keeps_);
+  for (int32_t group = 0; group < n_groups; ++group) {
+    const int64_t n = std::ssize(keeps_[group]);
+    n_after += n;
+    if (n > static_cast<int64_t>(shape.spread) * n_keep) {
+      return Internal("policy %s kept %lld slots where at most %d may stay", name, static_cast<long long>(n), n_keep);
+    }
+  }
+  if (n_after > std::min(n_before, static_cast<int64_t>(n_groups) * n_keep)) {
+    return Internal("policy %s kept %lld slots in all where at most %lld may stay", name, static_cast<long long>(n_after),
+                    static_cast<long long>(n_groups) * n_keep);
+  }
+  for (int32_t group = 0; group < n_groups; ++group) {
     if (trace_ != nullptr) {
-      const int32_t layer = shape.granularity == Granularity::kGlobal      ? -1
-                            : shape.granularity == Granularity::kPerLayer ? group
-                                                                          : group / shape.n_kv_heads;
-      const int32_t head = shape.granularity == Granularity::kPerHead ? group % shape.n_kv_heads : -1;
-      const Status written =
-          trace_->Dropped(n_selections_, name, layer, head, pot_->meta(group), keeps_[group], "pot full");
+      const SlotView& view = views_[group];
+      const Status written = trace_->Selected({n_selections_, n_seen_, name, view.layer, view.head, view.slots, view.scores,
+                                               view.nll, &keeps_[group], reason});
       if (!written.ok()) {
         trace_ = nullptr;  // told once; the session goes on without it
         return written;
@@ -186,15 +124,97 @@ Status Session::MakeRoom(int32_t n_coming) {
     }
     WEIR_RETURN_IF_ERROR(pot_->Compact(*backend_, group, keeps_[group]));
   }
+  pot_->Rebalance();
+  n_unscored_ = std::min(n_unscored_, n_keep);
   ++n_selections_;
   return Status();
 }
 
+Status Session::MakeRoom(int32_t n_coming) {
+  if (n_free() >= n_coming) return Status();
+  if (!needs_.evicts) {
+    return OverBudget("the pot of %d tokens is full after %lld, and policy %s never forgets; use a larger --pot or another "
+                      "--policy",
+                      n_slots(), static_cast<long long>(n_seen_), options_.policy.info->name);
+  }
+  if (options_.on_overflow == OnOverflow::kError) {
+    return OverBudget("the pot of %d tokens is full after %lld, and --on-overflow error forbids forgetting", n_slots(),
+                      static_cast<long long>(n_seen_));
+  }
+  const int32_t target = std::max(policy_->TargetSlots(n_slots(), n_coming), n_pinned_ + needs_.min_slots - 1);
+  return Shrink(std::clamp(target, 0, n_slots() - n_coming), "pot full");
+}
+
 int32_t Session::NextChunkRows(int64_t n_left) const {
-  const PolicyNeeds needs = policy_->Needs();
   int32_t rows = plan_.chunk_rows;
-  if (needs.evicts && n_pinned_ > 0) rows = std::min(rows, plan_.pot.n_slots - n_pinned_ - (needs.min_slots - 1));
+  if (needs_.evicts && n_pinned_ > 0) rows = std::min(rows, n_slots() - n_pinned_ - (needs_.min_slots - 1));
+  // Distillations come when the pot is full to the last slot, whatever the chunks.
+  if (needs_.positions == Positions::kReset && n_free() > 0) rows = std::min(rows, n_free());
   return static_cast<int32_t>(std::min<int64_t>(std::max(rows, 0), n_left));
+}
+
+void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll) {
+  // Row r predicts token r + 1; the first token of the chunk is predicted by the last row of the previous one.
+  const int64_t n = std::ssize(tokens);
+  if (!has_last_) {
+    nll[0] = std::numeric_limits<float>::infinity();
+  } else if (logits_fresh_) {
+    nll[0] = backend_->LogSumExp(logits_.as<float>(), model_->config().n_vocab) - logits_.as<float>()[tokens[0]];
+  } else {
+    runner_->HeadNll(last_hidden_.as<float>(), tokens.data(), 1, nll);
+  }
+  if (n > 1) {
+    targets_.assign(tokens.begin() + 1, tokens.end());
+    runner_->HeadNll(hidden, targets_.data(), n - 1, nll + 1);
+  }
+}
+
+Status Session::ReadChunk(std::span<const int32_t> tokens, const AppendOptions& options, bool prompt_end, float* nll) {
+  const int32_t n = static_cast<int32_t>(tokens.size());
+  chunk_.clear();
+  for (int32_t i = 0; i < n; ++i) {
+    SlotMeta meta;
+    meta.seq = n_seen_ + i;
+    meta.t_src_ms = options.t_src_ms;
+    meta.token_id = tokens[i];
+    meta.pinned = options.pinned;
+    chunk_.push_back(meta);
+  }
+  const Evidence& evidence = needs_.evidence;
+  EvidenceCall call = {0, n, evidence.row_reduce, evidence.head_reduce, false};
+  bool vote = evidence.rows == EvidenceRows::kAll;
+  call.accumulate = vote;
+  if (evidence.rows == EvidenceRows::kLast) {
+    // Only rows that a selection will ask: those of a prompt's end, and those before the pot runs full.
+    const int32_t n_next = prompt_end ? 1 : plan_.chunk_rows;
+    vote = (prompt_end && !options.generated) || n_free() - n < n_next;
+    call.row_begin = n - std::min(n, evidence.n_last);
+  }
+  const BatchItem item{pot_.get(), chunk_, vote ? &call : nullptr};
+  WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
+  if (vote) {
+    const int32_t n_rows = static_cast<int32_t>(call.row_end - call.row_begin);
+    n_score_rows_ = call.accumulate ? static_cast<int32_t>(std::min<int64_t>(INT32_MAX, int64_t{n_score_rows_} + n_rows)) : n_rows;
+    n_unscored_ = 0;
+  } else {
+    n_unscored_ += n;
+  }
+  if (nll != nullptr || evidence.nll) {
+    nll_.resize(static_cast<size_t>(n));
+    Likelihoods(tokens, hidden, nll_.data());
+    if (evidence.nll) pot_->SetNll(nll_);
+    if (nll != nullptr) {
+      std::copy(nll_.begin(), nll_.end(), nll);
+      if (!has_last_) nll[0] = 0;
+    }
+  }
+  const int64_t n_embd = model_->config().n_embd;
+  std::memcpy(last_hidden_.data(), hidden + (n - 1) * n_embd, static_cast<size_t>(n_embd) * 4);
+  has_last_ = true;
+  logits_fresh_ = false;
+  n_seen_ += n;
+  if (options.pinned) n_pinned_ += n;
+  return Status();
 }
 
 Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& options) {
@@ -205,49 +225,54 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
     }
   }
   if (options.nll != nullptr && !options_.nll) return InvalidArgument("this session was made without likelihoods");
-  const int64_t n_embd = model_->config().n_embd;
-  const int64_t n_tokens = static_cast<int64_t>(tokens.size());
+  const int64_t n_tokens = std::ssize(tokens);
   for (int64_t done = 0; done < n_tokens;) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done), static_cast<long long>(n_tokens));
     }
     const int32_t n = NextChunkRows(n_tokens - done);
     if (n == 0) {
-      return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, plan_.pot.n_slots);
+      return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, n_slots());
     }
     WEIR_RETURN_IF_ERROR(MakeRoom(n));
-    chunk_.clear();
-    for (int32_t i = 0; i < n; ++i) {
-      SlotMeta meta;
-      meta.seq = n_seen_ + i;
-      meta.t_src_ms = options.t_src_ms;
-      meta.token_id = tokens[done + i];
-      meta.pinned = options.pinned;
-      chunk_.push_back(meta);
-    }
-    const BatchItem item{pot_.get(), chunk_};
-    WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
-    if (options.nll != nullptr) {
-      // Row r predicts token r + 1; the first token of the chunk is predicted by the last row of the previous one.
-      const int32_t first = tokens[done];
-      if (has_last_) {
-        runner_->HeadNll(last_hidden_.as<float>(), &first, 1, options.nll + done);
-      } else {
-        options.nll[done] = 0;
-      }
-      if (n > 1) {
-        targets_.assign(tokens.begin() + done + 1, tokens.begin() + done + n);
-        runner_->HeadNll(hidden, targets_.data(), n - 1, options.nll + done + 1);
-      }
-    }
-    std::memcpy(last_hidden_.data(), hidden + (n - 1) * n_embd, static_cast<size_t>(n_embd) * 4);
-    has_last_ = true;
-    logits_fresh_ = false;
-    n_seen_ += n;
-    if (options.pinned) n_pinned_ += n;
+    WEIR_RETURN_IF_ERROR(ReadChunk(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), options,
+                                   done + n == n_tokens, options.nll == nullptr ? nullptr : options.nll + done));
     done += n;
     if (options.progress) options.progress(done);
   }
+  if (options.end_of_prompt && needs_.evicts && options_.on_overflow == OnOverflow::kEvict) {
+    const int32_t target = policy_->TargetAfterPrompt(n_slots());
+    const int32_t n_keep = std::max(target, n_pinned_ + needs_.min_slots - 1);
+    if (target >= 0 && pot_->n_used() > n_keep) WEIR_RETURN_IF_ERROR(Shrink(n_keep, "end of prompt"));
+  }
+  return Status();
+}
+
+Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer) {
+  question_.clear();
+  if (needs_.question_rows > 0) {
+    question_.assign(question.end() - std::min<int64_t>(std::ssize(question), needs_.question_rows), question.end());
+  }
+  if (needs_.evicts && options_.on_overflow == OnOverflow::kEvict && n_seen_ > 0) {
+    // Forgetting for the sake of an answer that may turn out short would be a pity: an eighth of the pot at most.
+    const int64_t wanted = std::ssize(question) + std::clamp<int64_t>(n_answer, 0, n_slots() / 8);
+    const int64_t most = std::min(n_slots() / 2, n_slots() - n_pinned_ - (needs_.min_slots - 1));
+    if (most > 0) WEIR_RETURN_IF_ERROR(MakeRoom(static_cast<int32_t>(std::min(wanted, most))));
+  }
+  if (needs_.nll_decay != 1) pot_->ScaleNll(needs_.nll_decay);
+  return Status();
+}
+
+Status Session::SetProbe(std::span<const int32_t> tokens) {
+  if (tokens.empty() || std::ssize(tokens) > plan_.probe_slots) {
+    return InvalidArgument("a probe of %zu tokens, where %d slots are kept free for it", tokens.size(), plan_.probe_slots);
+  }
+  for (int32_t id : tokens) {
+    if (id < 0 || id >= model_->config().n_vocab) {
+      return InvalidArgument("token %d of the probe is outside the vocabulary of %d", id, model_->config().n_vocab);
+    }
+  }
+  probe_.assign(tokens.begin(), tokens.end());
   return Status();
 }
 
@@ -265,7 +290,8 @@ void Session::Reset() {
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
   n_seen_ = n_selections_ = 0;
-  n_pinned_ = 0;
+  n_pinned_ = n_score_rows_ = n_unscored_ = 0;
+  question_.clear();
 }
 
 SessionCounters Session::counters() const {

@@ -52,6 +52,9 @@ struct PlanItem {
 struct SessionPlan {
   PotShape pot;
   int32_t chunk_rows = 0;
+  int32_t probe_slots = 0;     // of the pot, kept free for a probe
+  RunnerShape runner;
+  int64_t bookkeeping_bytes = 0;   // of the session's own vectors, part of the items
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;
   int64_t minimum_bytes = 0;   // smallest budget this policy, model and KV type can work with
@@ -119,7 +122,17 @@ class Session {
 
  private:
   explicit Session(int64_t budget_bytes) : ledger_(budget_bytes) {}
+  // The pot's slots without those kept free for a probe.
+  int32_t n_slots() const { return plan_.pot.n_slots - plan_.probe_slots; }
+  int32_t n_free() const { return pot_->n_free() - plan_.probe_slots; }
   Status MakeRoom(int32_t n_coming);
+  // One selection: the probe votes where the policy wants it to, n_keep slots stay (on average over the groups).
+  Status Shrink(int32_t n_keep, const char* reason);
+  Status ReadProbe(std::span<const int32_t> probe);
+  void TakeVectorScores();
+  // Reads one chunk that fits. `prompt_end`: no more tokens of this Append() come after it.
+  Status ReadChunk(std::span<const int32_t> tokens, const AppendOptions& options, bool prompt_end, float* nll);
+  void Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll);
   // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
   int32_t NextChunkRows(int64_t n_left) const;
 
@@ -129,17 +142,23 @@ class Session {
   SessionOptions options_;
   SessionPlan plan_;
   std::unique_ptr<Policy> policy_;
+  PolicyNeeds needs_;
   std::unique_ptr<Pot> pot_;
   std::unique_ptr<Runner> runner_;
   HostBuffer logits_;        // [n_vocab]
   HostBuffer last_hidden_;   // [n_embd] of the last token read
   bool has_last_ = false, logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0;
+  int32_t n_pinned_ = 0;                    // slots that every group must keep
+  int32_t n_score_rows_ = 0, n_unscored_ = 0;   // SlotView
+  std::vector<int32_t> probe_;              // the policy's
+  std::vector<int32_t> question_;           // last rows of the round's question: the probe while they are not empty
   TraceWriter* trace_ = nullptr;
-  int32_t n_pinned_ = 0;         // slots that every group must keep
-  Reservation bookkeeping_;      // of the three vectors below, which never grow beyond it
+  Reservation bookkeeping_;      // of the vectors below, which never grow beyond it
   std::vector<SlotMeta> chunk_;
   std::vector<int32_t> targets_;
+  std::vector<float> nll_;
+  std::vector<SlotView> views_;  // [n_groups]
   std::vector<KeepSet> keeps_;   // [n_groups]
 };
 

@@ -1,18 +1,32 @@
 #include "kv/attend.h"
 
+#include <algorithm>
+
 namespace weir {
 
 int64_t Attender::MetaBytes(const AttentionLayout& layout, int64_t max_slots) {
   return PageRound(RopeTable::Bytes(layout.rope, max_slots));
 }
 
-int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots) {
+namespace {
+
+int64_t ScratchBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
+                     bool statistics) {
+  const AttentionShape shape = {layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots};
+  const int64_t attention = backend.AttentionScratchBytes(shape);
+  return statistics ? std::max(attention, backend.ColumnScoresScratchBytes(shape)) : attention;
+}
+
+}  // namespace
+
+int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
+                                 bool statistics) {
   return PageRound(2 * max_rows * (layout.rope.n_rot / 2) * 4) +
-         PageRound(backend.AttentionScratchBytes({layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots}));
+         PageRound(ScratchBytes(backend, layout, max_rows, max_slots, statistics));
 }
 
 Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
-                                                 int64_t max_slots, Ledger& ledger) {
+                                                 int64_t max_slots, bool statistics, Ledger& ledger) {
   auto out = std::make_unique<Attender>();
   out->backend_ = &backend;
   out->layout_ = layout;
@@ -23,11 +37,9 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   WEIR_ASSIGN_OR_RETURN(out->rope_, RopeTable::Make(layout.rope, max_slots));
   const int64_t half = layout.rope.n_rot / 2;
   WEIR_ASSIGN_OR_RETURN(out->angles_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, 2 * max_rows * half * 4));
-  WEIR_ASSIGN_OR_RETURN(
-      out->scratch_,
-      HostBuffer::Allocate(ledger, MemTag::kWorkspace,
-                           backend.AttentionScratchBytes(
-                               {layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots})));
+  WEIR_ASSIGN_OR_RETURN(out->scratch_,
+                        HostBuffer::Allocate(ledger, MemTag::kWorkspace,
+                                             ScratchBytes(backend, layout, max_rows, max_slots, statistics)));
   return out;
 }
 
@@ -40,7 +52,7 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
       return InvalidArgument("the pots of one batch must share KV types and position policy");
     }
     if (shape.n_layers != layout_.n_layers || shape.n_kv_heads != layout_.n_kv_heads ||
-        shape.head_dim != layout_.head_dim || shape.n_slots > max_slots_) {
+        shape.head_dim != layout_.head_dim || shape.max_head_slots() > max_slots_) {
       return InvalidArgument("a pot of %d layers x %d heads x %d slots does not fit this model's attention", shape.n_layers,
                              shape.n_kv_heads, shape.n_slots);
     }
@@ -133,6 +145,28 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.segments = views_;
   args.scratch = scratch_.data();
   backend_->Attention(args);
+
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const EvidenceCall* evidence = segments_[i].evidence;
+    if (evidence == nullptr) continue;
+    const Pot& pot = *segments_[i].pot;
+    score_ptrs_.clear();
+    for (int32_t head = 0; head < layout_.n_kv_heads; ++head) {
+      score_ptrs_.push_back(pot.scores(pot.shape().group_of(layer, head)).data());
+    }
+    ColumnScoresArgs scores;
+    scores.attention = args;
+    scores.attention.segments = {&views_[i], 1};
+    scores.row_begin = evidence->row_begin;
+    scores.row_end = evidence->row_end;
+    scores.rows = evidence->rows;
+    scores.heads = evidence->heads;
+    scores.all_heads = pot.shape().granularity == Granularity::kPerLayer;
+    scores.out = score_ptrs_.data();
+    scores.accumulate = evidence->accumulate;
+    scores.scratch = scratch_.data();
+    backend_->ColumnScores(scores);
+  }
 }
 
 }  // namespace weir

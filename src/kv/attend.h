@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "kv/store.h"
+#include "ops/column_scores.h"
 #include "ops/rope.h"
 
 namespace weir {
@@ -24,21 +25,33 @@ struct AttentionLayout {
   RopeConfig rope;      // n_rot = 0: no rotary embedding
 };
 
+// Statistics to take of a segment while it attends: which of its rows vote, how they are reduced. They go to the pot's
+// scores, one layer (PotShape::granularity kPerLayer) or one KV head (kPerHead) a group.
+struct EvidenceCall {
+  int64_t row_begin = 0, row_end = 0;   // relative to the segment's first row
+  RowReduce rows = RowReduce::kSum;
+  HeadReduce heads = HeadReduce::kMean;
+  bool accumulate = false;              // add to the scores, or replace them
+};
+
 // New rows of one pot within a batch. BeginAppend() was already called for them.
 struct BatchSegment {
   Pot* pot = nullptr;
   int64_t first_row = 0, n_rows = 0;
   int64_t first_seq = 0;   // stream number of the first row's token: its position under kAbs
+  const EvidenceCall* evidence = nullptr;   // REQUIRES: shape().scores and an Attender made with statistics
 };
 
 class Attender {
  public:
-  // Sized for batches of up to max_rows rows over pots of up to max_slots slots; reserves everything it will ever need.
+  // Sized for batches of up to max_rows rows over pots of up to max_slots slots a head, with or without statistics;
+  // reserves everything it will ever need.
   static Result<std::unique_ptr<Attender>> Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
-                                                int64_t max_slots, Ledger& ledger);
+                                                int64_t max_slots, bool statistics, Ledger& ledger);
   // Bytes Make() reserves: rotary tables (kMeta), angles and scratch (kWorkspace).
   static int64_t MetaBytes(const AttentionLayout& layout, int64_t max_slots);
-  static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots);
+  static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
+                                bool statistics);
 
   // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise).
   Status Plan(std::span<const BatchSegment> segments);
@@ -55,13 +68,14 @@ class Attender {
   RopeTable rope_;
   Reservation rope_bytes_;
   HostBuffer angles_;    // [2, max_rows, n_rot/2] cos then sin of the rows' positions
-  HostBuffer scratch_;   // the attention kernel's
+  HostBuffer scratch_;   // of the attention and statistics kernels, one after the other
   // The current plan.
   std::vector<BatchSegment> segments_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;   // [n_segments, n_kv_heads], of the layer at hand
   std::vector<int32_t> n_slots_;                  // same shape
   std::vector<AttentionSegment> views_;           // [n_segments]
   std::vector<StoreSlotsArgs> stores_;
+  std::vector<float*> score_ptrs_;                // [n_kv_heads] of the segment at hand
 };
 
 }  // namespace weir

@@ -1,6 +1,7 @@
 #include "kv/store.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ops/kv_slots.h"
 
@@ -33,6 +34,12 @@ Status Pot::Check(const PotShape& shape) {
                              InfoOf(type).name, InfoOf(type).block_elements, shape.head_dim);
     }
   }
+  if (shape.spread < 1 || (shape.spread > 1 && shape.granularity != Granularity::kPerHead)) {
+    return InvalidArgument("heads can only share a pot's slots when each has a keep-set of its own");
+  }
+  if (shape.scores && shape.granularity == Granularity::kGlobal) {
+    return InvalidArgument("attention statistics need a keep-set per layer or per head");
+  }
   return Status();
 }
 
@@ -42,7 +49,8 @@ int64_t Pot::KvBytes(const PotShape& s) {
 }
 
 int64_t Pot::MetaBytes(const PotShape& s) {
-  return PageRound(static_cast<int64_t>(s.n_groups()) * s.n_slots * static_cast<int64_t>(sizeof(SlotMeta)));
+  const int64_t n = static_cast<int64_t>(s.n_groups()) * s.n_slots;
+  return PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + (s.scores ? PageRound(n * 4) : 0) + (s.nll ? PageRound(n * 4) : 0);
 }
 
 Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Ledger& ledger) {
@@ -54,21 +62,46 @@ Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Ledger& ledger) {
   const int64_t slots = static_cast<int64_t>(shape.n_layers) * shape.n_kv_heads * shape.n_slots;
   WEIR_ASSIGN_OR_RETURN(pot->k_, HostBuffer::Allocate(ledger, MemTag::kKv, slots * pot->k_slot_bytes_));
   WEIR_ASSIGN_OR_RETURN(pot->v_, HostBuffer::Allocate(ledger, MemTag::kKv, slots * pot->v_slot_bytes_));
-  WEIR_ASSIGN_OR_RETURN(pot->meta_, HostBuffer::Allocate(ledger, MemTag::kMeta, MetaBytes(shape)));
+  const int64_t n = static_cast<int64_t>(shape.n_groups()) * shape.n_slots;
+  WEIR_ASSIGN_OR_RETURN(pot->meta_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * static_cast<int64_t>(sizeof(SlotMeta))));
+  if (shape.scores) {
+    WEIR_ASSIGN_OR_RETURN(pot->scores_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * 4));
+  }
+  if (shape.nll) {
+    WEIR_ASSIGN_OR_RETURN(pot->nll_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * 4));
+  }
   pot->used_.assign(static_cast<size_t>(shape.n_groups()), 0);
+  pot->LayOutEvenly();
   return pot;
 }
 
+void Pot::LayOutEvenly() {
+  if (shape_.spread == 1) return;
+  begin_.resize(used_.size());
+  room_.assign(used_.size(), shape_.n_slots);
+  for (size_t group = 0; group < used_.size(); ++group) begin_[group] = static_cast<int64_t>(group) * shape_.n_slots;
+}
+
 int32_t Pot::n_used() const { return *std::max_element(used_.begin(), used_.end()); }
+
+int32_t Pot::n_free() const {
+  if (room_.empty()) return shape_.n_slots - n_used();
+  int64_t least = shape_.n_slots;
+  for (size_t group = 0; group < used_.size(); ++group) least = std::min(least, room_[group] - used_[group]);
+  return static_cast<int32_t>(least);
+}
 
 Status Pot::BeginAppend(std::span<const SlotMeta> tokens) {
   if (static_cast<int64_t>(tokens.size()) > n_free()) {
     return OverBudget("the pot of %d slots has %d free, the chunk needs %zu", shape_.n_slots, n_free(), tokens.size());
   }
+  const size_t n = tokens.size();
   for (size_t group = 0; group < used_.size(); ++group) {
-    SlotMeta* base = meta_.as<SlotMeta>() + static_cast<int64_t>(group) * shape_.n_slots;
-    std::copy(tokens.begin(), tokens.end(), base + used_[group]);
-    used_[group] += static_cast<int32_t>(tokens.size());
+    const int64_t at = GroupBegin(static_cast<int32_t>(group)) + used_[group];
+    std::copy(tokens.begin(), tokens.end(), meta_.as<SlotMeta>() + at);
+    if (shape_.scores) std::fill_n(scores_.as<float>() + at, n, 0.0f);
+    if (shape_.nll) std::fill_n(nll_.as<float>() + at, n, 0.0f);
+    used_[group] += static_cast<int32_t>(n);
   }
   return Status();
 }
@@ -77,10 +110,26 @@ void Pot::DropLast(int32_t n) {
   for (int32_t& used : used_) used -= n;
 }
 
-void Pot::Clear() { std::fill(used_.begin(), used_.end(), 0); }
+void Pot::Clear() {
+  std::fill(used_.begin(), used_.end(), 0);
+  LayOutEvenly();
+}
+
+void Pot::SetNll(std::span<const float> values) {
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    std::copy(values.begin(), values.end(), nll(group).end() - static_cast<int64_t>(values.size()));
+  }
+}
+
+void Pot::ScaleNll(float factor) {
+  if (!shape_.nll) return;
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    for (float& value : nll(group)) value *= factor;
+  }
+}
 
 Status Pot::Compact(Backend& backend, int32_t group, const KeepSet& keep) {
-  SlotMeta* meta = meta_.as<SlotMeta>() + static_cast<int64_t>(group) * shape_.n_slots;
+  SlotMeta* meta = meta_.as<SlotMeta>() + GroupBegin(group);
   const int32_t used = used_[group];
   int32_t expected = 0;  // the lowest slot that the next kept one may be
   for (int32_t slot : keep) {
@@ -105,8 +154,153 @@ Status Pot::Compact(Backend& backend, int32_t group, const KeepSet& keep) {
     }
   }
   backend.CompactSlots(args);
-  for (size_t i = 0; i < keep.size(); ++i) meta[i] = meta[keep[i]];
+  const std::span<float> group_scores = scores(group), group_nll = nll(group);
+  for (size_t i = 0; i < keep.size(); ++i) {
+    meta[i] = meta[keep[i]];
+    if (shape_.scores) group_scores[i] = group_scores[keep[i]];
+    if (shape_.nll) group_nll[i] = group_nll[keep[i]];
+  }
   used_[group] = static_cast<int32_t>(keep.size());
+  return Status();
+}
+
+void Pot::Rebalance() {
+  if (begin_.empty()) return;
+  int64_t n_used_total = 0;
+  for (int32_t used : used_) n_used_total += used;
+  const int64_t n_heads = shape_.n_heads_total();
+  const int64_t spare = (n_heads * shape_.n_slots - n_used_total) / n_heads;
+  const auto move = [this](size_t head, int64_t to) {
+    const int64_t from = begin_[head];
+    const size_t n = static_cast<size_t>(used_[head]);
+    std::memmove(k_.data() + to * k_slot_bytes_, k_.data() + from * k_slot_bytes_, n * static_cast<size_t>(k_slot_bytes_));
+    std::memmove(v_.data() + to * v_slot_bytes_, v_.data() + from * v_slot_bytes_, n * static_cast<size_t>(v_slot_bytes_));
+    std::memmove(meta_.as<SlotMeta>() + to, meta_.as<SlotMeta>() + from, n * sizeof(SlotMeta));
+    if (shape_.scores) std::memmove(scores_.as<float>() + to, scores_.as<float>() + from, n * 4);
+    if (shape_.nll) std::memmove(nll_.as<float>() + to, nll_.as<float>() + from, n * 4);
+    begin_[head] = to;
+  };
+  // Regions keep their order, so those that move left can go first, in order, and those that move right after them, last
+  // one first: no region is written over before it has moved.
+  int64_t at = 0;
+  for (size_t head = 0; head < used_.size(); ++head) {
+    room_[head] = std::min(used_[head] + spare, shape_.max_head_slots());
+    if (at < begin_[head]) move(head, at);
+    at += used_[head] + spare;
+  }
+  for (size_t head = used_.size(); head-- > 0;) {
+    at -= used_[head] + spare;
+    if (at > begin_[head]) move(head, at);
+  }
+}
+
+namespace {
+
+// What a pot's bytes begin with.
+struct PotHeader {
+  int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, nll, spread;
+};
+
+PotHeader HeaderOf(const PotShape& s) {
+  return {s.n_layers, s.n_kv_heads, s.head_dim, s.n_slots, static_cast<int32_t>(s.k_type), static_cast<int32_t>(s.v_type),
+          static_cast<int32_t>(s.positions), static_cast<int32_t>(s.granularity), s.scores, s.nll, s.spread};
+}
+
+void AppendBytes(const void* data, int64_t n, std::vector<uint8_t>* out) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(data);
+  out->insert(out->end(), bytes, bytes + n);
+}
+
+bool TakeBytes(std::span<const uint8_t>* bytes, int64_t n, void* to) {
+  if (n > static_cast<int64_t>(bytes->size())) return false;
+  std::memcpy(to, bytes->data(), static_cast<size_t>(n));
+  *bytes = bytes->subspan(static_cast<size_t>(n));
+  return true;
+}
+
+}  // namespace
+
+void Pot::Save(std::vector<uint8_t>* out) const {
+  const PotHeader header = HeaderOf(shape_);
+  AppendBytes(&header, sizeof(header), out);
+  AppendBytes(used_.data(), std::ssize(used_) * 4, out);
+  AppendBytes(begin_.data(), std::ssize(begin_) * 8, out);
+  AppendBytes(room_.data(), std::ssize(room_) * 8, out);
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    // Field by field: a struct's padding has no defined bytes.
+    for (const SlotMeta& m : meta(group)) {
+      AppendBytes(&m.seq, 8, out);
+      AppendBytes(&m.t_src_ms, 8, out);
+      AppendBytes(&m.token_id, 4, out);
+      const uint8_t flags[2] = {static_cast<uint8_t>(m.modality), static_cast<uint8_t>(m.pinned)};
+      AppendBytes(flags, 2, out);
+    }
+    AppendBytes(scores(group).data(), std::ssize(scores(group)) * 4, out);
+    AppendBytes(nll(group).data(), std::ssize(nll(group)) * 4, out);
+  }
+  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      AppendBytes(keys(layer, head), n_used(layer, head) * k_slot_bytes_, out);
+      AppendBytes(values(layer, head), n_used(layer, head) * v_slot_bytes_, out);
+    }
+  }
+}
+
+Status Pot::Restore(std::span<const uint8_t>* bytes) {
+  Clear();
+  const Status bad = InvalidArgument("these bytes are not a saved pot of this shape");
+  const PotHeader expected = HeaderOf(shape_);
+  PotHeader header;
+  if (!TakeBytes(bytes, sizeof(header), &header) || std::memcmp(&header, &expected, sizeof(header)) != 0) return bad;
+  std::vector<int32_t> used(used_.size());
+  std::vector<int64_t> begin(begin_.size()), room(room_.size());
+  if (!TakeBytes(bytes, std::ssize(used) * 4, used.data()) || !TakeBytes(bytes, std::ssize(begin) * 8, begin.data()) ||
+      !TakeBytes(bytes, std::ssize(room) * 8, room.data())) {
+    return bad;
+  }
+  int64_t end = 0;  // regions in order, inside the pot, none over another
+  for (size_t group = 0; group < used.size(); ++group) {
+    const int64_t most = begin.empty() ? shape_.n_slots : room[group];
+    if (used[group] < 0 || used[group] > most) return bad;
+    if (begin.empty()) continue;
+    if (begin[group] < end || room[group] > shape_.max_head_slots() ||
+        begin[group] > shape_.n_heads_total() * shape_.n_slots - room[group]) {
+      return bad;
+    }
+    end = begin[group] + room[group];
+  }
+  used_ = used;
+  begin_ = begin;
+  room_ = room;
+  const auto fail = [&] {
+    Clear();
+    return bad;
+  };
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    SlotMeta* group_meta = meta_.as<SlotMeta>() + GroupBegin(group);
+    for (int32_t slot = 0; slot < used_[group]; ++slot) {
+      SlotMeta& m = group_meta[slot];
+      uint8_t flags[2];
+      if (!TakeBytes(bytes, 8, &m.seq) || !TakeBytes(bytes, 8, &m.t_src_ms) || !TakeBytes(bytes, 4, &m.token_id) ||
+          !TakeBytes(bytes, 2, flags) || flags[0] > static_cast<uint8_t>(Modality::kVideo) || flags[1] > 1) {
+        return fail();
+      }
+      m.modality = static_cast<Modality>(flags[0]);
+      m.pinned = flags[1] != 0;
+    }
+    if (!TakeBytes(bytes, std::ssize(scores(group)) * 4, scores(group).data()) ||
+        !TakeBytes(bytes, std::ssize(nll(group)) * 4, nll(group).data())) {
+      return fail();
+    }
+  }
+  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      if (!TakeBytes(bytes, n_used(layer, head) * k_slot_bytes_, keys(layer, head)) ||
+          !TakeBytes(bytes, n_used(layer, head) * v_slot_bytes_, values(layer, head))) {
+        return fail();
+      }
+    }
+  }
   return Status();
 }
 

@@ -4,6 +4,9 @@
 // first: [n_layers, n_kv_heads, n_slots, head_dim], keys and values apart, so that one head's slots are contiguous and
 // compaction frees storage for real. Heads may hold different tokens and, after a ragged selection, different counts.
 //
+// Heads that share the pot's storage (PotShape::spread > 1) own a region each, laid out again after every selection so
+// that what one head gave up another can fill; otherwise every head owns n_slots.
+//
 // A forward pass appends in two steps: BeginAppend() takes slots and metadata for the chunk in every group, then each
 // layer's keys and values are stored by kv/attend.h. DropLast() undoes the latest appends (probe tokens).
 #pragma once
@@ -35,13 +38,17 @@ class Pot {
   // Slots in use. n_used() is the fullest group's.
   int32_t n_used(int32_t layer, int32_t head) const { return used_[shape_.group_of(layer, head)]; }
   int32_t n_used() const;
-  int32_t n_free() const { return shape_.n_slots - n_used(); }
+  // Tokens that every group still has room for.
+  int32_t n_free() const;
   // Metadata of a group's used slots, slot order (oldest first).
   std::span<const SlotMeta> meta(int32_t group) const {
-    return {meta_.as<SlotMeta>() + static_cast<int64_t>(group) * shape_.n_slots, static_cast<size_t>(used_[group])};
+    return {meta_.as<SlotMeta>() + GroupBegin(group), static_cast<size_t>(used_[group])};
   }
+  // The declared statistics of a group's used slots; empty when they were not declared (PotShape::scores, nll).
+  std::span<float> scores(int32_t group) const { return Floats(scores_, shape_.scores, group); }
+  std::span<float> nll(int32_t group) const { return Floats(nll_, shape_.nll, group); }
 
-  // Takes tokens.size() slots at the end of every group. kOverBudget when a group lacks room.
+  // Takes tokens.size() slots at the end of every group; their statistics are 0. kOverBudget when a group lacks room.
   Status BeginAppend(std::span<const SlotMeta> tokens);
   // Gives back the last n slots of every group. REQUIRES: n <= n_used of every group.
   void DropLast(int32_t n);
@@ -51,21 +58,45 @@ class Pot {
   // Keeps exactly `keep` of a group: values move in storage, positions follow (kCache, kReset) or stay (kAbs).
   // kInvalidArgument when keep is not strictly ascending, leaves the range, or drops a pinned slot; nothing changes then.
   Status Compact(Backend& backend, int32_t group, const KeepSet& keep);
+  // After the last Compact() of a selection: gives every head the same free room. Does nothing unless spread > 1.
+  void Rebalance();
+
+  // Records -log P of the newest nll.size() tokens in every group. REQUIRES: shape().nll, nll.size() <= used slots.
+  void SetNll(std::span<const float> nll);
+  void ScaleNll(float factor);
 
   // Base of one head's slots.
-  uint8_t* keys(int32_t layer, int32_t head) const { return k_.data() + HeadIdx(layer, head) * shape_.n_slots * k_slot_bytes_; }
-  uint8_t* values(int32_t layer, int32_t head) const {
-    return v_.data() + HeadIdx(layer, head) * shape_.n_slots * v_slot_bytes_;
-  }
+  uint8_t* keys(int32_t layer, int32_t head) const { return k_.data() + HeadBegin(layer, head) * k_slot_bytes_; }
+  uint8_t* values(int32_t layer, int32_t head) const { return v_.data() + HeadBegin(layer, head) * v_slot_bytes_; }
+
+  // Contents as bytes, appended to *out, and back. Restore() takes what Save() gave for a pot of the same shape off the
+  // front of *bytes; kInvalidArgument when it cannot be that, and the pot is then empty.
+  void Save(std::vector<uint8_t>* out) const;
+  Status Restore(std::span<const uint8_t>* bytes);
 
  private:
-  int64_t HeadIdx(int32_t layer, int32_t head) const { return static_cast<int64_t>(layer) * shape_.n_kv_heads + head; }
+  // First slot of a head, or of a group's metadata, counted over the whole pot.
+  int64_t HeadBegin(int32_t layer, int32_t head) const {
+    const int64_t idx = static_cast<int64_t>(layer) * shape_.n_kv_heads + head;
+    return begin_.empty() ? idx * shape_.n_slots : begin_[idx];
+  }
+  int64_t GroupBegin(int32_t group) const {
+    return begin_.empty() ? static_cast<int64_t>(group) * shape_.n_slots : begin_[group];
+  }
+  int64_t RoomOf(int32_t group) const { return room_.empty() ? shape_.n_slots : room_[group]; }
+  std::span<float> Floats(const HostBuffer& buffer, bool declared, int32_t group) const {
+    if (!declared) return {};
+    return {buffer.as<float>() + GroupBegin(group), static_cast<size_t>(used_[group])};
+  }
+  void LayOutEvenly();
 
   PotShape shape_;
   int64_t k_slot_bytes_ = 0, v_slot_bytes_ = 0;
   HostBuffer k_, v_;
   HostBuffer meta_;                 // [n_groups, n_slots] SlotMeta
+  HostBuffer scores_, nll_;         // [n_groups, n_slots], where declared
   std::vector<int32_t> used_;       // [n_groups]
+  std::vector<int64_t> begin_, room_;   // [n_groups] of heads that share storage: regions, in slots of the whole pot
 };
 
 }  // namespace weir

@@ -3,19 +3,105 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
-namespace weir {
+#include "kv/held.h"
 
-Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path) {
+namespace weir {
+namespace {
+
+// Token lines hold at most so many tokens, so that no reader needs to hold a long one.
+constexpr size_t kTokensPerLine = 4096;
+
+void AppendNumber(std::string* out, float value) {
+  if (!std::isfinite(value)) {
+    *out += "null";
+    return;
+  }
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%.4g", static_cast<double>(value));
+  *out += buffer;
+}
+
+// A JSON string where `bytes` is UTF-8 by itself, else an array of its bytes: tokens may hold half a character.
+void AppendText(std::string* out, std::string_view bytes) {
+  bool utf8 = true;
+  for (size_t i = 0; i < bytes.size() && utf8;) {
+    const uint8_t lead = static_cast<uint8_t>(bytes[i]);
+    const size_t n = lead < 0x80                   ? 1
+                     : lead >= 0xC2 && lead < 0xE0 ? 2
+                     : lead >= 0xE0 && lead < 0xF0 ? 3
+                     : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                   : 0;
+    utf8 = n > 0 && i + n <= bytes.size();
+    for (size_t k = 1; utf8 && k < n; ++k) utf8 = (static_cast<uint8_t>(bytes[i + k]) & 0xC0) == 0x80;
+    if (utf8 && n > 2) {
+      // Overlong forms, surrogates and what lies beyond U+10FFFF.
+      const uint8_t next = static_cast<uint8_t>(bytes[i + 1]);
+      utf8 = !(lead == 0xE0 && next < 0xA0) && !(lead == 0xED && next > 0x9F) && !(lead == 0xF0 && next < 0x90) &&
+             !(lead == 0xF4 && next > 0x8F);
+    }
+    i += n;
+  }
+  if (!utf8) {
+    *out += '[';
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      *out += StrFormat(i == 0 ? "%d" : ",%d", static_cast<uint8_t>(bytes[i]));
+    }
+    *out += ']';
+    return;
+  }
+  *out += '"';
+  for (const char c : bytes) {
+    if (c == '"' || c == '\\') {
+      *out += '\\';
+      *out += c;
+    } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7F) {
+      *out += StrFormat("\\u%04x", static_cast<uint8_t>(c));
+    } else {
+      *out += c;
+    }
+  }
+  *out += '"';
+}
+
+const char* GranularityName(Granularity granularity) {
+  switch (granularity) {
+    case Granularity::kGlobal:
+      return "global";
+    case Granularity::kPerLayer:
+      return "per_layer";
+    case Granularity::kPerHead:
+      return "per_head";
+  }
+  return "?";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path, TraceInfo info) {
   std::unique_ptr<TraceWriter> out(new TraceWriter);
   out->path_ = path;
-  struct stat info {};
-  const bool exists = stat(path.c_str(), &info) == 0;
-  if (exists && S_ISDIR(info.st_mode)) return IoError("cannot write the trace %s: it is a directory", path.c_str());
-  if (!exists || S_ISREG(info.st_mode)) out->part_ = path + ".part";
+  out->info_ = std::move(info);
+  struct stat file {};
+  const bool exists = stat(path.c_str(), &file) == 0;
+  if (exists && S_ISDIR(file.st_mode)) return IoError("cannot write the trace %s: it is a directory", path.c_str());
+  if (!exists || S_ISREG(file.st_mode)) out->part_ = path + ".part";
   out->file_ = std::fopen(out->part_.empty() ? path.c_str() : out->part_.c_str(), "wb");
   if (out->file_ == nullptr) return IoError("cannot write the trace %s: %s", path.c_str(), std::strerror(errno));
+  const PotShape& pot = out->info_.pot;
+  std::string& line = out->line_;
+  line = "{\"type\":\"trace\",\"version\":1,\"model\":";
+  AppendText(&line, out->info_.model);
+  line += ",\"policy\":";
+  AppendText(&line, out->info_.policy);
+  line += StrFormat(
+      ",\"layers\":%d,\"kv_heads\":%d,\"slots\":%d,\"spread\":%d,\"granularity\":\"%s\",\"positions\":\"%s\","
+      "\"all_scores\":%s}",
+      pot.n_layers, pot.n_kv_heads, pot.n_slots, pot.spread, GranularityName(pot.granularity),
+      PositionsName(pot.positions), out->info_.all_scores ? "true" : "false");
+  WEIR_RETURN_IF_ERROR(out->Write());
   return out;
 }
 
@@ -37,34 +123,131 @@ Status TraceWriter::Fail() {
   return IoError("cannot write the trace %s: %s", path_.c_str(), std::strerror(error));
 }
 
+Status TraceWriter::Write() {
+  line_ += '\n';
+  // A full disk is told at once, not when the stream ends.
+  if (std::fwrite(line_.data(), 1, line_.size(), file_) != line_.size() || std::fflush(file_) != 0) return Fail();
+  return Status();
+}
+
+void TraceWriter::AddPieces(std::span<const SlotMeta> slots) {
+  if (!info_.piece) return;
+  bool any = false;
+  for (const SlotMeta& m : slots) {
+    if (m.token_id < 0) continue;
+    const size_t id = static_cast<size_t>(m.token_id);
+    if (id >= spelled_.size()) spelled_.resize(id + 1);
+    if (spelled_[id]) continue;
+    spelled_[id] = true;
+    line_ += StrFormat("%s\"%d\":", any ? "," : ",\"pieces\":{", m.token_id);
+    AppendText(&line_, info_.piece(m.token_id));
+    any = true;
+  }
+  if (any) line_ += '}';
+}
+
+Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
+  // Every group has all tokens since the last selection, so whichever comes first shows them all.
+  size_t at = slots.size();
+  while (at > 0 && slots[at - 1].seq >= n_announced_) --at;
+  while (at < slots.size()) {
+    size_t n = 1;
+    while (n < kTokensPerLine && at + n < slots.size() && slots[at + n].seq == slots[at].seq + static_cast<int64_t>(n))
+      ++n;
+    const std::span<const SlotMeta> part = slots.subspan(at, n);
+    line_ = StrFormat("{\"type\":\"tokens\",\"seq\":%lld,\"ids\":[", static_cast<long long>(part[0].seq));
+    for (size_t i = 0; i < n; ++i) line_ += StrFormat(i == 0 ? "%d" : ",%d", part[i].token_id);
+    line_ += "],\"t_src_ms\":[";
+    for (size_t i = 0, run = 1; i < n; i += run) {
+      for (run = 1; i + run < n && part[i + run].t_src_ms == part[i].t_src_ms;) ++run;
+      line_ += StrFormat(i == 0 ? "[%lld,%zu]" : ",[%lld,%zu]", static_cast<long long>(part[i].t_src_ms), run);
+    }
+    line_ += ']';
+    bool any = false;
+    for (size_t i = 0, run = 1; i < n; i += run) {
+      for (run = 1; i + run < n && part[i + run].pinned == part[i].pinned;) ++run;
+      if (!part[i].pinned) continue;
+      line_ += StrFormat("%s[%zu,%zu]", any ? "," : ",\"pinned\":[", i, run);
+      any = true;
+    }
+    if (any) line_ += ']';
+    AddPieces(part);
+    line_ += '}';
+    WEIR_RETURN_IF_ERROR(Write());
+    n_announced_ = part.back().seq + 1;
+    at += n;
+  }
+  return Status();
+}
+
 Status TraceWriter::Selected(const TraceSelection& selection) {
+  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
   const std::span<const SlotMeta> slots = selection.slots;
   const KeepSet& keep = *selection.keep;
-  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
-  size_t idx = 0;
-  for (size_t slot = 0; slot < slots.size(); ++slot) {
-    if (idx < keep.size() && keep[idx] == static_cast<int32_t>(slot)) {
-      ++idx;
-      continue;
+  WEIR_RETURN_IF_ERROR(Announce(slots));
+  n_selections_ = selection.step + 1;
+  line_ = StrFormat(
+      "{\"type\":\"select\",\"step\":%lld,\"n_seen\":%lld,\"layer\":%d,\"head\":%d,\"n\":%zu,\"keep\":%zu,\"reason\":",
+      static_cast<long long>(selection.step), static_cast<long long>(selection.n_seen), selection.layer, selection.head,
+      slots.size(), keep.size());
+  AppendText(&line_, selection.reason);
+  line_ += ",\"drop\":[";
+  // Slots that go: the gaps between those that stay.
+  std::string score, nll;
+  const auto add = [&](size_t slot) {
+    if (slot < selection.scores.size()) {
+      if (!score.empty()) score += ',';
+      AppendNumber(&score, selection.scores[slot]);
     }
-    const SlotMeta& m = slots[slot];
-    if (std::fprintf(
-            file_,
-            "{\"step\":%lld,\"policy\":\"%s\",\"layer\":%d,\"head\":%d,\"slot\":%zu,\"seq\":%lld,\"t_src_ms\":%lld,"
-            "\"token\":%d,\"reason\":\"%s\"}\n",
-            static_cast<long long>(selection.step), selection.policy, selection.layer, selection.head, slot,
-            static_cast<long long>(m.seq), static_cast<long long>(m.t_src_ms), m.token_id, selection.reason) < 0) {
-      return Fail();
+    if (slot < selection.nll.size()) {
+      if (!nll.empty()) nll += ',';
+      AppendNumber(&nll, selection.nll[slot]);
     }
+  };
+  bool any = false;
+  size_t from = 0;
+  for (size_t idx = 0; idx <= keep.size(); ++idx) {
+    const size_t to = idx < keep.size() ? static_cast<size_t>(keep[idx]) : slots.size();
+    if (to > from) {
+      if (any) line_ += ',';
+      line_ += to - from == 1 ? StrFormat("%zu", from) : StrFormat("[%zu,%zu]", from, to - from);
+      any = true;
+      for (size_t slot = from; slot < to && !info_.all_scores; ++slot) add(slot);
+    }
+    from = to + 1;
   }
-  // A full disk is told at once, not when the stream ends.
-  if (std::fflush(file_) != 0) return Fail();
-  return Status();
+  for (size_t slot = 0; slot < slots.size() && info_.all_scores; ++slot) add(slot);
+  line_ += ']';
+  if (!score.empty()) line_ += ",\"score\":[" + score + "]";
+  if (!nll.empty()) line_ += ",\"nll\":[" + nll + "]";
+  line_ += '}';
+  return Write();
+}
+
+Status TraceWriter::Restarted() {
+  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
+  n_announced_ = n_selections_ = 0;
+  line_ = "{\"type\":\"restart\"}";
+  return Write();
+}
+
+Status TraceWriter::Close(const Pot& pot, int64_t n_seen) {
+  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
+  WEIR_RETURN_IF_ERROR(Announce(pot.meta(0)));
+  const int64_t n_kept = SummarizeHeld(pot, n_seen).n_kept;
+  line_ = StrFormat("{\"type\":\"end\",\"seen\":%lld,\"kept\":%lld,\"dropped\":%lld,\"selections\":%lld}",
+                    static_cast<long long>(n_seen), static_cast<long long>(n_kept),
+                    static_cast<long long>(n_seen - n_kept), static_cast<long long>(n_selections_));
+  WEIR_RETURN_IF_ERROR(Write());
+  return Finish();
 }
 
 Status TraceWriter::Close() {
   if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
-  if (std::fflush(file_) != 0) return Fail();
+  return Finish();
+}
+
+Status TraceWriter::Finish() {
   const int error = std::fclose(file_);
   file_ = nullptr;
   if (error != 0 || (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0)) {

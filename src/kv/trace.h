@@ -1,28 +1,62 @@
-// The trace: one JSON line per forgotten token, so that forgetting can be inspected, counted and drawn.
+// The trace: what was forgotten, when, by whom and why, so that forgetting can be inspected, counted and drawn.
 //
-//   {"step":3,"policy":"streaming_llm","layer":-1,"head":-1,"slot":4,"seq":4,"t_src_ms":0,"token":198,"reason":"pot
-//   full"}
+// JSON lines (one object each; its "type" comes first), small because nothing is said twice:
 //
-// step counts selections; layer and head are -1 where one decision covers all of them. Lines go to FILE.part, which
-// becomes FILE when Close() succeeds: a full disk or a kill never leaves a half-written FILE. A FILE that is there
-// already and is no regular file (a pipe, /dev/stderr) gets its lines directly.
+//   {"type":"trace","version":1,"model":"SmolLM2","policy":"h2o:recent=0.5","layers":30,"kv_heads":3,"slots":1024,
+//    "spread":1,"granularity":"per_head","positions":"cache","all_scores":false}
+//   {"type":"tokens","seq":0,"ids":[1,504,3],"t_src_ms":[[0,3]],"pinned":[[0,1]],"pieces":{"504":"the","3":[226,128]}}
+//   {"type":"select","step":0,"n_seen":1024,"layer":4,"head":2,"n":1024,"keep":768,"reason":"pot full",
+//    "drop":[[4,200],260,[300,55]],"score":[0.1,0.02],"nll":[3.1,0.4]}
+//   {"type":"restart"}
+//   {"type":"end","seen":1500,"kept":1204,"dropped":296,"selections":2}
+//
+// trace   the first line. `slots` is the pot's capacity per head, `spread` what one head may hold as a multiple of it.
+// tokens  tokens that were read since the line before, from `seq` (the running number in the stream) on: once each,
+//         whatever the number of heads. A token id of -1 is a visual embedding. `t_src_ms` is a list of [value, count];
+//         `pinned` (left out when empty) a list of [place in ids, count]; `pieces` the text of ids that are new to the
+//         file, an array of bytes where the text is not UTF-8 by itself.
+// select  one group at one selection: `n` slots before it, `keep` after it, and the slots that went. layer and head are
+//         -1 where one decision covers all of them. `drop` lists slots, ascending: a number, or [first, count]. `score`
+//         and `nll` are there where the policy declared them: one value per dropped slot, in order, or one per slot
+//         of the group when the head line says all_scores. null stands for what is not finite.
+// restart the session was emptied: seq and step count from 0 again, and every group is empty.
+// end     the counters. A file without it was not closed.
+//
+// Every group holds, in slot order, what it kept at its last selection and every token since: so seq, time, token and
+// text of a dropped slot, and what is kept at any moment, follow from the lines before (TraceReader does it).
+//
+// Lines go to FILE.part, which becomes FILE when Close() succeeds: a full disk or a kill never leaves a half-written
+// FILE. A FILE that is there already and is no regular file (a pipe, /dev/stderr) gets its lines directly.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "kv/store.h"
 #include "kv/types.h"
 
 namespace weir {
 
+// What the head line says, and how tokens are spelled.
+struct TraceInfo {
+  std::string model;
+  std::string policy;  // with the effective value of every option
+  PotShape pot;
+  bool all_scores = false;  // scores and NLLs of kept slots too: what attention patterns are drawn from. Much larger.
+  std::function<std::string(int32_t)> piece;  // the bytes of a token; without it ids stand alone
+};
+
 // One group at one selection. Spans have one entry per slot, or none where nothing was declared.
 struct TraceSelection {
-  int64_t step = 0, n_seen = 0;          // running number of the selection; tokens of the stream so far
+  int64_t step = 0, n_seen = 0;  // running number of the selection; tokens of the stream so far
   const char* policy = "";
-  int32_t layer = -1, head = -1;         // -1: all
+  int32_t layer = -1, head = -1;  // -1: all
   std::span<const SlotMeta> slots;
   std::span<const float> scores, nll;
   const KeepSet* keep = nullptr;
@@ -32,24 +66,41 @@ struct TraceSelection {
 class TraceWriter {
  public:
   // kIo with the path when the file cannot be made, directories included.
-  static Result<std::unique_ptr<TraceWriter>> Open(const std::string& path);
+  static Result<std::unique_ptr<TraceWriter>> Open(const std::string& path, TraceInfo info = {});
   ~TraceWriter();  // without Close(): FILE.part is removed
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // Writes one line per slot that is not kept. kIo when the disk is full; the writer is then closed and its part file
-  // removed.
+  // One group of a selection; every group of a selection in any order. Called from the session's first selection on.
+  // kIo when the disk is full; the writer is then closed and its part file removed.
   Status Selected(const TraceSelection& selection);
+
+  // The session was reset.
+  Status Restarted();
+
+  // Ends the file with the counters and with what `pot` holds of tokens that no selection has shown yet. Without a pot
+  // the newest tokens stay unnamed.
+  Status Close(const Pot& pot, int64_t n_seen);
   Status Close();
 
  private:
   TraceWriter() = default;
   Status Fail();
+  Status Write();  // line_, and a line end
+  // Token lines for what no line has named yet.
+  Status Announce(std::span<const SlotMeta> slots);
+  void AddPieces(std::span<const SlotMeta> slots);
+  Status Finish();
   void RemovePart();
 
+  TraceInfo info_;
   std::string path_;
   std::string part_;  // where lines go until Close(); empty when they go to path_ itself
   std::FILE* file_ = nullptr;
+  std::string line_;
+  std::vector<bool> spelled_;  // [token id]: its piece is in the file
+  int64_t n_announced_ = 0;    // tokens of the stream named so far: the next one's seq
+  int64_t n_selections_ = 0;
 };
 
 }  // namespace weir

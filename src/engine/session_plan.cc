@@ -1,0 +1,140 @@
+// What a session will hold, computed before a byte of it exists.
+#include <algorithm>
+
+#include "engine/session.h"
+
+namespace weir {
+namespace {
+
+constexpr int32_t kDefaultPot = 4096;
+constexpr int32_t kDefaultChunk = 256;
+constexpr int32_t kLargestPot = 1 << 26;
+
+// Slots that are kept free for a probe.
+int32_t ProbeSlots(const SessionOptions& options, const PolicyNeeds& needs) {
+  int32_t n = needs.question_rows;
+  if (needs.evidence.rows == EvidenceRows::kProbe) n = std::max({n, options.max_probe, static_cast<int32_t>(options.probe.size())});
+  return n;
+}
+
+// Rows read at once in a pot of n slots: large enough for the products to reach their speed, small enough that a chunk
+// turns over only a part of a pot that evicts.
+int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32_t n_slots) {
+  const int32_t wanted = options.chunk_rows > 0 ? options.chunk_rows : needs.evicts ? std::min(n_slots / 4, kDefaultChunk) : kDefaultChunk;
+  const int32_t most = needs.evicts ? std::min(n_slots / 2, n_slots - (needs.min_slots - 1)) : n_slots;
+  return std::clamp(wanted, 1, std::max(1, most));
+}
+
+// Bytes of a session's own vectors: a batch's metadata, targets and likelihoods, a view and a keep-set per group.
+int64_t BookkeepingBytes(const PotShape& pot, int64_t max_rows) {
+  return max_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t) + sizeof(float)) +
+         pot.n_groups() * (pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) +
+                           static_cast<int64_t>(sizeof(KeepSet) + sizeof(SlotView)));
+}
+
+SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOptions& options, const PolicyNeeds& needs,
+                    int32_t n_slots) {
+  const ModelConfig& config = model.config();
+  SessionPlan plan;
+  plan.pot.n_layers = config.attention.n_layers;
+  plan.pot.n_kv_heads = config.attention.n_kv_heads;
+  plan.pot.head_dim = config.attention.head_dim;
+  plan.pot.n_slots = n_slots;
+  plan.pot.k_type = options.k_type;
+  plan.pot.v_type = options.v_type;
+  plan.pot.positions = needs.positions;
+  plan.pot.granularity = needs.granularity;
+  plan.pot.scores = needs.evidence.scores();
+  plan.pot.nll = needs.evidence.nll;
+  plan.pot.spread = needs.spread > 0 ? needs.spread : plan.pot.n_kv_heads;
+  plan.probe_slots = ProbeSlots(options, needs);
+  plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
+  const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
+  plan.runner = {max_rows, plan.pot.max_head_slots(), options.nll || needs.evidence.nll,
+                 needs.evidence.rows != EvidenceRows::kNone};
+  plan.bookkeeping_bytes = BookkeepingBytes(plan.pot, max_rows);
+  plan.items = {
+      {MemTag::kKv, StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
+                              plan.pot.n_kv_heads),
+       Pot::KvBytes(plan.pot)},
+      {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
+       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, plan.runner) + plan.bookkeeping_bytes},
+      {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
+       Runner::WorkspaceBytes(model, backend, plan.runner)},
+      {MemTag::kLogits, "logits and last hidden state",
+       PageRound(static_cast<int64_t>(config.n_vocab) * 4) + PageRound(static_cast<int64_t>(config.n_embd) * 4)},
+  };
+  for (const PlanItem& item : plan.items) plan.total_bytes += item.bytes;
+  return plan;
+}
+
+}  // namespace
+
+Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options.policy.Make());
+  const PolicyNeeds needs = policy->Needs();
+  const char* name = options.policy.info->name;
+  if (options.pot_slots < 0 || options.pot_slots > kLargestPot) {
+    return InvalidArgument("a pot of %d tokens: expected 1 to %d", options.pot_slots, kLargestPot);
+  }
+  if (options.chunk_rows < 0) return InvalidArgument("a chunk of %d rows: expected at least 1", options.chunk_rows);
+  SessionOptions smallest = options;
+  smallest.chunk_rows = 1;
+  if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {
+    return InvalidArgument("a probe of more than %d tokens", kLargestPot);
+  }
+  if (needs.evidence.rows == EvidenceRows::kProbe && ProbeSlots(options, needs) == 0) {
+    return InvalidArgument("policy %s ranks by a probe, and this session has none", name);
+  }
+  const int32_t min_slots = needs.min_slots + ProbeSlots(options, needs);
+  SessionPlan minimum = PlanFor(model, backend, smallest, needs, min_slots);
+  WEIR_RETURN_IF_ERROR(Pot::Check(minimum.pot));
+
+  int32_t n_slots = options.pot_slots;
+  if (n_slots > 0 && n_slots < min_slots) {
+    return InvalidArgument("a pot of %d tokens is too small for policy %s, which needs at least %d", n_slots, name,
+                           min_slots);
+  }
+  const int64_t budget = options.budget_bytes;
+  if (budget > 0 && budget < minimum.total_bytes) {
+    return OverBudget("a budget of %lld bytes is too small for this model with policy %s; the smallest that works is %lld",
+                      static_cast<long long>(budget), name, static_cast<long long>(minimum.total_bytes));
+  }
+  // Largest pot whose plan fits; the plan grows with the pot.
+  const auto largest_pot = [&](int32_t most) {
+    int32_t low = min_slots, high = std::max(min_slots, most);
+    while (low < high) {
+      const int32_t mid = low + (high - low + 1) / 2;
+      if (PlanFor(model, backend, options, needs, mid).total_bytes <= budget) {
+        low = mid;
+      } else {
+        high = mid - 1;
+      }
+    }
+    return low;
+  };
+  if (n_slots == 0 && budget > 0) {
+    // Beyond the trained context a pot is of no use unless it is asked for by its size.
+    n_slots = largest_pot(model.config().n_ctx_train);
+  } else if (n_slots == 0) {
+    n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
+  }
+  SessionPlan plan = PlanFor(model, backend, options, needs, n_slots);
+  if (budget > 0 && plan.total_bytes > budget && options.chunk_rows == 0) {
+    // A pot that was asked for, or the smallest one: read in smaller chunks before giving up.
+    SessionOptions narrow = options;
+    for (narrow.chunk_rows = plan.chunk_rows; plan.total_bytes > budget && narrow.chunk_rows > 1;) {
+      narrow.chunk_rows /= 2;
+      plan = PlanFor(model, backend, narrow, needs, n_slots);
+    }
+  }
+  if (budget > 0 && plan.total_bytes > budget) {
+    return OverBudget("a pot of %d tokens with policy %s needs %lld bytes, the budget is %lld; the largest pot that fits has %d",
+                      n_slots, name, static_cast<long long>(plan.total_bytes), static_cast<long long>(budget),
+                      largest_pot(n_slots));
+  }
+  plan.minimum_bytes = minimum.total_bytes;
+  return plan;
+}
+
+}  // namespace weir

@@ -1,0 +1,91 @@
+// A session as bytes: what decides everything that comes next.
+#include <cstring>
+
+#include "engine/session.h"
+
+namespace weir {
+namespace {
+
+struct StateHeader {
+  char magic[8];
+  int64_t n_seen, n_selections;
+  int32_t n_pinned, n_score_rows, n_unscored;
+  int32_t n_embd, has_last;
+  int32_t n_probe, n_question;
+  int32_t reserved;
+};
+constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '1'};
+
+void AppendBytes(const void* data, int64_t n, std::vector<uint8_t>* out) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(data);
+  out->insert(out->end(), bytes, bytes + n);
+}
+
+}  // namespace
+
+Status Session::Save(std::vector<uint8_t>* out) const {
+  out->clear();
+  StateHeader h = {};
+  std::memcpy(h.magic, kMagic, sizeof(kMagic));
+  h.n_seen = n_seen_;
+  h.n_selections = n_selections_;
+  h.n_pinned = n_pinned_;
+  h.n_score_rows = n_score_rows_;
+  h.n_unscored = n_unscored_;
+  h.n_embd = model_->config().n_embd;
+  h.has_last = has_last_;
+  h.n_probe = static_cast<int32_t>(probe_.size());
+  h.n_question = static_cast<int32_t>(question_.size());
+  AppendBytes(&h, sizeof(h), out);
+  AppendBytes(probe_.data(), std::ssize(probe_) * 4, out);
+  AppendBytes(question_.data(), std::ssize(question_) * 4, out);
+  AppendBytes(last_hidden_.data(), static_cast<int64_t>(h.n_embd) * 4, out);
+  pot_->Save(out);
+  return Status();
+}
+
+Status Session::Restore(std::span<const uint8_t> bytes) {
+  const Status bad = InvalidArgument("these bytes are not a saved session of this model, policy and pot");
+  StateHeader h;
+  if (bytes.size() < sizeof(h)) return bad;
+  std::memcpy(&h, bytes.data(), sizeof(h));
+  bytes = bytes.subspan(sizeof(h));
+  const int32_t n_slots = plan_.pot.n_slots;
+  if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != model_->config().n_embd || h.n_seen < 0 ||
+      h.n_selections < 0 || h.n_pinned < 0 || h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 ||
+      h.n_probe < 0 || h.n_probe > plan_.probe_slots || h.n_question < 0 || h.n_question > plan_.probe_slots) {
+    return bad;
+  }
+  const int64_t ids_bytes = (static_cast<int64_t>(h.n_probe) + h.n_question) * 4, hidden_bytes = int64_t{h.n_embd} * 4;
+  if (std::ssize(bytes) < ids_bytes + hidden_bytes) return bad;
+  std::vector<int32_t> ids(static_cast<size_t>(h.n_probe + h.n_question));
+  std::memcpy(ids.data(), bytes.data(), static_cast<size_t>(ids_bytes));
+  for (int32_t id : ids) {
+    if (id < 0 || id >= model_->config().n_vocab) return bad;
+  }
+  const uint8_t* hidden = bytes.data() + ids_bytes;
+  bytes = bytes.subspan(static_cast<size_t>(ids_bytes + hidden_bytes));
+  // The pot's bytes are checked while they are read; what was in it is kept to return to.
+  std::vector<uint8_t> before;
+  pot_->Save(&before);
+  Status restored = pot_->Restore(&bytes);
+  if (restored.ok() && !bytes.empty()) restored = bad;
+  if (!restored.ok()) {
+    std::span<const uint8_t> old = before;
+    WEIR_RETURN_IF_ERROR(pot_->Restore(&old));
+    return restored;
+  }
+  std::memcpy(last_hidden_.data(), hidden, static_cast<size_t>(hidden_bytes));
+  probe_.assign(ids.begin(), ids.begin() + h.n_probe);
+  question_.assign(ids.begin() + h.n_probe, ids.end());
+  has_last_ = h.has_last != 0;
+  logits_fresh_ = false;
+  n_seen_ = h.n_seen;
+  n_selections_ = h.n_selections;
+  n_pinned_ = h.n_pinned;
+  n_score_rows_ = h.n_score_rows;
+  n_unscored_ = h.n_unscored;
+  return Status();
+}
+
+}  // namespace weir

@@ -1,0 +1,52 @@
+#include "kv/held.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <vector>
+
+namespace weir {
+namespace {
+
+constexpr int64_t kWindow = 1 << 16;  // seqs looked at together
+
+}  // namespace
+
+Held SummarizeHeld(const Pot& pot, int64_t n_seen) {
+  const int32_t n_groups = pot.shape().n_groups();
+  Held out;
+  int64_t oldest = std::numeric_limits<int64_t>::max();
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (int32_t group = 0; group < n_groups; ++group) {
+    const std::span<const SlotMeta> slots = pot.meta(group);
+    int64_t from = n_seen;  // walks back from the newest token for as long as none is missing
+    for (size_t slot = slots.size(); slot > 0 && slots[slot - 1].seq == from - 1; --slot) --from;
+    out.unbroken_from = std::max(out.unbroken_from, from);
+    const auto unpinned = std::find_if(slots.begin(), slots.end(), [](const SlotMeta& m) { return !m.pinned; });
+    if (unpinned != slots.end()) oldest = std::min(oldest, unpinned->seq);
+    if (!slots.empty()) first = std::min(first, slots.front().seq);
+  }
+  if (oldest != std::numeric_limits<int64_t>::max()) out.oldest_unpinned = oldest;
+  // Groups are sorted by seq: a window of the stream at a time, marked by all of them, counts what they hold together
+  // without sorting it. Windows that nobody holds anything of are skipped.
+  std::vector<uint64_t> marks(kWindow / 64);
+  std::vector<size_t> cursors(static_cast<size_t>(n_groups), 0);
+  while (first != std::numeric_limits<int64_t>::max()) {
+    const int64_t begin = first, end = first + kWindow;
+    first = std::numeric_limits<int64_t>::max();
+    std::fill(marks.begin(), marks.end(), 0);
+    for (int32_t group = 0; group < n_groups; ++group) {
+      const std::span<const SlotMeta> slots = pot.meta(group);
+      size_t& at = cursors[static_cast<size_t>(group)];
+      for (; at < slots.size() && slots[at].seq < end; ++at) {
+        const uint64_t bit = static_cast<uint64_t>(slots[at].seq - begin);
+        marks[bit / 64] |= uint64_t{1} << (bit % 64);
+      }
+      if (at < slots.size()) first = std::min(first, slots[at].seq);
+    }
+    for (const uint64_t word : marks) out.n_kept += std::popcount(word);
+  }
+  return out;
+}
+
+}  // namespace weir

@@ -1,0 +1,22 @@
+// What a pot holds, seen from the stream: the figures that an answer reports.
+#pragma once
+
+#include <cstdint>
+
+#include "kv/store.h"
+
+namespace weir {
+
+struct Held {
+  int64_t n_kept = 0;            // tokens held by at least one layer and head
+  int64_t oldest_unpinned = -1;  // seq of the oldest token that is held somewhere and not pinned; -1: none
+  // Every token from this seq on is held by every layer and head: the unbroken recent past. The number of tokens seen
+  // when the newest one is missing somewhere.
+  int64_t unbroken_from = 0;
+};
+
+// One pass over the slots of all groups; needs 8 KiB and a cursor per group, whatever the length of the stream.
+// `n_seen` is the number of tokens of the stream.
+Held SummarizeHeld(const Pot& pot, int64_t n_seen);
+
+}  // namespace weir
