@@ -250,7 +250,7 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
 
 Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer) {
   question_.clear();
-  if (needs_.question_rows > 0) {
+  if (needs_.question_rows > 0 && needs_.evidence.rows == EvidenceRows::kProbe) {
     question_.assign(question.end() - std::min<int64_t>(std::ssize(question), needs_.question_rows), question.end());
   }
   if (needs_.evicts && options_.on_overflow == OnOverflow::kEvict && n_seen_ > 0) {

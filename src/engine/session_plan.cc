@@ -12,9 +12,8 @@ constexpr int32_t kLargestPot = 1 << 26;
 
 // Slots that are kept free for a probe.
 int32_t ProbeSlots(const SessionOptions& options, const PolicyNeeds& needs) {
-  int32_t n = needs.question_rows;
-  if (needs.evidence.rows == EvidenceRows::kProbe) n = std::max({n, options.max_probe, static_cast<int32_t>(options.probe.size())});
-  return n;
+  if (needs.evidence.rows != EvidenceRows::kProbe) return 0;
+  return std::max({needs.question_rows, options.max_probe, static_cast<int32_t>(options.probe.size())});
 }
 
 // Rows read at once in a pot of n slots: large enough for the products to reach their speed, small enough that a chunk

@@ -55,12 +55,59 @@ void Fill(Pot& pot, int64_t first_seq, int32_t n) {
   }
 }
 
-class StoreTest : public ::testing::TestWithParam<std::tuple<Granularity, DType>> {};
+// Every stored vector and every statistic still belongs to the token its metadata names.
+void ExpectEverythingInPlace(const Pot& pot) {
+  const PotShape& shape = pot.shape();
+  std::vector<float> value(static_cast<size_t>(shape.head_dim));
+  for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+      const int32_t group = shape.group_of(layer, head);
+      const auto meta = pot.meta(group);
+      int64_t last = -1;
+      for (size_t slot = 0; slot < meta.size(); ++slot) {
+        ASSERT_GT(meta[slot].seq, last);
+        last = meta[slot].seq;
+        const float want = Mark(meta[slot].seq, layer, head);
+        for (const uint8_t* base : {pot.keys(layer, head), pot.values(layer, head)}) {
+          ref::LoadSlot(shape.k_type, base, static_cast<int64_t>(slot), shape.head_dim, value.data());
+          for (float x : value) ASSERT_NEAR(x, want, want / 200 + 0.01f);
+        }
+        if (shape.scores) {
+          ASSERT_EQ(pot.scores(group)[slot], static_cast<float>(meta[slot].seq) + 0.5f);
+        }
+        if (shape.nll) {
+          ASSERT_EQ(pot.nll(group)[slot], static_cast<float>(meta[slot].seq) + 0.25f);
+        }
+      }
+    }
+  }
+}
+
+void FillStatistics(Pot& pot, int64_t first_seq, int32_t n) {
+  const PotShape& shape = pot.shape();
+  for (int32_t group = 0; group < shape.n_groups(); ++group) {
+    for (int32_t i = 0; shape.scores && i < n; ++i) {
+      const auto scores = pot.scores(group);
+      EXPECT_EQ(scores[scores.size() - n + i], 0.0f);
+      scores[scores.size() - n + i] = static_cast<float>(first_seq + i) + 0.5f;
+    }
+  }
+  std::vector<float> nll;
+  for (int32_t i = 0; i < n; ++i) nll.push_back(static_cast<float>(first_seq + i) + 0.25f);
+  if (shape.nll) pot.SetNll(nll);
+}
+
+using StoreCase = std::tuple<Granularity, DType, int32_t>;  // last: spread
+
+class StoreTest : public ::testing::TestWithParam<StoreCase> {};
 
 TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   PotShape shape = SmallShape();
   shape.granularity = std::get<0>(GetParam());
   shape.k_type = shape.v_type = std::get<1>(GetParam());
+  shape.spread = std::get<2>(GetParam());
+  shape.nll = true;
+  shape.scores = shape.granularity != Granularity::kGlobal;
   Ledger ledger;
   auto backend = MakeRefBackend();
   auto made = Pot::Make(shape, ledger);
@@ -70,47 +117,64 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
 
   std::mt19937 rng(7);
   int64_t seq = 0;
+  int32_t fullest = 0;
   for (int round = 0; round < 200; ++round) {
     const int32_t n = 1 + static_cast<int32_t>(rng() % 5);
     if (pot.n_free() < n) {
+      int64_t left = static_cast<int64_t>(shape.n_groups()) * (shape.n_slots - n);  // what the groups may keep together
       for (int32_t group = 0; group < shape.n_groups(); ++group) {
         KeepSet keep;
         const int32_t used = static_cast<int32_t>(pot.meta(group).size());
+        // Heads of very unequal size where they share their storage.
+        const uint32_t share = shape.spread > 1 && rng() % 3 == 0 ? 5 : 2;
         for (int32_t s = 0; s < used; ++s) {
-          if (rng() % 2 == 0) keep.push_back(s);
+          if (rng() % 6 < share) keep.push_back(s);
         }
-        if (static_cast<int32_t>(keep.size()) > shape.n_slots - n) keep.resize(shape.n_slots - n);
+        const int64_t most = shape.spread > 1 ? std::min<int64_t>(left, shape.max_head_slots() - n) : shape.n_slots - n;
+        if (std::ssize(keep) > most) keep.resize(static_cast<size_t>(most));
+        left -= std::ssize(keep);
         ASSERT_TRUE(pot.Compact(*backend, group, keep).ok());
         ASSERT_EQ(pot.meta(group).size(), keep.size());
+        fullest = std::max(fullest, static_cast<int32_t>(keep.size()));
       }
+      pot.Rebalance();
+      ASSERT_GE(pot.n_free(), n);
     }
     ASSERT_TRUE(pot.BeginAppend(Tokens(seq, n)).ok());
     Fill(pot, seq, n);
+    FillStatistics(pot, seq, n);
     seq += n;
-    ASSERT_LE(pot.n_used(), shape.n_slots);
-    std::vector<float> value(static_cast<size_t>(shape.head_dim));
-    for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
-      for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
-        const auto meta = pot.meta(shape.group_of(layer, head));
-        int64_t last = -1;
-        for (size_t slot = 0; slot < meta.size(); ++slot) {
-          EXPECT_GT(meta[slot].seq, last);
-          last = meta[slot].seq;
-          const float want = Mark(meta[slot].seq, layer, head);
-          for (const uint8_t* base : {pot.keys(layer, head), pot.values(layer, head)}) {
-            ref::LoadSlot(shape.k_type, base, static_cast<int64_t>(slot), shape.head_dim, value.data());
-            for (float x : value) ASSERT_NEAR(x, want, want / 200 + 0.01f);
-          }
-        }
-      }
-    }
+    ASSERT_LE(pot.n_used(), shape.max_head_slots());
+    ASSERT_NO_FATAL_FAILURE(ExpectEverythingInPlace(pot));
+  }
+  EXPECT_TRUE(shape.spread == 1 || fullest > shape.n_slots) << "no head ever used another's room";
+
+  std::vector<uint8_t> saved;
+  pot.Save(&saved);
+  auto other = std::move(Pot::Make(shape, ledger)).value();
+  std::span<const uint8_t> bytes = saved;
+  ASSERT_TRUE(other->Restore(&bytes).ok());
+  EXPECT_TRUE(bytes.empty());
+  ASSERT_NO_FATAL_FAILURE(ExpectEverythingInPlace(*other));
+  EXPECT_EQ(other->n_free(), pot.n_free());
+  std::vector<uint8_t> again;
+  other->Save(&again);
+  EXPECT_EQ(again, saved);
+  for (size_t cut = 0; cut < saved.size(); cut += 1 + saved.size() / 60) {
+    bytes = {saved.data(), cut};
+    EXPECT_EQ(other->Restore(&bytes).code(), StatusCode::kInvalidArgument) << cut << " bytes";
+    EXPECT_EQ(other->n_used(), 0);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(AllShapes, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer,
                                                               Granularity::kPerHead),
-                                            ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0)));
+                                            ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0),
+                                            ::testing::Values(1)));
+INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
+                         ::testing::Combine(::testing::Values(Granularity::kPerHead),
+                                            ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4)));
 
 TEST(Store, RefusesKeepSetsThatCannotBeHonoured) {
   Ledger ledger;
@@ -158,6 +222,13 @@ TEST(Store, RefusesImpossibleShapes) {
   shape.head_dim = 40;
   shape.k_type = DType::kQ8_0;
   EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  shape = SmallShape();
+  shape.spread = 2;  // heads share storage, but not their keep-sets
+  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  shape = SmallShape();
+  shape.scores = true;  // attention of what?
+  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  shape = SmallShape();
   shape.k_type = DType::kQ4_K;
   EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
 }

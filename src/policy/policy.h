@@ -33,7 +33,8 @@ struct PolicyNeeds {
   // where one is known, and by nothing otherwise.
   std::string probe;
   bool probe_in_template = false;  // the probe ends like a user's turn: the chat template's tail comes after it
-  // A round's question votes as the probe when room must be made for it: this many of its last rows. 0: it does not.
+  // kProbe: from the start of a round to the next one, this many of the question's last rows vote instead of the probe.
+  // 0: they do not.
   int32_t question_rows = 0;
   float nll_decay = 1;       // NLLs are multiplied by it when a round starts
 };
