@@ -22,8 +22,10 @@ class Full : public Policy {
 
 extern const PolicyInfo kFull;
 const PolicyInfo kFull = {
-    "full", "keeps everything; a full pot is an error", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
-      return std::unique_ptr<Policy>(new Full);
-    }};
+    "full",
+    "keeps everything; a full pot is an error",
+    "",
+    {},
+    [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> { return std::unique_ptr<Policy>(new Full); }};
 
 }  // namespace weir

@@ -1,17 +1,140 @@
+// The registry's look-up and the text form of a policy: name:key=value,key="text, with commas".
 #include "policy/policy.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <set>
 
 namespace weir {
 namespace {
 
+using Values = std::map<std::string, double>;
+using Texts = std::map<std::string, std::string>;
+
 Status BadOption(const PolicyInfo& info, std::string_view key) {
   std::string known;
   for (const PolicyOptionInfo& option : info.options) known += (known.empty() ? "" : ", ") + std::string(option.key);
-  return InvalidArgument("policy %s has no option '%.*s'; it takes: %s", info.name, static_cast<int>(key.size()), key.data(),
-                         known.empty() ? "none" : known.c_str());
+  return InvalidArgument("policy %s has no option '%.*s'; it takes: %s", info.name, static_cast<int>(key.size()),
+                         key.data(), known.empty() ? "none" : known.c_str());
+}
+
+// Reads one value from the front of `rest`, up to the comma that ends it.
+struct Value {
+  std::string text;
+  bool quoted = false;
+};
+
+Result<Value> TakeValue(const char* key, std::string_view* rest) {
+  Value value;
+  if (rest->empty() || rest->front() != '"') {
+    const size_t comma = std::min(rest->find(','), rest->size());
+    value.text = rest->substr(0, comma);
+    rest->remove_prefix(comma);
+    if (value.text.empty()) return InvalidArgument("policy option %s has no value", key);
+    return value;
+  }
+  value.quoted = true;
+  for (size_t i = 1; i < rest->size(); ++i) {
+    char c = (*rest)[i];
+    if (c == '"') {
+      rest->remove_prefix(i + 1);
+      if (!rest->empty() && rest->front() != ',') {
+        return InvalidArgument("policy option %s: something follows the closing quote", key);
+      }
+      return value;
+    }
+    if (c == '\\') {
+      if (++i == rest->size()) break;
+      c = (*rest)[i];
+      if (c == 'n') {
+        c = '\n';
+      } else if (c != '"' && c != '\\') {
+        return InvalidArgument("policy option %s: \\%c in quotes; only \\\", \\\\ and \\n have a meaning", key, c);
+      }
+    }
+    value.text += c;
+  }
+  return InvalidArgument("policy option %s: a quote is not closed", key);
+}
+
+// The form TakeValue() reads back.
+std::string Quoted(const std::string& text) {
+  if (!text.empty() && text.find_first_of(",\"\\\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+// The shortest decimal form that reads back as the same number.
+std::string NumberText(double value) {
+  std::string text;
+  for (int digits = 6; digits <= 17; ++digits) {
+    text = StrFormat("%.*g", digits, value);
+    double back = 0;
+    std::from_chars(text.data(), text.data() + text.size(), back);
+    if (back == value) break;
+  }
+  return text;
+}
+
+bool IsChoice(const char* choices, std::string_view word) {
+  for (std::string_view rest = choices; !rest.empty();) {
+    const size_t bar = std::min(rest.find('|'), rest.size());
+    if (rest.substr(0, bar) == word) return true;
+    rest.remove_prefix(std::min(bar + 1, rest.size()));
+  }
+  return false;
+}
+
+Status SetNumber(const PolicyOptionInfo& option, const Value& value, Values* values) {
+  double number = 0;
+  const char* end = value.text.data() + value.text.size();
+  const auto [stop, error] = std::from_chars(value.text.data(), end, number);
+  if (value.quoted || error != std::errc() || stop != end || !(number >= option.min && number <= option.max) ||
+      (option.integral && number != std::floor(number))) {
+    return InvalidArgument("policy option %s=%s: expected %s from %g to %g", option.key, value.text.c_str(),
+                           option.integral ? "a whole number" : "a number", option.min, option.max);
+  }
+  (*values)[option.key] = number + 0.0;  // -0 becomes 0
+  return Status();
+}
+
+Status SetText(const PolicyOptionInfo& option, const Value& value, Texts* texts) {
+  if (std::memchr(value.text.data(), 0, value.text.size()) != nullptr) {
+    return InvalidArgument("policy option %s holds a zero byte", option.key);
+  }
+  if (option.choices != nullptr && !IsChoice(option.choices, value.text)) {
+    return InvalidArgument("policy option %s=%s: expected one of %s", option.key, value.text.c_str(), option.choices);
+  }
+  (*texts)[option.key] = value.text;
+  return Status();
+}
+
+// The first option of `rest`, and the comma behind it. `seen` holds the keys that were already given.
+Status TakeOption(const PolicyInfo& info, std::string_view* rest, std::set<std::string_view>* seen, Values* values,
+                  Texts* texts) {
+  const size_t equals = rest->find('='), comma = rest->find(',');
+  const std::string_view key = rest->substr(0, std::min(equals, comma));
+  if (equals == std::string_view::npos || comma < equals) {
+    return InvalidArgument("policy option '%.*s' is not of the form key=value", static_cast<int>(key.size()),
+                           key.data());
+  }
+  const auto option = std::find_if(info.options.begin(), info.options.end(),
+                                   [key](const PolicyOptionInfo& candidate) { return key == candidate.key; });
+  if (option == info.options.end()) return BadOption(info, key);
+  if (!seen->insert(option->key).second) return InvalidArgument("policy option %s is given twice", option->key);
+  rest->remove_prefix(equals + 1);
+  WEIR_ASSIGN_OR_RETURN(const Value value, TakeValue(option->key, rest));
+  return option->text != nullptr ? SetText(*option, value, texts) : SetNumber(*option, value, values);
 }
 
 }  // namespace
@@ -31,62 +154,37 @@ Result<PolicySpec> ParsePolicySpec(std::string_view text) {
   if (spec.info == nullptr) {
     std::string known;
     for (const PolicyInfo* info : AllPolicyInfos()) known += (known.empty() ? "" : ", ") + std::string(info->name);
-    return NotFound("no policy is called '%.*s'; there are: %s", static_cast<int>(name.size()), name.data(), known.c_str());
+    return NotFound("no policy is called '%.*s'; there are: %s", static_cast<int>(name.size()), name.data(),
+                    known.c_str());
   }
-  std::map<std::string, double> values;
-  for (const PolicyOptionInfo& option : spec.info->options) values[option.key] = option.fallback;
-  std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    const std::string_view pair = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    const size_t equals = pair.find('=');
-    if (equals == std::string_view::npos) {
-      return InvalidArgument("policy option '%.*s' is not of the form key=value", static_cast<int>(pair.size()), pair.data());
+  Values values;
+  Texts texts;
+  for (const PolicyOptionInfo& option : spec.info->options) {
+    if (option.text != nullptr) {
+      texts[option.key] = option.text;
+    } else {
+      values[option.key] = option.fallback;
     }
-    const std::string_view key = pair.substr(0, equals), value = pair.substr(equals + 1);
-    auto it = std::find_if(spec.info->options.begin(), spec.info->options.end(),
-                           [key](const PolicyOptionInfo& option) { return key == option.key; });
-    if (it == spec.info->options.end()) return BadOption(*spec.info, key);
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !(number >= it->min && number <= it->max) ||
-        (it->integral && number != std::floor(number))) {
-      return InvalidArgument("policy option %s=%.*s: expected %s from %g to %g", it->key, static_cast<int>(value.size()),
-                             value.data(), it->integral ? "a whole number" : "a number", it->min, it->max);
+  }
+  if (colon != std::string_view::npos) {
+    std::set<std::string_view> seen;
+    for (std::string_view rest = text.substr(colon + 1);;) {
+      if (rest.empty()) return InvalidArgument("policy %s: an option is missing at the end", spec.info->name);
+      WEIR_RETURN_IF_ERROR(TakeOption(*spec.info, &rest, &seen, &values, &texts));
+      if (rest.empty()) break;
+      rest.remove_prefix(1);
     }
-    values[it->key] = number;
   }
   spec.text = spec.info->name;
   char separator = ':';
   for (const PolicyOptionInfo& option : spec.info->options) {
-    spec.text += StrFormat(option.integral ? "%c%s=%.0f" : "%c%s=%.9g", separator, option.key, values[option.key]);
+    spec.text += separator;
+    spec.text += std::string(option.key) + '=';
+    spec.text += option.text != nullptr ? Quoted(texts[option.key]) : NumberText(values[option.key]);
     separator = ',';
   }
-  spec.options = PolicyOptions(std::move(values));
+  spec.options = PolicyOptions(std::move(values), std::move(texts));
   return spec;
-}
-
-void KeepHeadAndTail(std::span<const SlotMeta> slots, int32_t n_head, int32_t n_keep, KeepSet* keep) {
-  const int32_t n = static_cast<int32_t>(slots.size());
-  keep->clear();
-  int32_t room = n_keep;
-  for (const SlotMeta& slot : slots) room -= slot.pinned;
-  // Walking from the newest: everything that fits beside the pinned slots and the head.
-  const int32_t head_end = std::min(n_head, n);
-  int32_t head_kept = 0;
-  for (int32_t s = 0; s < head_end && head_kept < room; ++s) head_kept += !slots[s].pinned;
-  room -= head_kept;
-  int32_t tail_begin = n;
-  while (tail_begin > head_end && (slots[tail_begin - 1].pinned || room > 0)) {
-    --tail_begin;
-    room -= !slots[tail_begin].pinned;
-  }
-  for (int32_t s = 0; s < n; ++s) {
-    const bool in_head = s < head_end && !slots[s].pinned && head_kept > 0;
-    if (in_head) --head_kept;
-    if (slots[s].pinned || in_head || s >= tail_begin) keep->push_back(s);
-  }
 }
 
 }  // namespace weir

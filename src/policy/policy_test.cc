@@ -25,7 +25,7 @@ TEST(KeepHeadAndTail, KeepsSinksAndTheNewest) {
   EXPECT_EQ(HeadAndTail(Slots(10), 0, 3), (KeepSet{7, 8, 9}));
   EXPECT_EQ(HeadAndTail(Slots(10), 4, 10), (KeepSet{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(HeadAndTail(Slots(3), 4, 10), (KeepSet{0, 1, 2}));
-  EXPECT_EQ(HeadAndTail(Slots(10), 4, 2), (KeepSet{0, 1}));
+  EXPECT_EQ(HeadAndTail(Slots(10), 4, 2), (KeepSet{0, 9}));
   EXPECT_EQ(HeadAndTail(Slots(10), 4, 0), KeepSet{});
 }
 
@@ -55,8 +55,9 @@ TEST(PolicySpec, ReadsOptionsAndRefusesNonsense) {
   EXPECT_EQ(spec->text, "streaming_llm:sinks=8,step=0");
   EXPECT_EQ(ParsePolicySpec("full")->text, "full");
   EXPECT_EQ(ParsePolicySpec("streaming").status().code(), StatusCode::kNotFound);
-  for (const char* bad : {"streaming_llm:sink=8", "streaming_llm:sinks", "streaming_llm:sinks=", "streaming_llm:sinks=1.5",
-                          "streaming_llm:sinks=-1", "streaming_llm:sinks=nan", "streaming_llm:sinks=8x", "full:a=1"}) {
+  for (const char* bad :
+       {"streaming_llm:sink=8", "streaming_llm:sinks", "streaming_llm:sinks=", "streaming_llm:sinks=1.5",
+        "streaming_llm:sinks=-1", "streaming_llm:sinks=nan", "streaming_llm:sinks=8x", "full:a=1"}) {
     EXPECT_EQ(ParsePolicySpec(bad).status().code(), StatusCode::kInvalidArgument) << bad;
   }
 }

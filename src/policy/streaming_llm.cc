@@ -6,18 +6,21 @@
 // slot s has position s. Room for incoming tokens is made before they are read (the paper's chat mode, `num_coming`),
 // so the pot is never exceeded, not even within a chunk.
 //
-// Difference: the paper's perplexity script frees one slot per token. Moving a whole pot for one slot costs more than
-// attending to it, so `step` slots are freed at once by default; step=1 is the paper's schedule.
-#include <algorithm>
-
+// Differences:
+// - The paper's perplexity script frees one slot per token. Moving a whole pot for one slot costs more than attending
+// to
+//   it, so `step` slots are freed at once by default; step=1 is the paper's schedule.
+// - Where pinned slots leave too little room, the newest slot goes before the sinks, these before the rest of the
+// window.
 #include "policy/policy.h"
+#include "policy/step.h"
 
 namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
     {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay"},
-    {"step", 0, 0, 1 << 20, true, "slots freed at once while decoding; 0 = 1/16 of the pot, 1 = exactly one at a time"},
+    kStepOption,
 };
 
 class StreamingLlm : public Policy {
@@ -29,9 +32,7 @@ class StreamingLlm : public Policy {
     return needs;
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
-    const int32_t step = step_ > 0 ? step_ : n_slots / 16;
-    // Never below the sinks and one recent token, unless the incoming chunk itself leaves no more.
-    return std::min(n_slots - n_coming, std::max(sinks_ + 1, n_slots - std::max(n_coming, step)));
+    return StepTarget(step_, n_slots, n_coming, sinks_ + 1);  // the sinks and a recent token
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     KeepHeadAndTail(view.slots, sinks_, n_keep, keep);
@@ -44,11 +45,11 @@ class StreamingLlm : public Policy {
 }  // namespace
 
 extern const PolicyInfo kStreamingLlm;
-const PolicyInfo kStreamingLlm = {"streaming_llm", "keeps the first tokens (attention sinks) and the newest ones",
-                                  "Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024",
-                                  kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                                    return std::unique_ptr<Policy>(
-                                        new StreamingLlm(options.Int("sinks"), options.Int("step")));
-                                  }};
+const PolicyInfo kStreamingLlm = {
+    "streaming_llm", "keeps the first tokens (attention sinks) and the newest ones",
+    "Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024", kOptions,
+    [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new StreamingLlm(options.Int("sinks"), options.Int("step")));
+    }};
 
 }  // namespace weir

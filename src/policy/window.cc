@@ -1,15 +1,14 @@
 // weir-plugin: policy
 // Window attention: the newest tokens, nothing else. The negative control: perplexity jumps as soon as the first tokens
 // leave the pot. Equal to streaming_llm with no sinks, positions included, so that the two differ in the sinks alone.
-#include <algorithm>
-
 #include "policy/policy.h"
+#include "policy/step.h"
 
 namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"step", 0, 0, 1 << 20, true, "slots freed at once while decoding; 0 = 1/16 of the pot, 1 = exactly one at a time"},
+    kStepOption,
 };
 
 class Window : public Policy {
@@ -21,8 +20,7 @@ class Window : public Policy {
     return needs;
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
-    const int32_t step = step_ > 0 ? step_ : n_slots / 16;
-    return std::min(n_slots - n_coming, std::max(1, n_slots - std::max(n_coming, step)));
+    return StepTarget(step_, n_slots, n_coming, 1);
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     KeepHeadAndTail(view.slots, 0, n_keep, keep);

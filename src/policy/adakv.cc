@@ -1,0 +1,148 @@
+// weir-plugin: policy
+// AdaKV: SnapKV's ranking with one budget for all heads of a layer, so that heads whose attention is spread keep more.
+// Paper: "Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference" (arXiv
+// 2407.11550), section 3, algorithms 1 and 2 (Ada-SnapKV).
+//
+// The KV heads of a layer share n_heads * n_keep slots. Every head keeps its window, and of what its own n_keep would
+// leave beside it the share `floor` goes to the head's best candidates. What is left of the layer's slots goes to the
+// best candidates of all heads.
+//
+// Heads of unequal length are stored as such: the memory a head does not use is another head's.
+//
+// Differences (public implementations disagree in detail):
+// - The guaranteed number is rounded down. Ranking across heads: pooled score, score before the pool, the token read
+//   later (slots of different heads cannot be compared), the lower head.
+// - Pinned slots belong to what a head keeps anyway. Where they and the window exceed n_keep the window shrinks.
+// - When keep-sets are chosen, and the positions: as in policy/snapkv.cc.
+#include <algorithm>
+#include <cmath>
+
+#include "policy/observation.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    WindowOption(32),
+    KernelOption(7),
+    PoolingOption("max"),
+    kReduceOption,
+    {"floor", 0.2, 0, 1, false, "share of an equal budget that every head keeps for itself"},
+    kCapacityOption,
+    kPositionsOption,
+    kStepOption,
+};
+
+class AdaKv : public Policy {
+ public:
+  AdaKv(const Observation& observation, double floor, int32_t step)
+      : observation_(observation), floor_(floor), step_(step) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs = observation_.Needs();
+    needs.spread = 0;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, 1);
+  }
+  int32_t TargetAfterPrompt(int32_t n_slots) const override { return observation_.TargetAfterPrompt(n_slots); }
+
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    SelectLayer({&view, 1}, n_keep, {keep, 1});
+  }
+
+  void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) override {
+    for (size_t begin = 0; begin < views.size();) {
+      size_t end = begin + 1;
+      while (end < views.size() && views[end].layer == views[begin].layer) ++end;
+      SelectLayer(views.subspan(begin, end - begin), n_keep, keeps.subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+
+ private:
+  // One KV head of the layer while it is selected from.
+  struct Head {
+    SlotPicker picker;
+    std::vector<float> pooled;
+  };
+  struct Candidate {
+    int32_t head, slot;
+  };
+
+  void SelectLayer(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) {
+    if (heads_.size() < views.size()) heads_.resize(views.size());
+    int64_t n_slots = 0;
+    for (const SlotView& view : views) n_slots += std::ssize(view.slots);
+    int64_t room = std::ssize(views) * n_keep;
+    const bool all = n_slots <= room;
+    candidates_.clear();
+    for (size_t h = 0; h < views.size(); ++h) {
+      TakeOwn(views[h], static_cast<int32_t>(h), all ? static_cast<int32_t>(views[h].slots.size()) : n_keep);
+      room -= heads_[h].picker.n_taken();
+    }
+    if (all) {
+      for (size_t h = 0; h < views.size(); ++h) heads_[h].picker.Finish(&keeps[h]);
+      return;
+    }
+    const int64_t n_shared = std::clamp<int64_t>(room, 0, std::ssize(candidates_));
+    if (n_shared < std::ssize(candidates_)) {
+      std::nth_element(candidates_.begin(), candidates_.begin() + n_shared, candidates_.end(),
+                       [&](const Candidate& a, const Candidate& b) { return Before(views, a, b); });
+    }
+    for (int64_t i = 0; i < n_shared; ++i) heads_[candidates_[i].head].picker.Take(candidates_[i].slot);
+    for (size_t h = 0; h < views.size(); ++h) heads_[h].picker.Collect(&keeps[h]);
+  }
+
+  // What a head keeps whatever the others do; its other candidates join the layer's.
+  void TakeOwn(const SlotView& view, int32_t h, int32_t n_keep) {
+    Head& head = heads_[h];
+    head.picker.Begin(view.slots, n_keep);
+    const int32_t wanted = observation_.WindowOf(view, n_keep);
+    int32_t window = 0;
+    while (window < std::min(wanted, head.picker.n_slots()) &&
+           (head.picker.room() > 0 || head.picker.taken(head.picker.n_slots() - 1 - window))) {
+      head.picker.Take(head.picker.n_slots() - 1 - window);
+      ++window;
+    }
+    const int32_t n_candidates = head.picker.n_slots() - window;
+    PoolCandidates(observation_, view, n_candidates, &head.pooled);
+    const int32_t n_sure = static_cast<int32_t>(std::floor(floor_ * head.picker.room()));
+    head.picker.TakeBest({head.pooled, view.scores}, n_candidates, n_sure);
+    for (int32_t slot = 0; slot < n_candidates; ++slot) {
+      if (!head.picker.taken(slot)) candidates_.push_back({h, slot});
+    }
+  }
+
+  bool Before(std::span<const SlotView> views, const Candidate& a, const Candidate& b) const {
+    const SlotView &view_a = views[a.head], &view_b = views[b.head];
+    const float pooled_a = SaneScore(heads_[a.head].pooled[a.slot]),
+                pooled_b = SaneScore(heads_[b.head].pooled[b.slot]);
+    if (pooled_a != pooled_b) return pooled_a > pooled_b;
+    const float score_a = SaneScore(view_a.scores[a.slot]), score_b = SaneScore(view_b.scores[b.slot]);
+    if (score_a != score_b) return score_a > score_b;
+    const int64_t seq_a = view_a.slots[a.slot].seq, seq_b = view_b.slots[b.slot].seq;
+    return seq_a != seq_b ? seq_a > seq_b : a.head < b.head;
+  }
+
+  const Observation observation_;
+  const double floor_;
+  const int32_t step_;
+  std::vector<Head> heads_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kAdakv;
+const PolicyInfo kAdakv = {
+    "adakv", "SnapKV with one budget for all heads of a layer",
+    "Feng et al., Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for "
+    "Efficient LLM Inference, arXiv 2407.11550",
+    kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      WEIR_ASSIGN_OR_RETURN(const Observation observation, Observation::From(options));
+      return std::unique_ptr<Policy>(new AdaKv(observation, options.Number("floor"), options.Int("step")));
+    }};
+
+}  // namespace weir

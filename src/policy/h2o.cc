@@ -1,0 +1,91 @@
+// weir-plugin: policy
+// H2O: the slots with the most accumulated attention (heavy hitters), and the newest.
+// Paper: "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models" (NeurIPS 2023),
+// section 4, algorithm 1.
+//
+//   a_j = sum over all queries i since j was stored of A[i, j]      keep = newest `recent`, then the largest a
+//
+// One keep-set per layer and KV head. A slot that leaves loses its sum.
+//
+// Differences:
+// - The paper is written for as many KV heads as query heads. With fewer, the query heads of a group are reduced row by
+//   row (`reduce`).
+// - The paper fixes its two shares by the length of the prompt; here the budget is the pot, of which `share` is recent,
+//   half by default as in the paper. `recent` gives a count instead.
+// - `step` slots are freed at once by default (step=1 is the paper's schedule), and a chunk is added to the sums whole
+//   before anything leaves.
+// - Early slots collect more terms: that is the method. normalise=count divides by the number of queries that could see
+//   a slot, which is another method (ObservedAttention of kvpress).
+// - Positions are slots, as in the authors' streaming version; sums are binary32, not the model's type.
+#include <algorithm>
+
+#include "policy/policy.h"
+#include "policy/rank.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"share", 0.5, 0, 1, false, "share of the newest slots in what stays"},
+    {"recent", -1, -1, 1 << 20, true, "the same as a count of slots; -1 = by share"},
+    TextOption("reduce", "mean", "over the query heads of a KV head", "mean|sum"),
+    TextOption("normalise", "none", "count divides by the number of queries that could see a slot", "none|count"),
+    kStepOption,
+};
+
+class H2o : public Policy {
+ public:
+  explicit H2o(const PolicyOptions& options)
+      : share_(options.Number("share")),
+        recent_(options.Int("recent")),
+        reduce_(options.Text("reduce") == "sum" ? HeadReduce::kSum : HeadReduce::kMean),
+        by_count_(options.Text("normalise") == "count"),
+        step_(options.Int("step")) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.granularity = Granularity::kPerHead;
+    needs.evidence.rows = EvidenceRows::kAll;
+    needs.evidence.head_reduce = reduce_;
+    needs.min_slots = 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, 1);
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    std::span<const float> sums = view.scores;
+    if (by_count_) {
+      means_.resize(sums.size());
+      for (size_t s = 0; s < sums.size(); ++s) {
+        means_[s] = sums[s] / static_cast<float>(std::max<int64_t>(1, view.n_seen - view.slots[s].seq));
+      }
+      sums = means_;
+    }
+    const int32_t recent = recent_ >= 0 ? recent_ : RoundHalfUp(share_ * n_keep);
+    picker_.Begin(view.slots, n_keep);
+    picker_.TakeNewest(ProtectedRecent(recent, view.n_unscored, n_keep));
+    picker_.TakeBest({sums, {}}, picker_.n_slots(), n_keep);
+    picker_.Finish(keep);
+  }
+
+ private:
+  const double share_;
+  const int32_t recent_;
+  const HeadReduce reduce_;
+  const bool by_count_;
+  const int32_t step_;
+  SlotPicker picker_;
+  std::vector<float> means_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kH2o;
+const PolicyInfo kH2o = {"h2o", "keeps heavy hitters (most attention since they were read) and the newest",
+                         "Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference, NeurIPS 2023",
+                         kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                           return std::unique_ptr<Policy>(new H2o(options));
+                         }};
+
+}  // namespace weir

@@ -1,0 +1,99 @@
+// weir-plugin: policy
+// Inf-MLLM: slots that the new prompt attends to, with a linear penalty on age, and the newest ones.
+// Paper: "Inf-MLLM: Efficient Streaming Inference of Multimodal Large Language Models on a Single GPU"
+// (arXiv 2409.09086), sections 3.2 to 3.4, algorithm 1.
+//
+// With n slots the last l = `recent` always stay, the N = n - l before them are candidates, of which r = n_keep - l
+// stay by
+//
+//   B_j = S_j - (b / N) (N - 1 - j)      S_j = mean of A over the last l rows of the prompt and over all query heads
+//
+// so that b is the whole penalty of the oldest slot, and 0 that of the newest candidate. The penalty counts slots of
+// the present cache, not elapsed tokens. One keep-set per layer.
+//
+// Where the paper contradicts itself:
+// - The penalty is subtracted: section 3.3 has a larger b favour new tokens.
+// - S is a mean over rows and heads: a sum over either would change what a given b means.
+// - The last l never compete, the older part of a longer prompt does (algorithm 1 against the prose).
+// - A prompt shorter than l votes with the rows it has; the last l slots are protected all the same.
+// Differences:
+// - The paper evicts once a round, after the prompt's attention, and its cache grows beyond the budget in between: set
+//   `capacity` below the pot for that. Otherwise, and wherever the pot is full, room is made before a chunk is read,
+//   and the rows that vote are the last of the latest prompt or chunk. Newest slots without a score yet are recent ones
+//   too, up to half the budget; an answer that fills the pot frees `step` slots at once.
+// - per_kv_head=on takes the mean over the query heads of each KV head, and a keep-set for each.
+// - A budget below l halves it instead of being an error.
+#include <algorithm>
+
+#include "policy/policy.h"
+#include "policy/rank.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"recent", 64, 1, 1 << 20, true, "l: newest slots that always stay, and rows of the prompt that vote"},
+    {"b", 0.0001, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
+    TextOption("per_kv_head", "off", "a keep-set for every KV head, not for every layer", "on|off"),
+    {"capacity", 0, 0, 1 << 30, true, "r + l: slots that stay after every prompt; 0 = only a full pot forgets"},
+    kStepOption,
+};
+
+class InfMllm : public Policy {
+ public:
+  explicit InfMllm(const PolicyOptions& options)
+      : recent_(options.Int("recent")),
+        b_(static_cast<float>(options.Number("b"))),
+        per_kv_head_(options.Text("per_kv_head") == "on"),
+        capacity_(options.Int("capacity")),
+        step_(options.Int("step")) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.granularity = per_kv_head_ ? Granularity::kPerHead : Granularity::kPerLayer;
+    needs.evidence.rows = EvidenceRows::kLast;
+    needs.evidence.n_last = recent_;
+    needs.min_slots = 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, 1);
+  }
+  int32_t TargetAfterPrompt(int32_t n_slots) const override {
+    return capacity_ == 0 ? -1 : std::min(capacity_, n_slots);
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    const int32_t recent = ProtectedRecent(n_keep >= recent_ ? recent_ : n_keep / 2, view.n_unscored, n_keep);
+    picker_.Begin(view.slots, n_keep);
+    picker_.TakeNewest(recent);
+    const int32_t n_candidates = std::max(0, picker_.n_slots() - recent);
+    biased_.resize(view.slots.size());
+    const float n_rows = static_cast<float>(std::max(1, view.n_rows));
+    for (int32_t j = 0; j < n_candidates; ++j) {
+      const float age = static_cast<float>(n_candidates - 1 - j);
+      biased_[j] = view.scores[j] / n_rows - b_ * age / static_cast<float>(n_candidates);
+    }
+    picker_.TakeBest({biased_, {}}, n_candidates, n_keep);
+    picker_.Finish(keep);
+  }
+
+ private:
+  const int32_t recent_;
+  const float b_;
+  const bool per_kv_head_;
+  const int32_t capacity_, step_;
+  SlotPicker picker_;
+  std::vector<float> biased_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kInfMllm;
+const PolicyInfo kInfMllm = {"inf_mllm", "keeps what the new prompt attends to, old slots at a penalty, and the newest",
+                             "Ning et al., Inf-MLLM: Efficient Streaming Inference of Multimodal Large Language "
+                             "Models on a Single GPU, arXiv 2409.09086",
+                             kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                               return std::unique_ptr<Policy>(new InfMllm(options));
+                             }};
+
+}  // namespace weir

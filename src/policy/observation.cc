@@ -1,0 +1,45 @@
+#include "policy/observation.h"
+
+#include <algorithm>
+
+namespace weir {
+
+Result<Observation> Observation::From(const PolicyOptions& options) {
+  Observation out;
+  out.window = options.Int("window");
+  out.kernel = options.Int("kernel");
+  if (out.kernel % 2 == 0) return InvalidArgument("policy option kernel must be odd, not %d", out.kernel);
+  out.pooling = PoolingOf(options.Text("pooling"));
+  const std::string& reduce = options.Text("reduce");
+  out.reduce = reduce == "max" ? HeadReduce::kMax : reduce == "sum" ? HeadReduce::kSum : HeadReduce::kMean;
+  out.capacity = options.Int("capacity");
+  out.absolute = options.Text("positions") == "abs";
+  return out;
+}
+
+PolicyNeeds Observation::Needs() const {
+  PolicyNeeds needs;
+  needs.positions = absolute ? Positions::kAbs : Positions::kCache;
+  needs.granularity = Granularity::kPerHead;
+  needs.evidence.rows = EvidenceRows::kLast;
+  needs.evidence.n_last = window;
+  needs.evidence.head_reduce = reduce;
+  needs.min_slots = 2;
+  return needs;
+}
+
+int32_t Observation::TargetAfterPrompt(int32_t n_slots) const {
+  return capacity == 0 ? -1 : std::min(capacity, n_slots);
+}
+
+int32_t Observation::WindowOf(const SlotView& view, int32_t n_keep) const {
+  return ProtectedRecent(n_keep > window ? window : n_keep / 2, view.n_unscored, n_keep);
+}
+
+void PoolCandidates(const Observation& observation, const SlotView& view, int32_t n_candidates,
+                    std::vector<float>* pooled) {
+  pooled->resize(static_cast<size_t>(n_candidates));
+  Pool(view.scores.first(static_cast<size_t>(n_candidates)), observation.kernel, observation.pooling, pooled->data());
+}
+
+}  // namespace weir

@@ -1,0 +1,57 @@
+// Observation windows: what SnapKV, PyramidKV and AdaKV share. The last rows of a prompt vote for the slots before
+// them, the votes are pooled over neighbours, and the window's own slots stay.
+// Paper: "SnapKV: LLM Knows What You are Looking for Before Generation" (NeurIPS 2024), section 4, listing 1.
+//
+//   v_j = sum over the last `window` rows of A[row, j], j before the window      v'_j = pool of v, zeros beyond both
+//   ends
+#pragma once
+
+#include <vector>
+
+#include "policy/policy.h"
+#include "policy/rank.h"
+
+namespace weir {
+
+struct Observation {
+  int32_t window = 0, kernel = 1;
+  Pooling pooling = Pooling::kMax;
+  HeadReduce reduce = HeadReduce::kMean;
+  int32_t capacity = 0;  // slots that stay after a prompt; 0: only a full pot is compressed
+  bool absolute = false;
+
+  // From the options below. kInvalidArgument for an even kernel.
+  static Result<Observation> From(const PolicyOptions& options);
+
+  // Per KV head, the last `window` rows of a chunk.
+  PolicyNeeds Needs() const;
+  // What Policy::TargetAfterPrompt() returns.
+  int32_t TargetAfterPrompt(int32_t n_slots) const;
+  // Newest slots of a view that stay whatever their score. A budget that the window would fill keeps half of itself for
+  // the window.
+  int32_t WindowOf(const SlotView& view, int32_t n_keep) const;
+};
+
+// Pooled scores of the slots before the window; the window's own scores stay out of the pool.
+// *pooled gets n_candidates entries.
+void PoolCandidates(const Observation& observation, const SlotView& view, int32_t n_candidates,
+                    std::vector<float>* pooled);
+
+constexpr PolicyOptionInfo WindowOption(int32_t fallback) {
+  return {"window", static_cast<double>(fallback), 1, 1 << 20, true, "newest slots that stay, whose rows vote"};
+}
+constexpr PolicyOptionInfo KernelOption(int32_t fallback) {
+  return {
+      "kernel", static_cast<double>(fallback), 1, 255, true, "neighbours that votes are pooled over, odd; 1 = none"};
+}
+constexpr PolicyOptionInfo PoolingOption(const char* fallback) {
+  return TextOption("pooling", fallback, "how neighbours are pooled", "avg|max");
+}
+inline constexpr PolicyOptionInfo kReduceOption =
+    TextOption("reduce", "mean", "over the query heads of a KV head, before pooling", "mean|max|sum");
+inline constexpr PolicyOptionInfo kCapacityOption = {
+    "capacity", 0, 0, 1 << 30, true, "slots that stay after a prompt; 0 = only a full pot is compressed"};
+inline constexpr PolicyOptionInfo kPositionsOption = TextOption(
+    "positions", "cache", "abs: places in the stream, as published; they end with the trained window", "cache|abs");
+
+}  // namespace weir

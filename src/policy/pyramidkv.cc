@@ -1,0 +1,145 @@
+// weir-plugin: policy
+// PyramidKV: SnapKV's ranking, with more slots for lower layers and fewer for higher ones.
+// Paper: "PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling" (arXiv 2406.02069),
+// section 4.
+//
+// With C slots on average, a window of w, n slots before the selection and L layers, layer l keeps
+//
+//   lo = (C - w) / beta      hi = 2 (C - w) - lo      where hi would exceed n - w: hi = n - w, lo = 2 (C - w) - hi
+//   hi - l (hi - lo) / (L - 1) + w                    all divisions rounded down
+//
+// and every layer keeps C if n < 2 (C - w).
+//
+// Differences:
+// - Rounding makes the published steps between layers too small, never too large, so the layers together would keep up
+// to
+//   L (L - 1) / 2 slots more than L C. A pot has no such room: the excess is given back by one slot a layer, from the
+//   lowest up, round and round. A layer keeps its pinned slots; what that costs is given back likewise.
+// - The paper compresses once, after the prompt: `capacity`. For a pot that is full, C is half of what the incoming
+// tokens
+//   leave free, because the published shape needs n of twice C. Where layers already hold unequal numbers, the
+//   exception for a small n does not apply again (it would flatten the pyramid), and n is that of the fullest layer.
+// - Keep-sets are SnapKV's, with the differences listed there.
+#include <algorithm>
+
+#include "policy/observation.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    WindowOption(8),
+    KernelOption(7),
+    PoolingOption("max"),
+    kReduceOption,
+    {"beta", 20, 1, 1000, true, "steepness: the highest layer keeps 1/beta of the average"},
+    kCapacityOption,
+    kPositionsOption,
+};
+
+// Slots that `layer` keeps by the published formula.
+int32_t PublishedBudget(int32_t capacity, int32_t window, int32_t beta, int32_t layer, int32_t n_layers,
+                        int32_t n_slots, bool equal_layers) {
+  const int64_t selected = capacity - window;
+  if (n_slots <= capacity && equal_layers) return n_slots;
+  if (selected <= 0 || n_layers == 1 || (n_slots < 2 * selected && equal_layers)) return capacity;
+  int64_t low = selected / beta, high = 2 * selected - low;
+  if (high >= n_slots - window) {
+    high = std::max<int64_t>(n_slots - window, selected);
+    low = 2 * selected - high;
+  }
+  return static_cast<int32_t>(high - layer * ((high - low) / (n_layers - 1)) + window);
+}
+
+class PyramidKv : public Policy {
+ public:
+  PyramidKv(const Observation& observation, int32_t beta) : observation_(observation), beta_(beta) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs = observation_.Needs();
+    needs.spread = 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return std::min(n_slots - n_coming, std::max(1, (n_slots - n_coming) / 2));
+  }
+  int32_t TargetAfterPrompt(int32_t n_slots) const override { return observation_.TargetAfterPrompt(n_slots); }
+
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    // The budget of a high layer: it may be the window and nothing else.
+    SelectWindow(view, n_keep, std::min(observation_.WindowOf(view, n_keep + 1), n_keep), keep);
+  }
+
+  void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) override {
+    PlanBudgets(views, n_keep);
+    for (size_t i = 0; i < views.size(); ++i) {
+      const int32_t budget = budgets_[static_cast<size_t>(views[i].layer)];
+      // A high layer may be left with little more than the window: that is the pyramid, not a small pot.
+      const int32_t window = std::min(observation_.WindowOf(views[i], n_keep), budget);
+      SelectWindow(views[i], budget, window, &keeps[i]);
+    }
+  }
+
+ private:
+  void SelectWindow(const SlotView& view, int32_t n_keep, int32_t window, KeepSet* keep) {
+    picker_.Begin(view.slots, n_keep);
+    picker_.TakeNewest(window);
+    const int32_t n_candidates = std::max(0, picker_.n_slots() - window);
+    PoolCandidates(observation_, view, n_candidates, &pooled_);
+    picker_.TakeBest({pooled_, view.scores}, n_candidates, n_keep);
+    picker_.Finish(keep);
+  }
+
+  // budgets_[layer]: slots that each KV head of a layer may keep; n_layers * n_keep in all, at most.
+  void PlanBudgets(std::span<const SlotView> views, int32_t n_keep) {
+    const int32_t n_layers = views[0].n_layers;
+    budgets_.assign(static_cast<size_t>(n_layers), 0);
+    least_.assign(static_cast<size_t>(n_layers), 1);
+    int32_t fullest = 0;
+    bool equal = true;
+    for (const SlotView& view : views) {
+      const int32_t n = static_cast<int32_t>(view.slots.size());
+      equal = equal && n == static_cast<int32_t>(views[0].slots.size());
+      fullest = std::max(fullest, n);
+      int32_t n_pinned = 0;
+      for (const SlotMeta& slot : view.slots) n_pinned += slot.pinned;
+      int32_t& least = least_[static_cast<size_t>(view.layer)];
+      least = std::max(least, n_pinned);
+    }
+    const int32_t window = n_keep > observation_.window ? observation_.window : n_keep / 2;
+    int64_t excess = -int64_t{n_layers} * n_keep;
+    for (int32_t layer = 0; layer < n_layers; ++layer) {
+      int32_t& budget = budgets_[static_cast<size_t>(layer)];
+      budget = PublishedBudget(n_keep, window, beta_, layer, n_layers, fullest, equal);
+      budget = std::max(budget, least_[static_cast<size_t>(layer)]);
+      excess += budget;
+    }
+    for (bool gave = true; gave && excess > 0;) {
+      gave = false;
+      for (size_t layer = 0; layer < budgets_.size() && excess > 0; ++layer) {
+        if (budgets_[layer] <= least_[layer]) continue;
+        --budgets_[layer];
+        --excess;
+        gave = true;
+      }
+    }
+  }
+
+  const Observation observation_;
+  const int32_t beta_;
+  SlotPicker picker_;
+  std::vector<float> pooled_;
+  std::vector<int32_t> budgets_, least_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kPyramidkv;
+const PolicyInfo kPyramidkv = {
+    "pyramidkv", "SnapKV with more slots for lower layers than for higher ones",
+    "Cai et al., PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling, arXiv 2406.02069",
+    kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      WEIR_ASSIGN_OR_RETURN(const Observation observation, Observation::From(options));
+      return std::unique_ptr<Policy>(new PyramidKv(observation, options.Int("beta")));
+    }};
+
+}  // namespace weir

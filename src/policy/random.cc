@@ -1,0 +1,81 @@
+// weir-plugin: policy
+// Random: slots are kept by lot. The control of every ranking: a policy that is no better has learnt nothing.
+//
+// The lot of a slot is a function of the seed, its layer, its head and its token's number, not of a state: the same
+// stream gives the same keep-sets, whatever was saved, restored or run in between.
+//
+//   draw=once    a token has one lot for life. What stays is at every moment a uniform sample of the whole stream, as
+//                reservoir sampling gives it.
+//   draw=again   every selection draws anew: the older a token, the more draws it must have survived.
+#include "base/rng.h"
+#include "policy/policy.h"
+#include "policy/rank.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"seed", 0, 0, 9007199254740991.0, true, "of the lots"},
+    TextOption("draw", "again", "once: a token has one lot for life; again: one for every selection", "once|again"),
+    TextOption("per", "head", "what shares a keep-set", "pot|layer|head"),
+    {"recent", 0, 0, 1 << 20, true, "newest slots that always stay"},
+    kStepOption,
+};
+
+// A number in [0, 1) of 24 bits from a chain of keys.
+float Lot(uint64_t seed, uint64_t counter, int32_t layer, int32_t head, int64_t seq) {
+  uint64_t key = Rng(seed).Next() ^ counter;
+  for (const int64_t part : {int64_t{layer}, int64_t{head}, seq}) key = Rng(key ^ static_cast<uint64_t>(part)).Next();
+  return static_cast<float>(key >> 40) * 0x1p-24f;
+}
+
+class Random : public Policy {
+ public:
+  explicit Random(const PolicyOptions& options)
+      : seed_(static_cast<uint64_t>(options.Number("seed"))),
+        again_(options.Text("draw") == "again"),
+        granularity_(options.Text("per") == "pot"     ? Granularity::kGlobal
+                     : options.Text("per") == "layer" ? Granularity::kPerLayer
+                                                      : Granularity::kPerHead),
+        recent_(options.Int("recent")),
+        step_(options.Int("step")) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.granularity = granularity_;
+    needs.min_slots = 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, 1);
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    lots_.resize(view.slots.size());
+    const uint64_t counter = again_ ? static_cast<uint64_t>(view.n_seen) : 0;
+    for (size_t s = 0; s < lots_.size(); ++s) {
+      lots_[s] = Lot(seed_, counter, view.layer, view.head, view.slots[s].seq);
+    }
+    picker_.Begin(view.slots, n_keep);
+    picker_.TakeNewest(recent_);
+    picker_.TakeBest({lots_, {}}, picker_.n_slots(), n_keep);
+    picker_.Finish(keep);
+  }
+
+ private:
+  const uint64_t seed_;
+  const bool again_;
+  const Granularity granularity_;
+  const int32_t recent_, step_;
+  SlotPicker picker_;
+  std::vector<float> lots_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kRandom;
+const PolicyInfo kRandom = {"random", "keeps slots by lot: the control", "", kOptions,
+                            [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                              return std::unique_ptr<Policy>(new Random(options));
+                            }};
+
+}  // namespace weir

@@ -1,0 +1,117 @@
+#include "policy/rank.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "policy/policy.h"
+
+namespace weir {
+bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b) {
+  const float first_a = SaneScore(keys.first[a]), first_b = SaneScore(keys.first[b]);
+  if (first_a != first_b) return first_a > first_b;
+  if (!keys.second.empty()) {
+    const float second_a = SaneScore(keys.second[a]), second_b = SaneScore(keys.second[b]);
+    if (second_a != second_b) return second_a > second_b;
+  }
+  return a > b;
+}
+
+void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float* out) {
+  const int64_t n = std::ssize(scores), half = kernel / 2;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t begin = std::max<int64_t>(0, i - half), end = std::min(n, i + half + 1);
+    // The padding takes part in a maximum where the window reaches beyond an end.
+    float largest = end - begin < kernel ? 0 : scores[begin], sum = 0;
+    for (int64_t j = begin; j < end; ++j) {
+      largest = std::max(largest, scores[j]);
+      sum += scores[j];
+    }
+    out[i] = pooling == Pooling::kMax ? largest : sum / static_cast<float>(kernel);
+  }
+}
+
+int32_t RoundHalfUp(double x) { return static_cast<int32_t>(std::floor(x + 0.5)); }
+
+int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t n_keep) {
+  return std::max(recent, std::min(n_unscored, n_keep / 2));
+}
+
+void SlotPicker::Begin(std::span<const SlotMeta> slots, int32_t n_keep) {
+  n_keep_ = n_keep;
+  n_taken_ = 0;
+  taken_.assign(slots.size(), 0);
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (slots[s].pinned) Take(static_cast<int32_t>(s));
+  }
+  n_keep_ = std::max(n_keep_, n_taken_);
+}
+
+void SlotPicker::Take(int32_t slot) {
+  uint8_t& taken = taken_[static_cast<size_t>(slot)];
+  n_taken_ += taken == 0;
+  taken = 1;
+}
+
+void SlotPicker::TakeOldest(int32_t count) {
+  const int32_t end = std::min(count, n_slots());
+  for (int32_t s = 0; s < end && room() > 0; ++s) Take(s);
+}
+
+void SlotPicker::TakeNewest(int32_t count) {
+  const int32_t begin = n_slots() - std::min(count, n_slots());
+  for (int32_t s = n_slots() - 1; s >= begin && room() > 0; --s) Take(s);
+}
+
+void SlotPicker::TakeBest(const RankKeys& keys, int32_t end, int32_t count) {
+  order_.clear();
+  for (int32_t s = 0; s < std::min(end, n_slots()); ++s) {
+    if (!taken(s)) order_.push_back(s);
+  }
+  TakeBestOf(keys, count);
+}
+
+void SlotPicker::TakeTop(const RankKeys& keys, int32_t end, int32_t count) {
+  order_.clear();
+  for (int32_t s = 0; s < std::min(end, n_slots()); ++s) order_.push_back(s);
+  if (count < std::ssize(order_)) {
+    const auto cut = order_.begin() + std::max(count, 0);
+    std::nth_element(order_.begin(), cut, order_.end(),
+                     [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); });
+    order_.erase(cut, order_.end());
+  }
+  std::erase_if(order_, [this](int32_t s) { return taken(s); });
+  TakeBestOf(keys, count);
+}
+
+void SlotPicker::TakeBestOf(const RankKeys& keys, int32_t count) {
+  count = std::clamp(count, 0, room());
+  if (count < std::ssize(order_)) {
+    // The order is total, so which slots come first does not depend on the algorithm.
+    std::nth_element(order_.begin(), order_.begin() + count, order_.end(),
+                     [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); });
+    order_.resize(static_cast<size_t>(count));
+  }
+  for (int32_t s : order_) Take(s);
+}
+
+void SlotPicker::Collect(KeepSet* keep) const {
+  keep->clear();
+  for (int32_t s = 0; s < n_slots(); ++s) {
+    if (taken(s)) keep->push_back(s);
+  }
+}
+
+void SlotPicker::Finish(KeepSet* keep) {
+  TakeNewest(n_slots());
+  Collect(keep);
+}
+
+void KeepHeadAndTail(std::span<const SlotMeta> slots, int32_t n_head, int32_t n_keep, KeepSet* keep) {
+  SlotPicker picker;
+  picker.Begin(slots, n_keep);
+  picker.TakeNewest(n_head > 0 ? 1 : 0);
+  picker.TakeOldest(n_head);
+  picker.Finish(keep);
+}
+
+}  // namespace weir

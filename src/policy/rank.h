@@ -1,0 +1,82 @@
+// What rankings of slots share: the tie rule, pooling over neighbours, and filling a budget exactly.
+//
+// Order of slots, everywhere: the higher score first, of equal ones the higher score before pooling, then the newer
+// slot. No paper defines ties, and where scores are pooled they are the normal case at the cut. A score that is not a
+// number ranks with -infinity, so that a broken model cannot break the order.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "kv/types.h"
+
+namespace weir {
+
+// The score that a score ranks with.
+inline float SaneScore(float score) { return score == score ? score : -std::numeric_limits<float>::infinity(); }
+
+// By what slots are ranked, one entry per slot.
+struct RankKeys {
+  std::span<const float> first;
+  std::span<const float> second;  // decides among equals, then the slot does; may be empty
+};
+// Whether slot a ranks before slot b.
+bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b);
+
+enum class Pooling { kMax, kAvg };
+// "max" is kMax, everything else kAvg: for options whose choices are these two words.
+inline Pooling PoolingOf(std::string_view word) { return word == "max" ? Pooling::kMax : Pooling::kAvg; }
+
+// out[i] = max or mean of scores[i - kernel/2 .. i + kernel/2], zeros beyond both ends; the mean divides by `kernel`
+// there too. REQUIRES: kernel odd, out as long as scores and apart from it.
+void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float* out);
+
+// floor(x + 0.5): how a share of a budget becomes a count.
+int32_t RoundHalfUp(double x);
+
+// Newest slots that a policy which protects `recent` of them has to keep when n_unscored have no score yet (they would
+// rank last for no fault of theirs). Half the budget at most is given to those without a score: a long answer must not
+// push out everything else.
+int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t n_keep);
+
+// Fills the budget of one group: pinned slots first, then what the policy takes, tier by tier, until exactly n_keep
+// slots are taken. A slot that is already taken costs nothing, so overlaps of tiers waste no budget.
+//
+// Keeps its memory between selections (5 bytes per slot of the largest view); one per policy object.
+class SlotPicker {
+ public:
+  // Takes the pinned slots of a group of slots.size() slots. REQUIRES: they fit n_keep.
+  void Begin(std::span<const SlotMeta> slots, int32_t n_keep);
+
+  int32_t n_slots() const { return static_cast<int32_t>(taken_.size()); }
+  int32_t n_taken() const { return n_taken_; }
+  int32_t room() const { return n_keep_ - n_taken_; }  // slots still to take; never negative
+  bool taken(int32_t slot) const { return taken_[static_cast<size_t>(slot)] != 0; }
+
+  // Takes one slot, room or not: for policies whose groups share a budget.
+  void Take(int32_t slot);
+  // The first or last `count` slots of the group, outermost first, as long as there is room.
+  void TakeOldest(int32_t count);
+  void TakeNewest(int32_t count);
+  // The best `count` slots among those of [0, end) that are not taken, as long as there is room.
+  void TakeBest(const RankKeys& keys, int32_t end, int32_t count);
+  // Those of the best `count` slots of [0, end) that are not taken yet, best first, as long as there is room.
+  void TakeTop(const RankKeys& keys, int32_t end, int32_t count);
+
+  // What is taken, ascending.
+  void Collect(KeepSet* keep) const;
+  // The newest slots where room is left, then Collect(): exactly min(n_keep, slots) are kept.
+  void Finish(KeepSet* keep);
+
+ private:
+  void TakeBestOf(const RankKeys& keys, int32_t count);  // of order_
+
+  int32_t n_keep_ = 0, n_taken_ = 0;
+  std::vector<uint8_t> taken_;
+  std::vector<int32_t> order_;
+};
+
+}  // namespace weir
