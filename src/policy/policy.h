@@ -93,7 +93,7 @@ class PolicyOptions {
 };
 
 // One option. A number, a whole number, or a text (`text` set: its default); `choices`, words separated by '|', limits a
-// text. A text with a comma is written in double quotes, where \" and \\ stand for themselves.
+// text. A text with a comma is written in double quotes, where \" and \\ stand for themselves and \n for a new line.
 struct PolicyOptionInfo {
   const char* key;
   double fallback;
@@ -131,8 +131,8 @@ struct PolicySpec {
 // values.
 Result<PolicySpec> ParsePolicySpec(std::string_view text);
 
-// Building block of position-based policies: keeps all pinned slots, then the first n_head slots, then the newest ones
-// until n_keep are kept. Ascending.
+// Building block of position-based policies: keeps all pinned slots, then the newest one, then the first n_head slots,
+// then the newest ones until n_keep are kept. n_head = 0: the newest only. Ascending.
 void KeepHeadAndTail(std::span<const SlotMeta> slots, int32_t n_head, int32_t n_keep, KeepSet* keep);
 
 }  // namespace weir
