@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kv/held.h"
+
 namespace weir {
 
 Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, const SessionOptions& options) {
@@ -298,16 +300,7 @@ SessionCounters Session::counters() const {
   SessionCounters c;
   c.seen = n_seen_;
   c.selections = n_selections_;
-  if (plan_.pot.granularity == Granularity::kGlobal) {
-    c.kept = pot_->n_used();
-  } else {
-    std::vector<int64_t> seqs;
-    for (int32_t group = 0; group < plan_.pot.n_groups(); ++group) {
-      for (const SlotMeta& m : pot_->meta(group)) seqs.push_back(m.seq);
-    }
-    std::sort(seqs.begin(), seqs.end());
-    c.kept = std::unique(seqs.begin(), seqs.end()) - seqs.begin();
-  }
+  c.kept = SummarizeHeld(*pot_, n_seen_).n_kept;
   c.dropped = c.seen - c.kept;
   return c;
 }
