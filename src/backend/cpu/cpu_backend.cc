@@ -10,6 +10,7 @@
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/nll.h"
 #include "backend/cpu/pack.h"
+#include "backend/cpu/vector_scores.h"
 #include "base/memory.h"
 #include "base/threads.h"
 
@@ -42,6 +43,8 @@ class CpuBackend final : public Backend {
   void CompactSlots(std::span<const CompactSlotsArgs> args) override { cpu::CompactSlots(args, pool_); }
   void Attention(const AttentionArgs& args) override { cpu::Attention(args, pool_); }
   void ColumnScores(const ColumnScoresArgs& args) override { cpu::ColumnScores(args, pool_); }
+  void VectorScores(std::span<const VectorScoresArgs> args) override { cpu::VectorScores(args, pool_); }
+  float LogSumExp(const float* logits, int64_t n) override { return cpu::LogSumExp(logits, n); }
 
   int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return cpu::MatMulScratchBytes(max_rows, max_in);

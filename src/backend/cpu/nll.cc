@@ -76,6 +76,33 @@ void FoldImpl(float* z, int64_t n_logits, float softcap, ExpSum& total) {
   total.largest = new_largest;
 }
 
+float LogSumExpImpl(const float* logits, int64_t n_logits) {
+  const hn::CappedTag<float, kPanel> df;
+  const int64_t n = static_cast<int64_t>(hn::Lanes(df));
+  // The last, shorter vector is filled up with what adds exp(-inf) = 0.
+  float tail[kPanel];
+  std::fill(tail, tail + kPanel, -std::numeric_limits<float>::infinity());
+  std::copy(logits + n_logits / n * n, logits + n_logits, tail);
+  const auto load = [&](int64_t i) { return hn::LoadU(df, i + n <= n_logits ? logits + i : tail); };
+  auto largest_v = hn::LoadU(df, tail);
+  for (int64_t i = 0; i < n_logits; i += n) largest_v = hn::Max(largest_v, load(i));
+  const float largest = hn::GetLane(hn::MaxOfLanes(df, largest_v));
+  const auto shift = hn::Set(df, largest);
+  // Single precision within a block, so that a large vocabulary loses no digits.
+  constexpr int64_t kBlock = 4096;
+  double total = 0;
+  for (int64_t begin = 0; begin < n_logits; begin += kBlock) {
+    const int64_t end = std::min(n_logits, begin + kBlock);
+    auto sum = hn::Zero(df);
+    for (int64_t i = begin; i < end; i += n) {
+      const auto v = hn::Sub(load(i), shift);
+      sum = hn::Add(sum, hn::IfThenElse(hn::Eq(v, v), hn::Exp(df, v), v));  // Exp turns NaN into 0
+    }
+    total += hn::GetLane(hn::SumOfLanes(df, sum));
+  }
+  return static_cast<float>(std::log(total) + largest);
+}
+
 }  // namespace weir::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -83,6 +110,7 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 
 HWY_EXPORT(FoldImpl);
+HWY_EXPORT(LogSumExpImpl);
 
 namespace {
 
@@ -171,6 +199,8 @@ void HeadNll(const NllArgs& args, ThreadPool& pool) {
     args.nll[r] = static_cast<float>(std::log(sum) + largest - scratch.target_logit[r]);
   }
 }
+
+float LogSumExp(const float* logits, int64_t n) { return HWY_DYNAMIC_DISPATCH(LogSumExpImpl)(logits, n); }
 
 }  // namespace weir::cpu
 #endif

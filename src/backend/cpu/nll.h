@@ -16,4 +16,8 @@ void HeadNll(const NllArgs& args, ThreadPool& pool);
 // vocabulary.
 int64_t NllScratchBytes(int64_t n_rows, int64_t n_in, int n_threads);
 
+// log(sum exp(logits)) on the calling thread: a vocabulary takes less time than waking the workers. NaN for a NaN among
+// the logits. REQUIRES: n > 0.
+float LogSumExp(const float* logits, int64_t n);
+
 }  // namespace weir::cpu

@@ -105,6 +105,34 @@ TEST(CpuHeadNll, Extremes) {
   });
 }
 
+TEST(CpuLogSumExp, EqualsReference) {
+  Rng rng(5);
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend(1);
+  for (const int64_t n : {1, 2, 15, 16, 17, 1000, 4095, 4096, 4097, 49152, 151936}) {
+    std::vector<float> logits = Normals(rng, n);
+    for (const float scale : {0.0f, 1.0f, 5.0f, 1000.0f}) {
+      std::vector<float> z = logits;
+      for (float& v : z) v = v * scale - 30;
+      const float expected = ref::LogSumExp(z.data(), n);
+      ForEachTarget([&] {
+        ASSERT_NEAR(cpu->LogSumExp(z.data(), n), expected, 2e-6f * (1 + std::fabs(expected))) << n << " " << scale;
+      });
+    }
+  }
+}
+
+TEST(CpuLogSumExp, Extremes) {
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend(1);
+  std::vector<float> z(40, -1e30f);
+  z[37] = 90000;
+  ForEachTarget([&] { EXPECT_EQ(cpu->LogSumExp(z.data(), 40), 90000); });
+  z[5] = kNan;
+  ForEachTarget([&] { EXPECT_TRUE(std::isnan(cpu->LogSumExp(z.data(), 40))); });
+  z.assign(40, -std::numeric_limits<float>::infinity());
+  z[3] = 2;
+  ForEachTarget([&] { EXPECT_EQ(cpu->LogSumExp(z.data(), 40), 2); });
+}
+
 TEST(CpuHeadNll, ScratchDoesNotGrowWithTheVocabulary) {
   // 4,096 rows of 2,048: far below the 2 GB that rows times a vocabulary of 128 K would take.
   EXPECT_LT(NllScratchBytes(4096, 2048, 2), int64_t{16} << 20);
