@@ -60,6 +60,7 @@ MODELS = {
     "llama_tied": ("llama", dict(SMALL, head_dim=8)),
     "llama_bias": ("llama", dict(SMALL, head_dim=8, num_key_value_heads=4, attention_bias=True, mlp_bias=True)),
     "llama_head_dim": ("llama", dict(SMALL, head_dim=24, num_key_value_heads=1)),
+    "llama_wide_heads": ("llama", dict(SMALL, head_dim=32)),  # whole blocks of a quantised cache
     "llama_rope_linear": ("llama", rope("linear", factor=8.0)),
     "llama_rope_llama3": ("llama", rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                         original_max_position_embeddings=64)),
