@@ -95,17 +95,27 @@ class PyramidKv : public Policy {
     budgets_.assign(static_cast<size_t>(n_layers), 0);
     least_.assign(static_cast<size_t>(n_layers), 1);
     int32_t fullest = 0;
+    int64_t n_slots = 0;
     bool equal = true;
     for (const SlotView& view : views) {
       const int32_t n = static_cast<int32_t>(view.slots.size());
       equal = equal && n == static_cast<int32_t>(views[0].slots.size());
       fullest = std::max(fullest, n);
+      n_slots += n;
       int32_t n_pinned = 0;
       for (const SlotMeta& slot : view.slots) n_pinned += slot.pinned;
       int32_t& least = least_[static_cast<size_t>(view.layer)];
       least = std::max(least, n_pinned);
     }
     const int32_t window = n_keep > observation_.window ? observation_.window : n_keep / 2;
+    // Where everything fits on the average, everything stays, up to what one head may hold.
+    if (n_slots <= std::ssize(views) * n_keep) {
+      for (const SlotView& view : views) {
+        int32_t& budget = budgets_[static_cast<size_t>(view.layer)];
+        budget = std::max(budget, std::min(static_cast<int32_t>(view.slots.size()), 2 * n_keep));
+      }
+      return;
+    }
     int64_t excess = -int64_t{n_layers} * n_keep;
     for (int32_t layer = 0; layer < n_layers; ++layer) {
       int32_t& budget = budgets_[static_cast<size_t>(layer)];

@@ -102,7 +102,7 @@ void Check(const json& c, const json& step, Policy& policy) {
   }
   std::vector<KeepSet> keeps(views.size());
   policy.SelectAll(views, n_keep, keeps);
-  if (needs.spread != 2) EXPECT_EQ(keeps, expected);
+  EXPECT_EQ(keeps, expected);
   std::vector<KeepSet> again(views.size());
   policy.SelectAll(views, n_keep, again);
   EXPECT_EQ(keeps, again);

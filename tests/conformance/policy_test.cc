@@ -1,6 +1,7 @@
-// Every policy of the folder, on a tiny real model: the promises that no policy may break.
+// Every policy of the folder, on tiny real models: the promises that no policy may break.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/rng.h"
@@ -12,10 +13,10 @@ namespace {
 
 struct Tiny {
   Ledger ledger;
-  std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+  std::unique_ptr<Backend> backend;
   std::unique_ptr<Model> model;
-  Tiny() {
-    auto file = std::move(GgufFile::Open(testing::GoldenDir() + "llama.gguf")).value();
+  explicit Tiny(const std::string& name, int n_threads = 2) : backend(MakeCpuBackend(n_threads)) {
+    auto file = std::move(GgufFile::Open(testing::GoldenDir() + name + ".gguf")).value();
     model = std::move(LoadModel(*file, *backend, ledger)).value();
   }
 };
@@ -27,48 +28,92 @@ std::vector<int32_t> RandomTokens(size_t n, int32_t n_vocab) {
   return out;
 }
 
-class PolicyTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
+const std::vector<int32_t> kProbe = {7, 30, 2, 11};
+
+// What is held, by sequence numbers, group after group.
+std::vector<std::vector<int64_t>> Held(const Session& session) {
+  std::vector<std::vector<int64_t>> out;
+  for (int32_t group = 0; group < session.pot().shape().n_groups(); ++group) {
+    out.emplace_back();
+    for (const SlotMeta& slot : session.pot().meta(group)) out.back().push_back(slot.seq);
+  }
+  return out;
+}
+
+std::vector<float> LogitsOf(Session& session) {
+  auto logits = session.Logits();
+  EXPECT_TRUE(logits.ok()) << logits.status().message();
+  return {logits->begin(), logits->end()};
+}
+
+// A policy with options, and a type of storage.
+struct Case {
+  std::string spec;
+  DType type;
+};
+
+class PolicyTest : public ::testing::TestWithParam<Case> {
  protected:
+  PolicyTest() : spec_(std::move(ParsePolicySpec(GetParam().spec)).value()), needs_(Make()->Needs()) {}
+  std::unique_ptr<Policy> Make() const { return std::move(spec_.Make()).value(); }
+
+  // A pot of `pot` slots beside those for the probe.
   SessionOptions Options(int32_t pot, int32_t chunk) const {
     SessionOptions options;
-    options.policy = std::move(ParsePolicySpec(std::get<0>(GetParam()))).value();
-    options.pot_slots = pot;
+    options.policy = spec_;
+    options.pot_slots = pot + ProbeSlots();
     options.chunk_rows = chunk;
-    options.k_type = options.v_type = std::get<1>(GetParam());
+    options.k_type = options.v_type = GetParam().type;
+    if (needs_.evidence.rows == EvidenceRows::kProbe) options.probe = kProbe;
     return options;
   }
-  bool Evicts() const {
-    return std::move(ParsePolicySpec(std::get<0>(GetParam()))->Make()).value()->Needs().evicts;
+  int32_t ProbeSlots() const {
+    if (needs_.evidence.rows != EvidenceRows::kProbe) return 0;
+    return std::max(needs_.question_rows, static_cast<int32_t>(kProbe.size()));
   }
-  Tiny tiny_;
+  std::unique_ptr<Session> MakeSession(int32_t pot, int32_t chunk) {
+    auto session = Session::Make(*tiny_.model, *tiny_.backend, Options(pot, chunk));
+    EXPECT_TRUE(session.ok()) << session.status().message();
+    return session.ok() ? std::move(session).value() : nullptr;
+  }
+  std::vector<int32_t> Tokens(size_t n) const { return RandomTokens(n, tiny_.model->config().n_vocab); }
+
+  // Everything that holds between two calls.
+  void CheckPot(const Session& session, int32_t pot) const {
+    EXPECT_EQ(session.ledger().peak_bytes(), session.plan().total_bytes);
+    const PotShape& shape = session.pot().shape();
+    int64_t n_all = 0;
+    for (const std::vector<int64_t>& group : Held(session)) {
+      n_all += std::ssize(group);
+      EXPECT_LE(std::ssize(group), int64_t{pot} * shape.spread);
+      EXPECT_EQ(std::adjacent_find(group.begin(), group.end(), std::greater_equal<int64_t>()), group.end());
+    }
+    EXPECT_LE(n_all, int64_t{pot} * shape.n_groups());
+    const SessionCounters c = session.counters();
+    EXPECT_EQ(c.kept + c.dropped, c.seen);
+  }
+
+  Tiny tiny_{GetParam().type == DType::kQ8_0 ? "llama_wide_heads" : "llama"};  // Q8_0 needs heads of 32
+  const PolicySpec spec_;
+  const PolicyNeeds needs_;
 };
 
 TEST_P(PolicyTest, TheBudgetHoldsAtEveryMoment) {
-  const std::vector<int32_t> tokens = RandomTokens(600, tiny_.model->config().n_vocab);
+  const std::vector<int32_t> tokens = Tokens(600);
   for (int32_t chunk : {1, 7, 16}) {
-    auto session = std::move(Session::Make(*tiny_.model, *tiny_.backend, Options(48, chunk))).value();
+    auto session = MakeSession(48, chunk);
     int64_t overflow_at = -1;
     for (size_t at = 0; at < tokens.size(); at += 5) {
       const Status status = session->Append({tokens.data() + at, 5});
       if (!status.ok()) {
-        EXPECT_EQ(status.code(), StatusCode::kOverBudget);
+        EXPECT_EQ(status.code(), StatusCode::kOverBudget) << status.message();
         overflow_at = session->counters().seen;
         break;
       }
-      EXPECT_LE(session->pot().n_used(), 48);
-      EXPECT_EQ(session->ledger().peak_bytes(), session->plan().total_bytes);
-      for (int32_t group = 0; group < session->pot().shape().n_groups(); ++group) {
-        int64_t last = -1;
-        for (const SlotMeta& slot : session->pot().meta(group)) {
-          EXPECT_GT(slot.seq, last);
-          last = slot.seq;
-        }
-      }
-      const SessionCounters c = session->counters();
-      EXPECT_EQ(c.seen, static_cast<int64_t>(at) + 5);
-      EXPECT_EQ(c.kept + c.dropped, c.seen);
+      CheckPot(*session, 48);
+      EXPECT_EQ(session->counters().seen, static_cast<int64_t>(at) + 5);
     }
-    if (Evicts()) {
+    if (needs_.evicts) {
       EXPECT_EQ(overflow_at, -1);
       EXPECT_GT(session->counters().dropped, 0);
     } else {
@@ -78,26 +123,85 @@ TEST_P(PolicyTest, TheBudgetHoldsAtEveryMoment) {
   }
 }
 
+TEST_P(PolicyTest, RoundsHoldTheBudgetToo) {
+  if (!needs_.evicts) GTEST_SKIP() << "policy never evicts";
+  const std::vector<int32_t> tokens = Tokens(30 * 31);
+  auto session = MakeSession(48, 8);
+  Session::AppendOptions prompt, answer;
+  prompt.end_of_prompt = true;
+  answer.generated = true;
+  const int32_t target = Make()->TargetAfterPrompt(48);
+  for (size_t round = 0; round < 30; ++round) {
+    const std::span<const int32_t> question(tokens.data() + round * 31, 19);
+    ASSERT_TRUE(session->BeginRound(question, 12).ok());
+    CheckPot(*session, 48);
+    ASSERT_TRUE(session->Append(question, prompt).ok());
+    CheckPot(*session, 48);
+    if (target >= 0) {
+      int64_t n_all = 0;
+      for (const std::vector<int64_t>& group : Held(*session)) n_all += std::ssize(group);
+      EXPECT_LE(n_all, int64_t{target} * session->pot().shape().n_groups());
+    }
+    for (size_t i = 19; i < 31; ++i) {
+      ASSERT_TRUE(session->Append({tokens.data() + round * 31 + i, 1}, answer).ok());
+      CheckPot(*session, 48);
+    }
+  }
+}
+
+TEST_P(PolicyTest, TheSmallestPotsWorkAlsoFullOfPins) {
+  if (!needs_.evicts) GTEST_SKIP() << "policy never evicts";
+  const std::vector<int32_t> tokens = Tokens(90);
+  for (int32_t pot = needs_.min_slots; pot < needs_.min_slots + 6; ++pot) {
+    auto session = MakeSession(pot, 0);
+    ASSERT_NE(session, nullptr) << "pot of " << pot;
+    ASSERT_TRUE(session->Append(tokens).ok()) << "pot of " << pot;
+    CheckPot(*session, pot);
+    // As many pins as leave the smallest pot beside them.
+    const int32_t n_pins = pot - needs_.min_slots;
+    auto crowded = MakeSession(pot, 0);
+    Session::AppendOptions pinned;
+    pinned.pinned = true;
+    ASSERT_TRUE(crowded->Append({tokens.data(), static_cast<size_t>(n_pins)}, pinned).ok()) << "pot of " << pot;
+    const Status status = crowded->Append({tokens.data() + n_pins, 60});
+    ASSERT_TRUE(status.ok()) << "pot of " << pot << ": " << status.message();
+    CheckPot(*crowded, pot);
+    for (const std::vector<int64_t>& group : Held(*crowded)) {
+      for (int64_t seq = 0; seq < n_pins; ++seq) EXPECT_EQ(group[static_cast<size_t>(seq)], seq);
+    }
+  }
+  auto too_small = Session::Make(*tiny_.model, *tiny_.backend, Options(needs_.min_slots - 1, 0));
+  EXPECT_FALSE(too_small.ok());
+}
+
 TEST_P(PolicyTest, APotThatNeverFillsEqualsTheFullCache) {
-  const std::vector<int32_t> tokens = RandomTokens(60, tiny_.model->config().n_vocab);
-  auto session = std::move(Session::Make(*tiny_.model, *tiny_.backend, Options(64, 16))).value();
-  SessionOptions full = Options(64, 16);
+  const std::vector<int32_t> tokens = Tokens(60);
+  auto session = MakeSession(64, 16);
+  // Never evicts here, and positions are slots; `full` has them in the stream.
+  SessionOptions same = Options(64 + ProbeSlots(), 16), full = same;
+  same.policy = std::move(ParsePolicySpec(needs_.positions == Positions::kAbs ? "full" : "window")).value();
   full.policy = std::move(ParsePolicySpec("full")).value();
-  auto reference = std::move(Session::Make(*tiny_.model, *tiny_.backend, full)).value();
-  ASSERT_TRUE(session->Append(tokens).ok());
-  ASSERT_TRUE(reference->Append(tokens).ok());
-  auto a = session->Logits(), b = reference->Logits();
-  ASSERT_TRUE(a.ok() && b.ok());
-  const bool same_positions = session->plan().pot.positions == reference->plan().pot.positions;
-  // Keys are rotated before (abs) or after (cache, reset) they are rounded to the storage type: equal up to that rounding.
-  const double bound = same_positions ? 0 : std::get<1>(GetParam()) == DType::kF32 ? 1e-5 : std::get<1>(GetParam()) == DType::kF16 ? 1e-2 : 0.2;
-  EXPECT_LE(testing::RelativeError(a->data(), b->data(), a->size()), bound);
+  auto reference = std::move(Session::Make(*tiny_.model, *tiny_.backend, same)).value();
+  auto whole = std::move(Session::Make(*tiny_.model, *tiny_.backend, full)).value();
+  Session::AppendOptions prompt;
+  prompt.end_of_prompt = Make()->TargetAfterPrompt(64) < 0;
+  for (Session* s : {session.get(), reference.get(), whole.get()}) {
+    ASSERT_TRUE(s->BeginRound({tokens.data(), 60}, 4).ok());
+    ASSERT_TRUE(s->Append({tokens.data(), 50}, prompt).ok());
+    for (size_t i = 50; i < 60; ++i) ASSERT_TRUE(s->Append({tokens.data() + i, 1}).ok());
+  }
+  EXPECT_EQ(session->counters().selections, 0);
+  const std::vector<float> logits = LogitsOf(*session), expected = LogitsOf(*whole);
+  EXPECT_EQ(logits, LogitsOf(*reference));
+  // Keys are rotated before (abs) or after (cache, reset) they are rounded to the storage type: equal up to that.
+  const double bound = GetParam().type == DType::kF32 ? 1e-5 : GetParam().type == DType::kF16 ? 1e-2 : 0.2;
+  EXPECT_LE(testing::RelativeError(logits.data(), expected.data(), logits.size()), bound);
 }
 
 TEST_P(PolicyTest, PinnedTokensStay) {
-  if (!Evicts()) GTEST_SKIP() << "policy never evicts";
-  const std::vector<int32_t> tokens = RandomTokens(300, tiny_.model->config().n_vocab);
-  auto session = std::move(Session::Make(*tiny_.model, *tiny_.backend, Options(40, 8))).value();
+  if (!needs_.evicts) GTEST_SKIP() << "policy never evicts";
+  const std::vector<int32_t> tokens = Tokens(300);
+  auto session = MakeSession(40, 8);
   ASSERT_TRUE(session->Append({tokens.data(), 20}).ok());
   Session::AppendOptions pinned;
   pinned.pinned = true;
@@ -111,53 +215,204 @@ TEST_P(PolicyTest, PinnedTokensStay) {
 }
 
 TEST_P(PolicyTest, PinningTheWholePotIsAnErrorNotACrash) {
-  const std::vector<int32_t> tokens = RandomTokens(80, tiny_.model->config().n_vocab);
-  auto session = std::move(Session::Make(*tiny_.model, *tiny_.backend, Options(40, 8))).value();
+  auto session = MakeSession(40, 8);
   Session::AppendOptions pinned;
   pinned.pinned = true;
-  EXPECT_EQ(session->Append(tokens, pinned).code(), StatusCode::kOverBudget);
-  EXPECT_LE(session->pot().n_used(), 40);
+  EXPECT_EQ(session->Append(Tokens(80), pinned).code(), StatusCode::kOverBudget);
+  CheckPot(*session, 40);
 }
 
 TEST_P(PolicyTest, ThreadsDoNotChangeTheChoice) {
-  const std::vector<int32_t> tokens = RandomTokens(300, tiny_.model->config().n_vocab);
-  std::vector<std::vector<int64_t>> kept;
+  const std::vector<int32_t> tokens = Tokens(300);
+  std::vector<std::vector<int64_t>> held;
+  std::vector<float> logits;
   for (int threads : {1, 2, 4}) {
-    tiny_.backend = MakeCpuBackend(threads);
-    auto file = std::move(GgufFile::Open(testing::GoldenDir() + "llama.gguf")).value();
-    tiny_.model = std::move(LoadModel(*file, *tiny_.backend, tiny_.ledger)).value();
-    auto session = std::move(Session::Make(*tiny_.model, *tiny_.backend, Options(40, 8))).value();
+    Tiny tiny(GetParam().type == DType::kQ8_0 ? "llama_wide_heads" : "llama", threads);
+    auto session = std::move(Session::Make(*tiny.model, *tiny.backend, Options(40, 8))).value();
     const Status status = session->Append(tokens);
-    EXPECT_EQ(status.ok(), Evicts());
-    kept.emplace_back();
-    for (int32_t group = 0; group < session->pot().shape().n_groups(); ++group) {
-      for (const SlotMeta& slot : session->pot().meta(group)) kept.back().push_back(slot.seq);
+    EXPECT_EQ(status.ok(), needs_.evicts);
+    if (threads == 1) {
+      held = Held(*session);
+      logits = LogitsOf(*session);
     }
-    EXPECT_EQ(kept.back(), kept.front());
+    EXPECT_EQ(Held(*session), held) << threads << " threads";
+    EXPECT_EQ(LogitsOf(*session), logits) << threads << " threads";
+  }
+}
+
+// Whole distillations come when the pot is full to the last slot, so that their moments do not depend on the chunks.
+TEST_P(PolicyTest, ChunksDoNotChangeDistillations) {
+  if (needs_.positions != Positions::kReset) GTEST_SKIP() << "the moments of its selections follow the chunks";
+  const std::vector<int32_t> tokens = Tokens(300);
+  std::vector<std::vector<int64_t>> held;
+  for (int32_t chunk : {1, 3, 8, 10}) {  // no more than a distillation frees
+    auto session = MakeSession(40, chunk);
+    ASSERT_TRUE(session->Append(tokens).ok());
+    if (chunk == 1) held = Held(*session);
+    EXPECT_EQ(Held(*session), held) << "chunks of " << chunk;
+  }
+}
+
+TEST_P(PolicyTest, ASavedSessionContinuesWithTheSameBytes) {
+  const std::vector<int32_t> tokens = Tokens(260);
+  Session::AppendOptions prompt;
+  prompt.end_of_prompt = true;
+  for (size_t at : {1, 39, 41, 130}) {
+    auto session = MakeSession(40, 8), restored = MakeSession(40, 8);
+    if (!needs_.evicts && at > 40) continue;
+    // The other session has a past of its own, which must leave no trace.
+    ASSERT_TRUE(restored->Append({tokens.data() + 200, 33}).ok());
+    ASSERT_TRUE(session->Append({tokens.data(), at}, prompt).ok());
+    ASSERT_TRUE(session->BeginRound({tokens.data() + at, 5}, 3).ok());
+    LogitsOf(*session);  // as a program that answers does
+    std::vector<uint8_t> bytes, again;
+    ASSERT_TRUE(session->Save(&bytes).ok());
+    const Status status = restored->Restore(bytes);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE(restored->Save(&again).ok());
+    EXPECT_EQ(again, bytes);
+    if (at % 2 == 0) EXPECT_EQ(LogitsOf(*restored), LogitsOf(*session));
+    for (size_t i = at; i + 7 < tokens.size(); i += 7) {
+      const Status a = session->Append({tokens.data() + i, 7}), b = restored->Append({tokens.data() + i, 7});
+      EXPECT_EQ(a.code(), b.code());
+      if (!a.ok()) break;
+      ASSERT_EQ(Held(*restored), Held(*session)) << "saved after " << at << ", " << i + 7 << " read";
+      ASSERT_EQ(LogitsOf(*restored), LogitsOf(*session)) << "saved after " << at << ", " << i + 7 << " read";
+    }
+    ASSERT_TRUE(session->Save(&bytes).ok());
+    ASSERT_TRUE(restored->Save(&again).ok());
+    EXPECT_EQ(again, bytes);
   }
 }
 
 TEST_P(PolicyTest, OverflowErrorForbidsForgetting) {
-  const std::vector<int32_t> tokens = RandomTokens(80, tiny_.model->config().n_vocab);
   SessionOptions options = Options(40, 8);
   options.on_overflow = OnOverflow::kError;
   auto session = std::move(Session::Make(*tiny_.model, *tiny_.backend, options)).value();
-  EXPECT_EQ(session->Append(tokens).code(), StatusCode::kOverBudget);
+  EXPECT_EQ(session->Append(Tokens(80)).code(), StatusCode::kOverBudget);
   EXPECT_EQ(session->counters().dropped, 0);
   EXPECT_EQ(session->counters().seen, 40);
 }
 
-std::vector<std::string> Names() {
-  std::vector<std::string> out;
-  for (const PolicyInfo* info : AllPolicyInfos()) out.push_back(info->name);
+std::vector<Case> Cases() {
+  std::vector<Case> out;
+  for (const PolicyInfo* info : AllPolicyInfos()) {
+    for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) out.push_back({info->name, type});
+  }
+  for (const char* spec : {"adakv:capacity=24,window=4", "adakv:floor=0,window=2", "h2o:normalise=count,recent=4",
+                           "h2o:reduce=sum,share=0.2,step=1", "inf_mllm:capacity=30,recent=8,per_kv_head=on,b=0.1",
+                           "inf_mllm:recent=4", "infinipot:alpha=0", "infinipot:alpha=1", "infinipot:rows=max,kernel=3",
+                           "keydiff:recent=6", "pyramidkv:capacity=20,window=4,beta=5", "random:draw=once,per=pot",
+                           "random:per=layer", "sirllm:decay=0.5,recent=3", "snapkv:capacity=24,window=4",
+                           "snapkv:positions=abs,window=4", "streaming_llm:step=1", "tova:step=1"}) {
+    out.push_back({spec, DType::kF16});
+  }
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Folder, PolicyTest,
-                         ::testing::Combine(::testing::ValuesIn(Names()),
-                                            // Q8_0 needs heads of 32: the tiny model's are 16.
-                                            ::testing::Values(DType::kF32, DType::kF16)),
-                         [](const auto& info) { return std::get<0>(info.param) + "_" + InfoOf(std::get<1>(info.param)).name; });
+INSTANTIATE_TEST_SUITE_P(Folder, PolicyTest, ::testing::ValuesIn(Cases()), [](const auto& info) {
+  std::string name = info.param.spec + "_" + InfoOf(info.param.type).name;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+});
+
+// With as many KV heads as query heads there is nothing to reduce: every reduction gives the same keep-sets.
+TEST(PolicyReductions, DoNothingToGroupsOfOne) {
+  Tiny tiny("llama_bias");
+  ASSERT_EQ(tiny.model->config().attention.n_heads, tiny.model->config().attention.n_kv_heads);
+  const std::vector<int32_t> tokens = RandomTokens(200, tiny.model->config().n_vocab);
+  int n_policies = 0;
+  for (const PolicyInfo* info : AllPolicyInfos()) {
+    const auto option = std::find_if(info->options.begin(), info->options.end(),
+                                     [](const PolicyOptionInfo& o) { return std::string("reduce") == o.key; });
+    if (option == info->options.end()) continue;
+    ++n_policies;
+    std::vector<std::vector<int64_t>> held;
+    for (const char* how : {"mean", "max", "sum"}) {
+      auto spec = ParsePolicySpec(std::string(info->name) + ":reduce=" + how);
+      if (!spec.ok()) continue;
+      SessionOptions options;
+      options.policy = std::move(spec).value();
+      options.pot_slots = 60;
+      options.chunk_rows = 8;
+      options.probe = kProbe;
+      auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+      ASSERT_TRUE(session->Append(tokens).ok());
+      if (held.empty()) held = Held(*session);
+      EXPECT_EQ(Held(*session), held) << info->name << " " << how;
+    }
+  }
+  EXPECT_GE(n_policies, 5);
+}
+
+// What a probe votes for is all that it leaves behind: with a keep-set that does not ask it, logits keep their bits.
+class NewestAfterProbe : public Policy {
+ public:
+  explicit NewestAfterProbe(bool probe) : probe_(probe) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.granularity = Granularity::kPerHead;
+    needs.evidence.rows = probe_ ? EvidenceRows::kProbe : EvidenceRows::kNone;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t, int32_t) const override { return 12; }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    KeepHeadAndTail(view.slots, 1, n_keep, keep);
+  }
+
+ private:
+  const bool probe_;
+};
+
+TEST(PolicyProbe, LeavesNothingBehind) {
+  const PolicyInfo with = {"with_probe", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new NewestAfterProbe(true));
+                           }};
+  const PolicyInfo without = {"without_probe", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                                return std::unique_ptr<Policy>(new NewestAfterProbe(false));
+                              }};
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(200, tiny.model->config().n_vocab);
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (const PolicyInfo* info : {&with, &without}) {
+    SessionOptions options;
+    options.policy.info = info;
+    options.pot_slots = info == &with ? 36 : 32;
+    options.chunk_rows = 8;
+    if (info == &with) options.probe = kProbe;
+    sessions.push_back(std::move(Session::Make(*tiny.model, *tiny.backend, options)).value());
+  }
+  for (size_t at = 0; at < tokens.size(); at += 8) {
+    for (auto& session : sessions) ASSERT_TRUE(session->Append({tokens.data() + at, 8}).ok());
+    ASSERT_EQ(Held(*sessions[0]), Held(*sessions[1]));
+    ASSERT_EQ(LogitsOf(*sessions[0]), LogitsOf(*sessions[1]));
+  }
+  EXPECT_GT(sessions[0]->counters().selections, 5);
+}
+
+// InfiniPot section 3.5: a distillation leaves |C| slots, whose positions are their places.
+TEST(InfiniPot, DistilsToItsRatio) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(41, tiny.model->config().n_vocab);
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec("infinipot:ratio=0.25")).value();
+  options.pot_slots = 44;
+  options.chunk_rows = 16;
+  options.probe = kProbe;
+  auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+  ASSERT_TRUE(session->Append({tokens.data(), 40}).ok());
+  EXPECT_EQ(session->counters().selections, 0);
+  ASSERT_TRUE(session->Append({tokens.data() + 40, 1}).ok());
+  EXPECT_EQ(session->counters().selections, 1);
+  EXPECT_EQ(session->plan().pot.positions, Positions::kReset);
+  for (const std::vector<int64_t>& group : Held(*session)) {
+    ASSERT_EQ(group.size(), 11u);
+    EXPECT_EQ(group.front(), 0) << "nothing predicted the first token";
+    EXPECT_EQ(group.back(), 40);
+  }
+}
 
 }  // namespace
 }  // namespace weir
