@@ -1,9 +1,19 @@
 #include "answer.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
+#include "kv/held.h"
+
 namespace weir::app {
+namespace {
+
+constexpr int64_t kLargestPin = int64_t{1} << 24;  // far more than any pot
+
+}  // namespace
 
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
   app.add_option("-n,--predict", flags->n_predict, "longest answer in tokens; -1 = until the model ends it")
@@ -70,15 +80,91 @@ Status CheckNotCut(const GenerateResult& result, const Session& session) {
                     session.plan().pot.n_slots);
 }
 
+void AddPinFlags(CLI::App& app, PinFlags* flags) {
+  app.add_option("--pin", flags->text,
+                 "a text that is read first and never forgotten; the name of a file, or the text itself")
+      ->check(NotEmpty())
+      ->type_name("FILE|TEXT");
+  app.add_flag("--no-pin-system", flags->no_system, "let the system message be forgotten like everything else");
+}
+
+Result<std::string> PinText(const PinFlags& flags) {
+  struct stat info {};
+  if (flags.text.empty() || stat(flags.text.c_str(), &info) != 0) return flags.text;
+  return ReadTextFile(flags.text, kLargestPin);
+}
+
+PinnedPart FindPins(const Tokenizer& tokenizer, const PinFlags& flags, const std::vector<TextPiece>& system,
+                    bool has_system, const std::vector<TextPiece>& head, bool add_special,
+                    std::span<const int32_t> prompt) {
+  const auto count = [&](const std::vector<TextPiece>& pieces) {
+    const std::vector<int32_t> prefix = tokenizer.EncodePieces(pieces, add_special);
+    return static_cast<size_t>(std::mismatch(prefix.begin(), prefix.end(), prompt.begin(), prompt.end()).first -
+                               prefix.begin());
+  };
+  const size_t n_system = count(system);
+  PinnedPart part;
+  part.begin = flags.no_system ? n_system : 0;
+  part.end = !flags.text.empty()              ? std::max(part.begin, count(head))
+             : has_system && !flags.no_system ? n_system
+                                              : part.begin;
+  return part;
+}
+
+Status CheckPins(const Session& session, const PotFlags& pot_flags, const PinFlags& flags, size_t n_pinned,
+                 bool has_system) {
+  if (n_pinned == 0) return Status();
+  const bool system = has_system && !flags.no_system;
+  std::string what = system ? "the system message" : "";
+  if (!flags.text.empty()) {
+    struct stat info {};
+    what += what.empty() ? "" : " and ";
+    what += stat(flags.text.c_str(), &info) == 0 ? "the text of " + Printable(flags.text)
+                                                 : std::string("the text of --pin");
+  }
+  std::fprintf(stderr, "pinned   %s tokens: %s\n", CountText(static_cast<int64_t>(n_pinned)).c_str(), what.c_str());
+  WEIR_ASSIGN_OR_RETURN(const PolicySpec spec, ParsePolicySpec(pot_flags.policy));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, spec.Make());
+  const SessionPlan& plan = session.plan();
+  const int64_t n_needed = static_cast<int64_t>(n_pinned) + plan.probe_slots + policy->Needs().min_slots;
+  if (n_needed <= plan.pot.n_slots) return Status();
+  return OverBudget("%zu pinned tokens leave no room in a pot of %d with policy %s; use --pot %lld or more%s%s",
+                    n_pinned, plan.pot.n_slots, spec.info->name, static_cast<long long>(n_needed),
+                    flags.text.empty() ? "" : ", a shorter --pin", system ? ", or --no-pin-system" : "");
+}
+
+Status AppendPinned(Session& session, std::span<const int32_t> tokens, const PinnedPart& part,
+                    const Session::AppendOptions& options) {
+  const size_t seams[] = {0, part.begin, part.end, tokens.size()};
+  for (size_t i = 0; i < 3; ++i) {
+    if (seams[i] == seams[i + 1]) continue;
+    Session::AppendOptions here = options;
+    here.pinned = i == 1;
+    here.end_of_prompt = options.end_of_prompt && seams[i + 1] == tokens.size();
+    if (options.nll != nullptr) here.nll = options.nll + seams[i];
+    if (options.progress) {
+      here.progress = [&, before = static_cast<int64_t>(seams[i])](int64_t n_done) {
+        options.progress(before + n_done);
+      };
+    }
+    WEIR_RETURN_IF_ERROR(session.Append(tokens.subspan(seams[i], seams[i + 1] - seams[i]), here));
+  }
+  return Status();
+}
+
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
                                   double ttft_ms) {
   const SessionCounters counters = session.counters();
+  const Held held = SummarizeHeld(session.pot(), counters.seen);
   nlohmann::ordered_json json;
   json["text"] = result.text;
   json["stop"] = StopReasonName(result.reason);
   json["tokens_seen"] = counters.seen;
   json["tokens_kept"] = counters.kept;
   json["tokens_dropped"] = counters.dropped;
+  json["tokens_pinned"] = held.n_pinned;
+  json["oldest_unpinned"] = held.oldest_unpinned;
+  json["unbroken_from"] = held.unbroken_from;
   json["tokens_generated"] = result.tokens.size();
   json["peak_bytes"] = session.ledger().peak_bytes();
   json["resident_bytes"] = ResidentBytes();
@@ -88,31 +174,46 @@ nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& 
   return json;
 }
 
+std::string KeptText(const Session& session) {
+  const int64_t n_seen = session.counters().seen;
+  const Held held = SummarizeHeld(session.pot(), n_seen);
+  std::string out = StrFormat("kept %s of %s", CountText(held.n_kept).c_str(), CountText(n_seen).c_str());
+  if (held.n_kept == n_seen) return out;
+  out += held.oldest_unpinned < 0 ? std::string(" (nothing unpinned")
+                                  : StrFormat(" (oldest unpinned: token %s", CountText(held.oldest_unpinned).c_str());
+  if (held.unbroken_from == n_seen) return out + "; the newest is missing somewhere)";
+  return out + StrFormat("; unbroken from token %s)", CountText(held.unbroken_from).c_str());
+}
+
 void PrintMemoryLine(const Session& session) {
   const SessionCounters counters = session.counters();
   std::fprintf(stderr, "tokens   %s seen, %s kept, %s dropped; session %s of %s; process %s\n",
                CountText(counters.seen).c_str(), CountText(counters.kept).c_str(), CountText(counters.dropped).c_str(),
                BytesText(session.ledger().peak_bytes()).c_str(), BytesText(session.plan().total_bytes).c_str(),
                BytesText(ResidentBytes()).c_str());
+  if (counters.dropped > 0) std::fprintf(stderr, "%s\n", KeptText(session).c_str());
 }
 
 void PrintReport(const EncodeReport& report, const std::string& where) {
   if (report.n_replaced > 0) {
-    std::fprintf(stderr, "weir: warning: %s is not all UTF-8; %s broken sequence%s read as U+FFFD\n", where.c_str(),
-                 CountText(report.n_replaced).c_str(), report.n_replaced == 1 ? " was" : "s were");
+    std::fprintf(stderr, "weir: warning: %s is not all UTF-8; %s broken sequence%s read as U+FFFD\n",
+                 Printable(where).c_str(), CountText(report.n_replaced).c_str(),
+                 report.n_replaced == 1 ? " was" : "s were");
   }
   if (report.n_dropped_bytes > 0) {
     std::fprintf(stderr, "weir: warning: %s holds %s bytes that this vocabulary has no token for; they were left out\n",
-                 where.c_str(), CountText(report.n_dropped_bytes).c_str());
+                 Printable(where).c_str(), CountText(report.n_dropped_bytes).c_str());
   }
 }
 
-Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling) {
+Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,
+                        const ProbeContext& probe) {
   Setup out;
-  WEIR_ASSIGN_OR_RETURN(const SessionOptions options, ToSessionOptions(pot_flags));
+  WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(out.model, Load(model_flags));
+  WEIR_RETURN_IF_ERROR(AddProbe(*out.model, model_flags, probe.in_chat, probe.question, &options));
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
-  WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session));
+  WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
   PrintConfiguration(*out.model, *out.session, options.policy.text, sampling.c_str());
   return out;
 }

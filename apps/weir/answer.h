@@ -4,7 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "common.h"
 #include "engine/generate.h"
@@ -32,11 +34,38 @@ Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenize
 // kOverBudget when the answer was cut short because the pot is full and nothing may be forgotten.
 Status CheckNotCut(const GenerateResult& result, const Session& session);
 
+// What no selection may touch: a text of the user's choice, and the system message.
+struct PinFlags {
+  std::string text;        // --pin: a file's name, or the text itself
+  bool no_system = false;  // --no-pin-system
+};
+void AddPinFlags(CLI::App& app, PinFlags* flags);
+// The text of --pin; empty without one. kIo for a file that cannot be read.
+Result<std::string> PinText(const PinFlags& flags);
+// Tokens [begin, end) of a prompt.
+struct PinnedPart {
+  size_t begin = 0, end = 0;
+};
+// Which of the tokens of a prompt are pinned. `system`: the prompt's pieces up to where the user's turn begins; `head`:
+// up to the end of the pinned text, if there is one. Words at a seam that became one token with what follows stay
+// unpinned.
+PinnedPart FindPins(const Tokenizer& tokenizer, const PinFlags& flags, const std::vector<TextPiece>& system,
+                    bool has_system, const std::vector<TextPiece>& head, bool add_special,
+                    std::span<const int32_t> prompt);
+// Says on stderr what is pinned (nothing for zero tokens). kOverBudget when that leaves the pot no room to read on.
+Status CheckPins(const Session& session, const PotFlags& pot_flags, const PinFlags& flags, size_t n_pinned,
+                 bool has_system);
+// Session::Append() of a prompt's tokens, those of `part` pinned.
+Status AppendPinned(Session& session, std::span<const int32_t> tokens, const PinnedPart& part,
+                    const Session::AppendOptions& options);
+
 // The object that `-o json` ends with.
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
                                   double ttft_ms);
 // One line to stderr: tokens seen, kept, dropped, memory.
 void PrintMemoryLine(const Session& session);
+// "kept 2,048 of 167,916 (oldest unpinned: token 151,204; unbroken from token 166,001)"
+std::string KeptText(const Session& session);
 // Warns about replaced or dropped input bytes.
 void PrintReport(const EncodeReport& report, const std::string& where);
 
@@ -46,7 +75,13 @@ struct Setup {
   std::unique_ptr<TraceWriter> trace;
   std::unique_ptr<Session> session;
 };
-Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling);
+// What a policy's probe may use: the question, where it is known in advance, and the model's chat template.
+struct ProbeContext {
+  bool in_chat = false;
+  std::string question;
+};
+Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,
+                        const ProbeContext& probe = {});
 
 // A rendering of the user content kContent, split where that content stands: the real content may then be of any length
 // and be appended piece by piece. kInternal when the rendering lost it.

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
@@ -11,6 +12,10 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "engine/probe.h"
+#include "text/chat_template.h"
+#include "text/utf8.h"
 
 namespace weir::app {
 namespace {
@@ -48,13 +53,34 @@ int64_t StatusField(const char* field) {
 
 int Fail(const Status& status) {
   std::string line = status.message();
-  for (char& c : line) {
-    if (c == '\n') c = ' ';
-  }
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  line = Printable(line);
   const bool cancelled = status.code() == StatusCode::kCancelled;
   std::fprintf(stderr, "weir: %s%s\n", cancelled ? "" : "error: ", line.c_str());
   if (cancelled) return 130;
   return status.code() == StatusCode::kInternal ? 1 : 2;
+}
+
+std::string Printable(std::string_view text, bool lines) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, at);
+    const std::string_view bytes = text.substr(at, static_cast<size_t>(c.bytes));
+    at += bytes.size();
+    if (!c.valid || c.cp < 0x20 || c.cp == 0x7F) {
+      if (lines && (bytes == "\n" || bytes == "\t")) {
+        out += bytes;
+        continue;
+      }
+      for (const char byte : bytes) out += StrFormat("\\x%02x", static_cast<unsigned char>(byte));
+    } else if ((c.cp >= 0x80 && c.cp < 0xA0) || (c.cp >= 0x2028 && c.cp <= 0x202E) ||
+               (c.cp >= 0x2066 && c.cp <= 0x2069)) {
+      out += StrFormat("\\u{%x}", static_cast<unsigned>(c.cp));
+    } else {
+      out += bytes;
+    }
+  }
+  return out;
 }
 
 const std::atomic<bool>& StopFlag() { return stop_flag; }
@@ -115,16 +141,45 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
 }
 
 void AddTraceFlag(CLI::App& app, PotFlags* flags) {
-  app.add_option("--trace", flags->trace, "write one JSON line per forgotten token to FILE")
-      ->check(NotEmpty())
-      ->type_name("FILE");
+  CLI::Option* trace =
+      app.add_option("--trace", flags->trace,
+                     "write what was forgotten, when and why to FILE, for `weir trace` and `weir remembers`")
+          ->check(NotEmpty())
+          ->type_name("FILE");
+  app.add_flag("--trace-scores", flags->trace_scores,
+               "with --trace: the scores of what was kept too, for pictures of attention; a far larger file")
+      ->needs(trace);
 }
 
-Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session) {
+Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session, const LoadedModel* model) {
   if (flags.trace.empty()) return std::unique_ptr<TraceWriter>();
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<TraceWriter> trace, TraceWriter::Open(flags.trace));
+  WEIR_ASSIGN_OR_RETURN(const PolicySpec policy, ParsePolicySpec(flags.policy));
+  TraceInfo info;
+  info.model = session.model().config().name;
+  info.policy = policy.text;
+  info.pot = session.plan().pot;
+  info.all_scores = flags.trace_scores;
+  if (model != nullptr) {
+    if (info.model.empty()) info.model = model->file().path();
+    info.piece = [tokenizer = &model->tokenizer()](int32_t id) {
+      return tokenizer->TokenBytes(id, /*show_special=*/true);
+    };
+  }
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<TraceWriter> trace, TraceWriter::Open(flags.trace, std::move(info)));
   session.SetTrace(trace.get());
   return trace;
+}
+
+Status FinishTrace(TraceWriter* trace, const Session& session) {
+  return trace == nullptr ? Status() : trace->Close(session.pot(), session.counters().seen);
+}
+
+Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat, const std::string& question,
+                SessionOptions* options) {
+  if (!in_chat) return PrepareProbe(model.tokenizer(), nullptr, question, options);
+  // A template that is missing or not known is told where the conversation itself needs it.
+  const auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
+  return PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, question, options);
 }
 
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
@@ -205,7 +260,7 @@ void PrintConfiguration(const LoadedModel& model, const Session& session, const 
   const ModelConfig& config = model.model().config();
   const SessionPlan& plan = session.plan();
   std::fprintf(stderr, "model    %s (%s, %s), weights %s\n",
-               config.name.empty() ? model.file().path().c_str() : config.name.c_str(), config.architecture.c_str(),
+               Printable(config.name.empty() ? model.file().path() : config.name).c_str(), config.architecture.c_str(),
                model.backend().name().c_str(), BytesText(model.ledger().used_bytes()).c_str());
   std::fprintf(stderr, "pot      %d tokens, policy %s, positions %s, keys %s, values %s, %d tokens read at once\n",
                plan.pot.n_slots, policy.c_str(), PositionsName(plan.pot.positions), InfoOf(plan.pot.k_type).name,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "engine/loaded_model.h"
@@ -16,6 +17,10 @@ namespace weir::app {
 // Exit codes: 0 success, 2 bad input (file, flags, budget), 1 a broken promise of our own, 130 stopped by Ctrl-C.
 // Prints "weir: error: ..." (being stopped is no error) and returns the code.
 int Fail(const Status& status);
+// Text from elsewhere (metadata, file names, traces) made fit for a terminal: control characters, C1 controls, marks
+// that change the direction of writing and bytes that are no UTF-8 become \\xNN or \\u{NNNN}. With `lines`, line feeds
+// and tabs stay.
+std::string Printable(std::string_view text, bool lines = false);
 
 // Set by the first Ctrl-C; a second one ends the process at once.
 const std::atomic<bool>& StopFlag();
@@ -36,13 +41,22 @@ struct PotFlags {
   std::string policy = "streaming_llm";
   int pot = 0, ctx = 0, chunk = 0;
   std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
+  bool trace_scores = false;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);
 // Only for commands that write one.
 void AddTraceFlag(CLI::App& app, PotFlags* flags);
-// The trace that was asked for, or nullptr, from now on fed by `session`.
-Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session);
+// The trace that was asked for, or nullptr, from now on fed by `session`. `model`, which must outlive it, spells the
+// tokens; without one they are numbers.
+Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session,
+                                                const LoadedModel* model = nullptr);
+// Ends it with what the session holds. Nothing to do for nullptr.
+Status FinishTrace(TraceWriter* trace, const Session& session);
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags);
+// The probe of policies that ask the model itself. `in_chat`: in the words of the model's chat template, where it has
+// one.
+Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat, const std::string& question,
+                SessionOptions* options);
 
 // "262144", "64K", "64KiB", "256MiB", "1.5GiB", "2GB". Units of 1024; KB, MB, GB are 1000.
 Result<int64_t> ParseBytes(const std::string& text);
@@ -80,5 +94,7 @@ void AddInfo(CLI::App& app, int* code);
 void AddPolicies(CLI::App& app, int* code);
 void AddBench(CLI::App& app, int* code);
 void AddEval(CLI::App& app, int* code);
+void AddTrace(CLI::App& app, int* code);
+void AddRemembers(CLI::App& app, int* code);
 
 }  // namespace weir::app

@@ -14,8 +14,12 @@ std::string ValueText(const GgufValue& value) {
   if (const auto* d = std::get_if<double>(&value.v)) return StrFormat("%g", *d);
   if (const auto* b = std::get_if<bool>(&value.v)) return *b ? "true" : "false";
   if (const auto* s = std::get_if<std::string>(&value.v)) {
+    // Escaped a second time: JSON leaves DEL, C1 controls and marks of direction as they are.
     const std::string shown = nlohmann::json(*s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    return shown.size() > 72 ? shown.substr(0, 69) + "..." : shown;
+    if (shown.size() <= 72) return Printable(shown);
+    size_t end = 69;  // not inside a character
+    while ((static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+    return Printable(shown.substr(0, end)) + "...";
   }
   const size_t n = std::visit(
       [](const auto& v) -> size_t {
@@ -28,7 +32,7 @@ std::string ValueText(const GgufValue& value) {
 
 Status Info(const std::string& path, bool tensors) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
-  std::printf("%s: GGUF version %u, %s, %zu tensors\n", path.c_str(), file->version(),
+  std::printf("%s: GGUF version %u, %s, %zu tensors\n", Printable(path).c_str(), file->version(),
               BytesText(file->file_bytes()).c_str(), file->tensors().size());
   std::map<std::string, std::pair<int64_t, int64_t>> types;
   for (const GgufTensor& tensor : file->tensors()) {
@@ -40,12 +44,14 @@ Status Info(const std::string& path, bool tensors) {
     std::printf("  %-5s %5lld tensors %12s\n", name.c_str(), static_cast<long long>(entry.first),
                 BytesText(entry.second).c_str());
   }
-  for (const auto& [key, value] : file->metadata()) std::printf("  %s = %s\n", key.c_str(), ValueText(value).c_str());
+  for (const auto& [key, value] : file->metadata()) {
+    std::printf("  %s = %s\n", Printable(key).c_str(), ValueText(value).c_str());
+  }
   if (tensors) {
     for (const GgufTensor& tensor : file->tensors()) {
       std::string shape;
       for (int64_t n : tensor.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(n);
-      std::printf("  %-40s %-5s %s\n", tensor.name.c_str(), InfoOf(tensor.type).name, shape.c_str());
+      std::printf("  %-40s %-5s %s\n", Printable(tensor.name).c_str(), InfoOf(tensor.type).name, shape.c_str());
     }
   }
   // Whether it would run is the question people ask; answered by binding every tensor, without weights.
@@ -53,10 +59,11 @@ Status Info(const std::string& path, bool tensors) {
   flags.path = path;
   auto model = Load(flags, /*plan_only=*/true);
   if (model.ok()) {
-    std::printf("runs here: yes, as %s; weights in memory %s\n", (*model)->model().config().architecture.c_str(),
+    std::printf("runs here: yes, as %s; weights in memory %s\n",
+                Printable((*model)->model().config().architecture).c_str(),
                 BytesText((*model)->ledger().used_bytes()).c_str());
   } else {
-    std::printf("runs here: no: %s\n", model.status().message().c_str());
+    std::printf("runs here: no: %s\n", Printable(model.status().message()).c_str());
   }
   return Status();
 }

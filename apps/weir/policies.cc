@@ -17,7 +17,12 @@ void AddPolicies(CLI::App& app, int* code) {
         std::printf("    positions %s, smallest pot %d\n", PositionsName(needs.positions), needs.min_slots);
       }
       for (const PolicyOptionInfo& option : info->options) {
-        std::printf("    %s=%g    %s\n", option.key, option.fallback, option.help);
+        if (option.text == nullptr) {
+          std::printf("    %s=%g    %s\n", option.key, option.fallback, option.help);
+        } else {
+          std::printf("    %s=\"%s\"    %s%s%s\n", option.key, option.text, option.help,
+                      option.choices != nullptr ? ": " : "", option.choices != nullptr ? option.choices : "");
+        }
       }
     }
     *code = 0;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "answer.h"
 #include "progress.h"
@@ -17,9 +18,10 @@ struct ReadFlags {
   std::string file, ask, system, progress = "auto";
 };
 
-// Pieces of the turn before and after the text. Models without a chat template get plain words.
+// Pieces of the turn before and after the text; `*head` gets those that come before the user's turn. Models without a
+// chat template get plain words.
 Result<AroundContent> Around(const LoadedModel& model, const ModelFlags& flags, const std::string& system,
-                             const std::string& question, bool* includes_bos) {
+                             const std::string& question, std::vector<TextPiece>* head, bool* includes_bos) {
   auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
   AroundContent out;
   if (!chat.ok() && chat.status().code() == StatusCode::kNotFound && flags.chat_template.empty()) {
@@ -34,19 +36,26 @@ Result<AroundContent> Around(const LoadedModel& model, const ModelFlags& flags, 
   messages.push_back({"user", kContent});
   WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat->Render(messages, true));
   WEIR_ASSIGN_OR_RETURN(out, SplitAtContent(pieces));
+  std::optional<std::string> system_text;
+  if (!system.empty()) system_text = system;
+  *head = ChatRounds(*chat).System(system_text);
   out.after.insert(out.after.begin(), {"\n\n" + question, false});
   return out;
 }
 
-Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const ReadFlags& flags) {
+Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
+            const ReadFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
+  WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer)));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   bool includes_bos = false;
-  WEIR_ASSIGN_OR_RETURN(const AroundContent around,
-                        Around(*setup.model, model_flags, flags.system, flags.ask, &includes_bos));
+  std::vector<TextPiece> system;
+  WEIR_ASSIGN_OR_RETURN(AroundContent around,
+                        Around(*setup.model, model_flags, flags.system, flags.ask, &system, &includes_bos));
+  if (!pin.empty()) around.before.push_back({pin + "\n\n", false});
 
   const auto start = std::chrono::steady_clock::now();
   Progress progress("read", flags.progress == "lines" ? Progress::kLines
@@ -64,7 +73,12 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   EncodeReport before_report;
   std::vector<int32_t> tokens = tokenizer.EncodePieces(around.before, !includes_bos, &before_report);
   PrintReport(before_report, "the system message");
-  Status status = push(tokens);
+  // A model without a template is given no system message either.
+  const bool has_system = !flags.system.empty() && !system.empty();
+  const PinnedPart part = FindPins(tokenizer, pins, system, has_system, around.before, !includes_bos, tokens);
+  WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, has_system));
+  Status status = AppendPinned(session, tokens, part, append);
+  n_read = static_cast<int64_t>(tokens.size());
   EncodeOptions text_options;
   text_options.add_special = false;
   StreamEncoder encoder(tokenizer, text_options);
@@ -104,12 +118,14 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   report = {};
   tokens = tokenizer.EncodePieces(around.after, false, &report);
   PrintReport(report, "the question");
+  append.end_of_prompt = true;
+  WEIR_RETURN_IF_ERROR(session.BeginRound(tokens, answer.n_predict));
   WEIR_RETURN_IF_ERROR(session.Append(tokens, append));
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
   const double ttft_ms = result.first_token_ms +
                          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - asked).count();
-  if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
+  WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   const double rate = static_cast<double>(n_text) / read_s;
   if (answer.output == "json") {
     std::printf("%s\n", JsonText(AnswerJson(session, result, rate, ttft_ms)).c_str());
@@ -134,6 +150,7 @@ void AddRead(CLI::App& app, int* code) {
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto answer = std::make_shared<AnswerFlags>();
+  auto pins = std::make_shared<PinFlags>();
   auto flags = std::make_shared<ReadFlags>();
   answer->n_predict = 256;
   AddModelFlags(*sub, model.get());
@@ -146,10 +163,11 @@ void AddRead(CLI::App& app, int* code) {
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(*sub, pot.get());
   AddTraceFlag(*sub, pot.get());
+  AddPinFlags(*sub, pins.get());
   AddAnswerFlags(*sub, answer.get(), true);
   sub->callback([=] {
     InstallStopHandler();
-    const Status status = Read(*model, *pot, *answer, *flags);
+    const Status status = Read(*model, *pot, *answer, *pins, *flags);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "answer.h"
 #include "progress.h"
@@ -16,45 +17,62 @@ struct RunFlags {
   bool chat = false;
 };
 
-Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const RunFlags& flags) {
+Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
+           const RunFlags& flags) {
   std::string prompt = flags.prompt;
   if (!flags.file.empty()) {
     WEIR_ASSIGN_OR_RETURN(prompt, ReadTextFile(flags.file, kLargestPrompt));
   }
   if (prompt.empty()) return InvalidArgument("the prompt is empty; give one with -p TEXT or -f FILE");
+  WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer)));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {flags.chat, ""}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
 
   EncodeReport report;
   std::vector<int32_t> tokens;
+  std::vector<TextPiece> pieces, system, head;
+  const std::string head_text = pin.empty() ? "" : pin + "\n\n";
+  bool add_special = true;
   if (flags.chat) {
     WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
                           ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
     std::vector<ChatMessage> messages;
     if (!flags.system.empty()) messages.push_back({"system", flags.system});
-    messages.push_back({"user", prompt});
-    WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat.Render(messages, true));
-    tokens = tokenizer.EncodePieces(pieces, !chat.includes_bos(), &report);
+    messages.push_back({"user", head_text + prompt});
+    WEIR_ASSIGN_OR_RETURN(pieces, chat.Render(messages, true));
+    messages.back().content = kContent;
+    WEIR_ASSIGN_OR_RETURN(head, chat.Render(messages, true));
+    WEIR_ASSIGN_OR_RETURN(AroundContent around, SplitAtContent(head));
+    head = std::move(around.before);
+    std::optional<std::string> system_text;
+    if (!flags.system.empty()) system_text = flags.system;
+    system = ChatRounds(chat).System(system_text);
+    add_special = !chat.includes_bos();
   } else {
-    tokens = tokenizer.Encode(prompt, {}, &report);
+    pieces.push_back({head_text + prompt, false});
   }
+  head.push_back({head_text, false});
+  tokens = tokenizer.EncodePieces(pieces, add_special, &report);
   PrintReport(report, "the prompt");
   if (tokens.empty()) return InvalidArgument("the prompt holds no token this model knows");
+  const PinnedPart part = FindPins(tokenizer, pins, system, !flags.system.empty(), head, add_special, tokens);
+  WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, !flags.system.empty()));
 
   const auto start = std::chrono::steady_clock::now();
   Progress progress("read", Progress::kAuto);
   Session::AppendOptions append;
   append.stop = &StopFlag();
+  append.end_of_prompt = true;
   append.progress = [&](int64_t done) { progress.Update(done, session); };
-  WEIR_RETURN_IF_ERROR(session.Append(tokens, append));
+  WEIR_RETURN_IF_ERROR(AppendPinned(session, tokens, part, append));
   const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.Done();
   for (int32_t id : tokens) sampler.Accept(id);
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
-  if (setup.trace != nullptr) WEIR_RETURN_IF_ERROR(setup.trace->Close());
+  WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   if (answer.output == "json") {
     const double rate = static_cast<double>(tokens.size()) / read_s;
     std::printf("%s\n", JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms)).c_str());
@@ -76,6 +94,7 @@ void AddRun(CLI::App& app, int* code) {
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto answer = std::make_shared<AnswerFlags>();
+  auto pins = std::make_shared<PinFlags>();
   auto flags = std::make_shared<RunFlags>();
   answer->n_predict = 256;
   AddModelFlags(*sub, model.get());
@@ -90,10 +109,11 @@ void AddRun(CLI::App& app, int* code) {
       ->needs(chat);
   AddPotFlags(*sub, pot.get());
   AddTraceFlag(*sub, pot.get());
+  AddPinFlags(*sub, pins.get());
   AddAnswerFlags(*sub, answer.get(), true);
   sub->callback([=] {
     InstallStopHandler();
-    const Status status = Run(*model, *pot, *answer, *flags);
+    const Status status = Run(*model, *pot, *answer, *pins, *flags);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

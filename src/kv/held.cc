@@ -26,6 +26,9 @@ Held SummarizeHeld(const Pot& pot, int64_t n_seen) {
     if (unpinned != slots.end()) oldest = std::min(oldest, unpinned->seq);
     if (!slots.empty()) first = std::min(first, slots.front().seq);
   }
+  // Pinned tokens are in every group.
+  const std::span<const SlotMeta> any = pot.meta(0);
+  out.n_pinned = std::count_if(any.begin(), any.end(), [](const SlotMeta& m) { return m.pinned; });
   if (oldest != std::numeric_limits<int64_t>::max()) out.oldest_unpinned = oldest;
   // Groups are sorted by seq: a window of the stream at a time, marked by all of them, counts what they hold together
   // without sorting it. Windows that nobody holds anything of are skipped.

@@ -219,6 +219,7 @@ TEST_F(TraceTest, TheEndNamesTheNewestTokensAndCounts) {
   EXPECT_EQ(held.n_kept, 7);
   EXPECT_EQ(held.oldest_unpinned, 0);
   EXPECT_EQ(held.unbroken_from, 7);
+  EXPECT_EQ(held.n_pinned, 1);
 }
 
 // Seqs far apart, as in a stream of years.
