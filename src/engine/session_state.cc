@@ -12,7 +12,7 @@ struct StateHeader {
   int32_t n_pinned, n_score_rows, n_unscored;
   int32_t n_embd, has_last;
   int32_t n_probe, n_question;
-  int32_t reserved;
+  int32_t has_logits;  // they give the next token's likelihood, in other bits than the fused projection would
 };
 constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '1'};
 
@@ -34,6 +34,7 @@ Status Session::Save(std::vector<uint8_t>* out) const {
   h.n_unscored = n_unscored_;
   h.n_embd = model_->config().n_embd;
   h.has_last = has_last_;
+  h.has_logits = logits_fresh_;
   h.n_probe = static_cast<int32_t>(probe_.size());
   h.n_question = static_cast<int32_t>(question_.size());
   AppendBytes(&h, sizeof(h), out);
@@ -80,6 +81,7 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   question_.assign(ids.begin() + h.n_probe, ids.end());
   has_last_ = h.has_last != 0;
   logits_fresh_ = false;
+  if (has_last_ && h.has_logits != 0) WEIR_RETURN_IF_ERROR(Logits().status());
   n_seen_ = h.n_seen;
   n_selections_ = h.n_selections;
   n_pinned_ = h.n_pinned;

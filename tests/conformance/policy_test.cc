@@ -271,7 +271,9 @@ TEST_P(PolicyTest, ASavedSessionContinuesWithTheSameBytes) {
     ASSERT_TRUE(status.ok()) << status.message();
     ASSERT_TRUE(restored->Save(&again).ok());
     EXPECT_EQ(again, bytes);
-    if (at % 2 == 0) EXPECT_EQ(LogitsOf(*restored), LogitsOf(*session));
+    if (at % 2 == 0) {
+      EXPECT_EQ(LogitsOf(*restored), LogitsOf(*session));
+    }
     for (size_t i = at; i + 7 < tokens.size(); i += 7) {
       const Status a = session->Append({tokens.data() + i, 7}), b = restored->Append({tokens.data() + i, 7});
       EXPECT_EQ(a.code(), b.code());
