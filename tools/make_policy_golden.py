@@ -28,7 +28,7 @@ A round:
     scores       [n_groups][n_slots] what the policy ranks, reduced over rows and heads, before pooling, age penalty and
                  normalisation by `queries`. h2o: the sums after this round's rows. sirllm: the NLL after decay.
     attention    [n_heads][n_rows][n_slots], raw level only: softmax rows of the newest n_rows slots (h2o, tova, snapkv,
-                 pyramidkv, adakv, inf_mllm) or of catalyst tokens that are not in the pot (infinipot)
+                 pyramidkv, adakv, inf_mllm) or of probe tokens that are not in the pot (infinipot, weir)
     keys, values [n_kv_heads][n_slots][head_dim], raw level of keydiff and value_norm. There, `scores` are rounded to
                  2^-12, and the keep-set is the same from the rounded ones.
     keep         [n_groups][...] the slots that must stay, ascending
@@ -39,8 +39,8 @@ per_kv_head: per head); all others one per KV head.
 Options: streaming_llm sinks, capacity; h2o recent, reduce, normalise; sirllm sinks, recent, decay, capacity; snapkv
 window, kernel, pooling, reduce; pyramidkv those and capacity, beta, layer, n_layers (n_keep is that layer's budget);
 adakv those of snapkv and floor; inf_mllm recent, b, per_kv_head; infinipot alpha, kernel, pooling, rows, reduce;
-value_norm and keydiff recent. What they mean, and every choice made where a paper is silent, is in
-tools/reference/<policy>.py; ties, pins and budgets in tools/reference/common.py.
+value_norm and keydiff recent; weir sinks, recent (a share), alpha, kernel, b. What they mean, and every choice made
+where a paper is silent, is in tools/reference/<policy>.py; ties, pins and budgets in tools/reference/common.py.
 
 Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
 exact in binary32 in any order. A case whose keep-set depends on the precision or the order of what is not exact (decay,
@@ -59,10 +59,11 @@ from reference import common, pyramidkv, replay
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "policy"
 UNIT = 2.0 ** -12
-PER_HEAD = ("h2o", "snapkv", "pyramidkv", "adakv", "infinipot", "value_norm", "keydiff")
+PER_HEAD = ("h2o", "snapkv", "pyramidkv", "adakv", "infinipot", "value_norm", "keydiff", "weir")
 SCORELESS = ("window", "streaming_llm")
-NLL = ("sirllm", "infinipot")
-RAW_ATTENTION = ("h2o", "tova", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot")
+NLL = ("sirllm", "infinipot", "weir")
+RAW_ATTENTION = ("h2o", "tova", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot", "weir")
+PROBE = ("infinipot", "weir")
 
 
 class Pot:
@@ -170,6 +171,9 @@ def options_of(policy, rng, i):
     if policy == "infinipot":
         return {"alpha": pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0), "kernel": pick(1, 1, 3, 5),
                 "pooling": pick("max", "avg"), "rows": pick("sum", "sum", "max"), "reduce": pick("mean", "mean", "max")}
+    if policy == "weir":
+        return {"sinks": pick(0, 1, 4), "recent": pick(0.0, 0.25, 0.5), "alpha": pick(0.0, 0.25, 0.5, 1.0),
+                "kernel": pick(1, 3, 5), "b": pick(0.0, 0.0, 0.125, 0.01)}
     if policy in ("value_norm", "keydiff"):
         return {"recent": pick(0, 0, 1, 4)}
     return {}
@@ -178,6 +182,7 @@ def options_of(policy, rng, i):
 def fixed_slots(options):
     """(least budget that is not rejected, sinks, recent slots that are kept)"""
     sinks, recent = options.get("sinks", 0), options.get("window", 0) + options.get("recent", 0)
+    recent = 0 if isinstance(recent, float) else recent  # a share of whatever the budget is
     least = max(1, sinks + 1, options.get("window", 0) + 1, recent if "b" in options else 0)
     return least, sinks, recent
 
@@ -246,8 +251,9 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     step["slots"] = pot.slots(policy in NLL, o.get("normalise") == "count")
     n_groups, lengths = len(pot.groups), [len(group) for group in pot.groups]
     if level == "raw" and policy in RAW_ATTENTION:
-        n_rows = min(n_new, {"h2o": n_new, "infinipot": 4}.get(policy, o.get("window", o.get("recent", 1)) + 2))
-        step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=policy != "infinipot")
+        n_rows = min(n_new, n_new if policy == "h2o" else 4 if policy in PROBE else
+                     o.get("window", o.get("recent", 1)) + 2)
+        step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=policy not in PROBE)
     elif level == "raw" and policy in ("keydiff", "value_norm"):
         name = "keys" if policy == "keydiff" else "values"
         step[name] = (rng.randint(-128, 129, (n_groups, pot.n(), 8)) / 64.0).tolist()

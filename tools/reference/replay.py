@@ -3,10 +3,10 @@
 import numpy as np
 
 from . import adakv, h2o, inf_mllm, infinipot, keydiff, pyramidkv, sirllm, snapkv, streaming_llm, tova
-from . import value_norm, window
+from . import value_norm, weir, window
 
 POLICIES = ["window", "streaming_llm", "h2o", "tova", "sirllm", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot",
-            "value_norm", "keydiff"]
+            "value_norm", "keydiff", "weir"]
 
 
 def _array(row, dtype):
@@ -55,6 +55,8 @@ def statistic(case, step, before, dtype):
         return snapkv.scores(attention, n_kv_heads, o["window"], o["reduce"])
     if case["policy"] == "inf_mllm":
         return inf_mllm.scores(attention, o["recent"], n_kv_heads, o["per_kv_head"])
+    if case["policy"] == "weir":
+        return weir.scores(attention, n_kv_heads)
     return infinipot.scores(attention, n_kv_heads, o["rows"], o["reduce"])
 
 
@@ -92,6 +94,9 @@ def select(case, step, scores, dtype):
     if policy == "infinipot":
         nll = [_array(group["nll"], dtype) for group in slots]
         return infinipot.keep(scores, nll, n_keep, pinned, o["alpha"], o["kernel"], o["pooling"])
+    if policy == "weir":
+        nll = [_array(group["nll"], dtype) for group in slots]
+        return weir.keep(scores, nll, n_keep, pinned, o["sinks"], o["recent"], o["alpha"], o["kernel"], o["b"])
     module = {"value_norm": value_norm, "keydiff": keydiff}[policy]
     return module.keep(scores, n_keep, pinned, o["recent"])
 
