@@ -62,6 +62,74 @@ TEST(PolicySpec, ReadsOptionsAndRefusesNonsense) {
   }
 }
 
+TEST(PolicySpec, ReadsTexts) {
+  auto spec = ParsePolicySpec("infinipot:catalyst=\"Say \\\"what\\\", a\\\\b\\nand why\",alpha=0.25,rows=max");
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_EQ(spec->options.Text("catalyst"), "Say \"what\", a\\b\nand why");
+  EXPECT_EQ(spec->options.Number("alpha"), 0.25);
+  EXPECT_EQ(spec->options.Text("rows"), "max");
+  EXPECT_EQ(spec->options.Text("reduce"), "mean");
+  spec = ParsePolicySpec("infinipot:catalyst=What matters? It's {question}: a\\b,alpha=0");
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_EQ(spec->options.Text("catalyst"), "What matters? It's {question}: a\\b");
+  for (const char* bad :
+       {"infinipot:catalyst=", "infinipot:catalyst=\"a", "infinipot:catalyst=\"a\\", "infinipot:catalyst=\"a\\x\"",
+        "infinipot:catalyst=\"a\"b", "infinipot:rows=mean", "infinipot:rows=", "infinipot:rows=sum|max",
+        "infinipot:alpha=\"0.5\"", "infinipot:alpha=0.5,alpha=0.5", "infinipot:alpha=0.5,", "infinipot:,alpha=0.5",
+        "infinipot:", "infinipot:=1", "infinipot:alpha", "infinipot:alpha,rows=max", "full:"}) {
+    EXPECT_EQ(ParsePolicySpec(bad).status().code(), StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_FALSE(ParsePolicySpec(std::string_view("infinipot:catalyst=a\0b", 22)).ok());
+}
+
+// What is written into traces and saved sessions must mean the same when it is read again.
+TEST(PolicySpec, NormalisedTextReadsBackToItself) {
+  std::vector<std::string> specs = {"h2o:share=0.1234567890123,recent=-1",
+                                    "inf_mllm:b=1e-300",
+                                    "inf_mllm:b=0.3333333333333333",
+                                    "infinipot:catalyst=\"\"",
+                                    "infinipot:catalyst= a ",
+                                    "infinipot:catalyst=\"\\\\\\n,\"",
+                                    "random:seed=9007199254740991",
+                                    "sirllm:decay=-0"};
+  for (const PolicyInfo* info : AllPolicyInfos()) specs.push_back(info->name);
+  for (const std::string& text : specs) {
+    auto spec = ParsePolicySpec(text);
+    ASSERT_TRUE(spec.ok()) << spec.status().message();
+    auto again = ParsePolicySpec(spec->text);
+    ASSERT_TRUE(again.ok()) << spec->text << ": " << again.status().message();
+    EXPECT_EQ(again->text, spec->text);
+    EXPECT_EQ(spec->text.find('\n'), std::string::npos);
+    for (const PolicyOptionInfo& option : spec->info->options) {
+      if (option.text != nullptr) {
+        EXPECT_EQ(again->options.Text(option.key), spec->options.Text(option.key)) << spec->text;
+      } else {
+        EXPECT_EQ(again->options.Number(option.key), spec->options.Number(option.key)) << spec->text;
+      }
+    }
+  }
+}
+
+TEST(PolicyTable, DefaultsAreWithinTheirRangesAndMakeAPolicy) {
+  for (const PolicyInfo* info : AllPolicyInfos()) {
+    for (const PolicyOptionInfo& option : info->options) {
+      if (option.text == nullptr) {
+        EXPECT_GE(option.fallback, option.min) << info->name << " " << option.key;
+        EXPECT_LE(option.fallback, option.max) << info->name << " " << option.key;
+      }
+    }
+    auto policy = ParsePolicySpec(info->name)->Make();
+    ASSERT_TRUE(policy.ok()) << info->name << ": " << policy.status().message();
+    for (int32_t n_slots : {(*policy)->Needs().min_slots, 17, 1000, 1 << 26}) {
+      for (int32_t n_coming : {1, n_slots / 2, n_slots}) {
+        const int32_t target = (*policy)->TargetSlots(n_slots, n_coming);
+        EXPECT_LE(target, n_slots - n_coming) << info->name;
+        EXPECT_GE(target, std::min(0, n_slots - n_coming)) << info->name;
+      }
+    }
+  }
+}
+
 TEST(StreamingLlm, FreesAStepWhileDecodingAndAChunkWhileReading) {
   auto policy = std::move(ParsePolicySpec("streaming_llm")->Make()).value();
   EXPECT_EQ(policy->TargetSlots(1024, 1), 960);
