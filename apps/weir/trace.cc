@@ -1,0 +1,209 @@
+// weir trace: what a trace says, as a table, as one line per forgotten token, or as pictures.
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "common.h"
+#include "trace_maps.h"
+
+namespace weir::app {
+namespace {
+
+struct TraceFlags {
+  std::string file, output;
+  bool summary = false, events = false;
+  TraceFilter filter;
+};
+
+constexpr int kPatternPanels = 4;
+
+const char* GroupsText(Granularity granularity) {
+  return granularity == Granularity::kGlobal     ? "one decision for all layers and heads"
+         : granularity == Granularity::kPerLayer ? "a decision per layer"
+                                                 : "a decision per layer and head";
+}
+
+int64_t Total(const std::vector<SeqRun>& runs) {
+  int64_t n = 0;
+  for (const SeqRun& run : runs) n += run.count;
+  return n;
+}
+
+int64_t Overlap(const std::vector<SeqRun>& runs, int64_t begin, int64_t end) {
+  int64_t n = 0;
+  for (const SeqRun& run : runs)
+    n += std::max<int64_t>(0, std::min(end, run.first + run.count) - std::max(begin, run.first));
+  return n;
+}
+
+// One line per layer (or the only one): its heads' smallest, mean and largest number of tokens.
+void PrintLayers(const TraceTotals& totals, const std::vector<int32_t>& groups) {
+  const PotShape& pot = totals.head.pot;
+  const int32_t per_layer = pot.granularity == Granularity::kPerHead ? pot.n_kv_heads : 1;
+  std::printf("%-6s %12s %12s %12s %12s %14s\n", "layer", "dropped", "kept least", "mean", "most", "unbroken from");
+  for (size_t i = 0; i < groups.size();) {
+    const int32_t layer = groups[i] / per_layer;
+    int64_t dropped = 0, least = INT64_MAX, most = 0, sum = 0, n = 0, unbroken = 0;
+    for (; i < groups.size() && groups[i] / per_layer == layer; ++i, ++n) {
+      const std::vector<SeqRun>& held = totals.held[static_cast<size_t>(groups[i])];
+      const int64_t kept = Total(held);
+      dropped += totals.n_dropped[static_cast<size_t>(groups[i])];
+      least = std::min(least, kept);
+      most = std::max(most, kept);
+      sum += kept;
+      if (!held.empty()) unbroken = std::max(unbroken, held.back().first);
+    }
+    std::printf("%-6s %12s %12s %12.1f %12s %14s\n",
+                pot.granularity == Granularity::kGlobal ? "all" : std::to_string(layer).c_str(),
+                CountText(dropped).c_str(), CountText(least).c_str(), static_cast<double>(sum) / static_cast<double>(n),
+                CountText(most).c_str(), CountText(unbroken).c_str());
+  }
+}
+
+Status Summary(const TraceFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
+  const PotShape& pot = totals.head.pot;
+  const std::vector<int32_t> groups = flags.filter.Groups(pot);
+  if (groups.empty()) return InvalidArgument("%s has no such layer or head", flags.file.c_str());
+  std::printf("model      %s\npolicy     %s\n", Printable(totals.head.model).c_str(),
+              Printable(totals.head.policy).c_str());
+  std::printf("pot        %s tokens x %d layers x %d KV heads, %s\n", CountText(pot.n_slots).c_str(), pot.n_layers,
+              pot.n_kv_heads, GroupsText(pot.granularity));
+  if (totals.n_restarts > 0)
+    std::printf("restarts   %s; what follows is the last stream\n", CountText(totals.n_restarts).c_str());
+  if (totals.counters.has_value()) {
+    std::printf("tokens     %s seen, %s kept, %s dropped\n", CountText(totals.counters->seen).c_str(),
+                CountText(totals.counters->kept).c_str(), CountText(totals.counters->dropped).c_str());
+  } else {
+    std::printf("tokens     %s seen; the trace was not closed, so newer ones are missing\n",
+                CountText(totals.n_tokens).c_str());
+  }
+  std::printf("selections %s\n", CountText(totals.n_selections).c_str());
+  for (const auto& [reason, n] : totals.reasons) {
+    std::printf("           %s for \"%s\" (one per layer or head)\n", CountText(n).c_str(), Printable(reason).c_str());
+  }
+  std::printf("\n");
+  PrintLayers(totals, groups);
+  if (totals.n_tokens == 0) return Status();
+  std::printf("\n%-24s %8s\n", "tokens of the stream", "held");
+  constexpr int64_t kParts = 10;
+  for (int64_t part = 0; part < kParts; ++part) {
+    const int64_t begin = totals.n_tokens * part / kParts, end = totals.n_tokens * (part + 1) / kParts;
+    if (begin == end) continue;
+    double held = 0;
+    for (const int32_t group : groups)
+      held += static_cast<double>(Overlap(totals.held[static_cast<size_t>(group)], begin, end));
+    std::printf("%-24s %7.2f%%\n", (CountText(begin) + " to " + CountText(end)).c_str(),
+                100 * held / static_cast<double>(groups.size()) / static_cast<double>(end - begin));
+  }
+  return Status();
+}
+
+// Every forgotten token as one line of JSON, with all that is known of it.
+Status Events(const TraceFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceReader> reader, TraceReader::Open(flags.file));
+  const bool all = reader->head().all_scores;
+  const auto number = [](const std::vector<float>& values, size_t i) -> nlohmann::ordered_json {
+    return i < values.size() && std::isfinite(values[i]) ? nlohmann::ordered_json(values[i]) : nlohmann::ordered_json();
+  };
+  TraceStep step;
+  for (;;) {
+    WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&step));
+    if (!more) return Status();
+    if (!flags.filter.Takes(step)) continue;
+    size_t n_dropped = 0, at = 0;
+    int64_t slot_of_run = 0;  // of step.before[at]
+    for (const SeqRun& run : step.dropped) {
+      for (int64_t slot = run.first; slot < run.first + run.count; ++slot, ++n_dropped) {
+        while (slot >= slot_of_run + step.before[at].count) slot_of_run += step.before[at++].count;
+        const int64_t seq = step.before[at].first + (slot - slot_of_run);
+        const TraceToken& token = reader->tokens()[static_cast<size_t>(seq)];
+        const size_t value = all ? static_cast<size_t>(slot) : n_dropped;
+        nlohmann::ordered_json line = {{"step", step.step},
+                                       {"policy", reader->head().policy},
+                                       {"layer", step.layer},
+                                       {"head", step.head},
+                                       {"slot", slot},
+                                       {"seq", seq},
+                                       {"t_src_ms", token.t_src_ms},
+                                       {"token", token.id}};
+        if (const std::string* piece = reader->piece(token.id); piece != nullptr) line["text"] = *piece;
+        if (!step.scores.empty()) line["score"] = number(step.scores, value);
+        if (!step.nll.empty()) line["nll"] = number(step.nll, value);
+        line["reason"] = step.reason;
+        std::printf("%s\n", JsonText(line).c_str());
+      }
+    }
+    if (std::ferror(stdout) != 0) return FlushOutput();  // nobody reads on
+  }
+}
+
+Status Draw(const TraceFlags& flags) {
+  const bool png = flags.output.size() > 4 && flags.output.ends_with(".png");
+  if (!png && !flags.output.ends_with(".svg")) {
+    return InvalidArgument("-o %s: expected a name that ends in .svg or .png", flags.output.c_str());
+  }
+  WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
+  Figure figure;
+  figure.title = totals.head.policy + ", pot of " + CountText(totals.head.pot.n_slots) + ", " + totals.head.model;
+  const size_t n_groups = flags.filter.Groups(totals.head.pot).size();
+  figure.legend_low = n_groups > 1 ? "in few layers or heads" : "in part";
+  figure.legend_high = n_groups > 1 ? "in all" : "kept";
+  WEIR_ASSIGN_OR_RETURN(Panel kept, KeptMap(flags.file, totals, flags.filter));
+  figure.panels.push_back(std::move(kept));
+  WEIR_ASSIGN_OR_RETURN(std::vector<Panel> patterns, Patterns(flags.file, totals, flags.filter, kPatternPanels));
+  if (patterns.empty()) {
+    std::fprintf(
+        stderr, "weir: no attention patterns: %s\n",
+        totals.head.all_scores ? "this policy asks for no scores" : "the trace was written without --trace-scores");
+  } else {
+    figure.legend_low += ", low score";
+    figure.legend_high += ", high";
+  }
+  for (Panel& panel : patterns) figure.panels.push_back(std::move(panel));
+  const std::string bytes = png ? FigurePng(figure) : FigureSvg(figure);
+  std::FILE* file = std::fopen(flags.output.c_str(), "wb");
+  if (file == nullptr) return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (std::fclose(file) != 0 || !written)
+    return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  return Status();
+}
+
+Status Trace(const TraceFlags& flags) {
+  if (!flags.output.empty()) WEIR_RETURN_IF_ERROR(Draw(flags));
+  if (flags.events) return Events(flags);
+  return flags.summary || flags.output.empty() ? Summary(flags) : Status();
+}
+
+}  // namespace
+
+void AddTrace(CLI::App& app, int* code) {
+  CLI::App* sub =
+      app.add_subcommand("trace", "what was forgotten, from a file of --trace: a table, events, or pictures");
+  auto flags = std::make_shared<TraceFlags>();
+  sub->add_option("file,-f,--file", flags->file, "the trace")->required()->type_name("FILE");
+  sub->add_option(
+         "-o,--output", flags->output,
+         "draw what was kept, and with --trace-scores where attention went: .svg, or .png for the maps without words")
+      ->check(NotEmpty())
+      ->type_name("FILE");
+  CLI::Option* summary = sub->add_flag("--summary", flags->summary, "print the table (the default without -o)");
+  sub->add_flag("--events", flags->events, "print one line of JSON per forgotten token")->excludes(summary);
+  sub->add_option("--layer", flags->filter.layer, "only this layer; -1 = all")
+      ->check(Between(-1, 1 << 20))
+      ->capture_default_str();
+  sub->add_option("--head", flags->filter.head, "only this KV head; -1 = all")
+      ->check(Between(-1, 1 << 20))
+      ->capture_default_str();
+  sub->callback([=] {
+    const Status status = Trace(*flags);
+    *code = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace weir::app
