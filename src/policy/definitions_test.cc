@@ -152,6 +152,7 @@ TEST(InfiniPot, AlphaZeroIsTheCatalystAndAlphaOneIsSirLlm) {
     no_nll.view = no_scores.view = pot.view;
     no_nll.view.nll = {};
     no_scores.view.scores = {};
+    no_scores.view.n_unscored = 20;                                       // no statistic was ever taken
     EXPECT_EQ(Select(*cap, no_nll, n_keep), Select(*tova, pot, n_keep));  // both rank by one row of scores
     EXPECT_EQ(Select(*novel, no_scores, n_keep), Select(*sirllm, pot, n_keep));
     const KeepSet both = Select(*half, pot, n_keep), surprising = Select(*sirllm, pot, (n_keep + 1) / 2);

@@ -76,7 +76,6 @@ class InfiniPot : public Policy {
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
     picker_.TakeOldest(sinks_);
-    picker_.TakeNewest(ProtectedRecent(0, view.n_unscored, n_keep));
     if (!view.nll.empty()) {
       picker_.TakeBest({view.nll, {}}, picker_.n_slots(), RoundHalfUp(alpha_ * picker_.room()));
     }

@@ -176,7 +176,7 @@ TEST_P(PolicyGolden, KeepsWhatTheReferenceKeeps) {
 std::vector<std::string> NamesWithRankings() {
   std::vector<std::string> out;
   for (const PolicyInfo* info : AllPolicyInfos()) {
-    // `full` never chooses; what `random` keeps is the subject of src/policy/random_test.cc.
+    // `full` never chooses; what `random` keeps is the subject of src/policy/definitions_test.cc.
     if (std::string(info->name) != "full" && std::string(info->name) != "random") out.push_back(info->name);
   }
   return out;
