@@ -149,10 +149,10 @@ Status Draw(const TraceFlags& flags) {
   }
   WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
   Figure figure;
-  figure.title = totals.head.policy + ", pot of " + CountText(totals.head.pot.n_slots) + ", " + totals.head.model;
-  const size_t n_groups = flags.filter.Groups(totals.head.pot).size();
-  figure.legend_low = n_groups > 1 ? "in few layers or heads" : "in part";
-  figure.legend_high = n_groups > 1 ? "in all" : "kept";
+  figure.title = "Pot of " + CountText(totals.head.pot.n_slots) + ", " + totals.head.model;
+  figure.subtitle = totals.head.policy;
+  figure.legend_low = "few";
+  figure.legend_high = "all";
   WEIR_ASSIGN_OR_RETURN(Panel kept, KeptMap(flags.file, totals, flags.filter));
   figure.panels.push_back(std::move(kept));
   WEIR_ASSIGN_OR_RETURN(std::vector<Panel> patterns, Patterns(flags.file, totals, flags.filter, kPatternPanels));
@@ -161,8 +161,8 @@ Status Draw(const TraceFlags& flags) {
         stderr, "weir: no attention patterns: %s\n",
         totals.head.all_scores ? "this policy asks for no scores" : "the trace was written without --trace-scores");
   } else {
-    figure.legend_low += ", low score";
-    figure.legend_high += ", high";
+    figure.legend_low = "few, low score";
+    figure.legend_high = "all, high score";
   }
   for (Panel& panel : patterns) figure.panels.push_back(std::move(panel));
   const std::string bytes = png ? FigurePng(figure) : FigureSvg(figure);

@@ -155,7 +155,7 @@ double TickStep(double range, int n) {
   return std::max(1.0, power * (rest < 1.5 ? 1 : rest < 3.5 ? 2 : rest < 7.5 ? 5 : 10));
 }
 
-constexpr int kLeft = 92, kTop = 64, kPlotWidth = 720, kPanelGap = 74, kRight = 28;
+constexpr int kLeft = 92, kTop = 88, kPlotWidth = 720, kPanelGap = 74, kRight = 28;
 
 int PlotHeight(const Panel& panel) { return panel.map.height >= 200 ? 360 : 200; }
 
@@ -219,15 +219,16 @@ std::string FigureSvg(const Figure& figure) {
       "</style>\n<rect class=\"b\" width=\"100%%\" height=\"100%%\"/>\n",
       width, height, width, height, Xml(figure.title).c_str());
   out += StrFormat("<text class=\"h\" x=\"%d\" y=\"22\">%s</text>\n", kLeft, Xml(figure.title).c_str());
+  out += StrFormat("<text x=\"%d\" y=\"40\">%s</text>\n", kLeft, Xml(figure.subtitle).c_str());
   // The legend: the colours as the maps use them, words at both ends.
   constexpr int kSwatch = 14;
-  const int legend = kLeft + kPlotWidth - 330;
+  const int legend = kLeft + kPlotWidth - 300;
   for (int i = kFirstShade; i < kColours; ++i) {
     const Rgb c = Colour(i);
-    out += StrFormat("<rect x=\"%d\" y=\"30\" width=\"%d\" height=\"10\" fill=\"rgb(%d,%d,%d)\"/>",
+    out += StrFormat("<rect x=\"%d\" y=\"52\" width=\"%d\" height=\"10\" fill=\"rgb(%d,%d,%d)\"/>",
                      legend + (i - kFirstShade) * kSwatch, kSwatch, c.r, c.g, c.b);
   }
-  out += StrFormat("\n<text x=\"%d\" y=\"39\" text-anchor=\"end\">%s</text><text x=\"%d\" y=\"39\">%s</text>\n",
+  out += StrFormat("\n<text x=\"%d\" y=\"61\" text-anchor=\"end\">%s</text><text x=\"%d\" y=\"61\">%s</text>\n",
                    legend - 6, Xml(figure.legend_low).c_str(), legend + (kColours - kFirstShade) * kSwatch + 6,
                    Xml(figure.legend_high).c_str());
   int top = kTop;

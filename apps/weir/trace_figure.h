@@ -26,8 +26,9 @@ struct Panel {
 };
 
 struct Figure {
-  std::string title, legend_low, legend_high;  // what the two ends of the colours mean
-  std::vector<Panel> panels;                   // one below the other
+  std::string title, subtitle;
+  std::string legend_low, legend_high;  // what the two ends of the colours mean
+  std::vector<Panel> panels;            // one below the other
 };
 
 // Readable on light and on dark pages: it follows the reader's colour scheme.

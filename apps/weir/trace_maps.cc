@@ -46,6 +46,7 @@ void AddToRows(int64_t first, int64_t end, double per_row, std::vector<double>* 
 
 std::vector<int32_t> TraceFilter::Groups(const PotShape& pot) const {
   std::vector<int32_t> out;
+  if (layer >= pot.n_layers || head >= pot.n_kv_heads) return out;
   for (int32_t group = 0; group < pot.n_groups(); ++group) {
     TraceStep step;
     if (pot.granularity == Granularity::kPerLayer) step.layer = group;
@@ -103,7 +104,7 @@ Result<Panel> KeptMap(const std::string& path, const TraceTotals& totals, const 
   if (totals.n_tokens == 0) return InvalidArgument("%s names no token, so there is nothing to draw", path.c_str());
   const int64_t n = totals.n_tokens;
   Panel out;
-  out.title = "What was kept while the stream was read";
+  out.title = "What was kept while the stream was read: share of layers and heads, square root";
   out.x_label = "tokens read";
   out.y_label = "place in the stream (token)";
   out.x_last = out.y_last = static_cast<double>(n);
@@ -130,7 +131,8 @@ Result<Panel> KeptMap(const std::string& path, const TraceTotals& totals, const 
       AddToRows(0, edge, per_row, &read);
       for (int row = 0; row < rows; ++row) {
         const double all = read[static_cast<size_t>(row)] * static_cast<double>(groups.size());
-        if (all > 0) out.map.at(column, row) = static_cast<float>(counts[static_cast<size_t>(row)] / all);
+        // The root lets one head of many be seen beside none.
+        if (all > 0) out.map.at(column, row) = static_cast<float>(std::sqrt(counts[static_cast<size_t>(row)] / all));
       }
     }
   };
@@ -162,7 +164,8 @@ Result<std::vector<Panel>> Patterns(const std::string& path, const TraceTotals& 
   const int rows = static_cast<int>(std::min<int64_t>(kPatternRows, totals.n_selections));
   for (const int layer : layers) {
     Panel panel;
-    panel.title = layer < 0 ? "Scores in the pot" : StrFormat("Scores in the pot, layer %d", layer);
+    panel.title = layer < 0 ? "Scores in the pot before each selection"
+                            : StrFormat("Scores in the pot before each selection, layer %d", layer);
     panel.x_label = "place in the pot (slot), oldest first";
     panel.y_label = "selection";
     panel.x_last = static_cast<double>(widest);

@@ -17,7 +17,7 @@ struct TraceFilter {
   bool Takes(const TraceStep& step) const {
     return (layer < 0 || step.layer < 0 || step.layer == layer) && (head < 0 || step.head < 0 || step.head == head);
   }
-  // Groups of a pot that pass, ascending.
+  // Groups of a pot that pass, ascending; none where the pot has no such layer or head.
   std::vector<int32_t> Groups(const PotShape& pot) const;
 };
 
@@ -33,7 +33,8 @@ struct TraceTotals {
 };
 Result<TraceTotals> ReadTotals(const std::string& path);
 
-// Tokens read (across) against place in the stream (down): how many of the filter's layers and heads held it then.
+// Tokens read (across) against place in the stream (down): how many of the filter's layers and heads held it then, as
+// the square root of their share.
 Result<Panel> KeptMap(const std::string& path, const TraceTotals& totals, const TraceFilter& filter);
 
 // Place in the pot (across) against selection (down), one panel per layer: the score of each slot, mean over the

@@ -59,6 +59,8 @@ TEST(HelpTest, EverySubcommandExplainsItself) {
                                    {"plan"},
                                    {"info"},
                                    {"policies"},
+                                   {"trace"},
+                                   {"remembers"},
                                    {"bench"},
                                    {"eval"},
                                    {"eval", "ppl"},
@@ -177,9 +179,35 @@ TEST(InfoTest, MetadataAndTensors) {
   EXPECT_NE(Ok({"info", dir.Write("bad.gguf", model.Bytes())}).out.find("runs here: no"), std::string::npos);
 }
 
+// Names and values of a file are somebody else's words: no terminal may obey them.
+TEST(InfoTest, ControlCharactersAreEscaped) {
+  TempDir dir;
+  EditedModel model("llama");
+  model.metadata.insert_or_assign("general.name",
+                                  GgufValue{std::string("\x1b[31mred\x7f \xc2\x9b \xe2\x80\xae title\x07")});
+  model.metadata.insert_or_assign("evil\x1b]0;owned\x07key", GgufValue{int64_t{1}});
+  for (EditedTensor& tensor : model.tensors) {
+    if (tensor.name == "output_norm.weight") tensor.name = "bad\x1b[2Jname";
+  }
+  const std::string path = dir.Write("bad.gguf", model.Bytes());
+  for (const RunResult& run :
+       {RunWeir({"info", path, "--tensors"}), RunWeir({"run", "-m", path, "-p", "the", "-n", "1"})}) {
+    const std::string shown = run.out + run.err;
+    for (const char c : shown)
+      EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20) << static_cast<int>(c) << "\n" << shown;
+    EXPECT_EQ(shown.find('\x7f'), std::string::npos) << shown;
+    EXPECT_EQ(shown.find("\xc2\x9b"), std::string::npos) << shown;
+    EXPECT_EQ(shown.find("\xe2\x80\xae"), std::string::npos) << shown;
+  }
+  const std::string out = RunWeir({"info", path, "--tensors"}).out;
+  EXPECT_NE(out.find("evil\\x1b]0;owned\\x07key"), std::string::npos) << out;
+  EXPECT_NE(out.find("bad\\x1b[2Jname"), std::string::npos) << out;
+}
+
 TEST(PoliciesTest, ListsOptionsWithDefaults) {
   const std::string out = Ok({"policies"}).out;
-  for (const char* word : {"full", "window", "streaming_llm", "sinks=4", "smallest pot 6"}) {
+  for (const char* word :
+       {"full", "window", "streaming_llm", "sinks=4", "smallest pot 6", "pooling=\"max\"", "avg|max"}) {
     EXPECT_NE(out.find(word), std::string::npos) << word;
   }
 }
@@ -203,9 +231,9 @@ TEST(BenchTest, RowsOfEveryFormat) {
   EXPECT_EQ(Parse(rows[5])["test"], "tg4 @ d32");
   const Arguments csv = Lines(Ok(Join({"bench", "-o", "csv"}, tail)).out);
   ASSERT_EQ(csv.size(), 7u);
-  EXPECT_EQ(
-      csv[0],
-      "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,bytes_per_token,gb_per_s,peak_bytes");
+  EXPECT_EQ(csv[0],
+            "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,median,bytes_per_token,gb_per_s,"
+            "peak_bytes,ratio");
   EXPECT_EQ(Lines(Ok(Join({"bench"}, tail)).out).size(), 8u);
 }
 
@@ -230,7 +258,7 @@ TEST(EvalTest, BothProtocols) {
   ASSERT_FALSE(traced.empty());
   const json total = Parse(traced.back());
   // Of n + 1 tokens, the first has no likelihood.
-  const int64_t n_dropped = static_cast<int64_t>(Lines(FileBytes(dir.File("trace.jsonl"))).size());
+  const int64_t n_dropped = static_cast<int64_t>(Lines(Ok({"trace", dir.File("trace.jsonl"), "--events"}).out).size());
   EXPECT_GT(n_dropped, total["n"].get<int64_t>() + 1 - 64 - 1);
   EXPECT_LE(n_dropped, total["n"].get<int64_t>());
   const Arguments windows = Lines(Ok(Join({"eval", "ppl", "--window", "128", "--policy", "full"}, tail)).out);

@@ -28,7 +28,8 @@ TEST_F(TraceTest, IsWrittenWholeAndReplacesTheOldOne) {
   EXPECT_EQ(run.code, 0) << run.err;
   const Arguments lines = Lines(FileBytes(path));
   ASSERT_GT(lines.size(), 30u);
-  EXPECT_TRUE(StartsWith(lines[0], "{\"step\":0,\"policy\":\"streaming_llm\"")) << lines[0];
+  EXPECT_TRUE(StartsWith(lines[0], "{\"type\":\"trace\",\"version\":1")) << lines[0];
+  EXPECT_TRUE(StartsWith(lines.back(), "{\"type\":\"end\"")) << lines.back();
   EXPECT_EQ(dir_.Names(), Arguments{"trace.jsonl"});
   EXPECT_EQ(Run(Forgetful("/dev/null")).code, 0);
   struct stat info {};
