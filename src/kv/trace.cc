@@ -180,12 +180,26 @@ Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
   return Status();
 }
 
+// Within a stream steps and tokens only grow, and a step names no group twice.
+bool TraceWriter::Restarts(const TraceSelection& selection) const {
+  if (n_selections_ == 0) return false;
+  if (selection.step != first_.step) return selection.step < first_.step || selection.n_seen < first_.n_seen;
+  return selection.n_seen != first_.n_seen || (selection.layer == first_.layer && selection.head == first_.head);
+}
+
 Status TraceWriter::Selected(const TraceSelection& selection) {
   if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
   const std::span<const SlotMeta> slots = selection.slots;
   const KeepSet& keep = *selection.keep;
+  if (Restarts(selection)) WEIR_RETURN_IF_ERROR(Restarted());
+  if (n_selections_ != selection.step + 1) {
+    n_selections_ = selection.step + 1;
+    first_.step = selection.step;
+    first_.n_seen = selection.n_seen;
+    first_.layer = selection.layer;
+    first_.head = selection.head;
+  }
   WEIR_RETURN_IF_ERROR(Announce(slots));
-  n_selections_ = selection.step + 1;
   line_ = StrFormat(
       "{\"type\":\"select\",\"step\":%lld,\"n_seen\":%lld,\"layer\":%d,\"head\":%d,\"n\":%zu,\"keep\":%zu,\"reason\":",
       static_cast<long long>(selection.step), static_cast<long long>(selection.n_seen), selection.layer, selection.head,

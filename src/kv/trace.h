@@ -75,7 +75,7 @@ class TraceWriter {
   // kIo when the disk is full; the writer is then closed and its part file removed.
   Status Selected(const TraceSelection& selection);
 
-  // The session was reset.
+  // The session was reset. Without this call it is noticed at the next selection, and tokens between are not named.
   Status Restarted();
 
   // Ends the file with the counters and with what `pot` holds of tokens that no selection has shown yet. Without a pot
@@ -90,6 +90,7 @@ class TraceWriter {
   // Token lines for what no line has named yet.
   Status Announce(std::span<const SlotMeta> slots);
   void AddPieces(std::span<const SlotMeta> slots);
+  bool Restarts(const TraceSelection& selection) const;
   Status Finish();
   void RemovePart();
 
@@ -101,6 +102,7 @@ class TraceWriter {
   std::vector<bool> spelled_;  // [token id]: its piece is in the file
   int64_t n_announced_ = 0;    // tokens of the stream named so far: the next one's seq
   int64_t n_selections_ = 0;
+  TraceSelection first_;  // of the latest selection, its first group; without spans
 };
 
 }  // namespace weir

@@ -174,6 +174,27 @@ TEST_F(TraceTest, AllScoresAndRestarts) {
   EXPECT_EQ(Seqs(reader->held(0)), std::vector<int64_t>{1});
 }
 
+// Windows of equal length, each read by a session that was reset: one selection with the same numbers again and again.
+TEST_F(TraceTest, ARestartIsNoticed) {
+  auto writer = std::move(TraceWriter::Open(path_, Info(Granularity::kPerLayer))).value();
+  for (int window = 0; window < 3; ++window) {
+    for (int layer = 0; layer < 2; ++layer) {
+      std::vector<SlotMeta> slots;
+      Read(&slots, 0, 6 + window / 2);
+      ASSERT_TRUE(Play(*writer, 0, 6 + window / 2, layer, -1, &slots, {1, 5}).ok());
+    }
+  }
+  ASSERT_TRUE(writer->Close().ok());
+  auto reader = std::move(TraceReader::Open(path_)).value();
+  TraceStep step;
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(*reader->Next(&step));
+    EXPECT_EQ(reader->n_restarts(), i / 2);
+    EXPECT_EQ(step.n_slots, i < 4 ? 6 : 7);
+  }
+  EXPECT_FALSE(*reader->Next(&step));
+}
+
 TEST_F(TraceTest, TheEndNamesTheNewestTokensAndCounts) {
   Ledger ledger;
   TraceInfo info = Info(Granularity::kPerLayer);
