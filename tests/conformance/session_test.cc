@@ -1,5 +1,6 @@
 // The contract of a session: what was planned is what is used; what cannot work says what would.
 #include "engine/session.h"
+#include "kv/trace_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -168,15 +169,21 @@ TEST_F(SessionTest, TheTraceTellsEveryDroppedToken) {
   session->SetTrace(trace.get());
   ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
   EXPECT_FALSE(std::ifstream(path).good());  // not there before it is whole
-  ASSERT_TRUE(trace->Close().ok());
-  std::ifstream file(path);
-  int64_t lines = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++lines;
-    EXPECT_EQ(line.front(), '{');
-    EXPECT_EQ(line.back(), '}');
+  ASSERT_TRUE(trace->Close(session->pot(), 300).ok());
+  auto reader = std::move(TraceReader::Open(path)).value();
+  TraceStep step;
+  int64_t n_dropped = 0;
+  while (*reader->Next(&step)) n_dropped += step.n_slots - step.n_keep;
+  EXPECT_EQ(n_dropped, session->counters().dropped);
+  // What the trace says is held is what the pot holds.
+  std::vector<int64_t> said, held;
+  for (const SeqRun& run : reader->held(0)) {
+    for (int64_t i = 0; i < run.count; ++i) said.push_back(run.first + i);
   }
-  EXPECT_EQ(lines, session->counters().dropped);
+  for (const SlotMeta& m : session->pot().meta(0)) held.push_back(m.seq);
+  EXPECT_EQ(said, held);
+  ASSERT_TRUE(reader->counters().has_value());
+  EXPECT_EQ(reader->counters()->dropped, n_dropped);
   std::remove(path.c_str());
 }
 
