@@ -4,47 +4,18 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/rng.h"
 #include "engine/session.h"
-#include "support/golden.h"
+#include "support/tiny.h"
 
 namespace weir {
 namespace {
 
-struct Tiny {
-  Ledger ledger;
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;
-  explicit Tiny(const std::string& name, int n_threads = 2) : backend(MakeCpuBackend(n_threads)) {
-    auto file = std::move(GgufFile::Open(testing::GoldenDir() + name + ".gguf")).value();
-    model = std::move(LoadModel(*file, *backend, ledger)).value();
-  }
-};
-
-std::vector<int32_t> RandomTokens(size_t n, int32_t n_vocab) {
-  Rng rng(11);
-  std::vector<int32_t> out(n);
-  for (int32_t& id : out) id = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(n_vocab)));
-  return out;
-}
+using testing::Held;
+using testing::LogitsOf;
+using testing::RandomTokens;
+using testing::Tiny;
 
 const std::vector<int32_t> kProbe = {7, 30, 2, 11};
-
-// What is held, by sequence numbers, group after group.
-std::vector<std::vector<int64_t>> Held(const Session& session) {
-  std::vector<std::vector<int64_t>> out;
-  for (int32_t group = 0; group < session.pot().shape().n_groups(); ++group) {
-    out.emplace_back();
-    for (const SlotMeta& slot : session.pot().meta(group)) out.back().push_back(slot.seq);
-  }
-  return out;
-}
-
-std::vector<float> LogitsOf(Session& session) {
-  auto logits = session.Logits();
-  EXPECT_TRUE(logits.ok()) << logits.status().message();
-  return {logits->begin(), logits->end()};
-}
 
 // A policy with options, and a type of storage.
 struct Case {
@@ -319,102 +290,6 @@ INSTANTIATE_TEST_SUITE_P(Folder, PolicyTest, ::testing::ValuesIn(Cases()), [](co
   }
   return name;
 });
-
-// With as many KV heads as query heads there is nothing to reduce: every reduction gives the same keep-sets.
-TEST(PolicyReductions, DoNothingToGroupsOfOne) {
-  Tiny tiny("llama_bias");
-  ASSERT_EQ(tiny.model->config().attention.n_heads, tiny.model->config().attention.n_kv_heads);
-  const std::vector<int32_t> tokens = RandomTokens(200, tiny.model->config().n_vocab);
-  int n_policies = 0;
-  for (const PolicyInfo* info : AllPolicyInfos()) {
-    const auto option = std::find_if(info->options.begin(), info->options.end(),
-                                     [](const PolicyOptionInfo& o) { return std::string("reduce") == o.key; });
-    if (option == info->options.end()) continue;
-    ++n_policies;
-    std::vector<std::vector<int64_t>> held;
-    for (const char* how : {"mean", "max", "sum"}) {
-      auto spec = ParsePolicySpec(std::string(info->name) + ":reduce=" + how);
-      if (!spec.ok()) continue;
-      SessionOptions options;
-      options.policy = std::move(spec).value();
-      options.pot_slots = 60;
-      options.chunk_rows = 8;
-      options.probe = kProbe;
-      auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
-      ASSERT_TRUE(session->Append(tokens).ok());
-      if (held.empty()) held = Held(*session);
-      EXPECT_EQ(Held(*session), held) << info->name << " " << how;
-    }
-  }
-  EXPECT_GE(n_policies, 5);
-}
-
-// What a probe votes for is all that it leaves behind: with a keep-set that does not ask it, logits keep their bits.
-class NewestAfterProbe : public Policy {
- public:
-  explicit NewestAfterProbe(bool probe) : probe_(probe) {}
-  PolicyNeeds Needs() const override {
-    PolicyNeeds needs;
-    needs.granularity = Granularity::kPerHead;
-    needs.evidence.rows = probe_ ? EvidenceRows::kProbe : EvidenceRows::kNone;
-    return needs;
-  }
-  int32_t TargetSlots(int32_t, int32_t) const override { return 12; }
-  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
-    KeepHeadAndTail(view.slots, 1, n_keep, keep);
-  }
-
- private:
-  const bool probe_;
-};
-
-TEST(PolicyProbe, LeavesNothingBehind) {
-  const PolicyInfo with = {"with_probe", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
-                             return std::unique_ptr<Policy>(new NewestAfterProbe(true));
-                           }};
-  const PolicyInfo without = {"without_probe", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
-                                return std::unique_ptr<Policy>(new NewestAfterProbe(false));
-                              }};
-  Tiny tiny("llama");
-  const std::vector<int32_t> tokens = RandomTokens(200, tiny.model->config().n_vocab);
-  std::vector<std::unique_ptr<Session>> sessions;
-  for (const PolicyInfo* info : {&with, &without}) {
-    SessionOptions options;
-    options.policy.info = info;
-    options.pot_slots = info == &with ? 36 : 32;
-    options.chunk_rows = 8;
-    if (info == &with) options.probe = kProbe;
-    sessions.push_back(std::move(Session::Make(*tiny.model, *tiny.backend, options)).value());
-  }
-  for (size_t at = 0; at < tokens.size(); at += 8) {
-    for (auto& session : sessions) ASSERT_TRUE(session->Append({tokens.data() + at, 8}).ok());
-    ASSERT_EQ(Held(*sessions[0]), Held(*sessions[1]));
-    ASSERT_EQ(LogitsOf(*sessions[0]), LogitsOf(*sessions[1]));
-  }
-  EXPECT_GT(sessions[0]->counters().selections, 5);
-}
-
-// InfiniPot section 3.5: a distillation leaves |C| slots, whose positions are their places.
-TEST(InfiniPot, DistilsToItsRatio) {
-  Tiny tiny("llama");
-  const std::vector<int32_t> tokens = RandomTokens(41, tiny.model->config().n_vocab);
-  SessionOptions options;
-  options.policy = std::move(ParsePolicySpec("infinipot:ratio=0.25")).value();
-  options.pot_slots = 44;
-  options.chunk_rows = 16;
-  options.probe = kProbe;
-  auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
-  ASSERT_TRUE(session->Append({tokens.data(), 40}).ok());
-  EXPECT_EQ(session->counters().selections, 0);
-  ASSERT_TRUE(session->Append({tokens.data() + 40, 1}).ok());
-  EXPECT_EQ(session->counters().selections, 1);
-  EXPECT_EQ(session->plan().pot.positions, Positions::kReset);
-  for (const std::vector<int64_t>& group : Held(*session)) {
-    ASSERT_EQ(group.size(), 11u);
-    EXPECT_EQ(group.front(), 0) << "nothing predicted the first token";
-    EXPECT_EQ(group.back(), 40);
-  }
-}
 
 }  // namespace
 }  // namespace weir

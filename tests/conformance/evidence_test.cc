@@ -1,0 +1,152 @@
+// What policies are shown, against its definition: after many evictions the attention of a chunk's last rows, computed
+// anew from the stored keys with every key rotated to its slot and every query to its own (methods CACHE and RESET: the
+// kept tokens stand at positions 0, 1, 2 ... as if the others had never been).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "base/rng.h"
+#include "engine/session.h"
+#include "ops/kv_slots.h"
+#include "support/golden.h"
+
+namespace weir {
+namespace {
+
+struct Shown {
+  int32_t n_rows = 0;
+  std::vector<std::vector<float>> scores;  // of every group
+};
+Shown shown;
+Granularity granularity;
+Positions positions;
+
+// Keeps every third slot and the newest, so that the pot holds gaps everywhere.
+class EveryThird : public Policy {
+ public:
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.positions = positions;
+    needs.granularity = granularity;
+    needs.evidence.rows = EvidenceRows::kLast;
+    needs.evidence.n_last = 3;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override { return n_slots / 2; }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    if (view.group == 0) shown = Shown();
+    shown.n_rows = view.n_rows;
+    shown.scores.emplace_back(view.scores.begin(), view.scores.end());
+    keep->clear();
+    const int32_t n = static_cast<int32_t>(view.slots.size());
+    // Groups differ in what they keep.
+    for (int32_t s = view.group % 3; s < n && std::ssize(*keep) < n_keep - (n - 1 - s); s += 3) keep->push_back(s);
+    const int32_t after = keep->empty() ? 0 : keep->back() + 1;
+    for (int32_t s = std::max(after, n - (n_keep - static_cast<int32_t>(keep->size()))); s < n; ++s) keep->push_back(s);
+  }
+};
+
+class EvidenceTest : public ::testing::TestWithParam<std::tuple<std::string, Granularity, Positions>> {};
+
+TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
+  granularity = std::get<1>(GetParam());
+  positions = std::get<2>(GetParam());
+  Ledger ledger;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+  auto file = std::move(GgufFile::Open(testing::GoldenDir() + std::get<0>(GetParam()) + ".gguf")).value();
+  const std::unique_ptr<Model> model = std::move(LoadModel(*file, *backend, ledger)).value();
+  const AttentionLayout& layout = model->config().attention;
+  const PolicyInfo info = {"every_third", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new EveryThird);
+                           }};
+  SessionOptions options;
+  options.policy.info = &info;
+  options.pot_slots = 48;
+  options.chunk_rows = 8;
+  options.k_type = options.v_type = DType::kF32;
+  auto session = std::move(Session::Make(*model, *backend, options)).value();
+
+  std::map<std::string, std::vector<float>> seen;  // queries of the newest chunk
+  const TensorObserver observer = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
+    seen[name].assign(data, data + n_rows * n_cols);
+  };
+  Session::AppendOptions observed;
+  observed.observer = &observer;
+  Rng rng(9);
+  int n_checked = 0;
+  for (int chunk = 0; chunk < 40; ++chunk) {
+    int32_t tokens[8];
+    for (int32_t& id : tokens) {
+      id = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model->config().n_vocab)));
+    }
+    // What a selection would be shown now, if the next chunk brings one.
+    const bool selects = session->pot().n_free() < 8;
+    std::vector<std::vector<double>> expected;
+    if (selects) {
+      const RopeTable rope = std::move(RopeTable::Make(layout.rope, 64)).value();
+      const int64_t dim = layout.head_dim, half = rope.n_rot / 2, group_heads = layout.n_heads / layout.n_kv_heads;
+      const auto rotated = [&](std::vector<float> x, int64_t pos) {
+        std::vector<float> cos(static_cast<size_t>(half)), sin(static_cast<size_t>(half));
+        RopeAngles(rope, &pos, 1, cos.data(), sin.data());
+        ref::RotateRows(rope, cos.data(), sin.data(), 1, dim, x.data());
+        return x;
+      };
+      for (int32_t layer = 0; layer < layout.n_layers; ++layer) {
+        const std::vector<float>& q = seen["blk." + std::to_string(layer) + ".q"];
+        ASSERT_EQ(std::ssize(q), 8 * layout.n_heads * dim);
+        for (int32_t head = 0; head < layout.n_heads; ++head) {
+          const int32_t kv_head = static_cast<int32_t>(head / group_heads);
+          const int32_t n = session->pot().n_used(layer, kv_head);
+          const bool fresh = granularity == Granularity::kPerHead ? head % group_heads == 0 : head == 0;
+          if (fresh) expected.emplace_back(static_cast<size_t>(n));
+          const double share =
+              1.0 / static_cast<double>(granularity == Granularity::kPerHead ? group_heads : layout.n_heads);
+          for (int64_t row = 5; row < 8; ++row) {
+            const int64_t n_visible = n - 8 + row + 1;
+            const float* at = &q[(row * layout.n_heads + head) * dim];
+            const std::vector<float> query = rotated({at, at + dim}, n_visible - 1);
+            std::vector<double> weights;
+            double sum = 0;
+            for (int64_t s = 0; s < n_visible; ++s) {
+              std::vector<float> key(static_cast<size_t>(dim));
+              ref::LoadSlot(DType::kF32, session->pot().keys(layer, kv_head), s, dim, key.data());
+              key = rotated(key, s);
+              double dot = 0;
+              for (int64_t i = 0; i < dim; ++i) dot += static_cast<double>(query[i]) * key[i];
+              weights.push_back(std::exp(dot * layout.scale));
+              sum += weights.back();
+            }
+            for (int64_t s = 0; s < n_visible; ++s) expected.back()[s] += share * weights[s] / sum;
+          }
+        }
+      }
+    }
+    ASSERT_TRUE(session->Append(tokens, observed).ok());
+    if (!selects) continue;
+    ++n_checked;
+    EXPECT_EQ(shown.n_rows, 3);
+    ASSERT_EQ(shown.scores.size(), expected.size());
+    for (size_t g = 0; g < expected.size(); ++g) {
+      ASSERT_EQ(shown.scores[g].size(), expected[g].size());
+      for (size_t s = 0; s < expected[g].size(); ++s) {
+        ASSERT_NEAR(shown.scores[g][s], expected[g][s], 2e-5) << "group " << g << ", slot " << s << ", chunk " << chunk;
+      }
+    }
+  }
+  EXPECT_GE(n_checked, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
+                         ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn"),
+                                            ::testing::Values(Granularity::kPerLayer, Granularity::kPerHead),
+                                            ::testing::Values(Positions::kCache, Positions::kReset)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) +
+                                  (std::get<1>(test.param) == Granularity::kPerLayer ? "_layer_" : "_head_") +
+                                  PositionsName(std::get<2>(test.param));
+                         });
+
+}  // namespace
+}  // namespace weir
