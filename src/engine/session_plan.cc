@@ -82,7 +82,7 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {
     return InvalidArgument("a probe of more than %d tokens", kLargestPot);
   }
-  if (needs.evidence.rows == EvidenceRows::kProbe && ProbeSlots(options, needs) == 0) {
+  if (needs.evidence.rows == EvidenceRows::kProbe && options.probe.empty()) {
     return InvalidArgument("policy %s ranks by a probe, and this session has none", name);
   }
   const int32_t min_slots = needs.min_slots + ProbeSlots(options, needs);
