@@ -9,8 +9,9 @@ namespace weir::app {
 namespace {
 
 Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& format) {
-  WEIR_ASSIGN_OR_RETURN(const SessionOptions options, ToSessionOptions(pot_flags));
+  WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
+  WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, "", &options));
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {
     nlohmann::ordered_json json;

@@ -5,6 +5,23 @@
 #include "policy/policy.h"
 
 namespace weir::app {
+namespace {
+
+// As it would be written inside double quotes.
+std::string Quoted(const char* text) {
+  std::string out;
+  for (; *text != '\0'; ++text) {
+    if (*text == '\n') {
+      out += "\\n";
+    } else {
+      if (*text == '"' || *text == '\\') out += '\\';
+      out += *text;
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 void AddPolicies(CLI::App& app, int* code) {
   CLI::App* sub = app.add_subcommand("policies", "list the eviction policies with their options and defaults");
@@ -20,7 +37,7 @@ void AddPolicies(CLI::App& app, int* code) {
         if (option.text == nullptr) {
           std::printf("    %s=%g    %s\n", option.key, option.fallback, option.help);
         } else {
-          std::printf("    %s=\"%s\"    %s%s%s\n", option.key, option.text, option.help,
+          std::printf("    %s=\"%s\"    %s%s%s\n", option.key, Quoted(option.text).c_str(), option.help,
                       option.choices != nullptr ? ": " : "", option.choices != nullptr ? option.choices : "");
         }
       }

@@ -150,8 +150,7 @@ Status Session::MakeRoom(int32_t n_coming) {
 int32_t Session::NextChunkRows(int64_t n_left) const {
   int32_t rows = plan_.chunk_rows;
   if (needs_.evicts && n_pinned_ > 0) rows = std::min(rows, n_slots() - n_pinned_ - (needs_.min_slots - 1));
-  // Distillations come when the pot is full to the last slot, whatever the chunks.
-  if (needs_.positions == Positions::kReset && n_free() > 0) rows = std::min(rows, n_free());
+  if (needs_.positions == Positions::kReset) rows = std::min(rows, n_free());
   return static_cast<int32_t>(std::min<int64_t>(std::max(rows, 0), n_left));
 }
 
@@ -232,6 +231,8 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done), static_cast<long long>(n_tokens));
     }
+    // Distillations come when the pot is full to the last slot, and keep what they keep whatever the chunks.
+    if (needs_.positions == Positions::kReset) WEIR_RETURN_IF_ERROR(MakeRoom(1));
     const int32_t n = NextChunkRows(n_tokens - done);
     if (n == 0) {
       return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, n_slots());

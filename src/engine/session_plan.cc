@@ -24,9 +24,10 @@ int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32
   return std::clamp(wanted, 1, std::max(1, most));
 }
 
-// Bytes of a session's own vectors: a batch's metadata, targets and likelihoods, a view and a keep-set per group.
-int64_t BookkeepingBytes(const PotShape& pot, int64_t max_rows) {
-  return max_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t) + sizeof(float)) +
+// Bytes of a session's own vectors and the policy's: a batch's metadata, targets and likelihoods, a view and a keep-set
+// per group, what a selection works with.
+int64_t BookkeepingBytes(const PotShape& pot, const PolicyNeeds& needs, int64_t max_rows) {
+  return pot.max_head_slots() * needs.scratch_per_slot + max_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t) + sizeof(float)) +
          pot.n_groups() * (pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) +
                            static_cast<int64_t>(sizeof(KeepSet) + sizeof(SlotView)));
 }
@@ -51,7 +52,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
   plan.runner = {max_rows, plan.pot.max_head_slots(), options.nll || needs.evidence.nll,
                  needs.evidence.rows != EvidenceRows::kNone};
-  plan.bookkeeping_bytes = BookkeepingBytes(plan.pot, max_rows);
+  plan.bookkeeping_bytes = BookkeepingBytes(plan.pot, needs, max_rows);
   plan.items = {
       {MemTag::kKv, StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
                               plan.pot.n_kv_heads),

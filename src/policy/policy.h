@@ -37,6 +37,7 @@ struct PolicyNeeds {
   // 0: they do not.
   int32_t question_rows = 0;
   float nll_decay = 1;       // NLLs are multiplied by it when a round starts
+  int32_t scratch_per_slot = 20;   // bytes that Select() works with, per slot of a pot's largest group
 };
 
 // One metadata group's used slots at the moment of a selection. All spans have one entry per slot or none.
