@@ -84,7 +84,8 @@ Status Summary(const TraceFlags& flags) {
   }
   std::printf("selections %s\n", CountText(totals.n_selections).c_str());
   for (const auto& [reason, n] : totals.reasons) {
-    std::printf("           %s for \"%s\" (one per layer or head)\n", CountText(n).c_str(), Printable(reason).c_str());
+    std::printf("           %s for \"%s\"%s\n", CountText(n).c_str(), Printable(reason).c_str(),
+                pot.n_groups() > 1 ? ", counted per layer or head" : "");
   }
   std::printf("\n");
   PrintLayers(totals, groups);
