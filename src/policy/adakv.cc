@@ -28,7 +28,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     KernelOption(7),
     PoolingOption("max"),
     kReduceOption,
-    {"floor", 0.2, 0, 1, false, "share of an equal budget that every head keeps for itself"},
+    {"floor", 0.2, 0, 1, false, "share of an equal budget that every head keeps for itself", "0|0.1|0.2|0.5"},
     kCapacityOption,
     kPositionsOption,
     kStepOption,

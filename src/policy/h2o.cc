@@ -27,7 +27,7 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"share", 0.5, 0, 1, false, "share of the newest slots in what stays"},
+    {"share", 0.5, 0, 1, false, "share of the newest slots in what stays", "0.25|0.5|0.75|0.9"},
     {"recent", -1, -1, 1 << 20, true, "the same as a count of slots; -1 = by share"},
     TextOption("reduce", "mean", "over the query heads of a KV head", "mean|sum"),
     TextOption("normalise", "none", "count divides by the number of queries that could see a slot", "none|count"),

@@ -33,8 +33,10 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"recent", 64, 1, 1 << 20, true, "l: newest slots that always stay, and rows of the prompt that vote"},
-    {"b", 0.0001, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
+    {"recent", 64, 1, 1 << 20, true, "l: newest slots that always stay, and rows of the prompt that vote",
+     "16|32|64|128|256"},
+    {"b", 0.0001, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention",
+     "0|0.0001|0.001|0.01|0.1"},
     TextOption("per_kv_head", "off", "a keep-set for every KV head, not for every layer", "on|off"),
     {"capacity", 0, 0, 1 << 30, true, "r + l: slots that stay after every prompt; 0 = only a full pot forgets"},
     kStepOption,

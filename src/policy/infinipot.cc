@@ -32,14 +32,15 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"ratio", 0.5, 0.01, 1, false, "|C|/|M|: share of the pot that a distillation keeps"},
-    {"alpha", 0.5, 0, 1, false, "share of what stays that is chosen by surprise, the rest by the catalyst"},
+    {"ratio", 0.5, 0.01, 1, false, "|C|/|M|: share of the pot that a distillation keeps", "0.25|0.5|0.75|0.875"},
+    {"alpha", 0.5, 0, 1, false, "share of what stays that is chosen by surprise, the rest by the catalyst",
+     "0|0.25|0.5|0.75|1"},
     TextOption("catalyst", "\n\nSummarize the text above and point out what matters most in it.",
                "text whose attention votes; {question} in it stands for the question"),
     TextOption("template", "on", "the catalyst ends like a user's turn of the chat template", "on|off"),
     TextOption("rows", "sum", "over the catalyst's rows", "sum|max"),
     TextOption("reduce", "mean", "over the query heads of a KV head", "mean|max"),
-    {"kernel", 1, 1, 255, true, "neighbours that the catalyst's attention is pooled over, odd; 1 = none"},
+    {"kernel", 1, 1, 255, true, "neighbours that the catalyst's attention is pooled over, odd; 1 = none", "1|3|5|9"},
     TextOption("pooling", "avg", "how neighbours are pooled", "avg|max"),
     {"sinks", 0, 0, 1 << 20, true, "first tokens of the stream that always stay"},
 };

@@ -19,7 +19,7 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"recent", 0, 0, 1 << 20, true, "newest slots that always stay"},
+    {"recent", 0, 0, 1 << 20, true, "newest slots that always stay", "0|16|64|128"},
     kStepOption,
 };
 

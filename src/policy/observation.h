@@ -38,11 +38,13 @@ void PoolCandidates(const Observation& observation, const SlotView& view, int32_
                     std::vector<float>* pooled);
 
 constexpr PolicyOptionInfo WindowOption(int32_t fallback) {
-  return {"window", static_cast<double>(fallback), 1, 1 << 20, true, "newest slots that stay, whose rows vote"};
+  return {"window",    static_cast<double>(fallback), 1, 1 << 20, true, "newest slots that stay, whose rows vote",
+          "8|16|32|64"};
 }
 constexpr PolicyOptionInfo KernelOption(int32_t fallback) {
   return {
-      "kernel", static_cast<double>(fallback), 1, 255, true, "neighbours that votes are pooled over, odd; 1 = none"};
+      "kernel",    static_cast<double>(fallback), 1, 255, true, "neighbours that votes are pooled over, odd; 1 = none",
+      "1|3|5|7|13"};
 }
 constexpr PolicyOptionInfo PoolingOption(const char* fallback) {
   return TextOption("pooling", fallback, "how neighbours are pooled", "avg|max");

@@ -1,4 +1,4 @@
-// The registry's look-up and the text form of a policy: name:key=value,key="text, with commas".
+// The registry's look-up and the text form of a policy: name:key=value,key="text, with commas",profile=file.
 #include "policy/policy.h"
 
 #include <algorithm>
@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <vector>
+
+#include "policy/profile.h"
 
 namespace weir {
 namespace {
@@ -119,22 +122,74 @@ Status SetText(const PolicyOptionInfo& option, const Value& value, Texts* texts)
   return Status();
 }
 
-// The first option of `rest`, and the comma behind it. `seen` holds the keys that were already given.
-Status TakeOption(const PolicyInfo& info, std::string_view* rest, std::set<std::string_view>* seen, Values* values,
-                  Texts* texts) {
+const PolicyOptionInfo* FindOption(const PolicyInfo& info, std::string_view key) {
+  for (const PolicyOptionInfo& option : info.options) {
+    if (key == option.key) return &option;
+  }
+  return nullptr;
+}
+
+// What a text says, before it is applied: a profile comes first, wherever it stands.
+struct Given {
+  std::vector<std::pair<const PolicyOptionInfo*, Value>> options;
+  std::string profile;
+};
+
+// The first option of `rest`, and the comma behind it.
+Status TakeOption(const PolicyInfo& info, std::string_view* rest, Given* given) {
   const size_t equals = rest->find('='), comma = rest->find(',');
   const std::string_view key = rest->substr(0, std::min(equals, comma));
   if (equals == std::string_view::npos || comma < equals) {
     return InvalidArgument("policy option '%.*s' is not of the form key=value", static_cast<int>(key.size()),
                            key.data());
   }
-  const auto option = std::find_if(info.options.begin(), info.options.end(),
-                                   [key](const PolicyOptionInfo& candidate) { return key == candidate.key; });
-  if (option == info.options.end()) return BadOption(info, key);
-  if (!seen->insert(option->key).second) return InvalidArgument("policy option %s is given twice", option->key);
+  if (key == "profile") {
+    if (!given->profile.empty()) return InvalidArgument("policy option profile is given twice");
+    rest->remove_prefix(equals + 1);
+    WEIR_ASSIGN_OR_RETURN(const Value value, TakeValue("profile", rest));
+    given->profile = value.text;
+    if (given->profile.empty() || given->profile.find('\0') != std::string::npos) {
+      return InvalidArgument("policy option profile: no name of a file");
+    }
+    return Status();
+  }
+  const PolicyOptionInfo* option = FindOption(info, key);
+  if (option == nullptr) return BadOption(info, key);
+  for (const auto& [earlier, value] : given->options) {
+    if (earlier == option) return InvalidArgument("policy option %s is given twice", option->key);
+  }
   rest->remove_prefix(equals + 1);
-  WEIR_ASSIGN_OR_RETURN(const Value value, TakeValue(option->key, rest));
-  return option->text != nullptr ? SetText(*option, value, texts) : SetNumber(*option, value, values);
+  WEIR_ASSIGN_OR_RETURN(Value value, TakeValue(option->key, rest));
+  given->options.emplace_back(option, std::move(value));
+  return Status();
+}
+
+Status ApplyProfile(const std::string& path, PolicySpec* spec, Values* values, Texts* texts) {
+  WEIR_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(path));
+  if (profile.policy != spec->info->name) {
+    return InvalidArgument("profile %s is one of policy %s, not of %s", path.c_str(), profile.policy.c_str(),
+                           spec->info->name);
+  }
+  for (const auto& [key, value] : profile.options) {
+    const PolicyOptionInfo* option = FindOption(*spec->info, key);
+    Status status;
+    if (option == nullptr) {
+      status = BadOption(*spec->info, key);
+    } else if (const std::string* text = std::get_if<std::string>(&value);
+               (text != nullptr) != (option->text != nullptr)) {
+      status =
+          InvalidArgument("policy option %s: expected a %s", option->key, option->text != nullptr ? "text" : "number");
+    } else if (text != nullptr) {
+      status = SetText(*option, {*text, true}, texts);
+    } else {
+      status = SetNumber(*option, {NumberText(std::get<double>(value)), false}, values);
+    }
+    if (!status.ok()) return InvalidArgument("profile %s: %s", path.c_str(), status.message().c_str());
+  }
+  spec->profile = path;
+  spec->profile_model = profile.model;
+  spec->profile_pot = profile.pot;
+  return Status();
 }
 
 }  // namespace
@@ -166,25 +221,50 @@ Result<PolicySpec> ParsePolicySpec(std::string_view text) {
       values[option.key] = option.fallback;
     }
   }
+  Given given;
   if (colon != std::string_view::npos) {
-    std::set<std::string_view> seen;
     for (std::string_view rest = text.substr(colon + 1);;) {
       if (rest.empty()) return InvalidArgument("policy %s: an option is missing at the end", spec.info->name);
-      WEIR_RETURN_IF_ERROR(TakeOption(*spec.info, &rest, &seen, &values, &texts));
+      WEIR_RETURN_IF_ERROR(TakeOption(*spec.info, &rest, &given));
       if (rest.empty()) break;
       rest.remove_prefix(1);
     }
   }
+  if (!given.profile.empty()) WEIR_RETURN_IF_ERROR(ApplyProfile(given.profile, &spec, &values, &texts));
+  for (const auto& [option, value] : given.options) {
+    WEIR_RETURN_IF_ERROR(option->text != nullptr ? SetText(*option, value, &texts)
+                                                 : SetNumber(*option, value, &values));
+    spec.given.insert(option->key);
+  }
+  spec.options = PolicyOptions(std::move(values), std::move(texts));
   spec.text = spec.info->name;
   char separator = ':';
   for (const PolicyOptionInfo& option : spec.info->options) {
-    spec.text += separator;
-    spec.text += std::string(option.key) + '=';
-    spec.text += option.text != nullptr ? Quoted(texts[option.key]) : NumberText(values[option.key]);
+    spec.text += separator + std::string(option.key) + '=' + OptionText(spec, option);
     separator = ',';
   }
-  spec.options = PolicyOptions(std::move(values), std::move(texts));
   return spec;
+}
+
+std::string OptionText(const PolicySpec& spec, const PolicyOptionInfo& option) {
+  return option.text != nullptr ? Quoted(spec.options.Text(option.key)) : NumberText(spec.options.Number(option.key));
+}
+
+Result<PolicySpec> WithOption(const PolicySpec& spec, std::string_view key, std::string_view value) {
+  if (FindOption(*spec.info, key) == nullptr) return BadOption(*spec.info, key);
+  std::string text = spec.info->name;
+  char separator = ':';
+  for (const PolicyOptionInfo& option : spec.info->options) {
+    text +=
+        separator + std::string(option.key) + '=' + (key == option.key ? std::string(value) : OptionText(spec, option));
+    separator = ',';
+  }
+  WEIR_ASSIGN_OR_RETURN(PolicySpec out, ParsePolicySpec(text));
+  out.given = spec.given;
+  out.profile = spec.profile;
+  out.profile_model = spec.profile_model;
+  out.profile_pot = spec.profile_pot;
+  return out;
 }
 
 }  // namespace weir

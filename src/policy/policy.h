@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,17 +96,20 @@ class PolicyOptions {
 
 // One option. A number, a whole number, or a text (`text` set: its default); `choices`, words separated by '|', limits a
 // text. A text with a comma is written in double quotes, where \" and \\ stand for themselves and \n for a new line.
+// `tune` holds the values that `weir tune` tries, separated by '|': a coarse ladder around the default. No option may be
+// called `profile`.
 struct PolicyOptionInfo {
   const char* key;
   double fallback;
   double min, max;
   bool integral;
   const char* help;
+  const char* tune = nullptr;      // nullptr: searched only when the user names values
   const char* text = nullptr;
   const char* choices = nullptr;
 };
 constexpr PolicyOptionInfo TextOption(const char* key, const char* fallback, const char* help, const char* choices = nullptr) {
-  return {key, 0, 0, 0, false, help, fallback, choices};
+  return {key, 0, 0, 0, false, help, nullptr, fallback, choices};
 }
 
 struct PolicyInfo {
@@ -121,16 +125,25 @@ std::span<const PolicyInfo* const> AllPolicyInfos();
 // nullptr when there is none of that name.
 const PolicyInfo* FindPolicy(std::string_view name);
 
-// A parsed "name" or "name:key=value,key=value".
+// A parsed "name" or "name:key=value,key=value". The key `profile` names a file of options (policy/profile.h); options
+// that stand beside it win over the file's, wherever they stand.
 struct PolicySpec {
   const PolicyInfo* info = nullptr;
   PolicyOptions options;
-  std::string text;   // normalised: the name and every option with its effective value
+  std::string text;   // normalised: the name and every option with its effective value; no `profile`
+  std::set<std::string> given;   // options that were named in the text, not in a profile
+  std::string profile;           // file; empty: none
+  std::string profile_model;     // what the profile was tuned with
+  int32_t profile_pot = 0;
   Result<std::unique_ptr<Policy>> Make() const { return info->make(options); }
 };
-// kNotFound for an unknown policy (with the list of known ones), kInvalidArgument for unknown keys, bad or out-of-range
-// values.
+// kNotFound for an unknown policy (with the list of known ones) or profile, kInvalidArgument for unknown keys, bad or
+// out-of-range values and a profile of another policy; a profile's other troubles as ReadProfile() has them.
 Result<PolicySpec> ParsePolicySpec(std::string_view text);
+// The same policy with one option changed; `value` as it would stand in the text. Errors as above.
+Result<PolicySpec> WithOption(const PolicySpec& spec, std::string_view key, std::string_view value);
+// One option's effective value as it would stand in the text. REQUIRES: an option of spec.info.
+std::string OptionText(const PolicySpec& spec, const PolicyOptionInfo& option);
 
 // Building block of position-based policies: keeps all pinned slots, then the newest one, then the first n_head slots,
 // then the newest ones until n_keep are kept. n_head = 0: the newest only. Ascending.

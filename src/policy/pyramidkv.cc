@@ -32,7 +32,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     KernelOption(7),
     PoolingOption("max"),
     kReduceOption,
-    {"beta", 20, 1, 1000, true, "steepness: the highest layer keeps 1/beta of the average"},
+    {"beta", 20, 1, 1000, true, "steepness: the highest layer keeps 1/beta of the average", "5|10|20|40"},
     kCapacityOption,
     kPositionsOption,
 };

@@ -25,8 +25,8 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay"},
-    {"recent", 0, 0, 1 << 20, true, "newest tokens that always stay"},
+    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay", "0|4"},
+    {"recent", 0, 0, 1 << 20, true, "newest tokens that always stay", "0|32|64|128"},
     {"decay", 1, 0, 1, false, "what is left of a token's surprise after every round"},
     kStepOption,
 };

@@ -19,7 +19,7 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay"},
+    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay", "0|1|4|8|16"},
     kStepOption,
 };
 

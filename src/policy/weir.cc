@@ -20,11 +20,11 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"ratio", 0.75, 0.01, 1, false, "|C|/|M|: share of the pot that a distillation keeps"},
+    {"ratio", 0.75, 0.01, 1, false, "|C|/|M|: share of the pot that a distillation keeps", "0.5|0.75|0.875"},
     {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay"},
-    {"recent", 0.5, 0, 1, false, "share of what stays that is simply the newest"},
-    {"alpha", 0.5, 0, 1, false, "share of the rest that is chosen by surprise, the other part by the probe"},
-    {"kernel", 5, 1, 255, true, "neighbours that both are pooled over, odd; 1 = none"},
+    {"recent", 0.5, 0, 1, false, "share of what stays that is simply the newest", "0.25|0.5|0.75"},
+    {"alpha", 0.5, 0, 1, false, "share of the rest that is chosen by surprise, the other part by the probe", "0|0.25|0.5|0.75|1"},
+    {"kernel", 5, 1, 255, true, "neighbours that both are pooled over, odd; 1 = none", "1|3|5|9"},
     {"b", 0, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
     {"question_rows", 32, 0, 1 << 16, true, "last tokens of a question that vote while it is answered; 0 = none"},
     TextOption("catalyst", "\n\nSummarize the text above and point out what matters most in it.",
