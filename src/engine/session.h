@@ -115,6 +115,7 @@ class Session {
   void SetTrace(TraceWriter* trace) { trace_ = trace; }
 
   const SessionPlan& plan() const { return plan_; }
+  const PolicySpec& policy() const { return options_.policy; }
   SessionCounters counters() const;
   const Pot& pot() const { return *pot_; }
   const Ledger& ledger() const { return ledger_; }
