@@ -1,0 +1,70 @@
+// What the suites of `weir eval` share: policies and pots in lists, one loop over them, one shape of a row.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common.h"
+#include "eval/examinee.h"
+#include "eval/suite.h"
+
+namespace weir::app {
+
+struct EvalFlags {
+  ModelFlags model;
+  PotFlags pot;   // its policy and pot are taken from the lists
+  std::vector<std::string> policies = {"streaming_llm"};
+  std::vector<int32_t> pots;
+  uint64_t seed = 0;
+  int n = 0;
+  std::string prompt = "completion";
+  bool gold_nll = true;
+};
+
+// -m, --policy and --pot as lists, --budget, --chunk, cache types.
+void AddRunFlags(CLI::App& app, EvalFlags* flags);
+// --seed, --n (with its default), --prompt, --gold-nll.
+void AddExamFlags(CLI::App& app, EvalFlags* flags, int n);
+
+// One policy in one pot.
+struct EvalRun {
+  std::string policy;
+  int32_t pot = 0;   // 0: not asked for
+};
+// Every policy in every pot, pots outermost. kInvalidArgument without a policy.
+Result<std::vector<EvalRun>> RunsOf(const EvalFlags& flags);
+Result<SessionOptions> OptionsOf(const EvalFlags& flags, const EvalRun& run);
+
+// The keys every row of `weir eval` begins with.
+nlohmann::ordered_json RowStart(const char* suite, const std::string& task, const EvalFlags& flags,
+                                const std::string& policy, const Session& session);
+
+// A suite, made ready for a model.
+struct Exam {
+  const char* suite;
+  int64_t longest_tokens;               // of one stream: what a policy that never forgets gets as its pot
+  int64_t read_tokens, n_questions;     // of one run, about
+  int32_t n_answer;                     // tokens of an answer, at most
+  // `asked` follows --prompt, `plain` never has the chat template.
+  std::function<Status(Examinee& asked, Examinee& plain, const SuiteHooks& hooks)> run;
+};
+// Loads the model, makes the exam, runs it with every policy and pot, and prints a row for each cell as it is finished.
+// A policy that must not forget and whose pot is full ends its run with what was answered by then.
+Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const LoadedModel&)>& make);
+
+// Registers the subcommand's callback.
+void OnRun(CLI::App& sub, int* code, std::function<Status()> run);
+
+void AddEvalPpl(CLI::App& app, int* code);
+void AddEvalGreedy(CLI::App& app, int* code);
+void AddEvalLines(CLI::App& app, int* code);
+void AddEvalPasskey(CLI::App& app, int* code);
+void AddEvalNeedle(CLI::App& app, int* code);
+void AddEvalStreamQa(CLI::App& app, int* code);
+void AddEvalLongBench(CLI::App& app, int* code);
+
+}  // namespace weir::app

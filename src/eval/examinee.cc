@@ -1,0 +1,178 @@
+#include "eval/examinee.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/generate.h"
+
+namespace weir {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Greedy text with a number in it that something else follows.
+bool NumberIsWhole(const std::string& text) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto first = std::find_if(text.begin(), text.end(), digit);
+  return std::find_if_not(first, text.end(), digit) != text.end();
+}
+
+}  // namespace
+
+Examinee::Examinee(Session& session, const Tokenizer& tokenizer, const ChatTemplate* chat, bool score_gold,
+                   const std::atomic<bool>* stop)
+    : session_(session), tokenizer_(tokenizer), chat_(chat), score_gold_(score_gold), stop_(stop) {}
+
+Status Examinee::Begin() {
+  session_.Reset();
+  pending_.clear();
+  if (chat_ == nullptr) {
+    // What the tokenizer puts before any text: BOS, or nothing.
+    pending_ = tokenizer_.EncodePieces({}, true);
+    return Status();
+  }
+  // A rendering of a user's turn, split where its content stands.
+  constexpr const char* kContent = "text";
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat_->Render({{"user", kContent}}, true));
+  const auto at = std::find_if(pieces.begin(), pieces.end(),
+                               [&](const TextPiece& p) { return !p.parse_special && p.text == kContent; });
+  if (at == pieces.end()) return Internal("the chat template lost the user's text");
+  before_.assign(pieces.begin(), at);
+  after_.assign(at + 1, pieces.end());
+  pending_ = tokenizer_.EncodePieces(before_, !chat_->includes_bos());
+  return Status();
+}
+
+std::vector<int32_t> Examinee::Encode(std::string_view text) const {
+  EncodeOptions options;
+  options.add_special = false;
+  return tokenizer_.Encode(text, options);
+}
+
+Status Examinee::Read(std::string_view text) { return ReadTokens(Encode(text)); }
+
+Status Examinee::ReadTokens(std::span<const int32_t> tokens) {
+  pending_.insert(pending_.end(), tokens.begin(), tokens.end());
+  return pending_.size() >= kFlushTokens ? Flush() : Status();
+}
+
+Status Examinee::Flush() {
+  if (pending_.empty()) return Status();
+  const Status read = Append(pending_, {});
+  pending_.clear();
+  return read;
+}
+
+Status Examinee::Append(std::span<const int32_t> tokens, Session::AppendOptions append) {
+  const auto start = Clock::now();
+  append.stop = stop_;
+  WEIR_RETURN_IF_ERROR(session_.Append(tokens, append));
+  cost_.read_tokens += static_cast<int64_t>(tokens.size());
+  cost_.read_s += SecondsSince(start);
+  return Status();
+}
+
+std::vector<int32_t> Examinee::Asked(const Question& question) const {
+  std::vector<TextPiece> pieces = {{chat_ == nullptr ? question.completion : question.chat, false}};
+  if (chat_ != nullptr) pieces.insert(pieces.end(), after_.begin(), after_.end());
+  std::vector<int32_t> out = question.tokens;
+  const std::vector<int32_t> text = tokenizer_.EncodePieces(pieces, false);
+  out.insert(out.end(), text.begin(), text.end());
+  return out;
+}
+
+Result<Reply> Examinee::Answer(std::span<const int32_t> tokens, const Question& question) {
+  WEIR_RETURN_IF_ERROR(session_.BeginRound(tokens, question.n_answer));
+  Session::AppendOptions append;
+  append.end_of_prompt = true;
+  WEIR_RETURN_IF_ERROR(Append(tokens, append));
+  SamplerOptions greedy;
+  greedy.temperature = 0;
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(greedy));
+  std::atomic<bool> enough{false};
+  GenerateOptions options;
+  options.max_tokens = question.n_answer;
+  options.stop = &enough;
+  const auto start = Clock::now();
+  Reply reply;
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
+                        Generate(session_, sampler, tokenizer_, options, [&](const std::string& text) {
+                          reply.text += text;
+                          if ((stop_ != nullptr && *stop_) || (question.number && NumberIsWhole(reply.text)))
+                            enough = true;
+                        }));
+  if (stop_ != nullptr && *stop_) return Cancelled("stopped while answering");
+  cost_.answer_tokens += static_cast<int64_t>(result.tokens.size());
+  cost_.answer_s += SecondsSince(start);
+  return reply;
+}
+
+Result<Reply> Examinee::Ask(const Question& question) {
+  WEIR_RETURN_IF_ERROR(Flush());
+  return Answer(Asked(question), question);
+}
+
+Status Examinee::Mark() {
+  WEIR_RETURN_IF_ERROR(Flush());
+  return session_.Save(&mark_);
+}
+
+Result<Reply> Examinee::AskAside(const Question& question) {
+  const std::vector<int32_t> asked = Asked(question);
+  WEIR_ASSIGN_OR_RETURN(Reply reply, Answer(asked, question));
+  WEIR_RETURN_IF_ERROR(session_.Restore(mark_));
+  if (!score_gold_ || question.gold.empty() || chat_ != nullptr) return reply;
+  // The whole is encoded at once: where the question ends, a token may span it and the answer.
+  std::vector<int32_t> whole = question.tokens;
+  const std::vector<int32_t> text = Encode(question.completion + question.gold);
+  whole.insert(whole.end(), text.begin(), text.end());
+  const size_t same = static_cast<size_t>(
+      std::mismatch(asked.begin(), asked.end(), whole.begin(), whole.end()).first - asked.begin());
+  if (same >= whole.size()) return reply;
+  std::vector<float> nll(whole.size());
+  // Asked the way Answer() asks; the answer is then read as the model's own, so that policies which compress at the
+  // end of a prompt have done so.
+  const std::span<const int32_t> question_tokens(whole.data(), same), gold_tokens(whole.data() + same, whole.size() - same);
+  WEIR_RETURN_IF_ERROR(session_.BeginRound(question_tokens, static_cast<int64_t>(gold_tokens.size())));
+  Session::AppendOptions append;
+  append.end_of_prompt = true;
+  if (!question_tokens.empty()) WEIR_RETURN_IF_ERROR(Append(question_tokens, append));
+  append = {};
+  append.generated = true;
+  append.nll = nll.data();
+  WEIR_RETURN_IF_ERROR(Append(gold_tokens, append));
+  double sum = 0;
+  for (size_t i = 0; i < gold_tokens.size(); ++i) sum += nll[i];
+  reply.gold_nll = sum / static_cast<double>(gold_tokens.size());
+  reply.has_gold_nll = true;
+  WEIR_RETURN_IF_ERROR(session_.Restore(mark_));
+  return reply;
+}
+
+Result<Reply> Examinee::MarkAndAsk(const Question& question) {
+  WEIR_RETURN_IF_ERROR(Mark());
+  return AskAside(question);
+}
+
+Result<Rates> MeasureRates(Session& session) {
+  const size_t n_read = static_cast<size_t>(std::min(session.plan().chunk_rows, session.plan().pot.n_slots / 2));
+  constexpr int kAnswer = 4;
+  std::vector<int32_t> tokens(std::max<size_t>(n_read, 1), 0);
+  Rates rates;
+  session.Reset();
+  auto start = Clock::now();
+  WEIR_RETURN_IF_ERROR(session.Append(tokens));
+  rates.read = static_cast<double>(tokens.size()) / SecondsSince(start);
+  start = Clock::now();
+  for (int i = 0; i < kAnswer; ++i) {
+    WEIR_RETURN_IF_ERROR(session.Logits().status());
+    WEIR_RETURN_IF_ERROR(session.Append({tokens.data(), 1}));
+  }
+  rates.answer = kAnswer / SecondsSince(start);
+  session.Reset();
+  return rates;
+}
+
+}  // namespace weir

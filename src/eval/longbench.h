@@ -1,0 +1,44 @@
+// LongBench (Bai et al. 2023, arXiv 2308.14508): whole prompts from a file, answers scored by the task's metric.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "eval/examinee.h"
+#include "eval/suite.h"
+
+namespace weir {
+
+struct LongBenchSample {
+  std::string dataset, metric, prompt;
+  std::vector<std::string> answers;
+  int32_t max_new_tokens = 0;   // LongBench's own, 1..4096
+};
+
+// One JSON object a line: `dataset`, `metric`, `prompt`, `answers` (texts), `max_new_tokens`; other keys are ignored.
+// kCorrupt names the line that lacks one.
+Result<std::vector<LongBenchSample>> ParseLongBench(std::string_view jsonl);
+
+// Prompts of these tasks are examples to continue: they are never put into a chat template (SnapKV's and LongBench's
+// pred.py).
+bool IsCompletionTask(std::string_view dataset);
+
+// A prompt longer than max_tokens loses its middle: its first and last max_tokens / 2 tokens stay. 0: no limit.
+void CutMiddle(std::vector<int32_t>* tokens, int64_t max_tokens);
+
+struct LongBenchOptions {
+  std::vector<std::string> datasets;   // empty: all in the file
+  int32_t n = 0;                       // samples of every task; 0: all
+  int64_t max_tokens = 0;              // of a prompt, see CutMiddle
+  int32_t max_answer = 0;              // shortens LongBench's answers; 0: as published
+};
+// One cell a task (label `dataset`), its score in [0, 1], in the order of the file. `completion` asks without the
+// template, `chat` with it; they may be the same object. kUnsupported for a metric without an implementation.
+Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBenchSample> samples,
+                    const LongBenchOptions& options, const SuiteHooks& hooks);
+
+}  // namespace weir

@@ -1,0 +1,111 @@
+#include "eval/longbench_metrics.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <vector>
+
+#include "eval/text_match.h"
+
+namespace weir {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+Words Split(std::string_view text) {
+  Words out;
+  for (size_t at = 0; at < text.size();) {
+    while (at < text.size() && IsSpace(text[at])) ++at;
+    size_t end = at;
+    while (end < text.size() && !IsSpace(text[end])) ++end;
+    if (end > at) out.emplace_back(text.substr(at, end - at));
+    at = end;
+  }
+  return out;
+}
+
+Words NormalWords(std::string_view text) {
+  std::string plain;
+  for (const char c : text) {
+    const unsigned char u = static_cast<unsigned char>(c);
+    if (u < 0x80 && std::ispunct(u)) continue;
+    plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  Words words = Split(plain);
+  std::erase_if(words, [](const std::string& word) { return word == "a" || word == "an" || word == "the"; });
+  return words;
+}
+
+double F1(size_t n_common, size_t n_prediction, size_t n_gold) {
+  if (n_common == 0) return 0;
+  const double precision = static_cast<double>(n_common) / static_cast<double>(n_prediction),
+               recall = static_cast<double>(n_common) / static_cast<double>(n_gold);
+  return 2 * precision * recall / (precision + recall);
+}
+
+}  // namespace
+
+double QaF1(std::string_view prediction, std::string_view gold) {
+  const Words words = NormalWords(prediction), gold_words = NormalWords(gold);
+  std::map<std::string, size_t> left;
+  for (const std::string& word : gold_words) ++left[word];
+  size_t n_common = 0;
+  for (const std::string& word : words) {
+    const auto at = left.find(word);
+    if (at == left.end() || at->second == 0) continue;
+    --at->second;
+    ++n_common;
+  }
+  return F1(n_common, words.size(), gold_words.size());
+}
+
+double RougeL(std::string_view prediction, std::string_view gold) {
+  constexpr size_t kMaxWords = 8192;
+  Words a = Split(prediction), b = Split(gold);
+  if (a.size() > kMaxWords) a.resize(kMaxWords);
+  if (b.size() > kMaxWords) b.resize(kMaxWords);
+  // One row of the table of longest common subsequences.
+  std::vector<size_t> row(b.size() + 1, 0);
+  for (const std::string& word : a) {
+    size_t above_left = 0;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = word == b[j - 1] ? above_left + 1 : std::max(row[j], row[j - 1]);
+      above_left = above;
+    }
+  }
+  return F1(row[b.size()], a.size(), b.size());
+}
+
+double IntegerShare(std::string_view prediction, std::string_view gold) {
+  const auto wanted = FirstInteger(gold);
+  if (!wanted.has_value()) return 0;
+  size_t n = 0, n_right = 0;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (auto at = prediction.begin(); (at = std::find_if(at, prediction.end(), digit)) != prediction.end();) {
+    const auto end = std::find_if_not(at, prediction.end(), digit);
+    ++n;
+    n_right += FirstInteger({at, end}) == wanted;
+    at = end;
+  }
+  return n == 0 ? 0 : static_cast<double>(n_right) / static_cast<double>(n);
+}
+
+Result<double> LongBenchScore(std::string_view metric, std::string_view prediction, std::span<const std::string> golds) {
+  double (*score)(std::string_view, std::string_view) = nullptr;
+  if (metric == "qa_f1") score = QaF1;
+  if (metric == "rouge") score = RougeL;
+  if (metric == "retrieval" || metric == "retrieval_zh" || metric == "count") score = IntegerShare;
+  if (score == nullptr) {
+    return Unsupported("metric '%.*s'; known: qa_f1, rouge, retrieval, retrieval_zh, count", static_cast<int>(metric.size()),
+                       metric.data());
+  }
+  if (golds.empty()) return InvalidArgument("no gold answer to compare with");
+  double best = 0;
+  for (const std::string& gold : golds) best = std::max(best, score(prediction, gold));
+  return best;
+}
+
+}  // namespace weir

@@ -1,0 +1,152 @@
+#include "eval/passkey.h"
+
+#include <algorithm>
+
+#include "eval/text_match.h"
+
+namespace weir {
+namespace {
+
+constexpr const char* kTask =
+    "Somewhere in the following text, which is otherwise of no importance, a pass key is hidden. Find it and remember it. I "
+    "will ask for it.\n";
+// Five short sentences, as in the published test, in words of our own: other words make another test, so they stay.
+constexpr const char* kFiller =
+    "Grass is green. The sky above is blue. The sun is yellow. Off we go. And then we are back again. ";
+
+void Count(const Reply& reply, int32_t key, Cell* cell) {
+  cell->score.Add(FirstInteger(reply.text) == key ? 1 : 0);
+  if (reply.has_gold_nll) cell->gold_nll.Add(reply.gold_nll);
+}
+
+}  // namespace
+
+PasskeyStream::PasskeyStream(const Examinee& examinee, uint64_t seed) {
+  key_ = 1 + static_cast<int32_t>(Rng(seed).Below(50000));
+  task_ = examinee.Encode(kTask);
+  sentence_ = examinee.Encode(StrFormat("\nThe pass key is %d. Do not forget it: %d is the pass key.\n", key_, key_));
+  filler_ = examinee.Encode(kFiller);
+}
+
+std::vector<int32_t> PasskeyStream::Tokens(int64_t n_before, int64_t first, int64_t end) const {
+  const int64_t n_task = static_cast<int64_t>(task_.size()), n_sentence = static_cast<int64_t>(sentence_.size()),
+                n_filler = static_cast<int64_t>(filler_.size()), key_begin = n_task + n_before,
+                key_end = key_begin + n_sentence;
+  std::vector<int32_t> out;
+  out.reserve(static_cast<size_t>(std::max<int64_t>(end - first, 0)));
+  for (int64_t i = first; i < end; ++i) {
+    out.push_back(i < n_task      ? task_[i]
+                  : i < key_begin ? filler_[(i - n_task) % n_filler]
+                  : i < key_end   ? sentence_[i - key_begin]
+                                  : filler_[(i - key_end) % n_filler]);
+  }
+  return out;
+}
+
+Question PasskeyStream::question() const {
+  Question out;
+  out.completion = "\nWhat is the pass key? The pass key is";
+  out.chat = "\nWhat is the pass key? Answer with the number.";
+  out.gold = " " + std::to_string(key_);
+  out.number = true;
+  return out;
+}
+
+Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing) {
+  constexpr int64_t kShortest = 128;
+  if (options.lengths.empty() || (growing ? options.key_at.empty() : options.depths.empty()) || options.n < 1 ||
+      options.n_answer < 1) {
+    return InvalidArgument("lengths, depths (or key positions), trials and answer tokens are needed");
+  }
+  for (const int64_t length : options.lengths) {
+    if (length < kShortest) {
+      return InvalidArgument("a length of %lld tokens: expected at least %lld", static_cast<long long>(length),
+                             static_cast<long long>(kShortest));
+    }
+  }
+  for (const double depth : options.depths) {
+    if (!(depth >= 0 && depth <= 1)) return InvalidArgument("a depth of %g: expected 0 to 1", depth);
+  }
+  for (const int64_t at : options.key_at) {
+    if (at < 0) return InvalidArgument("a key after %lld tokens: expected at least 0", static_cast<long long>(at));
+  }
+  return Status();
+}
+
+Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks) {
+  WEIR_RETURN_IF_ERROR(CheckPasskeyOptions(options, false));
+  const int64_t n_cells = static_cast<int64_t>(options.lengths.size() * options.depths.size());
+  int64_t asked = 0;
+  for (size_t l = 0; l < options.lengths.size(); ++l) {
+    for (size_t d = 0; d < options.depths.size(); ++d) {
+      const int64_t length = options.lengths[l];
+      Cell cell;
+      cell.task = "grid";
+      cell.numbers = {{"length", static_cast<double>(length)}, {"depth", options.depths[d]}};
+      const auto trial = [&](int32_t t) -> Status {
+        WEIR_RETURN_IF_ERROR(examinee.Begin());
+        const uint64_t idx = (static_cast<uint64_t>(t) << 16) + l * options.depths.size() + d;
+        const PasskeyStream stream(examinee, TrialRng(options.seed, idx).Next());
+        const int64_t n_filler = std::max<int64_t>(length - stream.n_fixed() - examinee.n_tokens(), 0),
+                      n_before = static_cast<int64_t>(options.depths[d] * static_cast<double>(n_filler));
+        cell.tokens_back.Add(static_cast<double>(n_filler - n_before));
+        WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(n_before, 0, n_filler + stream.n_fixed())));
+        Question question = stream.question();
+        question.n_answer = options.n_answer;
+        WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
+        Count(reply, stream.key(), &cell);
+        if (hooks.progress) hooks.progress(++asked, n_cells * options.n);
+        return Status();
+      };
+      Status status;
+      for (int32_t t = 0; t < options.n && status.ok(); ++t) status = trial(t);
+      ReportAll({cell}, hooks);
+      WEIR_RETURN_IF_ERROR(status);
+    }
+  }
+  return Status();
+}
+
+Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks) {
+  WEIR_RETURN_IF_ERROR(CheckPasskeyOptions(options, true));
+  std::vector<int64_t> lengths = options.lengths;
+  std::sort(lengths.begin(), lengths.end());
+  int64_t asked = 0;
+  for (size_t k = 0; k < options.key_at.size(); ++k) {
+    std::vector<Cell> cells(lengths.size());
+    for (size_t l = 0; l < lengths.size(); ++l) {
+      cells[l].task = "growing";
+      cells[l].numbers = {{"key_at", static_cast<double>(options.key_at[k])}, {"length", static_cast<double>(lengths[l])}};
+    }
+    const auto trial = [&](int32_t t) -> Status {
+      WEIR_RETURN_IF_ERROR(examinee.Begin());
+      const int64_t begin = examinee.n_tokens();
+      const PasskeyStream stream(examinee,
+                                 TrialRng(options.seed, (static_cast<uint64_t>(t) << 16) + k).Next());
+      int64_t at = 0;
+      for (size_t l = 0; l < lengths.size(); ++l) {
+        const int64_t end = lengths[l] - begin, tokens_back = end - stream.n_fixed() - options.key_at[k];
+        if (tokens_back < 0) continue;   // the key has not come yet
+        // Read in pieces: a long stream is never held whole.
+        for (constexpr int64_t kPiece = 4096; at < end; at = std::min(at + kPiece, end)) {
+          WEIR_RETURN_IF_ERROR(
+              examinee.ReadTokens(stream.Tokens(options.key_at[k], at, std::min(at + kPiece, end))));
+        }
+        cells[l].tokens_back.Add(static_cast<double>(tokens_back));
+        Question question = stream.question();
+        question.n_answer = options.n_answer;
+        WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
+        Count(reply, stream.key(), &cells[l]);
+        if (hooks.progress) hooks.progress(++asked, static_cast<int64_t>(lengths.size() * options.key_at.size()) * options.n);
+      }
+      return Status();
+    };
+    Status status;
+    for (int32_t t = 0; t < options.n && status.ok(); ++t) status = trial(t);
+    ReportAll(cells, hooks);
+    WEIR_RETURN_IF_ERROR(status);
+  }
+  return Status();
+}
+
+}  // namespace weir

@@ -1,0 +1,49 @@
+// Passkey: a number said once in endless filler (Mohtashami and Jaggi 2023, "Landmark Attention", arXiv 2305.16300,
+// section 4.2; InfiniPot, arXiv 2410.01518, figure 4). Key uniform in 1..50000; score: the first integer of the answer.
+//
+// Filler is a loop of five short sentences, cut by tokens instead of characters, so that lengths are exact.
+// After the key it begins anew, as published.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "eval/examinee.h"
+#include "eval/suite.h"
+
+namespace weir {
+
+struct PasskeyOptions {
+  std::vector<int64_t> lengths = {1024, 2048, 4096};   // tokens from the beginning to the question
+  std::vector<double> depths = {0, 0.25, 0.5, 0.75, 1};   // of the key, share of the filler
+  std::vector<int64_t> key_at = {256};                 // growing streams: tokens before the key
+  int32_t n = 10;                                      // trials of every cell
+  uint64_t seed = 0;
+  int32_t n_answer = 16;
+};
+
+// The tokens of one stream, however long it is read: task, filler, key, filler from its beginning.
+class PasskeyStream {
+ public:
+  PasskeyStream(const Examinee& examinee, uint64_t seed);
+  int32_t key() const { return key_; }
+  // Tokens besides filler.
+  int64_t n_fixed() const { return static_cast<int64_t>(task_.size() + sentence_.size()); }
+  // Tokens [first, end) of the stream whose key sentence comes after n_before tokens of filler.
+  std::vector<int32_t> Tokens(int64_t n_before, int64_t first, int64_t end) const;
+  Question question() const;
+
+ private:
+  int32_t key_ = 0;
+  std::vector<int32_t> task_, sentence_, filler_;
+};
+
+// kInvalidArgument: no cells, or lengths that do not hold the key's sentence.
+Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing);
+// The published protocol: every trial of every cell (`length`, `depth`) is a stream of its own.
+Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
+// One stream a trial and key position (`key_at`), asked aside at every length that lies behind the key: far cheaper, and
+// what a stream that never ends looks like.
+Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
+
+}  // namespace weir

@@ -1,0 +1,65 @@
+// What the suites share: figures with their errors, the cells they belong to, seeds.
+//
+// A suite is a function that puts questions to an Examinee (eval/examinee.h) and reports one Cell per combination of its
+// parameters. Every question's material is drawn from Rng(seed, number of the trial) alone, so that two policies, two
+// pots and two machines are asked the same.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace weir {
+
+// Mean and its standard error, in one pass (Welford 1962).
+class RunningMean {
+ public:
+  void Add(double x) {
+    ++n_;
+    const double delta = x - mean_;
+    mean_ += delta / static_cast<double>(n_);
+    m2_ += delta * (x - mean_);
+  }
+  int64_t n() const { return n_; }
+  double mean() const { return mean_; }
+  // Of the mean: sample standard deviation / sqrt(n). 0 below two samples.
+  double std_error() const {
+    return n_ > 1 ? std::sqrt(m2_ / static_cast<double>(n_ - 1) / static_cast<double>(n_)) : 0;
+  }
+
+ private:
+  double mean_ = 0, m2_ = 0;
+  int64_t n_ = 0;
+};
+
+// One figure of a suite: what was varied, and what came out.
+struct Cell {
+  std::string task, metric = "accuracy";
+  std::vector<std::pair<std::string, double>> numbers;        // parameters: distance, depth, length ...
+  std::vector<std::pair<std::string, std::string>> labels;    // parameters that are words
+  RunningMean score;         // the metric; accuracies in [0, 1]
+  RunningMean gold_nll;      // -log P of the right answer, mean over its tokens: tells policies apart before answers do
+  RunningMean tokens_back;   // between the end of what is asked for and the question; empty where it has no meaning
+};
+
+struct SuiteHooks {
+  std::function<void(const Cell&)> report;                            // required: a cell that is finished
+  std::function<void(int64_t questions_done, int64_t total)> progress;   // may be empty
+};
+
+// Cells that hold something, finished or not: what a stopped run keeps.
+inline void ReportAll(const std::vector<Cell>& cells, const SuiteHooks& hooks) {
+  for (const Cell& cell : cells) {
+    if (cell.score.n() > 0) hooks.report(cell);
+  }
+}
+
+// Material of trial `trial`. Neighbouring numbers give unrelated sequences: Rng scrambles its seed.
+inline Rng TrialRng(uint64_t seed, uint64_t trial) { return Rng(seed * 0xd1342543de82ef95u + trial + 1); }
+
+}  // namespace weir
