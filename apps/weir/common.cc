@@ -255,6 +255,11 @@ std::string CountText(int64_t n) {
 int64_t ResidentBytes() { return StatusField("VmRSS:"); }
 int64_t PeakResidentBytes() { return StatusField("VmHWM:"); }
 
+std::string ModelName(const LoadedModel& model) {
+  const std::string& name = model.model().config().name;
+  return name.empty() ? model.file().path().substr(model.file().path().find_last_of('/') + 1) : name;
+}
+
 void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy,
                         const char* sampling) {
   const ModelConfig& config = model.model().config();
@@ -270,6 +275,11 @@ void PrintConfiguration(const LoadedModel& model, const Session& session, const 
   if (plan.pot.n_slots > config.n_ctx_train) {
     std::fprintf(stderr, "weir: warning: the pot of %d tokens is longer than the %d the model was trained with\n",
                  plan.pot.n_slots, config.n_ctx_train);
+  }
+  const PolicySpec& spec = session.policy();
+  if (!spec.profile.empty() && (spec.profile_pot != plan.pot.n_slots || spec.profile_model != ModelName(model))) {
+    std::fprintf(stderr, "weir: warning: profile %s was tuned with %s and a pot of %d\n", Printable(spec.profile).c_str(),
+                 Printable(spec.profile_model).c_str(), spec.profile_pot);
   }
 }
 

@@ -78,7 +78,10 @@ std::string CountText(int64_t n);      // "1,234,567"
 int64_t ResidentBytes();
 int64_t PeakResidentBytes();
 
-// Printed once at start, to stderr: what will really run.
+// What a model calls itself, or its file's name without folders.
+std::string ModelName(const LoadedModel& model);
+// Printed once at start, to stderr: what will really run; a warning when the policy's profile was tuned for something
+// else.
 void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy,
                         const char* sampling);
 
@@ -96,5 +99,6 @@ void AddBench(CLI::App& app, int* code);
 void AddEval(CLI::App& app, int* code);
 void AddTrace(CLI::App& app, int* code);
 void AddRemembers(CLI::App& app, int* code);
+void AddTune(CLI::App& app, int* code);
 
 }  // namespace weir::app

@@ -1,0 +1,86 @@
+// Coordinate search over a policy's options: each option in turn takes the value that measures best while the others
+// stand still, until a whole pass changes nothing. The winner is then compared with the start on material the search
+// never saw.
+//
+// Every point is measured on the same trials (common random numbers), so that a difference between two points is the
+// mean of differences within trials, and its standard error is theirs: far smaller than the error of either mean.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "eval/suite.h"
+#include "policy/policy.h"
+#include "policy/profile.h"
+
+namespace weir {
+
+// One option and the values to try, as they would stand in a policy's text.
+struct TuneAxis {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+// `search` is "b=0.0001,0.001;recent=32,64", a value with a comma or semicolon in double quotes; empty: what the
+// policy's options declare (PolicyOptionInfo::tune), in the policy's order, without those that start.given names.
+// kInvalidArgument: unknown or repeated options, options that are also in start.given, values that are not allowed,
+// nothing to search.
+Result<std::vector<TuneAxis>> TuneAxes(const PolicySpec& start, std::string_view search);
+
+// One figure of a point, trial by trial. Smaller is better.
+struct TuneFigure {
+  std::string name;
+  std::vector<double> trials;
+};
+RunningMean MeanOf(const TuneFigure& figure);
+// Mean and error of a - b, trial by trial. REQUIRES: the same trials.
+RunningMean GainOf(const TuneFigure& a, const TuneFigure& b);
+
+// The first figure is the objective, the rest are its parts. Never empty.
+using TuneFigures = std::vector<TuneFigure>;
+
+// Measures a policy on the trials of the search, or on the held-out ones: the same ones at every call.
+// kInvalidArgument and kOverBudget make a point that is passed over (options that contradict each other, a pot too
+// small for them); any other failure ends the search.
+using TuneMeasure = std::function<Result<TuneFigures>(const PolicySpec& policy, bool held_out)>;
+
+// One point that was tried. `key` and `value` are empty for the start.
+struct TunePoint {
+  PolicySpec policy;
+  std::string key, value;
+  bool held_out = false;
+  Status status;  // not ok: passed over, without figures
+  TuneFigures figures;
+  RunningMean gain;   // over the start: start - this
+  bool best = false;  // of the search so far
+};
+
+struct TuneOptions {
+  int32_t max_points = 200;                      // measured; the search ends there
+  std::function<void(const TunePoint&)> report;  // every point as it is known; may be empty
+};
+
+struct TuneResult {
+  PolicySpec start, found;
+  TuneFigures start_figures, found_figures;  // held out
+  bool kept_found = false;  // found is better than start by more than one standard error of the difference
+  bool converged = false;   // the last pass changed nothing
+  int32_t n_points = 0;     // measured, without the held-out ones
+  const PolicySpec& kept() const { return kept_found ? found : start; }
+};
+
+// Points of one pass, the start included: what a search costs at least, about.
+int64_t PointsOfOnePass(const PolicySpec& start, const std::vector<TuneAxis>& axes);
+
+// The start must be measurable; what it returns otherwise comes back. Equal objectives keep the earlier point.
+Result<TuneResult> Tune(const PolicySpec& start, const std::vector<TuneAxis>& axes, const TuneMeasure& measure,
+                        const TuneOptions& options);
+
+// What `--policy NAME:profile=FILE` reads: the options that were kept, with the held-out figures of both.
+Profile ToProfile(const TuneResult& result, const std::string& model, int32_t pot, uint64_t seed);
+
+}  // namespace weir
