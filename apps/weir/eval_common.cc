@@ -59,8 +59,7 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   }
   options.nll = true;
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr, "", &options));
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
-                        Session::Make(model.model(), model.backend(), options));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
   if (estimate) {
     WEIR_ASSIGN_OR_RETURN(const Rates rates, MeasureRates(*session));
     const double n_asked = static_cast<double>(exam.n_questions);
@@ -139,8 +138,9 @@ void AddExamFlags(CLI::App& app, EvalFlags* flags, int n) {
   flags->n = n;
   app.add_option("--n", flags->n, "trials of every cell")->check(Between(1, 1 << 20))->capture_default_str();
   app.add_option("-s,--seed", flags->seed, "seed of the material: the same for every policy")->capture_default_str();
-  app.add_option("--prompt", flags->prompt,
-                 "completion: the model goes on with the beginning of the answer; chat: it is asked in its chat template")
+  app.add_option(
+         "--prompt", flags->prompt,
+         "completion: the model goes on with the beginning of the answer; chat: it is asked in its chat template")
       ->check(CLI::IsMember({"completion", "chat"}))
       ->capture_default_str();
   app.add_option("--chat-template", flags->model.chat_template,

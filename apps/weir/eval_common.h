@@ -16,7 +16,7 @@ namespace weir::app {
 
 struct EvalFlags {
   ModelFlags model;
-  PotFlags pot;   // its policy and pot are taken from the lists
+  PotFlags pot;  // its policy and pot are taken from the lists
   std::vector<std::string> policies = {"streaming_llm"};
   std::vector<int32_t> pots;
   uint64_t seed = 0;
@@ -33,7 +33,7 @@ void AddExamFlags(CLI::App& app, EvalFlags* flags, int n);
 // One policy in one pot.
 struct EvalRun {
   std::string policy;
-  int32_t pot = 0;   // 0: not asked for
+  int32_t pot = 0;  // 0: not asked for
 };
 // Every policy in every pot, pots outermost. kInvalidArgument without a policy.
 Result<std::vector<EvalRun>> RunsOf(const EvalFlags& flags);
@@ -46,9 +46,9 @@ nlohmann::ordered_json RowStart(const char* suite, const std::string& task, cons
 // A suite, made ready for a model.
 struct Exam {
   const char* suite;
-  int64_t longest_tokens;               // of one stream: what a policy that never forgets gets as its pot
-  int64_t read_tokens, n_questions;     // of one run, about
-  int32_t n_answer;                     // tokens of an answer, at most
+  int64_t longest_tokens;            // of one stream: what a policy that never forgets gets as its pot
+  int64_t read_tokens, n_questions;  // of one run, about
+  int32_t n_answer;                  // tokens of an answer, at most
   // `asked` follows --prompt, `plain` never has the chat template.
   std::function<Status(Examinee& asked, Examinee& plain, const SuiteHooks& hooks)> run;
 };

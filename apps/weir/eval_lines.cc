@@ -48,9 +48,10 @@ Result<Exam> MakeExam(const LinesFlags& flags, LinesOptions options, const Loade
     };
   } else if (flags.style == "stream") {
     WEIR_RETURN_IF_ERROR(CheckLinesOptions(options, true));
-    const int64_t n_points = static_cast<int64_t>(options.n) *
-                             (options.carry ? static_cast<int64_t>(options.distances.size()) : 1);
-    const int64_t n_lines = *std::max_element(options.distances.begin(), options.distances.end()) + n_points * options.every;
+    const int64_t n_points =
+        static_cast<int64_t>(options.n) * (options.carry ? static_cast<int64_t>(options.distances.size()) : 1);
+    const int64_t n_lines =
+        *std::max_element(options.distances.begin(), options.distances.end()) + n_points * options.every;
     exam.read_tokens = static_cast<int64_t>(line * static_cast<double>(n_lines));
     exam.n_questions = static_cast<int64_t>(options.n) * static_cast<int64_t>(options.distances.size());
     exam.longest_tokens = exam.read_tokens + exam.read_tokens / 8 + kMargin;

@@ -44,9 +44,9 @@ void AddEvalLongBench(CLI::App& app, int* code) {
   CLI::App* sub = app.add_subcommand("longbench", "LongBench prompts from a file");
   auto flags = std::make_shared<LongBenchFlags>();
   AddRunFlags(*sub, &flags->eval);
-  flags->eval.prompt = "chat";   // published prompts are instructions
+  flags->eval.prompt = "chat";  // published prompts are instructions
   AddExamFlags(*sub, &flags->eval, 1000);
-  sub->remove_option(sub->get_option("--gold-nll"));   // these answers have no one form
+  sub->remove_option(sub->get_option("--gold-nll"));  // these answers have no one form
   sub->add_option("-f,--file", flags->file, "samples: JSON lines with dataset, metric, prompt, answers, max_new_tokens")
       ->required()
       ->type_name("FILE");
@@ -58,9 +58,8 @@ void AddEvalLongBench(CLI::App& app, int* code) {
   sub->add_option("--max-answer", flags->options.max_answer, "shorter answers than published; 0 = as published")
       ->check(Between(0, 4096))
       ->capture_default_str();
-  OnRun(*sub, code, [=] {
-    return RunExam(flags->eval, [&](const LoadedModel& model) { return MakeExam(*flags, model); });
-  });
+  OnRun(*sub, code,
+        [=] { return RunExam(flags->eval, [&](const LoadedModel& model) { return MakeExam(*flags, model); }); });
 }
 
 }  // namespace weir::app

@@ -61,13 +61,13 @@ void AddEvalNeedle(CLI::App& app, int* code) {
       ->delimiter(',')
       ->check(Between(int64_t{128}, int64_t{1} << 40))
       ->capture_default_str();
-  sub->add_option("--depth", flags->options.depths, "place of the needle, 0 to 1")->delimiter(',')->capture_default_str();
+  sub->add_option("--depth", flags->options.depths, "place of the needle, 0 to 1")
+      ->delimiter(',')
+      ->capture_default_str();
   sub->add_option("--answer", flags->options.n_answer, "longest answer in tokens")
       ->check(Between(1, 4096))
       ->capture_default_str();
-  OnRun(*sub, code, [=] {
-    return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); });
-  });
+  OnRun(*sub, code, [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); });
 }
 
 }  // namespace weir::app

@@ -41,22 +41,23 @@ void AddEvalPasskey(CLI::App& app, int* code) {
   auto flags = std::make_shared<PasskeyFlags>();
   AddRunFlags(*sub, &flags->eval);
   AddExamFlags(*sub, &flags->eval, 10);
-  sub->add_option("--mode", flags->mode,
-                  "growing: one stream a trial, asked again at every length; grid: one stream for every length and depth")
+  sub->add_option(
+         "--mode", flags->mode,
+         "growing: one stream a trial, asked again at every length; grid: one stream for every length and depth")
       ->check(CLI::IsMember({"growing", "grid"}))
       ->capture_default_str();
   sub->add_option("--length", flags->options.lengths, "tokens before the question")
       ->delimiter(',')
       ->check(Between(int64_t{128}, int64_t{1} << 40))
       ->capture_default_str();
-  sub->add_option("--depth", flags->options.depths, "grid: place of the key, 0 to 1")->delimiter(',')->capture_default_str();
+  sub->add_option("--depth", flags->options.depths, "grid: place of the key, 0 to 1")
+      ->delimiter(',')
+      ->capture_default_str();
   sub->add_option("--key-at", flags->options.key_at, "growing: tokens of filler before the key")
       ->delimiter(',')
       ->check(Between(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
-  OnRun(*sub, code, [=] {
-    return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); });
-  });
+  OnRun(*sub, code, [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); });
 }
 
 }  // namespace weir::app

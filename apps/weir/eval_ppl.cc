@@ -28,17 +28,19 @@ struct PplRun {
   Session& session;
   Progress& progress;
 
-  void Print(const char* task, const PerplexityResult& result, int64_t first = -1, int64_t end = -1) const {
+  // n_read: tokens read for this result and those before it.
+  void Print(const char* task, const PerplexityResult& result, int64_t n_read, int64_t first = -1,
+             int64_t end = -1) const {
     nlohmann::ordered_json row = RowStart("ppl", task, flags.eval, policy, session);
     row["metric"] = "perplexity";
     row["value"] = result.perplexity;
     row["stderr"] = result.perplexity * result.nll_stderr;
     row["n"] = result.n;
     row["seed"] = 0;
-    row["tokens"] = session.counters().seen;
     const double rate = progress.tokens_per_s();
-    row["seconds"] = rate > 0 ? static_cast<double>(session.counters().seen) / rate : 0;
-    row["tokens_per_s"] = progress.tokens_per_s();
+    row["tokens"] = n_read;
+    row["seconds"] = rate > 0 ? static_cast<double>(n_read) / rate : 0;
+    row["tokens_per_s"] = rate;
     row["peak_bytes"] = session.ledger().peak_bytes();
     row["resident_bytes"] = ResidentBytes();
     if (first >= 0) row["first_token"] = first;
@@ -63,10 +65,13 @@ Status Windows(const PplRun& run, TextSource* source) {
   window.n_ctx = flags.window;
   window.bos_id = run.tokenizer.add_bos() ? run.tokenizer.bos_id() : -1;
   window.stop = &StopFlag();
-  window.progress = [&](int64_t done, int64_t, double) { run.progress.Update(done * flags.window, run.session); };
+  int64_t n_read = 0;
+  window.progress = [&](int64_t done, int64_t, double) {
+    run.progress.Update(n_read = done * flags.window, run.session);
+  };
   WEIR_ASSIGN_OR_RETURN(const PerplexityResult result, WindowPerplexity(run.session, tokens, window));
   run.progress.Done();
-  run.Print("windows", result);
+  run.Print("windows", result, n_read);
   return Status();
 }
 
@@ -77,7 +82,7 @@ Status Stream(const PplRun& run, TextSource* source) {
   std::sort(lengths.begin(), lengths.end());
   auto next_length = lengths.begin();
   StreamPerplexity stream(session, flags.segment, [&](int64_t first, int64_t end, const PerplexityResult& result) {
-    run.Print("stream", result, first, end);
+    run.Print("stream", result, end, first, end);
   });
   StreamEncoder encoder(run.tokenizer, EncodeOptions());
   std::vector<int32_t> tokens;
@@ -98,20 +103,21 @@ Status Stream(const PplRun& run, TextSource* source) {
       at += static_cast<size_t>(n);
       run.progress.Update(session.counters().seen, session);
       for (; next_length != lengths.end() && *next_length <= session.counters().seen; ++next_length) {
-        run.Print("stream_length", stream.total().Result(), 0, *next_length);
+        run.Print("stream_length", stream.total().Result(), *next_length, 0, *next_length);
       }
     }
   }
   stream.Finish();
   run.progress.Done();
   if (session.counters().seen == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
-  run.Print("stream_total", stream.total().Result());
+  run.Print("stream_total", stream.total().Result(), session.counters().seen);
   return Status();
 }
 
 Status Ppl(const PplFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs, RunsOf(flags.eval));
-  if (runs.size() > 1 && flags.file == "-") return InvalidArgument("standard input can be read by one policy and pot only");
+  if (runs.size() > 1 && flags.file == "-")
+    return InvalidArgument("standard input can be read by one policy and pot only");
   if (runs.size() > 1 && !flags.eval.pot.trace.empty()) return InvalidArgument("--trace takes one policy and pot only");
   std::vector<SessionOptions> options;
   for (const EvalRun& run : runs) {

@@ -44,7 +44,8 @@ void AddEvalStreamQa(CLI::App& app, int* code) {
   StreamQaOptions* options = &flags->options;
   AddRunFlags(*sub, &flags->eval);
   AddExamFlags(*sub, &flags->eval, 50);
-  sub->add_option("-f,--file", flags->file, "text that facts are put into; without it, made-up prose")->type_name("FILE");
+  sub->add_option("-f,--file", flags->file, "text that facts are put into; without it, made-up prose")
+      ->type_name("FILE");
   sub->add_option("--distance", options->distances, "tokens between a fact and its question")
       ->delimiter(',')
       ->capture_default_str();
@@ -54,9 +55,7 @@ void AddEvalStreamQa(CLI::App& app, int* code) {
   sub->add_option("--every", options->every_tokens, "tokens between points where questions are asked")
       ->check(Between(int64_t{16}, int64_t{1} << 30))
       ->capture_default_str();
-  OnRun(*sub, code, [=] {
-    return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); });
-  });
+  OnRun(*sub, code, [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); });
 }
 
 }  // namespace weir::app

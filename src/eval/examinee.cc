@@ -128,13 +128,14 @@ Result<Reply> Examinee::AskAside(const Question& question) {
   std::vector<int32_t> whole = question.tokens;
   const std::vector<int32_t> text = Encode(question.completion + question.gold);
   whole.insert(whole.end(), text.begin(), text.end());
-  const size_t same = static_cast<size_t>(
-      std::mismatch(asked.begin(), asked.end(), whole.begin(), whole.end()).first - asked.begin());
+  const size_t same =
+      static_cast<size_t>(std::mismatch(asked.begin(), asked.end(), whole.begin(), whole.end()).first - asked.begin());
   if (same >= whole.size()) return reply;
   std::vector<float> nll(whole.size());
   // Asked the way Answer() asks; the answer is then read as the model's own, so that policies which compress at the
   // end of a prompt have done so.
-  const std::span<const int32_t> question_tokens(whole.data(), same), gold_tokens(whole.data() + same, whole.size() - same);
+  const std::span<const int32_t> question_tokens(whole.data(), same),
+      gold_tokens(whole.data() + same, whole.size() - same);
   WEIR_RETURN_IF_ERROR(session_.BeginRound(question_tokens, static_cast<int64_t>(gold_tokens.size())));
   Session::AppendOptions append;
   append.end_of_prompt = true;

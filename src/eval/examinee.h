@@ -23,16 +23,16 @@ struct Question {
   // With a chat template `chat` ends the user's turn and the model answers; without one the model continues
   // `completion`, which restates the beginning of what is looked for (small models copy better than they obey).
   std::string chat, completion;
-  std::vector<int32_t> tokens;   // stand before either
-  std::string gold;          // the right continuation of `completion`, its first space included; empty: not scored
-  int32_t n_answer = 16;     // longest answer in tokens
-  bool number = false;       // the answer is a number: it ends with its last digit
+  std::vector<int32_t> tokens;  // stand before either
+  std::string gold;             // the right continuation of `completion`, its first space included; empty: not scored
+  int32_t n_answer = 16;        // longest answer in tokens
+  bool number = false;          // the answer is a number: it ends with its last digit
 };
 
 struct Reply {
   std::string text;
   bool has_gold_nll = false;
-  double gold_nll = 0;       // -log P of Question::gold, mean over its tokens. Asked aside and without a template only
+  double gold_nll = 0;  // -log P of Question::gold, mean over its tokens. Asked aside and without a template only
 };
 
 // What an exam cost, summed over everything since construction.
@@ -43,8 +43,8 @@ struct ExamCost {
 
 class Examinee {
  public:
-  // `chat` may be nullptr: completion. All must outlive the object. The session needs SessionOptions::nll where gold_nll
-  // is wanted (`score_gold`).
+  // `chat` may be nullptr: completion. All must outlive the object. The session needs SessionOptions::nll where
+  // gold_nll is wanted (`score_gold`).
   Examinee(Session& session, const Tokenizer& tokenizer, const ChatTemplate* chat, bool score_gold,
            const std::atomic<bool>* stop);
 
@@ -84,7 +84,7 @@ class Examinee {
   const ChatTemplate* chat_;
   const bool score_gold_;
   const std::atomic<bool>* stop_;
-  std::vector<TextPiece> before_, after_;   // the template around a user's text
+  std::vector<TextPiece> before_, after_;  // the template around a user's text
   bool includes_bos_ = false;
   std::vector<int32_t> pending_;
   std::vector<uint8_t> mark_;

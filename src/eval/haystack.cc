@@ -51,16 +51,19 @@ std::string Haystack::Next() {
     const size_t begin = at_, end = SentenceEnd(text_, begin);
     at_ = end < text_.size() ? end : 0;
     std::string out(text_.substr(begin, end - begin));
-    if (at_ == 0 && !IsSpace(out.back())) out += "\n\n";   // the text begins again
+    if (at_ == 0 && !IsSpace(out.back())) out += "\n\n";  // the text begins again
     return out;
   }
-  const auto pick = [&](std::span<const std::string_view> words) { return std::string(words[rng_.Below(words.size())]); };
+  const auto pick = [&](std::span<const std::string_view> words) {
+    return std::string(words[rng_.Below(words.size())]);
+  };
   static constexpr std::string_view kVerbs[] = {"admired", "carried", "described", "drew",    "examined", "followed",
                                                 "found",   "kept",    "mended",    "moved",   "noticed",  "passed",
                                                 "praised", "put",     "sold",      "touched", "wanted",   "watched"};
-  static constexpr std::string_view kPlaces[] = {
-      "behind the house", "by the river",    "in the evening",   "near the old road", "on the hill",   "under the trees",
-      "at the market",    "before the rain", "across the valley", "after supper",      "in the meadow", "with great care"};
+  static constexpr std::string_view kPlaces[] = {"behind the house",  "by the river",    "in the evening",
+                                                 "near the old road", "on the hill",     "under the trees",
+                                                 "at the market",     "before the rain", "across the valley",
+                                                 "after supper",      "in the meadow",   "with great care"};
   std::string out = "The " + pick(People()) + " " + pick(kVerbs) + " the " + pick(Adjectives()) + " " + pick(Nouns());
   switch (rng_.Below(4)) {
     case 0:

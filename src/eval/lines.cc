@@ -56,7 +56,8 @@ Line LineSource::Next() {
 }
 
 std::string LinesHeader() {
-  return "Below is a record of lines I want you to remember. Every line has a name and a number. I will ask you for the "
+  return "Below is a record of lines I want you to remember. Every line has a name and a number. I will ask you for "
+         "the "
          "number of some line.\n\n";
 }
 
@@ -80,11 +81,11 @@ Question LineQuestion(LineFormat format, const Line& line) {
   const size_t answer_at = whole[value_at - 1] == ' ' ? value_at - 1 : value_at;
   out.completion = whole.substr(0, answer_at);
   out.gold = whole.substr(answer_at, value_at - answer_at + value.size());
-  out.chat = StrFormat(
-      format == LineFormat::kPlain
-          ? "\nNow the record is over. What is the number of line %s? Answer with the number."
-          : "\nNow the record is over. What is the <REGISTER_CONTENT> in line %s? Answer with the number.",
-      line.key.c_str());
+  out.chat =
+      StrFormat(format == LineFormat::kPlain
+                    ? "\nNow the record is over. What is the number of line %s? Answer with the number."
+                    : "\nNow the record is over. What is the <REGISTER_CONTENT> in line %s? Answer with the number.",
+                line.key.c_str());
   out.number = true;
   return out;
 }

@@ -1,6 +1,6 @@
 // Lines with a number each, the material of line retrieval (LongEval: Li et al. 2023, "How Long Can Open-Source LLMs
-// Truly Promise on Context Length?"; StreamEval: Xiao et al. 2023, arXiv 2309.17453, section 4.4 and figure 8; Inf-MLLM,
-// arXiv 2409.09086, section 4.2). Values are uniform in 1..50000.
+// Truly Promise on Context Length?"; StreamEval: Xiao et al. 2023, arXiv 2309.17453, section 4.4 and figure 8;
+// Inf-MLLM, arXiv 2409.09086, section 4.2). Values are uniform in 1..50000.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace weir {
 
 // How a line is called.
 enum class LineKeys {
-  kNumber,   // its number: 1, 2, 3 ... (StreamEval)
-  kPair,     // "quiet-harbor": adjective and noun (LongEval's LRT-NL)
-  kWord,     // "harbor". Small models find it far more often than a number that is spread over several tokens
+  kNumber,  // its number: 1, 2, 3 ... (StreamEval)
+  kPair,    // "quiet-harbor": adjective and noun (LongEval's LRT-NL)
+  kWord,    // "harbor". Small models find it far more often than a number that is spread over several tokens
 };
 
 // How a line is written.
 enum class LineFormat {
-  kRegister,   // The REGISTER_CONTENT in line KEY is <VALUE>
-  kLongEval,   // line KEY: REGISTER_CONTENT is <VALUE>
-  kPlain,      // KEY: VALUE
+  kRegister,  // The REGISTER_CONTENT in line KEY is <VALUE>
+  kLongEval,  // line KEY: REGISTER_CONTENT is <VALUE>
+  kPlain,     // KEY: VALUE
 };
 
 struct Line {
@@ -46,7 +46,7 @@ class LineSource {
   std::string Name(int64_t idx) const;
   LineKeys keys_;
   Rng rng_;
-  std::vector<int32_t> order_;   // of the names of this turn
+  std::vector<int32_t> order_;  // of the names of this turn
   int64_t n_ = 0;
 };
 
@@ -61,7 +61,7 @@ Question LineQuestion(LineFormat format, const Line& line);
 // One whole LongEval prompt: header, n_lines lines, one of them asked for.
 struct LinesPrompt {
   std::vector<Line> lines;
-  int32_t target = 0;   // idx of the line asked for, uniform
+  int32_t target = 0;  // idx of the line asked for, uniform
 };
 LinesPrompt MakeLinesPrompt(LineKeys keys, int32_t n_lines, uint64_t seed);
 
@@ -69,7 +69,7 @@ LinesPrompt MakeLinesPrompt(LineKeys keys, int32_t n_lines, uint64_t seed);
 struct LinesCase {
   std::string prompt;
   int64_t expected = 0;
-  int32_t n_lines = 0;   // 0: not stated
+  int32_t n_lines = 0;  // 0: not stated
 };
 // kCorrupt names the line that is no such object.
 Result<std::vector<LinesCase>> ParseLinesCases(std::string_view jsonl);

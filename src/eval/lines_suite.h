@@ -15,14 +15,14 @@ namespace weir {
 struct LinesOptions {
   LineKeys keys = LineKeys::kWord;
   LineFormat format = LineFormat::kPlain;
-  int32_t n = 100;       // trials of every cell
+  int32_t n = 100;  // trials of every cell
   uint64_t seed = 0;
   int32_t n_answer = 12;
-  // Stream. After every `every` lines, once the largest distance is behind, the line `distance` lines back is asked for:
-  // `distance` lines were read after it.
+  // Stream. After every `every` lines, once the largest distance is behind, the line `distance` lines back is asked
+  // for: `distance` lines were read after it.
   std::vector<int32_t> distances = {5, 10, 20, 40, 80};
   int32_t every = 10;
-  int32_t gap_bytes = 0;   // made-up prose after every line: lines far apart are told apart more easily
+  int32_t gap_bytes = 0;  // made-up prose after every line: lines far apart are told apart more easily
   // Questions and answers stay in the stream: rounds, one question each, distances in turn. Otherwise every distance is
   // asked at every point, aside.
   bool carry = false;
@@ -38,8 +38,8 @@ Status CheckLinesOptions(const LinesOptions& options, bool stream);
 Status RunLinesStream(Examinee& examinee, const LinesOptions& options, const SuiteHooks& hooks);
 // One cell a number of lines.
 Status RunLinesPrompts(Examinee& examinee, const LinesOptions& options, const SuiteHooks& hooks);
-// Published prompts as they are, at most options.n of them; one cell. In completion the model continues the sentence that
-// LongEval's answers have.
+// Published prompts as they are, at most options.n of them; one cell. In completion the model continues the sentence
+// that LongEval's answers have.
 Status RunLinesCases(Examinee& examinee, std::span<const LinesCase> cases, const LinesOptions& options,
                      const SuiteHooks& hooks);
 

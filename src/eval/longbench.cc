@@ -88,7 +88,8 @@ Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBe
       WEIR_RETURN_IF_ERROR(examinee.ReadTokens({tokens.data(), n_read}));
       Question question;
       question.tokens.assign(tokens.begin() + static_cast<int64_t>(n_read), tokens.end());
-      question.n_answer = options.max_answer > 0 ? std::min(options.max_answer, sample.max_new_tokens) : sample.max_new_tokens;
+      question.n_answer =
+          options.max_answer > 0 ? std::min(options.max_answer, sample.max_new_tokens) : sample.max_new_tokens;
       WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.Ask(question));
       // Continued examples: what follows the first line is the next example.
       std::string_view answer = reply.text;

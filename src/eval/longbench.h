@@ -16,7 +16,7 @@ namespace weir {
 struct LongBenchSample {
   std::string dataset, metric, prompt;
   std::vector<std::string> answers;
-  int32_t max_new_tokens = 0;   // LongBench's own, 1..4096
+  int32_t max_new_tokens = 0;  // LongBench's own, 1..4096
 };
 
 // One JSON object a line: `dataset`, `metric`, `prompt`, `answers` (texts), `max_new_tokens`; other keys are ignored.
@@ -31,10 +31,10 @@ bool IsCompletionTask(std::string_view dataset);
 void CutMiddle(std::vector<int32_t>* tokens, int64_t max_tokens);
 
 struct LongBenchOptions {
-  std::vector<std::string> datasets;   // empty: all in the file
-  int32_t n = 0;                       // samples of every task; 0: all
-  int64_t max_tokens = 0;              // of a prompt, see CutMiddle
-  int32_t max_answer = 0;              // shortens LongBench's answers; 0: as published
+  std::vector<std::string> datasets;  // empty: all in the file
+  int32_t n = 0;                      // samples of every task; 0: all
+  int64_t max_tokens = 0;             // of a prompt, see CutMiddle
+  int32_t max_answer = 0;             // shortens LongBench's answers; 0: as published
 };
 // One cell a task (label `dataset`), its score in [0, 1], in the order of the file. `completion` asks without the
 // template, `chat` with it; they may be the same object. kUnsupported for a metric without an implementation.

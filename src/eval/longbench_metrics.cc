@@ -93,14 +93,15 @@ double IntegerShare(std::string_view prediction, std::string_view gold) {
   return n == 0 ? 0 : static_cast<double>(n_right) / static_cast<double>(n);
 }
 
-Result<double> LongBenchScore(std::string_view metric, std::string_view prediction, std::span<const std::string> golds) {
+Result<double> LongBenchScore(std::string_view metric, std::string_view prediction,
+                              std::span<const std::string> golds) {
   double (*score)(std::string_view, std::string_view) = nullptr;
   if (metric == "qa_f1") score = QaF1;
   if (metric == "rouge") score = RougeL;
   if (metric == "retrieval" || metric == "retrieval_zh" || metric == "count") score = IntegerShare;
   if (score == nullptr) {
-    return Unsupported("metric '%.*s'; known: qa_f1, rouge, retrieval, retrieval_zh, count", static_cast<int>(metric.size()),
-                       metric.data());
+    return Unsupported("metric '%.*s'; known: qa_f1, rouge, retrieval, retrieval_zh, count",
+                       static_cast<int>(metric.size()), metric.data());
   }
   if (golds.empty()) return InvalidArgument("no gold answer to compare with");
   double best = 0;

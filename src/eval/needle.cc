@@ -118,7 +118,8 @@ Status RunNeedle(Examinee& examinee, const NeedleOptions& options, const SuiteHo
   }
   int64_t asked = 0;
   for (const int64_t length : options.lengths) {
-    if (length < 128) return InvalidArgument("a length of %lld tokens: expected at least 128", static_cast<long long>(length));
+    if (length < 128)
+      return InvalidArgument("a length of %lld tokens: expected at least 128", static_cast<long long>(length));
     for (const double depth : options.depths) {
       Cell cell;
       cell.task = "grid";

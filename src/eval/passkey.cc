@@ -8,7 +8,8 @@ namespace weir {
 namespace {
 
 constexpr const char* kTask =
-    "Somewhere in the following text, which is otherwise of no importance, a pass key is hidden. Find it and remember it. I "
+    "Somewhere in the following text, which is otherwise of no importance, a pass key is hidden. Find it and remember "
+    "it. I "
     "will ask for it.\n";
 // Five short sentences, as in the published test, in words of our own: other words make another test, so they stay.
 constexpr const char* kFiller =
@@ -116,28 +117,28 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
     std::vector<Cell> cells(lengths.size());
     for (size_t l = 0; l < lengths.size(); ++l) {
       cells[l].task = "growing";
-      cells[l].numbers = {{"key_at", static_cast<double>(options.key_at[k])}, {"length", static_cast<double>(lengths[l])}};
+      cells[l].numbers = {{"key_at", static_cast<double>(options.key_at[k])},
+                          {"length", static_cast<double>(lengths[l])}};
     }
     const auto trial = [&](int32_t t) -> Status {
       WEIR_RETURN_IF_ERROR(examinee.Begin());
       const int64_t begin = examinee.n_tokens();
-      const PasskeyStream stream(examinee,
-                                 TrialRng(options.seed, (static_cast<uint64_t>(t) << 16) + k).Next());
+      const PasskeyStream stream(examinee, TrialRng(options.seed, (static_cast<uint64_t>(t) << 16) + k).Next());
       int64_t at = 0;
       for (size_t l = 0; l < lengths.size(); ++l) {
         const int64_t end = lengths[l] - begin, tokens_back = end - stream.n_fixed() - options.key_at[k];
-        if (tokens_back < 0) continue;   // the key has not come yet
+        if (tokens_back < 0) continue;  // the key has not come yet
         // Read in pieces: a long stream is never held whole.
         for (constexpr int64_t kPiece = 4096; at < end; at = std::min(at + kPiece, end)) {
-          WEIR_RETURN_IF_ERROR(
-              examinee.ReadTokens(stream.Tokens(options.key_at[k], at, std::min(at + kPiece, end))));
+          WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(options.key_at[k], at, std::min(at + kPiece, end))));
         }
         cells[l].tokens_back.Add(static_cast<double>(tokens_back));
         Question question = stream.question();
         question.n_answer = options.n_answer;
         WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
         Count(reply, stream.key(), &cells[l]);
-        if (hooks.progress) hooks.progress(++asked, static_cast<int64_t>(lengths.size() * options.key_at.size()) * options.n);
+        if (hooks.progress)
+          hooks.progress(++asked, static_cast<int64_t>(lengths.size() * options.key_at.size()) * options.n);
       }
       return Status();
     };

@@ -14,10 +14,10 @@
 namespace weir {
 
 struct PasskeyOptions {
-  std::vector<int64_t> lengths = {1024, 2048, 4096};   // tokens from the beginning to the question
-  std::vector<double> depths = {0, 0.25, 0.5, 0.75, 1};   // of the key, share of the filler
-  std::vector<int64_t> key_at = {256};                 // growing streams: tokens before the key
-  int32_t n = 10;                                      // trials of every cell
+  std::vector<int64_t> lengths = {1024, 2048, 4096};     // tokens from the beginning to the question
+  std::vector<double> depths = {0, 0.25, 0.5, 0.75, 1};  // of the key, share of the filler
+  std::vector<int64_t> key_at = {256};                   // growing streams: tokens before the key
+  int32_t n = 10;                                        // trials of every cell
   uint64_t seed = 0;
   int32_t n_answer = 16;
 };
@@ -42,8 +42,8 @@ class PasskeyStream {
 Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing);
 // The published protocol: every trial of every cell (`length`, `depth`) is a stream of its own.
 Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
-// One stream a trial and key position (`key_at`), asked aside at every length that lies behind the key: far cheaper, and
-// what a stream that never ends looks like.
+// One stream a trial and key position (`key_at`), asked aside at every length that lies behind the key: far cheaper,
+// and what a stream that never ends looks like.
 Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

@@ -5,23 +5,12 @@
 
 namespace weir {
 
-void NllMean::Add(double nll) {
-  ++n_;
-  const double delta = nll - mean_;
-  mean_ += delta / static_cast<double>(n_);
-  m2_ += delta * (nll - mean_);
-}
-
 PerplexityResult NllMean::Result() const {
-  PerplexityResult out;
-  out.n = n_;
-  out.nll_mean = mean_;
-  out.perplexity = std::exp(mean_);
-  if (n_ > 1) out.nll_stderr = std::sqrt(m2_ / static_cast<double>(n_ - 1) / static_cast<double>(n_));
-  return out;
+  return {std::exp(mean_.mean()), mean_.mean(), mean_.std_error(), mean_.n()};
 }
 
-Result<PerplexityResult> WindowPerplexity(Session& session, std::span<const int32_t> tokens, const WindowOptions& options) {
+Result<PerplexityResult> WindowPerplexity(Session& session, std::span<const int32_t> tokens,
+                                          const WindowOptions& options) {
   const int32_t n_ctx = options.n_ctx;
   if (n_ctx < 4) return InvalidArgument("windows of %d tokens: expected at least 4", n_ctx);
   if (session.plan().pot.n_slots < n_ctx) {

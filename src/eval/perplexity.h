@@ -5,7 +5,8 @@
 // perplexity program measures, and the figures compare.
 //
 // Stream: one pot, one endless text, every token counts; reported in segments, so that drift shows. Protocol of
-// StreamingLLM's examples/eval_long_ppl.py, except that tokens are read in chunks: the chunk size is part of the result.
+// StreamingLLM's examples/eval_long_ppl.py, except that tokens are read in chunks: the chunk size is part of the
+// result.
 #pragma once
 
 #include <atomic>
@@ -16,35 +17,36 @@
 
 #include "base/status.h"
 #include "engine/session.h"
+#include "eval/suite.h"
 
 namespace weir {
 
 struct PerplexityResult {
   double perplexity = 0;
-  double nll_mean = 0, nll_stderr = 0;   // of the mean, over counted tokens
-  int64_t n = 0;                         // counted tokens
+  double nll_mean = 0, nll_stderr = 0;  // of the mean, over counted tokens
+  int64_t n = 0;                        // counted tokens
 };
 
-// Running mean and variance of likelihoods.
+// Mean of likelihoods, as a perplexity.
 class NllMean {
  public:
-  void Add(double nll);
+  void Add(double nll) { mean_.Add(nll); }
   PerplexityResult Result() const;
 
  private:
-  double mean_ = 0, m2_ = 0;
-  int64_t n_ = 0;
+  RunningMean mean_;
 };
 
 struct WindowOptions {
   int32_t n_ctx = 512;
-  int32_t bos_id = -1;                    // >= 0: replaces the first token of every window
-  int64_t max_windows = 0;                // 0: all whole windows of the text
+  int32_t bos_id = -1;      // >= 0: replaces the first token of every window
+  int64_t max_windows = 0;  // 0: all whole windows of the text
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t done, int64_t total, double perplexity)> progress;
 };
 // The session's pot must hold n_ctx tokens (kInvalidArgument otherwise); it is emptied before each window.
-Result<PerplexityResult> WindowPerplexity(Session& session, std::span<const int32_t> tokens, const WindowOptions& options);
+Result<PerplexityResult> WindowPerplexity(Session& session, std::span<const int32_t> tokens,
+                                          const WindowOptions& options);
 
 // Feed a stream through a session; segments of `segment_tokens` tokens are handed to `report` as they fill.
 class StreamPerplexity {

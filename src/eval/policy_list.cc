@@ -4,7 +4,7 @@ namespace weir {
 
 std::vector<std::string> SplitPolicyList(std::string_view text) {
   std::vector<std::string> out;
-  bool quoted = false, append = false;   // append: the piece continues the policy before it
+  bool quoted = false, append = false;  // append: the piece continues the policy before it
   size_t begin = 0;
   for (size_t i = 0; i <= text.size(); ++i) {
     const char c = i < text.size() ? text[i] : ';';

@@ -13,7 +13,7 @@ namespace {
 
 struct Told {
   Fact fact;
-  int64_t end;   // tokens of the stream when it had been told
+  int64_t end;  // tokens of the stream when it had been told
 };
 
 // The stream and what was told in it, as far back as somebody may ask.
@@ -32,7 +32,8 @@ class FactStream {
         WEIR_RETURN_IF_ERROR(examinee_.Read(fact.text() + " "));
         told_.push_back({fact, examinee_.n_tokens()});
         next_fact_ = examinee_.n_tokens() + options_.gap_tokens;
-        while (told_.size() > 2 && told_[1].end < examinee_.n_tokens() - farthest_ - 2 * options_.gap_tokens) told_.pop_front();
+        while (told_.size() > 2 && told_[1].end < examinee_.n_tokens() - farthest_ - 2 * options_.gap_tokens)
+          told_.pop_front();
       }
       WEIR_RETURN_IF_ERROR(examinee_.Read(haystack_.Next()));
     }
@@ -73,13 +74,15 @@ Status Read(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks
       Cell& cell = (*cells)[c];
       if (cell.score.n() >= options.n || stream.told().empty()) continue;
       const bool present = c == 0;
-      if (!present && stream.TokensBack(stream.told().front()) + options.gap_tokens / 2 < options.distances[c - 1]) continue;
+      if (!present && stream.TokensBack(stream.told().front()) + options.gap_tokens / 2 < options.distances[c - 1])
+        continue;
       const Told& told = present ? stream.told().back() : stream.Nearest(options.distances[c - 1]);
       if (!marked) WEIR_RETURN_IF_ERROR(examinee.Mark());
       marked = true;
       Question question;
       question.completion = "\n\n" + told.fact.subject + " is";
-      question.chat = "\n\nAccording to the text, what is t" + told.fact.subject.substr(1) + "? Answer with the number.";
+      question.chat =
+          "\n\nAccording to the text, what is t" + told.fact.subject.substr(1) + "? Answer with the number.";
       question.gold = " " + std::to_string(told.fact.value);
       question.n_answer = options.n_answer;
       question.number = true;
@@ -104,7 +107,8 @@ FactSource::FactSource(uint64_t seed) : rng_(seed), order_(static_cast<size_t>(n
 int64_t FactSource::n_subjects() { return static_cast<int64_t>(People().size() * NumberedThings().size()); }
 
 Fact FactSource::Next() {
-  const int32_t idx = order_[static_cast<size_t>(n_++ % n_subjects())], n_people = static_cast<int32_t>(People().size());
+  const int32_t idx = order_[static_cast<size_t>(n_++ % n_subjects())],
+                n_people = static_cast<int32_t>(People().size());
   Fact fact;
   fact.subject = "The " + std::string(People()[idx % n_people]) + "'s " + std::string(NumberedThings()[idx / n_people]);
   fact.value = 10000 + static_cast<int32_t>(rng_.Below(90000));
@@ -114,7 +118,8 @@ Fact FactSource::Next() {
 Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks) {
   if (options.distances.empty() || options.n < 1 || options.n_answer < 1 || options.gap_tokens < 16 ||
       options.every_tokens < 16) {
-    return InvalidArgument("distances, questions, and at least 16 tokens between facts and between questions are needed");
+    return InvalidArgument(
+        "distances, questions, and at least 16 tokens between facts and between questions are needed");
   }
   const int64_t farthest = (FactSource::n_subjects() - 2) * options.gap_tokens;
   std::vector<Cell> cells(options.distances.size() + 1);

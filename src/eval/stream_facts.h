@@ -1,6 +1,6 @@
-// Questions along an endless text: short facts about distinct people are told on the way, and asked for at given distances.
-// After the question styles of VStream-QA (present and memory questions along one stream), in text. Score: the number in
-// the answer equals the fact's.
+// Questions along an endless text: short facts about distinct people are told on the way, and asked for at given
+// distances. After the question styles of VStream-QA (present and memory questions along one stream), in text. Score:
+// the number in the answer equals the fact's.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace weir {
 
 struct Fact {
-  std::string subject;   // The courier's badge number
-  int32_t value = 0;     // five digits
+  std::string subject;  // The courier's badge number
+  int32_t value = 0;    // five digits
   std::string text() const { return subject + " is " + std::to_string(value) + "."; }
 };
 
@@ -34,17 +34,17 @@ class FactSource {
 };
 
 struct StreamQaOptions {
-  std::string_view text;            // outlives the run; empty: made-up prose
-  std::vector<int64_t> distances = {256, 512, 1024, 2048, 4096, 8192};   // tokens between fact and question
-  int64_t gap_tokens = 256;         // between facts
-  int64_t every_tokens = 512;       // between points at which questions are asked
-  int32_t n = 50;                   // questions of every distance
+  std::string_view text;                                                // outlives the run; empty: made-up prose
+  std::vector<int64_t> distances = {256, 512, 1024, 2048, 4096, 8192};  // tokens between fact and question
+  int64_t gap_tokens = 256;                                             // between facts
+  int64_t every_tokens = 512;                                           // between points at which questions are asked
+  int32_t n = 50;                                                       // questions of every distance
   uint64_t seed = 0;
   int32_t n_answer = 12;
 };
 // One stream. At every point the newest fact is asked for (`kind` present) and, for each distance that lies behind, the
-// fact nearest to it (`kind` memory), all aside. Cells come at the end, also of a run that is stopped. kInvalidArgument:
-// distances so long that subjects would come again, or nothing to ask.
+// fact nearest to it (`kind` memory), all aside. Cells come at the end, also of a run that is stopped.
+// kInvalidArgument: distances so long that subjects would come again, or nothing to ask.
 Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

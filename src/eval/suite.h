@@ -1,8 +1,8 @@
 // What the suites share: figures with their errors, the cells they belong to, seeds.
 //
-// A suite is a function that puts questions to an Examinee (eval/examinee.h) and reports one Cell per combination of its
-// parameters. Every question's material is drawn from Rng(seed, number of the trial) alone, so that two policies, two
-// pots and two machines are asked the same.
+// A suite is a function that puts questions to an Examinee (eval/examinee.h) and reports one Cell per combination of
+// its parameters. Every question's material is drawn from Rng(seed, number of the trial) alone, so that two policies,
+// two pots and two machines are asked the same.
 #pragma once
 
 #include <cmath>
@@ -40,16 +40,16 @@ class RunningMean {
 // One figure of a suite: what was varied, and what came out.
 struct Cell {
   std::string task, metric = "accuracy";
-  std::vector<std::pair<std::string, double>> numbers;        // parameters: distance, depth, length ...
-  std::vector<std::pair<std::string, std::string>> labels;    // parameters that are words
-  RunningMean score;         // the metric; accuracies in [0, 1]
-  RunningMean gold_nll;      // -log P of the right answer, mean over its tokens: tells policies apart before answers do
-  RunningMean tokens_back;   // between the end of what is asked for and the question; empty where it has no meaning
+  std::vector<std::pair<std::string, double>> numbers;      // parameters: distance, depth, length ...
+  std::vector<std::pair<std::string, std::string>> labels;  // parameters that are words
+  RunningMean score;                                        // the metric; accuracies in [0, 1]
+  RunningMean gold_nll;     // -log P of the right answer, mean over its tokens: tells policies apart before answers do
+  RunningMean tokens_back;  // between the end of what is asked for and the question; empty where it has no meaning
 };
 
 struct SuiteHooks {
-  std::function<void(const Cell&)> report;                            // required: a cell that is finished
-  std::function<void(int64_t questions_done, int64_t total)> progress;   // may be empty
+  std::function<void(const Cell&)> report;                              // required: a cell that is finished
+  std::function<void(int64_t questions_done, int64_t total)> progress;  // may be empty
 };
 
 // Cells that hold something, finished or not: what a stopped run keeps.

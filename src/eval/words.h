@@ -7,9 +7,9 @@
 
 namespace weir {
 
-std::span<const std::string_view> Nouns();            // distinct, singular, lower case
-std::span<const std::string_view> Adjectives();       // distinct
-std::span<const std::string_view> People();           // distinct, by trade
-std::span<const std::string_view> NumberedThings();   // what people have a number of: "badge number" ...
+std::span<const std::string_view> Nouns();           // distinct, singular, lower case
+std::span<const std::string_view> Adjectives();      // distinct
+std::span<const std::string_view> People();          // distinct, by trade
+std::span<const std::string_view> NumberedThings();  // what people have a number of: "badge number" ...
 
 }  // namespace weir

@@ -1,0 +1,245 @@
+// Suites on a tiny model: what is asked of every policy is the same, questions aside leave no trace, cells have their
+// numbers.
+#include "eval/examinee.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "engine/loaded_model.h"
+#include "eval/lines_suite.h"
+#include "eval/passkey.h"
+#include "eval/stream_facts.h"
+#include "eval/suite.h"
+
+namespace weir {
+namespace {
+
+class ExamineeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    LoadModelOptions load;
+    load.path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/llama.gguf";
+    auto model = LoadedModel::Load(load);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    model_ = std::move(*model);
+    session_ = MakeSession("streaming_llm", 256);
+    ASSERT_NE(session_, nullptr);
+  }
+  std::unique_ptr<Session> MakeSession(const char* policy, int32_t pot) {
+    SessionOptions options;
+    auto spec = ParsePolicySpec(policy);
+    EXPECT_TRUE(spec.ok());
+    if (!spec.ok()) return nullptr;
+    options.policy = *spec;
+    options.pot_slots = pot;
+    options.nll = true;
+    auto session = Session::Make(model_->model(), model_->backend(), options);
+    EXPECT_TRUE(session.ok()) << session.status().message();
+    return session.ok() ? std::move(*session) : nullptr;
+  }
+  Examinee Make() { return Examinee(*session_, model_->tokenizer(), nullptr, true, nullptr); }
+  SuiteHooks Hooks() {
+    SuiteHooks hooks;
+    hooks.report = [this](const Cell& cell) { cells_.push_back(cell); };
+    hooks.progress = [this](int64_t done, int64_t total) {
+      EXPECT_EQ(done, ++done_);
+      EXPECT_LE(done, total);
+    };
+    return hooks;
+  }
+
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<Session> session_;
+  std::vector<Cell> cells_;
+  int64_t done_ = 0;
+};
+
+Question SeaQuestion() {
+  Question question;
+  question.completion = "\nthe man and the";
+  question.gold = " sea";
+  question.n_answer = 6;
+  return question;
+}
+
+TEST_F(ExamineeTest, AskingAsideLeavesNoTrace) {
+  Examinee examinee = Make();
+  ASSERT_TRUE(examinee.Begin().ok());
+  ASSERT_TRUE(examinee.Read("the man and the sea, the man and the sea").ok());
+  ASSERT_TRUE(examinee.Mark().ok());
+  const int64_t seen = session_->counters().seen;
+  EXPECT_EQ(seen, examinee.n_tokens());
+  const auto first = examinee.AskAside(SeaQuestion()), second = examinee.AskAside(SeaQuestion());
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->text, second->text);
+  ASSERT_TRUE(first->has_gold_nll);
+  EXPECT_EQ(first->gold_nll, second->gold_nll);
+  EXPECT_GT(first->gold_nll, 0);
+  EXPECT_EQ(session_->counters().seen, seen);
+  // Asked for good, the answer is the same and stays.
+  const auto kept = examinee.Ask(SeaQuestion());
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ(kept->text, first->text);
+  EXPECT_GT(session_->counters().seen, seen);
+  EXPECT_GT(examinee.cost().answer_tokens, 0);
+}
+
+// The likelihood of the right answer, measured in one piece without any harness.
+TEST_F(ExamineeTest, GoldLikelihoodIsTheModels) {
+  Examinee examinee = Make();
+  ASSERT_TRUE(examinee.Begin().ok());
+  ASSERT_TRUE(examinee.Read("the man and the sea").ok());
+  const auto reply = examinee.MarkAndAsk(SeaQuestion());
+  ASSERT_TRUE(reply.ok() && reply->has_gold_nll);
+  auto other = MakeSession("full", 256);
+  ASSERT_NE(other, nullptr);
+  std::vector<int32_t> tokens = model_->tokenizer().EncodePieces({}, true);
+  for (const char* text : {"the man and the sea", "\nthe man and the sea"}) {
+    const std::vector<int32_t> more = examinee.Encode(text);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+  std::vector<float> nll(tokens.size());
+  Session::AppendOptions append;
+  append.nll = nll.data();
+  ASSERT_TRUE(other->Append(tokens, append).ok());
+  const std::vector<int32_t> asked = examinee.Encode("\nthe man and the"),
+                             whole = examinee.Encode("\nthe man and the sea");
+  ASSERT_TRUE(std::equal(asked.begin(), asked.end(), whole.begin()));
+  const size_t n_gold = whole.size() - asked.size();
+  double sum = 0;
+  for (size_t i = tokens.size() - n_gold; i < tokens.size(); ++i) sum += nll[i];
+  EXPECT_NEAR(reply->gold_nll, sum / static_cast<double>(n_gold), 2e-3 * std::max(1.0, reply->gold_nll));
+}
+
+TEST_F(ExamineeTest, ATemplateEndsTheUsersTurn) {
+  auto chat = ChatTemplate::FromName("chatml", "", "");
+  ASSERT_TRUE(chat.ok());
+  Examinee examinee(*session_, model_->tokenizer(), &*chat, true, nullptr);
+  ASSERT_TRUE(examinee.Begin().ok());
+  EXPECT_GT(examinee.n_tokens(), 0);
+  const auto reply = examinee.MarkAndAsk(SeaQuestion());
+  ASSERT_TRUE(reply.ok()) << reply.status().message();
+  EXPECT_FALSE(reply->has_gold_nll);
+}
+
+TEST_F(ExamineeTest, LinesCountTheirTrials) {
+  Examinee examinee = Make();
+  LinesOptions options;
+  options.distances = {2, 9};
+  options.n = 3;
+  options.every = 4;
+  options.n_answer = 3;
+  for (const bool carry : {false, true}) {
+    options.carry = carry;
+    cells_.clear();
+    done_ = 0;
+    const Status status = RunLinesStream(examinee, options, Hooks());
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(cells_.size(), 2u);
+    EXPECT_EQ(done_, 6);
+    for (const Cell& cell : cells_) {
+      EXPECT_EQ(cell.score.n(), 3);
+      EXPECT_EQ(cell.gold_nll.n(), carry ? 0 : 3);
+    }
+    EXPECT_GT(cells_[1].tokens_back.mean(), 2 * cells_[0].tokens_back.mean());
+  }
+}
+
+TEST_F(ExamineeTest, APotThatMayNotShrinkKeepsWhatWasAnswered) {
+  session_ = MakeSession("full", 256);
+  Examinee examinee = Make();
+  LinesOptions options;
+  options.distances = {1};
+  options.n = 1000;
+  options.every = 1;
+  const Status status = RunLinesStream(examinee, options, Hooks());
+  EXPECT_EQ(status.code(), StatusCode::kOverBudget) << status.message();
+  ASSERT_EQ(cells_.size(), 1u);
+  EXPECT_GT(cells_[0].score.n(), 0);
+  EXPECT_LT(cells_[0].score.n(), 1000);
+}
+
+TEST_F(ExamineeTest, PasskeyLengthsAreExact) {
+  Examinee examinee = Make();
+  ASSERT_TRUE(examinee.Begin().ok());
+  const PasskeyStream stream(examinee, 7);
+  EXPECT_EQ(stream.key(), 35029);
+  const auto whole = stream.Tokens(100, 0, 1000);
+  ASSERT_EQ(whole.size(), 1000u);
+  auto joined = stream.Tokens(100, 0, 333);
+  const auto rest = stream.Tokens(100, 333, 1000);
+  joined.insert(joined.end(), rest.begin(), rest.end());
+  EXPECT_EQ(joined, whole);
+  const std::string text = model_->tokenizer().Decode(whole);
+  EXPECT_NE(text.find(std::to_string(stream.key())), std::string::npos) << text;
+
+  PasskeyOptions options;
+  options.lengths = {300, 600};
+  options.key_at = {10, 400};
+  options.depths = {0, 1};
+  options.n = 2;
+  options.n_answer = 2;
+  ASSERT_TRUE(RunPasskeyGrowing(examinee, options, Hooks()).ok());
+  // The key after 400 tokens has not come at 300.
+  ASSERT_EQ(cells_.size(), 3u);
+  std::set<std::pair<double, double>> found;
+  for (const Cell& cell : cells_) {
+    EXPECT_EQ(cell.score.n(), 2);
+    found.insert({cell.numbers[0].second, cell.numbers[1].second});
+  }
+  EXPECT_EQ(found, (std::set<std::pair<double, double>>{{10, 300}, {10, 600}, {400, 600}}));
+
+  cells_.clear();
+  done_ = 0;
+  ASSERT_TRUE(RunPasskeyGrid(examinee, options, Hooks()).ok());
+  ASSERT_EQ(cells_.size(), 4u);
+  EXPECT_EQ(cells_[1].tokens_back.mean(), 0);
+  EXPECT_GT(cells_[2].tokens_back.mean(), cells_[0].tokens_back.mean() + 299);
+}
+
+TEST_F(ExamineeTest, StreamQaAsksAtItsDistances) {
+  Examinee examinee = Make();
+  StreamQaOptions options;
+  options.distances = {64, 400};
+  options.gap_tokens = 64;
+  options.every_tokens = 100;
+  options.n = 5;
+  options.n_answer = 2;
+  const Status status = RunStreamQa(examinee, options, Hooks());
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cells_.size(), 3u);
+  EXPECT_EQ(done_, 15);
+  for (const Cell& cell : cells_) EXPECT_EQ(cell.score.n(), 5);
+  // Half a gap and half a sentence of prose away at most.
+  EXPECT_NEAR(cells_[1].tokens_back.mean(), 64, 64);
+  EXPECT_NEAR(cells_[2].tokens_back.mean(), 400, 64);
+  options.distances = {FactSource::n_subjects() * 64};
+  EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(FactSourceTest, SubjectsAreDistinct) {
+  FactSource source(1), again(1);
+  std::set<std::string> subjects;
+  for (int64_t i = 0; i < FactSource::n_subjects(); ++i) {
+    const Fact fact = source.Next();
+    EXPECT_EQ(fact.text(), again.Next().text());
+    EXPECT_GE(fact.value, 10000);
+    EXPECT_LE(fact.value, 99999);
+    subjects.insert(fact.subject);
+  }
+  EXPECT_EQ(static_cast<int64_t>(subjects.size()), FactSource::n_subjects());
+}
+
+TEST(RunningMeanTest, MeanAndError) {
+  RunningMean mean;
+  for (const double x : {1.0, 0.0, 1.0, 1.0}) mean.Add(x);
+  EXPECT_DOUBLE_EQ(mean.mean(), 0.75);
+  // Sample variance 0.25, over four.
+  EXPECT_DOUBLE_EQ(mean.std_error(), 0.25);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,180 @@
+// What the suites of `weir eval` promise to the programs that read their rows.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/edited_model.h"
+#include "cli/process.h"
+
+namespace weir::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using nlohmann::json;
+
+RunResult Eval(const std::string& suite, const Arguments& more) {
+  Arguments arguments = {"eval", suite, "-m", ModelPath("llama")};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunWeir(arguments);
+}
+
+std::vector<json> Rows(const std::string& suite, const Arguments& more) {
+  const RunResult run = Eval(suite, more);
+  EXPECT_EQ(run.code, 0) << suite << "\n" << run.err;
+  std::vector<json> rows;
+  for (const std::string& line : Lines(run.out)) {
+    rows.push_back(json::parse(line, nullptr, /*allow_exceptions=*/false));
+    EXPECT_TRUE(rows.back().is_object()) << line;
+  }
+  for (const json& row : rows) {
+    for (const char* key : {"suite", "task", "model", "policy", "prompt", "metric"}) {
+      EXPECT_TRUE(row.contains(key) && row[key].is_string()) << key << " in " << row.dump();
+    }
+    for (const char* key : {"pot", "chunk", "value", "stderr", "n", "seed", "tokens", "seconds", "tokens_per_s",
+                            "answer_tokens_per_s", "peak_bytes"}) {
+      EXPECT_TRUE(row.contains(key) && row[key].is_number()) << key << " in " << row.dump();
+    }
+    EXPECT_EQ(row["suite"], suite);
+    EXPECT_GE(row["value"], 0.0);
+    EXPECT_LE(row["value"], 1.0);
+    EXPECT_GT(row["n"], 0);
+  }
+  return rows;
+}
+
+// What depends on the machine's speed and memory is left out.
+std::string Figures(std::vector<json> rows) {
+  std::string out;
+  for (json& row : rows) {
+    for (const char* key : {"seconds", "tokens_per_s", "answer_tokens_per_s", "resident_bytes"}) row.erase(key);
+    out += row.dump() + "\n";
+  }
+  return out;
+}
+
+TEST(EvalLinesTest, OneRowForEveryPolicyPotAndDistance) {
+  const Arguments arguments = {
+      "--policy", "full,window;streaming_llm:sinks=2", "--pot", "64,96", "--distance", "1,4", "--n", "2", "--every",
+      "2"};
+  const std::vector<json> rows = Rows("lines", arguments);
+  // Two policies in two pots, and one that never forgets, once.
+  ASSERT_EQ(rows.size(), (2 * 2 + 1) * 2u);
+  std::set<std::string> cells;
+  for (const json& row : rows) {
+    cells.insert(row["policy"].get<std::string>() + "/" + row["pot"].dump() + "/" + row["distance"].dump());
+    EXPECT_EQ(row["n"], 2);
+    EXPECT_TRUE(row["gold_nll"].is_number());
+    EXPECT_EQ(row["inside_pot"], row["tokens_back"] < row["pot"]);
+  }
+  EXPECT_EQ(cells.size(), rows.size());
+  EXPECT_EQ(Figures(Rows("lines", arguments)), Figures(rows));
+  Arguments other = arguments;
+  other.insert(other.end(), {"-s", "9"});
+  EXPECT_NE(Figures(Rows("lines", other)), Figures(rows));
+}
+
+TEST(EvalLinesTest, RoundsPromptsAndFiles) {
+  EXPECT_EQ(Rows("lines", {"--carry", "--pot", "128", "--distance", "1,3", "--n", "2"}).size(), 2u);
+  const std::vector<json> prompts =
+      Rows("lines", {"--style", "longeval", "--lines", "3,6", "--n", "2", "--keys", "pair"});
+  ASSERT_EQ(prompts.size(), 2u);
+  EXPECT_EQ(prompts[1]["lines"], 6);
+  TempDir dir;
+  const std::string good =
+      dir.Write("cases.jsonl", "{\"prompt\": \"line a: <5>\", \"expected_number\": 5, \"num_lines\": 1}\n");
+  EXPECT_EQ(Rows("lines", {"--file", good}).size(), 1u);
+  const RunResult bad = Eval("lines", {"--file", dir.Write("bad.jsonl", "{\"prompt\": 5}\n")});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.err.find("bad.jsonl: line 1"), std::string::npos) << bad.err;
+}
+
+TEST(EvalPasskeyTest, BothModes) {
+  const std::vector<json> growing =
+      Rows("passkey", {"--pot", "96", "--length", "200,300", "--key-at", "20", "--n", "2"});
+  ASSERT_EQ(growing.size(), 2u);
+  EXPECT_EQ(growing[1]["length"], 300);
+  EXPECT_EQ(growing[1]["key_at"], 20);
+  EXPECT_EQ(
+      Rows("passkey", {"--mode", "grid", "--pot", "96", "--length", "200", "--depth", "0,0.5", "--n", "1"}).size(), 2u);
+}
+
+TEST(EvalNeedleTest, OwnAndGivenNeedles) {
+  TempDir dir;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "The man and the sea. ";
+  const Arguments tail = {"--pot", "128", "--length", "200", "--depth", "0.5", "--n", "1", "--answer", "4"};
+  Arguments given = {
+      "--file", dir.Write("book.txt", text), "--needles",
+      dir.Write("needles.json",
+                R"({"single": [{"needle": "A boat.", "question": "What?", "must_contain": ["boat"]}]})")};
+  given.insert(given.end(), tail.begin(), tail.end());
+  EXPECT_EQ(Rows("needle", tail).size(), 1u);
+  EXPECT_EQ(Rows("needle", given).size(), 1u);
+}
+
+TEST(EvalStreamQaTest, PresentAndMemory) {
+  const std::vector<json> rows =
+      Rows("streamqa", {"--pot", "96", "--distance", "64,256", "--gap", "64", "--every", "64", "--n", "2"});
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["kind"], "present");
+  EXPECT_EQ(rows[2]["kind"], "memory");
+  EXPECT_GT(rows[2]["tokens_back"], rows[1]["tokens_back"]);
+}
+
+TEST(EvalLongBenchTest, ScoresTasksOfAFile) {
+  TempDir dir;
+  const std::string file = dir.Write(
+      "samples.jsonl",
+      R"({"dataset": "qasper", "metric": "qa_f1", "prompt": "the man and the sea", "answers": ["man"], "max_new_tokens": 4}
+{"dataset": "trec", "metric": "qa_f1", "prompt": "the man", "answers": ["man"], "max_new_tokens": 4}
+{"dataset": "lcc", "metric": "code_sim", "prompt": "the man", "answers": ["man"], "max_new_tokens": 4}
+)");
+  EXPECT_EQ(Rows("longbench", {"--file", file, "--task", "qasper,trec", "--pot", "64"}).size(), 2u);
+  const RunResult unknown = Eval("longbench", {"--file", file, "--pot", "64"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("code_sim"), std::string::npos) << unknown.err;
+  EXPECT_EQ(Lines(unknown.out).size(), 2u);  // what was finished stays
+}
+
+TEST(EvalPplTest, PoliciesAndLengths) {
+  TempDir dir;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "the man and the sea, ";
+  const std::string file = dir.Write("text.txt", text);
+  const RunResult run =
+      Eval("ppl", {"-f", file, "--policy", "window,streaming_llm", "--pot", "64", "--lengths", "100,250"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  std::vector<int64_t> ends;
+  for (const std::string& line : Lines(run.out)) {
+    const json row = json::parse(line, nullptr, false);
+    if (row["task"] == "stream_length") {
+      ends.push_back(row["end_token"]);
+      EXPECT_EQ(row["n"], row["end_token"].get<int64_t>() - 1);
+    }
+  }
+  EXPECT_EQ(ends, (std::vector<int64_t>{100, 250, 100, 250}));
+  EXPECT_EQ(Eval("ppl", {"-f", "-", "--policy", "window,streaming_llm"}).code, 2);
+}
+
+TEST(EvalTest, BadPoliciesAreToldBeforeAnythingRuns) {
+  const RunResult run = Eval("passkey", {"--policy", "window,nonsense", "--pot", "64"});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_NE(run.err.find("nonsense"), std::string::npos) << run.err;
+}
+
+TEST(EvalTest, AStoppedRunKeepsWhatItHas) {
+  RunOptions options;
+  options.interrupt_after_out_bytes = 1;
+  const RunResult run = RunWeir({"eval", "passkey", "-m", ModelPath("llama"), "--mode", "grid", "--pot", "64",
+                                 "--length", "200", "--depth", "0,0.5,1", "--n", "200"},
+                                options);
+  EXPECT_EQ(run.code, 130) << run.err;
+  const Arguments lines = Lines(run.out);
+  ASSERT_GE(lines.size(), 1u);
+  for (const std::string& line : lines) EXPECT_TRUE(json::parse(line, nullptr, false).is_object()) << line;
+}
+
+}  // namespace
+}  // namespace weir::testing
