@@ -59,8 +59,8 @@ TEST(HideNeedlesTest, BehindThePeriodBeforeTheirPlace) {
   EXPECT_EQ(HideNeedles(hay, {"N."}, 0.6), "Aaa aaa. Bbb bbb. N. Ccc ccc. Ddd ddd.");
   EXPECT_EQ(HideNeedles(hay, {"N."}, 0), "N. " + hay);
   EXPECT_EQ(HideNeedles(hay, {"N."}, 1), hay + " N.");
-  // Several are spread from the depth to the end; here at 1/2 and 3/4.
-  EXPECT_EQ(HideNeedles(hay, {"N.", "O."}, 0.5), "Aaa aaa. N. Bbb bbb. Ccc ccc. O. Ddd ddd.");
+  // Several are spread from the depth to the end; bytes 17 and 26 of 35 are just behind the second and third period.
+  EXPECT_EQ(HideNeedles(hay, {"N.", "O."}, 0.5), "Aaa aaa. Bbb bbb. N. Ccc ccc. O. Ddd ddd.");
   EXPECT_EQ(HideNeedles("no period", {"N."}, 0.5), "no p N. eriod");
   EXPECT_EQ(HideNeedles("", {"N."}, 0.5), "N.");
   EXPECT_EQ(HideNeedles("éé", {"N"}, 0.3), "N éé");
