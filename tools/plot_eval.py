@@ -115,7 +115,7 @@ def heat(plt, rows, args):
         ax.set_xlabel(label(args.x, rows), fontsize=8)
     for line in axes:
         line[0].set_ylabel(label(args.r, rows), fontsize=8)
-    fig.colorbar(image, ax=axes, label=label(args.y, rows), shrink=0.9)
+    fig.colorbar(image, ax=axes, shrink=0.9).set_label(label(args.y, rows), fontsize=8)
     return fig
 
 

@@ -56,6 +56,12 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   if (!policy.ok()) return policy.status();
   if (!(*policy)->Needs().evicts) {
     options.pot_slots = static_cast<int32_t>(std::clamp<int64_t>(exam.longest_tokens, 256, kLargestFullPot));
+    if (const int32_t trained = model.model().config().n_ctx_train; exam.longest_tokens > trained) {
+      std::fprintf(stderr,
+                   "weir: warning: %s keeps streams of up to %s tokens, the model was trained with %s: as a ceiling it "
+                   "holds no further than that\n",
+                   run.policy.c_str(), CountText(exam.longest_tokens).c_str(), CountText(trained).c_str());
+    }
   }
   options.nll = true;
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr, "", &options));

@@ -1,5 +1,6 @@
 // weir eval longbench: published long prompts, answers scored by each task's metric.
 #include <algorithm>
+#include <map>
 
 #include "eval/longbench.h"
 #include "eval_common.h"
@@ -21,8 +22,13 @@ Result<Exam> MakeExam(const LongBenchFlags& flags, const LoadedModel& model) {
   LongBenchOptions options = flags.options;
   options.n = flags.eval.n;
   int32_t longest_answer = 0;
-  Exam exam{"longbench", 0, 0, static_cast<int64_t>(samples->size()), 0, nullptr};
+  Exam exam{"longbench", 0, 0, 0, 0, nullptr};
+  std::map<std::string, int32_t> n_of_task;
+  const auto& wanted = options.datasets;
   for (const LongBenchSample& sample : *samples) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), sample.dataset) == wanted.end()) continue;
+    if (++n_of_task[sample.dataset] > options.n) continue;
+    ++exam.n_questions;
     int64_t n_tokens = static_cast<int64_t>(model.tokenizer().Encode(sample.prompt).size());
     if (options.max_tokens > 0) n_tokens = std::min(n_tokens, options.max_tokens);
     exam.read_tokens += n_tokens;

@@ -34,11 +34,11 @@ class FactSource {
 };
 
 struct StreamQaOptions {
-  std::string_view text;                                                // outlives the run; empty: made-up prose
-  std::vector<int64_t> distances = {256, 512, 1024, 2048, 4096, 8192};  // tokens between fact and question
-  int64_t gap_tokens = 256;                                             // between facts
-  int64_t every_tokens = 512;                                           // between points at which questions are asked
-  int32_t n = 50;                                                       // questions of every distance
+  std::string_view text;                                // outlives the run; empty: made-up prose
+  std::vector<int64_t> distances = {1024, 2048, 4096};  // tokens between fact and question
+  int64_t gap_tokens = 1024;                            // between facts
+  int64_t every_tokens = 512;                           // between points at which questions are asked
+  int32_t n = 50;                                       // questions of every distance
   uint64_t seed = 0;
   int32_t n_answer = 12;
 };
