@@ -1,17 +1,22 @@
 // weir-plugin: policy
-// Weir's own policy: what the published ones showed to work, in one distillation.
+// Weir's own policy: the newest tokens, unless something stands out.
 //
-// When the pot is full, |C| = ratio |M| slots stay, one keep-set per layer and KV head, taken in this order:
+// The published methods give a fixed share of the pot to what they rank best, and pay for it with recent text wherever
+// nothing is worth it (docs/results/policies.md). Here a token has to earn the place of a newer one. Of |C| slots, one
+// keep-set per layer and KV head, taken in this order:
 //   1. pinned slots and the first `sinks` tokens (attention sinks: StreamingLLM 3.2);
-//   2. the newest `recent` share of |C|: what the next words depend on most (all streaming methods);
-//   3. `alpha` of what is left: the tokens that surprised the model most when it read them (InfiniPot's novelty, 3.3),
-//      as spans: likelihoods are averaged over `kernel` neighbours, because a number without the words around it
-//      answers no question;
-//   4. the rest: the tokens that the probe attends to (InfiniPot's catalyst, 3.3), pooled likewise (SnapKV 4), less a
-//      penalty that grows with age up to `b` (Inf-MLLM 3.3). While a round is answered its question is the probe: what
-//      it attends to stays (Inf-MLLM 3.2).
-// Positions are those inside the pot.
+//   2. spans that surprised the model far more than the rest of the pot did when it read them (InfiniPot's novelty, 3.3):
+//      -log P averaged over `kernel` neighbours, because a number without the words around it answers no question, above
+//      the head's median by more than `z` robust standard deviations (1.4826 times the median deviation, so that what
+//      stands out does not raise the bar for itself); most surprising first, `alpha` of |C| at most;
+//   3. attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle` times
+//      as much as to the average slot, pooled likewise (SnapKV 4), less a penalty that grows with age up to `b` (Inf-MLLM
+//      3.3); strongest first, `beta` of |C| at most;
+//   4. the newest.
+// Positions are those inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and while a
+// round is answered its question's do.
 #include <algorithm>
+#include <cmath>
 
 #include "policy/policy.h"
 #include "policy/rank.h"
@@ -20,15 +25,16 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"ratio", 0.75, 0.01, 1, false, "|C|/|M|: share of the pot that a distillation keeps", "0.5|0.75|0.875"},
+    {"ratio", 0.75, 0.01, 1, false, "|C|/|M|: share of the pot that stays when it is full", "0.5|0.75|0.875"},
     {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay"},
-    {"recent", 0.5, 0, 1, false, "share of what stays that is simply the newest", "0.25|0.5|0.75"},
-    {"alpha", 0.5, 0, 1, false, "share of the rest that is chosen by surprise, the other part by the probe", "0|0.25|0.5|0.75|1"},
-    {"kernel", 5, 1, 255, true, "neighbours that both are pooled over, odd; 1 = none", "1|3|5|9"},
+    {"alpha", 0.35, 0, 1, false, "share of what stays that surprise may claim", "0|0.2|0.35|0.5"},
+    {"z", 4, -10, 100, false, "robust standard deviations above the median that make a surprise", "2|3|4|6"},
+    {"beta", 0.1, 0, 1, false, "share of what stays that attention may claim", "0|0.1|0.25"},
+    {"saddle", 8, 0, 1e6, false, "times the average attention that make a saddle", "4|8|16"},
+    {"kernel", 5, 1, 255, true, "neighbours that both are averaged over, odd; 1 = none", "1|5|9"},
     {"b", 0, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
-    {"question_rows", 32, 0, 1 << 16, true, "last tokens of a question that vote while it is answered; 0 = none"},
-    TextOption("catalyst", "\n\nSummarize the text above and point out what matters most in it.",
-               "text whose attention votes while reading; {question} in it stands for the question"),
+    {"rows", 32, 1, 1 << 16, true, "last tokens of a prompt whose attention votes"},
+    TextOption("catalyst", "", "text whose attention votes instead; {question} in it stands for the question"),
     TextOption("template", "on", "the catalyst ends like a user's turn of the chat template", "on|off"),
 };
 
@@ -37,23 +43,28 @@ class WeirPolicy : public Policy {
   explicit WeirPolicy(const PolicyOptions& options)
       : ratio_(options.Number("ratio")),
         sinks_(options.Int("sinks")),
-        recent_(options.Number("recent")),
         alpha_(options.Number("alpha")),
+        z_(options.Number("z")),
+        beta_(options.Number("beta")),
+        saddle_(static_cast<float>(options.Number("saddle"))),
         kernel_(options.Int("kernel")),
         b_(static_cast<float>(options.Number("b"))),
-        question_rows_(options.Int("question_rows")),
+        rows_(options.Int("rows")),
         catalyst_(options.Text("catalyst")),
         template_(options.Text("template") == "on") {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
-    needs.positions = Positions::kReset;
-    needs.granularity = Granularity::kPerHead;
-    needs.evidence.rows = EvidenceRows::kProbe;
-    needs.evidence.nll = alpha_ > 0;
-    needs.probe = catalyst_;
-    needs.probe_in_template = template_;
-    needs.question_rows = question_rows_;
     needs.min_slots = sinks_ + 2;
+    needs.evidence.nll = alpha_ > 0;
+    if (beta_ == 0) return needs;
+    needs.granularity = Granularity::kPerHead;
+    needs.evidence.rows = catalyst_.empty() ? EvidenceRows::kLast : EvidenceRows::kProbe;
+    needs.evidence.n_last = rows_;
+    if (!catalyst_.empty()) {
+      needs.probe = catalyst_;
+      needs.probe_in_template = template_;
+      needs.question_rows = rows_;
+    }
     return needs;
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
@@ -62,39 +73,67 @@ class WeirPolicy : public Policy {
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     const int32_t n = static_cast<int32_t>(view.slots.size());
     picker_.Begin(view.slots, n_keep);
+    picker_.TakeNewest(ProtectedRecent(1, view.n_unscored, n_keep));
     picker_.TakeOldest(sinks_);
-    picker_.TakeNewest(ProtectedRecent(RoundHalfUp(recent_ * n_keep), view.n_unscored, n_keep));
     pooled_.resize(view.slots.size());
     if (!view.nll.empty()) {
       Pool(view.nll, kernel_, Pooling::kAvg, pooled_.data());
-      picker_.TakeBest({pooled_, view.nll}, n, RoundHalfUp(alpha_ * picker_.room()));
+      TakeAbove(Threshold(pooled_), view.nll, n, RoundHalfUp(alpha_ * n_keep));
     }
-    Pool(view.scores, kernel_, Pooling::kAvg, pooled_.data());
-    const float n_rows = static_cast<float>(std::max(1, view.n_rows));
-    for (int32_t j = 0; j < n; ++j) {
-      pooled_[j] = pooled_[j] / n_rows - b_ * static_cast<float>(n - 1 - j) / static_cast<float>(n);
+    if (!view.scores.empty()) {
+      Pool(view.scores, kernel_, Pooling::kAvg, pooled_.data());
+      const float n_rows = static_cast<float>(std::max(1, view.n_rows));
+      for (int32_t j = 0; j < n; ++j) {
+        pooled_[j] = pooled_[j] / n_rows - b_ * static_cast<float>(n - 1 - j) / static_cast<float>(n);
+      }
+      TakeAbove(saddle_ / static_cast<float>(std::max(1, n)), view.scores, n, RoundHalfUp(beta_ * n_keep));
     }
-    picker_.TakeBest({pooled_, view.scores}, n, n_keep);
     picker_.Finish(keep);
   }
 
  private:
+  // Median + z robust standard deviations of the finite ones among `values`.
+  float Threshold(std::span<const float> values) {
+    const float median = Median(values, 0);
+    const double deviation = Median(values, median);
+    return static_cast<float>(median + z_ * 1.4826 * deviation);
+  }
+  // Upper median of |value - centre| over the finite values, or of the values themselves for centre 0; 0 when there are
+  // none. REQUIRES: values >= 0 for centre 0.
+  float Median(std::span<const float> values, float centre) {
+    sorted_.clear();
+    for (float value : values) {
+      if (std::isfinite(value)) sorted_.push_back(std::fabs(value - centre));
+    }
+    if (sorted_.empty()) return 0;
+    const auto middle = sorted_.begin() + static_cast<int64_t>(sorted_.size() / 2);
+    std::nth_element(sorted_.begin(), middle, sorted_.end());
+    return *middle;
+  }
+  // The best `count` of the slots whose pooled value lies above `threshold`.
+  void TakeAbove(float threshold, std::span<const float> unpooled, int32_t n, int32_t count) {
+    int32_t n_above = 0;
+    for (int32_t j = 0; j < n; ++j) n_above += pooled_[j] > threshold && !picker_.taken(j);
+    picker_.TakeBest({pooled_, unpooled}, n, std::min(count, n_above));
+  }
+
   const double ratio_;
   const int32_t sinks_;
-  const double recent_, alpha_;
+  const double alpha_, z_, beta_;
+  const float saddle_;
   const int32_t kernel_;
   const float b_;
-  const int32_t question_rows_;
+  const int32_t rows_;
   const std::string catalyst_;
   const bool template_;
   SlotPicker picker_;
-  std::vector<float> pooled_;
+  std::vector<float> pooled_, sorted_;
 };
 
 }  // namespace
 
 extern const PolicyInfo kWeir;
-const PolicyInfo kWeir = {"weir", "keeps sinks, the newest, surprising spans, and what the probe or the question attends to",
+const PolicyInfo kWeir = {"weir", "keeps the newest, and older tokens that surprised or are attended to far above the rest",
                           "StreamingLLM, InfiniPot, Inf-MLLM and SnapKV combined", kOptions,
                           [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
                             if (options.Int("kernel") % 2 == 0) return InvalidArgument("policy option kernel must be odd");
