@@ -28,7 +28,7 @@ A round:
     scores       [n_groups][n_slots] what the policy ranks, reduced over rows and heads, before pooling, age penalty and
                  normalisation by `queries`. h2o: the sums after this round's rows. sirllm: the NLL after decay.
     attention    [n_heads][n_rows][n_slots], raw level only: softmax rows of the newest n_rows slots (h2o, tova, snapkv,
-                 pyramidkv, adakv, inf_mllm) or of probe tokens that are not in the pot (infinipot, weir)
+                 pyramidkv, adakv, inf_mllm, weir) or of probe tokens that are not in the pot (infinipot)
     keys, values [n_kv_heads][n_slots][head_dim], raw level of keydiff and value_norm. There, `scores` are rounded to
                  2^-12, and the keep-set is the same from the rounded ones.
     keep         [n_groups][...] the slots that must stay, ascending
@@ -39,8 +39,8 @@ per_kv_head: per head); all others one per KV head.
 Options: streaming_llm sinks, capacity; h2o recent, reduce, normalise; sirllm sinks, recent, decay, capacity; snapkv
 window, kernel, pooling, reduce; pyramidkv those and capacity, beta, layer, n_layers (n_keep is that layer's budget);
 adakv those of snapkv and floor; inf_mllm recent, b, per_kv_head; infinipot alpha, kernel, pooling, rows, reduce;
-value_norm and keydiff recent; weir sinks, recent (a share), alpha, kernel, b. What they mean, and every choice made
-where a paper is silent, is in tools/reference/<policy>.py; ties, pins and budgets in tools/reference/common.py.
+value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows. What they mean, and every choice
+made where a paper is silent, is in tools/reference/<policy>.py; ties, pins and budgets in tools/reference/common.py.
 
 Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
 exact in binary32 in any order. A case whose keep-set depends on the precision or the order of what is not exact (decay,
@@ -63,17 +63,18 @@ PER_HEAD = ("h2o", "snapkv", "pyramidkv", "adakv", "infinipot", "value_norm", "k
 SCORELESS = ("window", "streaming_llm")
 NLL = ("sirllm", "infinipot", "weir")
 RAW_ATTENTION = ("h2o", "tova", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot", "weir")
-PROBE = ("infinipot", "weir")
+PROBE = ("infinipot",)
 
 
 class Pot:
     """The stored tokens of every group while a case is being made."""
 
-    def __init__(self, rng, n_groups, kind, gaps=False):
+    def __init__(self, rng, n_groups, kind, gaps=False, spans=False):
         self.rng, self.groups = rng, [[] for _ in range(n_groups)]
         self.pinned, self.nll, self.read_at = set(), {}, {}
         self.next_seq, self.n_queries = 0, 0
         self.gaps, self.nll_range = gaps, {"ties": 4, "equal": 1}.get(kind)
+        self.spans, self.left = spans, 0  # surprising spans, tokens left of the present one
 
     def read(self, n_tokens):
         for _ in range(n_tokens):
@@ -84,7 +85,11 @@ class Pot:
                 group.append(seq)
             # Near zero for a third of the tokens, as those of chat templates are.
             high = self.nll_range or (16 if self.rng.randint(3) == 0 else 40000)
-            self.nll[seq] = math.inf if seq == 0 else int(self.rng.randint(0, high)) * UNIT
+            low = 0
+            if self.spans:
+                self.left = max(self.left - 1, 0) if self.rng.randint(12) else int(self.rng.randint(1, 5))
+                low = 3 * high if self.left else 0
+            self.nll[seq] = math.inf if seq == 0 else (low + int(self.rng.randint(0, high))) * UNIT
             self.read_at[seq] = self.n_queries
             self.next_seq, self.n_queries = seq + 1, self.n_queries + 1
 
@@ -172,8 +177,9 @@ def options_of(policy, rng, i):
         return {"alpha": pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0), "kernel": pick(1, 1, 3, 5),
                 "pooling": pick("max", "avg"), "rows": pick("sum", "sum", "max"), "reduce": pick("mean", "mean", "max")}
     if policy == "weir":
-        return {"sinks": pick(0, 1, 4), "recent": pick(0.0, 0.25, 0.5), "alpha": pick(0.0, 0.25, 0.5, 1.0),
-                "kernel": pick(1, 3, 5), "b": pick(0.0, 0.0, 0.125, 0.01)}
+        return {"sinks": pick(0, 1, 4), "alpha": pick(0.0, 0.2, 0.35, 0.5, 1.0), "z": pick(-1.0, 0.0, 1.0, 2.0, 4.0),
+                "beta": pick(0.0, 0.1, 0.25, 0.5, 1.0), "saddle": pick(0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
+                "kernel": pick(1, 3, 5), "b": pick(0.0, 0.0, 0.125, 0.01), "rows": pick(1, 2, 4, 32)}
     if policy in ("value_norm", "keydiff"):
         return {"recent": pick(0, 0, 1, 4)}
     return {}
@@ -182,7 +188,6 @@ def options_of(policy, rng, i):
 def fixed_slots(options):
     """(least budget that is not rejected, sinks, recent slots that are kept)"""
     sinks, recent = options.get("sinks", 0), options.get("window", 0) + options.get("recent", 0)
-    recent = 0 if isinstance(recent, float) else recent  # a share of whatever the budget is
     least = max(1, sinks + 1, options.get("window", 0) + 1, recent if "b" in options else 0)
     return least, sinks, recent
 
@@ -204,6 +209,12 @@ def stable(case, scores, keep, step):
                                         common.newest(len(row), o["recent"]), common.ranked(value))
                     if again != kept:
                         return False
+    if case["policy"] == "weir":  # neither bar may pass within rounding of a slot, unless both are the same number
+        for nudge in (1 - 1e-5, 1 + 1e-5):
+            for key in ("z", "saddle", "b"):
+                moved = {**case, "options": {**o, key: o[key] * nudge}}
+                if replay.select(moved, step, scores, np.float64) != keep:
+                    return False
     if o.get("normalise") == "count":
         inverse = [np.asarray(row, np.float32) * (np.float32(1) / np.asarray(group["queries"], np.float32))
                    for row, group in zip(scores, replay.groups(case, step))]
@@ -251,7 +262,7 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     step["slots"] = pot.slots(policy in NLL, o.get("normalise") == "count")
     n_groups, lengths = len(pot.groups), [len(group) for group in pot.groups]
     if level == "raw" and policy in RAW_ATTENTION:
-        n_rows = min(n_new, n_new if policy == "h2o" else 4 if policy in PROBE else
+        n_rows = min(n_new, n_new if policy == "h2o" else 4 if policy in PROBE or policy == "weir" else
                      o.get("window", o.get("recent", 1)) + 2)
         step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=policy not in PROBE)
     elif level == "raw" and policy in ("keydiff", "value_norm"):
@@ -289,7 +300,8 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
     case = {"policy": policy, "name": name, "tags": [], "options": o, "n_kv_heads": n_kv_heads, "rounds": []}
     if level == "raw" and policy in RAW_ATTENTION:
         case["n_heads"] = n_kv_heads * int(rng.choice([1, 2] if n_kv_heads == 4 else [1, 2, 4]))
-    pot = Pot(rng, replay.n_groups(case), kind, gaps=i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count")
+    pot = Pot(rng, replay.n_groups(case), kind, gaps=i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count",
+              spans=policy == "weir")
     least, sinks, recent = fixed_slots(o)
     n_keep = {"half": lambda: int(rng.randint(least, max(least + 1, n))), "least": lambda: least, "n-1": lambda: n - 1,
               "n": lambda: n, "n+3": lambda: n + 3}[budget]()

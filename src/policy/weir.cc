@@ -4,17 +4,18 @@
 // The published methods give a fixed share of the pot to what they rank best, and pay for it with recent text wherever
 // nothing is worth it (docs/results/policies.md). Here a token has to earn the place of a newer one. Of |C| slots, one
 // keep-set per layer and KV head, taken in this order:
-//   1. pinned slots and the first `sinks` tokens (attention sinks: StreamingLLM 3.2);
-//   2. spans that surprised the model far more than the rest of the pot did when it read them (InfiniPot's novelty, 3.3):
-//      -log P averaged over `kernel` neighbours, because a number without the words around it answers no question, above
-//      the head's median by more than `z` robust standard deviations (1.4826 times the median deviation, so that what
-//      stands out does not raise the bar for itself); most surprising first, `alpha` of |C| at most;
-//   3. attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle` times
-//      as much as to the average slot, pooled likewise (SnapKV 4), less a penalty that grows with age up to `b` (Inf-MLLM
-//      3.3); strongest first, `beta` of |C| at most;
+//   1. pinned slots, the newest one and the first `sinks` tokens (attention sinks: StreamingLLM 3.2);
+//   2. spans that surprised the model far more than the rest of the pot did when it read them (InfiniPot's novelty,
+//      3.3): -log P averaged over `kernel` neighbours, because a number without the words around it answers no
+//      question, above the head's median by more than `z` robust standard deviations (1.4826 times the median
+//      deviation, so that what stands out does not raise the bar for itself); most surprising first, `alpha` of |C| at
+//      most;
+//   3. attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle`
+//      times as much as an average slot gets (1/n of n slots), pooled likewise (SnapKV 4), less a penalty that grows
+//      with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most;
 //   4. the newest.
-// Positions are those inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and while a
-// round is answered its question's do.
+// Positions are those inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and while
+// a round is answered its question's do.
 #include <algorithm>
 #include <cmath>
 
@@ -133,10 +134,12 @@ class WeirPolicy : public Policy {
 }  // namespace
 
 extern const PolicyInfo kWeir;
-const PolicyInfo kWeir = {"weir", "keeps the newest, and older tokens that surprised or are attended to far above the rest",
+const PolicyInfo kWeir = {"weir",
+                          "keeps the newest, and older tokens that surprised or are attended to far above the rest",
                           "StreamingLLM, InfiniPot, Inf-MLLM and SnapKV combined", kOptions,
                           [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                            if (options.Int("kernel") % 2 == 0) return InvalidArgument("policy option kernel must be odd");
+                            if (options.Int("kernel") % 2 == 0)
+                              return InvalidArgument("policy option kernel must be odd");
                             return std::unique_ptr<Policy>(new WeirPolicy(options));
                           }};
 

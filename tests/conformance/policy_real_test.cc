@@ -168,7 +168,17 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
       {"infinipot", {{"alpha", 0.25}, {"kernel", 5}, {"pooling", "max"}, {"rows", "max"}, {"reduce", "max"}}},
       {"value_norm", {{"recent", 8}}},
       {"keydiff", {{"recent", 0}}},
-      {"weir", {{"sinks", 4}, {"recent", 0.25}, {"alpha", 0.5}, {"kernel", 5}, {"b", 0.01}}},
+      {"weir",
+       {{"sinks", 4}, {"alpha", 0.35}, {"z", 2}, {"beta", 0.1}, {"saddle", 8}, {"kernel", 5}, {"b", 0}, {"rows", 32}}},
+      {"weir",
+       {{"sinks", 0},
+        {"alpha", 0.2},
+        {"z", 1},
+        {"beta", 0.5},
+        {"saddle", 1},
+        {"kernel", 3},
+        {"b", 0.01},
+        {"rows", 16}}},
   };
   for (const auto& [name, wanted] : plans) {
     std::string text = name;

@@ -272,12 +272,28 @@ std::vector<Case> Cases() {
   for (const PolicyInfo* info : AllPolicyInfos()) {
     for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) out.push_back({info->name, type});
   }
-  for (const char* spec : {"adakv:capacity=24,window=4", "adakv:floor=0,window=2", "h2o:normalise=count,recent=4",
-                           "h2o:reduce=sum,share=0.2,step=1", "inf_mllm:capacity=30,recent=8,per_kv_head=on,b=0.1",
-                           "inf_mllm:recent=4", "infinipot:alpha=0", "infinipot:alpha=1", "infinipot:rows=max,kernel=3",
-                           "keydiff:recent=6", "pyramidkv:capacity=20,window=4,beta=5", "random:draw=once,per=pot",
-                           "random:per=layer", "sirllm:decay=0.5,recent=3", "snapkv:capacity=24,window=4",
-                           "snapkv:positions=abs,window=4", "streaming_llm:step=1", "tova:step=1"}) {
+  for (const char* spec : {"adakv:capacity=24,window=4",
+                           "adakv:floor=0,window=2",
+                           "h2o:normalise=count,recent=4",
+                           "h2o:reduce=sum,share=0.2,step=1",
+                           "inf_mllm:capacity=30,recent=8,per_kv_head=on,b=0.1",
+                           "inf_mllm:recent=4",
+                           "infinipot:alpha=0",
+                           "infinipot:alpha=1",
+                           "infinipot:rows=max,kernel=3",
+                           "keydiff:recent=6",
+                           "pyramidkv:capacity=20,window=4,beta=5",
+                           "random:draw=once,per=pot",
+                           "random:per=layer",
+                           "sirllm:decay=0.5,recent=3",
+                           "snapkv:capacity=24,window=4",
+                           "snapkv:positions=abs,window=4",
+                           "streaming_llm:step=1",
+                           "tova:step=1",
+                           "weir:alpha=0",
+                           "weir:alpha=1,z=-10,beta=1,saddle=0",
+                           "weir:beta=0",
+                           "weir:b=0.5,catalyst=\"What now?\",kernel=1"}) {
     out.push_back({spec, DType::kF16});
   }
   return out;

@@ -16,7 +16,7 @@ TOOLS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOOLS))
 
 from reference import adakv, common, h2o, inf_mllm, infinipot, keydiff, pyramidkv, replay  # noqa: E402
-from reference import sirllm, snapkv, streaming_llm, tova, value_norm, window  # noqa: E402
+from reference import sirllm, snapkv, streaming_llm, tova, value_norm, weir, window  # noqa: E402
 
 GOLDEN = TOOLS.parent / "tests" / "golden" / "policy"
 RNG = np.random.RandomState(7)
@@ -218,6 +218,39 @@ def check_norms():
     expect(np.allclose(keydiff.scores(keys), keydiff.scores(longer)), "lengths of keys do not matter")
 
 
+def check_weir():
+    n, n_keep = 100, 40
+    flat, even = np.full((1, n), 2.5), np.full((1, n), 1 / 128)
+    flat[0, 0] = np.inf
+    newest = [*range(4), *range(n - 36, n)]
+    expect_equal(weir.keep(even, flat, n_keep), [newest], "where nothing stands out, sinks and the newest")
+    for at in range(6, n - 4):
+        planted = flat.copy()
+        planted[0, at:at + 3] = 9
+        kept = weir.keep(even, planted, n_keep, z=6.0)[0]
+        expect({at, at + 1, at + 2} <= set(kept), "a surprising span stays at any age")
+        expect(len(set(kept) - set(newest)) <= 7, "and costs the newest no more than itself and its neighbours")
+    noise = RNG.randint(0, 4096, (1, n)) / 4096
+    for alpha in (0.0, 0.1, 0.5, 1.0):
+        for beta in (0.0, 0.1, 0.5):
+            kept = weir.keep(noise, noise, n_keep, alpha=alpha, beta=beta, z=0.0, saddle=1.0)[0]
+            cap = common.round_half_up(alpha * n_keep) + common.round_half_up(beta * n_keep)
+            expect(len(set(kept) - set(newest)) <= cap, "shares are not exceeded")
+            expect(kept[-1] == n - 1 and kept[:4] == newest[:4], "sinks and the newest slot stay")
+    for above in (-2 ** -10, 0, 2 ** -10):
+        spike = np.zeros((1, 64))
+        spike[0, 20] = 0.125 + above  # 8 / 64
+        kept = weir.keep(spike, flat[:, :64], 16, saddle=8.0, kernel=1)[0]
+        expect_equal(20 in kept, above > 0, "a saddle is above its bar")
+        aged = spike + 0.5 * 43 / 64  # what its age costs it at b = 0.5
+        aged[0, :20] = aged[0, 21:] = 0
+        kept = weir.keep(aged, flat[:, :64], 16, saddle=8.0, kernel=1, b=0.5)[0]
+        expect_equal(20 in kept, above > 0, "a saddle is above its bar and the penalty of its age")
+    attention = softmax_rows(4, 6, 30)
+    expect(np.allclose(weir.scores(attention, 2, 4), snapkv.scores(attention, 2, 4) / 4), "SnapKV's votes, as a mean")
+    expect(np.array_equal(weir.scores(attention, 2, 9), weir.scores(attention, 2, 6)), "no more rows than there are")
+
+
 def check_golden():
     n_cases = 0
     for policy in replay.POLICIES:
@@ -258,7 +291,7 @@ def check_golden():
 
 def main():
     for check in (check_ties_and_pooling, check_window_and_sinks, check_inf_mllm, check_infinipot, check_sirllm,
-                  check_h2o, check_snapkv, check_pyramid_and_heads, check_norms):
+                  check_h2o, check_snapkv, check_pyramid_and_heads, check_norms, check_weir):
         check()
         print(f"{check.__name__[6:]}: ok")
     print(f"golden: ok, {check_golden()} cases")

@@ -56,7 +56,7 @@ def statistic(case, step, before, dtype):
     if case["policy"] == "inf_mllm":
         return inf_mllm.scores(attention, o["recent"], n_kv_heads, o["per_kv_head"])
     if case["policy"] == "weir":
-        return weir.scores(attention, n_kv_heads)
+        return weir.scores(attention, n_kv_heads, o["rows"])
     return infinipot.scores(attention, n_kv_heads, o["rows"], o["reduce"])
 
 
@@ -96,7 +96,8 @@ def select(case, step, scores, dtype):
         return infinipot.keep(scores, nll, n_keep, pinned, o["alpha"], o["kernel"], o["pooling"])
     if policy == "weir":
         nll = [_array(group["nll"], dtype) for group in slots]
-        return weir.keep(scores, nll, n_keep, pinned, o["sinks"], o["recent"], o["alpha"], o["kernel"], o["b"])
+        return weir.keep(scores, nll, n_keep, pinned, o["sinks"], o["alpha"], o["z"], o["beta"], o["saddle"],
+                         o["kernel"], o["b"])
     module = {"value_norm": value_norm, "keydiff": keydiff}[policy]
     return module.keep(scores, n_keep, pinned, o["recent"])
 

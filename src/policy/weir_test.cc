@@ -1,0 +1,186 @@
+// What the rule of `weir` promises: nothing is paid where nothing stands out, and what does stays at any age.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "policy/policy.h"
+#include "policy/rank.h"
+
+namespace weir {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+std::unique_ptr<Policy> Make(const std::string& options) {
+  Result<PolicySpec> parsed = ParsePolicySpec(options.empty() ? "weir" : "weir:" + options);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return std::move(parsed->Make()).value();
+}
+
+// One head's slots; every slot surprises and is attended to alike.
+struct Pot {
+  std::vector<SlotMeta> slots;
+  std::vector<float> scores, nll;
+  int32_t n_rows = 1;
+
+  explicit Pot(int32_t n) : slots(n), scores(n, 1.0f / static_cast<float>(n)), nll(n, 2.3f) {
+    for (int32_t i = 0; i < n; ++i) slots[i].seq = i;
+  }
+  SlotView View() const {
+    SlotView view;
+    view.layer = view.head = 0;
+    view.n_layers = view.n_kv_heads = 1;
+    view.slots = slots;
+    view.scores = scores;
+    view.nll = nll;
+    view.n_rows = n_rows;
+    view.n_seen = slots.back().seq + 1;
+    return view;
+  }
+};
+
+KeepSet Select(const std::string& options, const Pot& pot, int32_t n_keep) {
+  KeepSet keep;
+  Make(options)->Select(pot.View(), n_keep, &keep);
+  return keep;
+}
+
+// The first n_head of n slots and as many of the last ones as make n_keep.
+KeepSet HeadAndTail(int32_t n, int32_t n_head, int32_t n_keep) {
+  KeepSet out(static_cast<size_t>(n_keep));
+  std::iota(out.begin(), out.begin() + n_head, 0);
+  std::iota(out.begin() + n_head, out.end(), n - (n_keep - n_head));
+  return out;
+}
+
+bool Keeps(const KeepSet& keep, int32_t slot) { return std::binary_search(keep.begin(), keep.end(), slot); }
+
+TEST(Weir, WhereNothingStandsOutItIsSinksAndTheNewest) {
+  Pot pot(100);
+  pot.nll[0] = kInf;
+  for (const char* options :
+       {"", "kernel=1", "kernel=9,sinks=5", "alpha=1,z=0", "alpha=0", "beta=0", "beta=1,saddle=2"}) {
+    const int32_t sinks = std::string(options).find("sinks=5") != std::string::npos ? 5 : 4;
+    EXPECT_EQ(Select(options, pot, 40), HeadAndTail(100, sinks, 40)) << options;
+  }
+  EXPECT_EQ(Select("kernel=1,sinks=0,alpha=0", pot, 40), HeadAndTail(100, 0, 40));
+}
+
+TEST(Weir, ASurprisingSpanStaysWhereverItIs) {
+  Rng rng(1);
+  for (int32_t at = 4; at + 3 <= 100; ++at) {
+    Pot pot(100);
+    for (float& x : pot.nll) x = static_cast<float>(rng.Below(256)) / 64;
+    std::fill(pot.nll.begin() + at, pot.nll.begin() + at + 3, 20.0f);
+    const KeepSet keep = Select("", pot, 40);
+    EXPECT_EQ(keep.size(), 40u);
+    for (int32_t slot = at; slot < at + 3; ++slot) EXPECT_TRUE(Keeps(keep, slot)) << slot;
+  }
+}
+
+// Selection after selection, until the stream has passed the pot many times over.
+TEST(Weir, ASurprisingSpanStaysAtAnyAge) {
+  Rng rng(2);
+  auto policy = Make("");
+  Pot pot(1);
+  for (int64_t seq = 1; seq < 20000; ++seq) {
+    if (pot.slots.size() == 128) {
+      const int32_t target = policy->TargetSlots(128, 1);
+      EXPECT_EQ(target, 96);
+      KeepSet keep;
+      policy->Select(pot.View(), target, &keep);
+      for (size_t i = 0; i < keep.size(); ++i) {
+        pot.slots[i] = pot.slots[keep[i]];
+        pot.nll[i] = pot.nll[keep[i]];
+      }
+      pot.slots.resize(keep.size());
+      pot.nll.resize(keep.size());
+    }
+    pot.slots.emplace_back().seq = seq;
+    pot.nll.push_back(seq >= 50 && seq < 53 ? 20.0f : static_cast<float>(rng.Below(256)) / 64);
+    pot.scores.assign(pot.slots.size(), 1.0f / static_cast<float>(pot.slots.size()));
+  }
+  std::vector<int64_t> held;
+  for (const SlotMeta& slot : pot.slots) held.push_back(slot.seq);
+  for (int64_t seq : {0, 1, 2, 3, 50, 51, 52}) EXPECT_TRUE(std::binary_search(held.begin(), held.end(), seq)) << seq;
+  // All that may be older than the newest: sinks, and the shares of surprise and attention.
+  const int64_t n_newest = 96 - 4 - RoundHalfUp(0.35 * 96) - RoundHalfUp(0.1 * 96);
+  EXPECT_EQ(held[held.size() - static_cast<size_t>(n_newest)], 20000 - n_newest);
+}
+
+TEST(Weir, SharesAreUsedAndNotExceeded) {
+  Pot pot(100);
+  for (int32_t slot = 0; slot < 100; ++slot) {
+    pot.nll[slot] = static_cast<float>(100 - slot);  // the older, the more surprising, and the more attended to
+    pot.scores[slot] = static_cast<float>(100 - slot);
+  }
+  const std::string all = "sinks=0,kernel=1,z=-10,saddle=0,";
+  for (const double alpha : {0.0, 0.1, 0.5}) {
+    for (const double beta : {0.0, 0.25, 0.4}) {
+      const std::string options = all + "alpha=" + std::to_string(alpha) + ",beta=" + std::to_string(beta);
+      EXPECT_EQ(Select(options, pot, 40), HeadAndTail(100, RoundHalfUp(alpha * 40) + RoundHalfUp(beta * 40), 40))
+          << options;
+    }
+  }
+  // Whatever the shares, the newest slot stays.
+  EXPECT_EQ(Select(all + "alpha=1,beta=1", pot, 40), HeadAndTail(100, 39, 40));
+}
+
+TEST(Weir, ASurpriseIsAboveRobustDeviations) {
+  // 32 ones and 31 threes beside the planted one: the upper median is 3, the median deviation 2.
+  const float bar = 3 + 4 * 1.4826f * 2;
+  for (const float planted : {bar - 0.01f, bar + 0.01f, 1e6f}) {
+    Pot pot(64);
+    for (int32_t slot = 0; slot < 64; ++slot) pot.nll[slot] = slot % 2 == 0 ? 1 : 3;
+    pot.nll[9] = planted;
+    EXPECT_EQ(Keeps(Select("kernel=1,z=4,beta=0", pot, 16), 9), planted > bar) << planted;
+  }
+}
+
+TEST(Weir, ASaddleIsAboveItsBarAndThePenaltyOfItsAge) {
+  for (const float above : {-0x1p-10f, 0.0f, 0x1p-10f}) {
+    Pot pot(64);
+    pot.n_rows = 4;  // scores are sums over the rows, the bar is for one
+    std::fill(pot.scores.begin(), pot.scores.end(), 0.0f);
+    pot.scores[20] = 4 * (8.0f / 64 + above);
+    EXPECT_EQ(Keeps(Select("kernel=1,saddle=8", pot, 16), 20), above > 0) << above;
+    pot.scores[20] += 4 * 0.5f * 43 / 64;  // 43 newer slots; every number here is exact
+    EXPECT_EQ(Keeps(Select("kernel=1,saddle=8,b=0.5", pot, 16), 20), above > 0) << above;
+  }
+}
+
+TEST(Weir, ASpanCountsNotALoneToken) {
+  // Five neighbours at 6 are a sentence; one token at 10 among ordinary ones is a typing error.
+  Pot pot(100);
+  for (int32_t slot = 0; slot < 100; ++slot) pot.nll[slot] = slot % 2 == 0 ? 1 : 3;
+  std::fill(pot.nll.begin() + 10, pot.nll.begin() + 15, 6.0f);
+  pot.nll[30] = 10;
+  const KeepSet keep = Select("beta=0,alpha=0.1", pot, 40);
+  for (int32_t slot = 11; slot < 14; ++slot) EXPECT_TRUE(Keeps(keep, slot)) << slot;
+  EXPECT_FALSE(Keeps(keep, 30));
+}
+
+TEST(Weir, AsksForWhatItUses) {
+  const PolicyNeeds both = Make("rows=7")->Needs();
+  EXPECT_TRUE(both.evidence.nll);
+  EXPECT_EQ(both.evidence.rows, EvidenceRows::kLast);
+  EXPECT_EQ(both.evidence.n_last, 7);
+  EXPECT_EQ(both.granularity, Granularity::kPerHead);
+  EXPECT_FALSE(Make("alpha=0")->Needs().evidence.nll);
+  EXPECT_EQ(Make("beta=0")->Needs().evidence.rows, EvidenceRows::kNone);
+  EXPECT_EQ(Make("beta=0")->Needs().granularity, Granularity::kGlobal);
+  const PolicyNeeds probed = Make("catalyst=\"What now?\",rows=7")->Needs();
+  EXPECT_EQ(probed.evidence.rows, EvidenceRows::kProbe);
+  EXPECT_EQ(probed.probe, "What now?");
+  EXPECT_EQ(probed.question_rows, 7);
+  EXPECT_FALSE(ParsePolicySpec("weir:kernel=4")->Make().ok());
+}
+
+}  // namespace
+}  // namespace weir
