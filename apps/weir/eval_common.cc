@@ -126,8 +126,8 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
 void AddRunFlags(CLI::App& app, EvalFlags* flags) {
   AddModelFlags(app, &flags->model);
   AddPotFlags(app, &flags->pot);
-  // A single policy and pot become lists here; a full pot is never an error but for policies that keep everything.
-  for (const char* name : {"--policy", "--ctx-size", "--pot", "--on-overflow"}) app.remove_option(app.get_option(name));
+  // A single policy and pot become lists here.
+  for (const char* name : {"--policy", "--ctx-size", "--pot"}) app.remove_option(app.get_option(name));
   app.add_option("--policy", flags->policies,
                  "who is forgotten, one run each: NAME[:key=value,...] separated by ';' (or by ',' where a piece is no "
                  "key=value); may be repeated. A policy that never forgets gets a pot for the whole stream")
@@ -141,6 +141,8 @@ void AddRunFlags(CLI::App& app, EvalFlags* flags) {
 }
 
 void AddExamFlags(CLI::App& app, EvalFlags* flags, int n) {
+  // In an exam a full pot is never an error but for policies that keep everything.
+  app.remove_option(app.get_option("--on-overflow"));
   flags->n = n;
   app.add_option("--n", flags->n, "trials of every cell")->check(Between(1, 1 << 20))->capture_default_str();
   app.add_option("-s,--seed", flags->seed, "seed of the material: the same for every policy")->capture_default_str();

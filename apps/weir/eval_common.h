@@ -25,9 +25,9 @@ struct EvalFlags {
   bool gold_nll = true;
 };
 
-// -m, --policy and --pot as lists, --budget, --chunk, cache types.
+// -m, --policy and --pot as lists, --budget, --chunk, cache types, --on-overflow.
 void AddRunFlags(CLI::App& app, EvalFlags* flags);
-// --seed, --n (with its default), --prompt, --gold-nll.
+// --seed, --n (with its default), --prompt, --gold-nll; takes --on-overflow away. After AddRunFlags().
 void AddExamFlags(CLI::App& app, EvalFlags* flags, int n);
 
 // One policy in one pot.
