@@ -1,0 +1,153 @@
+#include "io/snapshot.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/rng.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMax = int64_t{1} << 30;
+
+class SnapshotTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = (std::filesystem::temp_directory_path() / "weir-snapshot-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    path_ = folder_ + "/a.weir";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Bytes() {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Put(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
+
+  std::string folder_, path_;
+};
+
+std::vector<uint8_t> State(int round, size_t n) {
+  Rng rng(static_cast<uint64_t>(round) + 1);
+  std::vector<uint8_t> out(n);
+  for (uint8_t& byte : out) byte = static_cast<uint8_t>(rng.Below(256));
+  return out;
+}
+
+TEST_F(SnapshotTest, ComesBackAsItWas) {
+  for (const size_t n : {0, 1, 7, 8, 9, 4096, 100003}) {
+    const std::string text(n / 3, 'x');
+    ASSERT_TRUE(WriteSnapshot(path_, text, State(1, n)).ok());
+    const auto read = ReadSnapshot(path_, kMax);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_EQ(read->text, text);
+    EXPECT_EQ(read->state, State(1, n));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
+}
+
+TEST_F(SnapshotTest, EveryDamagedByteIsFound) {
+  ASSERT_TRUE(WriteSnapshot(path_, "{\"a\":1}", State(2, 61)).ok());
+  const std::string good = Bytes();
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (const int flip : {1, 128}) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ flip);
+      Put(bad);
+      EXPECT_FALSE(ReadSnapshot(path_, kMax).ok()) << at;
+    }
+    Put(good.substr(0, at));
+    EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kCorrupt) << at;
+  }
+  Put(good + "x");
+  EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(SnapshotTest, HostileFiles) {
+  EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadSnapshot(folder_, kMax).status().code(), StatusCode::kIo);
+  ASSERT_EQ(mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(ReadSnapshot(folder_ + "/pipe", kMax).status().code(), StatusCode::kIo);
+  ASSERT_TRUE(WriteSnapshot(path_, "", State(3, 100)).ok());
+  EXPECT_EQ(ReadSnapshot(path_, 139).status().code(), StatusCode::kOverBudget);
+  EXPECT_TRUE(ReadSnapshot(path_, 140).ok());
+  std::string bytes = Bytes();
+  bytes[8] = 2;  // version
+  Put(bytes);
+  EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kUnsupported);
+  bytes[8] = 1;
+  for (size_t at = 16; at < 32; ++at) bytes[at] = '\xFF';  // sizes beyond everything
+  Put(bytes);
+  EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(SnapshotTest, WhatCannotBeWrittenLeavesTheOldOne) {
+  EXPECT_EQ(WriteSnapshot(folder_ + "/no/a", "", {}).code(), StatusCode::kIo);
+  ASSERT_TRUE(WriteSnapshot(path_, "old", State(4, 10)).ok());
+  std::filesystem::create_directory(path_ + ".part");
+  EXPECT_EQ(WriteSnapshot(path_, "new", State(5, 10)).code(), StatusCode::kIo);
+  EXPECT_EQ(ReadSnapshot(path_, kMax)->text, "old");
+  // A link in the part's place is not followed.
+  std::filesystem::remove(path_ + ".part");
+  std::ofstream(folder_ + "/other") << "precious";
+  std::filesystem::create_symlink(folder_ + "/other", path_ + ".part");
+  EXPECT_EQ(WriteSnapshot(path_, "new", State(5, 10)).code(), StatusCode::kIo);
+  EXPECT_EQ(std::filesystem::file_size(folder_ + "/other"), 8u);
+}
+
+TEST_F(SnapshotTest, WritersExcludeEachOther) {
+  std::vector<std::thread> writers;
+  for (int w = 0; w < 4; ++w) {
+    writers.emplace_back([&, w] {
+      for (int i = 0; i < 30; ++i) {
+        const Status status = WriteSnapshot(path_, std::string(1, static_cast<char>('a' + w)), State(w, 50000));
+        EXPECT_TRUE(status.ok() || status.code() == StatusCode::kOverBudget) << status.message();
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const auto read = ReadSnapshot(path_, kMax);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->state, State(read->text[0] - 'a', 50000));
+}
+
+TEST_F(SnapshotTest, AKillLeavesTheOldOrTheNew) {
+  constexpr size_t kBytes = 1 << 20;
+  ASSERT_TRUE(WriteSnapshot(path_, "0", State(0, kBytes)).ok());
+  Rng rng(7);
+  int held = 0, n_new = 0;
+  for (int round = 1; round <= 60; ++round) {
+    const std::vector<uint8_t> state = State(round, kBytes);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(WriteSnapshot(path_, std::to_string(round), state).ok() ? 0 : 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(rng.Below(6000)));
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    const auto read = ReadSnapshot(path_, kMax);
+    ASSERT_TRUE(read.ok()) << "round " << round << ": " << read.status().message();
+    const int now = std::stoi(read->text);
+    ASSERT_TRUE(now == held || now == round) << now << " after " << held << " in round " << round;
+    if (WIFEXITED(status)) {
+      EXPECT_EQ(now, round);
+    }
+    EXPECT_EQ(read->state, State(now, kBytes));
+    n_new += now == round;
+    held = now;
+  }
+  RecordProperty("new", n_new);
+  ASSERT_TRUE(WriteSnapshot(path_, "last", State(1, 10)).ok());  // whatever parts stayed behind
+}
+
+}  // namespace
+}  // namespace weir
