@@ -95,12 +95,12 @@ class Report {
       std::printf("\n");
       header_ = true;
     }
-    if (point.held_out && !held_out_) {
-      std::printf("held-out trials:\n");
+    std::string name = point.key.empty() ? "default" : point.key + "=" + point.value;
+    if (point.held_out) {
+      name = held_out_ ? "found" : "default";
+      if (!held_out_) std::printf("held-out trials:\n");
       held_out_ = true;
     }
-    std::string name = point.key.empty() ? "default" : point.key + "=" + point.value;
-    if (point.held_out) name = point.gain.mean() == 0 && point.gain.std_error() == 0 ? "default" : "found";
     std::printf("%c %-24s ", point.best ? '*' : ' ', Printable(name).c_str());
     if (!point.status.ok()) {
       std::printf("passed over: %s\n", Printable(point.status.message()).c_str());
