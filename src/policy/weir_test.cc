@@ -166,6 +166,20 @@ TEST(Weir, ASpanCountsNotALoneToken) {
   EXPECT_FALSE(Keeps(keep, 30));
 }
 
+// Three means over neighbours hold the same spike; the slot that has it goes first, for either statistic.
+TEST(Weir, OfEqualMeansTheSpikeItselfStays) {
+  Pot pot(100);
+  std::fill(pot.nll.begin(), pot.nll.end(), 0.0f);
+  std::fill(pot.scores.begin(), pot.scores.end(), 0.0f);
+  pot.nll[20] = 12;
+  pot.scores[30] = 0.75f;
+  const KeepSet keep = Select("sinks=0,kernel=3,alpha=0.025,beta=0.025", pot, 40);
+  KeepSet expected = HeadAndTail(100, 2, 40);
+  expected[0] = 20;
+  expected[1] = 30;
+  EXPECT_EQ(keep, expected);
+}
+
 TEST(Weir, AsksForWhatItUses) {
   const PolicyNeeds both = Make("rows=7")->Needs();
   EXPECT_TRUE(both.evidence.nll);
