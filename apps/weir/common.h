@@ -38,7 +38,7 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags);
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only = false);
 
 struct PotFlags {
-  std::string policy = "streaming_llm";
+  std::string policy = "weir";
   int pot = 0, ctx = 0, chunk = 0;
   std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
   bool trace_scores = false;

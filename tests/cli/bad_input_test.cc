@@ -56,7 +56,7 @@ TEST_F(BadInputTest, BrokenUtf8IsReplacedAndCounted) {
 }
 
 TEST_F(BadInputTest, PotsAndBudgetsThatCannotWork) {
-  ExpectError(RunTiny({"--pot", "3"}), {"pot of 3 tokens", "streaming_llm", "at least 6"});
+  ExpectError(RunTiny({"--pot", "3"}), {"pot of 3 tokens", "weir", "at least 6"});
   ExpectError(RunTiny({"--pot", "40", "--policy", "streaming_llm:sinks=64"}), {"pot of 40 tokens", "at least 66"});
   ExpectError(RunTiny({"--budget", "1KiB"}), {"budget of 1024 bytes", "smallest that works is "});
   ExpectError(RunTiny({"--budget", "1MiB", "--pot", "100000"}), {"100000", "1048576"});
