@@ -12,6 +12,7 @@ the pots end, when the axis counts tokens back. Rows that lose are drawn like ro
 import argparse
 import sys
 
+from eval_rows import short
 from plot import read, text_of
 
 # Okabe and Ito's colours: told apart by people who do not see red and green. Shapes and dashes tell them apart in grey.
@@ -31,15 +32,11 @@ def number(row, key):
 
 
 def short_names(rows):
-    """Names of runs: the policy, its options where two differ in nothing else, its pot where there are several."""
+    """Names of runs: the policy, the options in which runs differ, its pot where there are several."""
     keys = list(dict.fromkeys((r["policy"], r["pot"]) for r in rows))
-    bare = [(p.split(":")[0], n) for p, n in keys]
+    policies = [policy for policy, _ in keys]
     many_pots = len({n for _, n in keys}) > 1
-    out = {}
-    for (policy, pot), pair in zip(keys, bare):
-        name = policy if bare.count(pair) > 1 else pair[0]
-        out[policy, pot] = f"{name}, pot {pot:,}" if many_pots else name
-    return out
+    return {(policy, pot): short(policy, policies) + (f", pot {pot:,}" if many_pots else "") for policy, pot in keys}
 
 
 def label(key, rows):

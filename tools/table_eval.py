@@ -13,6 +13,8 @@ import argparse
 import json
 import sys
 
+from eval_rows import short
+
 LOWER_IS_BETTER = ("perplexity", "gold_nll", "nll")
 
 
@@ -22,28 +24,6 @@ def read(paths, task):
         with (sys.stdin if path == "-" else open(path, encoding="utf-8")) as file:
             rows += [json.loads(line) for line in file if line.strip()]
     return [row for row in rows if task is None or row.get("task") == task]
-
-
-def short(policy, full):
-    """The policy as it would be typed: options that all rows of that policy share say nothing."""
-    name, _, options = policy.partition(":")
-    pairs = dict(part.partition("=")[::2] for part in split(options))
-    other = [dict(part.partition("=")[::2] for part in split(text.partition(":")[2]))
-             for text in full if text.partition(":")[0] == name]
-    differing = [f"{key}={value}" for key, value in pairs.items() if any(o.get(key) != value for o in other)]
-    return name + (":" + ",".join(differing) if differing else "")
-
-
-def split(options):
-    """Options at commas outside double quotes."""
-    parts, quoted, start = [], False, 0
-    for at, char in enumerate(options):
-        if char == '"' and (at == 0 or options[at - 1] != "\\"):
-            quoted = not quoted
-        elif char == "," and not quoted:
-            parts.append(options[start:at])
-            start = at + 1
-    return [part for part in parts + [options[start:]] if part]
 
 
 def figure(row, value):
