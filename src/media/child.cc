@@ -1,0 +1,245 @@
+#include "media/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+extern char** environ;
+
+namespace weir {
+namespace {
+
+constexpr size_t kMaxErrorBytes = 4096;
+constexpr std::chrono::milliseconds kTick{50};      // how soon a wish to stop is noticed
+constexpr std::chrono::milliseconds kEnding{5000};  // a child that closed its output has this long to end
+
+void Close(int* fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+// Both ends stay ours alone: a child started at the same moment by another thread must not inherit them.
+struct Pipe {
+  int ends[2] = {-1, -1};
+  Status Open() {
+    if (pipe2(ends, O_CLOEXEC) == 0) return Status();
+    return IoError("cannot open a pipe: %s", std::strerror(errno));
+  }
+  ~Pipe() {
+    Close(&ends[0]);
+    Close(&ends[1]);
+  }
+  int Release() {
+    const int fd = ends[0];
+    ends[0] = -1;
+    return fd;
+  }
+};
+
+struct SpawnSettings {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  SpawnSettings() {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+};
+
+void Limit(pid_t pid, __rlimit_resource what, int64_t value) {
+  if (value <= 0) return;
+  const rlimit limit = {static_cast<rlim_t>(value), static_cast<rlim_t>(value)};
+  prlimit(pid, what, &limit, nullptr);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv, int stdin_fd,
+                                            const ChildLimits& limits) {
+  if (argv.empty() || argv[0].empty()) return InvalidArgument("a child process needs a program");
+  Pipe out, err;
+  WEIR_RETURN_IF_ERROR(out.Open());
+  WEIR_RETURN_IF_ERROR(err.Open());
+
+  SpawnSettings spawn;
+  if (stdin_fd >= 0) {
+    posix_spawn_file_actions_adddup2(&spawn.actions, stdin_fd, STDIN_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&spawn.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  }
+  posix_spawn_file_actions_adddup2(&spawn.actions, out.ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&spawn.actions, err.ends[1], STDERR_FILENO);
+  // A group of its own: the interrupt key is for us, and killing the group ends whatever the child started. Signals as
+  // a fresh program expects them, whatever our host process blocks or ignores.
+  sigset_t none, usual;
+  sigemptyset(&none);
+  sigemptyset(&usual);
+  sigaddset(&usual, SIGPIPE);
+  sigaddset(&usual, SIGCHLD);
+  posix_spawnattr_setpgroup(&spawn.attributes, 0);
+  posix_spawnattr_setsigmask(&spawn.attributes, &none);
+  posix_spawnattr_setsigdefault(&spawn.attributes, &usual);
+  posix_spawnattr_setflags(&spawn.attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+
+  std::vector<char*> words;
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  std::unique_ptr<Child> child(new Child);
+  child->name_ = argv[0].substr(argv[0].rfind('/') + 1);
+  child->limits_ = limits;
+  child->started_ = Clock::now();
+  const int error = posix_spawnp(&child->pid_, words[0], &spawn.actions, &spawn.attributes, words.data(), environ);
+  if (error != 0) {
+    child->pid_ = -1;
+    if (error == ENOENT || error == EACCES) {
+      return NotFound("cannot start %s: %s; images and video need ffmpeg and ffprobe installed", argv[0].c_str(),
+                      std::strerror(error));
+    }
+    return IoError("cannot start %s: %s", argv[0].c_str(), std::strerror(error));
+  }
+  // posix_spawn cannot set limits. They are in force long before the child has opened its input.
+  Limit(child->pid_, RLIMIT_CPU, limits.cpu_s);
+  Limit(child->pid_, RLIMIT_AS, limits.memory_bytes);
+  child->out_ = out.Release();
+  child->err_ = err.Release();
+  fcntl(child->out_, F_SETFL, O_NONBLOCK);
+  fcntl(child->err_, F_SETFL, O_NONBLOCK);
+  return child;
+}
+
+Child::~Child() {
+  Kill();
+  Close(&out_);
+  Close(&err_);
+}
+
+void Child::Kill() {
+  if (pid_ < 0) return;
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL);  // the group may not exist yet
+  Reap(/*wait=*/true);
+}
+
+bool Child::Reap(bool wait) {
+  if (pid_ < 0) return true;
+  pid_t got;
+  rusage used = {};
+  do {
+    got = wait4(pid_, &wait_status_, wait ? 0 : WNOHANG, &used);
+  } while (got < 0 && errno == EINTR);
+  if (got == 0) return false;
+  if (got < 0) wait_status_ = 0;  // the host process ignores its children's ends: nothing is left to learn
+  cpu_ms_ =
+      1000 * (used.ru_utime.tv_sec + used.ru_stime.tv_sec) + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+  pid_ = -1;
+  return true;
+}
+
+void Child::DrainErrors() {
+  char buffer[1024];
+  while (err_ >= 0) {
+    const ssize_t n = read(err_, buffer, sizeof(buffer));
+    if (n > 0) {
+      errors_.append(buffer, std::min(static_cast<size_t>(n), kMaxErrorBytes - errors_.size()));
+    } else if (n < 0 && errno == EINTR) {
+      continue;
+    } else {
+      if (n == 0 || errno != EAGAIN) Close(&err_);
+      return;
+    }
+  }
+}
+
+bool Child::Poll(Clock::time_point until) {
+  pollfd fds[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};  // a negative descriptor is passed over
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+  const int n = poll(fds, 2, static_cast<int>(std::clamp<int64_t>(left, 0, kTick.count())));
+  if (n > 0 && fds[1].revents != 0) DrainErrors();
+  if (n > 0 && fds[0].revents != 0) readable_ = true;
+  return n > 0 || Clock::now() < until;
+}
+
+Result<int64_t> Child::Read(uint8_t* to, int64_t n, const std::atomic<bool>* stop) {
+  if (out_ < 0 || n <= 0) return int64_t{0};
+  const Clock::time_point never = Clock::time_point::max();
+  const Clock::time_point wall = limits_.wall_ms > 0 ? started_ + std::chrono::milliseconds(limits_.wall_ms) : never;
+  const Clock::time_point stall =
+      limits_.stall_ms > 0 ? Clock::now() + std::chrono::milliseconds(limits_.stall_ms) : never;
+  while (true) {
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) {
+      Kill();
+      return Cancelled("stopped while reading from %s", name_.c_str());
+    }
+    const ssize_t got = read(out_, to, static_cast<size_t>(n));
+    if (got > 0) return static_cast<int64_t>(got);
+    if (got == 0) {
+      Close(&out_);
+      return int64_t{0};
+    }
+    if (errno != EAGAIN && errno != EINTR) {
+      Kill();
+      return IoError("cannot read from %s: %s", name_.c_str(), std::strerror(errno));
+    }
+    const Clock::time_point until = std::min(wall, stall);
+    if (Poll(until == never ? Clock::now() + kTick : until)) continue;
+    if (until == never) continue;
+    Kill();
+    return until == wall ? IoError("%s took longer than %lld ms and was ended", name_.c_str(),
+                                   static_cast<long long>(limits_.wall_ms))
+                         : IoError("%s gave nothing for %lld ms and was ended", name_.c_str(),
+                                   static_cast<long long>(limits_.stall_ms));
+  }
+}
+
+Status Child::Finish() {
+  Close(&out_);
+  Clock::time_point until = Clock::now() + kEnding;
+  if (limits_.wall_ms > 0) until = std::min(until, started_ + std::chrono::milliseconds(limits_.wall_ms));
+  // Standard error ends when the child does, or a little before.
+  while (err_ >= 0 && Clock::now() < until && !Reap(false)) Poll(until);
+  DrainErrors();
+  while (!Reap(false)) {
+    if (Clock::now() >= until) {
+      Kill();
+      return IoError("%s did not end and was ended", name_.c_str());
+    }
+    usleep(1000);
+  }
+  return Failure();
+}
+
+Status Child::Failure() const {
+  if (WIFEXITED(wait_status_) && WEXITSTATUS(wait_status_) == 0) return Status();
+  if (WIFSIGNALED(wait_status_)) {
+    const int sig = WTERMSIG(wait_status_);
+    const bool spent = limits_.cpu_s > 0 && (sig == SIGXCPU || sig == SIGKILL) && cpu_ms_ >= 900 * limits_.cpu_s;
+    return spent ? IoError("%s used more than %lld s of processor time and was ended", name_.c_str(),
+                           static_cast<long long>(limits_.cpu_s))
+                 : IoError("%s was ended by signal %d", name_.c_str(), sig);
+  }
+  const std::string line = Complaint();
+  return line.empty() ? Corrupt("%s failed with code %d", name_.c_str(), WEXITSTATUS(wait_status_))
+                      : Corrupt("%s: %s", name_.c_str(), line.c_str());
+}
+
+std::string Child::Complaint() const {
+  // The first line says what is wrong; the control characters of a hostile file's texts stay out of our messages.
+  std::string line = errors_.substr(0, std::min(errors_.find('\n'), size_t{300}));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return line;
+}
+
+}  // namespace weir

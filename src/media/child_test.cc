@@ -1,0 +1,169 @@
+#include "media/child.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace weir {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::unique_ptr<Child> Shell(const std::string& script, const ChildLimits& limits) {
+  auto child = Child::Start({"/bin/sh", "-c", script}, -1, limits);
+  EXPECT_TRUE(child.ok()) << child.status().message();
+  return child.ok() ? std::move(child).value() : nullptr;
+}
+
+Result<std::string> ReadToEnd(Child& child) {
+  std::string out;
+  uint8_t buffer[100];
+  while (true) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t n, child.Read(buffer, sizeof(buffer)));
+    if (n == 0) return out;
+    out.append(reinterpret_cast<char*>(buffer), static_cast<size_t>(n));
+  }
+}
+
+// Neither running nor dead children are left.
+void ExpectNoChildren() {
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+
+TEST(Child, OutputAndEnd) {
+  {
+    auto child = Shell("printf abc; sleep 0.1; printf '%s' def; echo fine >&2", {});
+    const Result<std::string> text = ReadToEnd(*child);
+    ASSERT_TRUE(text.ok()) << text.status().message();
+    EXPECT_EQ(*text, "abcdef");
+    EXPECT_TRUE(child->Finish().ok());
+  }
+  ExpectNoChildren();
+}
+
+TEST(Child, ArgumentsAreNotInterpreted) {
+  auto child = Child::Start({"printf", "%s|%s", "$(id)", "a b; exit 3"}, -1, {});
+  ASSERT_TRUE(child.ok());
+  EXPECT_EQ(*ReadToEnd(**child), "$(id)|a b; exit 3");
+  EXPECT_TRUE((*child)->Finish().ok());
+}
+
+TEST(Child, MoreThanAPipeHoldsOnBothOutputs) {
+  auto child = Shell("head -c 300000 /dev/zero >&2; head -c 200000 /dev/zero; exit 4", {10'000});
+  const Result<std::string> text = ReadToEnd(*child);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text->size(), 200000u);
+  EXPECT_EQ(child->Finish().code(), StatusCode::kCorrupt);
+}
+
+TEST(Child, FailureHasTheFirstLineWithoutControlCharacters) {
+  auto child = Shell("printf 'moov \\033[31mgone\\nsecond' >&2; exit 7", {});
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  const Status status = child->Finish();
+  EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+  EXPECT_EQ(status.message(), "sh: moov  [31mgone");
+}
+
+TEST(Child, NoSuchProgram) {
+  const auto child = Child::Start({"/nonexistent/ffmpeg"}, -1, {});
+  ASSERT_FALSE(child.ok());
+  EXPECT_EQ(child.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(child.status().message().find("/nonexistent/ffmpeg"), std::string::npos);
+  EXPECT_EQ(Child::Start({}, -1, {}).status().code(), StatusCode::kInvalidArgument);
+  ExpectNoChildren();
+}
+
+TEST(Child, AHangingChildIsEnded) {
+  const Clock::time_point start = Clock::now();
+  {
+    auto child = Shell("printf x; sleep 60", {300});
+    const Result<std::string> text = ReadToEnd(*child);
+    ASSERT_FALSE(text.ok());
+    EXPECT_EQ(text.status().code(), StatusCode::kIo);
+    EXPECT_NE(text.status().message().find("300 ms"), std::string::npos) << text.status().message();
+  }
+  {
+    // Its output ends, it does not.
+    auto child = Shell("exec 1>&- 2>&-; sleep 60", {300});
+    ASSERT_TRUE(ReadToEnd(*child).ok());
+    EXPECT_EQ(child->Finish().code(), StatusCode::kIo);
+  }
+  {
+    ChildLimits limits;
+    limits.stall_ms = 200;
+    auto child = Shell("for i in 1 2 3 4; do sleep 0.1; printf .; done; sleep 60", limits);
+    const Result<std::string> text = ReadToEnd(*child);
+    ASSERT_FALSE(text.ok());
+    EXPECT_NE(text.status().message().find("gave nothing for 200 ms"), std::string::npos) << text.status().message();
+  }
+  EXPECT_LT(Seconds(start), 20);
+  ExpectNoChildren();
+}
+
+TEST(Child, ItsOwnChildrenEndWithIt) {
+  uint8_t buffer[64];
+  pid_t grandchild = 0;
+  {
+    auto child = Shell("sleep 60 & echo $!; wait", {});
+    const Result<int64_t> n = child->Read(buffer, sizeof(buffer));
+    ASSERT_TRUE(n.ok());
+    grandchild = std::stoi(std::string(reinterpret_cast<char*>(buffer), static_cast<size_t>(*n)));
+  }
+  // It is not ours to wait for: whoever adopted it may take a moment.
+  for (int i = 0; i < 500; ++i) {
+    if (kill(grandchild, 0) != 0) return;
+    std::ifstream stat("/proc/" + std::to_string(grandchild) + "/stat");
+    std::string text;
+    std::getline(stat, text);
+    if (text.find(") Z") != std::string::npos) return;  // dead, waiting for its adopter
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ADD_FAILURE() << "process " << grandchild << " is still there";
+}
+
+TEST(Child, ProcessorTimeIsLimited) {
+  ChildLimits limits;
+  limits.cpu_s = 1;
+  limits.wall_ms = 60'000;
+  auto child = Shell("while :; do :; done", limits);
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  const Status status = child->Finish();
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_NE(status.message().find("1 s of processor time"), std::string::npos) << status.message();
+}
+
+TEST(Child, KilledFromOutside) {
+  auto child = Shell("kill -9 $$", {});
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  const Status status = child->Finish();
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_EQ(status.message(), "sh was ended by signal 9");
+}
+
+TEST(Child, StopsWhenAsked) {
+  std::atomic<bool> stop = false;
+  auto child = Shell("sleep 60", {});
+  std::thread other([&stop] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop = true;
+  });
+  uint8_t byte;
+  const Clock::time_point start = Clock::now();
+  EXPECT_EQ(child->Read(&byte, 1, &stop).status().code(), StatusCode::kCancelled);
+  EXPECT_LT(Seconds(start), 10);
+  other.join();
+  ExpectNoChildren();
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,225 @@
+#include "media/media.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "media/ppm.h"
+#include "media/source.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMaxProbeBytes = 1 << 20;
+
+std::vector<std::string> Command(const std::string& program, std::initializer_list<const char*> options,
+                                 const OpenSource& source) {
+  std::vector<std::string> argv = {program, "-hide_banner", "-loglevel", "error"};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.insert(argv.end(), source.arguments.begin(), source.arguments.end());
+  return argv;
+}
+
+ChildLimits PictureLimits(const MediaOptions& options) {
+  return {options.wall_ms, 0, options.cpu_s, options.memory_bytes};
+}
+
+// Says which source a child's complaint is about.
+Status About(const std::string& source, const Status& status) {
+  return status.ok() ? status : Status(status.code(), source + ": " + status.message());
+}
+
+// "30000/1001"
+double Ratio(const std::string& text) {
+  const size_t slash = text.find('/');
+  const double top = std::strtod(text.c_str(), nullptr);
+  const double bottom = slash == std::string::npos ? 1 : std::strtod(text.c_str() + slash + 1, nullptr);
+  const double ratio = top / bottom;
+  return std::isfinite(ratio) && ratio > 0 ? ratio : 0;
+}
+
+std::string Text(const nlohmann::json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+int64_t Whole(const nlohmann::json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
+}
+
+Status CheckSize(const std::string& source, int64_t width, int64_t height, const MediaOptions& options) {
+  if (width < 1 || height < 1) {
+    return Corrupt("%s: a picture of %lld x %lld pixels", source.c_str(), static_cast<long long>(width),
+                   static_cast<long long>(height));
+  }
+  if (width > kMaxPictureSide || height > kMaxPictureSide || width * height > options.max_pixels) {
+    return Unsupported("%s: %lld x %lld pixels are more than the %lld that are accepted", source.c_str(),
+                       static_cast<long long>(width), static_cast<long long>(height),
+                       static_cast<long long>(options.max_pixels));
+  }
+  return Status();
+}
+
+Result<MediaInfo> ParseProbe(const std::string& source, const std::string& text, const std::string& complaint,
+                             const MediaOptions& options) {
+  const nlohmann::json root = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) return Corrupt("%s: ffprobe's answer is not JSON", source.c_str());
+  MediaInfo out;
+  const nlohmann::json format = root.value("format", nlohmann::json::object());
+  if (format.is_object()) {
+    out.format = Text(format, "format_name");
+    const double seconds = std::strtod(Text(format, "duration").c_str(), nullptr);
+    if (seconds > 0 && seconds < 1e12) out.duration_ms = std::llround(seconds * 1000);
+  }
+  bool has_video = false;
+  const nlohmann::json streams = root.value("streams", nlohmann::json::array());
+  for (const nlohmann::json& stream : streams) {
+    if (!stream.is_object()) continue;
+    const std::string type = Text(stream, "codec_type");
+    out.has_audio = out.has_audio || type == "audio";
+    if (type != "video" || has_video) continue;
+    has_video = true;
+    out.codec = Text(stream, "codec_name");
+    out.fps = Ratio(Text(stream, "avg_frame_rate"));
+    const int64_t width = Whole(stream, "width"), height = Whole(stream, "height");
+    if (width == 0 && height == 0) {
+      return Corrupt("%s: not even its size can be told: %s", source.c_str(), complaint.c_str());
+    }
+    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, options));
+    out.width = static_cast<int32_t>(width);
+    out.height = static_cast<int32_t>(height);
+  }
+  if (!has_video) {
+    return out.has_audio ? Unsupported("%s has sound but no picture", source.c_str())
+                         : Corrupt("%s has no picture in it", source.c_str());
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source, /*again=*/true));
+  std::vector<std::string> argv = Command(options.ffprobe, {}, input);
+  for (const char* word :
+       {"-show_entries", "stream=codec_type,codec_name,width,height,avg_frame_rate:format=format_name,duration", "-of",
+        "json"}) {
+    argv.push_back(word);
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, Child::Start(argv, input.fd, PictureLimits(options)));
+  std::string text(static_cast<size_t>(kMaxProbeBytes), '\0');
+  int64_t n = 0;
+  while (true) {
+    if (n == kMaxProbeBytes) return Corrupt("%s: ffprobe's answer is longer than a MiB", source.c_str());
+    const Result<int64_t> got = child->Read(reinterpret_cast<uint8_t*>(text.data()) + n, kMaxProbeBytes - n);
+    if (!got.ok()) return About(source, got.status());
+    if (*got == 0) break;
+    n += *got;
+  }
+  WEIR_RETURN_IF_ERROR(About(source, child->Finish()));
+  text.resize(static_cast<size_t>(n));
+  return ParseProbe(source, text, child->Complaint(), options);
+}
+
+Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const MediaOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source));
+  if (!input.once) WEIR_RETURN_IF_ERROR(ProbeMedia(source, options).status());
+  std::vector<std::string> argv = Command(options.ffmpeg, {"-nostdin", "-threads", "1"}, input);
+  for (const char* word :
+       {"-map", "0:v:0", "-frames:v", "1", "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
+    argv.push_back(word);
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, Child::Start(argv, input.fd, PictureLimits(options)));
+  Image out;
+  const auto allocate = [&](int64_t width, int64_t height) -> Result<uint8_t*> {
+    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, options));
+    out.width = static_cast<int32_t>(width);
+    out.height = static_cast<int32_t>(height);
+    WEIR_ASSIGN_OR_RETURN(out.pixels, HostBuffer::Allocate(ledger, MemTag::kVision, 3 * width * height));
+    return out.pixels.data();
+  };
+  const Result<bool> read = ReadPpm(*child, allocate, nullptr);
+  if (!read.ok()) return About(source, read.status());
+  const Status finished = child->Finish();
+  if (!*read) {
+    return finished.ok() ? Corrupt("%s: ffmpeg found no picture in it", source.c_str()) : About(source, finished);
+  }
+  return out;
+}
+
+Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source, Ledger& ledger,
+                                                       const FrameOptions& options) {
+  if (!(options.fps > 0 && options.fps <= 1000)) {
+    return InvalidArgument("%g frames a second; more than 0 and at most 1000 are possible", options.fps);
+  }
+  if (options.max_side < 0 || options.max_side > kMaxPictureSide) {
+    return InvalidArgument("frames of at most %d pixels a side; 0 to %d are possible", options.max_side,
+                           kMaxPictureSide);
+  }
+  WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source));
+  if (!input.once) WEIR_RETURN_IF_ERROR(ProbeMedia(source, options.media).status());
+  std::vector<std::string> argv = options.real_time && !input.live
+                                      ? Command(options.media.ffmpeg, {"-nostdin", "-threads", "1", "-re"}, input)
+                                      : Command(options.media.ffmpeg, {"-nostdin", "-threads", "1"}, input);
+  // Rounding up puts into frame k the last picture of source time <= k / fps.
+  std::string filter = StrFormat("fps=%.9g:round=up", options.fps);
+  if (options.max_side > 0) {
+    filter += StrFormat(",scale=w='min(%d,iw)':h='min(%d,ih)':force_original_aspect_ratio=decrease:flags=bicubic",
+                        options.max_side, options.max_side);
+  }
+  for (const char* word :
+       {"-map", "0:v:0", "-vf", filter.c_str(), "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
+    argv.push_back(word);
+  }
+  std::unique_ptr<FrameReader> out(new FrameReader(ledger, options));
+  out->source_ = source;
+  // A stream never ends, so neither its wall time nor its processor time is limited, only its silence.
+  const ChildLimits limits = {0, options.media.wall_ms, 0, options.media.memory_bytes};
+  WEIR_ASSIGN_OR_RETURN(out->child_, Child::Start(argv, input.fd, limits));
+  return out;
+}
+
+Result<bool> FrameReader::Next(Frame* frame, const std::atomic<bool>* stop) {
+  if (!status_.ok()) return status_;
+  if (ended_) return false;
+  Result<bool> read = ReadFrame(frame, stop);
+  if (read.ok() && *read) return true;
+  ended_ = true;
+  if (!read.ok()) status_ = About(source_, read.status());
+  child_.reset();
+  pixels_ = HostBuffer();
+  return status_.ok() ? Result<bool>(false) : Result<bool>(status_);
+}
+
+Result<bool> FrameReader::ReadFrame(Frame* frame, const std::atomic<bool>* stop) {
+  const auto allocate = [&](int64_t width, int64_t height) -> Result<uint8_t*> {
+    WEIR_RETURN_IF_ERROR(CheckSize("frame", width, height, options_.media));
+    const int64_t bytes = 3 * width * height;
+    if (bytes > pixels_.bytes()) {
+      pixels_ = HostBuffer();  // given back first: two frames are never held
+      WEIR_ASSIGN_OR_RETURN(pixels_, HostBuffer::Allocate(ledger_, MemTag::kVision, bytes));
+    }
+    frame->width = static_cast<int32_t>(width);
+    frame->height = static_cast<int32_t>(height);
+    return pixels_.data();
+  };
+  WEIR_ASSIGN_OR_RETURN(const bool more, ReadPpm(*child_, allocate, stop));
+  if (!more) {
+    const Status finished = child_->Finish();
+    if (n_frames_ == 0) return finished.ok() ? Corrupt("ffmpeg found no frame in it") : finished;
+    // A damaged end is where a file stops: what came before it was good. A child that was ended is an error all the
+    // same.
+    if (!finished.ok() && finished.code() != StatusCode::kCorrupt) return finished;
+    return false;
+  }
+  frame->index = n_frames_;
+  frame->t_src_ms = std::llround(static_cast<double>(n_frames_) * 1000.0 / options_.fps);
+  frame->rgb = pixels_.data();
+  ++n_frames_;
+  return true;
+}
+
+}  // namespace weir

@@ -1,0 +1,103 @@
+// Pictures and video as RGB frames, decoded by `ffmpeg` and `ffprobe` in child processes (media/child.h): any codec,
+// container, webcam or stream they know, and no parser of strangers' bytes in this process.
+//
+// A source is named by one text:
+//   a path         a regular file, found by its bytes whatever it is called; a named pipe; a camera (/dev/video*)
+//   -              standard input
+//   rtsp://...     a network stream, because the user named it. No file can make ffmpeg open a network connection: for
+//                  everything else the protocols are limited to `file` and `pipe`.
+// Names never reach ffmpeg's own name syntax (patterns, protocols, options): a file is opened here and handed over as
+// an open descriptor.
+//
+// Pixels are reserved in the caller's ledger under kVision before they exist; sizes are checked against the limits
+// first.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "media/child.h"
+
+namespace weir {
+
+// Programs and what they may spend on one source.
+struct MediaOptions {
+  std::string ffmpeg = "ffmpeg", ffprobe = "ffprobe";  // names or paths
+  int64_t max_pixels = int64_t{1} << 26;               // of one frame: 8192 x 8192
+  int64_t wall_ms = 30'000;                 // for a probe or one picture; a video's next frame must begin within it
+  int64_t cpu_s = 60;                       // processor time of a probe or one picture
+  int64_t memory_bytes = int64_t{4} << 30;  // address space of a child
+};
+
+// What a source says it is. Unknown numbers are 0.
+struct MediaInfo {
+  std::string format, codec;      // "mov,mp4,m4a,...", "h264"
+  int32_t width = 0, height = 0;  // as stored: a rotation that the file asks for is not applied
+  double fps = 0;
+  int64_t duration_ms = 0;
+  bool has_audio = false;
+};
+
+// RGB, 8 bits each, rows one after the other from the top, no padding.
+struct Image {
+  int32_t width = 0, height = 0;
+  HostBuffer pixels;  // 3 * width * height bytes and the rest of the last page
+  const uint8_t* rgb() const { return pixels.data(); }
+};
+
+// kNotFound: no such file, or no ffprobe. kInvalidArgument: a directory, or a source that can only be read once
+// (standard input, pipes). kCorrupt: not media, or damaged; the message has ffprobe's own words. kUnsupported: no
+// picture in it (audio only), or one larger than the limits. kIo: a limit was passed.
+Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& options = {});
+
+// The picture, or a video's first frame, upright. Errors as above; kOverBudget when the ledger has no room for it.
+Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const MediaOptions& options = {});
+
+struct FrameOptions {
+  MediaOptions media;
+  double fps = 1;          // frames a second of source time; above 0, at most 1000
+  int32_t max_side = 0;    // frames are shrunk to at most this many pixels on their longer side; 0: as they are
+  bool real_time = false;  // a file's frames come no faster than they were filmed (cameras and streams always do)
+};
+
+// One decoded frame. `rgb` belongs to the reader and is valid until its next call.
+struct Frame {
+  int64_t index = 0;
+  int64_t t_src_ms = 0;  // index / fps: the frame shows what was to be seen last at that moment, never later
+  int32_t width = 0, height = 0;
+  const uint8_t* rgb = nullptr;
+};
+
+// Frames of a video at a fixed rate of source time. ffmpeg runs ahead by a pipe's worth and then waits: memory does not
+// grow with the video, and one frame's pixels are reserved in the ledger at a time.
+class FrameReader {
+ public:
+  // Starts ffmpeg. kInvalidArgument for options outside their range, else errors as ProbeMedia has them.
+  static Result<std::unique_ptr<FrameReader>> Open(const std::string& source, Ledger& ledger,
+                                                   const FrameOptions& options);
+
+  // The next frame, or false at the end. kCorrupt when the stream is damaged beyond what ffmpeg conceals or has no
+  // picture, kIo when nothing comes, kCancelled when `*stop` became true, kOverBudget when frames grow beyond the
+  // ledger. After an error or the end every call gives it again.
+  Result<bool> Next(Frame* frame, const std::atomic<bool>* stop = nullptr);
+
+ private:
+  FrameReader(Ledger& ledger, const FrameOptions& options) : ledger_(ledger), options_(options) {}
+  Result<bool> ReadFrame(Frame* frame, const std::atomic<bool>* stop);
+
+  Ledger& ledger_;
+  FrameOptions options_;
+  std::string source_;
+  std::unique_ptr<Child> child_;
+  HostBuffer pixels_;
+  int64_t n_frames_ = 0;
+  bool ended_ = false;
+  Status status_;
+};
+
+}  // namespace weir

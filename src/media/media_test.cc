@@ -1,0 +1,379 @@
+#include "media/media.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace weir {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Installed() {
+  static const bool installed = std::system("ffmpeg -version >/dev/null 2>&1 && ffprobe -version >/dev/null 2>&1") == 0;
+  return installed;
+}
+
+class MediaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!Installed()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+    folder_ = fs::temp_directory_path() / ("weir_media_test_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override {
+    if (folder_.empty()) return;
+    fs::remove_all(folder_);
+    EXPECT_EQ(ledger_.used_bytes(), 0) << "pixels outlived their picture";
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child was left behind";
+  }
+
+  std::string Write(const std::string& name, const std::string& bytes) const {
+    const fs::path path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path.string();
+  }
+  std::string Script(const std::string& name, const std::string& body) const {
+    const std::string path = Write(name, "#!/bin/sh\n" + body);
+    chmod(path.c_str(), 0755);
+    return path;
+  }
+  // Both programs replaced: the bad day of a decoder.
+  MediaOptions Broken(const std::string& body) const {
+    MediaOptions options;
+    options.ffmpeg = options.ffprobe = Script("broken", body);
+    options.wall_ms = 300;
+    return options;
+  }
+  void ExpectRefused(const std::string& path, StatusCode code, const std::string& part,
+                     const MediaOptions& options = {}) {
+    SCOPED_TRACE(path);
+    FrameOptions frames;
+    frames.media = options;
+    const auto expect = [&](const Status& status) {
+      EXPECT_EQ(status.code(), code) << status.message();
+      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+      EXPECT_EQ(status.message().find('\n'), std::string::npos);
+    };
+    expect(ProbeMedia(path, options).status());
+    expect(DecodeImage(path, ledger_, options).status());
+    auto reader = FrameReader::Open(path, ledger_, frames);
+    if (!reader.ok()) return expect(reader.status());
+    Frame frame;
+    expect((*reader)->Next(&frame).status());
+    expect((*reader)->Next(&frame).status());  // and again
+  }
+
+  fs::path folder_;
+  Ledger ledger_;
+};
+
+// Frames until the end or an error, which fails the test.
+int CountFrames(FrameReader& reader, Frame* frame) {
+  for (int n = 0;; ++n) {
+    const Result<bool> more = reader.Next(frame);
+    EXPECT_TRUE(more.ok()) << more.status().message();
+    if (!more.ok() || !*more) return n;
+  }
+}
+
+uint8_t Pixel(int64_t x, int64_t y, int64_t c) { return static_cast<uint8_t>(7 * x + 31 * y + 85 * c); }
+
+std::string Ppm(int64_t width, int64_t height) {
+  std::string out = "P6\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      for (int64_t c = 0; c < 3; ++c) out.push_back(static_cast<char>(Pixel(x, y, c)));
+    }
+  }
+  return out;
+}
+
+// A video of n grey frames at `fps`, frame k as bright as 16 + 2 k in video levels (16 to 235): uncompressed, so that
+// every frame tells its number.
+std::string GreyVideo(int n, int fps, int width = 32, int height = 16) {
+  std::string out = "YUV4MPEG2 W" + std::to_string(width) + " H" + std::to_string(height) + " F" + std::to_string(fps) +
+                    ":1 Ip A1:1 C420jpeg\n";
+  for (int k = 0; k < n; ++k) {
+    out += "FRAME\n";
+    out.append(static_cast<size_t>(width * height), static_cast<char>(16 + 2 * k));
+    out.append(static_cast<size_t>(width * height / 2), static_cast<char>(128));
+  }
+  return out;
+}
+
+uint32_t Crc32(const std::string& bytes) {
+  uint32_t crc = ~0u;
+  for (const char c : bytes) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int i = 0; i < 8; ++i) crc = (crc >> 1) ^ (crc & 1 ? 0xEDB88320u : 0);
+  }
+  return ~crc;
+}
+
+std::string BigEndian(uint32_t v) {
+  return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8), static_cast<char>(v)};
+}
+
+std::string PngChunk(const std::string& type, const std::string& data) {
+  return BigEndian(static_cast<uint32_t>(data.size())) + type + data + BigEndian(Crc32(type + data));
+}
+
+// The head of an 8-bit RGB picture with the beginning of its data.
+std::string PngOfSize(uint32_t width, uint32_t height) {
+  return std::string("\x89PNG\r\n\x1a\n", 8) +
+         PngChunk("IHDR", BigEndian(width) + BigEndian(height) + std::string("\x08\x02\0\0\0", 5)) +
+         PngChunk("IDAT", std::string("\x78\x9c\x01", 3)) + PngChunk("IEND", "");
+}
+
+std::string SilentWav() {
+  const uint32_t n = 8000;
+  const auto little = [](uint32_t v, int bytes) {
+    std::string out;
+    for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(v >> (8 * i)));
+    return out;
+  };
+  return "RIFF" + little(36 + n, 4) + "WAVEfmt " + little(16, 4) + little(1, 2) + little(1, 2) + little(8000, 4) +
+         little(8000, 4) + little(1, 2) + little(8, 2) + "data" + little(n, 4) + std::string(n, '\x80');
+}
+
+TEST_F(MediaTest, PictureBytes) {
+  const std::string path = Write("a.ppm", Ppm(37, 23));
+  const auto info = ProbeMedia(path);
+  ASSERT_TRUE(info.ok()) << info.status().message();
+  EXPECT_EQ(info->width, 37);
+  EXPECT_EQ(info->height, 23);
+  const auto image = DecodeImage(path, ledger_);
+  ASSERT_TRUE(image.ok()) << image.status().message();
+  ASSERT_EQ(image->width, 37);
+  ASSERT_EQ(image->height, 23);
+  for (int64_t y = 0; y < 23; ++y) {
+    for (int64_t x = 0; x < 37; ++x) {
+      for (int64_t c = 0; c < 3; ++c) ASSERT_EQ(image->rgb()[(y * 37 + x) * 3 + c], Pixel(x, y, c));
+    }
+  }
+  EXPECT_EQ(ledger_.used_bytes(MemTag::kVision), PageRound(37 * 23 * 3));
+}
+
+// A name is a name: neither an extension nor ffmpeg's patterns, protocols and options mean anything.
+TEST_F(MediaTest, StrangeNames) {
+  for (const char* name :
+       {"a.mp4", "a.txt", "noextension", "%03d.png", "a*b.jpg", "-y", "concat:a|b", "http:x", "two words", "a'b"}) {
+    SCOPED_TRACE(name);
+    const auto image = DecodeImage(Write(name, Ppm(4, 3)), ledger_);
+    ASSERT_TRUE(image.ok()) << image.status().message();
+    EXPECT_EQ(image->width, 4);
+  }
+}
+
+TEST_F(MediaTest, FramesAtAnyRate) {
+  const std::string path = Write("v.y4m", GreyVideo(40, 10));  // 4 s
+  for (const double fps : {1.0, 2.0, 10.0, 20.0, 0.5}) {
+    SCOPED_TRACE(fps);
+    FrameOptions options;
+    options.fps = fps;
+    auto reader = FrameReader::Open(path, ledger_, options);
+    ASSERT_TRUE(reader.ok()) << reader.status().message();
+    Frame frame;
+    int64_t n = 0;
+    while (true) {
+      const Result<bool> more = (*reader)->Next(&frame);
+      ASSERT_TRUE(more.ok()) << more.status().message();
+      if (!*more) break;
+      EXPECT_EQ(frame.index, n);
+      EXPECT_EQ(frame.t_src_ms, std::llround(1000.0 * static_cast<double>(n) / fps));
+      EXPECT_EQ(frame.width, 32);
+      EXPECT_EQ(frame.height, 16);
+      // What was to be seen at that moment: the film's frame at or before it, never a later one.
+      const int64_t film = std::min<int64_t>(39, frame.t_src_ms / 100);
+      EXPECT_NEAR(frame.rgb[0], 2.0 * static_cast<double>(film) * 255 / 219, 1.01) << "frame " << n;
+      ++n;
+    }
+    EXPECT_NEAR(static_cast<double>(n), 4 * fps, 1);
+    EXPECT_EQ(*(*reader)->Next(&frame), false);
+  }
+}
+
+TEST_F(MediaTest, FramesShrink) {
+  FrameOptions options;
+  options.max_side = 20;
+  auto reader = FrameReader::Open(Write("v.y4m", GreyVideo(3, 1, 64, 32)), ledger_, options);
+  ASSERT_TRUE(reader.ok());
+  Frame frame;
+  ASSERT_TRUE((*reader)->Next(&frame).ok());
+  EXPECT_EQ(frame.width, 20);
+  EXPECT_EQ(frame.height, 10);
+  // Small ones stay as they are.
+  auto small = FrameReader::Open(Write("w.y4m", GreyVideo(3, 1, 16, 8)), ledger_, options);
+  ASSERT_TRUE((*small)->Next(&frame).ok());
+  EXPECT_EQ(frame.width, 16);
+}
+
+TEST_F(MediaTest, NamedPipe) {
+  const std::string path = (folder_ / "pipe").string();
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  std::thread writer([&path] { std::ofstream(path, std::ios::binary) << GreyVideo(4, 1); });
+  auto reader = FrameReader::Open(path, ledger_, {});
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  Frame frame;
+  EXPECT_EQ(CountFrames(**reader, &frame), 4);
+  writer.join();
+  EXPECT_EQ(ProbeMedia(path).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(MediaTest, AbandonedReaderLeavesNothing) {
+  const std::string path = Write("v.y4m", GreyVideo(100, 10, 256, 256));
+  FrameOptions options;
+  options.fps = 10;
+  for (int i = 0; i < 3; ++i) {
+    auto reader = FrameReader::Open(path, ledger_, options);
+    ASSERT_TRUE(reader.ok());
+    Frame frame;
+    ASSERT_TRUE((*reader)->Next(&frame).ok());
+    EXPECT_EQ(ledger_.used_bytes(), PageRound(256 * 256 * 3));
+  }
+  EXPECT_EQ(ledger_.used_bytes(), 0);
+}
+
+TEST_F(MediaTest, HostileFiles) {
+  ExpectRefused(Write("empty.png", ""), StatusCode::kCorrupt, "is empty");
+  ExpectRefused(Write("noise.jpg", std::string(5000, '\x5a') + "noise"), StatusCode::kCorrupt, "");
+  ExpectRefused(Write("sound.mp4", SilentWav()), StatusCode::kUnsupported, "sound but no picture");
+  ExpectRefused(Write("large.y4m", "YUV4MPEG2 W10000 H10000 F1:1 Ip A1:1 C420jpeg\nFRAME\n"), StatusCode::kUnsupported,
+                "10000 x 10000 pixels are more than");
+  ExpectRefused(Write("larger.png", PngOfSize(30000, 30000)), StatusCode::kCorrupt, "size");
+  ExpectRefused(Write("none.png", PngOfSize(0, 0)), StatusCode::kCorrupt, "");
+  // Its head is right, its data is not: the size is known, the picture is not.
+  const std::string headed = Write("small.png", PngOfSize(64, 64));
+  EXPECT_TRUE(ProbeMedia(headed).ok());
+  EXPECT_EQ(DecodeImage(headed, ledger_).status().code(), StatusCode::kCorrupt);
+  ExpectRefused((folder_ / "absent.png").string(), StatusCode::kNotFound, "no such file");
+  ExpectRefused(folder_.string(), StatusCode::kInvalidArgument, "is a folder");
+  ExpectRefused("", StatusCode::kInvalidArgument, "needs a name");
+  ExpectRefused("/dev/null", StatusCode::kInvalidArgument, "neither a file");
+  // A list of files is no way to reach the network or other files.
+  ExpectRefused(Write("list.m3u8", "#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n"),
+                StatusCode::kCorrupt, "");
+}
+
+// Cut anywhere, a picture is refused or decodes; nothing hangs, nothing leaks.
+TEST_F(MediaTest, TruncatedFiles) {
+  const std::string ppm = Ppm(64, 64);
+  for (const size_t n : {size_t{1}, size_t{2}, size_t{7}, size_t{12}, size_t{13}, ppm.size() / 2}) {
+    const auto image = DecodeImage(Write("cut.ppm", ppm.substr(0, n)), ledger_);
+    EXPECT_FALSE(image.ok()) << n << " bytes";
+    EXPECT_EQ(image.status().code(), StatusCode::kCorrupt) << image.status().message();
+  }
+  // A film that breaks off is as long as it is.
+  const std::string video = GreyVideo(10, 1);
+  auto reader = FrameReader::Open(Write("cut.y4m", video.substr(0, video.size() * 55 / 100)), ledger_, {});
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  Frame frame;
+  EXPECT_EQ(CountFrames(**reader, &frame), 5);
+}
+
+TEST_F(MediaTest, LimitsAndLedger) {
+  const std::string path = Write("a.ppm", Ppm(200, 100));
+  MediaOptions options;
+  options.max_pixels = 200 * 100 - 1;
+  ExpectRefused(path, StatusCode::kUnsupported, "200 x 100 pixels are more than the 19999", options);
+  Ledger small(200 * 100 * 3 - 1);
+  EXPECT_EQ(DecodeImage(path, small).status().code(), StatusCode::kOverBudget);
+  auto reader = FrameReader::Open(path, small, {});
+  ASSERT_TRUE(reader.ok());
+  Frame frame;
+  EXPECT_EQ((*reader)->Next(&frame).status().code(), StatusCode::kOverBudget);
+  EXPECT_EQ(small.used_bytes(), 0);
+}
+
+TEST_F(MediaTest, BadOptions) {
+  const std::string path = Write("v.y4m", GreyVideo(3, 1));
+  for (const double fps : {0.0, -1.0, 1001.0, std::nan("")}) {
+    FrameOptions options;
+    options.fps = fps;
+    EXPECT_EQ(FrameReader::Open(path, ledger_, options).status().code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(MediaTest, BrokenDecoders) {
+  const std::string path = Write("a.ppm", Ppm(8, 8));
+  MediaOptions absent;
+  absent.ffmpeg = absent.ffprobe = "/nonexistent/ffmpeg";
+  ExpectRefused(path, StatusCode::kNotFound, "need ffmpeg and ffprobe installed", absent);
+  const auto start = std::chrono::steady_clock::now();
+  ExpectRefused(path, StatusCode::kIo, "was ended", Broken("sleep 60\n"));
+  ExpectRefused(path, StatusCode::kIo, "signal 9", Broken("kill -9 $$\n"));
+  ExpectRefused(path, StatusCode::kCorrupt, "", Broken("head -c 3000000 /dev/zero\n"));
+  ExpectRefused(path, StatusCode::kCorrupt, "", Broken("exit 0\n"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+// The probe says the truth, the decoder does not.
+TEST_F(MediaTest, LyingDecoders) {
+  const std::string path = Write("a.ppm", Ppm(8, 8));
+  struct Case {
+    const char* body;
+    StatusCode code;
+  };
+  for (const Case& c : {Case{"printf 'P6\\n30000 30000\\n255\\n'; cat /dev/zero", StatusCode::kUnsupported},
+                        Case{"printf 'P6\\n0 8\\n255\\n'", StatusCode::kCorrupt},
+                        Case{"printf 'P6\\n-8 8\\n255\\n'", StatusCode::kCorrupt},
+                        Case{"printf 'P6\\n99999999999999999999 8\\n255\\n'", StatusCode::kCorrupt},
+                        Case{"printf 'P6\\n8 8\\n65535\\n'", StatusCode::kCorrupt},
+                        Case{"printf 'P6\\n8 8\\n255\\nabc'", StatusCode::kCorrupt},
+                        Case{"printf 'P6\\n8'", StatusCode::kCorrupt}, Case{"yes", StatusCode::kCorrupt},
+                        Case{"printf ''", StatusCode::kCorrupt}, Case{"sleep 60", StatusCode::kIo}}) {
+    SCOPED_TRACE(c.body);
+    MediaOptions options;
+    options.ffmpeg = Script("liar", c.body);
+    options.wall_ms = 1500;
+    const auto image = DecodeImage(path, ledger_, options);
+    EXPECT_EQ(image.status().code(), c.code) << image.status().message();
+    FrameOptions frames;
+    frames.media = options;
+    auto reader = FrameReader::Open(path, ledger_, frames);
+    ASSERT_TRUE(reader.ok()) << reader.status().message();
+    Frame frame;
+    EXPECT_EQ((*reader)->Next(&frame).status().code(), c.code);
+  }
+}
+
+TEST_F(MediaTest, RealFiles) {
+  const char* data = std::getenv("WEIR_DATA");
+  if (data == nullptr || !fs::is_directory(fs::path(data) / "images")) {
+    GTEST_SKIP() << "needs images/ and video/ in the folder that WEIR_DATA names";
+  }
+  const auto image = DecodeImage((fs::path(data) / "images/chelsea.png").string(), ledger_);
+  ASSERT_TRUE(image.ok()) << image.status().message();
+  EXPECT_EQ(image->width, 451);
+  EXPECT_EQ(image->height, 300);
+  const std::string film = (fs::path(data) / "video/bigbuckbunny.mp4").string();
+  const auto info = ProbeMedia(film);
+  ASSERT_TRUE(info.ok()) << info.status().message();
+  EXPECT_EQ(info->codec, "h264");
+  EXPECT_EQ(info->width, 1280);
+  EXPECT_NEAR(info->fps, 25, 0.01);
+  EXPECT_TRUE(info->has_audio);
+  FrameOptions options;
+  options.fps = 2;
+  options.max_side = 336;
+  auto reader = FrameReader::Open(film, ledger_, options);
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  Frame frame;
+  EXPECT_NEAR(CountFrames(**reader, &frame), 2 * static_cast<double>(info->duration_ms) / 1000, 1.5);
+  EXPECT_EQ(frame.width, 336);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,75 @@
+#include "media/source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace weir {
+
+OpenSource::OpenSource(OpenSource&& other) noexcept
+    : fd(std::exchange(other.fd, -1)),
+      owned(other.owned),
+      once(other.once),
+      live(other.live),
+      arguments(std::move(other.arguments)) {}
+
+OpenSource::~OpenSource() {
+  if (owned && fd >= 0) close(fd);
+}
+
+Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
+  OpenSource out;
+  const Status only_once =
+      InvalidArgument("%s can be read only once, and asking what it is would use it up", source.c_str());
+  if (source.empty()) return InvalidArgument("a picture or video needs a name");
+  if (source.find('\0') != std::string::npos) return InvalidArgument("the name of a picture or video has a zero byte");
+  if (source.starts_with("rtsp://") || source.starts_with("rtsps://")) {
+    out.live = out.once = true;
+    out.arguments = {
+        "-protocol_whitelist", "rtsp,rtsps,rtp,srtp,udp,tcp,tls,crypto", "-rtsp_transport", "tcp", "-i", source};
+    return out;
+  }
+  const std::vector<std::string> local = {"-protocol_whitelist", "file,pipe", "-i"};
+  const auto local_input = [&local](const char* input) {
+    std::vector<std::string> arguments = local;
+    arguments.push_back(input);
+    return arguments;
+  };
+  if (source == "-") {
+    if (again) return only_once;
+    out.fd = STDIN_FILENO;
+    out.once = true;
+    out.arguments = local_input("pipe:0");
+    return out;
+  }
+  struct stat info;
+  if (stat(source.c_str(), &info) != 0) {
+    return errno == ENOENT || errno == ENOTDIR ? NotFound("%s: no such file", source.c_str())
+                                               : IoError("%s: %s", source.c_str(), std::strerror(errno));
+  }
+  if (S_ISDIR(info.st_mode)) return InvalidArgument("%s is a folder, not a picture or video", source.c_str());
+  if (S_ISCHR(info.st_mode) && source.starts_with("/dev/video")) {
+    if (again) return only_once;
+    out.live = out.once = true;
+    out.arguments = {"-f", "v4l2", "-i", source};
+    return out;
+  }
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) {
+    return InvalidArgument("%s is neither a file nor a pipe nor a camera (/dev/video*)", source.c_str());
+  }
+  if (S_ISREG(info.st_mode) && info.st_size == 0) return Corrupt("%s is empty", source.c_str());
+  if (S_ISFIFO(info.st_mode) && again) return only_once;
+  out.fd = open(source.c_str(), O_RDONLY | O_CLOEXEC);
+  if (out.fd < 0) return IoError("%s: cannot open: %s", source.c_str(), std::strerror(errno));
+  out.owned = true;
+  out.once = S_ISFIFO(info.st_mode);
+  // A file is named by its descriptor, so that ffmpeg can seek in it.
+  out.arguments = local_input(out.once ? "pipe:0" : "file:/dev/fd/0");
+  return out;
+}
+
+}  // namespace weir
