@@ -29,5 +29,6 @@ int64_t Backend::MatMulScratchBytes(int64_t, int64_t) const { return 0; }
 int64_t Backend::NllScratchBytes(int64_t, int64_t) const { return 0; }
 int64_t Backend::AttentionScratchBytes(const AttentionShape&) const { return 0; }
 int64_t Backend::ColumnScoresScratchBytes(const AttentionShape&) const { return 0; }
+int64_t Backend::FullAttentionScratchBytes(int64_t, int64_t, int64_t) const { return 0; }
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 #include "ops/attention.h"
 #include "ops/column_scores.h"
 #include "ops/elementwise.h"
+#include "ops/full_attention.h"
 #include "ops/kv_slots.h"
 #include "ops/matmul.h"
 #include "ops/nll.h"
@@ -45,12 +46,15 @@ class Backend {
     ref::EmbedRows(table, ids, n, out);
   }
   virtual void RmsNorm(const RmsNormArgs& args) { ref::RmsNorm(args); }
+  virtual void LayerNorm(const LayerNormArgs& args) { ref::LayerNorm(args); }
+  virtual void Gelu(const GeluArgs& args) { ref::Gelu(args); }
   virtual void SwiGlu(const SwiGluArgs& args) { ref::SwiGlu(args); }
   virtual void HeadNll(const NllArgs& args) { ref::HeadNll(args); }
   // One entry per head; a backend may spread them over its workers.
   virtual void StoreSlots(std::span<const StoreSlotsArgs> args);
   virtual void CompactSlots(std::span<const CompactSlotsArgs> args);
   virtual void Attention(const AttentionArgs& args) { ref::Attention(args); }
+  virtual void FullAttention(const FullAttentionArgs& args) { ref::FullAttention(args); }
   virtual void ColumnScores(const ColumnScoresArgs& args) { ref::ColumnScores(args); }
   // One entry per head; a backend may spread them over its workers.
   virtual void VectorScores(std::span<const VectorScoresArgs> args);
@@ -62,6 +66,7 @@ class Backend {
   virtual int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const;
   virtual int64_t AttentionScratchBytes(const AttentionShape& shape) const;
   virtual int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const;
+  virtual int64_t FullAttentionScratchBytes(int64_t n_heads, int64_t head_dim, int64_t max_kv) const;
 };
 
 // The scalar reference end to end: slow, single-threaded, obviously right.

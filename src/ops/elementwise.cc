@@ -15,6 +15,27 @@ void RmsNorm(const RmsNormArgs& args) {
   }
 }
 
+void LayerNorm(const LayerNormArgs& args) {
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    const float* x = args.x + r * args.dim;
+    float* y = args.y + r * args.dim;
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < args.dim; ++i) mean += x[i];
+    mean /= static_cast<double>(args.dim);
+    for (int64_t i = 0; i < args.dim; ++i) variance += (x[i] - mean) * (x[i] - mean);
+    const double inverse = 1.0 / std::sqrt(variance / static_cast<double>(args.dim) + args.eps);
+    for (int64_t i = 0; i < args.dim; ++i) y[i] = static_cast<float>((x[i] - mean) * inverse * args.w[i] + args.b[i]);
+  }
+}
+
+void Gelu(const GeluArgs& args) {
+  for (int64_t i = 0; i < args.n; ++i) {
+    const double x = args.x[i];
+    args.y[i] = static_cast<float>(args.kind == GeluKind::kQuick ? x / (1.0 + std::exp(-1.702 * x))
+                                                                 : 0.5 * x * std::erfc(-x * M_SQRT1_2));
+  }
+}
+
 void SwiGlu(const SwiGluArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) {
     const double z = args.gate[i];

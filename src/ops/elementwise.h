@@ -14,6 +14,29 @@ struct RmsNormArgs {
   float eps = 0;
 };
 
+// y[r, i] = (x[r, i] - mean) / sqrt(variance + eps) * w[i] + b[i], mean and (biased) variance of row r
+struct LayerNormArgs {
+  const float* x = nullptr;  // [n_rows, dim], contiguous
+  const float* w = nullptr;  // [dim]
+  const float* b = nullptr;  // [dim]
+  float* y = nullptr;        // [n_rows, dim]
+  int64_t n_rows = 0, dim = 0;
+  float eps = 0;
+};
+
+enum class GeluKind {
+  kErf,    // x * Phi(x), Phi the normal distribution: "gelu"
+  kQuick,  // x / (1 + exp(-1.702 x)): "quick_gelu", CLIP's own
+};
+
+// y = gelu(x), element by element
+struct GeluArgs {
+  GeluKind kind = GeluKind::kErf;
+  const float* x = nullptr;  // [n]
+  float* y = nullptr;        // [n]
+  int64_t n = 0;
+};
+
 // y = silu(gate) * up, silu(z) = z / (1 + exp(-z))
 struct SwiGluArgs {
   const float* gate = nullptr;  // [n]
@@ -24,6 +47,8 @@ struct SwiGluArgs {
 
 namespace ref {
 void RmsNorm(const RmsNormArgs& args);
+void LayerNorm(const LayerNormArgs& args);
+void Gelu(const GeluArgs& args);
 void SwiGlu(const SwiGluArgs& args);
 }  // namespace ref
 }  // namespace weir

@@ -29,6 +29,38 @@ TEST(RmsNorm, WorksInPlace) {
   EXPECT_FLOAT_EQ(x[3], -8);
 }
 
+TEST(LayerNorm, CentresAndDividesByTheDeviation) {
+  const float x[] = {1, 2, 3, 6, 5, 5, 5, 5}, w[] = {1, 1, 2, 2}, b[] = {0, 1, 0, 1};
+  float y[8];
+  ref::LayerNorm({x, w, b, y, 2, 4, 0.0f});  // mean 3, variance 14 / 4
+  const float deviation = std::sqrt(3.5f);
+  EXPECT_FLOAT_EQ(y[0], -2 / deviation);
+  EXPECT_FLOAT_EQ(y[1], 1 - 1 / deviation);
+  EXPECT_FLOAT_EQ(y[2], 0);
+  EXPECT_FLOAT_EQ(y[3], 1 + 6 / deviation);
+  EXPECT_TRUE(std::isnan(y[4])) << "0 / 0: eps is what keeps a constant row finite";
+  ref::LayerNorm({x, w, b, y, 2, 4, 0.5f});
+  EXPECT_FLOAT_EQ(y[0], -1);
+  EXPECT_EQ(y[5], 1.0f);
+}
+
+TEST(Gelu, KnownValues) {
+  const float x[] = {0, 1, -1, 2, -10, std::numeric_limits<float>::quiet_NaN()};
+  float y[6];
+  ref::Gelu({GeluKind::kErf, x, y, 6});
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_FLOAT_EQ(y[1], 0.8413447461f);   // Phi(1)
+  EXPECT_FLOAT_EQ(y[2], -0.1586552539f);  // -Phi(-1)
+  EXPECT_FLOAT_EQ(y[3], 2 * 0.9772498681f);
+  EXPECT_NEAR(y[4], 0, 1e-20);
+  EXPECT_TRUE(std::isnan(y[5]));
+  ref::Gelu({GeluKind::kQuick, x, y, 6});
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_FLOAT_EQ(y[1], 0.8457957659f);  // 1 / (1 + exp(-1.702))
+  EXPECT_FLOAT_EQ(y[2], -0.1542042341f);
+  EXPECT_TRUE(std::isnan(y[5]));
+}
+
 TEST(SwiGlu, KnownValues) {
   const float gate[] = {0, 1, -1, 100, -100, std::numeric_limits<float>::quiet_NaN()};
   const float up[] = {7, 2, 2, 3, 3, 1};

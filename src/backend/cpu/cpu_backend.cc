@@ -5,6 +5,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/column_scores.h"
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/full_attention.h"
 #include "backend/cpu/kv_slots.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/matmul_kernels.h"
@@ -37,11 +38,14 @@ class CpuBackend final : public Backend {
     cpu::EmbedRows(table, ids, n, out, pool_);
   }
   void RmsNorm(const RmsNormArgs& args) override { cpu::RmsNorm(args, pool_); }
+  void LayerNorm(const LayerNormArgs& args) override { cpu::LayerNorm(args, pool_); }
+  void Gelu(const GeluArgs& args) override { cpu::Gelu(args, pool_); }
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
   void HeadNll(const NllArgs& args) override { cpu::HeadNll(args, pool_); }
   void StoreSlots(std::span<const StoreSlotsArgs> args) override { cpu::StoreSlots(args, pool_); }
   void CompactSlots(std::span<const CompactSlotsArgs> args) override { cpu::CompactSlots(args, pool_); }
   void Attention(const AttentionArgs& args) override { cpu::Attention(args, pool_); }
+  void FullAttention(const FullAttentionArgs& args) override { cpu::FullAttention(args, pool_); }
   void ColumnScores(const ColumnScoresArgs& args) override { cpu::ColumnScores(args, pool_); }
   void VectorScores(std::span<const VectorScoresArgs> args) override { cpu::VectorScores(args, pool_); }
   float LogSumExp(const float* logits, int64_t n) override { return cpu::LogSumExp(logits, n); }
@@ -57,6 +61,9 @@ class CpuBackend final : public Backend {
   }
   int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const override {
     return cpu::ColumnScoresScratchBytes(shape, pool_.n_threads());
+  }
+  int64_t FullAttentionScratchBytes(int64_t n_heads, int64_t head_dim, int64_t max_kv) const override {
+    return cpu::FullAttentionScratchBytes(n_heads, head_dim, max_kv, pool_.n_threads());
   }
 
  private:

@@ -47,6 +47,85 @@ void RmsNormImpl(const float* x, const float* w, float* y, int64_t dim, float ep
   for (; i < dim; ++i) y[i] = x[i] * inverse * w[i];
 }
 
+// Sum of f(x) over a row, with four chains of additions.
+template <typename F>
+HWY_INLINE double RowSum(const float* x, int64_t dim, const F& f) {
+  const DF df;
+  const int64_t n = static_cast<int64_t>(hn::Lanes(df));
+  VF sums[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
+  int64_t i = 0;
+  for (; i + 4 * n <= dim; i += 4 * n) {
+    for (int j = 0; j < 4; ++j) sums[j] = hn::Add(sums[j], f(hn::LoadU(df, x + i + j * n)));
+  }
+  for (; i + n <= dim; i += n) sums[0] = hn::Add(sums[0], f(hn::LoadU(df, x + i)));
+  double sum = hn::GetLane(hn::SumOfLanes(df, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]))));
+  for (; i < dim; ++i) sum += hn::GetLane(f(hn::Set(df, x[i])));
+  return sum;
+}
+
+void LayerNormImpl(const float* x, const float* w, const float* b, float* y, int64_t dim, float eps) {
+  const DF df;
+  const int64_t n = static_cast<int64_t>(hn::Lanes(df));
+  const float mean = static_cast<float>(RowSum(x, dim, [](VF v) { return v; }) / static_cast<double>(dim));
+  const VF centre = hn::Set(df, mean);
+  const double squares = RowSum(x, dim, [centre](VF v) {
+    const VF d = hn::Sub(v, centre);
+    return hn::Mul(d, d);
+  });
+  const float inverse = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(dim) + eps));
+  const VF scale = hn::Set(df, inverse);
+  int64_t i = 0;
+  for (; i + n <= dim; i += n) {
+    const VF unit = hn::Mul(hn::Sub(hn::LoadU(df, x + i), centre), scale);
+    hn::StoreU(hn::Add(hn::Mul(unit, hn::LoadU(df, w + i)), hn::LoadU(df, b + i)), df, y + i);
+  }
+  for (; i < dim; ++i) y[i] = (x[i] - mean) * inverse * w[i] + b[i];
+}
+
+HWY_INLINE VF QuickGelu(VF x) {
+  const DF df;
+  const VF z = hn::Mul(x, hn::Set(df, 1.702f));
+  const VF floor = hn::Set(df, -88.0f);  // as in Silu
+  const VF e = hn::Exp(df, hn::Neg(hn::Max(z, floor)));
+  return hn::IfThenZeroElse(hn::Lt(z, floor), hn::Div(x, hn::Add(hn::Set(df, 1.0f), e)));
+}
+
+// 0.5 x (1 + erf(x / sqrt 2)) with Abramowitz and Stegun 7.1.26: erf's error is below 1.5e-7.
+HWY_INLINE VF ErfGelu(VF x) {
+  const DF df;
+  const VF one = hn::Set(df, 1.0f);
+  const VF z = hn::Mul(hn::Abs(x), hn::Set(df, 0.70710678f));
+  const VF t = hn::Div(one, hn::MulAdd(hn::Set(df, 0.3275911f), z, one));
+  VF poly = hn::Set(df, 1.061405429f);
+  for (const float c : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) poly = hn::MulAdd(poly, t, hn::Set(df, c));
+  const VF tail = hn::Mul(hn::Mul(poly, t), hn::Exp(df, hn::Neg(hn::Mul(z, z))));  // 1 - erf(z)
+  const VF half = hn::Mul(hn::Set(df, 0.5f), x);
+  // Below zero 1 + erf(x) is the tail itself: no cancellation.
+  return hn::Mul(half, hn::IfThenElse(hn::Lt(x, hn::Zero(df)), tail, hn::Sub(hn::Set(df, 2.0f), tail)));
+}
+
+template <typename F>
+HWY_INLINE void Map(const float* x, float* y, int64_t n_values, const F& f) {
+  const DF df;
+  const int64_t n = static_cast<int64_t>(hn::Lanes(df));
+  int64_t i = 0;
+  for (; i + n <= n_values; i += n) hn::StoreU(f(hn::LoadU(df, x + i)), df, y + i);
+  if (i == n_values) return;
+  HWY_ALIGN float in[hn::MaxLanes(df)] = {}, out[hn::MaxLanes(df)];
+  const size_t bytes = static_cast<size_t>(n_values - i) * sizeof(float);
+  std::memcpy(in, x + i, bytes);
+  hn::Store(f(hn::Load(df, in)), df, out);
+  std::memcpy(y + i, out, bytes);
+}
+
+void GeluImpl(GeluKind kind, const float* x, float* y, int64_t n_values) {
+  if (kind == GeluKind::kQuick) {
+    Map(x, y, n_values, [](VF v) { return QuickGelu(v); });
+  } else {
+    Map(x, y, n_values, [](VF v) { return ErfGelu(v); });
+  }
+}
+
 HWY_INLINE VF Silu(VF z, VF up) {
   const DF df;
   // Below -88, where exp(-z) nears its overflow, silu is less than 1e-36 in magnitude: zero.
@@ -78,6 +157,8 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 
 HWY_EXPORT(RmsNormImpl);
+HWY_EXPORT(LayerNormImpl);
+HWY_EXPORT(GeluImpl);
 HWY_EXPORT(SwiGluImpl);
 
 // Values of one task: some microseconds of work.
@@ -89,6 +170,24 @@ void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
     for (int64_t r = task * rows; r < std::min(args.n_rows, (task + 1) * rows); ++r) {
       HWY_DYNAMIC_DISPATCH(RmsNormImpl)(args.x + r * args.dim, args.w, args.y + r * args.dim, args.dim, args.eps);
     }
+  });
+}
+
+void LayerNorm(const LayerNormArgs& args, ThreadPool& pool) {
+  const int64_t rows = std::max<int64_t>(1, kTaskValues / std::max<int64_t>(1, args.dim));
+  pool.For((args.n_rows + rows - 1) / rows, [&](int64_t task, int) {
+    for (int64_t r = task * rows; r < std::min(args.n_rows, (task + 1) * rows); ++r) {
+      HWY_DYNAMIC_DISPATCH(LayerNormImpl)
+      (args.x + r * args.dim, args.w, args.b, args.y + r * args.dim, args.dim, args.eps);
+    }
+  });
+}
+
+void Gelu(const GeluArgs& args, ThreadPool& pool) {
+  pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t from = task * kTaskValues;
+    HWY_DYNAMIC_DISPATCH(GeluImpl)
+    (args.kind, args.x + from, args.y + from, std::min(kTaskValues, args.n - from));
   });
 }
 

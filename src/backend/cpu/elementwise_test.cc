@@ -1,5 +1,6 @@
 #include "backend/cpu/elementwise.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -35,6 +36,72 @@ TEST(CpuRmsNorm, EqualsReference) {
         std::vector<float> in_place(x.begin() + 1, x.end());
         RmsNorm({in_place.data(), w.data() + 1, in_place.data(), n_rows, dim, 1e-5f}, pools[0]);
         ASSERT_EQ(std::memcmp(first.data() + 1, in_place.data(), in_place.size() * sizeof(float)), 0);
+      });
+    }
+  }
+}
+
+TEST(CpuLayerNorm, EqualsReference) {
+  Rng rng(5);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  for (const int64_t dim : {1, 3, 16, 31, 64, 577, 1024}) {
+    for (const int64_t n_rows : {1, 2, 37}) {
+      std::vector<float> x = Normals(rng, n_rows * dim + 1);
+      const std::vector<float> w = Normals(rng, dim + 1), b = Normals(rng, dim + 1);
+      for (float& v : x) v += 3;  // a mean worth subtracting
+      std::vector<float> expected(static_cast<size_t>(n_rows * dim));
+      ref::LayerNorm({x.data() + 1, w.data() + 1, b.data() + 1, expected.data(), n_rows, dim, 1e-5f});
+      ForEachTarget([&] {
+        std::vector<float> first;
+        for (ThreadPool& pool : pools) {
+          std::vector<float> y(static_cast<size_t>(n_rows * dim + 2), kNan);
+          LayerNorm({x.data() + 1, w.data() + 1, b.data() + 1, y.data() + 1, n_rows, dim, 1e-5f}, pool);
+          ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+          for (int64_t i = 0; i < n_rows * dim; ++i) ASSERT_NEAR(y[i + 1], expected[i], 2e-5f) << "dim " << dim;
+          if (first.empty()) first = y;
+          ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0) << pool.n_threads() << " threads";
+        }
+        std::vector<float> in_place(x.begin() + 1, x.end());
+        LayerNorm({in_place.data(), w.data() + 1, b.data() + 1, in_place.data(), n_rows, dim, 1e-5f}, pools[0]);
+        ASSERT_EQ(std::memcmp(first.data() + 1, in_place.data(), in_place.size() * sizeof(float)), 0);
+      });
+    }
+  }
+}
+
+TEST(CpuGelu, EqualsReference) {
+  Rng rng(6);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  for (const GeluKind kind : {GeluKind::kErf, GeluKind::kQuick}) {
+    for (const int64_t n : {1, 15, 64, 8192, 20001}) {
+      std::vector<float> x = Normals(rng, n + 1);
+      for (int64_t i = 0; i <= n; ++i) x[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 9) - 3));
+      std::vector<float> expected(static_cast<size_t>(n));
+      ref::Gelu({kind, x.data() + 1, expected.data(), n});
+      ForEachTarget([&] {
+        std::vector<float> first;
+        for (ThreadPool& pool : pools) {
+          std::vector<float> y(static_cast<size_t>(n + 2), kNan);
+          Gelu({kind, x.data() + 1, y.data() + 1, n}, pool);
+          ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+          for (int64_t i = 0; i < n; ++i) {
+            ASSERT_NEAR(y[i + 1], expected[i], 4e-7f * std::max(1.0f, std::fabs(x[i + 1]))) << "x " << x[i + 1];
+          }
+          if (first.empty()) first = y;
+          ASSERT_EQ(std::memcmp(first.data(), y.data(), y.size() * sizeof(float)), 0) << pool.n_threads() << " threads";
+        }
+      });
+    }
+    const float extremes[] = {-1e30f, -90, -60, 0, 60, 1e30f, kNan};
+    for (const float x : extremes) {
+      ForEachTarget([&] {
+        float y = 7;
+        Gelu({kind, &x, &y, 1}, pools[0]);
+        if (std::isnan(x)) {
+          EXPECT_TRUE(std::isnan(y));
+        } else {
+          EXPECT_EQ(y, std::max(x, 0.0f));
+        }
       });
     }
   }

@@ -1,0 +1,34 @@
+#include "ops/full_attention.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+// Two heads of one number each, so that answers can be worked out by hand.
+TEST(FullAttention, MixesEveryRowForEveryQuery) {
+  const float q[] = {0, 1, 1, 0}, k[] = {0, 1, 0, 2, std::log(2.0f), 3}, v[] = {1, 10, 2, 20, 3, 30};
+  float out[4];
+  FullAttentionArgs args;
+  args.n_heads = 2;
+  args.head_dim = 1;
+  args.scale = 1;
+  args.q = q;
+  args.k = k;
+  args.v = v;
+  args.out = out;
+  args.q_stride = args.kv_stride = args.out_stride = 2;
+  args.n_q = 2;
+  args.n_kv = 3;
+  ref::FullAttention(args);
+  EXPECT_FLOAT_EQ(out[0], 2);  // a query of zero: the mean
+  const double e = std::exp(1.0);
+  EXPECT_FLOAT_EQ(out[1], static_cast<float>((10 + 20 * e + 30 * e * e) / (1 + e + e * e)));
+  EXPECT_FLOAT_EQ(out[2], (1 + 2 + 2 * 3) / 4.0f);  // the last key weighs twice, the first row sees it too
+  EXPECT_FLOAT_EQ(out[3], 20);
+}
+
+}  // namespace
+}  // namespace weir
