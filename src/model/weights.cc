@@ -63,13 +63,34 @@ Result<const GgufTensor*> WeightLoader::Take(const std::string& name, const std:
 Status WeightLoader::Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
                           const std::vector<int32_t>& row_order) {
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_out, n_in}));
-  const std::string where = file_.path() + ": " + name;
+  return Prepare(*tensor, n_out, n_in, out, row_order);
+}
+
+Status WeightLoader::LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
+                                std::unique_ptr<Matrix>* out) {
+  std::vector<int64_t> shape = {n_out};
+  shape.insert(shape.end(), kernel.begin(), kernel.end());
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, shape));
+  int64_t n_in = 1;
+  for (int64_t side : kernel) n_in *= side;
+  return Prepare(*tensor, n_out, n_in, out, {});
+}
+
+void WeightLoader::Skip(const std::string& prefix) {
+  for (const GgufTensor& tensor : file_.tensors()) {
+    if (tensor.name.starts_with(prefix)) taken_.insert(tensor.name);
+  }
+}
+
+Status WeightLoader::Prepare(const GgufTensor& tensor, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
+                             const std::vector<int32_t>& row_order) {
+  const std::string where = file_.path() + ": " + tensor.name;
   MatrixSource source;
   source.name = where.c_str();
-  source.type = tensor->type;
+  source.type = tensor.type;
   source.n_out = n_out;
   source.n_in = n_in;
-  source.data = tensor->data;
+  source.data = tensor.data;
   source.row_order = row_order.empty() ? nullptr : row_order.data();
   WEIR_ASSIGN_OR_RETURN(*out, backend_.PrepareMatrix(source, ledger_));
   // The prepared copy replaces the mapped pages at once: loading never holds the weights twice.

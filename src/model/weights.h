@@ -24,12 +24,18 @@ struct Vector {
 
 class WeightLoader {
  public:
-  WeightLoader(const GgufFile& file, Backend& backend, Ledger& ledger) : file_(file), backend_(backend), ledger_(ledger) {}
+  WeightLoader(const GgufFile& file, Backend& backend, Ledger& ledger)
+      : file_(file), backend_(backend), ledger_(ledger) {}
 
   bool Has(const std::string& name) const { return file_.Tensor(name) != nullptr; }
   // [n_out, n_in]; row_order as in MatrixSource, or empty. kNotFound names a missing tensor, kCorrupt a wrong shape.
   Status Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
               const std::vector<int32_t>& row_order = {});
+  // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
+  Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
+                    std::unique_ptr<Matrix>* out);
+  // Tensors of this prefix are in the file and not wanted.
+  void Skip(const std::string& prefix);
   // [n], converted to F32; row_order reorders its elements. NaN or infinity is kCorrupt.
   Status Load(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
   // As above; leaves `out` empty when the file has no such tensor.
@@ -38,6 +44,8 @@ class WeightLoader {
   Status Finish() const;
 
  private:
+  Status Prepare(const GgufTensor& tensor, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
+                 const std::vector<int32_t>& row_order);
   Result<const GgufTensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
 
   const GgufFile& file_;
