@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Converts a Hugging Face model folder to GGUF.
 
-    tools/convert_hf.py FOLDER [-o OUT.gguf] [--outtype f16]
+    tools/convert_hf.py FOLDER [-o OUT.gguf] [--outtype f16] [--mmproj]
 
 FOLDER holds config.json, *.safetensors and the tokenizer's files. Tensor and key names, and the row order of q and k, are
 the ones llama.cpp's files have, so the result loads there too. Needs the Python packages numpy and gguf (and sentencepiece
@@ -37,9 +37,11 @@ def say(text):
 
 
 def store_type(name, array, wanted):
-    """Vectors (norms, biases, RoPE factors) stay F32; a row that does not divide into blocks falls back to F16."""
+    """Vectors (norms, biases, RoPE factors) stay F32; convolution kernels and rows that do not divide into blocks become F16."""
     if array.ndim < 2:
         return Q.F32
+    if array.ndim > 2:
+        return wanted if wanted in (Q.F32, Q.F16) else Q.F16
     block = gguf.GGML_QUANT_SIZES[wanted][0]
     if array.shape[-1] % block:
         say(f"{name}: rows of {array.shape[-1]} do not divide into blocks of {block}; stored as f16")
@@ -61,27 +63,32 @@ def add(writer, name, array, wanted):
         writer.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(array, dtype=np.float32), kind), raw_dtype=kind)
 
 
-def convert_folder(folder, out, outtype="f16", pre=None, with_vocab=True, name=None):
+def convert_folder(folder, out, outtype="f16", pre=None, with_vocab=True, name=None, mmproj=False):
     """Writes `out`; raises ConvertError. The file appears under its name only when it is complete."""
     source = Source(folder)
     family = convert.families().get(source.hf_name)
     if family is None:
         raise ConvertError(f"architecture {source.hf_name} is not converted; known: "
                            + ", ".join(sorted(convert.families())))
+    if mmproj and not hasattr(family, "MMPROJ_ARCH"):
+        raise ConvertError(f"architecture {source.hf_name} has no vision encoder that is converted")
+    if hasattr(family, "prepare"):
+        family.prepare(source, mmproj)
+    arch = family.MMPROJ_ARCH if mmproj else family.GGUF_ARCH
     wanted, file_type = OUTTYPES[outtype]
     partial = Path(f"{out}.partial")
-    writer = gguf.GGUFWriter(partial, family.GGUF_ARCH, use_temp_file=True)
+    writer = gguf.GGUFWriter(partial, arch, use_temp_file=True)
     try:
         writer.add_name(name or source.get("_name_or_path") or source.folder.resolve().name)
         writer.add_file_type(file_type)
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-        family.metadata(source, writer, say)
-        if with_vocab:
+        (family.mmproj_metadata if mmproj else family.metadata)(source, writer, say)
+        if with_vocab and not mmproj:
             vocab.write(source, writer, pre)
-        for tensor, array in family.tensors(source):
+        for tensor, array in (family.mmproj_tensors if mmproj else family.tensors)(source):
             add(writer, tensor, array, wanted)
         if left := source.unused():
-            raise ConvertError(f"{len(left)} tensors have no place in `{family.GGUF_ARCH}`: " + ", ".join(left[:5]))
+            raise ConvertError(f"{len(left)} tensors have no place in `{arch}`: " + ", ".join(left[:5]))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -98,11 +105,13 @@ def main():
     parser.add_argument("--outtype", choices=OUTTYPES, default="f16", help="type of the matrices (default f16)")
     parser.add_argument("--pre", help="name of the BPE pre-tokenizer when it cannot be recognised")
     parser.add_argument("--no-vocab", action="store_true", help="leave the tokenizer out")
+    parser.add_argument("--mmproj", action="store_true", help="convert the vision encoder and projector, not the language model")
     parser.add_argument("--name", help="general.name of the file (default: the folder's name)")
     args = parser.parse_args()
-    out = args.outfile or args.folder / f"{args.folder.resolve().name}-{args.outtype}.gguf"
+    prefix = "mmproj-" if args.mmproj else ""
+    out = args.outfile or args.folder / f"{prefix}{args.folder.resolve().name}-{args.outtype}.gguf"
     try:
-        convert_folder(args.folder, out, args.outtype, args.pre, not args.no_vocab, args.name)
+        convert_folder(args.folder, out, args.outtype, args.pre, not args.no_vocab, args.name, args.mmproj)
     except (ConvertError, KeyError, OSError, ImportError) as e:
         sys.exit(f"convert_hf: {e.args[0] if isinstance(e, ConvertError) else repr(e)}")
     print(out)

@@ -83,6 +83,26 @@ class Source:
         """Marks tensors that carry nothing the file needs (buffers that old versions saved)."""
         self._used.update(n for n in self._where if n.endswith(suffix))
 
+    def ignore_prefix(self, *prefixes):
+        """Marks tensors of another part of the model."""
+        self._used.update(n for n in self._where if n.startswith(prefixes))
+
+    def rename(self, prefixes):
+        """Gives tensors other names: (old prefix, new prefix) pairs, each applied where it fits, in order."""
+        renamed = {}
+        for name, where in self._where.items():
+            for old, new in prefixes:
+                if name.startswith(old):
+                    name = new + name[len(old):]
+            if name in renamed:
+                raise ConvertError(f"{self.folder}: two tensors are called {name}")
+            renamed[name] = where
+        self._where = renamed
+
+    def optional_json(self, name):
+        path = self.folder / name
+        return _read_json(path) if path.is_file() else {}
+
     def unused(self):
         return sorted(set(self._where) - self._used)
 
