@@ -1,0 +1,297 @@
+// weir-plugin: encoder
+// CLIP's vision transformer with LLaVA-1.5's projector ("Improved Baselines with Visual Instruction Tuning",
+// 2310.03744, section 3.2): the patches' hidden states before the last block, through two layers with a GELU between
+// them. The class token takes part in attention and is dropped.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "model/weights.h"
+#include "vision/encoder.h"
+
+namespace weir {
+namespace {
+
+int64_t Align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+struct Norm {
+  Vector w, b;
+};
+struct Linear {
+  std::unique_ptr<Matrix> w;
+  Vector b;
+};
+struct Block {
+  Norm ln1, ln2;
+  Linear q, k, v, out, up, down;
+};
+
+// A metadata integer within bounds: sizes are multiplied later.
+Result<int64_t> Bounded(const GgufFile& file, const std::string& key, int64_t min, int64_t max) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t value, file.Int(key));
+  if (value >= min && value <= max) return value;
+  return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(),
+                 static_cast<long long>(value), static_cast<long long>(min), static_cast<long long>(max));
+}
+
+Status LoadNorm(WeightLoader& loader, const std::string& name, int64_t n, Norm* out) {
+  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", n, &out->w));
+  return loader.Load(name + ".bias", n, &out->b);
+}
+
+Status LoadLinear(WeightLoader& loader, const std::string& name, int64_t n_out, int64_t n_in, Linear* out) {
+  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", n_out, n_in, &out->w));
+  return loader.LoadOptional(name + ".bias", n_out, &out->b);
+}
+
+class Clip final : public Encoder {
+ public:
+  explicit Clip(Backend& backend) : backend_(backend) {}
+
+  Status Load(const GgufFile& file, Ledger& ledger) {
+    WEIR_RETURN_IF_ERROR(ReadMetadata(file));
+    WeightLoader loader(file, backend_, ledger);
+    WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight", n_embd_, {3, patch_, patch_}, &patches_));
+    WEIR_RETURN_IF_ERROR(loader.LoadOptional("v.patch_embd.bias", n_embd_, &patch_bias_));
+    WEIR_RETURN_IF_ERROR(loader.Load("v.class_embd", n_embd_, &class_));
+    WEIR_RETURN_IF_ERROR(loader.Load("v.position_embd.weight", n_pos_, n_embd_, &positions_));
+    WEIR_RETURN_IF_ERROR(LoadNorm(loader, "v.pre_ln", n_embd_, &pre_ln_));
+    blocks_.resize(static_cast<size_t>(depth_));
+    for (int64_t l = 0; l < depth_; ++l) {
+      Block& block = blocks_[l];
+      const std::string name = "v.blk." + std::to_string(l) + ".";
+      WEIR_RETURN_IF_ERROR(LoadNorm(loader, name + "ln1", n_embd_, &block.ln1));
+      WEIR_RETURN_IF_ERROR(LoadNorm(loader, name + "ln2", n_embd_, &block.ln2));
+      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_q", n_embd_, n_embd_, &block.q));
+      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_k", n_embd_, n_embd_, &block.k));
+      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_v", n_embd_, n_embd_, &block.v));
+      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_out", n_embd_, n_embd_, &block.out));
+      // Files of the first converters have the two layers' names exchanged; their shapes tell.
+      const GgufTensor* up = file.Tensor(name + "ffn_up.weight");
+      const bool swapped = n_ff_ != n_embd_ && up != nullptr && up->shape == std::vector<int64_t>{n_embd_, n_ff_};
+      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + (swapped ? "ffn_down" : "ffn_up"), n_ff_, n_embd_, &block.up));
+      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + (swapped ? "ffn_up" : "ffn_down"), n_embd_, n_ff_, &block.down));
+    }
+    // Blocks behind the chosen layer are in most files and never run.
+    for (int64_t l = depth_; l < n_layers_; ++l) loader.Skip("v.blk." + std::to_string(l) + ".");
+    const GgufTensor* first = file.Tensor("mm.0.weight");
+    const GgufTensor* second = file.Tensor("mm.2.weight");
+    if (first == nullptr || second == nullptr) {
+      return NotFound("%s: tensors mm.0.weight and mm.2.weight, the projector, are missing", file.path().c_str());
+    }
+    n_hidden_ = first->shape.front();
+    const int64_t n_out = second->shape.front();
+    if (n_hidden_ > (1 << 17) || n_out > (1 << 17)) {
+      return Corrupt("%s: a projector of %lld and %lld rows", file.path().c_str(), static_cast<long long>(n_hidden_),
+                     static_cast<long long>(n_out));
+    }
+    config_.n_embd = static_cast<int32_t>(n_out);
+    WEIR_RETURN_IF_ERROR(LoadLinear(loader, "mm.0", n_hidden_, n_embd_, &mm0_));
+    WEIR_RETURN_IF_ERROR(LoadLinear(loader, "mm.2", n_out, n_hidden_, &mm2_));
+    return loader.Finish();
+  }
+
+  int64_t WorkspaceBytes() const override {
+    const int64_t rows = Align64(n_pos_ * n_embd_ * 4);
+    const int64_t wide = Align64(n_pos_ * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}) * 4);
+    return 6 * rows + wide + Align64(backend_.MatMulScratchBytes(n_pos_, WidestInput())) +
+           Align64(backend_.FullAttentionScratchBytes(n_heads_, n_embd_ / n_heads_, n_pos_));
+  }
+
+  void Encode(const EncodeArgs& args) override;
+
+ private:
+  Status ReadMetadata(const GgufFile& file);
+  int64_t WidestInput() const { return std::max({n_embd_, n_ff_, n_hidden_, 3 * patch_ * patch_}); }
+  void GatherPatches(const float* pixels, float* to) const;
+
+  Backend& backend_;
+  int64_t n_layers_ = 0, depth_ = 0;  // blocks of the file; blocks that run
+  int64_t n_embd_ = 0, n_ff_ = 0, n_heads_ = 0, patch_ = 0, n_side_ = 0, n_pos_ = 0, n_hidden_ = 0;
+  float eps_ = 0;
+  GeluKind act_ = GeluKind::kQuick;
+  std::unique_ptr<Matrix> patches_;    // [n_embd, 3 * patch * patch]
+  std::unique_ptr<Matrix> positions_;  // [n_pos, n_embd], the class token's first
+  Vector patch_bias_, class_;
+  Norm pre_ln_;
+  std::vector<Block> blocks_;
+  Linear mm0_, mm2_;
+};
+
+Status Clip::ReadMetadata(const GgufFile& file) {
+  const std::string v = "clip.vision.";
+  config_.projector = "mlp";
+  WEIR_ASSIGN_OR_RETURN(config_.name, file.StringOr("general.name", ""));
+  WEIR_ASSIGN_OR_RETURN(const int64_t size, Bounded(file, v + "image_size", 1, kMaxImageSize));
+  WEIR_ASSIGN_OR_RETURN(patch_, Bounded(file, v + "patch_size", 1, size));
+  WEIR_ASSIGN_OR_RETURN(n_embd_, Bounded(file, v + "embedding_length", 1, 1 << 16));
+  WEIR_ASSIGN_OR_RETURN(n_ff_, Bounded(file, v + "feed_forward_length", 1, 1 << 18));
+  WEIR_ASSIGN_OR_RETURN(n_layers_, Bounded(file, v + "block_count", 1, 1024));
+  WEIR_ASSIGN_OR_RETURN(n_heads_, Bounded(file, v + "attention.head_count", 1, n_embd_));
+  if (n_embd_ % n_heads_ != 0 || n_embd_ / n_heads_ > kMaxHeadDim) {
+    return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(),
+                   static_cast<long long>(n_embd_), static_cast<long long>(n_heads_));
+  }
+  WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(v + "attention.layer_norm_epsilon"));
+  if (!std::isfinite(eps) || eps < 0) {
+    return Corrupt("%s: a layer norm with epsilon %g", file.path().c_str(), eps);
+  }
+  eps_ = static_cast<float>(eps);
+  WEIR_ASSIGN_OR_RETURN(const bool gelu, file.BoolOr("clip.use_gelu", false));
+  WEIR_ASSIGN_OR_RETURN(const bool silu, file.BoolOr("clip.use_silu", false));
+  if (silu) return Unsupported("%s: a CLIP encoder with SiLU", file.path().c_str());
+  act_ = gelu ? GeluKind::kErf : GeluKind::kQuick;
+  if (file.Has(v + "image_grid_pinpoints")) {
+    return Unsupported("%s: pictures in tiles of any resolution (LLaVA-1.6)", file.path().c_str());
+  }
+  // Without the key the layer before the last is meant, as the projector was trained.
+  depth_ = n_layers_ - 1;
+  if (file.Has(v + "feature_layer")) {
+    const std::vector<int64_t>* layers = file.IntArray(v + "feature_layer");
+    if (layers == nullptr || layers->size() != 1) {
+      return Unsupported("%s: features of several layers", file.path().c_str());
+    }
+    depth_ = layers->front();
+  }
+  if (depth_ < 0 || depth_ > n_layers_) {
+    return Corrupt("%s: features of layer %lld of %lld", file.path().c_str(), static_cast<long long>(depth_),
+                   static_cast<long long>(n_layers_));
+  }
+  n_side_ = size / patch_;
+  n_pos_ = n_side_ * n_side_ + 1;
+  if (n_pos_ > (1 << 16))
+    return Corrupt("%s: %lld patches a picture", file.path().c_str(), static_cast<long long>(n_pos_ - 1));
+  config_.n_rows = static_cast<int32_t>(n_pos_ - 1);
+  ImageTransform& transform = config_.transform;
+  transform.size = static_cast<int32_t>(size);
+  // LLaVA-1.5 was trained on padded pictures; a file whose own processor crops says so.
+  WEIR_ASSIGN_OR_RETURN(const std::string fit, file.StringOr("weir.vision.fit", "pad"));
+  if (fit != "pad" && fit != "crop") {
+    return Unsupported("%s: weir.vision.fit '%s'; pad and crop are known", file.path().c_str(), fit.c_str());
+  }
+  transform.fit = fit == "pad" ? Fit::kPad : Fit::kCrop;
+  for (const auto& [key, to] : {std::pair{"image_mean", transform.mean}, std::pair{"image_std", transform.std}}) {
+    const std::vector<double>* values = file.FloatArray(v + key);
+    if (values == nullptr || values->size() != 3) {
+      return Corrupt("%s: %s%s must be three numbers", file.path().c_str(), v.c_str(), key);
+    }
+    for (int c = 0; c < 3; ++c) {
+      to[c] = static_cast<float>((*values)[c]);
+      if (!std::isfinite(to[c]) || (to == transform.std && to[c] <= 0)) {
+        return Corrupt("%s: %s%s holds %g", file.path().c_str(), v.c_str(), key, (*values)[c]);
+      }
+    }
+  }
+  return Status();
+}
+
+// [n_patches, 3 * patch * patch], each patch as the convolution's weights lie: colour, row, column.
+void Clip::GatherPatches(const float* pixels, float* to) const {
+  const int64_t size = config_.transform.size;
+  for (int64_t y = 0; y < n_side_; ++y) {
+    for (int64_t x = 0; x < n_side_; ++x) {
+      for (int64_t c = 0; c < 3; ++c) {
+        for (int64_t row = 0; row < patch_; ++row, to += patch_) {
+          std::memcpy(to, pixels + (c * size + y * patch_ + row) * size + x * patch_, static_cast<size_t>(patch_) * 4);
+        }
+      }
+    }
+  }
+}
+
+void Clip::Encode(const EncodeArgs& args) {
+  uint8_t* at = args.workspace;
+  const auto take = [&at](int64_t bytes) {
+    uint8_t* out = at;
+    at += Align64(bytes);
+    return out;
+  };
+  const auto floats = [&take](int64_t n) { return reinterpret_cast<float*>(take(n * 4)); };
+  const int64_t n = n_pos_, d = n_embd_;
+  float *x = floats(n * d), *norm = floats(n * d), *q = floats(n * d), *k = floats(n * d), *v = floats(n * d),
+        *mix = floats(n * d);
+  float* wide = floats(n * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}));
+  void* scratch = take(backend_.MatMulScratchBytes(n, WidestInput()));
+  void* attention_scratch = take(backend_.FullAttentionScratchBytes(n_heads_, d / n_heads_, n));
+
+  const auto observe = [&](const std::string& name, int64_t rows, int64_t cols, const float* data) {
+    if (args.observer != nullptr) (*args.observer)(name, rows, cols, data);
+  };
+  const auto product = [&](const float* in, int64_t n_rows, int64_t n_in, std::initializer_list<MatMulOut> outs) {
+    MatMulArgs mm;
+    mm.x = in;
+    mm.x_stride = mm.n_in = n_in;
+    mm.n_rows = n_rows;
+    mm.outs = {outs.begin(), outs.size()};
+    mm.scratch = scratch;
+    backend_.MatMul(mm);
+  };
+  const auto layer_norm = [&](const float* in, const Norm& w, float* out) {
+    backend_.LayerNorm({in, w.w.get(), w.b.get(), out, n, d, eps_});
+  };
+
+  // Positions first; the class token and the patches are added to them.
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) ids[i] = static_cast<int32_t>(i);
+  backend_.EmbedRows(*positions_, ids.data(), n, x);
+  for (int64_t i = 0; i < d; ++i) x[i] += class_.data[i];
+  GatherPatches(args.pixels, wide);
+  product(wide, n - 1, 3 * patch_ * patch_, {{patches_.get(), x + d, d, patch_bias_.get(), true}});
+  observe("v.embd", n, d, x);
+  layer_norm(x, pre_ln_, x);
+  observe("v.pre_ln", n, d, x);
+
+  for (int64_t l = 0; l < depth_; ++l) {
+    const Block& block = blocks_[l];
+    const std::string name = args.observer == nullptr ? "" : "v.blk." + std::to_string(l) + ".";
+    layer_norm(x, block.ln1, norm);
+    observe(name + "ln1", n, d, norm);
+    product(norm, n, d,
+            {{block.q.w.get(), q, d, block.q.b.get(), false},
+             {block.k.w.get(), k, d, block.k.b.get(), false},
+             {block.v.w.get(), v, d, block.v.b.get(), false}});
+    observe(name + "q", n, d, q);
+    observe(name + "k", n, d, k);
+    observe(name + "v", n, d, v);
+    FullAttentionArgs attention;
+    attention.n_heads = n_heads_;
+    attention.head_dim = d / n_heads_;
+    attention.scale = 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
+    attention.q = q;
+    attention.k = k;
+    attention.v = v;
+    attention.q_stride = attention.kv_stride = attention.out_stride = d;
+    attention.n_q = attention.n_kv = n;
+    attention.out = mix;
+    attention.scratch = attention_scratch;
+    backend_.FullAttention(attention);
+    observe(name + "mix", n, d, mix);
+    product(mix, n, d, {{block.out.w.get(), x, d, block.out.b.get(), true}});
+    observe(name + "mid", n, d, x);
+    layer_norm(x, block.ln2, norm);
+    observe(name + "ln2", n, d, norm);
+    product(norm, n, d, {{block.up.w.get(), wide, n_ff_, block.up.b.get(), false}});
+    backend_.Gelu({act_, wide, wide, n * n_ff_});
+    product(wide, n, n_ff_, {{block.down.w.get(), x, d, block.down.b.get(), true}});
+    observe(name + "out", n, d, x);
+  }
+  product(x + d, n - 1, d, {{mm0_.w.get(), wide, n_hidden_, mm0_.b.get(), false}});
+  observe("mm.0", n - 1, n_hidden_, wide);
+  backend_.Gelu({GeluKind::kErf, wide, wide, (n - 1) * n_hidden_});
+  product(wide, n - 1, n_hidden_, {{mm2_.w.get(), args.out, config_.n_embd, mm2_.b.get(), false}});
+  observe("mm.2", n - 1, config_.n_embd, args.out);
+}
+
+}  // namespace
+
+extern const EncoderInfo kClip;
+const EncoderInfo kClip = {
+    "clip", "mlp", "LLaVA-1.5 and other CLIP encoders with an MLP projector",
+    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
+      auto encoder = std::make_unique<Clip>(backend);
+      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
+      return std::unique_ptr<Encoder>(std::move(encoder));
+    }};
+
+}  // namespace weir

@@ -1,0 +1,85 @@
+// Vision encoders: what turns a picture into rows that a language model reads like token embeddings.
+//
+// Adding one is adding one file src/vision/my_encoder.cc whose first line is `// weir-plugin: encoder` and which
+// defines `extern const EncoderInfo kMyEncoder` (docs/recipes/add-an-encoder.md). Files are llama.cpp's `mmproj` ones:
+// GGUF with general.architecture `clip`; clip.projector_type says which encoder reads it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backend/backend.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/gguf.h"
+#include "vision/preprocess.h"
+
+namespace weir {
+
+struct EncoderConfig {
+  std::string projector, name;
+  ImageTransform transform;  // from pixels to the input
+  int32_t n_rows = 0;        // rows of one picture
+  int32_t n_embd = 0;        // of a row: the language model's
+};
+
+// Receives named intermediates of an encoder: ("v.blk.3.attn_out", rows, columns, data).
+using VisionObserver = std::function<void(const std::string& name, int64_t n_rows, int64_t n_cols, const float* data)>;
+
+struct EncodeArgs {
+  const float* pixels = nullptr;  // [3, size, size] of the transform
+  float* out = nullptr;           // [n_rows, n_embd]
+  uint8_t* workspace = nullptr;   // WorkspaceBytes() bytes, 64-byte aligned
+  const VisionObserver* observer = nullptr;
+};
+
+// Immutable after loading.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  const EncoderConfig& config() const { return config_; }
+  virtual int64_t WorkspaceBytes() const = 0;
+  virtual void Encode(const EncodeArgs& args) = 0;
+
+ protected:
+  EncoderConfig config_;
+};
+
+struct EncoderInfo {
+  const char* name;       // = file name
+  const char* projector;  // the clip.projector_type it reads
+  const char* models;     // well-known models, for messages
+  // Checks the metadata, binds every tensor (a missing or an unknown one is an error that names it) and prepares the
+  // weights in `backend`; bytes go to `ledger` under kWeights.
+  Result<std::unique_ptr<Encoder>> (*load)(const GgufFile& file, Backend& backend, Ledger& ledger);
+};
+
+// Every encoder of the folder, sorted by name. (Generated.)
+std::span<const EncoderInfo* const> AllEncoderInfos();
+
+// Finds the file's projector and loads it. kInvalidArgument when the file is no vision encoder at all, kUnsupported
+// names an unknown projector and lists the known ones.
+Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger);
+
+// An encoder with the memory it works in: pixels in, rows out. Its buffers are reserved under kVision when it is made;
+// what a picture's size asks for beside them (Preprocess) is reserved while that picture is read.
+class ImageEncoder {
+ public:
+  static Result<std::unique_ptr<ImageEncoder>> Make(Encoder& encoder, Ledger& ledger);
+
+  // Rows of the picture, [n_rows, n_embd]; valid until the next call. Errors of Preprocess().
+  Result<std::span<const float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr);
+  const EncoderConfig& config() const { return encoder_.config(); }
+
+ private:
+  ImageEncoder(Encoder& encoder, Ledger& ledger) : encoder_(encoder), ledger_(ledger) {}
+  Encoder& encoder_;
+  Ledger& ledger_;
+  HostBuffer pixels_, rows_, workspace_;
+};
+
+}  // namespace weir
