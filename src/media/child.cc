@@ -80,6 +80,11 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv
   }
   posix_spawn_file_actions_adddup2(&spawn.actions, out.ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&spawn.actions, err.ends[1], STDERR_FILENO);
+#ifdef __GLIBC__
+  // Not what our host process opened without O_CLOEXEC: a child that holds the writing end of the pipe it reads from
+  // never sees its end.
+  posix_spawn_file_actions_addclosefrom_np(&spawn.actions, STDERR_FILENO + 1);
+#endif
   // A group of its own: the interrupt key is for us, and killing the group ends whatever the child started. Signals as
   // a fresh program expects them, whatever our host process blocks or ignores.
   sigset_t none, usual;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -72,6 +73,22 @@ TEST(Child, FailureHasTheFirstLineWithoutControlCharacters) {
   const Status status = child->Finish();
   EXPECT_EQ(status.code(), StatusCode::kCorrupt);
   EXPECT_EQ(status.message(), "sh: moov  [31mgone");
+}
+
+TEST(Child, WhatTheHostOpenedIsNotInherited) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);  // without O_CLOEXEC, as most libraries open things
+  ChildLimits limits;
+  limits.stall_ms = 5000;  // ends the test where the child would wait for its own end of the pipe
+  auto child = Child::Start({"cat"}, ends[0], limits);
+  ASSERT_TRUE(child.ok()) << child.status().message();
+  ASSERT_EQ(write(ends[1], "abc", 3), 3);
+  close(ends[0]);
+  close(ends[1]);
+  const Result<std::string> text = ReadToEnd(**child);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(*text, "abc");
+  EXPECT_TRUE((*child)->Finish().ok());
 }
 
 TEST(Child, NoSuchProgram) {
