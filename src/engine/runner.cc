@@ -47,6 +47,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
   for (const BatchItem& item : items) {
     const int64_t n = static_cast<int64_t>(item.tokens.size());
     if (n == 0) return InvalidArgument("a batch item has no tokens");
+    if (item.embeddings != nullptr && items.size() > 1) return InvalidArgument("embeddings are a batch of their own");
     for (const BatchSegment& earlier : segments_) {
       if (earlier.pot == item.pot) return InvalidArgument("a pot stands twice in one batch");
     }
@@ -57,7 +58,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       return OverBudget("a pot of %d slots has %d free, %lld tokens are coming", item.pot->shape().n_slots,
                         item.pot->n_free(), static_cast<long long>(n));
     }
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && item.embeddings == nullptr; ++i) {
       const int32_t id = item.tokens[i].token_id;
       if (id < 0 || id >= model_->config().n_vocab) {
         return InvalidArgument("token %d is outside the vocabulary of %d", id, model_->config().n_vocab);
@@ -72,7 +73,8 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
 
   ForwardArgs args;
   args.attender = attender_.get();
-  args.tokens = ids;
+  args.embeddings = items.front().embeddings;
+  args.tokens = args.embeddings == nullptr ? ids : nullptr;
   args.n_rows = n_rows;
   args.hidden = hidden_.as<float>();
   args.workspace = workspace_.data();

@@ -27,8 +27,11 @@ struct RunnerShape {
 // New tokens of one pot.
 struct BatchItem {
   Pot* pot = nullptr;
-  std::span<const SlotMeta> tokens;   // in stream order; token_id >= 0
+  std::span<const SlotMeta> tokens;   // in stream order; token_id >= 0, or -1 with embeddings
   const EvidenceCall* evidence = nullptr;   // statistics to take of these rows
+  // [tokens.size(), n_embd]: rows that enter the model in place of token embeddings (visual tokens). Such an item is a
+  // batch of its own.
+  const float* embeddings = nullptr;
 };
 
 class Runner {

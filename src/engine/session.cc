@@ -170,14 +170,15 @@ void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, 
   }
 }
 
-Status Session::ReadChunk(std::span<const int32_t> tokens, const AppendOptions& options, bool prompt_end, float* nll) {
-  const int32_t n = static_cast<int32_t>(tokens.size());
+Status Session::ReadChunk(const Rows& rows, const AppendOptions& options, bool prompt_end, float* nll) {
+  const int32_t n = static_cast<int32_t>(rows.n);
   chunk_.clear();
   for (int32_t i = 0; i < n; ++i) {
     SlotMeta meta;
     meta.seq = n_seen_ + i;
     meta.t_src_ms = options.t_src_ms;
-    meta.token_id = tokens[i];
+    meta.token_id = rows.tokens == nullptr ? -1 : rows.tokens[i];
+    meta.modality = rows.modality;
     meta.pinned = options.pinned;
     chunk_.push_back(meta);
   }
@@ -191,7 +192,7 @@ Status Session::ReadChunk(std::span<const int32_t> tokens, const AppendOptions& 
     vote = (prompt_end && !options.generated) || n_free() - n < n_next;
     call.row_begin = n - std::min(n, evidence.n_last);
   }
-  const BatchItem item{pot_.get(), chunk_, vote ? &call : nullptr};
+  const BatchItem item{pot_.get(), chunk_, vote ? &call : nullptr, rows.embeddings};
   WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
   if (vote) {
     const int32_t n_rows = static_cast<int32_t>(call.row_end - call.row_begin);
@@ -202,7 +203,12 @@ Status Session::ReadChunk(std::span<const int32_t> tokens, const AppendOptions& 
   }
   if (nll != nullptr || evidence.nll) {
     nll_.resize(static_cast<size_t>(n));
-    Likelihoods(tokens, hidden, nll_.data());
+    if (rows.tokens != nullptr) {
+      Likelihoods({rows.tokens, static_cast<size_t>(n)}, hidden, nll_.data());
+    } else {
+      std::fill(nll_.begin(), nll_.end(), 0.0f);
+      if (!has_last_) nll_[0] = std::numeric_limits<float>::infinity();
+    }
     if (evidence.nll) pot_->SetNll(nll_);
     if (nll != nullptr) {
       std::copy(nll_.begin(), nll_.end(), nll);
@@ -226,7 +232,23 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
     }
   }
   if (options.nll != nullptr && !options_.nll) return InvalidArgument("this session was made without likelihoods");
-  const int64_t n_tokens = std::ssize(tokens);
+  return AppendRows({std::ssize(tokens), tokens.data()}, options);
+}
+
+Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options) {
+  const int64_t n_embd = model_->config().n_embd;
+  if (std::ssize(rows) % n_embd != 0) {
+    return InvalidArgument("%zu numbers are no whole rows of %lld", rows.size(), static_cast<long long>(n_embd));
+  }
+  if (options.nll != nullptr) return InvalidArgument("nothing predicts an embedding: it has no likelihood");
+  for (float value : rows) {
+    if (!std::isfinite(value)) return InvalidArgument("an embedding with a number that is not finite");
+  }
+  return AppendRows({std::ssize(rows) / n_embd, nullptr, rows.data(), modality}, options);
+}
+
+Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
+  const int64_t n_tokens = rows.n;
   for (int64_t done = 0; done < n_tokens;) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done), static_cast<long long>(n_tokens));
@@ -238,8 +260,10 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
       return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, n_slots());
     }
     WEIR_RETURN_IF_ERROR(MakeRoom(n));
-    WEIR_RETURN_IF_ERROR(ReadChunk(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), options,
-                                   done + n == n_tokens, options.nll == nullptr ? nullptr : options.nll + done));
+    const Rows chunk = {n, rows.tokens == nullptr ? nullptr : rows.tokens + done,
+                        rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd, rows.modality};
+    WEIR_RETURN_IF_ERROR(
+        ReadChunk(chunk, options, done + n == n_tokens, options.nll == nullptr ? nullptr : options.nll + done));
     done += n;
     if (options.progress) options.progress(done);
   }

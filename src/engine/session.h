@@ -91,6 +91,12 @@ class Session {
   Status Append(std::span<const int32_t> tokens, const AppendOptions& options);
   Status Append(std::span<const int32_t> tokens) { return Append(tokens, AppendOptions()); }
 
+  // Reads rows that stand in place of token embeddings: an encoder's rows of a picture or frame, [n, n_embd]. They take
+  // slots, are forgotten and pinned like any token; their token_id is -1. Nothing predicts them: as the statistic of a
+  // policy their -log P is 0 (+inf for the first of a stream). Errors as Append(); kInvalidArgument when the size is not a
+  // multiple of n_embd, when a value is not finite, or when options.nll is asked for.
+  Status AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options);
+
   // A round begins: `question` is about to be appended (by the caller, in any number of calls) and up to n_answer tokens
   // will follow. Room is made for all of it at once where the pot allows; a policy may rank by the question's attention
   // (PolicyNeeds::question_rows); stored likelihoods age (nll_decay). Optional: without it, room is made when it is needed.
@@ -131,8 +137,16 @@ class Session {
   Status Shrink(int32_t n_keep, const char* reason);
   Status ReadProbe(std::span<const int32_t> probe);
   void TakeVectorScores();
-  // Reads one chunk that fits. `prompt_end`: no more tokens of this Append() come after it.
-  Status ReadChunk(std::span<const int32_t> tokens, const AppendOptions& options, bool prompt_end, float* nll);
+  // What is read: tokens, or embeddings in their place.
+  struct Rows {
+    int64_t n = 0;
+    const int32_t* tokens = nullptr;     // [n]
+    const float* embeddings = nullptr;   // [n, n_embd]
+    Modality modality = Modality::kText;
+  };
+  Status AppendRows(const Rows& rows, const AppendOptions& options);
+  // Reads one chunk that fits. `prompt_end`: no more rows of this call come after it.
+  Status ReadChunk(const Rows& rows, const AppendOptions& options, bool prompt_end, float* nll);
   void Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll);
   // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
   int32_t NextChunkRows(int64_t n_left) const;
