@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "model/weights.h"
@@ -113,6 +114,7 @@ class Clip final : public Encoder {
   GeluKind act_ = GeluKind::kQuick;
   std::unique_ptr<Matrix> patches_;    // [n_embd, 3 * patch * patch]
   std::unique_ptr<Matrix> positions_;  // [n_pos, n_embd], the class token's first
+  std::vector<int32_t> position_ids_;  // 0, 1, 2 ...
   Vector patch_bias_, class_;
   Norm pre_ln_;
   std::vector<Block> blocks_;
@@ -163,6 +165,8 @@ Status Clip::ReadMetadata(const GgufFile& file) {
   if (n_pos_ > (1 << 16))
     return Corrupt("%s: %lld patches a picture", file.path().c_str(), static_cast<long long>(n_pos_ - 1));
   config_.n_rows = static_cast<int32_t>(n_pos_ - 1);
+  position_ids_.resize(static_cast<size_t>(n_pos_));
+  std::iota(position_ids_.begin(), position_ids_.end(), 0);
   ImageTransform& transform = config_.transform;
   transform.size = static_cast<int32_t>(size);
   // LLaVA-1.5 was trained on padded pictures; a file whose own processor crops says so.
@@ -232,9 +236,7 @@ void Clip::Encode(const EncodeArgs& args) {
   };
 
   // Positions first; the class token and the patches are added to them.
-  std::vector<int32_t> ids(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) ids[i] = static_cast<int32_t>(i);
-  backend_.EmbedRows(*positions_, ids.data(), n, x);
+  backend_.EmbedRows(*positions_, position_ids_.data(), n, x);
   for (int64_t i = 0; i < d; ++i) x[i] += class_.data[i];
   GatherPatches(args.pixels, wide);
   product(wide, n - 1, 3 * patch_ * patch_, {{patches_.get(), x + d, d, patch_bias_.get(), true}});

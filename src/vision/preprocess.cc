@@ -153,9 +153,9 @@ Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger,
   };
   WEIR_ASSIGN_OR_RETURN(const HostBuffer result, HostBuffer::Allocate(ledger, MemTag::kVision, row_bytes));
 
-  // Each pass rounds, so their order shows. Pillow 13 begins with the columns where that saves enough work; the rule was
-  // inferred from 687 random sizes, all of which it explains. Older ones always begin with the rows; where a picture
-  // shrinks the two differ by one step of 8 bits.
+  // Each pass rounds, so their order shows. Pillow 13 begins with the columns where that saves enough work; the rule
+  // was inferred from 687 random sizes, all of which it explains. Older ones always begin with the rows; where a
+  // picture shrinks the two differ by one step of 8 bits.
   const bool down_first = down.n_in > down.n_out && down.n_in - down.n_out > 2 * (across.n_in - across.n_out);
   if (down_first) {
     const int64_t begin = columns.begin(0), end = columns.begin(size - 1) + columns.n(size - 1);
