@@ -48,6 +48,7 @@ class Backend {
   virtual void RmsNorm(const RmsNormArgs& args) { ref::RmsNorm(args); }
   virtual void LayerNorm(const LayerNormArgs& args) { ref::LayerNorm(args); }
   virtual void Gelu(const GeluArgs& args) { ref::Gelu(args); }
+  virtual void Relu(const ReluArgs& args) { ref::Relu(args); }
   virtual void SwiGlu(const SwiGluArgs& args) { ref::SwiGlu(args); }
   virtual void HeadNll(const NllArgs& args) { ref::HeadNll(args); }
   // One entry per head; a backend may spread them over its workers.
@@ -55,6 +56,7 @@ class Backend {
   virtual void CompactSlots(std::span<const CompactSlotsArgs> args);
   virtual void Attention(const AttentionArgs& args) { ref::Attention(args); }
   virtual void FullAttention(const FullAttentionArgs& args) { ref::FullAttention(args); }
+  virtual void FullAttentionWeights(const FullAttentionWeightsArgs& args) { ref::FullAttentionWeights(args); }
   virtual void ColumnScores(const ColumnScoresArgs& args) { ref::ColumnScores(args); }
   // One entry per head; a backend may spread them over its workers.
   virtual void VectorScores(std::span<const VectorScoresArgs> args);

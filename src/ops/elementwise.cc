@@ -36,6 +36,10 @@ void Gelu(const GeluArgs& args) {
   }
 }
 
+void Relu(const ReluArgs& args) {
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] < 0 ? 0 : args.x[i];
+}
+
 void SwiGlu(const SwiGluArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) {
     const double z = args.gate[i];

@@ -37,6 +37,13 @@ struct GeluArgs {
   int64_t n = 0;
 };
 
+// y = max(x, 0), element by element; NaN stays NaN
+struct ReluArgs {
+  const float* x = nullptr;  // [n]
+  float* y = nullptr;        // [n]
+  int64_t n = 0;
+};
+
 // y = silu(gate) * up, silu(z) = z / (1 + exp(-z))
 struct SwiGluArgs {
   const float* gate = nullptr;  // [n]
@@ -49,6 +56,7 @@ namespace ref {
 void RmsNorm(const RmsNormArgs& args);
 void LayerNorm(const LayerNormArgs& args);
 void Gelu(const GeluArgs& args);
+void Relu(const ReluArgs& args);
 void SwiGlu(const SwiGluArgs& args);
 }  // namespace ref
 }  // namespace weir

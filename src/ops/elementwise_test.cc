@@ -61,6 +61,16 @@ TEST(Gelu, KnownValues) {
   EXPECT_TRUE(std::isnan(y[5]));
 }
 
+TEST(Relu, KnownValues) {
+  float x[] = {0, 1.5f, -1.5f, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+  ref::Relu({x, x, 5});
+  EXPECT_EQ(x[0], 0.0f);
+  EXPECT_EQ(x[1], 1.5f);
+  EXPECT_EQ(x[2], 0.0f);
+  EXPECT_EQ(x[3], 0.0f);
+  EXPECT_TRUE(std::isnan(x[4]));
+}
+
 TEST(SwiGlu, KnownValues) {
   const float gate[] = {0, 1, -1, 100, -100, std::numeric_limits<float>::quiet_NaN()};
   const float up[] = {7, 2, 2, 3, 3, 1};

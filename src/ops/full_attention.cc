@@ -30,4 +30,25 @@ void FullAttention(const FullAttentionArgs& args) {
   }
 }
 
+void FullAttentionWeights(const FullAttentionWeightsArgs& args) {
+  const FullAttentionArgs& a = args.attention;
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    const float* q = a.q + (args.row_begin + r) * a.q_stride + args.head * a.head_dim;
+    float* out = args.out + r * a.n_kv;
+    float largest = -INFINITY;
+    for (int64_t j = 0; j < a.n_kv; ++j) {
+      const float* k = a.k + j * a.kv_stride + args.head * a.head_dim;
+      double dot = 0;
+      for (int64_t d = 0; d < a.head_dim; ++d) dot += static_cast<double>(q[d]) * k[d];
+      out[j] = static_cast<float>(a.scale * dot);
+      largest = std::max(largest, out[j]);
+    }
+    double sum = 0;
+    for (int64_t j = 0; j < a.n_kv; ++j) sum += std::exp(static_cast<double>(out[j]) - largest);
+    for (int64_t j = 0; j < a.n_kv; ++j) {
+      out[j] = static_cast<float>(std::exp(static_cast<double>(out[j]) - largest) / sum);
+    }
+  }
+}
+
 }  // namespace weir::ref

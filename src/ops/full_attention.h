@@ -23,8 +23,20 @@ struct FullAttentionArgs {
   void* scratch = nullptr;  // Backend::FullAttentionScratchBytes(...) bytes, 64-byte aligned
 };
 
+// The weights themselves, for those who want to see what a picture's rows attend to: some query rows of one head.
+//
+//   out[i, j] = softmax_j(scale * q[row_begin + i, head, :] . k[j, head, :])
+struct FullAttentionWeightsArgs {
+  FullAttentionArgs attention;  // v, out and scratch are not used
+  int64_t head = 0;
+  int64_t row_begin = 0, n_rows = 0;
+  float* out = nullptr;  // [n_rows, n_kv]
+};
+
 namespace ref {
 // Scores, softmax and sums in double.
 void FullAttention(const FullAttentionArgs& args);
+// Sums in double; takes no memory.
+void FullAttentionWeights(const FullAttentionWeightsArgs& args);
 }  // namespace ref
 }  // namespace weir

@@ -28,6 +28,18 @@ TEST(FullAttention, MixesEveryRowForEveryQuery) {
   EXPECT_FLOAT_EQ(out[1], static_cast<float>((10 + 20 * e + 30 * e * e) / (1 + e + e * e)));
   EXPECT_FLOAT_EQ(out[2], (1 + 2 + 2 * 3) / 4.0f);  // the last key weighs twice, the first row sees it too
   EXPECT_FLOAT_EQ(out[3], 20);
+
+  // What was mixed with: one head's rows, from any row on.
+  float weights[6];
+  ref::FullAttentionWeights({args, 0, 0, 2, weights});
+  for (int j = 0; j < 3; ++j) EXPECT_FLOAT_EQ(weights[j], 1.0f / 3);
+  EXPECT_FLOAT_EQ(weights[3], 0.25f);
+  EXPECT_FLOAT_EQ(weights[5], 0.5f);
+  float row[3];
+  ref::FullAttentionWeights({args, 1, 0, 1, row});
+  EXPECT_FLOAT_EQ(row[2], static_cast<float>(e * e / (1 + e + e * e)));
+  ref::FullAttentionWeights({args, 0, 1, 1, row});
+  EXPECT_EQ(row[2], weights[5]);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class CpuBackend final : public Backend {
   void RmsNorm(const RmsNormArgs& args) override { cpu::RmsNorm(args, pool_); }
   void LayerNorm(const LayerNormArgs& args) override { cpu::LayerNorm(args, pool_); }
   void Gelu(const GeluArgs& args) override { cpu::Gelu(args, pool_); }
+  void Relu(const ReluArgs& args) override { cpu::Relu(args, pool_); }
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
   void HeadNll(const NllArgs& args) override { cpu::HeadNll(args, pool_); }
   void StoreSlots(std::span<const StoreSlotsArgs> args) override { cpu::StoreSlots(args, pool_); }

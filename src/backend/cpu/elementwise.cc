@@ -126,6 +126,11 @@ void GeluImpl(GeluKind kind, const float* x, float* y, int64_t n_values) {
   }
 }
 
+void ReluImpl(const float* x, float* y, int64_t n_values) {
+  const DF df;
+  Map(x, y, n_values, [df](VF v) { return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(df)), v); });
+}
+
 HWY_INLINE VF Silu(VF z, VF up) {
   const DF df;
   // Below -88, where exp(-z) nears its overflow, silu is less than 1e-36 in magnitude: zero.
@@ -159,6 +164,7 @@ namespace weir::cpu {
 HWY_EXPORT(RmsNormImpl);
 HWY_EXPORT(LayerNormImpl);
 HWY_EXPORT(GeluImpl);
+HWY_EXPORT(ReluImpl);
 HWY_EXPORT(SwiGluImpl);
 
 // Values of one task: some microseconds of work.
@@ -188,6 +194,13 @@ void Gelu(const GeluArgs& args, ThreadPool& pool) {
     const int64_t from = task * kTaskValues;
     HWY_DYNAMIC_DISPATCH(GeluImpl)
     (args.kind, args.x + from, args.y + from, std::min(kTaskValues, args.n - from));
+  });
+}
+
+void Relu(const ReluArgs& args, ThreadPool& pool) {
+  pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t from = task * kTaskValues;
+    HWY_DYNAMIC_DISPATCH(ReluImpl)(args.x + from, args.y + from, std::min(kTaskValues, args.n - from));
   });
 }
 

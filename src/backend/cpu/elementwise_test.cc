@@ -107,6 +107,26 @@ TEST(CpuGelu, EqualsReference) {
   }
 }
 
+TEST(CpuRelu, EqualsReference) {
+  Rng rng(7);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(3)};
+  for (const int64_t n : {1, 15, 64, 8192, 20001}) {
+    std::vector<float> x = Normals(rng, n + 1);
+    x.back() = kNan;
+    std::vector<float> expected(static_cast<size_t>(n));
+    ref::Relu({x.data() + 1, expected.data(), n});
+    ForEachTarget([&] {
+      for (ThreadPool& pool : pools) {
+        std::vector<float> y(static_cast<size_t>(n + 2), kNan);
+        Relu({x.data() + 1, y.data() + 1, n}, pool);
+        ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+        for (int64_t i = 0; i + 1 < n; ++i) ASSERT_EQ(y[i + 1], expected[i]) << "x " << x[i + 1];
+        ASSERT_TRUE(std::isnan(y[n]));
+      }
+    });
+  }
+}
+
 TEST(CpuSwiGlu, EqualsReference) {
   Rng rng(2);
   ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
