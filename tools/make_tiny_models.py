@@ -51,6 +51,8 @@ def rope(kind, theta=10000.0, **more):
     return dict(SMALL, rope_parameters=dict(rope_type=kind, rope_theta=theta, **more))
 
 
+OPT = dict(hidden_size=32, ffn_dim=72, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=512, dropout=0.0)
+
 MODELS = {
     "llama": ("llama", dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
                             num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, max_position_embeddings=512)),
@@ -69,6 +71,9 @@ MODELS = {
     "llama_rope_longrope": ("llama", rope("longrope", factor=4.0, original_max_position_embeddings=32,
                                           short_factor=[1.0, 1.0, 1.05, 1.1, 1.1, 1.2, 1.3, 1.4],
                                           long_factor=[1.0, 1.2, 1.5, 2.0, 2.6, 3.1, 3.6, 4.0])),
+    "opt": ("opt", dict(OPT)),
+    # As OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
+    "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
 }
 
 
@@ -103,17 +108,20 @@ def write_tokenizer(folder):
 
 
 def build(kind, settings, seed):
-    settings = dict(settings, vocab_size=VOCAB, bos_token_id=0, eos_token_id=2, rms_norm_eps=1e-5, use_cache=False)
+    settings = dict(settings, vocab_size=VOCAB, bos_token_id=0, eos_token_id=2, use_cache=False)
+    if kind != "opt":
+        settings["rms_norm_eps"] = 1e-5
     config, model = {
         "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
         "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+        "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
     }[kind]
     # sdpa: its softmax stays in float64, the eager one casts to float32.
     model = model._from_config(config(**settings), attn_implementation="sdpa").eval()
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "norm" in name:
+            if "norm" in name and name.endswith("weight"):
                 p.copy_(1.0 + 0.2 * torch.randn(p.shape, generator=g))
             elif name.endswith("bias"):
                 p.copy_(0.3 * torch.randn(p.shape, generator=g))
@@ -125,23 +133,43 @@ def build(kind, settings, seed):
     return model
 
 
-def run(model, tokens, pos):
-    """Logits [n, vocab] and every named intermediate [n, cols]."""
-    seen, hooks = {}, []
-
-    def keep(name, module):
-        hooks.append(module.register_forward_hook(
-            lambda m, i, o: seen.__setitem__(name, (o[0] if isinstance(o, tuple) else o).reshape(len(tokens), -1))))
-
+def parts(model):
+    """(name, module, whether its input is meant) of every intermediate."""
     base = model.model
-    keep("embd", base.embed_tokens)
+    yield "embd", base.embed_tokens, False
     for i, layer in enumerate(base.layers):
         att = layer.self_attn
         for name, module in (("attn_norm", layer.input_layernorm), ("q", att.q_proj), ("k", att.k_proj), ("v", att.v_proj),
                              ("attn_out", att.o_proj), ("ffn_norm", layer.post_attention_layernorm),
                              ("ffn_out", layer.mlp), ("out", layer)):
-            keep(f"blk.{i}.{name}", module)
-    keep("final_norm", base.norm)
+            yield f"blk.{i}.{name}", module, False
+    yield "final_norm", base.norm, False
+
+
+def opt_parts(model):
+    base = model.model.decoder
+    yield "embd", base.layers[0], True
+    for i, layer in enumerate(base.layers):
+        att = layer.self_attn
+        for name, module in (("attn_norm", layer.self_attn_layer_norm), ("q", att.q_proj), ("k", att.k_proj),
+                             ("v", att.v_proj), ("attn_out", att.out_proj), ("ffn_norm", layer.final_layer_norm),
+                             ("ffn_out", layer.fc2), ("out", layer)):
+            yield f"blk.{i}.{name}", module, False
+    yield "final_norm", base.final_layer_norm or base.layers[-1], False
+
+
+def run(model, tokens, pos):
+    """Logits [n, vocab] and every named intermediate [n, cols]."""
+    seen, hooks = {}, []
+
+    def keep(name, module, before):
+        def hook(m, inputs, output=None):
+            value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
+            seen[name] = value.reshape(len(tokens), -1)
+        hooks.append(module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook))
+
+    for part in (opt_parts if model.config.model_type == "opt" else parts)(model):
+        keep(*part)
     with torch.no_grad():
         ids = torch.tensor([tokens])
         # An explicit mask: without one, positions with gaps would be taken for several packed sequences.

@@ -119,6 +119,10 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   } else if (n_slots == 0) {
     n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
   }
+  if (const int32_t most = model.config().attention.n_learned_positions; most > 0 && n_slots > most) {
+    return InvalidArgument("a pot of %d tokens: this model has learned %d positions, which is its largest pot", n_slots,
+                           most);
+  }
   SessionPlan plan = PlanFor(model, backend, options, needs, n_slots);
   if (budget > 0 && plan.total_bytes > budget && options.chunk_rows == 0) {
     // A pot that was asked for, or the smallest one: read in smaller chunks before giving up.

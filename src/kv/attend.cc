@@ -17,11 +17,15 @@ int64_t ScratchBytes(const Backend& backend, const AttentionLayout& layout, int6
   return statistics ? std::max(attention, backend.ColumnScoresScratchBytes(shape)) : attention;
 }
 
+int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
+  return layout.n_learned_positions > 0 ? max_rows * 4 : 0;
+}
+
 }  // namespace
 
 int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
                                  bool statistics) {
-  return PageRound(2 * max_rows * (layout.rope.n_rot / 2) * 4) +
+  return PageRound(2 * max_rows * (layout.rope.n_rot / 2) * 4) + PageRound(PositionBytes(layout, max_rows)) +
          PageRound(ScratchBytes(backend, layout, max_rows, max_slots, statistics));
 }
 
@@ -37,6 +41,8 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   WEIR_ASSIGN_OR_RETURN(out->rope_, RopeTable::Make(layout.rope, max_slots));
   const int64_t half = layout.rope.n_rot / 2;
   WEIR_ASSIGN_OR_RETURN(out->angles_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, 2 * max_rows * half * 4));
+  WEIR_ASSIGN_OR_RETURN(out->positions_,
+                        HostBuffer::Allocate(ledger, MemTag::kWorkspace, PositionBytes(layout, max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->scratch_,
                         HostBuffer::Allocate(ledger, MemTag::kWorkspace,
                                              ScratchBytes(backend, layout, max_rows, max_slots, statistics)));
@@ -63,6 +69,8 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
                            static_cast<long long>(max_rows_));
   }
 
+  if (layout_.n_learned_positions > 0) WEIR_RETURN_IF_ERROR(PlanPositions(segments));
+
   segments_.assign(segments.begin(), segments.end());
   const size_t n_views = segments_.size() * layout_.n_kv_heads;
   k_ptrs_.resize(n_views);
@@ -82,6 +90,23 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
       float* cos = angles_.as<float>() + segment.first_row * half;
       RopeAngles(rope_, pos.data(), segment.n_rows, cos, cos + max_rows_ * half);
     }
+  }
+  return Status();
+}
+
+Status Attender::PlanPositions(std::span<const BatchSegment> segments) {
+  for (const BatchSegment& segment : segments) {
+    const PotShape& shape = segment.pot->shape();
+    const bool absolute = shape.positions == Positions::kAbs;
+    const int64_t first = absolute ? segment.first_seq : shape.n_slots - segment.pot->n_free();
+    if (first + segment.n_rows > layout_.n_learned_positions) {
+      return OverBudget("this model has learned %d positions, and token %lld of %s would need another; use a policy "
+                        "whose positions are slots, in a pot of at most so many",
+                        layout_.n_learned_positions, static_cast<long long>(first + segment.n_rows),
+                        absolute ? "the stream" : "a pot");
+    }
+    int32_t* positions = positions_.as<int32_t>() + segment.first_row;
+    for (int64_t i = 0; i < segment.n_rows; ++i) positions[i] = static_cast<int32_t>(first + i);
   }
   return Status();
 }

@@ -23,6 +23,8 @@ struct AttentionLayout {
   int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float scale = 0;      // 1 / sqrt(head_dim) for most
   RopeConfig rope;      // n_rot = 0: no rotary embedding
+  // Rows of a table of learned positions that the model adds at its input (Attender::positions()); 0: it has none.
+  int32_t n_learned_positions = 0;
 };
 
 // Statistics to take of a segment while it attends: which of its rows vote, how they are reduced. They go to the pot's
@@ -53,21 +55,30 @@ class Attender {
   static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
                                 bool statistics);
 
-  // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise).
+  // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise). kOverBudget
+  // when a row would need a learned position beyond the model's table.
   Status Plan(std::span<const BatchSegment> segments);
 
   // q: [n_rows, n_heads * head_dim], k, v: [n_rows, n_kv_heads * head_dim], none rotated; out as q. Rows contiguous.
   void Attend(int32_t layer, const float* q, const float* k, const float* v, float* out);
 
+  // Positions of the planned rows, [n_rows], for a model with learned ones (nullptr otherwise): a row's number in its
+  // stream under kAbs, else how many slots of its pot are in use once it is stored, less one. What was added at the
+  // input is part of every key and value, so that kept entries stay where they were read.
+  const int32_t* positions() const { return layout_.n_learned_positions > 0 ? positions_.as<int32_t>() : nullptr; }
+
   const AttentionLayout& layout() const { return layout_; }
 
  private:
+  Status PlanPositions(std::span<const BatchSegment> segments);
+
   Backend* backend_ = nullptr;
   AttentionLayout layout_;
   int64_t max_rows_ = 0, max_slots_ = 0;
   RopeTable rope_;
   Reservation rope_bytes_;
   HostBuffer angles_;    // [2, max_rows, n_rot/2] cos then sin of the rows' positions
+  HostBuffer positions_; // [max_rows] of rows with learned positions
   HostBuffer scratch_;   // of the attention and statistics kernels, one after the other
   // The current plan.
   std::vector<BatchSegment> segments_;

@@ -4,27 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/workspace.h"
+
 namespace weir {
-namespace {
-
-int64_t Align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-// Hands out consecutive 64-byte aligned pieces of a workspace.
-class Bump {
- public:
-  explicit Bump(uint8_t* base) : at_(base) {}
-  float* Floats(int64_t n) { return reinterpret_cast<float*>(Bytes(n * 4)); }
-  uint8_t* Bytes(int64_t n) {
-    uint8_t* out = at_;
-    at_ += Align64(n);
-    return out;
-  }
-
- private:
-  uint8_t* at_;
-};
-
-}  // namespace
 
 Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch));
@@ -91,11 +73,11 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   const AttentionLayout& a = config_.attention;
   const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
   const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
-  const int64_t attention = 2 * Align64(n * q_dim * 4) + 2 * Align64(n * kv_dim * 4);
-  const int64_t feed_forward = 2 * Align64(n * config_.n_ff * 4);
+  const int64_t attention = 2 * AlignedBytes(n * q_dim * 4) + 2 * AlignedBytes(n * kv_dim * 4);
+  const int64_t feed_forward = 2 * AlignedBytes(n * config_.n_ff * 4);
   const int64_t widest = std::max<int64_t>({config_.n_embd, config_.n_ff, q_dim});
-  return Align64(n * config_.n_embd * 4) + std::max(attention, feed_forward) +
-         Align64(backend_.MatMulScratchBytes(n, widest));
+  return AlignedBytes(n * config_.n_embd * 4) + std::max(attention, feed_forward) +
+         AlignedBytes(backend_.MatMulScratchBytes(n, widest));
 }
 
 void PreNormDecoder::Forward(const ForwardArgs& args) {
@@ -105,11 +87,11 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
 
   float* x = args.hidden;  // the residual stream lives where the result goes
-  Bump bump(args.workspace);
+  Workspace bump(args.workspace);
   float* norm = bump.Floats(n * n_embd);
   const int64_t widest = std::max<int64_t>({n_embd, n_ff, q_dim});
   void* scratch = bump.Bytes(backend_.MatMulScratchBytes(n, widest));
-  Bump attention = bump, feed_forward = bump;  // the two halves of a block never live together
+  Workspace attention = bump, feed_forward = bump;  // the two halves of a block never live together
   float* q = attention.Floats(n * q_dim);
   float* k = attention.Floats(n * kv_dim);
   float* v = attention.Floats(n * kv_dim);
@@ -168,7 +150,8 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     backend_.RmsNorm({x, layer.ffn_norm.get(), norm, n, n_embd, norm_eps_});
     observe(blk + "ffn_norm", n_embd, norm);
     product(norm, n_embd,
-            {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false}, {layer.up.get(), up, n_ff, layer.b_up.get(), false}});
+            {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false},
+             {layer.up.get(), up, n_ff, layer.b_up.get(), false}});
     backend_.SwiGlu({gate, up, gate, n * n_ff});
     add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get());
     observe(blk + "out", n_embd, x);
