@@ -1,5 +1,7 @@
 #include "backend/backend.h"
 
+#include <algorithm>
+
 #include "base/memory.h"
 
 namespace weir {
@@ -22,6 +24,15 @@ void Backend::CompactSlots(std::span<const CompactSlotsArgs> args) {
 
 void Backend::VectorScores(std::span<const VectorScoresArgs> args) {
   for (const VectorScoresArgs& head : args) ref::VectorScores(head);
+}
+
+void Backend::AttentionWithScores(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores) {
+  Attention(args);
+  for (const ColumnScoresArgs& segment : scores) ColumnScores(segment);
+}
+
+int64_t Backend::AttentionWithScoresScratchBytes(const AttentionShape& shape) const {
+  return std::max(AttentionScratchBytes(shape), ColumnScoresScratchBytes(shape));
 }
 
 // The references take what they need from the heap: they are for tests, not for budgets.

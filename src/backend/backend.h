@@ -58,6 +58,9 @@ class Backend {
   virtual void FullAttention(const FullAttentionArgs& args) { ref::FullAttention(args); }
   virtual void FullAttentionWeights(const FullAttentionWeightsArgs& args) { ref::FullAttentionWeights(args); }
   virtual void ColumnScores(const ColumnScoresArgs& args) { ref::ColumnScores(args); }
+  // Attention(args), then ColumnScores() of some of its segments: scores[i].attention is `args` with one segment. A
+  // backend may take the scores from the weights it has at hand. All share one scratch.
+  virtual void AttentionWithScores(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores);
   // One entry per head; a backend may spread them over its workers.
   virtual void VectorScores(std::span<const VectorScoresArgs> args);
   // log(sum exp(logits)), for the likelihood of a token whose logits are already there.
@@ -68,6 +71,8 @@ class Backend {
   virtual int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const;
   virtual int64_t AttentionScratchBytes(const AttentionShape& shape) const;
   virtual int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const;
+  // At least what Attention() and ColumnScores() need.
+  virtual int64_t AttentionWithScoresScratchBytes(const AttentionShape& shape) const;
   virtual int64_t FullAttentionScratchBytes(int64_t n_heads, int64_t head_dim, int64_t max_kv) const;
 };
 

@@ -13,8 +13,7 @@ namespace {
 int64_t ScratchBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
                      bool statistics) {
   const AttentionShape shape = {layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots};
-  const int64_t attention = backend.AttentionScratchBytes(shape);
-  return statistics ? std::max(attention, backend.ColumnScoresScratchBytes(shape)) : attention;
+  return statistics ? backend.AttentionWithScoresScratchBytes(shape) : backend.AttentionScratchBytes(shape);
 }
 
 int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
@@ -169,13 +168,18 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.row_sin = rotated ? sin : nullptr;
   args.segments = views_;
   args.scratch = scratch_.data();
-  backend_->Attention(args);
 
+  size_t n_voting = 0;
+  for (const BatchSegment& segment : segments_) n_voting += segment.evidence != nullptr;
+  if (n_voting == 0) return backend_->Attention(args);
+  scores_.clear();
+  score_ptrs_.clear();
+  score_ptrs_.reserve(n_voting * layout_.n_kv_heads);  // pointers into it stay
   for (size_t i = 0; i < segments_.size(); ++i) {
     const EvidenceCall* evidence = segments_[i].evidence;
     if (evidence == nullptr) continue;
     const Pot& pot = *segments_[i].pot;
-    score_ptrs_.clear();
+    float* const* out_ptrs = score_ptrs_.data() + score_ptrs_.size();
     for (int32_t head = 0; head < layout_.n_kv_heads; ++head) {
       score_ptrs_.push_back(pot.scores(pot.shape().group_of(layer, head)).data());
     }
@@ -187,11 +191,12 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
     scores.rows = evidence->rows;
     scores.heads = evidence->heads;
     scores.all_heads = pot.shape().granularity == Granularity::kPerLayer;
-    scores.out = score_ptrs_.data();
+    scores.out = out_ptrs;
     scores.accumulate = evidence->accumulate;
     scores.scratch = scratch_.data();
-    backend_->ColumnScores(scores);
+    scores_.push_back(scores);
   }
+  backend_->AttentionWithScores(args, scores_);
 }
 
 }  // namespace weir

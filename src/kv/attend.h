@@ -86,7 +86,8 @@ class Attender {
   std::vector<int32_t> n_slots_;                  // same shape
   std::vector<AttentionSegment> views_;           // [n_segments]
   std::vector<StoreSlotsArgs> stores_;
-  std::vector<float*> score_ptrs_;                // [n_kv_heads] of the segment at hand
+  std::vector<ColumnScoresArgs> scores_;          // of the segments that vote
+  std::vector<float*> score_ptrs_;                // [n_kv_heads] of each
 };
 
 }  // namespace weir

@@ -25,14 +25,6 @@ int64_t ThreadFloats(int64_t head_dim) {
   return (n + 15) / 16 * 16;
 }
 
-// Query rows of one AttendRows task. Results do not depend on it, so it may follow the number of threads: large blocks
-// decode less often, but every thread should get a few.
-int64_t RowBlock(const AttentionArgs& args, int64_t n_query_rows, int n_threads) {
-  const int64_t even = (n_query_rows * args.n_kv_heads + 3 * n_threads - 1) / (3 * n_threads);
-  const int64_t unit = even < kRowBlock ? 16 : kRowBlock;  // whole vectors, or whole panels
-  return std::min((even + unit - 1) / unit * unit, MaxPanels(args.head_dim) * kRowBlock);
-}
-
 // A head's share of a wave.
 struct WaveHead {
   HeadTask task;
@@ -66,7 +58,7 @@ void RunTask(const WaveHead& head, int64_t index, float* scratch) {
   }
   // The last rows see the most slots: longest tasks first.
   const int64_t first = (head.n_tasks - 1 - index) * head.row_block;
-  AttendRows(task, first, std::min(head.row_block, task.n_query_rows() - first), scratch);
+  AttendRows(task, first, std::min(head.row_block, task.n_query_rows() - first), nullptr, scratch);
 }
 
 void RunWave(const Wave& wave, int64_t thread_floats, float* scratch, ThreadPool& pool) {
@@ -89,6 +81,12 @@ int64_t WaveFloats(int64_t n_kv_heads, int64_t head_dim, int64_t n_slots) {
 }
 
 }  // namespace
+
+int64_t RowBlock(const AttentionArgs& args, int64_t n_query_rows, int n_threads) {
+  const int64_t even = (n_query_rows * args.n_kv_heads + 3 * n_threads - 1) / (3 * n_threads);
+  const int64_t unit = even < kRowBlock ? 16 : kRowBlock;  // whole vectors, or whole panels
+  return std::min((even + unit - 1) / unit * unit, MaxPanels(args.head_dim) * kRowBlock);
+}
 
 void Attention(const AttentionArgs& args, ThreadPool& pool) {
   const int64_t thread_floats = ThreadFloats(args.head_dim);

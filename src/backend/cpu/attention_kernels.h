@@ -44,9 +44,29 @@ struct HeadTask {
 inline constexpr int64_t kMaxPanels = 4;
 inline int64_t MaxPanels(int64_t head_dim) { return head_dim <= 64 ? kMaxPanels : head_dim <= 128 ? 2 : 1; }
 
+// Rows of one AttendRows call that suit n_query_rows of a head. Results do not depend on it, so it may follow the number
+// of threads: large blocks decode less often, but every thread should get a few.
+int64_t RowBlock(const AttentionArgs& args, int64_t n_query_rows, int n_threads);
+
+// Attention that some rows gave to each slot, summed over rows and query heads: what AttendRows has at hand anyway.
+struct ScoreSink {
+  int64_t first = 0, end = 0;  // the query rows that vote
+  // Panels are counted from query row 0 of the head, kRowBlock rows each, whatever call they come in:
+  float* sums = nullptr;     // [panels from the first one that votes, stride]
+  int64_t stride = 0;        // at least the head's slots, a multiple of kTileSlots
+  float* weights = nullptr;  // room for what the panels of one call keep: PanelWeightFloats(n_slots) each
+
+  int64_t first_panel() const { return first / kRowBlock; }
+};
+// A panel's weights [tiles, kTileSlots, kRowBlock], and the maximum [tiles, kRowBlock] that each is relative to.
+inline int64_t PanelWeightFloats(int64_t n_slots) {
+  return (n_slots + kTileSlots - 1) / kTileSlots * (kTileSlots + 1) * kRowBlock;
+}
+
 // Query rows [first, first + n), n <= MaxPanels(head_dim) * kRowBlock. The result of a row does not depend on the rows
-// it is grouped with. `scratch`: AttendRowsFloats(head_dim) floats, 64-byte aligned.
-void AttendRows(const HeadTask& task, int64_t first, int64_t n, float* scratch);
+// it is grouped with. `scratch`: AttendRowsFloats(head_dim) floats, 64-byte aligned. With a sink (may be nullptr),
+// `first` is a multiple of kRowBlock, and the sums of every panel that has voting rows are written.
+void AttendRows(const HeadTask& task, int64_t first, int64_t n, const ScoreSink* sink, float* scratch);
 int64_t AttendRowsFloats(int64_t head_dim);
 
 // Floats of one query row's partial result: the weighted sum of values [head_dim], then the largest score and the sum

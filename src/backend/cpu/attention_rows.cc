@@ -261,7 +261,33 @@ void FinishPanel(const HeadTask& task, int64_t first, int64_t n, int64_t n_vecto
   for (int64_t j = 0; j < n; ++j) std::memcpy(task.out(first + j), s.k + j * head_dim, head_dim * sizeof(float));
 }
 
-void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, float* scratch) {
+// The sums of a panel's voting rows [first, end), counted within the panel, from its n_tiles tiles of weights; zeros up
+// to `stride`.
+void SumColumns(const float* weights, const float* tile_max, int64_t n_tiles, int64_t first, int64_t end,
+                int64_t n_vectors, const RowScratch& s, float* sums, int64_t stride) {
+  const DF d;
+  HWY_ALIGN float votes[kRowBlock] = {};  // 1 / sum of weights of the rows that vote, 0 for the others
+  for (int64_t j = first; j < end; ++j) votes[j] = 1.0f / s.sum[j];
+  HWY_ALIGN float factor[kRowBlock];
+  for (int64_t tile = 0; tile < n_tiles; ++tile) {
+    for (int64_t v = 0; v < n_vectors; ++v) {
+      const auto shrink = Exp2NonPositive(
+          d, hn::Sub(hn::Load(d, tile_max + tile * kRowBlock + v * kLanes), hn::Load(d, s.max + v * kLanes)));
+      hn::Store(hn::Mul(shrink, hn::Load(d, votes + v * kLanes)), d, factor + v * kLanes);
+    }
+    for (int64_t i = 0; i < kTileSlots; ++i) {
+      const float* p = weights + (tile * kTileSlots + i) * kRowBlock;
+      auto sum = hn::Zero(d);
+      for (int64_t v = 0; v < n_vectors; ++v) {
+        sum = hn::MulAdd(hn::Load(d, p + v * kLanes), hn::Load(d, factor + v * kLanes), sum);
+      }
+      sums[tile * kTileSlots + i] = hn::GetLane(hn::SumOfLanes(d, sum));
+    }
+  }
+  std::fill(sums + n_tiles * kTileSlots, sums + stride, 0.0f);
+}
+
+void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreSink* sink, float* scratch) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
   const int64_t n_panels = (n + kRowBlock - 1) / kRowBlock;
@@ -274,6 +300,13 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, float* scrat
   const auto slots_of = [&](int64_t panel) { return task.n_visible(first_of(panel) + rows_of(panel) - 1); };
   for (int64_t i = 0; i < n_panels; ++i) PrepareQueries(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
   const int64_t n_all = slots_of(n_panels - 1);
+  // A voting panel's weights go to a place of their own, tile by tile.
+  const auto votes = [&](int64_t panel) {
+    return sink != nullptr && first_of(panel) < sink->end && first_of(panel) + rows_of(panel) > sink->first;
+  };
+  const auto weights_of = [&](int64_t panel) { return sink->weights + panel * PanelWeightFloats(n_all); };
+  const int64_t n_tiles = (n_all + kTileSlots - 1) / kTileSlots;
+  const auto max_of = [&](int64_t panel) { return weights_of(panel) + n_tiles * kTileSlots * kRowBlock; };
   for (int64_t slot = 0; slot < n_all; slot += kTileSlots) {
     const int64_t n_slots = std::min(kTileSlots, n_all - slot);
     const int64_t n_padded = (n_slots + 7) / 8 * 8;
@@ -287,10 +320,26 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, float* scrat
     }
     DecodeTile(args.v_type, task.segment->v[task.kv_head], slot, n_slots, n_padded, head_dim, shared.v);
     for (int64_t i = 0; i < n_panels; ++i) {
-      if (slot < slots_of(i)) AttendTile(task, first_of(i), slot, n_padded, vectors_of(i), panels[i]);
+      if (slot >= slots_of(i)) continue;
+      if (!votes(i)) {
+        AttendTile(task, first_of(i), slot, n_padded, vectors_of(i), panels[i]);
+        continue;
+      }
+      RowScratch panel = panels[i];
+      panel.p = weights_of(i) + slot * kRowBlock;
+      AttendTile(task, first_of(i), slot, n_padded, vectors_of(i), panel);
+      std::fill(panel.p + n_padded * kRowBlock, panel.p + kTileSlots * kRowBlock, 0.0f);
+      std::copy(panel.max, panel.max + kRowBlock, max_of(i) + slot / kTileSlots * kRowBlock);
     }
   }
-  for (int64_t i = 0; i < n_panels; ++i) FinishPanel(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
+  for (int64_t i = 0; i < n_panels; ++i) {
+    FinishPanel(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
+    if (!votes(i)) continue;
+    SumColumns(weights_of(i), max_of(i), (slots_of(i) + kTileSlots - 1) / kTileSlots,
+               std::max<int64_t>(sink->first - first_of(i), 0), std::min(sink->end - first_of(i), rows_of(i)),
+               vectors_of(i), panels[i], sink->sums + (first_of(i) / kRowBlock - sink->first_panel()) * sink->stride,
+               sink->stride);
+  }
 }
 
 }  // namespace
@@ -302,8 +351,8 @@ namespace weir::cpu {
 
 HWY_EXPORT(AttendRowsSimd);
 
-void AttendRows(const HeadTask& task, int64_t first, int64_t n, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(AttendRowsSimd)(task, first, n, scratch);
+void AttendRows(const HeadTask& task, int64_t first, int64_t n, const ScoreSink* sink, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(AttendRowsSimd)(task, first, n, sink, scratch);
 }
 
 int64_t AttendRowsFloats(int64_t head_dim) {

@@ -26,18 +26,6 @@ struct Layout {
   int64_t total(int n_threads) const { return weights() + 2 * stats() + 2 * sums() + n_threads * thread(); }
 };
 
-// out[0 .. n) from reduced heads.
-void Write(const ColumnScoresArgs& args, const float* scores, float factor, int64_t n, float* out) {
-  for (int64_t s = 0; s < n; ++s) {
-    const float score = scores[s] * factor;
-    if (!args.accumulate) {
-      out[s] = score;
-    } else {
-      out[s] = args.rows == RowReduce::kSum ? out[s] + score : std::max(out[s], score);
-    }
-  }
-}
-
 class Call {
  public:
   Call(const ColumnScoresArgs& args, ThreadPool& pool)
@@ -113,7 +101,7 @@ class Call {
   void WriteHead(const ScoreBatch& batch, int64_t first) {
     const int64_t n = std::min(batch.task.n_slots() - first, task_blocks_ * kSlotBlock);
     const float factor = args_.heads == HeadReduce::kMean ? 1.0f / static_cast<float>(batch.task.group()) : 1.0f;
-    if (n > 0) Write(args_, batch.scores + first, factor, n, args_.out[batch.task.kv_head] + first);
+    if (n > 0) WriteScores(args_, batch.scores + first, factor, n, args_.out[batch.task.kv_head] + first);
   }
 
   // KV heads in order, into the sums of the first one.
@@ -125,7 +113,7 @@ class Call {
       for (int64_t s = 0; s < n_slots; ++s) scores_[s] = max ? std::max(scores_[s], more[s]) : scores_[s] + more[s];
     }
     const float n_heads = static_cast<float>(args_.attention.n_heads);
-    Write(args_, scores_, args_.heads == HeadReduce::kMean ? 1.0f / n_heads : 1.0f, n_slots, args_.out[0]);
+    WriteScores(args_, scores_, args_.heads == HeadReduce::kMean ? 1.0f / n_heads : 1.0f, n_slots, args_.out[0]);
   }
 
   const ColumnScoresArgs& args_;
@@ -143,6 +131,17 @@ class Call {
 };
 
 }  // namespace
+
+void WriteScores(const ColumnScoresArgs& args, const float* scores, float factor, int64_t n, float* out) {
+  for (int64_t s = 0; s < n; ++s) {
+    const float score = scores[s] * factor;
+    if (!args.accumulate) {
+      out[s] = score;
+    } else {
+      out[s] = args.rows == RowReduce::kSum ? out[s] + score : std::max(out[s], score);
+    }
+  }
+}
 
 void ColumnScores(const ColumnScoresArgs& args, ThreadPool& pool) { Call(args, pool).Run(); }
 

@@ -51,6 +51,9 @@ struct ScoreBatch {
 void ScoreBlocks(const ScoreBatch& batch, int64_t first, int64_t end, float* scratch);
 int64_t ScoreBlocksFloats(int64_t head_dim);
 
+// out[0 .. n) from reduced heads, times `factor`: what makes a mean of a sum.
+void WriteScores(const ColumnScoresArgs& args, const float* scores, float factor, int64_t n, float* out);
+
 // Needs max and sum of all blocks. Adds blocks [first, end) to row_sums and scores.
 void ReduceBlocks(const ScoreBatch& batch, int64_t first, int64_t end);
 

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cpu/attention.h"
+#include "backend/cpu/attention_with_scores.h"
 #define HWY_WANT_AVX3_DL
 #include "backend/cpu/testing.h"
 #include "ops/kv_slots.h"
@@ -70,8 +72,9 @@ class Call {
     }
     for (int32_t n : shape.n_slots) k_.push_back(Slots(n));
     for (const auto& bytes : k_) k_ptrs_.push_back(bytes.data() + 1);
-    // Values are not read.
-    segment_ = {kFirstRow, shape.n_rows, k_ptrs_.data(), nullptr, shape_.n_slots.data()};
+    for (int32_t n : shape.n_slots) v_.push_back(Slots(n));  // for AttentionWithScores() alone
+    for (const auto& bytes : v_) v_ptrs_.push_back(bytes.data() + 1);
+    segment_ = {kFirstRow, shape.n_rows, k_ptrs_.data(), v_ptrs_.data(), shape_.n_slots.data()};
     if (shape.keys == Keys::kRotated) {
       std::vector<int64_t> pos(n_all);
       for (int64_t& p : pos) p = std::uniform_int_distribution<int64_t>(0, 1'000'000)(rng_);
@@ -105,6 +108,32 @@ class Call {
     ColumnScoresArgs args = Args(out, ptrs);
     args.scratch = scratch;
     cpu::ColumnScores(args, pool);
+    for (uint8_t* p = scratch + bytes; p < memory.data() + memory.size(); ++p) {
+      EXPECT_EQ(*p, 0xff) << "wrote past the scratch";
+    }
+    return out;
+  }
+
+  // The scores of AttentionWithScores(), whose outputs must be those of Attention() to the bit.
+  Out RunWithAttention(ThreadPool& pool) {
+    const AttentionShape shape = {shape_.n_heads, shape_.n_kv_heads, shape_.head_dim, shape_.n_rows, max_slots_};
+    const int64_t bytes = cpu::AttentionWithScoresScratchBytes(shape, pool.n_threads());
+    std::vector<uint8_t> memory = cpu::Scratch(bytes + 64);  // NaN everywhere
+    uint8_t* scratch = static_cast<uint8_t*>(cpu::Aligned(memory));
+    Out out = old_;
+    std::vector<float*> ptrs;
+    ColumnScoresArgs args = Args(out, ptrs);
+    std::vector<float> mixed[2];
+    for (std::vector<float>& m : mixed) m.assign((kFirstRow + shape_.n_rows) * QStride(), -7.0f);
+    args.scratch = args.attention.scratch = scratch;
+    args.attention.v_type = shape_.k_type;
+    args.attention.out_stride = QStride();
+    args.attention.out = mixed[0].data();
+    cpu::Attention(args.attention, pool);
+    std::fill(scratch, scratch + bytes, 0xff);
+    args.attention.out = mixed[1].data();
+    cpu::AttentionWithScores(args.attention, {&args, 1}, pool);
+    EXPECT_EQ(std::memcmp(mixed[0].data(), mixed[1].data(), mixed[0].size() * sizeof(float)), 0) << "outputs differ";
     for (uint8_t* p = scratch + bytes; p < memory.data() + memory.size(); ++p) {
       EXPECT_EQ(*p, 0xff) << "wrote past the scratch";
     }
@@ -161,8 +190,8 @@ class Call {
   int64_t max_slots_ = 0;
   RopeTable rope_;
   std::vector<float> q_, cos_, sin_;
-  std::vector<std::vector<uint8_t>> k_;
-  std::vector<const uint8_t*> k_ptrs_;
+  std::vector<std::vector<uint8_t>> k_, v_;
+  std::vector<const uint8_t*> k_ptrs_, v_ptrs_;
   AttentionSegment segment_;
   Out old_;
 };
@@ -195,6 +224,10 @@ void Check(const Shape& shape, uint32_t seed, float tolerance = 1e-5f) {
     ExpectNear(out, expected, tolerance);
     ExpectSameBytes(out, call.Run(two));
     ExpectSameBytes(out, call.Run(three));
+    const Call::Out with_attention = call.RunWithAttention(one);
+    ExpectNear(with_attention, expected, tolerance);
+    ExpectSameBytes(with_attention, call.RunWithAttention(two));
+    ExpectSameBytes(with_attention, call.RunWithAttention(three));
   });
 }
 
@@ -325,6 +358,17 @@ TEST(CpuColumnScores, EarlyRowsOfALongChunk) {
   }
 }
 
+// What one pass over attention keeps of its weights: several panels of rows a call, one, and too many slots for it.
+TEST(CpuColumnScores, OnePassUpToManySlots) {
+  for (int32_t n_slots : {512, 1025, 2500, 4096, 4097}) {
+    Shape shape = Chunk(150, {n_slots, n_slots - 200});
+    shape.head_dim = shape.n_rot = 8;
+    shape.row_begin = 70;
+    shape.row_end = 141;
+    Check(shape, 550);
+  }
+}
+
 // Every row adds one to the sums of its head.
 TEST(CpuColumnScores, SumsToTheRows) {
   ThreadPool pool(2);
@@ -361,6 +405,8 @@ TEST(CpuColumnScores, Backends) {
   const AttentionShape shape = {9, 3, 64, 512, 2048};
   EXPECT_EQ(MakeCpuBackend(2)->ColumnScoresScratchBytes(shape), cpu::ColumnScoresScratchBytes(shape, 2));
   EXPECT_EQ(MakeRefBackend()->ColumnScoresScratchBytes(shape), 0);
+  EXPECT_EQ(MakeCpuBackend(2)->AttentionWithScoresScratchBytes(shape), cpu::AttentionWithScoresScratchBytes(shape, 2));
+  EXPECT_EQ(MakeRefBackend()->AttentionWithScoresScratchBytes(shape), 0);
   // A few hundred bytes a slot, however many rows.
   EXPECT_LT(cpu::ColumnScoresScratchBytes(shape, 2), 2048 * 512);
   EXPECT_EQ(cpu::ColumnScoresScratchBytes({9, 3, 64, 1, 2048}, 2), cpu::ColumnScoresScratchBytes(shape, 2));

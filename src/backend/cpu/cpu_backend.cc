@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/attention.h"
+#include "backend/cpu/attention_with_scores.h"
 #include "backend/cpu/column_scores.h"
 #include "backend/cpu/elementwise.h"
 #include "backend/cpu/full_attention.h"
@@ -48,6 +49,9 @@ class CpuBackend final : public Backend {
   void Attention(const AttentionArgs& args) override { cpu::Attention(args, pool_); }
   void FullAttention(const FullAttentionArgs& args) override { cpu::FullAttention(args, pool_); }
   void ColumnScores(const ColumnScoresArgs& args) override { cpu::ColumnScores(args, pool_); }
+  void AttentionWithScores(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores) override {
+    cpu::AttentionWithScores(args, scores, pool_);
+  }
   void VectorScores(std::span<const VectorScoresArgs> args) override { cpu::VectorScores(args, pool_); }
   float LogSumExp(const float* logits, int64_t n) override { return cpu::LogSumExp(logits, n); }
 
@@ -62,6 +66,9 @@ class CpuBackend final : public Backend {
   }
   int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const override {
     return cpu::ColumnScoresScratchBytes(shape, pool_.n_threads());
+  }
+  int64_t AttentionWithScoresScratchBytes(const AttentionShape& shape) const override {
+    return cpu::AttentionWithScoresScratchBytes(shape, pool_.n_threads());
   }
   int64_t FullAttentionScratchBytes(int64_t n_heads, int64_t head_dim, int64_t max_kv) const override {
     return cpu::FullAttentionScratchBytes(n_heads, head_dim, max_kv, pool_.n_threads());
