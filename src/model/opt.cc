@@ -27,27 +27,10 @@
 namespace weir {
 namespace {
 
-struct Norm {
-  Vector w, b;
-};
-struct Linear {
-  std::unique_ptr<Matrix> w;
-  Vector b;
-};
 struct Layer {
-  Norm attn_norm, ffn_norm;
-  Linear q, k, v, out, up, down;
+  LayerNormWeights attn_norm, ffn_norm;
+  LinearWeights q, k, v, out, up, down;
 };
-
-Status LoadNorm(WeightLoader& loader, const std::string& name, int64_t n, Norm* out) {
-  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", n, &out->w));
-  return loader.Load(name + ".bias", n, &out->b);
-}
-
-Status LoadLinear(WeightLoader& loader, const std::string& name, int64_t n_out, int64_t n_in, Linear* out) {
-  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", n_out, n_in, &out->w));
-  return loader.LoadOptional(name + ".bias", n_out, &out->b);
-}
 
 class Opt final : public Model {
  public:
@@ -69,7 +52,7 @@ class Opt final : public Model {
   bool norm_before_ = true;
   std::unique_ptr<Matrix> embedding_, positions_;  // [n_vocab, n_embd], [n_positions, n_embd]
   std::unique_ptr<Matrix> output_;                 // [n_vocab, n_embd], or null when tied to the embedding
-  Norm output_norm_;
+  LayerNormWeights output_norm_;
   std::vector<Layer> layers_;
 };
 
@@ -99,19 +82,19 @@ Status Opt::Load(const GgufFile& file, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(loader.Load("token_embd.weight", m.n_vocab, d, &embedding_));
   WEIR_RETURN_IF_ERROR(loader.Load("position_embd.weight", m.n_ctx_train, d, &positions_));
   if (loader.Has("output.weight")) WEIR_RETURN_IF_ERROR(loader.Load("output.weight", m.n_vocab, d, &output_));
-  if (norm_before_) WEIR_RETURN_IF_ERROR(LoadNorm(loader, "output_norm", d, &output_norm_));
+  if (norm_before_) WEIR_RETURN_IF_ERROR(loader.Load("output_norm", d, &output_norm_));
   layers_.resize(static_cast<size_t>(m.n_layers));
   for (int32_t l = 0; l < m.n_layers; ++l) {
     Layer& layer = layers_[l];
     const std::string blk = "blk." + std::to_string(l) + ".";
-    WEIR_RETURN_IF_ERROR(LoadNorm(loader, blk + "attn_norm", d, &layer.attn_norm));
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, blk + "attn_q", d, d, &layer.q));
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, blk + "attn_k", d, d, &layer.k));
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, blk + "attn_v", d, d, &layer.v));
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, blk + "attn_output", d, d, &layer.out));
-    WEIR_RETURN_IF_ERROR(LoadNorm(loader, blk + "ffn_norm", d, &layer.ffn_norm));
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, blk + "ffn_up", m.n_ff, d, &layer.up));
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, blk + "ffn_down", d, m.n_ff, &layer.down));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm", d, &layer.attn_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q", d, d, &layer.q));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k", d, d, &layer.k));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_v", d, d, &layer.v));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output", d, d, &layer.out));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm", d, &layer.ffn_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up", m.n_ff, d, &layer.up));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down", d, m.n_ff, &layer.down));
   }
   return loader.Finish();
 }
@@ -119,7 +102,7 @@ Status Opt::Load(const GgufFile& file, Ledger& ledger) {
 int64_t Opt::WeightBytesPerToken() const {
   int64_t bytes = head().bytes();
   for (const Layer& l : layers_) {
-    for (const Linear* linear : {&l.q, &l.k, &l.v, &l.out, &l.up, &l.down}) bytes += linear->w->bytes();
+    for (const LinearWeights* linear : {&l.q, &l.k, &l.v, &l.out, &l.up, &l.down}) bytes += linear->w->bytes();
   }
   return bytes;
 }
@@ -148,7 +131,7 @@ void Opt::Forward(const ForwardArgs& args) {
     mm.scratch = scratch;
     backend_.MatMul(mm);
   };
-  const auto layer_norm = [&](const float* in, const Norm& w, float* out) {
+  const auto layer_norm = [&](const float* in, const LayerNormWeights& w, float* out) {
     backend_.LayerNorm({in, w.w.get(), w.b.get(), out, n, d, eps_});
   };
   const auto add = [&](const float* what) {

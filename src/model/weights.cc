@@ -13,16 +13,10 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
-// Reads a metadata integer and holds it to [min, max]: sizes are multiplied later, so they are bounded here.
+// As BoundedInt(), with a value for files that do not say.
 Result<int32_t> Bounded(const GgufFile& file, const std::string& key, int64_t min, int64_t max, int64_t fallback = -1) {
-  int64_t value = fallback;
-  if (fallback < 0 || file.Has(key)) {
-    WEIR_ASSIGN_OR_RETURN(value, file.Int(key));
-  }
-  if (value < min || value > max) {
-    return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(),
-                   static_cast<long long>(value), static_cast<long long>(min), static_cast<long long>(max));
-  }
+  if (fallback >= min && fallback <= max && !file.Has(key)) return static_cast<int32_t>(fallback);
+  WEIR_ASSIGN_OR_RETURN(const int64_t value, BoundedInt(file, key, min, max));
   return static_cast<int32_t>(value);
 }
 
@@ -123,6 +117,16 @@ Status WeightLoader::LoadOptional(const std::string& name, int64_t n, Vector* ou
   return Has(name) ? Load(name, n, out, row_order) : Status();
 }
 
+Status WeightLoader::Load(const std::string& name, int64_t n, LayerNormWeights* out) {
+  WEIR_RETURN_IF_ERROR(Load(name + ".weight", n, &out->w));
+  return Load(name + ".bias", n, &out->b);
+}
+
+Status WeightLoader::Load(const std::string& name, int64_t n_out, int64_t n_in, LinearWeights* out) {
+  WEIR_RETURN_IF_ERROR(Load(name + ".weight", n_out, n_in, &out->w));
+  return LoadOptional(name + ".bias", n_out, &out->b);
+}
+
 Status WeightLoader::Finish() const {
   for (const GgufTensor& tensor : file_.tensors()) {
     if (!taken_.contains(tensor.name)) {
@@ -131,6 +135,13 @@ Status WeightLoader::Finish() const {
     }
   }
   return Status();
+}
+
+Result<int64_t> BoundedInt(const GgufFile& file, const std::string& key, int64_t min, int64_t max) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t value, file.Int(key));
+  if (value >= min && value <= max) return value;
+  return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(),
+                 static_cast<long long>(value), static_cast<long long>(min), static_cast<long long>(max));
 }
 
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch) {

@@ -22,6 +22,15 @@ struct Vector {
   const float* get() const { return data.empty() ? nullptr : data.data(); }
 };
 
+// A layer norm's, and a linear layer's whose bias may be missing.
+struct LayerNormWeights {
+  Vector w, b;
+};
+struct LinearWeights {
+  std::unique_ptr<Matrix> w;
+  Vector b;
+};
+
 class WeightLoader {
  public:
   WeightLoader(const GgufFile& file, Backend& backend, Ledger& ledger)
@@ -40,6 +49,9 @@ class WeightLoader {
   Status Load(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
   // As above; leaves `out` empty when the file has no such tensor.
   Status LoadOptional(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
+  // NAME.weight and NAME.bias.
+  Status Load(const std::string& name, int64_t n, LayerNormWeights* out);
+  Status Load(const std::string& name, int64_t n_out, int64_t n_in, LinearWeights* out);
   // kCorrupt naming the first tensor that nobody loaded.
   Status Finish() const;
 
@@ -53,6 +65,10 @@ class WeightLoader {
   Ledger& ledger_;
   std::set<std::string> taken_;
 };
+
+// A metadata integer, held to [min, max]: sizes are multiplied later, so they are bounded where they are read. kNotFound
+// when the file has no such key, kCorrupt when it is out of bounds.
+Result<int64_t> BoundedInt(const GgufFile& file, const std::string& key, int64_t min, int64_t max);
 
 // Metadata every decoder shares, read with the architecture's prefix ("llama.block_count" ...) and checked to be
 // within sane bounds before any arithmetic uses it.

@@ -8,43 +8,18 @@
 #include <numeric>
 #include <vector>
 
+#include "base/workspace.h"
 #include "model/weights.h"
 #include "vision/encoder.h"
+#include "vision/vit.h"
 
 namespace weir {
 namespace {
 
-int64_t Align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-struct Norm {
-  Vector w, b;
-};
-struct Linear {
-  std::unique_ptr<Matrix> w;
-  Vector b;
-};
 struct Block {
-  Norm ln1, ln2;
-  Linear q, k, v, out, up, down;
+  LayerNormWeights ln1, ln2;
+  LinearWeights q, k, v, out, up, down;
 };
-
-// A metadata integer within bounds: sizes are multiplied later.
-Result<int64_t> Bounded(const GgufFile& file, const std::string& key, int64_t min, int64_t max) {
-  WEIR_ASSIGN_OR_RETURN(const int64_t value, file.Int(key));
-  if (value >= min && value <= max) return value;
-  return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(),
-                 static_cast<long long>(value), static_cast<long long>(min), static_cast<long long>(max));
-}
-
-Status LoadNorm(WeightLoader& loader, const std::string& name, int64_t n, Norm* out) {
-  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", n, &out->w));
-  return loader.Load(name + ".bias", n, &out->b);
-}
-
-Status LoadLinear(WeightLoader& loader, const std::string& name, int64_t n_out, int64_t n_in, Linear* out) {
-  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", n_out, n_in, &out->w));
-  return loader.LoadOptional(name + ".bias", n_out, &out->b);
-}
 
 class Clip final : public Encoder {
  public:
@@ -57,22 +32,22 @@ class Clip final : public Encoder {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional("v.patch_embd.bias", n_embd_, &patch_bias_));
     WEIR_RETURN_IF_ERROR(loader.Load("v.class_embd", n_embd_, &class_));
     WEIR_RETURN_IF_ERROR(loader.Load("v.position_embd.weight", n_pos_, n_embd_, &positions_));
-    WEIR_RETURN_IF_ERROR(LoadNorm(loader, "v.pre_ln", n_embd_, &pre_ln_));
+    WEIR_RETURN_IF_ERROR(loader.Load("v.pre_ln", n_embd_, &pre_ln_));
     blocks_.resize(static_cast<size_t>(depth_));
     for (int64_t l = 0; l < depth_; ++l) {
       Block& block = blocks_[l];
       const std::string name = "v.blk." + std::to_string(l) + ".";
-      WEIR_RETURN_IF_ERROR(LoadNorm(loader, name + "ln1", n_embd_, &block.ln1));
-      WEIR_RETURN_IF_ERROR(LoadNorm(loader, name + "ln2", n_embd_, &block.ln2));
-      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_q", n_embd_, n_embd_, &block.q));
-      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_k", n_embd_, n_embd_, &block.k));
-      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_v", n_embd_, n_embd_, &block.v));
-      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + "attn_out", n_embd_, n_embd_, &block.out));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "ln1", n_embd_, &block.ln1));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "ln2", n_embd_, &block.ln2));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q", n_embd_, n_embd_, &block.q));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", n_embd_, n_embd_, &block.k));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", n_embd_, n_embd_, &block.v));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", n_embd_, n_embd_, &block.out));
       // Files of the first converters have the two layers' names exchanged; their shapes tell.
       const GgufTensor* up = file.Tensor(name + "ffn_up.weight");
       const bool swapped = n_ff_ != n_embd_ && up != nullptr && up->shape == std::vector<int64_t>{n_embd_, n_ff_};
-      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + (swapped ? "ffn_down" : "ffn_up"), n_ff_, n_embd_, &block.up));
-      WEIR_RETURN_IF_ERROR(LoadLinear(loader, name + (swapped ? "ffn_up" : "ffn_down"), n_embd_, n_ff_, &block.down));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_down" : "ffn_up"), n_ff_, n_embd_, &block.up));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_up" : "ffn_down"), n_embd_, n_ff_, &block.down));
     }
     // Blocks behind the chosen layer are in most files and never run.
     for (int64_t l = depth_; l < n_layers_; ++l) loader.Skip("v.blk." + std::to_string(l) + ".");
@@ -88,16 +63,16 @@ class Clip final : public Encoder {
                      static_cast<long long>(n_out));
     }
     config_.n_embd = static_cast<int32_t>(n_out);
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, "mm.0", n_hidden_, n_embd_, &mm0_));
-    WEIR_RETURN_IF_ERROR(LoadLinear(loader, "mm.2", n_out, n_hidden_, &mm2_));
+    WEIR_RETURN_IF_ERROR(loader.Load("mm.0", n_hidden_, n_embd_, &mm0_));
+    WEIR_RETURN_IF_ERROR(loader.Load("mm.2", n_out, n_hidden_, &mm2_));
     return loader.Finish();
   }
 
   int64_t WorkspaceBytes() const override {
-    const int64_t rows = Align64(n_pos_ * n_embd_ * 4);
-    const int64_t wide = Align64(n_pos_ * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}) * 4);
-    return 6 * rows + wide + Align64(backend_.MatMulScratchBytes(n_pos_, WidestInput())) +
-           Align64(backend_.FullAttentionScratchBytes(n_heads_, n_embd_ / n_heads_, n_pos_));
+    const int64_t rows = AlignedBytes(n_pos_ * n_embd_ * 4);
+    const int64_t wide = AlignedBytes(n_pos_ * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}) * 4);
+    return 6 * rows + wide + AlignedBytes(backend_.MatMulScratchBytes(n_pos_, WidestInput())) +
+           AlignedBytes(backend_.FullAttentionScratchBytes(n_heads_, n_embd_ / n_heads_, n_pos_));
   }
 
   void Encode(const EncodeArgs& args) override;
@@ -105,7 +80,6 @@ class Clip final : public Encoder {
  private:
   Status ReadMetadata(const GgufFile& file);
   int64_t WidestInput() const { return std::max({n_embd_, n_ff_, n_hidden_, 3 * patch_ * patch_}); }
-  void GatherPatches(const float* pixels, float* to) const;
 
   Backend& backend_;
   int64_t n_layers_ = 0, depth_ = 0;  // blocks of the file; blocks that run
@@ -116,21 +90,21 @@ class Clip final : public Encoder {
   std::unique_ptr<Matrix> positions_;  // [n_pos, n_embd], the class token's first
   std::vector<int32_t> position_ids_;  // 0, 1, 2 ...
   Vector patch_bias_, class_;
-  Norm pre_ln_;
+  LayerNormWeights pre_ln_;
   std::vector<Block> blocks_;
-  Linear mm0_, mm2_;
+  LinearWeights mm0_, mm2_;
 };
 
 Status Clip::ReadMetadata(const GgufFile& file) {
   const std::string v = "clip.vision.";
   config_.projector = "mlp";
   WEIR_ASSIGN_OR_RETURN(config_.name, file.StringOr("general.name", ""));
-  WEIR_ASSIGN_OR_RETURN(const int64_t size, Bounded(file, v + "image_size", 1, kMaxImageSize));
-  WEIR_ASSIGN_OR_RETURN(patch_, Bounded(file, v + "patch_size", 1, size));
-  WEIR_ASSIGN_OR_RETURN(n_embd_, Bounded(file, v + "embedding_length", 1, 1 << 16));
-  WEIR_ASSIGN_OR_RETURN(n_ff_, Bounded(file, v + "feed_forward_length", 1, 1 << 18));
-  WEIR_ASSIGN_OR_RETURN(n_layers_, Bounded(file, v + "block_count", 1, 1024));
-  WEIR_ASSIGN_OR_RETURN(n_heads_, Bounded(file, v + "attention.head_count", 1, n_embd_));
+  WEIR_ASSIGN_OR_RETURN(const int64_t size, BoundedInt(file, v + "image_size", 1, kMaxImageSize));
+  WEIR_ASSIGN_OR_RETURN(patch_, BoundedInt(file, v + "patch_size", 1, size));
+  WEIR_ASSIGN_OR_RETURN(n_embd_, BoundedInt(file, v + "embedding_length", 1, 1 << 16));
+  WEIR_ASSIGN_OR_RETURN(n_ff_, BoundedInt(file, v + "feed_forward_length", 1, 1 << 18));
+  WEIR_ASSIGN_OR_RETURN(n_layers_, BoundedInt(file, v + "block_count", 1, 1024));
+  WEIR_ASSIGN_OR_RETURN(n_heads_, BoundedInt(file, v + "attention.head_count", 1, n_embd_));
   if (n_embd_ % n_heads_ != 0 || n_embd_ / n_heads_ > kMaxHeadDim) {
     return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(),
                    static_cast<long long>(n_embd_), static_cast<long long>(n_heads_));
@@ -175,49 +149,17 @@ Status Clip::ReadMetadata(const GgufFile& file) {
     return Unsupported("%s: weir.vision.fit '%s'; pad and crop are known", file.path().c_str(), fit.c_str());
   }
   transform.fit = fit == "pad" ? Fit::kPad : Fit::kCrop;
-  for (const auto& [key, to] : {std::pair{"image_mean", transform.mean}, std::pair{"image_std", transform.std}}) {
-    const std::vector<double>* values = file.FloatArray(v + key);
-    if (values == nullptr || values->size() != 3) {
-      return Corrupt("%s: %s%s must be three numbers", file.path().c_str(), v.c_str(), key);
-    }
-    for (int c = 0; c < 3; ++c) {
-      to[c] = static_cast<float>((*values)[c]);
-      if (!std::isfinite(to[c]) || (to == transform.std && to[c] <= 0)) {
-        return Corrupt("%s: %s%s holds %g", file.path().c_str(), v.c_str(), key, (*values)[c]);
-      }
-    }
-  }
-  return Status();
-}
-
-// [n_patches, 3 * patch * patch], each patch as the convolution's weights lie: colour, row, column.
-void Clip::GatherPatches(const float* pixels, float* to) const {
-  const int64_t size = config_.transform.size;
-  for (int64_t y = 0; y < n_side_; ++y) {
-    for (int64_t x = 0; x < n_side_; ++x) {
-      for (int64_t c = 0; c < 3; ++c) {
-        for (int64_t row = 0; row < patch_; ++row, to += patch_) {
-          std::memcpy(to, pixels + (c * size + y * patch_ + row) * size + x * patch_, static_cast<size_t>(patch_) * 4);
-        }
-      }
-    }
-  }
+  return ReadNormalisation(file, &transform);
 }
 
 void Clip::Encode(const EncodeArgs& args) {
-  uint8_t* at = args.workspace;
-  const auto take = [&at](int64_t bytes) {
-    uint8_t* out = at;
-    at += Align64(bytes);
-    return out;
-  };
-  const auto floats = [&take](int64_t n) { return reinterpret_cast<float*>(take(n * 4)); };
+  Workspace space(args.workspace);
   const int64_t n = n_pos_, d = n_embd_;
-  float *x = floats(n * d), *norm = floats(n * d), *q = floats(n * d), *k = floats(n * d), *v = floats(n * d),
-        *mix = floats(n * d);
-  float* wide = floats(n * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}));
-  void* scratch = take(backend_.MatMulScratchBytes(n, WidestInput()));
-  void* attention_scratch = take(backend_.FullAttentionScratchBytes(n_heads_, d / n_heads_, n));
+  float *x = space.Floats(n * d), *norm = space.Floats(n * d), *q = space.Floats(n * d), *k = space.Floats(n * d),
+        *v = space.Floats(n * d), *mix = space.Floats(n * d);
+  float* wide = space.Floats(n * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}));
+  void* scratch = space.Bytes(backend_.MatMulScratchBytes(n, WidestInput()));
+  void* attention_scratch = space.Bytes(backend_.FullAttentionScratchBytes(n_heads_, d / n_heads_, n));
 
   const auto observe = [&](const std::string& name, int64_t rows, int64_t cols, const float* data) {
     if (args.observer != nullptr) (*args.observer)(name, rows, cols, data);
@@ -231,14 +173,14 @@ void Clip::Encode(const EncodeArgs& args) {
     mm.scratch = scratch;
     backend_.MatMul(mm);
   };
-  const auto layer_norm = [&](const float* in, const Norm& w, float* out) {
+  const auto layer_norm = [&](const float* in, const LayerNormWeights& w, float* out) {
     backend_.LayerNorm({in, w.w.get(), w.b.get(), out, n, d, eps_});
   };
 
   // Positions first; the class token and the patches are added to them.
   backend_.EmbedRows(*positions_, position_ids_.data(), n, x);
   for (int64_t i = 0; i < d; ++i) x[i] += class_.data[i];
-  GatherPatches(args.pixels, wide);
+  GatherPatches(args.pixels, config_.transform.size, patch_, wide);
   product(wide, n - 1, 3 * patch_ * patch_, {{patches_.get(), x + d, d, patch_bias_.get(), true}});
   observe("v.embd", n, d, x);
   layer_norm(x, pre_ln_, x);
