@@ -32,12 +32,12 @@ Result<std::unique_ptr<ImageEncoder>> ImageEncoder::Make(Encoder& encoder, Ledge
   return out;
 }
 
-Result<std::span<const float>> ImageEncoder::Encode(const RgbView& image, const VisionObserver* observer) {
+Result<std::span<float>> ImageEncoder::Encode(const RgbView& image, const VisionObserver* observer,
+                                              SignalSink* signals) {
   const EncoderConfig& config = encoder_.config();
   WEIR_RETURN_IF_ERROR(Preprocess(image, config.transform, ledger_, pixels_.as<float>()));
-  encoder_.Encode({pixels_.as<float>(), rows_.as<float>(), workspace_.data(), observer});
-  return std::span<const float>(rows_.as<float>(),
-                                static_cast<size_t>(config.n_rows) * static_cast<size_t>(config.n_embd));
+  encoder_.Encode({pixels_.as<float>(), rows_.as<float>(), workspace_.data(), observer, signals});
+  return std::span<float>(rows_.as<float>(), static_cast<size_t>(config.n_rows) * static_cast<size_t>(config.n_embd));
 }
 
 }  // namespace weir

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "io/gguf.h"
 #include "vision/preprocess.h"
+#include "vision/signals.h"
 
 namespace weir {
 
@@ -35,12 +36,12 @@ struct EncodeArgs {
   float* out = nullptr;           // [n_rows, n_embd]
   uint8_t* workspace = nullptr;   // WorkspaceBytes() bytes, 64-byte aligned
   const VisionObserver* observer = nullptr;
+  SignalSink* signals = nullptr;  // who wants to see the attention; nullptr: nobody
 };
 
-// Immutable after loading.
-class Encoder {
+// Immutable after loading. SignalSource: what it tells a sink about a picture, nothing by default.
+class Encoder : public SignalSource {
  public:
-  virtual ~Encoder() = default;
   const EncoderConfig& config() const { return config_; }
   virtual int64_t WorkspaceBytes() const = 0;
   virtual void Encode(const EncodeArgs& args) = 0;
@@ -72,7 +73,8 @@ class ImageEncoder {
   static Result<std::unique_ptr<ImageEncoder>> Make(Encoder& encoder, Ledger& ledger);
 
   // Rows of the picture, [n_rows, n_embd]; valid until the next call. Errors of Preprocess().
-  Result<std::span<const float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr);
+  Result<std::span<float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr,
+                                  SignalSink* signals = nullptr);
   const EncoderConfig& config() const { return encoder_.config(); }
 
  private:
