@@ -1,0 +1,46 @@
+// weir-plugin: pruner
+// L2: the rows of the largest Euclidean norm before they are projected to the language model's width. The baseline that
+// CATP is compared with. Behind a layer norm, as in a Q-Former, norms hardly differ: little better than chance there.
+#include <cmath>
+#include <vector>
+
+#include "prune/pruner.h"
+
+namespace weir {
+namespace {
+
+class L2 final : public Pruner {
+ public:
+  Status Prepare(const SignalSource& source) override {
+    const SignalShape rows = source.ShapeOf(SignalKind::kOutputs);
+    if (rows.n_layers == 0) return Unsupported("pruner l2: this encoder does not tell its rows");
+    importance_.assign(static_cast<size_t>(rows.n_rows), 0);
+    return Status();
+  }
+  int64_t MemoryBytes() const override { return std::ssize(importance_) * 8; }
+  bool Wants(SignalKind kind, int32_t) const override { return kind == SignalKind::kOutputs; }
+  void Begin() override {}
+  void Take(const Signal& signal) override {
+    const int64_t n = signal.shape.n_cols;
+    for (size_t r = 0; r < importance_.size(); ++r) {
+      const float* row = signal.values + static_cast<int64_t>(r) * n;
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(row[i]) * row[i];
+      importance_[r] = std::sqrt(sum);
+    }
+  }
+  std::span<const double> Importance() const override { return importance_; }
+
+ private:
+  std::vector<double> importance_;  // [rows]
+};
+
+}  // namespace
+
+extern const PrunerInfo kL2;
+const PrunerInfo kL2 = {
+    "l2", "keeps the rows of the largest norm", "", {}, [](const Options&) -> Result<std::unique_ptr<Pruner>> {
+      return std::unique_ptr<Pruner>(new L2);
+    }};
+
+}  // namespace weir

@@ -1,0 +1,70 @@
+// Pruners: which rows of a picture the language model gets to see. Rows that a pruner drops never reach the model: no
+// slot, no attention, no feed-forward layer.
+//
+// Adding one is adding one file src/prune/my_pruner.cc whose first line is `// weir-plugin: pruner` and which defines
+// `extern const PrunerInfo kMyPruner` (docs/recipes/add-a-pruner.md). The folder is the list. A pruner sees signals of
+// the encoder (vision/signals.h), never the encoder, the model or a session, and gives every row one number.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "kv/types.h"
+#include "vision/signals.h"
+
+namespace weir {
+
+// One object per encoder and session. Signals of a picture arrive between Begin() and Importance().
+class Pruner : public SignalSink {
+ public:
+  // The encoder is known: checks that it offers what the pruner needs (kUnsupported), that the options fit it
+  // (kInvalidArgument), and takes the memory it will ever need.
+  virtual Status Prepare(const SignalSource& source) = 0;
+  // Bytes held after Prepare().
+  virtual int64_t MemoryBytes() const = 0;
+  // A picture begins; what is known of the one before is forgotten.
+  virtual void Begin() = 0;
+  // One number per row, larger stays; valid until the next Begin().
+  virtual std::span<const double> Importance() const = 0;
+};
+
+struct PrunerInfo {
+  const char* name;                     // = file name
+  const char* summary;                  // one line for a list
+  const char* paper;                    // source, or "" for baselines of common knowledge
+  std::span<const OptionInfo> options;  // beside kKeepOption, which every pruner has
+  Result<std::unique_ptr<Pruner>> (*make)(const Options& options);
+};
+
+// The share of the rows that stays: round half up, at least one.
+inline constexpr OptionInfo kKeepOption = {
+    "keep", 0.5, 0, 1, false, "share of a picture's rows that stays", "0.125|0.25|0.5|0.75"};
+
+// Every pruner of the folder, sorted by name. (Generated.)
+std::span<const PrunerInfo* const> AllPrunerInfos();
+// nullptr when there is none of that name.
+const PrunerInfo* FindPruner(std::string_view name);
+
+// A parsed "name" or "name:key=value,key=value", the form of policies.
+struct PrunerSpec {
+  const PrunerInfo* info = nullptr;
+  Options options;
+  std::string text;  // normalised: the name and every option with its effective value
+  double keep() const { return options.Number("keep"); }
+  Result<std::unique_ptr<Pruner>> Make() const { return info->make(options); }
+};
+// kNotFound for an unknown pruner (with the list of known ones), kInvalidArgument for unknown keys and bad values.
+Result<PrunerSpec> ParsePrunerSpec(std::string_view text);
+
+// How many of n rows stay: n * keep, rounded half up, at least one.
+int64_t RowsKept(int64_t n_rows, double keep);
+// The n_keep rows of the largest importance, ascending; among equals the first ones. REQUIRES: n_keep <=
+// importance.size().
+void KeepMostImportant(std::span<const double> importance, int64_t n_keep, KeepSet* keep);
+
+}  // namespace weir

@@ -1,0 +1,48 @@
+// weir-plugin: pruner
+// Self-attention: the queries that other queries attend to most, summed over rows, heads and layers of the Q-Former's
+// self-attention. The baseline that CATP is compared with; the rule of SpAtten ("SpAtten: Efficient Sparse Attention
+// Architecture with Cascade Token and Head Pruning", HPCA 2021, section III-A), applied once instead of layer by layer.
+#include <algorithm>
+#include <vector>
+
+#include "prune/pruner.h"
+
+namespace weir {
+namespace {
+
+class SelfAttention final : public Pruner {
+ public:
+  Status Prepare(const SignalSource& source) override {
+    const SignalShape self = source.ShapeOf(SignalKind::kQuerySelf);
+    if (self.n_layers == 0) {
+      return Unsupported("pruner self_attention ranks learned queries by their self-attention; this encoder has none");
+    }
+    importance_.assign(static_cast<size_t>(self.n_cols), 0);
+    return Status();
+  }
+  int64_t MemoryBytes() const override { return std::ssize(importance_) * 8; }
+  bool Wants(SignalKind kind, int32_t) const override { return kind == SignalKind::kQuerySelf; }
+  void Begin() override { std::fill(importance_.begin(), importance_.end(), 0); }
+  void Take(const Signal& signal) override {
+    const float* p = signal.values;
+    for (int64_t r = 0; r < signal.shape.n_rows; ++r) {
+      for (double& sum : importance_) sum += *p++;
+    }
+  }
+  std::span<const double> Importance() const override { return importance_; }
+
+ private:
+  std::vector<double> importance_;  // [queries]
+};
+
+}  // namespace
+
+extern const PrunerInfo kSelfAttention;
+const PrunerInfo kSelfAttention = {
+    "self_attention",
+    "keeps the queries that other queries attend to most",
+    "Wang et al., SpAtten, HPCA 2021",
+    {},
+    [](const Options&) -> Result<std::unique_ptr<Pruner>> { return std::unique_ptr<Pruner>(new SelfAttention); }};
+
+}  // namespace weir
