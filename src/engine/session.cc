@@ -24,7 +24,8 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   out->options_ = options;
   WEIR_ASSIGN_OR_RETURN(out->policy_, options.policy.Make());
   out->needs_ = out->policy_->Needs();
-  out->probe_ = options.probe;
+  // A policy that does not ask has no room for a probe, and nothing to save or restore of it.
+  if (plan.probe_slots > 0) out->probe_ = options.probe;
   WEIR_ASSIGN_OR_RETURN(out->pot_, Pot::Make(plan.pot, out->ledger_));
   WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, plan.runner, out->ledger_));
   const ModelConfig& config = model.config();

@@ -63,6 +63,20 @@ TEST_F(SessionTest, ThePlanIsWhatTheLedgerHolds) {
   }
 }
 
+// Callers hand every session the same options, whether its policy asks a probe or not.
+TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
+  SessionOptions options = Options("streaming_llm", 64);
+  options.probe = {1, 2, 3};
+  auto session = Make(options), restored = Make(options);
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  std::vector<uint8_t> bytes, again;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  const Status status = restored->Restore(bytes);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(restored->Save(&again).ok());
+  EXPECT_EQ(again, bytes);
+}
+
 TEST_F(SessionTest, ABudgetBecomesTheLargestPotThatFits) {
   const int64_t minimum = PlanSession(*model_, *backend_, Options("streaming_llm", 64))->minimum_bytes;
   for (int64_t budget : {minimum, minimum + 1, minimum * 2, minimum * 7 + 13}) {
