@@ -1,0 +1,66 @@
+"""The small models' tokenizer: byte-level BPE as GPT-2's, with every word and clip number of the world as one token.
+
+It is trained by the `tokenizers` package on the world's own words, so that any other text still has a spelling, in bytes.
+The chat format is Vicuna's, the one LLaVA-1.5 has, with its turns on lines of their own.
+"""
+
+import json
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+import world
+
+BOS, EOS, IMAGE = "<s>", "</s>", "<image>"  # ids 0, 1, 2
+VOCAB = 864  # rows of the embedding; what the words leave free is padded by the converter
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{% if message['role'] == 'user' %}{{ 'USER: ' + message['content'] + '\\n' }}"
+    "{% elif message['role'] == 'assistant' %}{{ 'ASSISTANT: ' + message['content'] + eos_token + '\\n' }}"
+    "{% else %}{{ message['content'] + '\\n\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}")
+# A BLIP-2 prompt is one question behind the picture's rows.
+QUESTION, ANSWER = "Question: ", " Answer:"
+
+
+def turn(clip, question, leads):
+    """(text before the frames, text after them) of a round's user turn, as the chat format writes it."""
+    if not leads:
+        return f"USER: {question}\nASSISTANT:", None
+    return "USER: " + (f"Clip {clip.number}:" if clip.number >= 0 else ""), f"{question}\nASSISTANT:"
+
+
+def build():
+    """Trains it: always the same, for nothing in it is drawn."""
+    texts, answers, numbers = world.vocabulary()
+    frame = ["USER: Clip 1:", "\nASSISTANT: red", QUESTION + "What", ANSWER]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=VOCAB, min_frequency=2, show_progress=False,
+                                  special_tokens=[AddedToken(t, special=True) for t in (BOS, EOS, IMAGE)],
+                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    # Numbers are rarer: were their pieces merged first, words would run out of room.
+    tokenizer.train_from_iterator((texts + answers + frame) * 20 + numbers * 3, trainer)
+    return tokenizer
+
+
+def write(folder):
+    """Writes tokenizer.json and tokenizer_config.json, as tools/convert_hf.py reads them."""
+    build().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(dict(
+        tokenizer_class="PreTrainedTokenizerFast", bos_token=BOS, eos_token=EOS, add_bos_token=True, add_eos_token=False,
+        chat_template=CHAT_TEMPLATE), indent=1))
+
+
+class Encoder:
+    """Texts to ids, remembering each text: a world says the same few thousand things."""
+
+    def __init__(self):
+        self.tokenizer = build()
+        self._ids = {}
+        self.bos, self.eos, self.image = (self.tokenizer.token_to_id(t) for t in (BOS, EOS, IMAGE))
+
+    def __call__(self, text):
+        ids = self._ids.get(text)
+        if ids is None:
+            ids = self._ids[text] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids

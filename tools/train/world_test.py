@@ -1,0 +1,168 @@
+"""The world keeps its promises: the same again from the same numbers, splits that cannot meet, answers that are true."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+try:
+    import numpy as np
+except ImportError as e:
+    raise unittest.SkipTest(f"needs numpy: {e}") from e
+
+import draw
+import world
+
+MIX = world.Mix(clips=(8, 8), frames=(2, 2), rounds=(1, 3), kinds=(1.0, 1.0, 1.0, 1.0), subjects=(0.4, 0.15, 0.1, 0.15, 0.2))
+
+
+def painted(frame, colour):
+    """Where a frame has the colour: nearer to it than to any other colour, and not grey."""
+    pixels = frame.astype(np.float32)
+    names = list(draw.COLOURS)
+    distance = np.stack([np.square(pixels - np.array(draw.COLOURS[n])).sum(-1) for n in names])
+    nearest = distance.argmin(0) == names.index(colour)
+    return nearest & (distance.min(0) < 60 ** 2)
+
+
+def pieces(mask, smallest=20):
+    """How many connected regions of at least that many pixels."""
+    left, n = mask.copy(), 0
+    while left.any():
+        seed = np.zeros_like(left)
+        seed[tuple(np.argwhere(left)[0])] = True
+        while True:
+            grown = seed.copy()
+            for axis in (0, 1):
+                for step in (-1, 1):
+                    grown |= np.roll(seed, step, axis)
+            grown &= left
+            if (grown == seed).all():
+                break
+            seed = grown
+        n += seed.sum() >= smallest
+        left &= ~seed
+    return n
+
+
+def direction(x, y, least, left, right, up, down, neither):
+    if max(abs(x), abs(y)) < least:
+        return neither
+    return (right if x > 0 else left) if abs(x) > abs(y) else down if y > 0 else up
+
+
+def streams(split, n, mix=MIX, seed=5):
+    return [world.make_stream(split, seed, i, mix) for i in range(n)]
+
+
+class World(unittest.TestCase):
+    def test_the_same_numbers_make_the_same_stream(self):
+        for a, b in zip(streams("train", 5), streams("train", 5)):
+            for x, y in zip(a, b):
+                self.assertEqual((x.number, x.scene.facts, x.rounds), (y.number, y.scene.facts, y.rounds))
+                np.testing.assert_array_equal(x.frames, y.frames)
+
+    def test_splits_never_meet(self):
+        seen = {split: {c.frames.tobytes() for s in streams(split, 40) for c in s} for split in ("train", "held_out")}
+        self.assertEqual([len(v) for v in seen.values()], [320, 320])
+        self.assertFalse(seen["train"] & seen["held_out"])
+
+    def test_colours_and_counts_are_in_the_picture(self):
+        n = 0
+        for clip in (c for s in streams("train", 25) for c in s if c.scene.subject == "shape"):
+            mask = painted(clip.frames[-1], clip.scene.facts["colour"])
+            self.assertGreater(mask.sum(), 60, clip.scene)
+            self.assertEqual(pieces(mask), int(clip.scene.facts["count"]), clip.scene)
+            n += 1
+        self.assertGreater(n, 50)
+
+    def test_things_stand_and_move_as_told(self):
+        n = 0
+        for clip in (c for s in streams("held_out", 40) for c in s if "motion" in c.scene.facts):
+            facts = clip.scene.facts
+            before, now = (np.argwhere(painted(f, facts["colour"])).mean(0)[::-1] for f in clip.frames)
+            x, y = now - 31.5
+            at = direction(x, y, 7.5, "left", "right", "top", "bottom", "middle")
+            self.assertEqual(at, facts["place"], clip.scene)
+            x, y = now - before
+            way = direction(x, y, 2, "left", "right", "up", "down", "nowhere")
+            self.assertEqual(way, facts["motion"], clip.scene)
+            n += 1
+        self.assertGreater(n, 60)
+
+    def test_answers_are_facts_of_the_clip_they_are_about(self):
+        kinds = set()
+        for stream in streams("held_out", 60):
+            for i, clip in enumerate(stream):
+                self.assertTrue(clip.rounds[0].leads)
+                for r in clip.rounds:
+                    kinds.add(r.kind)
+                    about = stream[i - r.distance]
+                    self.assertEqual(r.answer, about.scene.facts[r.attribute])
+                    if r.kind in ("present", "back"):
+                        self.assertEqual(r.distance, r.kind == "back")
+                    elif r.kind == "recall":
+                        self.assertIn(f"In clip {about.number},", r.question)
+                        self.assertEqual([c.number for c in stream].count(about.number), 1)
+                    else:
+                        word, phrase = r.question.removesuffix("?").split(" came ")[1].split(" the ", 1)
+                        named = [j for j, c in enumerate(stream[:i + 1]) if c.scene.phrase() == phrase]
+                        self.assertEqual(len(named), 1)
+                        self.assertEqual(i - r.distance, named[0] + (1 if word == "after" else -1))
+        self.assertEqual(kinds, set(world.KINDS))
+
+    def test_memory_is_never_in_the_text(self):
+        """Nobody has said before what is asked: not in a round about that clip, not by naming what it showed."""
+        for stream in streams("train", 60):
+            said = set()
+            for i, clip in enumerate(stream):
+                for r in clip.rounds:
+                    about = i - r.distance
+                    if r.kind != "present":
+                        self.assertNotIn((about, r.attribute), said)
+                        self.assertLess(about, i)
+                    said.add((about, r.attribute))
+                    facts, (what, _, of) = stream[about].scene.facts, r.attribute.partition(" of ")
+                    if of:
+                        said.add((about, f"{'shape' if what == 'colour' else 'colour'} of {facts[r.attribute]}"))
+                    if r.kind == "order":
+                        phrase = r.question.removesuffix("?").split(" the ", 1)[1]
+                        named = next(j for j in range(i + 1) if stream[j].scene.phrase() == phrase)
+                        subject = stream[named].scene.subject
+                        said.update((named, a) for a in (("colour", "shape") if subject == "shape" else (subject,)))
+
+    def test_colours_answer_evenly(self):
+        """No answer is so frequent that guessing it would look like seeing."""
+        answers = [r.answer for s in streams("train", 120) for c in s for r in c.rounds if r.attribute == "colour"]
+        share = max(answers.count(a) for a in set(answers)) / len(answers)
+        self.assertGreater(len(answers), 400)
+        self.assertLess(share, 0.2)
+
+    def test_numbers_begin_anew(self):
+        mix = world.Mix(clips=(4, 4), numbered=1.0, first=world.N_NUMBERS - 2)
+        self.assertEqual([c.number for c in world.make_stream("train", 1, 0, mix)], [318, 319, 0, 1])
+
+
+class Tokens(unittest.TestCase):
+    def setUp(self):
+        try:
+            import tokenizer
+        except ImportError as e:
+            self.skipTest(f"needs the package tokenizers: {e}")
+        self.tokenizer, self.encode = tokenizer, tokenizer.Encoder()
+
+    def test_answers_and_numbers_are_single_tokens(self):
+        _, answers, numbers = world.vocabulary()
+        self.assertEqual([t for t in answers + numbers if len(self.encode(t)) != 1], [])
+        self.assertLessEqual(self.encode.tokenizer.get_vocab_size(), self.tokenizer.VOCAB)
+
+    def test_any_text_survives(self):
+        for text in ("naïve — 日本語\t\n\n  x", "In clip 12, what colour was it?"):
+            self.assertEqual(self.encode.tokenizer.decode(self.encode(text)), text)
+
+    def test_special_tokens_are_the_first(self):
+        self.assertEqual((self.encode.bos, self.encode.eos, self.encode.image), (0, 1, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()
