@@ -171,7 +171,7 @@ void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, 
   }
 }
 
-Status Session::ReadChunk(const Rows& rows, const AppendOptions& options, bool prompt_end, float* nll) {
+BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bool prompt_end) {
   const int32_t n = static_cast<int32_t>(rows.n);
   chunk_.clear();
   for (int32_t i = 0; i < n; ++i) {
@@ -184,25 +184,31 @@ Status Session::ReadChunk(const Rows& rows, const AppendOptions& options, bool p
     chunk_.push_back(meta);
   }
   const Evidence& evidence = needs_.evidence;
-  EvidenceCall call = {0, n, evidence.row_reduce, evidence.head_reduce, false};
+  evidence_ = {0, n, evidence.row_reduce, evidence.head_reduce, false};
   bool vote = evidence.rows == EvidenceRows::kAll;
-  call.accumulate = vote;
+  evidence_.accumulate = vote;
   if (evidence.rows == EvidenceRows::kLast) {
     // Only rows that a selection will ask: those of a prompt's end, and those before the pot runs full.
     const int32_t n_next = prompt_end ? 1 : plan_.chunk_rows;
     vote = (prompt_end && !options.generated) || n_free() - n < n_next;
-    call.row_begin = n - std::min(n, evidence.n_last);
+    evidence_.row_begin = n - std::min(n, evidence.n_last);
   }
-  const BatchItem item{pot_.get(), chunk_, vote ? &call : nullptr, rows.embeddings};
-  WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
-  if (vote) {
-    const int32_t n_rows = static_cast<int32_t>(call.row_end - call.row_begin);
-    n_score_rows_ = call.accumulate ? static_cast<int32_t>(std::min<int64_t>(INT32_MAX, int64_t{n_score_rows_} + n_rows)) : n_rows;
+  return {pot_.get(), chunk_, vote ? &evidence_ : nullptr, rows.embeddings};
+}
+
+void Session::EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden,
+                       float* nll) {
+  const int32_t n = static_cast<int32_t>(rows.n);
+  if (item.evidence != nullptr) {
+    const int32_t n_rows = static_cast<int32_t>(evidence_.row_end - evidence_.row_begin);
+    n_score_rows_ = evidence_.accumulate
+                        ? static_cast<int32_t>(std::min<int64_t>(INT32_MAX, int64_t{n_score_rows_} + n_rows))
+                        : n_rows;
     n_unscored_ = 0;
   } else {
     n_unscored_ += n;
   }
-  if (nll != nullptr || evidence.nll) {
+  if (nll != nullptr || needs_.evidence.nll) {
     nll_.resize(static_cast<size_t>(n));
     if (rows.tokens != nullptr) {
       Likelihoods({rows.tokens, static_cast<size_t>(n)}, hidden, nll_.data());
@@ -210,7 +216,7 @@ Status Session::ReadChunk(const Rows& rows, const AppendOptions& options, bool p
       std::fill(nll_.begin(), nll_.end(), 0.0f);
       if (!has_last_) nll_[0] = std::numeric_limits<float>::infinity();
     }
-    if (evidence.nll) pot_->SetNll(nll_);
+    if (needs_.evidence.nll) pot_->SetNll(nll_);
     if (nll != nullptr) {
       std::copy(nll_.begin(), nll_.end(), nll);
       if (!has_last_) nll[0] = 0;
@@ -222,16 +228,30 @@ Status Session::ReadChunk(const Rows& rows, const AppendOptions& options, bool p
   logits_fresh_ = false;
   n_seen_ += n;
   if (options.pinned) n_pinned_ += n;
-  return Status();
 }
 
-Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& options) {
-  // Checked before anything is forgotten to make room for them.
+Status Session::CheckTokens(std::span<const int32_t> tokens) const {
   for (int32_t id : tokens) {
     if (id < 0 || id >= model_->config().n_vocab) {
       return InvalidArgument("token %d is outside the vocabulary of %d", id, model_->config().n_vocab);
     }
   }
+  return Status();
+}
+
+Result<int32_t> Session::MakeRoomForChunk(int64_t n_left) {
+  // Distillations come when the pot is full to the last slot, and keep what they keep whatever the chunks.
+  if (needs_.positions == Positions::kReset) WEIR_RETURN_IF_ERROR(MakeRoom(1));
+  const int32_t n = NextChunkRows(n_left);
+  if (n == 0) {
+    return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, n_slots());
+  }
+  WEIR_RETURN_IF_ERROR(MakeRoom(n));
+  return n;
+}
+
+Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& options) {
+  WEIR_RETURN_IF_ERROR(CheckTokens(tokens));  // before anything is forgotten to make room for them
   if (options.nll != nullptr && !options_.nll) return InvalidArgument("this session was made without likelihoods");
   return AppendRows({std::ssize(tokens), tokens.data()}, options);
 }
@@ -254,17 +274,12 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done), static_cast<long long>(n_tokens));
     }
-    // Distillations come when the pot is full to the last slot, and keep what they keep whatever the chunks.
-    if (needs_.positions == Positions::kReset) WEIR_RETURN_IF_ERROR(MakeRoom(1));
-    const int32_t n = NextChunkRows(n_tokens - done);
-    if (n == 0) {
-      return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, n_slots());
-    }
-    WEIR_RETURN_IF_ERROR(MakeRoom(n));
+    WEIR_ASSIGN_OR_RETURN(const int32_t n, MakeRoomForChunk(n_tokens - done));
     const Rows chunk = {n, rows.tokens == nullptr ? nullptr : rows.tokens + done,
                         rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd, rows.modality};
-    WEIR_RETURN_IF_ERROR(
-        ReadChunk(chunk, options, done + n == n_tokens, options.nll == nullptr ? nullptr : options.nll + done));
+    const BatchItem item = BeginChunk(chunk, options, done + n == n_tokens);
+    WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
+    EndChunk(chunk, options, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
     done += n;
     if (options.progress) options.progress(done);
   }

@@ -128,6 +128,7 @@ class Session {
   const Model& model() const { return *model_; }
 
  private:
+  friend class StepBatch;  // reads a token of several sessions in one forward pass
   explicit Session(int64_t budget_bytes) : ledger_(budget_bytes) {}
   // The pot's slots without those kept free for a probe.
   int32_t n_slots() const { return plan_.pot.n_slots - plan_.probe_slots; }
@@ -145,8 +146,13 @@ class Session {
     Modality modality = Modality::kText;
   };
   Status AppendRows(const Rows& rows, const AppendOptions& options);
-  // Reads one chunk that fits. `prompt_end`: no more rows of this call come after it.
-  Status ReadChunk(const Rows& rows, const AppendOptions& options, bool prompt_end, float* nll);
+  Status CheckTokens(std::span<const int32_t> tokens) const;
+  // How many of the n_left rows that come are read next, at least one; room is made for them.
+  Result<int32_t> MakeRoomForChunk(int64_t n_left);
+  // Reads one chunk that fits: what goes into a forward pass, and what is learnt from it. `prompt_end`: no more rows of
+  // this call come after it. What BeginChunk() gives refers to the session and is good until the next call.
+  BatchItem BeginChunk(const Rows& rows, const AppendOptions& options, bool prompt_end);
+  void EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden, float* nll);
   void Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll);
   // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
   int32_t NextChunkRows(int64_t n_left) const;
@@ -171,6 +177,7 @@ class Session {
   TraceWriter* trace_ = nullptr;
   Reservation bookkeeping_;      // of the vectors below, which never grow beyond it
   std::vector<SlotMeta> chunk_;
+  EvidenceCall evidence_;        // of the chunk
   std::vector<int32_t> targets_;
   std::vector<float> nll_;
   std::vector<SlotView> views_;  // [n_groups]

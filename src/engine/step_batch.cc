@@ -1,0 +1,101 @@
+#include "engine/step_batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace weir {
+namespace {
+
+RunnerShape RunnerShapeOf(const StepBatch::Shape& shape) {
+  return {shape.max_sessions, shape.max_slots, /*nll=*/false, shape.statistics};
+}
+
+int64_t LogitsBytes(const Model& model, const StepBatch::Shape& shape) {
+  return shape.max_sessions * int64_t{model.config().n_vocab} * 4;
+}
+
+// What all pots of one forward pass must share (kv/attend.h).
+bool Together(const PotShape& a, const PotShape& b) {
+  return a.k_type == b.k_type && a.v_type == b.v_type && a.positions == b.positions;
+}
+
+}  // namespace
+
+int64_t StepBatch::Bytes(const Model& model, const Backend& backend, const Shape& shape) {
+  const RunnerShape runner = RunnerShapeOf(shape);
+  return Runner::MetaBytes(model, runner) + Runner::WorkspaceBytes(model, backend, runner) +
+         PageRound(LogitsBytes(model, shape));
+}
+
+Result<std::unique_ptr<StepBatch>> StepBatch::Make(Model& model, Backend& backend, const Shape& shape, Ledger& ledger) {
+  std::unique_ptr<StepBatch> out(new StepBatch(shape));
+  out->n_vocab_ = model.config().n_vocab;
+  out->n_embd_ = model.config().n_embd;
+  WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, RunnerShapeOf(shape), ledger));
+  WEIR_ASSIGN_OR_RETURN(out->logits_, HostBuffer::Allocate(ledger, MemTag::kLogits, LogitsBytes(model, shape)));
+  return out;
+}
+
+bool StepBatch::Fits(const Session& session) const {
+  const SessionPlan& plan = session.plan();
+  return plan.runner.max_slots <= shape_.max_slots && (shape_.statistics || !plan.runner.statistics);
+}
+
+void StepBatch::Append(std::span<Step> steps) {
+  std::vector<Step*> left, now;
+  for (Step& step : steps) {
+    if (Fits(*step.session)) {
+      left.push_back(&step);
+      continue;
+    }
+    Session::AppendOptions append;
+    append.generated = true;
+    step.status = step.session->Append({&step.token, 1}, append);
+    if (step.status.ok()) step.status = step.session->Logits().status();
+  }
+  while (!left.empty()) {
+    const PotShape& shape = left.front()->session->pot().shape();
+    now.clear();
+    std::erase_if(left, [&](Step* step) {
+      if (std::ssize(now) == shape_.max_sessions || !Together(step->session->pot().shape(), shape)) return false;
+      now.push_back(step);
+      return true;
+    });
+    Share(now);
+  }
+}
+
+void StepBatch::Share(std::span<Step* const> steps) {
+  Session::AppendOptions append;
+  append.generated = true;
+  std::vector<Step*> reading;
+  std::vector<BatchItem> items;
+  for (Step* step : steps) {
+    step->status = step->session->CheckTokens({&step->token, 1});
+    if (step->status.ok()) step->status = step->session->MakeRoomForChunk(1).status();
+    if (!step->status.ok()) continue;
+    reading.push_back(step);
+    items.push_back(step->session->BeginChunk({1, &step->token}, append, true));
+  }
+  if (items.empty()) return;
+  const auto hidden = runner_->Forward(items);
+  if (!hidden.ok()) {
+    for (Step* step : reading) step->status = hidden.status();
+    return;
+  }
+  if (items.size() > 1) {
+    ++n_forwards_;
+    n_shared_ += std::ssize(items);
+  }
+  runner_->Logits(*hidden, std::ssize(items), logits_.as<float>());
+  for (size_t i = 0; i < reading.size(); ++i) {
+    Session& session = *reading[i]->session;
+    const int64_t at = static_cast<int64_t>(i);
+    session.EndChunk({1, &reading[i]->token}, append, items[i], *hidden + at * n_embd_, nullptr);
+    std::memcpy(session.logits_.data(), logits_.as<float>() + at * n_vocab_, static_cast<size_t>(n_vocab_) * 4);
+    session.logits_fresh_ = true;
+  }
+}
+
+}  // namespace weir

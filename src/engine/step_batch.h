@@ -1,0 +1,63 @@
+// StepBatch: the next token of several sessions in one forward pass.
+//
+// Reading one token alone passes over every weight for the sake of one row; sessions that write at the same time share
+// that pass. What each of them holds afterwards, and the logits of its next token, are the same bytes as if it had read
+// the token by itself.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "engine/runner.h"
+#include "engine/session.h"
+
+namespace weir {
+
+class StepBatch {
+ public:
+  struct Shape {
+    int64_t max_sessions = 1;
+    int64_t max_slots = 0;    // slots of the largest head of a pot
+    bool statistics = false;  // policies may collect attention
+  };
+  // What a batch of max_sessions of the kind of `plan` needs.
+  static Shape ShapeFor(const SessionPlan& plan, int64_t max_sessions) {
+    return {max_sessions, plan.runner.max_slots, plan.runner.statistics};
+  }
+
+  // Reserves Bytes() in `ledger`.
+  static Result<std::unique_ptr<StepBatch>> Make(Model& model, Backend& backend, const Shape& shape, Ledger& ledger);
+  static int64_t Bytes(const Model& model, const Backend& backend, const Shape& shape);
+
+  // One token for one session, as Session::Append() of it with `generated` would read it. `status` is its answer.
+  struct Step {
+    Session* session = nullptr;
+    int32_t token = -1;
+    Status status;
+  };
+  // All of them; any number. Sessions that fit together (cache types, kind of positions, the batch's shape) share
+  // forward passes, the others read alone. Afterwards Logits() of every session that read is there already.
+  // REQUIRES: the sessions are different ones and belong to this model and backend.
+  void Append(std::span<Step> steps);
+
+  int64_t n_forwards() const { return n_forwards_; }  // shared ones, so far
+  int64_t n_shared() const { return n_shared_; }      // tokens that they read
+
+ private:
+  explicit StepBatch(const Shape& shape) : shape_(shape) {}
+  bool Fits(const Session& session) const;
+  void Share(std::span<Step* const> steps);
+
+  const Shape shape_;
+  std::unique_ptr<Runner> runner_;
+  HostBuffer logits_;  // [max_sessions, n_vocab]
+  int64_t n_vocab_ = 0, n_embd_ = 0;
+  int64_t n_forwards_ = 0, n_shared_ = 0;
+};
+
+}  // namespace weir

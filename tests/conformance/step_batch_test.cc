@@ -1,0 +1,124 @@
+// Sessions that write together hold and say the same bytes as sessions that write alone.
+#include "engine/step_batch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/tiny.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr int32_t kPot = 48;
+
+SessionOptions OptionsOf(const std::string& policy, int32_t pot = kPot) {
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec(policy)).value();
+  options.pot_slots = pot;
+  options.probe = {3, 1, 4};
+  return options;
+}
+
+// A session that has read a prompt of its own.
+std::unique_ptr<Session> Read(Tiny& tiny, const SessionOptions& options, size_t n_prompt) {
+  auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+  const std::vector<int32_t> prompt = RandomTokens(n_prompt, tiny.model->config().n_vocab);
+  Session::AppendOptions append;
+  append.end_of_prompt = true;
+  EXPECT_TRUE(session->Append(prompt, append).ok());
+  return session;
+}
+
+int32_t Best(Session& session) {
+  const std::vector<float> logits = LogitsOf(session);
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+std::vector<uint8_t> Bytes(const Session& session) {
+  std::vector<uint8_t> out;
+  EXPECT_TRUE(session.Save(&out).ok());
+  return out;
+}
+
+TEST(StepBatch, TheSameBytesAsAlone) {
+  Tiny tiny("llama");
+  // Policies that collect nothing, rows of every kind, likelihoods and vectors; three kinds of positions.
+  const std::vector<std::string> policies = {"streaming_llm", "h2o",       "tova", "snapkv", "sirllm",
+                                             "keydiff",       "infinipot", "weir", "window", "streaming_llm"};
+  std::vector<std::unique_ptr<Session>> alone, together;
+  for (size_t i = 0; i < policies.size(); ++i) {
+    SCOPED_TRACE(policies[i]);
+    alone.push_back(Read(tiny, OptionsOf(policies[i]), 20 + 7 * i));
+    together.push_back(Read(tiny, OptionsOf(policies[i]), 20 + 7 * i));
+  }
+  StepBatch::Shape shape{4, 0, true};
+  for (const auto& session : together) {
+    shape.max_slots = std::max(shape.max_slots, session->plan().runner.max_slots);
+  }
+  Ledger ledger;
+  auto batch = std::move(StepBatch::Make(*tiny.model, *tiny.backend, shape, ledger)).value();
+  EXPECT_EQ(ledger.used_bytes(), StepBatch::Bytes(*tiny.model, *tiny.backend, shape));
+  for (int step = 0; step < 60; ++step) {  // more than a pot: everybody forgets
+    std::vector<StepBatch::Step> steps;
+    for (size_t i = 0; i < policies.size(); ++i) {
+      const int32_t token = Best(*alone[i]);
+      ASSERT_EQ(Best(*together[i]), token) << policies[i] << " at step " << step;
+      Session::AppendOptions append;
+      append.generated = true;
+      ASSERT_TRUE(alone[i]->Append({&token, 1}, append).ok());
+      (void)LogitsOf(*alone[i]);
+      steps.push_back({together[i].get(), token, Status()});
+    }
+    batch->Append(steps);
+    for (size_t i = 0; i < policies.size(); ++i) {
+      ASSERT_TRUE(steps[i].status.ok()) << steps[i].status.message();
+      ASSERT_EQ(LogitsOf(*together[i]), LogitsOf(*alone[i])) << policies[i] << " at step " << step;
+    }
+  }
+  for (size_t i = 0; i < policies.size(); ++i) EXPECT_EQ(Bytes(*together[i]), Bytes(*alone[i])) << policies[i];
+  EXPECT_GT(batch->n_forwards(), 60);
+  EXPECT_GT(batch->n_shared(), 2 * batch->n_forwards());
+}
+
+TEST(StepBatch, WhoCannotGoOnHoldsNobodyUp) {
+  Tiny tiny("llama");
+  std::vector<std::unique_ptr<Session>> sessions;
+  sessions.push_back(Read(tiny, OptionsOf("full"), kPot));  // full to the last slot
+  sessions.push_back(Read(tiny, OptionsOf("streaming_llm"), 30));
+  sessions.push_back(Read(tiny, OptionsOf("streaming_llm", 2 * kPot), 30));  // larger than the batch was made for
+  sessions.push_back(Read(tiny, OptionsOf("streaming_llm"), 30));
+  const StepBatch::Shape shape = StepBatch::ShapeFor(sessions[1]->plan(), 8);
+  Ledger ledger;
+  auto batch = std::move(StepBatch::Make(*tiny.model, *tiny.backend, shape, ledger)).value();
+  std::vector<StepBatch::Step> steps;
+  for (const auto& session : sessions) steps.push_back({session.get(), 5, Status()});
+  steps[3].token = -1;
+  const std::vector<uint8_t> full = Bytes(*sessions[0]), wrong = Bytes(*sessions[3]);
+  batch->Append(steps);
+  EXPECT_EQ(steps[0].status.code(), StatusCode::kOverBudget);
+  EXPECT_EQ(steps[3].status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Bytes(*sessions[0]), full);
+  EXPECT_EQ(Bytes(*sessions[3]), wrong);
+  for (const size_t i : {1, 2}) {
+    EXPECT_TRUE(steps[i].status.ok()) << steps[i].status.message();
+    EXPECT_EQ(sessions[i]->counters().seen, 31);
+  }
+  EXPECT_EQ(batch->n_forwards(), 0);  // one was left: nobody shared
+}
+
+TEST(StepBatch, EveryRefusedAllocationIsAnAnswer) {
+  Tiny tiny("llama");
+  const StepBatch::Shape shape{8, kPot, true};
+  const int64_t bytes = StepBatch::Bytes(*tiny.model, *tiny.backend, shape);
+  Ledger exact(bytes), less(bytes - 1);
+  EXPECT_TRUE(StepBatch::Make(*tiny.model, *tiny.backend, shape, exact).ok());
+  EXPECT_EQ(StepBatch::Make(*tiny.model, *tiny.backend, shape, less).status().code(), StatusCode::kOverBudget);
+  EXPECT_EQ(less.used_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace weir::testing
