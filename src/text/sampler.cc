@@ -66,6 +66,18 @@ void Sampler::Accept(int32_t id) {
   recent_next_ = (recent_next_ + 1) % limit;
 }
 
+Sampler::State Sampler::Save() const {
+  State out{rng_, recent_};
+  std::rotate(out.recent.begin(), out.recent.begin() + static_cast<ptrdiff_t>(recent_next_), out.recent.end());
+  return out;
+}
+
+void Sampler::Restore(const State& state) {
+  Reset();
+  rng_ = state.draws;
+  for (const int32_t id : state.recent) Accept(id);
+}
+
 Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const float> logits) const {
   if (logits.empty() || logits.size() > INT32_MAX)
     return InvalidArgument("cannot sample from %zu logits", logits.size());

@@ -50,6 +50,15 @@ class Sampler {
   // Forgets the history and starts the draws anew from the seed.
   void Reset();
 
+  // What decides the next draws besides the options: a sampler of the same options that restores it draws the same.
+  struct State {
+    uint64_t draws = 0;
+    std::vector<int32_t> recent;  // oldest first
+  };
+  State Save() const;
+  // With options that remember fewer tokens, the newest of them.
+  void Restore(const State& state);
+
   const SamplerOptions& options() const { return options_; }
 
  private:

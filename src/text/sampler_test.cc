@@ -170,6 +170,36 @@ TEST(Sampler, NamesTheFirstBadLogit) {
   EXPECT_FALSE(Sampler::Create(Plain())->Sample({}).ok());
 }
 
+TEST(Sampler, ASavedOneDrawsOn) {
+  SamplerOptions options;
+  options.temperature = 1;
+  options.repeat_penalty = 1.5f;
+  options.repeat_last_n = 5;
+  options.seed = 9;
+  const std::vector<float> logits = {1.0f, 1.1f, 0.9f, 1.2f, 0.8f, 1.0f, 1.05f, 0.95f};
+  auto sampler = Sampler::Create(options);
+  ASSERT_TRUE(sampler.ok());
+  const auto draw = [&logits](Sampler* from) {
+    const int32_t id = from->Sample(logits).value();
+    from->Accept(id);
+    return id;
+  };
+  for (int i = 0; i < 7; ++i) draw(&*sampler);  // the history went round
+  options.seed = 10;
+  auto other = Sampler::Create(options);
+  ASSERT_TRUE(other.ok());
+  const Sampler::State state = sampler->Save();
+  ASSERT_EQ(state.recent.size(), 5u);
+  other->Restore(state);
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(draw(&*other), draw(&*sampler)) << i;
+  // A shorter memory keeps the newest.
+  options.repeat_last_n = 2;
+  auto shorter = Sampler::Create(options);
+  ASSERT_TRUE(shorter.ok());
+  shorter->Restore(state);
+  EXPECT_EQ(shorter->Save().recent, std::vector<int32_t>(state.recent.end() - 2, state.recent.end()));
+}
+
 TEST(SamplerOptions, RefusesWhatCannotWork) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(SamplerOptions{}.Validate().ok());
