@@ -100,5 +100,6 @@ void AddEval(CLI::App& app, int* code);
 void AddTrace(CLI::App& app, int* code);
 void AddRemembers(CLI::App& app, int* code);
 void AddTune(CLI::App& app, int* code);
+void AddServe(CLI::App& app, int* code);
 
 }  // namespace weir::app

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   weir::app::AddTrace(app, &code);
   weir::app::AddRemembers(app, &code);
   weir::app::AddTune(app, &code);
+  weir::app::AddServe(app, &code);
   std::vector<std::string> arguments;  // the library takes them last first
   for (int i = argc - 1; i > 0; --i) arguments.push_back(LongName(argv[i]));
   try {

@@ -1,0 +1,156 @@
+// weir serve: the model behind HTTP.
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "common.h"
+#include "serve/server.h"
+
+namespace weir::app {
+namespace {
+
+struct ServeFlags {
+  std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", snapshots, name;
+  int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
+};
+
+Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
+  const auto bytes = ParseBytes(text);
+  if (!bytes.ok() || *bytes <= 0) return InvalidArgument("%s %s: expected a size such as 64MiB", flag, text.c_str());
+  return *bytes;
+}
+
+Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
+  ServerOptions out;
+  WEIR_ASSIGN_OR_RETURN(out.host.session, ToSessionOptions(pot_flags));
+  out.host.chat_template = model_flags.chat_template;
+  out.host.answer_pots = flags.pots;
+  out.host.max_waiting = flags.queue;
+  out.host.max_together = flags.together;
+  if (!flags.budget.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.host.budget_bytes, PositiveBytes(flags.budget, "--budget"));
+  }
+  WEIR_ASSIGN_OR_RETURN(out.http.max_body_bytes, PositiveBytes(flags.max_body, "--max-body"));
+  out.http.n_threads = flags.connections;
+  out.http.request_timeout_s = flags.timeout;
+  out.address = flags.host;
+  out.port = flags.port;
+  out.default_max_tokens = flags.predict;
+  out.api_key = flags.api_key;
+  if (!flags.api_key_file.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.api_key, ReadTextFile(flags.api_key_file, 1 << 16));
+    while (!out.api_key.empty() && (out.api_key.back() == '\n' || out.api_key.back() == '\r')) out.api_key.pop_back();
+    if (out.api_key.empty()) return InvalidArgument("%s holds no key", flags.api_key_file.c_str());
+  }
+  out.folder = flags.snapshots;
+  if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
+    return NotFound("--snapshots %s is no folder", out.folder.c_str());
+  }
+  return out;
+}
+
+Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(ServerOptions options, ToOptions(model_flags, pot_flags, flags));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
+  options.host.model_name = flags.name.empty() ? ModelName(*model) : flags.name;
+  const std::string policy = options.host.session.policy.text;
+  const bool open = flags.api_key.empty() && flags.api_key_file.empty();
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Make(*model, std::move(options)));
+  const Host& host = server->host();
+  std::fprintf(stderr, "model    %s (%s), weights %s\n", Printable(host.options().model_name).c_str(),
+               model->backend().name().c_str(), BytesText(model->ledger().used_bytes()).c_str());
+  std::fprintf(stderr, "pot      %d tokens, policy %s, %s each\n", host.plan().pot.n_slots, policy.c_str(),
+               BytesText(host.plan().total_bytes).c_str());
+  std::fprintf(stderr, "memory   %s for all sessions, %s of it for %d answer pots\n",
+               BytesText(host.ledger().budget_bytes()).c_str(), BytesText(host.ledger().used_bytes()).c_str(),
+               host.options().answer_pots);
+  if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
+    std::fprintf(stderr, "weir: warning: everybody who reaches %s can use this server; --api-key asks for a key\n",
+                 Printable(flags.host).c_str());
+  }
+  std::fprintf(stderr, "serving  http://%s:%d\n", Printable(flags.host).c_str(), server->port());
+  // Signals only set a flag; somebody has to look at it.
+  std::atomic<bool> ended{false};
+  std::thread watch([&] {
+    for (; !ended; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+      if (StopFlag()) server->Stop();
+    }
+  });
+  const Status status = server->Run();
+  ended = true;
+  watch.join();
+  if (StopFlag()) {
+    std::fprintf(stderr, "weir: stopped\n");
+    return Status();
+  }
+  return status;
+}
+
+}  // namespace
+
+void AddServe(CLI::App& app, int* code) {
+  CLI::App* sub =
+      app.add_subcommand("serve", "answer over HTTP: the OpenAI API, and sessions that read endless streams");
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto flags = std::make_shared<ServeFlags>();
+  AddModelFlags(*sub, model.get());
+  sub->add_option("--chat-template", model->chat_template,
+                  "template to use instead of the file's: chatml, llama3, gemma ...");
+  AddPotFlags(*sub, pot.get());
+  sub->remove_option(sub->get_option("--budget"));  // here it is for all sessions together
+  sub->add_option("--budget", flags->budget,
+                  "bytes that all sessions together may use: 256MiB, 1GiB ...; without it what --answer-pots and eight "
+                  "sessions need")
+      ->check(NotEmpty())
+      ->type_name("BYTES");
+  sub->add_option("--host", flags->host, "address to listen on; 0.0.0.0 is every one of this machine")
+      ->check(NotEmpty())
+      ->capture_default_str();
+  sub->add_option("--port", flags->port, "port to listen on; 0 = one that is free, printed")
+      ->check(Between(0, 65535))
+      ->capture_default_str();
+  CLI::Option* key =
+      sub->add_option("--api-key", flags->api_key, "key that every request must bring")->check(NotEmpty());
+  sub->add_option("--api-key-file", flags->api_key_file,
+                  "file that holds the key; other users cannot see it in a list of processes")
+      ->check(NotEmpty())
+      ->excludes(key)
+      ->type_name("FILE");
+  sub->add_option("--name", flags->name, "what the model is called; without it, what it calls itself")
+      ->check(NotEmpty());
+  sub->add_option("--answer-pots", flags->pots, "chats and completions that are answered at once")
+      ->check(Between(1, 1024))
+      ->capture_default_str();
+  sub->add_option("--together", flags->together, "answers that are written in one forward pass; 1 = each by itself")
+      ->check(Between(1, 256))
+      ->capture_default_str();
+  sub->add_option("--queue", flags->queue, "requests that may wait for the engine; more are refused (429)")
+      ->check(Between(1, 1 << 20))
+      ->capture_default_str();
+  sub->add_option("--connections", flags->connections, "requests that are held open at once")
+      ->check(Between(1, 4096))
+      ->capture_default_str();
+  sub->add_option("--timeout", flags->timeout, "seconds a request may take to arrive")
+      ->check(Between(1, 86400))
+      ->capture_default_str();
+  sub->add_option("--max-body", flags->max_body, "largest request body")->capture_default_str()->type_name("BYTES");
+  sub->add_option("-n,--predict", flags->predict, "longest answer in tokens where a request names no limit")
+      ->check(Between(1, 1 << 30))
+      ->capture_default_str();
+  sub->add_option("--snapshots", flags->snapshots,
+                  "folder that sessions may be saved to and restored from; nothing outside it")
+      ->check(NotEmpty())
+      ->type_name("FOLDER");
+  sub->callback([=] {
+    InstallStopHandler();
+    const Status status = Serve(*model, *pot, *flags);
+    *code = status.ok() ? 0 : Fail(status);
+  });
+}
+
+}  // namespace weir::app

@@ -1,0 +1,209 @@
+#include "serve/answer_job.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+StreamDecoder::Options DecoderOptions() {
+  StreamDecoder::Options options;
+  options.at_start = false;
+  return options;
+}
+
+}  // namespace
+
+AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
+    : SessionJob(host, std::move(id)),
+      request_(std::move(request)),
+      asked_at_(std::chrono::steady_clock::now()),
+      stop_(request_.stop),
+      decoder_(host.tokenizer(), DecoderOptions()) {}
+
+Status AnswerJob::Begin() {
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(request_.sampler));
+  sampler_ = std::move(sampler);
+  std::vector<PromptPart> parts = request_.prompt;
+  if (stream_ != nullptr) {
+    const Conversation& talk = stream_->conversation;
+    if (std::vector<int32_t> head = talk.TurnHead(); !head.empty()) parts.push_back({std::move(head), false, true});
+    n_heads_ = parts.size();
+    const Conversation::Question question = talk.Ask(request_.question);
+    const auto tail = question.tokens.end() - static_cast<ptrdiff_t>(question.n_tail);
+    parts.push_back({{question.tokens.begin(), tail}, false, false});
+    parts.push_back({{tail, question.tokens.end()}, false, true});
+    WEIR_RETURN_IF_ERROR(session_->BeginRound(question.tokens, request_.max_tokens));
+  }
+  std::vector<int32_t> all;
+  for (const PromptPart& part : parts) all.insert(all.end(), part.tokens.begin(), part.tokens.end());
+  if (all.empty()) return InvalidArgument("the prompt holds no tokens");
+  if (stream_ == nullptr) WEIR_RETURN_IF_ERROR(session_->BeginRound(all, request_.max_tokens));
+  if (request_.sampler.repeat_penalty != 1) {
+    for (const int32_t id : all) sampler_->Accept(id);
+  }
+  summary_.n_prompt = std::ssize(all);
+  if (request_.score_prompt) {
+    ScoredToken first;
+    first.id = all[0];
+    pending_.tokens.push_back(first);
+    prompt_ = std::move(all);
+  }
+  reader_.Start(std::move(parts), true);
+  return Status();
+}
+
+void AnswerJob::SetTurn() {
+  if (stream_ == nullptr) return;
+  Conversation& talk = stream_->conversation;
+  if (reader_.done()) {
+    talk.Asked();
+  } else if (reader_.part() >= n_heads_) {
+    talk.TurnOpened();
+    if (reader_.part() > n_heads_ || reader_.at() > 0) talk.TextRead();
+  }
+}
+
+Status AnswerJob::Read() {
+  const int64_t n_before = reader_.n_read();
+  const TensorObserver score = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
+    if (name != "final_norm") return;
+    // The prompt's last row predicts the answer's first token, which is not known yet. A probe's rows stand for no
+    // text.
+    const int64_t n = std::min<int64_t>(n_rows, std::ssize(prompt_) - 1 - n_before);
+    if (n <= 0) return;
+    const std::span<const int32_t> targets(prompt_.data() + n_before + 1, static_cast<size_t>(n));
+    host_.scorer().Score(data, targets, request_.n_logprobs, &pending_.tokens);
+  };
+  const Status status = reader_.Step(*session_, request_.score_prompt ? &score : nullptr);
+  host_.metrics().CountRead(reader_.n_read() - n_before);
+  SetTurn();
+  overflow_ = status.code() == StatusCode::kOverBudget;
+  if (reader_.done() && request_.max_tokens == 0) finished_ = true;
+  return status;
+}
+
+Result<bool> AnswerJob::Write(int32_t* token) {
+  WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session_->Logits());
+  WEIR_ASSIGN_OR_RETURN(*token, sampler_->Sample(logits));
+  if (summary_.n_answer++ == 0) {
+    summary_.first_token_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - asked_at_).count();
+  }
+  const bool end = host_.tokenizer().IsEndOfGeneration(*token) && !request_.ignore_eos;
+  if (!end) {
+    if (request_.n_logprobs >= 0) pending_.tokens.push_back(ScoreToken(logits, *token, request_.n_logprobs));
+    std::string text;
+    decoder_.Push(*token, &text);
+    if (stop_.Push(text, &pending_.text)) stopped_ = finished_ = summary_.ended = true;
+  }
+  if (!pending_.text.empty() || !pending_.tokens.empty()) {
+    events.Push(std::move(pending_));
+    pending_ = AnswerEvent();
+  }
+  sampler_->Accept(*token);
+  if (end) finished_ = summary_.ended = true;
+  if (summary_.n_answer == request_.max_tokens) finished_ = true;
+  return stream_ != nullptr || !finished_;
+}
+
+Status AnswerJob::Written(int32_t token, const Status& read) {
+  if (read.code() == StatusCode::kOverBudget) {  // the pot is full and may not forget: the answer ends here
+    finished_ = true;
+    return Status();
+  }
+  WEIR_RETURN_IF_ERROR(read);
+  if (stream_ != nullptr && host_.tokenizer().IsEndOfGeneration(token) && !request_.ignore_eos) {
+    stream_->conversation.Answered(true);
+  }
+  return Status();
+}
+
+Job::Step AnswerJob::StepOf(Status status) {
+  if (status.ok() && !finished_) return Step::kMore;
+  status_ = std::move(status);
+  return Step::kDone;
+}
+
+Job::Step AnswerJob::Advance() {
+  const bool may_stop = !begun_ || reader_.may_stop();
+  Status status = may_stop ? CheckGoOn() : Status();
+  if (status.ok() && !begun_) {
+    begun_ = true;
+    status = Begin();
+  } else if (status.ok() && !reader_.done()) {
+    status = Read();
+  } else if (status.ok()) {
+    int32_t token = -1;
+    const auto reads = Write(&token);
+    status = reads.status();
+    if (status.ok() && *reads) {
+      Session::AppendOptions append;
+      append.generated = true;
+      status = Written(token, session_->Append({&token, 1}, append));
+    }
+  }
+  return StepOf(std::move(status));
+}
+
+void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, std::span<Step> steps) {
+  std::vector<StepBatch::Step> reading;
+  std::vector<size_t> readers;  // of `reading`, in jobs
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    AnswerJob& job = static_cast<AnswerJob&>(*jobs[i]);
+    Status status = job.CheckGoOn();
+    StepBatch::Step step;
+    if (status.ok()) {
+      const auto reads = job.Write(&step.token);
+      status = reads.status();
+      if (status.ok() && *reads) {
+        step.session = job.session_;
+        reading.push_back(std::move(step));
+        readers.push_back(i);
+        continue;
+      }
+    }
+    steps[i] = job.StepOf(std::move(status));
+  }
+  batch.Append(reading);
+  for (size_t i = 0; i < reading.size(); ++i) {
+    AnswerJob& job = static_cast<AnswerJob&>(*jobs[readers[i]]);
+    steps[readers[i]] = job.StepOf(job.Written(reading[i].token, reading[i].status));
+  }
+}
+
+void AnswerJob::Finish() {
+  const bool has_session = session_ != nullptr;
+  if (has_session) {
+    const SessionCounters counters = session_->counters();
+    summary_.seen = counters.seen;
+    summary_.kept = counters.kept;
+    summary_.dropped = counters.dropped;
+  }
+  SessionJob::Finish();  // before anybody hears of it: the next request finds the pot free
+  if (!stopped_) {
+    std::string rest;  // a character whose last bytes never came, text that might have become a stop string
+    decoder_.Finish(&rest);
+    if (stop_.Push(rest, &pending_.text)) {
+      summary_.ended = true;
+    } else {
+      stop_.Finish(&pending_.text);
+    }
+  }
+  summary_.cancelled = status_.code() == StatusCode::kCancelled;
+  if (summary_.cancelled) host_.metrics().CountCancelled();
+  if (has_session) host_.metrics().CountAnswer(summary_.n_answer, summary_.first_token_ms / 1000);
+  pending_.last = true;
+  pending_.status = std::move(status_);
+  pending_.overflow = overflow_;
+  pending_.summary = summary_;
+  events.Push(std::move(pending_));
+}
+
+void AnswerJob::Dropped(const Status& why) {
+  AnswerEvent event;
+  event.last = true;
+  event.status = why;
+  events.Push(std::move(event));
+}
+
+}  // namespace weir

@@ -1,0 +1,92 @@
+// A question and its answer: reads a prompt, then writes token by token until something says stop.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/step_batch.h"
+#include "serve/score.h"
+#include "serve/session_job.h"
+#include "serve/stop_text.h"
+#include "text/sampler.h"
+#include "text/stream.h"
+
+namespace weir {
+
+struct AnswerRequest {
+  SamplerOptions sampler;
+  int64_t max_tokens = -1;  // -1: until the model ends its answer
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  int n_logprobs = -1;        // alternatives beside every token's likelihood; -1: no likelihoods at all
+  bool score_prompt = false;  // likelihoods of the prompt's tokens too
+  // What an answer pot reads; a stream session is asked `question` instead.
+  std::vector<PromptPart> prompt;
+  std::string question;
+};
+
+struct AnswerSummary {
+  bool ended = false;  // by itself or by a stop string; otherwise because of its length
+  bool cancelled = false;
+  int64_t n_prompt = 0, n_answer = 0;
+  int64_t seen = 0, kept = 0, dropped = 0;  // of the session
+  double first_token_ms = 0;                // since the job was made; 0 without a token
+};
+
+// One step's result. Text is whole characters; `tokens` are those sampled (or read, with score_prompt) since the last
+// event.
+struct AnswerEvent {
+  std::string text;
+  std::vector<ScoredToken> tokens;
+  bool last = false;
+  Status status;          // of the last event: why there is no (whole) answer
+  bool overflow = false;  // the prompt does not fit into a pot that may not forget
+  AnswerSummary summary;  // of the last event
+};
+
+class AnswerJob : public SessionJob {
+ public:
+  // An empty id: in an answer pot.
+  AnswerJob(Host& host, std::string id, AnswerRequest request);
+  Step Advance() override;
+  bool CanJoin() const override { return begun_ && reader_.done(); }
+  void Finish() override;
+  void Dropped(const Status& why) override;
+
+  // Scheduler::JointStep of jobs that all are AnswerJobs: each writes a token, `batch` reads them in one forward pass.
+  static void AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, std::span<Step> steps);
+
+  Channel<AnswerEvent> events;
+
+ private:
+  Status Begin();
+  Status Read();
+  // Draws the next token and gives its text out; sets finished_ when it is the last. True when the session is to read
+  // it.
+  Result<bool> Write(int32_t* token);
+  // The token was read, or why not.
+  Status Written(int32_t token, const Status& read);
+  Step StepOf(Status status);
+  void SetTurn();
+
+  const AnswerRequest request_;
+  const std::chrono::steady_clock::time_point asked_at_;
+  std::optional<Sampler> sampler_;
+  StopText stop_;
+  StreamDecoder decoder_;
+  PromptReader reader_;
+  std::vector<int32_t> prompt_;  // all parts: only with score_prompt
+  size_t n_heads_ = 0;           // parts that open the turn
+  bool begun_ = false, finished_ = false;
+  bool stopped_ = false;  // by a stop string
+  AnswerSummary summary_;
+  AnswerEvent pending_;
+  Status status_;
+  bool overflow_ = false;
+};
+
+}  // namespace weir

@@ -1,0 +1,183 @@
+#include "serve/answer_shape.h"
+
+#include <atomic>
+#include <ctime>
+
+#include "text/utf8.h"
+
+namespace weir {
+namespace {
+
+std::string NewAnswerId(const char* prefix) {
+  static std::atomic<int64_t> n{0};
+  return StrFormat("%s-%llx-%llx", prefix, static_cast<unsigned long long>(std::time(nullptr)),
+                   static_cast<unsigned long long>(n.fetch_add(1)));
+}
+
+// Adds the lists of `more` to those of `to`.
+void AppendLists(const Json& more, Json* to) {
+  if (more.is_null()) return;
+  if (to->is_null()) {
+    *to = more;
+    return;
+  }
+  for (const auto& [key, list] : more.items()) {
+    if (list.is_array()) (*to)[key].insert((*to)[key].end(), list.begin(), list.end());
+  }
+}
+
+const char* FinishReason(const AnswerSummary& summary) { return summary.ended ? "stop" : "length"; }
+
+}  // namespace
+
+AnswerShape::AnswerShape(const Host& host, Kind kind, const CompletionRequest& request)
+    : host_(host),
+      kind_(kind),
+      logprobs_(request.logprobs),
+      include_usage_(request.include_usage),
+      echoes_(request.echoes),
+      id_(NewAnswerId(kind == Kind::kChat ? "chatcmpl" : "cmpl")),
+      created_s_(static_cast<int64_t>(std::time(nullptr))),
+      choices_(request.answers.size()) {}
+
+// A token as text; what is no UTF-8 by itself is spelled out, as the OpenAI API does.
+std::string AnswerShape::Spelling(int32_t id) const {
+  const std::string bytes = host_.tokenizer().TokenBytes(id, /*show_special=*/true);
+  if (ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
+  std::string out = "bytes:";
+  for (const char byte : bytes) out += StrFormat("\\x%02x", static_cast<unsigned char>(byte));
+  return out;
+}
+
+Json AnswerShape::Logprobs(const std::vector<ScoredToken>& tokens, Choice* choice) const {
+  if (!logprobs_) return nullptr;
+  if (kind_ == Kind::kChat) {
+    const auto one = [this](int32_t id, float logprob) -> Json {
+      Json bytes = Json::array();
+      for (const char byte : host_.tokenizer().TokenBytes(id, true)) bytes.push_back(static_cast<unsigned char>(byte));
+      return {{"token", Spelling(id)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
+    };
+    Json content = Json::array();
+    for (const ScoredToken& token : tokens) {
+      Json entry = one(token.id, token.logprob);
+      entry["top_logprobs"] = Json::array();
+      for (const auto& [id, logprob] : token.top) entry["top_logprobs"].push_back(one(id, logprob));
+      content.push_back(std::move(entry));
+    }
+    return {{"content", std::move(content)}};
+  }
+  Json out = {{"tokens", Json::array()},
+              {"token_logprobs", Json::array()},
+              {"top_logprobs", Json::array()},
+              {"text_offset", Json::array()}};
+  for (const ScoredToken& token : tokens) {
+    Json top;
+    for (const auto& [id, logprob] : token.top) {
+      const std::string spelling = Spelling(id);  // two tokens may be spelled alike: the likelier one stays
+      if (!top.contains(spelling)) top[spelling] = logprob;
+    }
+    out["tokens"].push_back(Spelling(token.id));
+    out["token_logprobs"].push_back(token.scored ? Json(token.logprob) : Json());
+    out["top_logprobs"].push_back(std::move(top));
+    out["text_offset"].push_back(choice->n_characters);
+    for (const char byte : host_.tokenizer().TokenBytes(token.id)) {
+      choice->n_characters += (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+    }
+  }
+  return out;
+}
+
+void AnswerShape::Count(const AnswerSummary& summary) {
+  n_prompt_ += summary.n_prompt;
+  n_answer_ += summary.n_answer;
+  memory_ = {{"seen", summary.seen}, {"kept", summary.kept}, {"dropped", summary.dropped}};
+}
+
+Json AnswerShape::Usage() const {
+  return {{"prompt_tokens", n_prompt_}, {"completion_tokens", n_answer_}, {"total_tokens", n_prompt_ + n_answer_}};
+}
+
+Json AnswerShape::Head(bool chunk) const {
+  const char* object = kind_ == Kind::kCompletion ? "text_completion"
+                       : chunk                    ? "chat.completion.chunk"
+                                                  : "chat.completion";
+  return {{"id", id_},
+          {"object", object},
+          {"created", created_s_},
+          {"model", host_.options().model_name},
+          {"system_fingerprint", "weir-" + host_.fingerprint()}};
+}
+
+void AnswerShape::Add(size_t index, const AnswerEvent& event) {
+  Choice& choice = choices_[index];
+  if (!choice.begun) choice.text = echoes_[index];
+  choice.begun = true;
+  choice.text += event.text;
+  AppendLists(Logprobs(event.tokens, &choice), &choice.logprobs);
+  if (event.last) {
+    choice.finish_reason = FinishReason(event.summary);
+    Count(event.summary);
+  }
+}
+
+Json AnswerShape::Whole() const {
+  Json out = Head(false);
+  out["choices"] = Json::array();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    Json one = {{"index", i}};
+    if (kind_ == Kind::kChat) {
+      one["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+    } else {
+      one["text"] = choice.text;
+    }
+    one["logprobs"] = choice.logprobs;
+    one["finish_reason"] = choice.finish_reason;
+    out["choices"].push_back(std::move(one));
+  }
+  out["usage"] = Usage();
+  out["weir"] = memory_;
+  return out;
+}
+
+std::vector<Json> AnswerShape::Chunks(size_t index, const AnswerEvent& event) {
+  Choice& choice = choices_[index];
+  std::string text = event.text;
+  const bool first = !choice.begun;
+  choice.begun = true;
+  if (first) text = echoes_[index] + text;
+  std::vector<Json> out;
+  const auto add = [&](Json content, Json logprobs, Json finish_reason) {
+    Json chunk = Head(true);
+    Json one = {{"index", index}};
+    if (kind_ == Kind::kChat) {
+      one["delta"] = std::move(content);
+    } else {
+      one["text"] = content.is_object() ? Json("") : std::move(content);
+    }
+    one["logprobs"] = std::move(logprobs);
+    one["finish_reason"] = std::move(finish_reason);
+    chunk["choices"] = Json::array({std::move(one)});
+    if (include_usage_) chunk["usage"] = nullptr;
+    out.push_back(std::move(chunk));
+  };
+  if (first && kind_ == Kind::kChat) add({{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+  if (!text.empty() || (!event.tokens.empty() && logprobs_)) {
+    add(kind_ == Kind::kChat ? Json{{"content", text}} : Json(text), Logprobs(event.tokens, &choice), nullptr);
+  }
+  if (event.last) {
+    Count(event.summary);
+    add(Json::object(), nullptr, FinishReason(event.summary));
+    out.back()["weir"] = memory_;
+  }
+  return out;
+}
+
+Json AnswerShape::UsageChunk() const {
+  Json out = Head(true);
+  out["choices"] = Json::array();
+  out["usage"] = Usage();
+  return out;
+}
+
+}  // namespace weir

@@ -1,0 +1,57 @@
+// Answers in the shapes of the OpenAI API: whole, or as chunks of a stream. Both are built from the same events, so
+// that they say the same.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "serve/answer_job.h"
+#include "serve/host.h"
+#include "serve/json.h"
+#include "serve/openai_request.h"
+
+namespace weir {
+
+class AnswerShape {
+ public:
+  enum class Kind { kChat, kCompletion };
+  AnswerShape(const Host& host, Kind kind, const CompletionRequest& request);
+
+  // Adds an event to the answer of prompt `index`; the first one of a prompt begins it. For whole answers.
+  void Add(size_t index, const AnswerEvent& event);
+  Json Whole() const;
+
+  // Chunks of a stream for one event: none, or one or two.
+  std::vector<Json> Chunks(size_t index, const AnswerEvent& event);
+  // The chunk that ends a stream with stream_options.include_usage.
+  Json UsageChunk() const;
+
+ private:
+  struct Choice {
+    bool begun = false;
+    std::string text;
+    Json logprobs;
+    std::string finish_reason;
+    int64_t n_characters = 0;  // of text whose tokens were listed: text_offset
+  };
+  Json Head(bool chunk) const;
+  Json Usage() const;
+  // What `logprobs` says of these tokens.
+  Json Logprobs(const std::vector<ScoredToken>& tokens, Choice* choice) const;
+  std::string Spelling(int32_t id) const;
+  void Count(const AnswerSummary& summary);
+
+  const Host& host_;
+  const Kind kind_;
+  const bool logprobs_;
+  const bool include_usage_;
+  const std::vector<std::string> echoes_;
+  const std::string id_;
+  const int64_t created_s_;
+  std::vector<Choice> choices_;
+  int64_t n_prompt_ = 0, n_answer_ = 0;
+  Json memory_;  // seen, kept and dropped of the last prompt
+};
+
+}  // namespace weir

@@ -1,0 +1,43 @@
+#include "serve/api_error.h"
+
+namespace weir {
+
+Json ApiError::Body() const {
+  const char* type = http == 401   ? "authentication_error"
+                     : http == 403 ? "permission_error"
+                     : http == 429 ? "rate_limit_error"
+                     : http >= 500 ? "server_error"
+                                   : "invalid_request_error";
+  Json param;
+  if (const size_t end = message.find('\'', 1); message.starts_with('\'') && end != std::string::npos) {
+    param = message.substr(1, end - 1);
+  }
+  return {{"error",
+           {{"message", message}, {"type", type}, {"param", param}, {"code", code.empty() ? Json() : Json(code)}}}};
+}
+
+ApiError FromStatus(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+      return {400, "", status.message()};
+    case StatusCode::kCorrupt:
+      return {400, "corrupt", status.message()};
+    case StatusCode::kUnsupported:
+      return {400, "unsupported", status.message()};
+    case StatusCode::kNotFound:
+      return {404, "not_found", status.message()};
+    case StatusCode::kOverBudget:
+      return {429, "over_budget", status.message()};
+    case StatusCode::kCancelled:
+      return {503, "cancelled", status.message()};
+    case StatusCode::kOk:
+    case StatusCode::kIo:
+    case StatusCode::kInternal:
+      break;
+  }
+  return {500, "internal", status.message()};
+}
+
+ApiError ContextLengthExceeded(const Status& status) { return {400, "context_length_exceeded", status.message()}; }
+
+}  // namespace weir

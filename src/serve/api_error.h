@@ -1,0 +1,27 @@
+// Errors in the shape that clients of the OpenAI API know.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "serve/json.h"
+
+namespace weir {
+
+// An HTTP status, and {"error": {"message", "type", "param", "code"}} as its body. A message that begins with a name in
+// single quotes is about that parameter.
+struct ApiError {
+  int http = 500;
+  std::string code;  // null in the body when empty
+  std::string message;
+
+  Json Body() const;
+};
+
+// What a Status means to a client: 400 for a request that cannot be honoured, 404 for what is not there, 429 for what
+// does not fit now, 503 when the server stops, 500 for the rest.
+ApiError FromStatus(const Status& status);
+// The prompt does not fit into a pot that may not forget.
+ApiError ContextLengthExceeded(const Status& status);
+
+}  // namespace weir

@@ -1,0 +1,105 @@
+// What the server is and counts; tokens and text.
+#include "serve/api.h"
+#include "serve/page.h"
+
+namespace weir {
+
+Json Api::ModelJson() const {
+  const ModelConfig& config = host_.model().model().config();
+  return {{"id", host_.options().model_name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "weir"},
+          {"meta",
+           {{"architecture", config.architecture},
+            {"n_ctx_train", config.n_ctx_train},
+            {"n_vocab", config.n_vocab},
+            {"n_embd", config.n_embd},
+            {"n_layers", config.n_layers},
+            {"fingerprint", host_.fingerprint()}}}};
+}
+
+void Api::Page(const Call&, httplib::Response& response) {
+  // Everything is in the page itself: nothing else may be loaded, and no other site may frame it.
+  response.set_header("Content-Security-Policy",
+                      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; "
+                      "img-src 'self' data: blob:; media-src blob:; base-uri 'none'; form-action 'none'; "
+                      "frame-ancestors 'none'");
+  response.set_header("X-Content-Type-Options", "nosniff");
+  response.set_header("Cache-Control", "no-cache");
+  response.set_content(kPage.data(), kPage.size(), "text/html; charset=utf-8");
+}
+
+void Api::Health(const Call&, httplib::Response& response) { SendJson({{"status", "ok"}}, response); }
+
+void Api::Props(const Call&, httplib::Response& response) {
+  Json policies = Json::array();
+  for (const PolicyInfo* policy : AllPolicyInfos()) {
+    policies.push_back({{"name", policy->name}, {"summary", policy->summary}});
+  }
+  const SessionPlan& plan = host_.plan();
+  const HostOptions& options = host_.options();
+  SendJson({{"model", ModelJson()},
+            {"chat_template", host_.chat() == nullptr ? Json() : Json(std::string(host_.chat()->name()))},
+            {"policy", options.session.policy.text},
+            {"policies", std::move(policies)},
+            {"pot", plan.pot.n_slots},
+            {"session_bytes", plan.total_bytes},
+            {"budget_bytes", host_.ledger().budget_bytes()},
+            {"used_bytes", host_.ledger().used_bytes()},
+            {"answer_pots", options.answer_pots},
+            {"on_overflow", options.session.on_overflow == OnOverflow::kError ? "error" : "evict"},
+            {"max_body_bytes", options_.http.max_body_bytes},
+            {"snapshots", !options_.folder.empty()}},
+           response);
+}
+
+void Api::MetricsText(const Call&, httplib::Response& response) {
+  Gauges gauges;
+  const Status status = host_.Call([&] {
+    gauges = host_.ReadGauges();
+    return Status();
+  });
+  if (!status.ok()) return SendError(FromStatus(status), response);
+  response.set_content(host_.metrics().Text(gauges), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+void Api::Models(const Call&, httplib::Response& response) {
+  SendJson({{"object", "list"}, {"data", Json::array({ModelJson()})}}, response);
+}
+
+void Api::Model(const Call& call, httplib::Response& response) {
+  if (call.arguments[0] != host_.options().model_name) {
+    return SendError({404, "model_not_found", "there is no model '" + call.arguments[0] + "' here"}, response);
+  }
+  SendJson(ModelJson(), response);
+}
+
+void Api::Tokenize(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  Fields fields(*body);
+  std::string content;
+  EncodeOptions options;
+  options.add_special = false;
+  fields.Get("content", &content);
+  if (!fields.Has("content")) fields.Fail("content", "is missing");
+  fields.Get("add_special", &options.add_special);
+  fields.Get("parse_special", &options.parse_special);
+  if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
+  SendJson({{"tokens", host_.tokenizer().Encode(content, options)}}, response);
+}
+
+void Api::Detokenize(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  Fields fields(*body);
+  const Json* tokens = fields.Get("tokens");
+  if (tokens == nullptr) fields.Fail("tokens", "is missing");
+  if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
+  const auto ids = TokenIds(*tokens, "tokens", host_.tokenizer().n_tokens());
+  if (!ids.ok()) return SendError(FromStatus(ids.status()), response);
+  SendJson({{"content", host_.tokenizer().Decode(*ids)}}, response);
+}
+
+}  // namespace weir

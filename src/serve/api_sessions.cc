@@ -1,0 +1,230 @@
+// Stream sessions: each a pot of its own that is read into, asked, copied, saved and brought back.
+#include <algorithm>
+#include <charconv>
+
+#include "serve/api.h"
+#include "serve/held_map.h"
+#include "serve/session_file.h"
+#include "serve/session_job.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kMaxNameBytes = 100;
+constexpr int64_t kDefaultBins = 128, kMaxBins = 4096;
+constexpr size_t kMaxSystemBytes = 1 << 16;  // it is read in one step
+
+// 429 when it could fit after another one went, 400 when it never will.
+ApiError AdmissionError(const Host& host, const SessionOptions& options, const Status& status) {
+  if (status.code() != StatusCode::kOverBudget) return FromStatus(status);
+  const auto plan = PlanSession(host.model().model(), host.model().backend(), options);
+  const bool never = plan.ok() && plan->total_bytes > host.ledger().budget_bytes();
+  return {never ? 400 : 429, "budget_exceeded", status.message()};
+}
+
+// Where the folder is on the server is nobody's business.
+Status WithoutFolder(const Status& status, const std::string& folder) {
+  std::string message = status.message();
+  for (size_t at; (at = message.find(folder + "/")) != std::string::npos;) message.erase(at, folder.size() + 1);
+  return Status(status.code(), std::move(message));
+}
+
+}  // namespace
+
+void Api::ListSessions(const Call&, httplib::Response& response) {
+  Json list = Json::array();
+  const Status status = host_.Call([&] {
+    for (const auto& [id, stream] : host_.sessions()) list.push_back(SessionJson(*stream));
+    return Status();
+  });
+  if (!status.ok()) return SendError(FromStatus(status), response);
+  SendJson({{"object", "list"}, {"data", std::move(list)}}, response);
+}
+
+void Api::CreateSession(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body.empty() ? "{}" : call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  Fields fields(*body);
+  std::string policy, system;
+  int64_t pot = 0;
+  bool pin_system = true;
+  fields.Get("policy", &policy);
+  fields.Get("pot", &pot, 1, 1 << 26);
+  fields.Get("system", &system);
+  if (system.size() > kMaxSystemBytes) {
+    fields.Fail("system", StrFormat("may have at most %zu bytes; append longer texts", kMaxSystemBytes));
+  }
+  fields.Get("pin_system", &pin_system);
+  if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
+  const auto options = host_.OptionsFor(policy, pot);
+  if (!options.ok()) {
+    // An unknown policy is a wrong field, not a missing page.
+    return SendError({400, "", "'policy' is not usable: " + options.status().message()}, response);
+  }
+  Json state;
+  const Status status = host_.Call([&]() -> Status {
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host_.Create(*options));
+    const std::vector<int32_t> head =
+        stream->conversation.Begin(system.empty() ? std::nullopt : std::optional<std::string>(system));
+    Session::AppendOptions append;
+    append.pinned = pin_system && !system.empty();
+    if (!head.empty()) {
+      if (Status read = stream->session->Append(head, append); !read.ok()) {
+        host_.Erase(stream->id);
+        return InvalidArgument("'system' does not fit into the pot: %s", read.message().c_str());
+      }
+    }
+    state = SessionJson(*stream);
+    return Status();
+  });
+  if (!status.ok()) return SendError(AdmissionError(host_, *options, status), response);
+  SendJson(state, response, 201);
+}
+
+void Api::GetSession(const Call& call, httplib::Response& response) {
+  Json state;
+  // Not through the session's queue: its state may be seen while it reads.
+  const Status status = host_.Call([&]() -> Status {
+    const StreamSession* stream = host_.Find(call.arguments[0]);
+    if (stream == nullptr) return NotFound("there is no session '%s'", call.arguments[0].c_str());
+    state = SessionJson(*stream);
+    state["busy"] = stream->busy;
+    return Status();
+  });
+  if (!status.ok()) return SendError(FromStatus(status), response);
+  SendJson(state, response);
+}
+
+void Api::GetHeld(const Call& call, httplib::Response& response) {
+  int64_t n_bins = kDefaultBins;
+  if (call.http.has_param("bins")) {
+    const std::string text = call.http.get_param_value("bins");
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n_bins);
+    if (error != std::errc() || end != text.data() + text.size() || n_bins < 1 || n_bins > kMaxBins) {
+      return SendError(
+          {400, "", StrFormat("'bins' must be a whole number from 1 to %lld", static_cast<long long>(kMaxBins))},
+          response);
+    }
+  }
+  Json held;
+  const Status status = host_.Call([&]() -> Status {
+    const StreamSession* stream = host_.Find(call.arguments[0]);
+    if (stream == nullptr) return NotFound("there is no session '%s'", call.arguments[0].c_str());
+    held = HeldMap(*stream->session, n_bins);
+    return Status();
+  });
+  if (!status.ok()) return SendError(FromStatus(status), response);
+  SendJson(held, response);
+}
+
+void Api::DeleteSession(const Call& call, httplib::Response& response) {
+  if (const Status status = host_.Delete(call.arguments[0]); !status.ok()) {
+    return SendError(FromStatus(status), response);
+  }
+  SendJson({{"id", call.arguments[0]}, {"object", "session"}, {"deleted", true}}, response);
+}
+
+void Api::AppendText(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  Fields fields(*body);
+  std::string text;
+  bool pinned = false;
+  fields.Get("text", &text);
+  if (!fields.Has("text")) fields.Fail("text", "is missing");
+  fields.Get("pinned", &pinned);
+  if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
+  EncodeOptions options;
+  options.add_special = false;
+  auto job = std::make_shared<AppendJob>(host_, call.arguments[0], host_.tokenizer().Encode(text, options), pinned);
+  if (const Status posted = host_.scheduler().Post(job); !posted.ok()) return SendError(FromStatus(posted), response);
+  const HttpConnection& client = *HttpConnection::Current();
+  for (;;) {
+    if (const auto result = job->events.Pop(std::chrono::milliseconds(100))) {
+      if (result->ok()) return SendJson(**result, response);
+      const Status& status = result->status();
+      return SendError(status.code() == StatusCode::kOverBudget ? ContextLengthExceeded(status) : FromStatus(status),
+                       response);
+    }
+    if (!client.Alive()) {
+      job->Cancel();
+      return SendError({499, "cancelled", "the client went away"}, response);
+    }
+  }
+}
+
+void Api::Fork(const Call& call, httplib::Response& response) {
+  Json state;
+  SessionOptions options;
+  const Status status = host_.CallWith(call.arguments[0], [&](StreamSession& from) -> Status {
+    options = from.options;
+    std::vector<uint8_t> bytes;
+    WEIR_RETURN_IF_ERROR(from.session->Save(&bytes));
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const to, host_.Create(from.options));
+    if (Status restored = to->session->Restore(bytes); !restored.ok()) {
+      host_.Erase(to->id);
+      return restored;
+    }
+    to->conversation = from.conversation;
+    state = SessionJson(*to);
+    return Status();
+  });
+  if (!status.ok()) return SendError(AdmissionError(host_, options, status), response);
+  SendJson(state, response, 201);
+}
+
+Result<std::string> Api::SnapshotPath(const Json& body) const {
+  if (options_.folder.empty()) return InvalidArgument("the server was started without --snapshots FOLDER");
+  Fields fields(body);
+  std::string name;
+  fields.Get("name", &name);
+  const bool fine = !name.empty() && name.size() <= kMaxNameBytes && name[0] != '.' &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                             c == '-' || c == '.';
+                    });
+  if (!fine) {
+    fields.Fail("name",
+                StrFormat("must be 1 to %zu letters, digits, '_', '-' or '.', not beginning with '.'", kMaxNameBytes));
+  }
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  return options_.folder + "/" + name + ".weir";
+}
+
+void Api::SaveSession(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  const auto path = SnapshotPath(*body);
+  if (!path.ok()) return SendError(FromStatus(path.status()), response);
+  std::string text;
+  std::vector<uint8_t> state;
+  Json json;
+  Status status = host_.CallWith(call.arguments[0], [&](StreamSession& stream) -> Status {
+    json = SessionJson(stream);
+    return host_.Save(stream, &text, &state);
+  });
+  // The disk is waited for here, not on the engine's thread.
+  if (status.ok()) status = WithoutFolder(WriteSnapshot(*path, text, state), options_.folder);
+  if (!status.ok()) return SendError(FromStatus(status), response);
+  SendJson({{"name", (*body)["name"]}, {"object", "snapshot"}, {"bytes", state.size()}, {"session", std::move(json)}},
+           response);
+}
+
+void Api::RestoreSession(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  const auto path = SnapshotPath(*body);
+  if (!path.ok()) return SendError(FromStatus(path.status()), response);
+  const auto snapshot = ReadSnapshot(*path, host_.ledger().budget_bytes() + kSnapshotTextBytes);
+  if (!snapshot.ok()) return SendError(FromStatus(WithoutFolder(snapshot.status(), options_.folder)), response);
+  Json state;
+  const Status status = host_.Call([&]() -> Status {
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host_.Restore(snapshot->text, snapshot->state));
+    state = SessionJson(*stream);
+    return Status();
+  });
+  if (!status.ok()) return SendError(FromStatus(status), response);
+  SendJson(state, response, 201);
+}
+
+}  // namespace weir

@@ -1,0 +1,121 @@
+// The host: one model, a fixed budget of bytes, and the sessions that fit into it.
+//
+// A few pots (`answer_pots`) are made at the start and lent to requests that bring their whole prompt; the rest of the
+// budget goes to stream sessions, each with a pot of its own for as long as it lives. Every session's plan is reserved
+// in one ledger before it is made, so that the budget admits exactly as many as it holds, and a request that is refused
+// is told in figures.
+//
+// Methods marked [engine] run on the scheduler's thread only; the rest is immutable or thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ledger.h"
+#include "engine/loaded_model.h"
+#include "engine/session.h"
+#include "engine/step_batch.h"
+#include "serve/conversation.h"
+#include "serve/json.h"
+#include "serve/metrics.h"
+#include "serve/scheduler.h"
+#include "serve/score.h"
+#include "text/chat_template.h"
+
+namespace weir {
+
+struct HostOptions {
+  SessionOptions session;     // of whatever asks for nothing else; probe is filled in here
+  std::string chat_template;  // name; empty: the file's
+  std::string model_name;     // what /v1/models says
+  int answer_pots = 2;
+  int max_together = 8;      // answers that are written in one forward pass; 1: each by itself
+  int max_waiting = 256;     // jobs
+  int64_t budget_bytes = 0;  // of all sessions and what they share; 0: as much as answer_pots + 8 default sessions need
+};
+
+// A stream session. [engine]
+struct StreamSession {
+  std::string id;
+  std::unique_ptr<Session> session;
+  Conversation conversation;
+  SessionOptions options;
+  Reservation reservation;  // of the host's ledger
+  int64_t created_s = 0;    // Unix time
+  bool busy = false;        // a job works on it
+  bool closing = false;     // it is being deleted: jobs end at their next step
+};
+
+class Host {
+ public:
+  // kOverBudget when the answer pots do not fit; errors of PlanSession and Session::Make. A chat template that is
+  // missing is no error (chat() is then nullptr), one that is named and unknown is.
+  static Result<std::unique_ptr<Host>> Make(LoadedModel& model, HostOptions options);
+  ~Host();
+
+  LoadedModel& model() const { return model_; }
+  const Tokenizer& tokenizer() const { return model_.tokenizer(); }
+  const ChatTemplate* chat() const { return chat_ ? &*chat_ : nullptr; }
+  const HostOptions& options() const { return options_; }
+  // Of a session of the default kind.
+  const SessionPlan& plan() const { return plan_; }
+  const Ledger& ledger() const { return ledger_; }
+  Scheduler& scheduler() { return *scheduler_; }
+  Metrics& metrics() { return metrics_; }
+  // Names the weights: snapshots of another model are refused.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  // Runs `fn` on the engine's thread and waits for it. With an id, the session is waited for and handed over; kNotFound
+  // when there is none.
+  Status Call(const std::function<Status()>& fn);
+  Status CallWith(const std::string& id, const std::function<Status(StreamSession&)>& fn);
+  // The same, but a job that works on the session is told to end first, and nobody gets the session afterwards.
+  Status Delete(const std::string& id);
+
+  // [engine] From here on.
+  // The default kind with another policy or pot. kInvalidArgument for a policy that names a profile: requests open no
+  // files.
+  Result<SessionOptions> OptionsFor(const std::string& policy, int64_t pot) const;
+  // kOverBudget with figures when the budget lacks the bytes.
+  Result<StreamSession*> Create(const SessionOptions& options);
+  StreamSession* Find(const std::string& id);
+  const std::map<std::string, std::unique_ptr<StreamSession>>& sessions() const { return sessions_; }
+  void Erase(const std::string& id) { sessions_.erase(id); }
+  // nullptr when all are lent.
+  Session* TakeAnswerPot();
+  void GiveAnswerPot(Session* session);
+  PromptScorer& scorer() { return *scorer_; }
+  Gauges ReadGauges() const;
+  // A session as bytes with all that is needed to make it again, and back as a new session.
+  Status Save(const StreamSession& stream, std::string* text, std::vector<uint8_t>* state) const;
+  Result<StreamSession*> Restore(const std::string& text, std::span<const uint8_t> state);
+
+ private:
+  Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)
+      : model_(model), options_(std::move(options)), ledger_(budget_bytes) {}
+
+  LoadedModel& model_;
+  HostOptions options_;
+  std::optional<ChatTemplate> chat_;
+  SessionPlan plan_;
+  std::string fingerprint_;
+  Metrics metrics_;
+  Ledger ledger_;
+  std::unique_ptr<PromptScorer> scorer_;
+  std::unique_ptr<StepBatch> batch_;
+  std::vector<Reservation> pot_reservations_;
+  std::vector<std::unique_ptr<Session>> pots_;
+  std::vector<Session*> free_pots_;
+  std::map<std::string, std::unique_ptr<StreamSession>> sessions_;
+  std::unique_ptr<Scheduler> scheduler_;  // last: its thread uses the rest
+};
+
+// What a session is and holds, as answers report it. [engine]
+Json SessionJson(const StreamSession& stream);
+
+}  // namespace weir

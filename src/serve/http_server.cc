@@ -1,0 +1,247 @@
+#include "serve/http_server.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+namespace weir {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kBacklog = 1024;
+
+// What the thread that runs right now works on.
+thread_local HttpConnection* current = nullptr;
+thread_local bool overloaded = false;
+
+// False when the time is over, the server stops, or the socket is no more.
+bool Wait(int socket, short events, Clock::time_point deadline, const std::atomic<bool>& stop) {
+  while (!stop) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd fd{socket, events, 0};
+    const int n = poll(&fd, 1, static_cast<int>(std::min<int64_t>(left, 200)));
+    if (n > 0) return true;
+    if (n < 0 && errno != EINTR) return false;
+  }
+  return false;
+}
+
+void Peer(int socket, bool remote, std::string* ip, int* port) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  const int failed = remote ? getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length)
+                            : getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+  char host[NI_MAXHOST] = "", service[NI_MAXSERV] = "";
+  if (failed != 0 || getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof(host), service,
+                                 sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return;
+  }
+  *ip = host;
+  *port = std::atoi(service);
+}
+
+// One request's bytes: as many as may come, until when they may come.
+class LimitedStream : public httplib::Stream {
+ public:
+  LimitedStream(int socket, const HttpLimits& limits, const std::atomic<bool>& stop)
+      : socket_(socket),
+        stop_(stop),
+        n_left_(limits.max_head_bytes),
+        read_deadline_(Clock::now() + std::chrono::seconds(limits.request_timeout_s)),
+        write_timeout_(limits.write_timeout_s) {}
+
+  // The head is read; `n_bytes` more may come.
+  void StartBody(int64_t n_bytes) { n_left_ = n_bytes; }
+
+  bool is_readable() const override { return begin_ < end_ || Wait(socket_, POLLIN, read_deadline_, stop_); }
+  bool is_writable() const override {
+    return Wait(socket_, POLLOUT, Clock::now() + write_timeout_, never_) && !Broken();
+  }
+
+  ssize_t read(char* to, size_t size) override {
+    if (n_left_ <= 0) return -1;
+    if (begin_ == end_) {
+      if (!Wait(socket_, POLLIN, read_deadline_, stop_)) return -1;
+      const ssize_t n = recv(socket_, buffer_, sizeof(buffer_), MSG_DONTWAIT);
+      if (n <= 0) return n;
+      begin_ = 0;
+      end_ = static_cast<size_t>(n);
+    }
+    const size_t n = std::min({size, end_ - begin_, static_cast<size_t>(n_left_)});
+    std::memcpy(to, buffer_ + begin_, n);
+    begin_ += n;
+    n_left_ -= static_cast<int64_t>(n);
+    return static_cast<ssize_t>(n);
+  }
+
+  ssize_t write(const char* from, size_t size) override {
+    if (!Wait(socket_, POLLOUT, Clock::now() + write_timeout_, never_)) return -1;
+    return send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  void get_remote_ip_and_port(std::string& ip, int& port) const override { Peer(socket_, true, &ip, &port); }
+  void get_local_ip_and_port(std::string& ip, int& port) const override { Peer(socket_, false, &ip, &port); }
+  socket_t socket() const override { return socket_; }
+
+ private:
+  bool Broken() const {
+    pollfd fd{socket_, POLLOUT, 0};
+    return poll(&fd, 1, 0) < 0 || (fd.revents & (POLLERR | POLLHUP)) != 0;
+  }
+
+  const int socket_;
+  const std::atomic<bool>& stop_;
+  int64_t n_left_;
+  const Clock::time_point read_deadline_;
+  const std::chrono::seconds write_timeout_;
+  char buffer_[4096];
+  size_t begin_ = 0, end_ = 0;
+  static constexpr std::atomic<bool> never_{false};  // an answer that is there is still handed over
+};
+
+// Closing a socket with unread bytes would tear the answer out of the client's hands: say that no more comes from here,
+// and take what is still on its way for a moment.
+void CloseGently(int socket, const std::atomic<bool>& stop) {
+  shutdown(socket, SHUT_WR);
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
+  char sink[1 << 14];
+  while (Wait(socket, POLLIN, deadline, stop) && recv(socket, sink, sizeof(sink), MSG_DONTWAIT) > 0) {
+  }
+  close(socket);
+}
+
+// No length: it ends with the connection.
+constexpr std::string_view kBusy =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+    "{\"error\":{\"message\":\"the server has too many connections\",\"type\":\"server_error\",\"param\":null,"
+    "\"code\":\"too_many_connections\"}}";
+
+// Threads for connections, and one that turns away what they cannot carry.
+class Workers : public httplib::TaskQueue {
+ public:
+  Workers(int n_threads, int max_queued) : max_queued_(static_cast<size_t>(max_queued)) {
+    for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Work(); });
+    threads_.emplace_back([this] { TurnAway(); });
+  }
+  void enqueue(std::function<void()> task) override {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    ready_.notify_one();
+    too_many_.notify_one();
+  }
+  void shutdown() override {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    ready_.notify_all();
+    too_many_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  void Work() {
+    for (;;) {
+      std::function<void()> task;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        ready_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+        if (tasks_.empty()) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task();
+    }
+  }
+  // The newest go: those before them were promised a turn.
+  void TurnAway() {
+    overloaded = true;
+    for (;;) {
+      std::function<void()> task;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        too_many_.wait(lock, [this] { return stop_ || tasks_.size() > max_queued_; });
+        if (stop_) return;
+        task = std::move(tasks_.back());
+        tasks_.pop_back();
+      }
+      task();
+    }
+  }
+
+  const size_t max_queued_;
+  std::mutex mutex_;
+  std::condition_variable ready_, too_many_;
+  std::deque<std::function<void()>> tasks_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+bool HttpConnection::Alive() const {
+  pollfd fd{socket_, POLLIN | POLLRDHUP, 0};
+  if (poll(&fd, 1, 0) < 0) return errno == EINTR;
+  return (fd.revents & (POLLERR | POLLHUP | POLLRDHUP | POLLNVAL)) == 0;
+}
+
+HttpConnection* HttpConnection::Current() { return current; }
+
+HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
+  new_task_queue = [limits] { return new Workers(limits.n_threads, limits.max_queued); };
+  set_payload_max_length(static_cast<size_t>(limits.max_body_bytes));
+}
+
+Result<int> HttpServer::Bind(const std::string& address, int port) {
+  const bool bound = port == 0 ? (port = bind_to_any_port(address)) > 0 : bind_to_port(address, port);
+  // The library lets five connections wait to be accepted; beyond, clients try again after a second.
+  if (!bound || ::listen(svr_sock_, kBacklog) != 0) {
+    return IoError("cannot listen on %s port %d; is it in use, or not this machine's?", address.c_str(), port);
+  }
+  return port;
+}
+
+void HttpServer::Shutdown() {
+  if (is_running() && !stopping_.exchange(true)) stop();
+}
+
+bool HttpServer::process_and_close_socket(socket_t socket) {
+  if (overloaded) {
+    send(socket, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(socket, SHUT_WR);
+    close(socket);
+    return false;
+  }
+  HttpConnection connection(socket);
+  current = &connection;
+  bool ok = false;
+  {
+    LimitedStream stream(socket, limits_, stopping_);
+    bool closed = true;
+    ok = process_request(stream, /*close_connection=*/true, closed, [&](httplib::Request& request) {
+      request.ranges.clear();  // answers are made once, not served in parts
+      // A chunked body's framing costs up to six bytes a byte; what is too much is noticed while its content is read.
+      stream.StartBody(limits_.max_body_bytes * 7 + (1 << 16));
+    });
+  }
+  current = nullptr;
+  CloseGently(socket, stopping_);
+  return ok;
+}
+
+}  // namespace weir

@@ -1,0 +1,104 @@
+#include "serve/metrics.h"
+
+#include "base/status.h"
+
+namespace weir {
+namespace {
+
+void Line(const char* name, const char* type, const char* help, int64_t value, std::string* out) {
+  *out +=
+      StrFormat("# HELP %s %s\n# TYPE %s %s\n%s %lld\n", name, help, name, type, name, static_cast<long long>(value));
+}
+
+}  // namespace
+
+void Metrics::CountRequest(std::string_view route, int status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++requests_[{std::string(route), status}];
+}
+
+void Metrics::CountRead(int64_t n_tokens) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  n_read_ += n_tokens;
+}
+
+void Metrics::CountAnswer(int64_t n_tokens, double first_token_s) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++n_answers_;
+  n_generated_ += n_tokens;
+  if (n_tokens == 0) return;
+  size_t bucket = 0;
+  while (bucket < kTtftBounds.size() && first_token_s > kTtftBounds[bucket]) ++bucket;
+  ++ttft_[bucket];
+  ttft_sum_s_ += first_token_s;
+}
+
+void Metrics::CountEvictions(std::string_view policy, int64_t n_selections, int64_t n_tokens) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Evictions& evictions = evictions_[std::string(policy)];
+  evictions.selections += n_selections;
+  evictions.tokens += n_tokens;
+}
+
+void Metrics::CountCancelled() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++n_cancelled_;
+}
+
+std::string Metrics::Text(const Gauges& gauges) const {
+  std::string out;
+  Line("weir_budget_bytes", "gauge", "Bytes that all sessions together may use.", gauges.budget_bytes, &out);
+  Line("weir_used_bytes", "gauge", "Bytes reserved by sessions.", gauges.used_bytes, &out);
+  Line("weir_peak_bytes", "gauge", "Highest weir_used_bytes so far.", gauges.peak_bytes, &out);
+  Line("weir_kv_bytes", "gauge", "Bytes of keys and values in sessions.", gauges.kv_bytes, &out);
+  Line("weir_sessions", "gauge", "Stream sessions.", gauges.sessions, &out);
+  Line("weir_answer_pots", "gauge", "Pots for requests without a session.", gauges.answer_pots, &out);
+  Line("weir_answer_pots_busy", "gauge", "Of them, in use.", gauges.answer_pots_busy, &out);
+  out += StrFormat(
+      "# HELP weir_tokens_resident Tokens held by stream sessions.\n# TYPE weir_tokens_resident gauge\n"
+      "weir_tokens_resident{modality=\"text\"} %lld\n",
+      static_cast<long long>(gauges.tokens_resident));
+  Line("weir_jobs_running", "gauge", "Jobs that share the engine now.", gauges.jobs_running, &out);
+  Line("weir_jobs_waiting", "gauge", "Jobs that wait to start.", gauges.jobs_waiting, &out);
+  Line("weir_joint_forwards_total", "counter", "Forward passes that several answers shared.", gauges.joint_forwards,
+       &out);
+  Line("weir_joint_tokens_total", "counter", "Tokens of answers that they read.", gauges.joint_tokens, &out);
+
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Line("weir_tokens_read_total", "counter", "Tokens read from prompts and texts.", n_read_, &out);
+  Line("weir_tokens_generated_total", "counter", "Tokens of answers.", n_generated_, &out);
+  Line("weir_answers_total", "counter", "Answers, cancelled ones included.", n_answers_, &out);
+  Line("weir_cancelled_total", "counter", "Jobs whose client went away.", n_cancelled_, &out);
+  out += "# HELP weir_requests_total Requests by route and status.\n# TYPE weir_requests_total counter\n";
+  for (const auto& [key, n] : requests_) {
+    out += StrFormat("weir_requests_total{route=\"%s\",status=\"%d\"} %lld\n", key.first.c_str(), key.second,
+                     static_cast<long long>(n));
+  }
+  out += "# HELP weir_selections_total Times a pot had to shrink.\n# TYPE weir_selections_total counter\n";
+  for (const auto& [policy, e] : evictions_) {
+    out +=
+        StrFormat("weir_selections_total{policy=\"%s\"} %lld\n", policy.c_str(), static_cast<long long>(e.selections));
+  }
+  out +=
+      "# HELP weir_evicted_tokens_total Tokens that no layer holds any more.\n# TYPE weir_evicted_tokens_total "
+      "counter\n";
+  for (const auto& [policy, e] : evictions_) {
+    out +=
+        StrFormat("weir_evicted_tokens_total{policy=\"%s\"} %lld\n", policy.c_str(), static_cast<long long>(e.tokens));
+  }
+  out +=
+      "# HELP weir_ttft_seconds Time from a request to the first token of its answer.\n# TYPE weir_ttft_seconds "
+      "histogram\n";
+  int64_t n = 0;
+  for (size_t i = 0; i < kTtftBounds.size(); ++i) {
+    n += ttft_[i];
+    out += StrFormat("weir_ttft_seconds_bucket{le=\"%g\"} %lld\n", kTtftBounds[i], static_cast<long long>(n));
+  }
+  n += ttft_.back();
+  out += StrFormat(
+      "weir_ttft_seconds_bucket{le=\"+Inf\"} %lld\nweir_ttft_seconds_sum %.6f\nweir_ttft_seconds_count %lld\n",
+      static_cast<long long>(n), ttft_sum_s_, static_cast<long long>(n));
+  return out;
+}
+
+}  // namespace weir

@@ -1,0 +1,46 @@
+// What the server counts, in Prometheus' text format.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace weir {
+
+// Sampled when somebody looks.
+struct Gauges {
+  int64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;  // of all sessions
+  int64_t kv_bytes = 0;                                      // of them, keys and values
+  int64_t sessions = 0, answer_pots = 0, answer_pots_busy = 0;
+  int64_t tokens_resident = 0;  // slots in use, of the fullest head of each session
+  int64_t jobs_running = 0, jobs_waiting = 0;
+  int64_t joint_forwards = 0, joint_tokens = 0;  // so far: forward passes that several answers shared
+};
+
+// Thread-safe.
+class Metrics {
+ public:
+  void CountRequest(std::string_view route, int status);
+  void CountRead(int64_t n_tokens);
+  void CountAnswer(int64_t n_tokens, double first_token_s);
+  void CountEvictions(std::string_view policy, int64_t n_selections, int64_t n_tokens);
+  void CountCancelled();
+  std::string Text(const Gauges& gauges) const;
+
+ private:
+  static constexpr std::array<double, 10> kTtftBounds = {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
+  struct Evictions {
+    int64_t selections = 0, tokens = 0;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, int64_t> requests_;
+  std::map<std::string, Evictions, std::less<>> evictions_;
+  std::array<int64_t, kTtftBounds.size() + 1> ttft_{};  // the last: above all bounds
+  double ttft_sum_s_ = 0;
+  int64_t n_read_ = 0, n_generated_ = 0, n_answers_ = 0, n_cancelled_ = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,254 @@
+#include "serve/openai_request.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMaxTokens = int64_t{1} << 31;
+constexpr int64_t kMaxQuestionBytes = 1 << 16;  // it is encoded on the engine's thread; longer texts are appended
+constexpr size_t kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
+
+uint64_t RandomSeed() {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) return 1;
+  return seed;
+}
+
+void GetStops(Fields& fields, std::vector<std::string>* stops) {
+  const Json* value = fields.Get("stop");
+  if (value == nullptr) return;
+  if (value->is_string()) {
+    stops->push_back(value->get<std::string>());
+  } else if (value->is_array()) {
+    for (const Json& stop : *value) {
+      if (!stop.is_string()) return fields.Fail("stop", "must be a string or a list of strings");
+      stops->push_back(stop.get<std::string>());
+    }
+  } else {
+    return fields.Fail("stop", "must be a string or a list of strings");
+  }
+  if (stops->size() > kMaxStops) fields.Fail("stop", StrFormat("may name at most %zu texts", kMaxStops));
+  for (const std::string& stop : *stops) {
+    if (stop.size() > kMaxStopBytes) fields.Fail("stop", StrFormat("may have at most %zu bytes each", kMaxStopBytes));
+  }
+}
+
+// A string, or a list of {"type": "text", "text": ...}.
+Status GetContent(const Json& message, const std::string& where, std::string* out) {
+  const auto it = message.find("content");
+  if (it == message.end() || it->is_null()) return InvalidArgument("'%scontent' is missing", where.c_str());
+  if (it->is_string()) {
+    *out = it->get<std::string>();
+    return Status();
+  }
+  if (!it->is_array()) return InvalidArgument("'%scontent' must be a string or a list of parts", where.c_str());
+  for (size_t i = 0; i < it->size(); ++i) {
+    const std::string part_where = where + "content[" + std::to_string(i) + "].";
+    Fields part((*it)[i], part_where);
+    std::string type, text;
+    part.Get("type", &type);
+    if (type != "text") part.Fail("type", "must be \"text\": this model reads nothing else");
+    part.Get("text", &text);
+    WEIR_RETURN_IF_ERROR(part.Done());
+    *out += text;
+  }
+  return Status();
+}
+
+Result<std::vector<ChatMessage>> GetMessages(Fields& fields) {
+  const Json* list = fields.Get("messages");
+  if (list == nullptr || !list->is_array() || list->empty() || list->size() > kMaxMessages) {
+    return InvalidArgument("'messages' must be a list of 1 to %zu messages", kMaxMessages);
+  }
+  std::vector<ChatMessage> out;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string where = "messages[" + std::to_string(i) + "].";
+    Fields message((*list)[i], where);
+    ChatMessage read;
+    message.Get("role", &read.role);
+    (void)message.Get("content");
+    message.Ignore("name");
+    message.Only("refusal", nullptr);
+    message.Only("audio", nullptr);
+    message.Only("tool_calls", Json::array());
+    message.Only("function_call", nullptr);
+    if (read.role == "developer") read.role = "system";
+    if (read.role != "system" && read.role != "user" && read.role != "assistant") {
+      message.Fail("role", "must be system, developer, user or assistant");
+    }
+    WEIR_RETURN_IF_ERROR(message.Done());
+    WEIR_RETURN_IF_ERROR(GetContent((*list)[i], where, &read.content));
+    out.push_back(std::move(read));
+  }
+  return out;
+}
+
+// The system message is pinned, as long as that leaves at least half of the pot for everything else.
+std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<ChatMessage>& messages,
+                                         std::vector<int32_t> tokens) {
+  if (messages[0].role != "system") return {{std::move(tokens), false, false}};
+  ChatRounds rounds(*host.chat());
+  const std::vector<int32_t> system =
+      host.tokenizer().EncodePieces(rounds.System(messages[0].content), !host.chat()->includes_bos());
+  const auto seam = std::mismatch(system.begin(), system.end(), tokens.begin(), tokens.end()).second;
+  const bool fits = (seam - tokens.begin()) * 2 <= host.plan().pot.n_slots - host.plan().probe_slots;
+  if (!fits) return {{std::move(tokens), false, false}};
+  return {{{tokens.begin(), seam}, true, false}, {{seam, tokens.end()}, false, false}};
+}
+
+// One prompt of a completion.
+Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, const std::string& key,
+                                          std::string* text) {
+  if (prompt.is_string()) {
+    *text = prompt.get<std::string>();
+    return host.tokenizer().Encode(*text);
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, TokenIds(prompt, key, host.tokenizer().n_tokens()));
+  *text = host.tokenizer().Decode(ids);
+  return ids;
+}
+
+}  // namespace
+
+void GetSampling(Fields& fields, int64_t default_max_tokens, CompletionRequest* request) {
+  request->answers.resize(1);
+  AnswerRequest& answer = request->answers[0];
+  SamplerOptions& sampler = answer.sampler;
+  sampler.temperature = 1;
+  sampler.top_p = 1;
+  sampler.top_k = 0;
+  sampler.min_p = 0;
+  sampler.seed = RandomSeed();
+  fields.Get("temperature", &sampler.temperature, 0, 100);
+  fields.Get("top_p", &sampler.top_p, 0, 1);
+  if (sampler.top_p <= 0) sampler.top_k = 1;  // the most likely alone
+  if (sampler.top_p <= 0) sampler.top_p = 1;
+  int64_t top_k = sampler.top_k, last_n = sampler.repeat_last_n, seed = -1;
+  fields.Get("top_k", &top_k, 0, INT32_MAX);
+  fields.Get("min_p", &sampler.min_p, 0, 1);
+  fields.Get("repeat_penalty", &sampler.repeat_penalty, 0.01, 100);
+  fields.Get("repeat_last_n", &last_n, 0, 1 << 20);
+  fields.Get("seed", &seed, INT64_MIN, INT64_MAX);
+  if (fields.Has("seed")) sampler.seed = static_cast<uint64_t>(seed);
+  sampler.top_k = static_cast<int32_t>(top_k);
+  sampler.repeat_last_n = static_cast<int32_t>(last_n);
+  answer.max_tokens = default_max_tokens;
+  fields.Get("max_tokens", &answer.max_tokens, 0, kMaxTokens);
+  fields.Get("ignore_eos", &answer.ignore_eos);
+  GetStops(fields, &answer.stop);
+  fields.Get("stream", &request->stream);
+  if (const Json* options = fields.Get("stream_options"); options != nullptr) {
+    Fields inner(*options, "stream_options.");
+    inner.Get("include_usage", &request->include_usage);
+    if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
+    if (!request->stream) fields.Fail("stream_options", "is for streams only");
+  }
+  fields.Ignore("model");
+  fields.Ignore("user");
+  fields.Ignore("metadata");
+  fields.Only("n", 1);
+  fields.Only("frequency_penalty", 0);
+  fields.Only("presence_penalty", 0);
+  fields.Only("logit_bias", Json::object());
+}
+
+Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t default_max_tokens) {
+  Fields fields(body);
+  CompletionRequest out;
+  GetSampling(fields, default_max_tokens, &out);
+  AnswerRequest& answer = out.answers[0];
+  fields.Get("max_completion_tokens", &answer.max_tokens, 0, kMaxTokens);
+  int64_t n_top = 0;
+  fields.Get("logprobs", &out.logprobs);
+  fields.Get("top_logprobs", &n_top, 0, 20);
+  if (n_top > 0 && !out.logprobs) fields.Fail("top_logprobs", "needs 'logprobs' to be true");
+  out.n_top = static_cast<int>(n_top);
+  answer.n_logprobs = out.logprobs ? out.n_top : -1;
+  fields.Only("response_format", {{"type", "text"}});
+  fields.Only("tools", Json::array());
+  fields.Only("tool_choice", "none");
+  fields.Only("store", false);
+  fields.Only("modalities", Json::array({"text"}));
+  (void)fields.Get("messages");
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  if (host.chat() == nullptr) {
+    return InvalidArgument(
+        "this model has no chat template: start the server with --chat-template, or use /v1/completions");
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, GetMessages(fields));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, host.chat()->Render(messages, true));
+  answer.prompt = WithPinnedSystem(host, messages, host.tokenizer().EncodePieces(pieces, !host.chat()->includes_bos()));
+  out.echoes.emplace_back();
+  return out;
+}
+
+Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
+  Fields fields(body);
+  CompletionRequest out;
+  GetSampling(fields, 16, &out);
+  int64_t n_top = -1;
+  bool echo = false;
+  fields.Get("logprobs", &n_top, 0, 20);
+  fields.Get("echo", &echo);
+  fields.Only("suffix", "");
+  fields.Only("best_of", 1);
+  const Json* prompt = fields.Get("prompt");
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  out.logprobs = n_top >= 0;
+  out.n_top = std::max(0, static_cast<int>(n_top));
+  AnswerRequest& answer = out.answers[0];
+  answer.n_logprobs = static_cast<int>(n_top);
+  answer.score_prompt = echo && out.logprobs;
+
+  const auto bad = [] {
+    return InvalidArgument("'prompt' must be a text, a list of texts, token ids, or lists of them");
+  };
+  if (prompt == nullptr || (!prompt->is_string() && !prompt->is_array()) || prompt->empty()) return bad();
+  std::vector<const Json*> prompts = {prompt};
+  const bool many = prompt->is_array() && !(*prompt)[0].is_number();
+  if (many) {
+    prompts.clear();
+    if (prompt->size() > kMaxPrompts) return InvalidArgument("'prompt' may hold at most %zu prompts", kMaxPrompts);
+    for (const Json& one : *prompt) prompts.push_back(&one);
+  }
+  const AnswerRequest same = answer;
+  out.answers.clear();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::string key = many ? "prompt[" + std::to_string(i) + "]" : "prompt";
+    if (!prompts[i]->is_string() && !prompts[i]->is_array()) return bad();
+    AnswerRequest one = same;
+    std::string text;
+    WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(host, *prompts[i], key, &text));
+    if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
+    one.prompt.push_back({std::move(tokens), false, false});
+    out.answers.push_back(std::move(one));
+    out.echoes.push_back(echo ? text : std::string());
+  }
+  return out;
+}
+
+Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, int64_t default_max_tokens) {
+  Fields fields(body);
+  CompletionRequest out;
+  GetSampling(fields, default_max_tokens, &out);
+  AnswerRequest& answer = out.answers[0];
+  int64_t n_top = 0;
+  fields.Get("logprobs", &out.logprobs);
+  fields.Get("top_logprobs", &n_top, 0, 20);
+  out.n_top = static_cast<int>(n_top);
+  answer.n_logprobs = out.logprobs ? out.n_top : -1;
+  fields.Get("question", &answer.question);
+  if (answer.question.empty()) fields.Fail("question", "must not be empty");
+  if (std::ssize(answer.question) > kMaxQuestionBytes) {
+    fields.Fail("question", StrFormat("may have at most %lld bytes; append longer texts first",
+                                      static_cast<long long>(kMaxQuestionBytes)));
+  }
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  out.echoes.emplace_back();
+  return out;
+}
+
+}  // namespace weir

@@ -1,0 +1,11 @@
+// The page that `weir serve` shows at /: one HTML document that loads nothing else. The build makes it of the files of
+// src/serve/page.
+#pragma once
+
+#include <string_view>
+
+namespace weir {
+
+extern const std::string_view kPage;
+
+}  // namespace weir

@@ -1,0 +1,292 @@
+'use strict';
+const $ = (id) => document.getElementById(id);
+const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20 };
+
+// ---- the server
+
+async function call(method, path, body, signal) {
+  const headers = { 'Content-Type': 'application/json' };
+  const key = $('key').value || sessionStorage.getItem('weir-key');
+  if (key) headers.Authorization = 'Bearer ' + key;
+  const response = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body) });
+  if (response.ok) {
+    if (key) sessionStorage.setItem('weir-key', key);
+    return response;
+  }
+  if (response.status === 401) $('key-field').hidden = false;
+  let message = 'status ' + response.status;
+  try { message = (await response.json()).error.message; } catch { /* not one of the server's own answers */ }
+  throw new Error(message);
+}
+const json = async (...args) => (await call(...args)).json();
+const ofSession = (what) => '/v1/sessions/' + state.id + what;
+
+// Objects of a stream of server-sent events.
+async function* events(response) {
+  const decoder = new TextDecoder();
+  const reader = response.body.getReader();
+  for (let text = '';;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += decoder.decode(value, { stream: true });
+    for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
+      const data = text.slice(0, end).replace(/^data: /, '');
+      if (data === '[DONE]') return;
+      yield JSON.parse(data);
+    }
+  }
+}
+
+// ---- text: everything a model says becomes text nodes, never markup
+
+function inline(text, into) {
+  const pattern = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\*([^*\n]+)\*/g;
+  let at = 0;
+  for (const found of text.matchAll(pattern)) {
+    into.append(text.slice(at, found.index));
+    const element = document.createElement(found[1] ? 'code' : found[2] ? 'strong' : 'em');
+    element.textContent = found[1] || found[2] || found[3];
+    into.append(element);
+    at = found.index + found[0].length;
+  }
+  into.append(text.slice(at));
+}
+
+function markdown(text, into) {
+  into.replaceChildren();
+  let block = null, kind = '';
+  const open = (tag) => { block = document.createElement(tag); kind = tag; into.append(block); return block; };
+  for (const line of text.split('\n')) {
+    const item = /^\s*(?:[-*]|(\d+)[.)])\s+(.*)/.exec(line), title = /^#{1,6}\s+(.*)/.exec(line);
+    if (line.startsWith('```')) {
+      if (kind === 'pre') kind = ''; else open('pre');
+    } else if (kind === 'pre') {
+      block.append((block.textContent ? '\n' : '') + line);
+    } else if (item) {
+      const tag = item[1] ? 'ol' : 'ul';
+      if (kind !== tag) { open(tag); if (item[1]) block.start = +item[1]; }
+      inline(item[2], block.appendChild(document.createElement('li')));
+    } else if (title) {
+      inline(title[1], open('p').appendChild(document.createElement('strong')));
+      kind = '';
+    } else if (!line.trim()) {
+      kind = '';
+    } else if (kind === 'p') {
+      block.append(document.createElement('br'));
+      inline(line, block);
+    } else {
+      inline(line, open('p'));
+    }
+  }
+}
+
+function say(kind, text) {
+  const log = $('log'), div = log.appendChild(document.createElement('div'));
+  div.className = kind;
+  div.textContent = text;
+  log.scrollTop = log.scrollHeight;
+  return div;
+}
+
+// ---- memory
+
+const bytesText = (n) => {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let i = 0;
+  for (; n >= 1024 && i < units.length - 1; ++i) n /= 1024;
+  return n.toFixed(i ? 1 : 0) + ' ' + units[i];
+};
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
+
+function canvasOf(id) {
+  const canvas = $(id);
+  canvas.width = canvas.clientWidth * 2;
+  return [canvas.getContext('2d'), canvas.width, canvas.height];
+}
+
+function drawMemory() {
+  const [g, width, height] = canvasOf('memory');
+  const last = state.seen.at(-1);
+  if (!last) return;
+  const most = Math.max(last.bytes, last.unbounded) * 1.1, x = (p) => p.seen / Math.max(1, last.seen) * (width - 8) + 4;
+  for (const [key, name] of [['unbounded', '--alarm'], ['bytes', '--held']]) {
+    g.strokeStyle = colour(name);
+    g.lineWidth = 4;
+    g.beginPath();
+    for (const point of state.seen) g.lineTo(x(point), height - 6 - point[key] / most * (height - 12));
+    g.stroke();
+  }
+  $('mine').textContent = 'this session: ' + bytesText(last.bytes);
+  $('theirs').textContent = 'a cache that forgets nothing: ' + bytesText(last.unbounded);
+}
+
+function drawMap(held) {
+  const [g, width, height] = canvasOf('map');
+  const names = { text: '--held', image: '--image', video: '--video' };
+  const rows = held.layers, row = height / rows, column = width / held.bins, full = Math.max(1, held.tokens_per_bin);
+  for (const [modality, counts] of Object.entries(held.held)) {
+    g.fillStyle = colour(names[modality] || '--held');
+    counts.forEach((bins, layer) => bins.forEach((n, bin) => {
+      if (!n) return;
+      g.globalAlpha = Math.min(1, 0.15 + 0.85 * n / full);
+      g.fillRect(bin * column, layer * row, Math.ceil(column), Math.max(1, row - 1));
+    }));
+  }
+  g.globalAlpha = 1;
+  $('map').dataset.dropped = held.dropped;
+}
+
+function count(entries) {
+  for (const [name, value] of Object.entries(entries)) {
+    let dd = document.querySelector('dd[data-name="' + name + '"]');
+    if (!dd) {
+      $('counters').appendChild(document.createElement('dt')).textContent = name;
+      dd = $('counters').appendChild(document.createElement('dd'));
+      dd.dataset.name = name;
+    }
+    dd.textContent = value;
+  }
+}
+
+async function look() {
+  if (!state.id) return;
+  try {
+    const [session, held] = await Promise.all([json('GET', ofSession('')), json('GET', ofSession('/held'))]);
+    const before = state.seen.at(-1);
+    if (!before || before.seen !== session.seen) {
+      state.seen.push({ seen: session.seen, bytes: session.bytes, unbounded: session.unbounded_bytes });
+    }
+    drawMemory();
+    drawMap(held);
+    count({ 'tokens seen': session.seen, 'tokens held': session.kept, 'tokens forgotten': session.dropped,
+      'selections': session.selections });
+  } catch (error) { console.warn(error.message); }
+}
+
+// ---- what a user does
+
+function busy(on) {
+  state.busy = on;
+  for (const id of ['send', 'read', 'attach', 'new']) $(id).disabled = on;
+  $('stop').disabled = !on;
+  if (!on) state.stop = null;
+}
+
+// Runs one piece of work that Stop ends.
+async function work(task) {
+  if (state.busy) return;
+  state.stop = new AbortController();
+  busy(true);
+  const watch = setInterval(look, 700);
+  try {
+    if (!state.id) await begin();
+    await task(state.stop.signal);
+  } catch (error) {
+    say('note' + (error.name === 'AbortError' ? '' : ' error'), error.name === 'AbortError' ? 'stopped' : error.message);
+  } finally {
+    clearInterval(watch);
+    busy(false);
+    await look();
+    $('text').focus();
+  }
+}
+
+async function begin() {
+  const body = { policy: $('policy').value };
+  if ($('pot').value) body.pot = +$('pot').value;
+  const session = await json('POST', '/v1/sessions', body);
+  state.id = session.id;
+  state.seen = [];
+  say('note', session.policy + ', a pot of ' + session.pot + ' tokens, ' + bytesText(session.bytes));
+}
+
+const ask = (question) => work(async (signal) => {
+  say('user', question);
+  const answer = say('answer', '…'), start = performance.now();
+  let text = '', first = 0, n = 0;
+  const response = await call('POST', ofSession('/ask'), { question, stream: true }, signal);
+  for await (const event of events(response)) {
+    if (event.error) throw new Error(event.error.message);
+    const piece = event.choices[0]?.delta?.content;
+    if (event.weir) count({ 'tokens seen': event.weir.seen });
+    if (!piece) continue;
+    if (!n++) first = performance.now();
+    text += piece;
+    markdown(text, answer);
+    $('log').scrollTop = $('log').scrollHeight;
+    count({ 'to the first token': ((first - start) / 1000).toFixed(2) + ' s' });
+    if (n > 1) count({ 'pieces a second': ((n - 1) / (performance.now() - first) * 1000).toFixed(1) });
+  }
+  if (!text) answer.textContent = '(nothing)';
+});
+
+// Texts of any length: pieces of what a request may hold, cut where a line ends.
+const readText = (text, name) => work(async (signal) => {
+  const note = say('note', '');
+  for (let at = 0; at < text.length;) {
+    let end = Math.min(text.length, at + state.pieceBytes);
+    const line = text.lastIndexOf('\n', end);
+    if (end < text.length && line > at) end = line + 1;
+    await call('POST', ofSession('/append'), { text: text.slice(at, end) }, signal);
+    at = end;
+    note.textContent = 'read ' + at.toLocaleString() + ' of ' + text.length.toLocaleString() + ' characters of ' + name;
+  }
+});
+
+async function forget() {
+  const id = state.id;
+  state.id = null;
+  state.seen = [];
+  $('log').replaceChildren();
+  if (id) await call('DELETE', '/v1/sessions/' + id).catch(() => {});
+  await work(async () => {});
+}
+
+function take() {
+  const text = $('text').value.trim();
+  if (text && !state.busy) $('text').value = '';
+  return state.busy ? '' : text;
+}
+
+$('form').addEventListener('submit', (event) => { event.preventDefault(); const text = take(); if (text) ask(text); });
+$('read').addEventListener('click', () => { const text = take(); if (text) readText(text, 'the message'); });
+$('stop').addEventListener('click', () => state.stop?.abort());
+$('new').addEventListener('click', forget);
+$('policy').addEventListener('change', forget);
+$('attach').addEventListener('click', () => $('file').click());
+$('file').addEventListener('change', async () => {
+  const file = $('file').files[0];
+  $('file').value = '';
+  if (file) readText(await file.text(), file.name);
+});
+$('text').addEventListener('keydown', (event) => {
+  if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  (event.ctrlKey || event.metaKey ? $('read') : $('send')).click();
+});
+addEventListener('keydown', (event) => { if (event.key === 'Escape') state.stop?.abort(); });
+addEventListener('resize', look);
+addEventListener('pagehide', () => {
+  if (state.id) fetch('/v1/sessions/' + state.id, { method: 'DELETE', keepalive: true, headers:
+    sessionStorage.getItem('weir-key') ? { Authorization: 'Bearer ' + sessionStorage.getItem('weir-key') } : {} });
+});
+
+async function start() {
+  try {
+    const props = await json('GET', '/props');
+    $('model').textContent = props.model.id;
+    state.pieceBytes = Math.min(state.pieceBytes, Math.floor(props.max_body_bytes / 8));
+    const given = props.policy.split(':')[0];
+    for (const policy of props.policies) {
+      const option = $('policy').appendChild(new Option(policy.name, policy.name === given ? props.policy : policy.name));
+      option.title = policy.summary;
+      option.selected = policy.name === given;
+    }
+    $('pot').value = props.pot;
+    $('text').focus();
+  } catch (error) {
+    say('note error', error.message);
+    $('key').addEventListener('change', start, { once: true });
+  }
+}
+start();

@@ -1,0 +1,247 @@
+#include "serve/server.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "serve/api.h"
+
+namespace weir {
+namespace {
+
+constexpr RouteEntry kRoutes[] = {
+    {{"GET", "/"}, &Api::Page},
+    {{"GET", "/health"}, &Api::Health},
+    {{"GET", "/props"}, &Api::Props},
+    {{"GET", "/metrics"}, &Api::MetricsText},
+    {{"GET", "/v1/models"}, &Api::Models},
+    {{"GET", "/v1/models/{model}"}, &Api::Model},
+    {{"POST", "/tokenize"}, &Api::Tokenize},
+    {{"POST", "/detokenize"}, &Api::Detokenize},
+    {{"POST", "/v1/chat/completions"}, &Api::Chat},
+    {{"POST", "/v1/completions"}, &Api::Completion},
+    {{"GET", "/v1/sessions"}, &Api::ListSessions},
+    {{"POST", "/v1/sessions"}, &Api::CreateSession},
+    {{"POST", "/v1/sessions/restore"}, &Api::RestoreSession},
+    {{"GET", "/v1/sessions/{id}"}, &Api::GetSession},
+    {{"DELETE", "/v1/sessions/{id}"}, &Api::DeleteSession},
+    {{"GET", "/v1/sessions/{id}/held"}, &Api::GetHeld},
+    {{"POST", "/v1/sessions/{id}/append"}, &Api::AppendText},
+    {{"POST", "/v1/sessions/{id}/ask"}, &Api::Ask},
+    {{"POST", "/v1/sessions/{id}/fork"}, &Api::Fork},
+    {{"POST", "/v1/sessions/{id}/save"}, &Api::SaveSession},
+};
+constexpr size_t kMaxPathBytes = 256;
+
+// Whether a path is what a route's pattern describes; fills in what stands for its {names}.
+bool Matches(std::string_view pattern, std::string_view path, std::vector<std::string>* arguments) {
+  arguments->clear();
+  while (!pattern.empty() && !path.empty()) {
+    const std::string_view want = pattern.substr(0, pattern.find('/', 1)), have = path.substr(0, path.find('/', 1));
+    if (want[1] == '{') {
+      if (have.size() < 2) return false;
+      arguments->emplace_back(have.substr(1));
+    } else if (want != have) {
+      return false;
+    }
+    pattern.remove_prefix(want.size());
+    path.remove_prefix(have.size());
+  }
+  return pattern.empty() && path.empty();
+}
+
+// As long for a wrong key as for a right one.
+bool SameSecret(std::string_view a, std::string_view b) {
+  unsigned char differ = a.size() != b.size();
+  for (size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned char>(a[i] ^ b[b.empty() ? 0 : i % b.size()]);
+  return differ == 0;
+}
+
+const char* ReasonOf(int http) {
+  switch (http) {
+    case 400:
+      return "the request is malformed";
+    case 404:
+      return "there is no such page";
+    case 413:
+      return "the body is larger than --max-body allows";
+    case 414:
+      return "the address is too long";
+    case 416:
+      return "ranges are not served";
+  }
+  return "the request failed";
+}
+
+}  // namespace
+
+std::span<const RouteEntry> RouteTable() { return kRoutes; }
+
+std::span<const Route> AllRoutes() {
+  static const std::vector<Route> routes = [] {
+    std::vector<Route> out;
+    for (const RouteEntry& entry : kRoutes) out.push_back(entry.route);
+    return out;
+  }();
+  return routes;
+}
+
+void SendJson(const Json& json, httplib::Response& response, int http) {
+  response.status = http;
+  response.set_content(JsonText(json) + "\n", "application/json");
+}
+
+void SendError(const ApiError& error, httplib::Response& response) {
+  if (error.http == 429) response.set_header("Retry-After", "1");
+  SendJson(error.Body(), response, error.http);
+}
+
+class Server::Impl {
+ public:
+  using Request = httplib::Request;
+  using Response = httplib::Response;
+
+  explicit Impl(ServerOptions options) : options_(std::move(options)), http_(options_.http) {}
+
+  Status Start(LoadedModel& model) {
+    WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host));
+    api_ = std::make_unique<Api>(*host_, options_);
+    SetHandlers();
+    WEIR_ASSIGN_OR_RETURN(port_, http_.Bind(options_.address, options_.port));
+    return Status();
+  }
+  Status Run() { return http_.listen_after_bind() ? Status() : IoError("the server stopped listening"); }
+  void Stop() {
+    host_->scheduler().Stop();
+    http_.Shutdown();
+  }
+  const Host& host() const { return *host_; }
+  int port() const { return port_; }
+
+ private:
+  void SetHandlers() {
+    http_.set_pre_routing_handler([this](const Request& request, Response& response) {
+      const ApiError refused = Check(request);
+      if (refused.http == 0) return httplib::Server::HandlerResponse::Unhandled;
+      SendError(refused, response);
+      Count(request, response.status);
+      return httplib::Server::HandlerResponse::Handled;
+    });
+    const auto plain = [this](const Request& request, Response& response) { Dispatch({request, "", {}}, response); };
+    const auto with_body = [this](const Request& request, Response& response, const httplib::ContentReader& read) {
+      Call call{request, "", {}};
+      if (const ApiError refused = ReadBody(request, read, &call.body); refused.http != 0) {
+        SendError(refused, response);
+        return Count(request, response.status);
+      }
+      Dispatch(std::move(call), response);
+    };
+    // Patterns are expressions, which the library matches by recursion: paths are short by now.
+    http_.Get(".*", plain);
+    http_.Options(".*", plain);
+    http_.Post(".*", with_body);
+    http_.Put(".*", with_body);
+    http_.Patch(".*", with_body);
+    http_.Delete(".*", with_body);
+    http_.set_error_handler([](const Request&, Response& response) {
+      if (!response.body.empty()) return;
+      const int http = response.status;
+      response.set_content(JsonText(ApiError{http, "", ReasonOf(http)}.Body()) + "\n", "application/json");
+    });
+    http_.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+      SendError({500, "internal", "the request failed"}, response);
+    });
+  }
+
+  // Before anything of the body is read. http 0: go on.
+  ApiError Check(const Request& request) const {
+    if (request.path.size() > kMaxPathBytes) return {414, "", ReasonOf(414)};
+    constexpr std::string_view kMethods[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
+    if (std::find(std::begin(kMethods), std::end(kMethods), request.method) == std::end(kMethods)) {
+      return {405, "", "this method is not known here"};
+    }
+    if (request.path == "/health" || request.path == "/") return {0, "", ""};  // the page asks for the key
+    if (!options_.api_key.empty()) {
+      const std::string given = request.get_header_value("Authorization");
+      constexpr std::string_view kBearer = "Bearer ";
+      if (!given.starts_with(kBearer) || !SameSecret(given.substr(kBearer.size()), options_.api_key)) {
+        return {401, "invalid_api_key",
+                "the request needs the header 'Authorization: Bearer KEY' with the server's key"};
+      }
+    } else if (const std::string origin = request.get_header_value("Origin"); !origin.empty()) {
+      // Without a key, a page of any other site that the user visits could talk to this server.
+      const size_t slashes = origin.find("://");
+      if (slashes == std::string::npos || origin.substr(slashes + 3) != request.get_header_value("Host")) {
+        return {403, "foreign_origin", "pages of other sites may use this server only with --api-key"};
+      }
+    }
+    return {0, "", ""};
+  }
+
+  ApiError ReadBody(const Request& request, const httplib::ContentReader& read, std::string* body) const {
+    if (request.is_multipart_form_data()) return {415, "", "the body must be JSON, not a form"};
+    if (request.has_header("Content-Encoding")) return {415, "", "the body must not be compressed"};
+    // No length, no content: the library would wait for the connection's end.
+    if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) return {0, "", ""};
+    const size_t most = static_cast<size_t>(options_.http.max_body_bytes);
+    if (request.has_header("Content-Length") && request.get_header_value<uint64_t>("Content-Length") > most) {
+      return {413, "", ReasonOf(413)};
+    }
+    bool too_large = false;
+    const bool whole = read([&](const char* data, size_t n) {
+      too_large = body->size() + n > most;
+      if (!too_large) body->append(data, n);
+      return !too_large;
+    });
+    if (too_large) return {413, "", ReasonOf(413)};
+    if (!whole) return {400, "", "the body did not arrive whole and in time"};
+    return {0, "", ""};
+  }
+
+  void Dispatch(Call call, Response& response) {
+    const std::string_view method = call.http.method == "HEAD" ? "GET" : std::string_view(call.http.method);
+    std::string allowed;
+    for (const RouteEntry& entry : kRoutes) {
+      if (!Matches(entry.route.path, call.http.path, &call.arguments)) continue;
+      if (method == entry.route.method) {
+        (api_.get()->*entry.handler)(call, response);
+        // The library fills in the status of what went well only after this.
+        const int http = response.status < 0 ? 200 : response.status;
+        host_->metrics().CountRequest(std::string(entry.route.method) + " " + entry.route.path, http);
+        return;
+      }
+      allowed += (allowed.empty() ? "" : ", ") + std::string(entry.route.method);
+    }
+    if (allowed.empty()) {
+      SendError({404, "not_found", ReasonOf(404)}, response);
+    } else {
+      response.set_header("Allow", allowed);
+      SendError({405, "", "this address takes " + allowed + " only"}, response);
+    }
+    Count(call.http, response.status);
+  }
+
+  // Requests that no route took: addresses are the client's words and no labels of ours.
+  void Count(const Request&, int http) { host_->metrics().CountRequest("other", http); }
+
+  const ServerOptions options_;
+  std::unique_ptr<Host> host_;
+  std::unique_ptr<Api> api_;
+  HttpServer http_;
+  int port_ = 0;
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  WEIR_RETURN_IF_ERROR(impl->Start(model));
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+const Host& Server::host() const { return impl_->host(); }
+int Server::port() const { return impl_->port(); }
+Status Server::Run() { return impl_->Run(); }
+void Server::Stop() { impl_->Stop(); }
+
+}  // namespace weir

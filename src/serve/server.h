@@ -1,0 +1,52 @@
+// `weir serve` as a library: the routes of docs/openapi.yaml over one host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "engine/loaded_model.h"
+#include "serve/host.h"
+#include "serve/http_server.h"
+
+namespace weir {
+
+struct ServerOptions {
+  HostOptions host;
+  HttpLimits http;
+  std::string address = "127.0.0.1";
+  int port = 8080;                    // 0: one that is free
+  std::string api_key;                // empty: none is asked for
+  std::string folder;                 // of snapshots; empty: no saving, no restoring
+  int64_t default_max_tokens = 1024;  // of answers in chats and sessions that name no limit
+};
+
+// A method and a path as docs/openapi.yaml writes it.
+struct Route {
+  const char* method;
+  const char* path;
+};
+std::span<const Route> AllRoutes();
+
+class Server {
+ public:
+  // Makes the pots and binds the port. `model` outlives the server. kInvalidArgument, kOverBudget, kIo with what to
+  // change.
+  static Result<std::unique_ptr<Server>> Make(LoadedModel& model, ServerOptions options);
+  ~Server();
+
+  const Host& host() const;
+  int port() const;
+  // Serves until Stop(), which any thread may call. Work that is under way is cancelled then.
+  Status Run();
+  void Stop();
+
+ private:
+  class Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weir

@@ -1,0 +1,142 @@
+#include "serve/session_file.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMaxHistory = 1'000'000;  // what JSON may hold, with room for the rest
+
+const char* OverflowName(OnOverflow on_overflow) { return on_overflow == OnOverflow::kError ? "error" : "evict"; }
+
+// One of the cache types by its name.
+Result<DType> CacheType(const std::string& name) {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
+    if (name == InfoOf(type).name) return type;
+  }
+  return InvalidArgument("the snapshot has a cache of type '%s', which this build does not know", name.c_str());
+}
+
+}  // namespace
+
+std::string ModelFingerprint(const GgufFile& file) {
+  uint64_t sum = 0xCBF29CE484222325u;
+  const auto mix = [&sum](const void* data, size_t n) {
+    for (size_t i = 0; i < n; ++i) sum = (sum ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001B3u;
+  };
+  const int64_t n_bytes = file.file_bytes();
+  mix(&n_bytes, sizeof(n_bytes));
+  for (const GgufTensor& tensor : file.tensors()) {
+    mix(tensor.name.data(), tensor.name.size());
+    mix(tensor.shape.data(), tensor.shape.size() * sizeof(int64_t));
+    mix(&tensor.type, sizeof(tensor.type));
+    mix(tensor.data, static_cast<size_t>(std::min<int64_t>(tensor.bytes, 64)));
+  }
+  return StrFormat("%016llx", static_cast<unsigned long long>(sum));
+}
+
+SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std::string model,
+                            std::string fingerprint) {
+  const SessionPlan& plan = session.plan();
+  SessionNote out;
+  out.model = std::move(model);
+  out.fingerprint = std::move(fingerprint);
+  out.policy = session.policy().text;
+  out.pot_slots = plan.pot.n_slots;
+  out.chunk_rows = plan.chunk_rows;
+  out.k_type = plan.pot.k_type;
+  out.v_type = plan.pot.v_type;
+  out.on_overflow = on_overflow;
+  return out;
+}
+
+std::string SessionNote::ToText() const {
+  return JsonText({{"format", 1},
+                   {"model", model},
+                   {"fingerprint", fingerprint},
+                   {"policy", policy},
+                   {"pot", pot_slots},
+                   {"chunk", chunk_rows},
+                   {"k_type", InfoOf(k_type).name},
+                   {"v_type", InfoOf(v_type).name},
+                   {"on_overflow", OverflowName(on_overflow)},
+                   {"conversation", conversation},
+                   {"sampler", sampler}});
+}
+
+Result<SessionNote> SessionNote::Parse(const std::string& text) {
+  WEIR_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  Fields fields(json);
+  SessionNote out;
+  int64_t format = 0, pot = 0, chunk = 0;
+  std::string k_type, v_type, on_overflow;
+  fields.Get("format", &format, 1, 1);
+  fields.Get("model", &out.model);
+  fields.Get("fingerprint", &out.fingerprint);
+  fields.Get("policy", &out.policy);
+  fields.Get("pot", &pot, 1, 1 << 26);
+  fields.Get("chunk", &chunk, 1, 1 << 26);
+  fields.Get("k_type", &k_type);
+  fields.Get("v_type", &v_type);
+  fields.Get("on_overflow", &on_overflow);
+  if (const Json* conversation = fields.Get("conversation")) out.conversation = *conversation;
+  if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  if (format == 0 || out.policy.empty() || pot == 0 || chunk == 0) {
+    return InvalidArgument("the snapshot lacks fields: it was not written by this program");
+  }
+  out.pot_slots = static_cast<int32_t>(pot);
+  out.chunk_rows = static_cast<int32_t>(chunk);
+  WEIR_ASSIGN_OR_RETURN(out.k_type, CacheType(k_type));
+  WEIR_ASSIGN_OR_RETURN(out.v_type, CacheType(v_type));
+  out.on_overflow = on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
+  return out;
+}
+
+Status SessionNote::CheckFits(const Session& session, const std::string& fingerprint_here) const {
+  const SessionPlan& plan = session.plan();
+  if (fingerprint != fingerprint_here) {
+    return InvalidArgument("the snapshot is of the model '%s', not of the one that runs here", model.c_str());
+  }
+  if (policy != session.policy().text) {
+    return InvalidArgument("the snapshot's policy is %s, this session's %s", policy.c_str(),
+                           session.policy().text.c_str());
+  }
+  if (pot_slots != plan.pot.n_slots || chunk_rows != plan.chunk_rows) {
+    return InvalidArgument(
+        "the snapshot's pot holds %d tokens and reads %d at once, this session's holds %d and reads %d", pot_slots,
+        chunk_rows, plan.pot.n_slots, plan.chunk_rows);
+  }
+  if (k_type != plan.pot.k_type || v_type != plan.pot.v_type) {
+    return InvalidArgument("the snapshot holds keys as %s and values as %s, this session as %s and %s",
+                           InfoOf(k_type).name, InfoOf(v_type).name, InfoOf(plan.pot.k_type).name,
+                           InfoOf(plan.pot.v_type).name);
+  }
+  return Status();
+}
+
+Result<Json> SaveSampler(const Sampler& sampler) {
+  const Sampler::State state = sampler.Save();
+  if (std::ssize(state.recent) > kMaxHistory) {
+    return InvalidArgument("a history of %zu tokens for the repeat penalty cannot be saved; at most %lld can",
+                           state.recent.size(), static_cast<long long>(kMaxHistory));
+  }
+  return Json{{"draws", state.draws}, {"recent", state.recent}};
+}
+
+Status RestoreSampler(const Json& saved, Sampler* sampler) {
+  Fields fields(saved, "sampler.");
+  Sampler::State state;
+  const Json* draws = fields.Get("draws");
+  const Json* recent = fields.Get("recent");
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  if (draws == nullptr || recent == nullptr || !draws->is_number_unsigned()) {
+    return InvalidArgument("the snapshot's sampler lacks fields");
+  }
+  state.draws = draws->get<uint64_t>();
+  WEIR_ASSIGN_OR_RETURN(state.recent, TokenIds(*recent, "sampler.recent", INT32_MAX));
+  sampler->Restore(state);
+  return Status();
+}
+
+}  // namespace weir

@@ -1,0 +1,190 @@
+// Clients that mean harm, or die in the middle: right answers, flat memory, other clients unaffected.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "serve/server_process.h"
+
+namespace weir::testing {
+namespace {
+
+class HostileTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new ServerProcess(
+        {"--pot", "96", "--max-body", "256KiB", "--timeout", "2", "--connections", "16", "--queue", "8"});
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+  void TearDown() override { ExpectAlive(); }
+  static void ExpectAlive() {
+    ASSERT_TRUE(server_->Running());
+    EXPECT_EQ(server_->Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 2}}).status, 200);
+  }
+  // Comes to hold within half a minute.
+  static void ExpectMetric(const std::string& line) {
+    std::string metrics;
+    for (int i = 0; i < 600; ++i) {
+      metrics = server_->Get("/metrics").body;
+      if (metrics.find("\n" + line + "\n") != std::string::npos) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ADD_FAILURE() << "no " << line << " in " << metrics;
+  }
+  static void ExpectIdleSoon() {
+    ExpectMetric("weir_jobs_waiting 0");
+    ExpectMetric("weir_answer_pots_busy 0");
+  }
+  static int StatusOf(const std::string& response) {
+    return response.size() > 12 ? std::atoi(response.c_str() + 9) : 0;
+  }
+  static std::string Head(const std::string& line, const std::string& more = "") {
+    return line + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" + more + "\r\n";
+  }
+  static ServerProcess* server_;
+};
+ServerProcess* HostileTest::server_ = nullptr;
+
+TEST_F(HostileTest, BodiesThatAreNoRequest) {
+  const std::string deep(100000, '['), deep_objects = [] {
+    std::string out;
+    for (int i = 0; i < 20000; ++i) out += "{\"a\":";
+    return out;
+  }();
+  std::string many = "{\"prompt\":[0";
+  for (int i = 0; i < 60000; ++i) many += ",0";
+  for (const std::string& body :
+       {std::string(), std::string("{"), std::string("null"), std::string("[]"), std::string("\"a\""),
+        std::string("{\"prompt\":\"a\"} x"), std::string("{\"prompt\":\"\xff\xfe\"}"),
+        std::string("{\"prompt\":\"a\",}"), std::string("{'prompt':'a'}"), std::string("{\"prompt\":NaN}"),
+        std::string("\0\0\0", 3), deep, deep_objects, many + "]x", std::string("{\"a\":1e999}"),
+        std::string("{\"prompt\":{\"prompt\":{}}}"), std::string("{\"prompt\":\"\\ud800\"}")}) {
+    for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/sessions/restore"}) {
+      const HttpAnswer answer = server_->PostText(path, body);
+      EXPECT_EQ(answer.status, 400) << path << ": " << body.substr(0, 60);
+      EXPECT_TRUE(answer.json()["error"]["message"].is_string()) << answer.body;
+    }
+  }
+}
+
+TEST_F(HostileTest, BodiesThatAreTooLarge) {
+  EXPECT_EQ(server_->PostText("/tokenize", "{\"content\":\"" + std::string(300000, 'a') + "\"}").status, 413);
+  EXPECT_EQ(StatusOf(server_->Raw(Head("POST /tokenize", "Content-Length: 1073741824\r\n"))), 413);
+  EXPECT_EQ(StatusOf(server_->Raw(Head("POST /tokenize", "Content-Length: 99999999999999999999999\r\n"))), 413);
+  EXPECT_EQ(StatusOf(server_->Raw(Head("POST /nothing", "Content-Length: 1073741824\r\n"))), 413);
+  // In chunks, without a length, for as long as the server takes them.
+  const int64_t before = server_->ResidentBytes();
+  std::string chunks = Head("POST /tokenize", "Transfer-Encoding: chunked\r\n");
+  for (int i = 0; i < 1000; ++i) chunks += "10000\r\n" + std::string(65536, 'a') + "\r\n";
+  const std::string answer = server_->Raw(chunks);
+  EXPECT_TRUE(answer.empty() || StatusOf(answer) == 413) << answer;  // empty: the answer was lost under what still came
+  EXPECT_LT(server_->ResidentBytes() - before, 32 << 20);
+}
+
+TEST_F(HostileTest, HeadsThatAreNone) {
+  for (const std::string& bytes :
+       {std::string("\r\n\r\n"), std::string("GET\r\n\r\n"), std::string("GET / HTTP/9.9\r\n\r\n"),
+        std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8) + "\r\n\r\n", Head("BREW /coffee"),
+        Head("GET /" + std::string(9000, 'a')), Head("GET /" + std::string(300, 'a')),
+        Head("GET /v1/models/%00%ff%2e%2e%2f"), Head("GET /v1/sessions/../../etc/passwd"),
+        Head("POST /tokenize", "Content-Encoding: gzip\r\nContent-Length: 4\r\n") + "abcd",
+        Head("POST /tokenize", "Content-Length: -1\r\n"), Head("POST /tokenize", "Content-Length: x\r\n"),
+        Head("POST /tokenize"),
+        std::string("POST /tokenize HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: "
+                    "5\r\n\r\n--x--")}) {
+    const int status = StatusOf(server_->Raw(bytes));
+    EXPECT_TRUE(status == 0 || (status >= 400 && status < 500)) << status << " for " << bytes.substr(0, 60);
+  }
+  // A head without an end is cut off, not stored.
+  const int64_t before = server_->ResidentBytes();
+  std::string head = "GET / HTTP/1.1\r\n";
+  for (int i = 0; i < 200000; ++i) head += "A: " + std::string(40, 'b') + "\r\n";
+  server_->Raw(head);
+  server_->Raw("GET /" + std::string(8 << 20, 'a'));
+  EXPECT_LT(server_->ResidentBytes() - before, 16 << 20);
+  // Parts are not served.
+  const std::string ranged = server_->Raw(Head("GET /health", "Range: bytes=0-1\r\n"));
+  EXPECT_EQ(StatusOf(ranged), 200) << ranged;
+}
+
+TEST_F(HostileTest, PagesOfOtherSites) {
+  EXPECT_EQ(StatusOf(server_->Raw(Head("GET /props", "Origin: http://evil.example\r\n"))), 403);
+  EXPECT_EQ(StatusOf(server_->Raw(Head("GET /props", "Origin: null\r\n"))), 403);
+  EXPECT_EQ(StatusOf(server_->Raw(Head("GET /props", "Origin: http://127.0.0.1\r\n"))), 200);
+}
+
+TEST_F(HostileTest, ConnectionsThatSayNothing) {
+  std::vector<int> open;
+  for (int i = 0; i < 12; ++i) open.push_back(server_->Connect());
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(server_->Get("/health").status, 200);  // four threads are left
+  for (int i = 0; i < 12; ++i) open.push_back(server_->Connect());
+  EXPECT_EQ(server_->Get("/health").status, 200);  // none is, until the silent ones time out
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  for (const int fd : open) close(fd);
+}
+
+TEST_F(HostileTest, ManyConnectionsOpenedAndDropped) {
+  const int64_t before = server_->ResidentBytes();
+  for (int i = 0; i < 2000; ++i) {
+    const int fd = server_->Connect();
+    if (fd < 0) continue;
+    if (i % 3 == 0) {
+      EXPECT_GT(send(fd, "GET /hea", 8, MSG_NOSIGNAL), 0);
+    }
+    close(fd);
+  }
+  EXPECT_LT(server_->ResidentBytes() - before, 16 << 20);
+}
+
+TEST_F(HostileTest, ClientsThatLeaveFreeTheirWork) {
+  const std::string body = "{\"prompt\":\"the man\",\"max_tokens\":100000000,\"ignore_eos\":true,\"stream\":STREAM}";
+  for (const char* stream : {"true", "false"}) {
+    std::string request = body;
+    request.replace(request.find("STREAM"), 6, stream);
+    const std::string bytes =
+        Head("POST /v1/completions", "Content-Length: " + std::to_string(request.size()) + "\r\n") + request;
+    for (int i = 0; i < 4; ++i) server_->Raw(bytes, /*leave=*/true);
+  }
+  ExpectIdleSoon();
+}
+
+TEST_F(HostileTest, MoreWorkThanMayWaitIsRefused) {
+  std::vector<int> answering;
+  const std::string request = "{\"prompt\":\"the man\",\"max_tokens\":100000000,\"ignore_eos\":true}";
+  const std::string bytes =
+      Head("POST /v1/completions", "Content-Length: " + std::to_string(request.size()) + "\r\n") + request;
+  const auto ask = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      answering.push_back(server_->Connect());
+      EXPECT_EQ(send(answering.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    }
+  };
+  ask(2);  // the pots; a job waits until the engine has looked at it
+  ExpectMetric("weir_answer_pots_busy 2");
+  ask(8);  // the places to wait
+  ExpectMetric("weir_jobs_waiting 8");
+  const HttpAnswer refused = server_->Post("/v1/completions", {{"prompt", "a"}});
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.json()["error"]["type"], "rate_limit_error") << refused.body;
+  for (const int fd : answering) close(fd);
+  ExpectIdleSoon();
+}
+
+TEST(HostileEnd, ATerminatedServerEndsInTheMiddleOfAnAnswer) {
+  ServerProcess server({"--pot", "64"});
+  std::thread asking([&] {
+    server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 100000000}, {"ignore_eos", true}});
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(server.Terminate(), 0);
+  asking.join();
+}
+
+}  // namespace
+}  // namespace weir::testing

@@ -1,0 +1,334 @@
+// The OpenAI routes of the real server, over HTTP.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "serve/server.h"
+#include "serve/server_process.h"
+
+namespace weir::testing {
+namespace {
+
+const Json kHello = Json::array({{{"role", "user"}, {"content", "the man and the sea"}}});
+
+Json Chat(const Json& more = Json::object()) {
+  Json body = {{"model", "any"}, {"messages", kHello}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}};
+  body.update(more);
+  return body;
+}
+
+std::string TextOf(const HttpAnswer& answer) {
+  const Json json = answer.json();
+  if (answer.status != 200) return "status " + std::to_string(answer.status) + ": " + answer.body;
+  const Json& choice = json["choices"][0];
+  return choice.contains("message") ? choice["message"]["content"].get<std::string>()
+                                    : choice["text"].get<std::string>();
+}
+
+std::string StreamText(const HttpAnswer& answer, size_t index = 0) {
+  bool done = false;
+  std::string text;
+  for (const Json& event : answer.events(&done)) {
+    for (const Json& choice : event["choices"]) {
+      if (choice["index"] != index) continue;
+      if (choice.contains("text")) text += choice["text"].get<std::string>();
+      if (choice.contains("delta") && choice["delta"].contains("content")) {
+        text += choice["delta"]["content"].get<std::string>();
+      }
+    }
+  }
+  EXPECT_TRUE(done) << answer.body;
+  return text;
+}
+
+class OpenAiTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new ServerProcess({"--pot", "96", "--answer-pots", "3", "--policy", "streaming_llm"});
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+  static ServerProcess* server_;
+};
+ServerProcess* OpenAiTest::server_ = nullptr;
+
+TEST_F(OpenAiTest, WhatTheServerIs) {
+  EXPECT_EQ(server_->Get("/health").json()["status"], "ok");
+  const Json props = server_->Get("/props").json();
+  EXPECT_EQ(props["pot"], 96);
+  EXPECT_EQ(props["policy"].get<std::string>().rfind("streaming_llm", 0), 0u);
+  const Json models = server_->Get("/v1/models").json();
+  ASSERT_EQ(models["data"].size(), 1u);
+  const std::string id = models["data"][0]["id"];
+  EXPECT_EQ(server_->Get("/v1/models/" + id).json()["id"], id);
+  EXPECT_EQ(server_->Get("/v1/models/other").status, 404);
+  EXPECT_EQ(server_->Get("/nothing").status, 404);
+  EXPECT_EQ(server_->Get("/tokenize").status, 405);
+  EXPECT_EQ(server_->Delete("/v1/models").status, 405);
+}
+
+TEST_F(OpenAiTest, TokensAndText) {
+  const Json tokens = server_->Post("/tokenize", {{"content", "the man"}}).json()["tokens"];
+  ASSERT_FALSE(tokens.empty());
+  EXPECT_EQ(server_->Post("/detokenize", {{"tokens", tokens}}).json()["content"], "the man");
+  EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {1 << 30}}}).status, 400);
+  EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {-1}}}).status, 400);
+  EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {1.5}}}).status, 400);
+  EXPECT_EQ(server_->Post("/tokenize", {{"content", 7}}).status, 400);
+}
+
+TEST_F(OpenAiTest, AChatWholeAndStreamed) {
+  const HttpAnswer whole = server_->Post("/v1/chat/completions", Chat());
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const Json json = whole.json();
+  EXPECT_EQ(json["object"], "chat.completion");
+  EXPECT_EQ(json["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(json["usage"]["completion_tokens"], 12);
+  EXPECT_EQ(json["usage"]["total_tokens"], json["usage"]["prompt_tokens"].get<int>() + 12);
+  EXPECT_FALSE(TextOf(whole).empty());
+
+  const HttpAnswer streamed = server_->Post("/v1/chat/completions", Chat({{"stream", true}}));
+  EXPECT_EQ(streamed.content_type, "text/event-stream");
+  EXPECT_EQ(StreamText(streamed), TextOf(whole));
+  const std::vector<Json> events = streamed.events();
+  EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_TRUE(events[0]["choices"][0]["finish_reason"].is_null());
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "length");
+  EXPECT_GT(events.size(), 4u);
+
+  const auto with_usage =
+      server_->Post("/v1/chat/completions", Chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}}))
+          .events();
+  EXPECT_TRUE(with_usage.back()["choices"].empty());
+  EXPECT_EQ(with_usage.back()["usage"], json["usage"]);
+  EXPECT_TRUE(with_usage[0]["usage"].is_null());
+}
+
+TEST_F(OpenAiTest, SeedsAndStops) {
+  const Json hot = {{"temperature", 1.5}, {"seed", 3}, {"max_tokens", 24}};
+  const std::string one = TextOf(server_->Post("/v1/chat/completions", Chat(hot)));
+  EXPECT_EQ(TextOf(server_->Post("/v1/chat/completions", Chat(hot))), one);
+  Json other = hot;
+  other["seed"] = 4;
+  EXPECT_NE(TextOf(server_->Post("/v1/chat/completions", Chat(other))), one);
+
+  // A stop string across tokens: taken from the middle of the answer.
+  ASSERT_GT(one.size(), 12u);
+  const auto character_at = [&](size_t at) {
+    while (at < one.size() && (static_cast<unsigned char>(one[at]) & 0xC0) == 0x80) ++at;
+    return at;
+  };
+  const size_t begin = character_at(one.size() / 2);
+  const std::string stop = one.substr(begin, character_at(begin + 4) - begin);
+  Json stopping = hot;
+  stopping["stop"] = {stop, "never in it \x01"};
+  const HttpAnswer stopped = server_->Post("/v1/chat/completions", Chat(stopping));
+  EXPECT_EQ(TextOf(stopped), one.substr(0, one.find(stop)));
+  EXPECT_EQ(stopped.json()["choices"][0]["finish_reason"], "stop");
+  stopping["stream"] = true;
+  EXPECT_EQ(StreamText(server_->Post("/v1/chat/completions", Chat(stopping))), one.substr(0, one.find(stop)));
+}
+
+TEST_F(OpenAiTest, Likelihoods) {
+  const Json chat = server_->Post("/v1/chat/completions", Chat({{"logprobs", true}, {"top_logprobs", 3}})).json();
+  const Json& content = chat["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 12u);
+  for (const Json& token : content) {
+    EXPECT_LE(token["logprob"].get<double>(), 0);
+    ASSERT_EQ(token["top_logprobs"].size(), 3u);
+    EXPECT_EQ(token["top_logprobs"][0]["logprob"], token["logprob"]);  // greedy
+    EXPECT_GE(token["top_logprobs"][0]["logprob"].get<double>(), token["top_logprobs"][1]["logprob"].get<double>());
+  }
+  // The prompt read at once says of its tokens what is said of them when they are generated.
+  const std::string prompt = "the man and";
+  const Json generated =
+      server_
+          ->Post("/v1/completions",
+                 {{"prompt", prompt}, {"max_tokens", 8}, {"temperature", 0}, {"logprobs", 2}, {"ignore_eos", true}})
+          .json();
+  const Json& first = generated["choices"][0];
+  ASSERT_EQ(first["logprobs"]["tokens"].size(), 8u);
+  const Json ids = server_->Post("/tokenize", {{"content", prompt}, {"add_special", true}}).json()["tokens"];
+  const size_t n_prompt = ids.size();
+  const Json all = server_
+                       ->Post("/v1/completions", {{"prompt", ids},
+                                                  {"max_tokens", 8},
+                                                  {"temperature", 0},
+                                                  {"logprobs", 2},
+                                                  {"echo", true},
+                                                  {"ignore_eos", true}})
+                       .json();
+  const Json& echoed = all["choices"][0]["logprobs"];
+  ASSERT_EQ(echoed["tokens"].size(), n_prompt + 8);
+  EXPECT_TRUE(echoed["token_logprobs"][0].is_null());
+  for (size_t i = 1; i < n_prompt; ++i) EXPECT_LE(echoed["token_logprobs"][i].get<double>(), 0) << i;
+  EXPECT_EQ(all["choices"][0]["text"], prompt + first["text"].get<std::string>());
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_NEAR(echoed["token_logprobs"][n_prompt + i].get<double>(),
+                first["logprobs"]["token_logprobs"][i].get<double>(), 1e-4);
+  }
+  // What is said of a prompt's token is what would be said of it when it was generated there.
+  for (size_t i = 1; i < n_prompt; ++i) {
+    const Json before(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(i));
+    const Json next =
+        server_->Post("/v1/completions", {{"prompt", before}, {"max_tokens", 1}, {"logprobs", 20}}).json();
+    const Json& there = next["choices"][0]["logprobs"]["top_logprobs"][0];
+    ASSERT_EQ(echoed["top_logprobs"][i].size(), 2u);
+    for (const auto& [token, logprob] : echoed["top_logprobs"][i].items()) {
+      ASSERT_TRUE(there.contains(token)) << token << " in " << there.dump();
+      EXPECT_NEAR(logprob.get<double>(), there[token].get<double>(), 2e-3) << i;
+    }
+  }
+  const Json read =
+      server_->Post("/v1/completions", {{"prompt", ids}, {"max_tokens", 0}, {"logprobs", 2}, {"echo", true}}).json();
+  EXPECT_EQ(read["choices"][0]["logprobs"]["tokens"].size(), n_prompt);
+  EXPECT_EQ(read["usage"]["completion_tokens"], 0);
+}
+
+TEST_F(OpenAiTest, ManyPrompts) {
+  const Json one = {{"max_tokens", 6}, {"temperature", 0}, {"ignore_eos", true}};
+  const auto with = [&](const Json& prompt, bool stream = false) {
+    Json body = one;
+    body["prompt"] = prompt;
+    body["stream"] = stream;
+    return server_->Post("/v1/completions", body);
+  };
+  const std::string a = TextOf(with("the man")), b = TextOf(with("a sea of"));
+  const Json both = with(Json::array({"the man", "a sea of"})).json();
+  ASSERT_EQ(both["choices"].size(), 2u);
+  EXPECT_EQ(both["choices"][0]["text"], a);
+  EXPECT_EQ(both["choices"][1]["text"], b);
+  EXPECT_EQ(both["choices"][1]["index"], 1);
+  EXPECT_EQ(both["usage"]["completion_tokens"], 12);
+  const HttpAnswer streamed = with(Json::array({"the man", "a sea of"}), true);
+  EXPECT_EQ(StreamText(streamed, 0), a);
+  EXPECT_EQ(StreamText(streamed, 1), b);
+  const Json ids = server_->Post("/tokenize", {{"content", "the man"}, {"add_special", true}}).json()["tokens"];
+  EXPECT_EQ(TextOf(with(ids)), a);
+  EXPECT_EQ(TextOf(with(Json::array({ids}))), a);
+}
+
+TEST_F(OpenAiTest, LongPromptsAreReadAndTheAnswerSaysSo) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the man and the sea, ";
+  const Json json =
+      server_->Post("/v1/completions", {{"prompt", text}, {"max_tokens", 4}, {"ignore_eos", true}}).json();
+  EXPECT_GT(json["weir"]["dropped"].get<int>(), 100) << json.dump();
+  EXPECT_EQ(json["weir"]["seen"], json["weir"]["kept"].get<int>() + json["weir"]["dropped"].get<int>());
+  const std::string metrics = server_->Get("/metrics").body;
+  EXPECT_NE(metrics.find("weir_selections_total{policy=\"streaming_llm\"}"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("weir_ttft_seconds_bucket{le=\"+Inf\"}"), std::string::npos);
+  EXPECT_NE(metrics.find("weir_requests_total{route=\"POST /v1/completions\",status=\"200\"}"), std::string::npos);
+}
+
+TEST_F(OpenAiTest, ManyClientsGetTheAnswersOfOne) {
+  std::vector<std::string> alone, together(12);
+  const auto ask = [&](size_t i) {
+    return TextOf(server_->Post("/v1/completions", {{"prompt", "the man " + std::to_string(i % 4)},
+                                                    {"max_tokens", 16},
+                                                    {"temperature", 0.9},
+                                                    {"seed", i % 4},
+                                                    {"ignore_eos", true}}));
+  };
+  for (size_t i = 0; i < 4; ++i) alone.push_back(ask(i));
+  EXPECT_EQ(std::set<std::string>(alone.begin(), alone.end()).size(), 4u);
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < together.size(); ++i) clients.emplace_back([&, i] { together[i] = ask(i); });
+  for (std::thread& client : clients) client.join();
+  for (size_t i = 0; i < together.size(); ++i) EXPECT_EQ(together[i], alone[i % 4]) << i;
+}
+
+TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
+  const auto refused = [&](const std::string& path, const Json& body, const std::string& param) {
+    const HttpAnswer answer = server_->Post(path, body);
+    EXPECT_EQ(answer.status, 400) << body.dump() << "\n" << answer.body;
+    const Json error = answer.json()["error"];
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    EXPECT_EQ(error["param"].is_string() ? error["param"].get<std::string>() : "", param) << answer.body;
+    EXPECT_FALSE(error["message"].get<std::string>().empty());
+  };
+  const std::string chat = "/v1/chat/completions", text = "/v1/completions";
+  refused(chat, {{"messages", "hello"}}, "messages");
+  refused(chat, Json::object(), "messages");
+  refused(chat, {{"messages", Json::array()}}, "messages");
+  refused(chat, {{"messages", {{{"role", "user"}}}}}, "messages[0].content");
+  refused(chat, {{"messages", {{{"role", "robot"}, {"content", "x"}}}}}, "messages[0].role");
+  refused(chat, {{"messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}, {"image_url", "x"}}}}}}}},
+          "messages[0].content[0].type");
+  refused(chat, Chat({{"temperature", "hot"}}), "temperature");
+  refused(chat, Chat({{"temperature", -1}}), "temperature");
+  refused(chat, Chat({{"top_p", 2}}), "top_p");
+  refused(chat, Chat({{"max_tokens", -1}}), "max_tokens");
+  refused(chat, Chat({{"max_tokens", 1e30}}), "max_tokens");
+  refused(chat, Chat({{"stream", "yes"}}), "stream");
+  refused(chat, Chat({{"stream_options", {{"include_usage", true}}}}), "stream_options");
+  refused(chat, Chat({{"stream", true}, {"stream_options", {{"usage", true}}}}), "stream_options.usage");
+  refused(chat, Chat({{"stop", 7}}), "stop");
+  refused(chat, Chat({{"n", 2}}), "n");
+  refused(chat, Chat({{"top_logprobs", 3}}), "top_logprobs");
+  refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 21}}), "top_logprobs");
+  refused(chat, Chat({{"colour", "red"}}), "colour");
+  refused(chat, Chat({{"tools", {{{"type", "function"}}}}}), "tools");
+  refused(chat, Chat({{"seed", "a"}}), "seed");
+  refused(chat, Chat({{"seed", 18446744073709551615u}}), "seed");
+  refused(text, {{"prompt", 7}}, "prompt");
+  refused(text, Json::object(), "prompt");
+  refused(text, {{"prompt", Json::array()}}, "prompt");
+  refused(text, {{"prompt", {1, 2, 99999999}}}, "prompt[2]");
+  refused(text, {{"prompt", {"a", 7}}}, "prompt");
+  refused(text, {{"prompt", "a"}, {"logprobs", true}}, "logprobs");
+  refused(text, {{"prompt", "a"}, {"suffix", "b"}}, "suffix");
+}
+
+TEST(OpenAiOverflow, OnlyErrorKnowsALimit) {
+  const ServerProcess server({"--pot", "64", "--on-overflow", "error"});
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the man and the sea, ";
+  const HttpAnswer answer = server.Post("/v1/completions", {{"prompt", text}});
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json()["error"]["code"], "context_length_exceeded");
+  const Json full =
+      server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 500}, {"ignore_eos", true}}).json();
+  EXPECT_EQ(full["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(full["weir"]["dropped"], 0);
+}
+
+TEST(OpenAiKey, AWrongOneIsRefused) {
+  const ServerProcess server({"--pot", "64", "--api-key", "secret"});
+  EXPECT_EQ(server.Get("/health").status, 200);
+  for (const char* key : {"", "wrong", "secre", "secrets"}) {
+    const HttpAnswer answer = server.Get("/v1/models", key);
+    EXPECT_EQ(answer.status, 401) << key;
+    EXPECT_EQ(answer.json()["error"]["code"], "invalid_api_key");
+    EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, key).status, 401);
+  }
+  EXPECT_EQ(server.Get("/v1/models", "secret").status, 200);
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, "secret").status, 200);
+}
+
+TEST(OpenApiFile, NamesExactlyTheRoutes) {
+  std::ifstream file(std::string(WEIR_SOURCE_DIR) + "/docs/openapi.yaml");
+  std::set<std::string> written, served;
+  std::string path;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("  /", 0) == 0) path = line.substr(2, line.find(':') - 2);
+    for (const char* method : {"get", "post", "put", "patch", "delete"}) {
+      if (line == "    " + std::string(method) + ":") written.insert(std::string(method) + " " + path);
+    }
+  }
+  for (const Route& route : AllRoutes()) {
+    std::string method = route.method;
+    for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    served.insert(method + " " + route.path);
+  }
+  EXPECT_EQ(written, served);
+}
+
+}  // namespace
+}  // namespace weir::testing

@@ -1,0 +1,56 @@
+// The real `weir serve` on a free port, and what a client says to it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace weir::testing {
+
+using Json = nlohmann::ordered_json;
+
+struct HttpAnswer {
+  int status = 0;  // 0: the connection broke
+  std::string body;
+  std::string content_type;
+  Json json() const { return Json::parse(body, nullptr, /*allow_exceptions=*/false); }
+  // The objects of a stream of server-sent events, without its [DONE]; `done` (may be null) says whether that came
+  // last.
+  std::vector<Json> events(bool* done = nullptr) const;
+};
+
+class ServerProcess {
+ public:
+  // Runs `weir serve -m MODEL --port 0` and `more`, and waits until it serves. Tests fail when it does not.
+  explicit ServerProcess(const std::vector<std::string>& more = {}, const std::string& model = "llama");
+  ~ServerProcess();
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  int port() const { return port_; }
+  // Thread-safe.
+  HttpAnswer Get(const std::string& path, const std::string& key = "") const;
+  HttpAnswer Post(const std::string& path, const Json& body, const std::string& key = "") const;
+  HttpAnswer PostText(const std::string& path, const std::string& body, const std::string& key = "") const;
+  HttpAnswer Delete(const std::string& path) const;
+  // Bytes as they are, and what comes back until the server closes. With `leave`, closes after sending without reading.
+  std::string Raw(const std::string& bytes, bool leave = false) const;
+  // A connection that is the caller's to close; -1 when it is refused.
+  int Connect() const;
+
+  // SIGKILL, and the end is waited for.
+  void Kill();
+  // SIGTERM; the exit code, or -1 when it did not end within 20 seconds.
+  int Terminate();
+  bool Running() const;
+  int64_t ResidentBytes() const;
+
+ private:
+  pid_t child_ = -1;
+  int err_ = -1;
+  int port_ = 0;
+};
+
+}  // namespace weir::testing
