@@ -9,19 +9,24 @@
 
 #include "answer.h"
 #include "progress.h"
+#include "saved.h"
+#include "serve/conversation.h"
 #include "text/stream.h"
 
 namespace weir::app {
 namespace {
 
 struct ChatFlags {
-  std::string system;
+  std::string system, session;
+  bool own_seed = false;
 };
 
 void PrintHelp() {
   std::fprintf(stderr,
                "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
                "  /memory      what is held and what was dropped\n"
+               "  /save FILE   write the session to a file, to go on from here another time\n"
+               "  /load FILE   go on from where a session was saved; this one is forgotten\n"
                "  /reset       forget the conversation\n"
                "  /help        this list\n"
                "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n");
@@ -31,22 +36,24 @@ class Chat {
  public:
   Chat(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, const PotFlags& pot,
        const PinFlags& pins, std::string pin, const ChatFlags& flags)
-      : session_(*setup.session),
+      : setup_(setup),
+        session_(*setup.session),
         trace_(setup.trace.get()),
         tokenizer_(setup.model->tokenizer()),
         sampler_(std::move(sampler)),
         chat_(chat),
-        rounds_(chat),
+        talk_(tokenizer_, &chat_),
         answer_(answer),
         pot_(pot),
         pins_(pins),
         pin_(std::move(pin)),
         flags_(flags) {}
 
-  Status Loop() {
+  // `saved`: where to go on from; nullptr to begin.
+  Status Loop(const SavedSession* saved) {
     const bool terminal = isatty(STDIN_FILENO) != 0;
     if (terminal) std::fprintf(stderr, "Type a message; /help lists the commands.\n");
-    WEIR_RETURN_IF_ERROR(Begin());
+    WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
     for (std::string line;;) {
       if (terminal) std::fprintf(stderr, "\n> ");
       ClearStop();
@@ -62,15 +69,21 @@ class Chat {
       } else if (line == "/reset") {
         session_.Reset();
         sampler_.Reset();
-        rounds_ = ChatRounds(chat_);
+        talk_ = Conversation(tokenizer_, &chat_);
         if (trace_ != nullptr) status = trace_->Restarted();
         if (status.ok()) status = Begin();
+      } else if (line.rfind("/save ", 0) == 0) {
+        if (Tell(Save(line.substr(6)))) std::fprintf(stderr, "saved to %s\n", Printable(line.substr(6)).c_str());
+      } else if (line.rfind("/load ", 0) == 0) {
+        Tell(Load(line.substr(6)));
       } else if (line.rfind("/file ", 0) == 0) {
         status = ReadFile(line.substr(6));
       } else if (line[0] == '/') {
         std::fprintf(stderr, "weir: no command %s; /help lists them\n", Printable(line).c_str());
       } else {
         status = Round(line);
+        // After every round: a terminal that is closed, or a machine that dies, costs the round it was in.
+        if (!flags_.session.empty()) Tell(Save(flags_.session));
       }
       // A round that failed is told; the session goes on, except where it can never take another token.
       if (!status.ok()) {
@@ -78,14 +91,35 @@ class Chat {
         Fail(status);
       }
     }
-    return Status();
+    return flags_.session.empty() ? Status() : Save(flags_.session);
   }
 
  private:
-  Status Push(const std::vector<TextPiece>& pieces, bool add_special, bool pinned = false) {
-    EncodeReport report;
-    const std::vector<int32_t> tokens = tokenizer_.EncodePieces(pieces, add_special, &report);
-    PrintReport(report, "the message");
+  static bool Tell(const Status& status) {
+    if (!status.ok()) Fail(status);
+    return status.ok();
+  }
+
+  Status Save(const std::string& path) { return WriteSaved(path, setup_, pot_, talk_.Save(), sampler_); }
+
+  Status Load(const std::string& path) {
+    WEIR_ASSIGN_OR_RETURN(const std::optional<SavedSession> saved, ReadSaved(path));
+    if (!saved) return NotFound("there is no snapshot %s", path.c_str());
+    WEIR_RETURN_IF_ERROR(GoOnFrom(*saved, path, false));
+    return trace_ == nullptr ? Status() : trace_->Restarted();
+  }
+
+  Status GoOnFrom(const SavedSession& saved, const std::string& path, bool own_seed) {
+    if (saved.note.conversation.is_null()) {
+      return InvalidArgument("%s is of a text without rounds; `weir run` goes on with it", path.c_str());
+    }
+    WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer_, &chat_, saved.note.conversation));
+    WEIR_RETURN_IF_ERROR(RestoreSaved(saved, path, own_seed, setup_, &sampler_));
+    talk_ = std::move(talk);
+    return Status();
+  }
+
+  Status Push(const std::vector<int32_t>& tokens, bool pinned = false) {
     for (int32_t id : tokens) sampler_.Accept(id);
     Session::AppendOptions append;
     append.pinned = pinned;
@@ -95,22 +129,24 @@ class Chat {
   Status Begin() {
     std::optional<std::string> system;
     if (!flags_.system.empty()) system = flags_.system;
-    answered_ = false;
-    turn_open_ = false;
-    const std::vector<TextPiece> before = rounds_.System(system);
+    const std::vector<int32_t> before = talk_.Begin(system);
     const bool pin_system = !pins_.no_system && (system.has_value() || !pin_.empty());
-    std::vector<TextPiece> head;
+    std::vector<int32_t> head;
     if (!pin_.empty()) {
-      WEIR_ASSIGN_OR_RETURN(head, TurnHead());
-      head.push_back({pin_, false});
-      turn_open_ = true;  // it stands at the beginning of the first message
+      head = talk_.TurnHead();
+      EncodeReport report;
+      const std::vector<int32_t> pin = tokenizer_.EncodePieces(std::vector<TextPiece>{{pin_, false}}, false, &report);
+      PrintReport(report, "the text of --pin");
+      head.insert(head.end(), pin.begin(), pin.end());
     }
-    const bool add_special = !chat_.includes_bos();
-    const size_t n_pinned = (pin_system ? tokenizer_.EncodePieces(before, add_special).size() : 0) +
-                            (head.empty() ? 0 : tokenizer_.EncodePieces(head, false).size());
-    WEIR_RETURN_IF_ERROR(CheckPins(session_, pot_, pins_, n_pinned, system.has_value()));
-    WEIR_RETURN_IF_ERROR(Push(before, add_special, pin_system));
-    return head.empty() ? Status() : Push(head, false, true);
+    WEIR_RETURN_IF_ERROR(
+        CheckPins(session_, pot_, pins_, (pin_system ? before.size() : 0) + head.size(), system.has_value()));
+    WEIR_RETURN_IF_ERROR(Push(before, pin_system));
+    if (head.empty()) return Status();
+    WEIR_RETURN_IF_ERROR(Push(head, true));
+    talk_.TurnOpened();  // it stands at the beginning of the first message
+    talk_.TextRead();
+    return Status();
   }
 
   // The text of a file waits in the session as the beginning of the next user turn.
@@ -135,9 +171,11 @@ class Chat {
       const Status status = session_.Append(tokens, append);
       if (!status.ok()) {
         progress.Done();
+        talk_.TextRead();  // what was read stays
         return status;
       }
       n_read += static_cast<int64_t>(tokens.size());
+      if (n_read > 0) talk_.TextRead();
     }
     progress.Done();
     PrintReport(encoder.report(), path);
@@ -145,33 +183,22 @@ class Chat {
     return Status();
   }
 
-  // Everything of a user turn that stands before its words; what comes after them waits in after_.
-  Result<std::vector<TextPiece>> TurnHead() {
-    std::vector<TextPiece> pieces;
-    if (answered_) pieces = rounds_.EndAnswer(end_token_read_);
-    WEIR_ASSIGN_OR_RETURN(const AroundContent around, SplitAtContent(rounds_.User(kContent)));
-    pieces.insert(pieces.end(), around.before.begin(), around.before.end());
-    after_ = around.after;
-    return pieces;
-  }
-
   Status OpenTurn() {
-    if (turn_open_) return Status();
-    WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, TurnHead());
-    turn_open_ = true;
-    return Push(pieces, false);
+    if (talk_.turn_open()) return Status();
+    WEIR_RETURN_IF_ERROR(Push(talk_.TurnHead()));
+    talk_.TurnOpened();
+    return Status();
   }
 
   // Reads a message and the template's words after it. Ctrl-C leaves it cut short and the turn open.
   Status ReadMessage(const std::string& message) {
-    std::vector<TextPiece> pieces = {{message, false}};
-    pieces.insert(pieces.end(), after_.begin(), after_.end());
     EncodeReport report;
-    const std::vector<int32_t> tokens = tokenizer_.EncodePieces(pieces, false, &report);
+    const Conversation::Question question = talk_.Ask(message, &report);
+    const std::vector<int32_t>& tokens = question.tokens;
     PrintReport(report, "the message");
     WEIR_RETURN_IF_ERROR(session_.BeginRound(tokens, answer_.n_predict));
     // The template's words are read whole: half of them would leave a turn that neither ends nor goes on.
-    const size_t n_tail = std::min(tokens.size(), tokenizer_.EncodePieces(after_, false).size() + 1);
+    const size_t n_tail = question.n_tail;
     const std::span<const int32_t> body(tokens.data(), tokens.size() - n_tail);
     const int64_t n_before = session_.counters().seen;
     Progress progress("read", Progress::kAuto);
@@ -182,6 +209,7 @@ class Chat {
     progress.Done();
     const size_t n_read = static_cast<size_t>(session_.counters().seen - n_before);
     for (const int32_t id : body.first(n_read)) sampler_.Accept(id);
+    if (n_read > 0) talk_.TextRead();
     if (status.code() == StatusCode::kCancelled) {
       return Cancelled(
           "stopped after %s of the message's %s tokens; they stay read, and the next line goes on from there",
@@ -192,50 +220,56 @@ class Chat {
     append.end_of_prompt = true;
     const std::span<const int32_t> tail(tokens.data() + body.size(), n_tail);
     for (const int32_t id : tail) sampler_.Accept(id);
-    return session_.Append(tail, append);
+    WEIR_RETURN_IF_ERROR(session_.Append(tail, append));
+    talk_.Asked();
+    return Status();
   }
 
   Status Round(const std::string& message) {
-    const bool goes_on = turn_open_;
     WEIR_RETURN_IF_ERROR(OpenTurn());
-    WEIR_RETURN_IF_ERROR(ReadMessage(goes_on ? "\n\n" + message : message));
-    turn_open_ = false;
+    WEIR_RETURN_IF_ERROR(ReadMessage(message));
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session_, sampler_, tokenizer_, answer_, true));
     std::printf("\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
     std::fprintf(stderr, "%s\n", KeptText(session_).c_str());
-    answered_ = true;
-    end_token_read_ = result.end_token_read;
+    talk_.Answered(result.end_token_read);
     if (result.reason == StopReason::kPotFull) {
       return OverBudget("the pot of %d tokens is full and nothing may be forgotten", session_.plan().pot.n_slots);
     }
     return Status();
   }
 
+  const Setup& setup_;
   Session& session_;
   TraceWriter* trace_;
   const Tokenizer& tokenizer_;
   Sampler sampler_;
   const ChatTemplate chat_;
-  ChatRounds rounds_;
+  Conversation talk_;
   const AnswerFlags& answer_;
   const PotFlags& pot_;
   const PinFlags& pins_;
   const std::string pin_;
   const ChatFlags& flags_;
-  std::vector<TextPiece> after_;
-  bool turn_open_ = false, answered_ = false, end_token_read_ = false;
 };
 
-Status RunChat(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
-               const ChatFlags& flags) {
+Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer,
+               const PinFlags& pins, const ChatFlags& flags) {
+  std::optional<SavedSession> saved;
+  if (!flags.session.empty()) {
+    WEIR_ASSIGN_OR_RETURN(saved, ReadSaved(flags.session));
+  }
+  if (saved) {
+    WEIR_RETURN_IF_ERROR(CheckGoesOn(sub, flags.session));
+    Adopt(sub, saved->note, &pot_flags);
+  }
   WEIR_ASSIGN_OR_RETURN(std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
   WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, ""}));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
                                                                        model_flags.chat_template));
   Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), flags);
-  WEIR_RETURN_IF_ERROR(loop.Loop());
+  WEIR_RETURN_IF_ERROR(loop.Loop(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
   PrintMemoryLine(*setup.session);
   return Status();
@@ -258,9 +292,11 @@ void AddChat(CLI::App& app, int* code) {
   AddTraceFlag(*sub, pot.get());
   AddPinFlags(*sub, pins.get());
   AddAnswerFlags(*sub, answer.get(), false);
+  AddSessionFlag(*sub, &flags->session);
   sub->callback([=] {
     InstallStopHandler();
-    const Status status = RunChat(*model, *pot, *answer, *pins, *flags);
+    flags->own_seed = sub->get_option("--seed")->count() > 0;
+    const Status status = RunChat(*sub, *model, *pot, *answer, *pins, *flags);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

@@ -6,6 +6,8 @@
 
 #include "answer.h"
 #include "progress.h"
+#include "saved.h"
+#include "serve/conversation.h"
 
 namespace weir::app {
 namespace {
@@ -13,51 +15,123 @@ namespace {
 constexpr int64_t kLargestPrompt = int64_t{1} << 30;
 
 struct RunFlags {
-  std::string prompt, file, system;
-  bool chat = false;
+  std::string prompt, file, system, session;
+  bool chat = false, own_seed = false;
 };
 
-Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
-           const RunFlags& flags) {
-  std::string prompt = flags.prompt;
-  if (!flags.file.empty()) {
-    WEIR_ASSIGN_OR_RETURN(prompt, ReadTextFile(flags.file, kLargestPrompt));
+// The prompt as tokens, and which of them are pinned.
+struct Prompt {
+  std::vector<int32_t> tokens;
+  PinnedPart pinned;
+  size_t n_head = 0,
+         n_tail = 0;  // of a next round: the words that open its turn, and those that belong together at its end
+  std::optional<ChatTemplate> chat;
+  std::optional<Conversation> talk;  // refers to `chat`; after the prompt, before the answer
+};
+
+// Of a session that begins.
+Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFlags& flags, const std::string& pin,
+                   const std::string& text, Prompt* out) {
+  EncodeReport report;
+  std::vector<TextPiece> pieces, system, head;
+  const std::string head_text = pin.empty() ? "" : pin + "\n\n";
+  bool add_special = true;
+  if (out->chat) {
+    std::vector<ChatMessage> messages;
+    if (!flags.system.empty()) messages.push_back({"system", flags.system});
+    messages.push_back({"user", head_text + text});
+    WEIR_ASSIGN_OR_RETURN(pieces, out->chat->Render(messages, true));
+    messages.back().content = kContent;
+    WEIR_ASSIGN_OR_RETURN(head, out->chat->Render(messages, true));
+    WEIR_ASSIGN_OR_RETURN(AroundContent around, SplitAtContent(head));
+    head = std::move(around.before);
+    std::optional<std::string> system_text;
+    if (!flags.system.empty()) system_text = flags.system;
+    system = ChatRounds(*out->chat).System(system_text);
+    add_special = !out->chat->includes_bos();
+    out->talk.emplace(tokenizer, &*out->chat);
+    (void)out->talk->Begin(system_text);
+    out->talk->Asked();
+  } else {
+    pieces.push_back({head_text + text, false});
   }
-  if (prompt.empty()) return InvalidArgument("the prompt is empty; give one with -p TEXT or -f FILE");
+  head.push_back({head_text, false});
+  out->tokens = tokenizer.EncodePieces(pieces, add_special, &report);
+  PrintReport(report, "the prompt");
+  out->pinned = FindPins(tokenizer, pins, system, !flags.system.empty(), head, add_special, out->tokens);
+  return Status();
+}
+
+// Of a session that goes on.
+Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const std::string& path,
+                  const std::string& text, Prompt* out) {
+  EncodeReport report;
+  if (saved.note.conversation.is_null() == out->chat.has_value()) {
+    return InvalidArgument("%s is of %s; go on with it %s --chat", path.c_str(),
+                           out->chat ? "a text without rounds" : "a conversation", out->chat ? "without" : "with");
+  }
+  if (out->chat) {
+    WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer, &*out->chat, saved.note.conversation));
+    out->tokens = talk.TurnHead();
+    out->n_head = out->tokens.size();
+    const Conversation::Question question = talk.Ask(text, &report);
+    out->n_tail = question.n_tail;
+    out->tokens.insert(out->tokens.end(), question.tokens.begin(), question.tokens.end());
+    talk.Asked();
+    out->talk = std::move(talk);
+  } else {
+    out->tokens = tokenizer.EncodePieces(std::vector<TextPiece>{{text, false}}, false, &report);
+  }
+  PrintReport(report, "the prompt");
+  return Status();
+}
+
+// A next round is read as `chat` reads it: what is forgotten for it, and when, is then the same.
+Status ReadPrompt(Session& session, const Prompt& prompt, int64_t n_answer, const Session::AppendOptions& options) {
+  if (prompt.n_tail == 0) return AppendPinned(session, prompt.tokens, prompt.pinned, options);
+  const std::span<const int32_t> tokens = prompt.tokens;
+  const size_t seams[] = {0, prompt.n_head, tokens.size() - prompt.n_tail, tokens.size()};
+  for (size_t i = 0; i < 3; ++i) {
+    if (i == 1) WEIR_RETURN_IF_ERROR(session.BeginRound(tokens.subspan(prompt.n_head), n_answer));
+    Session::AppendOptions here = options;
+    here.end_of_prompt = i == 2;
+    here.progress = [&, before = static_cast<int64_t>(seams[i])](int64_t n_done) { options.progress(before + n_done); };
+    WEIR_RETURN_IF_ERROR(session.Append(tokens.subspan(seams[i], seams[i + 1] - seams[i]), here));
+  }
+  return Status();
+}
+
+Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
+           const RunFlags& flags) {
+  std::string text = flags.prompt;
+  if (!flags.file.empty()) {
+    WEIR_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file, kLargestPrompt));
+  }
+  if (text.empty()) return InvalidArgument("the prompt is empty; give one with -p TEXT or -f FILE");
+  std::optional<SavedSession> saved;
+  if (!flags.session.empty()) {
+    WEIR_ASSIGN_OR_RETURN(saved, ReadSaved(flags.session));
+  }
+  if (saved) {
+    WEIR_RETURN_IF_ERROR(CheckGoesOn(sub, flags.session));
+    Adopt(sub, saved->note, &pot_flags);
+  }
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
   WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {flags.chat, ""}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
-
-  EncodeReport report;
-  std::vector<int32_t> tokens;
-  std::vector<TextPiece> pieces, system, head;
-  const std::string head_text = pin.empty() ? "" : pin + "\n\n";
-  bool add_special = true;
+  Prompt prompt;
   if (flags.chat) {
-    WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
+    WEIR_ASSIGN_OR_RETURN(prompt.chat,
                           ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
-    std::vector<ChatMessage> messages;
-    if (!flags.system.empty()) messages.push_back({"system", flags.system});
-    messages.push_back({"user", head_text + prompt});
-    WEIR_ASSIGN_OR_RETURN(pieces, chat.Render(messages, true));
-    messages.back().content = kContent;
-    WEIR_ASSIGN_OR_RETURN(head, chat.Render(messages, true));
-    WEIR_ASSIGN_OR_RETURN(AroundContent around, SplitAtContent(head));
-    head = std::move(around.before);
-    std::optional<std::string> system_text;
-    if (!flags.system.empty()) system_text = flags.system;
-    system = ChatRounds(chat).System(system_text);
-    add_special = !chat.includes_bos();
-  } else {
-    pieces.push_back({head_text + prompt, false});
   }
-  head.push_back({head_text, false});
-  tokens = tokenizer.EncodePieces(pieces, add_special, &report);
-  PrintReport(report, "the prompt");
+  WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags.session, text, &prompt)
+                             : FirstPrompt(tokenizer, pins, flags, pin, text, &prompt));
+  const std::vector<int32_t>& tokens = prompt.tokens;
+  const PinnedPart& part = prompt.pinned;
   if (tokens.empty()) return InvalidArgument("the prompt holds no token this model knows");
-  const PinnedPart part = FindPins(tokenizer, pins, system, !flags.system.empty(), head, add_special, tokens);
+  if (saved) WEIR_RETURN_IF_ERROR(RestoreSaved(*saved, flags.session, flags.own_seed, setup, &sampler));
   WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, !flags.system.empty()));
 
   const auto start = std::chrono::steady_clock::now();
@@ -66,12 +140,17 @@ Status Run(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, co
   append.stop = &StopFlag();
   append.end_of_prompt = true;
   append.progress = [&](int64_t done) { progress.Update(done, session); };
-  WEIR_RETURN_IF_ERROR(AppendPinned(session, tokens, part, append));
+  WEIR_RETURN_IF_ERROR(ReadPrompt(session, prompt, answer.n_predict, append));
   const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.Done();
   for (int32_t id : tokens) sampler.Accept(id);
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  if (!flags.session.empty()) {
+    if (prompt.talk) prompt.talk->Answered(result.end_token_read);
+    WEIR_RETURN_IF_ERROR(
+        WriteSaved(flags.session, setup, pot_flags, prompt.talk ? prompt.talk->Save() : Json(), sampler));
+  }
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   if (answer.output == "json") {
     const double rate = static_cast<double>(tokens.size()) / read_s;
@@ -111,9 +190,11 @@ void AddRun(CLI::App& app, int* code) {
   AddTraceFlag(*sub, pot.get());
   AddPinFlags(*sub, pins.get());
   AddAnswerFlags(*sub, answer.get(), true);
+  AddSessionFlag(*sub, &flags->session);
   sub->callback([=] {
     InstallStopHandler();
-    const Status status = Run(*model, *pot, *answer, *pins, *flags);
+    flags->own_seed = sub->get_option("--seed")->count() > 0;
+    const Status status = Run(*sub, *model, *pot, *answer, *pins, *flags);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

@@ -1,0 +1,81 @@
+#include "saved.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+#include "base/memory.h"
+
+namespace weir::app {
+namespace {
+
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
+Result<std::optional<SavedSession>> ReadSaved(const std::string& path) {
+  auto snapshot = ReadSnapshot(path, AvailableHostBytes());
+  if (snapshot.status().code() == StatusCode::kNotFound) return std::optional<SavedSession>();
+  if (!snapshot.ok()) return snapshot.status();
+  WEIR_ASSIGN_OR_RETURN(SessionNote note, SessionNote::Parse(snapshot->text));
+  return std::optional<SavedSession>({std::move(note), std::move(snapshot->state)});
+}
+
+void AddSessionFlag(CLI::App& sub, std::string* path) {
+  sub.add_option("--session", *path,
+                 "go on from the session in FILE and leave it there again; without such a file, begin one. Policy, pot "
+                 "and cache types are the file's")
+      ->check(NotEmpty())
+      ->type_name("FILE");
+}
+
+Status CheckGoesOn(const CLI::App& sub, const std::string& path) {
+  for (const char* name : {"--system", "--pin", "--no-pin-system"}) {
+    if (sub.get_option(name)->count() > 0) {
+      return InvalidArgument("%s says how a session begins; the one in %s began already", name, path.c_str());
+    }
+  }
+  return Status();
+}
+
+void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
+  const auto given = [&sub](const char* name) { return sub.get_option(name)->count() > 0; };
+  if (!given("--policy")) flags->policy = note.policy;
+  if (!given("--pot") && !given("--ctx-size")) flags->pot = note.pot_slots;
+  if (!given("--chunk")) flags->chunk = note.chunk_rows;
+  if (!given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
+  if (!given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
+  if (!given("--on-overflow")) flags->on_overflow = note.on_overflow == OnOverflow::kError ? "error" : "evict";
+}
+
+Status RestoreSaved(const SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup,
+                    Sampler* sampler) {
+  Session& session = *setup.session;
+  Status status = saved.note.CheckFits(session, ModelFingerprint(setup.model->file()));
+  if (status.ok()) status = session.Restore(saved.state);
+  if (status.ok() && !saved.note.sampler.is_null()) {
+    const uint64_t draws = sampler->Save().draws;
+    status = RestoreSampler(saved.note.sampler, sampler);
+    if (own_seed) sampler->Restore({draws, sampler->Save().recent});
+  }
+  if (!status.ok()) return Status(status.code(), path + ": " + status.message());
+  std::fprintf(stderr, "session  %s: %s\n", Printable(path).c_str(), KeptText(session).c_str());
+  return Status();
+}
+
+Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& flags, Json conversation,
+                  const Sampler& sampler) {
+  const Session& session = *setup.session;
+  SessionNote note = SessionNote::Of(session, flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict,
+                                     ModelName(*setup.model), ModelFingerprint(setup.model->file()));
+  note.conversation = std::move(conversation);
+  WEIR_ASSIGN_OR_RETURN(note.sampler, SaveSampler(sampler));
+  std::vector<uint8_t> state;
+  WEIR_RETURN_IF_ERROR(session.Save(&state));
+  return WriteSnapshot(path, note.ToText(), state);
+}
+
+}  // namespace weir::app

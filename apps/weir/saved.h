@@ -1,0 +1,39 @@
+// --session FILE of `run` and `chat`, /save and /load: a session that outlives the program.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answer.h"
+#include "common.h"
+#include "serve/conversation.h"
+#include "serve/session_file.h"
+
+namespace weir::app {
+
+struct SavedSession {
+  SessionNote note;
+  std::vector<uint8_t> state;
+};
+
+// nullopt when there is no such file yet. Errors of ReadSnapshot() and SessionNote::Parse().
+Result<std::optional<SavedSession>> ReadSaved(const std::string& path);
+
+void AddSessionFlag(CLI::App& sub, std::string* path);
+// kInvalidArgument for flags that say how a session begins, when it began long ago.
+Status CheckGoesOn(const CLI::App& sub, const std::string& path);
+// Flags that the user did not give become what the session was made with.
+void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags);
+
+// Brings setup.session and the sampler to where they were; a seed that the user asked for (`own_seed`) wins over the
+// saved draws. kInvalidArgument says in what the file and the session differ.
+Status RestoreSaved(const SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup,
+                    Sampler* sampler);
+
+// `conversation`: Conversation::Save(), or null for a text without rounds.
+Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& flags, Json conversation,
+                  const Sampler& sampler);
+
+}  // namespace weir::app
