@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "ops/kv_slots.h"
 
@@ -60,18 +61,27 @@ void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t
     RotateTo(*args.rope, n_visible - 1, score.q);
   }
 
+  // Calls fn(slot) for what the row sees.
+  const auto for_each = [&](const auto& fn) {
+    const bool all = segment.selected == nullptr;
+    const int64_t n = all ? n_visible : segment.n_selected[kv_head];
+    for (int64_t idx = 0; idx < n; ++idx) {
+      const int64_t slot = all ? idx : segment.selected[kv_head][idx];
+      if (slot < n_visible) fn(slot);
+    }
+  };
   // Scores are computed twice rather than kept: no memory that grows with the pot.
-  double max = score(0);
-  for (int64_t slot = 1; slot < n_visible; ++slot) max = std::max(max, score(slot));
+  double max = -std::numeric_limits<double>::infinity();
+  for_each([&](int64_t slot) { max = std::max(max, score(slot)); });
   double sum = 0;
   double mix[kMaxHeadDim] = {};
-  for (int64_t slot = 0; slot < n_visible; ++slot) {
+  for_each([&](int64_t slot) {
     const double p = std::exp(score(slot) - max);
     float value[kMaxHeadDim];
     LoadSlot(args.v_type, segment.v[kv_head], slot, args.head_dim, value);
     sum += p;
     for (int64_t d = 0; d < args.head_dim; ++d) mix[d] += p * value[d];
-  }
+  });
   float* out = args.out + row * args.out_stride + head * args.head_dim;
   for (int64_t d = 0; d < args.head_dim; ++d) out[d] = static_cast<float>(mix[d] / sum);
 }

@@ -32,6 +32,12 @@ struct AttentionSegment {
   const uint8_t* const* k = nullptr;  // [n_kv_heads] key arrays
   const uint8_t* const* v = nullptr;  // [n_kv_heads] value arrays
   const int32_t* n_slots = nullptr;   // [n_kv_heads] slots in use, the new rows included (ragged over heads)
+  // What is read of the slots: [n_kv_heads] lists of n_selected[h] slots, strictly ascending, whose last n_rows are the
+  // new rows' own; nullptr: all of them. A row sees the listed slots up to its own. Slots that are not listed are not
+  // touched, the others are read where they lie: this is how a step attends to a part of its pot (A-VL, arXiv
+  // 2409.14846, section 4.3) without moving anything.
+  const int32_t* const* selected = nullptr;
+  const int32_t* n_selected = nullptr;
 };
 
 struct AttentionArgs {

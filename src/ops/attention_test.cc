@@ -76,6 +76,33 @@ TEST(Attention, AVeryLargeScorePicksOneSlot) {
   for (float x : out) EXPECT_TRUE(std::isfinite(x));
 }
 
+TEST(Attention, OnlySelectedSlotsAreSeen) {
+  constexpr int64_t kDim = 8;
+  Pot pot(7, kDim, 6);
+  const std::vector<int32_t> list = {0, 3, 5, 6};  // two new rows: 5 and 6
+  for (int32_t unlisted : {1, 2, 4}) {
+    std::fill_n(&pot.k[unlisted * kDim], kDim, NAN);
+    std::fill_n(&pot.v[unlisted * kDim], kDim, NAN);
+  }
+  const std::vector<float> q(2 * kDim, 0.0f);
+  std::vector<float> out(2 * kDim, NAN);
+  AttentionSegment segment = pot.Segment(2);
+  const int32_t* const lists[] = {list.data()};
+  const int32_t n = 4;
+  segment.selected = lists;
+  segment.n_selected = &n;
+  const auto expect_mean = [&](int row, std::vector<int32_t> seen) {
+    for (int64_t d = 0; d < kDim; ++d) {
+      double mean = 0;
+      for (int32_t s : seen) mean += pot.v[s * kDim + d];
+      EXPECT_NEAR(out[row * kDim + d], mean / static_cast<double>(seen.size()), 1e-6);
+    }
+  };
+  ref::Attention(Args(segment, 1, kDim, q.data(), out.data()));
+  expect_mean(0, {0, 3, 5});
+  expect_mean(1, {0, 3, 5, 6});
+}
+
 // Un-rotated storage read at the slots' positions equals keys rotated by those positions, with the row's own angles.
 TEST(Attention, BothFormsOfStoredKeysAgree) {
   constexpr int64_t kDim = 16, kSlots = 77, kRows = 4;

@@ -20,6 +20,7 @@ enum class HeadReduce { kMean, kMax, kSum };
 
 struct ColumnScoresArgs {
   // The attention call whose weights are meant: q, shapes, key form, rope; exactly one segment, values and out unused.
+  // REQUIRES: no list of selected slots.
   // Row r of the segment sees slots [0, n_slots - n_rows + r], as there.
   AttentionArgs attention;
   int64_t row_begin = 0, row_end = 0;  // declared rows, relative to the segment's first row; at least one

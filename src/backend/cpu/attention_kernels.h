@@ -7,6 +7,7 @@
 //   elements of a head; stored bytes are read once and nothing larger than the scores of a block is written.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "ops/attention.h"
@@ -18,6 +19,14 @@ inline constexpr int64_t kTileSlots = 64;   // slots decoded together there; a m
 inline constexpr int64_t kMaxSlotRows = 8;  // query rows AttendSlots takes
 inline constexpr int64_t kSlotBlock = 256;  // slots scored together there; a multiple of kRopeTile
 static_assert(kTileSlots % kRopeTile == 0 && kSlotBlock % kRopeTile == 0);
+// Floats from one row's scores to the next: groups of four slots that begin anywhere may write behind a block.
+inline constexpr int64_t kScoreStride = kSlotBlock + 16;
+// Slots one after the other, in the form of a list.
+inline constexpr auto kInOrder = [] {
+  std::array<int32_t, kSlotBlock> out = {};
+  for (int32_t i = 0; i < kSlotBlock; ++i) out[i] = i;
+  return out;
+}();
 
 // One KV head of one segment.
 struct HeadTask {
@@ -27,9 +36,15 @@ struct HeadTask {
 
   int64_t group() const { return args->n_heads / args->n_kv_heads; }
   int64_t n_query_rows() const { return segment->n_rows * group(); }
-  int64_t n_slots() const { return segment->n_slots[kv_head]; }
-  // Slots that query row j sees; its own position is one less.
+  // What may be read, ascending: these slots, or all of them (nullptr). The kernels count by places in this list.
+  const int32_t* selected() const { return segment->selected == nullptr ? nullptr : segment->selected[kv_head]; }
+  int64_t n_slots() const {
+    return segment->selected == nullptr ? segment->n_slots[kv_head] : segment->n_selected[kv_head];
+  }
+  // How many of them query row j sees, from the first on.
   int64_t n_visible(int64_t j) const { return n_slots() - segment->n_rows + j / group() + 1; }
+  // The slot of query row j, its position with un-rotated keys.
+  int64_t own_slot(int64_t j) const { return segment->n_slots[kv_head] - segment->n_rows + j / group(); }
   int64_t row(int64_t j) const { return segment->first_row + j / group(); }
   int64_t column(int64_t j) const { return (kv_head * group() + j % group()) * args->head_dim; }
   const float* q(int64_t j) const { return args->q + row(j) * args->q_stride + column(j); }
@@ -44,8 +59,8 @@ struct HeadTask {
 inline constexpr int64_t kMaxPanels = 4;
 inline int64_t MaxPanels(int64_t head_dim) { return head_dim <= 64 ? kMaxPanels : head_dim <= 128 ? 2 : 1; }
 
-// Rows of one AttendRows call that suit n_query_rows of a head. Results do not depend on it, so it may follow the number
-// of threads: large blocks decode less often, but every thread should get a few.
+// Rows of one AttendRows call that suit n_query_rows of a head. Results do not depend on it, so it may follow the
+// number of threads: large blocks decode less often, but every thread should get a few.
 int64_t RowBlock(const AttentionArgs& args, int64_t n_query_rows, int n_threads);
 
 // Attention that some rows gave to each slot, summed over rows and query heads: what AttendRows has at hand anyway.

@@ -121,24 +121,26 @@ HWY_INLINE void Product(const float* a, int64_t i_stride, int64_t k_stride, int6
   }
 }
 
-// Slots [first, first + n) as F32 rows; the rows up to n_padded become zero.
+// Slots first + index[0 .. n) as F32 rows; the rows up to n_padded become zero.
 template <DType kType>
-void DecodeTile(const uint8_t* slots, int64_t slot_bytes, int64_t first, int64_t n, int64_t n_padded, int64_t head_dim,
-                float* out) {
-  for (int64_t s = 0; s < n; ++s) DecodeSlot<kType>(slots + (first + s) * slot_bytes, head_dim, out + s * head_dim);
+void DecodeTile(const uint8_t* slots, int64_t slot_bytes, int64_t first, const int32_t* index, int64_t n,
+                int64_t n_padded, int64_t head_dim, float* out) {
+  for (int64_t s = 0; s < n; ++s) {
+    DecodeSlot<kType>(slots + (first + index[s]) * slot_bytes, head_dim, out + s * head_dim);
+  }
   std::fill(out + n * head_dim, out + n_padded * head_dim, 0.0f);
 }
 
-void DecodeTile(DType type, const uint8_t* slots, int64_t first, int64_t n, int64_t n_padded, int64_t head_dim,
-                float* out) {
+void DecodeTile(DType type, const uint8_t* slots, int64_t first, const int32_t* index, int64_t n, int64_t n_padded,
+                int64_t head_dim, float* out) {
   const int64_t slot_bytes = SlotBytes(type, head_dim);
   switch (type) {
     case DType::kF16:
-      return DecodeTile<DType::kF16>(slots, slot_bytes, first, n, n_padded, head_dim, out);
+      return DecodeTile<DType::kF16>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
     case DType::kQ8_0:
-      return DecodeTile<DType::kQ8_0>(slots, slot_bytes, first, n, n_padded, head_dim, out);
+      return DecodeTile<DType::kQ8_0>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
     default:
-      return DecodeTile<DType::kF32>(slots, slot_bytes, first, n, n_padded, head_dim, out);
+      return DecodeTile<DType::kF32>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
   }
 }
 
@@ -169,7 +171,7 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
       cos = args.row_cos + row * n_pairs;
       sin = args.row_sin + row * n_pairs;
     } else if (row != angles_of_row) {
-      AnglesOf(*args.rope, task.n_visible(first + j) - 1, s.cos, s.sin);
+      AnglesOf(*args.rope, task.own_slot(first + j), s.cos, s.sin);
       angles_of_row = row;
     }
     RotatePairs(cos, sin, n_pairs, q, q);
@@ -310,15 +312,17 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
   for (int64_t slot = 0; slot < n_all; slot += kTileSlots) {
     const int64_t n_slots = std::min(kTileSlots, n_all - slot);
     const int64_t n_padded = (n_slots + 7) / 8 * 8;
-    DecodeTile(args.k_type, task.segment->k[task.kv_head], slot, n_slots, n_padded, head_dim, shared.k);
+    const int64_t from_slot = task.selected() == nullptr ? slot : 0;
+    const int32_t* index = task.selected() == nullptr ? kInOrder.data() : task.selected() + slot;
+    DecodeTile(args.k_type, task.segment->k[task.kv_head], from_slot, index, n_slots, n_padded, head_dim, shared.k);
     if (task.rotate_keys()) {
       for (int64_t i = 0; i < n_slots; ++i) {
         float* key = shared.k + i * head_dim;
-        AnglesOf(*args.rope, slot + i, shared.cos, shared.sin);
+        AnglesOf(*args.rope, from_slot + index[i], shared.cos, shared.sin);
         RotatePairs(shared.cos, shared.sin, n_pairs, key, key);
       }
     }
-    DecodeTile(args.v_type, task.segment->v[task.kv_head], slot, n_slots, n_padded, head_dim, shared.v);
+    DecodeTile(args.v_type, task.segment->v[task.kv_head], from_slot, index, n_slots, n_padded, head_dim, shared.v);
     for (int64_t i = 0; i < n_panels; ++i) {
       if (slot >= slots_of(i)) continue;
       if (!votes(i)) {

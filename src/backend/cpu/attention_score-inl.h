@@ -49,12 +49,14 @@ HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
 // What ScoreTile reads: up to kRopeTile slots and the query rows, rotated relative to the tile.
 struct TileArgs {
   const uint8_t* keys;
+  const int32_t* index;  // [n_slots] where the slots are, counted from `keys`; within a tile when n_pairs > 0
   int64_t slot_bytes, n_slots, head_dim;
   int64_t n_pairs;   // pairs that ScoreTile rotates; 0 = keys as they are
   const float* cos;  // [kRopeTile, n_pairs] of offsets within a tile
   const float* sin;
   const float* q;  // [n, head_dim]
-  float* scores;   // [n, kSlotBlock]; written up to the next multiple of 4 slots
+  float* scores;   // [n, score_stride]; written up to the next multiple of 4 slots
+  int64_t score_stride;
 };
 
 // Scores of kM query rows: four slots at a time, each key vector decoded and rotated once for all rows.
@@ -71,9 +73,10 @@ void ScoreTile(const TileArgs& t) {
     WEIR_UNROLL
     for (int64_t j = 0; j < 4; ++j) {
       const int64_t in_use = std::min(slot + j, t.n_slots - 1);  // a short last group repeats its last slot
-      key[j] = t.keys + in_use * t.slot_bytes;
-      cos[j] = t.cos + in_use * t.n_pairs;
-      sin[j] = t.sin + in_use * t.n_pairs;
+      const int64_t at = t.index[in_use];
+      key[j] = t.keys + at * t.slot_bytes;
+      cos[j] = t.cos + at * t.n_pairs;
+      sin[j] = t.sin + at * t.n_pairs;
     }
     V acc[kM][4];
     WEIR_UNROLL
@@ -114,7 +117,7 @@ void ScoreTile(const TileArgs& t) {
     }
     WEIR_UNROLL
     for (int m = 0; m < kM; ++m) {
-      StoreSums4(d, acc[m][0], acc[m][1], acc[m][2], acc[m][3], t.scores + m * kSlotBlock + slot);
+      StoreSums4(d, acc[m][0], acc[m][1], acc[m][2], acc[m][3], t.scores + m * t.score_stride + slot);
     }
   }
 }
@@ -131,7 +134,7 @@ void ScoreRows(TileArgs t, int64_t n_rows) {
     }
     n_rows -= n;
     t.q += n * t.head_dim;
-    t.scores += n * kSlotBlock;
+    t.scores += n * t.score_stride;
   }
 }
 
@@ -147,9 +150,10 @@ void ScoreAny(TileArgs t, int64_t n_rows, float* decoded) {
   if (Divides<DF8>(t.head_dim, t.n_pairs)) return ScoreRows<DF8, kType>(t, n_rows);
   for (int64_t s = 0; s < t.n_slots; ++s) {
     float* key = decoded + s * t.head_dim;
-    DecodeSlot<kType>(t.keys + s * t.slot_bytes, t.head_dim, key);
-    RotatePairs(t.cos + s * t.n_pairs, t.sin + s * t.n_pairs, t.n_pairs, key, key);
+    DecodeSlot<kType>(t.keys + t.index[s] * t.slot_bytes, t.head_dim, key);
+    RotatePairs(t.cos + t.index[s] * t.n_pairs, t.sin + t.index[s] * t.n_pairs, t.n_pairs, key, key);
   }
+  t.index = kInOrder.data();
   t.keys = reinterpret_cast<const uint8_t*>(decoded);
   t.slot_bytes = t.head_dim * static_cast<int64_t>(sizeof(float));
   t.n_pairs = 0;

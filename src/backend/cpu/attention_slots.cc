@@ -12,6 +12,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/attention_slots.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // After foreach_target.h: compiled once per target.
@@ -31,7 +32,7 @@ struct SlotScratch {
   float* sin;
   float* rel_cos;  // [head_dim / 2] of a row's position relative to a tile
   float* rel_sin;
-  float* p;     // [kMaxSlotRows, kSlotBlock] scores, then weights
+  float* p;     // [kMaxSlotRows, kScoreStride] scores, then weights
   float* keys;  // [kRopeTile, head_dim], for heads whose rotated part does not divide into vectors
 };
 
@@ -50,15 +51,15 @@ SlotScratch Carve(float* base, int64_t head_dim) {
   s.sin = take(kMaxSlotRows * head_dim / 2);
   s.rel_cos = take(head_dim / 2);
   s.rel_sin = take(head_dim / 2);
-  s.p = take(kMaxSlotRows * kSlotBlock);
+  s.p = take(kMaxSlotRows * kScoreStride);
   s.keys = take(kRopeTile * head_dim);
   return s;
 }
 
-// out[m] += sum_s p[m, s] * v[s] for elements [i, i + kN vectors) and kM query rows.
+// out[m] += sum_s p[m, s] * v[index[s]] for elements [i, i + kN vectors) and kM query rows.
 template <class D, DType kType, int kM, int kN>
-HWY_INLINE void MixElements(const uint8_t* values, int64_t slot_bytes, int64_t n_slots, int64_t i, const float* p,
-                            float* out, int64_t out_stride) {
+HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots, int64_t i,
+                            const float* p, float* out, int64_t out_stride) {
   const D d;
   using V = hn::Vec<D>;
   constexpr int64_t kStep = hn::MaxLanes(D());
@@ -71,10 +72,10 @@ HWY_INLINE void MixElements(const uint8_t* values, int64_t slot_bytes, int64_t n
   for (int64_t s = 0; s < n_slots; ++s) {
     V v[kN];
     WEIR_UNROLL
-    for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + s * slot_bytes, i + n * kStep);
+    for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + index[s] * slot_bytes, i + n * kStep);
     WEIR_UNROLL
     for (int m = 0; m < kM; ++m) {
-      const V weight = hn::Set(d, p[m * kSlotBlock + s]);
+      const V weight = hn::Set(d, p[m * kScoreStride + s]);
       WEIR_UNROLL
       for (int n = 0; n < kN; ++n) acc[m][n] = hn::MulAdd(weight, v[n], acc[m][n]);
     }
@@ -87,46 +88,46 @@ HWY_INLINE void MixElements(const uint8_t* values, int64_t slot_bytes, int64_t n
 }
 
 template <DType kType, int kM>
-void MixRows(const uint8_t* values, int64_t slot_bytes, int64_t n_slots, int64_t head_dim, const float* p, float* out,
-             int64_t out_stride) {
+void MixRows(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots, int64_t head_dim,
+             const float* p, float* out, int64_t out_stride) {
   int64_t i = 0;
   for (; i + 4 * kLanes <= head_dim; i += 4 * kLanes) {
-    MixElements<DF, kType, kM, 4>(values, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF, kType, kM, 4>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
   }
   for (; i + 2 * kLanes <= head_dim; i += 2 * kLanes) {
-    MixElements<DF, kType, kM, 2>(values, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF, kType, kM, 2>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
   }
   for (; i + kLanes <= head_dim; i += kLanes) {
-    MixElements<DF, kType, kM, 1>(values, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
   }
   for (; i < head_dim; i += kLanes8) {
-    MixElements<DF8, kType, kM, 1>(values, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF8, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
   }
 }
 
 template <DType kType>
-void MixAny(const uint8_t* values, int64_t n_slots, int64_t head_dim, int64_t n_rows, const float* p, float* out,
-            int64_t out_stride) {
+void MixAny(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
+            const float* p, float* out, int64_t out_stride) {
   const int64_t slot_bytes = SlotBytes(kType, head_dim);
   while (n_rows > 0) {
     const int64_t n = std::min<int64_t>(n_rows, kShare);
-    if (n == 1) MixRows<kType, 1>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
-    if (n == 2) MixRows<kType, 2>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
+    if (n == 1) MixRows<kType, 1>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
+    if (n == 2) MixRows<kType, 2>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
     if constexpr (kShare > 2) {
-      if (n == 3) MixRows<kType, 3>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
-      if (n == 4) MixRows<kType, 4>(values, slot_bytes, n_slots, head_dim, p, out, out_stride);
+      if (n == 3) MixRows<kType, 3>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
+      if (n == 4) MixRows<kType, 4>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
     }
     n_rows -= n;
-    p += n * kSlotBlock;
+    p += n * kScoreStride;
     out += n * out_stride;
   }
 }
 
-void Mix(DType type, const uint8_t* values, int64_t n_slots, int64_t head_dim, int64_t n_rows, const float* p,
-         float* out, int64_t out_stride) {
-  if (type == DType::kF16) return MixAny<DType::kF16>(values, n_slots, head_dim, n_rows, p, out, out_stride);
-  if (type == DType::kQ8_0) return MixAny<DType::kQ8_0>(values, n_slots, head_dim, n_rows, p, out, out_stride);
-  MixAny<DType::kF32>(values, n_slots, head_dim, n_rows, p, out, out_stride);
+void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
+         const float* p, float* out, int64_t out_stride) {
+  if (type == DType::kF16) return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride);
+  if (type == DType::kQ8_0) return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride);
+  MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride);
 }
 
 // Scores to weights for one row and block; the row sees the first n_visible of n_slots slots. `partial` holds the sums
@@ -172,7 +173,7 @@ void PrepareQueries(const HeadTask& task, int64_t n_rows, const SlotScratch& s) 
       const int64_t row = task.row(j);
       RotatePairs(args.row_cos + row * n_pairs, args.row_sin + row * n_pairs, n_pairs, q, q);
     } else {
-      AnglesOf(*args.rope, task.n_visible(j) - 1, s.cos + j * n_pairs, s.sin + j * n_pairs);
+      AnglesOf(*args.rope, task.own_slot(j), s.cos + j * n_pairs, s.sin + j * n_pairs);
     }
   }
 }
@@ -197,39 +198,73 @@ void RotateQueries(const HeadTask& task, int64_t n_rows, int64_t first_slot, con
   }
 }
 
+// Listed slots lie where no hardware prefetcher expects them: keys are asked for so many slots ahead, values while the
+// keys of their tile are scored.
+constexpr int64_t kFetchAhead = 2 * kRopeTile;
+
+void Fetch(const uint8_t* slots, int64_t slot_bytes, const int32_t* list, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; ++i) {
+    for (int64_t b = 0; b < slot_bytes; b += 64) hwy::Prefetch(slots + list[i] * slot_bytes + b);
+  }
+}
+
 void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* partials, float* scratch) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_rows = task.n_query_rows();
   const int64_t partial_floats = PartialFloats(head_dim);
   const int64_t k_bytes = SlotBytes(args.k_type, head_dim), v_bytes = SlotBytes(args.v_type, head_dim);
   const bool rotate = task.rotate_keys();
+  const uint8_t* keys = task.segment->k[task.kv_head];
+  const uint8_t* values = task.segment->v[task.kv_head];
+  const int32_t* selected = task.selected();
   const SlotScratch s = Carve(scratch, head_dim);
   PrepareQueries(task, n_rows, s);
   for (int64_t j = 0; j < n_rows; ++j) {
     std::fill_n(partials + j * partial_floats, partial_floats, 0.0f);
     partials[j * partial_floats + head_dim] = -std::numeric_limits<float>::infinity();
   }
+  if (selected != nullptr) Fetch(keys, k_bytes, selected, first, std::min(end, first + kFetchAhead));
   for (int64_t block = first; block < end; block += kSlotBlock) {
     const int64_t n_slots = std::min(kSlotBlock, end - block);
-    for (int64_t tile = 0; tile < n_slots; tile += kRopeTile) {
+    // What the block reads: slots from_slot + index[0 .. n_slots).
+    const int64_t from_slot = selected == nullptr ? block : 0;
+    const int32_t* index = selected == nullptr ? kInOrder.data() : selected + block;
+    for (int64_t at = 0; at < n_slots;) {
       TileArgs t;
-      t.keys = task.segment->k[task.kv_head] + (block + tile) * k_bytes;
+      t.n_slots = std::min<int64_t>(kRopeTile, n_slots - at);
+      t.index = selected == nullptr ? kInOrder.data() : index + at;
+      int64_t base = selected == nullptr ? block + at : 0;
+      int32_t offsets[kRopeTile];
+      if (rotate && selected != nullptr) {
+        // Listed slots of one tile of positions share what is left of the rotation.
+        base = index[at] / kRopeTile * kRopeTile;
+        int64_t n = 0;
+        for (; n < t.n_slots && index[at + n] < base + kRopeTile; ++n)
+          offsets[n] = static_cast<int32_t>(index[at + n] - base);
+        t.n_slots = n;
+        t.index = offsets;
+      }
+      t.keys = keys + base * k_bytes;
       t.slot_bytes = k_bytes;
-      t.n_slots = std::min<int64_t>(kRopeTile, n_slots - tile);
       t.head_dim = head_dim;
       t.n_pairs = rotate ? task.n_pairs() : 0;
       t.cos = rotate ? args.rope->off_cos.data() : nullptr;
       t.sin = rotate ? args.rope->off_sin.data() : nullptr;
       t.q = rotate ? s.q_tile : s.q;
-      t.scores = s.p + tile;
-      if (rotate) RotateQueries(task, n_rows, block + tile, s);
+      t.scores = s.p + at;
+      t.score_stride = kScoreStride;
+      if (selected != nullptr) {
+        Fetch(keys, k_bytes, selected, block + at + kFetchAhead, std::min(end, block + at + kFetchAhead + t.n_slots));
+        Fetch(values, v_bytes, selected, block + at, block + at + t.n_slots);
+      }
+      if (rotate) RotateQueries(task, n_rows, base, s);
       Score(args.k_type, t, n_rows, s.keys);
+      at += t.n_slots;
     }
     for (int64_t j = 0; j < n_rows; ++j) {
-      SoftmaxBlock(s.p + j * kSlotBlock, n_slots, task.n_visible(j) - block, head_dim, partials + j * partial_floats);
+      SoftmaxBlock(s.p + j * kScoreStride, n_slots, task.n_visible(j) - block, head_dim, partials + j * partial_floats);
     }
-    Mix(args.v_type, task.segment->v[task.kv_head] + block * v_bytes, n_slots, head_dim, n_rows, s.p, partials,
-        partial_floats);
+    Mix(args.v_type, values + from_slot * v_bytes, index, n_slots, head_dim, n_rows, s.p, partials, partial_floats);
   }
 }
 
@@ -277,7 +312,7 @@ void MergePartials(const HeadTask& task, int64_t n_ranges, const float* partials
 int64_t AttendSlotsFloats(int64_t head_dim) {
   const auto padded = [](int64_t n) { return (n + 15) / 16 * 16; };
   return 2 * padded(kMaxSlotRows * head_dim) + 2 * padded(kMaxSlotRows * head_dim / 2) + 2 * padded(head_dim / 2) +
-         kMaxSlotRows * kSlotBlock + padded(kRopeTile * head_dim);
+         kMaxSlotRows * kScoreStride + padded(kRopeTile * head_dim);
 }
 
 }  // namespace weir::cpu

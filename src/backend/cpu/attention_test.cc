@@ -47,11 +47,13 @@ struct Shape {
   std::vector<SegmentShape> segments;
   float q_size = 1;
   bool equal_scores = false;
+  double selected = 0;  // share of the slots that may be read, drawn; 0: no list at all
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string("/") + InfoOf(v_type).name;
     s += " heads " + std::to_string(n_heads) + "/" + std::to_string(n_kv_heads) + " dim " + std::to_string(head_dim) +
-         " rot " + std::to_string(n_rot) + " keys " + std::to_string(static_cast<int>(keys)) + ":";
+         " rot " + std::to_string(n_rot) + " keys " + std::to_string(static_cast<int>(keys)) + " selected " +
+         std::to_string(selected) + ":";
     for (const SegmentShape& segment : segments) {
       s += " " + std::to_string(segment.n_rows) + " of";
       for (int32_t n : segment.n_slots) s += " " + std::to_string(n);
@@ -97,6 +99,17 @@ class Call {
       segments_.push_back({row, segment.n_rows, &k_ptrs_[i * shape.n_kv_heads], &v_ptrs_[i * shape.n_kv_heads],
                            segment.n_slots.data()});
       row += segment.n_rows;
+    }
+    for (const SegmentShape& segment : shape.segments) {
+      for (int32_t n : segment.n_slots) lists_.push_back(Selected(segment.n_rows, n));
+    }
+    for (const auto& list : lists_) {
+      list_ptrs_.push_back(list.data());
+      list_sizes_.push_back(static_cast<int32_t>(list.size()));
+    }
+    for (size_t i = 0; shape.selected > 0 && i < segments_.size(); ++i) {
+      segments_[i].selected = &list_ptrs_[i * shape.n_kv_heads];
+      segments_[i].n_selected = &list_sizes_[i * shape.n_kv_heads];
     }
     if (shape.keys == Keys::kRotated) {
       std::vector<int64_t> pos(n_rows_);
@@ -151,7 +164,39 @@ class Call {
     return out;
   }
 
+  // Slots that no row may read, of segment i and head h.
+  std::vector<int32_t> Unlisted(size_t i, int64_t h) const {
+    const std::vector<int32_t>& list = lists_[i * shape_.n_kv_heads + h];
+    std::vector<int32_t> out;
+    for (int32_t s = 0; s < shape_.segments[i].n_slots[h]; ++s) {
+      if (!std::binary_search(list.begin(), list.end(), s)) out.push_back(s);
+    }
+    return out;
+  }
+  // Overwrites them with NaN, or all bits set.
+  void Poison() {
+    for (size_t i = 0; i < shape_.segments.size(); ++i) {
+      for (int64_t h = 0; h < shape_.n_kv_heads; ++h) {
+        for (int32_t s : Unlisted(i, h)) {
+          const int64_t k_bytes = SlotBytes(shape_.k_type, shape_.head_dim),
+                        v_bytes = SlotBytes(shape_.v_type, shape_.head_dim);
+          std::memset(k_[i * shape_.n_kv_heads + h].data() + 1 + s * k_bytes, 0xff, static_cast<size_t>(k_bytes));
+          std::memset(v_[i * shape_.n_kv_heads + h].data() + 1 + s * v_bytes, 0xff, static_cast<size_t>(v_bytes));
+        }
+      }
+    }
+  }
+
  private:
+  // Some of the old slots and all new ones.
+  std::vector<int32_t> Selected(int64_t n_rows, int32_t n_slots) {
+    std::vector<int32_t> out;
+    for (int32_t s = 0; s < n_slots; ++s) {
+      if (s >= n_slots - n_rows || std::uniform_real_distribution<double>()(rng_) < shape_.selected) out.push_back(s);
+    }
+    return out;
+  }
+
   std::vector<uint8_t> Slots(DType type, int64_t n) {
     std::vector<float> x(shape_.head_dim);
     std::vector<uint8_t> bytes(1 + n * SlotBytes(type, shape_.head_dim));
@@ -177,6 +222,9 @@ class Call {
   std::vector<std::vector<uint8_t>> k_, v_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;
   std::vector<AttentionSegment> segments_;
+  std::vector<std::vector<int32_t>> lists_;
+  std::vector<const int32_t*> list_ptrs_;
+  std::vector<int32_t> list_sizes_;
 };
 
 void ExpectNear(const std::vector<float>& got, const std::vector<float>& expected, float tolerance) {
@@ -264,6 +312,50 @@ TEST(CpuAttention, EveryGroupSize) {
       shape.segments = {{n_rows, {static_cast<int32_t>(256 + n_rows)}}};
       Check(shape, seed++);
     }
+  }
+}
+
+// Lists of slots, dense and thin, for few and for many rows; what is not listed holds what would be seen.
+TEST(CpuAttention, SelectedSlotsOnly) {
+  static ThreadPool one(1), three(3);
+  uint32_t seed = 270;
+  for (double selected : {0.001, 0.02, 0.3, 0.97, 1.0}) {
+    for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+      for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+        Shape shape;
+        shape.head_dim = seed % 2 ? 64 : 96;
+        shape.n_rot = seed % 3 ? 64 : 24;
+        shape.n_heads = seed % 5 ? 4 : 6;
+        shape.keys = keys;
+        shape.k_type = shape.v_type = type;
+        shape.selected = selected;
+        shape.segments = {{1, {1000, 1}}, {3, {700, 300}}, {1, {33, 257}}, {70, {500, 80}}};
+        SCOPED_TRACE(shape.Name());
+        Call call(shape, seed++);
+        const std::vector<float> expected = call.Reference();
+        call.Poison();
+        ForEachTarget([&](const char*) {
+          const std::vector<float> out = call.Run(one);
+          ExpectNear(out, expected, 1e-5f);
+          ExpectSameBytes(out, call.Run(three));
+        });
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// A list of everything is no list: the same bytes.
+TEST(CpuAttention, ListsOfAllSlotsEqualNone) {
+  ThreadPool pool(2);
+  for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+    Shape dense;
+    dense.keys = keys;
+    dense.segments = {{1, {1000, 300}}, {40, {150, 97}}};
+    Shape listed = dense;
+    listed.selected = 2;
+    Call a(dense, 290), b(listed, 290);
+    ForEachTarget([&](const char*) { ExpectSameBytes(a.Run(pool), b.Run(pool)); });
   }
 }
 

@@ -168,11 +168,13 @@ void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float*
     for (int64_t tile = 0; tile < n_slots; tile += kRopeTile) {
       TileArgs t = {};
       t.keys = task.segment->k[task.kv_head] + (slot + tile) * slot_bytes;
+      t.index = kInOrder.data();
       t.slot_bytes = slot_bytes;
       t.n_slots = std::min<int64_t>(kRopeTile, n_slots - tile);
       t.head_dim = args.head_dim;
       t.q = s.q;
       t.scores = weights + tile;
+      t.score_stride = kSlotBlock;
       if (DecodesKeys(batch)) {
         ScoreDecoded(batch, slot + tile, t, s);
       } else {
