@@ -1,0 +1,160 @@
+/* Weir in C: a language model that reads a stream without an end inside a pot of fixed size.
+ *
+ * A model is loaded once and shared; a session is one stream with a pot of its own, whose bytes are reserved when it is
+ * made and never grow. What does not fit is forgotten by the session's policy, never refused, and weir_session_counters()
+ * says how much that was.
+ *
+ * Every function that can fail returns a weir_status; weir_last_error() then has the reason as one line. No exception and
+ * no signal comes out of this interface, and nothing is printed. Handles may be NULL where that is an error: the answer
+ * is WEIR_INVALID_ARGUMENT. Texts are UTF-8 and given with their length in bytes; they need not end with a zero.
+ *
+ * Threads: a model's functions may be called by several threads, but only one at a time may be in a call that computes
+ * (append, generate, logits) on sessions of the same model. A session belongs to one thread at a time.
+ *
+ * Structs begin with `struct_bytes`, set to their size by the *_INIT macros: a program that was built with an older
+ * header goes on working with a newer library.
+ */
+#ifndef WEIR_WEIR_H_
+#define WEIR_WEIR_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define WEIR_API __attribute__((visibility("default")))
+#else
+#define WEIR_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weir_status {
+  WEIR_OK = 0,
+  WEIR_INVALID_ARGUMENT = 1, /* something was asked for that cannot be honoured */
+  WEIR_NOT_FOUND = 2,        /* no such file or policy */
+  WEIR_CORRUPT = 3,          /* a file whose bytes contradict themselves */
+  WEIR_UNSUPPORTED = 4,      /* well-formed, but this build cannot do it */
+  WEIR_OVER_BUDGET = 5,      /* the budget has not enough bytes, or a pot that may not forget is full */
+  WEIR_IO = 6,               /* the operating system refused */
+  WEIR_CANCELLED = 7,        /* a callback asked to stop */
+  WEIR_INTERNAL = 8          /* a broken promise of the library's own, or no memory */
+} weir_status;
+
+/* Why the last call of this thread failed; "" when none did. Good until the thread's next call. Never NULL. */
+WEIR_API const char* weir_last_error(void);
+/* "0.1.0". */
+WEIR_API const char* weir_version(void);
+
+/* ---- models */
+
+typedef struct weir_model weir_model;
+
+typedef struct weir_model_options {
+  size_t struct_bytes;
+  int32_t n_threads;  /* 0: one for every usable core */
+  const char* device; /* "cpu", or "ref" for the slow scalar reference; NULL: "cpu" */
+} weir_model_options;
+#define WEIR_MODEL_OPTIONS_INIT {sizeof(weir_model_options), 0, NULL}
+
+/* Loads a GGUF file. `options` may be NULL. *model is the caller's to close, after all its sessions. */
+WEIR_API weir_status weir_model_open(const char* path, const weir_model_options* options, weir_model** model);
+/* NULL does nothing. */
+WEIR_API void weir_model_close(weir_model* model);
+
+typedef struct weir_model_info {
+  size_t struct_bytes;
+  int32_t n_vocab, n_embd, n_layers, n_ctx_train;
+  int64_t weight_bytes; /* that the weights hold in memory */
+} weir_model_info;
+#define WEIR_MODEL_INFO_INIT {sizeof(weir_model_info), 0, 0, 0, 0, 0}
+WEIR_API weir_status weir_model_describe(const weir_model* model, weir_model_info* info);
+
+/* Text to token ids. Writes at most `capacity` of them; *n_ids is how many there are, so that a call with capacity 0
+ * tells how much room is needed. add_special: begin-of-stream and end-of-stream where the file asks for them. */
+WEIR_API weir_status weir_model_encode(const weir_model* model, const char* text, size_t n_bytes, int add_special,
+                                       int32_t* ids, size_t capacity, size_t* n_ids);
+/* Token ids to text, by the same rule; no zero is written at the end. */
+WEIR_API weir_status weir_model_decode(const weir_model* model, const int32_t* ids, size_t n_ids, char* text,
+                                       size_t capacity, size_t* n_bytes);
+
+/* ---- sessions */
+
+typedef struct weir_session weir_session;
+
+typedef struct weir_session_options {
+  size_t struct_bytes;
+  const char* policy;     /* "NAME" or "NAME:key=value,..." of `weir policies`; NULL: "weir" */
+  int32_t pot_tokens;     /* tokens kept per layer and head; 0: as many as budget_bytes holds, or 4096 at most */
+  int64_t budget_bytes;   /* 0: no limit but the pot */
+  int32_t chunk_tokens;   /* tokens read at once; 0: a quarter of the pot, at most 256 */
+  int32_t never_forget;   /* not 0: a full pot is WEIR_OVER_BUDGET */
+} weir_session_options;
+#define WEIR_SESSION_OPTIONS_INIT {sizeof(weir_session_options), NULL, 0, 0, 0, 0}
+
+/* `options` may be NULL. *session is the caller's to close. WEIR_OVER_BUDGET names the smallest budget that works. */
+WEIR_API weir_status weir_session_open(weir_model* model, const weir_session_options* options, weir_session** session);
+/* NULL does nothing. */
+WEIR_API void weir_session_close(weir_session* session);
+
+enum {
+  WEIR_PINNED = 1,        /* these tokens are never forgotten */
+  WEIR_END_OF_PROMPT = 2, /* an answer follows: policies that compress there do */
+  WEIR_SPECIAL = 4        /* texts only: begin-of-stream where the file asks for it; the texts of control tokens are
+                             recognised. For texts of your own, not for those of users. */
+};
+/* Reads any number of tokens. */
+WEIR_API weir_status weir_session_append_tokens(weir_session* session, const int32_t* ids, size_t n_ids, uint32_t flags);
+/* Reads a text of any length. */
+WEIR_API weir_status weir_session_append_text(weir_session* session, const char* text, size_t n_bytes, uint32_t flags);
+
+/* Logits of the next token; *n_logits is the size of the vocabulary. Good until the session's next call. */
+WEIR_API weir_status weir_session_logits(weir_session* session, const float** logits, size_t* n_logits);
+
+typedef struct weir_generate_options {
+  size_t struct_bytes;
+  int64_t max_tokens;  /* -1: until the model ends its answer */
+  float temperature;   /* 0: always the most likely token */
+  int32_t top_k;       /* 0: all */
+  float top_p;         /* 1: all */
+  float min_p;         /* 0: all */
+  uint64_t seed;
+  int32_t ignore_end;  /* not 0: go on after the model ends its answer */
+} weir_generate_options;
+#define WEIR_GENERATE_OPTIONS_INIT {sizeof(weir_generate_options), -1, 0.8f, 40, 0.95f, 0.05f, 0, 0}
+
+/* Gets whole characters as they become complete, not ended by a zero. Not 0 stops the answer. */
+typedef int (*weir_text_callback)(const char* text, size_t n_bytes, void* user);
+
+typedef enum weir_end { WEIR_ENDED = 0, WEIR_MAX_TOKENS = 1, WEIR_STOPPED = 2, WEIR_POT_FULL = 3 } weir_end;
+
+/* Continues the session. `options`, `on_text`, `n_tokens` (how many were generated) and `end` (why no more) may be
+ * NULL. */
+WEIR_API weir_status weir_session_generate(weir_session* session, const weir_generate_options* options,
+                                           weir_text_callback on_text, void* user, size_t* n_tokens, weir_end* end);
+
+typedef struct weir_counters {
+  size_t struct_bytes;
+  int64_t seen;       /* tokens read or generated so far */
+  int64_t kept;       /* of them, held in at least one layer and head */
+  int64_t dropped;    /* seen - kept */
+  int64_t selections; /* times the pot had to shrink */
+  int64_t bytes;      /* of this session, from its first moment to its last */
+} weir_counters;
+#define WEIR_COUNTERS_INIT {sizeof(weir_counters), 0, 0, 0, 0, 0}
+WEIR_API weir_status weir_session_counters(const weir_session* session, weir_counters* counters);
+
+/* Forgets everything; the session is as new. */
+WEIR_API weir_status weir_session_reset(weir_session* session);
+/* The session as bytes: writes at most `capacity` of them, *n_bytes is how many there are (nothing is written when they
+ * do not fit). A session of the same build, model and options that restores them goes on with the same bytes. */
+WEIR_API weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes);
+/* WEIR_INVALID_ARGUMENT when the bytes are not from such a session, which then is as it was. */
+WEIR_API weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, size_t n_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* WEIR_WEIR_H_ */

@@ -1,0 +1,123 @@
+// Weir in C++: handles that close themselves, errors that are thrown. Everything else is in weir.h.
+#ifndef WEIR_WEIR_HPP_
+#define WEIR_WEIR_HPP_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "weir/weir.h"
+
+namespace weir {
+
+// What weir_last_error() said; status() says of which kind.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(weir_status status) : std::runtime_error(weir_last_error()), status_(status) {}
+  weir_status status() const { return status_; }
+
+ private:
+  weir_status status_;
+};
+
+inline void Check(weir_status status) {
+  if (status != WEIR_OK) throw Error(status);
+}
+
+// Outlives its sessions.
+class ModelHandle {
+ public:
+  explicit ModelHandle(const std::string& path, weir_model_options options = WEIR_MODEL_OPTIONS_INIT) {
+    weir_model* model = nullptr;
+    Check(weir_model_open(path.c_str(), &options, &model));
+    model_.reset(model);
+  }
+  weir_model* get() const { return model_.get(); }
+
+  weir_model_info info() const {
+    weir_model_info out = WEIR_MODEL_INFO_INIT;
+    Check(weir_model_describe(get(), &out));
+    return out;
+  }
+  std::vector<std::int32_t> Encode(const std::string& text, bool add_special = true) const {
+    std::size_t n = 0;
+    Check(weir_model_encode(get(), text.data(), text.size(), add_special, nullptr, 0, &n));
+    std::vector<std::int32_t> ids(n);
+    Check(weir_model_encode(get(), text.data(), text.size(), add_special, ids.data(), n, &n));
+    return ids;
+  }
+  std::string Decode(const std::vector<std::int32_t>& ids) const {
+    std::size_t n = 0;
+    Check(weir_model_decode(get(), ids.data(), ids.size(), nullptr, 0, &n));
+    std::string text(n, '\0');
+    Check(weir_model_decode(get(), ids.data(), ids.size(), &text[0], n, &n));
+    return text;
+  }
+
+ private:
+  struct Close {
+    void operator()(weir_model* model) const { weir_model_close(model); }
+  };
+  std::unique_ptr<weir_model, Close> model_;
+};
+
+class SessionHandle {
+ public:
+  explicit SessionHandle(const ModelHandle& model, weir_session_options options = WEIR_SESSION_OPTIONS_INIT) {
+    weir_session* session = nullptr;
+    Check(weir_session_open(model.get(), &options, &session));
+    session_.reset(session);
+  }
+  weir_session* get() const { return session_.get(); }
+
+  void Append(const std::string& text, std::uint32_t flags = 0) {
+    Check(weir_session_append_text(get(), text.data(), text.size(), flags));
+  }
+  void Append(const std::vector<std::int32_t>& ids, std::uint32_t flags = 0) {
+    Check(weir_session_append_tokens(get(), ids.data(), ids.size(), flags));
+  }
+  // The whole text; `on_text` gets it piece by piece and may return false to stop. It must not throw.
+  std::string Generate(weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT,
+                       const std::function<bool(const std::string&)>& on_text = nullptr) {
+    struct Sink {
+      std::string text;
+      const std::function<bool(const std::string&)>& on_text;
+    } sink{{}, on_text};
+    const weir_text_callback take = [](const char* text, std::size_t n, void* user) {
+      Sink& to = *static_cast<Sink*>(user);
+      to.text.append(text, n);
+      return to.on_text && !to.on_text(std::string(text, n)) ? 1 : 0;
+    };
+    Check(weir_session_generate(get(), &options, take, &sink, nullptr, nullptr));
+    return sink.text;
+  }
+  weir_counters counters() const {
+    weir_counters out = WEIR_COUNTERS_INIT;
+    Check(weir_session_counters(get(), &out));
+    return out;
+  }
+  void Reset() { Check(weir_session_reset(get())); }
+  std::vector<std::uint8_t> Save() const {
+    std::size_t n = 0;
+    Check(weir_session_save(get(), nullptr, 0, &n));
+    std::vector<std::uint8_t> bytes(n);
+    Check(weir_session_save(get(), bytes.data(), n, &n));
+    return bytes;
+  }
+  void Restore(const std::vector<std::uint8_t>& bytes) {
+    Check(weir_session_restore(get(), bytes.data(), bytes.size()));
+  }
+
+ private:
+  struct Close {
+    void operator()(weir_session* session) const { weir_session_close(session); }
+  };
+  std::unique_ptr<weir_session, Close> session_;
+};
+
+}  // namespace weir
+
+#endif  // WEIR_WEIR_HPP_

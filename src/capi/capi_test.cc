@@ -1,0 +1,160 @@
+// What the C interface promises beyond the engine: no call brings its caller down, sizes and lengths are kept.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "weir/weir.h"
+#include "weir/weir.hpp"
+
+namespace {
+
+const std::string kModel = WEIR_SOURCE_DIR "/tests/golden/models/llama.gguf";
+
+class CapiTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { ASSERT_EQ(weir_model_open(kModel.c_str(), nullptr, &model_), WEIR_OK); }
+  static void TearDownTestSuite() { weir_model_close(model_); }
+  void SetUp() override {
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    options.policy = "streaming_llm";
+    options.pot_tokens = 48;
+    ASSERT_EQ(weir_session_open(model_, &options, &session_), WEIR_OK) << weir_last_error();
+  }
+  void TearDown() override { weir_session_close(session_); }
+  static weir_model* model_;
+  weir_session* session_ = nullptr;
+};
+weir_model* CapiTest::model_ = nullptr;
+
+TEST_F(CapiTest, NullIsAnAnswer) {
+  size_t n = 0;
+  weir_model* model = nullptr;
+  weir_session* session = nullptr;
+  const float* logits = nullptr;
+  weir_model_info info = WEIR_MODEL_INFO_INIT;
+  weir_counters counters = WEIR_COUNTERS_INIT;
+  EXPECT_EQ(weir_model_open(nullptr, nullptr, &model), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_model_open(kModel.c_str(), nullptr, nullptr), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_model_describe(nullptr, &info), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_model_describe(model_, nullptr), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_model_encode(model_, nullptr, 3, 0, nullptr, 0, &n), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_model_encode(model_, "a", 1, 0, nullptr, 5, &n), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_model_decode(nullptr, nullptr, 0, nullptr, 0, &n), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_open(nullptr, nullptr, &session), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_append_tokens(nullptr, nullptr, 0, 0), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_append_text(session_, nullptr, 1, 0), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_logits(session_, nullptr, &n), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_logits(session_, &logits, &n), WEIR_INVALID_ARGUMENT);  // nothing was read yet
+  EXPECT_EQ(weir_session_generate(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_counters(nullptr, &counters), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_save(session_, nullptr, 4, &n), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_restore(session_, nullptr, 0), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_reset(nullptr), WEIR_INVALID_ARGUMENT);
+  EXPECT_STRNE(weir_last_error(), "");
+  weir_model_close(nullptr);
+  weir_session_close(nullptr);
+  EXPECT_EQ(weir_session_reset(session_), WEIR_OK);
+  EXPECT_STREQ(weir_last_error(), "");
+}
+
+TEST_F(CapiTest, ReasonsAreToldByKind) {
+  weir_model* model = reinterpret_cast<weir_model*>(1);
+  EXPECT_EQ(weir_model_open("/there/is/none.gguf", nullptr, &model), WEIR_NOT_FOUND) << weir_last_error();
+  EXPECT_EQ(model, nullptr);
+  weir_session* session = nullptr;
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.policy = "nobody";
+  EXPECT_EQ(weir_session_open(model_, &options, &session), WEIR_NOT_FOUND);
+  EXPECT_NE(std::string(weir_last_error()).find("nobody"), std::string::npos);
+  options.policy = "window";
+  options.budget_bytes = 10;
+  EXPECT_EQ(weir_session_open(model_, &options, &session), WEIR_OVER_BUDGET);
+  options.budget_bytes = 0;
+  options.struct_bytes = 0;
+  EXPECT_EQ(weir_session_open(model_, &options, &session), WEIR_INVALID_ARGUMENT);
+  const int32_t wrong[] = {1, 1 << 30};
+  EXPECT_EQ(weir_session_append_tokens(session_, wrong, 2, 0), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_append_tokens(session_, wrong, 1, 64), WEIR_INVALID_ARGUMENT);
+  size_t n = 0;
+  EXPECT_EQ(weir_model_decode(model_, wrong, 2, nullptr, 0, &n), WEIR_INVALID_ARGUMENT);
+}
+
+// A caller that knows fewer fields than the library, and one that knows more.
+TEST_F(CapiTest, StructsOfOtherSizes) {
+  struct {
+    size_t struct_bytes;
+    int32_t n_vocab, after;
+  } older = {sizeof(size_t) + sizeof(int32_t), 0, 77};
+  ASSERT_EQ(weir_model_describe(model_, reinterpret_cast<weir_model_info*>(&older)), WEIR_OK);
+  EXPECT_GT(older.n_vocab, 0);
+  EXPECT_EQ(older.after, 77);
+  struct {
+    weir_model_info known;
+    int64_t later;
+  } newer = {WEIR_MODEL_INFO_INIT, 78};
+  newer.known.struct_bytes = sizeof(newer);
+  ASSERT_EQ(weir_model_describe(model_, &newer.known), WEIR_OK);
+  EXPECT_EQ(newer.known.n_vocab, older.n_vocab);
+  EXPECT_EQ(newer.known.struct_bytes, sizeof(newer));
+  EXPECT_EQ(newer.later, 78);
+}
+
+TEST_F(CapiTest, LengthsAreToldAndKept) {
+  const char* text = "the man and the sea";
+  size_t n = 0, n_bytes = 0;
+  ASSERT_EQ(weir_model_encode(model_, text, std::strlen(text), 0, nullptr, 0, &n), WEIR_OK);
+  ASSERT_GT(n, 2u);
+  std::vector<int32_t> ids(n, -5);
+  ASSERT_EQ(weir_model_encode(model_, text, std::strlen(text), 0, ids.data(), 2, &n_bytes), WEIR_OK);
+  EXPECT_EQ(n_bytes, n);
+  EXPECT_EQ(ids[2], -5);
+  ASSERT_EQ(weir_model_encode(model_, text, std::strlen(text), 0, ids.data(), n, &n), WEIR_OK);
+  char back[64] = "................";
+  ASSERT_EQ(weir_model_decode(model_, ids.data(), n, back, 3, &n_bytes), WEIR_OK);
+  EXPECT_EQ(n_bytes, std::strlen(text));
+  EXPECT_EQ(std::string(back, 5), "the..");
+  ASSERT_EQ(weir_session_append_tokens(session_, ids.data(), n, WEIR_PINNED | WEIR_END_OF_PROMPT), WEIR_OK);
+  const float* logits = nullptr;
+  ASSERT_EQ(weir_session_logits(session_, &logits, &n), WEIR_OK);
+  for (size_t i = 0; i < n; ++i) ASSERT_TRUE(std::isfinite(logits[i]));
+  ASSERT_EQ(weir_session_save(session_, nullptr, 0, &n), WEIR_OK);
+  std::vector<uint8_t> state(n, 0xAA);
+  ASSERT_EQ(weir_session_save(session_, state.data(), n - 1, &n), WEIR_OK);
+  EXPECT_EQ(state, std::vector<uint8_t>(n, 0xAA));  // not in part
+  ASSERT_EQ(weir_session_save(session_, state.data(), n, &n), WEIR_OK);
+  EXPECT_EQ(weir_session_restore(session_, state.data(), n - 1), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_restore(session_, state.data(), n), WEIR_OK);
+}
+
+TEST_F(CapiTest, ACallbackStopsAnAnswer) {
+  ASSERT_EQ(weir_session_append_text(session_, "the man", 7, WEIR_SPECIAL), WEIR_OK);
+  weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
+  options.max_tokens = 40;
+  options.ignore_end = 1;
+  int n_calls = 0;
+  const auto third = [](const char*, size_t, void* user) { return ++*static_cast<int*>(user) == 3 ? 1 : 0; };
+  size_t n_tokens = 0;
+  weir_end end = WEIR_ENDED;
+  ASSERT_EQ(weir_session_generate(session_, &options, third, &n_calls, &n_tokens, &end), WEIR_OK);
+  EXPECT_EQ(n_calls, 3);
+  EXPECT_EQ(end, WEIR_STOPPED);
+  EXPECT_LT(n_tokens, 40u);
+  options.top_p = 2;
+  EXPECT_EQ(weir_session_generate(session_, &options, nullptr, nullptr, nullptr, nullptr), WEIR_INVALID_ARGUMENT);
+}
+
+TEST(Capi, TheWrapperThrowsWhatTheLibraryAnswers) {
+  try {
+    weir::ModelHandle none("/there/is/none.gguf");
+    FAIL() << "opened what is not there";
+  } catch (const weir::Error& error) {
+    EXPECT_EQ(error.status(), WEIR_NOT_FOUND);
+    EXPECT_NE(std::string(error.what()).find("none.gguf"), std::string::npos);
+  }
+  EXPECT_EQ(std::string(weir_version()).find('.'), 1u);
+}
+
+}  // namespace
