@@ -50,6 +50,8 @@ class Backend {
   virtual void Gelu(const GeluArgs& args) { ref::Gelu(args); }
   virtual void Relu(const ReluArgs& args) { ref::Relu(args); }
   virtual void SwiGlu(const SwiGluArgs& args) { ref::SwiGlu(args); }
+  virtual void GeGlu(const GeGluArgs& args) { ref::GeGlu(args); }
+  virtual void SoftCap(const SoftCapArgs& args) { ref::SoftCap(args); }
   virtual void HeadNll(const NllArgs& args) { ref::HeadNll(args); }
   // One entry per head; a backend may spread them over its workers.
   virtual void StoreSlots(std::span<const StoreSlotsArgs> args);

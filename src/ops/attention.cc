@@ -41,7 +41,8 @@ struct Scorer {
     if (args.rope != nullptr && !args.keys_rotated) RotateTo(*args.rope, slot, key);
     double dot = 0;
     for (int64_t i = 0; i < args.head_dim; ++i) dot += q[i] * key[i];
-    return dot * args.scale;
+    const double z = dot * args.scale;
+    return args.softcap > 0 ? args.softcap * std::tanh(z / args.softcap) : z;
   }
 };
 
@@ -49,6 +50,7 @@ void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t
   const int64_t kv_head = head / (args.n_heads / args.n_kv_heads);
   const int64_t row = segment.first_row + i;
   const int64_t n_visible = segment.n_slots[kv_head] - segment.n_rows + i + 1;
+  const int64_t first = segment.first_slot != nullptr ? segment.first_slot[kv_head][i] : 0;
 
   Scorer score{args, segment.k[kv_head], {}};
   std::copy_n(args.q + row * args.q_stride + head * args.head_dim, args.head_dim, score.q);
@@ -67,7 +69,7 @@ void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t
     const int64_t n = all ? n_visible : segment.n_selected[kv_head];
     for (int64_t idx = 0; idx < n; ++idx) {
       const int64_t slot = all ? idx : segment.selected[kv_head][idx];
-      if (slot < n_visible) fn(slot);
+      if (slot >= first && slot < n_visible) fn(slot);
     }
   };
   // Scores are computed twice rather than kept: no memory that grows with the pot.

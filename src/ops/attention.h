@@ -1,10 +1,13 @@
 // Attention of new rows over the slots of their pots, one layer, several pots in one call.
 //
 //   out[r, h, :] = sum_s p_s * v[kv(h), s, :]
-//   p = softmax_s(scale * q[r, h, :] . k[kv(h), s, :]),  kv(h) = h / (n_heads / n_kv_heads)
+//   p = softmax_s(z),  z = scale * q[r, h, :] . k[kv(h), s, :],  kv(h) = h / (n_heads / n_kv_heads)
+//
+// With softcap c > 0, z is c * tanh(z / c) (Gemma 2, arXiv 2408.00118, section 2).
 //
 // The new rows' own keys and values are already stored: they are the last n_rows slots of every head, and row i of a
-// segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk).
+// segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk). A sliding window takes away the oldest of
+// them: with first_slot, row i sees [first_slot[kv(h)][i], n_slots - n_rows + i].
 //
 // Two forms of stored keys:
 // - rotated (position policy ABS): keys were rotated when stored; only q is rotated, by the row's own (cos, sin).
@@ -38,11 +41,15 @@ struct AttentionSegment {
   // 2409.14846, section 4.3) without moving anything.
   const int32_t* const* selected = nullptr;
   const int32_t* n_selected = nullptr;
+  // The window's begin: [n_kv_heads] arrays of [n_rows], or nullptr for 0 everywhere. REQUIRES: not falling from row to row, never beyond
+  // the row's own slot.
+  const int32_t* const* first_slot = nullptr;
 };
 
 struct AttentionArgs {
   int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float scale = 0;           // usually 1 / sqrt(head_dim)
+  float softcap = 0;         // 0: none
   const float* q = nullptr;  // [n_rows, n_heads, head_dim], not rotated; rows q_stride floats apart
   int64_t q_stride = 0;
   float* out = nullptr;  // [n_rows, n_heads, head_dim]; rows out_stride floats apart

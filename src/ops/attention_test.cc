@@ -138,5 +138,41 @@ TEST(Attention, BothFormsOfStoredKeysAgree) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-6) << i;
 }
 
+TEST(Attention, AWindowHidesTheOldestSlots) {
+  constexpr int64_t kDim = 8;
+  const Pot pot(6, kDim, 5);
+  const std::vector<float> q(3 * kDim, 0.0f);
+  std::vector<float> out(3 * kDim, NAN);
+  AttentionSegment segment = pot.Segment(3);
+  const std::vector<int32_t> first = {1, 4, 5};
+  const int32_t* const firsts[] = {first.data()};
+  segment.first_slot = firsts;
+  ref::Attention(Args(segment, 1, kDim, q.data(), out.data()));
+  for (int row = 0; row < 3; ++row) {
+    for (int64_t d = 0; d < kDim; ++d) {
+      double mean = 0;
+      for (int s = first[row]; s < 4 + row; ++s) mean += pot.v[s * kDim + d];
+      EXPECT_NEAR(out[row * kDim + d], mean / (4 + row - first[row]), 1e-6);
+    }
+  }
+}
+
+// Scores 0 and a large one: capped at c, their weights are 1 and e^c.
+TEST(Attention, SoftCapBoundsTheScores) {
+  constexpr int64_t kDim = 8;
+  Pot pot(2, kDim, 6);
+  std::fill_n(pot.k.begin(), kDim, 0.0f);
+  std::fill_n(pot.k.begin() + kDim, kDim, 100.0f);
+  const std::vector<float> q(kDim, 50.0f);
+  std::vector<float> out(kDim, NAN);
+  const AttentionSegment segment = pot.Segment(1);
+  AttentionArgs args = Args(segment, 1, kDim, q.data(), out.data());
+  args.softcap = 2;
+  ref::Attention(args);
+  for (int64_t d = 0; d < kDim; ++d) {
+    EXPECT_NEAR(out[d], (pot.v[d] + std::exp(2.0) * pot.v[kDim + d]) / (1 + std::exp(2.0)), 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace weir

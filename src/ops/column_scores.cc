@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "ops/kv_slots.h"
@@ -40,7 +41,7 @@ std::vector<double> Keys(const AttentionArgs& args, int64_t kv_head) {
   return keys;
 }
 
-// p[r, h, 0 .. n_visible) of one row and head.
+// p[r, h, 0 .. n_visible) of one row and head; 0 before its window.
 std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>& keys, int64_t row, int64_t head) {
   const AttentionSegment& segment = args.segments[0];
   const int64_t kv_head = head / (args.n_heads / args.n_kv_heads);
@@ -59,7 +60,10 @@ std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>
     double dot = 0;
     for (int64_t i = 0; i < args.head_dim; ++i) dot += q[i] * keys[slot * args.head_dim + i];
     p[slot] = dot * args.scale;
+    if (args.softcap > 0) p[slot] = args.softcap * std::tanh(p[slot] / args.softcap);
   }
+  const int64_t first = segment.first_slot != nullptr ? segment.first_slot[kv_head][row] : 0;
+  std::fill_n(p.begin(), first, -std::numeric_limits<double>::infinity());
   const double max = *std::max_element(p.begin(), p.end());
   double sum = 0;
   for (double& w : p) sum += w = std::exp(w - max);

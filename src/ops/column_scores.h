@@ -1,7 +1,8 @@
 // Attention statistics: how much some rows attended to each slot, reduced on the fly. The signal of every policy that
 // ranks by attention (Inf-MLLM 3.2, InfiniPot 3.3, H2O, TOVA, SnapKV, A-VL).
 //
-//   p[r, h, s] = softmax_s(scale * q[r, h, :] . k[kv(h), s, :])   exactly the weights ops/attention.h applies
+//   p[r, h, s] = softmax_s(scale * q[r, h, :] . k[kv(h), s, :])   exactly the weights ops/attention.h applies, soft
+//                                                                 cap and window included
 //   rows:  R[h, s]  = reduce over the declared rows r of p[r, h, s]          sum or max (the mean is the sum / n_rows)
 //   heads: out[j, s] = reduce over the query heads h of group j of R[h, s]   mean, max or sum
 //
@@ -21,7 +22,7 @@ enum class HeadReduce { kMean, kMax, kSum };
 struct ColumnScoresArgs {
   // The attention call whose weights are meant: q, shapes, key form, rope; exactly one segment, values and out unused.
   // REQUIRES: no list of selected slots.
-  // Row r of the segment sees slots [0, n_slots - n_rows + r], as there.
+  // Row r of the segment sees the slots that it sees there.
   AttentionArgs attention;
   int64_t row_begin = 0, row_end = 0;  // declared rows, relative to the segment's first row; at least one
   RowReduce rows = RowReduce::kSum;

@@ -121,6 +121,35 @@ TEST(ColumnScores, SumsToTheRowsAndHidesWhatTheyCannotSee) {
   }
 }
 
+TEST(ColumnScores, FollowWindowAndSoftCap) {
+  constexpr int64_t kRows = 3;
+  Pots pots(kRows);
+  const std::vector<int32_t> first[2] = {{10, 10, 30}, {0, 5, 40}};
+  const int32_t* const firsts[] = {first[0].data(), first[1].data()};
+  pots.segment.first_slot = firsts;
+  std::vector<float> mixed(kRows * 4 * kDim);
+  AttentionArgs attention = pots.Args();
+  attention.softcap = 1.5f;
+  attention.out = mixed.data();
+  ref::Attention(attention);
+  Scores scores(pots);
+  ColumnScoresArgs args;
+  args.attention = attention;
+  args.row_end = kRows;
+  args.heads = HeadReduce::kSum;
+  args.out = scores.out;
+  ref::ColumnScores(args);
+  for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+    for (int64_t slot = 0; slot < pots.n_slots[kv_head]; ++slot) {
+      double expected = 0;
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t h = 0; h < 2; ++h) expected += mixed[(row * 4 + kv_head * 2 + h) * kDim + slot];
+      }
+      EXPECT_NEAR(scores.out[kv_head][slot], expected, 1e-6) << kv_head << " " << slot;
+    }
+  }
+}
+
 TEST(ColumnScores, Accumulates) {
   const Pots pots(2);
   Scores plain(pots), sum(pots, 0.25f), low(pots, 0.0f), high(pots, 2.0f);

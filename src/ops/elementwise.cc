@@ -3,6 +3,21 @@
 #include <cmath>
 
 namespace weir::ref {
+namespace {
+
+double GeluOf(GeluKind kind, double x) {
+  switch (kind) {
+    case GeluKind::kErf:
+      return 0.5 * x * std::erfc(-x * M_SQRT1_2);
+    case GeluKind::kQuick:
+      return x / (1.0 + std::exp(-1.702 * x));
+    case GeluKind::kTanh:
+      return 0.5 * x * (1.0 + std::tanh(M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+}  // namespace
 
 void RmsNorm(const RmsNormArgs& args) {
   for (int64_t r = 0; r < args.n_rows; ++r) {
@@ -29,11 +44,7 @@ void LayerNorm(const LayerNormArgs& args) {
 }
 
 void Gelu(const GeluArgs& args) {
-  for (int64_t i = 0; i < args.n; ++i) {
-    const double x = args.x[i];
-    args.y[i] = static_cast<float>(args.kind == GeluKind::kQuick ? x / (1.0 + std::exp(-1.702 * x))
-                                                                 : 0.5 * x * std::erfc(-x * M_SQRT1_2));
-  }
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = static_cast<float>(GeluOf(args.kind, args.x[i]));
 }
 
 void Relu(const ReluArgs& args) {
@@ -45,6 +56,17 @@ void SwiGlu(const SwiGluArgs& args) {
     const double z = args.gate[i];
     args.y[i] = static_cast<float>(z / (1.0 + std::exp(-z)) * args.up[i]);
   }
+}
+
+void GeGlu(const GeGluArgs& args) {
+  for (int64_t i = 0; i < args.n; ++i) {
+    args.y[i] = static_cast<float>(GeluOf(GeluKind::kTanh, args.gate[i]) * args.up[i]);
+  }
+}
+
+void SoftCap(const SoftCapArgs& args) {
+  const double cap = args.cap;
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = static_cast<float>(cap * std::tanh(args.x[i] / cap));
 }
 
 }  // namespace weir::ref

@@ -27,6 +27,7 @@ struct LayerNormArgs {
 enum class GeluKind {
   kErf,    // x * Phi(x), Phi the normal distribution: "gelu"
   kQuick,  // x / (1 + exp(-1.702 x)): "quick_gelu", CLIP's own
+  kTanh,   // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))): "gelu_pytorch_tanh"
 };
 
 // y = gelu(x), element by element
@@ -52,11 +53,29 @@ struct SwiGluArgs {
   int64_t n = 0;
 };
 
+// y = gelu(gate) * up, the gelu of kTanh
+struct GeGluArgs {
+  const float* gate = nullptr;  // [n]
+  const float* up = nullptr;    // [n]
+  float* y = nullptr;           // [n]
+  int64_t n = 0;
+};
+
+// y = cap * tanh(x / cap)
+struct SoftCapArgs {
+  float cap = 0;             // > 0
+  const float* x = nullptr;  // [n]
+  float* y = nullptr;        // [n]
+  int64_t n = 0;
+};
+
 namespace ref {
 void RmsNorm(const RmsNormArgs& args);
 void LayerNorm(const LayerNormArgs& args);
 void Gelu(const GeluArgs& args);
 void Relu(const ReluArgs& args);
 void SwiGlu(const SwiGluArgs& args);
+void GeGlu(const GeGluArgs& args);
+void SoftCap(const SoftCapArgs& args);
 }  // namespace ref
 }  // namespace weir

@@ -59,6 +59,30 @@ TEST(Gelu, KnownValues) {
   EXPECT_FLOAT_EQ(y[1], 0.8457957659f);  // 1 / (1 + exp(-1.702))
   EXPECT_FLOAT_EQ(y[2], -0.1542042341f);
   EXPECT_TRUE(std::isnan(y[5]));
+  ref::Gelu({GeluKind::kTanh, x, y, 6});
+  EXPECT_FLOAT_EQ(y[1], 0.8411919906f);
+  EXPECT_FLOAT_EQ(y[2], -0.1588080094f);
+  EXPECT_FLOAT_EQ(y[3], 1.9545976660f);
+  EXPECT_TRUE(std::isnan(y[5]));
+}
+
+TEST(GeGlu, KnownValues) {
+  const float gate[] = {0, 1, -1}, up[] = {5, 2, 3};
+  float y[3];
+  ref::GeGlu({gate, up, y, 3});
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_FLOAT_EQ(y[1], 2 * 0.8411919906f);
+  EXPECT_FLOAT_EQ(y[2], -3 * 0.1588080094f);
+}
+
+TEST(SoftCap, KnownValues) {
+  const float x[] = {0, 2, -2, 1e30f};
+  float y[4];
+  ref::SoftCap({2, x, y, 4});
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_FLOAT_EQ(y[1], 2 * 0.7615941560f);
+  EXPECT_FLOAT_EQ(y[2], -2 * 0.7615941560f);
+  EXPECT_EQ(y[3], 2.0f);
 }
 
 TEST(Relu, KnownValues) {

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "ops/attention.h"
 #include "tensor/dtype.h"
@@ -132,6 +133,18 @@ HWY_INLINE void ScaleQuery(const float* x, const AttentionArgs& args, float* out
   const float rotated_scale = scale * magnitude * (args.keys_rotated ? 1.0f : magnitude);
   for (int64_t i = 0; i < n_rot; ++i) out[i] = x[i] * rotated_scale;
   for (int64_t i = n_rot; i < head_dim; ++i) out[i] = x[i] * scale;
+}
+
+// Soft-caps n scores that are still finite; n is a multiple of the lanes. Both in units of log2.
+HWY_INLINE void CapScores(float* scores, int64_t n, float softcap) {
+  const DF d;
+  const float cap = softcap * kLog2E;
+  const auto cap_v = hn::Set(d, cap), inverse = hn::Set(d, 1.0f / cap), limit = hn::Set(d, 15.0f);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    // Past 15 tanh is 1 in this precision, and the approximation is not made for infinities.
+    const auto t = hn::Max(hn::Min(hn::Mul(hn::Load(d, scores + i), inverse), limit), hn::Neg(limit));
+    hn::Store(hn::Mul(cap_v, hn::Tanh(d, t)), d, scores + i);
+  }
 }
 
 }  // namespace weir::cpu::HWY_NAMESPACE

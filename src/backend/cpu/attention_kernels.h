@@ -7,6 +7,7 @@
 //   elements of a head; stored bytes are read once and nothing larger than the scores of a block is written.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -45,6 +46,12 @@ struct HeadTask {
   int64_t n_visible(int64_t j) const { return n_slots() - segment->n_rows + j / group() + 1; }
   // The slot of query row j, its position with un-rotated keys.
   int64_t own_slot(int64_t j) const { return segment->n_slots[kv_head] - segment->n_rows + j / group(); }
+  // The place of the first one that it sees; later rows begin no earlier.
+  int64_t first_visible(int64_t j) const {
+    if (segment->first_slot == nullptr) return 0;
+    const int32_t slot = segment->first_slot[kv_head][j / group()];
+    return selected() == nullptr ? slot : std::lower_bound(selected(), selected() + n_slots(), slot) - selected();
+  }
   int64_t row(int64_t j) const { return segment->first_row + j / group(); }
   int64_t column(int64_t j) const { return (kv_head * group() + j % group()) * args->head_dim; }
   const float* q(int64_t j) const { return args->q + row(j) * args->q_stride + column(j); }

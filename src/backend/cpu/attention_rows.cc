@@ -36,6 +36,7 @@ struct RowScratch {
   float* k;      // [kTileSlots, head_dim]; also the row-major form of queries and outputs
   float* v;      // [kTileSlots, head_dim]
   float* limit;  // [kRowBlock] slots the row sees beyond those of the block's first row
+  float* first;  // [kRowBlock] slots that row sees and this one's window has left behind
   float* max;    // [kRowBlock] largest score so far
   float* sum;    // [kRowBlock] sum of weights
   float* cos;    // [head_dim / 2]
@@ -59,6 +60,7 @@ void Carve(float* base, int64_t head_dim, int64_t n_panels, RowScratch* panels) 
     s.q = take(head_dim * kRowBlock);
     s.out = take(head_dim * kRowBlock);
     s.limit = take(kRowBlock);
+    s.first = take(kRowBlock);
     s.max = take(kRowBlock);
     s.sum = take(kRowBlock);
     panels[i] = s;
@@ -180,15 +182,18 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
   Transpose(s.k, head_dim, head_dim, n_vectors * kLanes, s.q, kRowBlock);
   // Rows that only fill up a vector see what the last one sees, so that they stay finite.
   for (int64_t j = 0; j < n_vectors * kLanes; ++j) {
-    s.limit[j] = static_cast<float>(task.n_visible(first + std::min(j, n - 1)) - task.n_visible(first));
+    const int64_t row = first + std::min(j, n - 1);
+    s.limit[j] = static_cast<float>(task.n_visible(row) - task.n_visible(first));
+    s.first[j] = static_cast<float>(task.first_visible(row) - task.first_visible(first));
   }
 }
 
-// Turns scores into weights for one tile: hides slots beyond a row's limit, follows the running maximum, and scales
-// what was summed under the old one.
-//   n_free: slots of the tile that every row sees; may be negative or larger than the tile
-void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vectors, int64_t head_dim,
-                 const RowScratch& s) {
+// Turns scores into weights for one tile: hides slots beyond a row's limit and before its window, follows the running
+// maximum, and scales what was summed under the old one.
+//   n_free: slots of the tile up to the last one that the block's first row sees; may be negative or beyond the tile
+//   n_before, n_hidden: slots of the tile before the windows of the block's first and last row; the same
+void SoftmaxTile(int64_t n_free, int64_t n_before, int64_t n_hidden, int64_t n_slots, bool is_first, int64_t n_vectors,
+                 int64_t head_dim, const RowScratch& s) {
   const DF d;
   using V = hn::Vec<DF>;
   const V minus_inf = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -199,6 +204,13 @@ void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vecto
       for (int64_t i = std::max<int64_t>(n_free, 0); i < n_slots; ++i) {
         const V slot = hn::Set(d, static_cast<float>(i - n_free));
         hn::Store(hn::IfThenElse(hn::Lt(slot, limit), hn::Load(d, p + i * kRowBlock), minus_inf), d, p + i * kRowBlock);
+      }
+    }
+    if (n_hidden > 0) {
+      const V first = hn::Load(d, s.first + v * kLanes);
+      for (int64_t i = 0; i < std::min(n_hidden, n_slots); ++i) {
+        const V slot = hn::Set(d, static_cast<float>(i - n_before));
+        hn::Store(hn::IfThenElse(hn::Lt(slot, first), minus_inf, hn::Load(d, p + i * kRowBlock)), d, p + i * kRowBlock);
       }
     }
     V max0 = minus_inf, max1 = minus_inf;
@@ -213,7 +225,7 @@ void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vecto
       max = hn::Max(max, old_max);
       sum = hn::Load(d, s.sum + v * kLanes);
       if (!hn::AllTrue(d, hn::Eq(max, old_max))) {
-        const V shrink = Exp2NonPositive(d, hn::Sub(old_max, max));
+        const V shrink = hn::IfThenZeroElse(hn::Eq(old_max, minus_inf), Exp2NonPositive(d, hn::Sub(old_max, max)));
         sum = hn::Mul(sum, shrink);
         for (int64_t i = 0; i < head_dim; ++i) {
           float* out = s.out + i * kRowBlock + v * kLanes;
@@ -222,9 +234,11 @@ void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vecto
       }
     }
     V sum1 = hn::Zero(d);
+    // A row whose window begins behind this tile has seen nothing yet; what is subtracted must be finite.
+    const V shift = hn::IfThenElse(hn::Eq(max, minus_inf), hn::Zero(d), max);
     for (int64_t i = 0; i < n_slots; i += 2) {
-      const V p0 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + i * kRowBlock), max));
-      const V p1 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + (i + 1) * kRowBlock), max));
+      const V p0 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + i * kRowBlock), shift));
+      const V p1 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + (i + 1) * kRowBlock), shift));
       hn::Store(p0, d, p + i * kRowBlock);
       hn::Store(p1, d, p + (i + 1) * kRowBlock);
       sum = hn::Add(sum, p0);
@@ -235,13 +249,17 @@ void SoftmaxTile(int64_t n_free, int64_t n_slots, bool is_first, int64_t n_vecto
   }
 }
 
-// Adds one decoded tile to the results of a panel.
-void AttendTile(const HeadTask& task, int64_t first, int64_t slot, int64_t n_padded, int64_t n_vectors,
-                const RowScratch& s) {
+// Adds one decoded tile to the results of a panel of rows [first, first + n).
+void AttendTile(const HeadTask& task, int64_t first, int64_t n, int64_t slot, bool is_first, int64_t n_padded,
+                int64_t n_vectors, const RowScratch& s) {
   const int64_t head_dim = task.args->head_dim;
   Product<false>(s.k, head_dim, 1, n_padded, head_dim, s.q, s.p, n_vectors);
-  SoftmaxTile(task.n_visible(first) - slot, n_padded, slot == 0, n_vectors, head_dim, s);
-  if (slot == 0) {
+  if (task.args->softcap > 0) {
+    for (int64_t i = 0; i < n_padded; ++i) CapScores(s.p + i * kRowBlock, n_vectors * kLanes, task.args->softcap);
+  }
+  SoftmaxTile(task.n_visible(first) - slot, task.first_visible(first) - slot, task.first_visible(first + n - 1) - slot,
+              n_padded, is_first, n_vectors, head_dim, s);
+  if (is_first) {
     Product<false>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
   } else {
     Product<true>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
@@ -263,15 +281,16 @@ void FinishPanel(const HeadTask& task, int64_t first, int64_t n, int64_t n_vecto
   for (int64_t j = 0; j < n; ++j) std::memcpy(task.out(first + j), s.k + j * head_dim, head_dim * sizeof(float));
 }
 
-// The sums of a panel's voting rows [first, end), counted within the panel, from its n_tiles tiles of weights; zeros up
-// to `stride`.
-void SumColumns(const float* weights, const float* tile_max, int64_t n_tiles, int64_t first, int64_t end,
-                int64_t n_vectors, const RowScratch& s, float* sums, int64_t stride) {
+// The sums of a panel's voting rows [first, end), counted within the panel, from its tiles [first_tile, n_tiles) of
+// weights; zeros before them and up to `stride`.
+void SumColumns(const float* weights, const float* tile_max, int64_t first_tile, int64_t n_tiles, int64_t first,
+                int64_t end, int64_t n_vectors, const RowScratch& s, float* sums, int64_t stride) {
   const DF d;
   HWY_ALIGN float votes[kRowBlock] = {};  // 1 / sum of weights of the rows that vote, 0 for the others
   for (int64_t j = first; j < end; ++j) votes[j] = 1.0f / s.sum[j];
   HWY_ALIGN float factor[kRowBlock];
-  for (int64_t tile = 0; tile < n_tiles; ++tile) {
+  std::fill(sums, sums + first_tile * kTileSlots, 0.0f);
+  for (int64_t tile = first_tile; tile < n_tiles; ++tile) {
     for (int64_t v = 0; v < n_vectors; ++v) {
       const auto shrink = Exp2NonPositive(
           d, hn::Sub(hn::Load(d, tile_max + tile * kRowBlock + v * kLanes), hn::Load(d, s.max + v * kLanes)));
@@ -301,6 +320,8 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
   const auto vectors_of = [&](int64_t panel) { return (rows_of(panel) + kLanes - 1) / kLanes; };
   const auto slots_of = [&](int64_t panel) { return task.n_visible(first_of(panel) + rows_of(panel) - 1); };
   for (int64_t i = 0; i < n_panels; ++i) PrepareQueries(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
+  // Tiles begin at the same slots whatever the window, so that a row's sums do not depend on its neighbours.
+  const auto begin_of = [&](int64_t panel) { return task.first_visible(first_of(panel)) / kTileSlots * kTileSlots; };
   const int64_t n_all = slots_of(n_panels - 1);
   // A voting panel's weights go to a place of their own, tile by tile.
   const auto votes = [&](int64_t panel) {
@@ -309,7 +330,7 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
   const auto weights_of = [&](int64_t panel) { return sink->weights + panel * PanelWeightFloats(n_all); };
   const int64_t n_tiles = (n_all + kTileSlots - 1) / kTileSlots;
   const auto max_of = [&](int64_t panel) { return weights_of(panel) + n_tiles * kTileSlots * kRowBlock; };
-  for (int64_t slot = 0; slot < n_all; slot += kTileSlots) {
+  for (int64_t slot = begin_of(0); slot < n_all; slot += kTileSlots) {
     const int64_t n_slots = std::min(kTileSlots, n_all - slot);
     const int64_t n_padded = (n_slots + 7) / 8 * 8;
     const int64_t from_slot = task.selected() == nullptr ? slot : 0;
@@ -324,14 +345,11 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
     }
     DecodeTile(args.v_type, task.segment->v[task.kv_head], from_slot, index, n_slots, n_padded, head_dim, shared.v);
     for (int64_t i = 0; i < n_panels; ++i) {
-      if (slot >= slots_of(i)) continue;
-      if (!votes(i)) {
-        AttendTile(task, first_of(i), slot, n_padded, vectors_of(i), panels[i]);
-        continue;
-      }
+      if (slot < begin_of(i) || slot >= slots_of(i)) continue;
       RowScratch panel = panels[i];
-      panel.p = weights_of(i) + slot * kRowBlock;
-      AttendTile(task, first_of(i), slot, n_padded, vectors_of(i), panel);
+      if (votes(i)) panel.p = weights_of(i) + slot * kRowBlock;
+      AttendTile(task, first_of(i), rows_of(i), slot, slot == begin_of(i), n_padded, vectors_of(i), panel);
+      if (!votes(i)) continue;
       std::fill(panel.p + n_padded * kRowBlock, panel.p + kTileSlots * kRowBlock, 0.0f);
       std::copy(panel.max, panel.max + kRowBlock, max_of(i) + slot / kTileSlots * kRowBlock);
     }
@@ -339,7 +357,7 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
   for (int64_t i = 0; i < n_panels; ++i) {
     FinishPanel(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
     if (!votes(i)) continue;
-    SumColumns(weights_of(i), max_of(i), (slots_of(i) + kTileSlots - 1) / kTileSlots,
+    SumColumns(weights_of(i), max_of(i), begin_of(i) / kTileSlots, (slots_of(i) + kTileSlots - 1) / kTileSlots,
                std::max<int64_t>(sink->first - first_of(i), 0), std::min(sink->end - first_of(i), rows_of(i)),
                vectors_of(i), panels[i], sink->sums + (first_of(i) / kRowBlock - sink->first_panel()) * sink->stride,
                sink->stride);
@@ -361,7 +379,7 @@ void AttendRows(const HeadTask& task, int64_t first, int64_t n, const ScoreSink*
 
 int64_t AttendRowsFloats(int64_t head_dim) {
   return kTileSlots * kRowBlock + 2 * kTileSlots * head_dim + 2 * ((head_dim / 2 + 15) / 16 * 16) +
-         MaxPanels(head_dim) * (2 * head_dim * kRowBlock + 3 * kRowBlock);
+         MaxPanels(head_dim) * (2 * head_dim * kRowBlock + 4 * kRowBlock);
 }
 
 }  // namespace weir::cpu

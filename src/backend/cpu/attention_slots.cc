@@ -130,15 +130,17 @@ void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slot
   MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride);
 }
 
-// Scores to weights for one row and block; the row sees the first n_visible of n_slots slots. `partial` holds the sums
-// so far, its maximum minus infinity while there are none.
-void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_visible, int64_t head_dim, float* partial) {
+// Scores to weights for one row and block; the row sees slots [n_hidden, n_visible) of n_slots. `partial` holds the
+// sums so far, its maximum minus infinity while there are none.
+void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_hidden, int64_t n_visible, int64_t head_dim, float* partial) {
   const DF d;
   using V = hn::Vec<DF>;
   const float minus_inf = -std::numeric_limits<float>::infinity();
   n_visible = std::clamp<int64_t>(n_visible, 0, n_slots);
   const int64_t n_padded = (n_slots + kLanes - 1) / kLanes * kLanes;
-  if (n_visible == 0) return std::fill(p, p + n_padded, 0.0f);
+  n_hidden = std::max<int64_t>(n_hidden, 0);
+  if (n_hidden >= n_visible) return std::fill(p, p + n_padded, 0.0f);
+  std::fill(p, p + n_hidden, minus_inf);
   std::fill(p + n_visible, p + n_padded, minus_inf);
   float& max = partial[head_dim];
   float& sum = partial[head_dim + 1];
@@ -223,13 +225,16 @@ void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* pa
     std::fill_n(partials + j * partial_floats, partial_floats, 0.0f);
     partials[j * partial_floats + head_dim] = -std::numeric_limits<float>::infinity();
   }
-  if (selected != nullptr) Fetch(keys, k_bytes, selected, first, std::min(end, first + kFetchAhead));
-  for (int64_t block = first; block < end; block += kSlotBlock) {
+  // Windows move with the rows: the first row begins at the oldest slot.
+  const int64_t oldest = task.first_visible(0);
+  const int64_t begin = std::max(first, oldest / kSlotBlock * kSlotBlock);
+  if (selected != nullptr) Fetch(keys, k_bytes, selected, begin, std::min(end, begin + kFetchAhead));
+  for (int64_t block = begin; block < end; block += kSlotBlock) {
     const int64_t n_slots = std::min(kSlotBlock, end - block);
     // What the block reads: slots from_slot + index[0 .. n_slots).
     const int64_t from_slot = selected == nullptr ? block : 0;
     const int32_t* index = selected == nullptr ? kInOrder.data() : selected + block;
-    for (int64_t at = 0; at < n_slots;) {
+    for (int64_t at = std::max<int64_t>(0, oldest - block) / kRopeTile * kRopeTile; at < n_slots;) {
       TileArgs t;
       t.n_slots = std::min<int64_t>(kRopeTile, n_slots - at);
       t.index = selected == nullptr ? kInOrder.data() : index + at;
@@ -262,7 +267,10 @@ void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* pa
       at += t.n_slots;
     }
     for (int64_t j = 0; j < n_rows; ++j) {
-      SoftmaxBlock(s.p + j * kScoreStride, n_slots, task.n_visible(j) - block, head_dim, partials + j * partial_floats);
+      float* p = s.p + j * kScoreStride;
+      if (args.softcap > 0) CapScores(p, (n_slots + kLanes - 1) / kLanes * kLanes, args.softcap);
+      SoftmaxBlock(p, n_slots, task.first_visible(j) - block, task.n_visible(j) - block, head_dim,
+                   partials + j * partial_floats);
     }
     Mix(args.v_type, values + from_slot * v_bytes, index, n_slots, head_dim, n_rows, s.p, partials, partial_floats);
   }

@@ -45,15 +45,16 @@ struct Shape {
   Keys keys = Keys::kUnrotated;
   DType k_type = DType::kF16, v_type = DType::kF16;
   std::vector<SegmentShape> segments;
-  float q_size = 1;
+  float q_size = 1, softcap = 0;
   bool equal_scores = false;
   double selected = 0;  // share of the slots that may be read, drawn; 0: no list at all
+  int32_t window = 0;  // slots a row sees at most, give or take what is drawn; 0: all of them
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string("/") + InfoOf(v_type).name;
     s += " heads " + std::to_string(n_heads) + "/" + std::to_string(n_kv_heads) + " dim " + std::to_string(head_dim) +
          " rot " + std::to_string(n_rot) + " keys " + std::to_string(static_cast<int>(keys)) + " selected " +
-         std::to_string(selected) + ":";
+         std::to_string(selected) + " window " + std::to_string(window) + " cap " + std::to_string(softcap) + ":";
     for (const SegmentShape& segment : segments) {
       s += " " + std::to_string(segment.n_rows) + " of";
       for (int32_t n : segment.n_slots) s += " " + std::to_string(n);
@@ -99,6 +100,11 @@ class Call {
       segments_.push_back({row, segment.n_rows, &k_ptrs_[i * shape.n_kv_heads], &v_ptrs_[i * shape.n_kv_heads],
                            segment.n_slots.data()});
       row += segment.n_rows;
+      for (int32_t n : segment.n_slots) first_slots_.push_back(FirstSlots(segment.n_rows, n));
+    }
+    for (const auto& first : first_slots_) first_ptrs_.push_back(first.data());
+    for (size_t i = 0; shape.window > 0 && i < segments_.size(); ++i) {
+      segments_[i].first_slot = &first_ptrs_[i * shape.n_kv_heads];
     }
     for (const SegmentShape& segment : shape.segments) {
       for (int32_t n : segment.n_slots) lists_.push_back(Selected(segment.n_rows, n));
@@ -130,6 +136,7 @@ class Call {
     args.n_kv_heads = shape_.n_kv_heads;
     args.head_dim = shape_.head_dim;
     args.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
+    args.softcap = shape_.softcap;
     args.q = q_.data();
     args.q_stride = QStride();
     args.out = out;
@@ -197,6 +204,18 @@ class Call {
     return out;
   }
 
+  // Windows that move by nothing, one or some slots a row and may end at the row's own slot.
+  std::vector<int32_t> FirstSlots(int64_t n_rows, int32_t n_slots) {
+    std::vector<int32_t> out(n_rows);
+    int32_t first = 0;
+    for (int64_t i = 0; i < n_rows; ++i) {
+      const int32_t own = static_cast<int32_t>(n_slots - n_rows + i);
+      const int32_t drawn = own - shape_.window + std::uniform_int_distribution<int32_t>(0, 3)(rng_);
+      out[i] = first = std::clamp(drawn, first, own);
+    }
+    return out;
+  }
+
   std::vector<uint8_t> Slots(DType type, int64_t n) {
     std::vector<float> x(shape_.head_dim);
     std::vector<uint8_t> bytes(1 + n * SlotBytes(type, shape_.head_dim));
@@ -225,6 +244,8 @@ class Call {
   std::vector<std::vector<int32_t>> lists_;
   std::vector<const int32_t*> list_ptrs_;
   std::vector<int32_t> list_sizes_;
+  std::vector<std::vector<int32_t>> first_slots_;
+  std::vector<const int32_t*> first_ptrs_;
 };
 
 void ExpectNear(const std::vector<float>& got, const std::vector<float>& expected, float tolerance) {
@@ -345,6 +366,25 @@ TEST(CpuAttention, SelectedSlotsOnly) {
   }
 }
 
+// Windows that begin inside, at the edges of and whole tiles and blocks before the first slot they hide.
+TEST(CpuAttention, EveryWindowAndCap) {
+  uint32_t seed = 250;
+  for (int32_t window : {0, 1, 5, 31, 64, 100, 256, 700}) {
+    for (float softcap : {0.0f, 1.5f, 50.0f}) {
+      Shape shape;
+      shape.head_dim = 32;
+      shape.n_rot = 32;
+      shape.keys = static_cast<Keys>(seed % 3);
+      shape.window = window;
+      shape.softcap = softcap;
+      shape.q_size = softcap > 1 ? 20 : 2;
+      shape.segments = {{1, {600, 130}}, {3, {1000, 257}}, {70, {700, 70}}, {200, {500, 333}}};
+      Check(shape, seed++, softcap > 1 ? 1e-4f : 1e-5f);  // scores near 72 have 24 bits
+      if (HasFailure()) return;
+    }
+  }
+}
+
 // A list of everything is no list: the same bytes.
 TEST(CpuAttention, ListsOfAllSlotsEqualNone) {
   ThreadPool pool(2);
@@ -379,6 +419,8 @@ TEST(CpuAttention, RandomShapes) {
       }
       shape.segments.push_back(segment);
     }
+    shape.window = static_cast<int32_t>(pick(0, 1) * pick(1, 300));
+    shape.selected = pick(0, 2) == 0 ? 0.4 : 0;
     Check(shape, 300 + i);
     if (HasFailure()) return;
   }

@@ -127,16 +127,19 @@ void ScoreDecoded(const ScoreBatch& batch, int64_t tile, TileArgs t, const Batch
   Score(DType::kF32, t, batch.n, nullptr);
 }
 
-// Scores to weights relative to their maximum for one row of a block, of which it sees n_visible slots; 0 from there up
-// to n_padded.
-void WeighRow(float* p, int64_t n_visible, int64_t n_padded, float* max, float* sum) {
+// Scores to weights relative to their maximum for one row of a block, of which it sees slots [n_hidden, n_visible); 0
+// outside, up to n_padded.
+void WeighRow(float* p, int64_t n_hidden, int64_t n_visible, int64_t n_padded, float softcap, float* max, float* sum) {
   const DF d;
   using V = hn::Vec<DF>;
   const float minus_inf = -std::numeric_limits<float>::infinity();
   *max = minus_inf;
   *sum = 0;
-  if (n_visible <= 0) return std::fill(p, p + n_padded, 0.0f);
+  n_hidden = std::max<int64_t>(n_hidden, 0);
+  if (n_hidden >= n_visible) return std::fill(p, p + n_padded, 0.0f);
   const int64_t n_vectors = (n_visible + kLanes - 1) / kLanes;
+  if (softcap > 0) CapScores(p, n_vectors * kLanes, softcap);
+  std::fill(p, p + n_hidden, minus_inf);
   std::fill(p + n_visible, p + n_vectors * kLanes, minus_inf);
   std::fill(p + n_vectors * kLanes, p + n_padded, 0.0f);
   V max_v = hn::Load(d, p);
@@ -161,11 +164,13 @@ void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float*
   if (first >= end) return;
   const BatchScratch s = Carve(scratch, args.head_dim);
   PrepareQueries(batch, s);
+  const int64_t oldest = batch.first_slot();
   for (int64_t block = first; block < end; ++block) {
     const int64_t slot = block * kSlotBlock;
     const int64_t n_slots = std::min(kSlotBlock, n_seen - slot);
     float* weights = batch.weights + block * batch.n * kSlotBlock;
-    for (int64_t tile = 0; tile < n_slots; tile += kRopeTile) {
+    for (int64_t tile = std::max<int64_t>(0, oldest - slot) / kRopeTile * kRopeTile; tile < n_slots;
+         tile += kRopeTile) {
       TileArgs t = {};
       t.keys = task.segment->k[task.kv_head] + (slot + tile) * slot_bytes;
       t.index = kInOrder.data();
@@ -185,9 +190,11 @@ void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float*
     const int64_t in_use = std::min(kSlotBlock, task.n_slots() - slot);
     const int64_t n_padded = (in_use + kWeightPad - 1) / kWeightPad * kWeightPad;
     for (int64_t i = 0; i < batch.n; ++i) {
-      const int64_t n_visible = std::min(n_slots, task.n_visible(batch.row(i)) - slot);
+      const int64_t row = batch.row(i);
+      const int64_t n_visible = std::min(n_slots, task.n_visible(row) - slot);
       const int64_t at = block * batch.n_padded() + i;
-      WeighRow(weights + i * kSlotBlock, n_visible, n_padded, batch.max + at, batch.sum + at);
+      WeighRow(weights + i * kSlotBlock, task.first_visible(row) - slot, n_visible, n_padded, args.softcap, batch.max + at,
+               batch.sum + at);
     }
   }
 }

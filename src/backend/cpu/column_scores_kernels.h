@@ -38,7 +38,13 @@ struct ScoreBatch {
     return (args->row_begin + (first + i) % n_rows()) * task.group() + (first + i) / n_rows();
   }
   bool ends_head(int64_t i) const { return (first + i + 1) % n_rows() == 0; }
-  // Slots that any of the rows sees.
+  // The oldest slot that any of the rows sees.
+  int64_t first_slot() const {
+    int64_t out = task.first_visible(row(0));
+    for (int64_t i = 1; i < n; ++i) out = std::min(out, task.first_visible(row(i)));
+    return out;
+  }
+  // Slots up to the newest that any of the rows sees.
   int64_t n_seen() const {
     int64_t out = 0;
     for (int64_t i = 0; i < n; ++i) out = std::max(out, task.n_visible(row(i)));

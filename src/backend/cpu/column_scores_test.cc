@@ -33,15 +33,17 @@ struct Shape {
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
   bool all_heads = false, accumulate = false;
-  float q_size = 1;
+  float q_size = 1, softcap = 0;
+  int32_t window = 0;  // slots a row sees at most; 0: all of them
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string(" heads ") + std::to_string(n_heads) + "/" +
                     std::to_string(n_kv_heads) + " dim " + std::to_string(head_dim) + " rot " + std::to_string(n_rot) +
                     " keys " + std::to_string(static_cast<int>(keys)) + " rows " + std::to_string(row_begin) + ".." +
                     std::to_string(row_end) + " of " + std::to_string(n_rows) + " reduce " +
-                    std::to_string(static_cast<int>(rows)) + std::to_string(static_cast<int>(heads)) +
-                    (all_heads ? " all" : "") + (accumulate ? " accumulate" : "") + " slots";
+                    std::to_string(static_cast<int>(rows)) + std::to_string(static_cast<int>(heads)) + " window " +
+                    std::to_string(window) + " cap " + std::to_string(softcap) + (all_heads ? " all" : "") +
+                    (accumulate ? " accumulate" : "") + " slots";
     for (int32_t n : n_slots) s += " " + std::to_string(n);
     return s;
   }
@@ -75,6 +77,14 @@ class Call {
     for (int32_t n : shape.n_slots) v_.push_back(Slots(n));  // for AttentionWithScores() alone
     for (const auto& bytes : v_) v_ptrs_.push_back(bytes.data() + 1);
     segment_ = {kFirstRow, shape.n_rows, k_ptrs_.data(), v_ptrs_.data(), shape_.n_slots.data()};
+    for (int32_t n : shape.n_slots) {
+      first_slots_.emplace_back(shape.n_rows);
+      for (int64_t i = 0; i < shape.n_rows; ++i) {
+        first_slots_.back()[i] = std::max<int32_t>(0, static_cast<int32_t>(n - shape.n_rows + i + 1 - shape.window));
+      }
+    }
+    for (const auto& first : first_slots_) first_ptrs_.push_back(first.data());
+    if (shape.window > 0) segment_.first_slot = first_ptrs_.data();
     if (shape.keys == Keys::kRotated) {
       std::vector<int64_t> pos(n_all);
       for (int64_t& p : pos) p = std::uniform_int_distribution<int64_t>(0, 1'000'000)(rng_);
@@ -153,6 +163,7 @@ class Call {
     args.attention.n_kv_heads = shape_.n_kv_heads;
     args.attention.head_dim = shape_.head_dim;
     args.attention.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
+    args.attention.softcap = shape_.softcap;
     args.attention.q = q_.data();
     args.attention.q_stride = QStride();
     args.attention.k_type = shape_.k_type;
@@ -192,6 +203,8 @@ class Call {
   std::vector<float> q_, cos_, sin_;
   std::vector<std::vector<uint8_t>> k_, v_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;
+  std::vector<std::vector<int32_t>> first_slots_;
+  std::vector<const int32_t*> first_ptrs_;
   AttentionSegment segment_;
   Out old_;
 };
@@ -298,6 +311,23 @@ TEST(CpuColumnScores, OneToThreeHundredRows) {
     shape.rows = RowReduce::kMax;
     Check(shape, seed++);
     if (HasFailure()) return;
+  }
+}
+
+TEST(CpuColumnScores, EveryWindowAndCap) {
+  uint32_t seed = 250;
+  for (int32_t window : {0, 1, 31, 100, 256, 700}) {
+    for (float softcap : {0.0f, 1.5f}) {
+      for (int64_t n_rows : {1, 6, 90}) {
+        Shape shape = Chunk(n_rows, {700, 333});
+        shape.keys = static_cast<Keys>(seed % 3);
+        shape.window = window;
+        shape.softcap = softcap;
+        shape.q_size = 2;
+        Check(shape, seed++);
+        if (HasFailure()) return;
+      }
+    }
   }
 }
 

@@ -43,6 +43,8 @@ class CpuBackend final : public Backend {
   void Gelu(const GeluArgs& args) override { cpu::Gelu(args, pool_); }
   void Relu(const ReluArgs& args) override { cpu::Relu(args, pool_); }
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
+  void GeGlu(const GeGluArgs& args) override { cpu::GeGlu(args, pool_); }
+  void SoftCap(const SoftCapArgs& args) override { cpu::SoftCap(args, pool_); }
   void HeadNll(const NllArgs& args) override { cpu::HeadNll(args, pool_); }
   void StoreSlots(std::span<const StoreSlotsArgs> args) override { cpu::StoreSlots(args, pool_); }
   void CompactSlots(std::span<const CompactSlotsArgs> args) override { cpu::CompactSlots(args, pool_); }

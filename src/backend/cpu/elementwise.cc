@@ -82,12 +82,22 @@ void LayerNormImpl(const float* x, const float* w, const float* b, float* y, int
   for (; i < dim; ++i) y[i] = (x[i] - mean) * inverse * w[i] + b[i];
 }
 
-HWY_INLINE VF QuickGelu(VF x) {
+// x / (1 + exp(-z))
+HWY_INLINE VF Gated(VF x, VF z) {
   const DF df;
-  const VF z = hn::Mul(x, hn::Set(df, 1.702f));
-  const VF floor = hn::Set(df, -88.0f);  // as in Silu
+  // Below -88, where exp(-z) nears its overflow, the result is less than 1e-36 of x in magnitude: zero.
+  const VF floor = hn::Set(df, -88.0f);
   const VF e = hn::Exp(df, hn::Neg(hn::Max(z, floor)));
   return hn::IfThenZeroElse(hn::Lt(z, floor), hn::Div(x, hn::Add(hn::Set(df, 1.0f), e)));
+}
+
+HWY_INLINE VF QuickGelu(VF x) { return Gated(x, hn::Mul(x, hn::Set(DF(), 1.702f))); }
+
+// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), which cancels nowhere.
+HWY_INLINE VF TanhGelu(VF x) {
+  const DF df;
+  const VF slope = hn::MulAdd(hn::Mul(x, x), hn::Set(df, 2 * 0.79788456f * 0.044715f), hn::Set(df, 2 * 0.79788456f));
+  return Gated(x, hn::Mul(x, slope));
 }
 
 // 0.5 x (1 + erf(x / sqrt 2)) with Abramowitz and Stegun 7.1.26: erf's error is below 1.5e-7.
@@ -119,10 +129,13 @@ HWY_INLINE void Map(const float* x, float* y, int64_t n_values, const F& f) {
 }
 
 void GeluImpl(GeluKind kind, const float* x, float* y, int64_t n_values) {
-  if (kind == GeluKind::kQuick) {
-    Map(x, y, n_values, [](VF v) { return QuickGelu(v); });
-  } else {
-    Map(x, y, n_values, [](VF v) { return ErfGelu(v); });
+  switch (kind) {
+    case GeluKind::kErf:
+      return Map(x, y, n_values, [](VF v) { return ErfGelu(v); });
+    case GeluKind::kQuick:
+      return Map(x, y, n_values, [](VF v) { return QuickGelu(v); });
+    case GeluKind::kTanh:
+      return Map(x, y, n_values, [](VF v) { return TanhGelu(v); });
   }
 }
 
@@ -131,28 +144,39 @@ void ReluImpl(const float* x, float* y, int64_t n_values) {
   Map(x, y, n_values, [df](VF v) { return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(df)), v); });
 }
 
-HWY_INLINE VF Silu(VF z, VF up) {
+void SoftCapImpl(float cap, const float* x, float* y, int64_t n_values) {
   const DF df;
-  // Below -88, where exp(-z) nears its overflow, silu is less than 1e-36 in magnitude: zero.
-  const VF floor = hn::Set(df, -88.0f);
-  const VF e = hn::Exp(df, hn::Neg(hn::Max(z, floor)));
-  const VF silu = hn::Div(z, hn::Add(hn::Set(df, 1.0f), e));
-  return hn::Mul(hn::IfThenZeroElse(hn::Lt(z, floor), silu), up);
+  const VF cap_v = hn::Set(df, cap), inverse = hn::Set(df, 1.0f / cap), limit = hn::Set(df, 15.0f);
+  Map(x, y, n_values, [=](VF v) {
+    // Past 15 tanh is 1 in this precision, and the approximation is not made for infinities.
+    const VF t = hn::Max(hn::Min(hn::Mul(v, inverse), limit), hn::Neg(limit));
+    return hn::IfThenElse(hn::Eq(v, v), hn::Mul(cap_v, hn::Tanh(DF(), t)), v);
+  });
 }
 
-void SwiGluImpl(const float* gate, const float* up, float* y, int64_t n_values) {
+// y = f(gate, up)
+template <typename F>
+HWY_INLINE void MapTwo(const float* gate, const float* up, float* y, int64_t n_values, const F& f) {
   const DF df;
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
   int64_t i = 0;
-  for (; i + n <= n_values; i += n) hn::StoreU(Silu(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, y + i);
+  for (; i + n <= n_values; i += n) hn::StoreU(f(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, y + i);
   if (i == n_values) return;
   // The rest takes the same path in a padded vector: a value's bits must not depend on where it stands.
   HWY_ALIGN float g[hn::MaxLanes(df)] = {}, u[hn::MaxLanes(df)] = {}, out[hn::MaxLanes(df)];
   const size_t bytes = static_cast<size_t>(n_values - i) * sizeof(float);
   std::memcpy(g, gate + i, bytes);
   std::memcpy(u, up + i, bytes);
-  hn::Store(Silu(hn::Load(df, g), hn::Load(df, u)), df, out);
+  hn::Store(f(hn::Load(df, g), hn::Load(df, u)), df, out);
   std::memcpy(y + i, out, bytes);
+}
+
+void SwiGluImpl(const float* gate, const float* up, float* y, int64_t n_values) {
+  MapTwo(gate, up, y, n_values, [](VF g, VF u) { return hn::Mul(Gated(g, g), u); });
+}
+
+void GeGluImpl(const float* gate, const float* up, float* y, int64_t n_values) {
+  MapTwo(gate, up, y, n_values, [](VF g, VF u) { return hn::Mul(TanhGelu(g), u); });
 }
 
 }  // namespace weir::cpu::HWY_NAMESPACE
@@ -166,6 +190,8 @@ HWY_EXPORT(LayerNormImpl);
 HWY_EXPORT(GeluImpl);
 HWY_EXPORT(ReluImpl);
 HWY_EXPORT(SwiGluImpl);
+HWY_EXPORT(GeGluImpl);
+HWY_EXPORT(SoftCapImpl);
 
 // Values of one task: some microseconds of work.
 constexpr int64_t kTaskValues = 8192;
@@ -209,6 +235,22 @@ void SwiGlu(const SwiGluArgs& args, ThreadPool& pool) {
     const int64_t from = task * kTaskValues;
     HWY_DYNAMIC_DISPATCH(SwiGluImpl)
     (args.gate + from, args.up + from, args.y + from, std::min(kTaskValues, args.n - from));
+  });
+}
+
+void GeGlu(const GeGluArgs& args, ThreadPool& pool) {
+  pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t from = task * kTaskValues;
+    HWY_DYNAMIC_DISPATCH(GeGluImpl)
+    (args.gate + from, args.up + from, args.y + from, std::min(kTaskValues, args.n - from));
+  });
+}
+
+void SoftCap(const SoftCapArgs& args, ThreadPool& pool) {
+  pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t from = task * kTaskValues;
+    HWY_DYNAMIC_DISPATCH(SoftCapImpl)
+    (args.cap, args.x + from, args.y + from, std::min(kTaskValues, args.n - from));
   });
 }
 

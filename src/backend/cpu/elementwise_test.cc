@@ -72,7 +72,7 @@ TEST(CpuLayerNorm, EqualsReference) {
 TEST(CpuGelu, EqualsReference) {
   Rng rng(6);
   ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
-  for (const GeluKind kind : {GeluKind::kErf, GeluKind::kQuick}) {
+  for (const GeluKind kind : {GeluKind::kErf, GeluKind::kQuick, GeluKind::kTanh}) {
     for (const int64_t n : {1, 15, 64, 8192, 20001}) {
       std::vector<float> x = Normals(rng, n + 1);
       for (int64_t i = 0; i <= n; ++i) x[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 9) - 3));
@@ -165,6 +165,58 @@ TEST(CpuSwiGlu, Extremes) {
     }
     EXPECT_TRUE(std::isnan(y.back()));
   });
+}
+
+TEST(CpuGeGlu, EqualsReference) {
+  Rng rng(7);
+  ThreadPool one(1), three(3);
+  for (const int64_t n : {1, 15, 64, 20001}) {
+    std::vector<float> gate = Normals(rng, n + 1), up = Normals(rng, n + 1);
+    for (int64_t i = 0; i <= n; ++i) gate[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 9) - 3));
+    std::vector<float> expected(static_cast<size_t>(n));
+    ref::GeGlu({gate.data() + 1, up.data() + 1, expected.data(), n});
+    ForEachTarget([&] {
+      std::vector<float> y(static_cast<size_t>(n + 2), kNan), again = y;
+      GeGlu({gate.data() + 1, up.data() + 1, y.data() + 1, n}, one);
+      ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_NEAR(y[i + 1], expected[i], 1e-6f * std::max(1.0f, std::fabs(gate[i + 1])) * std::fabs(up[i + 1]));
+      }
+      GeGlu({gate.data() + 1, up.data() + 1, again.data() + 1, n}, three);
+      ASSERT_EQ(std::memcmp(again.data(), y.data(), y.size() * sizeof(float)), 0);
+    });
+  }
+}
+
+TEST(CpuSoftCap, EqualsReference) {
+  Rng rng(8);
+  ThreadPool one(1), three(3);
+  for (const int64_t n : {1, 15, 64, 20001}) {
+    std::vector<float> x = Normals(rng, n + 1);
+    for (int64_t i = 0; i <= n; ++i) x[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 14) - 3));
+    std::vector<float> expected(static_cast<size_t>(n));
+    ref::SoftCap({30, x.data() + 1, expected.data(), n});
+    ForEachTarget([&] {
+      std::vector<float> y(static_cast<size_t>(n + 2), kNan), again = y;
+      SoftCap({30, x.data() + 1, y.data() + 1, n}, one);
+      ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+      for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i + 1], expected[i], 1e-6f * std::fabs(expected[i])) << x[i + 1];
+      SoftCap({30, x.data() + 1, again.data() + 1, n}, three);
+      ASSERT_EQ(std::memcmp(again.data(), y.data(), y.size() * sizeof(float)), 0);
+    });
+  }
+  const float extremes[] = {-std::numeric_limits<float>::infinity(), -3e38f, 3e38f, kNan};
+  for (const float x : extremes) {
+    ForEachTarget([&] {
+      float y = 7;
+      SoftCap({30, &x, &y, 1}, one);
+      if (std::isnan(x)) {
+        EXPECT_TRUE(std::isnan(y));
+      } else {
+        EXPECT_FLOAT_EQ(y, std::copysign(30.0f, x));
+      }
+    });
+  }
 }
 
 }  // namespace
