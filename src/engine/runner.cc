@@ -97,6 +97,8 @@ void Runner::Logits(const float* hidden, int64_t n_rows, float* out) {
   args.outs = {&head, 1};
   args.scratch = head_scratch_.data();
   backend_->MatMul(args);
+  const float cap = model_->config().logit_softcap;
+  if (cap > 0) backend_->SoftCap({cap, out, out, n_rows * model_->config().n_vocab});
 }
 
 void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll) {
@@ -106,6 +108,7 @@ void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows,
   args.n_in = model_->config().n_embd;
   args.head = &model_->head();
   args.bias = model_->head_bias();
+  args.softcap = model_->config().logit_softcap;
   args.target = target;
   args.nll = nll;
   args.scratch = head_scratch_.data();

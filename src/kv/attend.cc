@@ -4,11 +4,15 @@
 
 namespace weir {
 
-int64_t Attender::MetaBytes(const AttentionLayout& layout, int64_t max_slots) {
-  return PageRound(RopeTable::Bytes(layout.rope, max_slots));
+namespace {
+
+int64_t AngleBytes(const AttentionLayout& layout, int64_t max_rows) {
+  return (layout.window_rope ? 2 : 1) * 2 * max_rows * (layout.rope.n_rot / 2) * 4;
 }
 
-namespace {
+int64_t FirstSlotBytes(const AttentionLayout& layout, int64_t max_rows) {
+  return layout.has_windows() ? max_rows * layout.n_kv_heads * 4 : 0;
+}
 
 int64_t ScratchBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
                      bool statistics) {
@@ -22,9 +26,15 @@ int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
 
 }  // namespace
 
+int64_t Attender::MetaBytes(const AttentionLayout& layout, int64_t max_slots) {
+  return PageRound(RopeTable::Bytes(layout.rope, max_slots) +
+                   (layout.window_rope ? RopeTable::Bytes(*layout.window_rope, max_slots) : 0));
+}
+
 int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
                                  bool statistics) {
-  return PageRound(2 * max_rows * (layout.rope.n_rot / 2) * 4) + PageRound(PositionBytes(layout, max_rows)) +
+  return PageRound(AngleBytes(layout, max_rows)) + PageRound(FirstSlotBytes(layout, max_rows)) +
+         PageRound(PositionBytes(layout, max_rows)) +
          PageRound(ScratchBytes(backend, layout, max_rows, max_slots, statistics));
 }
 
@@ -37,9 +47,17 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   out->max_slots_ = max_slots;
   WEIR_ASSIGN_OR_RETURN(out->rope_bytes_,
                         ledger.Reserve(MemTag::kMeta, MetaBytes(layout, max_slots)));
-  WEIR_ASSIGN_OR_RETURN(out->rope_, RopeTable::Make(layout.rope, max_slots));
-  const int64_t half = layout.rope.n_rot / 2;
-  WEIR_ASSIGN_OR_RETURN(out->angles_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, 2 * max_rows * half * 4));
+  WEIR_ASSIGN_OR_RETURN(out->ropes_[0], RopeTable::Make(layout.rope, max_slots));
+  if (layout.window_rope) {
+    if (layout.window_rope->n_rot != layout.rope.n_rot) {
+      return InvalidArgument("window layers rotate %d elements of a head, the others %d", layout.window_rope->n_rot,
+                             layout.rope.n_rot);
+    }
+    WEIR_ASSIGN_OR_RETURN(out->ropes_[1], RopeTable::Make(*layout.window_rope, max_slots));
+  }
+  WEIR_ASSIGN_OR_RETURN(out->angles_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, AngleBytes(layout, max_rows)));
+  WEIR_ASSIGN_OR_RETURN(out->first_slots_,
+                        HostBuffer::Allocate(ledger, MemTag::kWorkspace, FirstSlotBytes(layout, max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->positions_,
                         HostBuffer::Allocate(ledger, MemTag::kWorkspace, PositionBytes(layout, max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->scratch_,
@@ -75,19 +93,22 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
   k_ptrs_.resize(n_views);
   v_ptrs_.resize(n_views);
   n_slots_.resize(n_views);
+  first_ptrs_.resize(n_views);
   views_.resize(segments_.size());
   for (size_t i = 0; i < segments_.size(); ++i) {
     const size_t at = i * layout_.n_kv_heads;
     views_[i] = {segments_[i].first_row, segments_[i].n_rows, &k_ptrs_[at], &v_ptrs_[at], &n_slots_[at]};
   }
-  if (first.positions == Positions::kAbs && rope_.n_rot > 0) {
-    const int64_t half = rope_.n_rot / 2;
+  const int64_t half = layout_.rope.n_rot / 2;
+  if (first.positions == Positions::kAbs && half > 0) {
     std::vector<int64_t> pos;
     for (const BatchSegment& segment : segments_) {
       pos.resize(static_cast<size_t>(segment.n_rows));
       for (int64_t i = 0; i < segment.n_rows; ++i) pos[i] = segment.first_seq + i;
-      float* cos = angles_.as<float>() + segment.first_row * half;
-      RopeAngles(rope_, pos.data(), segment.n_rows, cos, cos + max_rows_ * half);
+      for (int table = 0; table < (layout_.window_rope ? 2 : 1); ++table) {
+        float* cos = angles_.as<float>() + (table * 2 * max_rows_ + segment.first_row) * half;
+        RopeAngles(ropes_[table], pos.data(), segment.n_rows, cos, cos + max_rows_ * half);
+      }
     }
   }
   return Status();
@@ -110,11 +131,33 @@ Status Attender::PlanPositions(std::span<const BatchSegment> segments) {
   return Status();
 }
 
+void Attender::FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_t head, int32_t* first) const {
+  const PotShape& shape = segment.pot->shape();
+  const std::span<const SlotMeta> meta = segment.pot->meta(shape.group_of(layer, head));
+  const int64_t own = std::ssize(meta) - segment.n_rows;  // slot of the first row
+  int64_t slot = 0;
+  for (int64_t i = 0; i < segment.n_rows; ++i) {
+    if (shape.positions == Positions::kAbs) {
+      // The position of a slot is its place in the stream.
+      const int64_t oldest = segment.first_seq + i - layout_.window + 1;
+      const auto at = std::lower_bound(meta.begin() + slot, meta.begin() + own + i, oldest,
+                                       [](const SlotMeta& m, int64_t seq) { return m.seq < seq; });
+      slot = at - meta.begin();
+    } else {
+      slot = std::max<int64_t>(0, own + i - layout_.window + 1);
+    }
+    first[i] = static_cast<int32_t>(slot);
+  }
+}
+
 void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out) {
   const PotShape& shape = segments_.front().pot->shape();
-  const bool rotated = shape.positions == Positions::kAbs && rope_.n_rot > 0;
-  const int64_t half = rope_.n_rot / 2;
-  const float* cos = angles_.as<float>();
+  const int64_t half = layout_.rope.n_rot / 2;
+  const bool rotated = shape.positions == Positions::kAbs && half > 0;
+  const bool window = layout_.is_window(layer);
+  const int table = window && layout_.window_rope ? 1 : 0;
+  const RopeTable& rope = ropes_[table];
+  const float* cos = angles_.as<float>() + table * 2 * max_rows_ * half;
   const float* sin = cos + max_rows_ * half;
   const int64_t kv_stride = static_cast<int64_t>(layout_.n_kv_heads) * layout_.head_dim;
 
@@ -137,7 +180,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
       store.slots = keys;
       store.first_slot = n_slots_[at] - s.n_rows;
       if (rotated) {
-        store.rope = &rope_;
+        store.rope = &rope;
         store.cos = cos + s.first_row * half;
         store.sin = sin + s.first_row * half;
       }
@@ -150,19 +193,30 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
     }
   }
   backend_->StoreSlots(stores_);
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const BatchSegment& s = segments_[i];
+    const size_t at = i * layout_.n_kv_heads;
+    views_[i].first_slot = window ? &first_ptrs_[at] : nullptr;
+    for (int32_t head = 0; window && head < layout_.n_kv_heads; ++head) {
+      int32_t* first = first_slots_.as<int32_t>() + s.first_row * layout_.n_kv_heads + head * s.n_rows;
+      FillFirstSlots(s, layer, head, first);
+      first_ptrs_[at + head] = first;
+    }
+  }
 
   AttentionArgs args;
   args.n_heads = layout_.n_heads;
   args.n_kv_heads = layout_.n_kv_heads;
   args.head_dim = layout_.head_dim;
   args.scale = layout_.scale;
+  args.softcap = layout_.softcap;
   args.q = q;
   args.q_stride = static_cast<int64_t>(layout_.n_heads) * layout_.head_dim;
   args.out = out;
   args.out_stride = args.q_stride;
   args.k_type = shape.k_type;
   args.v_type = shape.v_type;
-  args.rope = rope_.n_rot > 0 ? &rope_ : nullptr;
+  args.rope = half > 0 ? &rope : nullptr;
   args.keys_rotated = rotated;
   args.row_cos = rotated ? cos : nullptr;
   args.row_sin = rotated ? sin : nullptr;

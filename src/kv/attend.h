@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,9 +23,18 @@ namespace weir {
 struct AttentionLayout {
   int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float scale = 0;      // 1 / sqrt(head_dim) for most
+  float softcap = 0;    // scores are softcap * tanh(score / softcap); 0: as they are
   RopeConfig rope;      // n_rot = 0: no rotary embedding
   // Rows of a table of learned positions that the model adds at its input (Attender::positions()); 0: it has none.
   int32_t n_learned_positions = 0;
+  // Layers with a sliding window: a row sees what stands less than `window` positions before it, positions as RoPE sees
+  // them (docs/decisions/0007-windows-count-positions.md). The pot holds the same slots for them as for the others.
+  int32_t window = 0;
+  std::vector<bool> window_layers;        // [n_layers], or empty: none
+  std::optional<RopeConfig> window_rope;  // their rotary embedding where it is not `rope`; the same n_rot
+
+  bool has_windows() const { return !window_layers.empty(); }
+  bool is_window(int32_t layer) const { return has_windows() && window_layers[layer]; }
 };
 
 // Statistics to take of a segment while it attends: which of its rows vote, how they are reduced. They go to the pot's
@@ -71,19 +81,23 @@ class Attender {
 
  private:
   Status PlanPositions(std::span<const BatchSegment> segments);
+  // The first slot that each row of a segment sees in a window layer.
+  void FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_t head, int32_t* first) const;
 
   Backend* backend_ = nullptr;
   AttentionLayout layout_;
   int64_t max_rows_ = 0, max_slots_ = 0;
-  RopeTable rope_;
+  RopeTable ropes_[2];  // of ordinary layers; of window layers where they have their own
   Reservation rope_bytes_;
-  HostBuffer angles_;    // [2, max_rows, n_rot/2] cos then sin of the rows' positions
-  HostBuffer positions_; // [max_rows] of rows with learned positions
+  HostBuffer angles_;       // [tables, 2, max_rows, n_rot/2] cos then sin of the rows' positions
+  HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the layer at hand, int32
+  HostBuffer positions_;    // [max_rows] of rows with learned positions
   HostBuffer scratch_;   // of the attention and statistics kernels, one after the other
   // The current plan.
   std::vector<BatchSegment> segments_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;   // [n_segments, n_kv_heads], of the layer at hand
   std::vector<int32_t> n_slots_;                  // same shape
+  std::vector<const int32_t*> first_ptrs_;        // same shape
   std::vector<AttentionSegment> views_;           // [n_segments]
   std::vector<StoreSlotsArgs> stores_;
   std::vector<ColumnScoresArgs> scores_;          // of the segments that vote

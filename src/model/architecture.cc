@@ -6,7 +6,15 @@ Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend,
   WEIR_ASSIGN_OR_RETURN(const std::string name, file.String("general.architecture"));
   std::string known;
   for (const ArchitectureInfo* info : AllArchitectureInfos()) {
-    if (name == info->name) return info->load(file, backend, ledger);
+    if (name == info->name) {
+      auto model = info->load(file, backend, ledger);
+      const StatusCode code = model.status().code();
+      if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt && code != StatusCode::kUnsupported)
+        return model;
+      // Whose rules the file breaks is half of what is wrong with it.
+      return Status(code, StrFormat("%s (read as architecture '%s': %s)", model.status().message().c_str(), info->name,
+                                    info->models));
+    }
     known += (known.empty() ? "" : ", ") + std::string(info->name);
   }
   return Unsupported("%s: architecture '%s' is not supported; this build knows: %s", file.path().c_str(), name.c_str(),

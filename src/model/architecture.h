@@ -25,6 +25,7 @@ struct ModelConfig {
   int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int32_t n_ctx_train = 0;       // longest context it was trained with
   AttentionLayout attention;
+  float logit_softcap = 0;  // > 0: logits are logit_softcap * tanh(x / logit_softcap) of the head's x
 };
 
 // Receives named intermediates during a forward pass: ("blk.3.attn_out", rows, columns, data). Names are listed in
@@ -71,7 +72,8 @@ struct ArchitectureInfo {
 // Every architecture of the folder, sorted by name. (Generated.)
 std::span<const ArchitectureInfo* const> AllArchitectureInfos();
 
-// Finds the file's architecture and loads it. kUnsupported names an unknown architecture and lists the known ones.
+// Finds the file's architecture and loads it. kUnsupported names an unknown architecture and lists the known ones; what
+// is missing or wrong in a file of a known one is named together with it.
 Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend, Ledger& ledger);
 
 }  // namespace weir
