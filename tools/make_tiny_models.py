@@ -12,10 +12,11 @@ rows * cols little-endian float32 values, row by row. The entries, with n = numb
   tokens [n, 1], pos [n, 1]     the input; small integers, exact in float32
   rows [r, 1]                   which tokens the intermediates below were stored for (first 8 and last 8)
   embd                          [r, hidden]
-  blk.L.attn_norm .q .k .v      inputs of attention; q, k before RoPE, after bias, [r, heads * head_dim] with each head in
-                                Hugging Face's order: RoPE pairs element i with i + head_dim / 2
+  blk.L.attn_norm .q .k .v      inputs of attention; q, k before RoPE, after bias and head norms, [r, heads * head_dim] with each head in
+                                Hugging Face's order: RoPE pairs element i with i + rotated elements / 2
   blk.L.attn_out                [r, hidden], after the output projection, before the residual sum
   blk.L.ffn_norm .ffn_out .out  [r, hidden]; out is the residual stream after the block
+  blk.L.attn_post_norm .ffn_post_norm   (Gemma) [r, hidden], what is added to the residual stream
   final_norm                    [r, hidden]
   logits                        [n, vocab]
   strided.pos, strided.logits   the same tokens at pos 0, 7, 14, ... [n, 1] and logits of the last 8 tokens
@@ -59,6 +60,26 @@ MODELS = {
     "qwen2": ("qwen2", dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
                             num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=512,
                             rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
+    "gptneox": ("gptneox", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+                                max_position_embeddings=512, rotary_pct=0.25)),
+    "gptneox_sequential": ("gptneox", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                                           max_position_embeddings=512, rotary_pct=1.0, use_parallel_residual=False)),
+    "qwen3": ("qwen3", dict(SMALL, rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
+    "phi3": ("phi3", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                          num_key_value_heads=2, max_position_embeddings=512, sliding_window=None)),
+    "phi3_longrope": ("phi3", dict(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        max_position_embeddings=128, original_max_position_embeddings=32, sliding_window=None, rope_parameters=dict(
+            rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.0, 1.05, 1.1, 1.2, 1.4],
+            long_factor=[1.0, 1.2, 1.5, 2.0, 2.6, 4.0]))),
+    # 48 tokens: windows of 20 hide the oldest ones from the last rows.
+    "gemma2": ("gemma2", dict(SMALL, num_hidden_layers=3, sliding_window=20, query_pre_attn_scalar=16,
+                              attn_logit_softcapping=3.0, final_logit_softcapping=4.0)),
+    "gemma3": ("gemma3", dict(SMALL, num_hidden_layers=7, intermediate_size=32, head_dim=8, sliding_window=20, query_pre_attn_scalar=8,
+                              rope_parameters=dict(
+                                  full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0),
+                                  sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
+    "llama_window": ("mistral", dict(SMALL, head_dim=8, sliding_window=20)),
     "llama_tied": ("llama", dict(SMALL, head_dim=8)),
     "llama_bias": ("llama", dict(SMALL, head_dim=8, num_key_value_heads=4, attention_bias=True, mlp_bias=True)),
     "llama_head_dim": ("llama", dict(SMALL, head_dim=24, num_key_value_heads=1)),
@@ -107,25 +128,40 @@ def write_tokenizer(folder):
         chat_template=TEMPLATE)))
 
 
+KINDS = {
+    "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+    "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
+    "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+    "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+    "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
+    "gptneox": (transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM),
+    "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
+    "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
+    "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
+}
+
+
 def build(kind, settings, seed):
     settings = dict(settings, vocab_size=VOCAB, bos_token_id=0, eos_token_id=2, use_cache=False)
     if kind != "opt":
         settings["rms_norm_eps"] = 1e-5
-    config, model = {
-        "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
-        "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
-        "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
-    }[kind]
-    # sdpa: its softmax stays in float64, the eager one casts to float32.
-    model = model._from_config(config(**settings), attn_implementation="sdpa").eval()
+    if kind == "phi3":  # whose default lies beyond this vocabulary
+        settings["pad_token_id"] = 1
+    config, model = KINDS[kind]
+    # sdpa: its softmax stays in float64, the eager one casts to float32. Only the eager one caps scores.
+    model = model._from_config(config(**settings), attn_implementation="eager" if kind == "gemma2" else "sdpa").eval()
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
-                p.copy_(1.0 + 0.2 * torch.randn(p.shape, generator=g))
+                # Gemma stores what is added to 1.
+                p.copy_((0.0 if kind.startswith("gemma") else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
             elif name.endswith("bias"):
                 p.copy_(0.3 * torch.randn(p.shape, generator=g))
-            elif "q_proj" in name or "k_proj" in name:
+            elif kind.startswith("gemma") and "embed_tokens" in name:
+                # Scaled by the root of the width on the way in, multiplied as it is on the way out.
+                p.copy_(torch.randn(p.shape, generator=g) / p.shape[1] ** 0.5 * 2)
+            elif "q_proj" in name or "k_proj" in name or "qkv" in name or "query_key_value" in name:
                 # Wide enough that attention picks a few keys instead of averaging all of them.
                 p.copy_(2.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
             else:
@@ -133,49 +169,76 @@ def build(kind, settings, seed):
     return model
 
 
-def parts(model):
-    """(name, module, whether its input is meant) of every intermediate."""
-    base = model.model
-    yield "embd", base.embed_tokens, False
-    for i, layer in enumerate(base.layers):
-        att = layer.self_attn
-        for name, module in (("attn_norm", layer.input_layernorm), ("q", att.q_proj), ("k", att.k_proj), ("v", att.v_proj),
-                             ("attn_out", att.o_proj), ("ffn_norm", layer.post_attention_layernorm),
-                             ("ffn_out", layer.mlp), ("out", layer)):
-            yield f"blk.{i}.{name}", module, False
-    yield "final_norm", base.norm, False
+# Name of an intermediate -> the module whose output it is, inside one layer.
+LLAMA = {"attn_norm": "input_layernorm", "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
+         "attn_out": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_out": "mlp"}
+HEAD_NORMS = {"q": "self_attn.q_norm", "k": "self_attn.k_norm"}
+GEMMA = {**LLAMA, "attn_post_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+         "ffn_post_norm": "post_feedforward_layernorm"}
+LAYERS = {
+    "qwen3": {**LLAMA, **HEAD_NORMS},
+    "phi3": {"attn_norm": "input_layernorm", "qkv": "self_attn.qkv_proj", "attn_out": "self_attn.o_proj",
+             "ffn_norm": "post_attention_layernorm", "ffn_out": "mlp"},
+    "gpt_neox": {"attn_norm": "input_layernorm", "qkv": "attention.query_key_value", "attn_out": "attention.dense",
+                 "ffn_norm": "post_attention_layernorm", "ffn_out": "mlp"},
+    "opt": {"attn_norm": "self_attn_layer_norm", "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
+            "attn_out": "self_attn.out_proj", "ffn_norm": "final_layer_norm", "ffn_out": "fc2"},
+    "gemma2": GEMMA,
+    "gemma3_text": {**GEMMA, **HEAD_NORMS},
+}
 
 
-def opt_parts(model):
-    base = model.model.decoder
-    yield "embd", base.layers[0], True
-    for i, layer in enumerate(base.layers):
-        att = layer.self_attn
-        for name, module in (("attn_norm", layer.self_attn_layer_norm), ("q", att.q_proj), ("k", att.k_proj),
-                             ("v", att.v_proj), ("attn_out", att.out_proj), ("ffn_norm", layer.final_layer_norm),
-                             ("ffn_out", layer.fc2), ("out", layer)):
-            yield f"blk.{i}.{name}", module, False
-    yield "final_norm", base.final_layer_norm or base.layers[-1], False
+def split_qkv(config, qkv):
+    """q, k and v of a module that computes all three: [n, heads, q k v] in GPT-NeoX, one after the other in Phi-3."""
+    n, n_heads = qkv.shape[0], config.num_attention_heads
+    if config.model_type == "gpt_neox":
+        return [part.reshape(n, -1) for part in qkv.reshape(n, n_heads, 3, -1).unbind(2)]
+    head_dim = config.hidden_size // n_heads
+    n_kv = config.num_key_value_heads * head_dim
+    return qkv.split([n_heads * head_dim, n_kv, n_kv], dim=1)
 
 
 def run(model, tokens, pos):
     """Logits [n, vocab] and every named intermediate [n, cols]."""
     seen, hooks = {}, []
 
-    def keep(name, module, before):
-        def hook(m, inputs, output=None):
-            value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
-            seen[name] = value.reshape(len(tokens), -1)
-        hooks.append(module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook))
+    def rows(out):
+        out = out[0] if isinstance(out, tuple) else out
+        if out.dim() == 4 and out.shape[1] != len(tokens):  # Gemma 3 norms heads after it moved them outwards
+            out = out.transpose(1, 2)
+        return out.reshape(len(tokens), -1)
 
-    for part in (opt_parts if model.config.model_type == "opt" else parts)(model):
-        keep(*part)
+    def keep(name, module, before=False):
+        if before:
+            hooks.append(module.register_forward_pre_hook(lambda m, i: seen.__setitem__(name, rows(i[0]))))
+        else:
+            hooks.append(module.register_forward_hook(lambda m, i, o: seen.__setitem__(name, rows(o))))
+
+    base, kind = model.base_model, model.config.model_type
+    if kind == "opt":  # what enters the first block has the positions in it
+        base = base.decoder
+        keep("embd", base.layers[0], before=True)
+        last = base.final_layer_norm or base.layers[-1]
+    elif kind == "gpt_neox":
+        keep("embd", base.embed_in)
+        last = base.final_layer_norm
+    else:
+        keep("embd", base.embed_tokens)
+        last = base.norm
+    for i, layer in enumerate(base.layers):
+        for name, path in LAYERS.get(kind, LLAMA).items():
+            keep(f"blk.{i}.{name}", layer.get_submodule(path))
+        keep(f"blk.{i}.out", layer)
+    keep("final_norm", last)
     with torch.no_grad():
         ids = torch.tensor([tokens])
         # An explicit mask: without one, positions with gaps would be taken for several packed sequences.
         out = model(ids, position_ids=torch.tensor([pos]), attention_mask=torch.ones_like(ids))
     for h in hooks:
         h.remove()
+    for name in [name for name in seen if name.endswith(".qkv")]:
+        for part, values in zip("qkv", split_qkv(model.config, seen.pop(name))):
+            seen[name[:-3] + part] = values
     return out.logits[0].double().numpy(), {k: v.double().numpy() for k, v in seen.items()}
 
 
@@ -186,7 +249,9 @@ def make(name, out, seed):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         write_tokenizer(Path(folder))
-        convert_hf.convert_folder(folder, out / f"{name}.gguf", "f32", name=f"tiny random {name}")
+        # Readers expect Phi-3's own vocabulary in a file that is called so.
+        title = name.replace("phi3", "phi")
+        convert_hf.convert_folder(folder, out / f"{name}.gguf", "f32", name=f"tiny random {title}")
     tokens = np.random.default_rng(seed).integers(3, VOCAB, N_TOKENS).tolist()
     pos, strided = list(range(N_TOKENS)), [7 * i for i in range(N_TOKENS)]
     single, _ = run(model, tokens, pos)

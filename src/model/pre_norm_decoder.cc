@@ -9,56 +9,67 @@
 namespace weir {
 
 Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger) {
+  options_ = options;
   WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch));
   WeightLoader loader(file, backend_, ledger);
-  config_.architecture = arch;
-  WEIR_ASSIGN_OR_RETURN(config_.name, file.StringOr("general.name", ""));
-  config_.n_layers = m.n_layers;
-  config_.n_embd = m.n_embd;
-  config_.n_ff = m.n_ff;
-  config_.n_vocab = m.n_vocab;
-  config_.n_ctx_train = m.n_ctx_train;
-  AttentionLayout& attention = config_.attention;
-  attention.n_layers = m.n_layers;
-  attention.n_heads = m.n_heads;
-  attention.n_kv_heads = m.n_kv_heads;
-  attention.head_dim = m.head_dim;
-  attention.scale = 1.0f / std::sqrt(static_cast<float>(m.head_dim));
-  WEIR_ASSIGN_OR_RETURN(attention.rope, ReadRopeConfig(file, arch, m, loader));
+  WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
+  WEIR_ASSIGN_OR_RETURN(config_.attention.rope, ReadRopeConfig(file, arch, m, loader));
   norm_eps_ = m.norm_eps;
-
-  const int64_t q_dim = static_cast<int64_t>(m.n_heads) * m.head_dim;
-  const int64_t kv_dim = static_cast<int64_t>(m.n_kv_heads) * m.head_dim;
-  std::vector<int32_t> q_order, k_order;
-  if (options.interleaved_rope) {
-    q_order = HalfSplitOrder(m.n_heads, m.head_dim, attention.rope.n_rot);
-    k_order = HalfSplitOrder(m.n_kv_heads, m.head_dim, attention.rope.n_rot);
-  }
   WEIR_RETURN_IF_ERROR(loader.Load("token_embd.weight", m.n_vocab, m.n_embd, &embedding_));
   WEIR_RETURN_IF_ERROR(loader.Load("output_norm.weight", m.n_embd, &output_norm_));
   if (loader.Has("output.weight")) WEIR_RETURN_IF_ERROR(loader.Load("output.weight", m.n_vocab, m.n_embd, &output_));
   layers_.resize(static_cast<size_t>(m.n_layers));
-  for (int32_t l = 0; l < m.n_layers; ++l) {
-    PreNormLayer& layer = layers_[l];
-    const std::string blk = "blk." + std::to_string(l) + ".";
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm.weight", m.n_embd, &layer.attn_norm));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q.weight", q_dim, m.n_embd, &layer.wq, q_order));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k.weight", kv_dim, m.n_embd, &layer.wk, k_order));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_v.weight", kv_dim, m.n_embd, &layer.wv));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", m.n_embd, q_dim, &layer.wo));
+  for (int32_t l = 0; l < m.n_layers; ++l) WEIR_RETURN_IF_ERROR(LoadLayer(loader, l));
+  return loader.Finish();
+}
+
+Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
+  const AttentionLayout& a = config_.attention;
+  const int64_t n_embd = config_.n_embd, n_ff = config_.n_ff;
+  const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
+  const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
+  std::vector<int32_t> q_order, k_order;
+  if (options_.interleaved_rope) {
+    q_order = HalfSplitOrder(a.n_heads, a.head_dim, a.rope.n_rot);
+    k_order = HalfSplitOrder(a.n_kv_heads, a.head_dim, a.rope.n_rot);
+  }
+  PreNormLayer& layer = layers_[l];
+  const std::string blk = "blk." + std::to_string(l) + ".";
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm.weight", n_embd, &layer.attn_norm));
+  if (options_.fused) {
+    const std::string qkv = blk + "attn_qkv.weight", gate_up = blk + "ffn_up.weight";
+    const int64_t rows = q_dim + 2 * kv_dim;
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, rows, n_embd, 0, q_dim, &layer.wq));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, rows, n_embd, q_dim, kv_dim, &layer.wk));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, rows, n_embd, q_dim + kv_dim, kv_dim, &layer.wv));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(gate_up, 2 * n_ff, n_embd, 0, n_ff, &layer.gate));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(gate_up, 2 * n_ff, n_embd, n_ff, n_ff, &layer.up));
+  } else {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q.weight", q_dim, n_embd, &layer.wq, q_order));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k.weight", kv_dim, n_embd, &layer.wk, k_order));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_v.weight", kv_dim, n_embd, &layer.wv));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_q.bias", q_dim, &layer.bq, q_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_k.bias", kv_dim, &layer.bk, k_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_v.bias", kv_dim, &layer.bv));
-    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_output.bias", m.n_embd, &layer.bo));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm.weight", m.n_embd, &layer.ffn_norm));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate.weight", m.n_ff, m.n_embd, &layer.gate));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", m.n_ff, m.n_embd, &layer.up));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", m.n_embd, m.n_ff, &layer.down));
-    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_gate.bias", m.n_ff, &layer.b_gate));
-    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_up.bias", m.n_ff, &layer.b_up));
-    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", m.n_embd, &layer.b_down));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate.weight", n_ff, n_embd, &layer.gate));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", n_ff, n_embd, &layer.up));
+    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_gate.bias", n_ff, &layer.b_gate));
+    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_up.bias", n_ff, &layer.b_up));
   }
-  return loader.Finish();
+  if (options_.head_norms) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q_norm.weight", a.head_dim, &layer.q_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k_norm.weight", a.head_dim, &layer.k_norm));
+  }
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", n_embd, q_dim, &layer.wo));
+  WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_output.bias", n_embd, &layer.bo));
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm.weight", n_embd, &layer.ffn_norm));
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
+  WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
+  if (options_.post_norms) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_attention_norm.weight", n_embd, &layer.attn_post_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_ffw_norm.weight", n_embd, &layer.ffn_post_norm));
+  }
+  return Status();
 }
 
 int64_t PreNormDecoder::WeightBytesPerToken() const {
@@ -78,6 +89,14 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   const int64_t widest = std::max<int64_t>({config_.n_embd, config_.n_ff, q_dim});
   return AlignedBytes(n * config_.n_embd * 4) + std::max(attention, feed_forward) +
          AlignedBytes(backend_.MatMulScratchBytes(n, widest));
+}
+
+void PreNormDecoder::RunGate(const float* gate, const float* up, float* y, int64_t n) {
+  if (options_.gate == Gate::kSilu) {
+    backend_.SwiGlu({gate, up, y, n});
+  } else {
+    backend_.GeGlu({gate, up, y, n});
+  }
 }
 
 void PreNormDecoder::Forward(const ForwardArgs& args) {
@@ -115,45 +134,58 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
 
   if (args.tokens != nullptr) {
     backend_.EmbedRows(*embedding_, args.tokens, n, x);
+    if (options_.scaled_embedding) {
+      const float scale = std::sqrt(static_cast<float>(n_embd));
+      for (int64_t i = 0; i < n * n_embd; ++i) x[i] *= scale;
+    }
   } else {
     std::memcpy(x, args.embeddings, static_cast<size_t>(n * n_embd) * 4);
   }
   observe("embd", n_embd, x);
-  // What a block adds to the residual stream is only computed apart when somebody wants to see it.
-  const bool apart = args.observer != nullptr;
-  std::vector<float> added(apart ? static_cast<size_t>(n * n_embd) : 0);
-  auto add_to_stream = [&](const std::string& name, const float* in, int64_t n_in, const Matrix& w, const float* bias) {
-    if (!apart) {
-      product(in, n_in, {{&w, x, n_embd, bias, true}});
-      return;
+  const bool watched = args.observer != nullptr;
+  // x += post(w * in + bias). Straight into x, unless there is a norm between or somebody wants to see the sum's second
+  // part; that is then computed where the block's normalised input was, which is read no more.
+  auto add_to_stream = [&](const std::string& name, const float* in, int64_t n_in, const Matrix& w, const float* bias,
+                           const Vector& post, const std::string& post_name) {
+    if (!watched && post.data.empty()) return product(in, n_in, {{&w, x, n_embd, bias, true}});
+    product(in, n_in, {{&w, norm, n_embd, bias, false}});
+    observe(name, n_embd, norm);
+    if (!post.data.empty()) {
+      backend_.RmsNorm({norm, post.get(), norm, n, n_embd, norm_eps_});
+      observe(post_name, n_embd, norm);
     }
-    product(in, n_in, {{&w, added.data(), n_embd, bias, false}});
-    observe(name, n_embd, added.data());
-    for (int64_t i = 0; i < n * n_embd; ++i) x[i] += added[i];
+    for (int64_t i = 0; i < n * n_embd; ++i) x[i] += norm[i];
+  };
+  auto norm_heads = [&](const Vector& w, int64_t n_heads, float* heads) {
+    if (!w.data.empty()) backend_.RmsNorm({heads, w.get(), heads, n * n_heads, a.head_dim, norm_eps_});
   };
 
   for (int32_t l = 0; l < config_.n_layers; ++l) {
     const PreNormLayer& layer = layers_[l];
-    const std::string blk = apart ? "blk." + std::to_string(l) + "." : std::string();
+    const std::string blk = watched ? "blk." + std::to_string(l) + "." : std::string();
     backend_.RmsNorm({x, layer.attn_norm.get(), norm, n, n_embd, norm_eps_});
     observe(blk + "attn_norm", n_embd, norm);
     product(norm, n_embd,
             {{layer.wq.get(), q, q_dim, layer.bq.get(), false},
              {layer.wk.get(), k, kv_dim, layer.bk.get(), false},
              {layer.wv.get(), v, kv_dim, layer.bv.get(), false}});
+    norm_heads(layer.q_norm, a.n_heads, q);
+    norm_heads(layer.k_norm, a.n_kv_heads, k);
     observe(blk + "q", q_dim, q);
     observe(blk + "k", kv_dim, k);
     observe(blk + "v", kv_dim, v);
     args.attender->Attend(l, q, k, v, mix);
-    add_to_stream(blk + "attn_out", mix, q_dim, *layer.wo, layer.bo.get());
+    add_to_stream(blk + "attn_out", mix, q_dim, *layer.wo, layer.bo.get(), layer.attn_post_norm,
+                  blk + "attn_post_norm");
 
     backend_.RmsNorm({x, layer.ffn_norm.get(), norm, n, n_embd, norm_eps_});
     observe(blk + "ffn_norm", n_embd, norm);
     product(norm, n_embd,
             {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false},
              {layer.up.get(), up, n_ff, layer.b_up.get(), false}});
-    backend_.SwiGlu({gate, up, gate, n * n_ff});
-    add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get());
+    RunGate(gate, up, gate, n * n_ff);
+    add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get(), layer.ffn_post_norm,
+                  blk + "ffn_post_norm");
     observe(blk + "out", n_embd, x);
   }
   backend_.RmsNorm({x, output_norm_.get(), x, n, n_embd, norm_eps_});

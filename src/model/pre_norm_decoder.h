@@ -1,9 +1,11 @@
-// The decoder most families share: RMS norm before attention and before a gated (SiLU) feed-forward layer, rotary
-// positions, grouped KV heads, residual stream in F32. An architecture file says how its metadata and tensor names map
-// to these fields; what it does not have stays empty.
+// The decoder most families share: RMS norm before attention and before a gated feed-forward layer, rotary positions,
+// grouped KV heads, residual stream in F32. An architecture file says how its metadata and tensor names map to these
+// fields; what it does not have stays empty.
 //
-//   h = x + wo * attend(wq * n, wk * n, wv * n),  n = rms(x) * attn_norm
-//   x = h + down * (silu(gate * m) . (up * m)),   m = rms(h) * ffn_norm
+//   h = x + post(wo * attend(norm(wq * n), norm(wk * n), wv * n)),  n = rms(x) * attn_norm
+//   x = h + post(down * (act(gate * m) . (up * m))),                m = rms(h) * ffn_norm
+//
+// norm, of every head of q and k, and post, of what a block adds, are RMS norms that some families have.
 #pragma once
 
 #include <memory>
@@ -18,6 +20,8 @@ struct PreNormLayer {
   Vector attn_norm, ffn_norm;              // [n_embd]
   std::unique_ptr<Matrix> wq, wk, wv, wo;  // [heads * head_dim, n_embd] ..., wo [n_embd, n_heads * head_dim]
   Vector bq, bk, bv, bo;                   // biases or empty
+  Vector q_norm, k_norm;                   // [head_dim] or empty
+  Vector attn_post_norm, ffn_post_norm;    // [n_embd] or empty
   std::unique_ptr<Matrix> gate, up, down;  // [n_ff, n_embd] twice, [n_embd, n_ff]
   Vector b_gate, b_up, b_down;
 };
@@ -26,8 +30,14 @@ class PreNormDecoder : public Model {
  public:
   explicit PreNormDecoder(Backend& backend) : backend_(backend) {}
 
+  enum class Gate { kSilu, kGeluTanh };
   struct Options {
     bool interleaved_rope = false;  // reorder q and k rows to half-split pairs
+    bool head_norms = false;        // blk.L.attn_q_norm, attn_k_norm
+    bool post_norms = false;        // blk.L.post_attention_norm, post_ffw_norm
+    bool fused = false;             // blk.L.attn_qkv holds q, k and v; ffn_up holds gate and up
+    bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(n_embd)
+    Gate gate = Gate::kSilu;
   };
   // Reads the standard metadata under `arch` and binds the standard tensor names; optional biases where present.
   Status LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger);
@@ -37,8 +47,15 @@ class PreNormDecoder : public Model {
   int64_t WorkspaceBytes(int64_t max_rows) const override;
   void Forward(const ForwardArgs& args) override;
 
+  // For what an architecture says beyond the standard metadata, after LoadStandard().
+  ModelConfig& mutable_config() { return config_; }
+
  private:
+  Status LoadLayer(WeightLoader& loader, int32_t l);
+  void RunGate(const float* gate, const float* up, float* y, int64_t n);
+
   Backend& backend_;
+  Options options_;
   float norm_eps_ = 0;
   std::unique_ptr<Matrix> embedding_;  // [n_vocab, n_embd]
   std::unique_ptr<Matrix> output_;     // [n_vocab, n_embd], or null when tied to the embedding

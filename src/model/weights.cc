@@ -57,7 +57,13 @@ Result<const GgufTensor*> WeightLoader::Take(const std::string& name, const std:
 Status WeightLoader::Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
                           const std::vector<int32_t>& row_order) {
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_out, n_in}));
-  return Prepare(*tensor, n_out, n_in, out, row_order);
+  return Prepare(*tensor, tensor->data, n_out, n_in, out, row_order);
+}
+
+Status WeightLoader::LoadRows(const std::string& name, int64_t n_rows, int64_t n_in, int64_t first, int64_t n_out,
+                              std::unique_ptr<Matrix>* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_rows, n_in}));
+  return Prepare(*tensor, tensor->data + first * RowBytes(tensor->type, n_in), n_out, n_in, out, {});
 }
 
 Status WeightLoader::LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
@@ -67,7 +73,7 @@ Status WeightLoader::LoadKernel(const std::string& name, int64_t n_out, const st
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, shape));
   int64_t n_in = 1;
   for (int64_t side : kernel) n_in *= side;
-  return Prepare(*tensor, n_out, n_in, out, {});
+  return Prepare(*tensor, tensor->data, n_out, n_in, out, {});
 }
 
 void WeightLoader::Skip(const std::string& prefix) {
@@ -76,15 +82,15 @@ void WeightLoader::Skip(const std::string& prefix) {
   }
 }
 
-Status WeightLoader::Prepare(const GgufTensor& tensor, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
-                             const std::vector<int32_t>& row_order) {
+Status WeightLoader::Prepare(const GgufTensor& tensor, const uint8_t* data, int64_t n_out, int64_t n_in,
+                             std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order) {
   const std::string where = file_.path() + ": " + tensor.name;
   MatrixSource source;
   source.name = where.c_str();
   source.type = tensor.type;
   source.n_out = n_out;
   source.n_in = n_in;
-  source.data = tensor.data;
+  source.data = data;
   source.row_order = row_order.empty() ? nullptr : row_order.data();
   WEIR_ASSIGN_OR_RETURN(*out, backend_.PrepareMatrix(source, ledger_));
   // The prepared copy replaces the mapped pages at once: loading never holds the weights twice.
@@ -193,14 +199,29 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   return m;
 }
 
+Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata& meta, ModelConfig* config) {
+  config->architecture = arch;
+  WEIR_ASSIGN_OR_RETURN(config->name, file.StringOr("general.name", ""));
+  config->n_layers = meta.n_layers;
+  config->n_embd = meta.n_embd;
+  config->n_ff = meta.n_ff;
+  config->n_vocab = meta.n_vocab;
+  config->n_ctx_train = meta.n_ctx_train;
+  AttentionLayout& attention = config->attention;
+  attention.n_layers = meta.n_layers;
+  attention.n_heads = meta.n_heads;
+  attention.n_kv_heads = meta.n_kv_heads;
+  attention.head_dim = meta.head_dim;
+  attention.scale = 1.0f / std::sqrt(static_cast<float>(meta.head_dim));
+  return Status();
+}
+
 Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch, const DecoderMetadata& meta,
                                   WeightLoader& loader) {
   RopeConfig rope;
   WEIR_ASSIGN_OR_RETURN(rope.n_rot, Bounded(file, arch + ".rope.dimension_count", 0, meta.head_dim, meta.head_dim));
   if (rope.n_rot % 2 != 0) return Corrupt("%s: %s.rope.dimension_count is odd", file.path().c_str(), arch.c_str());
-  const std::string base_key = arch + ".rope.freq_base";
-  WEIR_ASSIGN_OR_RETURN(rope.freq_base, file.FloatOr(base_key, 10000.0));
-  WEIR_RETURN_IF_ERROR(Positive(file, base_key, rope.freq_base));
+  WEIR_ASSIGN_OR_RETURN(rope.freq_base, ReadFreqBase(file, arch + ".rope.freq_base"));
   const std::string scaling = arch + ".rope.scaling.";
   WEIR_ASSIGN_OR_RETURN(const std::string type, file.StringOr(scaling + "type", ""));
   // Old files name the factor of linear scaling rope.scale_linear and leave the type out.
@@ -233,6 +254,38 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
   WEIR_RETURN_IF_ERROR(LoadFactors(file, loader, "rope_factors_short.weight", half, &rope.freq_factors));
   WEIR_RETURN_IF_ERROR(LoadFactors(file, loader, "rope_factors_long.weight", half, &rope.freq_factors_long));
   return rope;
+}
+
+Result<float> ReadSoftCap(const GgufFile& file, const std::string& key, double fallback) {
+  WEIR_ASSIGN_OR_RETURN(const double cap, file.FloatOr(key, fallback));
+  if (cap != 0) WEIR_RETURN_IF_ERROR(Positive(file, key, cap));
+  return static_cast<float>(cap);
+}
+
+Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t scaled_by) {
+  WEIR_ASSIGN_OR_RETURN(const double scale, file.FloatOr(key, 1.0 / std::sqrt(static_cast<double>(scaled_by))));
+  WEIR_RETURN_IF_ERROR(Positive(file, key, scale));
+  return static_cast<float>(scale);
+}
+
+Result<double> ReadFreqBase(const GgufFile& file, const std::string& key) {
+  WEIR_ASSIGN_OR_RETURN(const double base, file.FloatOr(key, 10000.0));
+  WEIR_RETURN_IF_ERROR(Positive(file, key, base));
+  return base;
+}
+
+Status ReadWindows(const GgufFile& file, const std::string& arch, int32_t fallback, int32_t global_every,
+                   AttentionLayout* layout) {
+  const std::string key = arch + ".attention.sliding_window";
+  WEIR_ASSIGN_OR_RETURN(const int32_t window, Bounded(file, key, 0, 1 << 30, fallback));
+  WEIR_ASSIGN_OR_RETURN(global_every, Bounded(file, key + "_pattern", 0, 1024, global_every));
+  if (window == 0) return Status();
+  layout->window = window;
+  layout->window_layers.resize(static_cast<size_t>(layout->n_layers));
+  for (int32_t l = 0; l < layout->n_layers; ++l) {
+    layout->window_layers[l] = global_every == 0 || (l + 1) % global_every != 0;
+  }
+  return Status();
 }
 
 std::vector<int32_t> HalfSplitOrder(int32_t n_heads, int32_t head_dim, int32_t n_rot) {

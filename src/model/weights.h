@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "io/gguf.h"
 #include "kv/attend.h"
+#include "model/architecture.h"
 
 namespace weir {
 
@@ -40,6 +41,9 @@ class WeightLoader {
   // [n_out, n_in]; row_order as in MatrixSource, or empty. kNotFound names a missing tensor, kCorrupt a wrong shape.
   Status Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
               const std::vector<int32_t>& row_order = {});
+  // Rows [first, first + n_out) of a tensor [n_rows, n_in] that holds several matrices, one after the other.
+  Status LoadRows(const std::string& name, int64_t n_rows, int64_t n_in, int64_t first, int64_t n_out,
+                  std::unique_ptr<Matrix>* out);
   // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
   Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                     std::unique_ptr<Matrix>* out);
@@ -56,8 +60,9 @@ class WeightLoader {
   Status Finish() const;
 
  private:
-  Status Prepare(const GgufTensor& tensor, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
-                 const std::vector<int32_t>& row_order);
+  // The matrix whose rows begin at `data`.
+  Status Prepare(const GgufTensor& tensor, const uint8_t* data, int64_t n_out, int64_t n_in,
+                 std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order);
   Result<const GgufTensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
 
   const GgufFile& file_;
@@ -78,11 +83,27 @@ struct DecoderMetadata {
   float norm_eps = 0;
 };
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch);
+// What every architecture says of itself, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary
+// embedding is left out.
+Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata& meta, ModelConfig* config);
 
 // Rotary settings under `arch`.rope.*, every scaling kind the files use; frequency factors are loaded through `loader`
 // (rope_freqs.weight, rope_factors_short/long.weight).
 Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch, const DecoderMetadata& meta,
                                   WeightLoader& loader);
+
+// A bound of soft-capped scores or logits, `fallback` where the file does not say; 0: none.
+Result<float> ReadSoftCap(const GgufFile& file, const std::string& key, double fallback);
+// A positive factor on attention scores, 1 / sqrt(scaled_by) where the file does not say.
+Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t scaled_by);
+// A rotary base, 10000 where the file does not say.
+Result<double> ReadFreqBase(const GgufFile& file, const std::string& key);
+
+// The sliding window `arch`.attention.sliding_window (`fallback` where the file does not say; 0 is none). Layers l with
+// (l + 1) % global_every == 0 have none; global_every is `arch`.attention.sliding_window_pattern where the file has it,
+// 0 means no such layer.
+Status ReadWindows(const GgufFile& file, const std::string& arch, int32_t fallback, int32_t global_every,
+                   AttentionLayout* layout);
 
 // Row order that turns interleaved rotary pairs (GGUF `llama`) into half-split ones, for n_heads heads.
 std::vector<int32_t> HalfSplitOrder(int32_t n_heads, int32_t head_dim, int32_t n_rot);

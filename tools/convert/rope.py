@@ -20,7 +20,7 @@ def _mscale(factor, mscale=1.0):
 def write_keys(source, writer, say):
     kind, params, theta = source.rope()
     writer.add_rope_freq_base(theta)
-    writer.add_rope_dimension_count(source.head_dim())
+    writer.add_rope_dimension_count(source.n_rot())
     if kind in ("default", "llama3"):
         return
     if kind == "dynamic":
@@ -61,9 +61,9 @@ def write_keys(source, writer, say):
 
 
 def tensors(source):
-    """Yields the factor tensors, [head_dim / 2], that the kind needs."""
+    """Yields the factor tensors, [rotated elements / 2], that the kind needs."""
     kind, params, theta = source.rope()
-    half = source.head_dim() // 2
+    half = source.n_rot() // 2
     if kind == "llama3":
         low = float(params["low_freq_factor"])
         high = float(params["high_freq_factor"])
@@ -77,5 +77,5 @@ def tensors(source):
         for key, name in (("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")):
             values = np.asarray(params[key], dtype=np.float32)
             if values.shape != (half,):
-                raise ConvertError(f"config.json: {key} has {values.size} entries, head_dim / 2 is {half}")
+                raise ConvertError(f"config.json: {key} has {values.size} entries for {half} rotated pairs")
             yield name, values

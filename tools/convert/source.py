@@ -120,14 +120,20 @@ class Source:
         return self.get("head_dim") or self.need("hidden_size") // self.need("num_attention_heads")
 
     def rope(self):
-        """(kind, parameters, theta): one view of `rope_scaling` (old) and `rope_parameters` (new)."""
+        """(kind, parameters, theta): one view of `rope_scaling` (old) and `rope_parameters` (new), of the layers without a
+        sliding window where the two kinds differ."""
         params = dict(self.get("rope_scaling") or {})
         params.update(self.get("rope_parameters") or {})
+        params = params.get("full_attention", params)
         kind = params.get("rope_type") or params.get("type") or "default"
-        theta = params.get("rope_theta") or self.get("rope_theta", 10000.0)
-        if (params.get("partial_rotary_factor") or self.get("partial_rotary_factor", 1.0)) != 1.0:
-            raise ConvertError("config.json: partial_rotary_factor is not converted for this architecture")
+        theta = params.get("rope_theta") or self.get("rope_theta") or self.get("rotary_emb_base", 10000.0)
         return {"su": "longrope"}.get(kind, kind), params, float(theta)
+
+    def n_rot(self):
+        """How many elements of a head RoPE rotates."""
+        params = self.rope()[1]
+        part = params.get("partial_rotary_factor") or self.get("partial_rotary_factor") or self.get("rotary_pct", 1.0)
+        return int(self.head_dim() * part)
 
     def original_context(self, params):
         return int(params.get("original_max_position_embeddings") or
