@@ -1,6 +1,7 @@
 // weir-plugin: architecture
 // Llama 1 to 3.2, Vicuna, LongChat, Mistral, SmolLM2 and whatever else shares their tensor names. Rotary pairs are
-// interleaved in the file; rows of q and k are reordered to half-split pairs while loading.
+// interleaved in the file; rows of q and k are reordered to half-split pairs while loading. A file that names a sliding
+// window (Mistral 7B, arXiv 2310.06825, section 2) has it on every layer.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {
@@ -13,6 +14,7 @@ const ArchitectureInfo kLlama = {
       PreNormDecoder::Options options;
       options.interleaved_rope = true;
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "llama", options, ledger));
+      WEIR_RETURN_IF_ERROR(ReadWindows(file, "llama", 0, 0, &model->mutable_config().attention));
       return std::unique_ptr<Model>(std::move(model));
     }};
 

@@ -20,10 +20,10 @@ LAYER = {
 }
 
 
-def decoder_metadata(source, writer, say):
+def decoder_metadata(source, writer, say, act="silu"):
     """Keys shared by every decoder of this shape."""
-    if (act := source.get("hidden_act", "silu")) != "silu":
-        raise ConvertError(f"config.json: hidden_act `{act}`; this architecture is defined with silu")
+    if (given := source.get("hidden_activation") or source.get("hidden_act", act)) != act:
+        raise ConvertError(f"config.json: activation `{given}`; this architecture is defined with {act}")
     n_heads = source.need("num_attention_heads")
     writer.add_context_length(source.need("max_position_embeddings"))
     writer.add_embedding_length(source.need("hidden_size"))
@@ -38,11 +38,12 @@ def decoder_metadata(source, writer, say):
     rope.write_keys(source, writer, say)
 
 
-def decoder_tensors(source, layer_map, fix=lambda module, array: array):
-    """Yields every tensor of the decoder; `fix(module, array)` may re-arrange one."""
+def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=False):
+    """Yields every tensor of the decoder; `fix(module, array)` may re-arrange one. `tied`: whether head and embedding are
+    one matrix where config.json does not say."""
     yield "token_embd.weight", source.tensor("model.embed_tokens.weight")
     yield "output_norm.weight", source.tensor("model.norm.weight")
-    if source.get("tie_word_embeddings", False):
+    if source.get("tie_word_embeddings", tied):
         source.ignore("lm_head.weight")  # some tools save the shared matrix twice
     else:
         yield "output.weight", source.tensor("lm_head.weight")
@@ -66,9 +67,12 @@ def interleave(rows, n_heads):
 
 
 def metadata(source, writer, say):
+    if source.n_rot() != source.head_dim():
+        raise ConvertError("config.json: partial_rotary_factor is not converted for this architecture")
     window = source.get("sliding_window")
     if window and window < source.need("max_position_embeddings"):
-        say(f"sliding_window {window} has no place in GGUF's `llama`; the file is exact up to that many tokens")
+        writer.add_sliding_window(window)
+        say(f"sliding_window {window} is in the file; llama.cpp's `llama` does not read it and is exact up to that many tokens")
     decoder_metadata(source, writer, say)
 
 
