@@ -41,7 +41,7 @@ constexpr PreInfo kPres[] = {
     {"default", kDefault, false, false},        {"gpt-2", kGpt2, false, false},       {"phi-2", kGpt2, false, false},
     {"smollm", kSmolLm, false, false},          {"llama-bpe", kLlama3, true, true},   {"llama3", kLlama3, true, true},
     {"llama-v3", kLlama3, true, true},          {"smaug-bpe", kLlama3, false, false}, {"qwen2", kQwen2, false, false},
-    {"deepseek-r1-qwen", kQwen2, false, false},
+    {"deepseek-r1-qwen", kQwen2, false, false}, {"olmo", kGpt2, false, false},        {"mpt", kGpt2, false, false},
 };
 
 // One per thread: PCRE2's match data and context may not be shared by two matches at a time.

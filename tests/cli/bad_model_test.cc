@@ -20,6 +20,47 @@ TEST_F(BadModelTest, AnUneditedModelRuns) {
   }
 }
 
+// Half-known files of every family: the message has the architecture and what is missing.
+TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
+  const struct {
+    const char *model, *tensor, *key;
+  } cases[] = {
+      {"gptneox", "blk.1.attn_qkv.bias", "gptneox.attention.layer_norm_epsilon"},
+      {"qwen3", "blk.0.attn_k_norm.weight", "qwen3.block_count"},
+      {"phi3", "blk.1.attn_qkv.weight", "phi3.context_length"},
+      {"gemma2", "blk.2.post_ffw_norm.weight", "gemma2.attention.head_count"},
+      {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
+  };
+  for (const auto& c : cases) {
+    const std::string arch = std::string("'") + c.model + "'";
+    EditedModel without_tensor(c.model), without_key(c.model), strange(c.model);
+    without_tensor.Remove(c.tensor);
+    ExpectBadModel(without_tensor.Bytes(), {c.tensor, arch.c_str()});
+    ASSERT_EQ(without_key.metadata.erase(c.key), 1u) << c.key;
+    ExpectBadModel(without_key.Bytes(), {c.key, arch.c_str()});
+    strange.Tensor(c.tensor).name = "blk.0.router.weight";
+    strange.tensors.push_back(EditedModel(c.model).Tensor(c.tensor));
+    ExpectBadModel(strange.Bytes(), {"blk.0.router.weight", arch.c_str()});
+  }
+}
+
+TEST_F(BadModelTest, WindowsAndCapsOutOfBounds) {
+  const auto with = [](const char* model, const char* key, auto value) {
+    EditedModel edited(model);
+    edited.metadata[key].v = value;
+    return edited.Bytes();
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  ExpectBadModel(with("gemma2", "gemma2.attention.sliding_window", int64_t{-1}), {"sliding_window"});
+  ExpectBadModel(with("gemma3", "gemma3.attention.sliding_window_pattern", int64_t{-6}), {"sliding_window_pattern"});
+  ExpectBadModel(with("gemma2", "gemma2.attn_logit_softcapping", -1.0), {"attn_logit_softcapping"});
+  ExpectBadModel(with("gemma2", "gemma2.final_logit_softcapping", nan), {"final_logit_softcapping"});
+  ExpectBadModel(with("gemma2", "gemma2.attention.scale", 0.0), {"attention.scale"});
+  ExpectBadModel(with("gemma3", "gemma3.rope.freq_base_swa", 0.0), {"freq_base_swa"});
+  ExpectBadModel(with("gptneox", "gptneox.rope.dimension_count", int64_t{3}), {"dimension_count"});
+  ExpectBadModel(with("gptneox", "gptneox.attention.head_count_kv", int64_t{1}), {"KV heads"});
+}
+
 TEST_F(BadModelTest, TruncatedFiles) {
   const std::string bytes = FileBytes(ModelPath("llama_tied"));
   ASSERT_GT(bytes.size(), 10000u);
