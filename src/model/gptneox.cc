@@ -10,9 +10,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/workspace.h"
 #include "model/architecture.h"
 #include "model/weights.h"
-#include "model/workspace.h"
 
 namespace weir {
 namespace {
@@ -109,18 +109,19 @@ int64_t GptNeox::WeightBytesPerToken() const {
 
 int64_t GptNeox::WorkspaceBytes(int64_t n) const {
   // Two norms, then either q, k, v and their mix or the feed-forward layer.
-  const int64_t row = Align64(n * config_.n_embd * 4);
-  return 2 * row + std::max(4 * row, Align64(n * config_.n_ff * 4)) + Align64(backend_.MatMulScratchBytes(n, widest()));
+  const int64_t row = AlignedBytes(n * config_.n_embd * 4);
+  return 2 * row + std::max(4 * row, AlignedBytes(n * config_.n_ff * 4)) +
+         AlignedBytes(backend_.MatMulScratchBytes(n, widest()));
 }
 
 void GptNeox::Forward(const ForwardArgs& args) {
   const int64_t n = args.n_rows, n_embd = config_.n_embd, n_ff = config_.n_ff;
   float* x = args.hidden;  // the residual stream lives where the result goes
-  Bump bump(args.workspace);
+  Workspace bump(args.workspace);
   float* attn_norm = bump.Floats(n * n_embd);
   float* ffn_norm = bump.Floats(n * n_embd);
   void* scratch = bump.Bytes(backend_.MatMulScratchBytes(n, widest()));
-  Bump attention = bump, feed_forward = bump;  // the two halves of a block never live together
+  Workspace attention = bump, feed_forward = bump;  // the two halves of a block never live together
   float* q = attention.Floats(n * n_embd);
   float* k = attention.Floats(n * n_embd);
   float* v = attention.Floats(n * n_embd);
