@@ -71,6 +71,8 @@ constexpr ChatFormat kFormats[] = {
      true, false},
     {"phi3", "", kBlock, "<|system|>\n", "<|end|>\n", "<|user|>\n", "<|user|>\n", "<|end|>\n", "<|assistant|>\n", "",
      "<|end|>", "\n", "<|assistant|>\n", "{eos}", kTrimNone, false, false},
+    {"phi4-mini", "", kBlock, "<|system|>", "<|end|>", "<|user|>", "<|user|>", "<|end|>", "<|assistant|>", "", "<|end|>", "",
+     "<|assistant|>", "{eos}", kTrimNone, false, false},
     {"none", "", kBlock, "", "\n", "", "\n", "", "", "", "", "", "", "", kTrimNone, false, false},
 };
 constexpr char kSmolLm2System[] = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
@@ -190,6 +192,8 @@ const char* DetectName(std::string_view jinja) {
     if (has("<|end|>")) return "phi3";
     return has("eos_token") ? "zephyr" : nullptr;
   }
+  // Its roles are not spelled out, and its answers begin on the same line.
+  if (has("'<|assistant|>'") && has("<|end|>")) return "phi4-mini";
   if (has("USER: ") && has("ASSISTANT:")) {
     if (has("SYSTEM: ")) return nullptr;
     return has("+ '\\n'") || has("+ '\n'") ? "vicuna-newline" : "vicuna";

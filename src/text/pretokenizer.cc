@@ -25,6 +25,14 @@ constexpr char kSmolLm[] = "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^" WEIR_
   "\\p{L}\\p{N}]+[\\r\\n]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+"
 constexpr char kLlama3[] = WEIR_CL100K("\\p{N}{1,3}");
 constexpr char kQwen2[] = WEIR_CL100K("\\p{N}");
+// GPT-4o and Phi-4-mini: words also end where capitals begin, and take a contraction with them.
+#define WEIR_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define WEIR_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define WEIR_SHORT "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+constexpr char kGpt4o[] = "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "*" WEIR_LOWER "+" WEIR_SHORT
+                          "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "+" WEIR_LOWER "*" WEIR_SHORT
+                          "\\p{N}{1,3}| ?[^" WEIR_WS "\\p{L}\\p{N}]+[\\r\\n/]*|" WEIR_S "*[\\r\\n]+|" WEIR_S
+                          "+(?![^" WEIR_WS "])|" WEIR_S "+";
 // Four passes in one: runs of punctuation; words; digits by three; the rest. A pass ends its text where an earlier
 // one has cut, so white space may run up to punctuation, and a space never joins punctuation or a number.
 #define WEIR_PUNCT "\\p{P}$+<=>^~|"
@@ -42,6 +50,7 @@ constexpr PreInfo kPres[] = {
     {"smollm", kSmolLm, false, false},          {"llama-bpe", kLlama3, true, true},   {"llama3", kLlama3, true, true},
     {"llama-v3", kLlama3, true, true},          {"smaug-bpe", kLlama3, false, false}, {"qwen2", kQwen2, false, false},
     {"deepseek-r1-qwen", kQwen2, false, false}, {"olmo", kGpt2, false, false},        {"mpt", kGpt2, false, false},
+    {"gpt-4o", kGpt4o, false, false},
 };
 
 // One per thread: PCRE2's match data and context may not be shared by two matches at a time.

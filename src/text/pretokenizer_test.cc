@@ -45,6 +45,22 @@ TEST(PreTokenizer, Llama3GroupsDigitsAndNewlines) {
 
 TEST(PreTokenizer, Qwen2TakesDigitsOneByOne) { EXPECT_EQ(Split("qwen2", "v12!\n"), (Words{"v", "1", "2", "!\n"})); }
 
+TEST(PreTokenizer, Gpt4oEndsWordsAtCapitals) {
+  EXPECT_EQ(Split("gpt-4o", "camelCaseWords HTMLParser it'S 12345"),
+            (Words{"camel", "Case", "Words", " HTMLParser", " it'S", " ", "123", "45"}));
+  EXPECT_EQ(Split("gpt-4o", "don't  stop\n\n //a/b\n"),
+            (Words{"don't", " ", " stop", "\n\n", " //", "a", "/b", "\n"}));
+  EXPECT_EQ(Split("gpt-4o", "(a)/\r\n b"), (Words{"(a", ")/\r\n", " b"}));
+  EXPECT_EQ(Split("gpt-4o", "\u00DCn\u00EFcode \u65E5\u672C e\u0301a"),
+            (Words{"\u00DCn\u00EFcode", " \u65E5\u672C", " e\u0301a"}));
+}
+
+TEST(PreTokenizer, GptNeoxIsGpt2) {
+  const char* text = "We'll  go, 123\n\n now";
+  EXPECT_EQ(Split("olmo", text), Split("gpt-2", text));
+  EXPECT_EQ(Split("mpt", text), Split("gpt-2", text));
+}
+
 TEST(PreTokenizer, DefaultIsolatesPunctuationAndTakesDigitsByThree) {
   EXPECT_EQ(Split("default", "it's 1234 ok"), (Words{"it", "'", "s", " ", "123", "4", " ok"}));
   EXPECT_EQ(Split("default", "a  .b"), (Words{"a", "  ", ".", "b"}));
@@ -66,7 +82,7 @@ TEST(PreTokenizer, WaitsForWhatCouldChangeAWord) {
 }
 
 TEST(PreTokenizer, CutsWordsWithoutEnd) {
-  for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm", "default"}) {
+  for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm", "gpt-4o", "default"}) {
     auto made = PreTokenizer::Create(pre);
     ASSERT_TRUE(made.ok());
     for (const char* unit : {"a", " ", "\n", "-", "\xE4\xB8\x96", "\xF0\x9F\xA6\x99"}) {

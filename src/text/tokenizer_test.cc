@@ -22,7 +22,7 @@ using testing::ReadData;
 std::unique_ptr<Tokenizer> LoadNamed(const std::string& name) {
   const auto file = [](const std::string& path) { return ReadData("tokenizers/" + path).value_or(""); };
   Result<std::unique_ptr<Tokenizer>> result = NotFound("no such vocabulary");
-  if (name == "gpt-2" || name == "llama-spm") {
+  if (name == "gpt-2" || name == "llama-spm" || name == "phi-3") {
     const std::string bytes = file("ggml-vocab-" + name + ".gguf");
     if (bytes.empty()) return nullptr;
     const std::vector<uint8_t> copy(bytes.begin(), bytes.end());
@@ -161,7 +161,8 @@ TEST_P(Vocabulary, ReportsBrokenUtf8) {
   EXPECT_EQ(tokenizer_->Decode(ids), "a\xEF\xBF\xBDz\xEF\xBF\xBD");
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, PublishedVectors, ::testing::Values("gpt-2", "llama-spm", "llama-bpe", "qwen2"));
+INSTANTIATE_TEST_SUITE_P(Data, PublishedVectors,
+                         ::testing::Values("gpt-2", "llama-spm", "llama-bpe", "qwen2", "phi-3"));
 INSTANTIATE_TEST_SUITE_P(Data, Vocabulary, ::testing::Values("gpt-2", "llama-spm", "llama-bpe", "qwen2", "smollm"));
 
 TEST(SmolLm, GivesTheIdsOfTheCollection) {
