@@ -3,6 +3,7 @@
 // kept tokens stand at positions 0, 1, 2 ... as if the others had never been).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -85,9 +86,12 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
     const bool selects = session->pot().n_free() < 8;
     std::vector<std::vector<double>> expected;
     if (selects) {
-      const RopeTable rope = std::move(RopeTable::Make(layout.rope, 64)).value();
-      const int64_t dim = layout.head_dim, half = rope.n_rot / 2, group_heads = layout.n_heads / layout.n_kv_heads;
-      const auto rotated = [&](std::vector<float> x, int64_t pos) {
+      const RopeTable ropes[] = {
+          std::move(RopeTable::Make(layout.rope, 64)).value(),
+          std::move(RopeTable::Make(layout.window_rope.value_or(layout.rope), 64)).value(),
+      };
+      const int64_t dim = layout.head_dim, half = layout.rope.n_rot / 2, group_heads = layout.n_heads / layout.n_kv_heads;
+      const auto rotated = [&](const RopeTable& rope, std::vector<float> x, int64_t pos) {
         std::vector<float> cos(static_cast<size_t>(half)), sin(static_cast<size_t>(half));
         RopeAngles(rope, &pos, 1, cos.data(), sin.data());
         ref::RotateRows(rope, cos.data(), sin.data(), 1, dim, x.data());
@@ -96,6 +100,7 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
       for (int32_t layer = 0; layer < layout.n_layers; ++layer) {
         const std::vector<float>& q = seen["blk." + std::to_string(layer) + ".q"];
         ASSERT_EQ(std::ssize(q), 8 * layout.n_heads * dim);
+        const RopeTable& rope = ropes[layout.is_window(layer) ? 1 : 0];
         for (int32_t head = 0; head < layout.n_heads; ++head) {
           const int32_t kv_head = static_cast<int32_t>(head / group_heads);
           const int32_t n = session->pot().n_used(layer, kv_head);
@@ -106,16 +111,18 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
           for (int64_t row = 5; row < 8; ++row) {
             const int64_t n_visible = n - 8 + row + 1;
             const float* at = &q[(row * layout.n_heads + head) * dim];
-            const std::vector<float> query = rotated({at, at + dim}, n_visible - 1);
-            std::vector<double> weights;
+            const std::vector<float> query = rotated(rope, {at, at + dim}, n_visible - 1);
+            const int64_t first = layout.is_window(layer) ? std::max<int64_t>(0, n_visible - layout.window) : 0;
+            std::vector<double> weights(static_cast<size_t>(first), 0.0);
             double sum = 0;
-            for (int64_t s = 0; s < n_visible; ++s) {
+            for (int64_t s = first; s < n_visible; ++s) {
               std::vector<float> key(static_cast<size_t>(dim));
               ref::LoadSlot(DType::kF32, session->pot().keys(layer, kv_head), s, dim, key.data());
-              key = rotated(key, s);
+              key = rotated(rope, key, s);
               double dot = 0;
               for (int64_t i = 0; i < dim; ++i) dot += static_cast<double>(query[i]) * key[i];
-              weights.push_back(std::exp(dot * layout.scale));
+              const double score = dot * layout.scale;
+              weights.push_back(std::exp(layout.softcap > 0 ? layout.softcap * std::tanh(score / layout.softcap) : score));
               sum += weights.back();
             }
             for (int64_t s = 0; s < n_visible; ++s) expected.back()[s] += share * weights[s] / sum;
@@ -139,7 +146,8 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
-                         ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn"),
+                         ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn", "llama_window", "gptneox",
+                                                              "qwen3", "phi3", "gemma2", "gemma3"),
                                             ::testing::Values(Granularity::kPerLayer, Granularity::kPerHead),
                                             ::testing::Values(Positions::kCache, Positions::kReset)),
                          [](const auto& test) {

@@ -17,10 +17,11 @@ using testing::Tiny;
 
 const std::vector<int32_t> kProbe = {7, 30, 2, 11};
 
-// A policy with options, and a type of storage.
+// A policy with options, a type of storage, a model.
 struct Case {
   std::string spec;
   DType type;
+  std::string model;
 };
 
 class PolicyTest : public ::testing::TestWithParam<Case> {
@@ -64,7 +65,7 @@ class PolicyTest : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(c.kept + c.dropped, c.seen);
   }
 
-  Tiny tiny_{GetParam().type == DType::kQ8_0 ? "llama_wide_heads" : "llama"};  // Q8_0 needs heads of 32
+  Tiny tiny_{GetParam().model};
   const PolicySpec spec_;
   const PolicyNeeds needs_;
 };
@@ -198,7 +199,7 @@ TEST_P(PolicyTest, ThreadsDoNotChangeTheChoice) {
   std::vector<std::vector<int64_t>> held;
   std::vector<float> logits;
   for (int threads : {1, 2, 4}) {
-    Tiny tiny(GetParam().type == DType::kQ8_0 ? "llama_wide_heads" : "llama", threads);
+    Tiny tiny(GetParam().model, threads);
     auto session = std::move(Session::Make(*tiny.model, *tiny.backend, Options(40, 8))).value();
     const Status status = session->Append(tokens);
     EXPECT_EQ(status.ok(), needs_.evicts);
@@ -270,7 +271,11 @@ TEST_P(PolicyTest, OverflowErrorForbidsForgetting) {
 std::vector<Case> Cases() {
   std::vector<Case> out;
   for (const PolicyInfo* info : AllPolicyInfos()) {
-    for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) out.push_back({info->name, type});
+    for (DType type : {DType::kF32, DType::kF16}) out.push_back({info->name, type, "llama"});
+    out.push_back({info->name, DType::kQ8_0, "llama_wide_heads"});  // Q8_0 needs heads of 32
+    for (const char* model : {"gemma2", "gemma3", "gptneox", "llama_window", "phi3", "qwen3"}) {
+      out.push_back({info->name, DType::kF16, model});
+    }
   }
   for (const char* spec : {"adakv:capacity=24,window=4",
                            "adakv:floor=0,window=2",
@@ -294,13 +299,13 @@ std::vector<Case> Cases() {
                            "weir:alpha=1,z=-10,beta=1,saddle=0",
                            "weir:beta=0",
                            "weir:b=0.5,catalyst=\"What now?\",kernel=1"}) {
-    out.push_back({spec, DType::kF16});
+    out.push_back({spec, DType::kF16, "llama"});
   }
   return out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Folder, PolicyTest, ::testing::ValuesIn(Cases()), [](const auto& info) {
-  std::string name = info.param.spec + "_" + InfoOf(info.param.type).name;
+  std::string name = info.param.spec + "_" + InfoOf(info.param.type).name + "_" + info.param.model;
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
