@@ -17,12 +17,8 @@
 namespace weir {
 namespace {
 
-struct Norm {
-  Vector w, b;  // [n_embd]
-};
-
 struct Layer {
-  Norm attn_norm, ffn_norm;
+  LayerNormWeights attn_norm, ffn_norm;
   std::unique_ptr<Matrix> wq, wk, wv, wo, up, down;
   Vector b_qkv, bo, b_up, b_down;  // b_qkv as the matrix: q, k, v
 };
@@ -42,7 +38,7 @@ class GptNeox : public Model {
   Status LoadLayer(WeightLoader& loader, int32_t l);
   // One of the widths that a product reads.
   int64_t widest() const { return std::max(config_.n_embd, config_.n_ff); }
-  void Normalise(const Norm& norm, const float* x, int64_t n, float* y) {
+  void Normalise(const LayerNormWeights& norm, const float* x, int64_t n, float* y) {
     backend_.LayerNorm({x, norm.w.get(), norm.b.get(), y, n, config_.n_embd, norm_eps_});
   }
 
@@ -50,14 +46,9 @@ class GptNeox : public Model {
   float norm_eps_ = 0;
   bool parallel_ = true;
   std::unique_ptr<Matrix> embedding_, output_;  // [n_vocab, n_embd]
-  Norm output_norm_;
+  LayerNormWeights output_norm_;
   std::vector<Layer> layers_;
 };
-
-Status LoadNorm(WeightLoader& loader, const std::string& name, int64_t n, Norm* out) {
-  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", n, &out->w));
-  return loader.Load(name + ".bias", n, &out->b);
-}
 
 Status GptNeox::Load(const GgufFile& file, Ledger& ledger) {
   constexpr char kArch[] = "gptneox";
@@ -73,7 +64,7 @@ Status GptNeox::Load(const GgufFile& file, Ledger& ledger) {
   norm_eps_ = m.norm_eps;
 
   WEIR_RETURN_IF_ERROR(loader.Load("token_embd.weight", m.n_vocab, m.n_embd, &embedding_));
-  WEIR_RETURN_IF_ERROR(LoadNorm(loader, "output_norm", m.n_embd, &output_norm_));
+  WEIR_RETURN_IF_ERROR(loader.Load("output_norm", m.n_embd, &output_norm_));
   WEIR_RETURN_IF_ERROR(loader.Load("output.weight", m.n_vocab, m.n_embd, &output_));
   layers_.resize(static_cast<size_t>(m.n_layers));
   for (int32_t l = 0; l < m.n_layers; ++l) WEIR_RETURN_IF_ERROR(LoadLayer(loader, l));
@@ -84,7 +75,7 @@ Status GptNeox::LoadLayer(WeightLoader& loader, int32_t l) {
   Layer& layer = layers_[l];
   const int64_t n_embd = config_.n_embd, n_ff = config_.n_ff;
   const std::string blk = "blk." + std::to_string(l) + ".";
-  WEIR_RETURN_IF_ERROR(LoadNorm(loader, blk + "attn_norm", n_embd, &layer.attn_norm));
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm", n_embd, &layer.attn_norm));
   const std::string qkv = blk + "attn_qkv.weight";
   WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, 3 * n_embd, n_embd, 0, n_embd, &layer.wq));
   WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, 3 * n_embd, n_embd, n_embd, n_embd, &layer.wk));
@@ -92,7 +83,7 @@ Status GptNeox::LoadLayer(WeightLoader& loader, int32_t l) {
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_qkv.bias", 3 * n_embd, &layer.b_qkv));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", n_embd, n_embd, &layer.wo));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.bias", n_embd, &layer.bo));
-  WEIR_RETURN_IF_ERROR(LoadNorm(loader, blk + "ffn_norm", n_embd, &layer.ffn_norm));
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm", n_embd, &layer.ffn_norm));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", n_ff, n_embd, &layer.up));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.bias", n_ff, &layer.b_up));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
