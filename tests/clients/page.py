@@ -126,9 +126,14 @@ def main():
         until("Escape gives the keyboard back", page.idle)
 
         driver.execute_script("const p = document.getElementById('policy');"
-                              "p.value = [...p.options].find((o) => o.value === 'h2o').value; p.dispatchEvent(new Event('change'))")
-        until("another policy begins another session", lambda: page.idle() and any("h2o" in t for t in page.said("note")))
+                              "p.value = [...p.options].find((o) => o.value === 'tova').value; p.dispatchEvent(new Event('change'))")
+        until("another policy begins another session", lambda: page.idle() and any("tova" in t for t in page.said("note")))
         check("that remembers nothing", page.counter("tokens held") < 100)
+        driver.execute_script("document.getElementById('text').value = arguments[0]",
+                              "The river carries what the rain gives and keeps what it can hold. " * 40)
+        page.find("text").send_keys(Keys.CONTROL, Keys.ENTER)
+        until("layers choose by themselves", lambda: page.idle() and page.counter("selections") > 0)
+        picture("page-layers")
 
         driver.set_window_size(420, 800)
         wide = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")

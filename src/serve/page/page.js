@@ -274,6 +274,7 @@ addEventListener('pagehide', () => {
 async function start() {
   try {
     const props = await json('GET', '/props');
+    $('log').replaceChildren();  // a key may have been asked for before
     $('model').textContent = props.model.id;
     state.pieceBytes = Math.min(state.pieceBytes, Math.floor(props.max_body_bytes / 8));
     const given = props.policy.split(':')[0];
