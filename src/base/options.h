@@ -27,10 +27,8 @@ struct OptionInfo {
   const char* tune = nullptr;  // nullptr: searched only when the user names values
   const char* text = nullptr;
   const char* choices = nullptr;
-  static constexpr OptionInfo OfText(const char* key, const char* fallback, const char* help,
-                                     const char* choices = nullptr);
 };
-constexpr OptionInfo OptionInfo::OfText(const char* key, const char* fallback, const char* help, const char* choices) {
+constexpr OptionInfo TextOption(const char* key, const char* fallback, const char* help, const char* choices = nullptr) {
   return {key, 0, 0, 0, false, help, nullptr, fallback, choices};
 }
 

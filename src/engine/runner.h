@@ -32,6 +32,7 @@ struct BatchItem {
   // [tokens.size(), n_embd]: rows that enter the model in place of token embeddings (visual tokens). Such an item is a
   // batch of its own.
   const float* embeddings = nullptr;
+  const std::vector<int32_t>* reads = nullptr;   // as BatchSegment::reads
 };
 
 class Runner {

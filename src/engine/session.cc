@@ -40,7 +40,12 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   out->nll_.reserve(max_rows);
   out->views_.resize(n_groups);
   out->keeps_.resize(n_groups);
+  out->reads_.resize(out->needs_.read_every > 1 ? n_groups : 0);
   for (KeepSet& keep : out->keeps_) keep.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
+  for (KeepSet& read : out->reads_) read.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
+  if (out->needs_.evidence.visual_latest) {
+    WEIR_ASSIGN_OR_RETURN(out->latest_, HostBuffer::Allocate(out->ledger_, MemTag::kWorkspace, plan.pot.max_head_slots() * 4));
+  }
   out->plan_ = std::move(plan);
   return out;
 }
@@ -78,16 +83,9 @@ void Session::TakeVectorScores() {
   n_unscored_ = 0;
 }
 
-Status Session::Shrink(int32_t n_keep, const char* reason) {
-  const char* name = options_.policy.info->name;
-  if (needs_.evidence.rows == EvidenceRows::kProbe) {
-    WEIR_RETURN_IF_ERROR(ReadProbe(question_.empty() ? probe_ : question_));
-  }
-  if (needs_.evidence.vector != VectorScore::kNone) TakeVectorScores();
+void Session::FillViews() {
   const PotShape& shape = pot_->shape();
-  const int32_t n_groups = shape.n_groups();
-  int64_t n_before = 0, n_after = 0;
-  for (int32_t group = 0; group < n_groups; ++group) {
+  for (int32_t group = 0; group < shape.n_groups(); ++group) {
     SlotView& view = views_[group];
     view.group = group;
     view.layer = shape.granularity == Granularity::kGlobal ? -1 : shape.granularity == Granularity::kPerLayer ? group : group / shape.n_kv_heads;
@@ -99,9 +97,64 @@ Status Session::Shrink(int32_t n_keep, const char* reason) {
     view.nll = pot_->nll(group);
     view.n_rows = n_score_rows_;
     view.n_unscored = n_unscored_;
+    view.n_seen_visual = n_seen_visual_;
     view.n_seen = n_seen_;
-    n_before += std::ssize(view.slots);
   }
+}
+
+Status Session::KeepOnly(int32_t most, const char* reason) {
+  for (size_t group = 0; group < views_.size(); ++group) {
+    if (trace_ != nullptr) {
+      const SlotView& view = views_[group];
+      const Status written = trace_->Selected({n_selections_, n_seen_, options_.policy.info->name, view.layer, view.head,
+                                               view.slots, view.scores, view.nll, &keeps_[group], reason});
+      if (!written.ok()) {
+        trace_ = nullptr;  // told once; the session goes on without it
+        return written;
+      }
+    }
+    WEIR_RETURN_IF_ERROR(pot_->Compact(*backend_, static_cast<int32_t>(group), keeps_[group]));
+  }
+  pot_->Rebalance();
+  n_unscored_ = std::min(n_unscored_, most);
+  reads_fresh_ = false;
+  ++n_selections_;
+  return Status();
+}
+
+Status Session::TrimPrompt() {
+  FillViews();
+  policy_->SelectAfterPrompt(views_, keeps_);
+  bool all_stay = true;
+  for (size_t group = 0; group < views_.size(); ++group) all_stay &= keeps_[group].size() == views_[group].slots.size();
+  return all_stay ? Status() : KeepOnly(pot_->n_used(), "end of prompt");
+}
+
+bool Session::ReadsAll() {
+  if (n_seen_visual_ == 0 || n_since_full_ + 1 >= needs_.read_every) return true;
+  if (!reads_fresh_) {
+    FillViews();
+    for (size_t group = 0; group < views_.size(); ++group) policy_->SelectRead(views_[group], &reads_[group]);
+    reads_fresh_ = true;
+  }
+  // The token's own slot, in every group.
+  for (size_t group = 0; group < reads_.size(); ++group) {
+    reads_[group].push_back(static_cast<int32_t>(pot_->meta(static_cast<int32_t>(group)).size()));
+  }
+  return false;
+}
+
+Status Session::Shrink(int32_t n_keep, const char* reason) {
+  const char* name = options_.policy.info->name;
+  if (needs_.evidence.rows == EvidenceRows::kProbe) {
+    WEIR_RETURN_IF_ERROR(ReadProbe(question_.empty() ? probe_ : question_));
+  }
+  if (needs_.evidence.vector != VectorScore::kNone) TakeVectorScores();
+  const PotShape& shape = pot_->shape();
+  const int32_t n_groups = shape.n_groups();
+  int64_t n_before = 0, n_after = 0;
+  FillViews();
+  for (const SlotView& view : views_) n_before += std::ssize(view.slots);
   // All keep-sets first: a selection that cannot be honoured leaves every group as it was.
   policy_->SelectAll(views_, n_keep, keeps_);
   for (int32_t group = 0; group < n_groups; ++group) {
@@ -115,22 +168,7 @@ Status Session::Shrink(int32_t n_keep, const char* reason) {
     return Internal("policy %s kept %lld slots in all where at most %lld may stay", name, static_cast<long long>(n_after),
                     static_cast<long long>(n_groups) * n_keep);
   }
-  for (int32_t group = 0; group < n_groups; ++group) {
-    if (trace_ != nullptr) {
-      const SlotView& view = views_[group];
-      const Status written = trace_->Selected({n_selections_, n_seen_, name, view.layer, view.head, view.slots, view.scores,
-                                               view.nll, &keeps_[group], reason});
-      if (!written.ok()) {
-        trace_ = nullptr;  // told once; the session goes on without it
-        return written;
-      }
-    }
-    WEIR_RETURN_IF_ERROR(pot_->Compact(*backend_, group, keeps_[group]));
-  }
-  pot_->Rebalance();
-  n_unscored_ = std::min(n_unscored_, n_keep);
-  ++n_selections_;
-  return Status();
+  return KeepOnly(n_keep, reason);
 }
 
 Status Session::MakeRoom(int32_t n_coming) {
@@ -185,15 +223,21 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bo
   }
   const Evidence& evidence = needs_.evidence;
   evidence_ = {0, n, evidence.row_reduce, evidence.head_reduce, false};
+  const bool reads_all = needs_.read_every <= 1 || !options.generated || n != 1 || rows.tokens == nullptr || ReadsAll();
+  reads_fresh_ = false;  // until the row is read
   bool vote = evidence.rows == EvidenceRows::kAll;
   evidence_.accumulate = vote;
+  if (evidence.visual_latest) {
+    vote = reads_all && rows.tokens != nullptr;
+    evidence_.latest = latest_.as<float>();
+  }
   if (evidence.rows == EvidenceRows::kLast) {
     // Only rows that a selection will ask: those of a prompt's end, and those before the pot runs full.
     const int32_t n_next = prompt_end ? 1 : plan_.chunk_rows;
     vote = (prompt_end && !options.generated) || n_free() - n < n_next;
     evidence_.row_begin = n - std::min(n, evidence.n_last);
   }
-  return {pot_.get(), chunk_, vote ? &evidence_ : nullptr, rows.embeddings};
+  return {pot_.get(), chunk_, vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data()};
 }
 
 void Session::EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden,
@@ -222,6 +266,9 @@ void Session::EndChunk(const Rows& rows, const AppendOptions& options, const Bat
       if (!has_last_) nll[0] = 0;
     }
   }
+  n_since_full_ = item.reads == nullptr ? 0 : n_since_full_ + 1;
+  reads_fresh_ = item.reads != nullptr;
+  if (rows.tokens == nullptr) n_seen_visual_ += n;
   const int64_t n_embd = model_->config().n_embd;
   std::memcpy(last_hidden_.data(), hidden + (n - 1) * n_embd, static_cast<size_t>(n_embd) * 4);
   has_last_ = true;
@@ -287,6 +334,7 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
     const int32_t target = policy_->TargetAfterPrompt(n_slots());
     const int32_t n_keep = std::max(target, n_pinned_ + needs_.min_slots - 1);
     if (target >= 0 && pot_->n_used() > n_keep) WEIR_RETURN_IF_ERROR(Shrink(n_keep, "end of prompt"));
+    if (needs_.trims_prompt) WEIR_RETURN_IF_ERROR(TrimPrompt());
   }
   return Status();
 }
@@ -332,7 +380,9 @@ void Session::Reset() {
   pot_->Clear();
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
-  n_seen_ = n_selections_ = 0;
+  n_seen_ = n_selections_ = n_seen_visual_ = 0;
+  n_since_full_ = 0;
+  reads_fresh_ = false;
   n_pinned_ = n_score_rows_ = n_unscored_ = 0;
   question_.clear();
 }

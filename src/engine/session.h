@@ -136,6 +136,14 @@ class Session {
   Status MakeRoom(int32_t n_coming);
   // One selection: the probe votes where the policy wants it to, n_keep slots stay (on average over the groups).
   Status Shrink(int32_t n_keep, const char* reason);
+  // One selection at the end of a prompt, by the policy's own measure of how much stays.
+  Status TrimPrompt();
+  // What the policy sees of every group, in views_.
+  void FillViews();
+  // Keeps keeps_ of every group: trace, storage, counters. At most `most` slots of a group have no score then.
+  Status KeepOnly(int32_t most, const char* reason);
+  // Whether the next row, a token of an answer, reads all slots; if not, reads_ holds what it reads.
+  bool ReadsAll();
   Status ReadProbe(std::span<const int32_t> probe);
   void TakeVectorScores();
   // What is read: tokens, or embeddings in their place.
@@ -172,6 +180,8 @@ class Session {
   int64_t n_seen_ = 0, n_selections_ = 0;
   int32_t n_pinned_ = 0;                    // slots that every group must keep
   int32_t n_score_rows_ = 0, n_unscored_ = 0;   // SlotView
+  int64_t n_seen_visual_ = 0;
+  int32_t n_since_full_ = 0;                // tokens of the answer since one read all slots (PolicyNeeds::read_every)
   std::vector<int32_t> probe_;              // the policy's
   std::vector<int32_t> question_;           // last rows of the round's question: the probe while they are not empty
   TraceWriter* trace_ = nullptr;
@@ -182,6 +192,9 @@ class Session {
   std::vector<float> nll_;
   std::vector<SlotView> views_;  // [n_groups]
   std::vector<KeepSet> keeps_;   // [n_groups]
+  std::vector<KeepSet> reads_;   // [n_groups] where steps read a part of the slots
+  bool reads_fresh_ = false;     // reads_ is what the last such step read
+  HostBuffer latest_;            // Evidence::visual_latest: a float for each slot of the largest head
 };
 
 }  // namespace weir

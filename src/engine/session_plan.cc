@@ -27,9 +27,16 @@ int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32
 // Bytes of a session's own vectors and the policy's: a batch's metadata, targets and likelihoods, a view and a keep-set
 // per group, what a selection works with.
 int64_t BookkeepingBytes(const PotShape& pot, const PolicyNeeds& needs, int64_t max_rows) {
+  const int64_t n_lists = needs.read_every > 1 ? 2 : 1;  // keep-sets, and what a step reads
   return pot.max_head_slots() * needs.scratch_per_slot + max_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t) + sizeof(float)) +
-         pot.n_groups() * (pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) +
-                           static_cast<int64_t>(sizeof(KeepSet) + sizeof(SlotView)));
+         pot.n_groups() * (n_lists * (pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) +
+                                      static_cast<int64_t>(sizeof(KeepSet))) +
+                           static_cast<int64_t>(sizeof(SlotView)));
+}
+
+// A layer's newest attention, apart from the sums.
+int64_t LatestBytes(const PotShape& pot, const PolicyNeeds& needs) {
+  return needs.evidence.visual_latest ? PageRound(pot.max_head_slots() * 4) : 0;
 }
 
 SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOptions& options, const PolicyNeeds& needs,
@@ -60,7 +67,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
        Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, plan.runner) + plan.bookkeeping_bytes},
       {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
-       Runner::WorkspaceBytes(model, backend, plan.runner)},
+       Runner::WorkspaceBytes(model, backend, plan.runner) + LatestBytes(plan.pot, needs)},
       {MemTag::kLogits, "logits and last hidden state",
        PageRound(static_cast<int64_t>(config.n_vocab) * 4) + PageRound(static_cast<int64_t>(config.n_embd) * 4)},
   };

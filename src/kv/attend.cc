@@ -94,10 +94,15 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
   v_ptrs_.resize(n_views);
   n_slots_.resize(n_views);
   first_ptrs_.resize(n_views);
+  read_ptrs_.resize(n_views);
+  n_read_.resize(n_views);
   views_.resize(segments_.size());
   for (size_t i = 0; i < segments_.size(); ++i) {
     const size_t at = i * layout_.n_kv_heads;
     views_[i] = {segments_[i].first_row, segments_[i].n_rows, &k_ptrs_[at], &v_ptrs_[at], &n_slots_[at]};
+    if (segments_[i].reads == nullptr) continue;
+    views_[i].selected = &read_ptrs_[at];
+    views_[i].n_selected = &n_read_[at];
   }
   const int64_t half = layout_.rope.n_rot / 2;
   if (first.positions == Positions::kAbs && half > 0) {
@@ -171,6 +176,11 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
       k_ptrs_[at] = keys;
       v_ptrs_[at] = values;
       n_slots_[at] = s.pot->n_used(layer, head);
+      if (s.reads != nullptr) {
+        const std::vector<int32_t>& read = s.reads[shape.group_of(layer, head)];
+        read_ptrs_[at] = read.data();
+        n_read_[at] = static_cast<int32_t>(read.size());
+      }
       StoreSlotsArgs store;
       store.x = k + s.first_row * kv_stride + static_cast<int64_t>(head) * layout_.head_dim;
       store.x_stride = kv_stride;
@@ -245,12 +255,35 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
     scores.rows = evidence->rows;
     scores.heads = evidence->heads;
     scores.all_heads = pot.shape().granularity == Granularity::kPerLayer;
-    scores.out = out_ptrs;
-    scores.accumulate = evidence->accumulate;
+    scores.out = evidence->latest == nullptr ? out_ptrs : &evidence->latest;
+    scores.accumulate = evidence->accumulate && evidence->latest == nullptr;
     scores.scratch = scratch_.data();
     scores_.push_back(scores);
   }
   backend_->AttentionWithScores(args, scores_);
+  size_t n_done = 0;
+  for (const BatchSegment& segment : segments_) {
+    if (segment.evidence == nullptr) continue;
+    if (segment.evidence->latest != nullptr) SplitByModality(layer, segment, scores_[n_done]);
+    ++n_done;
+  }
+}
+
+void Attender::SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores) {
+  const int32_t group = segment.pot->shape().group_of(layer, 0);
+  const std::span<const SlotMeta> slots = segment.pot->meta(group);
+  const std::span<float> kept = segment.pot->scores(group);
+  const float* latest = segment.evidence->latest;
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (slots[s].modality == Modality::kText) kept[s] += latest[s];
+  }
+  if (scores.row_end - scores.row_begin > 1) {
+    scores.row_begin = scores.row_end - 1;
+    backend_->ColumnScores(scores);
+  }
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (slots[s].modality != Modality::kText) kept[s] = latest[s];
+  }
 }
 
 }  // namespace weir

@@ -44,6 +44,9 @@ struct EvidenceCall {
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
   bool accumulate = false;              // add to the scores, or replace them
+  // Working memory, a float for each slot of the largest head. Where it is given, scores of text are accumulated and those
+  // of visual slots replaced by the last voting row's. REQUIRES: kPerLayer, RowReduce::kSum.
+  float* latest = nullptr;
 };
 
 // New rows of one pot within a batch. BeginAppend() was already called for them.
@@ -52,6 +55,8 @@ struct BatchSegment {
   int64_t first_row = 0, n_rows = 0;
   int64_t first_seq = 0;   // stream number of the first row's token: its position under kAbs
   const EvidenceCall* evidence = nullptr;   // REQUIRES: shape().scores and an Attender made with statistics
+  // [n_groups of the pot]: slots that these rows read, ascending, their own the last; nullptr: all. REQUIRES: no evidence.
+  const std::vector<int32_t>* reads = nullptr;
 };
 
 class Attender {
@@ -80,6 +85,8 @@ class Attender {
   const AttentionLayout& layout() const { return layout_; }
 
  private:
+  // Brings what `latest` received into the pot's scores of a layer.
+  void SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores);
   Status PlanPositions(std::span<const BatchSegment> segments);
   // The first slot that each row of a segment sees in a window layer.
   void FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_t head, int32_t* first) const;
@@ -98,6 +105,8 @@ class Attender {
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;   // [n_segments, n_kv_heads], of the layer at hand
   std::vector<int32_t> n_slots_;                  // same shape
   std::vector<const int32_t*> first_ptrs_;        // same shape
+  std::vector<const int32_t*> read_ptrs_;         // same shape; of segments that read a part of their slots
+  std::vector<int32_t> n_read_;                   // same shape
   std::vector<AttentionSegment> views_;           // [n_segments]
   std::vector<StoreSlotsArgs> stores_;
   std::vector<ColumnScoresArgs> scores_;          // of the segments that vote

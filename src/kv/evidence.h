@@ -24,6 +24,8 @@ struct Evidence {
   HeadReduce head_reduce = HeadReduce::kMean;    // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;       // instead of attention: a statistic of the stored keys or values
   bool nll = false;                              // -log P of every token when it was read
+  // kAll, kPerLayer: visual slots hold the attention of the newest voting row alone, in place of a sum (A-VL).
+  bool visual_latest = false;
   bool scores() const { return rows != EvidenceRows::kNone || vector != VectorScore::kNone; }
 };
 

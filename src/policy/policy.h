@@ -9,13 +9,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "kv/evidence.h"
 #include "kv/types.h"
@@ -38,6 +38,10 @@ struct PolicyNeeds {
   // 0: they do not.
   int32_t question_rows = 0;
   float nll_decay = 1;       // NLLs are multiplied by it when a round starts
+  bool trims_prompt = false;       // SelectAfterPrompt() is called once a prompt was read
+  // K > 1: while an answer to something with pictures is written, only every K-th token reads all slots, the others those
+  // of SelectRead(). Voting rows are then those that read all.
+  int32_t read_every = 0;
   int32_t scratch_per_slot = 20;   // bytes that Select() works with, per slot of a pot's largest group
 };
 
@@ -51,6 +55,7 @@ struct SlotView {
   std::span<const float> nll;           // -log P when the token was read; +inf for the first of the stream
   int32_t n_rows = 0;       // rows of queries in `scores` since they were last taken anew (the divisor of a mean)
   int32_t n_unscored = 0;   // newest slots, read after `scores` were taken: they hold 0 there
+  int64_t n_seen_visual = 0;   // visual tokens of the stream so far, kept or not
   int64_t n_seen = 0;       // tokens of the stream so far: n_seen - seq queries could see a slot
 };
 
@@ -72,6 +77,14 @@ class Policy {
   // same answer, on every backend and thread count. REQUIRES: n_keep >= pinned slots in view.
   virtual void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) = 0;
 
+  // PolicyNeeds::trims_prompt: a prompt was read whole, with room in the pot or not. keeps[i] are the slots of views[i]
+  // that stay, strictly ascending, every pinned one included; any number of them, each group its own. Pure.
+  virtual void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) {}
+
+  // PolicyNeeds::read_every: the slots that steps between two full ones read, strictly ascending. Pure. Slots that are
+  // stored later are read too.
+  virtual void SelectRead(const SlotView& view, KeepSet* read) {}
+
   // All groups of a pot at once: `n_keep` slots on average. Policies whose heads or layers share a budget (spread > 1)
   // override it; sizes may then differ, their sum may not exceed views.size() * n_keep.
   virtual void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) {
@@ -79,38 +92,9 @@ class Policy {
   }
 };
 
-// Options of a policy as the user wrote them, "key=value" pairs, already checked against PolicyInfo::options.
-class PolicyOptions {
- public:
-  PolicyOptions() = default;
-  PolicyOptions(std::map<std::string, double> values, std::map<std::string, std::string> texts)
-      : values_(std::move(values)), texts_(std::move(texts)) {}
-  double Number(std::string_view key) const { return values_.find(std::string(key))->second; }
-  int32_t Int(std::string_view key) const { return static_cast<int32_t>(Number(key)); }
-  const std::string& Text(std::string_view key) const { return texts_.find(std::string(key))->second; }
-
- private:
-  std::map<std::string, double> values_;
-  std::map<std::string, std::string> texts_;
-};
-
-// One option. A number, a whole number, or a text (`text` set: its default); `choices`, words separated by '|', limits a
-// text. A text with a comma is written in double quotes, where \" and \\ stand for themselves and \n for a new line.
-// `tune` holds the values that `weir tune` tries, separated by '|': a coarse ladder around the default. No option may be
-// called `profile`.
-struct PolicyOptionInfo {
-  const char* key;
-  double fallback;
-  double min, max;
-  bool integral;
-  const char* help;
-  const char* tune = nullptr;      // nullptr: searched only when the user names values
-  const char* text = nullptr;
-  const char* choices = nullptr;
-};
-constexpr PolicyOptionInfo TextOption(const char* key, const char* fallback, const char* help, const char* choices = nullptr) {
-  return {key, 0, 0, 0, false, help, nullptr, fallback, choices};
-}
+// Options of a policy: base/options.h. No option may be called `profile`.
+using PolicyOptions = Options;
+using PolicyOptionInfo = OptionInfo;
 
 struct PolicyInfo {
   const char* name;      // = file name

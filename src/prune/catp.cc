@@ -26,9 +26,9 @@ namespace weir {
 namespace {
 
 constexpr OptionInfo kOptions[] = {
-    OptionInfo::OfText("layers", "all",
+    TextOption("layers", "all",
                        "cross-attention layers that vote: all, first, last, or numbers from 0, as 0+2+5"),
-    OptionInfo::OfText("weights", "none", "of the image tokens' votes", "none|image"),
+    TextOption("weights", "none", "of the image tokens' votes", "none|image"),
 };
 
 class Catp final : public Pruner {

@@ -66,6 +66,7 @@ struct Group {
     const json& stored = step["slots"][step["slots"].size() == 1 ? 0 : group];
     for (const json& seq : stored["seq"]) slots.emplace_back().seq = seq;
     for (const json& slot : stored["pinned"]) slots[slot.get<size_t>()].pinned = true;
+    for (const json& slot : stored.value("visual", json::array())) slots[slot.get<size_t>()].modality = Modality::kImage;
     const auto floats = [](const json& row) {
       std::vector<float> out;
       for (const json& x : row) out.push_back(x.is_null() ? std::numeric_limits<float>::infinity() : x.get<float>());
@@ -83,6 +84,10 @@ struct Group {
     if (stored.contains("queries")) {
       view.n_seen = slots[0].seq + stored["queries"][0].get<int64_t>();
       for (size_t s = 0; s < slots.size(); ++s) EXPECT_EQ(view.n_seen - slots[s].seq, stored["queries"][s]);
+    }
+    if (step.contains("n_seen")) {
+      view.n_seen = step["n_seen"];
+      view.n_seen_visual = step["n_seen_visual"];
     }
     view.slots = slots;
     view.scores = scores;

@@ -1,0 +1,212 @@
+// weir-plugin: policy
+// A-VL: of a picture, each layer stores what the prompt's end attends to and reads a core of it; of text, heavy
+// hitters. Paper: "A-VL: Adaptive Attention for Large Vision-Language Models" (2409.14846), section 4.
+//
+// N visual tokens were read so far. s = attention of the newest voting row, mean over the query heads of the layer.
+//
+//   after a prompt   visual: the floor(S N) largest s stay, per layer (P: of those that are among the floor(P N)
+//   largest s
+//                    of layer 2); text behind the first picture: H2O with a budget of round(T L), L such tokens so far
+//   while answering  a step reads all text and the floor(C N) visual slots of largest s, the core; every K-th step
+//   reads
+//                    all that is stored and ranks anew
+//
+// S, C, P and T are shares of what was read, whatever left since. K=1 and C >= S read everything at every step; K=0 has
+// no core either. Text before the first picture (the system's) stays. Several pictures are ranked together.
+//
+// Differences:
+// - One keep-set a layer for text too (the paper: one a head), with sums over the mean of its query heads: image and
+// text
+//   share the storage of the layer. T is held at the end of prompts and where the pot is full, not at every step.
+// - Rows of pictures have no vote; steps that read the core add nothing to the sums of text.
+// - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read.
+// - A full pot: then go, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and
+// by
+//   sum. The paper's caches grow instead.
+// - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "policy/policy.h"
+#include "policy/rank.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"S", 0.45, 0, 1, false, "share of the visual tokens that is stored", "0.3|0.45|0.6"},
+    {"C", 0.3, 0, 1, false, "share of the visual tokens that a step reads", "0.2|0.3|0.45"},
+    {"K", 3, 0, 1 << 20, true, "every K-th step reads all that is stored; 0 = every step", "1|3|8"},
+    {"P", 1, 0, 1, false, "share of the visual tokens that layers behind the second may store"},
+    {"T", 1, 0, 1, false, "share of the text behind the first picture that stays", "0.5|0.7|1"},
+    {"heavy", 0.5, 0, 1, false, "share of that text kept for its attention; the rest is the newest"},
+    {"text_min", 20, 0, 1 << 20, true, "tokens of that text that stay in any case"},
+    TextOption("positions", "cache", "abs: places in the stream, as published; they end with the trained window",
+               "cache|abs"),
+    kStepOption,
+};
+
+// The layer whose ranking P follows, from 0: after the second block.
+constexpr int32_t kFilterLayer = 1;
+
+class AVl : public Policy {
+ public:
+  explicit AVl(const PolicyOptions& options)
+      : stored_(options.Number("S")),
+        core_(std::min(options.Number("C"), options.Number("S"))),
+        every_(options.Int("K")),
+        filter_(options.Number("P")),
+        text_(options.Number("T")),
+        heavy_(options.Number("heavy")),
+        text_min_(options.Int("text_min")),
+        absolute_(options.Text("positions") == "abs"),
+        step_(options.Int("step")) {}
+
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.positions = absolute_ ? Positions::kAbs : Positions::kCache;
+    needs.granularity = Granularity::kPerLayer;
+    needs.evidence.rows = EvidenceRows::kAll;
+    needs.evidence.visual_latest = true;
+    needs.trims_prompt = true;
+    needs.read_every = core_ < stored_ ? every_ : 0;
+    needs.min_slots = 2;
+    needs.scratch_per_slot = 40;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, 1);
+  }
+
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    Sort(view);
+    picker_.Begin(view.slots, n_keep);
+    TakeWhileRoom(prefix_);
+    // Text gets what the core leaves, half of the room at least.
+    const int32_t n_core = std::min(Share(core_, view), static_cast<int32_t>(visual_.size()));
+    const int32_t budget = std::min(TextBudget(view), std::max(picker_.room() - n_core, picker_.room() / 2));
+    const int32_t n_heavy = RoundHalfUp(heavy_ * budget);
+    TakeText(view, n_heavy, ProtectedRecent(budget - n_heavy, view.n_unscored, n_keep));
+    TakeBest(visual_, Share(core_, view));
+    TakeBest(visual_, Share(stored_, view));
+    TakeBest(text_slots_, picker_.n_slots());
+    TakeBest(visual_, picker_.n_slots());
+    picker_.Finish(keep);
+  }
+
+  void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) override {
+    for (size_t g = 0; g < views.size(); ++g) {
+      const SlotView& view = views[g];
+      Sort(view);
+      if (filter_ < 1 && view.layer > kFilterLayer && std::ssize(views) > kFilterLayer)
+        Filter(views[kFilterLayer], view);
+      picker_.Begin(view.slots, static_cast<int32_t>(view.slots.size()));
+      TakeWhileRoom(prefix_);
+      TakeBest(visual_, Share(stored_, view));
+      const int32_t budget = TextBudget(view), n_heavy = RoundHalfUp(heavy_ * budget);
+      TakeText(view, n_heavy, std::max(budget - n_heavy, view.n_unscored));
+      picker_.Collect(&keeps[g]);
+    }
+  }
+
+  void SelectRead(const SlotView& view, KeepSet* read) override {
+    Sort(view);
+    picker_.Begin(view.slots, static_cast<int32_t>(view.slots.size()));
+    TakeBest(visual_, Share(core_, view));
+    for (int32_t s = 0; s < picker_.n_slots(); ++s) {
+      if (view.slots[s].modality == Modality::kText) picker_.Take(s);
+    }
+    picker_.Collect(read);
+  }
+
+ private:
+  static int32_t Share(double share, const SlotView& view) {
+    return static_cast<int32_t>(share * static_cast<double>(view.n_seen_visual));
+  }
+  // Text behind the first picture that may stay.
+  int32_t TextBudget(const SlotView& view) const {
+    const int64_t n_text = view.n_seen - view.n_seen_visual - std::ssize(prefix_);
+    return std::max(RoundHalfUp(text_ * static_cast<double>(n_text)), text_min_);
+  }
+
+  // The slots in three heaps: text before the first picture, other text and visual slots, both best first. A stream
+  // without pictures has no text before one.
+  void Sort(const SlotView& view) {
+    prefix_.clear();
+    text_slots_.clear();
+    visual_.clear();
+    for (size_t s = 0; s < view.slots.size(); ++s) {
+      const bool visual = view.slots[s].modality != Modality::kText;
+      // What left between the first slot and this one was a picture, or text behind one.
+      const bool before = view.n_seen_visual > 0 && visual_.empty() && text_slots_.empty() &&
+                          view.slots[s].seq == static_cast<int64_t>(s);
+      (visual ? visual_ : before ? prefix_ : text_slots_).push_back(static_cast<int32_t>(s));
+    }
+    const RankKeys keys = {view.scores, {}};
+    const auto ranks_before = [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); };
+    std::sort(visual_.begin(), visual_.end(), ranks_before);
+    std::sort(text_slots_.begin(), text_slots_.end(), ranks_before);
+  }
+
+  // Keeps those of visual_ that are among the best of another layer.
+  void Filter(const SlotView& other, const SlotView& view) {
+    std::vector<int32_t> best;
+    for (size_t s = 0; s < other.slots.size(); ++s) {
+      if (other.slots[s].modality != Modality::kText) best.push_back(static_cast<int32_t>(s));
+    }
+    const RankKeys keys = {other.scores, {}};
+    std::sort(best.begin(), best.end(), [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); });
+    best.resize(std::min(best.size(), static_cast<size_t>(Share(filter_, other))));
+    std::vector<int64_t> seqs;
+    for (int32_t s : best) seqs.push_back(other.slots[s].seq);
+    std::sort(seqs.begin(), seqs.end());
+    std::erase_if(visual_, [&](int32_t s) { return !std::binary_search(seqs.begin(), seqs.end(), view.slots[s].seq); });
+  }
+
+  void TakeWhileRoom(const std::vector<int32_t>& slots) {
+    for (int32_t s : slots) {
+      if (picker_.room() > 0) picker_.Take(s);
+    }
+  }
+  // The first `count` of a heap, taken or not, as long as there is room.
+  void TakeBest(const std::vector<int32_t>& heap, int32_t count) {
+    for (int32_t i = 0; i < std::min(count, static_cast<int32_t>(heap.size())) && picker_.room() > 0; ++i) {
+      picker_.Take(heap[i]);
+    }
+  }
+  // H2O over text behind the first picture: the newest `recent`, then the `heavy` best of the others.
+  void TakeText(const SlotView& view, int32_t n_heavy, int32_t recent) {
+    std::vector<int32_t>& order = order_;
+    order = text_slots_;
+    std::sort(order.begin(), order.end(), std::greater<int32_t>());
+    TakeBest(order, recent);
+    for (int32_t s : text_slots_) {
+      if (n_heavy == 0 || picker_.room() == 0) return;
+      if (picker_.taken(s)) continue;
+      picker_.Take(s);
+      --n_heavy;
+    }
+  }
+
+  const double stored_, core_;
+  const int32_t every_;
+  const double filter_, text_, heavy_;
+  const int32_t text_min_;
+  const bool absolute_;
+  const int32_t step_;
+  SlotPicker picker_;
+  std::vector<int32_t> prefix_, text_slots_, visual_, order_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kAVl;
+const PolicyInfo kAVl = {"a_vl", "stores a share of each picture, reads a core of it; heavy hitters of text",
+                         "Zhang et al., A-VL: Adaptive Attention for Large Vision-Language Models, 2024", kOptions,
+                         [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                           return std::unique_ptr<Policy>(new AVl(options));
+                         }};
+
+}  // namespace weir

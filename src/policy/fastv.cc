@@ -1,0 +1,104 @@
+// weir-plugin: policy
+// FastV: from layer K on, only the visual tokens that layer K's last row attends to.
+// Paper: "An Image is Worth 1/2 Tokens After Layer 2: Plug-and-Play Inference Acceleration for Large Vision-Language
+// Models" (ECCV 2024), section 4.1.
+//
+//   s_j = mean over query heads of A[layer K - 1 (from 0), last row of the prompt, j]
+//   layers from K on keep text and the round((1 - R) N) visual slots of largest s; layers before it keep all
+//
+// One set for all later layers and heads, chosen at the end of a prompt. N visual tokens were read so far.
+//
+// Differences:
+// - This is the form that keeps a cache: the published evaluation chooses again at every step. Rows of dropped tokens
+// are
+//   still computed in later layers while the prompt is read; what is saved is memory and the time of every later step.
+// - A full pot keeps the newest slots of each layer: the paper knows no such thing.
+// - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
+#include <algorithm>
+#include <vector>
+
+#include "policy/policy.h"
+#include "policy/rank.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"K", 2, 1, 1024, true, "layers that keep everything; as many as the model has, or more: all of them", "2|3"},
+    {"R", 0.5, 0, 1, false, "share of the visual tokens that later layers drop", "0.25|0.5|0.75"},
+    TextOption("positions", "cache", "abs: places in the stream, as published; they end with the trained window",
+               "cache|abs"),
+    kStepOption,
+};
+
+class FastV : public Policy {
+ public:
+  explicit FastV(const PolicyOptions& options)
+      : first_(options.Int("K")),
+        dropped_(options.Number("R")),
+        absolute_(options.Text("positions") == "abs"),
+        step_(options.Int("step")) {}
+
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.positions = absolute_ ? Positions::kAbs : Positions::kCache;
+    needs.granularity = Granularity::kPerLayer;
+    needs.evidence.rows = EvidenceRows::kLast;
+    needs.trims_prompt = true;
+    needs.min_slots = 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, 1);
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    KeepHeadAndTail(view.slots, 0, n_keep, keep);
+  }
+
+  void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) override {
+    // Seqs of the visual tokens that stay; a layer that holds others than the one that ranks keeps those it shares.
+    std::vector<int64_t> best;
+    if (first_ < std::ssize(views)) {
+      const SlotView& ranked = views[first_ - 1];
+      order_.clear();
+      for (size_t s = 0; s < ranked.slots.size(); ++s) {
+        if (ranked.slots[s].modality != Modality::kText) order_.push_back(static_cast<int32_t>(s));
+      }
+      const RankKeys keys = {ranked.scores, {}};
+      std::sort(order_.begin(), order_.end(), [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); });
+      const auto n = static_cast<size_t>(RoundHalfUp((1 - dropped_) * static_cast<double>(ranked.n_seen_visual)));
+      order_.resize(std::min(order_.size(), n));
+      for (int32_t s : order_) best.push_back(ranked.slots[s].seq);
+      std::sort(best.begin(), best.end());
+    }
+    for (size_t g = 0; g < views.size(); ++g) {
+      keeps[g].clear();
+      for (size_t s = 0; s < views[g].slots.size(); ++s) {
+        const SlotMeta& slot = views[g].slots[s];
+        const bool stays = static_cast<int32_t>(g) < first_ || slot.modality == Modality::kText || slot.pinned ||
+                           std::binary_search(best.begin(), best.end(), slot.seq);
+        if (stays) keeps[g].push_back(static_cast<int32_t>(s));
+      }
+    }
+  }
+
+ private:
+  const int32_t first_;
+  const double dropped_;
+  const bool absolute_;
+  const int32_t step_;
+  std::vector<int32_t> order_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kFastv;
+const PolicyInfo kFastv = {"fastv",
+                           "layers behind the first few keep only the visual tokens that one of them attends to",
+                           "Chen et al., An Image is Worth 1/2 Tokens After Layer 2, ECCV 2024", kOptions,
+                           [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new FastV(options));
+                           }};
+
+}  // namespace weir
