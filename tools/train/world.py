@@ -52,7 +52,7 @@ _LASTING = ("colour", "shape", "count", "digit", "letter", "word")
 
 @dataclass
 class Scene:
-    """What a clip shows. `facts` maps an attribute to its answer; of a pair: `colour of circle`, `shape of red`, `side left`."""
+    """What a clip shows. `facts`: attribute -> answer; of a pair `colour of circle`, `shape of red`, `side left`."""
     subject: str
     ground: str
     facts: dict

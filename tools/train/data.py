@@ -1,0 +1,137 @@
+"""Batches for training and for testing, made when they are asked for: step n of a stage is the same on every machine.
+
+A batch of frames has pictures with their labels, one batch of streams has token ids with a place for every picture row and
+the places where an answer is due. Arrays are torch tensors, pictures uint8 until the device has them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import draw
+import tokenizer
+import world
+
+# What a picture is labelled with while an encoder learns to see: name -> classes. -1 where a picture has no such thing.
+LABELS = {"subject": world.SUBJECTS, "ground": world.GROUNDS, "colour": world.COLOURS, "shape": world.SHAPES, "count": world.COUNTS,
+          "place": world.PLACES, "digit": world.DIGITS, "letter": world.LETTERS, "word": world.WORDS,
+          "left shape": world.SHAPES, "left colour": world.COLOURS, "right shape": world.SHAPES, "right colour": world.COLOURS,
+          "column": range(8), "row": range(8)}  # where a single thing's middle is, in eighths: what motion is seen by
+END = len(world.KINDS)  # kind of the token that ends an answer
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the course. Without a mix its batches are frames, with one they are streams."""
+    name: str
+    steps: int
+    batch: int
+    lr: float
+    mix: world.Mix | None = None
+    see_lr: float = 1.0  # the encoder's learning rate, as a share of the others'; 0: it stays as it is
+
+
+def _labels(scene):
+    facts = dict(scene.facts, subject=scene.subject)
+    if scene.subject == "pair":
+        for side, (colour, shape, *_) in zip(("left", "right"), scene.objects):
+            facts.update({f"{side} colour": colour, f"{side} shape": shape})
+    elif len(scene.objects) == 1:
+        _, _, x, y, _ = scene.objects[0]
+        facts.update(column=int(x * 8) // draw.SIZE, row=int(y * 8) // draw.SIZE)
+    return [LABELS[name].index(facts[name]) if name in facts else -1 for name in LABELS]
+
+
+def frames_batch(split, seed, step, n, mix, digits):
+    rng = world.rng_of(split, seed, step, 0)
+    pixels, labels = np.empty((n, draw.SIZE, draw.SIZE, 3), dtype=np.uint8), np.empty((n, len(LABELS)), dtype=np.int64)
+    for i in range(n):
+        scene = world.make_scene(rng, mix, moves=False)
+        pixels[i] = world.render(scene, 1, rng, split, digits)[0]
+        labels[i] = _labels(scene)
+    return dict(pixels=torch.from_numpy(pixels), labels=torch.from_numpy(labels))
+
+
+class _Row:
+    """A sequence being written, with the places where an answer's tokens are due."""
+
+    def __init__(self):
+        self.ids, self.frames, self.due = [], [], []
+
+    def answer(self, encode, text, kind, attribute):
+        for token, what in ((encode(f" {text}"), world.KINDS.index(kind)), ([encode.eos], END)):
+            self.due.append((len(self.ids) - 1, token[0], what, attribute))
+            self.ids += token
+
+
+def stream_row(clips, encode, n_rows):
+    """A conversation about a stream: `n_rows` image tokens a frame, as the chat format lays them out."""
+    row = _Row()
+    row.ids.append(encode.bos)
+    for clip in clips:
+        for r in clip.rounds:
+            before, after = tokenizer.turn(clip, r.question, r.leads)
+            row.ids += encode(before if len(row.ids) == 1 else "\n" + before)
+            if r.leads:
+                row.frames.extend(clip.frames)
+                row.ids += [encode.image] * (n_rows * len(clip.frames)) + encode(after)
+            row.answer(encode, r.answer, r.kind, r.attribute)
+    return row
+
+
+def picture_row(clip, encode, n_rows, image_first):
+    """Questions about one picture, in BLIP-2's form. Its processor puts the picture before the first token, other programs
+    begin with that token: both are read."""
+    row = _Row()
+    rows = [encode.image] * n_rows
+    row.ids += rows + [encode.bos] if image_first else [encode.bos] + rows
+    row.frames.append(clip.frames[-1])
+    for i, r in enumerate(clip.rounds):
+        row.ids += encode(("\n" if i else "") + tokenizer.QUESTION + r.question + tokenizer.ANSWER)
+        row.answer(encode, r.answer, r.kind, r.attribute)
+    return row
+
+
+def pack(rows, pad):
+    """Rows of several lengths as one rectangle; what is due is named by its place in the flattened one."""
+    width = max(len(r.ids) for r in rows)
+    ids = np.full((len(rows), width), pad, dtype=np.int64)
+    for i, r in enumerate(rows):
+        ids[i, :len(r.ids)] = r.ids
+    due = [(i * width + at, token, kind) for i, r in enumerate(rows) for at, token, kind, _ in r.due]
+    where, token, kind = (torch.tensor(column) for column in zip(*due))
+    return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(np.stack([f for r in rows for f in r.frames])),
+                where=where, token=token, kind=kind, attributes=[a for r in rows for *_, a in r.due])
+
+
+class Steps(Dataset):
+    """Batch `i` of a stage."""
+
+    def __init__(self, stage, split, seed, n_rows, pictures=False, data=None):
+        self.stage, self.split, self.seed, self.n_rows, self.pictures, self.data = stage, split, seed, n_rows, pictures, data
+        self._made = None
+
+    def __len__(self):
+        return self.stage.steps
+
+    def __getitem__(self, step):
+        if self._made is None:  # once in each worker
+            self._made = tokenizer.Encoder(), draw.Digits(self.data)
+        encode, digits = self._made
+        stage = self.stage
+        if stage.mix is None:
+            return frames_batch(self.split, self.seed, step, stage.batch, world.Mix(), digits)
+        rows = []
+        for i in range(step * stage.batch, (step + 1) * stage.batch):
+            clips = world.make_stream(self.split, self.seed, i, stage.mix, digits)
+            rows.append(picture_row(clips[0], encode, self.n_rows, i % 2 == 0) if self.pictures
+                        else stream_row(clips, encode, self.n_rows))
+        return pack(rows, encode.eos)
+
+
+def load(steps, first, workers):
+    """The batches from number `first` on."""
+    more = dict(prefetch_factor=4, persistent_workers=False) if workers else {}
+    return DataLoader(steps, batch_size=None, sampler=range(first, len(steps)), num_workers=workers, **more)

@@ -1,0 +1,83 @@
+"""weir-tiny-llava: LLaVA-1.5 made small ("Improved Baselines with Visual Instruction Tuning", 2310.03744): CLIP's vision
+transformer, a projector of two layers, a Llama decoder. The modules are those of `transformers`, so that the folder it saves
+is converted like any other.
+
+A frame is 64 x 64 pixels in patches of 16: 16 rows. The encoder has as many blocks as are used: what LLaVA leaves out (the
+last block of CLIP) is not trained in the first place. Keys are matched over thousands of tokens, so heads are wide (64) and
+RoPE slow (theta 500,000): half of a head's pairs turn less than once in the context.
+"""
+
+import json
+
+import transformers
+from torch import nn
+
+import draw
+import seeing
+import tokenizer
+from data import Stage
+from world import Mix
+
+NAME, PICTURES = "weir-tiny-llava", False
+CONTEXT = 4096
+SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forward, heads, KV heads)
+    "small": ((128, 4, 4), (192, 6, 512, 4, 2)),
+    "base": ((192, 6, 6), (320, 8, 832, 6, 2)),
+}
+
+
+def stages(size):
+    """Short before long, the present before the past. Batches of every stage are about as much work."""
+    more = 8 if size == "base" else 1
+    return [
+        Stage("see", 4000, 128 * more, 1e-3),
+        Stage("look", 3000, 40 * more, 1e-3, Mix(clips=(1, 3), rounds=(3, 5), kinds=(0.75, 0.25, 0.0, 0.0)), 0.3),
+        Stage("recall", 4000, 16 * more, 8e-4, Mix(clips=(3, 8), rounds=(2, 4), kinds=(0.35, 0.25, 0.35, 0.05)), 0.1),
+        Stage("stream", 1500, 4 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
+    ]
+
+
+class Model(nn.Module):
+    def __init__(self, size="small"):
+        super().__init__()
+        (v_width, v_blocks, v_heads), (width, blocks, ff, heads, kv_heads) = SIZES[size]
+        vision = transformers.CLIPVisionConfig(
+            hidden_size=v_width, intermediate_size=4 * v_width, num_hidden_layers=v_blocks, num_attention_heads=v_heads,
+            image_size=draw.SIZE, patch_size=16, hidden_act="quick_gelu", layer_norm_eps=1e-5)
+        text = transformers.LlamaConfig(
+            vocab_size=tokenizer.VOCAB, hidden_size=width, intermediate_size=ff, num_hidden_layers=blocks,
+            num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=64, max_position_embeddings=CONTEXT,
+            rms_norm_eps=1e-5, tie_word_embeddings=True, bos_token_id=0, eos_token_id=1,
+            rope_parameters=dict(rope_type="default", rope_theta=500000.0))
+        config = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=2, vision_feature_layer=-1,
+                                          vision_feature_select_strategy="default", tie_word_embeddings=True)
+        self.whole = transformers.LlavaForConditionalGeneration(config)
+        self.n_rows, self.width, self.image = (draw.SIZE // 16) ** 2, width, 2
+
+    def eyes(self):
+        """The modules that see."""
+        return [self.whole.model.vision_tower, self.whole.model.multi_modal_projector]
+
+    def rows(self, pixels):
+        """[n, 64, 64, 3] uint8 -> [n, n_rows, width]."""
+        seen = self.whole.model.vision_tower(seeing.normalise(pixels)).last_hidden_state
+        return self.whole.model.multi_modal_projector(seen[:, 1:])
+
+    def hidden(self, ids, rows):
+        """ids [n, t] with an image token for every row -> [n, t, width]."""
+        text = self.whole.model.language_model
+        embedded = text.embed_tokens(ids)
+        at = (ids == self.image).unsqueeze(-1).expand_as(embedded)
+        embedded = embedded.masked_scatter(at, rows.to(embedded.dtype))
+        return text(inputs_embeds=embedded, use_cache=False).last_hidden_state
+
+    def logits(self, hidden):
+        return self.whole.lm_head(hidden)
+
+    def save(self, folder):
+        self.whole.save_pretrained(folder)
+        tokenizer.write(folder)
+        (folder / "preprocessor_config.json").write_text(json.dumps(dict(
+            image_processor_type="LlavaImageProcessor", do_pad=True, do_resize=True, size=dict(shortest_edge=draw.SIZE),
+            do_center_crop=True, crop_size=dict(height=draw.SIZE, width=draw.SIZE), resample=3,
+            image_mean=seeing.MEAN, image_std=seeing.STD), indent=1))

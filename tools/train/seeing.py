@@ -1,0 +1,42 @@
+"""How an encoder learns to see before it learns to talk: one small classifier a label on the rows it gives."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import data
+
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # CLIP's
+
+
+def normalise(pixels):
+    """[n, h, w, 3] uint8 to what encoders read: [n, 3, h, w]."""
+    mean, std = (torch.tensor(v, device=pixels.device) for v in (MEAN, STD))
+    return ((pixels.float() / 255.0 - mean) / std).permute(0, 3, 1, 2).contiguous()
+
+
+class Heads(nn.Module):
+    """A classifier attends to the rows with a query of its own, as a question will later."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.query = nn.Parameter(torch.randn(len(data.LABELS), width) * width ** -0.5)
+        self.out = nn.ModuleList(nn.Linear(width, len(classes)) for classes in data.LABELS.values())
+
+    def forward(self, rows):
+        """rows [n, r, width] -> logits of each label, [n, classes]."""
+        rows = self.norm(rows)
+        weights = torch.softmax(rows @ self.query.T, dim=1)  # [n, r, labels]
+        mixed = torch.einsum("nrl,nrw->lnw", weights, rows)
+        return [out(m) for out, m in zip(self.out, mixed)]
+
+    def loss(self, rows, labels):
+        """(mean cross-entropy over what is labelled, {label: (right, of)})."""
+        losses, right = [], {}
+        for i, (name, logits) in enumerate(zip(data.LABELS, self(rows))):
+            of = labels[:, i]
+            known = of >= 0
+            losses.append(F.cross_entropy(logits.float(), of, ignore_index=-1, reduction="sum") / known.sum().clamp(min=1))
+            right[name] = ((logits.argmax(-1) == of) & known).sum(), known.sum()
+        return torch.stack(losses).mean(), right
