@@ -4,7 +4,7 @@ A batch of frames has pictures with their labels, one batch of streams has token
 the places where an answer is due. Arrays are torch tensors, pictures uint8 until the device has them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ import tokenizer
 import world
 
 # What a picture is labelled with while an encoder learns to see: name -> classes. -1 where a picture has no such thing.
-LABELS = {"subject": world.SUBJECTS, "ground": world.GROUNDS, "colour": world.COLOURS, "shape": world.SHAPES, "count": world.COUNTS,
-          "place": world.PLACES, "digit": world.DIGITS, "letter": world.LETTERS, "word": world.WORDS,
+LABELS = {"subject": world.SUBJECTS, "ground": world.GROUNDS, "colour": world.COLOURS, "shape": world.SHAPES,
+          "count": world.COUNTS, "place": world.PLACES, "digit": world.DIGITS, "letter": world.LETTERS, "word": world.WORDS,
           "left shape": world.SHAPES, "left colour": world.COLOURS, "right shape": world.SHAPES, "right colour": world.COLOURS,
           "column": range(8), "row": range(8)}  # where a single thing's middle is, in eighths: what motion is seen by
 END = len(world.KINDS)  # kind of the token that ends an answer
@@ -123,9 +123,11 @@ class Steps(Dataset):
         stage = self.stage
         if stage.mix is None:
             return frames_batch(self.split, self.seed, step, stage.batch, world.Mix(), digits)
-        rows = []
+        # One length a batch, so that little of it is padding.
+        n_clips = int(world.rng_of(self.split, self.seed, step, 1).integers(stage.mix.clips[0], stage.mix.clips[1] + 1))
+        mix, rows = replace(stage.mix, clips=(n_clips, n_clips)), []
         for i in range(step * stage.batch, (step + 1) * stage.batch):
-            clips = world.make_stream(self.split, self.seed, i, stage.mix, digits)
+            clips = world.make_stream(self.split, self.seed, i, mix, digits)
             rows.append(picture_row(clips[0], encode, self.n_rows, i % 2 == 0) if self.pictures
                         else stream_row(clips, encode, self.n_rows))
         return pack(rows, encode.eos)

@@ -18,7 +18,10 @@ def export(recipe, model, out, outtype="f16"):
         path = out / f"{prefix}{recipe.NAME}.gguf"
         convert_hf.convert_folder(folder, path, outtype, name=recipe.NAME, mmproj=mmproj)
         files.append(path)
-    size = sum(f.stat().st_size for f in files)
-    if size > MOST_BYTES:
-        raise ValueError(f"{size} bytes; a model that is committed has at most {MOST_BYTES} (try --outtype q8_0)")
     return files
+
+
+def too_large(files):
+    """What is wrong with the files' size, or None."""
+    size = sum(f.stat().st_size for f in files)
+    return f"{size} bytes; a committed model has at most {MOST_BYTES} (try --outtype q8_0)" if size > MOST_BYTES else None

@@ -21,19 +21,27 @@ from world import Mix
 NAME, PICTURES = "weir-tiny-llava", False
 CONTEXT = 4096
 SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forward, heads, KV heads)
-    "small": ((128, 4, 4), (192, 6, 512, 4, 2)),
+    "tiny": ((96, 3, 3), (128, 4, 256, 2, 1)),
+    "small": ((128, 4, 4), (192, 6, 384, 4, 2)),
     "base": ((192, 6, 6), (320, 8, 832, 6, 2)),
 }
 
 
 def stages(size):
-    """Short before long, the present before the past. Batches of every stage are about as much work."""
+    """Short before long, the present before the past. What is asked most in a stage is what it is there to teach: many
+    questions a clip while single pictures are learned, memory questions once pictures can be read."""
+    if size == "tiny":
+        return [
+            Stage("see", 1200, 64, 2e-3),
+            Stage("look", 1200, 12, 2e-3, Mix(clips=(1, 1), frames=(1, 1), rounds=(3, 5)), 0.3),
+            Stage("recall", 600, 6, 1e-3, Mix(clips=(2, 4), frames=(1, 1), rounds=(2, 3), kinds=(0.4, 0.3, 0.3, 0.0)), 0.0),
+        ]
     more = 8 if size == "base" else 1
     return [
         Stage("see", 4000, 128 * more, 1e-3),
-        Stage("look", 3000, 40 * more, 1e-3, Mix(clips=(1, 3), rounds=(3, 5), kinds=(0.75, 0.25, 0.0, 0.0)), 0.3),
-        Stage("recall", 4000, 16 * more, 8e-4, Mix(clips=(3, 8), rounds=(2, 4), kinds=(0.35, 0.25, 0.35, 0.05)), 0.1),
-        Stage("stream", 1500, 4 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
+        Stage("look", 2500, 32 * more, 1e-3, Mix(clips=(1, 3), rounds=(4, 6), kinds=(0.75, 0.25, 0.0, 0.0)), 0.3),
+        Stage("recall", 2500, 12 * more, 8e-4, Mix(clips=(3, 8), rounds=(2, 4), kinds=(0.35, 0.25, 0.35, 0.05)), 0.1),
+        Stage("stream", 1200, 2 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
     ]
 
 

@@ -43,12 +43,14 @@ def build():
     return tokenizer
 
 
-def write(folder):
-    """Writes tokenizer.json and tokenizer_config.json, as tools/convert_hf.py reads them."""
+def write(folder, chat=True):
+    """Writes tokenizer.json and tokenizer_config.json, as tools/convert_hf.py reads them; `chat`: with the chat format."""
     build().save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(dict(
-        tokenizer_class="PreTrainedTokenizerFast", bos_token=BOS, eos_token=EOS, add_bos_token=True, add_eos_token=False,
-        chat_template=CHAT_TEMPLATE), indent=1))
+    settings = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token=BOS, eos_token=EOS, add_bos_token=True,
+                    add_eos_token=False)
+    if chat:
+        settings["chat_template"] = CHAT_TEMPLATE
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1))
 
 
 class Encoder:

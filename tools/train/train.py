@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Trains a small vision-language model of our own, from nothing, and writes its GGUF files.
 
-    tools/train/train.py llava|blip2 --out FOLDER [--minutes M] [--size small|base] [--data FOLDER]
+    tools/train/train.py llava|blip2 --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]
 
 The same command again goes on where the last one stopped: after M minutes, by Ctrl-C, or by a power cut (then at most
 --save-every seconds are lost). Every batch follows from --seed and its number, so a run in ten pieces is the run in one.
 FOLDER gets log.jsonl, checkpoint.pt and, when the course is through, the model in transformers' form (hf/) and as GGUF.
 
---size small is made for one core of a CPU, base for a GPU. --scale 0.1 shortens every stage to a tenth. --data: the folder with
-image_qa/mnist, for handwritten digits beside drawn ones. Needs torch, transformers, tokenizers, gguf.
+--size small is made for one core of a CPU, base for a GPU; tiny shows in minutes that all of it works. --scale 0.1 shortens
+every stage to a tenth. --data: the folder with image_qa/mnist, for handwritten digits beside drawn ones. Needs torch,
+transformers, tokenizers, gguf.
 """
 
 import argparse
@@ -120,7 +121,7 @@ class Course:
 
     @torch.no_grad()
     def examine(self, stage, n_batches):
-        """Accuracy of greedy answers on streams that training never sees, given the true earlier answers: {what: share, ...}."""
+        """Accuracy of greedy answers on streams that training never sees, given the true earlier answers: {what: share}."""
         self.model.eval()
         total = {}
         steps = self.steps_of(replace(stage, steps=n_batches), "held_out", 100 + self.stage)
@@ -172,7 +173,7 @@ def parse():
     parser.add_argument("model", choices=("llava", "blip2"))
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; it is continued where there is one")
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many; the same command goes on later")
-    parser.add_argument("--size", choices=("small", "base"), default="small")
+    parser.add_argument("--size", choices=("tiny", "small", "base"), default="small")
     parser.add_argument("--scale", type=float, default=1.0, help="length of every stage, as a share of the recipe's")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", type=Path, help="folder with image_qa/mnist (default: $WEIR_DATA where it is set)",
@@ -211,8 +212,10 @@ def main():
     final = course.stages[-1]
     log(final=course.examine(final, 40), parameters=sum(p.numel() for p in course.model.parameters()))
     import export
-    for path in export.export(course.recipe, course.model, args.out, args.outtype):
-        print(path)
+    files = export.export(course.recipe, course.model, args.out, args.outtype)
+    print(*files, sep="\n")
+    if remark := export.too_large(files):
+        print(f"train: {remark}", file=sys.stderr)
 
 
 if __name__ == "__main__":
