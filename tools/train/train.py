@@ -168,7 +168,7 @@ def train(course, log):
     return True
 
 
-def parse():
+def parse(argv=None):
     parser = argparse.ArgumentParser(description="Trains a small vision-language model and writes its GGUF files.")
     parser.add_argument("model", choices=("llava", "blip2"))
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; it is continued where there is one")
@@ -186,7 +186,7 @@ def parse():
     parser.add_argument("--log-every", type=int, default=50, metavar="STEPS")
     parser.add_argument("--examine-every", type=int, default=500, metavar="STEPS")
     parser.add_argument("--outtype", default="f16", help="type of the matrices in the GGUF files")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     if args.workers is None:
         args.workers = 0 if args.device == "cpu" else max(1, (os.cpu_count() or 4) - 2)
     if args.threads:

@@ -1,0 +1,126 @@
+"""The recipe keeps its promises: text as the programs write it, a run in pieces is the run in one, files that are whole."""
+
+import sys
+import tempfile
+import unittest
+from dataclasses import replace
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+try:
+    import gguf
+    import jinja2
+    import tokenizers  # noqa: F401
+    import torch
+    import transformers  # noqa: F401
+except ImportError as e:
+    raise unittest.SkipTest(f"needs torch, transformers, tokenizers, jinja2 and gguf: {e}") from e
+
+import blip2
+import data
+import export
+import llava
+import tokenizer
+import train
+import world
+from data import Stage
+from world import Mix
+
+MIX = Mix(clips=(2, 3), frames=(1, 2), rounds=(1, 2), kinds=(1.0, 1.0, 1.0, 1.0))
+
+
+class Text(unittest.TestCase):
+    def setUp(self):
+        self.encode = tokenizer.Encoder()
+
+    def test_streams_are_written_as_the_chat_template_does(self):
+        template = jinja2.Template(tokenizer.CHAT_TEMPLATE)
+        for i in range(20):
+            clips = world.make_stream("train", 3, i, MIX)
+            messages = []
+            for clip in clips:
+                for r in clip.rounds:
+                    lead = f"Clip {clip.number}:" if r.leads and clip.number >= 0 else ""
+                    media = tokenizer.IMAGE * (5 * len(clip.frames)) if r.leads else ""
+                    messages += [dict(role="user", content=lead + media + r.question), dict(role="assistant", content=r.answer)]
+            text = tokenizer.BOS + template.render(messages=messages, eos_token=tokenizer.EOS)
+            row = data.stream_row(clips, self.encode, 5)
+            # The line's end behind the last answer is the next turn's.
+            self.assertEqual(row.ids, self.encode(text.removesuffix("\n")))
+            self.assertEqual(len(row.frames), sum(len(c.frames) for c in clips))
+
+    def test_what_is_due_is_the_answer(self):
+        clips = world.make_stream("train", 3, 1, MIX)
+        row = data.stream_row(clips, self.encode, 5)
+        rounds = [r for c in clips for r in c.rounds]
+        self.assertEqual([self.encode.tokenizer.decode([t]) for _, t, kind, _ in row.due if kind != data.END],
+                         [f" {r.answer}" for r in rounds])
+        for at, token, _, _ in row.due:
+            self.assertEqual(row.ids[at + 1], token)
+
+    def test_rectangles_keep_every_row(self):
+        streams = [world.make_stream("train", 3, i, MIX) for i in range(3)]
+        rows = [data.stream_row(s, self.encode, 5) for s in streams]
+        batch = data.pack(rows, self.encode.eos)
+        flat = batch["ids"].flatten()
+        self.assertEqual(len(batch["where"]), sum(len(r.due) for r in rows))
+        self.assertTrue(torch.equal(flat[batch["where"] + 1], batch["token"]))
+        self.assertEqual(int((flat == self.encode.image).sum()), 5 * len(batch["pixels"]))
+
+
+def course(model, out):
+    made = train.Course(train.parse([model, "--size", "tiny", "--out", str(out), "--device", "cpu", "--workers", "0",
+                                     "--threads", "1", "--examine-every", "100"]))
+    mix = Mix(clips=(1, 1), rounds=(1, 2)) if made.recipe.PICTURES else MIX
+    made.stages = [Stage("see", 2, 2, 1e-3), Stage("look", 2, 2, 1e-3, mix, 0.3), Stage("last", 2, 1, 1e-3, mix, 0.0)]
+    return made
+
+
+class Run(unittest.TestCase):
+    def test_a_run_in_pieces_is_the_run_in_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            entries = []
+            log = lambda **entry: entries.append(entry)  # noqa: E731
+            whole = course("llava", Path(folder))
+            self.assertTrue(train.train(whole, log))
+            self.assertEqual([e["stage"] for e in entries if "loss" in e], ["see", "look", "last"])
+            self.assertTrue(any("present" in e.get("held_out", {}) for e in entries))
+        with tempfile.TemporaryDirectory() as folder:
+            n = 0
+            while True:
+                piece = course("llava", Path(folder))
+                piece.args.minutes = 0
+                n += 1
+                if train.train(piece, log):
+                    break
+            self.assertEqual(n, 7)  # a step each, and one that finds nothing left to do
+        for (name, a), b in zip(whole.model.state_dict().items(), piece.model.state_dict().values()):
+            self.assertTrue(torch.equal(a, b), name)
+
+    def test_another_run_is_not_continued(self):
+        with tempfile.TemporaryDirectory() as folder:
+            course("llava", Path(folder)).save()
+            with self.assertRaises(SystemExit):
+                train.Course(train.parse(["llava", "--size", "tiny", "--out", folder, "--seed", "2"]))
+
+    def test_files_of_both_models(self):
+        for recipe, arch in ((llava, "llama"), (blip2, "opt")):
+            with tempfile.TemporaryDirectory() as folder:
+                files = export.export(recipe, recipe.Model("tiny"), Path(folder))
+                self.assertIsNone(export.too_large(files))
+                found = [str(bytes(gguf.GGUFReader(f).fields["general.architecture"].parts[-1]), "ascii") for f in files]
+                self.assertEqual(found, [arch, "clip"])
+
+    def test_pictures_of_blip2_learn(self):
+        """One picture, seen again and again, is learned."""
+        with tempfile.TemporaryDirectory() as folder:
+            made = course("blip2", Path(folder))
+            stage = replace(made.stages[1], steps=10 * train.WARMUP)
+            batch = made.steps_of(stage, "train", 1)[0]
+            made.step = train.WARMUP
+            losses = [float(made.one_step(stage, batch)[0]) for _ in range(30)]
+            self.assertLess(losses[-1], 0.5 * losses[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
