@@ -34,8 +34,8 @@ def stages(size):
     if size == "tiny":
         return [Stage("see", 600, 48, 2e-3), Stage("look", 800, 16, 2e-3, many, 0.3), Stage("answer", 200, 16, 1e-3, few, 0.1)]
     more = 8 if size == "base" else 1
-    return [Stage("see", 4000, 96 * more, 1e-3), Stage("look", 8000, 40 * more, 1e-3, many, 0.3),
-            Stage("answer", 2000, 48 * more, 4e-4, few, 0.1)]
+    return [Stage("see", 2000, 96 * more, 1e-3), Stage("look", 6000, 40 * more, 1e-3, many, 0.3),
+            Stage("answer", 1500, 48 * more, 4e-4, few, 0.1)]
 
 
 class Model(nn.Module):

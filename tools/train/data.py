@@ -54,15 +54,23 @@ def frames_batch(split, seed, step, n, mix, digits):
     return dict(pixels=torch.from_numpy(pixels), labels=torch.from_numpy(labels))
 
 
+def detail(r):
+    """What a round's accuracy is also reported as: present ones by what is asked, memory ones by how far back it was."""
+    if r.kind == "present":
+        what, _, of = r.attribute.partition(" ")
+        return f"present: {what} of one of two" if of else f"present: {what}"
+    return f"{r.kind}: " + ("1-4" if r.distance < 5 else "5-16" if r.distance < 17 else "17-") + " back"
+
+
 class _Row:
     """A sequence being written, with the places where an answer's tokens are due."""
 
     def __init__(self):
         self.ids, self.frames, self.due = [], [], []
 
-    def answer(self, encode, text, kind, attribute):
-        for token, what in ((encode(f" {text}"), world.KINDS.index(kind)), ([encode.eos], END)):
-            self.due.append((len(self.ids) - 1, token[0], what, attribute))
+    def answer(self, encode, r):
+        for token, kind, what in ((encode(f" {r.answer}"), world.KINDS.index(r.kind), detail(r)), ([encode.eos], END, None)):
+            self.due.append((len(self.ids) - 1, token[0], kind, what))
             self.ids += token
 
 
@@ -77,7 +85,7 @@ def stream_row(clips, encode, n_rows):
             if r.leads:
                 row.frames.extend(clip.frames)
                 row.ids += [encode.image] * (n_rows * len(clip.frames)) + encode(after)
-            row.answer(encode, r.answer, r.kind, r.attribute)
+            row.answer(encode, r)
     return row
 
 
@@ -90,7 +98,7 @@ def picture_row(clip, encode, n_rows, image_first):
     row.frames.append(clip.frames[-1])
     for i, r in enumerate(clip.rounds):
         row.ids += encode(("\n" if i else "") + tokenizer.QUESTION + r.question + tokenizer.ANSWER)
-        row.answer(encode, r.answer, r.kind, r.attribute)
+        row.answer(encode, r)
     return row
 
 
@@ -103,7 +111,7 @@ def pack(rows, pad):
     due = [(i * width + at, token, kind) for i, r in enumerate(rows) for at, token, kind, _ in r.due]
     where, token, kind = (torch.tensor(column) for column in zip(*due))
     return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(np.stack([f for r in rows for f in r.frames])),
-                where=where, token=token, kind=kind, attributes=[a for r in rows for *_, a in r.due])
+                where=where, token=token, kind=kind, details=[what for r in rows for *_, what in r.due])
 
 
 class Steps(Dataset):

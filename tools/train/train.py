@@ -101,7 +101,12 @@ class Course:
         loss = (F.cross_entropy(logits, token, reduction="none") * weight).sum() / weight.sum()
         hit = logits.argmax(-1) == token
         right = {k: (hit & (kind == i)).sum() for i, k in enumerate((*world.KINDS, "end"))}
-        return loss, {k: (n, (kind == i).sum()) for i, (k, n) in enumerate(right.items())}
+        right = {k: (n, (kind == i).sum()) for i, (k, n) in enumerate(right.items())}
+        if not torch.is_grad_enabled():
+            for what, h in zip(batch["details"], hit.tolist()):
+                if what:
+                    right[what] = right.get(what, (0, 0))[0] + h, right.get(what, (0, 0))[1] + 1
+        return loss, right
 
     def one_step(self, stage, batch):
         batch = self.to_device(batch)

@@ -1,6 +1,9 @@
 """The world keeps its promises: the same again from the same numbers, splits that cannot meet, answers that are true."""
 
+import json
+import os
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -11,6 +14,7 @@ except ImportError as e:
     raise unittest.SkipTest(f"needs numpy: {e}") from e
 
 import draw
+import make_streams
 import world
 
 MIX = world.Mix(clips=(8, 8), frames=(2, 2), rounds=(1, 3), kinds=(1.0, 1.0, 1.0, 1.0), subjects=(0.4, 0.15, 0.1, 0.15, 0.2))
@@ -141,6 +145,21 @@ class World(unittest.TestCase):
     def test_numbers_begin_anew(self):
         mix = world.Mix(clips=(4, 4), numbered=1.0, first=world.N_NUMBERS - 2)
         self.assertEqual([c.number for c in world.make_stream("train", 1, 0, mix)], [318, 319, 0, 1])
+
+
+    def test_streams_are_written_as_they_are(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_streams.main([folder, "--streams", "2", "--clips", "3", "--rounds", "2", "--seed", "9"])
+            lines = [json.loads(line) for line in (Path(folder) / "streams.jsonl").read_text().splitlines()]
+            mix = world.Mix(clips=(3, 3), frames=(2, 2), rounds=(2, 2), kinds=(1, 1, 1, 1), numbered=1.0, first=1)
+            for stream in range(2):
+                clips = world.make_stream("held_out", 9, stream, mix, draw.Digits(os.environ.get("WEIR_DATA")))
+                told = [(i, r.question, r.answer) for i, c in enumerate(clips) for r in c.rounds]
+                mine = [line for line in lines if line["stream"] == stream]
+                self.assertEqual([(n["clip"], n["question"], n["answer"]) for n in mine], told)
+                files = [f for line in mine for f in line["frames"]]
+                pixels = [(Path(folder) / f).read_bytes()[-64 * 64 * 3:] for f in files]
+                self.assertEqual(pixels, [f.tobytes() for c in clips for f in c.frames])
 
 
 class Tokens(unittest.TestCase):

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Writes held-out streams of the world as files that any program can read: what evaluations ask a model about.
+
+    tools/train/make_streams.py OUT [--streams 1] [--clips 300] [--frames 2] [--rounds 1] [--kinds 1,1,1,1] [--seed 1]
+                                [--horizon N] [--data FOLDER]
+
+OUT/STREAM/CLIP.FRAME.ppm are the frames (64 x 64, binary PPM), OUT/streams.jsonl has one round a line, in order:
+  stream, clip      numbers from 0 on; number: what the clip is called in texts, -1 where it has no name
+  frames            the clip's files, relative to OUT, in its first round; otherwise empty: nothing new is shown
+  lead, question    the user's turn is lead + the frames + question
+  answer            the only right one
+  kind, attribute   present, back, recall or order; what is asked
+  distance          how many clips lie between the one it is about and the present one
+--kinds are the weights of the four kinds. The same numbers make the same files. Needs numpy alone.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import draw
+import world
+
+
+def write_stream(out, stream, seed, mix, digits, lines):
+    folder = out / f"{stream:04d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, clip in enumerate(world.stream_clips("held_out", seed, stream, mix, digits)):
+        files = []
+        for j, frame in enumerate(clip.frames):
+            path = folder / f"{i:04d}.{j}.ppm"
+            path.write_bytes(b"P6\n%d %d\n255\n" % (frame.shape[1], frame.shape[0]) + frame.tobytes())
+            files.append(str(path.relative_to(out)))
+        for r in clip.rounds:
+            lead = f"Clip {clip.number}:" if r.leads and clip.number >= 0 else ""
+            lines.write(json.dumps(dict(stream=stream, clip=i, number=clip.number, frames=files if r.leads else [], lead=lead,
+                                        question=r.question, answer=r.answer, kind=r.kind, attribute=r.attribute,
+                                        distance=r.distance)) + "\n")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description="Writes held-out streams of the world as pictures and rounds.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--streams", type=int, default=1)
+    parser.add_argument("--clips", type=int, default=300, help="of a stream")
+    parser.add_argument("--frames", type=int, default=2, help="of a clip")
+    parser.add_argument("--rounds", type=int, default=1, help="of a clip")
+    parser.add_argument("--kinds", default="1,1,1,1", help="weights of " + ", ".join(world.KINDS))
+    parser.add_argument("--horizon", type=int, default=1 << 30, help="memory questions reach back so many clips at most")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--data", type=Path, help="folder with image_qa/mnist (default: $WEIR_DATA)",
+                        default=os.environ.get("WEIR_DATA"))
+    args = parser.parse_args(argv)
+    mix = world.Mix(clips=(args.clips,) * 2, frames=(args.frames,) * 2, rounds=(args.rounds,) * 2, numbered=1.0, first=1,
+                    kinds=tuple(float(w) for w in args.kinds.split(",")), horizon=args.horizon)
+    args.out.mkdir(parents=True, exist_ok=True)
+    digits = draw.Digits(args.data)
+    with open(args.out / "streams.jsonl", "w", encoding="utf-8") as lines:
+        for stream in range(args.streams):
+            write_stream(args.out, stream, args.seed, mix, digits, lines)
+
+
+if __name__ == "__main__":
+    main()
