@@ -23,7 +23,7 @@ CONTEXT = 4096
 SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forward, heads, KV heads)
     "tiny": ((96, 3, 3), (128, 4, 256, 2, 1)),
     "small": ((128, 4, 4), (192, 6, 384, 4, 2)),
-    "base": ((192, 6, 6), (320, 8, 832, 6, 2)),
+    "base": ((192, 6, 6), (320, 8, 768, 8, 2)),
 }
 
 

@@ -111,6 +111,15 @@ class Run(unittest.TestCase):
                 found = [str(bytes(gguf.GGUFReader(f).fields["general.architecture"].parts[-1]), "ascii") for f in files]
                 self.assertEqual(found, [arch, "clip"])
 
+    def test_every_size_can_be_built_and_committed(self):
+        for recipe in (llava, blip2):
+            for size in recipe.SIZES:
+                with torch.device("meta"):
+                    n = sum(p.numel() for p in recipe.Model(size).parameters())
+                # q8_0 has 34 bytes for 32 values; base is meant for it, the others for f16.
+                self.assertLess(n * (34 / 32 if size == "base" else 2), 0.95 * export.MOST_BYTES, f"{recipe.NAME} {size}")
+                self.assertGreater(len(recipe.stages(size)), 2)
+
     def test_pictures_of_blip2_learn(self):
         """One picture, seen again and again, is learned."""
         with tempfile.TemporaryDirectory() as folder:
