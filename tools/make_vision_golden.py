@@ -5,6 +5,12 @@
 
 clip.gguf, clip.golden   A random LLaVA-1.5 (CLIP encoder, projector) made by `transformers` from a fixed seed, converted by
                          convert_hf.py to F32, run by `transformers` in float64 on one picture of random numbers.
+llava.gguf, llava.golden A random language model for that encoder, as convert_hf.py writes it, with the tokenizer of
+                         make_tiny_models.py; logits of the pair, by `transformers` in float64, for tokens, a picture
+                         and more tokens.
+clip_next.gguf, next.golden  The same encoder as LLaVA-1.6 with tiles: `tiles.WIDTHxHEIGHT`, what its image processor makes of
+                         a synthetic picture, [3 * SIZE * n, SIZE]; `rows.WIDTHxHEIGHT`, what `transformers` makes of that,
+                         in float64, newline rows included.
 preprocess.golden        What transformers' own image processors make of synthetic pictures.
 preprocess_files.golden  The same for the PNG files of FOLDER, if it is given.
 
@@ -23,8 +29,10 @@ import transformers
 from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 
 import convert_hf
+import make_tiny_models
 
 # 49 = 7 * 7: sizes that no vector length divides.
 VISION = dict(hidden_size=40, intermediate_size=72, num_hidden_layers=4, num_attention_heads=5, image_size=37, patch_size=7,
@@ -34,6 +42,7 @@ TEXT = dict(vocab_size=320, hidden_size=48, intermediate_size=64, num_hidden_lay
 SIZES = ((37, 23), (23, 37), (64, 64), (31, 31), (1, 1), (1, 50), (50, 1), (333, 97), (97, 333), (640, 479), (5, 7), (48, 47),
          (200, 3), (255, 256), (24, 100), (101, 24), (24, 24), (719, 13), (90, 91), (127, 63))
 FILES_SIZE, SYNTHETIC_SIZE = 40, 24
+NEXT_SIZES = ((37, 23), (100, 41), (41, 100), (90, 91), (200, 9), (333, 97), (97, 333))
 
 
 def write(path, entries):
@@ -75,9 +84,9 @@ def preprocess(pictures, size):
     return out
 
 
-def build(seed):
+def build(seed, **text):
     config = transformers.LlavaConfig(vision_config=transformers.CLIPVisionConfig(**VISION),
-                                      text_config=transformers.LlamaConfig(**TEXT), image_token_index=7)
+                                      text_config=transformers.LlamaConfig(**{**TEXT, **text}), image_token_index=7)
     model = transformers.LlavaForConditionalGeneration(config).eval()
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -133,6 +142,56 @@ def make_encoder(out, seed):
     write(out / "clip.golden", entries)
 
 
+def make_pair(out, seed):
+    """The encoder of make_encoder() and a deeper language model: its logits after tokens, a picture, tokens."""
+    model = build(seed, num_hidden_layers=2)
+    model.model.vision_tower.load_state_dict(build(seed).model.vision_tower.state_dict())
+    model.model.multi_modal_projector.load_state_dict(build(seed).model.multi_modal_projector.state_dict())
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        make_tiny_models.write_tokenizer(Path(folder))
+        convert_hf.convert_folder(folder, out / "llava.gguf", "f32", name="tiny random llava")
+    rng = np.random.default_rng(seed + 1)
+    side, image = VISION["image_size"], model.config.image_token_index
+    n_rows = (side // VISION["patch_size"]) ** 2
+    pixels = torch.tensor(rng.standard_normal((1, 3, side, side)), dtype=torch.float32)
+    before, after = rng.integers(image + 1, TEXT["vocab_size"], (2, 9)).tolist()
+    ids = torch.tensor([before + [image] * n_rows + after])
+    with torch.no_grad():
+        logits = model.double()(input_ids=ids, attention_mask=torch.ones_like(ids), pixel_values=pixels.double()).logits[0]
+    column = lambda values: np.array(values).reshape(-1, 1)
+    write(out / "llava.golden", {"before": column(before), "pixels": pixels[0].reshape(3 * side, side).numpy(),
+                                 "after": column(after), "logits": logits.numpy()})
+
+
+def make_next(out, seed):
+    side = VISION["image_size"]
+    grids = [[side, 2 * side], [2 * side, side], [2 * side, 2 * side], [3 * side, side], [side, 3 * side]]
+    config = transformers.LlavaNextConfig(vision_config=transformers.CLIPVisionConfig(**VISION), image_token_index=7,
+                                          text_config=transformers.LlamaConfig(**TEXT), image_grid_pinpoints=grids)
+    model, plain = transformers.LlavaNextForConditionalGeneration(config).eval(), build(seed)
+    model.model.vision_tower.load_state_dict(plain.model.vision_tower.state_dict())
+    model.model.multi_modal_projector.load_state_dict(plain.model.multi_modal_projector.state_dict())
+    with torch.no_grad():
+        model.model.image_newline.copy_(torch.randn(TEXT["hidden_size"], generator=torch.Generator().manual_seed(seed)))
+    processor = LlavaNextImageProcessorPil(size=dict(shortest_edge=side), crop_size=dict(height=side, width=side),
+                                           image_grid_pinpoints=grids)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        processor.save_pretrained(folder)
+        convert_hf.convert_folder(folder, out / "clip_next.gguf", "f32", name="tiny random clip in tiles", mmproj=True)
+    model, entries = model.double(), {}
+    for width, height in NEXT_SIZES:
+        inputs = processor(Image.fromarray(picture(width, height)), return_tensors="pt")
+        pixels = inputs["pixel_values"].double()
+        with torch.no_grad():
+            rows = model.model.get_image_features(pixels, inputs["image_sizes"]).pooler_output
+        if width * height < 9000:
+            entries[f"tiles.{width}x{height}"] = pixels[0].reshape(-1, side).numpy()
+        entries[f"rows.{width}x{height}"] = rows[0].numpy()
+    write(out / "next.golden", entries)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Builds the goldens of tests/golden/vision.")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent.parent / "tests/golden/vision")
@@ -147,6 +206,8 @@ def main():
         files = [(path.name, Image.open(path)) for path in sorted(args.images.glob("*.png"))]
         write(args.out / "preprocess_files.golden", preprocess(files, FILES_SIZE))
     make_encoder(args.out, args.seed)
+    make_pair(args.out, args.seed)
+    make_next(args.out, args.seed)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // weir-plugin: encoder
 // CLIP's vision transformer with LLaVA-1.5's projector ("Improved Baselines with Visual Instruction Tuning",
 // 2310.03744, section 3.2): the patches' hidden states before the last block, through two layers with a GELU between
-// them. The class token takes part in attention and is dropped.
+// them. The class token takes part in attention and is dropped. Files of LLaVA-1.6 name grids of tiles beside that.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -63,6 +63,10 @@ class Clip final : public Encoder {
                      static_cast<long long>(n_out));
     }
     config_.n_embd = static_cast<int32_t>(n_out);
+    if (!config_.grids.empty()) {
+      WEIR_RETURN_IF_ERROR(loader.Load("model.image_newline", n_out, &newline_));
+      config_.newline = newline_.data;
+    }
     WEIR_RETURN_IF_ERROR(loader.Load("mm.0", n_hidden_, n_embd_, &mm0_));
     WEIR_RETURN_IF_ERROR(loader.Load("mm.2", n_out, n_hidden_, &mm2_));
     return loader.Finish();
@@ -79,6 +83,7 @@ class Clip final : public Encoder {
 
  private:
   Status ReadMetadata(const GgufFile& file);
+  Status ReadGrids(const GgufFile& file);
   int64_t WidestInput() const { return std::max({n_embd_, n_ff_, n_hidden_, 3 * patch_ * patch_}); }
 
   Backend& backend_;
@@ -89,7 +94,7 @@ class Clip final : public Encoder {
   std::unique_ptr<Matrix> patches_;    // [n_embd, 3 * patch * patch]
   std::unique_ptr<Matrix> positions_;  // [n_pos, n_embd], the class token's first
   std::vector<int32_t> position_ids_;  // 0, 1, 2 ...
-  Vector patch_bias_, class_;
+  Vector patch_bias_, class_, newline_;
   LayerNormWeights pre_ln_;
   std::vector<Block> blocks_;
   LinearWeights mm0_, mm2_;
@@ -118,9 +123,6 @@ Status Clip::ReadMetadata(const GgufFile& file) {
   WEIR_ASSIGN_OR_RETURN(const bool silu, file.BoolOr("clip.use_silu", false));
   if (silu) return Unsupported("%s: a CLIP encoder with SiLU", file.path().c_str());
   act_ = gelu ? GeluKind::kErf : GeluKind::kQuick;
-  if (file.Has(v + "image_grid_pinpoints")) {
-    return Unsupported("%s: pictures in tiles of any resolution (LLaVA-1.6)", file.path().c_str());
-  }
   // Without the key the layer before the last is meant, as the projector was trained.
   depth_ = n_layers_ - 1;
   if (file.Has(v + "feature_layer")) {
@@ -139,6 +141,7 @@ Status Clip::ReadMetadata(const GgufFile& file) {
   if (n_pos_ > (1 << 16))
     return Corrupt("%s: %lld patches a picture", file.path().c_str(), static_cast<long long>(n_pos_ - 1));
   config_.n_rows = static_cast<int32_t>(n_pos_ - 1);
+  config_.n_side = static_cast<int32_t>(n_side_);
   position_ids_.resize(static_cast<size_t>(n_pos_));
   std::iota(position_ids_.begin(), position_ids_.end(), 0);
   ImageTransform& transform = config_.transform;
@@ -149,7 +152,39 @@ Status Clip::ReadMetadata(const GgufFile& file) {
     return Unsupported("%s: weir.vision.fit '%s'; pad and crop are known", file.path().c_str(), fit.c_str());
   }
   transform.fit = fit == "pad" ? Fit::kPad : Fit::kCrop;
+  WEIR_RETURN_IF_ERROR(ReadGrids(file));
   return ReadNormalisation(file, &transform);
+}
+
+// LLaVA-1.6: pairs of width and height. The whole picture is then stretched to the encoder's square.
+Status Clip::ReadGrids(const GgufFile& file) {
+  const std::string key = "clip.vision.image_grid_pinpoints";
+  if (!file.Has(key)) return Status();
+  WEIR_ASSIGN_OR_RETURN(const std::string merge, file.StringOr("clip.vision.mm_patch_merge_type", "flat"));
+  if (merge != "spatial_unpad") {
+    return Unsupported("%s: clip.vision.mm_patch_merge_type '%s'; spatial_unpad is known", file.path().c_str(),
+                       merge.c_str());
+  }
+  const std::vector<int64_t>* sides = file.IntArray(key);
+  if (sides == nullptr || sides->empty() || sides->size() % 2 != 0 || sides->size() > 256) {
+    return Corrupt("%s: %s must be pairs of numbers", file.path().c_str(), key.c_str());
+  }
+  const int64_t size = config_.transform.size;
+  for (size_t i = 0; i < sides->size(); i += 2) {
+    for (const int64_t side : {(*sides)[i], (*sides)[i + 1]}) {
+      if (side < size || side % size != 0 || side / size > 16) {
+        return Corrupt("%s: a grid of %lld x %lld pixels for tiles of %lld", file.path().c_str(),
+                       static_cast<long long>((*sides)[i]), static_cast<long long>((*sides)[i + 1]),
+                       static_cast<long long>(size));
+      }
+    }
+    config_.grids.push_back({static_cast<int32_t>((*sides)[i]), static_cast<int32_t>((*sides)[i + 1])});
+  }
+  if (config_.max_rows() > (1 << 16)) {
+    return Unsupported("%s: %d tokens a picture; 65,536 are possible", file.path().c_str(), config_.max_rows());
+  }
+  config_.transform.fit = Fit::kStretch;
+  return Status();
 }
 
 void Clip::Encode(const EncodeArgs& args) {
@@ -231,7 +266,7 @@ void Clip::Encode(const EncodeArgs& args) {
 
 extern const EncoderInfo kClip;
 const EncoderInfo kClip = {
-    "clip", "mlp", "LLaVA-1.5 and other CLIP encoders with an MLP projector",
+    "clip", "mlp", "LLaVA-1.5, LLaVA-1.6 and other CLIP encoders with an MLP projector",
     [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
       auto encoder = std::make_unique<Clip>(backend);
       WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));

@@ -1,5 +1,8 @@
 #include "vision/encoder.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace weir {
 
 Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
@@ -27,16 +30,71 @@ Result<std::unique_ptr<ImageEncoder>> ImageEncoder::Make(Encoder& encoder, Ledge
   const int64_t side = config.transform.size;
   const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kVision, bytes); };
   WEIR_ASSIGN_OR_RETURN(out->pixels_, allocate(3 * side * side * 4));
-  WEIR_ASSIGN_OR_RETURN(out->rows_, allocate(static_cast<int64_t>(config.n_rows) * config.n_embd * 4));
+  const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
+  WEIR_ASSIGN_OR_RETURN(out->rows_, allocate(config.max_rows() * row_bytes));
+  if (!config.grids.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out->tile_, allocate(config.n_rows * row_bytes));
+  }
   WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(encoder.WorkspaceBytes()));
   return out;
 }
 
+int32_t EncoderConfig::max_rows() const {
+  int32_t most = 0;
+  for (const Grid& grid : grids) {
+    most = std::max(most, grid.height / transform.size * n_side * (grid.width / transform.size * n_side + 1));
+  }
+  return n_rows + most;
+}
+
+int64_t ImageEncoder::Bytes(const Encoder& encoder) {
+  const EncoderConfig& config = encoder.config();
+  const int64_t side = config.transform.size, row_bytes = static_cast<int64_t>(config.n_embd) * 4;
+  return PageRound(3 * side * side * 4) + PageRound(config.max_rows() * row_bytes) +
+         (config.grids.empty() ? 0 : PageRound(config.n_rows * row_bytes)) + PageRound(encoder.WorkspaceBytes());
+}
+
 Result<std::span<float>> ImageEncoder::Encode(const RgbView& image, const VisionObserver* observer,
                                               SignalSink* signals) {
+  WEIR_RETURN_IF_ERROR(Preprocess(image, encoder_.config().transform, ledger_, pixels_.as<float>()));
+  const std::span<float> whole = EncodePixels(pixels_.as<float>(), observer, signals);
+  if (encoder_.config().grids.empty()) return whole;
+  int64_t n_rows = 0;
+  WEIR_RETURN_IF_ERROR(EncodeTiles(image, observer, &n_rows));
+  return std::span<float>(whole.data(), static_cast<size_t>(n_rows * encoder_.config().n_embd));
+}
+
+Status ImageEncoder::EncodeTiles(const RgbView& image, const VisionObserver* observer, int64_t* n_rows) {
   const EncoderConfig& config = encoder_.config();
-  WEIR_RETURN_IF_ERROR(Preprocess(image, config.transform, ledger_, pixels_.as<float>()));
-  encoder_.Encode({pixels_.as<float>(), rows_.as<float>(), workspace_.data(), observer, signals});
+  const int32_t side = config.transform.size, n_side = config.n_side;
+  const int64_t n_embd = config.n_embd;
+  const TileLayout layout = LayOutTiles(image.width, image.height, config.grids, side, n_side);
+  float* const to = rows_.as<float>() + config.n_rows * n_embd;
+  const int64_t line = layout.n_x + 1;
+  for (int32_t y = 0; y < layout.grid.height / side; ++y) {
+    for (int32_t x = 0; x < layout.grid.width / side; ++x) {
+      const Square square = {layout.width, layout.height, x * side - layout.left, y * side - layout.top};
+      WEIR_RETURN_IF_ERROR(PreprocessSquare(image, config.transform, square, ledger_, pixels_.as<float>()));
+      encoder_.Encode({pixels_.as<float>(), tile_.as<float>(), workspace_.data(), observer, nullptr});
+      for (int32_t row = 0; row < config.n_rows; ++row) {
+        const int64_t at_y = int64_t{y} * n_side + row / n_side - layout.y;
+        const int64_t at_x = int64_t{x} * n_side + row % n_side - layout.x;
+        if (at_y < 0 || at_y >= layout.n_y || at_x < 0 || at_x >= layout.n_x) continue;
+        std::memcpy(to + (at_y * line + at_x) * n_embd, tile_.as<float>() + row * n_embd,
+                    static_cast<size_t>(n_embd) * 4);
+      }
+    }
+  }
+  for (int64_t y = 0; y < layout.n_y; ++y) {
+    std::copy(config.newline.begin(), config.newline.end(), to + (y * line + layout.n_x) * n_embd);
+  }
+  *n_rows = config.n_rows + layout.n_y * line;
+  return Status();
+}
+
+std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObserver* observer, SignalSink* signals) {
+  const EncoderConfig& config = encoder_.config();
+  encoder_.Encode({pixels, rows_.as<float>(), workspace_.data(), observer, signals});
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(config.n_rows) * static_cast<size_t>(config.n_embd));
 }
 

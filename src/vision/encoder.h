@@ -10,22 +10,29 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/gguf.h"
-#include "vision/preprocess.h"
 #include "vision/signals.h"
+#include "vision/tiles.h"
 
 namespace weir {
 
 struct EncoderConfig {
   std::string projector, name;
   ImageTransform transform;  // from pixels to the input
-  int32_t n_rows = 0;        // rows of one picture
   int32_t n_embd = 0;        // of a row: the language model's
+  int32_t n_rows = 0;        // rows of one input
+  int32_t n_side = 0;        // where they form a square: rows along each side
+  // Where pictures are looked at in tiles (vision/tiles.h): the grids, and the row that ends a line. Otherwise empty.
+  std::vector<Grid> grids;
+  std::vector<float> newline;  // [n_embd]
+  // Most rows that a picture becomes.
+  int32_t max_rows() const;
 };
 
 // Receives named intermediates of an encoder: ("v.blk.3.attn_out", rows, columns, data).
@@ -72,16 +79,27 @@ class ImageEncoder {
  public:
   static Result<std::unique_ptr<ImageEncoder>> Make(Encoder& encoder, Ledger& ledger);
 
-  // Rows of the picture, [n_rows, n_embd]; valid until the next call. Errors of Preprocess().
+  // Bytes that Make() reserves.
+  static int64_t Bytes(const Encoder& encoder);
+
+  // Rows of the picture, [n, n_embd]: n_rows of the whole, and where the encoder has grids those of the tiles after
+  // them; valid until the next call. Errors of Preprocess().
+  // `signals` are those of the whole picture.
   Result<std::span<float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr,
                                   SignalSink* signals = nullptr);
+  // Rows of what Preprocess() made, [3, size, size]: without tiles, as frames of a video are looked at.
+  std::span<float> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr,
+                                SignalSink* signals = nullptr);
   const EncoderConfig& config() const { return encoder_.config(); }
 
  private:
   ImageEncoder(Encoder& encoder, Ledger& ledger) : encoder_(encoder), ledger_(ledger) {}
+  Status EncodeTiles(const RgbView& image, const VisionObserver* observer, int64_t* n_rows);
+
   Encoder& encoder_;
   Ledger& ledger_;
   HostBuffer pixels_, rows_, workspace_;
+  HostBuffer tile_;  // [n_rows, n_embd], where there are tiles
 };
 
 }  // namespace weir

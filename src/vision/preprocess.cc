@@ -119,35 +119,24 @@ Status Check(const RgbView& image, const ImageTransform& t) {
   return Status();
 }
 
-}  // namespace
+// What of a picture is resized to what.
+struct Resize {
+  Columns source;             // of the picture's rows
+  int64_t y0 = 0;             // rows of padding above the picture
+  Axis across, down;          // what is wanted of both axes
+  int64_t left = 0, top = 0;  // where it stands in the result
+};
 
-Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger, float* out) {
-  WEIR_RETURN_IF_ERROR(Check(image, t));
-  Columns source = {0, image.width, {}};
-  int64_t y0 = 0;  // rows of padding above the picture
-  Axis across = {image.width, t.size, 0, t.size}, down = {image.height, t.size, 0, t.size};
-  if (t.fit == Fit::kPad) {
-    const int64_t side = std::max(image.width, image.height);
-    source.begin = (side - image.width) / 2;
-    y0 = (side - image.height) / 2;
-    across.n_in = down.n_in = side;
-    for (int c = 0; c < 3; ++c) {
-      // In double: 255 times a mean such as 0.48 must be cut off where the reference cuts it off.
-      source.colour[c] = static_cast<uint8_t>(std::clamp(static_cast<double>(t.mean[c]) * 255.0, 0.0, 255.0));
-    }
-  } else if (t.fit == Fit::kCrop) {
-    Axis& longer = image.width <= image.height ? down : across;
-    const int64_t shorter = std::min(image.width, image.height);
-    longer.n_out = static_cast<int64_t>(static_cast<double>(t.size * longer.n_in) / static_cast<double>(shorter));
-    longer.first = (longer.n_out - t.size) / 2;
-  }
+Status Run(const RgbView& image, const ImageTransform& t, const Resize& resize, Ledger& ledger, float* out) {
+  const Axis &across = resize.across, &down = resize.down;
   WEIR_ASSIGN_OR_RETURN(const Taps columns, MakeTaps(across, t.resample, ledger));
   WEIR_ASSIGN_OR_RETURN(const Taps rows, MakeTaps(down, t.resample, ledger));
-  const int64_t size = t.size, row_bytes = 3 * size;
+  const int64_t size = t.size, width = across.count, row_bytes = 3 * width;
   const auto normalise = [&](int64_t y, const uint8_t* row) {
-    for (int64_t x = 0; x < size; ++x) {
+    for (int64_t x = 0; x < width; ++x) {
       for (int c = 0; c < 3; ++c) {
-        out[(c * size + y) * size + x] = (static_cast<float>(row[3 * x + c]) / 255.0f - t.mean[c]) / t.std[c];
+        out[(c * size + resize.top + y) * size + resize.left + x] =
+            (static_cast<float>(row[3 * x + c]) / 255.0f - t.mean[c]) / t.std[c];
       }
     }
   };
@@ -158,38 +147,98 @@ Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger,
   // picture shrinks the two differ by one step of 8 bits.
   const bool down_first = down.n_in > down.n_out && down.n_in - down.n_out > 2 * (across.n_in - across.n_out);
   if (down_first) {
-    const int64_t begin = columns.begin(0), end = columns.begin(size - 1) + columns.n(size - 1);
+    const int64_t begin = columns.begin(0), end = columns.begin(width - 1) + columns.n(width - 1);
     const int64_t n = 3 * (end - begin);
     WEIR_ASSIGN_OR_RETURN(const HostBuffer sums, HostBuffer::Allocate(ledger, MemTag::kVision, n * 4));
     WEIR_ASSIGN_OR_RETURN(const HostBuffer line, HostBuffer::Allocate(ledger, MemTag::kVision, n));
     const auto row_of = [&](int64_t y) { return image.rgb + 3 * (y * image.width + begin); };
-    for (int64_t i = 0; i < size; ++i) {
+    for (int64_t i = 0; i < down.count; ++i) {
       ResampleColumn(row_of, rows, i, n, sums.as<int32_t>(), line.data());
-      ResampleRow({begin, end - begin, {}}, line.data(), columns, size, result.data());
+      ResampleRow({begin, end - begin, {}}, line.data(), columns, width, result.data());
       normalise(i, result.data());
     }
     return Status();
   }
 
   // Source rows that the vertical pass asks for, and one of padding behind them.
+  const int64_t y0 = resize.y0;
   const int64_t first = std::clamp<int64_t>(rows.begin(0) - y0, 0, image.height);
-  const int64_t last = std::clamp<int64_t>(rows.begin(size - 1) + rows.n(size - 1) - y0, first, image.height);
+  const int64_t last =
+      std::clamp<int64_t>(rows.begin(down.count - 1) + rows.n(down.count - 1) - y0, first, image.height);
   WEIR_ASSIGN_OR_RETURN(const HostBuffer narrow,
                         HostBuffer::Allocate(ledger, MemTag::kVision, (last - first + 1) * row_bytes));
   WEIR_ASSIGN_OR_RETURN(const HostBuffer sums, HostBuffer::Allocate(ledger, MemTag::kVision, row_bytes * 4));
   for (int64_t y = first; y < last; ++y) {
-    ResampleRow(source, image.rgb + 3 * y * image.width, columns, size, narrow.data() + (y - first) * row_bytes);
+    ResampleRow(resize.source, image.rgb + 3 * y * image.width, columns, width,
+                narrow.data() + (y - first) * row_bytes);
   }
   uint8_t* const padding = narrow.data() + (last - first) * row_bytes;
-  ResampleRow(source, nullptr, columns, size, padding);
+  ResampleRow(resize.source, nullptr, columns, width, padding);
   const auto row_of = [&](int64_t y) {
     return y >= y0 && y < y0 + image.height ? narrow.data() + (y - y0 - first) * row_bytes : padding;
   };
-  for (int64_t i = 0; i < size; ++i) {
+  for (int64_t i = 0; i < down.count; ++i) {
     ResampleColumn(row_of, rows, i, row_bytes, sums.as<int32_t>(), result.data());
     normalise(i, result.data());
   }
   return Status();
+}
+
+}  // namespace
+
+int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& t) {
+  const int64_t size = t.size, side = std::max(width, height);
+  // The filter of an axis is at most as wide as where the whole longer side becomes `size` samples.
+  const double widening = std::max(1.0, static_cast<double>(side) / static_cast<double>(size));
+  const int64_t stride = 2 * static_cast<int64_t>(std::ceil(2.0 * widening)) + 1;
+  const int64_t taps = PageRound(4 * size * stride) + PageRound(12 * size);
+  const int64_t rows_first = PageRound(3 * size * (int64_t{height} + 1)) + PageRound(12 * size);
+  const int64_t columns_first = PageRound(int64_t{12} * width) + PageRound(int64_t{3} * width);
+  return 2 * taps + PageRound(3 * size) + std::max(rows_first, columns_first);
+}
+
+Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger, float* out) {
+  WEIR_RETURN_IF_ERROR(Check(image, t));
+  Resize resize;
+  resize.source = {0, image.width, {}};
+  Axis &across = resize.across, &down = resize.down;
+  across = {image.width, t.size, 0, t.size};
+  down = {image.height, t.size, 0, t.size};
+  if (t.fit == Fit::kPad) {
+    const int64_t side = std::max(image.width, image.height);
+    resize.source.begin = (side - image.width) / 2;
+    resize.y0 = (side - image.height) / 2;
+    across.n_in = down.n_in = side;
+    for (int c = 0; c < 3; ++c) {
+      // In double: 255 times a mean such as 0.48 must be cut off where the reference cuts it off.
+      resize.source.colour[c] = static_cast<uint8_t>(std::clamp(static_cast<double>(t.mean[c]) * 255.0, 0.0, 255.0));
+    }
+  } else if (t.fit == Fit::kCrop) {
+    Axis& longer = image.width <= image.height ? down : across;
+    const int64_t shorter = std::min(image.width, image.height);
+    longer.n_out = static_cast<int64_t>(static_cast<double>(t.size * longer.n_in) / static_cast<double>(shorter));
+    longer.first = (longer.n_out - t.size) / 2;
+  }
+  return Run(image, t, resize, ledger, out);
+}
+
+Status PreprocessSquare(const RgbView& image, const ImageTransform& t, const Square& square, Ledger& ledger,
+                        float* out) {
+  WEIR_RETURN_IF_ERROR(Check(image, t));
+  if (square.width < 1 || square.height < 1) return InvalidArgument("a picture resized to nothing");
+  const int64_t size = t.size;
+  for (int c = 0; c < 3; ++c) std::fill(out + c * size * size, out + (c + 1) * size * size, -t.mean[c] / t.std[c]);
+  Resize resize;
+  resize.source = {0, image.width, {}};
+  const auto axis = [size](int64_t n_in, int64_t n_out, int64_t at, int64_t* to) {
+    const int64_t first = std::clamp<int64_t>(at, 0, n_out), end = std::clamp<int64_t>(at + size, first, n_out);
+    *to = first - at;
+    return Axis{n_in, n_out, first, end - first};
+  };
+  resize.across = axis(image.width, square.width, square.x, &resize.left);
+  resize.down = axis(image.height, square.height, square.y, &resize.top);
+  if (resize.across.count == 0 || resize.down.count == 0) return Status();
+  return Run(image, t, resize, ledger, out);
 }
 
 }  // namespace weir

@@ -37,6 +37,20 @@ struct ImageTransform {
 };
 inline constexpr int32_t kMaxImageSize = 4096;
 
+// Largest working memory of Preprocess() for a picture of so many pixels, and of PreprocessSquare() where the copy is
+// at least `size` pixels wide or high.
+int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& transform);
+
+// One square of a larger copy of the picture: of the picture resized to width x height, what stands in [x, x + size) x
+// [y, y + size). What lies beyond the copy is black.
+struct Square {
+  int32_t width = 0, height = 0;
+  int32_t x = 0, y = 0;
+};
+// As Preprocess(), for a square; transform.fit does not matter.
+Status PreprocessSquare(const RgbView& image, const ImageTransform& transform, const Square& square, Ledger& ledger,
+                        float* out);
+
 // Writes [3, size, size]: red, green, blue planes. Working memory (3 * height * size bytes and the coefficients) is
 // reserved in `ledger` under kVision: kOverBudget. kInvalidArgument for an empty picture or a bad transform.
 Status Preprocess(const RgbView& image, const ImageTransform& transform, Ledger& ledger, float* out);

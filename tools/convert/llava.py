@@ -1,4 +1,4 @@
-"""LLaVA-1.5: a CLIP encoder and its projector to llama.cpp's `mmproj` file (GGUF architecture `clip`), and the language model
+"""LLaVA-1.5 and LLaVA-1.6 (LLaVA-NeXT): a CLIP encoder and its projector to llama.cpp's `mmproj` file (GGUF architecture `clip`), and the language model
 beside it to a `llama` file of its own.
 
 With --mmproj the encoder is converted, without it the language model.
@@ -8,7 +8,7 @@ from . import llama
 from .source import ConvertError
 
 GGUF_ARCH = "llama"
-HF_NAMES = ("LlavaForConditionalGeneration",)
+HF_NAMES = ("LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration")
 MMPROJ_ARCH = "clip"
 
 # What a config.json may leave out because it is transformers' default.
@@ -18,9 +18,10 @@ VISION_DEFAULTS = dict(hidden_size=1024, intermediate_size=4096, num_hidden_laye
                        patch_size=14, hidden_act="quick_gelu", layer_norm_eps=1e-5)
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+GRIDS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 
 # Names of today's files <- names of older ones.
-RENAMES = (("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."), ("model.language_model.", "model."),
+RENAMES = (("model.image_newline", "image_newline"), ("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."), ("model.language_model.", "model."),
            ("model.vision_tower.", "vision_tower."), ("model.multi_modal_projector.", "multi_modal_projector."),
            ("vision_tower.vision_model.", "vision_tower."))
 
@@ -42,7 +43,7 @@ def prepare(source, mmproj):
         source.config = {**TEXT_DEFAULTS, "tie_word_embeddings": tied, **(source.config.get("text_config") or {})}
         if (kind := source.config.get("model_type", "llama")) != "llama":
             raise ConvertError(f"config.json: language model `{kind}`; this architecture is converted with llama")
-        source.ignore_prefix("vision_tower.", "multi_modal_projector.")
+        source.ignore_prefix("vision_tower.", "multi_modal_projector.", "image_newline")
 
 
 metadata, tensors = llama.metadata, llama.tensors
@@ -84,6 +85,11 @@ def mmproj_metadata(source, writer, say):
     writer.add_vision_image_mean(processor.get("image_mean", CLIP_MEAN))
     writer.add_vision_image_std(processor.get("image_std", CLIP_STD))
     writer.add_array("clip.vision.feature_layer", [feature_layer(source)])
+    if source.has("image_newline"):
+        # Pairs of height and width there, of width and height here.
+        pairs = config.get("image_grid_pinpoints", GRIDS)
+        writer.add_array("clip.vision.image_grid_pinpoints", [side for height, width in pairs for side in (width, height)])
+        writer.add_string("clip.vision.mm_patch_merge_type", "spatial_unpad")
     # The folder's own processor decides what becomes of pictures that are no squares; LLaVA-1.5 itself pads them.
     pads = processor.get("do_pad") or not processor.get("do_center_crop")
     writer.add_string("weir.vision.fit", "pad" if pads else "crop")
@@ -91,6 +97,8 @@ def mmproj_metadata(source, writer, say):
 
 def mmproj_tensors(source):
     tower = "vision_tower."
+    if source.has("image_newline"):
+        yield "model.image_newline", source.tensor("image_newline").reshape(-1)
     yield "v.class_embd", source.tensor(f"{tower}embeddings.class_embedding").reshape(-1)
     yield "v.patch_embd.weight", source.tensor(f"{tower}embeddings.patch_embedding.weight")
     yield "v.position_embd.weight", source.tensor(f"{tower}embeddings.position_embedding.weight")
