@@ -50,17 +50,33 @@ int64_t Whole(const nlohmann::json& object, const char* key) {
   return it != object.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
 }
 
-Status CheckSize(const std::string& source, int64_t width, int64_t height, const MediaOptions& options) {
+Status CheckSize(const std::string& source, int64_t width, int64_t height, int64_t max_pixels) {
   if (width < 1 || height < 1) {
     return Corrupt("%s: a picture of %lld x %lld pixels", source.c_str(), static_cast<long long>(width),
                    static_cast<long long>(height));
   }
-  if (width > kMaxPictureSide || height > kMaxPictureSide || width * height > options.max_pixels) {
+  if (width > kMaxPictureSide || height > kMaxPictureSide || width * height > max_pixels) {
     return Unsupported("%s: %lld x %lld pixels are more than the %lld that are accepted", source.c_str(),
                        static_cast<long long>(width), static_cast<long long>(height),
-                       static_cast<long long>(options.max_pixels));
+                       static_cast<long long>(max_pixels));
   }
   return Status();
+}
+
+// What a decoder may hand over, whatever it said before.
+int64_t MaxDecoded(const MediaOptions& options) { return std::min(options.max_pixels, options.max_decoded_pixels); }
+
+Status CheckMaxSide(int32_t max_side) {
+  if (max_side >= 0 && max_side <= kMaxPictureSide) return Status();
+  return InvalidArgument("pictures of at most %d pixels a side; 0 to %d are possible", max_side, kMaxPictureSide);
+}
+
+// Filters that end with shrinking to `max_side`, if there is such a limit; empty: none.
+std::string WithMaxSide(std::string filters, int32_t max_side) {
+  if (max_side == 0) return filters;
+  if (!filters.empty()) filters += ",";
+  return filters + StrFormat("scale=w='min(%d,iw)':h='min(%d,ih)':force_original_aspect_ratio=decrease:flags=bicubic",
+                             max_side, max_side);
 }
 
 Result<MediaInfo> ParseProbe(const std::string& source, const std::string& text, const std::string& complaint,
@@ -88,7 +104,7 @@ Result<MediaInfo> ParseProbe(const std::string& source, const std::string& text,
     if (width == 0 && height == 0) {
       return Corrupt("%s: not even its size can be told: %s", source.c_str(), complaint.c_str());
     }
-    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, options));
+    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, options.max_pixels));
     out.width = static_cast<int32_t>(width);
     out.height = static_cast<int32_t>(height);
   }
@@ -125,9 +141,12 @@ Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& opti
 }
 
 Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const MediaOptions& options) {
+  WEIR_RETURN_IF_ERROR(CheckMaxSide(options.max_side));
   WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source));
   if (!input.once) WEIR_RETURN_IF_ERROR(ProbeMedia(source, options).status());
   std::vector<std::string> argv = Command(options.ffmpeg, {"-nostdin", "-threads", "1"}, input);
+  const std::string filters = WithMaxSide("", options.max_side);
+  if (!filters.empty()) argv.insert(argv.end(), {"-vf", filters});
   for (const char* word :
        {"-map", "0:v:0", "-frames:v", "1", "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
     argv.push_back(word);
@@ -135,7 +154,7 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, Child::Start(argv, input.fd, PictureLimits(options)));
   Image out;
   const auto allocate = [&](int64_t width, int64_t height) -> Result<uint8_t*> {
-    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, options));
+    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, MaxDecoded(options)));
     out.width = static_cast<int32_t>(width);
     out.height = static_cast<int32_t>(height);
     WEIR_ASSIGN_OR_RETURN(out.pixels, HostBuffer::Allocate(ledger, MemTag::kVision, 3 * width * height));
@@ -155,21 +174,14 @@ Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source
   if (!(options.fps > 0 && options.fps <= 1000)) {
     return InvalidArgument("%g frames a second; more than 0 and at most 1000 are possible", options.fps);
   }
-  if (options.max_side < 0 || options.max_side > kMaxPictureSide) {
-    return InvalidArgument("frames of at most %d pixels a side; 0 to %d are possible", options.max_side,
-                           kMaxPictureSide);
-  }
+  WEIR_RETURN_IF_ERROR(CheckMaxSide(options.media.max_side));
   WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source));
   if (!input.once) WEIR_RETURN_IF_ERROR(ProbeMedia(source, options.media).status());
   std::vector<std::string> argv = options.real_time && !input.live
                                       ? Command(options.media.ffmpeg, {"-nostdin", "-threads", "1", "-re"}, input)
                                       : Command(options.media.ffmpeg, {"-nostdin", "-threads", "1"}, input);
   // Rounding up puts into frame k the last picture of source time <= k / fps.
-  std::string filter = StrFormat("fps=%.9g:round=up", options.fps);
-  if (options.max_side > 0) {
-    filter += StrFormat(",scale=w='min(%d,iw)':h='min(%d,ih)':force_original_aspect_ratio=decrease:flags=bicubic",
-                        options.max_side, options.max_side);
-  }
+  const std::string filter = WithMaxSide(StrFormat("fps=%.9g:round=up", options.fps), options.media.max_side);
   for (const char* word :
        {"-map", "0:v:0", "-vf", filter.c_str(), "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
     argv.push_back(word);
@@ -196,7 +208,7 @@ Result<bool> FrameReader::Next(Frame* frame, const std::atomic<bool>* stop) {
 
 Result<bool> FrameReader::ReadFrame(Frame* frame, const std::atomic<bool>* stop) {
   const auto allocate = [&](int64_t width, int64_t height) -> Result<uint8_t*> {
-    WEIR_RETURN_IF_ERROR(CheckSize("frame", width, height, options_.media));
+    WEIR_RETURN_IF_ERROR(CheckSize("frame", width, height, MaxDecoded(options_.media)));
     const int64_t bytes = 3 * width * height;
     if (bytes > pixels_.bytes()) {
       pixels_ = HostBuffer();  // given back first: two frames are never held

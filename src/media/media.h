@@ -28,7 +28,9 @@ namespace weir {
 // Programs and what they may spend on one source.
 struct MediaOptions {
   std::string ffmpeg = "ffmpeg", ffprobe = "ffprobe";  // names or paths
-  int64_t max_pixels = int64_t{1} << 26;               // of one frame: 8192 x 8192
+  int64_t max_pixels = int64_t{1} << 26;               // of one picture or frame: 8192 x 8192
+  int64_t max_decoded_pixels = INT64_MAX;              // the same after shrinking
+  int32_t max_side = 0;  // pictures are shrunk to at most this many pixels on their longer side; 0: as they are
   int64_t wall_ms = 30'000;                 // for a probe or one picture; a video's next frame must begin within it
   int64_t cpu_s = 60;                       // processor time of a probe or one picture
   int64_t memory_bytes = int64_t{4} << 30;  // address space of a child
@@ -61,7 +63,6 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
 struct FrameOptions {
   MediaOptions media;
   double fps = 1;          // frames a second of source time; above 0, at most 1000
-  int32_t max_side = 0;    // frames are shrunk to at most this many pixels on their longer side; 0: as they are
   bool real_time = false;  // a file's frames come no faster than they were filmed (cameras and streams always do)
 };
 

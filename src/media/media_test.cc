@@ -207,7 +207,7 @@ TEST_F(MediaTest, FramesAtAnyRate) {
 
 TEST_F(MediaTest, FramesShrink) {
   FrameOptions options;
-  options.max_side = 20;
+  options.media.max_side = 20;
   auto reader = FrameReader::Open(Write("v.y4m", GreyVideo(3, 1, 64, 32)), ledger_, options);
   ASSERT_TRUE(reader.ok());
   Frame frame;
@@ -367,7 +367,7 @@ TEST_F(MediaTest, RealFiles) {
   EXPECT_TRUE(info->has_audio);
   FrameOptions options;
   options.fps = 2;
-  options.max_side = 336;
+  options.media.max_side = 336;
   auto reader = FrameReader::Open(film, ledger_, options);
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   Frame frame;
