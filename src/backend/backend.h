@@ -16,6 +16,7 @@
 #include "ops/attention.h"
 #include "ops/column_scores.h"
 #include "ops/elementwise.h"
+#include "ops/frame_novelty.h"
 #include "ops/full_attention.h"
 #include "ops/kv_slots.h"
 #include "ops/matmul.h"
@@ -65,6 +66,7 @@ class Backend {
   virtual void AttentionWithScores(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores);
   // One entry per head; a backend may spread them over its workers.
   virtual void VectorScores(std::span<const VectorScoresArgs> args);
+  virtual void FrameNovelty(const FrameNoveltyArgs& args) { ref::FrameNovelty(args); }
   // log(sum exp(logits)), for the likelihood of a token whose logits are already there.
   virtual float LogSumExp(const float* logits, int64_t n) { return ref::LogSumExp(logits, n); }
 

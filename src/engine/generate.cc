@@ -57,6 +57,7 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
     sampler.Accept(token);
     Session::AppendOptions append;
     append.generated = true;
+    append.t_src_ms = options.t_src_ms;
     const Status read = session.Append({&token, 1}, append);
     if (read.code() == StatusCode::kOverBudget) {
       out.reason = StopReason::kPotFull;

@@ -18,6 +18,7 @@ struct GenerateOptions {
   int64_t max_tokens = -1;                   // -1: until the model ends its answer
   bool ignore_eos = false;                   // go on after end-of-generation tokens
   bool show_special = false;                 // control tokens appear in the text
+  int64_t t_src_ms = 0;                      // of the tokens that are written
   const std::atomic<bool>* stop = nullptr;   // checked before every token
 };
 

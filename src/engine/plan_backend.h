@@ -30,6 +30,12 @@ class PlanBackend : public Backend {
     return real_->NllScratchBytes(max_rows, max_in);
   }
   int64_t AttentionScratchBytes(const AttentionShape& shape) const override { return real_->AttentionScratchBytes(shape); }
+  int64_t FullAttentionScratchBytes(int64_t n_heads, int64_t head_dim, int64_t max_kv) const override {
+    return real_->FullAttentionScratchBytes(n_heads, head_dim, max_kv);
+  }
+  int64_t AttentionWithScoresScratchBytes(const AttentionShape& shape) const override {
+    return real_->AttentionWithScoresScratchBytes(shape);
+  }
   int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const override {
     return real_->ColumnScoresScratchBytes(shape);
   }

@@ -33,6 +33,11 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
                                                            static_cast<int64_t>(config.n_vocab) * 4));
   WEIR_ASSIGN_OR_RETURN(out->last_hidden_, HostBuffer::Allocate(out->ledger_, MemTag::kLogits,
                                                                 static_cast<int64_t>(config.n_embd) * 4));
+  if (plan.novelty_bytes > 0) {
+    WEIR_ASSIGN_OR_RETURN(out->novelty_, HostBuffer::Allocate(out->ledger_, MemTag::kMeta, plan.novelty_bytes));
+    WEIR_ASSIGN_OR_RETURN(out->novelty_scratch_,
+                          HostBuffer::Allocate(out->ledger_, MemTag::kMeta, plan.novelty_scratch_bytes));
+  }
   WEIR_ASSIGN_OR_RETURN(out->bookkeeping_, out->ledger_.Reserve(MemTag::kMeta, plan.bookkeeping_bytes));
   const size_t max_rows = static_cast<size_t>(plan.runner.max_rows), n_groups = static_cast<size_t>(plan.pot.n_groups());
   out->chunk_.reserve(max_rows);
@@ -81,6 +86,32 @@ void Session::TakeVectorScores() {
   }
   backend_->VectorScores(args);
   n_unscored_ = 0;
+}
+
+void Session::TakeNovelty() {
+  const PotShape& shape = pot_->shape();
+  float* out = novelty_.as<float>();
+  for (int32_t group = 0; group < shape.n_groups(); ++group) {
+    const std::span<const SlotMeta> slots = pot_->meta(group);
+    const std::vector<int64_t> recent = RecentFrames(slots, needs_.evidence.recent_frames);
+    FrameNoveltyArgs args;
+    args.keys = pot_->keys(group / shape.n_kv_heads, group % shape.n_kv_heads);
+    args.type = shape.k_type;
+    args.n_slots = std::ssize(slots);
+    args.head_dim = shape.head_dim;
+    args.scratch = novelty_scratch_.data();
+    args.out = out;
+    int32_t* place = FrameNoveltyPlaces(args);
+    for (size_t s = 0; s < slots.size(); ++s) {
+      const SlotMeta& m = slots[s];
+      const bool visual = m.modality != Modality::kText;
+      const bool is_recent = visual && m.frame() >= recent.front();
+      place[s] = !visual ? kNoPlace : is_recent ? kRecentPlace + m.row : static_cast<int32_t>(m.row);
+    }
+    backend_->FrameNovelty(args);
+    views_[group].novelty = {out, slots.size()};
+    out += slots.size();
+  }
 }
 
 void Session::FillViews() {
@@ -150,6 +181,7 @@ Status Session::Shrink(int32_t n_keep, const char* reason) {
     WEIR_RETURN_IF_ERROR(ReadProbe(question_.empty() ? probe_ : question_));
   }
   if (needs_.evidence.vector != VectorScore::kNone) TakeVectorScores();
+  if (needs_.evidence.recent_frames > 0) TakeNovelty();
   const PotShape& shape = pot_->shape();
   const int32_t n_groups = shape.n_groups();
   int64_t n_before = 0, n_after = 0;
@@ -218,6 +250,7 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bo
     meta.t_src_ms = options.t_src_ms;
     meta.token_id = rows.tokens == nullptr ? -1 : rows.tokens[i];
     meta.modality = rows.modality;
+    if (rows.tokens == nullptr) meta.row = static_cast<uint16_t>(rows.first + i);
     meta.pinned = options.pinned;
     chunk_.push_back(meta);
   }
@@ -274,6 +307,7 @@ void Session::EndChunk(const Rows& rows, const AppendOptions& options, const Bat
   has_last_ = true;
   logits_fresh_ = false;
   n_seen_ += n;
+  n_seen_by_[static_cast<size_t>(rows.modality)] += n;
   if (options.pinned) n_pinned_ += n;
 }
 
@@ -308,6 +342,10 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
   if (std::ssize(rows) % n_embd != 0) {
     return InvalidArgument("%zu numbers are no whole rows of %lld", rows.size(), static_cast<long long>(n_embd));
   }
+  if (std::ssize(rows) / n_embd > (1 << 16)) {
+    return InvalidArgument("%lld rows of one picture or frame; 65,536 are possible",
+                           static_cast<long long>(std::ssize(rows) / n_embd));
+  }
   if (options.nll != nullptr) return InvalidArgument("nothing predicts an embedding: it has no likelihood");
   for (float value : rows) {
     if (!std::isfinite(value)) return InvalidArgument("an embedding with a number that is not finite");
@@ -323,7 +361,7 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
     }
     WEIR_ASSIGN_OR_RETURN(const int32_t n, MakeRoomForChunk(n_tokens - done));
     const Rows chunk = {n, rows.tokens == nullptr ? nullptr : rows.tokens + done,
-                        rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd, rows.modality};
+                        rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd, rows.modality, done};
     const BatchItem item = BeginChunk(chunk, options, done + n == n_tokens);
     WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
     EndChunk(chunk, options, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
@@ -383,6 +421,7 @@ void Session::Reset() {
   n_seen_ = n_selections_ = n_seen_visual_ = 0;
   n_since_full_ = 0;
   reads_fresh_ = false;
+  n_seen_by_ = {};
   n_pinned_ = n_score_rows_ = n_unscored_ = 0;
   question_.clear();
 }
@@ -391,8 +430,12 @@ SessionCounters Session::counters() const {
   SessionCounters c;
   c.seen = n_seen_;
   c.selections = n_selections_;
-  c.kept = SummarizeHeld(*pot_, n_seen_).n_kept;
+  const Held held = SummarizeHeld(*pot_, n_seen_);
+  c.kept = held.n_kept;
   c.dropped = c.seen - c.kept;
+  for (size_t m = 0; m < c.by.size(); ++m) {
+    c.by[m] = {n_seen_by_[m], held.n_kept_by[m], n_seen_by_[m] - held.n_kept_by[m]};
+  }
   return c;
 }
 

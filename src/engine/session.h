@@ -6,6 +6,7 @@
 // never grows.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,13 @@ namespace weir {
 
 enum class OnOverflow { kEvict, kError };
 
+// One line of the plan.
+struct PlanItem {
+  MemTag tag;
+  std::string what;
+  int64_t bytes;
+};
+
 struct SessionOptions {
   PolicySpec policy;
   int32_t pot_slots = 0;       // |M|; 0: as many as budget_bytes holds, at most the trained context; without a
@@ -39,13 +47,8 @@ struct SessionOptions {
   // Tokens of the policy's probe (engine/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
-};
-
-// One line of the plan.
-struct PlanItem {
-  MemTag tag;
-  std::string what;
-  int64_t bytes;
+  // What the session's owner will reserve in its ledger beside it: part of the plan and of the budget.
+  std::vector<PlanItem> beside;
 };
 
 // The whole ledger of a session, before a byte is allocated.
@@ -55,6 +58,7 @@ struct SessionPlan {
   int32_t probe_slots = 0;     // of the pot, kept free for a probe
   RunnerShape runner;
   int64_t bookkeeping_bytes = 0;   // of the session's own vectors, part of the items
+  int64_t novelty_bytes = 0, novelty_scratch_bytes = 0;   // Evidence::recent_frames, part of the items
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;
   int64_t minimum_bytes = 0;   // smallest budget this policy, model and KV type can work with
@@ -64,10 +68,13 @@ struct SessionPlan {
 // for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs.
 Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options);
 
-struct SessionCounters {
+struct TokenCounters {
   int64_t seen = 0;        // tokens read or generated so far
   int64_t kept = 0;        // of them, in the pot now (in at least one layer and head)
   int64_t dropped = 0;     // seen - kept
+};
+struct SessionCounters : TokenCounters {
+  std::array<TokenCounters, kNumModalities> by{};   // by Modality
   int64_t selections = 0;  // times the pot had to shrink
 };
 
@@ -94,7 +101,8 @@ class Session {
   // Reads rows that stand in place of token embeddings: an encoder's rows of a picture or frame, [n, n_embd]. They take
   // slots, are forgotten and pinned like any token; their token_id is -1. Nothing predicts them: as the statistic of a
   // policy their -log P is 0 (+inf for the first of a stream). Errors as Append(); kInvalidArgument when the size is not a
-  // multiple of n_embd, when a value is not finite, or when options.nll is asked for.
+  // multiple of n_embd, when a value is not finite, or when options.nll is asked for. One call is one picture or frame:
+  // SlotMeta::row counts from 0; at most 65,536 rows.
   Status AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options);
 
   // A round begins: `question` is about to be appended (by the caller, in any number of calls) and up to n_answer tokens
@@ -124,7 +132,9 @@ class Session {
   const PolicySpec& policy() const { return options_.policy; }
   SessionCounters counters() const;
   const Pot& pot() const { return *pot_; }
+  // Its limit is the plan: only what SessionOptions::beside announced fits in beside the session.
   const Ledger& ledger() const { return ledger_; }
+  Ledger& ledger() { return ledger_; }
   const Model& model() const { return *model_; }
 
  private:
@@ -146,12 +156,14 @@ class Session {
   bool ReadsAll();
   Status ReadProbe(std::span<const int32_t> probe);
   void TakeVectorScores();
+  void TakeNovelty();
   // What is read: tokens, or embeddings in their place.
   struct Rows {
     int64_t n = 0;
     const int32_t* tokens = nullptr;     // [n]
     const float* embeddings = nullptr;   // [n, n_embd]
     Modality modality = Modality::kText;
+    int64_t first = 0;                   // place of the first row in its picture or frame
   };
   Status AppendRows(const Rows& rows, const AppendOptions& options);
   Status CheckTokens(std::span<const int32_t> tokens) const;
@@ -176,8 +188,10 @@ class Session {
   std::unique_ptr<Runner> runner_;
   HostBuffer logits_;        // [n_vocab]
   HostBuffer last_hidden_;   // [n_embd] of the last token read
+  HostBuffer novelty_, novelty_scratch_;   // where the policy asked for it: floats of all slots, group after group
   bool has_last_ = false, logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0;
+  std::array<int64_t, kNumModalities> n_seen_by_{};
   int32_t n_pinned_ = 0;                    // slots that every group must keep
   int32_t n_score_rows_ = 0, n_unscored_ = 0;   // SlotView
   int64_t n_seen_visual_ = 0;

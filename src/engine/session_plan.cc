@@ -60,17 +60,23 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.runner = {max_rows, plan.pot.max_head_slots(), options.nll || needs.evidence.nll,
                  needs.evidence.rows != EvidenceRows::kNone};
   plan.bookkeeping_bytes = BookkeepingBytes(plan.pot, needs, max_rows);
+  if (needs.evidence.recent_frames > 0) {
+    plan.novelty_bytes = PageRound(plan.pot.n_heads_total() * n_slots * 4);
+    plan.novelty_scratch_bytes = PageRound(FrameNoveltyScratchBytes(plan.pot.max_head_slots(), plan.pot.head_dim));
+  }
   plan.items = {
       {MemTag::kKv, StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
                               plan.pot.n_kv_heads),
        Pot::KvBytes(plan.pot)},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
-       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, plan.runner) + plan.bookkeeping_bytes},
+       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, plan.runner) + plan.bookkeeping_bytes + plan.novelty_bytes +
+           plan.novelty_scratch_bytes},
       {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
        Runner::WorkspaceBytes(model, backend, plan.runner) + LatestBytes(plan.pot, needs)},
       {MemTag::kLogits, "logits and last hidden state",
        PageRound(static_cast<int64_t>(config.n_vocab) * 4) + PageRound(static_cast<int64_t>(config.n_embd) * 4)},
   };
+  plan.items.insert(plan.items.end(), options.beside.begin(), options.beside.end());
   for (const PlanItem& item : plan.items) plan.total_bytes += item.bytes;
   return plan;
 }

@@ -1,5 +1,7 @@
 // A session as bytes: what decides everything that comes next.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "engine/session.h"
 
@@ -9,6 +11,7 @@ namespace {
 struct StateHeader {
   char magic[8];
   int64_t n_seen, n_selections, n_seen_visual;
+  int64_t n_seen_by[kNumModalities];
   int32_t n_pinned, n_score_rows, n_unscored;
   int32_t n_embd, has_last;
   int32_t n_probe, n_question;
@@ -29,6 +32,7 @@ Status Session::Save(std::vector<uint8_t>* out) const {
   StateHeader h = {};
   std::memcpy(h.magic, kMagic, sizeof(kMagic));
   h.n_seen = n_seen_;
+  std::copy(n_seen_by_.begin(), n_seen_by_.end(), h.n_seen_by);
   h.n_selections = n_selections_;
   h.n_seen_visual = n_seen_visual_;
   h.n_since_full = n_since_full_;
@@ -60,6 +64,12 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
       h.n_probe < 0 || h.n_probe > plan_.probe_slots || h.n_question < 0 || h.n_question > plan_.probe_slots) {
     return bad;
   }
+  int64_t n_left = h.n_seen;
+  for (const int64_t n : h.n_seen_by) {
+    if (n < 0 || n > n_left) return bad;
+    n_left -= n;
+  }
+  if (n_left != 0) return bad;
   const int64_t ids_bytes = (static_cast<int64_t>(h.n_probe) + h.n_question) * 4, hidden_bytes = int64_t{h.n_embd} * 4;
   if (std::ssize(bytes) < ids_bytes + hidden_bytes) return bad;
   std::vector<int32_t> ids(static_cast<size_t>(h.n_probe + h.n_question));
@@ -86,6 +96,7 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   logits_fresh_ = false;
   if (has_last_ && h.has_logits != 0) WEIR_RETURN_IF_ERROR(Logits().status());
   n_seen_ = h.n_seen;
+  std::copy(std::begin(h.n_seen_by), std::end(h.n_seen_by), n_seen_by_.begin());
   n_selections_ = h.n_selections;
   n_seen_visual_ = h.n_seen_visual;
   n_since_full_ = h.n_since_full;

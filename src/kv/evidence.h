@@ -2,8 +2,13 @@
 // beside inference, kept in the pot as one float per slot and group, moved with the slots when the pot is compacted.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "kv/types.h"
 #include "ops/column_scores.h"
 #include "ops/vector_scores.h"
 
@@ -26,7 +31,23 @@ struct Evidence {
   bool nll = false;                              // -log P of every token when it was read
   // kAll, kPerLayer: visual slots hold the attention of the newest voting row alone, in place of a sum (A-VL).
   bool visual_latest = false;
+  // Above 0: beside `vector`, how little a visual token's key resembles those that stand at the same place of recent
+  // frames (ops/frame_novelty.h). That share of the frames a head holds, rounded down but at least one, is recent.
+  double recent_frames = 0;
   bool scores() const { return rows != EvidenceRows::kNone || vector != VectorScore::kNone; }
 };
+
+// First seqs of the recent frames among a group's slots: ascending, `share` of the frames that it holds visual tokens
+// of, rounded down but at least one; empty when it holds none.
+inline std::vector<int64_t> RecentFrames(std::span<const SlotMeta> slots, double share) {
+  std::vector<int64_t> frames;
+  for (const SlotMeta& m : slots) {
+    if (m.modality != Modality::kText && (frames.empty() || frames.back() != m.frame())) frames.push_back(m.frame());
+  }
+  const size_t n = frames.empty() ? 0 : static_cast<size_t>(share * static_cast<double>(frames.size()));
+  const size_t n_recent = std::clamp<size_t>(n, std::min<size_t>(1, frames.size()), frames.size());
+  frames.erase(frames.begin(), frames.end() - static_cast<std::ptrdiff_t>(n_recent));
+  return frames;
+}
 
 }  // namespace weir

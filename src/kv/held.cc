@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace weir {
@@ -32,23 +33,27 @@ Held SummarizeHeld(const Pot& pot, int64_t n_seen) {
   if (oldest != std::numeric_limits<int64_t>::max()) out.oldest_unpinned = oldest;
   // Groups are sorted by seq: a window of the stream at a time, marked by all of them, counts what they hold together
   // without sorting it. Windows that nobody holds anything of are skipped.
-  std::vector<uint64_t> marks(kWindow / 64);
+  std::array<std::vector<uint64_t>, kNumModalities> marks;
+  for (std::vector<uint64_t>& of_one : marks) of_one.resize(kWindow / 64);
   std::vector<size_t> cursors(static_cast<size_t>(n_groups), 0);
   while (first != std::numeric_limits<int64_t>::max()) {
     const int64_t begin = first, end = first + kWindow;
     first = std::numeric_limits<int64_t>::max();
-    std::fill(marks.begin(), marks.end(), 0);
+    for (std::vector<uint64_t>& of_one : marks) std::fill(of_one.begin(), of_one.end(), 0);
     for (int32_t group = 0; group < n_groups; ++group) {
       const std::span<const SlotMeta> slots = pot.meta(group);
       size_t& at = cursors[static_cast<size_t>(group)];
       for (; at < slots.size() && slots[at].seq < end; ++at) {
         const uint64_t bit = static_cast<uint64_t>(slots[at].seq - begin);
-        marks[bit / 64] |= uint64_t{1} << (bit % 64);
+        marks[static_cast<size_t>(slots[at].modality)][bit / 64] |= uint64_t{1} << (bit % 64);
       }
       if (at < slots.size()) first = std::min(first, slots[at].seq);
     }
-    for (const uint64_t word : marks) out.n_kept += std::popcount(word);
+    for (size_t modality = 0; modality < marks.size(); ++modality) {
+      for (const uint64_t word : marks[modality]) out.n_kept_by[modality] += std::popcount(word);
+    }
   }
+  out.n_kept = std::accumulate(out.n_kept_by.begin(), out.n_kept_by.end(), int64_t{0});
   return out;
 }
 

@@ -1,6 +1,7 @@
 // What a pot holds, seen from the stream: the figures that an answer reports.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kv/store.h"
@@ -9,6 +10,7 @@ namespace weir {
 
 struct Held {
   int64_t n_kept = 0;            // tokens held by at least one layer and head
+  std::array<int64_t, kNumModalities> n_kept_by{};   // the same by modality
   int64_t n_pinned = 0;          // of them, pinned
   int64_t oldest_unpinned = -1;  // seq of the oldest token that is held somewhere and not pinned; -1: none
   // Every token from this seq on is held by every layer and head: the unbroken recent past. The number of tokens seen
@@ -16,7 +18,7 @@ struct Held {
   int64_t unbroken_from = 0;
 };
 
-// One pass over the slots of all groups; needs 8 KiB and a cursor per group, whatever the length of the stream.
+// One pass over the slots of all groups; needs 24 KiB and a cursor per group, whatever the length of the stream.
 // `n_seen` is the number of tokens of the stream.
 Held SummarizeHeld(const Pot& pot, int64_t n_seen);
 

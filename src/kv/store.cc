@@ -19,6 +19,18 @@ const char* PositionsName(Positions positions) {
   return "?";
 }
 
+const char* ModalityName(Modality modality) {
+  switch (modality) {
+    case Modality::kText:
+      return "text";
+    case Modality::kImage:
+      return "image";
+    case Modality::kVideo:
+      return "video";
+  }
+  return "?";
+}
+
 Status Pot::Check(const PotShape& shape) {
   if (shape.n_layers <= 0 || shape.n_kv_heads <= 0 || shape.head_dim <= 0) {
     return InvalidArgument("a pot needs layers, KV heads and a head size, got %d x %d x %d", shape.n_layers,
@@ -234,6 +246,7 @@ void Pot::Save(std::vector<uint8_t>* out) const {
       AppendBytes(&m.token_id, 4, out);
       const uint8_t flags[2] = {static_cast<uint8_t>(m.modality), static_cast<uint8_t>(m.pinned)};
       AppendBytes(flags, 2, out);
+      AppendBytes(&m.row, 2, out);
     }
     AppendBytes(scores(group).data(), std::ssize(scores(group)) * 4, out);
     AppendBytes(nll(group).data(), std::ssize(nll(group)) * 4, out);
@@ -282,7 +295,7 @@ Status Pot::Restore(std::span<const uint8_t>* bytes) {
       SlotMeta& m = group_meta[slot];
       uint8_t flags[2];
       if (!TakeBytes(bytes, 8, &m.seq) || !TakeBytes(bytes, 8, &m.t_src_ms) || !TakeBytes(bytes, 4, &m.token_id) ||
-          !TakeBytes(bytes, 2, flags) || flags[0] > static_cast<uint8_t>(Modality::kVideo) || flags[1] > 1) {
+          !TakeBytes(bytes, 2, flags) || !TakeBytes(bytes, 2, &m.row) || flags[0] > static_cast<uint8_t>(Modality::kVideo) || flags[1] > 1) {
         return fail();
       }
       m.modality = static_cast<Modality>(flags[0]);

@@ -146,6 +146,19 @@ void TraceWriter::AddPieces(std::span<const SlotMeta> slots) {
   if (any) line_ += '}';
 }
 
+void TraceWriter::AddRuns(const char* key, std::span<const SlotMeta> slots, bool (*is)(const SlotMeta&)) {
+  bool any = false;
+  for (size_t i = 0, run = 1; i < slots.size(); i += run) {
+    const bool yes = is(slots[i]);
+    for (run = 1; i + run < slots.size() && is(slots[i + run]) == yes;) ++run;
+    if (!yes) continue;
+    line_ += any ? std::string(",") : StrFormat(",\"%s\":[", key);
+    line_ += StrFormat("[%zu,%zu]", i, run);
+    any = true;
+  }
+  if (any) line_ += ']';
+}
+
 Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
   // Every group has all tokens since the last selection, so whichever comes first shows them all.
   size_t at = slots.size();
@@ -163,14 +176,9 @@ Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
       line_ += StrFormat(i == 0 ? "[%lld,%zu]" : ",[%lld,%zu]", static_cast<long long>(part[i].t_src_ms), run);
     }
     line_ += ']';
-    bool any = false;
-    for (size_t i = 0, run = 1; i < n; i += run) {
-      for (run = 1; i + run < n && part[i + run].pinned == part[i].pinned;) ++run;
-      if (!part[i].pinned) continue;
-      line_ += StrFormat("%s[%zu,%zu]", any ? "," : ",\"pinned\":[", i, run);
-      any = true;
-    }
-    if (any) line_ += ']';
+    AddRuns("pinned", part, [](const SlotMeta& m) { return m.pinned; });
+    AddRuns("image", part, [](const SlotMeta& m) { return m.modality == Modality::kImage; });
+    AddRuns("video", part, [](const SlotMeta& m) { return m.modality == Modality::kVideo; });
     AddPieces(part);
     line_ += '}';
     WEIR_RETURN_IF_ERROR(Write());

@@ -13,8 +13,9 @@
 // trace   the first line. `slots` is the pot's capacity per head, `spread` what one head may hold as a multiple of it.
 // tokens  tokens that were read since the line before, from `seq` (the running number in the stream) on: once each,
 //         whatever the number of heads. A token id of -1 is a visual embedding. `t_src_ms` is a list of [value, count];
-//         `pinned` (left out when empty) a list of [place in ids, count]; `pieces` the text of ids that are new to the
-//         file, an array of bytes where the text is not UTF-8 by itself.
+//         `pinned`, `image` and `video` (each left out when empty) lists of [place in ids, count]; what is in neither of
+//         the last two is text. `pieces`: the text of ids that are new to the file, an array of bytes where the text is
+//         not UTF-8 by itself.
 // select  one group at one selection: `n` slots before it, `keep` after it, and the slots that went. layer and head are
 //         -1 where one decision covers all of them. `drop` lists slots, ascending: a number, or [first, count]. `score`
 //         and `nll` are there where the policy declared them: one value per dropped slot, in order, or one per slot
@@ -90,6 +91,8 @@ class TraceWriter {
   // Token lines for what no line has named yet.
   Status Announce(std::span<const SlotMeta> slots);
   void AddPieces(std::span<const SlotMeta> slots);
+  // "key":[[place, count], ...] of the slots that `is` says yes to; nothing where there are none.
+  void AddRuns(const char* key, std::span<const SlotMeta> slots, bool (*is)(const SlotMeta&));
   bool Restarts(const TraceSelection& selection) const;
   Status Finish();
   void RemovePart();

@@ -182,7 +182,7 @@ Status TraceReader::Head(const Line& line) {
 
 Status TraceReader::Tokens(const Line& line) {
   int64_t seq = 0;
-  const json &ids = line["ids"], &times = line["t_src_ms"], &pinned = line["pinned"], &pieces = line["pieces"];
+  const json &ids = line["ids"], &times = line["t_src_ms"], &pieces = line["pieces"];
   if (!Number(line["seq"], 0, kLargest, &seq) || !ids.is_array() || !times.is_array())
     return Bad("tokens without seq, ids or times");
   if (seq != n_tokens()) return Bad("the trace does not begin with its stream, or misses a part of it");
@@ -203,11 +203,21 @@ Status TraceReader::Tokens(const Line& line) {
     for (const int64_t end = at + count; at < end; ++at) added[static_cast<size_t>(at)].t_src_ms = value;
   }
   if (at != n) return Bad("times that do not fit the tokens");
-  if (!pinned.is_null() && !pinned.is_array()) return Bad("pins that are no list");
-  for (const json& value : pinned) {
-    SeqRun run;
-    if (!Run(value, n, &run)) return Bad("pins that do not fit the tokens");
-    for (int64_t i = run.first; i < run.first + run.count; ++i) added[static_cast<size_t>(i)].pinned = true;
+  for (const char* key : {"pinned", "image", "video"}) {
+    const json& runs = line[key];
+    if (!runs.is_null() && !runs.is_array()) return Bad("pins, pictures or frames that are no list");
+    for (const json& value : runs) {
+      SeqRun run;
+      if (!Run(value, n, &run)) return Bad("pins, pictures or frames that do not fit the tokens");
+      for (int64_t i = run.first; i < run.first + run.count; ++i) {
+        TraceToken& token = added[static_cast<size_t>(i)];
+        if (key[0] == 'p') {
+          token.pinned = true;
+        } else {
+          token.modality = key[0] == 'i' ? Modality::kImage : Modality::kVideo;
+        }
+      }
+    }
   }
   if (!pieces.is_null() && !pieces.is_object()) return Bad("pieces that are no object");
   for (const auto& [key, value] : pieces.items()) {

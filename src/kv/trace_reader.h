@@ -31,6 +31,7 @@ struct TraceHead {
 struct TraceToken {
   int32_t id = -1;
   bool pinned = false;
+  Modality modality = Modality::kText;
   int64_t t_src_ms = 0;
 };
 

@@ -50,6 +50,7 @@ class TraceTest : public ::testing::Test {
     m.token_id = static_cast<int32_t>(seq % 5);
     m.t_src_ms = seq / 4 * 10;
     m.pinned = seq == 1;
+    m.modality = seq == 3 ? Modality::kImage : seq >= 5 && seq < 9 ? Modality::kVideo : Modality::kText;
     return m;
   }
 
@@ -145,6 +146,7 @@ TEST_F(TraceTest, WhatWasWrittenIsReadBack) {
     EXPECT_EQ(token.id, Token(seq).token_id);
     EXPECT_EQ(token.t_src_ms, Token(seq).t_src_ms);
     EXPECT_EQ(token.pinned, Token(seq).pinned);
+    EXPECT_EQ(token.modality, Token(seq).modality);
   }
   ASSERT_NE(reader->piece(3), nullptr);
   EXPECT_EQ(*reader->piece(3), "\xc3");
@@ -239,6 +241,7 @@ TEST_F(TraceTest, TheEndNamesTheNewestTokensAndCounts) {
   const Held held = SummarizeHeld(*pot, 11);
   EXPECT_EQ(held.n_kept, 7);
   EXPECT_EQ(held.oldest_unpinned, 0);
+  EXPECT_EQ(held.n_kept_by, (std::array<int64_t, kNumModalities>{4, 0, 3}));  // 6, 7 and 8 are frames
   EXPECT_EQ(held.unbroken_from, 7);
   EXPECT_EQ(held.n_pinned, 1);
 }
@@ -309,6 +312,8 @@ TEST_F(TraceTest, DamagedFilesAreRefused) {
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[4294967296],\"t_src_ms\":[[0,1]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"pinned\":[[0,2]]}\n"),
+           std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"image\":[[0,2]]}\n"),
+           std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"video\":7}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"pieces\":{\"x\":\"a\"}}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"pieces\":{\"1\":[256]}}\n"),
            std::string("{\"type\":\"end\",\"seen\":-1,\"kept\":0,\"dropped\":0,\"selections\":0}\n"),

@@ -25,6 +25,8 @@ const char* PositionsName(Positions positions);
 enum class Granularity { kGlobal, kPerLayer, kPerHead };
 
 enum class Modality : uint8_t { kText, kImage, kVideo };
+inline constexpr int kNumModalities = 3;
+const char* ModalityName(Modality modality);  // "text", "image", "video"
 
 // What is known of one stored token. Kept per slot of each metadata group.
 struct SlotMeta {
@@ -33,6 +35,9 @@ struct SlotMeta {
   int32_t token_id = -1;      // -1: a visual embedding
   Modality modality = Modality::kText;
   bool pinned = false;        // must survive every selection
+  uint16_t row = 0;           // of its picture or frame: a visual token's place in it, 0 for text
+  // Two visual tokens are of one picture or frame when this is equal.
+  int64_t frame() const { return seq - row; }
 };
 
 // The slots that stay, of one metadata group: strictly ascending.

@@ -52,7 +52,9 @@ struct SlotView {
   int32_t n_layers = 0, n_kv_heads = 0; // of the pot
   std::span<const SlotMeta> slots;      // slot order: oldest first
   std::span<const float> scores;        // the declared attention or vector statistic
-  std::span<const float> nll;           // -log P when the token was read; +inf for the first of the stream
+  std::span<const float> nll;           // -log P when the token was read; +inf for the first of the stream; 0 for
+                                        // what nothing predicts (visual tokens)
+  std::span<const float> novelty;       // Evidence::recent_frames: of visual tokens before the recent frames, else 0
   int32_t n_rows = 0;       // rows of queries in `scores` since they were last taken anew (the divisor of a mean)
   int32_t n_unscored = 0;   // newest slots, read after `scores` were taken: they hold 0 there
   int64_t n_seen_visual = 0;   // visual tokens of the stream so far, kept or not
