@@ -31,15 +31,20 @@ A round:
                  pyramidkv, adakv, inf_mllm, weir) or of probe tokens that are not in the pot (infinipot)
     keys, values [n_kv_heads][n_slots][head_dim], raw level of keydiff and value_norm. There, `scores` are rounded to
                  2^-12, and the keep-set is the same from the rounded ones.
+    novelty      [n_groups][n_slots] infinipot_v: what it ranks beside the scores, from the keys at the raw level
     keep         [n_groups][...] the slots that must stay, ascending
 
-Groups: window, streaming_llm, sirllm one for the whole cache; tova and inf_mllm one per layer (inf_mllm with
+Policies of vision: slots also have frame (first seq of the slot's picture or frame, -1 for text), row (its place there)
+and t (ms of source time).
+
+Groups: window, streaming_llm, sirllm, streaming_vlm, last_frames one for the whole cache; tova and inf_mllm one per layer (inf_mllm with
 per_kv_head: per head); all others one per KV head.
 
 Options: streaming_llm sinks, capacity; h2o recent, reduce, normalise; sirllm sinks, recent, decay, capacity; snapkv
 window, kernel, pooling, reduce; pyramidkv those and capacity, beta, layer, n_layers (n_keep is that layer's budget);
 adakv those of snapkv and floor; inf_mllm recent, b, per_kv_head; infinipot alpha, kernel, pooling, rows, reduce;
-value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows. What they mean, and every choice
+value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows; streaming_vlm sinks, text, seconds;
+last_frames frames, text; lookm share, reduce; infinipot_v alpha, recent, text. What they mean, and every choice
 made where a paper is silent, is in tools/reference/<policy>.py; ties, pins and budgets in tools/reference/common.py.
 
 Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
@@ -59,22 +64,26 @@ from reference import common, pyramidkv, replay
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "policy"
 UNIT = 2.0 ** -12
-PER_HEAD = ("h2o", "snapkv", "pyramidkv", "adakv", "infinipot", "value_norm", "keydiff", "weir")
-SCORELESS = ("window", "streaming_llm")
+PER_HEAD = ("h2o", "snapkv", "pyramidkv", "adakv", "infinipot", "value_norm", "keydiff", "weir", "lookm", "infinipot_v")
+SCORELESS = ("window", "streaming_llm", "streaming_vlm", "last_frames")
+VISION = ("streaming_vlm", "last_frames", "lookm", "infinipot_v")
 NLL = ("sirllm", "infinipot", "weir")
-RAW_ATTENTION = ("h2o", "tova", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot", "weir")
+RAW_ATTENTION = ("h2o", "tova", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot", "weir", "lookm")
 PROBE = ("infinipot",)
 
 
 class Pot:
     """The stored tokens of every group while a case is being made."""
 
-    def __init__(self, rng, n_groups, kind, gaps=False, spans=False):
+    def __init__(self, rng, n_groups, kind, gaps=False, spans=False, vision=False):
         self.rng, self.groups = rng, [[] for _ in range(n_groups)]
         self.pinned, self.nll, self.read_at = set(), {}, {}
         self.next_seq, self.n_queries = 0, 0
         self.gaps, self.nll_range = gaps, {"ties": 4, "equal": 1}.get(kind)
         self.spans, self.left = spans, 0  # surprising spans, tokens left of the present one
+        # seq -> (first seq of its frame or -1, place there, ms); rows left of the present frame, or text of a run
+        self.vision, self.what, self.t_ms, self.rows_left = {} if vision else None, None, 0, 0
+        self.text_left, self.n_rows = (int(rng.randint(0, 4)), int(rng.randint(2, 6))) if vision else (0, 0)
 
     def read(self, n_tokens):
         for _ in range(n_tokens):
@@ -92,6 +101,21 @@ class Pot:
             self.nll[seq] = math.inf if seq == 0 else (low + int(self.rng.randint(0, high))) * UNIT
             self.read_at[seq] = self.n_queries
             self.next_seq, self.n_queries = seq + 1, self.n_queries + 1
+            if self.vision is not None:
+                self.vision[seq] = self.next_visual(seq)
+
+    def next_visual(self, seq):
+        if self.rows_left == 0 and self.text_left == 0:
+            if self.rng.randint(4):
+                self.rows_left, self.what = self.n_rows, seq
+                self.t_ms += 1000
+            else:
+                self.text_left = int(self.rng.randint(1, 6))
+        if self.rows_left > 0:
+            self.rows_left -= 1
+            return self.what, seq - self.what, self.t_ms
+        self.text_left -= 1
+        return -1, 0, self.t_ms
 
     def n(self):
         return len(self.groups[0])
@@ -105,6 +129,9 @@ class Pot:
             entry = {"seq": list(group), "pinned": [slot for slot, seq in enumerate(group) if seq in self.pinned]}
             if with_nll:
                 entry["nll"] = [self.nll[seq] for seq in group]
+            if self.vision is not None:
+                for i, key in enumerate(("frame", "row", "t")):
+                    entry[key] = [self.vision[seq][i] for seq in group]
             if with_queries:
                 entry["queries"] = [self.n_queries - self.read_at[seq] for seq in group]
             out.append(entry)
@@ -182,12 +209,22 @@ def options_of(policy, rng, i):
                 "kernel": pick(1, 3, 5), "b": pick(0.0, 0.0, 0.125, 0.01), "rows": pick(1, 2, 4, 32)}
     if policy in ("value_norm", "keydiff"):
         return {"recent": pick(0, 0, 1, 4)}
+    if policy == "streaming_vlm":
+        return {"sinks": pick(0, 1, 4), "text": pick(0, 2, 8, 512), "seconds": pick(0, 1, 2, 4, 16)}
+    if policy == "last_frames":
+        return {"frames": pick(0, 0, 1, 2, 3), "text": pick(0.0, 0.25, 0.25, 0.5, 1.0)}
+    if policy == "lookm":
+        return {"share": pick(0.0, 0.1, 0.25, 0.5, 1.0), "reduce": pick("mean", "mean", "sum")}
+    if policy == "infinipot_v":
+        return {"alpha": pick(0.0, 0.25, 0.5, 0.5, 1.0), "recent": pick(0.125, 0.25, 0.25, 0.5, 1.0),
+                "text": pick(0.0, 0.25, 0.25, 0.5)}
     return {}
 
 
 def fixed_slots(options):
     """(least budget that is not rejected, sinks, recent slots that are kept)"""
-    sinks, recent = options.get("sinks", 0), options.get("window", 0) + options.get("recent", 0)
+    sinks, recent = options.get("sinks", 0), options.get("window", 0)
+    recent += options.get("recent", 0) if "alpha" not in options else 0  # infinipot_v's is a share
     least = max(1, sinks + 1, options.get("window", 0) + 1, recent if "b" in options else 0)
     return least, sinks, recent
 
@@ -262,13 +299,21 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     step["slots"] = pot.slots(policy in NLL, o.get("normalise") == "count")
     n_groups, lengths = len(pot.groups), [len(group) for group in pot.groups]
     if level == "raw" and policy in RAW_ATTENTION:
-        n_rows = min(n_new, n_new if policy == "h2o" else 4 if policy in PROBE or policy == "weir" else
+        n_rows = min(n_new, n_new if policy in ("h2o", "lookm") else 4 if policy in PROBE or policy == "weir" else
                      o.get("window", o.get("recent", 1)) + 2)
         step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=policy not in PROBE)
     elif level == "raw" and policy in ("keydiff", "value_norm"):
         name = "keys" if policy == "keydiff" else "values"
         step[name] = (rng.randint(-128, 129, (n_groups, pot.n(), 8)) / 64.0).tolist()
+    elif level == "raw" and policy == "infinipot_v":
+        for name in ("keys", "values"):
+            step[name] = (rng.randint(-128, 129, (n_groups, pot.n(), 8)) / 64.0).tolist()
+        step["novelty"] = replay.novelty(case, step, np.float64)
     scores = replay.statistic(case, step, before, np.float64)
+    if policy == "infinipot_v" and level != "raw":
+        step["novelty"] = [[-(k // 1 % 4096) * UNIT if group["frame"][s] >= 0 else 0
+                            for s, k in enumerate(np.array(scores_of(rng, kind, n)) / UNIT)]
+                           for n, group in zip(lengths, replay.groups(case, step))]
     if scores is None and policy not in SCORELESS:
         scores = [np.array(scores_of(rng, kind, n)) for n in lengths]
         if policy == "keydiff":
@@ -277,10 +322,16 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     if not stable(case, [] if scores is None else scores, keep, step):
         return None
     if scores is not None:
-        exact = policy in ("keydiff", "value_norm") and level == "raw"
+        exact = policy in ("keydiff", "value_norm", "infinipot_v") and level == "raw"
         written = [np.round(row / UNIT) * UNIT if exact else np.asarray(row) for row in scores]
         if exact and replay.select(case, step, written, np.float64) != keep:
             return None
+        if exact and policy == "infinipot_v":
+            novel = [np.round(row / UNIT) * UNIT for row in step["novelty"]]
+            rounded = {key: value for key, value in {**step, "novelty": novel}.items() if key != "keys"}
+            if replay.select(case, rounded, written, np.float64) != keep:
+                return None
+            step["novelty"] = [row.tolist() for row in novel]
         step["scores"] = [np.asarray(row, np.float32).astype(float).tolist() for row in written]
         if policy != "sirllm" and step["scores"] != [row.tolist() for row in written]:
             return None  # a score that binary32 cannot hold
@@ -300,8 +351,9 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
     case = {"policy": policy, "name": name, "tags": [], "options": o, "n_kv_heads": n_kv_heads, "rounds": []}
     if level == "raw" and policy in RAW_ATTENTION:
         case["n_heads"] = n_kv_heads * int(rng.choice([1, 2] if n_kv_heads == 4 else [1, 2, 4]))
-    pot = Pot(rng, replay.n_groups(case), kind, gaps=i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count",
-              spans=policy == "weir")
+    vision = policy in VISION
+    gaps = i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count" and not vision
+    pot = Pot(rng, replay.n_groups(case), kind, gaps=gaps, spans=policy == "weir", vision=vision)
     least, sinks, recent = fixed_slots(o)
     n_keep = {"half": lambda: int(rng.randint(least, max(least + 1, n))), "least": lambda: least, "n-1": lambda: n - 1,
               "n": lambda: n, "n+3": lambda: n + 3}[budget]()

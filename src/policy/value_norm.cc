@@ -8,8 +8,8 @@
 // One keep-set per layer and KV head, from the stored values: no attention is looked at.
 //
 // Differences:
-// - Half of a method only: without the temporal redundancy of frames (TaR), which text does not have, and without the
-//   pooling over a frame's grid.
+// - Half of a method only: without the temporal redundancy of frames (TaR), which text does not have (infinipot_v has
+//   it), and without the pooling over a frame's grid.
 // - `step` slots go at once; `recent` newest ones can be protected, none by default.
 #include "policy/policy.h"
 #include "policy/rank.h"

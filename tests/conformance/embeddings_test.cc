@@ -17,6 +17,7 @@ SessionOptions Options(const std::string& policy, int32_t pot, int32_t chunk) {
   options.pot_slots = pot;
   options.chunk_rows = chunk;
   options.k_type = options.v_type = DType::kF32;
+  options.probe = {5, 6, 7};
   return options;
 }
 
@@ -41,7 +42,7 @@ TEST_P(EmbeddingsTest, EqualTheTokensTheyStandFor) {
   const std::vector<int32_t> tokens = testing::RandomTokens(120, m.model->config().n_vocab);
   const std::vector<float> rows = EmbeddingsOf(m, tokens);
   // Policies whose choices do not depend on likelihoods, which embeddings lack.
-  for (const char* policy : {"full", "window", "streaming_llm", "h2o", "tova", "inf_mllm", "snapkv"}) {
+  for (const char* policy : {"full", "window", "streaming_llm", "h2o", "tova", "inf_mllm", "snapkv", "infinipot:alpha=0"}) {
     for (const int32_t chunk : {7, 20}) {
       SCOPED_TRACE(std::string(policy) + ", chunks of " + std::to_string(chunk));
       const int32_t pot = std::string(policy) == "full" ? 200 : 48;

@@ -41,7 +41,7 @@ std::unique_ptr<Policy> MakePolicy(const json& c) {
                                    [&key = key](const PolicyOptionInfo& option) { return key == option.key; });
     const bool is_budget = key == "capacity" || key == "layer" || key == "n_layers";
     EXPECT_TRUE(known || is_budget) << name << " has no option " << key;
-    if (is_budget || (name == "h2o" && key == "reduce")) continue;
+    if (is_budget || ((name == "h2o" || name == "lookm") && key == "reduce")) continue;
     text += text == name ? ":" : ",";
     text += key + "=";
     text += value.is_boolean()  ? (value.get<bool>() ? "on" : "off")
@@ -59,7 +59,7 @@ std::unique_ptr<Policy> MakePolicy(const json& c) {
 // One group of a round, as the engine would show it.
 struct Group {
   std::vector<SlotMeta> slots;
-  std::vector<float> scores, nll;
+  std::vector<float> scores, nll, novelty;
   SlotView view;
 
   Group(const json& c, const json& step, size_t group, const PolicyNeeds& needs) {
@@ -67,6 +67,13 @@ struct Group {
     for (const json& seq : stored["seq"]) slots.emplace_back().seq = seq;
     for (const json& slot : stored["pinned"]) slots[slot.get<size_t>()].pinned = true;
     for (const json& slot : stored.value("visual", json::array())) slots[slot.get<size_t>()].modality = Modality::kImage;
+    for (size_t s = 0; stored.contains("frame") && s < slots.size(); ++s) {
+      slots[s].t_src_ms = stored["t"][s];
+      if (stored["frame"][s].get<int64_t>() < 0) continue;
+      slots[s].modality = Modality::kVideo;
+      slots[s].row = stored["row"][s];
+      EXPECT_EQ(slots[s].frame(), stored["frame"][s]);
+    }
     const auto floats = [](const json& row) {
       std::vector<float> out;
       for (const json& x : row) out.push_back(x.is_null() ? std::numeric_limits<float>::infinity() : x.get<float>());
@@ -75,6 +82,7 @@ struct Group {
     // The likelihoods of sirllm's cases are its scores: decay is already in them.
     if (needs.evidence.nll) nll = floats(c["policy"] == "sirllm" ? step["scores"][group] : stored["nll"]);
     if (needs.evidence.scores()) scores = floats(step["scores"][group]);
+    if (needs.evidence.recent_frames > 0) novelty = floats(step["novelty"][group]);
     view.group = static_cast<int32_t>(group);
     view.n_layers = 1;
     view.n_kv_heads = c["n_kv_heads"];
@@ -92,6 +100,7 @@ struct Group {
     view.slots = slots;
     view.scores = scores;
     view.nll = nll;
+    view.novelty = novelty;
   }
 };
 

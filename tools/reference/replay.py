@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from . import adakv, h2o, inf_mllm, infinipot, keydiff, pyramidkv, sirllm, snapkv, streaming_llm, tova
-from . import value_norm, weir, window
+from . import adakv, h2o, inf_mllm, infinipot, infinipot_v, keydiff, last_frames, lookm, pyramidkv, sirllm, snapkv
+from . import streaming_llm, streaming_vlm, tova, value_norm, weir, window
 
 POLICIES = ["window", "streaming_llm", "h2o", "tova", "sirllm", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot",
-            "value_norm", "keydiff", "weir"]
+            "value_norm", "keydiff", "weir", "streaming_vlm", "last_frames", "lookm", "infinipot_v"]
 
 
 def _array(row, dtype):
@@ -14,7 +14,7 @@ def _array(row, dtype):
 
 
 def n_groups(case):
-    if case["policy"] in ("window", "streaming_llm", "sirllm", "tova"):
+    if case["policy"] in ("window", "streaming_llm", "sirllm", "tova", "streaming_vlm", "last_frames"):
         return 1
     if case["policy"] == "inf_mllm":
         return case["n_kv_heads"] if case["options"]["per_kv_head"] else 1
@@ -25,6 +25,15 @@ def groups(case, step):
     """The step's slots, spelled out for every group."""
     slots = step["slots"]
     return slots if len(slots) > 1 else slots * n_groups(case)
+
+
+def novelty(case, step, dtype):
+    """infinipot_v's second statistic: from raw keys where the step has them."""
+    if "keys" not in step:
+        return [_array(row, dtype) for row in step["novelty"]]
+    slots = groups(case, step)
+    return infinipot_v.novelty(np.array(step["keys"], dtype), [group["frame"] for group in slots],
+                               [group["row"] for group in slots], case["options"]["recent"])
 
 
 def statistic(case, step, before, dtype):
@@ -39,14 +48,14 @@ def statistic(case, step, before, dtype):
             survivors = sirllm.decayed(before[1][0][before[2][0]], o["decay"])
             nll[:len(survivors)] = survivors
         return [nll]
-    if case["policy"] == "value_norm" and "values" in step:
+    if case["policy"] in ("value_norm", "infinipot_v") and "values" in step:
         return value_norm.scores(np.array(step["values"], dtype))
     if case["policy"] == "keydiff" and "keys" in step:
         return keydiff.scores(np.array(step["keys"], dtype))
     if "attention" not in step:
         return None
     attention = np.array(step["attention"], dtype)
-    if case["policy"] == "h2o":
+    if case["policy"] in ("h2o", "lookm"):
         sums = None if before is None else [scores[keep] for scores, keep in zip(before[1], before[2])]
         return h2o.accumulate(sums, attention, n_kv_heads, o["reduce"])
     if case["policy"] == "tova":
@@ -74,6 +83,16 @@ def select(case, step, scores, dtype):
         return window.keep(n, n_keep, pinned[0])
     if policy == "streaming_llm":
         return streaming_llm.keep(n, n_keep, pinned[0], o["sinks"])
+    if policy == "streaming_vlm":
+        return streaming_vlm.keep(n, n_keep, pinned[0], slots[0]["frame"], slots[0]["t"], o["sinks"], o["text"],
+                                  o["seconds"])
+    if policy == "last_frames":
+        return last_frames.keep(n, n_keep, pinned[0], slots[0]["frame"], o["frames"], o["text"])
+    if policy == "lookm":
+        return lookm.keep(scores, n_keep, pinned, [group["frame"] for group in slots], o["share"])
+    if policy == "infinipot_v":
+        return infinipot_v.keep(scores, novelty(case, step, dtype), n_keep, pinned, [group["frame"] for group in slots],
+                                o["alpha"], o["recent"], o["text"])
     if policy == "h2o":
         counts = [group["queries"] for group in slots] if o["normalise"] == "count" else None
         return h2o.keep(scores, n_keep, pinned, o["recent"], counts)

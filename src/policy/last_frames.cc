@@ -1,0 +1,86 @@
+// weir-plugin: policy
+// Last frames: the newest pictures or frames, whole, and the newest text. The baseline of streaming video that many
+// memory methods do not beat (SimpleStream).
+//
+// Rule: the newest text up to `text` of what stays; then frames from the newest on, each whole, as long as they fit and
+// at most `frames` of them (0: as many as fit); then the rest of the text, newest first; then whatever is newest.
+//
+// Differences: the baseline is defined by a number of frames and has no budget; here the pot has one, so that a frame
+// which fits only in part keeps its newest rows when nothing else is left to take.
+#include <algorithm>
+
+#include "policy/policy.h"
+#include "policy/rank.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"frames", 0, 0, 1 << 20, true, "newest pictures or frames that stay; 0 = as many as fit", "1|2|4|8"},
+    {"text", 0.25, 0, 1, false, "share of the newest text in what stays, before any frame", "0.1|0.25|0.5"},
+    kStepOption,
+};
+
+class LastFrames : public Policy {
+ public:
+  explicit LastFrames(const PolicyOptions& options)
+      : frames_(options.Int("frames")), text_(options.Number("text")), step_(options.Int("step")) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.min_slots = 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, 1);
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    picker_.Begin(view.slots, n_keep);
+    TakeText(view, RoundHalfUp(text_ * n_keep));
+    int32_t n_frames = 0;
+    for (int32_t end = picker_.n_slots(); end > 0 && (frames_ == 0 || n_frames < frames_);) {
+      if (view.slots[end - 1].modality == Modality::kText) {
+        --end;
+        continue;
+      }
+      // Slots of one frame are neighbours: tokens are stored in the order of the stream.
+      const int64_t frame = view.slots[end - 1].frame();
+      int32_t begin = end, n_new = 0;
+      for (;
+           begin > 0 && view.slots[begin - 1].modality != Modality::kText && view.slots[begin - 1].frame() == frame;) {
+        n_new += !picker_.taken(--begin);
+      }
+      if (n_new > picker_.room()) break;
+      for (int32_t s = begin; s < end; ++s) picker_.Take(s);
+      ++n_frames;
+      end = begin;
+    }
+    TakeText(view, picker_.n_slots());
+    picker_.Finish(keep);
+  }
+
+ private:
+  void TakeText(const SlotView& view, int32_t count) {
+    for (int32_t s = picker_.n_slots() - 1; s >= 0 && count > 0 && picker_.room() > 0; --s) {
+      if (view.slots[s].modality != Modality::kText) continue;
+      picker_.Take(s);
+      --count;
+    }
+  }
+
+  const int32_t frames_;
+  const double text_;
+  const int32_t step_;
+  SlotPicker picker_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kLastFrames;
+const PolicyInfo kLastFrames = {"last_frames", "keeps the newest frames whole, and the newest text",
+                                "SimpleStream: the newest frames as a baseline of streaming video", kOptions,
+                                [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                                  return std::unique_ptr<Policy>(new LastFrames(options));
+                                }};
+
+}  // namespace weir

@@ -1,0 +1,84 @@
+// weir-plugin: policy
+// StreamingVLM: attention sinks, a long window of text, a short window of vision.
+// Paper: "StreamingVLM: Real-Time Understanding for Infinite Video Streams" (arXiv 2510.09608), section 3: the first
+// tokens, the newest `text` text tokens (512 in the paper) and the visual tokens of the last `seconds` (16 in the
+// paper); positions are those inside the cache.
+//
+// Rule: when the pot is full, keep slots 0 .. sinks-1, then the newest text, then visual tokens not older than
+// `seconds` before the newest slot, newest first.
+//
+// Differences:
+// - The paper's cache has the size its windows add up to. Here the pot has a size of its own: the text window takes at
+//   most half of what the sinks leave, the window of vision is cut where the pot ends, and room that the three leave
+//   goes to the newest of the other slots.
+// - The paper's sinks are a system prompt of 512 tokens: pin it (--pin, --system); `sinks` are the first tokens
+// whatever
+//   they are.
+// - The newest slot always stays; `step` slots are freed at once while decoding.
+#include <algorithm>
+
+#include "policy/policy.h"
+#include "policy/rank.h"
+#include "policy/step.h"
+
+namespace weir {
+namespace {
+
+constexpr PolicyOptionInfo kOptions[] = {
+    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay", "0|4|16|64"},
+    {"text", 512, 0, 1 << 20, true, "newest text tokens that stay, at most half of what the sinks leave", "64|256|512"},
+    {"seconds", 16, 0, 1e9, false, "visual tokens of the last seconds stay", "4|8|16|32"},
+    kStepOption,
+};
+
+class StreamingVlm : public Policy {
+ public:
+  explicit StreamingVlm(const PolicyOptions& options)
+      : sinks_(options.Int("sinks")),
+        text_(options.Int("text")),
+        window_ms_(static_cast<int64_t>(options.Number("seconds") * 1000)),
+        step_(options.Int("step")) {}
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.min_slots = sinks_ + 2;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
+    return StepTarget(step_, n_slots, n_coming, sinks_ + 1);
+  }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    picker_.Begin(view.slots, n_keep);
+    picker_.TakeNewest(1);
+    picker_.TakeOldest(sinks_);
+    const int32_t n = picker_.n_slots();
+    int32_t n_text = std::min(text_, std::max(0, n_keep - sinks_) / 2);
+    for (int32_t s = n - 1; s >= 0 && n_text > 0 && picker_.room() > 0; --s) {
+      if (view.slots[s].modality != Modality::kText) continue;
+      picker_.Take(s);
+      --n_text;
+    }
+    for (int32_t s = n - 1; s >= 0 && picker_.room() > 0; --s) {
+      const SlotMeta& m = view.slots[s];
+      if (m.modality != Modality::kText && m.t_src_ms >= view.slots.back().t_src_ms - window_ms_) picker_.Take(s);
+    }
+    picker_.Finish(keep);
+  }
+
+ private:
+  const int32_t sinks_, text_;
+  const int64_t window_ms_;
+  const int32_t step_;
+  SlotPicker picker_;
+};
+
+}  // namespace
+
+extern const PolicyInfo kStreamingVlm;
+const PolicyInfo kStreamingVlm = {"streaming_vlm",
+                                  "keeps the first tokens, the newest text and the last seconds of video",
+                                  "Xu et al., StreamingVLM: Real-Time Understanding for Infinite Video Streams, 2025",
+                                  kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+                                    return std::unique_ptr<Policy>(new StreamingVlm(options));
+                                  }};
+
+}  // namespace weir

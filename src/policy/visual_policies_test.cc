@@ -1,0 +1,164 @@
+// Policies that know what a token is: facts that follow from their definitions. What they keep slot by slot is in
+// tests/golden/policy.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "policy/policy.h"
+
+namespace weir {
+namespace {
+
+struct Stream {
+  std::vector<SlotMeta> slots;
+  std::vector<float> scores, novelty;
+
+  void Text(int n) {
+    for (int i = 0; i < n; ++i) Add(Modality::kText, 0);
+  }
+  void Frame(int n_rows, int64_t t_ms) {
+    t_ms_ = t_ms;
+    for (int row = 0; row < n_rows; ++row) Add(Modality::kVideo, row);
+  }
+  SlotView View() const {
+    SlotView view;
+    view.layer = view.head = 0;
+    view.n_layers = view.n_kv_heads = 1;
+    view.slots = slots;
+    view.scores = scores;
+    view.novelty = novelty;
+    view.n_rows = 1;
+    view.n_seen = std::ssize(slots);
+    return view;
+  }
+
+ private:
+  void Add(Modality modality, int row) {
+    SlotMeta m;
+    m.seq = std::ssize(slots);
+    m.t_src_ms = t_ms_;
+    m.modality = modality;
+    m.row = static_cast<uint16_t>(row);
+    m.token_id = modality == Modality::kText ? 1 : -1;
+    slots.push_back(m);
+    scores.push_back(static_cast<float>(rng_.Below(1000)));
+    novelty.push_back(static_cast<float>(rng_.Below(1000)) / 500 - 1);
+  }
+  Rng rng_{5};
+  int64_t t_ms_ = 0;
+};
+
+KeepSet Keep(const std::string& spec, const Stream& stream, int32_t n_keep) {
+  auto policy = std::move(std::move(ParsePolicySpec(spec)).value().Make()).value();
+  KeepSet keep;
+  policy->Select(stream.View(), n_keep, &keep);
+  EXPECT_EQ(std::ssize(keep), std::min<int64_t>(n_keep, std::ssize(stream.slots)));
+  return keep;
+}
+
+Stream Mixed() {
+  Stream stream;
+  stream.Text(6);
+  for (int frame = 0; frame < 8; ++frame) {
+    stream.Frame(5, 1000 * frame);
+    if (frame % 3 == 2) stream.Text(4);
+  }
+  return stream;
+}
+
+TEST(VisualPolicies, WithoutPicturesTheyAreKnownOnes) {
+  Stream text;
+  text.Text(40);
+  for (const int32_t n_keep : {7, 20, 39}) {
+    EXPECT_EQ(Keep("lookm:share=0.5", text, n_keep), Keep("h2o:share=0.5", text, n_keep));
+    EXPECT_EQ(Keep("last_frames", text, n_keep), Keep("window", text, n_keep));
+    EXPECT_EQ(Keep("streaming_vlm:sinks=4", text, n_keep), Keep("streaming_llm:sinks=4", text, n_keep));
+    EXPECT_EQ(Keep("infinipot_v:text=0", text, n_keep), Keep("value_norm", text, n_keep));
+  }
+}
+
+TEST(VisualPolicies, LookMKeepsTextBeforePictures) {
+  const Stream stream = Mixed();
+  const auto n_text = std::count_if(stream.slots.begin(), stream.slots.end(),
+                                    [](const SlotMeta& m) { return m.modality == Modality::kText; });
+  const KeepSet keep = Keep("lookm:share=0", stream, static_cast<int32_t>(n_text) + 6);
+  int64_t n_kept_text = 0;
+  float worst = 1e9f;
+  for (const int32_t s : keep) {
+    if (stream.slots[s].modality == Modality::kText) {
+      ++n_kept_text;
+    } else {
+      worst = std::min(worst, stream.scores[s]);
+    }
+  }
+  EXPECT_EQ(n_kept_text, n_text);
+  for (size_t s = 0; s < stream.slots.size(); ++s) {
+    const bool kept = std::binary_search(keep.begin(), keep.end(), static_cast<int32_t>(s));
+    if (!kept) {
+      EXPECT_LE(stream.scores[s], worst) << "a picture's token left for a lesser one";
+    }
+  }
+}
+
+TEST(VisualPolicies, LastFramesKeepsWholeFrames) {
+  const Stream stream = Mixed();
+  // Room for the text of the share and three frames of five.
+  const KeepSet keep = Keep("last_frames:text=0.25,frames=2", stream, 24);
+  int64_t n_visual = 0;
+  for (const int32_t s : keep) n_visual += stream.slots[s].modality == Modality::kVideo;
+  EXPECT_EQ(n_visual, 24 - 6 - 8);  // all text fits beside two frames
+  for (const int32_t s : keep) {
+    if (stream.slots[s].modality == Modality::kVideo) EXPECT_GE(stream.slots[s].t_src_ms, 6000);
+  }
+}
+
+TEST(VisualPolicies, StreamingVlmForgetsOldFramesBeforeText) {
+  const Stream stream = Mixed();
+  const KeepSet keep = Keep("streaming_vlm:sinks=4,text=512,seconds=1.5", stream, 30);
+  for (const int32_t s : {0, 1, 2, 3}) EXPECT_EQ(keep[static_cast<size_t>(s)], s);
+  int64_t n_new = 0;
+  for (const int32_t s : keep) {
+    n_new += stream.slots[s].modality == Modality::kVideo && stream.slots[s].t_src_ms >= 5500;
+  }
+  EXPECT_EQ(n_new, 10) << "the two frames of the last 1.5 seconds";
+}
+
+TEST(VisualPolicies, InfiniPotVKeepsRecentFramesAndWhatIsNew) {
+  const Stream stream = Mixed();
+  // All by TaR: a quarter of 8 frames is recent, 10 tokens; 6 older ones follow by novelty.
+  const KeepSet keep = Keep("infinipot_v:alpha=1,text=0,recent=0.25", stream, 16);
+  const std::vector<int64_t> recent = RecentFrames(stream.slots, 0.25);
+  ASSERT_EQ(recent.size(), 2u);
+  int64_t n_recent = 0;
+  float worst = 1e9f;
+  for (const int32_t s : keep) {
+    ASSERT_EQ(stream.slots[s].modality, Modality::kVideo);
+    if (stream.slots[s].frame() >= recent.front()) {
+      ++n_recent;
+    } else {
+      worst = std::min(worst, stream.novelty[s]);
+    }
+  }
+  EXPECT_EQ(n_recent, 10);
+  for (size_t s = 0; s < stream.slots.size(); ++s) {
+    const SlotMeta& m = stream.slots[s];
+    if (m.modality == Modality::kText || m.frame() >= recent.front()) continue;
+    const bool kept = std::binary_search(keep.begin(), keep.end(), static_cast<int32_t>(s));
+    if (!kept) EXPECT_LE(stream.novelty[s], worst);
+  }
+  EXPECT_EQ(Keep("infinipot_v:alpha=0,text=0", stream, 16), Keep("value_norm", stream, 16));
+}
+
+TEST(VisualPolicies, RecentFramesAreAShareAndAtLeastOne) {
+  Stream none;
+  none.Text(3);
+  EXPECT_TRUE(RecentFrames(none.slots, 0.5).empty());
+  const Stream stream = Mixed();
+  EXPECT_EQ(RecentFrames(stream.slots, 0.01).size(), 1u);
+  EXPECT_EQ(RecentFrames(stream.slots, 0.5).size(), 4u);
+  EXPECT_EQ(RecentFrames(stream.slots, 1).size(), 8u);
+}
+
+}  // namespace
+}  // namespace weir
