@@ -58,8 +58,9 @@ std::string SamplingText(const AnswerFlags& flags) {
 }
 
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
-                              bool print) {
+                              bool print, int64_t t_src_ms) {
   GenerateOptions options;
+  options.t_src_ms = t_src_ms;
   options.max_tokens = flags.n_predict;
   options.ignore_eos = flags.ignore_eos;
   options.stop = &StopFlag();
@@ -152,6 +153,18 @@ Status AppendPinned(Session& session, std::span<const int32_t> tokens, const Pin
   return Status();
 }
 
+nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters) {
+  nlohmann::ordered_json json;
+  if (counters.by[0].seen == counters.seen) return json;
+  for (int m = 0; m < kNumModalities; ++m) {
+    const TokenCounters& c = counters.by[static_cast<size_t>(m)];
+    if (c.seen == 0) continue;
+    json[ModalityName(static_cast<Modality>(m))] = {
+        {"tokens_seen", c.seen}, {"tokens_kept", c.kept}, {"tokens_dropped", c.dropped}};
+  }
+  return json;
+}
+
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
                                   double ttft_ms) {
   const SessionCounters counters = session.counters();
@@ -162,6 +175,7 @@ nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& 
   json["tokens_seen"] = counters.seen;
   json["tokens_kept"] = counters.kept;
   json["tokens_dropped"] = counters.dropped;
+  if (const auto modalities = ModalitiesJson(counters); !modalities.is_null()) json["modalities"] = modalities;
   json["tokens_pinned"] = held.n_pinned;
   json["oldest_unpinned"] = held.oldest_unpinned;
   json["unbroken_from"] = held.unbroken_from;
@@ -191,6 +205,17 @@ void PrintMemoryLine(const Session& session) {
                CountText(counters.seen).c_str(), CountText(counters.kept).c_str(), CountText(counters.dropped).c_str(),
                BytesText(session.ledger().peak_bytes()).c_str(), BytesText(session.plan().total_bytes).c_str(),
                BytesText(ResidentBytes()).c_str());
+  if (counters.by[0].seen != counters.seen) {
+    std::string line;
+    for (int m = 0; m < kNumModalities; ++m) {
+      const TokenCounters& c = counters.by[static_cast<size_t>(m)];
+      if (c.seen == 0) continue;
+      line += StrFormat("%s%s %s seen, %s kept, %s dropped", line.empty() ? "" : "; ",
+                        ModalityName(static_cast<Modality>(m)), CountText(c.seen).c_str(), CountText(c.kept).c_str(),
+                        CountText(c.dropped).c_str());
+    }
+    std::fprintf(stderr, "         %s\n", line.c_str());
+  }
   if (counters.dropped > 0) std::fprintf(stderr, "%s\n", KeptText(session).c_str());
 }
 
@@ -207,14 +232,27 @@ void PrintReport(const EncodeReport& report, const std::string& where) {
 }
 
 Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,
-                        const ProbeContext& probe) {
+                        const ProbeContext& probe, const PictureNeeds& pictures) {
   Setup out;
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(out.model, Load(model_flags));
   WEIR_RETURN_IF_ERROR(AddProbe(*out.model, model_flags, probe.in_chat, probe.question, &options));
+  PictureRoom room;
+  if (pictures.flags != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(out.encoder, LoadEyes(*pictures.flags, *out.model));
+  }
+  if (out.encoder != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(room, MeasurePictures(pictures.flags, pictures.more_later));
+    room.n_waiting = pictures.n_waiting;
+    options.beside = Eyes::Plan(out.encoder->encoder(), room);
+  }
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
+  if (out.encoder != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(out.eyes, Eyes::Make(out.encoder->encoder(), *out.session, room));
+  }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
   PrintConfiguration(*out.model, *out.session, options.policy.text, sampling.c_str());
+  if (out.eyes != nullptr) PrintEyes(*out.encoder, *out.eyes);
   return out;
 }
 

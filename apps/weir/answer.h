@@ -10,6 +10,7 @@
 
 #include "common.h"
 #include "engine/generate.h"
+#include "pictures.h"
 #include "text/chat_template.h"
 #include "text/sampler.h"
 
@@ -27,9 +28,10 @@ void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output);
 Result<Sampler> MakeSampler(AnswerFlags* flags);
 std::string SamplingText(const AnswerFlags& flags);
 
-// Answers from the session's state; whole characters appear on stdout as they come when `print`.
+// Answers from the session's state; whole characters appear on stdout as they come when `print`. `t_src_ms`: the time
+// that the answer's tokens get.
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
-                              bool print);
+                              bool print, int64_t t_src_ms = 0);
 
 // kOverBudget when the answer was cut short because the pot is full and nothing may be forgotten.
 Status CheckNotCut(const GenerateResult& result, const Session& session);
@@ -59,6 +61,8 @@ Status CheckPins(const Session& session, const PotFlags& pot_flags, const PinFla
 Status AppendPinned(Session& session, std::span<const int32_t> tokens, const PinnedPart& part,
                     const Session::AppendOptions& options);
 
+// Token counters of each modality that was seen, nothing when that was text alone.
+nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters);
 // The object that `-o json` ends with.
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
                                   double ttft_ms);
@@ -69,11 +73,19 @@ std::string KeptText(const Session& session);
 // Warns about replaced or dropped input bytes.
 void PrintReport(const EncodeReport& report, const std::string& where);
 
-// A model, a session, its trace: what every answering command sets up the same way.
+// A model, a session, its trace, its eyes: what every answering command sets up the same way.
 struct Setup {
   std::unique_ptr<LoadedModel> model;
+  std::unique_ptr<LoadedEncoder> encoder;  // nullptr without --mmproj
   std::unique_ptr<TraceWriter> trace;
   std::unique_ptr<Session> session;
+  std::unique_ptr<Eyes> eyes;  // nullptr without --mmproj
+};
+// What the session must have room for beside text. `flags` may be changed by MeasurePictures().
+struct PictureNeeds {
+  PictureFlags* flags = nullptr;  // nullptr: no pictures
+  bool more_later = false;        // sources are named while the session runs
+  int32_t n_waiting = 0;          // frames
 };
 // What a policy's probe may use: the question, where it is known in advance, and the model's chat template.
 struct ProbeContext {
@@ -81,7 +93,7 @@ struct ProbeContext {
   std::string question;
 };
 Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,
-                        const ProbeContext& probe = {});
+                        const ProbeContext& probe = {}, const PictureNeeds& pictures = {});
 
 // A rendering of the user content kContent, split where that content stands: the real content may then be of any length
 // and be appended piece by piece. kInternal when the rendering lost it.

@@ -24,6 +24,8 @@ struct ChatFlags {
 void PrintHelp() {
   std::fprintf(stderr,
                "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
+               "  /image PATH  look at a picture (with --mmproj); the next message is about it\n"
+               "  /video PATH  look at a video, --fps frames a second; it may be longer than the pot\n"
                "  /memory      what is held and what was dropped\n"
                "  /save FILE   write the session to a file, to go on from here another time\n"
                "  /load FILE   go on from where a session was saved; this one is forgotten\n"
@@ -35,7 +37,7 @@ void PrintHelp() {
 class Chat {
  public:
   Chat(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, const PotFlags& pot,
-       const PinFlags& pins, std::string pin, const ChatFlags& flags)
+       const PinFlags& pins, std::string pin, const PictureFlags& pictures, const ChatFlags& flags)
       : setup_(setup),
         session_(*setup.session),
         trace_(setup.trace.get()),
@@ -47,6 +49,8 @@ class Chat {
         pot_(pot),
         pins_(pins),
         pin_(std::move(pin)),
+        eyes_(setup.eyes.get()),
+        pictures_(pictures),
         flags_(flags) {}
 
   // `saved`: where to go on from; nullptr to begin.
@@ -78,6 +82,8 @@ class Chat {
         Tell(Load(line.substr(6)));
       } else if (line.rfind("/file ", 0) == 0) {
         status = ReadFile(line.substr(6));
+      } else if (line.rfind("/image ", 0) == 0 || line.rfind("/video ", 0) == 0) {
+        status = ReadPicture(line.substr(7), line[1] == 'v');
       } else if (line[0] == '/') {
         std::fprintf(stderr, "weir: no command %s; /help lists them\n", Printable(line).c_str());
       } else {
@@ -183,6 +189,33 @@ class Chat {
     return Status();
   }
 
+  // A picture or video waits in the session as the beginning of the next user turn.
+  Status ReadPicture(const std::string& path, bool video) {
+    if (eyes_ == nullptr) return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
+    WEIR_RETURN_IF_ERROR(OpenTurn());
+    const int64_t n_before = session_.counters().seen;
+    Progress progress("looked", Progress::kAuto);
+    Session::AppendOptions append;
+    append.stop = &StopFlag();
+    int64_t n_frames = 1;
+    Status status;
+    if (video) {
+      const Result<int64_t> read = eyes_->ReadVideo(path, ToFrameOptions(pictures_), append, [&](const Frame&) {
+        progress.Update(session_.counters().seen - n_before, session_);
+      });
+      status = read.status();
+      if (read.ok()) n_frames = *read;
+    } else {
+      status = eyes_->ReadPicture(path, ToMediaOptions(pictures_), append);
+    }
+    progress.Done();
+    WEIR_RETURN_IF_ERROR(status);
+    std::fprintf(stderr, "read %s tokens of %s", CountText(session_.counters().seen - n_before).c_str(),
+                 Printable(path).c_str());
+    std::fprintf(stderr, video ? ", %s frames\n" : "\n", CountText(n_frames).c_str());
+    return Status();
+  }
+
   Status OpenTurn() {
     if (talk_.turn_open()) return Status();
     WEIR_RETURN_IF_ERROR(Push(talk_.TurnHead()));
@@ -250,11 +283,13 @@ class Chat {
   const PotFlags& pot_;
   const PinFlags& pins_;
   const std::string pin_;
+  Eyes* const eyes_;  // nullptr without an encoder
+  const PictureFlags& pictures_;
   const ChatFlags& flags_;
 };
 
 Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer,
-               const PinFlags& pins, const ChatFlags& flags) {
+               const PinFlags& pins, PictureFlags& pictures, const ChatFlags& flags) {
   std::optional<SavedSession> saved;
   if (!flags.session.empty()) {
     WEIR_ASSIGN_OR_RETURN(saved, ReadSaved(flags.session));
@@ -265,10 +300,11 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   }
   WEIR_ASSIGN_OR_RETURN(std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, ""}));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, ""},
+                                                     {&pictures, /*more_later=*/true}));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
                                                                        model_flags.chat_template));
-  Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), flags);
+  Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
   WEIR_RETURN_IF_ERROR(loop.Loop(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
   PrintMemoryLine(*setup.session);
@@ -283,11 +319,14 @@ void AddChat(CLI::App& app, int* code) {
   auto pot = std::make_shared<PotFlags>();
   auto answer = std::make_shared<AnswerFlags>();
   auto pins = std::make_shared<PinFlags>();
+  auto pictures = std::make_shared<PictureFlags>();
   auto flags = std::make_shared<ChatFlags>();
   AddModelFlags(*sub, model.get());
   sub->add_option("--system", flags->system, "system message");
   sub->add_option("--chat-template", model->chat_template,
                   "template to use instead of the file's: chatml, llama3, gemma ...");
+  AddEncoderFlags(*sub, pictures.get());
+  AddFpsFlag(*sub, pictures.get());
   AddPotFlags(*sub, pot.get());
   AddTraceFlag(*sub, pot.get());
   AddPinFlags(*sub, pins.get());
@@ -296,7 +335,7 @@ void AddChat(CLI::App& app, int* code) {
   sub->callback([=] {
     InstallStopHandler();
     flags->own_seed = sub->get_option("--seed")->count() > 0;
-    const Status status = RunChat(*sub, *model, *pot, *answer, *pins, *flags);
+    const Status status = RunChat(*sub, *model, *pot, *answer, *pins, *pictures, *flags);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

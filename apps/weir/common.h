@@ -92,6 +92,7 @@ Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);
 void AddRun(CLI::App& app, int* code);
 void AddChat(CLI::App& app, int* code);
 void AddRead(CLI::App& app, int* code);
+void AddWatch(CLI::App& app, int* code);
 void AddPlan(CLI::App& app, int* code);
 void AddInfo(CLI::App& app, int* code);
 void AddPolicies(CLI::App& app, int* code);

@@ -9,7 +9,7 @@ namespace {
 
 // Names people type with one dash although they are longer than a letter; the command line library knows none such.
 std::string LongName(const std::string& argument) {
-  for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}}) {
+  for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-mm", "--mmproj"}}) {
     if (argument == one) return two;
   }
   return argument;
@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   weir::app::AddRun(app, &code);
   weir::app::AddChat(app, &code);
   weir::app::AddRead(app, &code);
+  weir::app::AddWatch(app, &code);
   weir::app::AddPlan(app, &code);
   weir::app::AddInfo(app, &code);
   weir::app::AddPolicies(app, &code);

@@ -3,15 +3,22 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "common.h"
+#include "pictures.h"
 
 namespace weir::app {
 namespace {
 
-Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& format) {
+Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFlags* pictures,
+            const std::string& format) {
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
   WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, "", &options));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadEyes(*pictures, *model));
+  if (encoder != nullptr) {
+    const bool none_yet = pictures->images.empty() && pictures->videos.empty();
+    WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));
+    options.beside = Eyes::Plan(encoder->encoder(), room);
+  }
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {
     nlohmann::ordered_json json;
@@ -20,6 +27,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, const std:
     json["pot"] = plan.pot.n_slots;
     json["chunk"] = plan.chunk_rows;
     json["weights_bytes"] = model->ledger().used_bytes();
+    if (encoder != nullptr) json["encoder_weights_bytes"] = encoder->ledger().used_bytes();
     for (const PlanItem& item : plan.items)
       json["items"].push_back({{"tag", MemTagName(item.tag)}, {"what", item.what}, {"bytes", item.bytes}});
     json["session_bytes"] = plan.total_bytes;
@@ -35,6 +43,10 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, const std:
               BytesText(plan.total_bytes).c_str());
   std::printf("shared by all sessions:\n  %-10s %14s  prepared from %s\n", "weights",
               CountText(model->ledger().used_bytes()).c_str(), model_flags.path.c_str());
+  if (encoder != nullptr) {
+    std::printf("  %-10s %14s  prepared from %s\n", "weights", CountText(encoder->ledger().used_bytes()).c_str(),
+                pictures->mmproj.c_str());
+  }
   std::printf("smallest budget that works here: %s bytes\n", CountText(plan.minimum_bytes).c_str());
   return Status();
 }
@@ -45,14 +57,17 @@ void AddPlan(CLI::App& app, int* code) {
   CLI::App* sub = app.add_subcommand("plan", "print every byte a session will use, without allocating it");
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
+  auto pictures = std::make_shared<PictureFlags>();
   auto format = std::make_shared<std::string>("text");
   AddModelFlags(*sub, model.get());
   AddPotFlags(*sub, pot.get());
+  AddEncoderFlags(*sub, pictures.get());
+  AddPictureFlags(*sub, pictures.get());
   sub->add_option("-o,--output", *format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   sub->callback([=] {
-    const Status status = Plan(*model, *pot, *format);
+    const Status status = Plan(*model, *pot, pictures.get(), *format);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

@@ -22,6 +22,7 @@ struct RunFlags {
 // The prompt as tokens, and which of them are pinned.
 struct Prompt {
   std::vector<int32_t> tokens;
+  std::vector<std::vector<int32_t>> behind;  // what stands behind each picture or video; those are in order
   PinnedPart pinned;
   size_t n_head = 0,
          n_tail = 0;  // of a next round: the words that open its turn, and those that belong together at its end
@@ -31,7 +32,7 @@ struct Prompt {
 
 // Of a session that begins.
 Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFlags& flags, const std::string& pin,
-                   const std::string& text, Prompt* out) {
+                   const std::string& text, size_t n_sources, Prompt* out) {
   EncodeReport report;
   std::vector<TextPiece> pieces, system, head;
   const std::string head_text = pin.empty() ? "" : pin + "\n\n";
@@ -56,7 +57,16 @@ Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFl
     pieces.push_back({head_text + text, false});
   }
   head.push_back({head_text, false});
-  out->tokens = tokenizer.EncodePieces(pieces, add_special, &report);
+  std::vector<std::vector<TextPiece>> parts = {pieces};
+  if (n_sources > 0) parts = SplitAtMarks(pieces);
+  if (parts.size() != n_sources + 1) return Internal("the chat template lost the place of a picture");
+  out->tokens = tokenizer.EncodePieces(parts[0], add_special, &report);
+  for (size_t i = 1; i < parts.size(); ++i) out->behind.push_back(tokenizer.EncodePieces(parts[i], false, &report));
+  if (add_special && tokenizer.add_eos() && n_sources > 0 && !out->tokens.empty()) {
+    // The end of the text is the end of its last part.
+    out->tokens.pop_back();
+    out->behind.back().push_back(tokenizer.eos_id());
+  }
   PrintReport(report, "the prompt");
   out->pinned = FindPins(tokenizer, pins, system, !flags.system.empty(), head, add_special, out->tokens);
   return Status();
@@ -86,6 +96,26 @@ Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const s
   return Status();
 }
 
+// Words, pictures and what stands between them. A picture at the very end ends the prompt.
+Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureFlags& pictures, Progress* progress,
+                        Session::AppendOptions options) {
+  Session& session = *setup.session;
+  int64_t n_before = 0;
+  options.progress = [&](int64_t done) { progress->Update(n_before + done, session); };
+  options.end_of_prompt = false;
+  WEIR_RETURN_IF_ERROR(AppendPinned(session, prompt.tokens, prompt.pinned, options));
+  for (size_t i = 0; i < prompt.behind.size(); ++i) {
+    const bool last = i + 1 == prompt.behind.size();
+    n_before = session.counters().seen;
+    options.end_of_prompt = last && prompt.behind[i].empty();
+    WEIR_RETURN_IF_ERROR(ReadSource(*setup.eyes, pictures, i, options));
+    n_before = session.counters().seen;
+    options.end_of_prompt = last;
+    WEIR_RETURN_IF_ERROR(session.Append(prompt.behind[i], options));
+  }
+  return Status();
+}
+
 // A next round is read as `chat` reads it: what is forgotten for it, and when, is then the same.
 Status ReadPrompt(Session& session, const Prompt& prompt, int64_t n_answer, const Session::AppendOptions& options) {
   if (prompt.n_tail == 0) return AppendPinned(session, prompt.tokens, prompt.pinned, options);
@@ -102,23 +132,34 @@ Status ReadPrompt(Session& session, const Prompt& prompt, int64_t n_answer, cons
 }
 
 Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
-           const RunFlags& flags) {
+           PictureFlags& pictures, const RunFlags& flags) {
   std::string text = flags.prompt;
   if (!flags.file.empty()) {
     WEIR_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file, kLargestPrompt));
   }
   if (text.empty()) return InvalidArgument("the prompt is empty; give one with -p TEXT or -f FILE");
+  const size_t n_sources = pictures.images.size() + pictures.videos.size();
+  if (n_sources > 0) {
+    WEIR_ASSIGN_OR_RETURN(text, MarkPictures(text, n_sources));
+  }
   std::optional<SavedSession> saved;
   if (!flags.session.empty()) {
     WEIR_ASSIGN_OR_RETURN(saved, ReadSaved(flags.session));
   }
   if (saved) {
     WEIR_RETURN_IF_ERROR(CheckGoesOn(sub, flags.session));
+    if (n_sources > 0) {
+      return InvalidArgument(
+          "%s goes on with words; show pictures to the session that begins it, or use `weir chat` and "
+          "/image",
+          flags.session.c_str());
+    }
     Adopt(sub, saved->note, &pot_flags);
   }
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {flags.chat, ""}));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup,
+                        MakeSetup(model_flags, pot_flags, SamplingText(answer), {flags.chat, ""}, {&pictures}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   Prompt prompt;
@@ -127,10 +168,10 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
                           ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
   }
   WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags.session, text, &prompt)
-                             : FirstPrompt(tokenizer, pins, flags, pin, text, &prompt));
+                             : FirstPrompt(tokenizer, pins, flags, pin, text, n_sources, &prompt));
   const std::vector<int32_t>& tokens = prompt.tokens;
   const PinnedPart& part = prompt.pinned;
-  if (tokens.empty()) return InvalidArgument("the prompt holds no token this model knows");
+  if (tokens.empty() && n_sources == 0) return InvalidArgument("the prompt holds no token this model knows");
   if (saved) WEIR_RETURN_IF_ERROR(RestoreSaved(*saved, flags.session, flags.own_seed, setup, &sampler));
   WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, !flags.system.empty()));
 
@@ -140,10 +181,16 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   append.stop = &StopFlag();
   append.end_of_prompt = true;
   append.progress = [&](int64_t done) { progress.Update(done, session); };
-  WEIR_RETURN_IF_ERROR(ReadPrompt(session, prompt, answer.n_predict, append));
+  const int64_t n_before = session.counters().seen;
+  WEIR_RETURN_IF_ERROR(n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
+                                     : ReadPrompt(session, prompt, answer.n_predict, append));
+  const int64_t n_read = session.counters().seen - n_before;
   const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.Done();
   for (int32_t id : tokens) sampler.Accept(id);
+  for (const std::vector<int32_t>& more : prompt.behind) {
+    for (int32_t id : more) sampler.Accept(id);
+  }
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
   if (!flags.session.empty()) {
@@ -153,14 +200,15 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   }
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   if (answer.output == "json") {
-    const double rate = static_cast<double>(tokens.size()) / read_s;
+    const double rate = static_cast<double>(n_read) / read_s;
     std::printf("%s\n", JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms)).c_str());
   } else {
     std::printf("\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
-  std::fprintf(stderr, "speed    read %zu tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n", tokens.size(),
-               static_cast<double>(tokens.size()) / read_s, result.tokens.size(), result.tokens_per_s);
+  std::fprintf(stderr, "speed    read %lld tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
+               static_cast<long long>(n_read), static_cast<double>(n_read) / read_s, result.tokens.size(),
+               result.tokens_per_s);
   PrintMemoryLine(session);
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
   return CheckNotCut(result, session);
@@ -174,6 +222,7 @@ void AddRun(CLI::App& app, int* code) {
   auto pot = std::make_shared<PotFlags>();
   auto answer = std::make_shared<AnswerFlags>();
   auto pins = std::make_shared<PinFlags>();
+  auto pictures = std::make_shared<PictureFlags>();
   auto flags = std::make_shared<RunFlags>();
   answer->n_predict = 256;
   AddModelFlags(*sub, model.get());
@@ -186,6 +235,8 @@ void AddRun(CLI::App& app, int* code) {
   sub->add_option("--chat-template", model->chat_template,
                   "template to use instead of the file's: chatml, llama3, gemma ...")
       ->needs(chat);
+  AddEncoderFlags(*sub, pictures.get());
+  AddPictureFlags(*sub, pictures.get());
   AddPotFlags(*sub, pot.get());
   AddTraceFlag(*sub, pot.get());
   AddPinFlags(*sub, pins.get());
@@ -194,7 +245,7 @@ void AddRun(CLI::App& app, int* code) {
   sub->callback([=] {
     InstallStopHandler();
     flags->own_seed = sub->get_option("--seed")->count() > 0;
-    const Status status = Run(*sub, *model, *pot, *answer, *pins, *flags);
+    const Status status = Run(*sub, *model, *pot, *answer, *pins, *pictures, *flags);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

@@ -64,6 +64,51 @@ void PrintLayers(const TraceTotals& totals, const std::vector<int32_t>& groups) 
   }
 }
 
+// How much of each modality is held, and of the tokens that have a time, of each tenth of it. `groups`: those looked
+// at.
+void PrintModalities(const TraceTotals& totals, const std::vector<int32_t>& groups) {
+  constexpr int64_t kParts = 10;
+  int64_t seen[kNumModalities] = {}, held[kNumModalities] = {}, n_in_part[kParts] = {}, held_in_part[kParts] = {};
+  int64_t last_ms = 0;
+  for (const TraceToken& token : totals.tokens) {
+    ++seen[static_cast<int>(token.modality)];
+    last_ms = std::max(last_ms, token.t_src_ms);
+  }
+  if (seen[0] == totals.n_tokens) return;
+  const auto part_of = [last_ms](const TraceToken& token) {
+    return std::clamp<int64_t>(token.t_src_ms * kParts / (last_ms + 1), 0, kParts - 1);
+  };
+  for (const TraceToken& token : totals.tokens) n_in_part[part_of(token)] += token.modality == Modality::kVideo;
+  for (const int32_t group : groups) {
+    for (const SeqRun& run : totals.held[static_cast<size_t>(group)]) {
+      for (int64_t seq = run.first; seq < run.first + run.count; ++seq) {
+        const TraceToken& token = totals.tokens[static_cast<size_t>(seq)];
+        ++held[static_cast<int>(token.modality)];
+        held_in_part[part_of(token)] += token.modality == Modality::kVideo;
+      }
+    }
+  }
+  const auto share = [&groups](int64_t part, int64_t whole) {
+    return 100 * static_cast<double>(part) / static_cast<double>(groups.size()) / static_cast<double>(whole);
+  };
+  std::printf("\n%-24s %12s %8s\n", "modality", "seen", "held");
+  for (int m = 0; m < kNumModalities; ++m) {
+    if (seen[m] == 0) continue;
+    std::printf("%-24s %12s %7.2f%%\n", ModalityName(static_cast<Modality>(m)), CountText(seen[m]).c_str(),
+                share(held[m], seen[m]));
+  }
+  if (seen[static_cast<int>(Modality::kVideo)] == 0) return;
+  std::printf("\n%-24s %12s %8s\n", "video, seconds", "seen", "held");
+  for (int64_t part = 0; part < kParts; ++part) {
+    if (n_in_part[part] == 0) continue;
+    const double tenth = static_cast<double>(last_ms + 1) / 1000 / kParts;
+    std::printf(
+        "%-24s %12s %7.2f%%\n",
+        StrFormat("%.1f to %.1f", tenth * static_cast<double>(part), tenth * static_cast<double>(part + 1)).c_str(),
+        CountText(n_in_part[part]).c_str(), share(held_in_part[part], n_in_part[part]));
+  }
+}
+
 Status Summary(const TraceFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
   const PotShape& pot = totals.head.pot;
@@ -101,6 +146,7 @@ Status Summary(const TraceFlags& flags) {
     std::printf("%-24s %7.2f%%\n", (CountText(begin) + " to " + CountText(end)).c_str(),
                 100 * held / static_cast<double>(groups.size()) / static_cast<double>(end - begin));
   }
+  PrintModalities(totals, groups);
   return Status();
 }
 
@@ -131,6 +177,7 @@ Status Events(const TraceFlags& flags) {
                                        {"slot", slot},
                                        {"seq", seq},
                                        {"t_src_ms", token.t_src_ms},
+                                       {"modality", ModalityName(token.modality)},
                                        {"token", token.id}};
         if (const std::string* piece = reader->piece(token.id); piece != nullptr) line["text"] = *piece;
         if (!step.scores.empty()) line["score"] = number(step.scores, value);

@@ -93,6 +93,7 @@ Result<TraceTotals> ReadTotals(const std::string& path) {
   }
   out.n_tokens = reader->n_tokens();
   out.counters = reader->counters();
+  out.tokens = reader->tokens();
   for (size_t group = 0; group < n_groups; ++group) out.held.push_back(reader->held(static_cast<int32_t>(group)));
   return out;
 }

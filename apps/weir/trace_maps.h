@@ -27,6 +27,7 @@ struct TraceTotals {
   int64_t n_restarts = 0, n_tokens = 0, n_selections = 0;
   std::vector<int64_t> n_selected, n_dropped;            // [n_groups], of the last stream in the file
   std::vector<std::vector<SeqRun>> held;                 // [n_groups], at the end
+  std::vector<TraceToken> tokens;                        // of the stream, by seq
   std::vector<std::pair<std::string, int64_t>> reasons;  // selections of one group each
   std::optional<TraceCounters> counters;
   bool pattern = false;  // scores of every slot were written

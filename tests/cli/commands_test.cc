@@ -56,6 +56,7 @@ TEST(HelpTest, EverySubcommandExplainsItself) {
   for (const Arguments& command : {Arguments{"run"},
                                    {"chat"},
                                    {"read"},
+                                   {"watch"},
                                    {"plan"},
                                    {"info"},
                                    {"policies"},

@@ -1,0 +1,135 @@
+#include "pictures.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+
+namespace weir::app {
+namespace {
+
+// Asking a pipe or a camera for its size would use up its first pictures.
+bool CanBeAsked(const std::string& source) {
+  struct stat info {};
+  return stat(source.c_str(), &info) != 0 ? source.find("://") == std::string::npos && source != "-"
+                                          : !S_ISFIFO(info.st_mode) && !S_ISCHR(info.st_mode);
+}
+
+}  // namespace
+
+void AddEncoderFlags(CLI::App& app, PictureFlags* flags) {
+  app.add_option("--mmproj", flags->mmproj, "vision encoder of the model, an `mmproj` file (-mm)")
+      ->check(NotEmpty())
+      ->type_name("FILE");
+  app.add_option("--max-side", flags->max_side,
+                 "pictures and frames are shrunk to so many pixels on their longer side; 0 = they stay as they are, "
+                 "unless their size cannot be known beforehand (2048 then)")
+      ->check(Between(0, 1 << 14))
+      ->capture_default_str()
+      ->type_name("PIXELS");
+  app.add_option("--media-timeout", flags->timeout_s, "longest wait for ffmpeg: for a picture, or a video's next frame")
+      ->check(Between(1, 1 << 20))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+}
+
+void AddFpsFlag(CLI::App& app, PictureFlags* flags) {
+  app.add_option("--fps", flags->fps, "frames of a video that are looked at, a second")
+      ->check(CLI::Range(1e-6, 1000.0).description(""))
+      ->capture_default_str();
+}
+
+void AddPictureFlags(CLI::App& app, PictureFlags* flags) {
+  app.add_option("--image", flags->images, "a picture; may be given several times")
+      ->check(NotEmpty())
+      ->expected(1)
+      ->take_all()
+      ->type_name("FILE");
+  app.add_option("--video", flags->videos, "a video, pipe or camera, frame by frame; may be given several times")
+      ->check(NotEmpty())
+      ->expected(1)
+      ->take_all()
+      ->type_name("FILE");
+  AddFpsFlag(app, flags);
+}
+
+MediaOptions ToMediaOptions(const PictureFlags& flags) {
+  MediaOptions options;
+  options.max_side = flags.max_side;
+  options.wall_ms = int64_t{1000} * flags.timeout_s;
+  return options;
+}
+
+FrameOptions ToFrameOptions(const PictureFlags& flags) {
+  FrameOptions options;
+  options.media = ToMediaOptions(flags);
+  options.fps = flags.fps;
+  return options;
+}
+
+Result<std::unique_ptr<LoadedEncoder>> LoadEyes(const PictureFlags& flags, LoadedModel& model) {
+  if (!flags.mmproj.empty()) return LoadedEncoder::Load(flags.mmproj, model);
+  if (flags.images.empty() && flags.videos.empty()) return std::unique_ptr<LoadedEncoder>();
+  return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
+}
+
+Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later) {
+  PictureRoom room;
+  bool unknown = more_later;
+  for (const std::vector<std::string>* sources : {&flags->images, &flags->videos}) {
+    for (const std::string& source : *sources) {
+      if (!CanBeAsked(source)) {
+        unknown = true;
+        continue;
+      }
+      WEIR_ASSIGN_OR_RETURN(const MediaInfo info, ProbeMedia(source, ToMediaOptions(*flags)));
+      if (flags->max_side == 0) room.Include(info.width, info.height);
+    }
+  }
+  if (unknown && flags->max_side == 0) flags->max_side = kUnknownSide;
+  if (flags->max_side > 0) room.Include(flags->max_side, flags->max_side);
+  return room;
+}
+
+void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes) {
+  const EncoderConfig& config = eyes.config();
+  const std::string& name = config.name.empty() ? encoder.file().path() : config.name;
+  const std::string more = config.grids.empty() ? "" : StrFormat(" (%d with tiles)", config.max_rows());
+  std::fprintf(stderr, "vision   %s (%s), %d tokens a picture%s, weights %s, pictures up to %d x %d pixels\n",
+               Printable(name).c_str(), config.projector.c_str(), config.n_rows, more.c_str(),
+               BytesText(encoder.ledger().used_bytes()).c_str(), eyes.room().max_side, eyes.room().min_side);
+}
+
+Result<std::string> MarkPictures(const std::string& prompt, size_t n) {
+  const std::string mark = kPictureMark;
+  size_t n_found = 0;
+  for (size_t at = prompt.find(mark); at != std::string::npos; at = prompt.find(mark, at + mark.size())) ++n_found;
+  if (n_found != 0 && n_found != n) {
+    return InvalidArgument("the prompt names %zu places with %s, there are %zu pictures and videos", n_found,
+                           kPictureMark, n);
+  }
+  std::string out;
+  for (size_t i = n_found; i < n; ++i) out += mark;
+  return out + prompt;
+}
+
+std::vector<std::vector<TextPiece>> SplitAtMarks(const std::vector<TextPiece>& pieces) {
+  const std::string mark = kPictureMark;
+  std::vector<std::vector<TextPiece>> out(1);
+  for (const TextPiece& piece : pieces) {
+    size_t from = 0;
+    for (size_t at = 0; !piece.parse_special && (at = piece.text.find(mark, from)) != std::string::npos;) {
+      if (at > from) out.back().push_back({piece.text.substr(from, at - from), false});
+      out.emplace_back();
+      from = at + mark.size();
+    }
+    if (from < piece.text.size()) out.back().push_back({piece.text.substr(from), piece.parse_special});
+  }
+  return out;
+}
+
+Status ReadSource(Eyes& eyes, const PictureFlags& flags, size_t index, const Session::AppendOptions& append) {
+  if (index < flags.images.size()) return eyes.ReadPicture(flags.images[index], ToMediaOptions(flags), append);
+  return eyes.ReadVideo(flags.videos[index - flags.images.size()], ToFrameOptions(flags), append).status();
+}
+
+}  // namespace weir::app

@@ -1,0 +1,53 @@
+// What `run`, `chat`, `watch` and `plan` share of pictures and video: flags, the encoder file, how large they are,
+// where in a prompt they stand.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common.h"
+#include "engine/eyes.h"
+#include "text/chat_template.h"
+
+namespace weir::app {
+
+struct PictureFlags {
+  std::string mmproj;
+  std::vector<std::string> images, videos;  // as given; images come first in a prompt
+  double fps = 1;
+  int max_side = 0;  // 0: as they are, where their size can be told beforehand
+  int timeout_s = 30;
+};
+// --mmproj and what limits a picture.
+void AddEncoderFlags(CLI::App& app, PictureFlags* flags);
+void AddFpsFlag(CLI::App& app, PictureFlags* flags);
+// --image, --video, --fps.
+void AddPictureFlags(CLI::App& app, PictureFlags* flags);
+
+// How a source is read: `flags` as the library takes them.
+MediaOptions ToMediaOptions(const PictureFlags& flags);
+FrameOptions ToFrameOptions(const PictureFlags& flags);
+
+// The encoder of --mmproj, or nullptr without one. kInvalidArgument for pictures without an encoder.
+Result<std::unique_ptr<LoadedEncoder>> LoadEyes(const PictureFlags& flags, LoadedModel& model);
+// Room for every source of the flags, which are asked for their size; for what cannot be asked (a pipe, a camera) and
+// for what will only be named later, --max-side or kUnknownSide: *flags then says so.
+inline constexpr int kUnknownSide = 2048;
+Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later);
+// A line of the configuration on stderr.
+void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes);
+
+// Where a picture stands in a prompt that names the places itself; the word is llama.cpp's.
+inline constexpr const char* kPictureMark = "<__media__>";
+// A prompt with n marks: as it is where it has some (kInvalidArgument when they are more or fewer), else with all of
+// them before it, as LLaVA was trained.
+Result<std::string> MarkPictures(const std::string& prompt, size_t n);
+// The pieces between the marks: n + 1 lists for n marks in the user's words.
+std::vector<std::vector<TextPiece>> SplitAtMarks(const std::vector<TextPiece>& pieces);
+
+// Reads source `index` of the flags (images first) into the session.
+Status ReadSource(Eyes& eyes, const PictureFlags& flags, size_t index, const Session::AppendOptions& append);
+
+}  // namespace weir::app

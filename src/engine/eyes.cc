@@ -1,0 +1,112 @@
+#include "engine/eyes.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir {
+namespace {
+
+// Pixels of the largest picture, and what Preprocess() asks for beside them. Either way up: a rotation that a file asks
+// for is not part of what it says of its size.
+int64_t PictureBytes(const Encoder& encoder, const PictureRoom& room) {
+  const ImageTransform& transform = encoder.config().transform;
+  return PageRound(int64_t{3} * room.max_side * room.min_side) +
+         std::max(PreprocessBytes(room.max_side, room.min_side, transform),
+                  PreprocessBytes(room.min_side, room.max_side, transform));
+}
+
+int64_t InputBytes(const Encoder& encoder) {
+  const int64_t side = encoder.config().transform.size;
+  return PageRound(3 * side * side * 4);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& path, LoadedModel& model) {
+  std::unique_ptr<LoadedEncoder> out(new LoadedEncoder);
+  WEIR_ASSIGN_OR_RETURN(out->file_, GgufFile::Open(path));
+  WEIR_ASSIGN_OR_RETURN(out->encoder_, LoadEncoder(*out->file_, model.backend(), out->ledger_));
+  const int32_t rows = out->encoder_->config().n_embd, wanted = model.model().config().n_embd;
+  if (rows != wanted) {
+    return InvalidArgument("%s makes rows of %d numbers, %s reads rows of %d: they do not belong together",
+                           path.c_str(), rows, model.file().path().c_str(), wanted);
+  }
+  return out;
+}
+
+void PictureRoom::Include(int32_t width, int32_t height) {
+  max_side = std::max({max_side, width, height});
+  min_side = std::max(min_side, std::min(width, height));
+}
+
+std::vector<PlanItem> Eyes::Plan(const Encoder& encoder, const PictureRoom& room) {
+  std::vector<PlanItem> items = {
+      {MemTag::kVision, "input, work and rows of the vision encoder", ImageEncoder::Bytes(encoder)},
+      {MemTag::kVision, StrFormat("a picture of up to %d x %d pixels", room.max_side, room.min_side),
+       PictureBytes(encoder, room)}};
+  if (room.n_waiting > 0) {
+    items.push_back(
+        {MemTag::kVision, StrFormat("%d frames that may wait", room.n_waiting), room.n_waiting * InputBytes(encoder)});
+  }
+  return items;
+}
+
+Result<std::unique_ptr<Eyes>> Eyes::Make(Encoder& encoder, Session& session, const PictureRoom& room) {
+  std::unique_ptr<Eyes> out(new Eyes(session, room));
+  WEIR_ASSIGN_OR_RETURN(out->encoder_, ImageEncoder::Make(encoder, session.ledger()));
+  return out;
+}
+
+MediaOptions Eyes::Limited(const MediaOptions& media) const {
+  MediaOptions out = media;
+  out.max_decoded_pixels = std::min(out.max_decoded_pixels, int64_t{room_.max_side} * room_.min_side);
+  return out;
+}
+
+Status Eyes::ReadPicture(const std::string& source, const MediaOptions& media, const Session::AppendOptions& append) {
+  WEIR_ASSIGN_OR_RETURN(const Image image, DecodeImage(source, session_.ledger(), Limited(media)));
+  return ReadPixels({image.rgb(), image.width, image.height}, Modality::kImage, append);
+}
+
+Result<int64_t> Eyes::ReadVideo(const std::string& source, const FrameOptions& frames,
+                                const Session::AppendOptions& append,
+                                const std::function<void(const Frame& frame)>& on_frame) {
+  FrameOptions options = frames;
+  options.media = Limited(frames.media);
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FrameReader> reader,
+                        FrameReader::Open(source, session_.ledger(), options));
+  Frame frame;
+  for (int64_t n_read = 0;; ++n_read) {
+    WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&frame, append.stop));
+    if (!more) return n_read;
+    Session::AppendOptions here = append;
+    here.t_src_ms += frame.t_src_ms;
+    WEIR_RETURN_IF_ERROR(ReadPixels({frame.rgb, frame.width, frame.height}, Modality::kVideo, here));
+    if (on_frame) on_frame(frame);
+  }
+}
+
+Status Eyes::ReadPixels(const RgbView& picture, Modality modality, const Session::AppendOptions& append) {
+  if (std::max(picture.width, picture.height) > room_.max_side ||
+      std::min(picture.width, picture.height) > room_.min_side) {
+    return Unsupported("a picture of %d x %d pixels, where room was made for %d x %d", picture.width, picture.height,
+                       room_.max_side, room_.min_side);
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, encoder_->Encode(picture));
+  return session_.AppendEmbeddings(rows, modality, append);
+}
+
+int64_t Eyes::n_prepared() const {
+  const int64_t side = config().transform.size;
+  return 3 * side * side;
+}
+
+Status Eyes::Prepare(const RgbView& frame, float* out) {
+  return Preprocess(frame, config().transform, session_.ledger(), out);
+}
+
+Status Eyes::ReadPrepared(const float* prepared, const Session::AppendOptions& append) {
+  return session_.AppendEmbeddings(encoder_->EncodePixels(prepared), Modality::kVideo, append);
+}
+
+}  // namespace weir

@@ -1,0 +1,95 @@
+// Eyes: a vision encoder beside a session, so that pictures and frames become tokens of its stream.
+//
+// Everything they hold is part of the session's plan and reserved in its ledger: the encoder's working memory, the
+// pixels of one picture at a time, frames that wait. What that comes to is known before the session is made:
+//
+//   encoder = LoadedEncoder::Load(...)
+//   session_options.beside = Eyes::Plan(encoder, room);
+//   session = Session::Make(...);  eyes = Eyes::Make(encoder, session, room);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ledger.h"
+#include "base/status.h"
+#include "engine/loaded_model.h"
+#include "engine/session.h"
+#include "media/media.h"
+#include "vision/encoder.h"
+
+namespace weir {
+
+// An `mmproj` file made ready: mapped, checked, weights prepared in the language model's backend.
+class LoadedEncoder {
+ public:
+  // kInvalidArgument when the file is no encoder, or one whose rows are not as wide as the model's embeddings;
+  // otherwise errors as LoadEncoder() has them. `model` must outlive it.
+  static Result<std::unique_ptr<LoadedEncoder>> Load(const std::string& path, LoadedModel& model);
+
+  Encoder& encoder() const { return *encoder_; }
+  const GgufFile& file() const { return *file_; }
+  // Bytes of the prepared weights.
+  const Ledger& ledger() const { return ledger_; }
+
+ private:
+  LoadedEncoder() = default;
+  Ledger ledger_;  // first: outlives the weights
+  std::unique_ptr<GgufFile> file_;
+  std::unique_ptr<Encoder> encoder_;
+};
+
+// How large pictures and frames may be.
+struct PictureRoom {
+  // The longer and the shorter side of the largest; either way up.
+  int32_t max_side = 0, min_side = 0;
+  int32_t n_waiting = 0;  // frames that may wait, ready for the encoder
+  // Room for both.
+  void Include(int32_t width, int32_t height);
+};
+
+class Eyes {
+ public:
+  // What SessionOptions::beside must hold.
+  static std::vector<PlanItem> Plan(const Encoder& encoder, const PictureRoom& room);
+
+  // All three must outlive it. kOverBudget when the session's plan did not hold Plan().
+  static Result<std::unique_ptr<Eyes>> Make(Encoder& encoder, Session& session, const PictureRoom& room);
+
+  // Reads a picture into the stream. Errors as DecodeImage() and Session::AppendEmbeddings() have them; a picture
+  // larger than the room is kUnsupported, or shrunk first where media.max_side says so.
+  Status ReadPicture(const std::string& source, const MediaOptions& media, const Session::AppendOptions& append);
+
+  // Reads a video's frames into the stream, one after the other; a frame's rows get append.t_src_ms + its own time.
+  // Gives how many there were. `on_frame`, if it is set, is called after each. Errors as FrameReader has them; frames
+  // before the error stay read.
+  Result<int64_t> ReadVideo(const std::string& source, const FrameOptions& frames, const Session::AppendOptions& append,
+                            const std::function<void(const Frame& frame)>& on_frame = nullptr);
+
+  // A picture that is there already. REQUIRES: its memory is the caller's.
+  Status ReadPixels(const RgbView& picture, Modality modality, const Session::AppendOptions& append);
+  // Floats of a frame made ready for the encoder (Prepare), and what it becomes.
+  int64_t n_prepared() const;
+  // May be called from another thread while the session answers. Errors of Preprocess().
+  Status Prepare(const RgbView& frame, float* out);
+  Status ReadPrepared(const float* prepared, const Session::AppendOptions& append);
+
+  // `media` with the room's limit on what a picture may be once it is decoded.
+  MediaOptions Limited(const MediaOptions& media) const;
+
+  const EncoderConfig& config() const { return encoder_->config(); }
+  const PictureRoom& room() const { return room_; }
+  Session& session() const { return session_; }
+
+ private:
+  Eyes(Session& session, const PictureRoom& room) : session_(session), room_(room) {}
+
+  Session& session_;
+  const PictureRoom room_;
+  std::unique_ptr<ImageEncoder> encoder_;
+};
+
+}  // namespace weir

@@ -1,0 +1,109 @@
+#include "engine/frame_feed.h"
+
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+namespace weir {
+
+Result<std::unique_ptr<FrameFeed>> FrameFeed::Start(Eyes& eyes, const std::string& source, const Options& options) {
+  const int32_t n_waiting = eyes.room().n_waiting;
+  if (n_waiting < 2) return InvalidArgument("a queue of %d frames; at least 2 are needed", n_waiting);
+  std::unique_ptr<FrameFeed> out(new FrameFeed(eyes, options.drop));
+  Ledger& ledger = eyes.session().ledger();
+  for (int32_t i = 0; i < n_waiting; ++i) {
+    Slot& slot = out->slots_.emplace_back();
+    WEIR_ASSIGN_OR_RETURN(slot.pixels, HostBuffer::Allocate(ledger, MemTag::kVision, eyes.n_prepared() * 4));
+    out->free_.push_back(i);
+  }
+  FrameOptions frames = options.frames;
+  frames.media = eyes.Limited(frames.media);
+  WEIR_ASSIGN_OR_RETURN(out->reader_, FrameReader::Open(source, ledger, frames));
+  try {
+    out->thread_ = std::thread([feed = out.get()] { feed->Read(); });
+  } catch (const std::system_error& e) {  // the system has no thread left
+    return IoError("cannot start a thread for %s: %s", source.c_str(), e.what());
+  }
+  return out;
+}
+
+FrameFeed::~FrameFeed() {
+  stop_ = true;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+int FrameFeed::Claim() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (free_.empty() && drop_ && !ready_.empty()) {
+    free_.push_back(ready_.front());
+    ready_.pop_front();
+    ++counters_.dropped;
+  }
+  changed_.wait(lock, [this] { return !free_.empty() || stop_; });
+  if (stop_) return -1;
+  const int slot = free_.front();
+  free_.pop_front();
+  return slot;
+}
+
+void FrameFeed::Read() {
+  Status status;
+  Frame frame;
+  while (!stop_) {
+    const Result<bool> more = reader_->Next(&frame, &stop_);
+    if (!more.ok()) status = more.status();
+    if (!more.ok() || !*more) break;
+    const int slot = Claim();
+    if (slot < 0) break;
+    slots_[static_cast<size_t>(slot)].t_src_ms = frame.t_src_ms;
+    status =
+        eyes_.Prepare({frame.rgb, frame.width, frame.height}, slots_[static_cast<size_t>(slot)].pixels.as<float>());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!status.ok()) break;
+    ++counters_.arrived;
+    ready_.push_back(slot);
+    changed_.notify_all();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  done_ = true;
+  if (!stop_) status_ = std::move(status);
+  changed_.notify_all();
+}
+
+bool FrameFeed::Take(Prepared* frame, int64_t wait_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (taken_ >= 0) {
+    free_.push_back(std::exchange(taken_, -1));
+    changed_.notify_all();
+  }
+  changed_.wait_for(lock, std::chrono::milliseconds(wait_ms), [this] { return !ready_.empty() || done_; });
+  if (ready_.empty()) return false;
+  taken_ = ready_.front();
+  ready_.pop_front();
+  const Slot& slot = slots_[static_cast<size_t>(taken_)];
+  *frame = {slot.t_src_ms, slot.pixels.as<float>()};
+  return true;
+}
+
+bool FrameFeed::ended() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return done_ && ready_.empty();
+}
+
+Status FrameFeed::status() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return status_;
+}
+
+FrameFeed::Counters FrameFeed::counters() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Counters out = counters_;
+  out.waiting = static_cast<int64_t>(ready_.size());
+  return out;
+}
+
+}  // namespace weir

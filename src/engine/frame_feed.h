@@ -1,0 +1,84 @@
+// Frames that keep arriving while a session is busy: a thread reads the video and makes frames ready for the encoder, a
+// bounded queue holds them until the session looks.
+//
+// A live source does not wait: when the queue is full the oldest waiting frame is dropped and counted, so that what is
+// looked at next is never older than the queue is long. A file that is read as fast as possible waits instead.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/eyes.h"
+#include "media/media.h"
+
+namespace weir {
+
+class FrameFeed {
+ public:
+  struct Options {
+    FrameOptions frames;
+    bool drop = true;  // false: the source waits when the queue is full
+  };
+  struct Counters {
+    int64_t arrived = 0;  // read from the source so far
+    int64_t dropped = 0;  // of them, dropped because the queue was full
+    int64_t waiting = 0;  // of them, in the queue now
+  };
+
+  // Opens the source and starts the thread. The queue holds eyes.room().n_waiting - 1 frames, one more is in the hands
+  // of the caller; their memory is reserved in the session's ledger. kInvalidArgument for n_waiting below 2, otherwise
+  // errors as FrameReader::Open() has them. `eyes` must outlive it.
+  static Result<std::unique_ptr<FrameFeed>> Start(Eyes& eyes, const std::string& source, const Options& options);
+  // Ends the thread and the child process.
+  ~FrameFeed();
+
+  struct Prepared {
+    int64_t t_src_ms = 0;
+    const float* pixels = nullptr;  // for Eyes::ReadPrepared(); valid until the next call of Take()
+  };
+  // The oldest waiting frame, or false when none came within `wait_ms` or the source has ended.
+  bool Take(Prepared* frame, int64_t wait_ms);
+
+  // The source has ended and nothing waits.
+  bool ended() const;
+  // Why it ended; ok at the end of a file, too.
+  Status status() const;
+  Counters counters() const;
+
+ private:
+  struct Slot {
+    int64_t t_src_ms = 0;
+    HostBuffer pixels;
+  };
+
+  FrameFeed(Eyes& eyes, bool drop) : eyes_(eyes), drop_(drop) {}
+  void Read();
+  // A buffer to fill, or -1 when the feed is being stopped.
+  int Claim();
+
+  Eyes& eyes_;
+  const bool drop_;
+  std::unique_ptr<FrameReader> reader_;
+  std::vector<Slot> slots_;
+  std::atomic<bool> stop_{false};
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<int> free_, ready_;  // of slots_
+  int taken_ = -1;
+  Counters counters_;
+  bool done_ = false;
+  Status status_;
+  std::thread thread_;
+};
+
+}  // namespace weir
