@@ -14,6 +14,12 @@
 
 extern char** environ;
 
+#ifdef __GLIBC__
+#define WEIR_CAN_CLOSE_FROM __GLIBC_PREREQ(2, 34)
+#else
+#define WEIR_CAN_CLOSE_FROM 0
+#endif
+
 namespace weir {
 namespace {
 
@@ -80,7 +86,7 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv
   }
   posix_spawn_file_actions_adddup2(&spawn.actions, out.ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&spawn.actions, err.ends[1], STDERR_FILENO);
-#ifdef __GLIBC__
+#if WEIR_CAN_CLOSE_FROM
   // Not what our host process opened without O_CLOEXEC: a child that holds the writing end of the pipe it reads from
   // never sees its end.
   posix_spawn_file_actions_addclosefrom_np(&spawn.actions, STDERR_FILENO + 1);

@@ -12,6 +12,12 @@
 #include <string>
 #include <thread>
 
+#ifdef __GLIBC__
+#define WEIR_TEST_CLOSE_FROM __GLIBC_PREREQ(2, 34)
+#else
+#define WEIR_TEST_CLOSE_FROM 0
+#endif
+
 namespace weir {
 namespace {
 
@@ -76,6 +82,9 @@ TEST(Child, FailureHasTheFirstLineWithoutControlCharacters) {
 }
 
 TEST(Child, WhatTheHostOpenedIsNotInherited) {
+#if !WEIR_TEST_CLOSE_FROM
+  GTEST_SKIP() << "this C library cannot close what a child would inherit";
+#endif
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);  // without O_CLOEXEC, as most libraries open things
   ChildLimits limits;
