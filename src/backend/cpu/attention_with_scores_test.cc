@@ -1,0 +1,44 @@
+// Attention and its statistics in one pass. Check() holds it to the references together with the second pass, for every
+// shape of column_scores_test.cc; here is what is its own.
+#include "backend/cpu/attention_with_scores.h"
+
+#include "backend/cpu/column_scores_testing.h"
+
+namespace weir {
+namespace {
+
+using namespace cpu::scores;  // NOLINT: the tests' own names
+
+// What one pass over attention keeps of its weights: several panels of rows a call, one, and too many slots for it.
+TEST(AttentionWithScores, OnePassUpToManySlots) {
+  for (int32_t n_slots : {512, 1025, 2500, 4096, 4097}) {
+    Shape shape = Chunk(150, {n_slots, n_slots - 200});
+    shape.head_dim = shape.n_rot = 8;
+    shape.row_begin = 70;
+    shape.row_end = 141;
+    Check(shape, 550);
+  }
+}
+
+// Sessions that write together have the bytes of sessions that write alone, however many heads share a key.
+TEST(AttentionWithScores, ASingleRowDoesNotDependOnItsCompany) {
+  ThreadPool pool(2);
+  for (int64_t n_heads : {2, 16}) {
+    Shape shape = Chunk(1, {700});
+    shape.n_heads = n_heads;
+    shape.n_kv_heads = 1;
+    shape.head_dim = shape.n_rot = 16;
+    Call call(shape, 560);
+    cpu::ForEachTarget([&] { ExpectSameBytes(call.RunWithAttention(pool), call.RunWithAttention(pool, true)); });
+  }
+}
+
+// Both backends behind the interface.
+TEST(AttentionWithScores, Backends) {
+  const AttentionShape shape = {9, 3, 64, 512, 2048};
+  EXPECT_EQ(MakeCpuBackend(2)->AttentionWithScoresScratchBytes(shape), cpu::AttentionWithScoresScratchBytes(shape, 2));
+  EXPECT_EQ(MakeRefBackend()->AttentionWithScoresScratchBytes(shape), 0);
+}
+
+}  // namespace
+}  // namespace weir
