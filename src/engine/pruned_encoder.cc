@@ -1,5 +1,6 @@
 #include "engine/pruned_encoder.h"
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -24,6 +25,11 @@ Result<std::span<const float>> PrunedEncoder::Encode(const RgbView& image, const
   if (!all) pruner_->Begin();
   WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images_->Encode(image, observer, all ? nullptr : pruner_.get()));
   if (all) return std::span<const float>(rows);
+  for (const double importance : pruner_->Importance()) {
+    if (!std::isfinite(importance)) {
+      return Corrupt("the encoder gives numbers that are not finite for this picture; its file is damaged");
+    }
+  }
   KeepMostImportant(pruner_->Importance(), n_rows_, &kept_);
   const size_t n_embd = static_cast<size_t>(config.n_embd);
   for (size_t i = 0; i < kept_.size(); ++i) {

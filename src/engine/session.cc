@@ -327,6 +327,10 @@ Result<int32_t> Session::MakeRoomForChunk(int64_t n_left) {
   if (n == 0) {
     return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, n_slots());
   }
+  if (needs_.positions == Positions::kAbs) {
+    // Before anything is forgotten, and before other sessions of a batch depend on it.
+    WEIR_RETURN_IF_ERROR(CheckLearnedPositions(model_->config().attention, needs_.positions, n_seen_ + n));
+  }
   WEIR_RETURN_IF_ERROR(MakeRoom(n));
   return n;
 }

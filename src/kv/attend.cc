@@ -66,6 +66,14 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   return out;
 }
 
+Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions, int64_t end) {
+  if (layout.n_learned_positions == 0 || end <= layout.n_learned_positions) return Status();
+  return OverBudget("this model has learned %d positions, and token %lld of %s would need another; use a policy whose "
+                    "positions are slots, in a pot of at most so many",
+                    layout.n_learned_positions, static_cast<long long>(end),
+                    positions == Positions::kAbs ? "the stream" : "a pot");
+}
+
 Status Attender::Plan(std::span<const BatchSegment> segments) {
   const PotShape& first = segments.front().pot->shape();
   int64_t n_rows = 0;
@@ -124,12 +132,7 @@ Status Attender::PlanPositions(std::span<const BatchSegment> segments) {
     const PotShape& shape = segment.pot->shape();
     const bool absolute = shape.positions == Positions::kAbs;
     const int64_t first = absolute ? segment.first_seq : shape.n_slots - segment.pot->n_free();
-    if (first + segment.n_rows > layout_.n_learned_positions) {
-      return OverBudget("this model has learned %d positions, and token %lld of %s would need another; use a policy "
-                        "whose positions are slots, in a pot of at most so many",
-                        layout_.n_learned_positions, static_cast<long long>(first + segment.n_rows),
-                        absolute ? "the stream" : "a pot");
-    }
+    WEIR_RETURN_IF_ERROR(CheckLearnedPositions(layout_, shape.positions, first + segment.n_rows));
     int32_t* positions = positions_.as<int32_t>() + segment.first_row;
     for (int64_t i = 0; i < segment.n_rows; ++i) positions[i] = static_cast<int32_t>(first + i);
   }

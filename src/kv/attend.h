@@ -37,6 +37,9 @@ struct AttentionLayout {
   bool is_window(int32_t layer) const { return has_windows() && window_layers[layer]; }
 };
 
+// kOverBudget when a token at position `end` - 1 would need more learned positions than the model has.
+Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions, int64_t end);
+
 // Statistics to take of a segment while it attends: which of its rows vote, how they are reduced. They go to the pot's
 // scores, one layer (PotShape::granularity kPerLayer) or one KV head (kPerHead) a group.
 struct EvidenceCall {

@@ -17,6 +17,8 @@
 // followed.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -69,6 +71,12 @@ class Catp final : public Pruner {
     const int64_t n = signal.shape.n_rows, n_cols = signal.shape.n_cols;
     for (int64_t i = 0; i < n_cols; ++i) {
       const float* votes = signal.values + i;
+      float sum = 0;
+      for (int64_t r = 0; r < n; ++r) sum += votes[r * n_cols];
+      if (!std::isfinite(sum)) {  // nothing to rank, and the caller must know
+        std::fill(importance_.begin(), importance_.end(), std::numeric_limits<double>::quiet_NaN());
+        return;
+      }
       std::iota(order_.begin(), order_.end(), 0);
       std::sort(order_.begin(), order_.end(), [votes, n_cols](int32_t a, int32_t b) {
         return votes[a * n_cols] != votes[b * n_cols] ? votes[a * n_cols] > votes[b * n_cols] : a < b;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -50,9 +51,12 @@ int64_t RowsKept(int64_t n_rows, double keep) {
 void KeepMostImportant(std::span<const double> importance, int64_t n_keep, KeepSet* keep) {
   keep->resize(importance.size());
   std::iota(keep->begin(), keep->end(), 0);
-  std::sort(keep->begin(), keep->end(), [&](int32_t a, int32_t b) {
-    return importance[a] != importance[b] ? importance[a] > importance[b] : a < b;
-  });
+  // Not a number would leave sorting without an order.
+  const auto rank = [&](int32_t row) {
+    return std::isnan(importance[row]) ? -std::numeric_limits<double>::infinity() : importance[row];
+  };
+  std::sort(keep->begin(), keep->end(),
+            [&](int32_t a, int32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
   keep->resize(static_cast<size_t>(n_keep));
   std::sort(keep->begin(), keep->end());
 }

@@ -29,7 +29,7 @@ class Pruner : public SignalSink {
   virtual int64_t MemoryBytes() const = 0;
   // A picture begins; what is known of the one before is forgotten.
   virtual void Begin() = 0;
-  // One number per row, larger stays; valid until the next Begin().
+  // One number per row, larger stays; valid until the next Begin(). Not finite where a signal was not.
   virtual std::span<const double> Importance() const = 0;
 };
 
@@ -63,8 +63,8 @@ Result<PrunerSpec> ParsePrunerSpec(std::string_view text);
 
 // How many of n rows stay: n * keep, rounded half up, at least one.
 int64_t RowsKept(int64_t n_rows, double keep);
-// The n_keep rows of the largest importance, ascending; among equals the first ones. REQUIRES: n_keep <=
-// importance.size().
+// The n_keep rows of the largest importance, ascending; among equals the first ones, and what is no number last.
+// REQUIRES: n_keep <= importance.size().
 void KeepMostImportant(std::span<const double> importance, int64_t n_keep, KeepSet* keep);
 
 }  // namespace weir

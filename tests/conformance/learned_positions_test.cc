@@ -94,7 +94,11 @@ TEST_F(LearnedPositions, OfTheStreamEndWithTheTable) {
   auto session = std::move(Session::Make(*model_, *backend_, Options("snapkv:positions=abs", 64, 16))).value();
   const std::vector<int32_t> tokens(kPositions, 9);
   ASSERT_TRUE(session->Append(tokens).ok());
-  const Status status = session->Append({tokens.data(), 1});
+  std::vector<uint8_t> before, after;
+  ASSERT_TRUE(session->Save(&before).ok());
+  const Status status = session->Append({tokens.data(), 16});
+  ASSERT_TRUE(session->Save(&after).ok());
+  EXPECT_EQ(after, before) << "something was forgotten for tokens that were refused";
   EXPECT_EQ(status.code(), StatusCode::kOverBudget);
   EXPECT_NE(status.message().find("512"), std::string::npos) << status.message();
   EXPECT_EQ(session->counters().seen, kPositions);

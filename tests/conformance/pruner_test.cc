@@ -71,6 +71,30 @@ std::vector<double> ImportanceOf(const std::string& spec, const Picture& picture
   return {pruner->Importance().begin(), pruner->Importance().end()};
 }
 
+// A damaged encoder: whatever the pruner, its importance says so, and the choice of rows stays one.
+TEST(Pruners, NumbersThatAreNone) {
+  constexpr int64_t kQueries = 32, kTokens = 5;
+  for (const float bad : {std::nanf(""), INFINITY}) {
+    std::vector<float> cross(kQueries * kTokens, 0.25f), self(kQueries * kQueries, 0.5f), rows(kQueries * 4, 1.0f);
+    for (int64_t r = 0; r < kQueries; r += 3) cross[r * kTokens + 2] = self[r * kQueries + r] = rows[r * 4] = bad;
+    Picture picture;
+    picture.Add(SignalKind::kQueryCross, 0, 0, kQueries, cross);
+    picture.Add(SignalKind::kQuerySelf, 0, 0, kQueries, self);
+    picture.Add(SignalKind::kOutputs, 0, 0, kQueries, rows);
+    for (const char* spec : {"catp", "self_attention", "l2"}) {
+      SCOPED_TRACE(spec);
+      const std::vector<double> importance = ImportanceOf(spec, picture);
+      EXPECT_FALSE(std::all_of(importance.begin(), importance.end(), [](double x) { return std::isfinite(x); }));
+    }
+  }
+  std::vector<double> mixed(kQueries);
+  for (size_t r = 0; r < mixed.size(); ++r) mixed[r] = r % 2 == 0 ? std::nan("") : static_cast<double>(r % 7);
+  KeepSet keep;
+  KeepMostImportant(mixed, 16, &keep);
+  ASSERT_EQ(keep.size(), 16u);
+  for (size_t i = 0; i < keep.size(); ++i) EXPECT_EQ(keep[i], static_cast<int32_t>(2 * i + 1));
+}
+
 TEST(Pruners, EqualTheReference) {
   const Golden golden = ReadPruners();
   ASSERT_GE(golden.size(), 70u);

@@ -54,29 +54,44 @@ TEST(WindowConformance, LayersWithoutAWindowMissWhatIsDropped) {
   EXPECT_GT(RelativeError(got.data(), want.data(), want.size()), 1e-2);
 }
 
-// What a window layer cannot see gets no score there: H2O, which keeps a set for every layer, drops it first.
-TEST(WindowConformance, AttentionPoliciesDropWhatAWindowLayerCannotSee) {
+// Scores follow the mask, so that a policy with a set for every layer drops what the layer cannot see.
+TEST(WindowConformance, WhatAWindowHasLeftBehindGetsNoMoreAttention) {
   Tiny tiny("gemma3");
   const AttentionLayout& layout = tiny.model->config().attention;
   auto session = MakeSession(tiny, "h2o:reduce=mean", 64);
   ASSERT_NE(session, nullptr);
-  ASSERT_EQ(session->pot().shape().granularity, Granularity::kPerHead);
+  const PotShape& shape = session->pot().shape();
+  ASSERT_EQ(shape.granularity, Granularity::kPerHead);
   const std::vector<int32_t> tokens = testing::RandomTokens(48, tiny.model->config().n_vocab);
-  // One row that sees everything but for its window.
-  ASSERT_TRUE(session->Append(tokens).ok());
+  const auto first_scores = [&] {
+    std::vector<float> out;
+    for (int32_t group = 0; group < shape.n_groups(); ++group) out.push_back(session->pot().scores(group)[0]);
+    return out;
+  };
+  const size_t window = static_cast<size_t>(layout.window);
+  ASSERT_LT(window, tokens.size());
+  ASSERT_TRUE(session->Append({tokens.data(), window}).ok());
+  const std::vector<float> before = first_scores();
+  ASSERT_TRUE(session->Append(std::span(tokens).subspan(window)).ok());
+  const std::vector<float> after = first_scores();
+  int n_window = 0, n_global = 0;
   for (int32_t layer = 0; layer < layout.n_layers; ++layer) {
     for (int32_t head = 0; head < layout.n_kv_heads; ++head) {
-      const std::span<float> scores = session->pot().scores(session->pot().shape().group_of(layer, head));
-      ASSERT_EQ(scores.size(), 48u);
-      double sum = 0;
-      for (float score : scores) sum += score;
-      EXPECT_NEAR(sum, 48, 1e-3) << "layer " << layer;
-      // The first token is seen by the 20 first rows of a window layer and by every row of the others.
+      const int32_t group = shape.group_of(layer, head);
       if (layout.is_window(layer)) {
-        EXPECT_LE(scores[0], 20.0f);
+        EXPECT_EQ(after[group], before[group]) << "layer " << layer;
+        ++n_window;
+      } else {
+        EXPECT_GT(after[group], before[group]) << "layer " << layer;
+        ++n_global;
       }
+      double sum = 0;
+      for (float score : session->pot().scores(group)) sum += score;
+      EXPECT_NEAR(sum, 48, 1e-3) << "layer " << layer;
     }
   }
+  EXPECT_GT(n_window, 0);
+  EXPECT_GT(n_global, 0);
 }
 
 }  // namespace

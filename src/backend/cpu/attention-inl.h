@@ -142,8 +142,10 @@ HWY_INLINE void CapScores(float* scores, int64_t n, float softcap) {
   const auto cap_v = hn::Set(d, cap), inverse = hn::Set(d, 1.0f / cap), limit = hn::Set(d, 15.0f);
   for (int64_t i = 0; i < n; i += kLanes) {
     // Past 15 tanh is 1 in this precision, and the approximation is not made for infinities.
-    const auto t = hn::Max(hn::Min(hn::Mul(hn::Load(d, scores + i), inverse), limit), hn::Neg(limit));
-    hn::Store(hn::Mul(cap_v, hn::Tanh(d, t)), d, scores + i);
+    const auto x = hn::Mul(hn::Load(d, scores + i), inverse);
+    const auto t = hn::Max(hn::Min(x, limit), hn::Neg(limit));
+    // Min and Max may turn what is no number into one.
+    hn::Store(hn::IfThenElse(hn::Eq(x, x), hn::Mul(cap_v, hn::Tanh(d, t)), x), d, scores + i);
   }
 }
 
