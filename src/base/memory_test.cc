@@ -32,6 +32,25 @@ TEST(HostBuffer, PagesAreResidentAtOnce) {
   for (const unsigned char page : resident) ASSERT_EQ(page & 1, 1);
 }
 
+// Large blocks begin where a huge page does, take not a page more than was reserved, and are as zeroed and resident as
+// small ones, the last page too.
+TEST(HostBuffer, LargeBlocksAreResidentToTheLastPage) {
+  Ledger ledger;
+  const int64_t huge = int64_t{2} << 20;
+  for (const int64_t bytes : {huge, huge + 1, 3 * huge - kPageBytes}) {
+    Result<HostBuffer> buffer = HostBuffer::Allocate(ledger, MemTag::kKv, bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % static_cast<uintptr_t>(huge), 0u);
+    EXPECT_EQ(ledger.used_bytes(), PageRound(bytes));
+    std::vector<unsigned char> resident(static_cast<size_t>(buffer->bytes() / kPageBytes), 0);
+    ASSERT_EQ(mincore(buffer->data(), static_cast<size_t>(buffer->bytes()), resident.data()), 0);
+    for (const unsigned char page : resident) ASSERT_EQ(page & 1, 1);
+    for (int64_t i = 0; i < buffer->bytes(); i += 511) ASSERT_EQ(buffer->data()[i], 0);
+    buffer->data()[buffer->bytes() - 1] = 1;
+  }
+  EXPECT_EQ(ledger.used_bytes(), 0);
+}
+
 TEST(HostBuffer, MovesAndGivesBack) {
   Ledger ledger;
   {
