@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"
+#include "bench_stream.h"
 #include "common.h"
 #include "engine/probe.h"
 
@@ -160,9 +161,9 @@ class Bench {
       if (ratio > 0) row["ratio"] = ratio;
       std::printf("%s\n", JsonText(row).c_str());
     } else if (flags_.format == "csv") {
-      std::printf("%s,%s,%d,%d,%d,\"%s\",%d,%d,%.3f,%.3f,%.3f,%.0f,%.3f,%lld,%.4f\n", file.c_str(), test.c_str(), n_prompt, n_gen,
-                  depth, policy.c_str(), pot, threads, rate.mean, rate.stddev, rate.median, bytes, gb_per_s,
-                  static_cast<long long>(peak), ratio);
+      std::printf("%s,%s,%d,%d,%d,\"%s\",%d,%d,%.3f,%.3f,%.3f,%.0f,%.3f,%lld,%.4f\n", file.c_str(), test.c_str(),
+                  n_prompt, n_gen, depth, policy.c_str(), pot, threads, rate.mean, rate.stddev, rate.median, bytes,
+                  gb_per_s, static_cast<long long>(peak), ratio);
     } else {
       std::printf("| %s | %s | %s | %d | %d | %.2f ± %.2f | %s | %.2f | %s |%s\n", file.c_str(), test.c_str(),
                   policy.c_str(), pot, threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)).c_str(),
@@ -176,7 +177,8 @@ class Bench {
   const BenchFlags& flags_;
 };
 
-Status RunBench(const ModelFlags& model_flags, const PotFlags& pot_flags, const BenchFlags& flags) {
+Status RunBench(const ModelFlags& model_flags, const PotFlags& pot_flags, const BenchFlags& flags,
+                StreamBenchFlags stream) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
   std::vector<SessionOptions> options;
   for (const std::string& policy : {pot_flags.policy, flags.against}) {
@@ -186,6 +188,10 @@ Status RunBench(const ModelFlags& model_flags, const PotFlags& pot_flags, const 
     WEIR_ASSIGN_OR_RETURN(SessionOptions session, ToSessionOptions(one));
     WEIR_RETURN_IF_ERROR(PrepareProbe(model->tokenizer(), nullptr, "", &session));
     options.push_back(std::move(session));
+  }
+  if (stream.n_tokens > 0) {
+    stream.format = flags.format;
+    return RunStreamBench(*model, options[0], stream);
   }
   return Bench(*model, model_flags, std::move(options), flags).Run();
 }
@@ -197,6 +203,7 @@ void AddBench(CLI::App& app, int* code) {
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto flags = std::make_shared<BenchFlags>();
+  auto stream = std::make_shared<StreamBenchFlags>();
   pot->policy = "full";
   AddModelFlags(*sub, model.get());
   AddPotFlags(*sub, pot.get());
@@ -215,14 +222,33 @@ void AddBench(CLI::App& app, int* code) {
   sub->add_option("-r,--repetitions", flags->repetitions, "measured repetitions, after one to warm up")
       ->check(Between(1, 1000))
       ->capture_default_str();
-  sub->add_option("--against", flags->against, "measure this policy too, in turns with --policy, and print the ratio")
-      ->type_name("NAME");
+  CLI::Option* against = sub->add_option("--against", flags->against,
+                                         "measure this policy too, in turns with --policy, and print the ratio")
+                             ->type_name("NAME");
+  CLI::Option* tokens =
+      sub->add_option(
+             "--stream", stream->n_tokens,
+             "instead: read this many tokens through the pot and print rates, percentiles of latency and bytes along "
+             "the way")
+          ->type_name("TOKENS")
+          ->excludes(against)
+          ->check(Between<int64_t>(1, int64_t{1} << 40));
+  sub->add_option("--every", stream->every, "with --stream: tokens read between two rows")
+      ->type_name("TOKENS")
+      ->needs(tokens)
+      ->check(Between(1, 1 << 24))
+      ->capture_default_str();
+  sub->add_option("--stream-gen", stream->n_gen, "with --stream: tokens decoded for every row")
+      ->type_name("TOKENS")
+      ->needs(tokens)
+      ->check(Between(0, 1 << 20))
+      ->capture_default_str();
   sub->add_option("-o,--output", flags->format, "md, csv or jsonl")
       ->check(CLI::IsMember({"md", "csv", "jsonl"}))
       ->capture_default_str();
   sub->callback([=] {
     InstallStopHandler();
-    const Status status = RunBench(*model, *pot, *flags);
+    const Status status = RunBench(*model, *pot, *flags, *stream);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

@@ -151,6 +151,8 @@ TEST_F(BadInputTest, CommandLines) {
   // Flags that a command could only ignore are not known to it.
   ExpectError({"plan", "-m", ModelPath("llama"), "--trace", "t"}, {"--trace", "weir plan --help"});
   ExpectError({"bench", "-m", ModelPath("llama"), "--trace", "t"}, {"--trace"});
+  ExpectError({"bench", "-m", ModelPath("llama"), "--every", "9"}, {"--every", "--stream"});
+  ExpectError({"bench", "-m", ModelPath("llama"), "--stream", "99", "--against", "full"}, {"--against", "--stream"});
   ExpectError({"eval", "greedy", "-m", ModelPath("llama"), "--ids", "1", "--trace", "t"}, {"--trace"});
   ExpectError({"eval", "ppl", "-m", ModelPath("llama"), "-f", "t", "--window", "64", "--segment", "9"},
               {"--segment", "--window"});

@@ -238,6 +238,33 @@ TEST(BenchTest, RowsOfEveryFormat) {
   EXPECT_EQ(Lines(Ok(Join({"bench"}, tail)).out).size(), 8u);
 }
 
+TEST(BenchTest, StreamSaysWhatATokenCostsAlongTheWay) {
+  const Arguments tail = {"-m",   ModelPath("llama"), "--pot", "64",           "--policy", "streaming_llm", "--stream",
+                          "1000", "--every",          "400",   "--stream-gen", "3"};
+  const Arguments rows = Lines(Ok(Join({"bench", "-o", "jsonl"}, tail)).out);
+  ASSERT_EQ(rows.size(), 3u);  // 400, 400, 200
+  int64_t seen[3], ledger[3];
+  for (size_t i = 0; i < 3; ++i) {
+    const json row = Parse(rows[i]);
+    seen[i] = row["tokens_seen"], ledger[i] = row["ledger_bytes"];
+    EXPECT_GT(row["read_tokens_per_s"], 0);
+    EXPECT_GT(row["write_tokens_per_s"], 0);
+    EXPECT_GT(row["resident_bytes"], ledger[i]);
+    for (const char* what : {"chunk_ms", "token_ms"}) {
+      EXPECT_GT(row[what]["p50"], 0);
+      EXPECT_LE(row[what]["p50"], row[what]["p95"]);
+      EXPECT_LE(row[what]["p95"], row[what]["p99"]);
+      EXPECT_LE(row[what]["p99"], row[what]["max"]);
+    }
+  }
+  EXPECT_EQ(seen[0], 403);
+  EXPECT_EQ(seen[1], 806);
+  EXPECT_EQ(seen[2], 1009);
+  EXPECT_EQ(ledger[0], ledger[2]);
+  EXPECT_EQ(Lines(Ok(Join({"bench", "-o", "csv"}, tail)).out).size(), 4u);
+  EXPECT_EQ(Lines(Ok(Join({"bench"}, tail)).out).size(), 5u);
+}
+
 TEST(EvalTest, BothProtocols) {
   TempDir dir;
   std::string text;

@@ -1,0 +1,22 @@
+// weir bench --stream: what a token costs after millions of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common.h"
+
+namespace weir::app {
+
+struct StreamBenchFlags {
+  int64_t n_tokens = 0;   // to read in all
+  int64_t every = 50000;  // tokens read between two rows
+  int n_gen = 64;         // tokens decoded at the end of every row; part of the stream
+  std::string format = "md";
+};
+
+// Reads random tokens and prints a row for every `every` of them: rates, percentiles of the time one chunk and one
+// decoded token took, bytes of the ledger and of the process.
+Status RunStreamBench(LoadedModel& model, const SessionOptions& options, const StreamBenchFlags& flags);
+
+}  // namespace weir::app

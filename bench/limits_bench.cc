@@ -1,0 +1,157 @@
+// What the machine itself can do: the figures that every other benchmark's rates are a share of. Bytes read a second
+// from working sets of several sizes, and multiply-adds a second of float and of int8 (VNNI), the latter from registers
+// alone and with both factors loaded from the first-level cache, as the inner loop of a matrix product does.
+//
+//   limits_bench --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
+//
+// Every case runs on one thread and on all of them; two operations a multiply-add.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "backend/cpu/unroll.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+// A working set of its own for every thread; the size is of all threads together.
+void Read(benchmark::State& state) {
+  const int64_t n = (state.range(0) << 10) / state.threads() / 8;
+  std::vector<uint64_t> data(static_cast<size_t>(n), 1);
+  for (auto _ : state) {
+    // Four streams, so that more than one line is on its way.
+    uint64_t sum[4] = {};
+    const int64_t quarter = n / 4;
+    const uint64_t* p = data.data();
+    for (int64_t i = 0; i < quarter; ++i) {
+      sum[0] ^= p[i];
+      sum[1] ^= p[i + quarter];
+      sum[2] ^= p[i + 2 * quarter];
+      sum[3] ^= p[i + 3 * quarter];
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.SetBytesProcessed(state.iterations() * n * 8);
+}
+
+#if defined(__x86_64__)
+
+constexpr int kSteps = 1024;
+
+#define WEIR_BENCH_AVX512 __attribute__((target("avx512f,avx512bw,avx512vnni")))
+
+WEIR_BENCH_AVX512 void FloatFma(benchmark::State& state) {
+  __m512 sum[16];
+  for (__m512& s : sum) s = _mm512_setzero_ps();
+  const __m512 a = _mm512_set1_ps(1.0001f), b = _mm512_set1_ps(0.9999f);
+  for (auto _ : state) {
+    for (int step = 0; step < kSteps; ++step) {
+      WEIR_UNROLL
+      for (int i = 0; i < 16; ++i) sum[i] = _mm512_fmadd_ps(a, b, sum[i]);
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.counters["ops"] =
+      benchmark::Counter(2.0 * 16 * 16 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+WEIR_BENCH_AVX512 void VnniRegisters(benchmark::State& state) {
+  __m512i sum[16];
+  for (__m512i& s : sum) s = _mm512_setzero_si512();
+  const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(5);
+  for (auto _ : state) {
+    for (int step = 0; step < kSteps; ++step) {
+      WEIR_UNROLL
+      for (int i = 0; i < 16; ++i) sum[i] = _mm512_dpbusd_epi32(sum[i], a, b);
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.counters["ops"] =
+      benchmark::Counter(2.0 * 64 * 16 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+// The instruction itself: compilers spill the sums of a tile this large when they see the intrinsic.
+WEIR_BENCH_AVX512 inline void DotAdd(__m512i& sum, __m512i u8, __m512i s8) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(u8), "v"(s8));
+}
+
+// Six rows of activations times four columns of sixteen: 4 loads of weights and 6 broadcasts for 24 products. Both
+// factors together are 9 KiB.
+constexpr int kRows = 6, kCols = 4, kDepth = 32;
+
+WEIR_BENCH_AVX512 __m512i VnniTile(const uint8_t* weights, const int8_t* rows) {
+  __m512i sum[kRows][kCols];
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    WEIR_UNROLL
+    for (int c = 0; c < kCols; ++c) sum[r][c] = _mm512_setzero_si512();
+  }
+  for (int step = 0; step < kSteps; step += kDepth) {
+    for (int k = 0; k < kDepth; ++k) {
+      __m512i w[kCols];
+      WEIR_UNROLL
+      for (int c = 0; c < kCols; ++c) w[c] = _mm512_loadu_si512(weights + (k * kCols + c) * 64);
+      WEIR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        int32_t four;
+        __builtin_memcpy(&four, rows + (r * kDepth + k) * 4, 4);
+        const __m512i a = _mm512_set1_epi32(four);
+        WEIR_UNROLL
+        for (int c = 0; c < kCols; ++c) DotAdd(sum[r][c], w[c], a);
+      }
+    }
+  }
+  __m512i all = _mm512_setzero_si512();
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    WEIR_UNROLL
+    for (int c = 0; c < kCols; ++c) all = _mm512_add_epi32(all, sum[r][c]);
+  }
+  return all;
+}
+
+WEIR_BENCH_AVX512 void VnniFromL1(benchmark::State& state) {
+  const std::vector<uint8_t> weights(kDepth * kCols * 64, 3);
+  const std::vector<int8_t> rows(kRows * kDepth * 4, 5);
+  for (auto _ : state) {
+    __m512i all = VnniTile(weights.data(), rows.data());
+    benchmark::DoNotOptimize(all);
+  }
+  state.counters["ops"] = benchmark::Counter(
+      2.0 * 64 * kRows * kCols * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+#endif  // __x86_64__
+
+void OnOneAndAll(benchmark::internal::Benchmark* benchmark) {
+  const int all = static_cast<int>(std::thread::hardware_concurrency());
+  benchmark->UseRealTime()->Threads(1);
+  if (all > 1) benchmark->Threads(all);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  OnOneAndAll(benchmark::RegisterBenchmark("read/KiB", Read)
+                  ->Arg(16)
+                  ->Arg(512)
+                  ->Arg(8 << 10)
+                  ->Arg(32 << 10)
+                  ->Arg(128 << 10)
+                  ->Arg(1 << 20));
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
+    OnOneAndAll(benchmark::RegisterBenchmark("fma_f32/registers", FloatFma));
+    OnOneAndAll(benchmark::RegisterBenchmark("vnni_int8/registers", VnniRegisters));
+    OnOneAndAll(benchmark::RegisterBenchmark("vnni_int8/from_L1", VnniFromL1));
+  }
+#endif
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
