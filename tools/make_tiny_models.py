@@ -109,14 +109,14 @@ def byte_alphabet():
     return [stand_in[b] for b in range(256)]
 
 
-def write_tokenizer(folder):
-    """Byte-level BPE: 3 specials, 256 bytes, 61 merges = 320 tokens."""
-    merges = [m.split(" ") for line in MERGES.split("\n") for m in line.split("|")][:VOCAB - 259]
-    tokens = list(SPECIALS) + byte_alphabet() + [a + b for a, b in merges]
+def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLATE):
+    """Byte-level BPE: the specials, 256 bytes, and merges to make it 320 tokens."""
+    merges = [m.split(" ") for line in MERGES.split("\n") for m in line.split("|")][:VOCAB - 256 - len(specials)]
+    tokens = list(specials) + byte_alphabet() + [a + b for a, b in merges]
     assert len(set(tokens)) == len(tokens) == VOCAB, len(set(tokens))
     vocab = {t: i for i, t in enumerate(tokens)}
     added = [dict(id=i, content=t, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
-             for i, t in enumerate(SPECIALS)]
+             for i, t in enumerate(specials)]
     (folder / "tokenizer.json").write_text(json.dumps(dict(
         version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None, post_processor=None,
         pre_tokenizer=dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True),
@@ -124,8 +124,8 @@ def write_tokenizer(folder):
         model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None,
                    fuse_unk=False, byte_fallback=False, vocab=vocab, merges=merges))))
     (folder / "tokenizer_config.json").write_text(json.dumps(dict(
-        tokenizer_class="PreTrainedTokenizerFast", bos_token=SPECIALS[0], eos_token=SPECIALS[2], add_bos_token=False,
-        chat_template=TEMPLATE)))
+        tokenizer_class="PreTrainedTokenizerFast", bos_token=specials[0], eos_token=eos, add_bos_token=False,
+        chat_template=template)))
 
 
 KINDS = {

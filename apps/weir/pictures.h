@@ -39,9 +39,7 @@ Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later);
 // A line of the configuration on stderr.
 void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes);
 
-// Where a picture stands in a prompt that names the places itself; the word is llama.cpp's.
-inline constexpr const char* kPictureMark = "<__media__>";
-// A prompt with n marks: as it is where it has some (kInvalidArgument when they are more or fewer), else with all of
+// A prompt with n marks (kPictureMark of text/chat_template.h): as it is where it has some (kInvalidArgument when they are more or fewer), else with all of
 // them before it, as LLaVA was trained.
 Result<std::string> MarkPictures(const std::string& prompt, size_t n);
 // The pieces between the marks: n + 1 lists for n marks in the user's words.

@@ -16,8 +16,20 @@ int64_t PictureBytes(const Encoder& encoder, const PictureRoom& room) {
 }
 
 int64_t InputBytes(const Encoder& encoder) {
-  const int64_t side = encoder.config().transform.size;
-  return PageRound(3 * side * side * 4);
+  return PageRound(InputFloats(encoder.config().transform) * 4);
+}
+
+// The encoder's words in the model's vocabulary.
+Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, const Tokenizer& tokenizer) {
+  std::vector<std::vector<int32_t>> out;
+  for (const std::string& text : words.text) {
+    const TextPiece piece = {text, true};
+    out.push_back(tokenizer.EncodePieces({&piece, 1}, false));
+    if (out.size() == 1 && out.front().size() != 1) {
+      return InvalidArgument("the model's vocabulary has no token %s, which this encoder's pictures need", text.c_str());
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -31,6 +43,9 @@ Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& pa
     return InvalidArgument("%s makes rows of %d numbers, %s reads rows of %d: they do not belong together",
                            path.c_str(), rows, model.file().path().c_str(), wanted);
   }
+  WEIR_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> words,
+                        WordTokens(out->encoder_->config().words, model.tokenizer()));
+  out->encoder_->SetWordTokens(std::move(words));
   return out;
 }
 
@@ -93,20 +108,41 @@ Status Eyes::ReadPixels(const RgbView& picture, Modality modality, const Session
                        room_.max_side, room_.min_side);
   }
   WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, encoder_->Encode(picture));
-  return session_.AppendEmbeddings(rows, modality, append);
+  return ReadParts(rows, modality, append);
 }
 
-int64_t Eyes::n_prepared() const {
-  const int64_t side = config().transform.size;
-  return 3 * side * side;
+Status Eyes::ReadParts(std::span<const float> rows, Modality modality, const Session::AppendOptions& append) {
+  const std::span<const PicturePart> parts = encoder_->parts();
+  int64_t n_done = 0;
+  size_t at = 0;
+  Session::AppendOptions here = append;
+  if (append.progress) here.progress = [&](int64_t n) { append.progress(n_done + n); };
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool last = i + 1 == parts.size();
+    if (parts[i].words >= 0) {
+      const std::vector<int32_t>& words = config().words.tokens[static_cast<size_t>(parts[i].words)];
+      here.end_of_prompt = append.end_of_prompt && last && parts[i].n_rows == 0;
+      WEIR_RETURN_IF_ERROR(session_.Append(words, here));
+      n_done += std::ssize(words);
+    }
+    if (parts[i].n_rows == 0) continue;
+    const size_t n = static_cast<size_t>(parts[i].n_rows) * static_cast<size_t>(config().n_embd);
+    here.end_of_prompt = append.end_of_prompt && last;
+    WEIR_RETURN_IF_ERROR(session_.AppendEmbeddings(rows.subspan(at, n), modality, here));
+    at += n;
+    n_done += parts[i].n_rows;
+  }
+  return Status();
 }
+
+int64_t Eyes::n_prepared() const { return InputFloats(config().transform); }
 
 Status Eyes::Prepare(const RgbView& frame, float* out) {
   return Preprocess(frame, config().transform, session_.ledger(), out);
 }
 
 Status Eyes::ReadPrepared(const float* prepared, const Session::AppendOptions& append) {
-  return session_.AppendEmbeddings(encoder_->EncodePixels(prepared), Modality::kVideo, append);
+  return ReadParts(encoder_->EncodePixels(prepared), Modality::kVideo, append);
 }
 
 }  // namespace weir

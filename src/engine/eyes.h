@@ -26,7 +26,8 @@ namespace weir {
 // An `mmproj` file made ready: mapped, checked, weights prepared in the language model's backend.
 class LoadedEncoder {
  public:
-  // kInvalidArgument when the file is no encoder, or one whose rows are not as wide as the model's embeddings;
+  // kInvalidArgument when the file is no encoder, one whose rows are not as wide as the model's embeddings, or one whose
+  // words around pictures the model's vocabulary does not have;
   // otherwise errors as LoadEncoder() has them. `model` must outlive it.
   static Result<std::unique_ptr<LoadedEncoder>> Load(const std::string& path, LoadedModel& model);
 
@@ -86,6 +87,8 @@ class Eyes {
 
  private:
   Eyes(Session& session, const PictureRoom& room) : session_(session), room_(room) {}
+  // Reads the encoder's last picture: rows, and the words between them.
+  Status ReadParts(std::span<const float> rows, Modality modality, const Session::AppendOptions& append);
 
   Session& session_;
   const PictureRoom room_;

@@ -73,6 +73,9 @@ constexpr ChatFormat kFormats[] = {
      "<|end|>", "\n", "<|assistant|>\n", "{eos}", kTrimNone, false, false},
     {"phi4-mini", "", kBlock, "<|system|>", "<|end|>", "<|user|>", "<|user|>", "<|end|>", "<|assistant|>", "", "<|end|>", "",
      "<|assistant|>", "{eos}", kTrimNone, false, false},
+    // Not ChatML, although it begins like it.
+    {"smolvlm", "<|im_start|>", kBlock, "System: ", "<end_of_utterance>\n", "User: ", "User: ", "<end_of_utterance>\n",
+     "Assistant: ", "", "<end_of_utterance>", "\n", "Assistant:", "", kTrimNone, false, false},
     {"none", "", kBlock, "", "\n", "", "\n", "", "", "", "", "", "", "", kTrimNone, false, false},
 };
 constexpr char kSmolLm2System[] = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
@@ -155,6 +158,13 @@ void WriteSystem(const ChatFormat& f, std::string_view content, Writer* out) {
   out->Template(f.system_close);
 }
 
+// What opens a user's turn. SmolVLM writes no space between its word and a picture.
+std::string_view UserOpening(const ChatFormat& f, bool first, std::string_view content) {
+  std::string_view words = first ? f.user_first : f.user_next;
+  if (std::string_view(f.name) == "smolvlm" && content.starts_with(kPictureMark)) words.remove_suffix(1);
+  return words;
+}
+
 // A literal default that a ChatML program writes when there is no system message, such as
 // '<|im_start|>system\nYou are ...<|im_end|>\n'. Newlines may be real or escaped.
 std::string ChatMlDefault(std::string_view jinja) {
@@ -178,7 +188,8 @@ std::string ChatMlDefault(std::string_view jinja) {
 
 const char* DetectName(std::string_view jinja) {
   const auto has = [&](std::string_view marker) { return jinja.find(marker) != jinja.npos; };
-  if (has("<|im_start|>")) return has("<|im_sep|>") || has("<end_of_utterance>") ? nullptr : "chatml";
+  if (has("<|im_start|>") && has("<end_of_utterance>")) return "smolvlm";
+  if (has("<|im_start|>")) return has("<|im_sep|>") ? nullptr : "chatml";
   if (has("<|start_header_id|>")) return has("Cutting Knowledge Date") ? "llama3.1" : "llama3";
   if (has("[INST]")) {
     if (has("[SYSTEM_PROMPT]")) return has("[SYSTEM_PROMPT] ") ? "mistral-v7" : "mistral-v7-tekken";
@@ -274,7 +285,7 @@ Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessag
     if (role == "user") {
       const bool with_system = has_system && ((f.system_place == kFirstUser && first_user) ||
                                               (f.system_place == kLastUser && i + 1 == messages.size()));
-      out.Template(first_user ? f.user_first : f.user_next);
+      out.Template(UserOpening(f, first_user, content));
       if (with_system) WriteSystem(f, messages[0].content, &out);
       // Llama 2 trims system block and message as one, so the message keeps its leading space there.
       const bool is_llama2 = std::string_view(f.name) == "llama2";
@@ -326,7 +337,7 @@ std::vector<TextPiece> ChatRounds::System(const std::optional<std::string>& syst
 std::vector<TextPiece> ChatRounds::User(std::string_view content) {
   const ChatFormat& f = *chat_.format_;
   Writer out(chat_.bos_, chat_.eos_);
-  if (!user_open_) out.Template(first_user_ ? f.user_first : f.user_next);
+  if (!user_open_) out.Template(UserOpening(f, first_user_, content));
   const bool trim = f.trim & kTrimUser;
   out.Content(content, trim && !(user_open_ && std::string_view(f.name) == "llama2"), trim);
   out.Template(f.user_close);

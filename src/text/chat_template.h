@@ -9,7 +9,7 @@
 //
 // Formats: model cards and tokenizer_config.json of HuggingFaceTB/SmolLM2, Qwen2 and 2.5 (ChatML), meta-llama
 // Llama-2 and Llama-3.x, mistralai (v1, v3, v7, with and without Tekken), google/gemma, microsoft/Phi-3.5
-// and Phi-4-mini, HuggingFaceH4/zephyr, lmsys/FastChat (Vicuna).
+// and Phi-4-mini, HuggingFaceTB/SmolVLM, HuggingFaceH4/zephyr, lmsys/FastChat (Vicuna).
 #pragma once
 
 #include <optional>
@@ -23,6 +23,9 @@
 
 namespace weir {
 
+// Stands in a message where a picture is; the word is llama.cpp's. Whoever reads pictures cuts the rendering there.
+inline constexpr const char* kPictureMark = "<__media__>";
+
 struct ChatMessage {
   std::string role;  // "system" (first, if at all), "user", "assistant"; ChatML formats take any role
   std::string content;
@@ -34,7 +37,7 @@ class ChatTemplate {
  public:
   // By the name a user gave. kInvalidArgument lists the names: chatml, smollm2, llama2, llama3, llama3.1, vicuna,
   // vicuna-newline, mistral (= mistral-v3), mistral-v1, mistral-v2, mistral-v3-tekken, mistral-v7, mistral-v7-tekken,
-  // zephyr, gemma, phi3, phi4-mini, none. `bos` and `eos` are the texts of those tokens in the model's vocabulary; may be empty.
+  // zephyr, gemma, phi3, phi4-mini, smolvlm, none. `bos` and `eos` are the texts of those tokens in the model's vocabulary; may be empty.
   static Result<ChatTemplate> FromName(std::string_view name, std::string bos, std::string eos);
   // By a Jinja program. kUnsupported when none of the formats fits.
   static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos);

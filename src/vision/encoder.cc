@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "vision/split.h"
+
 namespace weir {
 
 Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
@@ -27,9 +29,8 @@ Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& back
 Result<std::unique_ptr<ImageEncoder>> ImageEncoder::Make(Encoder& encoder, Ledger& ledger) {
   std::unique_ptr<ImageEncoder> out(new ImageEncoder(encoder, ledger));
   const EncoderConfig& config = encoder.config();
-  const int64_t side = config.transform.size;
   const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kVision, bytes); };
-  WEIR_ASSIGN_OR_RETURN(out->pixels_, allocate(3 * side * side * 4));
+  WEIR_ASSIGN_OR_RETURN(out->pixels_, allocate(InputFloats(config.transform) * 4));
   const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
   WEIR_ASSIGN_OR_RETURN(out->rows_, allocate(config.max_rows() * row_bytes));
   if (!config.grids.empty()) {
@@ -44,23 +45,25 @@ int32_t EncoderConfig::max_rows() const {
   for (const Grid& grid : grids) {
     most = std::max(most, grid.height / transform.size * n_side * (grid.width / transform.size * n_side + 1));
   }
-  return n_rows + most;
+  return n_rows * (1 + max_squares * max_squares) + most;
 }
 
 int64_t ImageEncoder::Bytes(const Encoder& encoder) {
   const EncoderConfig& config = encoder.config();
-  const int64_t side = config.transform.size, row_bytes = static_cast<int64_t>(config.n_embd) * 4;
-  return PageRound(3 * side * side * 4) + PageRound(config.max_rows() * row_bytes) +
+  const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
+  return PageRound(InputFloats(config.transform) * 4) + PageRound(config.max_rows() * row_bytes) +
          (config.grids.empty() ? 0 : PageRound(config.n_rows * row_bytes)) + PageRound(encoder.WorkspaceBytes());
 }
 
 Result<std::span<float>> ImageEncoder::Encode(const RgbView& image, const VisionObserver* observer,
                                               SignalSink* signals) {
+  if (encoder_.config().max_squares > 0) return EncodeSquares(image, observer, signals);
   WEIR_RETURN_IF_ERROR(Preprocess(image, encoder_.config().transform, ledger_, pixels_.as<float>()));
   const std::span<float> whole = EncodePixels(pixels_.as<float>(), observer, signals);
   if (encoder_.config().grids.empty()) return whole;
   int64_t n_rows = 0;
   WEIR_RETURN_IF_ERROR(EncodeTiles(image, observer, &n_rows));
+  parts_ = {{-1, static_cast<int32_t>(n_rows)}};
   return std::span<float>(whole.data(), static_cast<size_t>(n_rows * encoder_.config().n_embd));
 }
 
@@ -92,10 +95,51 @@ Status ImageEncoder::EncodeTiles(const RgbView& image, const VisionObserver* obs
   return Status();
 }
 
+Result<std::span<float>> ImageEncoder::EncodeSquares(const RgbView& image, const VisionObserver* observer,
+                                                     SignalSink* signals) {
+  const EncoderConfig& config = encoder_.config();
+  const ImageTransform& transform = config.transform;
+  const int32_t side = transform.size;
+  if (image.width < 1 || image.height < 1) return InvalidArgument("a picture without pixels");
+  const SplitLayout layout = LayOutSquares(image.width, image.height, transform.longest_side, side);
+  if (layout.n_x == 0) {
+    WEIR_RETURN_IF_ERROR(Preprocess(image, transform, ledger_, pixels_.as<float>()));
+    return EncodePixels(pixels_.as<float>(), observer, signals);
+  }
+  PictureCopy copy;
+  {
+    WEIR_ASSIGN_OR_RETURN(const PictureCopy first, ResizePicture(image, layout.first, transform.resample, ledger_));
+    WEIR_ASSIGN_OR_RETURN(copy, ResizePicture(first.view(), layout.copy, transform.resample, ledger_));
+  }
+  parts_.clear();
+  float* to = rows_.as<float>();
+  const auto encode = [&](int32_t words, const VisionObserver* seen_by, SignalSink* sink) {
+    encoder_.Encode({pixels_.as<float>(), to, workspace_.data(), seen_by, sink});
+    to += int64_t{config.n_rows} * config.n_embd;
+    parts_.push_back({words, config.n_rows});
+  };
+  for (int32_t y = 0; y < layout.n_y; ++y) {
+    for (int32_t x = 0; x < layout.n_x; ++x) {
+      const Square square = {copy.size.width, copy.size.height, x * side, y * side};
+      WEIR_RETURN_IF_ERROR(PreprocessSquare(copy.view(), transform, square, ledger_, pixels_.as<float>()));
+      encode(config.words.open_square + y * config.max_squares + x, nullptr, nullptr);
+    }
+  }
+  ImageTransform stretch = transform;
+  stretch.fit = Fit::kStretch;
+  WEIR_RETURN_IF_ERROR(Preprocess(copy.view(), stretch, ledger_, pixels_.as<float>()));
+  encode(config.words.open_last, observer, signals);
+  parts_.push_back({config.words.close, 0});
+  return std::span<float>(rows_.as<float>(), static_cast<size_t>(to - rows_.as<float>()));
+}
+
 std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObserver* observer, SignalSink* signals) {
   const EncoderConfig& config = encoder_.config();
   encoder_.Encode({pixels, rows_.as<float>(), workspace_.data(), observer, signals});
-  return std::span<float>(rows_.as<float>(), static_cast<size_t>(config.n_rows) * static_cast<size_t>(config.n_embd));
+  const PictureRows rows = encoder_.RowsOf(pixels);
+  parts_ = {{config.words.open, rows.n, rows.columns}};
+  if (config.words.close >= 0) parts_.push_back({config.words.close, 0});
+  return std::span<float>(rows_.as<float>(), static_cast<size_t>(rows.n) * static_cast<size_t>(config.n_embd));
 }
 
 }  // namespace weir

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -22,15 +23,39 @@
 
 namespace weir {
 
+// Words that models of a family read around a picture's rows, control tokens among them. Numbers are places in `text`,
+// -1: no words there.
+struct PictureWords {
+  std::vector<std::string> text;             // the first one is a single token of the language model's vocabulary
+  std::vector<std::vector<int32_t>> tokens;  // the same in that vocabulary, once somebody has told (SetWordTokens)
+  int32_t open = -1, close = -1;             // around a picture that is looked at once
+  int32_t open_last = -1;    // before the whole, where its squares come first (vision/split.h)
+  int32_t open_square = -1;  // before the first square; before square (x, y) it is open_square + y * max_squares + x
+};
+
+// A stretch of a picture: words, then rows.
+struct PicturePart {
+  int32_t words = -1;  // of PictureWords
+  int32_t n_rows = 0;
+  int32_t columns = 1;  // rows of a line, where the model's positions ask for it (Session::AppendOptions)
+};
+
+// What an input becomes.
+struct PictureRows {
+  int32_t n = 0, columns = 1;
+};
+
 struct EncoderConfig {
   std::string projector, name;
   ImageTransform transform;  // from pixels to the input
   int32_t n_embd = 0;        // of a row: the language model's
-  int32_t n_rows = 0;        // rows of one input
+  int32_t n_rows = 0;        // rows of one input, of the largest where they differ
   int32_t n_side = 0;        // where they form a square: rows along each side
   // Where pictures are looked at in tiles (vision/tiles.h): the grids, and the row that ends a line. Otherwise empty.
   std::vector<Grid> grids;
   std::vector<float> newline;  // [n_embd]
+  int32_t max_squares = 0;     // where pictures are cut into squares (vision/split.h): at most so many along each side
+  PictureWords words;
   // Most rows that a picture becomes.
   int32_t max_rows() const;
 };
@@ -39,8 +64,8 @@ struct EncoderConfig {
 using VisionObserver = std::function<void(const std::string& name, int64_t n_rows, int64_t n_cols, const float* data)>;
 
 struct EncodeArgs {
-  const float* pixels = nullptr;  // [3, size, size] of the transform
-  float* out = nullptr;           // [n_rows, n_embd]
+  const float* pixels = nullptr;  // InputFloats() of the transform, as Preprocess() makes them
+  float* out = nullptr;           // [n_rows, n_embd], RowsOf(pixels) of them
   uint8_t* workspace = nullptr;   // WorkspaceBytes() bytes, 64-byte aligned
   const VisionObserver* observer = nullptr;
   SignalSink* signals = nullptr;  // who wants to see the attention; nullptr: nobody
@@ -50,6 +75,8 @@ struct EncodeArgs {
 class Encoder : public SignalSource {
  public:
   const EncoderConfig& config() const { return config_; }
+  void SetWordTokens(std::vector<std::vector<int32_t>> tokens) { config_.words.tokens = std::move(tokens); }
+  virtual PictureRows RowsOf(const float* /*pixels*/) const { return {config_.n_rows}; }
   virtual int64_t WorkspaceBytes() const = 0;
   virtual void Encode(const EncodeArgs& args) = 0;
 
@@ -82,24 +109,29 @@ class ImageEncoder {
   // Bytes that Make() reserves.
   static int64_t Bytes(const Encoder& encoder);
 
-  // Rows of the picture, [n, n_embd]: n_rows of the whole, and where the encoder has grids those of the tiles after
-  // them; valid until the next call. Errors of Preprocess().
+  // Rows of the picture, [n, n_embd]: n_rows of the whole, where the encoder has grids those of the tiles after them,
+  // where it cuts pictures into squares those of the squares before them; valid until the next call. Errors of
+  // Preprocess().
   // `signals` are those of the whole picture.
   Result<std::span<float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr,
                                   SignalSink* signals = nullptr);
   // Rows of what Preprocess() made, [3, size, size]: without tiles, as frames of a video are looked at.
   std::span<float> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr,
                                 SignalSink* signals = nullptr);
+  // What the last picture's or frame's rows are, in order, and the words between them.
+  std::span<const PicturePart> parts() const { return parts_; }
   const EncoderConfig& config() const { return encoder_.config(); }
 
  private:
   ImageEncoder(Encoder& encoder, Ledger& ledger) : encoder_(encoder), ledger_(ledger) {}
   Status EncodeTiles(const RgbView& image, const VisionObserver* observer, int64_t* n_rows);
+  Result<std::span<float>> EncodeSquares(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
 
   Encoder& encoder_;
   Ledger& ledger_;
   HostBuffer pixels_, rows_, workspace_;
   HostBuffer tile_;  // [n_rows, n_embd], where there are tiles
+  std::vector<PicturePart> parts_;
 };
 
 }  // namespace weir

@@ -2,205 +2,166 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-
-#include "base/memory.h"
 
 namespace weir {
 namespace {
 
-// Pillow's 8-bit resampling: coefficients with 22 bits behind the point, one rounding after each pass.
-constexpr int kPrecision = 32 - 8 - 2;
-
-double Bilinear(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
-
-// Keys' cubic with a = -0.5.
-double Bicubic(double x) {
-  constexpr double a = -0.5;
-  x = std::abs(x);
-  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
-  return 0;
-}
-
-// One axis of a resize from n_in to n_out samples, of which [first, first + count) are wanted.
-struct Axis {
-  int64_t n_in = 0, n_out = 0, first = 0, count = 0;
-};
-
-// What each wanted sample is made of: taps samples from `begin` on, weighed by coefficients of `stride` a sample.
-struct Taps {
-  int64_t stride = 0;
-  HostBuffer coefficients;  // int32_t [count, stride]
-  HostBuffer ranges;        // int32_t [count, 2]: begin, taps
-  const int32_t* weights(int64_t i) const { return coefficients.as<int32_t>() + i * stride; }
-  int64_t begin(int64_t i) const { return ranges.as<int32_t>()[3 * i]; }
-  int64_t n(int64_t i) const { return ranges.as<int32_t>()[3 * i + 1]; }
-  int32_t total(int64_t i) const { return ranges.as<int32_t>()[3 * i + 2]; }
-};
-
-Result<Taps> MakeTaps(const Axis& axis, Resample resample, Ledger& ledger) {
-  const double scale = static_cast<double>(axis.n_in) / static_cast<double>(axis.n_out);
-  // Shrinking widens the filter, so that every source sample counts (antialiasing).
-  const double widening = std::max(scale, 1.0);
-  const double support = (resample == Resample::kBicubic ? 2.0 : 1.0) * widening;
-  Taps out;
-  out.stride = 2 * static_cast<int64_t>(std::ceil(support)) + 1;
-  WEIR_ASSIGN_OR_RETURN(out.coefficients, HostBuffer::Allocate(ledger, MemTag::kVision, 4 * axis.count * out.stride));
-  WEIR_ASSIGN_OR_RETURN(out.ranges, HostBuffer::Allocate(ledger, MemTag::kVision, 12 * axis.count));
-  const auto filter = resample == Resample::kBicubic ? Bicubic : Bilinear;
-  for (int64_t i = 0; i < axis.count; ++i) {
-    const double centre = (static_cast<double>(axis.first + i) + 0.5) * scale;
-    const int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
-    const int64_t end = std::min(axis.n_in, static_cast<int64_t>(centre + support + 0.5));
-    const double inverse_widening = 1.0 / widening;
-    const auto weight = [&](int64_t x) { return filter((static_cast<double>(x) - centre + 0.5) * inverse_widening); };
-    double sum = 0;
-    for (int64_t x = begin; x < end; ++x) sum += weight(x);
-    const double inverse = sum != 0 ? 1.0 / sum : 1.0;
-    int32_t* to = out.coefficients.as<int32_t>() + i * out.stride;
-    for (int64_t x = begin; x < end; ++x) {
-      const double w = weight(x) * inverse * (1 << kPrecision);
-      to[x - begin] = static_cast<int32_t>(w < 0 ? w - 0.5 : w + 0.5);
-    }
-    int32_t* range = out.ranges.as<int32_t>() + 3 * i;
-    range[0] = static_cast<int32_t>(begin);
-    range[1] = static_cast<int32_t>(end - begin);
-    range[2] = std::accumulate(to, to + (end - begin), 0);
-  }
-  return out;
-}
-
-uint8_t Round8(int32_t sum) {
-  return static_cast<uint8_t>(std::clamp((sum + (1 << (kPrecision - 1))) >> kPrecision, 0, 255));
-}
-
-// Columns of a picture's rows. Everything beside them has one colour: padding is never stored.
-struct Columns {
-  int64_t begin = 0, n = 0;
-  uint8_t colour[3] = {};
-};
-
-// The horizontal pass over one row of n columns, [count, 3]; `row` nullptr: a row of padding.
-void ResampleRow(const Columns& columns, const uint8_t* row, const Taps& taps, int64_t count, uint8_t* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    const int32_t* w = taps.weights(i);
-    int32_t sums[3];
-    for (int c = 0; c < 3; ++c) sums[c] = taps.total(i) * columns.colour[c];
-    const int64_t begin = std::max(taps.begin(i), columns.begin);
-    const int64_t end = row == nullptr ? begin : std::min(taps.begin(i) + taps.n(i), columns.begin + columns.n);
-    for (int64_t x = begin; x < end; ++x) {
-      const int32_t weight = w[x - taps.begin(i)];
-      const uint8_t* pixel = row + 3 * (x - columns.begin);
-      for (int c = 0; c < 3; ++c) sums[c] += weight * (pixel[c] - columns.colour[c]);
-    }
-    for (int c = 0; c < 3; ++c) to[3 * i + c] = Round8(sums[c]);
-  }
-}
-
-// One row of the vertical pass over n bytes a row; row_of(y) gives source row y. `sum` has room for n.
-template <typename RowOf>
-void ResampleColumn(const RowOf& row_of, const Taps& taps, int64_t i, int64_t n, int32_t* sum, uint8_t* to) {
-  std::fill(sum, sum + n, 0);
-  for (int64_t k = 0; k < taps.n(i); ++k) {
-    const uint8_t* row = row_of(taps.begin(i) + k);
-    const int32_t w = taps.weights(i)[k];
-    for (int64_t b = 0; b < n; ++b) sum[b] += w * row[b];
-  }
-  for (int64_t b = 0; b < n; ++b) to[b] = Round8(sum[b]);
+Status CheckPixels(const RgbView& image) {
+  if (image.rgb == nullptr || image.width < 1 || image.height < 1) return InvalidArgument("a picture without pixels");
+  return Status();
 }
 
 Status Check(const RgbView& image, const ImageTransform& t) {
-  if (image.rgb == nullptr || image.width < 1 || image.height < 1) return InvalidArgument("a picture without pixels");
+  WEIR_RETURN_IF_ERROR(CheckPixels(image));
   bool sane = t.size >= 1 && t.size <= kMaxImageSize;
+  if (t.fit == Fit::kMultiples) {
+    sane = t.factor >= 1 && t.factor <= kMaxImageSize && t.min_pixels >= 1 && t.min_pixels <= t.max_pixels &&
+           t.max_pixels <= int64_t{kMaxImageSize} * kMaxImageSize;
+  }
+  if (t.fit == Fit::kSplit) sane = sane && t.longest_side >= 1 && t.longest_side <= kMaxImageSize;
   for (int c = 0; c < 3; ++c) sane = sane && std::isfinite(t.mean[c]) && std::isfinite(t.std[c]) && t.std[c] > 0;
   if (!sane)
     return InvalidArgument("a picture can become 1 to %d pixels wide, with a deviation above 0", kMaxImageSize);
   return Status();
 }
 
-// What of a picture is resized to what.
-struct Resize {
-  Columns source;             // of the picture's rows
-  int64_t y0 = 0;             // rows of padding above the picture
-  Axis across, down;          // what is wanted of both axes
-  int64_t left = 0, top = 0;  // where it stands in the result
-};
-
-Status Run(const RgbView& image, const ImageTransform& t, const Resize& resize, Ledger& ledger, float* out) {
-  const Axis &across = resize.across, &down = resize.down;
-  WEIR_ASSIGN_OR_RETURN(const Taps columns, MakeTaps(across, t.resample, ledger));
-  WEIR_ASSIGN_OR_RETURN(const Taps rows, MakeTaps(down, t.resample, ledger));
-  const int64_t size = t.size, width = across.count, row_bytes = 3 * width;
-  const auto normalise = [&](int64_t y, const uint8_t* row) {
+// Rows of a resize as the input of an encoder, planes of `input` pixels: (v / 255 - mean) / std.
+Status RunToInput(const RgbView& image, const ImageTransform& t, PictureSize input, const Resize& resize, Ledger& ledger,
+                  float* out) {
+  const int64_t width = resize.across.count;
+  return RunResize(image, t.resample, resize, ledger, [&](int64_t y, const uint8_t* row) {
     for (int64_t x = 0; x < width; ++x) {
       for (int c = 0; c < 3; ++c) {
-        out[(c * size + resize.top + y) * size + resize.left + x] =
+        out[(c * input.height + resize.top + y) * input.width + resize.left + x] =
             (static_cast<float>(row[3 * x + c]) / 255.0f - t.mean[c]) / t.std[c];
       }
     }
-  };
-  WEIR_ASSIGN_OR_RETURN(const HostBuffer result, HostBuffer::Allocate(ledger, MemTag::kVision, row_bytes));
+  });
+}
 
-  // Each pass rounds, so their order shows. Pillow 13 begins with the columns where that saves enough work; the rule
-  // was inferred from 687 random sizes, all of which it explains. Older ones always begin with the rows; where a
-  // picture shrinks the two differ by one step of 8 bits.
-  const bool down_first = down.n_in > down.n_out && down.n_in - down.n_out > 2 * (across.n_in - across.n_out);
-  if (down_first) {
-    const int64_t begin = columns.begin(0), end = columns.begin(width - 1) + columns.n(width - 1);
-    const int64_t n = 3 * (end - begin);
-    WEIR_ASSIGN_OR_RETURN(const HostBuffer sums, HostBuffer::Allocate(ledger, MemTag::kVision, n * 4));
-    WEIR_ASSIGN_OR_RETURN(const HostBuffer line, HostBuffer::Allocate(ledger, MemTag::kVision, n));
-    const auto row_of = [&](int64_t y) { return image.rgb + 3 * (y * image.width + begin); };
-    for (int64_t i = 0; i < down.count; ++i) {
-      ResampleColumn(row_of, rows, i, n, sums.as<int32_t>(), line.data());
-      ResampleRow({begin, end - begin, {}}, line.data(), columns, width, result.data());
-      normalise(i, result.data());
-    }
-    return Status();
-  }
+// Of the first copy both sides are at most longest_side, of the second the next multiple of `size`: how much shorter
+// one of them is depends on pictures not seen yet.
+int64_t SplitBytes(int32_t width, int32_t height, const ImageTransform& t) {
+  // Made even, the shorter side of a square may be one more than the longer.
+  const int64_t longest = t.longest_side + t.longest_side % 2, most = (longest + t.size - 1) / t.size * t.size;
+  const Sides first = {longest, longest}, second = {most, most}, input = {t.size, t.size};
+  const int64_t first_bytes = PageRound(3 * longest * longest), second_bytes = PageRound(3 * most * most);
+  return std::max({first_bytes + ResizeBytes({width, height}, first, t.resample),
+                   first_bytes + second_bytes + ResizeBytes(first, second, t.resample),
+                   second_bytes + ResizeBytes(second, input, t.resample),
+                   first_bytes + ResizeBytes(first, input, t.resample)});
+}
 
-  // Source rows that the vertical pass asks for, and one of padding behind them.
-  const int64_t y0 = resize.y0;
-  const int64_t first = std::clamp<int64_t>(rows.begin(0) - y0, 0, image.height);
-  const int64_t last =
-      std::clamp<int64_t>(rows.begin(down.count - 1) + rows.n(down.count - 1) - y0, first, image.height);
-  WEIR_ASSIGN_OR_RETURN(const HostBuffer narrow,
-                        HostBuffer::Allocate(ledger, MemTag::kVision, (last - first + 1) * row_bytes));
-  WEIR_ASSIGN_OR_RETURN(const HostBuffer sums, HostBuffer::Allocate(ledger, MemTag::kVision, row_bytes * 4));
-  for (int64_t y = first; y < last; ++y) {
-    ResampleRow(resize.source, image.rgb + 3 * y * image.width, columns, width,
-                narrow.data() + (y - first) * row_bytes);
-  }
-  uint8_t* const padding = narrow.data() + (last - first) * row_bytes;
-  ResampleRow(resize.source, nullptr, columns, width, padding);
-  const auto row_of = [&](int64_t y) {
-    return y >= y0 && y < y0 + image.height ? narrow.data() + (y - y0 - first) * row_bytes : padding;
-  };
-  for (int64_t i = 0; i < down.count; ++i) {
-    ResampleColumn(row_of, rows, i, row_bytes, sums.as<int32_t>(), result.data());
-    normalise(i, result.data());
-  }
-  return Status();
+// Longest side that kMultiples makes, and most pixels of it: bounds of smart_resize, whose last step may round a side up.
+constexpr double kMaxRatio = 200;
+int64_t MultiplesSide(const ImageTransform& t) {
+  return static_cast<int64_t>(std::sqrt(kMaxRatio * static_cast<double>(t.max_pixels))) + 2 * t.factor;
+}
+int64_t MultiplesPixels(const ImageTransform& t) {
+  // A side of one `factor`; the smallest picture, each side rounded up.
+  const int64_t around_min = static_cast<int64_t>(2 * t.factor * std::sqrt(kMaxRatio * static_cast<double>(t.min_pixels)));
+  return std::max({t.max_pixels, t.factor * MultiplesSide(t), t.min_pixels + around_min + int64_t{t.factor} * t.factor});
+}
+
+int64_t MultiplesBytes(int32_t width, int32_t height, const ImageTransform& t) {
+  const int64_t most = MultiplesSide(t);
+  const double pixels = static_cast<double>(t.max_pixels) * width * height;
+  // Of a picture with this ratio; narrower ones have fewer rows, wider ones fewer pixels a row.
+  const int64_t rows = static_cast<int64_t>(std::sqrt(pixels)) + most + int64_t{t.factor} * (height + 1);
+  return ResizeBytes({width, height}, {most, most}, 3 * rows, t.resample);
 }
 
 }  // namespace
 
+int64_t InputFloats(const ImageTransform& t) {
+  return t.fit == Fit::kMultiples ? 3 * MultiplesPixels(t) + 2 : int64_t{3} * t.size * t.size;
+}
+
+PictureSize InputSize(const float* input, const ImageTransform& t) {
+  if (t.fit != Fit::kMultiples) return {t.size, t.size};
+  const float* sides = input + InputFloats(t) - 2;
+  return {static_cast<int32_t>(sides[0]), static_cast<int32_t>(sides[1])};
+}
+
+Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& t) {
+  const double w = width, h = height, f = t.factor;
+  if (std::max(w, h) / std::min(w, h) > kMaxRatio) {
+    return Unsupported("a picture of %d x %d pixels: one side may be 200 times the other", width, height);
+  }
+  // Halves go to the even neighbour, as Python rounds.
+  double across = std::nearbyint(w / f) * f, down = std::nearbyint(h / f) * f;
+  if (across * down > static_cast<double>(t.max_pixels)) {
+    const double beta = std::sqrt(h * w / static_cast<double>(t.max_pixels));
+    across = std::max(f, std::floor(w / beta / f) * f);
+    down = std::max(f, std::floor(h / beta / f) * f);
+  } else if (across * down < static_cast<double>(t.min_pixels)) {
+    const double beta = std::sqrt(static_cast<double>(t.min_pixels) / (h * w));
+    across = std::ceil(w * beta / f) * f;
+    down = std::ceil(h * beta / f) * f;
+  }
+  return PictureSize{static_cast<int32_t>(across), static_cast<int32_t>(down)};
+}
+
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& t) {
-  const int64_t size = t.size, side = std::max(width, height);
+  if (t.fit == Fit::kSplit) return SplitBytes(width, height, t);
+  if (t.fit == Fit::kMultiples) return MultiplesBytes(width, height, t);
   // The filter of an axis is at most as wide as where the whole longer side becomes `size` samples.
+  const int64_t size = t.size, side = std::max(width, height);
   const double widening = std::max(1.0, static_cast<double>(side) / static_cast<double>(size));
-  const int64_t stride = 2 * static_cast<int64_t>(std::ceil(2.0 * widening)) + 1;
+  const int64_t stride = 2 * static_cast<int64_t>(std::ceil(FilterSupport(t.resample) * widening)) + 1;
   const int64_t taps = PageRound(4 * size * stride) + PageRound(12 * size);
   const int64_t rows_first = PageRound(3 * size * (int64_t{height} + 1)) + PageRound(12 * size);
   const int64_t columns_first = PageRound(int64_t{12} * width) + PageRound(int64_t{3} * width);
   return 2 * taps + PageRound(3 * size) + std::max(rows_first, columns_first);
 }
 
-Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger, float* out) {
-  WEIR_RETURN_IF_ERROR(Check(image, t));
+PictureSize LongestSideSize(int32_t width, int32_t height, int32_t longest_side) {
+  const double ratio = static_cast<double>(width) / height;
+  const bool wide = width >= height;
+  int32_t shorter = static_cast<int32_t>(wide ? longest_side / ratio : longest_side * ratio);
+  shorter = std::max(shorter + shorter % 2, 1);
+  return wide ? PictureSize{longest_side, shorter} : PictureSize{shorter, longest_side};
+}
+
+Result<PictureCopy> ResizePicture(const RgbView& image, PictureSize size, Resample resample, Ledger& ledger) {
+  WEIR_RETURN_IF_ERROR(CheckPixels(image));
+  if (size.width < 1 || size.height < 1 || std::max(size.width, size.height) > 2 * kMaxImageSize) {
+    return InvalidArgument("a picture resized to %d x %d pixels", size.width, size.height);
+  }
+  PictureCopy out;
+  out.size = size;
+  const int64_t row_bytes = int64_t{3} * size.width;
+  WEIR_ASSIGN_OR_RETURN(out.bytes, HostBuffer::Allocate(ledger, MemTag::kVision, row_bytes * size.height));
   Resize resize;
   resize.source = {0, image.width, {}};
+  resize.across = {image.width, size.width, 0, size.width};
+  resize.down = {image.height, size.height, 0, size.height};
+  WEIR_RETURN_IF_ERROR(RunResize(image, resample, resize, ledger, [&](int64_t y, const uint8_t* row) {
+    std::copy_n(row, row_bytes, out.bytes.data() + y * row_bytes);
+  }));
+  return out;
+}
+
+Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger, float* out) {
+  WEIR_RETURN_IF_ERROR(Check(image, t));
+  if (t.fit == Fit::kSplit) {
+    const PictureSize size = LongestSideSize(image.width, image.height, t.longest_side);
+    WEIR_ASSIGN_OR_RETURN(const PictureCopy copy, ResizePicture(image, size, t.resample, ledger));
+    ImageTransform stretch = t;
+    stretch.fit = Fit::kStretch;
+    return Preprocess(copy.view(), stretch, ledger, out);
+  }
+  Resize resize;
+  resize.source = {0, image.width, {}};
+  if (t.fit == Fit::kMultiples) {
+    WEIR_ASSIGN_OR_RETURN(const PictureSize size, MultiplesSize(image.width, image.height, t));
+    resize.across = {image.width, size.width, 0, size.width};
+    resize.down = {image.height, size.height, 0, size.height};
+    float* const sides = out + InputFloats(t) - 2;
+    sides[0] = static_cast<float>(size.width);
+    sides[1] = static_cast<float>(size.height);
+    return RunToInput(image, t, size, resize, ledger, out);
+  }
   Axis &across = resize.across, &down = resize.down;
   across = {image.width, t.size, 0, t.size};
   down = {image.height, t.size, 0, t.size};
@@ -219,7 +180,7 @@ Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger,
     longer.n_out = static_cast<int64_t>(static_cast<double>(t.size * longer.n_in) / static_cast<double>(shorter));
     longer.first = (longer.n_out - t.size) / 2;
   }
-  return Run(image, t, resize, ledger, out);
+  return RunToInput(image, t, {t.size, t.size}, resize, ledger, out);
 }
 
 Status PreprocessSquare(const RgbView& image, const ImageTransform& t, const Square& square, Ledger& ledger,
@@ -238,7 +199,7 @@ Status PreprocessSquare(const RgbView& image, const ImageTransform& t, const Squ
   resize.across = axis(image.width, square.width, square.x, &resize.left);
   resize.down = axis(image.height, square.height, square.y, &resize.top);
   if (resize.across.count == 0 || resize.down.count == 0) return Status();
-  return Run(image, t, resize, ledger, out);
+  return RunToInput(image, t, {t.size, t.size}, resize, ledger, out);
 }
 
 }  // namespace weir

@@ -9,36 +9,46 @@
 #include <cstdint>
 
 #include "base/ledger.h"
+#include "base/memory.h"
 #include "base/status.h"
+#include "vision/resample.h"
 
 namespace weir {
 
-// RGB, 8 bits each, rows one after the other from the top.
-struct RgbView {
-  const uint8_t* rgb = nullptr;
-  int32_t width = 0, height = 0;
-};
-
-enum class Resample { kBilinear, kBicubic };
-
-// How a picture becomes a square.
+// How a picture becomes an input.
 enum class Fit {
   kCrop,    // its shorter side becomes `size`, the middle is cut out (CLIP)
   kPad,     // strips of the mean colour make it a square, which is resized (LLaVA-1.5)
-  kStretch  // width and height are resized, each by itself
+  kStretch,  // width and height are resized, each by itself
+  kMultiples,  // both sides become multiples of `factor`, the ratio about what it was, pixels within bounds (Qwen2-VL)
+  kSplit     // its longer side becomes longest_side, then the result is stretched (Idefics3, SmolVLM)
 };
 
 struct ImageTransform {
   int32_t size = 0;  // of the result, both sides; 1 .. kMaxImageSize
   Fit fit = Fit::kCrop;
   Resample resample = Resample::kBicubic;
+  int32_t longest_side = 0;  // kSplit: 1 .. kMaxImageSize
+  int32_t factor = 0;        // kMultiples: 1 .. kMaxImageSize
+  int64_t min_pixels = 0, max_pixels = 0;  // kMultiples: 1 <= min <= max <= kMaxImageSize^2
   float mean[3] = {0.48145466f, 0.4578275f, 0.40821073f};  // CLIP's
   float std[3] = {0.26862954f, 0.26130258f, 0.27577711f};  // each above 0
 };
 inline constexpr int32_t kMaxImageSize = 4096;
 
+// Floats of an encoder's input: [3, size, size], of kMultiples the largest [3, height, width] and two more.
+int64_t InputFloats(const ImageTransform& transform);
+// Pixels of an input that Preprocess() made.
+struct PictureSize {
+  int32_t width = 0, height = 0;
+};
+PictureSize InputSize(const float* input, const ImageTransform& transform);
+// What kMultiples makes of a picture's size (2409.12191, section 2.1; transformers' smart_resize). kUnsupported for one
+// more than 200 times as long as wide.
+Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& transform);
+
 // Largest working memory of Preprocess() for a picture of so many pixels, and of PreprocessSquare() where the copy is
-// at least `size` pixels wide or high.
+// at least `size` pixels wide or high; with kSplit, of all that makes the picture's squares (vision/tiles.h).
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& transform);
 
 // One square of a larger copy of the picture: of the picture resized to width x height, what stands in [x, x + size) x
@@ -51,7 +61,19 @@ struct Square {
 Status PreprocessSquare(const RgbView& image, const ImageTransform& transform, const Square& square, Ledger& ledger,
                         float* out);
 
-// Writes [3, size, size]: red, green, blue planes. Working memory (3 * height * size bytes and the coefficients) is
+// Size of the copy whose longer side is transform.longest_side: the shorter one is cut to a whole number, then made even.
+PictureSize LongestSideSize(int32_t width, int32_t height, int32_t longest_side);
+
+// A resized copy in 8 bits, with its memory.
+struct PictureCopy {
+  HostBuffer bytes;  // [height, width, 3]
+  PictureSize size;
+  RgbView view() const { return {bytes.data(), size.width, size.height}; }
+};
+Result<PictureCopy> ResizePicture(const RgbView& image, PictureSize size, Resample resample, Ledger& ledger);
+
+// Writes [3, size, size]: red, green, blue planes; of kMultiples [3, height, width] and, at the end of InputFloats(), the
+// two numbers that InputSize() reads. Working memory (3 * height * size bytes and the coefficients) is
 // reserved in `ledger` under kVision: kOverBudget. kInvalidArgument for an empty picture or a bad transform.
 Status Preprocess(const RgbView& image, const ImageTransform& transform, Ledger& ledger, float* out);
 

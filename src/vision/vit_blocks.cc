@@ -1,0 +1,120 @@
+#include "vision/vit_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weir {
+
+Status ReadVitShape(const GgufFile& file, VitShape* shape) {
+  const std::string v = "clip.vision.";
+  WEIR_ASSIGN_OR_RETURN(shape->n_embd, BoundedInt(file, v + "embedding_length", 1, 1 << 16));
+  WEIR_ASSIGN_OR_RETURN(shape->n_ff, BoundedInt(file, v + "feed_forward_length", 1, 1 << 18));
+  WEIR_ASSIGN_OR_RETURN(shape->n_layers, BoundedInt(file, v + "block_count", 1, 1024));
+  WEIR_ASSIGN_OR_RETURN(shape->n_heads, BoundedInt(file, v + "attention.head_count", 1, shape->n_embd));
+  if (shape->n_embd % shape->n_heads != 0 || shape->head_dim() > kMaxHeadDim) {
+    return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(),
+                   static_cast<long long>(shape->n_embd), static_cast<long long>(shape->n_heads));
+  }
+  WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(v + "attention.layer_norm_epsilon"));
+  if (!std::isfinite(eps) || eps < 0) {
+    return Corrupt("%s: a layer norm with epsilon %g", file.path().c_str(), eps);
+  }
+  shape->eps = static_cast<float>(eps);
+  return Status();
+}
+
+void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,
+                float* out, void* scratch) {
+  const MatMulOut to = {w.w.get(), out, w.w->n_out(), w.b.get(), add};
+  MatMulArgs mm;
+  mm.x = in;
+  mm.x_stride = mm.n_in = n_in;
+  mm.n_rows = n_rows;
+  mm.outs = {&to, 1};
+  mm.scratch = scratch;
+  backend.MatMul(mm);
+}
+
+Status VitBlocks::Load(const VitShape& shape, GeluKind act, const GgufFile& file, WeightLoader& loader) {
+  shape_ = shape;
+  act_ = act;
+  const int64_t d = shape.n_embd, n_ff = shape.n_ff;
+  blocks_.resize(static_cast<size_t>(shape.n_layers));
+  for (int64_t l = 0; l < shape.n_layers; ++l) {
+    Block& block = blocks_[l];
+    const std::string name = "v.blk." + std::to_string(l) + ".";
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "ln1", d, &block.ln1));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "ln2", d, &block.ln2));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q", d, d, &block.q));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", d, d, &block.k));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", d, d, &block.v));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", d, d, &block.out));
+    // Files of the first converters have the two layers' names exchanged; their shapes tell.
+    const GgufTensor* up = file.Tensor(name + "ffn_up.weight");
+    const bool swapped = n_ff != d && up != nullptr && up->shape == std::vector<int64_t>{d, n_ff};
+    WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_down" : "ffn_up"), n_ff, d, &block.up));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_up" : "ffn_down"), d, n_ff, &block.down));
+  }
+  return Status();
+}
+
+VitBlocks::Buffers VitBlocks::LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space) const {
+  Buffers b;
+  for (float** rows : {&b.norm, &b.q, &b.k, &b.v, &b.mix}) *rows = space->Floats(n * shape_.n_embd);
+  b.wide = space->Floats(n * shape_.n_ff);
+  b.scratch = space->Bytes(backend.MatMulScratchBytes(n, std::max({shape_.n_embd, shape_.n_ff, widest_in})));
+  b.attention_scratch = space->Bytes(backend.FullAttentionScratchBytes(shape_.n_heads, shape_.head_dim(), n));
+  return b;
+}
+
+void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRotation* rotation,
+                    const VisionObserver* observer, float* x) const {
+  const int64_t d = shape_.n_embd, n_ff = shape_.n_ff, half = shape_.head_dim() / 2;
+  FullAttentionArgs attention;
+  attention.n_heads = shape_.n_heads;
+  attention.head_dim = shape_.head_dim();
+  attention.scale = 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
+  attention.q = b.q;
+  attention.k = b.k;
+  attention.v = b.v;
+  attention.q_stride = attention.kv_stride = attention.out_stride = d;
+  attention.n_q = attention.n_kv = n;
+  attention.out = b.mix;
+  attention.scratch = b.attention_scratch;
+  const auto layer_norm = [&](const LayerNormWeights& w) {
+    backend.LayerNorm({x, w.w.get(), w.b.get(), b.norm, n, d, shape_.eps});
+  };
+  for (size_t l = 0; l < blocks_.size(); ++l) {
+    const Block& block = blocks_[l];
+    const auto observe = [&](const char* name, const float* data) {
+      if (observer != nullptr) (*observer)("v.blk." + std::to_string(l) + "." + name, n, d, data);
+    };
+    layer_norm(block.ln1);
+    observe("ln1", b.norm);
+    LinearRows(backend, b.norm, n, d, block.q, false, b.q, b.scratch);
+    LinearRows(backend, b.norm, n, d, block.k, false, b.k, b.scratch);
+    LinearRows(backend, b.norm, n, d, block.v, false, b.v, b.scratch);
+    observe("q", b.q);
+    observe("k", b.k);
+    observe("v", b.v);
+    for (int64_t i = 0; rotation != nullptr && i < n; ++i) {
+      for (int64_t at = i * d; at < (i + 1) * d; at += 2 * half) {
+        for (float* rows : {b.q, b.k}) {
+          ref::RotateRows(*rotation->table, rotation->cos + i * half, rotation->sin + i * half, 1, 2 * half, rows + at);
+        }
+      }
+    }
+    backend.FullAttention(attention);
+    observe("mix", b.mix);
+    LinearRows(backend, b.mix, n, d, block.out, true, x, b.scratch);
+    observe("mid", x);
+    layer_norm(block.ln2);
+    observe("ln2", b.norm);
+    LinearRows(backend, b.norm, n, d, block.up, false, b.wide, b.scratch);
+    backend.Gelu({act_, b.wide, b.wide, n * n_ff});
+    LinearRows(backend, b.wide, n, n_ff, block.down, true, x, b.scratch);
+    observe("out", x);
+  }
+}
+
+}  // namespace weir

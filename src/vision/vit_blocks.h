@@ -1,0 +1,66 @@
+// The blocks of a vision transformer, as most encoders have them ("An Image is Worth 16x16 Words", 2010.11929, section
+// 3.1): x' = x + attn(norm1(x)); x'' = x' + ffn(norm2(x')), attention of every row to every row.
+//
+// Tensors are v.blk.L.ln1, ln2, attn_q, attn_k, attn_v, attn_out, ffn_up and ffn_down, weights and biases.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/status.h"
+#include "base/workspace.h"
+#include "model/weights.h"
+#include "vision/encoder.h"
+
+namespace weir {
+
+struct VitShape {
+  int64_t n_layers = 0, n_embd = 0, n_ff = 0, n_heads = 0;
+  float eps = 0;
+  int64_t head_dim() const { return n_embd / n_heads; }
+};
+
+// clip.vision.block_count, embedding_length, feed_forward_length and attention.*; kCorrupt when they contradict each
+// other.
+Status ReadVitShape(const GgufFile& file, VitShape* shape);
+
+// out = in w^T + b over n_rows rows; `scratch` is large enough for them.
+void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,
+                float* out, void* scratch);
+
+// Angles of every row's position, where the blocks rotate queries and keys: pairs are half-split (ops/rope.h).
+struct VitRotation {
+  const RopeTable* table = nullptr;                // n_rot = head_dim
+  const float *cos = nullptr, *sin = nullptr;      // [n, head_dim / 2]
+};
+
+class VitBlocks {
+ public:
+  Status Load(const VitShape& shape, GeluKind act, const GgufFile& file, WeightLoader& loader);
+
+  // Arrays that Run() works in, for up to n rows.
+  struct Buffers {
+    float *norm = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *mix = nullptr;  // [n, n_embd]
+    float* wide = nullptr;                                                            // [n, n_ff]
+    void *scratch = nullptr, *attention_scratch = nullptr;
+  };
+  // Lays them out; `scratch` serves products of up to n rows of n_embd, n_ff or widest_in numbers.
+  Buffers LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space) const;
+
+  // All blocks over x, [n, n_embd], in place. Each intermediate is offered as v.blk.L.NAME: ln1, q, k (both before any
+  // rotation), v, mix, mid, ln2, out.
+  void Run(Backend& backend, const Buffers& buffers, int64_t n, const VitRotation* rotation,
+           const VisionObserver* observer, float* x) const;
+
+ private:
+  struct Block {
+    LayerNormWeights ln1, ln2;
+    LinearWeights q, k, v, out, up, down;
+  };
+  VitShape shape_;
+  GeluKind act_ = GeluKind::kErf;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace weir
