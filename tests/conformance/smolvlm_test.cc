@@ -97,7 +97,7 @@ TEST_F(SmolVlmTest, EveryIntermediateMatchesTheReference) {
 TEST_F(SmolVlmTest, SquaresMatchTheReference) {
   EXPECT_GE(ForEach("squares", [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
     ExpectSquares(image, Transform(kSide, kLongest), want);
-  }), 4);
+  }), 3);
   // Looked at once, as frames are.
   EXPECT_EQ(ForEach("once", [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
     const ImageTransform transform = Transform(kSide, kLongest);
@@ -136,7 +136,9 @@ TEST_F(SmolVlmTest, LayoutsOfAnySizeFitTheirBounds) {
         EXPECT_GE(std::min(l.first.width, l.first.height), 1);
         EXPECT_EQ(l.copy.width % kSide + l.copy.height % kSide, 0);
         EXPECT_LE(std::max(l.n_x, l.n_y), most) << width << " x " << height << " to " << longest;
-        if (l.n_x == 0) EXPECT_EQ(l.copy.width * l.copy.height, kSide * kSide);
+        if (l.n_x == 0) {
+          EXPECT_EQ(l.copy.width * l.copy.height, kSide * kSide);
+        }
       }
     }
   }
@@ -185,7 +187,8 @@ TEST_F(SmolVlmTest, AConversationIsTheReferences) {
   EXPECT_EQ(chat->name(), "smolvlm");
   const std::string mark = kPictureMark;
   std::vector<TextPiece> before, after;
-  for (const TextPiece& piece : std::move(chat->Render({{"user", mark + "the man and the"}}, true)).value()) {
+  const auto turn = std::move(chat->Render({{"user", mark + "the man and the"}}, true)).value();
+  for (const TextPiece& piece : turn) {
     if (piece.text.starts_with(mark)) {
       after.push_back({piece.text.substr(mark.size()), false});
     } else {
