@@ -15,9 +15,7 @@ int64_t PictureBytes(const Encoder& encoder, const PictureRoom& room) {
                   PreprocessBytes(room.min_side, room.max_side, transform));
 }
 
-int64_t InputBytes(const Encoder& encoder) {
-  return PageRound(InputFloats(encoder.config().transform) * 4);
-}
+int64_t InputBytes(const Encoder& encoder) { return PageRound(InputFloats(encoder.config().transform) * 4); }
 
 // The encoder's words in the model's vocabulary.
 Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, const Tokenizer& tokenizer) {
@@ -26,7 +24,8 @@ Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, 
     const TextPiece piece = {text, true};
     out.push_back(tokenizer.EncodePieces({&piece, 1}, false));
     if (out.size() == 1 && out.front().size() != 1) {
-      return InvalidArgument("the model's vocabulary has no token %s, which this encoder's pictures need", text.c_str());
+      return InvalidArgument("the model's vocabulary has no token %s, which this encoder's pictures need",
+                             text.c_str());
     }
   }
   return out;

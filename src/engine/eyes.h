@@ -26,9 +26,9 @@ namespace weir {
 // An `mmproj` file made ready: mapped, checked, weights prepared in the language model's backend.
 class LoadedEncoder {
  public:
-  // kInvalidArgument when the file is no encoder, one whose rows are not as wide as the model's embeddings, or one whose
-  // words around pictures the model's vocabulary does not have;
-  // otherwise errors as LoadEncoder() has them. `model` must outlive it.
+  // kInvalidArgument when the file is no encoder, one whose rows are not as wide as the model's embeddings, or one
+  // whose words around pictures the model's vocabulary does not have; otherwise errors as LoadEncoder() has them.
+  // `model` must outlive it.
   static Result<std::unique_ptr<LoadedEncoder>> Load(const std::string& path, LoadedModel& model);
 
   Encoder& encoder() const { return *encoder_; }

@@ -71,8 +71,8 @@ constexpr ChatFormat kFormats[] = {
      true, false},
     {"phi3", "", kBlock, "<|system|>\n", "<|end|>\n", "<|user|>\n", "<|user|>\n", "<|end|>\n", "<|assistant|>\n", "",
      "<|end|>", "\n", "<|assistant|>\n", "{eos}", kTrimNone, false, false},
-    {"phi4-mini", "", kBlock, "<|system|>", "<|end|>", "<|user|>", "<|user|>", "<|end|>", "<|assistant|>", "", "<|end|>", "",
-     "<|assistant|>", "{eos}", kTrimNone, false, false},
+    {"phi4-mini", "", kBlock, "<|system|>", "<|end|>", "<|user|>", "<|user|>", "<|end|>", "<|assistant|>", "",
+     "<|end|>", "", "<|assistant|>", "{eos}", kTrimNone, false, false},
     // Not ChatML, although it begins like it.
     {"smolvlm", "<|im_start|>", kBlock, "System: ", "<end_of_utterance>\n", "User: ", "User: ", "<end_of_utterance>\n",
      "Assistant: ", "", "<end_of_utterance>", "\n", "Assistant:", "", kTrimNone, false, false},

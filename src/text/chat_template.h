@@ -37,7 +37,8 @@ class ChatTemplate {
  public:
   // By the name a user gave. kInvalidArgument lists the names: chatml, smollm2, llama2, llama3, llama3.1, vicuna,
   // vicuna-newline, mistral (= mistral-v3), mistral-v1, mistral-v2, mistral-v3-tekken, mistral-v7, mistral-v7-tekken,
-  // zephyr, gemma, phi3, phi4-mini, smolvlm, none. `bos` and `eos` are the texts of those tokens in the model's vocabulary; may be empty.
+  // zephyr, gemma, phi3, phi4-mini, smolvlm, none. `bos` and `eos` are the texts of those tokens in the model's
+  // vocabulary; may be empty.
   static Result<ChatTemplate> FromName(std::string_view name, std::string bos, std::string eos);
   // By a Jinja program. kUnsupported when none of the formats fits.
   static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos);

@@ -29,7 +29,7 @@ struct PictureWords {
   std::vector<std::string> text;             // the first one is a single token of the language model's vocabulary
   std::vector<std::vector<int32_t>> tokens;  // the same in that vocabulary, once somebody has told (SetWordTokens)
   int32_t open = -1, close = -1;             // around a picture that is looked at once
-  int32_t open_last = -1;    // before the whole, where its squares come first (vision/split.h)
+  int32_t open_last = -1;                    // before the whole, where its squares come first (vision/split.h)
   int32_t open_square = -1;  // before the first square; before square (x, y) it is open_square + y * max_squares + x
 };
 

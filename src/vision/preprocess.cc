@@ -26,8 +26,8 @@ Status Check(const RgbView& image, const ImageTransform& t) {
 }
 
 // Rows of a resize as the input of an encoder, planes of `input` pixels: (v / 255 - mean) / std.
-Status RunToInput(const RgbView& image, const ImageTransform& t, PictureSize input, const Resize& resize, Ledger& ledger,
-                  float* out) {
+Status RunToInput(const RgbView& image, const ImageTransform& t, PictureSize input, const Resize& resize,
+                  Ledger& ledger, float* out) {
   const int64_t width = resize.across.count;
   return RunResize(image, t.resample, resize, ledger, [&](int64_t y, const uint8_t* row) {
     for (int64_t x = 0; x < width; ++x) {
@@ -52,15 +52,18 @@ int64_t SplitBytes(int32_t width, int32_t height, const ImageTransform& t) {
                    first_bytes + ResizeBytes(first, input, t.resample)});
 }
 
-// Longest side that kMultiples makes, and most pixels of it: bounds of smart_resize, whose last step may round a side up.
+// Longest side that kMultiples makes, and most pixels of it: bounds of smart_resize, whose last step may round a side
+// up.
 constexpr double kMaxRatio = 200;
 int64_t MultiplesSide(const ImageTransform& t) {
   return static_cast<int64_t>(std::sqrt(kMaxRatio * static_cast<double>(t.max_pixels))) + 2 * t.factor;
 }
 int64_t MultiplesPixels(const ImageTransform& t) {
   // A side of one `factor`; the smallest picture, each side rounded up.
-  const int64_t around_min = static_cast<int64_t>(2 * t.factor * std::sqrt(kMaxRatio * static_cast<double>(t.min_pixels)));
-  return std::max({t.max_pixels, t.factor * MultiplesSide(t), t.min_pixels + around_min + int64_t{t.factor} * t.factor});
+  const int64_t around_min =
+      static_cast<int64_t>(2 * t.factor * std::sqrt(kMaxRatio * static_cast<double>(t.min_pixels)));
+  return std::max(
+      {t.max_pixels, t.factor * MultiplesSide(t), t.min_pixels + around_min + int64_t{t.factor} * t.factor});
 }
 
 int64_t MultiplesBytes(int32_t width, int32_t height, const ImageTransform& t) {

@@ -17,20 +17,20 @@ namespace weir {
 
 // How a picture becomes an input.
 enum class Fit {
-  kCrop,    // its shorter side becomes `size`, the middle is cut out (CLIP)
-  kPad,     // strips of the mean colour make it a square, which is resized (LLaVA-1.5)
-  kStretch,  // width and height are resized, each by itself
+  kCrop,       // its shorter side becomes `size`, the middle is cut out (CLIP)
+  kPad,        // strips of the mean colour make it a square, which is resized (LLaVA-1.5)
+  kStretch,    // width and height are resized, each by itself
   kMultiples,  // both sides become multiples of `factor`, the ratio about what it was, pixels within bounds (Qwen2-VL)
-  kSplit     // its longer side becomes longest_side, then the result is stretched (Idefics3, SmolVLM)
+  kSplit       // its longer side becomes longest_side, then the result is stretched (Idefics3, SmolVLM)
 };
 
 struct ImageTransform {
   int32_t size = 0;  // of the result, both sides; 1 .. kMaxImageSize
   Fit fit = Fit::kCrop;
   Resample resample = Resample::kBicubic;
-  int32_t longest_side = 0;  // kSplit: 1 .. kMaxImageSize
-  int32_t factor = 0;        // kMultiples: 1 .. kMaxImageSize
-  int64_t min_pixels = 0, max_pixels = 0;  // kMultiples: 1 <= min <= max <= kMaxImageSize^2
+  int32_t longest_side = 0;                                // kSplit: 1 .. kMaxImageSize
+  int32_t factor = 0;                                      // kMultiples: 1 .. kMaxImageSize
+  int64_t min_pixels = 0, max_pixels = 0;                  // kMultiples: 1 <= min <= max <= kMaxImageSize^2
   float mean[3] = {0.48145466f, 0.4578275f, 0.40821073f};  // CLIP's
   float std[3] = {0.26862954f, 0.26130258f, 0.27577711f};  // each above 0
 };
@@ -61,7 +61,8 @@ struct Square {
 Status PreprocessSquare(const RgbView& image, const ImageTransform& transform, const Square& square, Ledger& ledger,
                         float* out);
 
-// Size of the copy whose longer side is transform.longest_side: the shorter one is cut to a whole number, then made even.
+// Size of the copy whose longer side is transform.longest_side: the shorter one is cut to a whole number, then made
+// even.
 PictureSize LongestSideSize(int32_t width, int32_t height, int32_t longest_side);
 
 // A resized copy in 8 bits, with its memory.
@@ -72,9 +73,9 @@ struct PictureCopy {
 };
 Result<PictureCopy> ResizePicture(const RgbView& image, PictureSize size, Resample resample, Ledger& ledger);
 
-// Writes [3, size, size]: red, green, blue planes; of kMultiples [3, height, width] and, at the end of InputFloats(), the
-// two numbers that InputSize() reads. Working memory (3 * height * size bytes and the coefficients) is
-// reserved in `ledger` under kVision: kOverBudget. kInvalidArgument for an empty picture or a bad transform.
+// Writes [3, size, size]: red, green, blue planes; of kMultiples [3, height, width] and, at the end of InputFloats(),
+// the two numbers that InputSize() reads. Working memory (3 * height * size bytes and the coefficients) is reserved in
+// `ledger` under kVision: kOverBudget. kInvalidArgument for an empty picture or a bad transform.
 Status Preprocess(const RgbView& image, const ImageTransform& transform, Ledger& ledger, float* out);
 
 }  // namespace weir

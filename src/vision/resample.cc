@@ -71,7 +71,9 @@ Result<Taps> MakeTaps(const Axis& axis, Resample resample, Ledger& ledger) {
     const int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
     const int64_t end = std::min(axis.n_in, static_cast<int64_t>(centre + support + 0.5));
     const double inverse_widening = 1.0 / widening;
-    const auto weight = [&](int64_t x) { return filter.at((static_cast<double>(x) - centre + 0.5) * inverse_widening); };
+    const auto weight = [&](int64_t x) {
+      return filter.at((static_cast<double>(x) - centre + 0.5) * inverse_widening);
+    };
     double sum = 0;
     for (int64_t x = begin; x < end; ++x) sum += weight(x);
     const double inverse = sum != 0 ? 1.0 / sum : 1.0;

@@ -1,5 +1,5 @@
-// Pillow's resampling of 8-bit pictures, to the last bit: coefficients with 22 bits behind the point, one rounding after
-// each of two passes. Only what is wanted of the result is computed, row by row.
+// Pillow's resampling of 8-bit pictures, to the last bit: coefficients with 22 bits behind the point, one rounding
+// after each of two passes. Only what is wanted of the result is computed, row by row.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Pictures of any resolution as squares (Idefics3, "Building and better understanding vision-language models",
-// 2408.12637, section 2; SmolVLM, 2504.05299, section 2.2): the encoder looks at squares of a large copy of the picture,
-// and last at the whole of it.
+// 2408.12637, section 2; SmolVLM, 2504.05299, section 2.2): the encoder looks at squares of a large copy of the
+// picture, and last at the whole of it.
 //
 // The copy is made in two steps that each round, as transformers' Idefics3ImageProcessor does it: the longer side
 // becomes `longest_side`, then both sides are stretched to the next multiple of the encoder's input. A picture whose

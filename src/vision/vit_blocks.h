@@ -31,8 +31,8 @@ void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in,
 
 // Angles of every row's position, where the blocks rotate queries and keys: pairs are half-split (ops/rope.h).
 struct VitRotation {
-  const RopeTable* table = nullptr;                // n_rot = head_dim
-  const float *cos = nullptr, *sin = nullptr;      // [n, head_dim / 2]
+  const RopeTable* table = nullptr;            // n_rot = head_dim
+  const float *cos = nullptr, *sin = nullptr;  // [n, head_dim / 2]
 };
 
 class VitBlocks {

@@ -83,30 +83,34 @@ class SmolVlmTest : public ::testing::Test {
 };
 
 TEST_F(SmolVlmTest, EveryIntermediateMatchesTheReference) {
-  testing::ExpectIntermediates("idefics3.gguf", golden_, "mm.fc", [&](TinyEncoder& tiny, const VisionObserver* observer) {
-    Encoder& encoder = *tiny.encoder;
-    EXPECT_EQ(encoder.config().n_rows, 9);
-    EXPECT_EQ(encoder.config().max_squares, 3);
-    auto workspace = std::move(HostBuffer::Allocate(tiny.ledger, MemTag::kVision, encoder.WorkspaceBytes())).value();
-    std::vector<float> rows(9 * static_cast<size_t>(encoder.config().n_embd));
-    encoder.Encode({golden_.at("pixels").data.data(), rows.data(), workspace.data(), observer});
-    return rows;
-  });
+  testing::ExpectIntermediates(
+      "idefics3.gguf", golden_, "mm.fc", [&](TinyEncoder& tiny, const VisionObserver* observer) {
+        Encoder& encoder = *tiny.encoder;
+        EXPECT_EQ(encoder.config().n_rows, 9);
+        EXPECT_EQ(encoder.config().max_squares, 3);
+        auto workspace =
+            std::move(HostBuffer::Allocate(tiny.ledger, MemTag::kVision, encoder.WorkspaceBytes())).value();
+        std::vector<float> rows(9 * static_cast<size_t>(encoder.config().n_embd));
+        encoder.Encode({golden_.at("pixels").data.data(), rows.data(), workspace.data(), observer});
+        return rows;
+      });
 }
 
 TEST_F(SmolVlmTest, SquaresMatchTheReference) {
-  EXPECT_GE(ForEach("squares", [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
-    ExpectSquares(image, Transform(kSide, kLongest), want);
-  }), 3);
+  EXPECT_GE(ForEach("squares", [&](const testing::GoldenEntry& want, const std::string&,
+                                   const RgbView& image) { ExpectSquares(image, Transform(kSide, kLongest), want); }),
+            3);
   // Looked at once, as frames are.
-  EXPECT_EQ(ForEach("once", [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
-    const ImageTransform transform = Transform(kSide, kLongest);
-    Ledger ledger;
-    std::vector<float> out(want.data.size());
-    ASSERT_TRUE(Preprocess(image, transform, ledger, out.data()).ok());
-    EXPECT_LE(ledger.peak_bytes(), PreprocessBytes(image.width, image.height, transform));
-    ExpectSamePixels(out.data(), want, transform, kSide * kSide);
-  }), 8);
+  EXPECT_EQ(ForEach("once",
+                    [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
+                      const ImageTransform transform = Transform(kSide, kLongest);
+                      Ledger ledger;
+                      std::vector<float> out(want.data.size());
+                      ASSERT_TRUE(Preprocess(image, transform, ledger, out.data()).ok());
+                      EXPECT_LE(ledger.peak_bytes(), PreprocessBytes(image.width, image.height, transform));
+                      ExpectSamePixels(out.data(), want, transform, kSide * kSide);
+                    }),
+            8);
 }
 
 TEST_F(SmolVlmTest, SquaresOfRealPictures) {
@@ -150,16 +154,18 @@ TEST_F(SmolVlmTest, RowsOfAllSquaresMatchTheReference) {
   Ledger ledger;
   auto eyes = std::move(ImageEncoder::Make(*tiny.encoder, ledger)).value();
   EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*tiny.encoder));
-  EXPECT_EQ(ForEach("rows", [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
-    const auto rows = eyes->Encode(image);
-    ASSERT_TRUE(rows.ok()) << rows.status().message();
-    ASSERT_EQ(rows->size(), want.data.size());
-    EXPECT_LE(want.rows, tiny.encoder->config().max_rows());
-    EXPECT_LT(RelativeError(rows->data(), want.data.data(), want.data.size()), 1e-3);
-    int64_t n_rows = 0;
-    for (const PicturePart& part : eyes->parts()) n_rows += part.n_rows;
-    EXPECT_EQ(n_rows, want.rows);
-  }), 8);
+  EXPECT_EQ(ForEach("rows",
+                    [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
+                      const auto rows = eyes->Encode(image);
+                      ASSERT_TRUE(rows.ok()) << rows.status().message();
+                      ASSERT_EQ(rows->size(), want.data.size());
+                      EXPECT_LE(want.rows, tiny.encoder->config().max_rows());
+                      EXPECT_LT(RelativeError(rows->data(), want.data.data(), want.data.size()), 1e-3);
+                      int64_t n_rows = 0;
+                      for (const PicturePart& part : eyes->parts()) n_rows += part.n_rows;
+                      EXPECT_EQ(n_rows, want.rows);
+                    }),
+            8);
   EXPECT_EQ(eyes->Encode({nullptr, 0, 0}).status().code(), StatusCode::kInvalidArgument);
 }
 
@@ -196,26 +202,29 @@ TEST_F(SmolVlmTest, AConversationIsTheReferences) {
     }
   }
   ASSERT_FALSE(after.empty());
-  EXPECT_EQ(ForEach("ids", [&](const testing::GoldenEntry& want, const std::string& size, const RgbView& image) {
-    session->Reset();
-    Session::AppendOptions append;
-    int64_t n_told = 0;
-    append.progress = [&](int64_t n_done) { n_told = n_done; };
-    ASSERT_TRUE(session->Append(tokenizer.EncodePieces(before, false)).ok());
-    const int64_t n_before = session->counters().seen;
-    const Status read = eyes->ReadPixels(image, Modality::kImage, append);
-    ASSERT_TRUE(read.ok()) << read.message();
-    EXPECT_EQ(n_told, session->counters().seen - n_before) << "progress counts the words, too";
-    ASSERT_TRUE(session->Append(tokenizer.EncodePieces(after, false)).ok());
-    std::vector<float> ids;
-    for (const SlotMeta& slot : session->pot().meta(0)) ids.push_back(static_cast<float>(slot.token_id));
-    EXPECT_EQ(ids, want.data);
-    const auto logits = std::move(session->Logits()).value();
-    const testing::GoldenEntry& expected = golden_.at("logits." + size);
-    ASSERT_EQ(logits.size(), expected.data.size());
-    EXPECT_LT(RelativeError(logits.data(), expected.data.data(), logits.size()), 1e-3);
-    EXPECT_LE(session->ledger().peak_bytes(), session->plan().total_bytes);
-  }), 8);
+  EXPECT_EQ(ForEach("ids",
+                    [&](const testing::GoldenEntry& want, const std::string& size, const RgbView& image) {
+                      session->Reset();
+                      Session::AppendOptions append;
+                      int64_t n_told = 0;
+                      append.progress = [&](int64_t n_done) { n_told = n_done; };
+                      ASSERT_TRUE(session->Append(tokenizer.EncodePieces(before, false)).ok());
+                      const int64_t n_before = session->counters().seen;
+                      const Status read = eyes->ReadPixels(image, Modality::kImage, append);
+                      ASSERT_TRUE(read.ok()) << read.message();
+                      EXPECT_EQ(n_told, session->counters().seen - n_before) << "progress counts the words, too";
+                      ASSERT_TRUE(session->Append(tokenizer.EncodePieces(after, false)).ok());
+                      std::vector<float> ids;
+                      for (const SlotMeta& slot : session->pot().meta(0))
+                        ids.push_back(static_cast<float>(slot.token_id));
+                      EXPECT_EQ(ids, want.data);
+                      const auto logits = std::move(session->Logits()).value();
+                      const testing::GoldenEntry& expected = golden_.at("logits." + size);
+                      ASSERT_EQ(logits.size(), expected.data.size());
+                      EXPECT_LT(RelativeError(logits.data(), expected.data.data(), logits.size()), 1e-3);
+                      EXPECT_LE(session->ledger().peak_bytes(), session->plan().total_bytes);
+                    }),
+            8);
   // A frame of a video is looked at once, between its words.
   session->Reset();
   std::vector<float> frame(static_cast<size_t>(eyes->n_prepared()), 0.25f);
@@ -230,7 +239,8 @@ TEST_F(SmolVlmTest, AVocabularyWithoutItsWordsIsRefused) {
   auto model = std::move(LoadedModel::Load(load)).value();
   const auto loaded = LoadedEncoder::Load(VisionDir() + "idefics3.gguf", *model);
   EXPECT_EQ(loaded.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(loaded.status().message().find("<fake_token_around_image>"), std::string::npos) << loaded.status().message();
+  EXPECT_NE(loaded.status().message().find("<fake_token_around_image>"), std::string::npos)
+      << loaded.status().message();
 }
 
 }  // namespace

@@ -61,8 +61,7 @@ void ExpectIntermediates(const std::string& file, const Golden& golden, const st
 inline void ExpectSamePixels(const float* got, const GoldenEntry& want, const ImageTransform& transform, size_t plane) {
   double worst = 0;
   for (size_t i = 0; i < want.data.size(); ++i) {
-    worst = std::max(worst,
-                     std::abs(static_cast<double>(got[i]) - want.data[i]) * transform.std[i / plane % 3] * 255);
+    worst = std::max(worst, std::abs(static_cast<double>(got[i]) - want.data[i]) * transform.std[i / plane % 3] * 255);
   }
   EXPECT_LT(worst, 0.01) << "steps of 8 bits";
 }
