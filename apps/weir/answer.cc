@@ -166,7 +166,7 @@ nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters) {
 }
 
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
-                                  double ttft_ms) {
+                                  double ttft_ms, const Eyes* eyes) {
   const SessionCounters counters = session.counters();
   const Held held = SummarizeHeld(session.pot(), counters.seen);
   nlohmann::ordered_json json;
@@ -176,6 +176,7 @@ nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& 
   json["tokens_kept"] = counters.kept;
   json["tokens_dropped"] = counters.dropped;
   if (const auto modalities = ModalitiesJson(counters); !modalities.is_null()) json["modalities"] = modalities;
+  AddPruned(eyes, &json);
   json["tokens_pinned"] = held.n_pinned;
   json["oldest_unpinned"] = held.oldest_unpinned;
   json["unbroken_from"] = held.unbroken_from;
@@ -186,6 +187,10 @@ nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& 
   json["decode_tokens_per_s"] = result.tokens_per_s;
   json["ttft_ms"] = ttft_ms;
   return json;
+}
+
+void AddPruned(const Eyes* eyes, nlohmann::ordered_json* json) {
+  if (eyes != nullptr && eyes->prune().info != nullptr) (*json)["rows_pruned"] = eyes->n_pruned();
 }
 
 std::string KeptText(const Session& session) {
@@ -199,7 +204,7 @@ std::string KeptText(const Session& session) {
   return out + StrFormat("; unbroken from token %s)", CountText(held.unbroken_from).c_str());
 }
 
-void PrintMemoryLine(const Session& session) {
+void PrintMemoryLine(const Session& session, const Eyes* eyes) {
   const SessionCounters counters = session.counters();
   std::fprintf(stderr, "tokens   %s seen, %s kept, %s dropped; session %s of %s; process %s\n",
                CountText(counters.seen).c_str(), CountText(counters.kept).c_str(), CountText(counters.dropped).c_str(),
@@ -216,6 +221,8 @@ void PrintMemoryLine(const Session& session) {
     }
     std::fprintf(stderr, "         %s\n", line.c_str());
   }
+  if (eyes != nullptr && eyes->prune().info != nullptr)
+    std::fprintf(stderr, "         %s\n", PrunedText(*eyes).c_str());
   if (counters.dropped > 0) std::fprintf(stderr, "%s\n", KeptText(session).c_str());
 }
 
@@ -235,6 +242,10 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
                         const ProbeContext& probe, const PictureNeeds& pictures) {
   Setup out;
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
+  PrunerSpec prune;
+  if (pictures.flags != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(prune, ToPruner(*pictures.flags));
+  }
   WEIR_ASSIGN_OR_RETURN(out.model, Load(model_flags));
   WEIR_RETURN_IF_ERROR(AddProbe(*out.model, model_flags, probe.in_chat, probe.question, &options));
   PictureRoom room;
@@ -244,11 +255,11 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   if (out.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(room, MeasurePictures(pictures.flags, pictures.more_later));
     room.n_waiting = pictures.n_waiting;
-    options.beside = Eyes::Plan(out.encoder->encoder(), room);
+    WEIR_ASSIGN_OR_RETURN(options.beside, Eyes::Plan(out.encoder->encoder(), room, prune));
   }
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
   if (out.encoder != nullptr) {
-    WEIR_ASSIGN_OR_RETURN(out.eyes, Eyes::Make(out.encoder->encoder(), *out.session, room));
+    WEIR_ASSIGN_OR_RETURN(out.eyes, Eyes::Make(out.encoder->encoder(), *out.session, room, prune));
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
   PrintConfiguration(*out.model, *out.session, options.policy.text, sampling.c_str());

@@ -63,11 +63,13 @@ Status AppendPinned(Session& session, std::span<const int32_t> tokens, const Pin
 
 // Token counters of each modality that was seen, nothing when that was text alone.
 nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters);
-// The object that `-o json` ends with.
+// The object that `-o json` ends with. `eyes`: whose pruned rows are counted; nullptr without pictures.
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
-                                  double ttft_ms);
-// One line to stderr: tokens seen, kept, dropped, memory.
-void PrintMemoryLine(const Session& session);
+                                  double ttft_ms, const Eyes* eyes = nullptr);
+// Adds the count of pruned rows where there is a pruner.
+void AddPruned(const Eyes* eyes, nlohmann::ordered_json* json);
+// One line to stderr: tokens seen, kept, dropped, memory; one more each for modalities and a pruner.
+void PrintMemoryLine(const Session& session, const Eyes* eyes = nullptr);
 // "kept 2,048 of 167,916 (oldest unpinned: token 151,204; unbroken from token 166,001)"
 std::string KeptText(const Session& session);
 // Warns about replaced or dropped input bytes.

@@ -69,7 +69,7 @@ class Chat {
       if (line == "/help") {
         PrintHelp();
       } else if (line == "/memory") {
-        PrintMemoryLine(session_);
+        PrintMemoryLine(session_, eyes_);
       } else if (line == "/reset") {
         session_.Reset();
         sampler_.Reset();
@@ -193,7 +193,7 @@ class Chat {
   Status ReadPicture(const std::string& path, bool video) {
     if (eyes_ == nullptr) return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
     WEIR_RETURN_IF_ERROR(OpenTurn());
-    const int64_t n_before = session_.counters().seen;
+    const int64_t n_before = session_.counters().seen, n_pruned = eyes_->n_pruned();
     Progress progress("looked", Progress::kAuto);
     Session::AppendOptions append;
     append.stop = &StopFlag();
@@ -212,7 +212,11 @@ class Chat {
     WEIR_RETURN_IF_ERROR(status);
     std::fprintf(stderr, "read %s tokens of %s", CountText(session_.counters().seen - n_before).c_str(),
                  Printable(path).c_str());
-    std::fprintf(stderr, video ? ", %s frames\n" : "\n", CountText(n_frames).c_str());
+    if (video) std::fprintf(stderr, ", %s frames", CountText(n_frames).c_str());
+    if (eyes_->prune().info != nullptr) {
+      std::fprintf(stderr, ", %s rows pruned", CountText(eyes_->n_pruned() - n_pruned).c_str());
+    }
+    std::fprintf(stderr, "\n");
     return Status();
   }
 
@@ -307,7 +311,7 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
   WEIR_RETURN_IF_ERROR(loop.Loop(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
-  PrintMemoryLine(*setup.session);
+  PrintMemoryLine(*setup.session, setup.eyes.get());
   return Status();
 }
 

@@ -42,6 +42,7 @@ struct PotFlags {
   int pot = 0, ctx = 0, chunk = 0;
   std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
   bool trace_scores = false;
+  int trace_attention = 0;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);
 // Only for commands that write one.
@@ -96,6 +97,7 @@ void AddWatch(CLI::App& app, int* code);
 void AddPlan(CLI::App& app, int* code);
 void AddInfo(CLI::App& app, int* code);
 void AddPolicies(CLI::App& app, int* code);
+void AddPruners(CLI::App& app, int* code);
 void AddBench(CLI::App& app, int* code);
 void AddEval(CLI::App& app, int* code);
 void AddTrace(CLI::App& app, int* code);

@@ -1,10 +1,13 @@
-// weir info: what a model file is, without loading its weights.
+// weir info: what a model file or a vision encoder is, without loading its weights, and whether the two belong
+// together.
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "common.h"
+#include "engine/eyes.h"
+#include "engine/plan_backend.h"
 
 namespace weir::app {
 namespace {
@@ -30,8 +33,57 @@ std::string ValueText(const GgufValue& value) {
   return StrFormat("[%zu values]", n);
 }
 
-Status Info(const std::string& path, bool tensors) {
+void PrintEncoder(const GgufFile& file) {
+  PlanBackend backend(MakeCpuBackend(1));
+  Ledger ledger;
+  const auto loaded = LoadEncoder(file, backend, ledger);
+  if (!loaded.ok()) {
+    std::printf("runs here: no: %s\n", Printable(loaded.status().message()).c_str());
+    return;
+  }
+  const Encoder& encoder = **loaded;
+  const EncoderConfig& config = encoder.config();
+  std::printf("runs here: yes, as vision encoder %s, beside models with embeddings of %d; weights in memory %s\n",
+              Printable(config.projector).c_str(), config.n_embd, BytesText(ledger.used_bytes()).c_str());
+  std::printf("pictures: %d x %d pixels become %d tokens", config.transform.size, config.transform.size, config.n_rows);
+  if (!config.grids.empty()) std::printf(", with tiles up to %d", config.max_rows());
+  std::printf("; work for each session %s\n", BytesText(ImageEncoder::Bytes(encoder)).c_str());
+  std::string pruners;
+  for (const PrunerInfo* info : AllPrunerInfos()) {
+    const Result<PrunerSpec> spec = ParsePrunerSpec(info->name);
+    if (spec.ok() && PrunedEncoder::PrunerBytes(*spec, encoder).ok()) {
+      pruners += (pruners.empty() ? "" : ", ") + std::string(info->name);
+    }
+  }
+  std::printf("pruners: %s\n", pruners.empty() ? "none" : pruners.c_str());
+}
+
+// Whether it would run is the question people ask; answered by binding every tensor, without weights.
+void PrintModel(const std::string& path, const std::string& mmproj) {
+  ModelFlags flags;
+  flags.path = path;
+  const auto model = Load(flags, /*plan_only=*/true);
+  if (!model.ok()) {
+    std::printf("runs here: no: %s\n", Printable(model.status().message()).c_str());
+    return;
+  }
+  std::printf("runs here: yes, as %s; weights in memory %s\n",
+              Printable((*model)->model().config().architecture).c_str(),
+              BytesText((*model)->ledger().used_bytes()).c_str());
+  if (mmproj.empty()) return;
+  const auto eyes = LoadedEncoder::Load(mmproj, **model);
+  if (eyes.ok()) {
+    std::printf("with %s: yes, %d tokens a picture\n", Printable(mmproj).c_str(), (*eyes)->encoder().config().n_rows);
+  } else {
+    std::printf("with %s: no: %s\n", Printable(mmproj).c_str(), Printable(eyes.status().message()).c_str());
+  }
+}
+
+Status Info(const std::string& path, const std::string& mmproj, bool tensors) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  if (IsEncoder(*file) && !mmproj.empty()) {
+    return InvalidArgument("%s is a vision encoder itself; --mmproj goes with its language model", path.c_str());
+  }
   std::printf("%s: GGUF version %u, %s, %zu tensors\n", Printable(path).c_str(), file->version(),
               BytesText(file->file_bytes()).c_str(), file->tensors().size());
   std::map<std::string, std::pair<int64_t, int64_t>> types;
@@ -54,16 +106,10 @@ Status Info(const std::string& path, bool tensors) {
       std::printf("  %-40s %-5s %s\n", Printable(tensor.name).c_str(), InfoOf(tensor.type).name, shape.c_str());
     }
   }
-  // Whether it would run is the question people ask; answered by binding every tensor, without weights.
-  ModelFlags flags;
-  flags.path = path;
-  auto model = Load(flags, /*plan_only=*/true);
-  if (model.ok()) {
-    std::printf("runs here: yes, as %s; weights in memory %s\n",
-                Printable((*model)->model().config().architecture).c_str(),
-                BytesText((*model)->ledger().used_bytes()).c_str());
+  if (IsEncoder(*file)) {
+    PrintEncoder(*file);
   } else {
-    std::printf("runs here: no: %s\n", Printable(model.status().message()).c_str());
+    PrintModel(path, mmproj);
   }
   return Status();
 }
@@ -72,12 +118,15 @@ Status Info(const std::string& path, bool tensors) {
 
 void AddInfo(CLI::App& app, int* code) {
   CLI::App* sub = app.add_subcommand("info", "show a model file's metadata and tensors, and whether it runs here");
-  auto path = std::make_shared<std::string>();
+  auto path = std::make_shared<std::string>(), mmproj = std::make_shared<std::string>();
   auto tensors = std::make_shared<bool>(false);
-  sub->add_option("model,-m,--model", *path, "model file (GGUF)")->required()->type_name("FILE");
+  sub->add_option("model,-m,--model", *path, "model file (GGUF), or a vision encoder")->required()->type_name("FILE");
+  sub->add_option("--mmproj", *mmproj, "whether this vision encoder belongs to the model (-mm)")
+      ->check(NotEmpty())
+      ->type_name("FILE");
   sub->add_flag("--tensors", *tensors, "list every tensor");
   sub->callback([=] {
-    const Status status = Info(*path, *tensors);
+    const Status status = Info(*path, *mmproj, *tensors);
     *code = status.ok() ? 0 : Fail(status);
   });
 }

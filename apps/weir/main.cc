@@ -9,7 +9,8 @@ namespace {
 
 // Names people type with one dash although they are longer than a letter; the command line library knows none such.
 std::string LongName(const std::string& argument) {
-  for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-mm", "--mmproj"}}) {
+  for (const auto& [one, two] :
+       {std::pair{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-mm", "--mmproj"}}) {
     if (argument == one) return two;
   }
   return argument;
@@ -44,6 +45,7 @@ int main(int argc, char** argv) {
   weir::app::AddPlan(app, &code);
   weir::app::AddInfo(app, &code);
   weir::app::AddPolicies(app, &code);
+  weir::app::AddPruners(app, &code);
   weir::app::AddBench(app, &code);
   weir::app::AddEval(app, &code);
   weir::app::AddTrace(app, &code);

@@ -20,6 +20,10 @@ void AddEncoderFlags(CLI::App& app, PictureFlags* flags) {
   app.add_option("--mmproj", flags->mmproj, "vision encoder of the model, an `mmproj` file (-mm)")
       ->check(NotEmpty())
       ->type_name("FILE");
+  app.add_option("--prune", flags->prune,
+                 "which rows of a picture the language model gets to see: NAME[:key=value,...], see `weir pruners`")
+      ->check(NotEmpty())
+      ->type_name("NAME");
   app.add_option("--max-side", flags->max_side,
                  "pictures and frames are shrunk to so many pixels on their longer side; 0 = they stay as they are, "
                  "unless their size cannot be known beforehand (2048 then)")
@@ -30,6 +34,12 @@ void AddEncoderFlags(CLI::App& app, PictureFlags* flags) {
       ->check(Between(1, 1 << 20))
       ->capture_default_str()
       ->type_name("SECONDS");
+}
+
+Result<PrunerSpec> ToPruner(const PictureFlags& flags) {
+  if (flags.prune.empty()) return PrunerSpec();
+  if (flags.mmproj.empty()) return InvalidArgument("--prune thins out pictures; they need --mmproj FILE");
+  return ParsePrunerSpec(flags.prune);
 }
 
 void AddFpsFlag(CLI::App& app, PictureFlags* flags) {
@@ -97,6 +107,15 @@ void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes) {
   std::fprintf(stderr, "vision   %s (%s), %d tokens a picture%s, weights %s, pictures up to %d x %d pixels\n",
                Printable(name).c_str(), config.projector.c_str(), config.n_rows, more.c_str(),
                BytesText(encoder.ledger().used_bytes()).c_str(), eyes.room().max_side, eyes.room().min_side);
+  if (eyes.prune().info != nullptr) {
+    std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", eyes.prune().text.c_str(), eyes.n_rows(),
+                 config.n_rows);
+  }
+}
+
+std::string PrunedText(const Eyes& eyes) {
+  if (eyes.prune().info == nullptr) return "";
+  return StrFormat("%s rows of pictures pruned", CountText(eyes.n_pruned()).c_str());
 }
 
 Result<std::string> MarkPictures(const std::string& prompt, size_t n) {

@@ -14,13 +14,13 @@
 namespace weir::app {
 
 struct PictureFlags {
-  std::string mmproj;
+  std::string mmproj, prune;
   std::vector<std::string> images, videos;  // as given; images come first in a prompt
   double fps = 1;
   int max_side = 0;  // 0: as they are, where their size can be told beforehand
   int timeout_s = 30;
 };
-// --mmproj and what limits a picture.
+// --mmproj, what limits a picture, and who thins it out.
 void AddEncoderFlags(CLI::App& app, PictureFlags* flags);
 void AddFpsFlag(CLI::App& app, PictureFlags* flags);
 // --image, --video, --fps.
@@ -30,6 +30,9 @@ void AddPictureFlags(CLI::App& app, PictureFlags* flags);
 MediaOptions ToMediaOptions(const PictureFlags& flags);
 FrameOptions ToFrameOptions(const PictureFlags& flags);
 
+// --prune; nothing is pruned without it. kInvalidArgument for a pruner without an encoder; errors of ParsePrunerSpec().
+Result<PrunerSpec> ToPruner(const PictureFlags& flags);
+
 // The encoder of --mmproj, or nullptr without one. kInvalidArgument for pictures without an encoder.
 Result<std::unique_ptr<LoadedEncoder>> LoadEyes(const PictureFlags& flags, LoadedModel& model);
 // Room for every source of the flags, which are asked for their size; for what cannot be asked (a pipe, a camera) and
@@ -38,6 +41,8 @@ inline constexpr int kUnknownSide = 2048;
 Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later);
 // A line of the configuration on stderr.
 void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes);
+// "16 rows of pictures pruned", for lines on stderr; empty without a pruner.
+std::string PrunedText(const Eyes& eyes);
 
 // A prompt with n marks (kPictureMark of text/chat_template.h): as it is where it has some (kInvalidArgument when they are more or fewer), else with all of
 // them before it, as LLaVA was trained.

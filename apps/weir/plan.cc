@@ -11,19 +11,21 @@ namespace {
 Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFlags* pictures,
             const std::string& format) {
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
+  WEIR_ASSIGN_OR_RETURN(const PrunerSpec prune, ToPruner(*pictures));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
   WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, "", &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadEyes(*pictures, *model));
   if (encoder != nullptr) {
     const bool none_yet = pictures->images.empty() && pictures->videos.empty();
     WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));
-    options.beside = Eyes::Plan(encoder->encoder(), room);
+    WEIR_ASSIGN_OR_RETURN(options.beside, Eyes::Plan(encoder->encoder(), room, prune));
   }
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {
     nlohmann::ordered_json json;
     json["model"] = model_flags.path;
     json["policy"] = options.policy.text;
+    if (prune.info != nullptr) json["prune"] = prune.text;
     json["pot"] = plan.pot.n_slots;
     json["chunk"] = plan.chunk_rows;
     json["weights_bytes"] = model->ledger().used_bytes();

@@ -201,7 +201,9 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   if (answer.output == "json") {
     const double rate = static_cast<double>(n_read) / read_s;
-    std::printf("%s\n", JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms)).c_str());
+    std::printf(
+        "%s\n",
+        JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.eyes.get())).c_str());
   } else {
     std::printf("\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
@@ -209,7 +211,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   std::fprintf(stderr, "speed    read %lld tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
                static_cast<long long>(n_read), static_cast<double>(n_read) / read_s, result.tokens.size(),
                result.tokens_per_s);
-  PrintMemoryLine(session);
+  PrintMemoryLine(session, setup.eyes.get());
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
   return CheckNotCut(result, session);
 }

@@ -222,6 +222,7 @@ class Watcher {
                                    {"tokens_kept", tokens.kept},
                                    {"tokens_dropped", tokens.dropped}};
     if (const auto modalities = ModalitiesJson(tokens); !modalities.is_null()) line["modalities"] = modalities;
+    AddPruned(&eyes_, &line);
     line["session_bytes"] = session_.ledger().used_bytes();
     line["resident_bytes"] = ResidentBytes();
     return line;
@@ -230,13 +231,15 @@ class Watcher {
   void PrintFigures(const std::string& what) const {
     const FrameFeed::Counters frames = feed_.counters();
     const SessionCounters tokens = session_.counters();
+    const std::string pruned = PrunedText(eyes_);
     std::fprintf(
         stderr,
-        "watch    %s%s frames looked at (%.2f/s), %s dropped, %s waiting; tokens %s seen, %s kept; session %s, "
+        "watch    %s%s frames looked at (%.2f/s), %s dropped, %s waiting; tokens %s seen, %s kept; %s%ssession %s, "
         "process %s\n",
         what.c_str(), CountText(n_looked_).c_str(), FramesPerSecond(), CountText(frames.dropped).c_str(),
         CountText(frames.waiting).c_str(), CountText(tokens.seen).c_str(), CountText(tokens.kept).c_str(),
-        BytesText(session_.ledger().used_bytes()).c_str(), BytesText(ResidentBytes()).c_str());
+        pruned.c_str(), pruned.empty() ? "" : "; ", BytesText(session_.ledger().used_bytes()).c_str(),
+        BytesText(ResidentBytes()).c_str());
   }
 
   Session& session_;

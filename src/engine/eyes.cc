@@ -65,9 +65,17 @@ std::vector<PlanItem> Eyes::Plan(const Encoder& encoder, const PictureRoom& room
   return items;
 }
 
-Result<std::unique_ptr<Eyes>> Eyes::Make(Encoder& encoder, Session& session, const PictureRoom& room) {
-  std::unique_ptr<Eyes> out(new Eyes(session, room));
-  WEIR_ASSIGN_OR_RETURN(out->encoder_, ImageEncoder::Make(encoder, session.ledger()));
+Result<std::vector<PlanItem>> Eyes::Plan(const Encoder& encoder, const PictureRoom& room, const PrunerSpec& prune) {
+  std::vector<PlanItem> items = Plan(encoder, room);
+  WEIR_ASSIGN_OR_RETURN(const int64_t bytes, PrunedEncoder::PrunerBytes(prune, encoder));
+  if (bytes > 0) items.push_back({MemTag::kVision, "pruner " + prune.text, bytes});
+  return items;
+}
+
+Result<std::unique_ptr<Eyes>> Eyes::Make(Encoder& encoder, Session& session, const PictureRoom& room,
+                                         const PrunerSpec& prune) {
+  std::unique_ptr<Eyes> out(new Eyes(encoder.config(), session, room));
+  WEIR_ASSIGN_OR_RETURN(out->encoder_, PrunedEncoder::Make(prune, encoder, session.ledger()));
   return out;
 }
 
@@ -141,7 +149,8 @@ Status Eyes::Prepare(const RgbView& frame, float* out) {
 }
 
 Status Eyes::ReadPrepared(const float* prepared, const Session::AppendOptions& append) {
-  return ReadParts(encoder_->EncodePixels(prepared), Modality::kVideo, append);
+  WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, encoder_->EncodePixels(prepared));
+  return ReadParts(rows, Modality::kVideo, append);
 }
 
 }  // namespace weir

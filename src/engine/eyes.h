@@ -6,6 +6,9 @@
 //   encoder = LoadedEncoder::Load(...)
 //   session_options.beside = Eyes::Plan(encoder, room);
 //   session = Session::Make(...);  eyes = Eyes::Make(encoder, session, room);
+//
+// A pruner (prune/pruner.h) may thin out the rows of every picture and frame before the session reads them: the same
+// PrunerSpec then goes to Plan() and Make().
 #pragma once
 
 #include <cstdint>
@@ -17,6 +20,7 @@
 #include "base/ledger.h"
 #include "base/status.h"
 #include "engine/loaded_model.h"
+#include "engine/pruned_encoder.h"
 #include "engine/session.h"
 #include "media/media.h"
 #include "vision/encoder.h"
@@ -54,11 +58,14 @@ struct PictureRoom {
 
 class Eyes {
  public:
-  // What SessionOptions::beside must hold.
+  // What SessionOptions::beside must hold, without and with a pruner. Errors of PrunedEncoder::PrunerBytes().
   static std::vector<PlanItem> Plan(const Encoder& encoder, const PictureRoom& room);
+  static Result<std::vector<PlanItem>> Plan(const Encoder& encoder, const PictureRoom& room, const PrunerSpec& prune);
 
-  // All three must outlive it. kOverBudget when the session's plan did not hold Plan().
-  static Result<std::unique_ptr<Eyes>> Make(Encoder& encoder, Session& session, const PictureRoom& room);
+  // Encoder and session must outlive it. Errors of PrunedEncoder::Make(); kOverBudget when the session's plan did not
+  // hold Plan().
+  static Result<std::unique_ptr<Eyes>> Make(Encoder& encoder, Session& session, const PictureRoom& room,
+                                            const PrunerSpec& prune = {});
 
   // Reads a picture into the stream. Errors as DecodeImage() and Session::AppendEmbeddings() have them; a picture
   // larger than the room is kUnsupported, or shrunk first where media.max_side says so.
@@ -81,18 +88,25 @@ class Eyes {
   // `media` with the room's limit on what a picture may be once it is decoded.
   MediaOptions Limited(const MediaOptions& media) const;
 
-  const EncoderConfig& config() const { return encoder_->config(); }
+  const EncoderConfig& config() const { return config_; }
   const PictureRoom& room() const { return room_; }
+  // Who thins out rows (PrunerSpec::info is nullptr: nobody), how many of a picture's stay, and how many were pruned so
+  // far, of all pictures and frames.
+  const PrunerSpec& prune() const { return encoder_->spec(); }
+  int32_t n_rows() const { return encoder_->n_rows(); }
+  int64_t n_pruned() const { return encoder_->n_pruned(); }
   Session& session() const { return session_; }
 
  private:
-  Eyes(Session& session, const PictureRoom& room) : session_(session), room_(room) {}
+  Eyes(const EncoderConfig& config, Session& session, const PictureRoom& room)
+      : config_(config), session_(session), room_(room) {}
   // Reads the encoder's last picture: rows, and the words between them.
   Status ReadParts(std::span<const float> rows, Modality modality, const Session::AppendOptions& append);
 
+  const EncoderConfig& config_;
   Session& session_;
   const PictureRoom room_;
-  std::unique_ptr<ImageEncoder> encoder_;
+  std::unique_ptr<PrunedEncoder> encoder_;
 };
 
 }  // namespace weir

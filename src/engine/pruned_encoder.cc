@@ -6,35 +6,63 @@
 
 namespace weir {
 
+Result<int64_t> PrunedEncoder::PrunerBytes(const PrunerSpec& spec, const Encoder& encoder) {
+  if (spec.info == nullptr) return int64_t{0};
+  if (!encoder.config().grids.empty() || encoder.config().max_squares > 0) {
+    return Unsupported("pruner %s: pictures that are looked at in tiles are not pruned", spec.info->name);
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Pruner> pruner, spec.Make());
+  WEIR_ASSIGN_OR_RETURN(const int64_t bytes, pruner->MemoryBytes(encoder));
+  return bytes + int64_t{encoder.config().n_rows} * 4;
+}
+
 Result<std::unique_ptr<PrunedEncoder>> PrunedEncoder::Make(const PrunerSpec& spec, Encoder& encoder, Ledger& ledger) {
   std::unique_ptr<PrunedEncoder> out(new PrunedEncoder);
-  const int32_t n_all = encoder.config().n_rows;
-  out->n_rows_ = static_cast<int32_t>(RowsKept(n_all, spec.keep()));
-  WEIR_ASSIGN_OR_RETURN(out->pruner_, spec.Make());
-  WEIR_RETURN_IF_ERROR(out->pruner_->Prepare(encoder));
-  WEIR_ASSIGN_OR_RETURN(out->bytes_, ledger.Reserve(MemTag::kVision, out->pruner_->MemoryBytes() + n_all * 4));
-  out->kept_.resize(static_cast<size_t>(n_all));
-  std::iota(out->kept_.begin(), out->kept_.end(), 0);
+  out->spec_ = spec;
+  out->n_rows_ = encoder.config().n_rows;
+  WEIR_ASSIGN_OR_RETURN(const int64_t pruner_bytes, PrunerBytes(spec, encoder));
+  WEIR_ASSIGN_OR_RETURN(out->bytes_, ledger.Reserve(MemTag::kVision, pruner_bytes));
+  if (spec.info != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(out->pruner_, spec.Make());
+    out->pruner_->Prepare(encoder);
+    out->kept_.resize(static_cast<size_t>(out->n_rows_));
+    std::iota(out->kept_.begin(), out->kept_.end(), 0);
+    out->n_rows_ = static_cast<int32_t>(RowsKept(out->n_rows_, spec.keep()));
+  }
   WEIR_ASSIGN_OR_RETURN(out->images_, ImageEncoder::Make(encoder, ledger));
   return out;
 }
 
+SignalSink* PrunedEncoder::BeginPicture() {
+  if (pruner_ == nullptr || n_rows_ == images_->config().n_rows) return nullptr;
+  pruner_->Begin();
+  return pruner_.get();
+}
+
 Result<std::span<const float>> PrunedEncoder::Encode(const RgbView& image, const VisionObserver* observer) {
-  const EncoderConfig& config = images_->config();
-  const bool all = n_rows_ == config.n_rows;  // nothing to choose, nothing to look at
-  if (!all) pruner_->Begin();
-  WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images_->Encode(image, observer, all ? nullptr : pruner_.get()));
-  if (all) return std::span<const float>(rows);
+  WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images_->Encode(image, observer, BeginPicture()));
+  return Thin(rows);
+}
+
+Result<std::span<const float>> PrunedEncoder::EncodePixels(const float* pixels, const VisionObserver* observer) {
+  return Thin(images_->EncodePixels(pixels, observer, BeginPicture()));
+}
+
+Result<std::span<const float>> PrunedEncoder::Thin(std::span<float> rows) {
+  parts_.assign(images_->parts().begin(), images_->parts().end());
+  if (pruner_ == nullptr || n_rows_ == images_->config().n_rows) return std::span<const float>(rows);
+  parts_.front() = {parts_.front().words, n_rows_};
   for (const double importance : pruner_->Importance()) {
     if (!std::isfinite(importance)) {
       return Corrupt("the encoder gives numbers that are not finite for this picture; its file is damaged");
     }
   }
   KeepMostImportant(pruner_->Importance(), n_rows_, &kept_);
-  const size_t n_embd = static_cast<size_t>(config.n_embd);
+  const size_t n_embd = static_cast<size_t>(images_->config().n_embd);
   for (size_t i = 0; i < kept_.size(); ++i) {
     std::memmove(&rows[i * n_embd], &rows[static_cast<size_t>(kept_[i]) * n_embd], n_embd * 4);
   }
+  n_pruned_ += images_->config().n_rows - n_rows_;
   return std::span<const float>(rows.first(kept_.size() * n_embd));
 }
 

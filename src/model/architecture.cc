@@ -4,6 +4,10 @@ namespace weir {
 
 Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const std::string name, file.String("general.architecture"));
+  if (name == "clip") {
+    return InvalidArgument("%s is a vision encoder; it goes with --mmproj, beside its language model",
+                           file.path().c_str());
+  }
   std::string known;
   for (const ArchitectureInfo* info : AllArchitectureInfos()) {
     if (name == info->name) {

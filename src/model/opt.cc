@@ -16,7 +16,6 @@
 //   output.weight         where the head is not the embedding. 350M's embeddings are half as wide as the model, with a
 //                         projection on both sides; the converter multiplies both into the tables.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -62,18 +61,8 @@ Status Opt::Load(const GgufFile& file, Ledger& ledger) {
     return Corrupt("%s: %d heads and %d KV heads of %d columns do not make a width of %d", file.path().c_str(),
                    m.n_heads, m.n_kv_heads, m.head_dim, m.n_embd);
   }
-  config_.architecture = "opt";
-  WEIR_ASSIGN_OR_RETURN(config_.name, file.StringOr("general.name", ""));
+  WEIR_RETURN_IF_ERROR(FillConfig(file, "opt", m, &config_));
   WEIR_ASSIGN_OR_RETURN(norm_before_, file.BoolOr("opt.norm_before", true));
-  config_.n_layers = m.n_layers;
-  config_.n_embd = m.n_embd;
-  config_.n_ff = m.n_ff;
-  config_.n_vocab = m.n_vocab;
-  config_.n_ctx_train = m.n_ctx_train;
-  config_.attention.n_layers = m.n_layers;
-  config_.attention.n_heads = config_.attention.n_kv_heads = m.n_heads;
-  config_.attention.head_dim = m.head_dim;
-  config_.attention.scale = 1.0f / std::sqrt(static_cast<float>(m.head_dim));
   config_.attention.n_learned_positions = m.n_ctx_train;
   eps_ = m.norm_eps;
 

@@ -28,17 +28,19 @@ namespace weir {
 namespace {
 
 constexpr OptionInfo kOptions[] = {
-    TextOption("layers", "all",
-                       "cross-attention layers that vote: all, first, last, or numbers from 0, as 0+2+5"),
+    TextOption("layers", "all", "cross-attention layers that vote: all, first, last, or numbers from 0, as 0+2+5"),
     TextOption("weights", "none", "of the image tokens' votes", "none|image"),
 };
+
+// In the place of a layer: the last one, whichever that is.
+constexpr int32_t kLast = -1;
 
 class Catp final : public Pruner {
  public:
   Catp(bool all, std::vector<int32_t> layers, bool weighted)
       : all_(all), layers_(std::move(layers)), weighted_(weighted) {}
 
-  Status Prepare(const SignalSource& source) override {
+  Result<int64_t> MemoryBytes(const SignalSource& source) const override {
     const SignalShape cross = source.ShapeOf(SignalKind::kQueryCross);
     if (cross.n_layers == 0) {
       return Unsupported("pruner catp ranks learned queries by their cross-attention; this encoder has none");
@@ -46,19 +48,19 @@ class Catp final : public Pruner {
     if (weighted_ && source.ShapeOf(SignalKind::kImageMass).n_layers == 0) {
       return Unsupported("pruner catp:weights=image: this encoder does not tell its attention");
     }
-    for (int32_t& layer : layers_) {
-      if (layer < 0) layer += cross.n_layers;  // from the end
-      if (layer < 0 || layer >= cross.n_layers) {
+    for (const int32_t layer : layers_) {
+      if (layer >= cross.n_layers) {
         return InvalidArgument("pruner catp: layer %d of %d with cross-attention", layer, cross.n_layers);
       }
     }
+    return cross.n_rows * (8 + 4) + cross.n_cols * 8;
+  }
+  void Prepare(const SignalSource& source) override {
+    const SignalShape cross = source.ShapeOf(SignalKind::kQueryCross);
+    for (int32_t& layer : layers_) layer = layer == kLast ? cross.n_layers - 1 : layer;
     importance_.assign(static_cast<size_t>(cross.n_rows), 0);
     order_.resize(static_cast<size_t>(cross.n_rows));
     weights_.assign(static_cast<size_t>(cross.n_cols), 1);
-    return Status();
-  }
-  int64_t MemoryBytes() const override {
-    return std::ssize(importance_) * 8 + std::ssize(weights_) * 8 + std::ssize(order_) * 4;
   }
   bool Wants(SignalKind kind, int32_t layer) const override {
     if (kind == SignalKind::kImageMass) return weighted_;
@@ -130,7 +132,7 @@ const PrunerInfo kCatp = {
       const bool weighted = options.Text("weights") == "image";
       if (text == "all") return std::unique_ptr<Pruner>(new Catp(true, {}, weighted));
       if (text == "first") return std::unique_ptr<Pruner>(new Catp(false, {0}, weighted));
-      if (text == "last") return std::unique_ptr<Pruner>(new Catp(false, {-1}, weighted));
+      if (text == "last") return std::unique_ptr<Pruner>(new Catp(false, {kLast}, weighted));
       WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> layers, ParseLayers(text));
       return std::unique_ptr<Pruner>(new Catp(false, std::move(layers), weighted));
     }};

@@ -11,13 +11,14 @@ namespace {
 
 class L2 final : public Pruner {
  public:
-  Status Prepare(const SignalSource& source) override {
+  Result<int64_t> MemoryBytes(const SignalSource& source) const override {
     const SignalShape rows = source.ShapeOf(SignalKind::kOutputs);
     if (rows.n_layers == 0) return Unsupported("pruner l2: this encoder does not tell its rows");
-    importance_.assign(static_cast<size_t>(rows.n_rows), 0);
-    return Status();
+    return rows.n_rows * 8;
   }
-  int64_t MemoryBytes() const override { return std::ssize(importance_) * 8; }
+  void Prepare(const SignalSource& source) override {
+    importance_.assign(static_cast<size_t>(source.ShapeOf(SignalKind::kOutputs).n_rows), 0);
+  }
   bool Wants(SignalKind kind, int32_t) const override { return kind == SignalKind::kOutputs; }
   void Begin() override {}
   void Take(const Signal& signal) override {

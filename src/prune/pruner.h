@@ -22,11 +22,11 @@ namespace weir {
 // One object per encoder and session. Signals of a picture arrive between Begin() and Importance().
 class Pruner : public SignalSink {
  public:
-  // The encoder is known: checks that it offers what the pruner needs (kUnsupported), that the options fit it
-  // (kInvalidArgument), and takes the memory it will ever need.
-  virtual Status Prepare(const SignalSource& source) = 0;
-  // Bytes held after Prepare().
-  virtual int64_t MemoryBytes() const = 0;
+  // Bytes that Prepare() will take for this encoder. kUnsupported when it does not offer what the pruner needs,
+  // kInvalidArgument when the options do not fit it.
+  virtual Result<int64_t> MemoryBytes(const SignalSource& source) const = 0;
+  // Takes them: all the memory it will ever need. REQUIRES: MemoryBytes(source) is no error.
+  virtual void Prepare(const SignalSource& source) = 0;
   // A picture begins; what is known of the one before is forgotten.
   virtual void Begin() = 0;
   // One number per row, larger stays; valid until the next Begin(). Not finite where a signal was not.
@@ -52,7 +52,7 @@ const PrunerInfo* FindPruner(std::string_view name);
 
 // A parsed "name" or "name:key=value,key=value", the form of policies.
 struct PrunerSpec {
-  const PrunerInfo* info = nullptr;
+  const PrunerInfo* info = nullptr;  // nullptr: nothing is pruned
   Options options;
   std::string text;  // normalised: the name and every option with its effective value
   double keep() const { return options.Number("keep"); }

@@ -12,15 +12,16 @@ namespace {
 
 class SelfAttention final : public Pruner {
  public:
-  Status Prepare(const SignalSource& source) override {
+  Result<int64_t> MemoryBytes(const SignalSource& source) const override {
     const SignalShape self = source.ShapeOf(SignalKind::kQuerySelf);
     if (self.n_layers == 0) {
       return Unsupported("pruner self_attention ranks learned queries by their self-attention; this encoder has none");
     }
-    importance_.assign(static_cast<size_t>(self.n_cols), 0);
-    return Status();
+    return self.n_cols * 8;
   }
-  int64_t MemoryBytes() const override { return std::ssize(importance_) * 8; }
+  void Prepare(const SignalSource& source) override {
+    importance_.assign(static_cast<size_t>(source.ShapeOf(SignalKind::kQuerySelf).n_cols), 0);
+  }
   bool Wants(SignalKind kind, int32_t) const override { return kind == SignalKind::kQuerySelf; }
   void Begin() override { std::fill(importance_.begin(), importance_.end(), 0); }
   void Take(const Signal& signal) override {

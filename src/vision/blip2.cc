@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "base/workspace.h"
@@ -53,11 +52,11 @@ class Blip2 final : public Encoder {
   SignalShape ShapeOf(SignalKind kind) const override {
     switch (kind) {
       case SignalKind::kImageMass:
-        return {1, 1, 1, n_pos_};
+        return {1, 1, 1, vit_.n_pos};
       case SignalKind::kQuerySelf:
         return {static_cast<int32_t>(q_layers_), static_cast<int32_t>(q_heads_), n_queries_, n_queries_};
       case SignalKind::kQueryCross:
-        return {n_cross_, static_cast<int32_t>(q_heads_), n_queries_, n_pos_};
+        return {n_cross_, static_cast<int32_t>(q_heads_), n_queries_, vit_.n_pos};
       case SignalKind::kOutputs:
         return {1, 1, n_queries_, q_embd_};
     }
@@ -104,14 +103,12 @@ class Blip2 final : public Encoder {
   };
 
   Backend& backend_;
-  int64_t n_layers_ = 0, n_embd_ = 0, n_ff_ = 0, n_heads_ = 0, patch_ = 0, n_side_ = 0, n_pos_ = 0;
+  ClassVitShape vit_;
   int64_t n_queries_ = 0, q_layers_ = 0, q_embd_ = 0, q_ff_ = 0, q_heads_ = 0;
   int32_t n_cross_ = 0;
-  float eps_ = 0, q_eps_ = 0;
-  std::unique_ptr<Matrix> patches_;              // [n_embd, 3 * patch * patch]
-  std::unique_ptr<Matrix> positions_, queries_;  // [n_pos, n_embd], the class token's first; [n_queries, q_embd]
-  std::vector<int32_t> ids_;                     // 0, 1, 2 ...
-  Vector patch_bias_, class_;
+  float q_eps_ = 0;
+  PatchEmbedding input_;
+  std::unique_ptr<Matrix> queries_;  // [n_queries, q_embd]
   LayerNormWeights post_ln_, query_norm_;
   std::vector<Block> blocks_;
   std::vector<QueryBlock> query_blocks_;
@@ -119,41 +116,19 @@ class Blip2 final : public Encoder {
 };
 
 Status Blip2::ReadMetadata(const GgufFile& file) {
-  const std::string v = "clip.vision.", q = v + "qformer.";
+  const std::string q = "clip.vision.qformer.";
   config_.projector = "qformer";
   WEIR_ASSIGN_OR_RETURN(config_.name, file.StringOr("general.name", ""));
-  WEIR_ASSIGN_OR_RETURN(const int64_t size, BoundedInt(file, v + "image_size", 1, kMaxImageSize));
-  WEIR_ASSIGN_OR_RETURN(patch_, BoundedInt(file, v + "patch_size", 1, size));
-  WEIR_ASSIGN_OR_RETURN(n_embd_, BoundedInt(file, v + "embedding_length", 1, 1 << 16));
-  WEIR_ASSIGN_OR_RETURN(n_ff_, BoundedInt(file, v + "feed_forward_length", 1, 1 << 18));
-  WEIR_ASSIGN_OR_RETURN(n_layers_, BoundedInt(file, v + "block_count", 1, 1024));
-  WEIR_ASSIGN_OR_RETURN(n_heads_, BoundedInt(file, v + "attention.head_count", 1, n_embd_));
+  WEIR_ASSIGN_OR_RETURN(vit_, ReadClassVitShape(file));
   WEIR_ASSIGN_OR_RETURN(n_queries_, BoundedInt(file, q + "query_count", 1, 1 << 10));
   WEIR_ASSIGN_OR_RETURN(q_embd_, BoundedInt(file, q + "embedding_length", 1, 1 << 16));
   WEIR_ASSIGN_OR_RETURN(q_ff_, BoundedInt(file, q + "feed_forward_length", 1, 1 << 18));
   WEIR_ASSIGN_OR_RETURN(q_layers_, BoundedInt(file, q + "block_count", 1, 1024));
   WEIR_ASSIGN_OR_RETURN(q_heads_, BoundedInt(file, q + "attention.head_count", 1, q_embd_));
-  for (const auto& [cols, heads] : {std::pair{n_embd_, n_heads_}, std::pair{q_embd_, q_heads_}}) {
-    if (cols % heads != 0 || cols / heads > kMaxHeadDim) {
-      return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(),
-                     static_cast<long long>(cols), static_cast<long long>(heads));
-    }
-  }
-  for (const auto& [key, to] :
-       {std::pair{v + "attention.layer_norm_epsilon", &eps_}, std::pair{q + "attention.layer_norm_epsilon", &q_eps_}}) {
-    WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(key));
-    if (!std::isfinite(eps) || eps < 0) return Corrupt("%s: %s is %g", file.path().c_str(), key.c_str(), eps);
-    *to = static_cast<float>(eps);
-  }
-  n_side_ = size / patch_;
-  n_pos_ = n_side_ * n_side_ + 1;
-  if (n_pos_ > (1 << 16)) {
-    return Corrupt("%s: %lld patches a picture", file.path().c_str(), static_cast<long long>(n_pos_ - 1));
-  }
-  ids_.resize(static_cast<size_t>(std::max(n_pos_, n_queries_)));
-  std::iota(ids_.begin(), ids_.end(), 0);
+  WEIR_RETURN_IF_ERROR(CheckHeads(file, q_embd_, q_heads_));
+  WEIR_ASSIGN_OR_RETURN(q_eps_, ReadNormEps(file, q + "attention.layer_norm_epsilon"));
   config_.n_rows = static_cast<int32_t>(n_queries_);
-  config_.transform.size = static_cast<int32_t>(size);
+  config_.transform.size = static_cast<int32_t>(vit_.size);
   config_.transform.fit = Fit::kStretch;
   return ReadNormalisation(file, &config_.transform);
 }
@@ -169,21 +144,18 @@ Status Blip2::LoadAttention(WeightLoader& loader, const std::string& name, int64
 Status Blip2::Load(const GgufFile& file, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(ReadMetadata(file));
   WeightLoader loader(file, backend_, ledger);
-  const int64_t d = n_embd_;
-  WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight", d, {3, patch_, patch_}, &patches_));
-  WEIR_RETURN_IF_ERROR(loader.LoadOptional("v.patch_embd.bias", d, &patch_bias_));
-  WEIR_RETURN_IF_ERROR(loader.Load("v.class_embd", d, &class_));
-  WEIR_RETURN_IF_ERROR(loader.Load("v.position_embd.weight", n_pos_, d, &positions_));
-  blocks_.resize(static_cast<size_t>(n_layers_));
-  for (int64_t l = 0; l < n_layers_; ++l) {
+  const int64_t d = vit_.n_embd;
+  WEIR_RETURN_IF_ERROR(input_.Load(loader, vit_));
+  blocks_.resize(static_cast<size_t>(vit_.n_layers));
+  for (int64_t l = 0; l < vit_.n_layers; ++l) {
     Block& block = blocks_[l];
     const std::string name = "v.blk." + std::to_string(l) + ".";
     WEIR_RETURN_IF_ERROR(loader.Load(name + "ln1", d, &block.ln1));
     WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_qkv", 3 * d, d, &block.qkv));
     WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", d, d, &block.out));
     WEIR_RETURN_IF_ERROR(loader.Load(name + "ln2", d, &block.ln2));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_up", n_ff_, d, &block.up));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_down", d, n_ff_, &block.down));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_up", vit_.n_ff, d, &block.up));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_down", d, vit_.n_ff, &block.down));
   }
   WEIR_RETURN_IF_ERROR(loader.Load("v.post_ln", d, &post_ln_));
   WEIR_RETURN_IF_ERROR(loader.Load("v.proj_query", n_queries_, q_embd_, &queries_));
@@ -213,21 +185,21 @@ Status Blip2::Load(const GgufFile& file, Ledger& ledger) {
 }
 
 Blip2::Buffers Blip2::LayOut(Workspace* space) const {
-  const int64_t n = n_pos_, d = n_embd_, nq = n_queries_, dq = q_embd_, most = std::max(n, nq);
+  const int64_t n = vit_.n_pos, d = vit_.n_embd, nq = n_queries_, dq = q_embd_, most = std::max(n, nq);
   Buffers b;
   b.norm = space->Floats(n * d);
   b.tile = space->Floats(std::max(kTileRows, nq) * most);
   b.mass = space->Floats(n);
-  const int64_t widest = std::max({d, n_ff_, 3 * patch_ * patch_, dq, q_ff_});
+  const int64_t widest = std::max({d, vit_.n_ff, vit_.patch_values(), dq, q_ff_});
   b.scratch = space->Bytes(backend_.MatMulScratchBytes(most, widest));
-  b.attention_scratch = space->Bytes(std::max(backend_.FullAttentionScratchBytes(n_heads_, d / n_heads_, n),
+  b.attention_scratch = space->Bytes(std::max(backend_.FullAttentionScratchBytes(vit_.n_heads, vit_.head_dim(), n),
                                               backend_.FullAttentionScratchBytes(q_heads_, dq / q_heads_, most)));
   // Of the picture only its last norm is left when the queries begin.
   Workspace picture = *space, queries = *space;
   b.x = picture.Floats(n * d);
   b.qkv = picture.Floats(3 * n * d);
   b.mix = picture.Floats(n * d);
-  b.wide = picture.Floats(n * std::max(n_ff_, 3 * patch_ * patch_));
+  b.wide = picture.Floats(n * std::max(vit_.n_ff, vit_.patch_values()));
   for (float** rows : {&b.h, &b.q, &b.q_mix}) *rows = queries.Floats(nq * dq);
   b.k = queries.Floats(most * dq);
   b.v = queries.Floats(most * dq);
@@ -268,23 +240,12 @@ void Blip2::Pass::Mass(const FullAttentionArgs& attention) const {
 }
 
 void Blip2::Pass::Picture() const {
-  const int64_t n = m.n_pos_, d = m.n_embd_;
-  // Positions first; the class token and the patches are added to them.
-  m.backend_.EmbedRows(*m.positions_, m.ids_.data(), n, b.x);
-  for (int64_t i = 0; i < d; ++i) b.x[i] += m.class_.data[i];
-  GatherPatches(args.pixels, m.config_.transform.size, m.patch_, b.wide);
-  MatMulArgs mm;
-  const MatMulOut to = {m.patches_.get(), b.x + d, d, m.patch_bias_.get(), true};
-  mm.x = b.wide;
-  mm.x_stride = mm.n_in = 3 * m.patch_ * m.patch_;
-  mm.n_rows = n - 1;
-  mm.outs = {&to, 1};
-  mm.scratch = b.scratch;
-  m.backend_.MatMul(mm);
+  const int64_t n = m.vit_.n_pos, d = m.vit_.n_embd;
+  m.input_.Embed(m.backend_, m.vit_, args.pixels, b.wide, b.scratch, b.x);
   Observe("v.embd", n, d, b.x);
   FullAttentionArgs attention;
-  attention.n_heads = m.n_heads_;
-  attention.head_dim = d / m.n_heads_;
+  attention.n_heads = m.vit_.n_heads;
+  attention.head_dim = m.vit_.head_dim();
   attention.scale = 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
   attention.q = b.qkv;
   attention.k = b.qkv + d;
@@ -294,26 +255,26 @@ void Blip2::Pass::Picture() const {
   attention.out = b.mix;
   attention.out_stride = d;
   attention.scratch = b.attention_scratch;
-  for (int64_t l = 0; l < m.n_layers_; ++l) {
+  for (int64_t l = 0; l < m.vit_.n_layers; ++l) {
     const Block& block = m.blocks_[l];
     const std::string name = Name("v.blk.", l);
-    Norm(b.x, block.ln1, b.norm, n, d, m.eps_);
+    Norm(b.x, block.ln1, b.norm, n, d, m.vit_.eps);
     Observe(name + "ln1", n, d, b.norm);
     Product(b.norm, n, d, block.qkv, b.qkv);
     Observe(name + "qkv", n, 3 * d, b.qkv);
     m.backend_.FullAttention(attention);
-    if (l + 1 == m.n_layers_ && Wanted(SignalKind::kImageMass, 0)) Mass(attention);
+    if (l + 1 == m.vit_.n_layers && Wanted(SignalKind::kImageMass, 0)) Mass(attention);
     Observe(name + "mix", n, d, b.mix);
     Product(b.mix, n, d, block.out, b.x, true);
     Observe(name + "mid", n, d, b.x);
-    Norm(b.x, block.ln2, b.norm, n, d, m.eps_);
+    Norm(b.x, block.ln2, b.norm, n, d, m.vit_.eps);
     Observe(name + "ln2", n, d, b.norm);
     Product(b.norm, n, d, block.up, b.wide);
-    m.backend_.Gelu({GeluKind::kErf, b.wide, b.wide, n * m.n_ff_});
-    Product(b.wide, n, m.n_ff_, block.down, b.x, true);
+    m.backend_.Gelu({GeluKind::kErf, b.wide, b.wide, n * m.vit_.n_ff});
+    Product(b.wide, n, m.vit_.n_ff, block.down, b.x, true);
     Observe(name + "out", n, d, b.x);
   }
-  Norm(b.x, m.post_ln_, b.norm, n, d, m.eps_);
+  Norm(b.x, m.post_ln_, b.norm, n, d, m.vit_.eps);
   Observe("v.post_ln", n, d, b.norm);
 }
 
@@ -352,7 +313,7 @@ void Blip2::Pass::QueryAttention(const std::string& name, const Attention& w, co
 
 void Blip2::Pass::Queries() const {
   const int64_t nq = m.n_queries_, dq = m.q_embd_;
-  m.backend_.EmbedRows(*m.queries_, m.ids_.data(), nq, b.h);
+  EmbedAll(m.backend_, *m.queries_, nq, b.q, b.h);
   Norm(b.h, m.query_norm_, b.h, nq, dq, m.q_eps_);
   Observe("v.proj_norm", nq, dq, b.h);
   for (int64_t l = 0; l < m.q_layers_; ++l) {
@@ -360,7 +321,7 @@ void Blip2::Pass::Queries() const {
     const std::string name = Name("v.proj_blk.", l);
     QueryAttention(name + "self_", block.self, b.h, nq, dq, SignalKind::kQuerySelf, static_cast<int32_t>(l));
     if (block.cross_layer >= 0) {
-      QueryAttention(name + "cross_", block.cross, b.norm, m.n_pos_, m.n_embd_, SignalKind::kQueryCross,
+      QueryAttention(name + "cross_", block.cross, b.norm, m.vit_.n_pos, m.vit_.n_embd, SignalKind::kQueryCross,
                      block.cross_layer);
     }
     Product(b.h, nq, dq, block.up, b.q_wide);

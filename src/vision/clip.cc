@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "base/workspace.h"
@@ -28,29 +27,27 @@ class Clip final : public Encoder {
   Status Load(const GgufFile& file, Ledger& ledger) {
     WEIR_RETURN_IF_ERROR(ReadMetadata(file));
     WeightLoader loader(file, backend_, ledger);
-    WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight", n_embd_, {3, patch_, patch_}, &patches_));
-    WEIR_RETURN_IF_ERROR(loader.LoadOptional("v.patch_embd.bias", n_embd_, &patch_bias_));
-    WEIR_RETURN_IF_ERROR(loader.Load("v.class_embd", n_embd_, &class_));
-    WEIR_RETURN_IF_ERROR(loader.Load("v.position_embd.weight", n_pos_, n_embd_, &positions_));
-    WEIR_RETURN_IF_ERROR(loader.Load("v.pre_ln", n_embd_, &pre_ln_));
+    WEIR_RETURN_IF_ERROR(input_.Load(loader, vit_));
+    WEIR_RETURN_IF_ERROR(loader.Load("v.pre_ln", vit_.n_embd, &pre_ln_));
     blocks_.resize(static_cast<size_t>(depth_));
     for (int64_t l = 0; l < depth_; ++l) {
       Block& block = blocks_[l];
       const std::string name = "v.blk." + std::to_string(l) + ".";
-      WEIR_RETURN_IF_ERROR(loader.Load(name + "ln1", n_embd_, &block.ln1));
-      WEIR_RETURN_IF_ERROR(loader.Load(name + "ln2", n_embd_, &block.ln2));
-      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q", n_embd_, n_embd_, &block.q));
-      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", n_embd_, n_embd_, &block.k));
-      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", n_embd_, n_embd_, &block.v));
-      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", n_embd_, n_embd_, &block.out));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "ln1", vit_.n_embd, &block.ln1));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "ln2", vit_.n_embd, &block.ln2));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q", vit_.n_embd, vit_.n_embd, &block.q));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", vit_.n_embd, vit_.n_embd, &block.k));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", vit_.n_embd, vit_.n_embd, &block.v));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", vit_.n_embd, vit_.n_embd, &block.out));
       // Files of the first converters have the two layers' names exchanged; their shapes tell.
       const GgufTensor* up = file.Tensor(name + "ffn_up.weight");
-      const bool swapped = n_ff_ != n_embd_ && up != nullptr && up->shape == std::vector<int64_t>{n_embd_, n_ff_};
-      WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_down" : "ffn_up"), n_ff_, n_embd_, &block.up));
-      WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_up" : "ffn_down"), n_embd_, n_ff_, &block.down));
+      const bool swapped =
+          vit_.n_ff != vit_.n_embd && up != nullptr && up->shape == std::vector<int64_t>{vit_.n_embd, vit_.n_ff};
+      WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_down" : "ffn_up"), vit_.n_ff, vit_.n_embd, &block.up));
+      WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_up" : "ffn_down"), vit_.n_embd, vit_.n_ff, &block.down));
     }
     // Blocks behind the chosen layer are in most files and never run.
-    for (int64_t l = depth_; l < n_layers_; ++l) loader.Skip("v.blk." + std::to_string(l) + ".");
+    for (int64_t l = depth_; l < vit_.n_layers; ++l) loader.Skip("v.blk." + std::to_string(l) + ".");
     const GgufTensor* first = file.Tensor("mm.0.weight");
     const GgufTensor* second = file.Tensor("mm.2.weight");
     if (first == nullptr || second == nullptr) {
@@ -67,16 +64,21 @@ class Clip final : public Encoder {
       WEIR_RETURN_IF_ERROR(loader.Load("model.image_newline", n_out, &newline_));
       config_.newline = newline_.data;
     }
-    WEIR_RETURN_IF_ERROR(loader.Load("mm.0", n_hidden_, n_embd_, &mm0_));
+    WEIR_RETURN_IF_ERROR(loader.Load("mm.0", n_hidden_, vit_.n_embd, &mm0_));
     WEIR_RETURN_IF_ERROR(loader.Load("mm.2", n_out, n_hidden_, &mm2_));
     return loader.Finish();
   }
 
   int64_t WorkspaceBytes() const override {
-    const int64_t rows = AlignedBytes(n_pos_ * n_embd_ * 4);
-    const int64_t wide = AlignedBytes(n_pos_ * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}) * 4);
-    return 6 * rows + wide + AlignedBytes(backend_.MatMulScratchBytes(n_pos_, WidestInput())) +
-           AlignedBytes(backend_.FullAttentionScratchBytes(n_heads_, n_embd_ / n_heads_, n_pos_));
+    const int64_t rows = AlignedBytes(vit_.n_pos * vit_.n_embd * 4);
+    const int64_t wide = AlignedBytes(vit_.n_pos * std::max({vit_.n_ff, n_hidden_, vit_.patch_values()}) * 4);
+    return 6 * rows + wide + AlignedBytes(backend_.MatMulScratchBytes(vit_.n_pos, WidestInput())) +
+           AlignedBytes(backend_.FullAttentionScratchBytes(vit_.n_heads, vit_.head_dim(), vit_.n_pos));
+  }
+
+  SignalShape ShapeOf(SignalKind kind) const override {
+    if (kind != SignalKind::kOutputs) return {};
+    return {1, 1, vit_.n_pos - 1, vit_.n_embd};
   }
 
   void Encode(const EncodeArgs& args) override;
@@ -84,17 +86,14 @@ class Clip final : public Encoder {
  private:
   Status ReadMetadata(const GgufFile& file);
   Status ReadGrids(const GgufFile& file);
-  int64_t WidestInput() const { return std::max({n_embd_, n_ff_, n_hidden_, 3 * patch_ * patch_}); }
+  int64_t WidestInput() const { return std::max({vit_.n_embd, vit_.n_ff, n_hidden_, vit_.patch_values()}); }
 
   Backend& backend_;
-  int64_t n_layers_ = 0, depth_ = 0;  // blocks of the file; blocks that run
-  int64_t n_embd_ = 0, n_ff_ = 0, n_heads_ = 0, patch_ = 0, n_side_ = 0, n_pos_ = 0, n_hidden_ = 0;
-  float eps_ = 0;
+  ClassVitShape vit_;
+  int64_t depth_ = 0, n_hidden_ = 0;  // blocks that run; columns between the projector's two layers
   GeluKind act_ = GeluKind::kQuick;
-  std::unique_ptr<Matrix> patches_;    // [n_embd, 3 * patch * patch]
-  std::unique_ptr<Matrix> positions_;  // [n_pos, n_embd], the class token's first
-  std::vector<int32_t> position_ids_;  // 0, 1, 2 ...
-  Vector patch_bias_, class_, newline_;
+  PatchEmbedding input_;
+  Vector newline_;
   LayerNormWeights pre_ln_;
   std::vector<Block> blocks_;
   LinearWeights mm0_, mm2_;
@@ -104,27 +103,13 @@ Status Clip::ReadMetadata(const GgufFile& file) {
   const std::string v = "clip.vision.";
   config_.projector = "mlp";
   WEIR_ASSIGN_OR_RETURN(config_.name, file.StringOr("general.name", ""));
-  WEIR_ASSIGN_OR_RETURN(const int64_t size, BoundedInt(file, v + "image_size", 1, kMaxImageSize));
-  WEIR_ASSIGN_OR_RETURN(patch_, BoundedInt(file, v + "patch_size", 1, size));
-  WEIR_ASSIGN_OR_RETURN(n_embd_, BoundedInt(file, v + "embedding_length", 1, 1 << 16));
-  WEIR_ASSIGN_OR_RETURN(n_ff_, BoundedInt(file, v + "feed_forward_length", 1, 1 << 18));
-  WEIR_ASSIGN_OR_RETURN(n_layers_, BoundedInt(file, v + "block_count", 1, 1024));
-  WEIR_ASSIGN_OR_RETURN(n_heads_, BoundedInt(file, v + "attention.head_count", 1, n_embd_));
-  if (n_embd_ % n_heads_ != 0 || n_embd_ / n_heads_ > kMaxHeadDim) {
-    return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(),
-                   static_cast<long long>(n_embd_), static_cast<long long>(n_heads_));
-  }
-  WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(v + "attention.layer_norm_epsilon"));
-  if (!std::isfinite(eps) || eps < 0) {
-    return Corrupt("%s: a layer norm with epsilon %g", file.path().c_str(), eps);
-  }
-  eps_ = static_cast<float>(eps);
+  WEIR_ASSIGN_OR_RETURN(vit_, ReadClassVitShape(file));
   WEIR_ASSIGN_OR_RETURN(const bool gelu, file.BoolOr("clip.use_gelu", false));
   WEIR_ASSIGN_OR_RETURN(const bool silu, file.BoolOr("clip.use_silu", false));
   if (silu) return Unsupported("%s: a CLIP encoder with SiLU", file.path().c_str());
   act_ = gelu ? GeluKind::kErf : GeluKind::kQuick;
   // Without the key the layer before the last is meant, as the projector was trained.
-  depth_ = n_layers_ - 1;
+  depth_ = vit_.n_layers - 1;
   if (file.Has(v + "feature_layer")) {
     const std::vector<int64_t>* layers = file.IntArray(v + "feature_layer");
     if (layers == nullptr || layers->size() != 1) {
@@ -132,20 +117,14 @@ Status Clip::ReadMetadata(const GgufFile& file) {
     }
     depth_ = layers->front();
   }
-  if (depth_ < 0 || depth_ > n_layers_) {
+  if (depth_ < 0 || depth_ > vit_.n_layers) {
     return Corrupt("%s: features of layer %lld of %lld", file.path().c_str(), static_cast<long long>(depth_),
-                   static_cast<long long>(n_layers_));
+                   static_cast<long long>(vit_.n_layers));
   }
-  n_side_ = size / patch_;
-  n_pos_ = n_side_ * n_side_ + 1;
-  if (n_pos_ > (1 << 16))
-    return Corrupt("%s: %lld patches a picture", file.path().c_str(), static_cast<long long>(n_pos_ - 1));
-  config_.n_rows = static_cast<int32_t>(n_pos_ - 1);
-  config_.n_side = static_cast<int32_t>(n_side_);
-  position_ids_.resize(static_cast<size_t>(n_pos_));
-  std::iota(position_ids_.begin(), position_ids_.end(), 0);
+  config_.n_rows = static_cast<int32_t>(vit_.n_pos - 1);
+  config_.n_side = static_cast<int32_t>(vit_.n_side);
   ImageTransform& transform = config_.transform;
-  transform.size = static_cast<int32_t>(size);
+  transform.size = static_cast<int32_t>(vit_.size);
   // LLaVA-1.5 was trained on padded pictures; a file whose own processor crops says so.
   WEIR_ASSIGN_OR_RETURN(const std::string fit, file.StringOr("weir.vision.fit", "pad"));
   if (fit != "pad" && fit != "crop") {
@@ -189,12 +168,12 @@ Status Clip::ReadGrids(const GgufFile& file) {
 
 void Clip::Encode(const EncodeArgs& args) {
   Workspace space(args.workspace);
-  const int64_t n = n_pos_, d = n_embd_;
+  const int64_t n = vit_.n_pos, d = vit_.n_embd;
   float *x = space.Floats(n * d), *norm = space.Floats(n * d), *q = space.Floats(n * d), *k = space.Floats(n * d),
         *v = space.Floats(n * d), *mix = space.Floats(n * d);
-  float* wide = space.Floats(n * std::max({n_ff_, n_hidden_, 3 * patch_ * patch_}));
+  float* wide = space.Floats(n * std::max({vit_.n_ff, n_hidden_, vit_.patch_values()}));
   void* scratch = space.Bytes(backend_.MatMulScratchBytes(n, WidestInput()));
-  void* attention_scratch = space.Bytes(backend_.FullAttentionScratchBytes(n_heads_, d / n_heads_, n));
+  void* attention_scratch = space.Bytes(backend_.FullAttentionScratchBytes(vit_.n_heads, vit_.head_dim(), n));
 
   const auto observe = [&](const std::string& name, int64_t rows, int64_t cols, const float* data) {
     if (args.observer != nullptr) (*args.observer)(name, rows, cols, data);
@@ -209,14 +188,10 @@ void Clip::Encode(const EncodeArgs& args) {
     backend_.MatMul(mm);
   };
   const auto layer_norm = [&](const float* in, const LayerNormWeights& w, float* out) {
-    backend_.LayerNorm({in, w.w.get(), w.b.get(), out, n, d, eps_});
+    backend_.LayerNorm({in, w.w.get(), w.b.get(), out, n, d, vit_.eps});
   };
 
-  // Positions first; the class token and the patches are added to them.
-  backend_.EmbedRows(*positions_, position_ids_.data(), n, x);
-  for (int64_t i = 0; i < d; ++i) x[i] += class_.data[i];
-  GatherPatches(args.pixels, config_.transform.size, patch_, wide);
-  product(wide, n - 1, 3 * patch_ * patch_, {{patches_.get(), x + d, d, patch_bias_.get(), true}});
+  input_.Embed(backend_, vit_, args.pixels, wide, scratch, x);
   observe("v.embd", n, d, x);
   layer_norm(x, pre_ln_, x);
   observe("v.pre_ln", n, d, x);
@@ -234,8 +209,8 @@ void Clip::Encode(const EncodeArgs& args) {
     observe(name + "k", n, d, k);
     observe(name + "v", n, d, v);
     FullAttentionArgs attention;
-    attention.n_heads = n_heads_;
-    attention.head_dim = d / n_heads_;
+    attention.n_heads = vit_.n_heads;
+    attention.head_dim = vit_.head_dim();
     attention.scale = 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
     attention.q = q;
     attention.k = k;
@@ -250,10 +225,13 @@ void Clip::Encode(const EncodeArgs& args) {
     observe(name + "mid", n, d, x);
     layer_norm(x, block.ln2, norm);
     observe(name + "ln2", n, d, norm);
-    product(norm, n, d, {{block.up.w.get(), wide, n_ff_, block.up.b.get(), false}});
-    backend_.Gelu({act_, wide, wide, n * n_ff_});
-    product(wide, n, n_ff_, {{block.down.w.get(), x, d, block.down.b.get(), true}});
+    product(norm, n, d, {{block.up.w.get(), wide, vit_.n_ff, block.up.b.get(), false}});
+    backend_.Gelu({act_, wide, wide, n * vit_.n_ff});
+    product(wide, n, vit_.n_ff, {{block.down.w.get(), x, d, block.down.b.get(), true}});
     observe(name + "out", n, d, x);
+  }
+  if (args.signals != nullptr && args.signals->Wants(SignalKind::kOutputs, 0)) {
+    args.signals->Take({SignalKind::kOutputs, 0, 0, ShapeOf(SignalKind::kOutputs), x + d});
   }
   product(x + d, n - 1, d, {{mm0_.w.get(), wide, n_hidden_, mm0_.b.get(), false}});
   observe("mm.0", n - 1, n_hidden_, wide);

@@ -7,6 +7,11 @@
 
 namespace weir {
 
+bool IsEncoder(const GgufFile& file) {
+  const Result<std::string> architecture = file.String("general.architecture");
+  return architecture.ok() && *architecture == "clip";
+}
+
 Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const std::string architecture, file.String("general.architecture"));
   WEIR_ASSIGN_OR_RETURN(const bool has_vision, file.BoolOr("clip.has_vision_encoder", false));

@@ -53,8 +53,8 @@ struct EncoderConfig {
   int32_t n_side = 0;        // where they form a square: rows along each side
   // Where pictures are looked at in tiles (vision/tiles.h): the grids, and the row that ends a line. Otherwise empty.
   std::vector<Grid> grids;
-  std::vector<float> newline;  // [n_embd]
-  int32_t max_squares = 0;     // where pictures are cut into squares (vision/split.h): at most so many along each side
+  std::span<const float> newline;  // [n_embd], the encoder's
+  int32_t max_squares = 0;  // where pictures are cut into squares (vision/split.h): at most so many along each side
   PictureWords words;
   // Most rows that a picture becomes.
   int32_t max_rows() const;
@@ -96,6 +96,8 @@ struct EncoderInfo {
 // Every encoder of the folder, sorted by name. (Generated.)
 std::span<const EncoderInfo* const> AllEncoderInfos();
 
+// Whether the file says that it is one at all.
+bool IsEncoder(const GgufFile& file);
 // Finds the file's projector and loads it. kInvalidArgument when the file is no vision encoder at all, kUnsupported
 // names an unknown projector and lists the known ones.
 Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger);

@@ -1,17 +1,46 @@
-// What encoders built on a vision transformer share.
+// What encoders built on a vision transformer with a class token share: their sizes, and how pixels become rows.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "io/gguf.h"
+#include "model/weights.h"
 #include "vision/preprocess.h"
+#include "vision/vit_blocks.h"
 
 namespace weir {
+
+// Sizes under clip.vision.*, each held to sane bounds before any arithmetic uses it.
+struct ClassVitShape : VitShape {
+  int64_t size = 0, patch = 0;    // pixels along a side of the input, of a patch
+  int64_t n_side = 0, n_pos = 0;  // patches along a side; rows: the class token and the patches
+  int64_t patch_values() const { return 3 * patch * patch; }
+};
+// kNotFound or kCorrupt names the key.
+Result<ClassVitShape> ReadClassVitShape(const GgufFile& file);
 
 // Cuts [3, size, size] into squares of `patch` pixels, row by row from the top: [n_patches, 3 * patch * patch], each as
 // a convolution's weights lie: colour, row, column. What is left at the right and at the bottom is dropped.
 void GatherPatches(const float* pixels, int64_t size, int64_t patch, float* to);
+
+// All n rows of a table, in order. `ids`: memory for n int32 that the call may write.
+void EmbedAll(Backend& backend, const Matrix& table, int64_t n, void* ids, float* out);
+
+// The input layer: a matrix over the patches' pixels, learned positions, the class token in front.
+struct PatchEmbedding {
+  std::unique_ptr<Matrix> patches;    // [n_embd, patch_values]
+  std::unique_ptr<Matrix> positions;  // [n_pos, n_embd], the class token's first
+  Vector patch_bias, class_token;
+
+  Status Load(WeightLoader& loader, const ClassVitShape& vit);
+  // pixels: [3, size, size]; wide: memory for n_pos x patch_values floats; scratch: the backend's, for n_pos rows.
+  // x gets [n_pos, n_embd].
+  void Embed(Backend& backend, const ClassVitShape& vit, const float* pixels, float* wide, void* scratch,
+             float* x) const;
+};
 
 // clip.vision.image_mean and image_std; kCorrupt when they are not three numbers each that can be divided by.
 Status ReadNormalisation(const GgufFile& file, ImageTransform* transform);

@@ -11,16 +11,21 @@ Status ReadVitShape(const GgufFile& file, VitShape* shape) {
   WEIR_ASSIGN_OR_RETURN(shape->n_ff, BoundedInt(file, v + "feed_forward_length", 1, 1 << 18));
   WEIR_ASSIGN_OR_RETURN(shape->n_layers, BoundedInt(file, v + "block_count", 1, 1024));
   WEIR_ASSIGN_OR_RETURN(shape->n_heads, BoundedInt(file, v + "attention.head_count", 1, shape->n_embd));
-  if (shape->n_embd % shape->n_heads != 0 || shape->head_dim() > kMaxHeadDim) {
-    return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(),
-                   static_cast<long long>(shape->n_embd), static_cast<long long>(shape->n_heads));
-  }
-  WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(v + "attention.layer_norm_epsilon"));
-  if (!std::isfinite(eps) || eps < 0) {
-    return Corrupt("%s: a layer norm with epsilon %g", file.path().c_str(), eps);
-  }
-  shape->eps = static_cast<float>(eps);
+  WEIR_RETURN_IF_ERROR(CheckHeads(file, shape->n_embd, shape->n_heads));
+  WEIR_ASSIGN_OR_RETURN(shape->eps, ReadNormEps(file, v + "attention.layer_norm_epsilon"));
   return Status();
+}
+
+Status CheckHeads(const GgufFile& file, int64_t n_cols, int64_t n_heads) {
+  if (n_cols % n_heads == 0 && n_cols / n_heads <= kMaxHeadDim) return Status();
+  return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(), static_cast<long long>(n_cols),
+                 static_cast<long long>(n_heads));
+}
+
+Result<float> ReadNormEps(const GgufFile& file, const std::string& key) {
+  WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(key));
+  if (!std::isfinite(eps) || eps < 0) return Corrupt("%s: %s is %g", file.path().c_str(), key.c_str(), eps);
+  return static_cast<float>(eps);
 }
 
 void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,

@@ -24,6 +24,10 @@ struct VitShape {
 // clip.vision.block_count, embedding_length, feed_forward_length and attention.*; kCorrupt when they contradict each
 // other.
 Status ReadVitShape(const GgufFile& file, VitShape* shape);
+// kCorrupt when `n_cols` columns cannot be shared by `n_heads` heads that the kernels can take.
+Status CheckHeads(const GgufFile& file, int64_t n_cols, int64_t n_heads);
+// A layer norm's epsilon.
+Result<float> ReadNormEps(const GgufFile& file, const std::string& key);
 
 // out = in w^T + b over n_rows rows; `scratch` is large enough for them.
 void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,

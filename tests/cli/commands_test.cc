@@ -60,6 +60,7 @@ TEST(HelpTest, EverySubcommandExplainsItself) {
                                    {"plan"},
                                    {"info"},
                                    {"policies"},
+                                   {"pruners"},
                                    {"trace"},
                                    {"remembers"},
                                    {"bench"},
@@ -207,8 +208,14 @@ TEST(InfoTest, ControlCharactersAreEscaped) {
 
 TEST(PoliciesTest, ListsOptionsWithDefaults) {
   const std::string out = Ok({"policies"}).out;
-  for (const char* word :
-       {"full", "window", "streaming_llm", "sinks=4", "smallest pot 6", "pooling=\"max\"", "avg|max"}) {
+  for (const char* word : {"full", "window", "streaming_llm", "sinks=4", "smallest pot 6", "pooling=max", "avg|max"}) {
+    EXPECT_NE(out.find(word), std::string::npos) << word;
+  }
+}
+
+TEST(PrunersTest, ListsOptionsWithDefaults) {
+  const std::string out = Ok({"pruners"}).out;
+  for (const char* word : {"catp", "l2", "self_attention", "keep=0.5", "layers=all", "none|image", "CATP:"}) {
     EXPECT_NE(out.find(word), std::string::npos) << word;
   }
 }

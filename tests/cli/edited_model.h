@@ -22,6 +22,10 @@ inline std::string ModelPath(const std::string& name) {
   return std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/" + name + ".gguf";
 }
 
+inline std::string VisionPath(const std::string& file) {
+  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/" + file;
+}
+
 inline std::string FileBytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -41,15 +45,19 @@ struct EditedModel {
   std::map<std::string, GgufValue> metadata;
   std::vector<EditedTensor> tensors;
 
-  explicit EditedModel(const std::string& name) {
-    auto file = GgufFile::Open(ModelPath(name));
+  EditedModel() = default;
+  explicit EditedModel(const std::string& name) : EditedModel(FromFile(ModelPath(name))) {}
+  static EditedModel FromFile(const std::string& path) {
+    EditedModel out;
+    auto file = GgufFile::Open(path);
     if (!file.ok()) {
       ADD_FAILURE() << file.status().message();
-      return;
+      return out;
     }
-    metadata.insert((*file)->metadata().begin(), (*file)->metadata().end());
+    out.metadata.insert((*file)->metadata().begin(), (*file)->metadata().end());
     for (const GgufTensor& t : (*file)->tensors())
-      tensors.push_back({t.name, t.type, t.shape, {t.data, t.data + t.bytes}});
+      out.tensors.push_back({t.name, t.type, t.shape, {t.data, t.data + t.bytes}});
+    return out;
   }
 
   EditedTensor& Tensor(const std::string& name) {

@@ -15,22 +15,13 @@ using nlohmann::json;
 
 constexpr int kRows = 25;  // of the tiny encoder
 
-std::string VisionFile(const std::string& name) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/" + name;
-}
-
-Arguments Join(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 class PicturesTest : public RefusalTest {
  protected:
   void SetUp() override {
     if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
   }
   Arguments Command(const std::string& name, const Arguments& more) {
-    return Join({name, "-m", VisionFile("llava.gguf"), "--mmproj", VisionFile("clip.gguf"), "--temp", "0", "-n", "6",
+    return Join({name, "-m", VisionPath("llava.gguf"), "--mmproj", VisionPath("clip.gguf"), "--temp", "0", "-n", "6",
                  "--ignore-eos"},
                 more);
   }
@@ -107,7 +98,7 @@ TEST_F(PicturesTest, ChatSeesWhatRunSees) {
 TEST_F(PicturesTest, ThePlanIsWhatASessionUses) {
   const std::string picture = Ppm("one.ppm", 300, 200);
   const json plan = [&] {
-    const RunResult run = Run({"plan", "-m", VisionFile("llava.gguf"), "--mmproj", VisionFile("clip.gguf"), "--image",
+    const RunResult run = Run({"plan", "-m", VisionPath("llava.gguf"), "--mmproj", VisionPath("clip.gguf"), "--image",
                                picture, "--pot", "64", "-o", "json"});
     EXPECT_EQ(run.code, 0) << run.err;
     return json::parse(run.out);
@@ -197,7 +188,7 @@ TEST_F(PicturesTest, WatchPlaysAndCountsWhatItMissed) {
   RunOptions options;
   options.input = "what is it\n";
   const RunResult run =
-      Run({"watch", video, "-m", VisionFile("llava.gguf"), "--mmproj", VisionFile("clip.gguf"), "--temp", "0", "-n",
+      Run({"watch", video, "-m", VisionPath("llava.gguf"), "--mmproj", VisionPath("clip.gguf"), "--temp", "0", "-n",
            "200", "--ignore-eos", "--fps", "20", "--queue", "1", "--pot", "512", "-o", "json"},
           options);
   ASSERT_EQ(run.code, 0) << run.err;
@@ -211,12 +202,12 @@ TEST_F(PicturesTest, WatchPlaysAndCountsWhatItMissed) {
 TEST_F(PicturesTest, WhatCannotWork) {
   const std::string picture = Ppm("one.ppm", 8, 8), other = ModelPath("llama");
   const Arguments tail = {"-p", "a", "-n", "2"};
-  ExpectError(Join({"run", "-m", VisionFile("llava.gguf"), "--image", picture}, tail), {"--mmproj"});
-  ExpectError(Join({"run", "-m", other, "--mmproj", VisionFile("clip.gguf"), "--image", picture}, tail),
+  ExpectError(Join({"run", "-m", VisionPath("llava.gguf"), "--image", picture}, tail), {"--mmproj"});
+  ExpectError(Join({"run", "-m", other, "--mmproj", VisionPath("clip.gguf"), "--image", picture}, tail),
               {"48", "64", "do not belong together"});
-  ExpectError(Join({"run", "-m", VisionFile("llava.gguf"), "--mmproj", other, "--image", picture}, tail),
+  ExpectError(Join({"run", "-m", VisionPath("llava.gguf"), "--mmproj", other, "--image", picture}, tail),
               {"no vision encoder"});
-  ExpectError({"watch", picture, "-m", VisionFile("llava.gguf")}, {"--mmproj"});
+  ExpectError({"watch", picture, "-m", VisionPath("llava.gguf")}, {"--mmproj"});
   ExpectError(Command("watch", {picture, "--ask", "what", "--every", "soon"}), {"--every", "soon"});
   ExpectError(Command("watch", {picture, "--every", "3s"}), {"--ask"});
   ExpectError(Command("run", {"--video", picture, "--fps", "0", "-p", "a"}), {"--fps"});

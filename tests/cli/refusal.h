@@ -14,6 +14,10 @@ namespace weir::testing {
 
 using Arguments = std::vector<std::string>;
 
+inline Arguments Join(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 inline bool StartsWith(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
 
 class RefusalTest : public ::testing::Test {

@@ -188,12 +188,19 @@ TEST_F(Blip2Test, PrunedRowsAreThoseTheVotesChose) {
     SCOPED_TRACE(text);
     const PrunerSpec spec = std::move(ParsePrunerSpec(text)).value();
     const int64_t before = ledger.used_bytes();
+    const auto bytes = PrunedEncoder::PrunerBytes(spec, *encoder_);
+    ASSERT_TRUE(bytes.ok());
+    // A budget without room for the pruner is refused before the pruner takes any.
+    Ledger small(ImageEncoder::Bytes(*encoder_) + *bytes - 1);
+    EXPECT_EQ(PrunedEncoder::Make(spec, *encoder_, small).status().code(), StatusCode::kOverBudget);
+    EXPECT_EQ(small.used_bytes(), 0);
     {
       auto pruned = PrunedEncoder::Make(spec, *encoder_, ledger);
       ASSERT_TRUE(pruned.ok()) << pruned.status().message();
+      EXPECT_EQ(ledger.used_bytes(), before + ImageEncoder::Bytes(*encoder_) + *bytes);
       // What the pruner makes of the maps that the whole encoding told.
       auto pruner = std::move(spec.Make()).value();
-      ASSERT_TRUE(pruner->Prepare(*encoder_).ok());
+      pruner->Prepare(*encoder_);
       pruner->Begin();
       for (const auto& [kind, maps] : recorder.maps) {
         for (const auto& [at, values] : maps) {
@@ -214,6 +221,7 @@ TEST_F(Blip2Test, PrunedRowsAreThoseTheVotesChose) {
             ASSERT_EQ((*rows)[i * n_embd + c], all[keep[i] * n_embd + c]) << "row " << i;
         }
       }
+      EXPECT_EQ((*pruned)->n_pruned(), 2 * (12 - std::ssize(keep)));
     }
     EXPECT_EQ(ledger.used_bytes(), before);
   }

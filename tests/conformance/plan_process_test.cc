@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/rng.h"
+#include "engine/eyes.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 #include "io/gguf_writer.h"
@@ -30,9 +31,33 @@ constexpr Shape kShapes[] = {
     {"few_kv_heads", "qwen2", 24, 448, 14, 2, 64, 640, 12000},  // Qwen2-0.5B's attention
 };
 
-// Random Q8_0 weights in the given shape.
-Status WriteModel(const Shape& s, const std::string& path) {
+// Random Q8_0 matrices, and F32 tensors of one value.
+struct Weights {
   GgufWriter w;
+  Rng rng{3};
+  void Matrix(const std::string& name, int64_t rows, int64_t cols) {
+    std::vector<uint8_t> data(static_cast<size_t>(rows * RowBytes(DType::kQ8_0, cols)));
+    for (size_t block = 0; block < data.size(); block += 34) {
+      data[block] = 0x00;  // scale 2^-9 as F16
+      data[block + 1] = 0x18;
+      for (size_t i = 2; i < 34; ++i) data[block + i] = static_cast<uint8_t>(rng.Next());
+    }
+    w.AddTensor(name, DType::kQ8_0, {rows, cols}, std::move(data));
+  }
+  void Constant(const std::string& name, const std::vector<int64_t>& shape, float value) {
+    int64_t n = 1;
+    for (const int64_t side : shape) n *= side;
+    std::vector<float> v(static_cast<size_t>(n), value);
+    std::vector<uint8_t> data(v.size() * 4);
+    std::memcpy(data.data(), v.data(), data.size());
+    w.AddTensor(name, DType::kF32, shape, std::move(data));
+  }
+};
+
+// A language model in the given shape.
+Status WriteModel(const Shape& s, const std::string& path) {
+  Weights weights;
+  GgufWriter& w = weights.w;
   const std::string a = s.architecture;
   w.SetString("general.architecture", a);
   w.Set<uint32_t>(a + ".block_count", s.n_layers);
@@ -45,22 +70,8 @@ Status WriteModel(const Shape& s, const std::string& path) {
   w.Set<uint32_t>(a + ".attention.value_length", s.head_dim);
   w.Set<uint32_t>(a + ".rope.dimension_count", s.head_dim);
   w.Set<float>(a + ".attention.layer_norm_rms_epsilon", 1e-5f);
-  Rng rng(3);
-  const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols) {
-    std::vector<uint8_t> data(static_cast<size_t>(rows * RowBytes(DType::kQ8_0, cols)));
-    for (size_t block = 0; block < data.size(); block += 34) {
-      data[block] = 0x00;  // scale 2^-9 as F16
-      data[block + 1] = 0x18;
-      for (size_t i = 2; i < 34; ++i) data[block + i] = static_cast<uint8_t>(rng.Next());
-    }
-    w.AddTensor(name, DType::kQ8_0, {rows, cols}, std::move(data));
-  };
-  const auto ones = [&](const std::string& name, int64_t n, float value) {
-    std::vector<float> v(static_cast<size_t>(n), value);
-    std::vector<uint8_t> data(v.size() * 4);
-    std::memcpy(data.data(), v.data(), data.size());
-    w.AddTensor(name, DType::kF32, {n}, std::move(data));
-  };
+  const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols) { weights.Matrix(name, rows, cols); };
+  const auto ones = [&](const std::string& name, int64_t n, float value) { weights.Constant(name, {n}, value); };
   matrix("token_embd.weight", s.n_vocab, s.n_embd);
   ones("output_norm.weight", s.n_embd, 1);
   for (int32_t l = 0; l < s.n_layers; ++l) {
@@ -84,6 +95,49 @@ Status WriteModel(const Shape& s, const std::string& path) {
   return w.WriteFile(path);
 }
 
+// A CLIP encoder of 257 rows, for models with embeddings of n_out.
+constexpr int32_t kPictureSide = 224;
+Status WriteEncoder(int32_t n_out, const std::string& path) {
+  constexpr int64_t kEmbd = 256, kFf = 1024, kPatch = 14, kBlocks = 3;
+  constexpr int64_t kRows = (kPictureSide / kPatch) * (kPictureSide / kPatch) + 1;
+  Weights weights;
+  GgufWriter& w = weights.w;
+  const std::string v = "clip.vision.";
+  w.SetString("general.architecture", "clip");
+  w.SetString("clip.projector_type", "mlp");
+  w.Set<bool>("clip.has_vision_encoder", true);
+  w.Set<uint32_t>(v + "image_size", kPictureSide);
+  w.Set<uint32_t>(v + "patch_size", kPatch);
+  w.Set<uint32_t>(v + "embedding_length", kEmbd);
+  w.Set<uint32_t>(v + "feed_forward_length", kFf);
+  w.Set<uint32_t>(v + "block_count", kBlocks);
+  w.Set<uint32_t>(v + "attention.head_count", 4);
+  w.Set<float>(v + "attention.layer_norm_epsilon", 1e-5f);
+  w.SetArray<double>(v + "image_mean", {0.5, 0.5, 0.5});
+  w.SetArray<double>(v + "image_std", {0.5, 0.5, 0.5});
+  const auto norm = [&](const std::string& name) {
+    weights.Constant(name + ".weight", {kEmbd}, 1);
+    weights.Constant(name + ".bias", {kEmbd}, 0);
+  };
+  weights.Constant("v.class_embd", {kEmbd}, 0.1f);
+  weights.Constant("v.patch_embd.weight", {kEmbd, 3, kPatch, kPatch}, 0.01f);
+  weights.Matrix("v.position_embd.weight", kRows, kEmbd);
+  norm("v.pre_ln");
+  for (int64_t l = 0; l < kBlocks; ++l) {
+    const std::string blk = "v.blk." + std::to_string(l) + ".";
+    norm(blk + "ln1");
+    norm(blk + "ln2");
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_out"}) {
+      weights.Matrix(blk + name + ".weight", kEmbd, kEmbd);
+    }
+    weights.Matrix(blk + "ffn_up.weight", kFf, kEmbd);
+    weights.Matrix(blk + "ffn_down.weight", kEmbd, kFf);
+  }
+  weights.Matrix("mm.0.weight", n_out, kEmbd);
+  weights.Matrix("mm.2.weight", n_out, n_out);
+  return w.WriteFile(path);
+}
+
 int64_t StatusBytes(const char* field) {
   std::FILE* file = std::fopen("/proc/self/status", "r");
   if (file == nullptr) return -1;
@@ -101,45 +155,69 @@ struct Measured {
   int64_t planned = 0, grown = 0;
 };
 
-bool MeasureHere(const std::string& path, const char* policy, int32_t pot, Measured* out) {
+// What is measured. Without an encoder (empty): words alone.
+struct Files {
+  std::string model, encoder;
+};
+
+// A session, with its eyes where there is an encoder, reads a picture of the given size and then the tokens.
+bool Live(Model& model, Backend& backend, Encoder* encoder, SessionOptions options, int32_t width, int32_t height,
+          std::span<const int32_t> tokens, int64_t* planned) {
+  PictureRoom room;
+  room.Include(width, height);
+  if (encoder != nullptr) options.beside = Eyes::Plan(*encoder, room);
+  auto session = Session::Make(model, backend, options);
+  if (!session.ok()) return false;
+  *planned = (*session)->plan().total_bytes;
+  if (encoder == nullptr) return (*session)->Append(tokens).ok() && (*session)->Logits().ok();
+  auto eyes = Eyes::Make(*encoder, **session, room);
+  auto pixels = HostBuffer::Allocate((*session)->ledger(), MemTag::kVision, int64_t{3} * width * height);
+  if (!eyes.ok() || !pixels.ok()) return false;
+  if (!(*eyes)->ReadPixels({pixels->data(), width, height}, Modality::kImage, {}).ok()) return false;
+  return (*session)->Append(tokens).ok() && (*session)->Logits().ok();
+}
+
+bool MeasureHere(const Files& files, const char* policy, int32_t pot, Measured* out) {
   Ledger ledger;
   auto backend = MakeCpuBackend(2);
-  auto file = GgufFile::Open(path);
+  auto file = GgufFile::Open(files.model);
   if (!file.ok()) return false;
   auto model = LoadModel(**file, *backend, ledger);
   if (!model.ok()) return false;
   (*file)->ReleasePages();
+  std::unique_ptr<Encoder> encoder;
+  if (!files.encoder.empty()) {
+    auto encoder_file = GgufFile::Open(files.encoder);
+    if (!encoder_file.ok()) return false;
+    auto loaded = LoadEncoder(**encoder_file, *backend, ledger);
+    if (!loaded.ok()) return false;
+    encoder = std::move(loaded).value();
+  }
   SessionOptions options;
   options.policy = std::move(ParsePolicySpec(policy)).value();
   options.pot_slots = pot;
   std::vector<int32_t> tokens(static_cast<size_t>(pot) + pot / 2, 7);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 1000);
-  {
-    // Worker stacks, the heap's first pages and lazily bound code belong to the program, not to the session.
-    SessionOptions small = options;
-    small.pot_slots = 16;
-    auto warm = Session::Make(**model, *backend, small);
-    if (!warm.ok() || !(*warm)->Append({tokens.data(), 24}).ok() || !(*warm)->Logits().ok()) return false;
-  }
+  // Worker stacks, the heap's first pages and lazily bound code belong to the program, not to the session.
+  SessionOptions small = options;
+  small.pot_slots = 16;
+  if (!Live(**model, *backend, encoder.get(), small, 16, 16, {tokens.data(), 24}, &out->planned)) return false;
   std::FILE* clear = std::fopen("/proc/self/clear_refs", "w");
   if (clear == nullptr || std::fputs("5", clear) < 0) return false;  // resets the peak
   std::fclose(clear);
   const int64_t before = StatusBytes("VmRSS:");
-  auto session = Session::Make(**model, *backend, options);
-  if (!session.ok()) return false;
-  if (!(*session)->Append(tokens).ok() || !(*session)->Logits().ok()) return false;
-  out->planned = (*session)->plan().total_bytes;
+  if (!Live(**model, *backend, encoder.get(), options, 640, 480, tokens, &out->planned)) return false;
   out->grown = StatusBytes("VmHWM:") - before;
   return true;
 }
 
-bool Measure(const std::string& path, const char* policy, int32_t pot, Measured* out) {
+bool Measure(const Files& files, const char* policy, int32_t pot, Measured* out) {
   int fds[2];
   if (pipe(fds) != 0) return false;
   const pid_t child = fork();
   if (child == 0) {
     Measured m;
-    const bool ok = MeasureHere(path, policy, pot, &m);
+    const bool ok = MeasureHere(files, policy, pot, &m);
     if (ok && write(fds[1], &m, sizeof(m)) != static_cast<ssize_t>(sizeof(m))) _exit(3);
     _exit(ok ? 0 : 2);
   }
@@ -151,10 +229,10 @@ bool Measure(const std::string& path, const char* policy, int32_t pot, Measured*
   return got && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-void Check(const std::string& name, const std::string& path) {
+void Check(const std::string& name, const Files& files) {
   for (int32_t pot : {256, 512, 1024, 2048}) {
     Measured m;
-    ASSERT_TRUE(Measure(path, "streaming_llm", pot, &m)) << name << " pot " << pot;
+    ASSERT_TRUE(Measure(files, "streaming_llm", pot, &m)) << name << " pot " << pot;
     const double ratio = static_cast<double>(m.grown) / static_cast<double>(m.planned);
     std::printf("%-14s pot %5d planned %10lld measured %10lld ratio %.4f\n", name.c_str(), pot, static_cast<long long>(m.planned),
                 static_cast<long long>(m.grown), ratio);
@@ -170,17 +248,30 @@ TEST_P(PlanProcessTest, PeakMemoryIsThePlan) {
 #endif
   const std::string path = ::testing::TempDir() + "weir_plan_" + GetParam().name + std::to_string(getpid()) + ".gguf";
   ASSERT_TRUE(WriteModel(GetParam(), path).ok());
-  Check(GetParam().name, path);
+  Check(GetParam().name, {path, ""});
   std::remove(path.c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PlanProcessTest, ::testing::ValuesIn(kShapes),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(PlanProcess, PicturesToo) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory would be measured";
+#endif
+  const std::string path = ::testing::TempDir() + "weir_plan_pair_" + std::to_string(getpid());
+  const Files files = {path + ".gguf", path + ".mmproj.gguf"};
+  ASSERT_TRUE(WriteModel(kShapes[0], files.model).ok());
+  ASSERT_TRUE(WriteEncoder(kShapes[0].n_embd, files.encoder).ok());
+  Check("with eyes", files);
+  std::remove(files.model.c_str());
+  std::remove(files.encoder.c_str());
+}
+
 TEST(PlanProcess, TheDefaultModelToo) {
   const char* path = std::getenv("WEIR_MODEL");
   if (path == nullptr) GTEST_SKIP() << "set WEIR_MODEL to a model file (scripts/fetch-model prints one)";
-  Check("WEIR_MODEL", path);
+  Check("WEIR_MODEL", {path, ""});
 }
 
 }  // namespace

@@ -64,8 +64,9 @@ Picture GoldenPicture(const Golden& golden) {
 
 std::vector<double> ImportanceOf(const std::string& spec, const Picture& picture) {
   auto pruner = std::move(std::move(ParsePrunerSpec(spec)).value().Make()).value();
-  EXPECT_TRUE(pruner->Prepare(picture).ok());
-  EXPECT_GT(pruner->MemoryBytes(), 0);
+  const auto bytes = pruner->MemoryBytes(picture);
+  EXPECT_TRUE(bytes.ok() && *bytes > 0);
+  pruner->Prepare(picture);
   picture.Show(*pruner);
   picture.Show(*pruner);  // a picture leaves nothing behind for the next
   return {pruner->Importance().begin(), pruner->Importance().end()};
@@ -173,7 +174,7 @@ TEST(Catp, RefusesWhatTheEncoderLacks) {
   no_mass.shapes.erase(SignalKind::kImageMass);
   const auto code = [](const char* spec, const Picture& picture) {
     auto pruner = std::move(std::move(ParsePrunerSpec(spec)).value().Make()).value();
-    return pruner->Prepare(picture).code();
+    return pruner->MemoryBytes(picture).status().code();
   };
   for (const PrunerInfo* info : AllPrunerInfos()) {
     EXPECT_EQ(code(info->name, none), StatusCode::kUnsupported);

@@ -188,6 +188,28 @@ TEST(Clip, EveryIntermediateMatchesTheReference) {
   }
 }
 
+// What a pruner may see: the patches' rows before their projection.
+TEST(Clip, TellsItsRows) {
+  struct Rows : SignalSink {
+    std::vector<float> values;
+    bool Wants(SignalKind kind, int32_t) const override { return kind == SignalKind::kOutputs; }
+    void Take(const Signal& s) override { values.assign(s.values, s.values + s.shape.n_rows * s.shape.n_cols); }
+  };
+  const Golden golden = testing::ReadGolden(VisionDir() + "clip.golden");
+  auto m = LoadTiny(MakeCpuBackend(2));
+  ASSERT_NE(m, nullptr);
+  auto workspace = std::move(HostBuffer::Allocate(m->ledger, MemTag::kVision, m->encoder->WorkspaceBytes())).value();
+  std::vector<float> out(golden.at("mm.2").data.size());
+  Rows rows;
+  m->encoder->Encode({golden.at("pixels").data.data(), out.data(), workspace.data(), nullptr, &rows});
+  EXPECT_EQ(out, Encode(*m, golden.at("pixels").data)) << "looking changes nothing";
+  const auto& last = golden.at("v.blk.2.out");  // the class token's row first
+  ASSERT_EQ(rows.values.size(), last.data.size() - static_cast<size_t>(last.cols));
+  EXPECT_LT(RelativeError(rows.values.data(), last.data.data() + last.cols, rows.values.size()), 1e-4);
+  EXPECT_EQ(m->encoder->ShapeOf(SignalKind::kOutputs).n_rows, 25);
+  EXPECT_EQ(m->encoder->ShapeOf(SignalKind::kQueryCross).n_layers, 0);
+}
+
 TEST(Clip, ThreadCountChangesNothing) {
   const Golden golden = testing::ReadGolden(VisionDir() + "clip.golden");
   std::vector<float> first;

@@ -59,14 +59,16 @@ def mmproj_metadata(source, writer, say):
     processor = source.optional_json("preprocessor_config.json")
     processor = processor or source.optional_json("processor_config.json").get("image_processor", {})
     size = source.need("image_size")
-    wanted = processor.get("size", {"height": size, "width": size})
+    wanted = processor.get("size", size)
+    if not isinstance(wanted, dict):  # as old processors wrote it
+        wanted = {"height": wanted, "width": wanted}
     if wanted.get("height") != size or wanted.get("width") != size or processor.get("resample", 3) != 3:
         raise ConvertError(f"preprocessor_config.json: size {wanted}, resample {processor.get('resample')}; this encoder is "
                            f"defined with bicubic squares of {size}")
-    text = {**opt.DEFAULTS, **(source.whole_config.get("text_config") or {})}
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type("qformer")
-    writer.add_vision_projection_dim(text["hidden_size"])
+    # Configurations of other language models call their width by other names (T5: d_model); the tensor is always right.
+    writer.add_vision_projection_dim(source.tensor("language_projection.weight").shape[0])
     writer.add_vision_image_size(size)
     writer.add_vision_patch_size(source.need("patch_size"))
     writer.add_vision_embedding_length(source.need("hidden_size"))

@@ -24,10 +24,8 @@ def decoder_metadata(source, writer, say, global_every):
         raise ConvertError(f"config.json: layer_types {kinds}; this architecture is defined with every {global_every}th layer "
                            "without a window")
     writer.add_sliding_window(source.need("sliding_window"))
-    # Readers divide by the root of head_dim, or of the width by the heads where they know the largest model.
-    scalar = source.get("query_pre_attn_scalar")
-    if scalar and scalar != source.head_dim():
-        writer.add_attention_scale(float(scalar) ** -0.5)
+    # Where a file does not say, readers guess: by head_dim, or by the width over the heads where they know the largest model.
+    writer.add_attention_scale(float(source.get("query_pre_attn_scalar", 256)) ** -0.5)
 
 
 def tensors(source, layer_map=LAYER):

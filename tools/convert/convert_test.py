@@ -1,0 +1,82 @@
+"""What a folder's configuration may leave out or say in other words: the metadata of the file is right all the same."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+try:
+    import numpy as np
+except ImportError as e:
+    raise unittest.SkipTest(f"needs numpy: {e}") from e
+
+from convert import blip2, gemma2
+from convert.source import ConvertError, Source
+
+
+class Folder(Source):
+    """A model folder of a configuration, small files and tensors that are all in memory."""
+
+    def __init__(self, config, files=(), tensors=()):
+        self.folder, self.config, self.files, self.arrays = Path("folder"), config, dict(files), dict(tensors)
+        self._where, self._used = {name: None for name in self.arrays}, set()
+
+    def tensor(self, name):
+        return self.arrays[name]
+
+    def optional_json(self, name):
+        return self.files.get(name, {})
+
+
+class Writer:
+    """Keeps what is added."""
+
+    def __init__(self):
+        self.values = {}
+
+    def __getattr__(self, name):
+        if not name.startswith("add_"):
+            raise AttributeError(name)
+        return lambda *value: self.values.__setitem__(value[0] if len(value) == 2 else name[4:], value[-1])
+
+
+def blip(text_config, processor):
+    folder = Folder({"text_config": text_config, "vision_config": {"image_size": 224}, "qformer_config": {}},
+                    {"preprocessor_config.json": processor},
+                    {"query_tokens": np.zeros((1, 32, 768)), "language_projection.weight": np.zeros((2048, 768))})
+    blip2.prepare(folder, True)
+    writer = Writer()
+    blip2.mmproj_metadata(folder, writer, print)
+    return writer.values
+
+
+class Blip2(unittest.TestCase):
+    def test_width_of_the_language_model(self):
+        for text in ({"model_type": "opt", "hidden_size": 2048}, {"model_type": "t5", "d_model": 2048}, {}):
+            self.assertEqual(blip(text, {})["vision_projection_dim"], 2048)
+
+    def test_size_in_every_form(self):
+        for size in ({"height": 224, "width": 224}, 224):
+            self.assertEqual(blip({}, {"size": size})["vision_image_size"], 224)
+        for size in ({"height": 364, "width": 364}, 364, {"shortest_edge": 224}):
+            with self.assertRaises(ConvertError):
+                blip({}, {"size": size})
+
+
+class Gemma(unittest.TestCase):
+    def scale(self, **more):
+        config = dict(hidden_size=64, num_attention_heads=4, head_dim=16, num_hidden_layers=2, sliding_window=8,
+                      intermediate_size=96, num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-6,
+                      vocab_size=320, hidden_activation="gelu_pytorch_tanh", **more)
+        writer = Writer()
+        gemma2.decoder_metadata(Folder(config), writer, print, 2)
+        return writer.values["attention_scale"]
+
+    def test_scale_is_always_said(self):
+        self.assertEqual(self.scale(query_pre_attn_scalar=16), 0.25)  # what a reader would guess, too
+        self.assertEqual(self.scale(query_pre_attn_scalar=144), 1 / 12)
+        self.assertEqual(self.scale(), 1 / 16)
+
+
+if __name__ == "__main__":
+    unittest.main()
