@@ -1,28 +1,27 @@
 // weir-plugin: policy
 // A-VL: of a picture, each layer stores what the prompt's end attends to and reads a core of it; of text, heavy
-// hitters. Paper: "A-VL: Adaptive Attention for Large Vision-Language Models" (2409.14846), section 4.
+// hitters.
+// Paper: "A-VL: Adaptive Attention for Large Vision-Language Models" (2409.14846), section 4.
 //
 // N visual tokens were read so far. s = attention of the newest voting row, mean over the query heads of the layer.
 //
 //   after a prompt   visual: the floor(S N) largest s stay, per layer (P: of those that are among the floor(P N)
-//   largest s
-//                    of layer 2); text behind the first picture: H2O with a budget of round(T L), L such tokens so far
+//                    largest s of layer 2); text behind the first picture: H2O with a budget of round(T L), L such
+//                    tokens so far
 //   while answering  a step reads all text and the floor(C N) visual slots of largest s, the core; every K-th step
-//   reads
-//                    all that is stored and ranks anew
+//                    reads all that is stored and ranks anew
 //
 // S, C, P and T are shares of what was read, whatever left since. K=1 and C >= S read everything at every step; K=0 has
 // no core either. Text before the first picture (the system's) stays. Several pictures are ranked together.
 //
 // Differences:
 // - One keep-set a layer for text too (the paper: one a head), with sums over the mean of its query heads: image and
-// text
-//   share the storage of the layer. T is held at the end of prompts and where the pot is full, not at every step.
+//   text share the storage of the layer. T is held at the end of prompts and where the pot is full, not at every step.
 // - Rows of pictures have no vote; steps that read the core add nothing to the sums of text.
-// - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read.
+// - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read
+//   (docs/decisions/0010-prefill-reads-every-row.md).
 // - A full pot: then go, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and
-// by
-//   sum. The paper's caches grow instead.
+//   by sum. The paper's caches grow instead.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
 #include <cmath>
@@ -152,16 +151,7 @@ class AVl : public Policy {
 
   // Keeps those of visual_ that are among the best of another layer.
   void Filter(const SlotView& other, const SlotView& view) {
-    std::vector<int32_t> best;
-    for (size_t s = 0; s < other.slots.size(); ++s) {
-      if (other.slots[s].modality != Modality::kText) best.push_back(static_cast<int32_t>(s));
-    }
-    const RankKeys keys = {other.scores, {}};
-    std::sort(best.begin(), best.end(), [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); });
-    best.resize(std::min(best.size(), static_cast<size_t>(Share(filter_, other))));
-    std::vector<int64_t> seqs;
-    for (int32_t s : best) seqs.push_back(other.slots[s].seq);
-    std::sort(seqs.begin(), seqs.end());
+    const std::vector<int64_t> seqs = BestVisual(other.slots, {other.scores, {}}, Share(filter_, other));
     std::erase_if(visual_, [&](int32_t s) { return !std::binary_search(seqs.begin(), seqs.end(), view.slots[s].seq); });
   }
 

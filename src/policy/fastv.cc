@@ -10,8 +10,8 @@
 //
 // Differences:
 // - This is the form that keeps a cache: the published evaluation chooses again at every step. Rows of dropped tokens
-// are
-//   still computed in later layers while the prompt is read; what is saved is memory and the time of every later step.
+//   are still computed in later layers while the prompt is read (docs/decisions/0010-prefill-reads-every-row.md); what
+//   is saved is memory and the time of every later step.
 // - A full pot keeps the newest slots of each layer: the paper knows no such thing.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
@@ -61,16 +61,8 @@ class FastV : public Policy {
     std::vector<int64_t> best;
     if (first_ < std::ssize(views)) {
       const SlotView& ranked = views[first_ - 1];
-      order_.clear();
-      for (size_t s = 0; s < ranked.slots.size(); ++s) {
-        if (ranked.slots[s].modality != Modality::kText) order_.push_back(static_cast<int32_t>(s));
-      }
-      const RankKeys keys = {ranked.scores, {}};
-      std::sort(order_.begin(), order_.end(), [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); });
-      const auto n = static_cast<size_t>(RoundHalfUp((1 - dropped_) * static_cast<double>(ranked.n_seen_visual)));
-      order_.resize(std::min(order_.size(), n));
-      for (int32_t s : order_) best.push_back(ranked.slots[s].seq);
-      std::sort(best.begin(), best.end());
+      best = BestVisual(ranked.slots, {ranked.scores, {}},
+                        RoundHalfUp((1 - dropped_) * static_cast<double>(ranked.n_seen_visual)));
     }
     for (size_t g = 0; g < views.size(); ++g) {
       keeps[g].clear();
@@ -88,7 +80,6 @@ class FastV : public Policy {
   const double dropped_;
   const bool absolute_;
   const int32_t step_;
-  std::vector<int32_t> order_;
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ class LastFrames : public Policy {
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
-    TakeText(view, RoundHalfUp(text_ * n_keep));
+    picker_.TakeNewestText(view.slots, RoundHalfUp(text_ * n_keep));
     int32_t n_frames = 0;
     for (int32_t end = picker_.n_slots(); end > 0 && (frames_ == 0 || n_frames < frames_);) {
       if (view.slots[end - 1].modality == Modality::kText) {
@@ -55,19 +55,11 @@ class LastFrames : public Policy {
       ++n_frames;
       end = begin;
     }
-    TakeText(view, picker_.n_slots());
+    picker_.TakeNewestText(view.slots, picker_.n_slots());
     picker_.Finish(keep);
   }
 
  private:
-  void TakeText(const SlotView& view, int32_t count) {
-    for (int32_t s = picker_.n_slots() - 1; s >= 0 && count > 0 && picker_.room() > 0; --s) {
-      if (view.slots[s].modality != Modality::kText) continue;
-      picker_.Take(s);
-      --count;
-    }
-  }
-
   const int32_t frames_;
   const double text_;
   const int32_t step_;

@@ -16,6 +16,19 @@ bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b) {
   return a > b;
 }
 
+std::vector<int64_t> BestVisual(std::span<const SlotMeta> slots, const RankKeys& keys, int32_t count) {
+  std::vector<int32_t> order;
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (slots[s].modality != Modality::kText) order.push_back(static_cast<int32_t>(s));
+  }
+  std::sort(order.begin(), order.end(), [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); });
+  order.resize(std::min(order.size(), static_cast<size_t>(std::max(count, 0))));
+  std::vector<int64_t> seqs;
+  for (const int32_t s : order) seqs.push_back(slots[s].seq);
+  std::sort(seqs.begin(), seqs.end());
+  return seqs;
+}
+
 void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float* out) {
   const int64_t n = std::ssize(scores), half = kernel / 2;
   for (int64_t i = 0; i < n; ++i) {
@@ -60,6 +73,14 @@ void SlotPicker::TakeOldest(int32_t count) {
 void SlotPicker::TakeNewest(int32_t count) {
   const int32_t begin = n_slots() - std::min(count, n_slots());
   for (int32_t s = n_slots() - 1; s >= begin && room() > 0; --s) Take(s);
+}
+
+void SlotPicker::TakeNewestText(std::span<const SlotMeta> slots, int32_t count) {
+  for (int32_t s = n_slots() - 1; s >= 0 && count > 0 && room() > 0; --s) {
+    if (slots[s].modality != Modality::kText) continue;
+    Take(s);
+    --count;
+  }
 }
 
 void SlotPicker::TakeBest(const RankKeys& keys, int32_t end, int32_t count) {

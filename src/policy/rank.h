@@ -26,6 +26,9 @@ struct RankKeys {
 // Whether slot a ranks before slot b.
 bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b);
 
+// Seqs of the `count` visual slots that rank first, ascending; all of them where there are fewer.
+std::vector<int64_t> BestVisual(std::span<const SlotMeta> slots, const RankKeys& keys, int32_t count);
+
 enum class Pooling { kMax, kAvg };
 // "max" is kMax, everything else kAvg: for options whose choices are these two words.
 inline Pooling PoolingOf(std::string_view word) { return word == "max" ? Pooling::kMax : Pooling::kAvg; }
@@ -61,6 +64,8 @@ class SlotPicker {
   // The first or last `count` slots of the group, outermost first, as long as there is room.
   void TakeOldest(int32_t count);
   void TakeNewest(int32_t count);
+  // The last `count` slots of text, newest first, as long as there is room. REQUIRES: the slots of Begin().
+  void TakeNewestText(std::span<const SlotMeta> slots, int32_t count);
   // The best `count` slots among those of [0, end) that are not taken, as long as there is room.
   void TakeBest(const RankKeys& keys, int32_t end, int32_t count);
   // Those of the best `count` slots of [0, end) that are not taken yet, best first, as long as there is room.

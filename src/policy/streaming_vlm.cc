@@ -50,14 +50,8 @@ class StreamingVlm : public Policy {
     picker_.Begin(view.slots, n_keep);
     picker_.TakeNewest(1);
     picker_.TakeOldest(sinks_);
-    const int32_t n = picker_.n_slots();
-    int32_t n_text = std::min(text_, std::max(0, n_keep - sinks_) / 2);
-    for (int32_t s = n - 1; s >= 0 && n_text > 0 && picker_.room() > 0; --s) {
-      if (view.slots[s].modality != Modality::kText) continue;
-      picker_.Take(s);
-      --n_text;
-    }
-    for (int32_t s = n - 1; s >= 0 && picker_.room() > 0; --s) {
+    picker_.TakeNewestText(view.slots, std::min(text_, std::max(0, n_keep - sinks_) / 2));
+    for (int32_t s = picker_.n_slots() - 1; s >= 0 && picker_.room() > 0; --s) {
       const SlotMeta& m = view.slots[s];
       if (m.modality != Modality::kText && m.t_src_ms >= view.slots.back().t_src_ms - window_ms_) picker_.Take(s);
     }

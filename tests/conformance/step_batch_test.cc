@@ -110,6 +110,32 @@ TEST(StepBatch, WhoCannotGoOnHoldsNobodyUp) {
   EXPECT_EQ(batch->n_forwards(), 0);  // one was left: nobody shared
 }
 
+// A stream whose learned positions have run out ends alone.
+TEST(StepBatch, TheEndOfATableIsOneSessionsEnd) {
+  Tiny tiny("opt");
+  const int32_t n_positions = tiny.model->config().attention.n_learned_positions;
+  const SessionOptions options = OptionsOf("snapkv:positions=abs");
+  std::vector<std::unique_ptr<Session>> together;
+  for (const int32_t n : {30, n_positions, 41}) together.push_back(Read(tiny, options, static_cast<size_t>(n)));
+  const auto alone = Read(tiny, options, 30);
+  Ledger ledger;
+  auto batch =
+      std::move(StepBatch::Make(*tiny.model, *tiny.backend, StepBatch::ShapeFor(alone->plan(), 8), ledger)).value();
+  const std::vector<uint8_t> ended = Bytes(*together[1]);
+  std::vector<StepBatch::Step> steps;
+  for (const auto& session : together) steps.push_back({session.get(), 5, Status()});
+  batch->Append(steps);
+  EXPECT_EQ(steps[1].status.code(), StatusCode::kOverBudget);
+  EXPECT_EQ(Bytes(*together[1]), ended);
+  for (const size_t i : {0, 2}) EXPECT_TRUE(steps[i].status.ok()) << steps[i].status.message();
+  EXPECT_EQ(batch->n_shared(), 2);
+  Session::AppendOptions append;
+  append.generated = true;
+  ASSERT_TRUE(alone->Append({&steps[0].token, 1}, append).ok());
+  EXPECT_EQ(LogitsOf(*together[0]), LogitsOf(*alone));
+  EXPECT_EQ(Bytes(*together[0]), Bytes(*alone));
+}
+
 TEST(StepBatch, EveryRefusedAllocationIsAnAnswer) {
   Tiny tiny("llama");
   const StepBatch::Shape shape{8, kPot, true};
