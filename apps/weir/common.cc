@@ -149,6 +149,12 @@ void AddTraceFlag(CLI::App& app, PotFlags* flags) {
   app.add_flag("--trace-scores", flags->trace_scores,
                "with --trace: the scores of what was kept too, for pictures of attention; a far larger file")
       ->needs(trace);
+  app.add_option("--trace-attention", flags->trace_attention,
+                 "with --trace: where the ends of prompts and the tokens of answers attended, the first N of them, for "
+                 "`weir trace --attention`")
+      ->check(Between(0, 1 << 20))
+      ->needs(trace)
+      ->type_name("N");
 }
 
 Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session, const LoadedModel* model) {
@@ -159,6 +165,7 @@ Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& 
   info.policy = policy.text;
   info.pot = session.plan().pot;
   info.all_scores = flags.trace_scores;
+  info.attention_rows = flags.trace_attention;
   if (model != nullptr) {
     if (info.model.empty()) info.model = model->file().path();
     info.piece = [tokenizer = &model->tokenizer()](int32_t id) {
@@ -194,6 +201,7 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   options.chunk_rows = flags.chunk;
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
   WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(flags.v_type));
+  options.watch_attention = flags.trace_attention > 0;
   options.on_overflow = flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
   return options;
 }
@@ -278,8 +286,8 @@ void PrintConfiguration(const LoadedModel& model, const Session& session, const 
   }
   const PolicySpec& spec = session.policy();
   if (!spec.profile.empty() && (spec.profile_pot != plan.pot.n_slots || spec.profile_model != ModelName(model))) {
-    std::fprintf(stderr, "weir: warning: profile %s was tuned with %s and a pot of %d\n", Printable(spec.profile).c_str(),
-                 Printable(spec.profile_model).c_str(), spec.profile_pot);
+    std::fprintf(stderr, "weir: warning: profile %s was tuned with %s and a pot of %d\n",
+                 Printable(spec.profile).c_str(), Printable(spec.profile_model).c_str(), spec.profile_pot);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common.h"
+#include "trace_attention.h"
 #include "trace_maps.h"
 
 namespace weir::app {
@@ -15,7 +16,8 @@ namespace {
 
 struct TraceFlags {
   std::string file, output;
-  bool summary = false, events = false;
+  bool summary = false, events = false, attention = false;
+  double top = 0.5;
   TraceFilter filter;
 };
 
@@ -190,11 +192,18 @@ Status Events(const TraceFlags& flags) {
   }
 }
 
+// Into the file of -o, whose name says how.
+Status WriteFigure(const TraceFlags& flags, const Figure& figure) {
+  const std::string bytes = flags.output.ends_with(".png") ? FigurePng(figure) : FigureSvg(figure);
+  std::FILE* file = std::fopen(flags.output.c_str(), "wb");
+  if (file == nullptr) return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (std::fclose(file) != 0 || !written)
+    return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  return Status();
+}
+
 Status Draw(const TraceFlags& flags) {
-  const bool png = flags.output.size() > 4 && flags.output.ends_with(".png");
-  if (!png && !flags.output.ends_with(".svg")) {
-    return InvalidArgument("-o %s: expected a name that ends in .svg or .png", flags.output.c_str());
-  }
   WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
   Figure figure;
   figure.title = "Pot of " + CountText(totals.head.pot.n_slots) + ", " + totals.head.model;
@@ -213,16 +222,29 @@ Status Draw(const TraceFlags& flags) {
     figure.legend_high = "all, high score";
   }
   for (Panel& panel : patterns) figure.panels.push_back(std::move(panel));
-  const std::string bytes = png ? FigurePng(figure) : FigureSvg(figure);
-  std::FILE* file = std::fopen(flags.output.c_str(), "wb");
-  if (file == nullptr) return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
-  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  if (std::fclose(file) != 0 || !written)
-    return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  return WriteFigure(flags, figure);
+}
+
+Status Attention(const TraceFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const AttentionStudy study, StudyAttention(flags.file, flags.filter, flags.top));
+  if (!flags.output.empty()) {
+    Figure figure;
+    figure.title = "Attention of " + CountText(std::ssize(study.rows)) + " tokens, " + study.head.model;
+    figure.subtitle = study.head.policy;
+    figure.legend_low = "0";
+    figure.legend_high = "1 (of text: the most)";
+    figure.panels = AttentionPanels(study);
+    WEIR_RETURN_IF_ERROR(WriteFigure(flags, figure));
+  }
+  if (flags.summary || flags.output.empty()) PrintAttention(study);
   return Status();
 }
 
 Status Trace(const TraceFlags& flags) {
+  if (!flags.output.empty() && !flags.output.ends_with(".png") && !flags.output.ends_with(".svg")) {
+    return InvalidArgument("-o %s: expected a name that ends in .svg or .png", flags.output.c_str());
+  }
+  if (flags.attention) return Attention(flags);
   if (!flags.output.empty()) WEIR_RETURN_IF_ERROR(Draw(flags));
   if (flags.events) return Events(flags);
   return flags.summary || flags.output.empty() ? Summary(flags) : Status();
@@ -242,6 +264,15 @@ void AddTrace(CLI::App& app, int* code) {
       ->type_name("FILE");
   CLI::Option* summary = sub->add_flag("--summary", flags->summary, "print the table (the default without -o)");
   sub->add_flag("--events", flags->events, "print one line of JSON per forgotten token")->excludes(summary);
+  CLI::Option* attention =
+      sub->add_flag("--attention", flags->attention,
+                    "of a trace with --trace-attention: how sparse attention on pictures is, how alike it is between "
+                    "layers and between tokens of the answer, how text decays; a table, or with -o pictures")
+          ->excludes("--events");
+  sub->add_option("--top", flags->top, "with --attention: the share of a picture's tokens that counts as important")
+      ->needs(attention)
+      ->check(CLI::Range(0.0, 1.0).description(""))
+      ->capture_default_str();
   sub->add_option("--layer", flags->filter.layer, "only this layer; -1 = all")
       ->check(Between(-1, 1 << 20))
       ->capture_default_str();

@@ -65,7 +65,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       }
       ids[n_rows + i] = id;
     }
-    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq, item.evidence, item.reads});
+    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq, item.evidence, item.reads, item.watch});
     n_rows += n;
   }
   WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));

@@ -33,6 +33,7 @@ struct BatchItem {
   // batch of its own.
   const float* embeddings = nullptr;
   const std::vector<int32_t>* reads = nullptr;   // as BatchSegment::reads
+  const AttentionWatch* watch = nullptr;         // as BatchSegment::watch
 };
 
 class Runner {

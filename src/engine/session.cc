@@ -29,17 +29,22 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   WEIR_ASSIGN_OR_RETURN(out->pot_, Pot::Make(plan.pot, out->ledger_));
   WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, plan.runner, out->ledger_));
   const ModelConfig& config = model.config();
-  WEIR_ASSIGN_OR_RETURN(out->logits_, HostBuffer::Allocate(out->ledger_, MemTag::kLogits,
-                                                           static_cast<int64_t>(config.n_vocab) * 4));
-  WEIR_ASSIGN_OR_RETURN(out->last_hidden_, HostBuffer::Allocate(out->ledger_, MemTag::kLogits,
-                                                                static_cast<int64_t>(config.n_embd) * 4));
+  WEIR_ASSIGN_OR_RETURN(out->logits_,
+                        HostBuffer::Allocate(out->ledger_, MemTag::kLogits, static_cast<int64_t>(config.n_vocab) * 4));
+  WEIR_ASSIGN_OR_RETURN(out->last_hidden_,
+                        HostBuffer::Allocate(out->ledger_, MemTag::kLogits, static_cast<int64_t>(config.n_embd) * 4));
   if (plan.novelty_bytes > 0) {
     WEIR_ASSIGN_OR_RETURN(out->novelty_, HostBuffer::Allocate(out->ledger_, MemTag::kMeta, plan.novelty_bytes));
     WEIR_ASSIGN_OR_RETURN(out->novelty_scratch_,
                           HostBuffer::Allocate(out->ledger_, MemTag::kMeta, plan.novelty_scratch_bytes));
   }
+  if (plan.watch_bytes > 0) {
+    WEIR_ASSIGN_OR_RETURN(out->watched_, HostBuffer::Allocate(out->ledger_, MemTag::kWorkspace, plan.watch_bytes));
+    out->watch_ = {out->watched_.as<float>(), plan.pot.max_head_slots()};
+  }
   WEIR_ASSIGN_OR_RETURN(out->bookkeeping_, out->ledger_.Reserve(MemTag::kMeta, plan.bookkeeping_bytes));
-  const size_t max_rows = static_cast<size_t>(plan.runner.max_rows), n_groups = static_cast<size_t>(plan.pot.n_groups());
+  const size_t max_rows = static_cast<size_t>(plan.runner.max_rows),
+               n_groups = static_cast<size_t>(plan.pot.n_groups());
   out->chunk_.reserve(max_rows);
   out->targets_.reserve(max_rows);
   out->nll_.reserve(max_rows);
@@ -49,173 +54,11 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   for (KeepSet& keep : out->keeps_) keep.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
   for (KeepSet& read : out->reads_) read.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
   if (out->needs_.evidence.visual_latest) {
-    WEIR_ASSIGN_OR_RETURN(out->latest_, HostBuffer::Allocate(out->ledger_, MemTag::kWorkspace, plan.pot.max_head_slots() * 4));
+    WEIR_ASSIGN_OR_RETURN(out->latest_,
+                          HostBuffer::Allocate(out->ledger_, MemTag::kWorkspace, plan.pot.max_head_slots() * 4));
   }
   out->plan_ = std::move(plan);
   return out;
-}
-
-Status Session::ReadProbe(std::span<const int32_t> probe) {
-  const int32_t n = static_cast<int32_t>(probe.size());
-  chunk_.clear();
-  for (int32_t i = 0; i < n; ++i) {
-    SlotMeta meta;
-    meta.seq = n_seen_ + i;
-    meta.token_id = probe[i];
-    chunk_.push_back(meta);
-  }
-  const EvidenceCall call = {0, n, needs_.evidence.row_reduce, needs_.evidence.head_reduce, false};
-  const BatchItem item{pot_.get(), chunk_, &call};
-  WEIR_RETURN_IF_ERROR(runner_->Forward({&item, 1}).status());
-  pot_->DropLast(n);
-  n_score_rows_ = n;
-  n_unscored_ = 0;
-  return Status();
-}
-
-void Session::TakeVectorScores() {
-  const PotShape& shape = pot_->shape();
-  std::vector<VectorScoresArgs> args;
-  for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
-      const bool keys = needs_.evidence.vector == VectorScore::kKeyDiff;
-      args.push_back({needs_.evidence.vector, keys ? pot_->keys(layer, head) : pot_->values(layer, head),
-                      keys ? shape.k_type : shape.v_type, pot_->n_used(layer, head), shape.head_dim,
-                      pot_->scores(shape.group_of(layer, head)).data()});
-    }
-  }
-  backend_->VectorScores(args);
-  n_unscored_ = 0;
-}
-
-void Session::TakeNovelty() {
-  const PotShape& shape = pot_->shape();
-  float* out = novelty_.as<float>();
-  for (int32_t group = 0; group < shape.n_groups(); ++group) {
-    const std::span<const SlotMeta> slots = pot_->meta(group);
-    const std::vector<int64_t> recent = RecentFrames(slots, needs_.evidence.recent_frames);
-    FrameNoveltyArgs args;
-    args.keys = pot_->keys(group / shape.n_kv_heads, group % shape.n_kv_heads);
-    args.type = shape.k_type;
-    args.n_slots = std::ssize(slots);
-    args.head_dim = shape.head_dim;
-    args.scratch = novelty_scratch_.data();
-    args.out = out;
-    int32_t* place = FrameNoveltyPlaces(args);
-    for (size_t s = 0; s < slots.size(); ++s) {
-      const SlotMeta& m = slots[s];
-      const bool visual = m.modality != Modality::kText;
-      const bool is_recent = visual && m.frame() >= recent.front();
-      place[s] = !visual ? kNoPlace : is_recent ? kRecentPlace + m.row : static_cast<int32_t>(m.row);
-    }
-    backend_->FrameNovelty(args);
-    views_[group].novelty = {out, slots.size()};
-    out += slots.size();
-  }
-}
-
-void Session::FillViews() {
-  const PotShape& shape = pot_->shape();
-  for (int32_t group = 0; group < shape.n_groups(); ++group) {
-    SlotView& view = views_[group];
-    view.group = group;
-    view.layer = shape.granularity == Granularity::kGlobal ? -1 : shape.granularity == Granularity::kPerLayer ? group : group / shape.n_kv_heads;
-    view.head = shape.granularity == Granularity::kPerHead ? group % shape.n_kv_heads : -1;
-    view.n_layers = shape.n_layers;
-    view.n_kv_heads = shape.n_kv_heads;
-    view.slots = pot_->meta(group);
-    view.scores = pot_->scores(group);
-    view.nll = pot_->nll(group);
-    view.n_rows = n_score_rows_;
-    view.n_unscored = n_unscored_;
-    view.n_seen_visual = n_seen_visual_;
-    view.n_seen = n_seen_;
-  }
-}
-
-Status Session::KeepOnly(int32_t most, const char* reason) {
-  for (size_t group = 0; group < views_.size(); ++group) {
-    if (trace_ != nullptr) {
-      const SlotView& view = views_[group];
-      const Status written = trace_->Selected({n_selections_, n_seen_, options_.policy.info->name, view.layer, view.head,
-                                               view.slots, view.scores, view.nll, &keeps_[group], reason});
-      if (!written.ok()) {
-        trace_ = nullptr;  // told once; the session goes on without it
-        return written;
-      }
-    }
-    WEIR_RETURN_IF_ERROR(pot_->Compact(*backend_, static_cast<int32_t>(group), keeps_[group]));
-  }
-  pot_->Rebalance();
-  n_unscored_ = std::min(n_unscored_, most);
-  reads_fresh_ = false;
-  ++n_selections_;
-  return Status();
-}
-
-Status Session::TrimPrompt() {
-  FillViews();
-  policy_->SelectAfterPrompt(views_, keeps_);
-  bool all_stay = true;
-  for (size_t group = 0; group < views_.size(); ++group) all_stay &= keeps_[group].size() == views_[group].slots.size();
-  return all_stay ? Status() : KeepOnly(pot_->n_used(), "end of prompt");
-}
-
-bool Session::ReadsAll() {
-  if (n_seen_visual_ == 0 || n_since_full_ + 1 >= needs_.read_every) return true;
-  if (!reads_fresh_) {
-    FillViews();
-    for (size_t group = 0; group < views_.size(); ++group) policy_->SelectRead(views_[group], &reads_[group]);
-    reads_fresh_ = true;
-  }
-  // The token's own slot, in every group.
-  for (size_t group = 0; group < reads_.size(); ++group) {
-    reads_[group].push_back(static_cast<int32_t>(pot_->meta(static_cast<int32_t>(group)).size()));
-  }
-  return false;
-}
-
-Status Session::Shrink(int32_t n_keep, const char* reason) {
-  const char* name = options_.policy.info->name;
-  if (needs_.evidence.rows == EvidenceRows::kProbe) {
-    WEIR_RETURN_IF_ERROR(ReadProbe(question_.empty() ? probe_ : question_));
-  }
-  if (needs_.evidence.vector != VectorScore::kNone) TakeVectorScores();
-  if (needs_.evidence.recent_frames > 0) TakeNovelty();
-  const PotShape& shape = pot_->shape();
-  const int32_t n_groups = shape.n_groups();
-  int64_t n_before = 0, n_after = 0;
-  FillViews();
-  for (const SlotView& view : views_) n_before += std::ssize(view.slots);
-  // All keep-sets first: a selection that cannot be honoured leaves every group as it was.
-  policy_->SelectAll(views_, n_keep, keeps_);
-  for (int32_t group = 0; group < n_groups; ++group) {
-    const int64_t n = std::ssize(keeps_[group]);
-    n_after += n;
-    if (n > static_cast<int64_t>(shape.spread) * n_keep) {
-      return Internal("policy %s kept %lld slots where at most %d may stay", name, static_cast<long long>(n), n_keep);
-    }
-  }
-  if (n_after > std::min(n_before, static_cast<int64_t>(n_groups) * n_keep)) {
-    return Internal("policy %s kept %lld slots in all where at most %lld may stay", name, static_cast<long long>(n_after),
-                    static_cast<long long>(n_groups) * n_keep);
-  }
-  return KeepOnly(n_keep, reason);
-}
-
-Status Session::MakeRoom(int32_t n_coming) {
-  if (n_free() >= n_coming) return Status();
-  if (!needs_.evicts) {
-    return OverBudget("the pot of %d tokens is full after %lld, and policy %s never forgets; use a larger --pot or another "
-                      "--policy",
-                      n_slots(), static_cast<long long>(n_seen_), options_.policy.info->name);
-  }
-  if (options_.on_overflow == OnOverflow::kError) {
-    return OverBudget("the pot of %d tokens is full after %lld, and --on-overflow error forbids forgetting", n_slots(),
-                      static_cast<long long>(n_seen_));
-  }
-  const int32_t target = std::max(policy_->TargetSlots(n_slots(), n_coming), n_pinned_ + needs_.min_slots - 1);
-  return Shrink(std::clamp(target, 0, n_slots() - n_coming), "pot full");
 }
 
 int32_t Session::NextChunkRows(int64_t n_left) const {
@@ -301,7 +144,6 @@ void Session::EndChunk(const Rows& rows, const AppendOptions& options, const Bat
   }
   n_since_full_ = item.reads == nullptr ? 0 : n_since_full_ + 1;
   reads_fresh_ = item.reads != nullptr;
-  if (rows.tokens == nullptr) n_seen_visual_ += n;
   const int64_t n_embd = model_->config().n_embd;
   std::memcpy(last_hidden_.data(), hidden + (n - 1) * n_embd, static_cast<size_t>(n_embd) * 4);
   has_last_ = true;
@@ -325,7 +167,8 @@ Result<int32_t> Session::MakeRoomForChunk(int64_t n_left) {
   if (needs_.positions == Positions::kReset) WEIR_RETURN_IF_ERROR(MakeRoom(1));
   const int32_t n = NextChunkRows(n_left);
   if (n == 0) {
-    return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_, n_slots());
+    return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_,
+                      n_slots());
   }
   if (needs_.positions == Positions::kAbs) {
     // Before anything is forgotten, and before other sessions of a batch depend on it.
@@ -361,14 +204,22 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
   const int64_t n_tokens = rows.n;
   for (int64_t done = 0; done < n_tokens;) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
-      return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done), static_cast<long long>(n_tokens));
+      return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done),
+                       static_cast<long long>(n_tokens));
     }
     WEIR_ASSIGN_OR_RETURN(const int32_t n, MakeRoomForChunk(n_tokens - done));
     const Rows chunk = {n, rows.tokens == nullptr ? nullptr : rows.tokens + done,
-                        rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd, rows.modality, done};
-    const BatchItem item = BeginChunk(chunk, options, done + n == n_tokens);
+                        rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd,
+                        rows.modality, done};
+    const bool last = done + n == n_tokens;
+    BatchItem item = BeginChunk(chunk, options, last);
+    // Rows that others are asked by: ends of prompts, and tokens of answers that read all slots.
+    const bool watch = watch_.out != nullptr && trace_ != nullptr && trace_->WantsAttention() &&
+                       item.reads == nullptr && (options.generated || (last && options.end_of_prompt));
+    if (watch) item.watch = &watch_;
     WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
     EndChunk(chunk, options, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
+    if (watch) WEIR_RETURN_IF_ERROR(TraceAttention());
     done += n;
     if (options.progress) options.progress(done);
   }
@@ -398,7 +249,8 @@ Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer) 
 
 Status Session::SetProbe(std::span<const int32_t> tokens) {
   if (tokens.empty() || std::ssize(tokens) > plan_.probe_slots) {
-    return InvalidArgument("a probe of %zu tokens, where %d slots are kept free for it", tokens.size(), plan_.probe_slots);
+    return InvalidArgument("a probe of %zu tokens, where %d slots are kept free for it", tokens.size(),
+                           plan_.probe_slots);
   }
   for (int32_t id : tokens) {
     if (id < 0 || id >= model_->config().n_vocab) {
@@ -422,7 +274,7 @@ void Session::Reset() {
   pot_->Clear();
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
-  n_seen_ = n_selections_ = n_seen_visual_ = 0;
+  n_seen_ = n_selections_ = 0;
   n_since_full_ = 0;
   reads_fresh_ = false;
   n_seen_by_ = {};

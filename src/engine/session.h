@@ -47,6 +47,8 @@ struct SessionOptions {
   // Tokens of the policy's probe (engine/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
+  // A trace may ask where attention goes (TraceInfo::attention_rows). Costs a float for each slot and layer.
+  bool watch_attention = false;
   // What the session's owner will reserve in its ledger beside it: part of the plan and of the budget.
   std::vector<PlanItem> beside;
 };
@@ -59,13 +61,15 @@ struct SessionPlan {
   RunnerShape runner;
   int64_t bookkeeping_bytes = 0;   // of the session's own vectors, part of the items
   int64_t novelty_bytes = 0, novelty_scratch_bytes = 0;   // Evidence::recent_frames, part of the items
+  int64_t watch_bytes = 0;         // SessionOptions::watch_attention, an item
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;
   int64_t minimum_bytes = 0;   // smallest budget this policy, model and KV type can work with
 };
 
 // kOverBudget when budget_bytes is too small: the message names the smallest budget that works, or, when the pot was asked
-// for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs.
+// for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs, or when attention is to
+// be watched under a policy that decides for each head.
 Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options);
 
 struct TokenCounters {
@@ -152,6 +156,8 @@ class Session {
   void FillViews();
   // Keeps keeps_ of every group: trace, storage, counters. At most `most` slots of a group have no score then.
   Status KeepOnly(int32_t most, const char* reason);
+  // Lines of where the newest row attended, if the trace wants them.
+  Status TraceAttention();
   // Whether the next row, a token of an answer, reads all slots; if not, reads_ holds what it reads.
   bool ReadsAll();
   Status ReadProbe(std::span<const int32_t> probe);
@@ -174,6 +180,7 @@ class Session {
   BatchItem BeginChunk(const Rows& rows, const AppendOptions& options, bool prompt_end);
   void EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden, float* nll);
   void Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll);
+  int64_t n_seen_visual() const { return n_seen_ - n_seen_by_[static_cast<size_t>(Modality::kText)]; }
   // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
   int32_t NextChunkRows(int64_t n_left) const;
 
@@ -188,13 +195,14 @@ class Session {
   std::unique_ptr<Runner> runner_;
   HostBuffer logits_;        // [n_vocab]
   HostBuffer last_hidden_;   // [n_embd] of the last token read
+  HostBuffer watched_;       // SessionOptions::watch_attention: floats of all slots, layer after layer
+  AttentionWatch watch_;
   HostBuffer novelty_, novelty_scratch_;   // where the policy asked for it: floats of all slots, group after group
   bool has_last_ = false, logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0;
   std::array<int64_t, kNumModalities> n_seen_by_{};
   int32_t n_pinned_ = 0;                    // slots that every group must keep
   int32_t n_score_rows_ = 0, n_unscored_ = 0;   // SlotView
-  int64_t n_seen_visual_ = 0;
   int32_t n_since_full_ = 0;                // tokens of the answer since one read all slots (PolicyNeeds::read_every)
   std::vector<int32_t> probe_;              // the policy's
   std::vector<int32_t> question_;           // last rows of the round's question: the probe while they are not empty

@@ -58,7 +58,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
   const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
   plan.runner = {max_rows, plan.pot.max_head_slots(), options.nll || needs.evidence.nll,
-                 needs.evidence.rows != EvidenceRows::kNone};
+                 options.watch_attention || needs.evidence.rows != EvidenceRows::kNone};
   plan.bookkeeping_bytes = BookkeepingBytes(plan.pot, needs, max_rows);
   if (needs.evidence.recent_frames > 0) {
     plan.novelty_bytes = PageRound(plan.pot.n_heads_total() * n_slots * 4);
@@ -76,6 +76,10 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
       {MemTag::kLogits, "logits and last hidden state",
        PageRound(static_cast<int64_t>(config.n_vocab) * 4) + PageRound(static_cast<int64_t>(config.n_embd) * 4)},
   };
+  if (options.watch_attention) {
+    plan.watch_bytes = PageRound(plan.pot.max_head_slots() * plan.pot.n_layers * 4);
+    plan.items.push_back({MemTag::kWorkspace, "where the newest token attends, for the trace", plan.watch_bytes});
+  }
   plan.items.insert(plan.items.end(), options.beside.begin(), options.beside.end());
   for (const PlanItem& item : plan.items) plan.total_bytes += item.bytes;
   return plan;
@@ -91,6 +95,11 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     return InvalidArgument("a pot of %d tokens: expected 1 to %d", options.pot_slots, kLargestPot);
   }
   if (options.chunk_rows < 0) return InvalidArgument("a chunk of %d rows: expected at least 1", options.chunk_rows);
+  if (options.watch_attention && needs.granularity == Granularity::kPerHead) {
+    return InvalidArgument("policy %s decides for each head; attention is traced under policies that decide for each layer "
+                           "or once for all of them",
+                           name);
+  }
   SessionOptions smallest = options;
   smallest.chunk_rows = 1;
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {

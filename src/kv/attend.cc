@@ -236,12 +236,22 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.segments = views_;
   args.scratch = scratch_.data();
 
-  size_t n_voting = 0;
-  for (const BatchSegment& segment : segments_) n_voting += segment.evidence != nullptr;
-  if (n_voting == 0) return backend_->Attention(args);
+  const bool vote = std::any_of(segments_.begin(), segments_.end(),
+                                [](const BatchSegment& segment) { return segment.evidence != nullptr; });
+  if (vote) {
+    AttendAndVote(layer, args);
+  } else {
+    backend_->Attention(args);
+  }
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    if (segments_[i].watch != nullptr) Watch(layer, i, args);
+  }
+}
+
+void Attender::AttendAndVote(int32_t layer, const AttentionArgs& args) {
   scores_.clear();
   score_ptrs_.clear();
-  score_ptrs_.reserve(n_voting * layout_.n_kv_heads);  // pointers into it stay
+  score_ptrs_.reserve(segments_.size() * layout_.n_kv_heads);  // pointers into it stay
   for (size_t i = 0; i < segments_.size(); ++i) {
     const EvidenceCall* evidence = segments_[i].evidence;
     if (evidence == nullptr) continue;
@@ -270,6 +280,20 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
     if (segment.evidence->latest != nullptr) SplitByModality(layer, segment, scores_[n_done]);
     ++n_done;
   }
+}
+
+void Attender::Watch(int32_t layer, size_t segment, const AttentionArgs& args) {
+  const BatchSegment& s = segments_[segment];
+  float* out = s.watch->out + layer * s.watch->stride;
+  ColumnScoresArgs scores;
+  scores.attention = args;
+  scores.attention.segments = {&views_[segment], 1};
+  scores.row_begin = s.n_rows - 1;
+  scores.row_end = s.n_rows;
+  scores.all_heads = true;
+  scores.out = &out;
+  scores.scratch = scratch_.data();
+  backend_->ColumnScores(scores);
 }
 
 void Attender::SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores) {

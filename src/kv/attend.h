@@ -52,6 +52,13 @@ struct EvidenceCall {
   float* latest = nullptr;
 };
 
+// Attention to look at, beside any statistics: after a pass, how much the newest row of a segment attended to every slot,
+// mean over the layer's query heads.
+struct AttentionWatch {
+  float* out = nullptr;   // [n_layers, stride]
+  int64_t stride = 0;     // at least the slots of the largest layer
+};
+
 // New rows of one pot within a batch. BeginAppend() was already called for them.
 struct BatchSegment {
   Pot* pot = nullptr;
@@ -60,6 +67,8 @@ struct BatchSegment {
   const EvidenceCall* evidence = nullptr;   // REQUIRES: shape().scores and an Attender made with statistics
   // [n_groups of the pot]: slots that these rows read, ascending, their own the last; nullptr: all. REQUIRES: no evidence.
   const std::vector<int32_t>* reads = nullptr;
+  // REQUIRES: an Attender made with statistics, heads of a layer that hold the same slots, no reads.
+  const AttentionWatch* watch = nullptr;
 };
 
 class Attender {
@@ -88,6 +97,9 @@ class Attender {
   const AttentionLayout& layout() const { return layout_; }
 
  private:
+  // Attends with the statistics that segments ask for.
+  void AttendAndVote(int32_t layer, const AttentionArgs& args);
+  void Watch(int32_t layer, size_t segment, const AttentionArgs& args);
   // Brings what `latest` received into the pot's scores of a layer.
   void SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores);
   Status PlanPositions(std::span<const BatchSegment> segments);

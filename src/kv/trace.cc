@@ -246,6 +246,25 @@ Status TraceWriter::Selected(const TraceSelection& selection) {
   return Write();
 }
 
+Status TraceWriter::Attended(const Pot& pot, int64_t n_seen, const AttentionWatch& watch) {
+  if (!WantsAttention()) return Status();
+  if (n_seen < n_announced_) WEIR_RETURN_IF_ERROR(Restarted());
+  ++n_attended_;
+  WEIR_RETURN_IF_ERROR(Announce(pot.meta(0)));
+  for (int32_t layer = 0; layer < pot.shape().n_layers; ++layer) {
+    line_ = StrFormat("{\"type\":\"attention\",\"n_seen\":%lld,\"layer\":%d,\"score\":[",
+                      static_cast<long long>(n_seen), layer);
+    const float* scores = watch.out + layer * watch.stride;
+    for (int32_t slot = 0; slot < pot.n_used(layer, 0); ++slot) {
+      if (slot > 0) line_ += ',';
+      AppendNumber(&line_, scores[slot]);
+    }
+    line_ += "]}";
+    WEIR_RETURN_IF_ERROR(Write());
+  }
+  return Status();
+}
+
 Status TraceWriter::Restarted() {
   if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
   n_announced_ = n_selections_ = 0;

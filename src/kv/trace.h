@@ -7,19 +7,23 @@
 //   {"type":"tokens","seq":0,"ids":[1,504,3],"t_src_ms":[[0,3]],"pinned":[[0,1]],"pieces":{"504":"the","3":[226,128]}}
 //   {"type":"select","step":0,"n_seen":1024,"layer":4,"head":2,"n":1024,"keep":768,"reason":"pot full",
 //    "drop":[[4,200],260,[300,55]],"score":[0.1,0.02],"nll":[3.1,0.4]}
+//   {"type":"attention","n_seen":1030,"layer":4,"score":[0.31,0.0021,0.0004]}
 //   {"type":"restart"}
 //   {"type":"end","seen":1500,"kept":1204,"dropped":296,"selections":2}
 //
 // trace   the first line. `slots` is the pot's capacity per head, `spread` what one head may hold as a multiple of it.
 // tokens  tokens that were read since the line before, from `seq` (the running number in the stream) on: once each,
 //         whatever the number of heads. A token id of -1 is a visual embedding. `t_src_ms` is a list of [value, count];
-//         `pinned`, `image` and `video` (each left out when empty) lists of [place in ids, count]; what is in neither of
-//         the last two is text. `pieces`: the text of ids that are new to the file, an array of bytes where the text is
-//         not UTF-8 by itself.
+//         `pinned`, `image` and `video` (each left out when empty) lists of [place in ids, count]; what is in neither
+//         of the last two is text. `pieces`: the text of ids that are new to the file, an array of bytes where the text
+//         is not UTF-8 by itself.
 // select  one group at one selection: `n` slots before it, `keep` after it, and the slots that went. layer and head are
 //         -1 where one decision covers all of them. `drop` lists slots, ascending: a number, or [first, count]. `score`
 //         and `nll` are there where the policy declared them: one value per dropped slot, in order, or one per slot
 //         of the group when the head line says all_scores. null stands for what is not finite.
+// attention (attention_rows asked for it) where the newest token, n_seen - 1, attended in a layer: a value for each
+// slot
+//         of the layer's group, mean over the layer's query heads. Of ends of prompts and of tokens of answers.
 // restart the session was emptied: seq and step count from 0 again, and every group is empty.
 // end     the counters. A file without it was not closed.
 //
@@ -39,6 +43,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kv/attend.h"
 #include "kv/store.h"
 #include "kv/types.h"
 
@@ -50,6 +55,7 @@ struct TraceInfo {
   std::string policy;  // with the effective value of every option
   PotShape pot;
   bool all_scores = false;  // scores and NLLs of kept slots too: what attention patterns are drawn from. Much larger.
+  int64_t attention_rows = 0;                 // at most so many tokens' attention, all layers of each; 0: none
   std::function<std::string(int32_t)> piece;  // the bytes of a token; without it ids stand alone
 };
 
@@ -75,6 +81,11 @@ class TraceWriter {
   // One group of a selection; every group of a selection in any order. Called from the session's first selection on.
   // kIo when the disk is full; the writer is then closed and its part file removed.
   Status Selected(const TraceSelection& selection);
+
+  // Where the newest token of `pot` attended. REQUIRES: a pot whose heads share the slots of their layer.
+  Status Attended(const Pot& pot, int64_t n_seen, const AttentionWatch& watch);
+  // Whether Attended() would still write.
+  bool WantsAttention() const { return file_ != nullptr && n_attended_ < info_.attention_rows; }
 
   // The session was reset. Without this call it is noticed at the next selection, and tokens between are not named.
   Status Restarted();
@@ -104,7 +115,7 @@ class TraceWriter {
   std::string line_;
   std::vector<bool> spelled_;  // [token id]: its piece is in the file
   int64_t n_announced_ = 0;    // tokens of the stream named so far: the next one's seq
-  int64_t n_selections_ = 0;
+  int64_t n_selections_ = 0, n_attended_ = 0;
   TraceSelection first_;  // of the latest selection, its first group; without spans
 };
 

@@ -271,6 +271,24 @@ Status TraceReader::Select(const Line& line, TraceStep* step) {
   return Status();
 }
 
+Status TraceReader::Attention(const Line& line) {
+  TraceAttention out;
+  int64_t layer = 0, n_seen = 0, n = 0;
+  const PotShape& pot = head_.pot;
+  if (pot.granularity == Granularity::kPerHead || !Number(line["n_seen"], 1, n_tokens(), &n_seen) ||
+      n_seen != n_tokens() || !Number(line["layer"], 0, pot.n_layers - 1, &layer) ||
+      !Floats(line["score"], &out.scores)) {
+    return Bad("attention that does not fit the head line or the tokens");
+  }
+  out.seq = n_seen - 1;
+  out.layer = static_cast<int32_t>(layer);
+  out.slots = held(pot.group_of(out.layer, 0));
+  for (const SeqRun& run : out.slots) n += run.count;
+  if (n != std::ssize(out.scores)) return Bad("attention to other slots than the lines before leave");
+  if (on_attention_) on_attention_(out);
+  return Status();
+}
+
 Status TraceReader::End(const Line& line) {
   TraceCounters c;
   if (!Number(line["seen"], 0, kLargest, &c.seen) || !Number(line["kept"], 0, kLargest, &c.kept) ||
@@ -296,6 +314,8 @@ Result<bool> TraceReader::Next(TraceStep* step) {
       ++n_restarts_;
       tokens_.clear();
       std::fill(groups_.begin(), groups_.end(), Group());
+    } else if (type == "attention") {
+      WEIR_RETURN_IF_ERROR(Attention(line));
     } else if (type == "end") {
       WEIR_RETURN_IF_ERROR(End(line));
     } else if (type == "select") {

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -47,6 +49,14 @@ struct TraceStep {
       nll;  // per slot (TraceHead::all_scores) or per dropped slot; NaN where not finite; or empty
 };
 
+// Where a token attended in one layer.
+struct TraceAttention {
+  int64_t seq = 0;  // the token
+  int32_t layer = 0;
+  std::vector<SeqRun> slots;  // what the layer held, slot order; the token itself last
+  std::vector<float> scores;  // per slot; NaN where not finite
+};
+
 struct TraceCounters {
   int64_t seen = 0, kept = 0, dropped = 0, selections = 0;
 };
@@ -63,6 +73,9 @@ class TraceReader {
 
   // The next selection, or false at the end of the file. kCorrupt names the line.
   Result<bool> Next(TraceStep* step);
+
+  // Called with each line of attention that Next() passes on its way to a selection or the end.
+  void OnAttention(std::function<void(const TraceAttention&)> visit) { on_attention_ = std::move(visit); }
 
   // State after the latest selection; after Next() gave false, at the end.
   int64_t n_restarts() const { return n_restarts_; }  // what came before the latest one is forgotten here, too
@@ -89,6 +102,7 @@ class TraceReader {
   Status Head(const Line& line);
   Status Tokens(const Line& line);
   Status Select(const Line& line, TraceStep* step);
+  Status Attention(const Line& line);
   Status End(const Line& line);
 
   std::string path_, text_, buffer_;
@@ -100,6 +114,7 @@ class TraceReader {
   std::vector<Group> groups_;
   std::unordered_map<int32_t, std::string> pieces_;
   std::optional<TraceCounters> counters_;
+  std::function<void(const TraceAttention&)> on_attention_;
 };
 
 }  // namespace weir
