@@ -70,7 +70,9 @@ TEST_F(BadEncoderTest, DamagedFilesAreOneLine) {
   huge.metadata["clip.vision.image_size"].v = int64_t{1} << 30;
   ExpectBad(dir_.Write("bad.gguf", huge.Bytes()), {"clip.vision.image_size"});
   none.Tensor("mm.2.weight").SetFloat(7, NAN);
-  ExpectBad(dir_.Write("bad.gguf", none.Bytes()), {"mm.2.weight"});
+  // A plan looks at no values.
+  ExpectError({"run", "-m", VisionPath("llava.gguf"), "--mmproj", dir_.Write("bad.gguf", none.Bytes()), "-p", "a"},
+              {"mm.2.weight"});
   ExpectBad(VisionPath("blip2.gguf"), {"do not belong together"});
 }
 
