@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "text/picture_marks.h"
+
 namespace weir::app {
 namespace {
 
@@ -132,18 +134,7 @@ Result<std::string> MarkPictures(const std::string& prompt, size_t n) {
 }
 
 std::vector<std::vector<TextPiece>> SplitAtMarks(const std::vector<TextPiece>& pieces) {
-  const std::string mark = kPictureMark;
-  std::vector<std::vector<TextPiece>> out(1);
-  for (const TextPiece& piece : pieces) {
-    size_t from = 0;
-    for (size_t at = 0; !piece.parse_special && (at = piece.text.find(mark, from)) != std::string::npos;) {
-      if (at > from) out.back().push_back({piece.text.substr(from, at - from), false});
-      out.emplace_back();
-      from = at + mark.size();
-    }
-    if (from < piece.text.size()) out.back().push_back({piece.text.substr(from), piece.parse_special});
-  }
-  return out;
+  return SplitAtMark(pieces, kPictureMark);
 }
 
 Status ReadSource(Eyes& eyes, const PictureFlags& flags, size_t index, const Session::AppendOptions& append) {

@@ -1,6 +1,7 @@
 // weir serve: the model behind HTTP.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +17,11 @@ namespace {
 struct ServeFlags {
   std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", snapshots, name;
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
+  std::string mmproj, node;
+  bool hand_over = false;
+  int drain = 30;
+  SharedEyesOptions eyes;
+  int media_timeout_s = 30, frames_waiting = 4;
 };
 
 Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
@@ -37,6 +43,9 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   WEIR_ASSIGN_OR_RETURN(out.http.max_body_bytes, PositiveBytes(flags.max_body, "--max-body"));
   out.http.n_threads = flags.connections;
   out.http.request_timeout_s = flags.timeout;
+  out.host.eyes = flags.eyes;
+  out.host.eyes.timeout_ms = int64_t{1000} * flags.media_timeout_s;
+  out.host.frames_waiting = flags.frames_waiting;
   out.address = flags.host;
   out.port = flags.port;
   out.default_max_tokens = flags.predict;
@@ -47,6 +56,8 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     if (out.api_key.empty()) return InvalidArgument("%s holds no key", flags.api_key_file.c_str());
   }
   out.folder = flags.snapshots;
+  out.hand_over = flags.hand_over;
+  out.host.node = flags.node;
   if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
     return NotFound("--snapshots %s is no folder", out.folder.c_str());
   }
@@ -56,6 +67,11 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
 Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(ServerOptions options, ToOptions(model_flags, pot_flags, flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
+  std::unique_ptr<LoadedEncoder> encoder;
+  if (!flags.mmproj.empty()) {
+    WEIR_ASSIGN_OR_RETURN(encoder, LoadedEncoder::Load(flags.mmproj, *model));
+    options.host.encoder = encoder.get();
+  }
   options.host.model_name = flags.name.empty() ? ModelName(*model) : flags.name;
   const std::string policy = options.host.session.policy.text;
   const bool open = flags.api_key.empty() && flags.api_key_file.empty();
@@ -64,7 +80,12 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   std::fprintf(stderr, "model    %s (%s), weights %s\n", Printable(host.options().model_name).c_str(),
                model->backend().name().c_str(), BytesText(model->ledger().used_bytes()).c_str());
   std::fprintf(stderr, "pot      %d tokens, policy %s, %s each\n", host.plan().pot.n_slots, policy.c_str(),
-               BytesText(host.plan().total_bytes).c_str());
+               BytesText(host.session_bytes()).c_str());
+  if (encoder != nullptr) {
+    std::fprintf(stderr, "vision   %s, %d tokens a picture, weights %s, pictures up to %d pixels a side\n",
+                 encoder->encoder().config().projector.c_str(), encoder->encoder().config().max_rows(),
+                 BytesText(encoder->ledger().used_bytes()).c_str(), host.options().eyes.max_side);
+  }
   std::fprintf(stderr, "memory   %s for all sessions, %s of it for %d answer pots\n",
                BytesText(host.ledger().budget_bytes()).c_str(), BytesText(host.ledger().used_bytes()).c_str(),
                host.options().answer_pots);
@@ -75,9 +96,15 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   std::fprintf(stderr, "serving  http://%s:%d\n", Printable(flags.host).c_str(), server->port());
   // Signals only set a flag; somebody has to look at it.
   std::atomic<bool> ended{false};
-  std::thread watch([&] {
+  std::thread watch([&, drained = false]() mutable {
     for (; !ended; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
-      if (StopFlag()) server->Stop();
+      if (!StopFlag()) continue;
+      const Status left = drained ? Status() : server->Drain(std::chrono::seconds(flags.drain));
+      if (!left.ok()) {
+        std::fprintf(stderr, "weir: a session was not handed over: %s\n", Printable(left.message()).c_str());
+      }
+      drained = true;
+      server->Stop();  // again and again: it does nothing before the server listens
     }
   });
   const Status status = server->Run();
@@ -88,6 +115,32 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
     return Status();
   }
   return status;
+}
+
+void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
+  app.add_option("--mmproj", flags->mmproj, "vision encoder of the model, an `mmproj` file (-mm): pictures and video")
+      ->check(NotEmpty())
+      ->type_name("FILE");
+  app.add_option("--max-side", flags->eyes.max_side,
+                 "pictures and frames are shrunk to so many pixels on their longer side")
+      ->check(Between(16, 1 << 14))
+      ->capture_default_str()
+      ->type_name("PIXELS");
+  app.add_option("--decoders", flags->eyes.lanes, "pictures and videos that are decoded at once; more wait")
+      ->check(Between(1, 256))
+      ->capture_default_str();
+  app.add_option("--media-timeout", flags->media_timeout_s,
+                 "longest wait for ffmpeg: for a picture, or a video's next frame")
+      ->check(Between(1, 86400))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  app.add_option("--max-frames", flags->eyes.max_frames, "frames that are looked at of one video in a request")
+      ->check(Between(1, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--frames-waiting", flags->frames_waiting,
+                 "frames of a session's live video that may wait for the model; older ones are dropped")
+      ->check(Between(1, 256))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -146,6 +199,24 @@ void AddServe(CLI::App& app, int* code) {
                   "folder that sessions may be saved to and restored from; nothing outside it")
       ->check(NotEmpty())
       ->type_name("FOLDER");
+  CLI::Option* snapshots = sub->get_option("--snapshots");
+  sub->add_flag(
+         "--hand-over", flags->hand_over,
+         "when told to end, leave every session in the snapshot folder; take those that other servers left there")
+      ->needs(snapshots);
+  sub->add_option("--node", flags->node, "part of this server's session ids, for a proxy that asks the right one first")
+      ->check(CLI::Validator(
+          [](std::string& name) {
+            const bool fine = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
+              return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+            });
+            return fine ? std::string() : "must be 1 to 32 small letters and digits";
+          },
+          ""));
+  sub->add_option("--drain", flags->drain, "with --hand-over: seconds that answers may take to end")
+      ->check(Between(0, 86400))
+      ->capture_default_str();
+  AddVisionFlags(*sub, flags.get());
   sub->callback([=] {
     InstallStopHandler();
     const Status status = Serve(*model, *pot, *flags);

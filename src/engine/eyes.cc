@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/picture_parts.h"
+
 namespace weir {
 namespace {
 
@@ -119,27 +121,7 @@ Status Eyes::ReadPixels(const RgbView& picture, Modality modality, const Session
 }
 
 Status Eyes::ReadParts(std::span<const float> rows, Modality modality, const Session::AppendOptions& append) {
-  const std::span<const PicturePart> parts = encoder_->parts();
-  int64_t n_done = 0;
-  size_t at = 0;
-  Session::AppendOptions here = append;
-  if (append.progress) here.progress = [&](int64_t n) { append.progress(n_done + n); };
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const bool last = i + 1 == parts.size();
-    if (parts[i].words >= 0) {
-      const std::vector<int32_t>& words = config().words.tokens[static_cast<size_t>(parts[i].words)];
-      here.end_of_prompt = append.end_of_prompt && last && parts[i].n_rows == 0;
-      WEIR_RETURN_IF_ERROR(session_.Append(words, here));
-      n_done += std::ssize(words);
-    }
-    if (parts[i].n_rows == 0) continue;
-    const size_t n = static_cast<size_t>(parts[i].n_rows) * static_cast<size_t>(config().n_embd);
-    here.end_of_prompt = append.end_of_prompt && last;
-    WEIR_RETURN_IF_ERROR(session_.AppendEmbeddings(rows.subspan(at, n), modality, here));
-    at += n;
-    n_done += parts[i].n_rows;
-  }
-  return Status();
+  return AppendParts(config_, encoder_->parts(), rows, modality, session_, append);
 }
 
 int64_t Eyes::n_prepared() const { return InputFloats(config().transform); }

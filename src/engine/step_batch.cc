@@ -51,6 +51,7 @@ void StepBatch::Append(std::span<Step> steps) {
     }
     Session::AppendOptions append;
     append.generated = true;
+    append.t_src_ms = step.t_src_ms;
     step.status = step.session->Append({&step.token, 1}, append);
     if (step.status.ok()) step.status = step.session->Logits().status();
   }
@@ -76,6 +77,7 @@ void StepBatch::Share(std::span<Step* const> steps) {
     if (step->status.ok()) step->status = step->session->MakeRoomForChunk(1).status();
     if (!step->status.ok()) continue;
     reading.push_back(step);
+    append.t_src_ms = step->t_src_ms;
     items.push_back(step->session->BeginChunk({1, &step->token}, append, true));
   }
   if (items.empty()) return;
@@ -92,6 +94,7 @@ void StepBatch::Share(std::span<Step* const> steps) {
   for (size_t i = 0; i < reading.size(); ++i) {
     Session& session = *reading[i]->session;
     const int64_t at = static_cast<int64_t>(i);
+    append.t_src_ms = reading[i]->t_src_ms;
     session.EndChunk({1, &reading[i]->token}, append, items[i], *hidden + at * n_embd_, nullptr);
     std::memcpy(session.logits_.data(), logits_.as<float>() + at * n_vocab_, static_cast<size_t>(n_vocab_) * 4);
     session.logits_fresh_ = true;

@@ -38,6 +38,7 @@ class StepBatch {
   struct Step {
     Session* session = nullptr;
     int32_t token = -1;
+    int64_t t_src_ms = 0;
     Status status;
   };
   // All of them; any number. Sessions that fit together (cache types, kind of positions, the batch's shape) share

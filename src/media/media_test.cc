@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "media/memory_file.h"
+
 namespace weir {
 namespace {
 
@@ -347,6 +349,20 @@ TEST_F(MediaTest, LyingDecoders) {
     Frame frame;
     EXPECT_EQ((*reader)->Next(&frame).status().code(), c.code);
   }
+}
+
+TEST_F(MediaTest, BytesOfStrangersNameNoOtherFiles) {
+  const std::string clip = Write("clip.y4m", GreyVideo(4, 2));
+  for (const std::string& bytes : {"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\nfile:" + clip + "\n#EXT-X-ENDLIST\n",
+                                   std::string("ffconcat version 1.0\nfile clip.y4m\n")}) {
+    const auto file = MemoryFile::Make(bytes);
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    ExpectRefused(file->path(), StatusCode::kCorrupt, "whitelist");
+  }
+  const auto video = MemoryFile::Make(GreyVideo(4, 2)), picture = MemoryFile::Make("P6\n2 1\n255\nabcdef");
+  ASSERT_TRUE(video.ok() && picture.ok());
+  EXPECT_TRUE(ProbeMedia(video->path()).ok());
+  EXPECT_TRUE(DecodeImage(picture->path(), ledger_).ok());
 }
 
 TEST_F(MediaTest, RealFiles) {

@@ -8,7 +8,17 @@
 #include <cstring>
 #include <utility>
 
+#include "media/memory_file.h"
+
 namespace weir {
+namespace {
+
+// Formats of pictures and video that cannot name other files: what browsers and cameras make.
+constexpr const char* kSelfContainedFormats =
+    "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,tiff_pipe,pgm_pipe,ppm_pipe,gif,mov,matroska,avi,mpegts,mpeg,ogg,flv,"
+    "yuv4mpegpipe";
+
+}  // namespace
 
 OpenSource::OpenSource(OpenSource&& other) noexcept
     : fd(std::exchange(other.fd, -1)),
@@ -69,6 +79,9 @@ Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
   out.once = S_ISFIFO(info.st_mode);
   // A file is named by its descriptor, so that ffmpeg can seek in it.
   out.arguments = local_input(out.once ? "pipe:0" : "file:/dev/fd/0");
+  if (MemoryFile::Names(source)) {
+    out.arguments.insert(out.arguments.begin(), {"-format_whitelist", kSelfContainedFormats});
+  }
   return out;
 }
 

@@ -14,7 +14,7 @@ StreamDecoder::Options DecoderOptions() {
 }  // namespace
 
 AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
-    : SessionJob(host, std::move(id)),
+    : SessionJob(host, std::move(id), std::move(request.visuals)),
       request_(std::move(request)),
       asked_at_(std::chrono::steady_clock::now()),
       stop_(request_.stop),
@@ -26,12 +26,14 @@ Status AnswerJob::Begin() {
   std::vector<PromptPart> parts = request_.prompt;
   if (stream_ != nullptr) {
     const Conversation& talk = stream_->conversation;
-    if (std::vector<int32_t> head = talk.TurnHead(); !head.empty()) parts.push_back({std::move(head), false, true});
+    if (std::vector<int32_t> head = talk.TurnHead(); !head.empty())
+      parts.push_back({std::move(head), false, true, false});
     n_heads_ = parts.size();
     const Conversation::Question question = talk.Ask(request_.question);
     const auto tail = question.tokens.end() - static_cast<ptrdiff_t>(question.n_tail);
-    parts.push_back({{question.tokens.begin(), tail}, false, false});
-    parts.push_back({{tail, question.tokens.end()}, false, true});
+    parts.push_back({{question.tokens.begin(), tail}, false, false, false});
+    parts.push_back({{tail, question.tokens.end()}, false, true, false});
+    summary_.t_ms = stream_->t_ms;
     WEIR_RETURN_IF_ERROR(session_->BeginRound(question.tokens, request_.max_tokens));
   }
   std::vector<int32_t> all;
@@ -48,19 +50,8 @@ Status AnswerJob::Begin() {
     pending_.tokens.push_back(first);
     prompt_ = std::move(all);
   }
-  reader_.Start(std::move(parts), true);
+  reader_.Start(std::move(parts), true, feed_.get(), summary_.t_ms);
   return Status();
-}
-
-void AnswerJob::SetTurn() {
-  if (stream_ == nullptr) return;
-  Conversation& talk = stream_->conversation;
-  if (reader_.done()) {
-    talk.Asked();
-  } else if (reader_.part() >= n_heads_) {
-    talk.TurnOpened();
-    if (reader_.part() > n_heads_ || reader_.at() > 0) talk.TextRead();
-  }
 }
 
 Status AnswerJob::Read() {
@@ -74,9 +65,11 @@ Status AnswerJob::Read() {
     const std::span<const int32_t> targets(prompt_.data() + n_before + 1, static_cast<size_t>(n));
     host_.scorer().Score(data, targets, request_.n_logprobs, &pending_.tokens);
   };
-  const Status status = reader_.Step(*session_, request_.score_prompt ? &score : nullptr);
-  host_.metrics().CountRead(reader_.n_read() - n_before);
-  SetTurn();
+  const int64_t n_visual = reader_.n_visual();
+  const Status status = ReadStep(n_heads_, request_.score_prompt ? &score : nullptr);
+  summary_.n_prompt += reader_.n_visual() - n_visual;
+  if (stream_ != nullptr && reader_.done()) stream_->conversation.Asked();
+  if (stream_ == nullptr) summary_.t_ms = reader_.t_ms();
   overflow_ = status.code() == StatusCode::kOverBudget;
   if (reader_.done() && request_.max_tokens == 0) finished_ = true;
   return status;
@@ -139,6 +132,7 @@ Job::Step AnswerJob::Advance() {
     if (status.ok() && *reads) {
       Session::AppendOptions append;
       append.generated = true;
+      append.t_src_ms = summary_.t_ms;
       status = Written(token, session_->Append({&token, 1}, append));
     }
   }
@@ -157,6 +151,7 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
       status = reads.status();
       if (status.ok() && *reads) {
         step.session = job.session_;
+        step.t_src_ms = job.summary_.t_ms;
         reading.push_back(std::move(step));
         readers.push_back(i);
         continue;
@@ -174,10 +169,8 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
 void AnswerJob::Finish() {
   const bool has_session = session_ != nullptr;
   if (has_session) {
-    const SessionCounters counters = session_->counters();
-    summary_.seen = counters.seen;
-    summary_.kept = counters.kept;
-    summary_.dropped = counters.dropped;
+    summary_.tokens = session_->counters();
+    summary_.held = HeldSpans(session_->pot());
   }
   SessionJob::Finish();  // before anybody hears of it: the next request finds the pot free
   if (!stopped_) {

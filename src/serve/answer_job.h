@@ -1,6 +1,7 @@
 // A question and its answer: reads a prompt, then writes token by token until something says stop.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "engine/step_batch.h"
+#include "serve/held_map.h"
 #include "serve/score.h"
 #include "serve/session_job.h"
 #include "serve/stop_text.h"
@@ -24,8 +26,9 @@ struct AnswerRequest {
   bool ignore_eos = false;
   int n_logprobs = -1;        // alternatives beside every token's likelihood; -1: no likelihoods at all
   bool score_prompt = false;  // likelihoods of the prompt's tokens too
-  // What an answer pot reads; a stream session is asked `question` instead.
+  // What an answer pot reads, and the pictures of its visual parts; a stream session is asked `question` instead.
   std::vector<PromptPart> prompt;
+  std::vector<VisualInput> visuals;
   std::string question;
 };
 
@@ -33,8 +36,10 @@ struct AnswerSummary {
   bool ended = false;  // by itself or by a stop string; otherwise because of its length
   bool cancelled = false;
   int64_t n_prompt = 0, n_answer = 0;
-  int64_t seen = 0, kept = 0, dropped = 0;  // of the session
-  double first_token_ms = 0;                // since the job was made; 0 without a token
+  SessionCounters tokens;  // of the session
+  std::array<HeldSpan, kNumModalities> held{};
+  int64_t t_ms = 0;           // the moment of the stream that it was asked at
+  double first_token_ms = 0;  // since the job was made; 0 without a token
 };
 
 // One step's result. Text is whole characters; `tokens` are those sampled (or read, with score_prompt) since the last
@@ -71,14 +76,12 @@ class AnswerJob : public SessionJob {
   // The token was read, or why not.
   Status Written(int32_t token, const Status& read);
   Step StepOf(Status status);
-  void SetTurn();
 
-  const AnswerRequest request_;
+  AnswerRequest request_;
   const std::chrono::steady_clock::time_point asked_at_;
   std::optional<Sampler> sampler_;
   StopText stop_;
   StreamDecoder decoder_;
-  PromptReader reader_;
   std::vector<int32_t> prompt_;  // all parts: only with score_prompt
   size_t n_heads_ = 0;           // parts that open the turn
   bool begun_ = false, finished_ = false;

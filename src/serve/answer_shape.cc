@@ -90,7 +90,12 @@ Json AnswerShape::Logprobs(const std::vector<ScoredToken>& tokens, Choice* choic
 void AnswerShape::Count(const AnswerSummary& summary) {
   n_prompt_ += summary.n_prompt;
   n_answer_ += summary.n_answer;
-  memory_ = {{"seen", summary.seen}, {"kept", summary.kept}, {"dropped", summary.dropped}};
+  const SessionCounters& tokens = summary.tokens;
+  memory_ = {{"seen", tokens.seen},
+             {"kept", tokens.kept},
+             {"dropped", tokens.dropped},
+             {"modalities", ModalitiesJson(tokens, summary.held)},
+             {"t_ms", summary.t_ms}};
 }
 
 Json AnswerShape::Usage() const {

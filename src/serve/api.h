@@ -41,7 +41,7 @@ class Api {
   void GetSession(const Call& call, httplib::Response& response);
   void GetHeld(const Call& call, httplib::Response& response);
   void DeleteSession(const Call& call, httplib::Response& response);
-  void AppendText(const Call& call, httplib::Response& response);
+  void Append(const Call& call, httplib::Response& response);
   void Ask(const Call& call, httplib::Response& response);
   void Fork(const Call& call, httplib::Response& response);
   void SaveSession(const Call& call, httplib::Response& response);
@@ -50,6 +50,8 @@ class Api {
  private:
   // Whole or as a stream, as the request wants it. An empty id: in an answer pot.
   void Answer(const std::string& id, CompletionRequest request, AnswerShape::Kind kind, httplib::Response& response);
+  // One frame of a live video: it waits in the session's queue, nobody waits for the model.
+  void AppendFrame(const std::string& id, const VisualInput& frame, int64_t t_ms, httplib::Response& response);
   Json ModelJson() const;
   // The file of that name in the snapshot folder; nothing outside it has a name.
   Result<std::string> SnapshotPath(const Json& body) const;

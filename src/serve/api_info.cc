@@ -19,6 +19,20 @@ Json Api::ModelJson() const {
             {"fingerprint", host_.fingerprint()}}}};
 }
 
+namespace {
+
+Json VisionJson(const Host& host) {
+  if (host.eyes() == nullptr) return nullptr;
+  const EncoderConfig& config = host.eyes()->config();
+  return {{"projector", config.projector},
+          {"tokens", config.n_rows},
+          {"max_side", host.eyes()->options().max_side},
+          {"lanes", host.eyes()->options().lanes},
+          {"frames_waiting", host.options().frames_waiting}};
+}
+
+}  // namespace
+
 void Api::Page(const Call&, httplib::Response& response) {
   // Everything is in the page itself: nothing else may be loaded, and no other site may frame it.
   response.set_header("Content-Security-Policy",
@@ -44,7 +58,8 @@ void Api::Props(const Call&, httplib::Response& response) {
             {"policy", options.session.policy.text},
             {"policies", std::move(policies)},
             {"pot", plan.pot.n_slots},
-            {"session_bytes", plan.total_bytes},
+            {"session_bytes", host_.session_bytes()},
+            {"vision", VisionJson(host_)},
             {"budget_bytes", host_.ledger().budget_bytes()},
             {"used_bytes", host_.ledger().used_bytes()},
             {"answer_pots", options.answer_pots},

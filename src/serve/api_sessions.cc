@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 100;
 constexpr int64_t kDefaultBins = 128, kMaxBins = 4096;
+constexpr int64_t kMaxFramesWaiting = 256;
 constexpr size_t kMaxSystemBytes = 1 << 16;  // it is read in one step
 
 // 429 when it could fit after another one went, 400 when it never will.
@@ -46,7 +47,7 @@ void Api::CreateSession(const Call& call, httplib::Response& response) {
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
   Fields fields(*body);
   std::string policy, system;
-  int64_t pot = 0;
+  int64_t pot = 0, n_waiting = host_.options().frames_waiting;
   bool pin_system = true;
   fields.Get("policy", &policy);
   fields.Get("pot", &pot, 1, 1 << 26);
@@ -55,6 +56,8 @@ void Api::CreateSession(const Call& call, httplib::Response& response) {
     fields.Fail("system", StrFormat("may have at most %zu bytes; append longer texts", kMaxSystemBytes));
   }
   fields.Get("pin_system", &pin_system);
+  fields.Get("frames_waiting", &n_waiting, 0, kMaxFramesWaiting);
+  if (host_.eyes() == nullptr) fields.Only("frames_waiting", 0);
   if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
   const auto options = host_.OptionsFor(policy, pot);
   if (!options.ok()) {
@@ -63,7 +66,7 @@ void Api::CreateSession(const Call& call, httplib::Response& response) {
   }
   Json state;
   const Status status = host_.Call([&]() -> Status {
-    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host_.Create(*options));
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host_.Create(*options, static_cast<int>(n_waiting)));
     const std::vector<int32_t> head =
         stream->conversation.Begin(system.empty() ? std::nullopt : std::optional<std::string>(system));
     Session::AppendOptions append;
@@ -124,35 +127,6 @@ void Api::DeleteSession(const Call& call, httplib::Response& response) {
   SendJson({{"id", call.arguments[0]}, {"object", "session"}, {"deleted", true}}, response);
 }
 
-void Api::AppendText(const Call& call, httplib::Response& response) {
-  const auto body = ParseJsonObject(call.body);
-  if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  Fields fields(*body);
-  std::string text;
-  bool pinned = false;
-  fields.Get("text", &text);
-  if (!fields.Has("text")) fields.Fail("text", "is missing");
-  fields.Get("pinned", &pinned);
-  if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
-  EncodeOptions options;
-  options.add_special = false;
-  auto job = std::make_shared<AppendJob>(host_, call.arguments[0], host_.tokenizer().Encode(text, options), pinned);
-  if (const Status posted = host_.scheduler().Post(job); !posted.ok()) return SendError(FromStatus(posted), response);
-  const HttpConnection& client = *HttpConnection::Current();
-  for (;;) {
-    if (const auto result = job->events.Pop(std::chrono::milliseconds(100))) {
-      if (result->ok()) return SendJson(**result, response);
-      const Status& status = result->status();
-      return SendError(status.code() == StatusCode::kOverBudget ? ContextLengthExceeded(status) : FromStatus(status),
-                       response);
-    }
-    if (!client.Alive()) {
-      job->Cancel();
-      return SendError({499, "cancelled", "the client went away"}, response);
-    }
-  }
-}
-
 void Api::Fork(const Call& call, httplib::Response& response) {
   Json state;
   SessionOptions options;
@@ -160,12 +134,15 @@ void Api::Fork(const Call& call, httplib::Response& response) {
     options = from.options;
     std::vector<uint8_t> bytes;
     WEIR_RETURN_IF_ERROR(from.session->Save(&bytes));
-    WEIR_ASSIGN_OR_RETURN(StreamSession* const to, host_.Create(from.options));
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const to,
+                          host_.Create(from.options, from.frames == nullptr ? 0 : from.frames->n_waiting()));
     if (Status restored = to->session->Restore(bytes); !restored.ok()) {
       host_.Erase(to->id);
       return restored;
     }
     to->conversation = from.conversation;
+    to->t_ms = from.t_ms;
+    if (to->frames != nullptr) to->frames->GoOnFrom(from.frames->counters());
     state = SessionJson(*to);
     return Status();
   });

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "engine/probe.h"
@@ -17,10 +18,10 @@ namespace {
 constexpr int kDefaultSessions = 8;
 
 // Not to be guessed: who knows a session's id may talk to it.
-Result<std::string> NewId() {
+Result<std::string> NewId(const std::string& node) {
   uint8_t bytes[16];
   if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return IoError("the system gives no random numbers");
-  std::string id = "s-";
+  std::string id = node.empty() ? "s-" : "s-" + node + "-";
   for (const uint8_t byte : bytes) id += StrFormat("%02x", byte);
   return id;
 }
@@ -34,10 +35,16 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
       PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::string_view(), &options.session));
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
   const StepBatch::Shape batch = StepBatch::ShapeFor(plan, options.max_together);
-  const int64_t shared_bytes =
-      PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch);
+  Encoder* const encoder = options.encoder == nullptr ? nullptr : &options.encoder->encoder();
+  const int64_t shared_bytes = PromptScorer::Bytes(model.model(), model.backend()) +
+                               StepBatch::Bytes(model.model(), model.backend(), batch) +
+                               (encoder == nullptr ? 0 : SharedEyes::Bytes(*encoder, options.eyes));
   int64_t budget = options.budget_bytes;
-  if (budget <= 0) budget = shared_bytes + (options.answer_pots + kDefaultSessions) * plan.total_bytes;
+  if (budget <= 0) {
+    const int64_t queue =
+        encoder == nullptr ? 0 : FrameQueue::Bytes(encoder->config(), std::max(1, options.frames_waiting));
+    budget = shared_bytes + options.answer_pots * plan.total_bytes + kDefaultSessions * (plan.total_bytes + queue);
+  }
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
   if (chat.ok()) out->chat_ = *std::move(chat);
   out->plan_ = std::move(plan);
@@ -57,6 +64,9 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
     out->free_pots_.push_back(pot.get());
     out->pots_.push_back(std::move(pot));
     out->pot_reservations_.push_back(std::move(bytes));
+  }
+  if (encoder != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(out->eyes_, SharedEyes::Make(*encoder, out->options_.eyes, out->ledger_));
   }
   WEIR_ASSIGN_OR_RETURN(out->scorer_, PromptScorer::Make(model.model(), model.backend(), out->ledger_));
   WEIR_ASSIGN_OR_RETURN(out->batch_, StepBatch::Make(model.model(), model.backend(), batch, out->ledger_));
@@ -86,21 +96,33 @@ Result<SessionOptions> Host::OptionsFor(const std::string& policy, int64_t pot) 
   return out;
 }
 
-Result<StreamSession*> Host::Create(const SessionOptions& options) {
+int64_t Host::QueueBytes(int n_waiting) const {
+  return eyes_ == nullptr || n_waiting == 0 ? 0 : FrameQueue::Bytes(eyes_->config(), n_waiting);
+}
+
+Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting, std::string id) {
+  if (n_waiting < 0) n_waiting = options_.frames_waiting;
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model_.model(), model_.backend(), options));
+  const int64_t needed = plan.total_bytes + QueueBytes(n_waiting), free = ledger_.budget_bytes() - ledger_.used_bytes();
   auto bytes = ledger_.Reserve(MemTag::kOther, plan.total_bytes);
-  if (!bytes.ok()) {
+  if (!bytes.ok() || needed > free) {
     return OverBudget(
         "this session needs %lld bytes; %lld of the budget of %lld are free: delete a session, ask for a smaller "
         "pot, or start the server with a larger --budget",
-        static_cast<long long>(plan.total_bytes), static_cast<long long>(ledger_.budget_bytes() - ledger_.used_bytes()),
-        static_cast<long long>(ledger_.budget_bytes()));
+        static_cast<long long>(needed), static_cast<long long>(free), static_cast<long long>(ledger_.budget_bytes()));
   }
-  WEIR_ASSIGN_OR_RETURN(const std::string id, NewId());
+  std::shared_ptr<FrameQueue> frames;
+  if (QueueBytes(n_waiting) > 0) {
+    WEIR_ASSIGN_OR_RETURN(frames, FrameQueue::Make(*eyes_, n_waiting, ledger_));
+  }
+  if (id.empty()) {
+    WEIR_ASSIGN_OR_RETURN(id, NewId(options_.node));
+  }
+  if (sessions_.count(id) != 0) return InvalidArgument("there is a session '%s' already", id.c_str());
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
   std::unique_ptr<StreamSession> stream(new StreamSession{id, std::move(session), Conversation(tokenizer(), chat()),
                                                           options, *std::move(bytes),
-                                                          static_cast<int64_t>(std::time(nullptr))});
+                                                          static_cast<int64_t>(std::time(nullptr)), std::move(frames)});
   return sessions_.emplace(id, std::move(stream)).first->second.get();
 }
 
@@ -129,7 +151,15 @@ Gauges Host::ReadGauges() const {
   for (const auto& pot : pots_) out.kv_bytes += pot->ledger().used_bytes(MemTag::kKv);
   for (const auto& [id, stream] : sessions_) {
     out.kv_bytes += stream->session->ledger().used_bytes(MemTag::kKv);
-    out.tokens_resident += stream->session->pot().n_used();
+    const SessionCounters counters = stream->session->counters();
+    for (size_t m = 0; m < out.tokens_resident.size(); ++m) out.tokens_resident[m] += counters.by[m].kept;
+  }
+  if (eyes_ != nullptr) {
+    const EyesCounts& counts = eyes_->counts();
+    out.pictures_read = counts.pictures_read;
+    out.frames_read = counts.frames_read;
+    out.frames_arrived = counts.frames_arrived;
+    out.frames_dropped = counts.frames_dropped;
   }
   out.jobs_running = scheduler_->n_running();
   out.jobs_waiting = scheduler_->n_waiting();
@@ -138,14 +168,49 @@ Gauges Host::ReadGauges() const {
   return out;
 }
 
+namespace {
+
+Json FramesJson(const FrameCounters& frames) {
+  return {{"arrived", frames.arrived}, {"read", frames.read}, {"dropped", frames.dropped}, {"waiting", frames.waiting}};
+}
+
+// What a snapshot says of a session's pictures, and back; a file without it is of a session that saw none.
+Json SaveWatched(const StreamSession& stream) {
+  Json out = {{"t_ms", stream.t_ms}};
+  if (stream.frames == nullptr) return out;
+  const FrameCounters frames = stream.frames->counters();
+  out["last_ms"] = frames.t_ms;
+  out["frames"] = FramesJson(frames);
+  return out;
+}
+
+Status RestoreWatched(const Json& saved, int64_t* t_ms, FrameCounters* frames) {
+  if (saved.is_null()) return Status();
+  Fields fields(saved, "watched.");
+  fields.Get("t_ms", t_ms, 0, INT64_MAX);
+  fields.Get("last_ms", &frames->t_ms, -1, INT64_MAX);
+  const Json* counters = fields.Get("frames");
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  if (counters == nullptr) return Status();
+  Fields of_frames(*counters, "watched.frames.");
+  of_frames.Get("arrived", &frames->arrived, 0, INT64_MAX);
+  of_frames.Get("read", &frames->read, 0, INT64_MAX);
+  of_frames.Get("dropped", &frames->dropped, 0, INT64_MAX);
+  of_frames.Get("waiting", &frames->waiting, 0, INT64_MAX);
+  return of_frames.Done();
+}
+
+}  // namespace
+
 Status Host::Save(const StreamSession& stream, std::string* text, std::vector<uint8_t>* state) const {
   SessionNote note = SessionNote::Of(*stream.session, stream.options.on_overflow, options_.model_name, fingerprint_);
   note.conversation = stream.conversation.Save();
+  note.watched = SaveWatched(stream);
   *text = note.ToText();
   return stream.session->Save(state);
 }
 
-Result<StreamSession*> Host::Restore(const std::string& text, std::span<const uint8_t> state) {
+Result<StreamSession*> Host::Restore(const std::string& text, std::span<const uint8_t> state, const std::string& id) {
   WEIR_ASSIGN_OR_RETURN(const SessionNote note, SessionNote::Parse(text));
   if (note.fingerprint != fingerprint_) {
     return InvalidArgument("the snapshot is of the model '%s', not of the one that runs here", note.model.c_str());
@@ -155,7 +220,12 @@ Result<StreamSession*> Host::Restore(const std::string& text, std::span<const ui
   options.chunk_rows = note.chunk_rows;
   options.on_overflow = note.on_overflow;
   WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer(), chat(), note.conversation));
-  WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, Create(options));
+  FrameCounters frames;
+  int64_t t_ms = 0;
+  WEIR_RETURN_IF_ERROR(RestoreWatched(note.watched, &t_ms, &frames));
+  WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, Create(options, -1, id));
+  stream->t_ms = t_ms;
+  if (stream->frames != nullptr) stream->frames->GoOnFrom(frames);
   Status status = note.CheckFits(*stream->session, fingerprint_);
   if (status.ok()) status = stream->session->Restore(state);
   if (!status.ok()) {
@@ -170,20 +240,25 @@ Json SessionJson(const StreamSession& stream) {
   const Session& session = *stream.session;
   const SessionCounters counters = session.counters();
   const Held held = SummarizeHeld(session.pot(), counters.seen);
-  return {{"id", stream.id},
-          {"object", "session"},
-          {"created", stream.created_s},
-          {"policy", stream.options.policy.text},
-          {"pot", session.plan().pot.n_slots},
-          {"bytes", session.plan().total_bytes},
-          {"unbounded_bytes", UnboundedBytes(session)},
-          {"seen", counters.seen},
-          {"kept", counters.kept},
-          {"dropped", counters.dropped},
-          {"pinned", held.n_pinned},
-          {"oldest_unpinned", held.oldest_unpinned},
-          {"unbroken_from", held.unbroken_from},
-          {"selections", counters.selections}};
+  const int64_t queue_bytes = stream.frames == nullptr ? 0 : stream.frames->bytes();
+  Json out = {{"id", stream.id},
+              {"object", "session"},
+              {"created", stream.created_s},
+              {"policy", stream.options.policy.text},
+              {"pot", session.plan().pot.n_slots},
+              {"bytes", session.plan().total_bytes + queue_bytes},
+              {"unbounded_bytes", UnboundedBytes(session)},
+              {"seen", counters.seen},
+              {"kept", counters.kept},
+              {"dropped", counters.dropped},
+              {"pinned", held.n_pinned},
+              {"oldest_unpinned", held.oldest_unpinned},
+              {"unbroken_from", held.unbroken_from},
+              {"selections", counters.selections},
+              {"modalities", ModalitiesJson(counters, HeldSpans(session.pot()))},
+              {"t_ms", stream.t_ms}};
+  if (stream.frames != nullptr) out["frames"] = FramesJson(stream.frames->counters());
+  return out;
 }
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 // Methods marked [engine] run on the scheduler's thread only; the rest is immutable or thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,14 +18,17 @@
 #include <vector>
 
 #include "base/ledger.h"
+#include "engine/eyes.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 #include "engine/step_batch.h"
 #include "serve/conversation.h"
+#include "serve/frame_queue.h"
 #include "serve/json.h"
 #include "serve/metrics.h"
 #include "serve/scheduler.h"
 #include "serve/score.h"
+#include "serve/shared_eyes.h"
 #include "text/chat_template.h"
 
 namespace weir {
@@ -37,6 +41,10 @@ struct HostOptions {
   int max_together = 8;      // answers that are written in one forward pass; 1: each by itself
   int max_waiting = 256;     // jobs
   int64_t budget_bytes = 0;  // of all sessions and what they share; 0: as much as answer_pots + 8 default sessions need
+  LoadedEncoder* encoder = nullptr;  // nullptr: no pictures. Outlives the host
+  SharedEyesOptions eyes;
+  std::string node;        // part of every session's id: which of several servers made it. Letters, digits
+  int frames_waiting = 4;  // of a session's live video, where its request says nothing
 };
 
 // A stream session. [engine]
@@ -45,10 +53,12 @@ struct StreamSession {
   std::unique_ptr<Session> session;
   Conversation conversation;
   SessionOptions options;
-  Reservation reservation;  // of the host's ledger
-  int64_t created_s = 0;    // Unix time
-  bool busy = false;        // a job works on it
-  bool closing = false;     // it is being deleted: jobs end at their next step
+  Reservation reservation;             // of the host's ledger
+  int64_t created_s = 0;               // Unix time
+  std::shared_ptr<FrameQueue> frames;  // nullptr: no live video. Requests hold it, too, while they bring a frame
+  int64_t t_ms = 0;                    // the moment of the last picture that was read
+  bool busy = false;                   // a job works on it
+  bool closing = false;                // it is being deleted: jobs end at their next step
 };
 
 class Host {
@@ -62,11 +72,16 @@ class Host {
   const Tokenizer& tokenizer() const { return model_.tokenizer(); }
   const ChatTemplate* chat() const { return chat_ ? &*chat_ : nullptr; }
   const HostOptions& options() const { return options_; }
-  // Of a session of the default kind.
+  // Of a session of the default kind; what it takes of the budget.
   const SessionPlan& plan() const { return plan_; }
+  int64_t session_bytes() const { return plan_.total_bytes + QueueBytes(options_.frames_waiting); }
+  // Of a session's queue for a live video; 0 without an encoder.
+  int64_t QueueBytes(int n_waiting) const;
   const Ledger& ledger() const { return ledger_; }
   Scheduler& scheduler() { return *scheduler_; }
   Metrics& metrics() { return metrics_; }
+  // nullptr without an encoder.
+  SharedEyes* eyes() const { return eyes_.get(); }
   // Names the weights: snapshots of another model are refused.
   const std::string& fingerprint() const { return fingerprint_; }
 
@@ -77,12 +92,18 @@ class Host {
   // The same, but a job that works on the session is told to end first, and nobody gets the session afterwards.
   Status Delete(const std::string& id);
 
+  // Jobs on sessions and answer pots end at their next step. Any thread.
+  void Hurry() { hurry_ = true; }
+  bool hurry() const { return hurry_; }
+
   // [engine] From here on.
   // The default kind with another policy or pot. kInvalidArgument for a policy that names a profile: requests open no
   // files.
   Result<SessionOptions> OptionsFor(const std::string& policy, int64_t pot) const;
   // kOverBudget with figures when the budget lacks the bytes.
-  Result<StreamSession*> Create(const SessionOptions& options);
+  // `n_waiting`: frames of a live video that may wait, -1 as many as the host's options say, 0 no live video.
+  // Empty id: a new one, not to be guessed. kInvalidArgument when there is a session of that id.
+  Result<StreamSession*> Create(const SessionOptions& options, int n_waiting = -1, std::string id = "");
   StreamSession* Find(const std::string& id);
   const std::map<std::string, std::unique_ptr<StreamSession>>& sessions() const { return sessions_; }
   void Erase(const std::string& id) { sessions_.erase(id); }
@@ -93,7 +114,7 @@ class Host {
   Gauges ReadGauges() const;
   // A session as bytes with all that is needed to make it again, and back as a new session.
   Status Save(const StreamSession& stream, std::string* text, std::vector<uint8_t>* state) const;
-  Result<StreamSession*> Restore(const std::string& text, std::span<const uint8_t> state);
+  Result<StreamSession*> Restore(const std::string& text, std::span<const uint8_t> state, const std::string& id = "");
 
  private:
   Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)
@@ -106,12 +127,14 @@ class Host {
   std::string fingerprint_;
   Metrics metrics_;
   Ledger ledger_;
+  std::unique_ptr<SharedEyes> eyes_;
   std::unique_ptr<PromptScorer> scorer_;
   std::unique_ptr<StepBatch> batch_;
   std::vector<Reservation> pot_reservations_;
   std::vector<std::unique_ptr<Session>> pots_;
   std::vector<Session*> free_pots_;
   std::map<std::string, std::unique_ptr<StreamSession>> sessions_;
+  std::atomic<bool> hurry_{false};
   std::unique_ptr<Scheduler> scheduler_;  // last: its thread uses the rest
 };
 

@@ -54,10 +54,16 @@ std::string Metrics::Text(const Gauges& gauges) const {
   Line("weir_sessions", "gauge", "Stream sessions.", gauges.sessions, &out);
   Line("weir_answer_pots", "gauge", "Pots for requests without a session.", gauges.answer_pots, &out);
   Line("weir_answer_pots_busy", "gauge", "Of them, in use.", gauges.answer_pots_busy, &out);
-  out += StrFormat(
-      "# HELP weir_tokens_resident Tokens held by stream sessions.\n# TYPE weir_tokens_resident gauge\n"
-      "weir_tokens_resident{modality=\"text\"} %lld\n",
-      static_cast<long long>(gauges.tokens_resident));
+  out += "# HELP weir_tokens_resident Tokens held by stream sessions.\n# TYPE weir_tokens_resident gauge\n";
+  for (size_t m = 0; m < gauges.tokens_resident.size(); ++m) {
+    out += StrFormat("weir_tokens_resident{modality=\"%s\"} %lld\n", ModalityName(static_cast<Modality>(m)),
+                     static_cast<long long>(gauges.tokens_resident[m]));
+  }
+  Line("weir_pictures_read_total", "counter", "Pictures that were read.", gauges.pictures_read, &out);
+  Line("weir_frames_read_total", "counter", "Frames of videos that were read.", gauges.frames_read, &out);
+  Line("weir_frames_arrived_total", "counter", "Frames of live videos that arrived.", gauges.frames_arrived, &out);
+  Line("weir_frames_dropped_total", "counter", "Of them, dropped because newer ones came.", gauges.frames_dropped,
+       &out);
   Line("weir_jobs_running", "gauge", "Jobs that share the engine now.", gauges.jobs_running, &out);
   Line("weir_jobs_waiting", "gauge", "Jobs that wait to start.", gauges.jobs_waiting, &out);
   Line("weir_joint_forwards_total", "counter", "Forward passes that several answers shared.", gauges.joint_forwards,

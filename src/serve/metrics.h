@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "kv/types.h"
+
 namespace weir {
 
 // Sampled when somebody looks.
@@ -15,7 +17,8 @@ struct Gauges {
   int64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;  // of all sessions
   int64_t kv_bytes = 0;                                      // of them, keys and values
   int64_t sessions = 0, answer_pots = 0, answer_pots_busy = 0;
-  int64_t tokens_resident = 0;  // slots in use, of the fullest head of each session
+  std::array<int64_t, kNumModalities> tokens_resident{};  // held by sessions in at least one layer and head
+  int64_t pictures_read = 0, frames_read = 0, frames_arrived = 0, frames_dropped = 0;  // so far
   int64_t jobs_running = 0, jobs_waiting = 0;
   int64_t joint_forwards = 0, joint_tokens = 0;  // so far: forward passes that several answers shared
 };

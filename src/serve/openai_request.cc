@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "text/picture_marks.h"
+
 namespace weir {
 namespace {
 
@@ -36,34 +38,73 @@ void GetStops(Fields& fields, std::vector<std::string>* stops) {
   }
 }
 
-// A string, or a list of {"type": "text", "text": ...}.
-Status GetContent(const Json& message, const std::string& where, std::string* out) {
+// Messages whose contents say `mark` where a picture or video stands, and those in the same order.
+struct Messages {
+  std::vector<ChatMessage> list;
+  std::vector<VisualInput> visuals;
+  std::string mark;
+};
+
+bool Says(const Json& json, const std::string& words) {
+  if (json.is_string()) return json.get_ref<const std::string&>().find(words) != std::string::npos;
+  return json.is_structured() &&
+         std::any_of(json.begin(), json.end(), [&](const Json& one) { return Says(one, words); });
+}
+
+// A mark that no text of the request says: the usual one, which templates know, wherever it can be.
+std::string UnusedMark(const Json& messages) {
+  std::string mark = kPictureMark;
+  while (Says(messages, mark)) mark.insert(1, "_");
+  return mark;
+}
+
+// {"type": "image_url" ...} or a video.
+Status GetVisual(Fields& part, const std::string& type, const std::string& where, Messages* out) {
+  const Json* const value = part.Get(type.c_str());
+  if (value == nullptr) part.Fail(type.c_str(), "is missing");
+  WEIR_RETURN_IF_ERROR(part.Done());
+  const std::string name = where + type;
+  auto input = type == "input_video" ? ParseVideo(*value, name) : ParsePicture(*value, name);
+  WEIR_RETURN_IF_ERROR(input.status());
+  out->visuals.push_back(*std::move(input));
+  return Status();
+}
+
+// A string, or a list of texts, pictures and videos. `sees`: pictures can be read, in this role.
+Status GetContent(const Json& message, const std::string& where, bool sees, Messages* out, std::string* text) {
   const auto it = message.find("content");
   if (it == message.end() || it->is_null()) return InvalidArgument("'%scontent' is missing", where.c_str());
   if (it->is_string()) {
-    *out = it->get<std::string>();
+    *text = it->get<std::string>();
     return Status();
   }
   if (!it->is_array()) return InvalidArgument("'%scontent' must be a string or a list of parts", where.c_str());
   for (size_t i = 0; i < it->size(); ++i) {
     const std::string part_where = where + "content[" + std::to_string(i) + "].";
     Fields part((*it)[i], part_where);
-    std::string type, text;
+    std::string type, words;
     part.Get("type", &type);
-    if (type != "text") part.Fail("type", "must be \"text\": this model reads nothing else");
-    part.Get("text", &text);
+    if (type == "image_url" || type == "input_video") {
+      if (!sees) part.Fail("type", "must be \"text\": pictures are for users, and for servers that run with --mmproj");
+      WEIR_RETURN_IF_ERROR(GetVisual(part, type, part_where, out));
+      *text += out->mark;
+      continue;
+    }
+    if (type != "text") part.Fail("type", "must be \"text\", \"image_url\" or \"input_video\"");
+    part.Get("text", &words);
     WEIR_RETURN_IF_ERROR(part.Done());
-    *out += text;
+    *text += words;
   }
   return Status();
 }
 
-Result<std::vector<ChatMessage>> GetMessages(Fields& fields) {
+Result<Messages> GetMessages(const Host& host, Fields& fields) {
   const Json* list = fields.Get("messages");
   if (list == nullptr || !list->is_array() || list->empty() || list->size() > kMaxMessages) {
     return InvalidArgument("'messages' must be a list of 1 to %zu messages", kMaxMessages);
   }
-  std::vector<ChatMessage> out;
+  Messages out;
+  if (host.eyes() != nullptr) out.mark = UnusedMark(*list);
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string where = "messages[" + std::to_string(i) + "].";
     Fields message((*list)[i], where);
@@ -80,8 +121,9 @@ Result<std::vector<ChatMessage>> GetMessages(Fields& fields) {
       message.Fail("role", "must be system, developer, user or assistant");
     }
     WEIR_RETURN_IF_ERROR(message.Done());
-    WEIR_RETURN_IF_ERROR(GetContent((*list)[i], where, &read.content));
-    out.push_back(std::move(read));
+    const bool sees = host.eyes() != nullptr && read.role == "user";
+    WEIR_RETURN_IF_ERROR(GetContent((*list)[i], where, sees, &out, &read.content));
+    out.list.push_back(std::move(read));
   }
   return out;
 }
@@ -89,14 +131,36 @@ Result<std::vector<ChatMessage>> GetMessages(Fields& fields) {
 // The system message is pinned, as long as that leaves at least half of the pot for everything else.
 std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<ChatMessage>& messages,
                                          std::vector<int32_t> tokens) {
-  if (messages[0].role != "system") return {{std::move(tokens), false, false}};
+  if (messages[0].role != "system") return {{std::move(tokens), false, false, false}};
   ChatRounds rounds(*host.chat());
   const std::vector<int32_t> system =
       host.tokenizer().EncodePieces(rounds.System(messages[0].content), !host.chat()->includes_bos());
   const auto seam = std::mismatch(system.begin(), system.end(), tokens.begin(), tokens.end()).second;
   const bool fits = (seam - tokens.begin()) * 2 <= host.plan().pot.n_slots - host.plan().probe_slots;
-  if (!fits) return {{std::move(tokens), false, false}};
-  return {{{tokens.begin(), seam}, true, false}, {{seam, tokens.end()}, false, false}};
+  if (!fits) return {{std::move(tokens), false, false, false}};
+  return {{{tokens.begin(), seam}, true, false, false}, {{seam, tokens.end()}, false, false, false}};
+}
+
+// What a conversation's answer pot reads: words, and pictures where they stand among them.
+Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages) {
+  const Tokenizer& tokenizer = host.tokenizer();
+  const bool add_special = !host.chat()->includes_bos();
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, host.chat()->Render(messages.list, true));
+  if (messages.visuals.empty()) {
+    return WithPinnedSystem(host, messages.list, tokenizer.EncodePieces(pieces, add_special));
+  }
+  const auto words = SplitAtMark(pieces, messages.mark);
+  if (words.size() != messages.visuals.size() + 1) return Internal("the chat template lost the place of a picture");
+  std::vector<int32_t> head = tokenizer.EncodePieces(words[0], add_special);
+  const bool ends = add_special && tokenizer.add_eos() && !head.empty();
+  if (ends) head.pop_back();  // the end of the text is the end of its last words
+  std::vector<PromptPart> out = WithPinnedSystem(host, messages.list, std::move(head));
+  for (size_t i = 1; i < words.size(); ++i) {
+    out.push_back({{}, false, false, true});
+    out.push_back({tokenizer.EncodePieces(words[i], false), false, false, false});
+  }
+  if (ends) out.back().tokens.push_back(tokenizer.eos_id());
+  return out;
 }
 
 // One prompt of a completion.
@@ -178,9 +242,9 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
     return InvalidArgument(
         "this model has no chat template: start the server with --chat-template, or use /v1/completions");
   }
-  WEIR_ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages, GetMessages(fields));
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, host.chat()->Render(messages, true));
-  answer.prompt = WithPinnedSystem(host, messages, host.tokenizer().EncodePieces(pieces, !host.chat()->includes_bos()));
+  WEIR_ASSIGN_OR_RETURN(Messages messages, GetMessages(host, fields));
+  WEIR_ASSIGN_OR_RETURN(answer.prompt, ChatPrompt(host, messages));
+  answer.visuals = std::move(messages.visuals);
   out.echoes.emplace_back();
   return out;
 }
@@ -223,7 +287,7 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
     std::string text;
     WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(host, *prompts[i], key, &text));
     if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
-    one.prompt.push_back({std::move(tokens), false, false});
+    one.prompt.push_back({std::move(tokens), false, false, false});
     out.answers.push_back(std::move(one));
     out.echoes.push_back(echo ? text : std::string());
   }

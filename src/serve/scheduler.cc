@@ -20,6 +20,14 @@ void Scheduler::Stop() {
   wake_.notify_one();
 }
 
+void Scheduler::Wake() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    woken_ = true;
+  }
+  wake_.notify_one();
+}
+
 Status Scheduler::Post(std::shared_ptr<Job> job) { return Add(std::move(job), true); }
 
 Status Scheduler::Add(std::shared_ptr<Job> job, bool bounded) {
@@ -29,7 +37,8 @@ Status Scheduler::Add(std::shared_ptr<Job> job, bool bounded) {
     if (bounded && n_waiting_ >= max_waiting_) {
       return OverBudget("the server is busy: %d requests wait already; try again later", max_waiting_);
     }
-    ++n_waiting_;
+    job->bounded_ = bounded;
+    n_waiting_ += bounded;
     posted_.push_back(std::move(job));
   }
   wake_.notify_one();
@@ -47,15 +56,22 @@ void Scheduler::StartWaiting() {
       ++it;
       continue;
     }
+    n_waiting_ -= job->bounded_;
     it = waiting_.erase(it);
-    --n_waiting_;
   }
   n_running_ = static_cast<int>(running_.size());
 }
 
-void Scheduler::StepNext() {
-  const auto next = std::min_element(running_.begin(), running_.end(),
-                                     [](const Running& a, const Running& b) { return a.seconds < b.seconds; });
+bool Scheduler::StepNext() {
+  auto next = running_.end();
+  for (auto it = running_.begin(); it != running_.end(); ++it) {
+    if (!it->job->cancelled() && !it->job->Ready()) {
+      it->seconds = std::max(it->seconds, level_);  // waiting saves up nothing
+    } else if (next == running_.end() || it->seconds < next->seconds) {
+      next = it;
+    }
+  }
+  if (next == running_.end()) return false;
   level_ = next->seconds;
   std::vector<std::list<Running>::iterator> taking;
   if (joint_ && next->job->CanJoin()) {
@@ -82,9 +98,11 @@ void Scheduler::StepNext() {
     running_.erase(taking[i]);
   }
   n_running_ = static_cast<int>(running_.size());
+  return true;
 }
 
 void Scheduler::Loop() {
+  bool idle = false;  // jobs run, and none of them was ready
   for (;;) {
     bool came = false;
     {
@@ -97,7 +115,11 @@ void Scheduler::Loop() {
         } else {
           wake_.wait_for(lock, std::chrono::milliseconds(20), ready);
         }
+      } else if (idle) {
+        // Not for ever: a client that goes away wakes nobody.
+        wake_.wait_for(lock, std::chrono::milliseconds(20), [this] { return stop_ || woken_ || !posted_.empty(); });
       }
+      woken_ = idle = false;
       came = !posted_.empty();
       waiting_.splice(waiting_.end(), posted_);
       if (stop_) break;
@@ -105,7 +127,7 @@ void Scheduler::Loop() {
     const size_t n_before = running_.size();
     if (came || !waiting_.empty()) StartWaiting();
     if (running_.size() > n_before) continue;  // level with the others before the next step
-    if (!running_.empty()) StepNext();
+    if (!running_.empty()) idle = !StepNext();
   }
   const Status stopping = Cancelled("the server is stopping");
   for (const auto& job : waiting_) job->Dropped(stopping);

@@ -33,6 +33,9 @@ class Job {
   // last step.
   virtual bool TryStart() { return true; }
   virtual Step Advance() = 0;
+  // Whether a step can be taken now. A job that waits for something outside the engine (a picture that is being
+  // decoded) is passed over until it can; whoever ends the wait calls Scheduler::Wake().
+  virtual bool Ready() { return true; }
   // Whether the next step may be taken by a Scheduler's JointStep, together with other jobs'.
   virtual bool CanJoin() const { return false; }
   virtual void Finish() {}
@@ -44,7 +47,9 @@ class Job {
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
+  friend class Scheduler;
   std::atomic<bool> cancelled_{false};
+  bool bounded_ = false;  // one of those that may be too many
 };
 
 class Scheduler {
@@ -61,11 +66,14 @@ class Scheduler {
 
   // kOverBudget when too many wait already, kCancelled when the engine stops.
   Status Post(std::shared_ptr<Job> job);
-  // The same for a job that must not be refused (it frees something).
+  // The same for a job that must not be refused (it frees something, or only looks); it takes no other one's place.
   Status PostAlways(std::shared_ptr<Job> job) { return Add(std::move(job), false); }
+  // A job that was not ready may be. Any thread.
+  void Wake();
   // Cancels every job; from now on nothing is accepted. Any thread.
   void Stop();
 
+  // Of Post()'s, those that did not start yet.
   int n_waiting() const { return n_waiting_.load(std::memory_order_relaxed); }
   int n_running() const { return n_running_.load(std::memory_order_relaxed); }
 
@@ -77,14 +85,15 @@ class Scheduler {
   Status Add(std::shared_ptr<Job> job, bool bounded);
   void Loop();
   void StartWaiting();
-  void StepNext();
+  // False when no job is ready.
+  bool StepNext();
 
   const int max_waiting_;
   const JointStep joint_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::list<std::shared_ptr<Job>> posted_;   // under mutex_
-  bool stop_ = false;                        // under mutex_
+  bool stop_ = false, woken_ = false;        // under mutex_
   std::list<std::shared_ptr<Job>> waiting_;  // the engine's thread's own, as are the next two
   std::list<Running> running_;
   double level_ = 0;  // what a new job's time starts from

@@ -1,9 +1,13 @@
 #include "serve/server.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 #include <string_view>
+#include <thread>
 
 #include "serve/api.h"
+#include "serve/handover.h"
 
 namespace weir {
 namespace {
@@ -25,7 +29,7 @@ constexpr RouteEntry kRoutes[] = {
     {{"GET", "/v1/sessions/{id}"}, &Api::GetSession},
     {{"DELETE", "/v1/sessions/{id}"}, &Api::DeleteSession},
     {{"GET", "/v1/sessions/{id}/held"}, &Api::GetHeld},
-    {{"POST", "/v1/sessions/{id}/append"}, &Api::AppendText},
+    {{"POST", "/v1/sessions/{id}/append"}, &Api::Append},
     {{"POST", "/v1/sessions/{id}/ask"}, &Api::Ask},
     {{"POST", "/v1/sessions/{id}/fork"}, &Api::Fork},
     {{"POST", "/v1/sessions/{id}/save"}, &Api::SaveSession},
@@ -104,6 +108,8 @@ class Server::Impl {
 
   Status Start(LoadedModel& model) {
     WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host));
+    WEIR_ASSIGN_OR_RETURN(Handover handover, Handover::Make(options_.hand_over ? options_.folder : std::string()));
+    handover_.emplace(std::move(handover));
     api_ = std::make_unique<Api>(*host_, options_);
     SetHandlers();
     WEIR_ASSIGN_OR_RETURN(port_, http_.Bind(options_.address, options_.port));
@@ -114,10 +120,38 @@ class Server::Impl {
     host_->scheduler().Stop();
     http_.Shutdown();
   }
+  Status Drain(std::chrono::seconds wait) {
+    if (!handover_->enabled()) return Status();
+    draining_ = true;
+    // Work that takes too long is ended from beside: a session is handed over when nothing works on it.
+    const auto end = std::chrono::steady_clock::now() + wait;
+    std::atomic<bool> left{false};
+    std::thread watch([&] {
+      while (!left && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
+      host_->Hurry();
+    });
+    std::vector<std::string> ids;
+    Status status = host_->Call([&] {
+      for (const auto& [id, stream] : host_->sessions()) ids.push_back(id);
+      return Status();
+    });
+    for (const std::string& id : ids) {
+      if (const Status one = handover_->Leave(*host_, id); !one.ok()) status = one;
+    }
+    // Chats have no session to move; they may end, too.
+    while (std::chrono::steady_clock::now() < end &&
+           (host_->scheduler().n_running() + host_->scheduler().n_waiting())) {
+      std::this_thread::sleep_for(kLook);
+    }
+    left = true;
+    watch.join();
+    return status;
+  }
   const Host& host() const { return *host_; }
   int port() const { return port_; }
 
  private:
+  static constexpr std::chrono::milliseconds kLook{20};
   void SetHandlers() {
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {
       const ApiError refused = Check(request);
@@ -150,6 +184,21 @@ class Server::Impl {
     http_.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
       SendError({500, "internal", "the request failed"}, response);
     });
+  }
+
+  // A server that drains refuses, after the session in question was handed over, so that who asks again elsewhere finds
+  // it there; one that does not takes over what it lacks. http 0: go on.
+  ApiError Move(const Call& call, std::string_view path) {
+    if (!handover_->enabled()) return {0, "", ""};
+    const bool of_session = path.starts_with("/v1/sessions/{id}");
+    if (draining_) {
+      const Status left = of_session ? handover_->Leave(*host_, call.arguments[0]) : Status();
+      if (!left.ok()) return FromStatus(left);
+      return {503, "draining", "this server is about to end; ask again"};
+    }
+    if (!of_session) return {0, "", ""};
+    const auto taken = handover_->Take(*host_, call.arguments[0]);
+    return taken.ok() ? ApiError{0, "", ""} : FromStatus(taken.status());
   }
 
   // Before anything of the body is read. http 0: go on.
@@ -203,6 +252,10 @@ class Server::Impl {
     for (const RouteEntry& entry : kRoutes) {
       if (!Matches(entry.route.path, call.http.path, &call.arguments)) continue;
       if (method == entry.route.method) {
+        if (const ApiError moved = Move(call, entry.route.path); moved.http != 0) {
+          SendError(moved, response);
+          return Count(call.http, response.status);
+        }
         (api_.get()->*entry.handler)(call, response);
         // The library fills in the status of what went well only after this.
         const int http = response.status < 0 ? 200 : response.status;
@@ -225,6 +278,8 @@ class Server::Impl {
 
   const ServerOptions options_;
   std::unique_ptr<Host> host_;
+  std::optional<Handover> handover_;
+  std::atomic<bool> draining_{false};
   std::unique_ptr<Api> api_;
   HttpServer http_;
   int port_ = 0;
@@ -241,6 +296,7 @@ Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions o
 
 const Host& Server::host() const { return impl_->host(); }
 int Server::port() const { return impl_->port(); }
+Status Server::Drain(std::chrono::seconds wait) { return impl_->Drain(wait); }
 Status Server::Run() { return impl_->Run(); }
 void Server::Stop() { impl_->Stop(); }
 

@@ -1,6 +1,7 @@
 // `weir serve` as a library: the routes of docs/openapi.yaml over one host.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,6 +21,7 @@ struct ServerOptions {
   int port = 8080;                    // 0: one that is free
   std::string api_key;                // empty: none is asked for
   std::string folder;                 // of snapshots; empty: no saving, no restoring
+  bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
   int64_t default_max_tokens = 1024;  // of answers in chats and sessions that name no limit
 };
 
@@ -39,6 +41,9 @@ class Server {
 
   const Host& host() const;
   int port() const;
+  // With hand_over: new work is refused with 503 from now on, so that a proxy asks another server; what runs may end
+  // for so long and is then ended; every session is handed over. Otherwise does nothing. Any thread, before Stop().
+  Status Drain(std::chrono::seconds wait);
   // Serves until Stop(), which any thread may call. Work that is under way is cancelled then.
   Status Run();
   void Stop();

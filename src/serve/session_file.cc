@@ -61,6 +61,7 @@ std::string SessionNote::ToText() const {
                    {"v_type", InfoOf(v_type).name},
                    {"on_overflow", OverflowName(on_overflow)},
                    {"conversation", conversation},
+                   {"watched", watched},
                    {"sampler", sampler}});
 }
 
@@ -80,6 +81,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   fields.Get("v_type", &v_type);
   fields.Get("on_overflow", &on_overflow);
   if (const Json* conversation = fields.Get("conversation")) out.conversation = *conversation;
+  if (const Json* watched = fields.Get("watched")) out.watched = *watched;
   if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (format == 0 || out.policy.empty() || pot == 0 || chunk == 0) {

@@ -1,8 +1,9 @@
 // A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), and a text that says what they need.
 //
 // The text is JSON: format, model, fingerprint, policy, pot, chunk, k_type, v_type, on_overflow; `conversation` (null
-// for a session without rounds) and `sampler` (null where every answer brings its own). `weir serve`, `weir chat` and
-// `weir run` write the same files and read each other's.
+// for a session without rounds), `watched` (the stream's clock and the frames of its live video; null: neither) and
+// `sampler` (null where every answer brings its own). `weir serve`, `weir chat` and `weir run` write the same files and
+// read each other's.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,9 @@ struct SessionNote {
   int32_t pot_slots = 0, chunk_rows = 0;
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
-  Json conversation, sampler;
+  Json conversation, watched, sampler;
 
-  // Of a session that is there; `conversation` and `sampler` are left null.
+  // Of a session that is there; `conversation`, `watched` and `sampler` are left null.
   static SessionNote Of(const Session& session, OnOverflow on_overflow, std::string model, std::string fingerprint);
   // kInvalidArgument for a text that ToText() did not write.
   static Result<SessionNote> Parse(const std::string& text);

@@ -69,6 +69,8 @@ Status Host::Delete(const std::string& id) {
 }
 
 bool SessionJob::TryStart() {
+  std::optional<SharedEyes::Lane> lane;
+  if (!visuals_.empty() && !(lane = host_.eyes()->TakeLane(std::chrono::milliseconds(0)))) return false;
   if (id_.empty()) {
     session_ = host_.TakeAnswerPot();
     if (session_ == nullptr) return false;
@@ -84,10 +86,17 @@ bool SessionJob::TryStart() {
     session_ = stream_->session.get();
   }
   before_ = session_->counters();
+  if (lane) {
+    auto feed = VisualFeed::Start(*host_.eyes(), *std::move(lane), std::move(visuals_),
+                                  [&scheduler = host_.scheduler()] { scheduler.Wake(); });
+    feed_status_ = feed.status();
+    if (feed.ok()) feed_ = *std::move(feed);
+  }
   return true;
 }
 
 void SessionJob::Finish() {
+  feed_.reset();
   if (session_ == nullptr) return;
   const SessionCounters after = session_->counters();
   if (after.selections > before_.selections) {
@@ -106,15 +115,67 @@ Status SessionJob::CheckGoOn() const {
   if (session_ == nullptr) return NotFound("there is no session '%s'", id_.c_str());
   if (stream_ != nullptr && stream_->closing) return NotFound("the session was deleted meanwhile");
   if (cancelled()) return Cancelled("the client went away");
-  return Status();
+  if (host_.hurry()) return Cancelled("the server is stopping");
+  return feed_status_;
 }
 
-void PromptReader::Start(std::vector<PromptPart> parts, bool ends_prompt) {
+Status SessionJob::ReadStep(size_t n_heads, const TensorObserver* observer) {
+  const int64_t n_before = reader_.n_read();
+  const size_t part = reader_.part();
+  const bool visual = reader_.visual();
+  const Status status = reader_.Step(*session_, observer);
+  host_.metrics().CountRead(reader_.n_read() - n_before);
+  if (stream_ != nullptr) {
+    stream_->t_ms = std::max(stream_->t_ms, reader_.t_ms());
+    if (reader_.part() >= n_heads) stream_->conversation.TurnOpened();
+    if (part >= n_heads && !visual && reader_.n_read() > n_before) stream_->conversation.TextRead();
+  }
+  if (reader_.done()) feed_.reset();  // its lane is free while an answer is written
+  return status;
+}
+
+size_t SessionJob::OpenTurn(PromptPart body, PictureSource* pictures, int64_t t_ms) {
+  std::vector<PromptPart> parts;
+  PromptPart head{stream_->conversation.TurnHead(), false, true, false};
+  const size_t n_heads = head.tokens.empty() ? 0 : 1;
+  if (n_heads == 0) {
+    stream_->conversation.TurnOpened();
+  } else {
+    parts.push_back(std::move(head));
+  }
+  parts.push_back(std::move(body));
+  reader_.Start(std::move(parts), false, pictures, t_ms < 0 ? stream_->t_ms : t_ms);
+  return n_heads;
+}
+
+void PromptReader::Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms) {
   parts_ = std::move(parts);
-  std::erase_if(parts_, [](const PromptPart& part) { return part.tokens.empty(); });
+  std::erase_if(parts_, [](const PromptPart& part) { return part.tokens.empty() && !part.visual; });
   ends_prompt_ = ends_prompt;
   part_ = at_ = 0;
-  n_read_ = 0;
+  n_read_ = n_visual_ = 0;
+  pictures_ = pictures;
+  t_ms_ = t_ms;
+  in_part_ = false;
+}
+
+Status PromptReader::LookAt(Session& session, Session::AppendOptions append) {
+  if (!in_part_) t_part_ms_ = t_ms_;
+  in_part_ = true;
+  append.t_src_ms = t_part_ms_;
+  const int64_t n_before = session.counters().seen;
+  const auto t_ms = pictures_->ReadNext(session, append);
+  const int64_t n_rows = session.counters().seen - n_before;
+  n_read_ += n_rows;
+  n_visual_ += n_rows;
+  WEIR_RETURN_IF_ERROR(t_ms.status());
+  if (*t_ms) {
+    t_ms_ = **t_ms;
+  } else {
+    ++part_;
+    in_part_ = false;
+  }
+  return Status();
 }
 
 Status PromptReader::Step(Session& session, const TensorObserver* observer) {
@@ -127,6 +188,8 @@ Status PromptReader::Step(Session& session, const TensorObserver* observer) {
   append.end_of_prompt = ends_prompt_ && part_ + 1 == parts_.size();
   append.stop = &stop;
   append.observer = observer;
+  if (part.visual) return LookAt(session, append);
+  append.t_src_ms = t_ms_;
   append.progress = [&](int64_t n) {
     n_done = n;
     stop.store(true, std::memory_order_relaxed);
@@ -144,26 +207,11 @@ Status PromptReader::Step(Session& session, const TensorObserver* observer) {
 
 Status AppendJob::ReadSome() {
   WEIR_RETURN_IF_ERROR(CheckGoOn());
-  Conversation& talk = stream_->conversation;
   if (!begun_) {
     begun_ = true;
-    PromptPart head{talk.TurnHead(), false, true};
-    const bool has_head = !head.tokens.empty();
-    if (!has_head) talk.TurnOpened();
-    PromptPart body{std::move(tokens_), pinned_, false};
-    std::vector<PromptPart> parts;
-    if (has_head) parts.push_back(std::move(head));
-    parts.push_back(std::move(body));
-    n_heads_ = has_head ? 1 : 0;
-    reader_.Start(std::move(parts), false);
+    n_heads_ = OpenTurn(std::move(body_), feed_.get(), t_ms_);
   }
-  if (reader_.done()) return Status();
-  const int64_t n_before = reader_.n_read();
-  const Status status = reader_.Step(*session_);
-  host_.metrics().CountRead(reader_.n_read() - n_before);
-  if (reader_.part() >= n_heads_) talk.TurnOpened();
-  if (reader_.part() > n_heads_ || (reader_.part() == n_heads_ && reader_.at() > 0)) talk.TextRead();
-  return status;
+  return reader_.done() ? Status() : ReadStep(n_heads_);
 }
 
 Job::Step AppendJob::Advance() {
@@ -176,6 +224,29 @@ Job::Step AppendJob::Advance() {
     events.Push(std::move(status));
   }
   return Step::kDone;
+}
+
+Result<std::optional<int64_t>> FrameJob::OneFrame::ReadNext(Session& session, const Session::AppendOptions& append) {
+  if (std::exchange(read_, true)) return std::optional<int64_t>();
+  return queue_.Read(*host_.eyes(), session, append);
+}
+
+Job::Step FrameJob::Advance() {
+  status_ = reader_.may_stop() ? CheckGoOn() : Status();
+  if (status_.ok() && !begun_) {
+    begun_ = true;
+    n_heads_ = OpenTurn({{}, false, false, true}, &source_, -1);
+  }
+  if (status_.ok() && !reader_.done()) status_ = ReadStep(n_heads_);
+  return status_.ok() && !reader_.done() ? Step::kMore : Step::kDone;
+}
+
+void FrameJob::Finish() {
+  SessionJob::Finish();
+  // Behind whoever waits for the session: a question is asked between two frames.
+  if (!queue_->Pause(status_)) return;
+  auto next = std::make_shared<FrameJob>(host_, id_, queue_);
+  if (const Status posted = host_.scheduler().PostAlways(next); !posted.ok()) next->Dropped(posted);
 }
 
 }  // namespace weir

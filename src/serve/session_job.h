@@ -11,77 +11,141 @@
 #include "engine/session.h"
 #include "serve/channel.h"
 #include "serve/host.h"
+#include "serve/picture_source.h"
 #include "serve/scheduler.h"
+#include "serve/visual_feed.h"
 
 namespace weir {
 
 // Works on a stream session (by id) or, without an id, on an answer pot. Takes it, gives it back, counts what was
 // forgotten.
-class SessionJob : public Job {
- public:
-  SessionJob(Host& host, std::string id) : host_(host), id_(std::move(id)) {}
-  bool TryStart() override;
-  void Finish() override;
-
- protected:
-  // Whether to stop at the next opportunity, and why. Ok: go on.
-  Status CheckGoOn() const;
-
-  Host& host_;
-  const std::string id_;
-  Session* session_ = nullptr;       // nullptr after TryStart(): there is no session of that id
-  StreamSession* stream_ = nullptr;  // nullptr for an answer pot
-
- private:
-  SessionCounters before_;
-};
-
-// Tokens to read, in order.
+// What to read, in order: tokens, or what a PictureSource has next.
 struct PromptPart {
   std::vector<int32_t> tokens;
   bool pinned = false;
   bool whole = false;  // not to be cut short once it began: half of it would leave a turn that neither ends nor goes on
+  bool visual = false;
 };
 
 // Reads parts chunk by chunk, with the bytes that one Session::Append() of each part would give.
 class PromptReader {
  public:
-  // `ends_prompt`: the last token ends a prompt (Session::AppendOptions::end_of_prompt).
-  void Start(std::vector<PromptPart> parts, bool ends_prompt);
+  // `ends_prompt`: the last token ends a prompt (Session::AppendOptions::end_of_prompt). `pictures` outlives the
+  // reading of visual parts. The stream stands at the moment t_ms.
+  void Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms);
   bool done() const { return part_ == parts_.size(); }
   // Whether what comes next may be left away.
   bool may_stop() const { return done() || !parts_[part_].whole || at_ == 0; }
   size_t part() const { return part_; }  // index of the part that comes next
   size_t at() const { return at_; }      // tokens of it already read
   int64_t n_read() const { return n_read_; }
+  int64_t n_visual() const { return n_visual_; }  // of them, of pictures
+  int64_t t_ms() const { return t_ms_; }          // the moment of the last picture
+  // Whether Step() would not wait.
+  bool Ready() const { return done() || !parts_[part_].visual || pictures_->Ready(); }
 
-  // One chunk. REQUIRES: !done().
+  // One chunk or one picture. REQUIRES: !done().
   Status Step(Session& session, const TensorObserver* observer = nullptr);
+  // What comes next is a picture. REQUIRES: !done().
+  bool visual() const { return parts_[part_].visual; }
 
  private:
+  Status LookAt(Session& session, Session::AppendOptions append);
   std::vector<PromptPart> parts_;
   bool ends_prompt_ = false;
   size_t part_ = 0, at_ = 0;
-  int64_t n_read_ = 0;
+  int64_t n_read_ = 0, n_visual_ = 0;
+  PictureSource* pictures_ = nullptr;
+  int64_t t_ms_ = 0, t_part_ms_ = 0;
+  bool in_part_ = false;  // of pictures
 };
 
-// A text for a stream session. The channel gets one event: the session as JSON, or why not.
+// Works on a stream session (by id) or, without an id, on an answer pot. Takes it, gives it back, counts what was
+// forgotten. A job whose prompt has pictures takes a lane with it (serve/shared_eyes.h).
+class SessionJob : public Job {
+ public:
+  SessionJob(Host& host, std::string id, std::vector<VisualInput> visuals = {})
+      : host_(host), id_(std::move(id)), visuals_(std::move(visuals)) {}
+  bool TryStart() override;
+  bool Ready() override { return (stream_ != nullptr && stream_->closing) || reader_.Ready(); }
+  void Finish() override;
+
+ protected:
+  // Whether to stop at the next opportunity, and why. Ok: go on.
+  Status CheckGoOn() const;
+  // Begins to read `body` as part of the open turn, or of one that is opened for it; gives the number of parts before
+  // it. t_ms -1: where the stream stands. REQUIRES: stream_ != nullptr.
+  size_t OpenTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
+  // Reads one step of the prompt, counts it, and keeps what the session's clock and its turn say.
+  // `n_heads`: parts that open the turn.
+  Status ReadStep(size_t n_heads, const TensorObserver* observer = nullptr);
+
+  Host& host_;
+  const std::string id_;
+  Session* session_ = nullptr;       // nullptr after TryStart(): there is no session of that id
+  StreamSession* stream_ = nullptr;  // nullptr for an answer pot
+  std::unique_ptr<VisualFeed> feed_;
+  PromptReader reader_;
+
+ private:
+  std::vector<VisualInput> visuals_;
+  Status feed_status_;
+  SessionCounters before_;
+};
+
+// A text, or pictures, for a stream session. The channel gets one event: the session as JSON, or why not.
 class AppendJob : public SessionJob {
  public:
   AppendJob(Host& host, std::string id, std::vector<int32_t> tokens, bool pinned)
-      : SessionJob(host, std::move(id)), tokens_(std::move(tokens)), pinned_(pinned) {}
+      : SessionJob(host, std::move(id)), body_{std::move(tokens), pinned, false, false} {}
+  // A picture or video that begins at the moment t_ms; -1: where the stream stands.
+  AppendJob(Host& host, std::string id, VisualInput input, bool pinned, int64_t t_ms)
+      : SessionJob(host, std::move(id), Listed(std::move(input))), body_{{}, pinned, false, true}, t_ms_(t_ms) {}
   Step Advance() override;
   void Dropped(const Status& why) override { events.Push(why); }
 
   Channel<Result<Json>> events;
 
  private:
+  static std::vector<VisualInput> Listed(VisualInput input) {
+    std::vector<VisualInput> out;
+    out.push_back(std::move(input));
+    return out;
+  }
   Status ReadSome();
-  std::vector<int32_t> tokens_;
-  const bool pinned_;
+  PromptPart body_;
+  const int64_t t_ms_ = -1;
   bool begun_ = false;
-  size_t n_heads_ = 0;  // parts before the text
-  PromptReader reader_;
+  size_t n_heads_ = 0;  // parts before the body
+};
+
+// Reads one frame of a session's live video, and sees to it that the next one is read. Nobody waits for it.
+class FrameJob : public SessionJob {
+ public:
+  FrameJob(Host& host, std::string id, std::shared_ptr<FrameQueue> queue)
+      : SessionJob(host, std::move(id)), queue_(std::move(queue)), source_(host, *queue_) {}
+  Step Advance() override;
+  void Finish() override;
+  void Dropped(const Status& why) override { (void)queue_->Pause(why); }
+
+ private:
+  // One frame is one part.
+  class OneFrame : public PictureSource {
+   public:
+    OneFrame(Host& host, FrameQueue& queue) : host_(host), queue_(queue) {}
+    bool Ready() override { return true; }
+    Result<std::optional<int64_t>> ReadNext(Session& session, const Session::AppendOptions& append) override;
+
+   private:
+    Host& host_;
+    FrameQueue& queue_;
+    bool read_ = false;
+  };
+  const std::shared_ptr<FrameQueue> queue_;
+  OneFrame source_;
+  bool begun_ = false;
+  size_t n_heads_ = 0;
+  Status status_;
 };
 
 }  // namespace weir

@@ -65,12 +65,8 @@ class Page:
         return self.driver.execute_script("return state.seen.map((p) => [p.seen, p.bytes, p.unbounded])")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("model", nargs="?")
-    parser.add_argument("--pictures", help="folder for screenshots")
-    args = parser.parse_args()
+def browser():
+    """A headless Chromium; skips where there is none."""
     chromium, driver_path = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not driver_path:
         skip("chromium and chromedriver are not installed")
@@ -79,10 +75,23 @@ def main():
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,860"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=driver_path)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver_path))
+    driver.set_script_timeout(WAIT_S)
+    return driver
+
+
+def complaints(driver):
+    return [e for e in driver.get_log("browser") if e["level"] == "SEVERE" and "401" not in e["message"]]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--pictures", help="folder for screenshots")
+    args = parser.parse_args()
     flags = ["--pot", "256", "--policy", "streaming_llm", "--api-key", "secret", "-n", "24"]
-    with Server(args.program, model_or_skip(args.model), flags) as server, webdriver.Chrome(options=options, service=service) as driver:
-        driver.set_script_timeout(WAIT_S)
+    with Server(args.program, model_or_skip(args.model), flags) as server, browser() as driver:
         page = Page(driver)
 
         def picture(name):
@@ -147,7 +156,7 @@ def main():
         picture("page-dark")
         loaded = driver.execute_script("return performance.getEntriesByType('resource').map((r) => r.name)")
         check("it talks to its server alone", all(name.startswith(server.url) for name in loaded), loaded)
-        wrong = [e for e in driver.get_log("browser") if e["level"] == "SEVERE" and "401" not in e["message"]]
+        wrong = complaints(driver)
         check("the browser had nothing to complain about", not wrong, wrong)
 
 

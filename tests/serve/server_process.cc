@@ -62,7 +62,8 @@ std::vector<Json> HttpAnswer::events(bool* done) const {
 
 ServerProcess::ServerProcess(const std::vector<std::string>& more, const std::string& model) {
   signal(SIGPIPE, SIG_IGN);
-  std::vector<std::string> words = {WEIR_PROGRAM, "serve", "-m", GoldenDir() + model + ".gguf", "--port", "0"};
+  const std::string file = model.find('/') == std::string::npos ? GoldenDir() + model + ".gguf" : model;
+  std::vector<std::string> words = {WEIR_PROGRAM, "serve", "-m", file, "--port", "0"};
   if (std::find(more.begin(), more.end(), "-t") == more.end()) words.insert(words.end(), {"-t", "1"});
   words.insert(words.end(), more.begin(), more.end());
   std::vector<char*> argv;

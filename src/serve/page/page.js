@@ -1,6 +1,6 @@
 'use strict';
 const $ = (id) => document.getElementById(id);
-const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20 };
+const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20, vision: null };
 
 // ---- the server
 
@@ -160,6 +160,7 @@ async function look() {
     drawMap(held);
     count({ 'tokens seen': session.seen, 'tokens held': session.kept, 'tokens forgotten': session.dropped,
       'selections': session.selections });
+    countSeen(session);
   } catch (error) { console.warn(error.message); }
 }
 
@@ -203,12 +204,16 @@ async function begin() {
 const ask = (question) => work(async (signal) => {
   say('user', question);
   const answer = say('answer', '…'), start = performance.now();
-  let text = '', first = 0, n = 0;
+  let text = '', first = 0, n = 0, at = null;
   const response = await call('POST', ofSession('/ask'), { question, stream: true }, signal);
   for await (const event of events(response)) {
     if (event.error) throw new Error(event.error.message);
     const piece = event.choices[0]?.delta?.content;
-    if (event.weir) count({ 'tokens seen': event.weir.seen });
+    if (event.weir) {
+      count({ 'tokens seen': event.weir.seen });
+      if (event.weir.modalities.video) at = stamp(event.weir.t_ms);
+      if (at) answer.prepend(at);
+    }
     if (!piece) continue;
     if (!n++) first = performance.now();
     text += piece;
@@ -217,7 +222,7 @@ const ask = (question) => work(async (signal) => {
     count({ 'to the first token': ((first - start) / 1000).toFixed(2) + ' s' });
     if (n > 1) count({ 'pieces a second': ((n - 1) / (performance.now() - first) * 1000).toFixed(1) });
   }
-  if (!text) answer.textContent = '(nothing)';
+  if (!text) answer.lastChild.textContent = '(nothing)';
 });
 
 // Texts of any length: pieces of what a request may hold, cut where a line ends.
@@ -237,6 +242,7 @@ async function forget() {
   const id = state.id;
   state.id = null;
   state.seen = [];
+  forgetFrames();
   $('log').replaceChildren();
   if (id) await call('DELETE', '/v1/sessions/' + id).catch(() => {});
   await work(async () => {});
@@ -257,7 +263,7 @@ $('attach').addEventListener('click', () => $('file').click());
 $('file').addEventListener('change', async () => {
   const file = $('file').files[0];
   $('file').value = '';
-  if (file) readText(await file.text(), file.name);
+  if (file) takeFile(file);
 });
 $('text').addEventListener('keydown', (event) => {
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
@@ -276,8 +282,11 @@ async function start() {
     const props = await json('GET', '/props');
     $('log').replaceChildren();  // a key may have been asked for before
     $('model').textContent = props.model.id;
+    state.vision = props.vision;
+    showVision();
     state.pieceBytes = Math.min(state.pieceBytes, Math.floor(props.max_body_bytes / 8));
     const given = props.policy.split(':')[0];
+    $('policy').replaceChildren();
     for (const policy of props.policies) {
       const option = $('policy').appendChild(new Option(policy.name, policy.name === given ? props.policy : policy.name));
       option.title = policy.summary;
@@ -290,4 +299,3 @@ async function start() {
     $('key').addEventListener('change', start, { once: true });
   }
 }
-start();

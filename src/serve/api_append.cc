@@ -1,0 +1,148 @@
+// What a stream session reads: texts, pictures, videos, and frames as they come.
+#include <memory>
+#include <optional>
+
+#include "media/memory_file.h"
+#include "serve/api.h"
+#include "serve/session_job.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMaxMoment = int64_t{1} << 50;  // ms
+constexpr std::chrono::milliseconds kLookAtClient{100};
+
+// What one request brings.
+struct Appended {
+  std::string text;
+  std::optional<VisualInput> visual;
+  bool live = false;  // a frame that nobody waits for
+  bool pinned = false;
+  int64_t t_ms = -1;
+};
+
+Result<Appended> ParseAppend(const Host& host, const Json& body) {
+  Fields fields(body);
+  Appended out;
+  int n_kinds = 0;
+  const char* kind = "text";
+  for (const char* name : {"text", "image", "frame", "video"}) {
+    if (!fields.Has(name)) continue;
+    kind = name;
+    ++n_kinds;
+  }
+  const std::string what = kind;
+  fields.Get("text", &out.text);
+  const Json* const image = fields.Get("image");
+  const Json* const frame = fields.Get("frame");
+  const Json* const video = fields.Get("video");
+  if (n_kinds != 1) fields.Fail("text", "or one of 'image', 'frame' and 'video' must be there, and only one");
+  if (what == "frame") fields.Get("wait", &out.live);
+  out.live = what == "frame" && !out.live;
+  if (what == "frame" || what == "video") fields.Get("t_ms", &out.t_ms, 0, kMaxMoment);
+  if (what == "frame" && out.t_ms < 0) fields.Fail("t_ms", "is missing: the moment that the frame shows");
+  fields.Get("pinned", &out.pinned);
+  if (out.pinned && out.live) fields.Fail("pinned", "is for what is waited for");
+  if (what != "text" && host.eyes() == nullptr) {
+    fields.Fail(kind, "is for servers that run with --mmproj");
+  }
+  for (const Json* picture : {image, frame}) {
+    if (picture != nullptr && !picture->is_string()) fields.Fail(kind, "must be a picture: data:TYPE;base64,...");
+  }
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  if (video != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(out.visual, ParseVideo(*video, kind));
+  } else if (what != "text") {
+    VisualInput& picture = out.visual.emplace();
+    picture.where = kind;
+    WEIR_ASSIGN_OR_RETURN(std::string bytes,
+                          FileBytes((image != nullptr ? image : frame)->get_ref<const std::string&>(), kind));
+    picture.files.push_back(std::move(bytes));
+    if (frame != nullptr) {
+      picture.kind = VisualInput::Kind::kFrames;
+      picture.t_ms = {0};
+    }
+  }
+  return out;
+}
+
+ApiError ErrorOf(const Status& status) {
+  return status.code() == StatusCode::kOverBudget ? ContextLengthExceeded(status) : FromStatus(status);
+}
+
+}  // namespace
+
+void Api::Append(const Call& call, httplib::Response& response) {
+  auto given = [&]() -> Result<Appended> {
+    WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
+    return ParseAppend(host_, body);
+  }();
+  if (!given.ok()) return SendError(FromStatus(given.status()), response);
+  const std::string& id = call.arguments[0];
+  if (given->live) return AppendFrame(id, *given->visual, given->t_ms, response);
+  std::shared_ptr<AppendJob> job;
+  if (given->visual) {
+    job = std::make_shared<AppendJob>(host_, id, *std::move(given->visual), given->pinned, given->t_ms);
+  } else {
+    EncodeOptions options;
+    options.add_special = false;
+    job = std::make_shared<AppendJob>(host_, id, host_.tokenizer().Encode(given->text, options), given->pinned);
+  }
+  if (const Status posted = host_.scheduler().Post(job); !posted.ok()) return SendError(FromStatus(posted), response);
+  const HttpConnection& client = *HttpConnection::Current();
+  for (;;) {
+    if (const auto result = job->events.Pop(kLookAtClient)) {
+      if (result->ok()) return SendJson(**result, response);
+      return SendError(ErrorOf(result->status()), response);
+    }
+    if (!client.Alive()) {
+      job->Cancel();
+      return SendError({499, "cancelled", "the client went away"}, response);
+    }
+  }
+}
+
+void Api::AppendFrame(const std::string& id, const VisualInput& frame, int64_t t_ms, httplib::Response& response) {
+  std::shared_ptr<FrameQueue> queue;
+  const Status found = host_.Call([&]() -> Status {
+    const StreamSession* stream = host_.Find(id);
+    if (stream == nullptr) return NotFound("there is no session '%s'", id.c_str());
+    queue = stream->frames;
+    return Status();
+  });
+  if (!found.ok()) return SendError(FromStatus(found), response);
+  if (queue == nullptr) {
+    return SendError({400, "", "'frame' needs a session that was made with 'frames_waiting' above 0, or 'wait'"},
+                     response);
+  }
+  const HttpConnection& client = *HttpConnection::Current();
+  std::optional<SharedEyes::Lane> lane;
+  while (!lane) {
+    lane = host_.eyes()->TakeLane(kLookAtClient);
+    if (!lane && !client.Alive()) return SendError({499, "cancelled", "the client went away"}, response);
+  }
+  bool start = false;
+  const Status pushed = [&]() -> Status {
+    WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(frame.files[0]));
+    const auto image = DecodeImage(file.path(), lane->ledger(), host_.eyes()->media());
+    if (!image.ok()) return AboutField(image.status(), file.path(), frame.where);
+    return queue->Push({image->rgb(), image->width, image->height}, t_ms, lane->ledger(), &start);
+  }();
+  lane.reset();
+  if (start) {
+    auto job = std::make_shared<FrameJob>(host_, id, queue);
+    if (const Status posted = host_.scheduler().PostAlways(job); !posted.ok()) job->Dropped(posted);
+  }
+  if (!pushed.ok()) return SendError(ErrorOf(pushed), response);
+  const FrameCounters counters = queue->counters();
+  SendJson({{"object", "frame"},
+            {"t_ms", t_ms},
+            {"frames",
+             {{"arrived", counters.arrived},
+              {"read", counters.read},
+              {"dropped", counters.dropped},
+              {"waiting", counters.waiting}}}},
+           response, 202);
+}
+
+}  // namespace weir

@@ -1,0 +1,84 @@
+#include "serve/handover.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "io/snapshot.h"
+#include "serve/session_file.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kMaxIdBytes = 100;
+
+}  // namespace
+
+bool IsSessionId(std::string_view id) {
+  return id.size() <= kMaxIdBytes && id.starts_with("s-") && std::all_of(id.begin(), id.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+         });
+}
+
+Result<Handover> Handover::Make(const std::string& folder) {
+  if (folder.empty()) return Handover("");
+  const std::string path = folder + "/handover";
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return IoError("cannot make %s: %s", path.c_str(), std::strerror(errno));
+  }
+  return Handover(path);
+}
+
+Status Handover::Leave(Host& host, const std::string& id) const {
+  std::string text;
+  std::vector<uint8_t> state;
+  const Status status = host.CallWith(id, [&](StreamSession& stream) -> Status {
+    WEIR_RETURN_IF_ERROR(host.Save(stream, &text, &state));
+    // Written while nobody else can read or write it: between the file and the session there is no third state.
+    WEIR_RETURN_IF_ERROR(WriteSnapshot(PathOf(id), text, state));
+    stream.closing = true;
+    return Status();
+  });
+  if (status.code() == StatusCode::kNotFound) return Status();
+  WEIR_RETURN_IF_ERROR(status);
+  return host.Call([&] {
+    host.Erase(id);
+    return Status();
+  });
+}
+
+Result<bool> Handover::Take(Host& host, const std::string& id) const {
+  if (!enabled() || !IsSessionId(id)) return false;
+  // One at a time: who comes second finds the session there.
+  static std::mutex taking;
+  const std::lock_guard<std::mutex> lock(taking);
+  const std::string path = PathOf(id);
+  if (access(path.c_str(), F_OK) != 0) return false;
+  // Whoever renames it first has it; the name is nobody else's.
+  static std::atomic<int64_t> n_taken{0};
+  const std::string mine = StrFormat("%s.%lld-%lld-%p", path.c_str(), static_cast<long long>(getpid()),
+                                     static_cast<long long>(n_taken.fetch_add(1)), static_cast<const void*>(&host));
+  if (std::rename(path.c_str(), mine.c_str()) != 0) {
+    if (errno == ENOENT) return false;
+    return IoError("cannot take the session over: %s", std::strerror(errno));
+  }
+  const auto snapshot = ReadSnapshot(mine, host.ledger().budget_bytes() + kSnapshotTextBytes);
+  Status status = snapshot.status();
+  if (status.ok()) {
+    status = host.Call([&] { return host.Restore(snapshot->text, snapshot->state, id).status(); });
+  }
+  if (!status.ok()) {
+    (void)std::rename(mine.c_str(), path.c_str());  // somebody else may have room
+    return status;
+  }
+  (void)std::remove(mine.c_str());
+  return true;
+}
+
+}  // namespace weir

@@ -1,0 +1,170 @@
+#include "serve/visual_feed.h"
+
+#include <atomic>
+#include <system_error>
+#include <thread>
+
+#include "media/memory_file.h"
+
+namespace weir {
+namespace {
+
+struct Item {
+  enum class Kind { kNone, kPicture, kFrame, kEndOfPart, kError };
+  Kind kind = Kind::kNone;
+  RgbView picture;
+  int64_t t_ms = 0;  // from the beginning of its part
+  Status status;
+};
+
+}  // namespace
+
+// Of the thread and the feed together; the picture that `item` speaks of stays where it is until the item is taken.
+struct VisualFeed::State {
+  State(SharedEyes& eyes, SharedEyes::Lane lane, std::vector<VisualInput> inputs, std::function<void()> wake)
+      : eyes(eyes), lane(std::move(lane)), inputs(std::move(inputs)), wake(std::move(wake)) {}
+
+  // Shows an item and waits until it was taken. False when nobody will take it any more.
+  bool Show(Item next) {
+    std::unique_lock<std::mutex> lock(mutex);
+    if (stop) return false;
+    item = std::move(next);
+    changed.notify_all();
+    wake();
+    changed.wait(lock, [this] { return stop || item.kind == Item::Kind::kNone; });
+    return !stop;
+  }
+  Status Decode(const VisualInput& input);
+  Status DecodePicture(const VisualInput& input, size_t index);
+  Status DecodeVideo(const VisualInput& input);
+  void Run() {
+    for (VisualInput& input : inputs) {
+      const Status status = Decode(input);
+      Item last;
+      last.kind = status.ok() ? Item::Kind::kEndOfPart : Item::Kind::kError;
+      last.status = status;
+      if (!Show(std::move(last)) || !status.ok()) return;
+      input.files.clear();
+    }
+  }
+
+  SharedEyes& eyes;
+  SharedEyes::Lane lane;
+  std::vector<VisualInput> inputs;
+  const std::function<void()> wake;
+  std::mutex mutex;
+  std::condition_variable changed;
+  Item item;                      // under mutex
+  std::atomic<bool> stop{false};  // set under mutex
+};
+
+Status AboutField(const Status& status, const std::string& path, const std::string& where) {
+  if (status.ok()) return status;
+  std::string message = status.message();
+  const std::string name = "'" + where + "'";
+  if (message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
+  for (size_t at; (at = message.find(path)) != std::string::npos;) message.replace(at, path.size(), "it");
+  // A decoder that passed its limits was given something that asks for too much; one that is missing is our fault.
+  const StatusCode code = status.code() == StatusCode::kIo         ? StatusCode::kUnsupported
+                          : status.code() == StatusCode::kNotFound ? StatusCode::kIo
+                                                                   : status.code();
+  return Status(code, name + " cannot be read: " + message);
+}
+
+Status VisualFeed::State::DecodePicture(const VisualInput& input, size_t index) {
+  const bool is_frame = input.kind == VisualInput::Kind::kFrames;
+  const std::string where = is_frame ? input.where + ".frames[" + std::to_string(index) + "]" : input.where;
+  WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(input.files[index]));
+  const auto image = DecodeImage(file.path(), lane.ledger(), eyes.media());
+  if (!image.ok()) return AboutField(image.status(), file.path(), where);
+  Item next;
+  next.kind = is_frame ? Item::Kind::kFrame : Item::Kind::kPicture;
+  next.picture = {image->rgb(), image->width, image->height};
+  if (is_frame) {
+    next.t_ms = input.t_ms[index];
+    WEIR_RETURN_IF_ERROR(AboutField(eyes.Prepare(next.picture, lane.ledger(), lane.prepared()), file.path(), where));
+  }
+  return Show(std::move(next)) ? Status() : Cancelled("nobody looks any more");
+}
+
+Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
+  WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(input.files[0]));
+  const auto about = [&](const Status& status) { return AboutField(status, file.path(), input.where); };
+  FrameOptions options;
+  options.media = eyes.media();
+  options.fps = input.fps;
+  auto reader = FrameReader::Open(file.path(), lane.ledger(), options);
+  if (!reader.ok()) return about(reader.status());
+  Frame frame;
+  for (int64_t n = 0;; ++n) {
+    const Result<bool> more = (*reader)->Next(&frame, &stop);
+    if (!more.ok()) return about(more.status());
+    if (!*more) return Status();
+    if (n == eyes.options().max_frames) {
+      return InvalidArgument("'%s' has more than %lld frames at %g a second: ask for fewer a second, or send parts",
+                             input.where.c_str(), static_cast<long long>(n), input.fps);
+    }
+    Item next;
+    next.kind = Item::Kind::kFrame;
+    next.t_ms = frame.t_src_ms;
+    WEIR_RETURN_IF_ERROR(about(eyes.Prepare({frame.rgb, frame.width, frame.height}, lane.ledger(), lane.prepared())));
+    if (!Show(std::move(next))) return Cancelled("nobody looks any more");
+  }
+}
+
+Status VisualFeed::State::Decode(const VisualInput& input) {
+  if (input.kind == VisualInput::Kind::kVideo) return DecodeVideo(input);
+  for (size_t i = 0; i < input.files.size(); ++i) WEIR_RETURN_IF_ERROR(DecodePicture(input, i));
+  return Status();
+}
+
+Result<std::unique_ptr<VisualFeed>> VisualFeed::Start(SharedEyes& eyes, SharedEyes::Lane lane,
+                                                      std::vector<VisualInput> inputs, std::function<void()> wake) {
+  auto state = std::make_shared<State>(eyes, std::move(lane), std::move(inputs), std::move(wake));
+  try {
+    std::thread([state]() mutable {
+      state->Run();
+      state.reset();
+    }).detach();
+  } catch (const std::system_error& e) {
+    return IoError("cannot start a thread to decode pictures: %s", e.what());
+  }
+  return std::unique_ptr<VisualFeed>(new VisualFeed(eyes, std::move(state)));
+}
+
+VisualFeed::~VisualFeed() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->stop = true;
+  state_->changed.notify_all();
+}
+
+bool VisualFeed::Ready() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->item.kind != Item::Kind::kNone;
+}
+
+Result<std::optional<int64_t>> VisualFeed::ReadNext(Session& session, const Session::AppendOptions& append) {
+  State& state = *state_;
+  Item item;
+  {
+    std::unique_lock<std::mutex> lock(state.mutex);
+    state.changed.wait(lock, [&] { return state.item.kind != Item::Kind::kNone; });
+    item = state.item;
+  }
+  if (item.kind == Item::Kind::kError) return item.status;
+  Session::AppendOptions here = append;
+  here.t_src_ms += item.t_ms;
+  Status status;
+  if (item.kind == Item::Kind::kPicture) status = eyes_.ReadPicture(item.picture, session, here);
+  if (item.kind == Item::Kind::kFrame) status = eyes_.ReadFrame(state.lane.prepared(), session, here);
+  {
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    state.item = Item();
+    state.changed.notify_all();
+  }
+  WEIR_RETURN_IF_ERROR(status);
+  if (item.kind == Item::Kind::kEndOfPart) return std::optional<int64_t>();
+  return std::optional<int64_t>(here.t_src_ms);
+}
+
+}  // namespace weir
