@@ -40,7 +40,7 @@ if(weir_has_cuda)
   target_sources(weir_backend PRIVATE ${kernels})
   # As for C++, no product and sum is made one rounding unless the source says so.
   set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-fmad=false")
-  target_link_libraries(weir_backend PUBLIC CUDA::cudart_static CUDA::cublasLt)
+  target_link_libraries(weir_backend PRIVATE CUDA::cudart_static CUDA::cublasLt)
 else()
   target_sources(weir_backend PRIVATE ${CMAKE_SOURCE_DIR}/src/backend/no_cuda/no_cuda.cc)
 endif()
