@@ -1,8 +1,9 @@
 # Build rules shared by every folder: warnings, sanitizers, "the folder is the list".
 
 add_library(weir_flags INTERFACE)
-target_compile_options(weir_flags INTERFACE -Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=unused-result
-  -ffp-contract=off)
+set(host_only $<COMPILE_LANGUAGE:C,CXX>)
+target_compile_options(weir_flags INTERFACE
+  $<${host_only}:-Wall -Wextra -Wno-unused-parameter -Werror=return-type -Werror=unused-result -ffp-contract=off>)
 if(WEIR_SANITIZE)
   target_compile_options(weir_flags INTERFACE -fsanitize=${WEIR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(weir_flags INTERFACE -fsanitize=${WEIR_SANITIZE})
@@ -59,6 +60,8 @@ endfunction()
 function(weir_library name)
   cmake_parse_arguments(ARG "" "TABLE" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  # What is built in one of two ways (cmake/cuda.cmake).
+  list(FILTER sources EXCLUDE REGEX "/src/backend/(cuda|no_cuda)/")
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")

@@ -98,16 +98,29 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
   app.add_option("-t,--threads", flags->threads, "worker threads; 0 = one per core")
       ->check(Between(0, 1024))
       ->capture_default_str();
-  app.add_option("--device", flags->device, "cpu, or ref for the slow scalar reference")->capture_default_str();
+  app.add_option("--device", flags->device,
+                 "cpu (the default), cuda, auto: cuda where there is one, or ref, the slow scalar reference")
+      ->check(NotEmpty())
+      ->type_name("NAME");
+  // CLI11 knows one letter behind one dash; main.cc spells it out for those who write -ngl.
+  app.add_option("--gpu-layers", flags->gpu_layers,
+                 "layers on the GPU (-ngl), all or none: 0 is the CPU, more without --device is --device auto")
+      ->check(Between(0, 1 << 20))
+      ->type_name("N");
 }
 
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only) {
   LoadModelOptions options;
   options.path = flags.path;
   options.n_threads = flags.threads;
-  options.device = flags.device;
+  options.device = !flags.device.empty() ? flags.device : flags.gpu_layers > 0 ? "auto" : "cpu";
+  options.n_gpu_layers = flags.gpu_layers;
   options.plan_only = plan_only;
-  return LoadedModel::Load(options);
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, LoadedModel::Load(options));
+  if (!model->device_note().empty()) {
+    std::fprintf(stderr, "weir: %s; running on the CPU\n", Printable(model->device_note()).c_str());
+  }
+  return model;
 }
 
 void AddPotFlags(CLI::App& app, PotFlags* flags) {

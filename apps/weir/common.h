@@ -31,8 +31,8 @@ void RequestStop();
 void ClearStop();
 
 struct ModelFlags {
-  std::string path, device = "cpu", chat_template;
-  int threads = 0;
+  std::string path, device, chat_template;
+  int threads = 0, gpu_layers = -1;
 };
 void AddModelFlags(CLI::App& app, ModelFlags* flags);
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only = false);

@@ -9,8 +9,10 @@ namespace {
 
 // Names people type with one dash although they are longer than a letter; the command line library knows none such.
 std::string LongName(const std::string& argument) {
-  for (const auto& [one, two] :
-       {std::pair{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-mm", "--mmproj"}}) {
+  for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"},
+                                 {"-ctv", "--cache-type-v"},
+                                 {"-mm", "--mmproj"},
+                                 {"-ngl", "--gpu-layers"}}) {
     if (argument == one) return two;
   }
   return argument;

@@ -1,10 +1,27 @@
 #include "backend/backend.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/memory.h"
 
 namespace weir {
+
+Result<Buffer> Backend::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access) {
+  WEIR_ASSIGN_OR_RETURN(HostBuffer buffer, HostBuffer::Allocate(ledger, tag, bytes));
+  return Buffer(std::move(buffer));
+}
+
+Result<Buffer> Backend::Upload(Ledger& ledger, MemTag tag, const void* data, int64_t n_bytes) {
+  if (on_host() || n_bytes == 0) return Buffer();
+  WEIR_ASSIGN_OR_RETURN(Buffer buffer, Allocate(ledger, tag, n_bytes, Access::kDevice));
+  Copy(buffer.data(), data, n_bytes);
+  return buffer;
+}
+
+void Backend::Copy(void* to, const void* from, int64_t n_bytes) {
+  std::memmove(to, from, static_cast<size_t>(n_bytes));
+}
 
 Result<std::unique_ptr<Matrix>> Backend::PrepareMatrix(const MatrixSource& source, Ledger& ledger) {
   return ref::PrepareMatrix(source, ledger);

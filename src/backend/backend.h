@@ -4,6 +4,12 @@
 // it does not override runs the reference on host memory, so a missing kernel is slow, never fatal. Nothing above this
 // header knows which backend runs.
 //
+// Memory: what operations read and write comes from Allocate() or, once and for all, from Upload() and PrepareMatrix()
+// (docs/decisions/0008-memory-of-a-device.md). Operations may still be running when their call returns; they run in the
+// order of their calls. Plain host memory, read before the call returns and written when it returns, are only: ids of
+// EmbedRows(), targets and nll of HeadNll(), lists of slots, windows and pointers of attention and CompactSlots(), and
+// logits of LogSumExp().
+//
 // Threads: a Backend may be used by one caller at a time (its workers are its own).
 #pragma once
 
@@ -12,6 +18,7 @@
 #include <string>
 
 #include "base/ledger.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "ops/attention.h"
 #include "ops/column_scores.h"
@@ -26,6 +33,12 @@
 
 namespace weir {
 
+// Who touches an allocation besides operations.
+enum class Access {
+  kDevice,  // nobody: bytes come and go by Backend::Copy()
+  kShared,  // the host too, between Synchronise() and the next operation on it; for what is small and often looked at
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -34,6 +47,26 @@ class Backend {
   virtual int n_threads() const { return 1; }
   // False for a backend that only counts bytes (engine/plan_backend.h): nothing may run on it.
   virtual bool can_run() const { return true; }
+
+  // True when operations read and write any memory of the host, and are done when their call returns.
+  virtual bool on_host() const { return true; }
+  // Zeroed memory for operations, PageRound(bytes) reserved in `ledger` before it exists. Errors as
+  // HostBuffer::Allocate() has them. The backend outlives it.
+  virtual Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access);
+  // A copy of n_bytes of the host that operations may read; empty, and nothing reserved, when they read the original
+  // (on_host()).
+  Result<Buffer> Upload(Ledger& ledger, MemTag tag, const void* data, int64_t n_bytes);
+  // Bytes Upload() reserves.
+  int64_t UploadBytes(int64_t n_bytes) const { return on_host() ? 0 : PageRound(n_bytes); }
+  // Copies in order with the operations, from and to any memory; ranges may overlap. Plain host memory as source may be
+  // reused, and as target is filled, when the call returns.
+  virtual void Copy(void* to, const void* from, int64_t n_bytes);
+  // Returns when everything asked for is done.
+  virtual void Synchronise() {}
+  // The device's first failure, for good: what was computed since means nothing. Known after Synchronise().
+  virtual Status status() const { return Status(); }
+  // Memory that Allocate() can still give.
+  virtual int64_t AvailableBytes() const { return AvailableHostBytes(); }
 
   // Prepares a weight matrix; its bytes are reserved in `ledger` under kWeights before they exist. kUnsupported names
   // the type, kOverBudget has figures.
@@ -53,6 +86,12 @@ class Backend {
   virtual void SwiGlu(const SwiGluArgs& args) { ref::SwiGlu(args); }
   virtual void GeGlu(const GeGluArgs& args) { ref::GeGlu(args); }
   virtual void SoftCap(const SoftCapArgs& args) { ref::SoftCap(args); }
+  virtual void Add(const AddArgs& args) { ref::Add(args); }
+  virtual void Scale(const ScaleArgs& args) { ref::Scale(args); }
+  // cos, sin: [pos.size(), n_rot/2], as weir::RopeAngles() has them; `pos` is host memory.
+  virtual void RopeAngles(const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin) {
+    weir::RopeAngles(table, pos.data(), std::ssize(pos), cos, sin);
+  }
   virtual void HeadNll(const NllArgs& args) { ref::HeadNll(args); }
   // One entry per head; a backend may spread them over its workers.
   virtual void StoreSlots(std::span<const StoreSlotsArgs> args);
@@ -84,5 +123,8 @@ class Backend {
 std::unique_ptr<Backend> MakeRefBackend();
 // SIMD with run-time dispatch. n_threads 0: one per usable core.
 std::unique_ptr<Backend> MakeCpuBackend(int n_threads = 0);
+// The first CUDA device. kUnsupported, saying why, when this build has no CUDA (WEIR_CUDA) or the machine no device for it. What
+// the backend itself holds on the device is reserved in `ledger`, which outlives it.
+Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger& ledger);
 
 }  // namespace weir

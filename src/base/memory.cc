@@ -142,4 +142,21 @@ Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t byte
   return out;
 }
 
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    Free();
+    host_ = std::move(other.host_);
+    data_ = std::exchange(other.data_, nullptr);
+    reservation_ = std::move(other.reservation_);
+    owner_ = std::exchange(other.owner_, nullptr);
+    free_ = std::exchange(other.free_, nullptr);
+  }
+  return *this;
+}
+
+void Buffer::Free() {
+  if (free_ != nullptr && data_ != nullptr) free_(owner_, data_);
+  data_ = nullptr;
+}
+
 }  // namespace weir

@@ -45,4 +45,36 @@ class HostBuffer {
   Reservation reservation_;
 };
 
+// Move-only block of memory of whatever device gave it (Backend::Allocate()). On the host it is a HostBuffer. Whether the
+// host may touch the bytes is the giver's business.
+class Buffer {
+ public:
+  // Gives `data` back to the device `owner`, which outlives the buffer.
+  using FreeFn = void (*)(void* owner, uint8_t* data);
+
+  Buffer() = default;
+  Buffer(HostBuffer host) : host_(std::move(host)), data_(host_.data()) {}  // NOLINT: a HostBuffer is one
+  Buffer(uint8_t* data, Reservation reservation, void* owner, FreeFn free)
+      : data_(data), reservation_(std::move(reservation)), owner_(owner), free_(free) {}
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer() { Free(); }
+
+  uint8_t* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  int64_t bytes() const { return free_ != nullptr ? reservation_.bytes() : host_.bytes(); }
+
+ private:
+  void Free();
+
+  HostBuffer host_;
+  uint8_t* data_ = nullptr;
+  Reservation reservation_;
+  void* owner_ = nullptr;
+  FreeFn free_ = nullptr;
+};
+
 }  // namespace weir

@@ -13,21 +13,45 @@ Status CheckWhole(const GgufFile& file) {
                      file.path().c_str(), static_cast<long long>(n_files));
 }
 
+// The device that the options together mean.
+Result<std::string> DeviceOf(const LoadModelOptions& options) {
+  const std::string& device = options.device;
+  if (device != "cpu" && device != "cuda" && device != "auto" && device != "ref") {
+    return InvalidArgument("device '%s' is not known; known: cpu, cuda, auto, ref", device.c_str());
+  }
+  if (options.n_gpu_layers > 0 && (device == "cpu" || device == "ref")) {
+    return InvalidArgument("%d layers on a GPU, and the device is to be %s", options.n_gpu_layers, device.c_str());
+  }
+  if (options.n_gpu_layers == 0 && device == "cuda") return InvalidArgument("no layers on a GPU, and the device is to be cuda");
+  return options.n_gpu_layers == 0 && device == "auto" ? std::string("cpu") : device;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& options) {
   std::unique_ptr<LoadedModel> out(new LoadedModel);
   WEIR_ASSIGN_OR_RETURN(out->file_, GgufFile::Open(options.path));
   WEIR_RETURN_IF_ERROR(CheckWhole(*out->file_));
-  if (options.device == "cpu") {
-    out->backend_ = MakeCpuBackend(options.n_threads);
-  } else if (options.device == "ref") {
+  WEIR_ASSIGN_OR_RETURN(const std::string device, DeviceOf(options));
+  if (device == "ref") {
     out->backend_ = MakeRefBackend();
-  } else {
-    return InvalidArgument("device '%s' is not in this build; known: cpu, ref", options.device.c_str());
+  } else if (device != "cpu") {
+    auto cuda = MakeCudaBackend(out->ledger_);
+    if (!cuda.ok() && device == "cuda") return cuda.status();
+    if (cuda.ok()) out->backend_ = std::move(*cuda);
+    out->device_note_ = cuda.status().message();
   }
-  if (options.plan_only) out->backend_ = std::make_unique<PlanBackend>(std::move(out->backend_));
+  if (out->backend_ == nullptr) out->backend_ = MakeCpuBackend(options.n_threads);
+  if (!out->backend_->on_host()) out->host_backend_ = MakeCpuBackend(options.n_threads);
+  if (options.plan_only) {
+    out->backend_ = std::make_unique<PlanBackend>(std::move(out->backend_));
+    if (out->host_backend_) out->host_backend_ = std::make_unique<PlanBackend>(std::move(out->host_backend_));
+  }
   WEIR_ASSIGN_OR_RETURN(out->model_, LoadModel(*out->file_, *out->backend_, out->ledger_));
+  if (const int n_layers = out->model_->config().n_layers; options.n_gpu_layers > 0 && options.n_gpu_layers < n_layers) {
+    return InvalidArgument("%d of the model's %d layers on a device: a model is on one device as a whole; give 0, or %d or more",
+                           options.n_gpu_layers, n_layers, n_layers);
+  }
   WEIR_ASSIGN_OR_RETURN(out->tokenizer_, Tokenizer::Load(*out->file_));
   return out;
 }

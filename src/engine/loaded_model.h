@@ -16,7 +16,11 @@ namespace weir {
 struct LoadModelOptions {
   std::string path;
   int n_threads = 0;             // 0: one per usable core
-  std::string device = "cpu";    // "cpu", or "ref" for the scalar reference
+  // "cpu"; "cuda" (kUnsupported where there is none); "auto": cuda where there is one, else cpu; "ref": the scalar reference.
+  std::string device = "cpu";
+  // Layers on the device, as other programs count them. All or none: 0 is the CPU, anything from the model's layers on is
+  // the device; what lies between is kInvalidArgument. Negative: as `device` says.
+  int n_gpu_layers = -1;
   // Checks and sizes everything without preparing a single weight: for `weir plan` and `weir info`. Such a model
   // answers questions about bytes; it cannot run.
   bool plan_only = false;
@@ -28,6 +32,10 @@ class LoadedModel {
 
   const GgufFile& file() const { return *file_; }
   Backend& backend() const { return *backend_; }
+  // The same where it is a CPU's, else a CPU's beside it: for encoders of pictures.
+  Backend& host_backend() const { return host_backend_ ? *host_backend_ : *backend_; }
+  // Why "auto" did not find a device; empty when it did, or when nobody asked.
+  const std::string& device_note() const { return device_note_; }
   Model& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   // Bytes of the prepared weights.
@@ -37,7 +45,8 @@ class LoadedModel {
   LoadedModel() = default;
   Ledger ledger_;   // first: outlives the weights
   std::unique_ptr<GgufFile> file_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> backend_, host_backend_;
+  std::string device_note_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };

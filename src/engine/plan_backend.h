@@ -15,6 +15,13 @@ class PlanBackend : public Backend {
   explicit PlanBackend(std::unique_ptr<Backend> real) : real_(std::move(real)) {}
   std::string name() const override { return real_->name(); }
   bool can_run() const override { return false; }
+  bool on_host() const override { return real_->on_host(); }
+  // Reserved, and given no memory.
+  Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access) override {
+    WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(tag, PageRound(bytes)));
+    return Buffer(nullptr, std::move(reservation), nullptr, [](void*, uint8_t*) {});
+  }
+  void Copy(void*, const void*, int64_t) override {}
   int n_threads() const override { return real_->n_threads(); }
 
   Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) override {

@@ -13,8 +13,8 @@ int64_t HeadScratchBytes(const Model& model, const Backend& backend, const Runne
 
 }  // namespace
 
-int64_t Runner::MetaBytes(const Model& model, const RunnerShape& shape) {
-  return Attender::MetaBytes(model.config().attention, shape.max_slots);
+int64_t Runner::MetaBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
+  return Attender::MetaBytes(backend, model.config().attention, shape.max_slots);
 }
 
 int64_t Runner::WorkspaceBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
@@ -29,10 +29,12 @@ Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, con
   out->model_ = &model;
   out->backend_ = &backend;
   out->shape_ = shape;
-  const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kWorkspace, bytes); };
+  const auto allocate = [&](int64_t bytes) {
+    return backend.Allocate(ledger, MemTag::kWorkspace, bytes, Access::kDevice);
+  };
   WEIR_ASSIGN_OR_RETURN(out->attender_, Attender::Make(backend, model.config().attention, shape.max_rows, shape.max_slots,
                                                        shape.statistics, ledger));
-  WEIR_ASSIGN_OR_RETURN(out->tokens_, allocate(shape.max_rows * 4));
+  WEIR_ASSIGN_OR_RETURN(out->tokens_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, shape.max_rows * 4));
   WEIR_ASSIGN_OR_RETURN(out->hidden_, allocate(shape.max_rows * model.config().n_embd * 4));
   WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(model.WorkspaceBytes(shape.max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->head_scratch_, allocate(HeadScratchBytes(model, backend, shape)));
@@ -41,6 +43,9 @@ Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, con
 
 Result<const float*> Runner::Forward(std::span<const BatchItem> items, const TensorObserver* observer) {
   if (items.empty()) return InvalidArgument("a batch needs at least one item");
+  // What follows writes scores and lists that the pass before may still be reading.
+  backend_->Synchronise();
+  WEIR_RETURN_IF_ERROR(backend_->status());
   segments_.clear();
   int64_t n_rows = 0;
   int32_t* ids = tokens_.as<int32_t>();

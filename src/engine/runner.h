@@ -40,13 +40,15 @@ class Runner {
  public:
   static Result<std::unique_ptr<Runner>> Make(Model& model, Backend& backend, const RunnerShape& shape, Ledger& ledger);
   // Bytes Make() reserves under kMeta and kWorkspace.
-  static int64_t MetaBytes(const Model& model, const RunnerShape& shape);
+  static int64_t MetaBytes(const Model& model, const Backend& backend, const RunnerShape& shape);
   static int64_t WorkspaceBytes(const Model& model, const Backend& backend, const RunnerShape& shape);
 
   // Takes slots, runs the model. Every pot has room for its tokens (kOverBudget otherwise, nothing changed).
-  // Returns hidden states after the final norm, [rows, n_embd], rows in item order; valid until the next call.
+  // Returns hidden states after the final norm, [rows, n_embd], rows in item order, in memory of the backend; valid until
+  // the next call.
   Result<const float*> Forward(std::span<const BatchItem> items, const TensorObserver* observer = nullptr);
-  // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab]. REQUIRES: out has room, n_rows <= max_rows.
+  // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab], both in memory of the backend. REQUIRES: out has room,
+  // n_rows <= max_rows.
   void Logits(const float* hidden, int64_t n_rows, float* out);
   // -log P(target[r] | hidden[r]); target -1 gives 0. REQUIRES: shape.nll, n_rows <= max_rows.
   void HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll);
@@ -58,7 +60,8 @@ class Runner {
   Backend* backend_ = nullptr;
   RunnerShape shape_;
   std::unique_ptr<Attender> attender_;
-  HostBuffer tokens_, hidden_, workspace_, head_scratch_;
+  HostBuffer tokens_;
+  Buffer hidden_, workspace_, head_scratch_;
   std::vector<BatchSegment> segments_;
 };
 

@@ -13,7 +13,7 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   if (!backend.can_run()) return InvalidArgument("this model was loaded for planning only; it cannot run");
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model, backend, options));
   // Asked for the whole at once: buffers are taken one by one, and each alone may still fit.
-  if (const int64_t available = AvailableHostBytes(); plan.total_bytes > available) {
+  if (const int64_t available = backend.AvailableBytes(); plan.total_bytes > available) {
     return OverBudget("this session needs %lld bytes, the system has %lld left; ask for a smaller --pot or --budget",
                       static_cast<long long>(plan.total_bytes), static_cast<long long>(available));
   }
@@ -26,20 +26,20 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   out->needs_ = out->policy_->Needs();
   // A policy that does not ask has no room for a probe, and nothing to save or restore of it.
   if (plan.probe_slots > 0) out->probe_ = options.probe;
-  WEIR_ASSIGN_OR_RETURN(out->pot_, Pot::Make(plan.pot, out->ledger_));
+  WEIR_ASSIGN_OR_RETURN(out->pot_, Pot::Make(plan.pot, backend, out->ledger_));
   WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, plan.runner, out->ledger_));
   const ModelConfig& config = model.config();
-  WEIR_ASSIGN_OR_RETURN(out->logits_,
-                        HostBuffer::Allocate(out->ledger_, MemTag::kLogits, static_cast<int64_t>(config.n_vocab) * 4));
-  WEIR_ASSIGN_OR_RETURN(out->last_hidden_,
-                        HostBuffer::Allocate(out->ledger_, MemTag::kLogits, static_cast<int64_t>(config.n_embd) * 4));
+  const auto allocate = [&](MemTag tag, int64_t bytes) {
+    return backend.Allocate(out->ledger_, tag, bytes, Access::kShared);
+  };
+  WEIR_ASSIGN_OR_RETURN(out->logits_, allocate(MemTag::kLogits, static_cast<int64_t>(config.n_vocab) * 4));
+  WEIR_ASSIGN_OR_RETURN(out->last_hidden_, allocate(MemTag::kLogits, static_cast<int64_t>(config.n_embd) * 4));
   if (plan.novelty_bytes > 0) {
-    WEIR_ASSIGN_OR_RETURN(out->novelty_, HostBuffer::Allocate(out->ledger_, MemTag::kMeta, plan.novelty_bytes));
-    WEIR_ASSIGN_OR_RETURN(out->novelty_scratch_,
-                          HostBuffer::Allocate(out->ledger_, MemTag::kMeta, plan.novelty_scratch_bytes));
+    WEIR_ASSIGN_OR_RETURN(out->novelty_, allocate(MemTag::kMeta, plan.novelty_bytes));
+    WEIR_ASSIGN_OR_RETURN(out->novelty_scratch_, allocate(MemTag::kMeta, plan.novelty_scratch_bytes));
   }
   if (plan.watch_bytes > 0) {
-    WEIR_ASSIGN_OR_RETURN(out->watched_, HostBuffer::Allocate(out->ledger_, MemTag::kWorkspace, plan.watch_bytes));
+    WEIR_ASSIGN_OR_RETURN(out->watched_, allocate(MemTag::kWorkspace, plan.watch_bytes));
     out->watch_ = {out->watched_.as<float>(), plan.pot.max_head_slots()};
   }
   WEIR_ASSIGN_OR_RETURN(out->bookkeeping_, out->ledger_.Reserve(MemTag::kMeta, plan.bookkeeping_bytes));
@@ -54,8 +54,7 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   for (KeepSet& keep : out->keeps_) keep.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
   for (KeepSet& read : out->reads_) read.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
   if (out->needs_.evidence.visual_latest) {
-    WEIR_ASSIGN_OR_RETURN(out->latest_,
-                          HostBuffer::Allocate(out->ledger_, MemTag::kWorkspace, plan.pot.max_head_slots() * 4));
+    WEIR_ASSIGN_OR_RETURN(out->latest_, allocate(MemTag::kWorkspace, plan.pot.max_head_slots() * 4));
   }
   out->plan_ = std::move(plan);
   return out;
@@ -145,7 +144,7 @@ void Session::EndChunk(const Rows& rows, const AppendOptions& options, const Bat
   n_since_full_ = item.reads == nullptr ? 0 : n_since_full_ + 1;
   reads_fresh_ = item.reads != nullptr;
   const int64_t n_embd = model_->config().n_embd;
-  std::memcpy(last_hidden_.data(), hidden + (n - 1) * n_embd, static_cast<size_t>(n_embd) * 4);
+  backend_->Copy(last_hidden_.data(), hidden + (n - 1) * n_embd, n_embd * 4);
   has_last_ = true;
   logits_fresh_ = false;
   n_seen_ += n;
@@ -265,6 +264,8 @@ Result<std::span<float>> Session::Logits() {
   if (!has_last_) return InvalidArgument("no token was read yet, so there is nothing to continue");
   if (!logits_fresh_) {
     runner_->Logits(last_hidden_.as<float>(), 1, logits_.as<float>());
+    backend_->Synchronise();
+    WEIR_RETURN_IF_ERROR(backend_->status());
     logits_fresh_ = true;
   }
   return std::span<float>(logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab));

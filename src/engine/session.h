@@ -193,11 +193,11 @@ class Session {
   PolicyNeeds needs_;
   std::unique_ptr<Pot> pot_;
   std::unique_ptr<Runner> runner_;
-  HostBuffer logits_;        // [n_vocab]
-  HostBuffer last_hidden_;   // [n_embd] of the last token read
-  HostBuffer watched_;       // SessionOptions::watch_attention: floats of all slots, layer after layer
+  Buffer logits_;        // [n_vocab]
+  Buffer last_hidden_;   // [n_embd] of the last token read
+  Buffer watched_;       // SessionOptions::watch_attention: floats of all slots, layer after layer
   AttentionWatch watch_;
-  HostBuffer novelty_, novelty_scratch_;   // where the policy asked for it: floats of all slots, group after group
+  Buffer novelty_, novelty_scratch_;   // where the policy asked for it: floats of all slots, group after group
   bool has_last_ = false, logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0;
   std::array<int64_t, kNumModalities> n_seen_by_{};
@@ -216,7 +216,7 @@ class Session {
   std::vector<KeepSet> keeps_;   // [n_groups]
   std::vector<KeepSet> reads_;   // [n_groups] where steps read a part of the slots
   bool reads_fresh_ = false;     // reads_ is what the last such step read
-  HostBuffer latest_;            // Evidence::visual_latest: a float for each slot of the largest head
+  Buffer latest_;                // Evidence::visual_latest: a float for each slot of the largest head
 };
 
 }  // namespace weir

@@ -69,7 +69,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
                               plan.pot.n_kv_heads),
        Pot::KvBytes(plan.pot)},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
-       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, plan.runner) + plan.bookkeeping_bytes + plan.novelty_bytes +
+       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + plan.bookkeeping_bytes + plan.novelty_bytes +
            plan.novelty_scratch_bytes},
       {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
        Runner::WorkspaceBytes(model, backend, plan.runner) + LatestBytes(plan.pot, needs)},

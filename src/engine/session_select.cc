@@ -52,6 +52,7 @@ void Session::TakeNovelty() {
     args.scratch = novelty_scratch_.data();
     args.out = out;
     int32_t* place = FrameNoveltyPlaces(args);
+    backend_->Synchronise();
     for (size_t s = 0; s < slots.size(); ++s) {
       const SlotMeta& m = slots[s];
       const bool visual = m.modality != Modality::kText;
@@ -65,6 +66,7 @@ void Session::TakeNovelty() {
 }
 
 void Session::FillViews() {
+  backend_->Synchronise();
   const PotShape& shape = pot_->shape();
   for (int32_t group = 0; group < shape.n_groups(); ++group) {
     SlotView& view = views_[group];
@@ -86,6 +88,7 @@ void Session::FillViews() {
 }
 
 Status Session::TraceAttention() {
+  backend_->Synchronise();
   const Status written = trace_->Attended(*pot_, n_seen_, watch_);
   if (!written.ok()) trace_ = nullptr;  // told once; the session goes on without it
   return written;
@@ -102,7 +105,7 @@ Status Session::KeepOnly(int32_t most, const char* reason) {
         return written;
       }
     }
-    WEIR_RETURN_IF_ERROR(pot_->Compact(*backend_, static_cast<int32_t>(group), keeps_[group]));
+    WEIR_RETURN_IF_ERROR(pot_->Compact(static_cast<int32_t>(group), keeps_[group]));
   }
   pot_->Rebalance();
   n_unscored_ = std::min(n_unscored_, most);

@@ -29,6 +29,7 @@ void AppendBytes(const void* data, int64_t n, std::vector<uint8_t>* out) {
 
 Status Session::Save(std::vector<uint8_t>* out) const {
   out->clear();
+  backend_->Synchronise();
   StateHeader h = {};
   std::memcpy(h.magic, kMagic, sizeof(kMagic));
   h.n_seen = n_seen_;
@@ -78,6 +79,7 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   }
   const uint8_t* hidden = bytes.data() + ids_bytes;
   bytes = bytes.subspan(static_cast<size_t>(ids_bytes + hidden_bytes));
+  backend_->Synchronise();
   // The pot's bytes are checked while they are read; what was in it is kept to return to.
   std::vector<uint8_t> before;
   pot_->Save(&before);

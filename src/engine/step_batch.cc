@@ -24,7 +24,7 @@ bool Together(const PotShape& a, const PotShape& b) {
 
 int64_t StepBatch::Bytes(const Model& model, const Backend& backend, const Shape& shape) {
   const RunnerShape runner = RunnerShapeOf(shape);
-  return Runner::MetaBytes(model, runner) + Runner::WorkspaceBytes(model, backend, runner) +
+  return Runner::MetaBytes(model, backend, runner) + Runner::WorkspaceBytes(model, backend, runner) +
          PageRound(LogitsBytes(model, shape));
 }
 
@@ -33,7 +33,7 @@ Result<std::unique_ptr<StepBatch>> StepBatch::Make(Model& model, Backend& backen
   out->n_vocab_ = model.config().n_vocab;
   out->n_embd_ = model.config().n_embd;
   WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, RunnerShapeOf(shape), ledger));
-  WEIR_ASSIGN_OR_RETURN(out->logits_, HostBuffer::Allocate(ledger, MemTag::kLogits, LogitsBytes(model, shape)));
+  WEIR_ASSIGN_OR_RETURN(out->logits_, backend.Allocate(ledger, MemTag::kLogits, LogitsBytes(model, shape), Access::kShared));
   return out;
 }
 
@@ -91,6 +91,12 @@ void StepBatch::Share(std::span<Step* const> steps) {
     n_shared_ += std::ssize(items);
   }
   runner_->Logits(*hidden, std::ssize(items), logits_.as<float>());
+  Backend& backend = *steps.front()->session->backend_;
+  backend.Synchronise();
+  if (const Status status = backend.status(); !status.ok()) {
+    for (Step* step : reading) step->status = status;
+    return;
+  }
   for (size_t i = 0; i < reading.size(); ++i) {
     Session& session = *reading[i]->session;
     const int64_t at = static_cast<int64_t>(i);

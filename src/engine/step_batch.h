@@ -56,7 +56,7 @@ class StepBatch {
 
   const Shape shape_;
   std::unique_ptr<Runner> runner_;
-  HostBuffer logits_;  // [max_sessions, n_vocab]
+  Buffer logits_;  // [max_sessions, n_vocab]
   int64_t n_vocab_ = 0, n_embd_ = 0;
   int64_t n_forwards_ = 0, n_shared_ = 0;
 };

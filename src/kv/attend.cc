@@ -26,9 +26,10 @@ int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
 
 }  // namespace
 
-int64_t Attender::MetaBytes(const AttentionLayout& layout, int64_t max_slots) {
-  return PageRound(RopeTable::Bytes(layout.rope, max_slots) +
-                   (layout.window_rope ? RopeTable::Bytes(*layout.window_rope, max_slots) : 0));
+int64_t Attender::MetaBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_slots) {
+  const int64_t bytes = RopeTable::Bytes(layout.rope, max_slots);
+  const int64_t window_bytes = layout.window_rope ? RopeTable::Bytes(*layout.window_rope, max_slots) : 0;
+  return PageRound(bytes + window_bytes) + backend.UploadBytes(bytes) + backend.UploadBytes(window_bytes);
 }
 
 int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
@@ -45,8 +46,9 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   out->layout_ = layout;
   out->max_rows_ = max_rows;
   out->max_slots_ = max_slots;
-  WEIR_ASSIGN_OR_RETURN(out->rope_bytes_,
-                        ledger.Reserve(MemTag::kMeta, MetaBytes(layout, max_slots)));
+  int64_t rope_bytes = MetaBytes(backend, layout, max_slots) - backend.UploadBytes(RopeTable::Bytes(layout.rope, max_slots));
+  if (layout.window_rope) rope_bytes -= backend.UploadBytes(RopeTable::Bytes(*layout.window_rope, max_slots));
+  WEIR_ASSIGN_OR_RETURN(out->rope_bytes_, ledger.Reserve(MemTag::kMeta, rope_bytes));
   WEIR_ASSIGN_OR_RETURN(out->ropes_[0], RopeTable::Make(layout.rope, max_slots));
   if (layout.window_rope) {
     if (layout.window_rope->n_rot != layout.rope.n_rot) {
@@ -55,14 +57,20 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
     }
     WEIR_ASSIGN_OR_RETURN(out->ropes_[1], RopeTable::Make(*layout.window_rope, max_slots));
   }
-  WEIR_ASSIGN_OR_RETURN(out->angles_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, AngleBytes(layout, max_rows)));
+  for (int table = 0; table < 2 && !backend.on_host(); ++table) {
+    const std::vector<uint8_t> packed = out->ropes_[table].Pack();
+    WEIR_ASSIGN_OR_RETURN(out->rope_copies_[table], backend.Upload(ledger, MemTag::kMeta, packed.data(), std::ssize(packed)));
+    out->ropes_[table].device = out->rope_copies_[table].data();
+  }
+  WEIR_ASSIGN_OR_RETURN(out->angles_,
+                        backend.Allocate(ledger, MemTag::kWorkspace, AngleBytes(layout, max_rows), Access::kDevice));
   WEIR_ASSIGN_OR_RETURN(out->first_slots_,
                         HostBuffer::Allocate(ledger, MemTag::kWorkspace, FirstSlotBytes(layout, max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->positions_,
                         HostBuffer::Allocate(ledger, MemTag::kWorkspace, PositionBytes(layout, max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->scratch_,
-                        HostBuffer::Allocate(ledger, MemTag::kWorkspace,
-                                             ScratchBytes(backend, layout, max_rows, max_slots, statistics)));
+                        backend.Allocate(ledger, MemTag::kWorkspace,
+                                         ScratchBytes(backend, layout, max_rows, max_slots, statistics), Access::kDevice));
   return out;
 }
 
@@ -120,7 +128,7 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
       for (int64_t i = 0; i < segment.n_rows; ++i) pos[i] = segment.first_seq + i;
       for (int table = 0; table < (layout_.window_rope ? 2 : 1); ++table) {
         float* cos = angles_.as<float>() + (table * 2 * max_rows_ + segment.first_row) * half;
-        RopeAngles(ropes_[table], pos.data(), segment.n_rows, cos, cos + max_rows_ * half);
+        backend_->RopeAngles(ropes_[table], pos, cos, cos + max_rows_ * half);
       }
     }
   }
@@ -301,12 +309,14 @@ void Attender::SplitByModality(int32_t layer, const BatchSegment& segment, Colum
   const std::span<const SlotMeta> slots = segment.pot->meta(group);
   const std::span<float> kept = segment.pot->scores(group);
   const float* latest = segment.evidence->latest;
+  backend_->Synchronise();
   for (size_t s = 0; s < slots.size(); ++s) {
     if (slots[s].modality == Modality::kText) kept[s] += latest[s];
   }
   if (scores.row_end - scores.row_begin > 1) {
     scores.row_begin = scores.row_end - 1;
     backend_->ColumnScores(scores);
+    backend_->Synchronise();
   }
   for (size_t s = 0; s < slots.size(); ++s) {
     if (slots[s].modality != Modality::kText) kept[s] = latest[s];

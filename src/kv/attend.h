@@ -78,7 +78,7 @@ class Attender {
   static Result<std::unique_ptr<Attender>> Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
                                                 int64_t max_slots, bool statistics, Ledger& ledger);
   // Bytes Make() reserves: rotary tables (kMeta), angles and scratch (kWorkspace).
-  static int64_t MetaBytes(const AttentionLayout& layout, int64_t max_slots);
+  static int64_t MetaBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_slots);
   static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
                                 bool statistics);
 
@@ -111,10 +111,11 @@ class Attender {
   int64_t max_rows_ = 0, max_slots_ = 0;
   RopeTable ropes_[2];  // of ordinary layers; of window layers where they have their own
   Reservation rope_bytes_;
-  HostBuffer angles_;       // [tables, 2, max_rows, n_rot/2] cos then sin of the rows' positions
+  Buffer rope_copies_[2];   // the tables, for a device's kernels
+  Buffer angles_;           // [tables, 2, max_rows, n_rot/2] cos then sin of the rows' positions
   HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the layer at hand, int32
   HostBuffer positions_;    // [max_rows] of rows with learned positions
-  HostBuffer scratch_;   // of the attention and statistics kernels, one after the other
+  Buffer scratch_;       // of the attention and statistics kernels, one after the other
   // The current plan.
   std::vector<BatchSegment> segments_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;   // [n_segments, n_kv_heads], of the layer at hand

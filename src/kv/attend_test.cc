@@ -61,10 +61,10 @@ TEST_P(WindowTest, CountsPositions) {
       shape.n_slots = 32;
       shape.k_type = shape.v_type = DType::kF32;
       shape.positions = GetParam();
-      auto pot = std::move(Pot::Make(shape, ledger)).value();
+      auto pot = std::move(Pot::Make(shape, *backend, ledger)).value();
       Append(*pot, *attender, 0, 10, layer);
       const KeepSet keep = {0, 3, 4, 7, 9};
-      ASSERT_TRUE(pot->Compact(*backend, 0, keep).ok());
+      ASSERT_TRUE(pot->Compact(0, keep).ok());
       const std::vector<float> got = Append(*pot, *attender, 10, 3, layer);
       std::vector<int64_t> held(keep.begin(), keep.end());
       for (int64_t row = 0; row < 3; ++row) {

@@ -65,19 +65,20 @@ int64_t Pot::MetaBytes(const PotShape& s) {
   return PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + (s.scores ? PageRound(n * 4) : 0) + (s.nll ? PageRound(n * 4) : 0);
 }
 
-Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Ledger& ledger) {
+Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(Check(shape));
   auto pot = std::make_unique<Pot>();
   pot->shape_ = shape;
+  pot->backend_ = &backend;
   pot->k_slot_bytes_ = SlotBytes(shape.k_type, shape.head_dim);
   pot->v_slot_bytes_ = SlotBytes(shape.v_type, shape.head_dim);
   const int64_t slots = static_cast<int64_t>(shape.n_layers) * shape.n_kv_heads * shape.n_slots;
-  WEIR_ASSIGN_OR_RETURN(pot->k_, HostBuffer::Allocate(ledger, MemTag::kKv, slots * pot->k_slot_bytes_));
-  WEIR_ASSIGN_OR_RETURN(pot->v_, HostBuffer::Allocate(ledger, MemTag::kKv, slots * pot->v_slot_bytes_));
+  WEIR_ASSIGN_OR_RETURN(pot->k_, backend.Allocate(ledger, MemTag::kKv, slots * pot->k_slot_bytes_, Access::kDevice));
+  WEIR_ASSIGN_OR_RETURN(pot->v_, backend.Allocate(ledger, MemTag::kKv, slots * pot->v_slot_bytes_, Access::kDevice));
   const int64_t n = static_cast<int64_t>(shape.n_groups()) * shape.n_slots;
   WEIR_ASSIGN_OR_RETURN(pot->meta_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * static_cast<int64_t>(sizeof(SlotMeta))));
   if (shape.scores) {
-    WEIR_ASSIGN_OR_RETURN(pot->scores_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * 4));
+    WEIR_ASSIGN_OR_RETURN(pot->scores_, backend.Allocate(ledger, MemTag::kMeta, n * 4, Access::kShared));
   }
   if (shape.nll) {
     WEIR_ASSIGN_OR_RETURN(pot->nll_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * 4));
@@ -140,7 +141,7 @@ void Pot::ScaleNll(float factor) {
   }
 }
 
-Status Pot::Compact(Backend& backend, int32_t group, const KeepSet& keep) {
+Status Pot::Compact(int32_t group, const KeepSet& keep) {
   SlotMeta* meta = meta_.as<SlotMeta>() + GroupBegin(group);
   const int32_t used = used_[group];
   int32_t expected = 0;  // the lowest slot that the next kept one may be
@@ -165,7 +166,7 @@ Status Pot::Compact(Backend& backend, int32_t group, const KeepSet& keep) {
       args.push_back({values(layer, head), v_slot_bytes_, keep});
     }
   }
-  backend.CompactSlots(args);
+  backend_->CompactSlots(args);
   const std::span<float> group_scores = scores(group), group_nll = nll(group);
   for (size_t i = 0; i < keep.size(); ++i) {
     meta[i] = meta[keep[i]];
@@ -185,8 +186,8 @@ void Pot::Rebalance() {
   const auto move = [this](size_t head, int64_t to) {
     const int64_t from = begin_[head];
     const size_t n = static_cast<size_t>(used_[head]);
-    std::memmove(k_.data() + to * k_slot_bytes_, k_.data() + from * k_slot_bytes_, n * static_cast<size_t>(k_slot_bytes_));
-    std::memmove(v_.data() + to * v_slot_bytes_, v_.data() + from * v_slot_bytes_, n * static_cast<size_t>(v_slot_bytes_));
+    backend_->Copy(k_.data() + to * k_slot_bytes_, k_.data() + from * k_slot_bytes_, used_[head] * k_slot_bytes_);
+    backend_->Copy(v_.data() + to * v_slot_bytes_, v_.data() + from * v_slot_bytes_, used_[head] * v_slot_bytes_);
     std::memmove(meta_.as<SlotMeta>() + to, meta_.as<SlotMeta>() + from, n * sizeof(SlotMeta));
     if (shape_.scores) std::memmove(scores_.as<float>() + to, scores_.as<float>() + from, n * 4);
     if (shape_.nll) std::memmove(nll_.as<float>() + to, nll_.as<float>() + from, n * 4);
@@ -233,6 +234,7 @@ bool TakeBytes(std::span<const uint8_t>* bytes, int64_t n, void* to) {
 }  // namespace
 
 void Pot::Save(std::vector<uint8_t>* out) const {
+  backend_->Synchronise();  // scores are read where they lie
   const PotHeader header = HeaderOf(shape_);
   AppendBytes(&header, sizeof(header), out);
   AppendBytes(used_.data(), std::ssize(used_) * 4, out);
@@ -253,13 +255,17 @@ void Pot::Save(std::vector<uint8_t>* out) const {
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
-      AppendBytes(keys(layer, head), n_used(layer, head) * k_slot_bytes_, out);
-      AppendBytes(values(layer, head), n_used(layer, head) * v_slot_bytes_, out);
+      const int64_t k_bytes = n_used(layer, head) * k_slot_bytes_, v_bytes = n_used(layer, head) * v_slot_bytes_;
+      const size_t at = out->size();
+      out->resize(at + static_cast<size_t>(k_bytes + v_bytes));
+      backend_->Copy(out->data() + at, keys(layer, head), k_bytes);
+      backend_->Copy(out->data() + at + k_bytes, values(layer, head), v_bytes);
     }
   }
 }
 
 Status Pot::Restore(std::span<const uint8_t>* bytes) {
+  backend_->Synchronise();
   Clear();
   const Status bad = InvalidArgument("these bytes are not a saved pot of this shape");
   const PotHeader expected = HeaderOf(shape_);
@@ -308,10 +314,11 @@ Status Pot::Restore(std::span<const uint8_t>* bytes) {
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
-      if (!TakeBytes(bytes, n_used(layer, head) * k_slot_bytes_, keys(layer, head)) ||
-          !TakeBytes(bytes, n_used(layer, head) * v_slot_bytes_, values(layer, head))) {
-        return fail();
-      }
+      const int64_t k_bytes = n_used(layer, head) * k_slot_bytes_, v_bytes = n_used(layer, head) * v_slot_bytes_;
+      if (k_bytes + v_bytes > std::ssize(*bytes)) return fail();
+      backend_->Copy(keys(layer, head), bytes->data(), k_bytes);
+      backend_->Copy(values(layer, head), bytes->data() + k_bytes, v_bytes);
+      *bytes = bytes->subspan(static_cast<size_t>(k_bytes + v_bytes));
     }
   }
   return Status();

@@ -27,7 +27,8 @@ class Pot {
  public:
   // kInvalidArgument for impossible shapes (Q8_0 with a head_dim that is no multiple of 32, zero slots),
   // kOverBudget with figures.
-  static Result<std::unique_ptr<Pot>> Make(const PotShape& shape, Ledger& ledger);
+  // Keys and values lie in memory of `backend`, which outlives the pot; scores in memory that it shares.
+  static Result<std::unique_ptr<Pot>> Make(const PotShape& shape, Backend& backend, Ledger& ledger);
   static Status Check(const PotShape& shape);
   // Bytes Make() reserves, page rounding included.
   static int64_t KvBytes(const PotShape& shape);
@@ -57,7 +58,7 @@ class Pot {
 
   // Keeps exactly `keep` of a group: values move in storage, positions follow (kCache, kReset) or stay (kAbs).
   // kInvalidArgument when keep is not strictly ascending, leaves the range, or drops a pinned slot; nothing changes then.
-  Status Compact(Backend& backend, int32_t group, const KeepSet& keep);
+  Status Compact(int32_t group, const KeepSet& keep);
   // After the last Compact() of a selection: gives every head the same free room. Does nothing unless spread > 1.
   void Rebalance();
 
@@ -84,17 +85,20 @@ class Pot {
     return begin_.empty() ? static_cast<int64_t>(group) * shape_.n_slots : begin_[group];
   }
   int64_t RoomOf(int32_t group) const { return room_.empty() ? shape_.n_slots : room_[group]; }
-  std::span<float> Floats(const HostBuffer& buffer, bool declared, int32_t group) const {
+  template <typename AnyBuffer>
+  std::span<float> Floats(const AnyBuffer& buffer, bool declared, int32_t group) const {
     if (!declared) return {};
-    return {buffer.as<float>() + GroupBegin(group), static_cast<size_t>(used_[group])};
+    return {buffer.template as<float>() + GroupBegin(group), static_cast<size_t>(used_[group])};
   }
   void LayOutEvenly();
 
   PotShape shape_;
   int64_t k_slot_bytes_ = 0, v_slot_bytes_ = 0;
-  HostBuffer k_, v_;
+  Backend* backend_ = nullptr;
+  Buffer k_, v_;
   HostBuffer meta_;                 // [n_groups, n_slots] SlotMeta
-  HostBuffer scores_, nll_;         // [n_groups, n_slots], where declared
+  Buffer scores_;                   // [n_groups, n_slots], where declared
+  HostBuffer nll_;                  // the same
   std::vector<int32_t> used_;       // [n_groups]
   std::vector<int64_t> begin_, room_;   // [n_groups] of heads that share storage: regions, in slots of the whole pot
 };

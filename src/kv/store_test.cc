@@ -10,6 +10,12 @@
 namespace weir {
 namespace {
 
+// One reference backend for all pots of this file.
+Backend& Ref() {
+  static const std::unique_ptr<Backend> backend = MakeRefBackend();
+  return *backend;
+}
+
 PotShape SmallShape() {
   PotShape shape;
   shape.n_layers = 3;
@@ -109,8 +115,7 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   shape.nll = true;
   shape.scores = shape.granularity != Granularity::kGlobal;
   Ledger ledger;
-  auto backend = MakeRefBackend();
-  auto made = Pot::Make(shape, ledger);
+  auto made = Pot::Make(shape, Ref(), ledger);
   ASSERT_TRUE(made.ok()) << made.status().message();
   Pot& pot = **made;
   EXPECT_EQ(ledger.used_bytes(), Pot::KvBytes(shape) + Pot::MetaBytes(shape));
@@ -133,7 +138,7 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
         const int64_t most = shape.spread > 1 ? std::min<int64_t>(left, shape.max_head_slots() - n) : shape.n_slots - n;
         if (std::ssize(keep) > most) keep.resize(static_cast<size_t>(most));
         left -= std::ssize(keep);
-        ASSERT_TRUE(pot.Compact(*backend, group, keep).ok());
+        ASSERT_TRUE(pot.Compact(group, keep).ok());
         ASSERT_EQ(pot.meta(group).size(), keep.size());
         fullest = std::max(fullest, static_cast<int32_t>(keep.size()));
       }
@@ -151,7 +156,7 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
 
   std::vector<uint8_t> saved;
   pot.Save(&saved);
-  auto other = std::move(Pot::Make(shape, ledger)).value();
+  auto other = std::move(Pot::Make(shape, Ref(), ledger)).value();
   std::span<const uint8_t> bytes = saved;
   ASSERT_TRUE(other->Restore(&bytes).ok());
   EXPECT_TRUE(bytes.empty());
@@ -178,23 +183,22 @@ INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
 
 TEST(Store, RefusesKeepSetsThatCannotBeHonoured) {
   Ledger ledger;
-  auto backend = MakeRefBackend();
-  auto pot = std::move(Pot::Make(SmallShape(), ledger)).value();
+  auto pot = std::move(Pot::Make(SmallShape(), Ref(), ledger)).value();
   std::vector<SlotMeta> tokens = Tokens(0, 6);
   tokens[2].pinned = true;
   ASSERT_TRUE(pot->BeginAppend(tokens).ok());
   for (const KeepSet& bad : {KeepSet{0, 1, 3}, KeepSet{2, 1}, KeepSet{2, 2}, KeepSet{2, 6}, KeepSet{-1, 2}, KeepSet{}}) {
-    EXPECT_EQ(pot->Compact(*backend, 0, bad).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(pot->Compact(0, bad).code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(pot->n_used(), 6);
   }
-  EXPECT_TRUE(pot->Compact(*backend, 0, {2, 5}).ok());
+  EXPECT_TRUE(pot->Compact(0, {2, 5}).ok());
   EXPECT_EQ(pot->meta(0)[0].seq, 2);
   EXPECT_EQ(pot->meta(0)[1].seq, 5);
 }
 
 TEST(Store, AppendBeyondThePotChangesNothing) {
   Ledger ledger;
-  auto pot = std::move(Pot::Make(SmallShape(), ledger)).value();
+  auto pot = std::move(Pot::Make(SmallShape(), Ref(), ledger)).value();
   ASSERT_TRUE(pot->BeginAppend(Tokens(0, 20)).ok());
   EXPECT_EQ(pot->BeginAppend(Tokens(20, 5)).code(), StatusCode::kOverBudget);
   EXPECT_EQ(pot->n_used(), 20);
@@ -207,7 +211,7 @@ TEST(Store, EveryRefusedAllocationIsAnAnswer) {
   for (int n = 1; n <= 3; ++n) {
     Ledger ledger;
     ledger.FailNth(n);
-    auto pot = Pot::Make(SmallShape(), ledger);
+    auto pot = Pot::Make(SmallShape(), Ref(), ledger);
     EXPECT_EQ(pot.status().code(), StatusCode::kOverBudget) << "allocation " << n;
     EXPECT_EQ(ledger.used_bytes(), 0);
   }
@@ -217,20 +221,20 @@ TEST(Store, RefusesImpossibleShapes) {
   Ledger ledger;
   PotShape shape = SmallShape();
   shape.n_slots = 0;
-  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.head_dim = 40;
   shape.k_type = DType::kQ8_0;
-  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.spread = 2;  // heads share storage, but not their keep-sets
-  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.scores = true;  // attention of what?
-  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.k_type = DType::kQ4_K;
-  EXPECT_EQ(Pot::Make(shape, ledger).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

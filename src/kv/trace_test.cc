@@ -14,6 +14,12 @@
 namespace weir {
 namespace {
 
+// One reference backend for all pots of this file.
+Backend& Ref() {
+  static const std::unique_ptr<Backend> backend = MakeRefBackend();
+  return *backend;
+}
+
 class TraceTest : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -201,8 +207,7 @@ TEST_F(TraceTest, TheEndNamesTheNewestTokensAndCounts) {
   Ledger ledger;
   TraceInfo info = Info(Granularity::kPerLayer);
   info.pot.head_dim = 4;
-  auto pot = std::move(Pot::Make(info.pot, ledger)).value();
-  const auto backend = MakeRefBackend();
+  auto pot = std::move(Pot::Make(info.pot, Ref(), ledger)).value();
   std::vector<SlotMeta> tokens;
   Read(&tokens, 0, 8);
   ASSERT_TRUE(pot->BeginAppend(tokens).ok());
@@ -215,7 +220,7 @@ TEST_F(TraceTest, TheEndNamesTheNewestTokensAndCounts) {
     selection.slots = pot->meta(group);
     selection.keep = &keeps[group];
     ASSERT_TRUE(writer->Selected(selection).ok());
-    ASSERT_TRUE(pot->Compact(*backend, group, keeps[group]).ok());
+    ASSERT_TRUE(pot->Compact(group, keeps[group]).ok());
   }
   tokens.clear();
   Read(&tokens, 8, 11);
@@ -251,7 +256,7 @@ TEST_F(TraceTest, HeldOfALongStream) {
   Ledger ledger;
   PotShape shape = Info(Granularity::kPerHead).pot;
   shape.head_dim = 4;
-  auto pot = std::move(Pot::Make(shape, ledger)).value();
+  auto pot = std::move(Pot::Make(shape, Ref(), ledger)).value();
   EXPECT_EQ(SummarizeHeld(*pot, 0).n_kept, 0);
   EXPECT_EQ(SummarizeHeld(*pot, 0).oldest_unpinned, -1);
   std::vector<SlotMeta> tokens;

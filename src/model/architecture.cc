@@ -1,6 +1,16 @@
 #include "model/architecture.h"
 
+#include <vector>
+
 namespace weir {
+
+void Observe(Backend& backend, const TensorObserver& observer, const std::string& name, int64_t n_rows, int64_t n_cols,
+             const float* data) {
+  if (backend.on_host()) return observer(name, n_rows, n_cols, data);
+  std::vector<float> copy(static_cast<size_t>(n_rows * n_cols));
+  backend.Copy(copy.data(), data, n_rows * n_cols * 4);
+  observer(name, n_rows, n_cols, copy.data());
+}
 
 Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const std::string name, file.String("general.architecture"));

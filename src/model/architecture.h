@@ -28,15 +28,19 @@ struct ModelConfig {
   float logit_softcap = 0;  // > 0: logits are logit_softcap * tanh(x / logit_softcap) of the head's x
 };
 
-// Receives named intermediates during a forward pass: ("blk.3.attn_out", rows, columns, data). Names are listed in
+// Receives named intermediates during a forward pass: ("blk.3.attn_out", rows, columns, data in host memory). Names are listed in
 // docs/recipes/add-a-model.md; they let any tensor be compared with a reference implementation.
 using TensorObserver = std::function<void(const std::string& name, int64_t n_rows, int64_t n_cols, const float* data)>;
+
+// Shows rows of the backend's memory to an observer.
+void Observe(Backend& backend, const TensorObserver& observer, const std::string& name, int64_t n_rows, int64_t n_cols,
+             const float* data);
 
 // One forward pass over a batch of rows whose slots were taken and whose attention was planned.
 struct ForwardArgs {
   Attender* attender = nullptr;
   const int32_t* tokens = nullptr;   // [n_rows], or nullptr when embeddings are given
-  const float* embeddings = nullptr; // [n_rows, n_embd]: visual tokens
+  const float* embeddings = nullptr; // [n_rows, n_embd] of the host: visual tokens
   int64_t n_rows = 0;
   float* hidden = nullptr;           // out: [n_rows, n_embd], after the final norm: what the head multiplies
   uint8_t* workspace = nullptr;      // WorkspaceBytes(n_rows) bytes, 64-byte aligned

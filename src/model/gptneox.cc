@@ -7,8 +7,6 @@
 //   ffn(m) = down * gelu(up * m)
 //
 // The file holds q, k and v as one matrix [3 * n_embd, n_embd], q's rows first; it is cut apart while loading.
-#include <cmath>
-#include <cstring>
 
 #include "base/workspace.h"
 #include "model/architecture.h"
@@ -121,7 +119,7 @@ void GptNeox::Forward(const ForwardArgs& args) {
 
   const bool watched = args.observer != nullptr;
   auto observe = [&](const std::string& name, int64_t cols, const float* data) {
-    if (watched) (*args.observer)(name, n, cols, data);
+    if (watched) Observe(backend_, *args.observer, name, n, cols, data);
   };
   auto product = [&](const float* in, int64_t n_in, std::initializer_list<MatMulOut> outs) {
     backend_.MatMul({in, n_in, n, n_in, {outs.begin(), outs.size()}, scratch});
@@ -132,13 +130,13 @@ void GptNeox::Forward(const ForwardArgs& args) {
     if (!watched) return product(in, n_in, {{&w, x, n_embd, bias.get(), true}});
     product(in, n_in, {{&w, apart, n_embd, bias.get(), false}});
     observe(name, n_embd, apart);
-    for (int64_t i = 0; i < n * n_embd; ++i) x[i] += apart[i];
+    backend_.Add({x, apart, x, n * n_embd});
   };
 
   if (args.tokens != nullptr) {
     backend_.EmbedRows(*embedding_, args.tokens, n, x);
   } else {
-    std::memcpy(x, args.embeddings, static_cast<size_t>(n * n_embd) * 4);
+    backend_.Copy(x, args.embeddings, n * n_embd * 4);
   }
   observe("embd", n_embd, x);
   for (int32_t l = 0; l < config_.n_layers; ++l) {

@@ -16,7 +16,6 @@
 //   output.weight         where the head is not the embedding. 350M's embeddings are half as wide as the model, with a
 //                         projection on both sides; the converter multiplies both into the tables.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "base/workspace.h"
@@ -109,7 +108,7 @@ void Opt::Forward(const ForwardArgs& args) {
   float* wide = feed_forward.Floats(n * n_ff);
 
   const auto observe = [&](const std::string& name, int64_t cols, const float* data) {
-    if (args.observer != nullptr) (*args.observer)(name, n, cols, data);
+    if (args.observer != nullptr) Observe(backend_, *args.observer, name, n, cols, data);
   };
   const auto product = [&](const float* in, int64_t n_in, std::initializer_list<MatMulOut> outs) {
     MatMulArgs mm;
@@ -123,14 +122,12 @@ void Opt::Forward(const ForwardArgs& args) {
   const auto layer_norm = [&](const float* in, const LayerNormWeights& w, float* out) {
     backend_.LayerNorm({in, w.w.get(), w.b.get(), out, n, d, eps_});
   };
-  const auto add = [&](const float* what) {
-    for (int64_t i = 0; i < n * d; ++i) x[i] += what[i];
-  };
+  const auto add = [&](const float* what) { backend_.Add({x, what, x, n * d}); };
 
   if (args.tokens != nullptr) {
     backend_.EmbedRows(*embedding_, args.tokens, n, x);
   } else {
-    std::memcpy(x, args.embeddings, static_cast<size_t>(n * d) * 4);
+    backend_.Copy(x, args.embeddings, n * d * 4);
   }
   backend_.EmbedRows(*positions_, args.attender->positions(), n, added);
   add(added);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/workspace.h"
 
@@ -119,7 +118,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   float* up = feed_forward.Floats(n * n_ff);
 
   auto observe = [&](const std::string& name, int64_t cols, const float* data) {
-    if (args.observer != nullptr) (*args.observer)(name, n, cols, data);
+    if (args.observer != nullptr) Observe(backend_, *args.observer, name, n, cols, data);
   };
   auto product = [&](const float* in, int64_t n_in, std::initializer_list<MatMulOut> outs) {
     MatMulArgs mm;
@@ -135,11 +134,10 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   if (args.tokens != nullptr) {
     backend_.EmbedRows(*embedding_, args.tokens, n, x);
     if (options_.scaled_embedding) {
-      const float scale = std::sqrt(static_cast<float>(n_embd));
-      for (int64_t i = 0; i < n * n_embd; ++i) x[i] *= scale;
+      backend_.Scale({std::sqrt(static_cast<float>(n_embd)), x, x, n * n_embd});
     }
   } else {
-    std::memcpy(x, args.embeddings, static_cast<size_t>(n * n_embd) * 4);
+    backend_.Copy(x, args.embeddings, n * n_embd * 4);
   }
   observe("embd", n_embd, x);
   const bool watched = args.observer != nullptr;
@@ -154,7 +152,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
       backend_.RmsNorm({norm, post.get(), norm, n, n_embd, norm_eps_});
       observe(post_name, n_embd, norm);
     }
-    for (int64_t i = 0; i < n * n_embd; ++i) x[i] += norm[i];
+    backend_.Add({x, norm, x, n * n_embd});
   };
   auto norm_heads = [&](const Vector& w, int64_t n_heads, float* heads) {
     if (!w.data.empty()) backend_.RmsNorm({heads, w.get(), heads, n * n_heads, a.head_dim, norm_eps_});

@@ -115,6 +115,7 @@ Status WeightLoader::Load(const std::string& name, int64_t n, Vector* out, const
     out->data.resize(file_order.size());
     for (size_t i = 0; i < row_order.size(); ++i) out->data[i] = file_order[row_order[i]];
   }
+  WEIR_ASSIGN_OR_RETURN(out->device, backend_.Upload(ledger_, MemTag::kWeights, out->data.data(), n * 4));
   return Status();
 }
 

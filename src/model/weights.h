@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "base/ledger.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "io/gguf.h"
 #include "kv/attend.h"
@@ -18,9 +19,13 @@ namespace weir {
 
 // A small F32 vector (norm weight, bias) with its bytes in the ledger. Empty when the file has none.
 struct Vector {
-  std::vector<float> data;
+  std::vector<float> data;  // what the host reads
+  Buffer device;            // a copy for a backend that cannot
   Reservation reservation;
-  const float* get() const { return data.empty() ? nullptr : data.data(); }
+  // For operations.
+  const float* get() const {
+    return device.bytes() > 0 ? device.as<float>() : data.empty() ? nullptr : data.data();
+  }
 };
 
 // A layer norm's, and a linear layer's whose bias may be missing.

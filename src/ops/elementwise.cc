@@ -69,4 +69,12 @@ void SoftCap(const SoftCapArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) args.y[i] = static_cast<float>(cap * std::tanh(args.x[i] / cap));
 }
 
+void Add(const AddArgs& args) {
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] + args.z[i];
+}
+
+void Scale(const ScaleArgs& args) {
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.factor * args.x[i];
+}
+
 }  // namespace weir::ref

@@ -69,6 +69,22 @@ struct SoftCapArgs {
   int64_t n = 0;
 };
 
+// y = x + z
+struct AddArgs {
+  const float* x = nullptr;  // [n]
+  const float* z = nullptr;  // [n]
+  float* y = nullptr;        // [n]
+  int64_t n = 0;
+};
+
+// y = factor * x
+struct ScaleArgs {
+  float factor = 1;
+  const float* x = nullptr;  // [n]
+  float* y = nullptr;        // [n]
+  int64_t n = 0;
+};
+
 namespace ref {
 void RmsNorm(const RmsNormArgs& args);
 void LayerNorm(const LayerNormArgs& args);
@@ -77,5 +93,7 @@ void Relu(const ReluArgs& args);
 void SwiGlu(const SwiGluArgs& args);
 void GeGlu(const GeGluArgs& args);
 void SoftCap(const SoftCapArgs& args);
+void Add(const AddArgs& args);
+void Scale(const ScaleArgs& args);
 }  // namespace ref
 }  // namespace weir

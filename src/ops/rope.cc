@@ -136,6 +136,17 @@ Result<RopeTable> RopeTable::Make(const RopeConfig& config, int64_t n_positions)
   return table;
 }
 
+std::vector<uint8_t> RopeTable::Pack() const {
+  std::vector<uint8_t> out;
+  const auto add = [&out](const auto& values) {
+    const uint8_t* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    out.insert(out.end(), bytes, bytes + values.size() * sizeof(values[0]));
+  };
+  add(inv_freq);
+  for (const std::vector<float>* table : {&off_cos, &off_sin, &base_cos, &base_sin}) add(*table);
+  return out;
+}
+
 void RopeAngles(const RopeTable& table, const int64_t* pos, int64_t n, float* cos, float* sin) {
   const int64_t n_pairs = table.n_rot / 2;
   for (int64_t i = 0; i < n; ++i) {

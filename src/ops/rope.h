@@ -42,6 +42,12 @@ struct RopeTable {
   std::vector<float> off_cos, off_sin;    // [kRopeTile, n_rot/2], of positions 0 .. kRopeTile-1; magnitude excluded
   std::vector<float> base_cos, base_sin;  // [n_positions/kRopeTile, n_rot/2], of positions 0, kRopeTile, ...; excluded
 
+  // Pack()'s bytes where a device's operations read them; nullptr: they read the vectors. Not owned.
+  const uint8_t* device = nullptr;
+
+  // All tables in one piece, Bytes() long: inv_freq, then as floats off_cos, off_sin, base_cos, base_sin.
+  std::vector<uint8_t> Pack() const;
+
   // YaRN mixes interpolated and extrapolated frequencies over its correction range and multiplies the magnitude by
   // 0.1 ln(factor) + 1 (Peng et al. 2023). longrope's magnitude is attn_factor alone: files store it ready to use.
   // kInvalidArgument for odd or negative n_rot, non-positive base or factor, wrong number of frequency factors,

@@ -30,15 +30,19 @@ ScoredToken ScoreToken(std::span<const float> logits, int32_t id, int n_top) {
 Result<std::unique_ptr<PromptScorer>> PromptScorer::Make(Model& model, Backend& backend, Ledger& ledger) {
   std::unique_ptr<PromptScorer> out(new PromptScorer(model, backend));
   const ModelConfig& config = model.config();
-  WEIR_ASSIGN_OR_RETURN(out->logits_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, kRows * config.n_vocab * 4));
-  WEIR_ASSIGN_OR_RETURN(out->scratch_, HostBuffer::Allocate(ledger, MemTag::kWorkspace,
-                                                            backend.MatMulScratchBytes(kRows, config.n_embd)));
+  const auto allocate = [&](int64_t bytes, Access access) {
+    return backend.Allocate(ledger, MemTag::kWorkspace, bytes, access);
+  };
+  WEIR_ASSIGN_OR_RETURN(out->logits_, allocate(kRows * config.n_vocab * 4, Access::kShared));
+  WEIR_ASSIGN_OR_RETURN(out->scratch_, allocate(backend.MatMulScratchBytes(kRows, config.n_embd), Access::kDevice));
+  WEIR_ASSIGN_OR_RETURN(out->hidden_, allocate(backend.UploadBytes(kRows * config.n_embd * 4), Access::kDevice));
   return out;
 }
 
 int64_t PromptScorer::Bytes(const Model& model, const Backend& backend) {
   const ModelConfig& config = model.config();
-  return PageRound(kRows * config.n_vocab * 4) + PageRound(backend.MatMulScratchBytes(kRows, config.n_embd));
+  return PageRound(kRows * config.n_vocab * 4) + PageRound(backend.MatMulScratchBytes(kRows, config.n_embd)) +
+         backend.UploadBytes(kRows * config.n_embd * 4);
 }
 
 void PromptScorer::Score(const float* hidden, std::span<const int32_t> targets, int n_top,
@@ -53,12 +57,17 @@ void PromptScorer::Score(const float* hidden, std::span<const int32_t> targets, 
     head.bias = model_.head_bias();
     MatMulArgs args;
     args.x = hidden + static_cast<int64_t>(at) * config.n_embd;
+    if (hidden_.bytes() > 0) {
+      backend_.Copy(hidden_.data(), args.x, static_cast<int64_t>(n) * config.n_embd * 4);
+      args.x = hidden_.as<float>();
+    }
     args.x_stride = config.n_embd;
     args.n_rows = static_cast<int64_t>(n);
     args.n_in = config.n_embd;
     args.outs = {&head, 1};
     args.scratch = scratch_.data();
     backend_.MatMul(args);
+    backend_.Synchronise();
     for (size_t r = 0; r < n; ++r) {
       const std::span<const float> row(logits_.as<float>() + static_cast<int64_t>(r) * config.n_vocab,
                                        static_cast<size_t>(config.n_vocab));

@@ -196,7 +196,7 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
   const std::vector<SlotMeta> a = meta(0, 5), b = meta(10, 17), c = meta(30, 1);
   std::vector<std::vector<float>> alone;
   for (const auto* part : {&a, &b, &c}) {
-    auto pot = std::move(Pot::Make(shape, ledger)).value();
+    auto pot = std::move(Pot::Make(shape, *m->backend, ledger)).value();
     const BatchItem item{pot.get(), *part};
     auto hidden = runner->Forward({&item, 1});
     ASSERT_TRUE(hidden.ok());
@@ -204,7 +204,7 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
     runner->Logits(*hidden + (part->size() - 1) * n_embd, 1, alone.back().data());
   }
   std::vector<std::unique_ptr<Pot>> pots;
-  for (int i = 0; i < 3; ++i) pots.push_back(std::move(Pot::Make(shape, ledger)).value());
+  for (int i = 0; i < 3; ++i) pots.push_back(std::move(Pot::Make(shape, *m->backend, ledger)).value());
   const std::vector<BatchItem> items = {{pots[0].get(), a}, {pots[1].get(), b}, {pots[2].get(), c}};
   auto hidden = runner->Forward(items);
   ASSERT_TRUE(hidden.ok()) << hidden.status().message();

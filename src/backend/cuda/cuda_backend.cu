@@ -1,0 +1,142 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/attention.h"
+#include "backend/cuda/elementwise.h"
+#include "backend/cuda/kv_slots.h"
+#include "backend/cuda/matmul.h"
+#include "backend/cuda/nll.h"
+
+namespace weir {
+namespace WEIR_GPU {
+namespace {
+
+class DeviceBackend final : public Backend {
+ public:
+  DeviceBackend(std::unique_ptr<Device> device, std::unique_ptr<Library> library)
+      : device_(std::move(device)), library_(std::move(library)) {}
+
+  std::string name() const override { return StrFormat("%s (%s)", WEIR_GPU_NAME, device_->name().c_str()); }
+  bool on_host() const override { return false; }
+
+  Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access) override {
+    return device_->Allocate(ledger, tag, bytes, access);
+  }
+  void Copy(void* to, const void* from, int64_t n_bytes) override { device_->Copy(to, from, n_bytes); }
+  void Synchronise() override { device_->Synchronise(); }
+  Status status() const override { return device_->stream().status(); }
+  int64_t AvailableBytes() const override { return device_->AvailableBytes(); }
+
+  Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) override {
+    return DeviceMatrix::Make(*device_, source, ledger);
+  }
+  int64_t MatrixBytes(const MatrixSource& source) const override {
+    return PageRound(DeviceMatrix::PackedBytes(source.type, source.n_out, source.n_in));
+  }
+  void MatMul(const MatMulArgs& args) override { WEIR_GPU::MatMul(*device_, *library_, args); }
+  void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) override {
+    WEIR_GPU::EmbedRows(*device_, table, ids, n, out);
+  }
+  void RmsNorm(const RmsNormArgs& args) override { WEIR_GPU::RmsNorm(*device_, args); }
+  void LayerNorm(const LayerNormArgs& args) override { WEIR_GPU::LayerNorm(*device_, args); }
+  void Gelu(const GeluArgs& args) override { WEIR_GPU::Gelu(*device_, args); }
+  void Relu(const ReluArgs& args) override { WEIR_GPU::Relu(*device_, args); }
+  void SwiGlu(const SwiGluArgs& args) override { WEIR_GPU::SwiGlu(*device_, args); }
+  void GeGlu(const GeGluArgs& args) override { WEIR_GPU::GeGlu(*device_, args); }
+  void SoftCap(const SoftCapArgs& args) override { WEIR_GPU::SoftCap(*device_, args); }
+  void Add(const AddArgs& args) override { WEIR_GPU::Add(*device_, args); }
+  void Scale(const ScaleArgs& args) override { WEIR_GPU::Scale(*device_, args); }
+  void RopeAngles(const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin) override {
+    WEIR_GPU::RopeAngles(*device_, table, pos, cos, sin);
+  }
+  void HeadNll(const NllArgs& args) override { WEIR_GPU::HeadNll(*device_, *library_, args); }
+  void StoreSlots(std::span<const StoreSlotsArgs> args) override { WEIR_GPU::StoreSlots(*device_, args); }
+  void CompactSlots(std::span<const CompactSlotsArgs> args) override { WEIR_GPU::CompactSlots(*device_, args); }
+  void Attention(const AttentionArgs& args) override { WEIR_GPU::Attention(*device_, args); }
+  void ColumnScores(const ColumnScoresArgs& args) override { WEIR_GPU::ColumnScores(*device_, args); }
+  void AttentionWithScores(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores) override {
+    WEIR_GPU::AttentionWithScores(*device_, args, scores);
+  }
+  void VectorScores(std::span<const VectorScoresArgs> args) override { WEIR_GPU::VectorScores(*device_, args); }
+
+  // What has no kernel here runs the reference on copies of what it reads.
+  void FrameNovelty(const FrameNoveltyArgs& args) override {
+    const std::vector<uint8_t> keys = ToHost(args.keys, args.n_slots * SlotBytes(args.type, args.head_dim));
+    device_->Synchronise();
+    FrameNoveltyArgs host = args;
+    host.keys = keys.data();
+    ref::FrameNovelty(host);  // scratch and scores are shared memory
+  }
+  void FullAttention(const FullAttentionArgs& args) override {
+    FullAttentionArgs host = args;
+    std::vector<uint8_t> q, k;
+    OnHost(&host, &q, &k);
+    const std::vector<uint8_t> v = ToHost(args.v, RowSpan(args.n_kv, args.kv_stride, args));
+    host.v = reinterpret_cast<const float*>(v.data());
+    // Whole rows: what lies between the heads' rows stays.
+    std::vector<uint8_t> out = ToHost(args.out, RowSpan(args.n_q, args.out_stride, args));
+    host.out = reinterpret_cast<float*>(out.data());
+    ref::FullAttention(host);
+    Copy(args.out, out.data(), std::ssize(out));
+  }
+  void FullAttentionWeights(const FullAttentionWeightsArgs& args) override {
+    FullAttentionWeightsArgs host = args;
+    std::vector<uint8_t> q, k, out(static_cast<size_t>(args.n_rows * args.attention.n_kv * 4));
+    OnHost(&host.attention, &q, &k);
+    host.out = reinterpret_cast<float*>(out.data());
+    ref::FullAttentionWeights(host);
+    Copy(args.out, out.data(), std::ssize(out));
+  }
+
+  int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return ActivationBytes(max_rows, max_in);
+  }
+  int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return WEIR_GPU::NllScratchBytes(max_rows, max_in);
+  }
+  int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
+    return WEIR_GPU::AttentionScratchBytes(shape);
+  }
+  int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const override {
+    return WEIR_GPU::AttentionScratchBytes(shape);
+  }
+
+ private:
+  static int64_t RowSpan(int64_t n, int64_t stride, const FullAttentionArgs& args) {
+    return ((n - 1) * stride + args.n_heads * args.head_dim) * 4;
+  }
+  std::vector<uint8_t> ToHost(const void* from, int64_t n_bytes) {
+    std::vector<uint8_t> out(static_cast<size_t>(n_bytes));
+    Copy(out.data(), from, n_bytes);
+    return out;
+  }
+  void OnHost(FullAttentionArgs* args, std::vector<uint8_t>* q, std::vector<uint8_t>* k) {
+    *q = ToHost(args->q, RowSpan(args->n_q, args->q_stride, *args));
+    *k = ToHost(args->k, RowSpan(args->n_kv, args->kv_stride, *args));
+    args->q = reinterpret_cast<const float*>(q->data());
+    args->k = reinterpret_cast<const float*>(k->data());
+  }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Library> library_;  // given back first
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> MakeBackend(Ledger& ledger) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::Open(ledger));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Library> library, Library::Make(*device, ledger));
+  return std::unique_ptr<Backend>(std::make_unique<DeviceBackend>(std::move(device), std::move(library)));
+}
+
+}  // namespace WEIR_GPU
+
+#ifdef __CUDACC__
+Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger& ledger) { return cuda::MakeBackend(ledger); }
+#endif
+
+}  // namespace weir

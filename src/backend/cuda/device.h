@@ -1,0 +1,73 @@
+// A device's memory, its one stream of work, and small arrays of the host on their way to kernels.
+//
+// Two implementations, chosen by the namespace: device.cu for CUDA, twin/device.cc for the host's twin, in which memory
+// of the device cannot be touched by the host at all: whoever does it without Copy() ends there and then.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "backend/cuda/grid.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+namespace weir::WEIR_GPU {
+
+class Device {
+ public:
+  // The first device of the machine. kUnsupported when there is none that can run this build's kernels; the message
+  // says why. What the device object itself holds is reserved in `ledger`, which outlives it.
+  static Result<std::unique_ptr<Device>> Open(Ledger& ledger);
+  ~Device();
+
+  const std::string& name() const { return name_; }
+  int n_multiprocessors() const { return n_multiprocessors_; }
+  int64_t AvailableBytes() const;
+
+  // As Backend has them.
+  Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access);
+  void Copy(void* to, const void* from, int64_t n_bytes);
+  void Synchronise();
+
+  // True for addresses of its allocations, shared ones included.
+  bool Owns(const void* address) const;
+  // `address`, which must be its own: otherwise the stream fails, which is easier to find than a kernel that does.
+  template <typename T>
+  T* Mine(T* address) {
+    if (address != nullptr && !Owns(address)) stream_.Fail(Internal("an operation on memory that is not the device's"));
+    return address;
+  }
+
+  // A copy of n elements of the host for the kernels launched next. The original may be reused at once; the copy is
+  // good until Synchronise(). At most kStageBytes a call.
+  template <typename T>
+  const T* Stage(const T* host, int64_t n) {
+    return static_cast<const T*>(StageBytes(host, n * static_cast<int64_t>(sizeof(T))));
+  }
+  static constexpr int64_t kStageBytes = int64_t{16} << 20;
+
+  Stream& stream() { return stream_; }
+  template <typename... P, typename... A>
+  void Launch(void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes, const A&... args) {
+    stream_.Launch(kernel, grid, threads, shared_bytes, args...);
+  }
+
+ private:
+  Device() = default;
+  const void* StageBytes(const void* host, int64_t n_bytes);
+  // Overlapping ranges of the device's memory.
+  void Move(uint8_t* to, const uint8_t* from, int64_t n_bytes);
+
+  struct Memory;
+  std::unique_ptr<Memory> memory_;
+  Stream stream_;
+  std::string name_;
+  int n_multiprocessors_ = 0;
+  Buffer stage_, stage_host_;  // the copies, and where the host writes them
+  int64_t staged_ = 0;
+};
+
+}  // namespace weir::WEIR_GPU

@@ -1,0 +1,124 @@
+#include "backend/cuda/elementwise.h"
+
+namespace weir::WEIR_GPU {
+namespace {
+
+constexpr int kThreads = 256;
+
+WEIR_KERNEL void RmsNormRows(RmsNormArgs a) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  const float* x = a.x + BlockIdx() * a.dim;
+  float* y = a.y + BlockIdx() * a.dim;
+  float sum = 0;
+  for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) sum = fmaf(x[i], x[i], sum);
+  const float inverse = 1.0f / sqrtf(BlockSum(sum, shared) / static_cast<float>(a.dim) + a.eps);
+  for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) y[i] = x[i] * inverse * a.w[i];
+}
+
+WEIR_KERNEL void LayerNormRows(LayerNormArgs a) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  const float* x = a.x + BlockIdx() * a.dim;
+  float* y = a.y + BlockIdx() * a.dim;
+  float sum = 0, squares = 0;
+  for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) sum += x[i];
+  const float mean = BlockSum(sum, shared) / static_cast<float>(a.dim);
+  // Around the mean in a second pass: squares of large values would drown their differences.
+  for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) squares = fmaf(x[i] - mean, x[i] - mean, squares);
+  const float inverse = 1.0f / sqrtf(BlockSum(squares, shared) / static_cast<float>(a.dim) + a.eps);
+  for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) y[i] = (x[i] - mean) * inverse * a.w[i] + a.b[i];
+}
+
+WEIR_DEVICE float GeluOf(GeluKind kind, float x) {
+  if (kind == GeluKind::kErf) return 0.5f * x * erfcf(-x * 0.70710678f);
+  if (kind == GeluKind::kQuick) return x / (1.0f + expf(-1.702f * x));
+  return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+
+// One kernel each: what an element becomes.
+WEIR_KERNEL void GeluEach(GeluArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = GeluOf(a.kind, a.x[i]);
+}
+WEIR_KERNEL void ReluEach(ReluArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.x[i] < 0 ? 0.0f : a.x[i];
+}
+WEIR_KERNEL void SwiGluEach(SwiGluArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.gate[i] / (1.0f + expf(-a.gate[i])) * a.up[i];
+}
+WEIR_KERNEL void GeGluEach(GeGluArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = GeluOf(GeluKind::kTanh, a.gate[i]) * a.up[i];
+}
+WEIR_KERNEL void SoftCapEach(SoftCapArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.cap * tanhf(a.x[i] / a.cap);
+}
+WEIR_KERNEL void AddEach(AddArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.x[i] + a.z[i];
+}
+WEIR_KERNEL void ScaleEach(ScaleArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.factor * a.x[i];
+}
+
+WEIR_KERNEL void AnglesEach(const double* inv_freq, int64_t n_pairs, const int64_t* pos, int64_t n, float* cosines,
+                            float* sines) {
+  const int64_t i = GlobalThread();
+  if (i >= n) return;
+  const double angle = static_cast<double>(pos[i / n_pairs]) * inv_freq[i % n_pairs];
+  cosines[i] = static_cast<float>(cos(angle));
+  sines[i] = static_cast<float>(sin(angle));
+}
+
+Grid Each(int64_t n) { return {Blocks(n, kThreads)}; }
+
+}  // namespace
+
+void RmsNorm(Device& device, const RmsNormArgs& args) {
+  device.Mine(args.x), device.Mine(args.w), device.Mine(args.y);
+  device.Launch(RmsNormRows, Grid{args.n_rows}, kThreads, kWarp * 4, args);
+}
+void LayerNorm(Device& device, const LayerNormArgs& args) {
+  device.Mine(args.x), device.Mine(args.w), device.Mine(args.b), device.Mine(args.y);
+  device.Launch(LayerNormRows, Grid{args.n_rows}, kThreads, kWarp * 4, args);
+}
+void Gelu(Device& device, const GeluArgs& args) {
+  device.Mine(args.x), device.Mine(args.y);
+  device.Launch(GeluEach, Each(args.n), kThreads, 0, args);
+}
+void Relu(Device& device, const ReluArgs& args) {
+  device.Mine(args.x), device.Mine(args.y);
+  device.Launch(ReluEach, Each(args.n), kThreads, 0, args);
+}
+void SwiGlu(Device& device, const SwiGluArgs& args) {
+  device.Mine(args.gate), device.Mine(args.up), device.Mine(args.y);
+  device.Launch(SwiGluEach, Each(args.n), kThreads, 0, args);
+}
+void GeGlu(Device& device, const GeGluArgs& args) {
+  device.Mine(args.gate), device.Mine(args.up), device.Mine(args.y);
+  device.Launch(GeGluEach, Each(args.n), kThreads, 0, args);
+}
+void SoftCap(Device& device, const SoftCapArgs& args) {
+  device.Mine(args.x), device.Mine(args.y);
+  device.Launch(SoftCapEach, Each(args.n), kThreads, 0, args);
+}
+void Add(Device& device, const AddArgs& args) {
+  device.Mine(args.x), device.Mine(args.z), device.Mine(args.y);
+  device.Launch(AddEach, Each(args.n), kThreads, 0, args);
+}
+void Scale(Device& device, const ScaleArgs& args) {
+  device.Mine(args.x), device.Mine(args.y);
+  device.Launch(ScaleEach, Each(args.n), kThreads, 0, args);
+}
+
+void RopeAngles(Device& device, const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin) {
+  const int64_t n_pairs = table.n_rot / 2, n = std::ssize(pos) * n_pairs;
+  const auto* inv_freq = reinterpret_cast<const double*>(device.Mine(table.device));
+  device.Launch(AnglesEach, Each(n), kThreads, 0, inv_freq, n_pairs, device.Stage(pos.data(), std::ssize(pos)), n,
+                device.Mine(cos), device.Mine(sin));
+}
+
+}  // namespace weir::WEIR_GPU

@@ -1,0 +1,24 @@
+// Row-wise operations and angles on a device. Contracts: ops/elementwise.h, ops/rope.h.
+#pragma once
+
+#include <span>
+
+#include "backend/cuda/device.h"
+#include "ops/elementwise.h"
+#include "ops/rope.h"
+
+namespace weir::WEIR_GPU {
+
+void RmsNorm(Device& device, const RmsNormArgs& args);
+void LayerNorm(Device& device, const LayerNormArgs& args);
+void Gelu(Device& device, const GeluArgs& args);
+void Relu(Device& device, const ReluArgs& args);
+void SwiGlu(Device& device, const SwiGluArgs& args);
+void GeGlu(Device& device, const GeGluArgs& args);
+void SoftCap(Device& device, const SoftCapArgs& args);
+void Add(Device& device, const AddArgs& args);
+void Scale(Device& device, const ScaleArgs& args);
+// REQUIRES: table.device.
+void RopeAngles(Device& device, const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin);
+
+}  // namespace weir::WEIR_GPU

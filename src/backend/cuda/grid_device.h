@@ -1,0 +1,100 @@
+// grid.h on a device: thin names for CUDA's own.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "base/status.h"
+
+#define WEIR_GPU cuda
+#define WEIR_GPU_NAME "cuda"
+#define WEIR_KERNEL __global__ static
+#define WEIR_DEVICE __device__ __forceinline__
+#define WEIR_BOTH __host__ __device__
+#define WEIR_UNROLL _Pragma("unroll")
+
+namespace weir::cuda {
+
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;
+};
+
+WEIR_DEVICE int ThreadIdx() { return static_cast<int>(threadIdx.x); }
+WEIR_DEVICE int NumThreads() { return static_cast<int>(blockDim.x); }
+WEIR_DEVICE int BlockIdx() { return static_cast<int>(blockIdx.x); }
+WEIR_DEVICE int BlockIdxY() { return static_cast<int>(blockIdx.y); }
+WEIR_DEVICE int BlockIdxZ() { return static_cast<int>(blockIdx.z); }
+WEIR_DEVICE int NumBlocks() { return static_cast<int>(gridDim.x); }
+
+extern __shared__ uint4 shared_memory[];
+// The block's shared memory, 16-byte aligned, as large as the launch said; contents are undefined at first.
+WEIR_DEVICE uint8_t* SharedMemory() { return reinterpret_cast<uint8_t*>(shared_memory); }
+WEIR_DEVICE void Barrier() { __syncthreads(); }
+
+WEIR_DEVICE float ShuffleXor(float value, int lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
+WEIR_DEVICE int ShuffleXor(int value, int lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
+
+// sum + the dot product of four signed bytes each.
+WEIR_DEVICE int Dot4(uint32_t a, uint32_t b, int sum) { return __dp4a(static_cast<int>(a), static_cast<int>(b), sum); }
+
+WEIR_DEVICE float FloatOfBits(uint32_t bits) { return __uint_as_float(bits); }
+WEIR_DEVICE uint32_t BitsOfFloat(float value) { return __float_as_uint(value); }
+WEIR_DEVICE void AtomicMax(uint32_t* to, uint32_t value) { atomicMax(to, value); }
+WEIR_DEVICE float HalfToFloat(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
+WEIR_DEVICE uint16_t FloatToHalf(float value) { return __half_as_ushort(__float2half_rn(value)); }
+WEIR_DEVICE float Bf16ToFloat(uint16_t bits) { return __uint_as_float(static_cast<uint32_t>(bits) << 16); }
+WEIR_DEVICE uint16_t FloatToBf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+
+// c += a * b, a 16 x 32 times 32 x 8 product of signed bytes over the warp's registers (PTX mma.m16n8k32). With g =
+// lane / 4 and t = lane % 4: a[0] is row g, columns 4t .. 4t+3 of the left matrix, a[1] row g + 8, a[2] and a[3] the
+// same 16 columns on; b[0] is column g, rows 4t .. 4t+3 of the right one, b[1] the same 16 rows on; c[0], c[1] are row
+// g, columns 2t, 2t+1, and c[2], c[3] row g + 8.
+WEIR_DEVICE void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2]) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// The same for halves, 16 x 16 times 16 x 8 into floats (mma.m16n8k16): a[0] is row g, columns 2t, 2t+1, a[1] row g +
+// 8, a[2] and a[3] the same 8 columns on; b[0] is column g, rows 2t, 2t+1, b[1] the same 8 rows on; c as above.
+WEIR_DEVICE void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Work in the order of its calls. Keeps the first failure, for good.
+class Stream {
+ public:
+  cudaStream_t handle = nullptr;
+
+  template <typename... P, typename... A>
+  void Launch(void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes, const A&... args) {
+    constexpr int64_t kWithoutAsking = 48 << 10;
+    if (!status_.ok() || grid.x * grid.y * grid.z == 0) return;
+    if (shared_bytes > kWithoutAsking) {
+      Check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes)),
+            "shared memory");
+    }
+    const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
+    kernel<<<blocks, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), handle>>>(
+        static_cast<P>(args)...);
+    Check(cudaPeekAtLastError(), "a kernel's start");
+  }
+  void Check(cudaError_t error, const char* what) {
+    if (error != cudaSuccess) Fail(Internal("CUDA: %s: %s", what, cudaGetErrorString(error)));
+  }
+  void Fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
+}  // namespace weir::cuda

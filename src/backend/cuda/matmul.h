@@ -1,0 +1,72 @@
+// Products with weights on a device. Contracts: ops/matmul.h.
+//
+// Block formats multiply activations rounded to int8 as the contract says, by Dot4() for a few rows and by the int8
+// matrix units for many: the integers are exact, only the order of the sums over blocks differs from the reference.
+// Plain weights multiply F32 activations for a few rows; for many, F16 and BF16 weights multiply activations rounded to
+// their type (library.h).
+#pragma once
+
+#include <memory>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/library.h"
+#include "backend/cuda/planar.h"
+#include "ops/matmul.h"
+
+namespace weir::WEIR_GPU {
+
+class DeviceMatrix final : public Matrix {
+ public:
+  static Result<std::unique_ptr<Matrix>> Make(Device& device, const MatrixSource& source, Ledger& ledger);
+  static int64_t PackedBytes(DType type, int64_t n_out, int64_t n_in);
+
+  bool is_planar() const { return PlanarFormatOf(type_).is_block; }
+  const Planar& planar() const { return planar_; }
+  // Rows of a plain matrix, 16-byte aligned, padded with zeros.
+  const uint8_t* rows() const { return buffer_.data(); }
+  int64_t pitch_bytes() const { return pitch_bytes_; }
+
+ private:
+  DeviceMatrix(const MatrixSource& source, Buffer buffer);
+  Buffer buffer_;
+  Planar planar_;
+  int64_t pitch_bytes_ = 0;
+};
+
+// Where a product's results go.
+struct ProductOut {
+  float* y = nullptr;  // [n_rows, n_out], rows y_stride apart
+  int64_t y_stride = 0;
+  const float* bias = nullptr;  // [n_out] or nullptr
+  bool accumulate = false;
+};
+
+// Activations in the forms that products take; made once for all products of a call.
+struct Activations {
+  const float* x = nullptr;  // [n_rows, n_in], rows x_stride apart
+  int64_t x_stride = 0, n_rows = 0, n_in = 0;
+  int8_t* codes = nullptr;  // [n_rows, n_in], rounded
+  float* scales = nullptr;  // [n_rows, n_in / 32]
+  int32_t* sums = nullptr;  // the same shape: sums of the codes
+  NarrowRows narrow;        // for the library
+  bool rounded = false;
+};
+// Bytes of the forms' memory, and the forms over it.
+int64_t ActivationBytes(int64_t max_rows, int64_t max_in);
+Activations ActivationsOver(void* scratch, const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in);
+
+// Rows [first, first + n_out) of `w` times the activations.
+void Product(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
+             const ProductOut& out);
+
+void MatMul(Device& device, Library& library, const MatMulArgs& args);
+void EmbedRows(Device& device, const Matrix& table, const int32_t* ids, int64_t n, float* out);
+
+// What matmul.cu calls of the other files: products of few rows, and of any number without a library.
+inline constexpr int64_t kFewRows = 8;
+void PlanarProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
+                   const ProductOut& out);
+void PlainProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
+                  const ProductOut& out);
+
+}  // namespace weir::WEIR_GPU

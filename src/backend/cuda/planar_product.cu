@@ -1,0 +1,213 @@
+// Products with quantised weights: one warp a row of weights while few activations come, tiles on the int8 matrix units
+// when many do.
+#include "backend/cuda/matmul.h"
+
+namespace weir::WEIR_GPU {
+namespace {
+
+struct Rounded {
+  const int8_t* codes;
+  const float* scales;
+  const int32_t* sums;
+};
+
+WEIR_DEVICE void Store(const ProductOut& out, int64_t r, int64_t o, float value) {
+  float* y = out.y + r * out.y_stride + o;
+  if (out.bias != nullptr) value += out.bias[o];
+  if (out.accumulate) value += *y;
+  *y = value;
+}
+
+// Few rows: every lane takes a block of the row of weights, neighbouring lanes neighbouring blocks.
+template <DType kType, int kRows>
+WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
+  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  const int64_t o = GlobalThread() / kWarp;
+  if (o >= n_out) return;
+  float sum[kRows];
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) sum[r] = 0;
+  for (int64_t b = Lane(); b < w.n_blocks; b += kWarp) {
+    const int64_t block = (first + o) * w.n_blocks + b;
+    uint32_t words[kPlanarWords];
+    LoadWords<kType>(w, block, words);
+    const BlockScale scale = ScaleOf<kType>(w, block);
+    WEIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (r >= n_rows) continue;
+      const int64_t at = r * w.n_blocks + b;
+      const uint4* codes = reinterpret_cast<const uint4*>(x.codes + at * kPlanarBlock);
+      const uint4 low = codes[0], high = codes[1];
+      const int dot0 = Dot4(words[0], low.x, Dot4(words[1], low.y, Dot4(words[2], low.z, Dot4(words[3], low.w, 0))));
+      const int dot1 =
+          Dot4(words[4], high.x, Dot4(words[5], high.y, Dot4(words[6], high.z, Dot4(words[7], high.w, 0))));
+      float value = kType == DType::kQ6_K
+                        ? fmaf(scale.a[0], static_cast<float>(dot0), scale.a[1] * static_cast<float>(dot1))
+                        : scale.a[0] * static_cast<float>(dot0 + dot1);
+      if (kFormat.minimum) value = fmaf(scale.m, static_cast<float>(x.sums[at]), value);
+      sum[r] = fmaf(x.scales[at], value, sum[r]);
+    }
+  }
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const float total = WarpSum(sum[r]);
+    if (Lane() == 0 && r < n_rows) Store(out, r, o, total);
+  }
+}
+
+constexpr int kTile = 64;  // weight rows, and activation rows, of a block of threads
+constexpr int kTileThreads = 128;
+constexpr int kStep = 2;    // blocks of 32 between barriers
+constexpr int kPitch = 80;  // bytes: eight rows' words then lie in 32 different banks
+
+// Shared memory of a tile.
+struct TileMemory {
+  uint8_t w[kTile * kPitch];
+  uint8_t x[kTile * kPitch];
+  float a[2][kStep][kTile];  // [half]
+  float m[kStep][kTile];
+  float d[kStep][kTile];
+  float s[kStep][kTile];  // d times the sum of the codes
+};
+
+// Thread t brings block t % kStep of row t / kStep: of the weights decoded to words, of the activations as they are.
+template <DType kType>
+WEIR_DEVICE void LoadTile(const Planar& w, int64_t first, int64_t o0, int64_t n_out, const Rounded& x, int64_t r0,
+                          int64_t n_rows, int64_t b0, TileMemory& tile) {
+  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  const int row = ThreadIdx() / kStep, which = ThreadIdx() % kStep;
+  const int64_t b = b0 + which;
+  uint32_t words[kPlanarWords];
+  BlockScale scale = {{0, 0}, 0};
+  WEIR_UNROLL
+  for (int i = 0; i < kPlanarWords; ++i) words[i] = 0;
+  if (o0 + row < n_out && b < w.n_blocks) {
+    const int64_t block = (first + o0 + row) * w.n_blocks + b;
+    LoadWords<kType>(w, block, words);
+    scale = ScaleOf<kType>(w, block);
+  }
+  uint4* to = reinterpret_cast<uint4*>(tile.w + row * kPitch + which * kPlanarBlock);
+  to[0] = {words[0], words[1], words[2], words[3]};
+  to[1] = {words[4], words[5], words[6], words[7]};
+  tile.a[0][which][row] = scale.a[0];
+  tile.a[1][which][row] = scale.a[1];
+  if (kFormat.minimum) tile.m[which][row] = scale.m;
+
+  uint4 low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
+  float d = 0, s = 0;
+  if (r0 + row < n_rows && b < w.n_blocks) {
+    const int64_t at = (r0 + row) * w.n_blocks + b;
+    const uint4* codes = reinterpret_cast<const uint4*>(x.codes + at * kPlanarBlock);
+    low = codes[0];
+    high = codes[1];
+    d = x.scales[at];
+    s = d * static_cast<float>(x.sums[at]);
+  }
+  to = reinterpret_cast<uint4*>(tile.x + row * kPitch + which * kPlanarBlock);
+  to[0] = low;
+  to[1] = high;
+  tile.d[which][row] = d;
+  if (kFormat.minimum) tile.s[which][row] = s;
+}
+
+WEIR_DEVICE uint32_t Word(const uint8_t* bytes) { return *reinterpret_cast<const uint32_t*>(bytes); }
+
+// Many rows. A warp has 32 weight rows x 32 activation rows: 2 x 4 products of the matrix units, each over one block of
+// 32, so that the block's scales apply to whole integers.
+template <DType kType>
+WEIR_KERNEL void Many(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
+  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  auto& tile = *reinterpret_cast<TileMemory*>(SharedMemory());
+  const int64_t o0 = static_cast<int64_t>(BlockIdx()) * kTile, r0 = static_cast<int64_t>(BlockIdxY()) * kTile;
+  const int g = Lane() / 4, t = Lane() % 4;
+  const int w0 = WarpIdx() / 2 * 32, x0 = WarpIdx() % 2 * 32;
+  float acc[2][4][4];
+  WEIR_UNROLL
+  for (int i = 0; i < 32; ++i) acc[i / 16][i / 4 % 4][i % 4] = 0;
+  for (int64_t b0 = 0; b0 < w.n_blocks; b0 += kStep) {
+    Barrier();
+    LoadTile<kType>(w, first, o0, n_out, x, r0, n_rows, b0, tile);
+    Barrier();
+    WEIR_UNROLL
+    for (int which = 0; which < kStep; ++which) {
+      uint32_t right[4][2];
+      float d[4][2], s[4][2];
+      WEIR_UNROLL
+      for (int n = 0; n < 4; ++n) {
+        const uint8_t* from = tile.x + (x0 + n * 8 + g) * kPitch + which * kPlanarBlock + 4 * t;
+        right[n][0] = Word(from);
+        right[n][1] = Word(from + 16);
+        WEIR_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          d[n][i] = tile.d[which][x0 + n * 8 + 2 * t + i];
+          s[n][i] = kFormat.minimum ? tile.s[which][x0 + n * 8 + 2 * t + i] : 0.0f;
+        }
+      }
+      WEIR_UNROLL
+      for (int m = 0; m < 2; ++m) {
+        const int row = w0 + m * 16 + g;
+        const uint8_t* from = tile.w + row * kPitch + which * kPlanarBlock + 4 * t;
+        const uint32_t left[4] = {Word(from), Word(from + 8 * kPitch), Word(from + 16), Word(from + 8 * kPitch + 16)};
+        const float a0[2] = {tile.a[0][which][row], tile.a[0][which][row + 8]};
+        const float a1[2] = {tile.a[1][which][row], tile.a[1][which][row + 8]};
+        const float add[2] = {kFormat.minimum ? tile.m[which][row] : 0.0f,
+                              kFormat.minimum ? tile.m[which][row + 8] : 0.0f};
+        WEIR_UNROLL
+        for (int n = 0; n < 4; ++n) {
+          float value[4];
+          if (kType == DType::kQ6_K) {
+            // The halves of a block have scales of their own: each is multiplied with zeros in the other's place.
+            const uint32_t low[4] = {left[0], left[1], 0, 0}, high[4] = {0, 0, left[2], left[3]};
+            int c0[4] = {0, 0, 0, 0}, c1[4] = {0, 0, 0, 0};
+            MmaS8(c0, low, right[n]);
+            MmaS8(c1, high, right[n]);
+            WEIR_UNROLL
+            for (int i = 0; i < 4; ++i) {
+              value[i] = fmaf(a0[i / 2], static_cast<float>(c0[i]), a1[i / 2] * static_cast<float>(c1[i]));
+            }
+          } else {
+            int c[4] = {0, 0, 0, 0};
+            MmaS8(c, left, right[n]);
+            WEIR_UNROLL
+            for (int i = 0; i < 4; ++i) value[i] = a0[i / 2] * static_cast<float>(c[i]);
+          }
+          WEIR_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            acc[m][n][i] = fmaf(d[n][i % 2], value[i], acc[m][n][i]);
+            if (kFormat.minimum) acc[m][n][i] = fmaf(add[i / 2], s[n][i % 2], acc[m][n][i]);
+          }
+        }
+      }
+    }
+  }
+  WEIR_UNROLL
+  for (int i = 0; i < 32; ++i) {
+    const int64_t o = o0 + w0 + i / 16 * 16 + g + i % 4 / 2 * 8, r = r0 + x0 + i / 4 % 4 * 8 + 2 * t + i % 2;
+    if (o < n_out && r < n_rows) Store(out, r, o, acc[i / 16][i / 4 % 4][i % 4]);
+  }
+}
+
+constexpr int kFewThreads = 128;
+
+template <DType kType>
+void Run(Device& device, const Activations& x, const Planar& w, int64_t first, int64_t n_out, const ProductOut& out) {
+  const Rounded rounded = {x.codes, x.scales, x.sums};
+  const Grid few = {Blocks(n_out, kFewThreads / kWarp)};
+  if (x.n_rows == 1) {
+    device.Launch(Few<kType, 1>, few, kFewThreads, 0, w, first, n_out, rounded, x.n_rows, out);
+  } else if (x.n_rows <= kFewRows) {
+    device.Launch(Few<kType, kFewRows>, few, kFewThreads, 0, w, first, n_out, rounded, x.n_rows, out);
+  } else {
+    device.Launch(Many<kType>, Grid{Blocks(n_out, kTile), Blocks(x.n_rows, kTile)}, kTileThreads, sizeof(TileMemory), w,
+                  first, n_out, rounded, x.n_rows, out);
+  }
+}
+
+}  // namespace
+
+void PlanarProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
+                   const ProductOut& out) {
+  WEIR_FOR_PLANAR(w.type(), kType, Run<kType>(device, x, w.planar(), first, n_out, out));
+}
+
+}  // namespace weir::WEIR_GPU

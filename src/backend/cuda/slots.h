@@ -1,0 +1,54 @@
+// Stored keys and values as kernels read them. Layouts: ops/kv_slots.h.
+#pragma once
+
+#include "backend/cuda/grid.h"
+#include "ops/rope.h"
+#include "quant/q8_0.h"
+#include "tensor/dtype.h"
+
+namespace weir::WEIR_GPU {
+
+// Element e of a slot. REQUIRES: F32, F16 or Q8_0.
+WEIR_DEVICE float SlotElement(DType type, const uint8_t* slot, int64_t e) {
+  if (type == DType::kF16) return HalfToFloat(reinterpret_cast<const uint16_t*>(slot)[e]);
+  if (type == DType::kF32) return reinterpret_cast<const float*>(slot)[e];
+  // A block of 34 bytes: the scale, 32 codes.
+  const uint8_t* block = slot + e / 32 * static_cast<int64_t>(sizeof(BlockQ8_0));
+  return static_cast<float>(static_cast<int8_t>(block[2 + e % 32])) *
+         HalfToFloat(*reinterpret_cast<const uint16_t*>(block));
+}
+
+// The tables of a RopeTable (RopeTable::Pack()).
+struct Angles {
+  const float* off_cos = nullptr;
+  const float* off_sin = nullptr;
+  const float* base_cos = nullptr;
+  const float* base_sin = nullptr;
+  int n_pairs = 0;  // 0: nothing is rotated
+  float magnitude = 1;
+};
+
+inline Angles AnglesOf(const RopeTable* rope) {
+  Angles out;
+  if (rope == nullptr || rope->n_rot == 0) return out;
+  out.n_pairs = rope->n_rot / 2;
+  out.magnitude = rope->magnitude;
+  const int64_t n_off = int64_t{kRopeTile} * out.n_pairs, n_base = rope->n_positions / kRopeTile * out.n_pairs;
+  const auto* at = reinterpret_cast<const float*>(rope->device + out.n_pairs * static_cast<int64_t>(sizeof(double)));
+  out.off_cos = at;
+  out.off_sin = at + n_off;
+  out.base_cos = at + 2 * n_off;
+  out.base_sin = at + 2 * n_off + n_base;
+  return out;
+}
+
+// cos and sin, times the magnitude, of pair p at a position that the tables cover.
+WEIR_DEVICE void AngleAt(const Angles& angles, int64_t pos, int p, float* cosine, float* sine) {
+  const int64_t base = pos / kRopeTile * angles.n_pairs + p, off = pos % kRopeTile * angles.n_pairs + p;
+  const float bc = angles.base_cos[base], bs = angles.base_sin[base], oc = angles.off_cos[off],
+              os = angles.off_sin[off];
+  *cosine = (bc * oc - bs * os) * angles.magnitude;
+  *sine = (bs * oc + bc * os) * angles.magnitude;
+}
+
+}  // namespace weir::WEIR_GPU

@@ -1,0 +1,234 @@
+#include "backend/cuda/grid.h"
+
+#include <ucontext.h>
+#include <csetjmp>
+#include <cstring>
+#include <memory>
+
+namespace weir::twin {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr size_t kStackBytes = 64 << 10;
+constexpr int kFence = 256;                 // bytes after the shared memory that nobody may write
+constexpr int64_t kSharedLimit = 99 << 10;  // the least of the devices we build for (sm_86, sm_89)
+
+// A thread of a block. Its stack and context are made once and used for every block from then on.
+struct Fiber {
+  std::unique_ptr<uint8_t[]> stack;
+  ucontext_t context;
+  std::jmp_buf at;
+  bool started = false;
+  bool done = true;
+};
+
+struct Warp {
+  alignas(16) uint8_t slots[2][32][kExchangeBytes];
+  int arrived = 0;
+  int64_t round = 0;
+};
+
+struct Block {
+  std::vector<Fiber> fibers = std::vector<Fiber>(kMaxThreads);
+  std::vector<Warp> warps = std::vector<Warp>(kMaxThreads / 32);
+  std::vector<uint8_t> shared;
+  const std::function<void()>* body = nullptr;
+  std::jmp_buf scheduler;
+  int n_threads = 0, thread = 0;
+  int64_t x = 0, y = 0, z = 0, n_x = 0;
+  int arrived = 0;
+  int64_t round = 0;
+  bool progress = false;  // somebody passed a barrier or ended since the scheduler last looked
+};
+
+Block& Now() {
+  static thread_local Block block;
+  return block;
+}
+
+void Yield() {
+  Block& b = Now();
+  if (_setjmp(b.fibers[b.thread].at) == 0) _longjmp(b.scheduler, 1);
+}
+
+// Waits until all `n` have come.
+void Meet(int n, int* arrived, int64_t* round) {
+  const int64_t mine = *round;
+  if (++*arrived == n) {
+    *arrived = 0;
+    ++*round;
+    Now().progress = true;
+    return;
+  }
+  while (*round == mine) Yield();
+}
+
+void RunFiber() {
+  while (true) {
+    Block& b = Now();
+    (*b.body)();
+    b.fibers[b.thread].done = true;
+    b.progress = true;
+    Yield();
+  }
+}
+
+void Resume(int thread) {
+  Block& b = Now();
+  b.thread = thread;
+  if (_setjmp(b.scheduler) != 0) return;
+  Fiber& fiber = b.fibers[thread];
+  if (fiber.started) _longjmp(fiber.at, 1);
+  fiber.started = true;
+  fiber.stack = std::make_unique<uint8_t[]>(kStackBytes);
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, RunFiber, 0);
+  setcontext(&fiber.context);
+}
+
+}  // namespace
+
+int ThreadIdx() { return Now().thread; }
+int NumThreads() { return Now().n_threads; }
+int BlockIdx() { return static_cast<int>(Now().x); }
+int BlockIdxY() { return static_cast<int>(Now().y); }
+int BlockIdxZ() { return static_cast<int>(Now().z); }
+int NumBlocks() { return static_cast<int>(Now().n_x); }
+uint8_t* SharedMemory() {
+  return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(Now().shared.data()) + 15) / 16 * 16);
+}
+
+void Barrier() {
+  Block& b = Now();
+  Meet(b.n_threads, &b.arrived, &b.round);
+}
+
+void Exchange(const void* mine, int n_bytes) {
+  Block& b = Now();
+  Warp& warp = b.warps[b.thread / 32];
+  // Two sets of slots: a lane that goes ahead to the next exchange does not write over what others still read.
+  std::memcpy(warp.slots[warp.round % 2][b.thread % 32], mine, static_cast<size_t>(n_bytes));
+  Meet(32, &warp.arrived, &warp.round);
+}
+
+const void* FromLane(int lane) {
+  Block& b = Now();
+  const Warp& warp = b.warps[b.thread / 32];
+  return warp.slots[(warp.round - 1) % 2][lane];
+}
+
+float ShuffleXor(float value, int lanes) {
+  Exchange(&value, 4);
+  std::memcpy(&value, FromLane((ThreadIdx() % 32) ^ lanes), 4);
+  return value;
+}
+
+int ShuffleXor(int value, int lanes) {
+  Exchange(&value, 4);
+  std::memcpy(&value, FromLane((ThreadIdx() % 32) ^ lanes), 4);
+  return value;
+}
+
+int Dot4(uint32_t a, uint32_t b, int sum) {
+  for (int i = 0; i < 32; i += 8) sum += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
+  return sum;
+}
+
+namespace {
+
+struct Operands {
+  uint32_t a[4], b[2];
+};
+
+// Calls add(i, row, column) for the four elements of c that the lane owns.
+template <typename Fn>
+void ForOwned(const Fn& add) {
+  const int g = ThreadIdx() % 32 / 4, t = ThreadIdx() % 4;
+  for (int i = 0; i < 4; ++i) add(i, g + (i >= 2 ? 8 : 0), 2 * t + i % 2);
+}
+
+}  // namespace
+
+void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2]) {
+  const Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  Exchange(&mine, sizeof(mine));
+  ForOwned([&](int i, int row, int column) {
+    for (int k = 0; k < 32; k += 4) {
+      const auto& left = *static_cast<const Operands*>(FromLane(row % 8 * 4 + k % 16 / 4));
+      const auto& right = *static_cast<const Operands*>(FromLane(column * 4 + k % 16 / 4));
+      c[i] = Dot4(left.a[row / 8 + k / 16 * 2], right.b[k / 16], c[i]);
+    }
+  });
+}
+
+void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+  const Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  Exchange(&mine, sizeof(mine));
+  ForOwned([&](int i, int row, int column) {
+    double sum = c[i];
+    for (int k = 0; k < 16; ++k) {
+      const auto& left = *static_cast<const Operands*>(FromLane(row % 8 * 4 + k % 8 / 2));
+      const auto& right = *static_cast<const Operands*>(FromLane(column * 4 + k % 8 / 2));
+      const auto half = [&](uint32_t word) { return HalfToFloat(static_cast<uint16_t>(word >> (k % 2 * 16))); };
+      sum += static_cast<double>(half(left.a[row / 8 + k / 8 * 2])) * half(right.b[k / 8]);
+    }
+    c[i] = static_cast<float>(sum);
+  });
+}
+
+void Stream::Run() {
+  std::vector<std::function<void()>> now;
+  now.swap(queue_);
+  for (const std::function<void()>& work : now) {
+    if (status_.ok()) work();
+  }
+}
+
+void Stream::RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function<void()>& body) {
+  if (grid.x * grid.y * grid.z == 0) return;
+  if (threads < 1 || threads > kMaxThreads || shared_bytes > kSharedLimit || grid.y > 65535 || grid.z > 65535) {
+    return Fail(Internal("twin: a launch of %d threads, %lld bytes of shared memory, grid %lld x %lld x %lld", threads,
+                         static_cast<long long>(shared_bytes), static_cast<long long>(grid.x),
+                         static_cast<long long>(grid.y), static_cast<long long>(grid.z)));
+  }
+  Block& b = Now();
+  b.body = &body;
+  b.n_threads = threads;
+  b.n_x = grid.x;
+  // Poisoned for every block: shared memory begins undefined.
+  for (b.z = 0; b.z < grid.z; ++b.z) {
+    for (b.y = 0; b.y < grid.y; ++b.y) {
+      for (b.x = 0; b.x < grid.x; ++b.x) {
+        b.shared.assign(static_cast<size_t>(shared_bytes) + 16 + kFence, 0xff);
+        for (int t = 0; t < threads; ++t) b.fibers[t].done = false;
+        b.arrived = 0;
+        for (Warp& warp : b.warps) warp.arrived = 0;
+        // Every other round backwards: a missing barrier does not hide behind the order of threads.
+        int n_left = threads;
+        for (int64_t pass = 0; n_left > 0; ++pass) {
+          b.progress = false;
+          n_left = 0;
+          for (int i = 0; i < threads; ++i) {
+            const int t = pass % 2 == 0 ? i : threads - 1 - i;
+            if (!b.fibers[t].done) Resume(t);
+            n_left += !b.fibers[t].done;
+          }
+          if (n_left > 0 && !b.progress) {
+            // The fibers wait for ever: they are given up, with their stacks.
+            for (int t = 0; t < threads; ++t) b.fibers[t].started = false;
+            return Fail(
+                Internal("twin: %d of %d threads wait at a barrier that the others never reach", n_left, threads));
+          }
+        }
+        for (int i = 0; i < kFence; ++i) {
+          if (SharedMemory()[shared_bytes + i] != 0xff) return Fail(Internal("twin: a write beyond the shared memory"));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace weir::twin

@@ -1,0 +1,82 @@
+// grid.h on the host: kernels as plain functions, a block's threads as fibers of one thread, launches queued until
+// somebody waits for them, as on a device. For tests only.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "quant/half.h"
+
+#define WEIR_GPU twin
+#define WEIR_GPU_NAME "twin"
+#define WEIR_KERNEL static
+#define WEIR_DEVICE inline
+#define WEIR_BOTH
+#define WEIR_UNROLL
+
+namespace weir::twin {
+
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;
+};
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+
+// Of the thread that runs.
+int ThreadIdx();
+int NumThreads();
+int BlockIdx();
+int BlockIdxY();
+int BlockIdxZ();
+int NumBlocks();
+uint8_t* SharedMemory();
+void Barrier();
+
+// What another lane of the warp gave: every lane calls it, with up to 32 bytes.
+inline constexpr int kExchangeBytes = 32;
+void Exchange(const void* mine, int n_bytes);
+const void* FromLane(int lane);
+
+float ShuffleXor(float value, int lanes);
+int ShuffleXor(int value, int lanes);
+int Dot4(uint32_t a, uint32_t b, int sum);
+void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2]);
+void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]);
+
+inline float FloatOfBits(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t BitsOfFloat(float value) { return std::bit_cast<uint32_t>(value); }
+inline void AtomicMax(uint32_t* to, uint32_t value) { *to = value > *to ? value : *to; }
+inline float HalfToFloat(uint16_t bits) { return F16ToF32(bits); }
+inline uint16_t FloatToHalf(float value) { return F32ToF16(value); }
+inline float Bf16ToFloat(uint16_t bits) { return BF16ToF32(bits); }
+inline uint16_t FloatToBf16(float value) { return F32ToBF16(value); }
+
+class Stream {
+ public:
+  template <typename... P, typename... A>
+  void Launch(void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes, const A&... args) {
+    Queue([=, this] { RunGrid(grid, threads, shared_bytes, [&] { kernel(static_cast<P>(args)...); }); });
+  }
+  void Queue(std::function<void()> work) { queue_.push_back(std::move(work)); }
+  // Does what was queued.
+  void Run();
+  void Fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  void RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function<void()>& body);
+  std::vector<std::function<void()>> queue_;
+  Status status_;
+};
+
+}  // namespace weir::twin

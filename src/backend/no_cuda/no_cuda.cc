@@ -1,0 +1,10 @@
+// Builds without CUDA.
+#include "backend/backend.h"
+
+namespace weir {
+
+Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger&) {
+  return Unsupported("this build has no CUDA (cmake -DWEIR_CUDA=ON makes one that has)");
+}
+
+}  // namespace weir

@@ -1,0 +1,149 @@
+// Whole models on a device beside the CPU: logits, what every policy keeps, what is written, likelihoods, and sessions
+// that are saved on one and go on on the other.
+#include <algorithm>
+
+#include "engine/session.h"
+#include "gpu/devices.h"
+#include "support/tiny.h"
+
+namespace weir::testing {
+namespace {
+
+class SessionTest : public DeviceTest {
+ protected:
+  void Load(const std::string& name) {
+    auto file = std::move(GgufFile::Open(GoldenDir() + name + ".gguf")).value();
+    auto loaded = LoadModel(*file, *backend_, ledger_);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    model_ = std::move(*loaded);
+    cpu_ = std::make_unique<Tiny>(name);
+    tokens_ = RandomTokens(200, model_->config().n_vocab);
+  }
+  static SessionOptions Options(const std::string& policy, int32_t pot, DType type = DType::kF32) {
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec(policy)).value();
+    options.pot_slots = pot;
+    options.chunk_rows = 8;
+    options.k_type = options.v_type = type;
+    const auto policy_made = std::move(options.policy.Make()).value();
+    if (policy_made->Needs().evidence.rows == EvidenceRows::kProbe) options.probe = {3, 1, 4, 1, 5};
+    return options;
+  }
+  std::unique_ptr<Session> OnDevice(const SessionOptions& options) {
+    auto made = Session::Make(*model_, *backend_, options);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return std::move(*made);
+  }
+  std::unique_ptr<Session> OnCpu(const SessionOptions& options) {
+    return std::move(Session::Make(*cpu_->model, *cpu_->backend, options)).value();
+  }
+  static int32_t Best(Session& session) {
+    const std::vector<float> logits = LogitsOf(session);
+    return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Tiny> cpu_;
+  std::vector<int32_t> tokens_;
+};
+
+TEST_P(SessionTest, LogitsOfEveryFamily) {
+  for (const char* name : {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gptneox", "opt"}) {
+    SCOPED_TRACE(name);
+    Load(name);
+    for (DType type : {DType::kF32, DType::kF16}) {
+      const SessionOptions options = Options("full", 64, type);
+      const auto mine = OnDevice(options), theirs = OnCpu(options);
+      const std::span<const int32_t> tokens(tokens_.data(), 40);
+      ASSERT_TRUE(mine->Append(tokens).ok());
+      ASSERT_TRUE(theirs->Append(tokens).ok());
+      EXPECT_LT(Distance(LogitsOf(*mine), LogitsOf(*theirs)), type == DType::kF32 ? 1e-4 : 2e-3);
+      // The plan is what the ledger holds, on a device too.
+      EXPECT_EQ(mine->ledger().used_bytes(), mine->plan().total_bytes);
+    }
+    model_.reset();
+  }
+}
+
+TEST_P(SessionTest, EveryPolicyKeepsWhatItKeepsOnTheCpu) {
+  Load("llama");
+  for (const PolicyInfo* info : AllPolicyInfos()) {
+    SCOPED_TRACE(info->name);
+    const SessionOptions options = Options(info->name, std::string(info->name) == "full" ? 128 : 48);
+    const auto mine = OnDevice(options), theirs = OnCpu(options);
+    Session::AppendOptions append;
+    append.end_of_prompt = true;
+    for (const auto& [from, n] : {std::pair<size_t, size_t>{0, 60}, {60, 5}, {65, 1}}) {
+      const std::span<const int32_t> tokens(tokens_.data() + from, n);
+      ASSERT_TRUE(mine->Append(tokens, append).ok());
+      ASSERT_TRUE(theirs->Append(tokens, append).ok());
+    }
+    EXPECT_EQ(Held(*mine), Held(*theirs));
+    EXPECT_LT(Distance(LogitsOf(*mine), LogitsOf(*theirs)), 1e-4);
+  }
+}
+
+TEST_P(SessionTest, WritesTheSameAndIsAsSureOfIt) {
+  Load("llama");
+  SessionOptions options = Options("weir", 32);
+  options.nll = true;
+  const auto mine = OnDevice(options), theirs = OnCpu(options);
+  std::vector<float> nll(60), expected(60);
+  Session::AppendOptions append;
+  const std::span<const int32_t> tokens(tokens_.data(), 60);
+  append.nll = nll.data();
+  ASSERT_TRUE(mine->Append(tokens, append).ok());
+  append.nll = expected.data();
+  ASSERT_TRUE(theirs->Append(tokens, append).ok());
+  EXPECT_LT(Distance(nll, expected), 1e-4);
+  append = {};
+  append.generated = true;
+  for (int i = 0; i < 12; ++i) {
+    const int32_t next = Best(*theirs);
+    EXPECT_EQ(Best(*mine), next) << i;
+    ASSERT_TRUE(mine->Append({&next, 1}, append).ok());
+    ASSERT_TRUE(theirs->Append({&next, 1}, append).ok());
+  }
+}
+
+TEST_P(SessionTest, SavedHereGoesOnThere) {
+  Load("llama");
+  for (const char* policy : {"h2o", "adakv"}) {
+    const SessionOptions options = Options(policy, 40, DType::kF16);
+    const auto mine = OnDevice(options), theirs = OnCpu(options), again = OnDevice(options);
+    ASSERT_TRUE(theirs->Append({tokens_.data(), 70}).ok());
+    std::vector<uint8_t> saved, back;
+    ASSERT_TRUE(theirs->Save(&saved).ok());
+    ASSERT_TRUE(mine->Restore(saved).ok());
+    ASSERT_TRUE(mine->Save(&back).ok());
+    EXPECT_EQ(back, saved) << policy;
+    EXPECT_LT(Distance(LogitsOf(*mine), LogitsOf(*theirs)), 1e-4) << policy;
+    const std::span<const int32_t> more(tokens_.data() + 70, 20);
+    ASSERT_TRUE(mine->Append(more).ok());
+    ASSERT_TRUE(theirs->Append(more).ok());
+    EXPECT_LT(Distance(LogitsOf(*mine), LogitsOf(*theirs)), 2e-3) << policy;
+    ASSERT_TRUE(mine->Save(&saved).ok());
+    ASSERT_TRUE(again->Restore(saved).ok());
+    ASSERT_TRUE(again->Append({tokens_.data() + 90, 1}).ok());
+    ASSERT_TRUE(mine->Append({tokens_.data() + 90, 1}).ok());
+    EXPECT_EQ(LogitsOf(*again), LogitsOf(*mine)) << policy;
+  }
+}
+
+TEST_P(SessionTest, RowsInPlaceOfTokens) {
+  Load("llama");
+  const SessionOptions options = Options("streaming_llm", 24);
+  const auto mine = OnDevice(options), theirs = OnCpu(options);
+  Rng rng(3);
+  const std::vector<float> rows = cpu::Normals(rng, 12 * model_->config().n_embd);
+  for (Session* session : {mine.get(), theirs.get()}) {
+    ASSERT_TRUE(session->Append({tokens_.data(), 20}).ok());
+    ASSERT_TRUE(session->AppendEmbeddings(rows, Modality::kImage, {}).ok());
+  }
+  EXPECT_LT(Distance(LogitsOf(*mine), LogitsOf(*theirs)), 1e-4);
+}
+
+WEIR_ON_DEVICES(SessionTest);
+
+}  // namespace
+}  // namespace weir::testing
