@@ -117,7 +117,8 @@ struct Sitting {
   double full_ms_per_token = 0;  // of the run that keeps everything
 };
 
-Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, const PruneRun& prune, PictureRows& rows) {
+Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, const PruneRun& prune,
+              EncodedPictures& rows) {
   const PictureEvalFlags& flags = sitting.flags;
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags.eval, run));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options.policy.Make());
@@ -275,9 +276,9 @@ Status RunPictureExam(const PictureEvalFlags& flags, const MakePictureExam& make
                   finished};
   PictureFiles files(ToMediaOptions(flags.pictures));
   for (const PruneRun& prune : pruners) {
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<PictureRows> rows,
-                          PictureRows::Make(files, encoder->encoder(), prune.spec));
-    const Lengths lengths(model->tokenizer(), sitting.chat, viewer, rows->max_rows());
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<EncodedPictures> rows,
+                          EncodedPictures::Make(files, encoder->encoder(), prune.spec));
+    const Lengths lengths(model->tokenizer(), sitting.chat, viewer, rows->max_tokens());
     sitting.longest_prompt = lengths.Prompt(input.questions);
     input.longest_tokens = [&](std::span<const PictureQuestion> questions, bool apart) {
       return apart ? sitting.longest_prompt + lengths.Answer() : lengths.Stream(questions);

@@ -29,9 +29,9 @@ bool EndsInSpace(const std::vector<TextPiece>& pieces) {
 
 }  // namespace
 
-Viewer::Viewer(Session& session, PictureRows& rows, const Tokenizer& tokenizer, const ChatTemplate* chat,
+Viewer::Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
                const ViewerOptions& options, const std::atomic<bool>* stop)
-    : session_(session), rows_(rows), tokenizer_(tokenizer), chat_(chat), options_(options), stop_(stop) {}
+    : session_(session), pictures_(pictures), tokenizer_(tokenizer), chat_(chat), options_(options), stop_(stop) {}
 
 Status Viewer::Begin() {
   session_.Reset();
@@ -93,19 +93,33 @@ Status Viewer::ReadTokens(std::span<const int32_t> tokens, const Session::Append
 Status Viewer::Show(std::string_view lead, std::span<const std::string> pictures) {
   OpenTurn();
   WEIR_RETURN_IF_ERROR(Read({{std::string(lead), false}}));
-  const int64_t n_embd = session_.model().config().n_embd;
   for (const std::string& path : pictures) {
-    WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, rows_.Get(path, options_.video));
+    WEIR_ASSIGN_OR_RETURN(const EncodedPicture picture, pictures_.Get(path, options_.video));
+    WEIR_RETURN_IF_ERROR(ReadPicture(picture));
+    ++n_pictures_;
+  }
+  return Status();
+}
+
+Status Viewer::ReadPicture(const EncodedPicture& picture) {
+  const size_t n_embd = static_cast<size_t>(session_.model().config().n_embd);
+  size_t at = 0;
+  for (const PicturePart& part : picture.parts) {
+    if (part.words >= 0) {
+      WEIR_RETURN_IF_ERROR(ReadTokens(pictures_.config().words.tokens[static_cast<size_t>(part.words)], {}));
+    }
+    if (part.n_rows == 0) continue;
     const auto start = Clock::now();
+    const size_t n = static_cast<size_t>(part.n_rows) * n_embd;
     Session::AppendOptions append;
     append.stop = stop_;
     append.t_src_ms = t_ms();
-    WEIR_RETURN_IF_ERROR(session_.AppendEmbeddings(rows, options_.video ? Modality::kVideo : Modality::kImage, append));
-    const int64_t n = std::ssize(rows) / n_embd;
-    n_tokens_ += n;
-    cost_.read_tokens += n;
+    WEIR_RETURN_IF_ERROR(session_.AppendEmbeddings(picture.rows.subspan(at, n),
+                                                   options_.video ? Modality::kVideo : Modality::kImage, append));
+    at += n;
+    n_tokens_ += part.n_rows;
+    cost_.read_tokens += part.n_rows;
     cost_.read_s += SecondsSince(start);
-    ++n_pictures_;
   }
   return Status();
 }

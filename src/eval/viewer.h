@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 #include "engine/session.h"
+#include "eval/encoded_pictures.h"
 #include "eval/examinee.h"
-#include "eval/picture_rows.h"
 #include "text/chat_template.h"
 #include "text/sampler.h"
 #include "text/tokenizer.h"
@@ -49,7 +49,7 @@ struct ViewerReply {
 class Viewer {
  public:
   // `chat` may be nullptr. All must outlive the object.
-  Viewer(Session& session, PictureRows& rows, const Tokenizer& tokenizer, const ChatTemplate* chat,
+  Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
          const ViewerOptions& options, const std::atomic<bool>* stop);
 
   // Empties the session; what stands before the first turn is read with it.
@@ -84,6 +84,7 @@ class Viewer {
   // Opens a turn, where none is open: what it begins with goes to pending_.
   void OpenTurn();
   Status Read(std::vector<TextPiece> pieces);
+  Status ReadPicture(const EncodedPicture& picture);
   Status ReadTokens(std::span<const int32_t> tokens, const Session::AppendOptions& options);
   // The rest of the turn is read, up to where the answer begins.
   Status ReadQuestion(const std::string& question);
@@ -92,7 +93,7 @@ class Viewer {
   double UsedShare() const;
 
   Session& session_;
-  PictureRows& rows_;
+  EncodedPictures& pictures_;
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_;
   const ViewerOptions options_;

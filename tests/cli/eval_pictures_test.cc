@@ -91,10 +91,18 @@ TEST_F(EvalPicturesTest, VideoQaHasARowForEveryPolicyPotRoundsAndKind) {
   for (const json& row : rows) {
     EXPECT_EQ(row["suite"], "videoqa");
     ++kinds[row["kind"].get<std::string>() + "/" + row["rounds"].dump()];
-    if (row["rounds"] == 4 && row["kind"] == "all") EXPECT_EQ(row["n"], 10);
-    if (row["rounds"] == 4 && row["kind"] == "memory") EXPECT_EQ(row["n"], 6);
-    if (row["rounds"] == 2 && row["kind"] == "present") EXPECT_EQ(row["n"], 2);
-    if (row["policy"] == "full") EXPECT_GE(row["pot"], 256);
+    if (row["rounds"] == 4 && row["kind"] == "all") {
+      EXPECT_EQ(row["n"], 10);
+    }
+    if (row["rounds"] == 4 && row["kind"] == "memory") {
+      EXPECT_EQ(row["n"], 6);
+    }
+    if (row["rounds"] == 2 && row["kind"] == "present") {
+      EXPECT_EQ(row["n"], 2);
+    }
+    if (row["policy"] == "full") {
+      EXPECT_GE(row["pot"], 256);
+    }
   }
   // Two policies in two pots, and one that never forgets, once. Nothing is recalled within two rounds.
   EXPECT_EQ(kinds, (std::map<std::string, int>{{"all/2", 5},

@@ -55,7 +55,7 @@ class PictureExamTest : public ::testing::Test {
     session_ = std::move(*made);
     if (files_ == nullptr) {
       files_ = std::make_unique<PictureFiles>(MediaOptions());
-      rows_ = std::move(PictureRows::Make(*files_, encoder_->encoder(), std::nullopt)).value();
+      rows_ = std::move(EncodedPictures::Make(*files_, encoder_->encoder(), std::nullopt)).value();
     }
     viewer_ =
         std::make_unique<Viewer>(*session_, *rows_, model_->tokenizer(), in_chat ? &*chat_ : nullptr, options, nullptr);
@@ -110,7 +110,7 @@ class PictureExamTest : public ::testing::Test {
   std::unique_ptr<LoadedEncoder> encoder_;
   std::optional<ChatTemplate> chat_;
   std::unique_ptr<PictureFiles> files_;
-  std::unique_ptr<PictureRows> rows_;
+  std::unique_ptr<EncodedPictures> rows_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Viewer> viewer_;
 };
@@ -324,12 +324,12 @@ TEST_F(PictureExamTest, PicturesApartAreScoredByEveryMetric) {
 TEST_F(PictureExamTest, APictureIsDecodedOnceAndKeptWithinLimits) {
   const std::string path = Picture(0);
   PictureFiles files(MediaOptions(), 1 << 20), none(MediaOptions(), 0);
-  const auto rows = std::move(PictureRows::Make(files, encoder_->encoder(), std::nullopt)).value();
-  const auto forgetful = std::move(PictureRows::Make(none, encoder_->encoder(), std::nullopt, 0)).value();
-  const auto get = [&](PictureRows& from) {
+  const auto rows = std::move(EncodedPictures::Make(files, encoder_->encoder(), std::nullopt)).value();
+  const auto forgetful = std::move(EncodedPictures::Make(none, encoder_->encoder(), std::nullopt, 0)).value();
+  const auto get = [&](EncodedPictures& from) {
     const auto got = from.Get(path, false);
     EXPECT_TRUE(got.ok()) << got.status().message();
-    return got.ok() ? std::vector<float>(got->begin(), got->end()) : std::vector<float>();
+    return got.ok() ? std::vector<float>(got->rows.begin(), got->rows.end()) : std::vector<float>();
   };
   const std::vector<float> first = get(*rows);
   EXPECT_EQ(first.size(), static_cast<size_t>(kRows * model_->model().config().n_embd));

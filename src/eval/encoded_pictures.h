@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ledger.h"
@@ -37,29 +38,38 @@ class PictureFiles {
   Image latest_;
 };
 
+// A picture as a model reads it: stretches of rows, and of the encoder's words between them.
+struct EncodedPicture {
+  std::span<const float> rows;  // [n, n_embd]
+  std::span<const PicturePart> parts;
+};
+
 // What an encoder makes of them, thinned out by a pruner where one is given.
-class PictureRows {
+class EncodedPictures {
  public:
   // `files` and `encoder` must outlive it. Errors of PrunedEncoder::Make().
-  static Result<std::unique_ptr<PictureRows>> Make(PictureFiles& files, Encoder& encoder,
-                                                   const std::optional<PrunerSpec>& pruner,
-                                                   int64_t most_bytes = PictureFiles::kDefaultBytes);
+  static Result<std::unique_ptr<EncodedPictures>> Make(PictureFiles& files, Encoder& encoder,
+                                                       const std::optional<PrunerSpec>& pruner,
+                                                       int64_t most_bytes = PictureFiles::kDefaultBytes);
 
-  // [n, n_embd], valid until the next call. A frame is looked at once, without an encoder's tiles. Errors of
+  // Valid until the next call. A frame is looked at once, without an encoder's tiles and squares. Errors of
   // DecodeImage() and Preprocess().
-  Result<std::span<const float>> Get(const std::string& path, bool is_frame);
-  // Rows that a picture may become.
-  int32_t max_rows() const;
+  Result<EncodedPicture> Get(const std::string& path, bool is_frame);
+  // Tokens that a picture may become.
+  int32_t max_tokens() const;
+  const EncoderConfig& config() const { return encoder_.config(); }
   // Memory of encoder, pruner and kept rows.
   const Ledger& ledger() const { return ledger_; }
 
  private:
-  PictureRows(PictureFiles& files, Encoder& encoder, int64_t most_bytes)
+  EncodedPictures(PictureFiles& files, Encoder& encoder, int64_t most_bytes)
       : files_(files), encoder_(encoder), most_bytes_(most_bytes) {}
   struct Kept {
     Reservation bytes;
     std::vector<float> rows;
+    std::vector<PicturePart> parts;
   };
+  Result<EncodedPicture> Encode(const RgbView& picture, bool is_frame);
 
   PictureFiles& files_;
   Encoder& encoder_;
@@ -67,8 +77,10 @@ class PictureRows {
   Ledger ledger_;                         // first of what it counts
   std::unique_ptr<ImageEncoder> images_;  // one of the two
   std::unique_ptr<PrunedEncoder> pruned_;
+  HostBuffer pixels_;        // of a frame
+  PicturePart pruned_rows_;  // the one part of a pruned picture
   int64_t kept_bytes_ = 0;
-  std::map<std::string, Kept> kept_;
+  std::map<std::pair<std::string, bool>, Kept> kept_;
 };
 
 }  // namespace weir
