@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "eval/policy_list.h"
@@ -133,14 +134,14 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
                         Session::Make(sitting.model.model(), sitting.model.backend(), options));
   Json start = RowStart(exam.suite, "", flags.eval, options.policy.text, *session);
   start["data"] = sitting.data;
-  start["prune"] = prune.spec ? prune.spec->text : "none";
+  start["prune"] = prune.spec.info != nullptr ? prune.spec.text : "none";
   start["method"] = prune.method;
   start["keep"] = prune.keep;
   start["prompt"] = sitting.prompt;
   start["settings"] =
       exam.settings + StrFormat(" answer=%d form=%s", sitting.viewer.n_answer, sitting.viewer.form.c_str());
   const std::string what = StrFormat("%s %s, pot %d%s", exam.suite, run.policy.c_str(), session->plan().pot.n_slots,
-                                     prune.spec ? (", " + prune.spec->text).c_str() : "");
+                                     prune.spec.info != nullptr ? (", " + prune.spec.text).c_str() : "");
   if (sitting.finished.contains(RunKey(start))) {
     std::fprintf(stderr, "%s: finished before\n", what.c_str());
     return Status();
@@ -163,7 +164,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
     PutCost(viewer.cost(), seconds, *session, &row);
     row["vision_bytes"] = rows.ledger().used_bytes();
     if (row.contains("ms_per_token")) {
-      if (!needs.evicts && !prune.spec && sitting.full_ms_per_token == 0) {
+      if (!needs.evicts && prune.spec.info == nullptr && sitting.full_ms_per_token == 0) {
         sitting.full_ms_per_token = row["ms_per_token"].get<double>();
       }
       if (sitting.full_ms_per_token > 0)
@@ -189,6 +190,7 @@ void AddPictureRunFlags(CLI::App& app, PictureEvalFlags* flags, const std::strin
   app.remove_option(app.get_option("--on-overflow"));
   AddEncoderFlags(app, &flags->pictures);
   app.get_option("--mmproj")->required();
+  app.remove_option(app.get_option("--prune"));  // one pruner; here they come in lists, or are the suite's own
   app.add_option("--data", flags->data,
                  "questions: a folder with questions.jsonl or streams.jsonl and the pictures they name, or the file")
       ->required()
@@ -232,9 +234,9 @@ Result<std::vector<PruneRun>> PruneRunsOf(const std::vector<std::string>& lists)
       PruneRun run;
       if (text != "none") {
         WEIR_ASSIGN_OR_RETURN(run.spec, ParsePrunerSpec(text));
-        run.keep = run.spec->keep();
+        run.keep = run.spec.keep();
         // Every option but `keep`, so that rows of one method make a line of a table.
-        run.method = run.spec->text;
+        run.method = run.spec.text;
         const size_t at = run.method.find("keep="), end = std::min(run.method.find(',', at), run.method.size() - 1);
         if (at != std::string::npos) run.method.erase(at, end - at + 1);
         while (!run.method.empty() && (run.method.back() == ',' || run.method.back() == ':')) run.method.pop_back();

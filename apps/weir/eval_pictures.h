@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,8 +47,8 @@ using MakePictureExam = std::function<Result<PictureExam>(const PictureExamInput
 
 // One pruner of a run; what its rows say of it.
 struct PruneRun {
-  std::optional<PrunerSpec> spec;  // none: every row stays
-  std::string method = "none";     // the pruner and its options without `keep`
+  PrunerSpec spec;              // without a pruner every row stays
+  std::string method = "none";  // the pruner and its options without `keep`
   double keep = 1;
 };
 Result<std::vector<PruneRun>> PruneRunsOf(const std::vector<std::string>& lists);

@@ -18,21 +18,16 @@ Result<RgbView> PictureFiles::Get(const std::string& path) {
 }
 
 Result<std::unique_ptr<EncodedPictures>> EncodedPictures::Make(PictureFiles& files, Encoder& encoder,
-                                                               const std::optional<PrunerSpec>& pruner,
-                                                               int64_t most_bytes) {
+                                                               const PrunerSpec& pruner, int64_t most_bytes) {
   std::unique_ptr<EncodedPictures> out(new EncodedPictures(files, encoder, most_bytes));
-  if (pruner.has_value()) {
-    WEIR_ASSIGN_OR_RETURN(out->pruned_, PrunedEncoder::Make(*pruner, encoder, out->ledger_));
-  } else {
-    WEIR_ASSIGN_OR_RETURN(out->images_, ImageEncoder::Make(encoder, out->ledger_));
-    const int64_t n = InputFloats(encoder.config().transform);
-    WEIR_ASSIGN_OR_RETURN(out->pixels_, HostBuffer::Allocate(out->ledger_, MemTag::kVision, n * 4));
-  }
+  WEIR_ASSIGN_OR_RETURN(out->images_, PrunedEncoder::Make(pruner, encoder, out->ledger_));
+  const int64_t n = InputFloats(encoder.config().transform);
+  WEIR_ASSIGN_OR_RETURN(out->pixels_, HostBuffer::Allocate(out->ledger_, MemTag::kVision, n * 4));
   return out;
 }
 
 int32_t EncodedPictures::max_tokens() const {
-  if (pruned_ != nullptr) return pruned_->n_rows();
+  if (images_->spec().info != nullptr) return images_->n_rows();
   const EncoderConfig& config = encoder_.config();
   size_t words = 0;
   for (const std::vector<int32_t>& tokens : config.words.tokens) words = std::max(words, tokens.size());
@@ -42,17 +37,13 @@ int32_t EncodedPictures::max_tokens() const {
 }
 
 Result<EncodedPicture> EncodedPictures::Encode(const RgbView& picture, bool is_frame) {
-  if (pruned_ != nullptr) {
-    WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, pruned_->Encode(picture));
-    pruned_rows_.n_rows = pruned_->n_rows();
-    return EncodedPicture{rows, {&pruned_rows_, 1}};
+  std::span<const float> rows;
+  if (is_frame) {
+    WEIR_RETURN_IF_ERROR(Preprocess(picture, encoder_.config().transform, ledger_, pixels_.as<float>()));
+    WEIR_ASSIGN_OR_RETURN(rows, images_->EncodePixels(pixels_.as<float>()));
+  } else {
+    WEIR_ASSIGN_OR_RETURN(rows, images_->Encode(picture));
   }
-  if (!is_frame) {
-    WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images_->Encode(picture));
-    return EncodedPicture{rows, images_->parts()};
-  }
-  WEIR_RETURN_IF_ERROR(Preprocess(picture, encoder_.config().transform, ledger_, pixels_.as<float>()));
-  const std::span<float> rows = images_->EncodePixels(pixels_.as<float>());
   return EncodedPicture{rows, images_->parts()};
 }
 

@@ -6,7 +6,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -48,8 +47,7 @@ struct EncodedPicture {
 class EncodedPictures {
  public:
   // `files` and `encoder` must outlive it. Errors of PrunedEncoder::Make().
-  static Result<std::unique_ptr<EncodedPictures>> Make(PictureFiles& files, Encoder& encoder,
-                                                       const std::optional<PrunerSpec>& pruner,
+  static Result<std::unique_ptr<EncodedPictures>> Make(PictureFiles& files, Encoder& encoder, const PrunerSpec& pruner,
                                                        int64_t most_bytes = PictureFiles::kDefaultBytes);
 
   // Valid until the next call. A frame is looked at once, without an encoder's tiles and squares. Errors of
@@ -74,11 +72,9 @@ class EncodedPictures {
   PictureFiles& files_;
   Encoder& encoder_;
   const int64_t most_bytes_;
-  Ledger ledger_;                         // first of what it counts
-  std::unique_ptr<ImageEncoder> images_;  // one of the two
-  std::unique_ptr<PrunedEncoder> pruned_;
-  HostBuffer pixels_;        // of a frame
-  PicturePart pruned_rows_;  // the one part of a pruned picture
+  Ledger ledger_;  // first of what it counts
+  std::unique_ptr<PrunedEncoder> images_;
+  HostBuffer pixels_;  // of a frame
   int64_t kept_bytes_ = 0;
   std::map<std::pair<std::string, bool>, Kept> kept_;
 };

@@ -55,7 +55,7 @@ class PictureExamTest : public ::testing::Test {
     session_ = std::move(*made);
     if (files_ == nullptr) {
       files_ = std::make_unique<PictureFiles>(MediaOptions());
-      rows_ = std::move(EncodedPictures::Make(*files_, encoder_->encoder(), std::nullopt)).value();
+      rows_ = std::move(EncodedPictures::Make(*files_, encoder_->encoder(), PrunerSpec())).value();
     }
     viewer_ =
         std::make_unique<Viewer>(*session_, *rows_, model_->tokenizer(), in_chat ? &*chat_ : nullptr, options, nullptr);
@@ -324,8 +324,8 @@ TEST_F(PictureExamTest, PicturesApartAreScoredByEveryMetric) {
 TEST_F(PictureExamTest, APictureIsDecodedOnceAndKeptWithinLimits) {
   const std::string path = Picture(0);
   PictureFiles files(MediaOptions(), 1 << 20), none(MediaOptions(), 0);
-  const auto rows = std::move(EncodedPictures::Make(files, encoder_->encoder(), std::nullopt)).value();
-  const auto forgetful = std::move(EncodedPictures::Make(none, encoder_->encoder(), std::nullopt, 0)).value();
+  const auto rows = std::move(EncodedPictures::Make(files, encoder_->encoder(), PrunerSpec())).value();
+  const auto forgetful = std::move(EncodedPictures::Make(none, encoder_->encoder(), PrunerSpec(), 0)).value();
   const auto get = [&](EncodedPictures& from) {
     const auto got = from.Get(path, false);
     EXPECT_TRUE(got.ok()) << got.status().message();
