@@ -12,6 +12,11 @@ void AddEval(CLI::App& app, int* code) {
   AddEvalNeedle(*sub, code);
   AddEvalStreamQa(*sub, code);
   AddEvalLongBench(*sub, code);
+  AddEvalVqa(*sub, code);
+  AddEvalVideoQa(*sub, code);
+  AddEvalStreamVideo(*sub, code);
+  AddEvalCatp(*sub, code);
+  AddEvalAvl(*sub, code);
   AddEvalGreedy(*sub, code);
 }
 

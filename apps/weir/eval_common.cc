@@ -28,41 +28,12 @@ void PutNumber(nlohmann::ordered_json* row, const std::string& key, double value
 // Text so long that no stream of an exam needs more, for policies that never forget.
 constexpr int64_t kLargestFullPot = 1 << 16;
 
-class ExamProgress {
- public:
-  ExamProgress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO)) {}
-  void Update(int64_t done, int64_t total) {
-    if (!terminal_ || (SecondsSince(shown_) < 0.2 && done < total)) return;
-    shown_ = Clock::now();
-    const double s = SecondsSince(start_), left = s * static_cast<double>(total - done) / static_cast<double>(done);
-    std::fprintf(stderr, "\r%s: %s of %s questions, %.0f s, about %.0f s left\033[K", what_.c_str(),
-                 CountText(done).c_str(), CountText(total).c_str(), s, left);
-  }
-  void Done(int64_t n_questions) {
-    std::fprintf(stderr, "%s%s: %s questions, %.1f s%s\n", terminal_ ? "\r" : "", what_.c_str(),
-                 CountText(n_questions).c_str(), SecondsSince(start_), terminal_ ? "\033[K" : "");
-  }
-
- private:
-  std::string what_;
-  bool terminal_;
-  Clock::time_point start_ = Clock::now(), shown_{};
-};
-
 Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& model, const ChatTemplate* chat,
               const Exam& exam, bool estimate, size_t n_runs) {
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags, run));
   const auto policy = options.policy.Make();
   if (!policy.ok()) return policy.status();
-  if (!(*policy)->Needs().evicts) {
-    options.pot_slots = static_cast<int32_t>(std::clamp<int64_t>(exam.longest_tokens, 256, kLargestFullPot));
-    if (const int32_t trained = model.model().config().n_ctx_train; exam.longest_tokens > trained) {
-      std::fprintf(stderr,
-                   "weir: warning: %s keeps streams of up to %s tokens, the model was trained with %s: as a ceiling it "
-                   "holds no further than that\n",
-                   run.policy.c_str(), CountText(exam.longest_tokens).c_str(), CountText(trained).c_str());
-    }
-  }
+  if (!(*policy)->Needs().evicts) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
   options.nll = true;
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr, "", &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
@@ -84,31 +55,12 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   hooks.report = [&](const Cell& cell) {
     nlohmann::ordered_json row = RowStart(exam.suite, cell.task, flags, options.policy.text, *session);
     row["prompt"] = flags.prompt;
-    for (const auto& [key, value] : cell.labels) row[key] = value;
-    for (const auto& [key, value] : cell.numbers) PutNumber(&row, key, value);
-    row["metric"] = cell.metric;
-    row["value"] = cell.score.mean();
-    row["stderr"] = cell.score.std_error();
-    row["n"] = cell.score.n();
-    if (cell.gold_nll.n() > 0) {
-      row["gold_nll"] = cell.gold_nll.mean();
-      row["gold_nll_stderr"] = cell.gold_nll.std_error();
-    }
-    if (cell.tokens_back.n() > 0) {
-      row["tokens_back"] = cell.tokens_back.mean();
-      row["inside_pot"] = cell.tokens_back.mean() < session->plan().pot.n_slots;
-    }
+    PutCell(cell, *session, &row);
     row["seed"] = flags.seed;
     // Of the run so far: what the cells cost together.
-    const ExamCost &a = asked.cost(), &b = plain.cost();
-    const double read_s = a.read_s + b.read_s, answer_s = a.answer_s + b.answer_s;
-    row["tokens"] = a.read_tokens + b.read_tokens;
-    row["answer_tokens"] = a.answer_tokens + b.answer_tokens;
-    row["seconds"] = SecondsSince(start);
-    row["tokens_per_s"] = read_s > 0 ? static_cast<double>(a.read_tokens + b.read_tokens) / read_s : 0;
-    row["answer_tokens_per_s"] = answer_s > 0 ? static_cast<double>(a.answer_tokens + b.answer_tokens) / answer_s : 0;
-    row["peak_bytes"] = session->ledger().peak_bytes();
-    row["resident_bytes"] = ResidentBytes();
+    ExamCost cost = asked.cost();
+    cost += plain.cost();
+    PutCost(cost, SecondsSince(start), *session, &row);
     std::printf("%s\n", JsonText(row).c_str());
     std::fflush(stdout);
   };
@@ -122,6 +74,64 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
 }
 
 }  // namespace
+
+void ExamProgress::Update(int64_t done, int64_t total) {
+  if (!terminal_ || (SecondsSince(shown_) < 0.2 && done < total)) return;
+  shown_ = Clock::now();
+  const double s = SecondsSince(start_), left = s * static_cast<double>(total - done) / static_cast<double>(done);
+  std::fprintf(stderr, "\r%s: %s of %s questions, %.0f s, about %.0f s left\033[K", what_.c_str(),
+               CountText(done).c_str(), CountText(total).c_str(), s, left);
+}
+
+void ExamProgress::Done(int64_t n_questions) {
+  std::fprintf(stderr, "%s%s: %s questions, %.1f s%s\n", terminal_ ? "\r" : "", what_.c_str(),
+               CountText(n_questions).c_str(), SecondsSince(start_), terminal_ ? "\033[K" : "");
+}
+
+ExamProgress::ExamProgress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO)) {}
+
+void GivePotForAll(const std::string& policy, int64_t longest_tokens, const ModelConfig& model,
+                   SessionOptions* options) {
+  options->pot_slots = static_cast<int32_t>(std::clamp<int64_t>(longest_tokens, 256, kLargestFullPot));
+  if (longest_tokens <= model.n_ctx_train) return;
+  std::fprintf(stderr,
+               "weir: warning: %s keeps streams of up to %s tokens, the model was trained with %s: as a ceiling it "
+               "holds no further than that\n",
+               policy.c_str(), CountText(longest_tokens).c_str(), CountText(model.n_ctx_train).c_str());
+}
+
+void PutCell(const Cell& cell, const Session& session, nlohmann::ordered_json* out) {
+  nlohmann::ordered_json& row = *out;
+  for (const auto& [key, value] : cell.labels) row[key] = value;
+  for (const auto& [key, value] : cell.numbers) PutNumber(&row, key, value);
+  row["metric"] = cell.metric;
+  row["value"] = cell.score.mean();
+  row["stderr"] = cell.score.std_error();
+  row["n"] = cell.score.n();
+  if (cell.gold_nll.n() > 0) {
+    row["gold_nll"] = cell.gold_nll.mean();
+    row["gold_nll_stderr"] = cell.gold_nll.std_error();
+  }
+  if (cell.tokens_back.n() > 0) {
+    row["tokens_back"] = cell.tokens_back.mean();
+    row["inside_pot"] = cell.tokens_back.mean() < session.plan().pot.n_slots;
+  }
+  for (const auto& [key, figure] : cell.more) {
+    row[key] = figure.mean();
+    row[key + "_stderr"] = figure.std_error();
+  }
+}
+
+void PutCost(const ExamCost& cost, double seconds, const Session& session, nlohmann::ordered_json* out) {
+  nlohmann::ordered_json& row = *out;
+  row["tokens"] = cost.read_tokens;
+  row["answer_tokens"] = cost.answer_tokens;
+  row["seconds"] = seconds;
+  row["tokens_per_s"] = cost.read_s > 0 ? static_cast<double>(cost.read_tokens) / cost.read_s : 0;
+  row["answer_tokens_per_s"] = cost.answer_s > 0 ? static_cast<double>(cost.answer_tokens) / cost.answer_s : 0;
+  row["peak_bytes"] = session.ledger().peak_bytes();
+  row["resident_bytes"] = ResidentBytes();
+}
 
 void AddRunFlags(CLI::App& app, EvalFlags* flags) {
   AddModelFlags(app, &flags->model);
@@ -171,6 +181,23 @@ Result<std::vector<EvalRun>> RunsOf(const EvalFlags& flags) {
   return out;
 }
 
+Result<std::vector<EvalRun>> DistinctRunsOf(const EvalFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(std::vector<EvalRun> runs, RunsOf(flags));
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < runs.size();) {
+    WEIR_ASSIGN_OR_RETURN(const SessionOptions options, OptionsOf(flags, runs[i]));
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options.policy.Make());
+    const bool again = std::find(kept.begin(), kept.end(), options.policy.text) != kept.end();
+    if (!policy->Needs().evicts) kept.push_back(options.policy.text);
+    if (again) {
+      runs.erase(runs.begin() + static_cast<int64_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  return runs;
+}
+
 Result<SessionOptions> OptionsOf(const EvalFlags& flags, const EvalRun& run) {
   PotFlags pot = flags.pot;
   pot.policy = run.policy;
@@ -192,21 +219,7 @@ nlohmann::ordered_json RowStart(const char* suite, const std::string& task, cons
 }
 
 Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const LoadedModel&)>& make) {
-  WEIR_ASSIGN_OR_RETURN(std::vector<EvalRun> runs, RunsOf(flags));
-  // What is wrong with a policy is said before hours of the others are spent. One that never forgets runs once: its pot
-  // does not depend on the list.
-  std::vector<std::string> kept;
-  for (size_t i = 0; i < runs.size();) {
-    WEIR_ASSIGN_OR_RETURN(const SessionOptions options, OptionsOf(flags, runs[i]));
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options.policy.Make());
-    const bool again = std::find(kept.begin(), kept.end(), options.policy.text) != kept.end();
-    if (!policy->Needs().evicts) kept.push_back(options.policy.text);
-    if (again) {
-      runs.erase(runs.begin() + static_cast<int64_t>(i));
-    } else {
-      ++i;
-    }
-  }
+  WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs, DistinctRunsOf(flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(flags.model));
   std::unique_ptr<ChatTemplate> chat;
   if (flags.prompt == "chat") {

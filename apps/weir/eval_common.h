@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -37,11 +38,35 @@ struct EvalRun {
 };
 // Every policy in every pot, pots outermost. kInvalidArgument without a policy.
 Result<std::vector<EvalRun>> RunsOf(const EvalFlags& flags);
+// The same, every policy and its options checked: what is wrong with one is said before hours of the others are spent.
+// One that never forgets stands there once, since its pot does not depend on the list.
+Result<std::vector<EvalRun>> DistinctRunsOf(const EvalFlags& flags);
 Result<SessionOptions> OptionsOf(const EvalFlags& flags, const EvalRun& run);
+// A pot that holds a whole stream (at most 65,536 tokens), for a policy that never forgets. Warns where the model was
+// trained with less.
+void GivePotForAll(const std::string& policy, int64_t longest_tokens, const ModelConfig& model,
+                   SessionOptions* options);
 
 // The keys every row of `weir eval` begins with.
 nlohmann::ordered_json RowStart(const char* suite, const std::string& task, const EvalFlags& flags,
                                 const std::string& policy, const Session& session);
+
+// A cell's parameters and figures, and what a run had cost when it was reported.
+void PutCell(const Cell& cell, const Session& session, nlohmann::ordered_json* row);
+void PutCost(const ExamCost& cost, double seconds, const Session& session, nlohmann::ordered_json* row);
+
+// How far a run is: a line that stays in place on a terminal, one line at the end elsewhere.
+class ExamProgress {
+ public:
+  explicit ExamProgress(std::string what);
+  void Update(int64_t done, int64_t total);
+  void Done(int64_t n_questions);
+
+ private:
+  std::string what_;
+  bool terminal_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_{};
+};
 
 // A suite, made ready for a model.
 struct Exam {
@@ -66,5 +91,10 @@ void AddEvalPasskey(CLI::App& app, int* code);
 void AddEvalNeedle(CLI::App& app, int* code);
 void AddEvalStreamQa(CLI::App& app, int* code);
 void AddEvalLongBench(CLI::App& app, int* code);
+void AddEvalVqa(CLI::App& app, int* code);
+void AddEvalVideoQa(CLI::App& app, int* code);
+void AddEvalStreamVideo(CLI::App& app, int* code);
+void AddEvalCatp(CLI::App& app, int* code);
+void AddEvalAvl(CLI::App& app, int* code);
 
 }  // namespace weir::app

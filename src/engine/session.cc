@@ -143,6 +143,10 @@ void Session::EndChunk(const Rows& rows, const AppendOptions& options, const Bat
   }
   n_since_full_ = item.reads == nullptr ? 0 : n_since_full_ + 1;
   reads_fresh_ = item.reads != nullptr;
+  n_slots_read_ = 0;
+  for (int32_t group = 0; group < pot_->shape().n_groups(); ++group) {
+    n_slots_read_ += item.reads == nullptr ? std::ssize(pot_->meta(group)) : std::ssize(item.reads[group]);
+  }
   const int64_t n_embd = model_->config().n_embd;
   backend_->Copy(last_hidden_.data(), hidden + (n - 1) * n_embd, n_embd * 4);
   has_last_ = true;
@@ -275,7 +279,7 @@ void Session::Reset() {
   pot_->Clear();
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
-  n_seen_ = n_selections_ = 0;
+  n_seen_ = n_selections_ = n_slots_read_ = 0;
   n_since_full_ = 0;
   reads_fresh_ = false;
   n_seen_by_ = {};

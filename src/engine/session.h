@@ -135,6 +135,11 @@ class Session {
   const SessionPlan& plan() const { return plan_; }
   const PolicySpec& policy() const { return options_.policy; }
   SessionCounters counters() const;
+  // Tokens of the stream so far, without the walk through the pot that counters() takes.
+  int64_t n_seen() const { return n_seen_; }
+  // Slots that the last row attended to, its own included, summed over the pot's groups: all of them, or those that the
+  // policy chose for it (PolicyNeeds::read_every). A window that the model itself has is not counted.
+  int64_t n_slots_read() const { return n_slots_read_; }
   const Pot& pot() const { return *pot_; }
   // Its limit is the plan: only what SessionOptions::beside announced fits in beside the session.
   const Ledger& ledger() const { return ledger_; }
@@ -199,7 +204,7 @@ class Session {
   AttentionWatch watch_;
   Buffer novelty_, novelty_scratch_;   // where the policy asked for it: floats of all slots, group after group
   bool has_last_ = false, logits_fresh_ = false;
-  int64_t n_seen_ = 0, n_selections_ = 0;
+  int64_t n_seen_ = 0, n_selections_ = 0, n_slots_read_ = 0;
   std::array<int64_t, kNumModalities> n_seen_by_{};
   int32_t n_pinned_ = 0;                    // slots that every group must keep
   int32_t n_score_rows_ = 0, n_unscored_ = 0;   // SlotView

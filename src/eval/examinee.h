@@ -39,6 +39,13 @@ struct Reply {
 struct ExamCost {
   int64_t read_tokens = 0, answer_tokens = 0;
   double read_s = 0, answer_s = 0;
+  ExamCost& operator+=(const ExamCost& other) {
+    read_tokens += other.read_tokens;
+    answer_tokens += other.answer_tokens;
+    read_s += other.read_s;
+    answer_s += other.answer_s;
+    return *this;
+  }
 };
 
 class Examinee {

@@ -45,6 +45,7 @@ struct Cell {
   RunningMean score;                                        // the metric; accuracies in [0, 1]
   RunningMean gold_nll;     // -log P of the right answer, mean over its tokens: tells policies apart before answers do
   RunningMean tokens_back;  // between the end of what is asked for and the question; empty where it has no meaning
+  std::vector<std::pair<std::string, RunningMean>> more;  // what else a suite measures beside the metric
 };
 
 struct SuiteHooks {

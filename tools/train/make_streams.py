@@ -2,7 +2,8 @@
 """Writes held-out streams of the world as files that any program can read: what evaluations ask a model about.
 
     tools/train/make_streams.py OUT [--streams 1] [--clips 300] [--frames 2] [--rounds 1] [--kinds 1,1,1,1] [--seed 1]
-                                [--horizon N] [--data FOLDER]
+                                [--horizon N] [--asides N --every CLIPS --first CLIPS] [--unnamed]
+                                [--data FOLDER]
 
 OUT/STREAM/CLIP.FRAME.ppm are the frames (64 x 64, binary PPM), OUT/streams.jsonl has one round a line, in order:
   stream, clip      numbers from 0 on; number: what the clip is called in texts, -1 where it has no name
@@ -11,6 +12,8 @@ OUT/STREAM/CLIP.FRAME.ppm are the frames (64 x 64, binary PPM), OUT/streams.json
   answer            the only right one
   kind, attribute   present, back, recall or order; what is asked
   distance          how many clips lie between the one it is about and the present one
+  aside             true: to be asked without a trace in the stream; otherwise absent
+With --asides N, every --every clips N questions about the first --first clips are asked aside. With --unnamed clips have no names.
 --kinds are the weights of the four kinds. The same numbers make the same files. Needs numpy alone.
 """
 
@@ -26,20 +29,33 @@ import draw
 import world
 
 
-def write_stream(out, stream, seed, mix, digits, lines):
+def asides(story, rng, n_first, n):
+    """Up to n different questions about the first clips, as they would be asked now."""
+    found = {}
+    for _ in range(8 * n):
+        r = story.look_back(rng, n_first) if len(found) < n else None
+        if r is not None:
+            found.setdefault(r.question, r)
+    return list(found.values())
+
+
+def write_stream(out, stream, args, mix, digits, lines):
     folder = out / f"{stream:04d}"
     folder.mkdir(parents=True, exist_ok=True)
-    for i, clip in enumerate(world.stream_clips("held_out", seed, stream, mix, digits)):
+    story, rng = world.Story(mix), world.rng_of("held_out", args.seed, stream, 1)
+    for i, clip in enumerate(world.stream_clips("held_out", args.seed, stream, mix, digits, story)):
         files = []
         for j, frame in enumerate(clip.frames):
             path = folder / f"{i:04d}.{j}.ppm"
             path.write_bytes(b"P6\n%d %d\n255\n" % (frame.shape[1], frame.shape[0]) + frame.tobytes())
             files.append(str(path.relative_to(out)))
-        for r in clip.rounds:
+        late = i >= args.first and (i - args.first) % args.every == args.every - 1
+        looks_back = asides(story, rng, args.first, args.asides) if late else []
+        for r, aside in [(r, False) for r in clip.rounds] + [(r, True) for r in looks_back]:
             lead = f"Clip {clip.number}:" if r.leads and clip.number >= 0 else ""
-            lines.write(json.dumps(dict(stream=stream, clip=i, number=clip.number, frames=files if r.leads else [], lead=lead,
-                                        question=r.question, answer=r.answer, kind=r.kind, attribute=r.attribute,
-                                        distance=r.distance)) + "\n")
+            line = dict(stream=stream, clip=i, number=clip.number, frames=files if r.leads else [], lead=lead,
+                        question=r.question, answer=r.answer, kind=r.kind, attribute=r.attribute, distance=r.distance)
+            lines.write(json.dumps(dict(line, aside=True) if aside else line) + "\n")
 
 
 def main(argv=None):
@@ -51,17 +67,21 @@ def main(argv=None):
     parser.add_argument("--rounds", type=int, default=1, help="of a clip")
     parser.add_argument("--kinds", default="1,1,1,1", help="weights of " + ", ".join(world.KINDS))
     parser.add_argument("--horizon", type=int, default=1 << 30, help="memory questions reach back so many clips at most")
+    parser.add_argument("--asides", type=int, default=0, help="questions about the beginning, each time")
+    parser.add_argument("--every", type=int, default=10, help="clips between those times")
+    parser.add_argument("--first", type=int, default=30, help="clips that are the beginning")
+    parser.add_argument("--unnamed", action="store_true", help="clips without numbers, for questions about single pictures")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", type=Path, help="folder with image_qa/mnist (default: $WEIR_DATA)",
                         default=os.environ.get("WEIR_DATA"))
     args = parser.parse_args(argv)
-    mix = world.Mix(clips=(args.clips,) * 2, frames=(args.frames,) * 2, rounds=(args.rounds,) * 2, numbered=1.0, first=1,
+    mix = world.Mix(clips=(args.clips,) * 2, frames=(args.frames,) * 2, rounds=(args.rounds,) * 2, numbered=0.0 if args.unnamed else 1.0, first=1,
                     kinds=tuple(float(w) for w in args.kinds.split(",")), horizon=args.horizon)
     args.out.mkdir(parents=True, exist_ok=True)
     digits = draw.Digits(args.data)
     with open(args.out / "streams.jsonl", "w", encoding="utf-8") as lines:
         for stream in range(args.streams):
-            write_stream(args.out, stream, args.seed, mix, digits, lines)
+            write_stream(args.out, stream, args, mix, digits, lines)
 
 
 if __name__ == "__main__":

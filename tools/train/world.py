@@ -201,7 +201,7 @@ def _asked_later(scene):
     return [a for a in scene.facts if a in _LASTING or a.startswith(("colour of", "shape of"))]
 
 
-class _Story:
+class Story:
     """What was shown and what was said so far."""
 
     def __init__(self, mix):
@@ -235,6 +235,17 @@ class _Story:
         lead = "One clip back" if kind == "back" else f"In clip {self.clips[about].number}"
         return self._round(kind, _choose(rng, self._untold(about)), about, lambda a: f"{lead}, {_ask_then(a)}")
 
+    def look_back(self, rng, n_first):
+        """A recall round about one of the first clips that leaves no trace in the story; None where nothing is left to ask."""
+        now = len(self.clips) - 1
+        which = [i for i in range(min(n_first, now)) if self.clips[i].number >= 0 and self._untold(i)]
+        if not which:
+            return None
+        about = which[rng.integers(len(which))]
+        attribute = _choose(rng, self._untold(about))
+        return Round("recall", attribute, f"In clip {self.clips[about].number}, {_ask_then(attribute)}",
+                     self.clips[about].scene.facts[attribute], now - about)
+
     def _round(self, kind, attribute, about, words):
         self._told(about, attribute)
         return Round(kind, attribute, words(attribute), self.clips[about].scene.facts[attribute], len(self.clips) - 1 - about)
@@ -261,14 +272,15 @@ def make_stream(split, seed, index, mix, digits=None):
     return list(stream_clips(split, seed, index, mix, digits))
 
 
-def stream_clips(split, seed, index, mix, digits=None):
-    """The same, one clip after the other: a stream of any length in the memory of its questions."""
+def stream_clips(split, seed, index, mix, digits=None, story=None):
+    """The same, one clip after the other: a stream of any length in the memory of its questions. `story`, a new Story(mix),
+    lets the caller follow what was shown and said."""
     rng = rng_of(split, seed, index)
     n_clips = int(rng.integers(mix.clips[0], mix.clips[1] + 1))
     numbered = rng.random() < mix.numbered
     first = mix.first if mix.first >= 0 else int(rng.integers(N_NUMBERS))
     kinds = [w if numbered or k != "recall" else 0.0 for k, w in zip(KINDS, mix.kinds)]
-    story = _Story(mix)
+    story = story or Story(mix)
     for i in range(n_clips):
         n_frames = int(rng.integers(mix.frames[0], mix.frames[1] + 1))
         scene = make_scene(rng, mix, moves=n_frames > 1)

@@ -162,6 +162,28 @@ class World(unittest.TestCase):
                 self.assertEqual(pixels, [f.tobytes() for c in clips for f in c.frames])
 
 
+    def test_asides_look_back_at_what_was_never_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["--clips", "24", "--kinds", "1,0,0,0", "--frames", "1", "--asides", "3", "--every", "5", "--first", "6"]
+            make_streams.main([folder, "--seed", "9"] + arguments)
+            lines = [json.loads(line) for line in (Path(folder) / "streams.jsonl").read_text().splitlines()]
+            mix = world.Mix(clips=(24, 24), frames=(1, 1), rounds=(1, 1), numbered=1.0, first=1)
+            clips = world.make_stream("held_out", 9, 0, mix, draw.Digits(os.environ.get("WEIR_DATA")))
+        told = [(i, r.question) for i, c in enumerate(clips) for r in c.rounds]
+        self.assertEqual([(n["clip"], n["question"]) for n in lines if "aside" not in n], told)
+        asides = [n for n in lines if n.get("aside")]
+        self.assertEqual(sorted({n["clip"] for n in asides}), [10, 15, 20])
+        self.assertGreater(len(asides), 6)
+        said = {(i, r.attribute) for i, c in enumerate(clips) for r in c.rounds}
+        for n in asides:
+            about = n["clip"] - n["distance"]
+            self.assertLess(about, 6)
+            self.assertEqual(n["answer"], clips[about].scene.facts[n["attribute"]])
+            self.assertIn(f"In clip {clips[about].number},", n["question"])
+            self.assertNotIn((about, n["attribute"]), said)
+            self.assertEqual(n["frames"], [])
+
+
 class Tokens(unittest.TestCase):
     def setUp(self):
         try:

@@ -1,0 +1,42 @@
+// Scores of short answers, as the papers' tables have them: one answer of a model against the right ones, best match
+// counts. Every score is in [0, 1] but for CIDEr (eval/cider.h), which needs all answers of a set at once.
+//
+// exact    the answer is one of the right ones, apart from ASCII case, white space and a period at the end
+// vqa      VQA accuracy (Antol et al. 2015, VQA; Goyal et al. 2017): right as far as three people said the same
+// anls     average normalised Levenshtein similarity (Biten et al. 2019, ST-VQA): near misses of read text count
+// f1       of the two bags of words, as SQuAD has it (QaF1 of eval/longbench_metrics.h)
+// rouge_l  of the longest common subsequence of words (RougeL there)
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir {
+
+// White space at the ends taken off, runs of it made one space, ASCII letters lower.
+std::string PlainText(std::string_view text);
+
+bool ExactMatch(std::string_view prediction, std::string_view gold);
+
+// A text as VQA's evaluation compares it: lower case, numbers up to ten as digits, no articles, punctuation taken out.
+// Apostrophes are left out on both sides, where the published evaluation puts missing ones back from a list; and the
+// rules hold for every question, where it leaves answers alone on which all people agree.
+std::string VqaText(std::string_view text);
+// The mean over the sets of all answers but one of min(1, equal answers / 3). With fewer than four answers, where three
+// others cannot agree: 1 when one of them is equal, else 0.
+double VqaAccuracy(std::string_view prediction, std::span<const std::string> golds);
+
+// 1 - edit distance / length of the longer text, over characters (Unicode code points) of PlainText(); 0 where that is
+// 0.5 or less. The best over the gold answers. Texts longer than 4,096 characters are cut there.
+double Anls(std::string_view prediction, std::span<const std::string> golds);
+
+// By the names above. kUnsupported lists them; kInvalidArgument without gold answers.
+Result<double> AnswerScore(std::string_view metric, std::string_view prediction, std::span<const std::string> golds);
+// Ok for the names above and `cider`.
+Status CheckAnswerMetric(std::string_view metric);
+
+}  // namespace weir

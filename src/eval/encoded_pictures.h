@@ -1,0 +1,82 @@
+// Pictures of files as rows for a language model, each decoded and encoded once however many policies look at it.
+//
+// What is held is the exam's own memory, counted in ledgers of its own: a session that sits the exam has nothing of
+// decoders and encoders in its plan, so that policies are compared by what they keep.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "engine/pruned_encoder.h"
+#include "media/media.h"
+#include "vision/encoder.h"
+
+namespace weir {
+
+// Decoded files. Those that fit are kept, the others are decoded again whenever they are asked for.
+class PictureFiles {
+ public:
+  static constexpr int64_t kDefaultBytes = int64_t{512} << 20;
+  explicit PictureFiles(const MediaOptions& media, int64_t most_bytes = kDefaultBytes)
+      : media_(media), most_bytes_(most_bytes) {}
+  // Valid until the next call. Errors of DecodeImage().
+  Result<RgbView> Get(const std::string& path);
+
+ private:
+  const MediaOptions media_;
+  const int64_t most_bytes_;
+  Ledger ledger_;  // first of what it counts
+  std::map<std::string, Image> kept_;
+  Image latest_;
+};
+
+// A picture as a model reads it: stretches of rows, and of the encoder's words between them.
+struct EncodedPicture {
+  std::span<const float> rows;  // [n, n_embd]
+  std::span<const PicturePart> parts;
+};
+
+// What an encoder makes of them, thinned out by a pruner where one is given.
+class EncodedPictures {
+ public:
+  // `files` and `encoder` must outlive it. Errors of PrunedEncoder::Make().
+  static Result<std::unique_ptr<EncodedPictures>> Make(PictureFiles& files, Encoder& encoder, const PrunerSpec& pruner,
+                                                       int64_t most_bytes = PictureFiles::kDefaultBytes);
+
+  // Valid until the next call. A frame is looked at once, without an encoder's tiles and squares. Errors of
+  // DecodeImage() and Preprocess().
+  Result<EncodedPicture> Get(const std::string& path, bool is_frame);
+  // Tokens that a picture may become.
+  int32_t max_tokens() const;
+  const EncoderConfig& config() const { return encoder_.config(); }
+  // Memory of encoder, pruner and kept rows.
+  const Ledger& ledger() const { return ledger_; }
+
+ private:
+  EncodedPictures(PictureFiles& files, Encoder& encoder, int64_t most_bytes)
+      : files_(files), encoder_(encoder), most_bytes_(most_bytes) {}
+  struct Kept {
+    Reservation bytes;
+    std::vector<float> rows;
+    std::vector<PicturePart> parts;
+  };
+  Result<EncodedPicture> Encode(const RgbView& picture, bool is_frame);
+
+  PictureFiles& files_;
+  Encoder& encoder_;
+  const int64_t most_bytes_;
+  Ledger ledger_;  // first of what it counts
+  std::unique_ptr<PrunedEncoder> images_;
+  HostBuffer pixels_;  // of a frame
+  int64_t kept_bytes_ = 0;
+  std::map<std::pair<std::string, bool>, Kept> kept_;
+};
+
+}  // namespace weir

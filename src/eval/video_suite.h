@@ -1,0 +1,64 @@
+// Questions along streams of clips, in rounds: what is shown stays in the stream, and so do questions and answers.
+//
+// videoqa (Inf-MLLM section 4.2, table 1): clip after clip with a question each, scored over the first 5, 10 and 300
+// rounds of a stream. streamvideo (VStream-QA, Inf-MLLM table 3): what was seen in the stream's first minute is asked
+// for again and again while the pot turns over; present and memory questions are never one figure.
+//
+// An answer is right when it is one of the right ones (eval/answer_metrics.h, exact).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eval/picture_questions.h"
+#include "eval/suite.h"
+#include "eval/viewer.h"
+
+namespace weir {
+
+// A round that was scored.
+struct ScoredRound {
+  const PictureQuestion* question = nullptr;
+  int64_t n = 0;  // rounds of the stream so far, this one included; those asked aside are not counted
+  std::string answer;
+  bool right = false;
+  int64_t tokens_back = 0;  // read since the clip that is asked about had been shown, up to the question
+  double about_min = 0;     // when that clip began, in minutes of the source
+  double age_min = 0;       // minutes from then to the question
+};
+
+struct VideoSuiteOptions {
+  // What stays in the stream as the answer of a round: the model's own, or the right one, so that no wrong answer can
+  // lead later ones astray. Either way the model's own is scored.
+  bool own_answers = true;
+  // videoqa: cells over the first so many rounds.
+  std::vector<int32_t> rounds = {5, 10, 300};
+  // streamvideo: minutes of the source that count as its beginning, and the ages, in minutes between what is asked for
+  // and the question, from which on a cell of its own begins.
+  double first_minutes = 1;
+  std::vector<double> ages = {0, 1, 2, 4, 8, 16, 32};
+  std::function<void(const ScoredRound& round, const Viewer& viewer)> on_round;  // may be empty
+};
+
+// The first rounds of the first streams; 0: all. What is asked aside behind the last round belongs to it.
+std::vector<PictureQuestion> FirstRounds(std::span<const PictureQuestion> questions, int32_t n_streams,
+                                         int32_t n_rounds);
+
+// Runs through streams and calls `scored` for each round. Errors of the session end it; what was scored stays scored.
+Status WatchStreams(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
+                    const SuiteHooks& hooks, const std::function<void(const ScoredRound&)>& scored);
+
+// One cell for every number of rounds and kind: all, present, memory (everything but present), and each kind of the
+// file. At the end, also of a run that is stopped.
+Status RunVideoQa(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
+                  const SuiteHooks& hooks);
+
+// Cells: present; first_minute, one for every age; memory, for questions about what came later. `turnovers`: how often
+// the pot could have been filled anew in between.
+Status RunStreamVideo(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
+                      const SuiteHooks& hooks);
+
+}  // namespace weir

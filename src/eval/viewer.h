@@ -1,0 +1,112 @@
+// A model that is shown pictures in rounds and asked about them; answers are greedy.
+//
+// A round is the user's turn of a chat template: words, pictures, a question. Models without a template (BLIP-2 with
+// OPT) read the pictures, then a form with the question in it. As an Examinee (eval/examinee.h), a Viewer can ask
+// aside: the session is saved before and restored after, and the stream has no trace of the question.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/session.h"
+#include "eval/encoded_pictures.h"
+#include "eval/examinee.h"
+#include "text/chat_template.h"
+#include "text/sampler.h"
+#include "text/tokenizer.h"
+
+namespace weir {
+
+struct ViewerOptions {
+  // How a question is put; "{question}" stands for its words.
+  std::string form = "{question}";
+  int32_t n_answer = 8;  // longest answer in tokens
+  // Aside, as many tokens are written after an answer's end as this lacks: the cost of a token can then be measured on
+  // answers of one word. The answer is what comes before its end.
+  int32_t n_decode = 0;
+  int64_t frame_ms = 1000;  // of the source, from a picture to the next
+  bool video = false;       // pictures are frames of a video
+};
+
+struct ViewerReply {
+  std::string text;
+  // What the session held when the question had been read, before the answer: of the keys and values of all tokens so
+  // far, in all layers and heads.
+  double stored_share = 0;
+  double stored_visual_share = 0;  // of the pictures' alone; 0 without pictures
+  int64_t kv_bytes = 0;            // of what was held
+  // What a token of the answer read of them, mean over the tokens written.
+  double used_share = 0;
+  double ms_per_token = 0;  // to write one, mean
+};
+
+class Viewer {
+ public:
+  // `chat` may be nullptr. All must outlive the object.
+  Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
+         const ViewerOptions& options, const std::atomic<bool>* stop);
+
+  // Empties the session; what stands before the first turn is read with it.
+  Status Begin();
+  // Shows pictures at the beginning of a new turn, after `lead`.
+  Status Show(std::string_view lead, std::span<const std::string> pictures);
+  // Asks, in the turn that Show() began or in one of its own; question and answer become part of the stream.
+  Result<ViewerReply> Ask(const std::string& question);
+  // Asks and leaves no trace.
+  Result<ViewerReply> AskAside(const std::string& question);
+  // The question is read, and `answer` as if the model had given it.
+  Status Tell(const std::string& question, const std::string& answer);
+
+  // Tokens of the stream so far.
+  int64_t n_tokens() const { return n_tokens_; }
+  // Where the stream is in its source: the time of the next picture.
+  int64_t t_ms() const { return n_pictures_ * options_.frame_ms; }
+  const ViewerOptions& options() const { return options_; }
+  const Session& session() const { return session_; }
+  const ExamCost& cost() const { return cost_; }
+
+  // Tokens of a stream's first round without its pictures, the answer not counted; later rounds have about as many.
+  static int64_t RoundTokens(const Tokenizer& tokenizer, const ChatTemplate* chat, const std::string& form,
+                             const std::string& lead, const std::string& question);
+
+ private:
+  // The template's words around a user's content, for the turn that comes next.
+  struct Turn {
+    std::vector<TextPiece> before, after;
+  };
+  static Turn NextTurn(ChatRounds& rounds);
+  // Opens a turn, where none is open: what it begins with goes to pending_.
+  void OpenTurn();
+  Status Read(std::vector<TextPiece> pieces);
+  Status ReadPicture(const EncodedPicture& picture);
+  Status ReadTokens(std::span<const int32_t> tokens, const Session::AppendOptions& options);
+  // The rest of the turn is read, up to where the answer begins.
+  Status ReadQuestion(const std::string& question);
+  Result<ViewerReply> Answer(int32_t n_least);
+  void TakeShares(ViewerReply* reply) const;
+  double UsedShare() const;
+
+  Session& session_;
+  EncodedPictures& pictures_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate* chat_;
+  const ViewerOptions options_;
+  const std::atomic<bool>* stop_;
+
+  std::optional<ChatRounds> rounds_;
+  bool at_start_ = true;  // nothing was read
+  bool turn_open_ = false;
+  std::vector<TextPiece> pending_;  // words that are due before the next ones, encoded together with them
+  std::vector<TextPiece> after_;    // of the open turn
+  int64_t n_tokens_ = 0, n_pictures_ = 0;
+  std::vector<uint8_t> mark_;
+  ExamCost cost_;
+};
+
+}  // namespace weir
