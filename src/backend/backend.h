@@ -43,7 +43,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual std::string name() const = 0;     // "cpu (AVX3_DL, 2 threads)"
+  virtual std::string name() const = 0;  // "cpu (AVX3_DL, 2 threads)"
   virtual int n_threads() const { return 1; }
   // False for a backend that only counts bytes (engine/plan_backend.h): nothing may run on it.
   virtual bool can_run() const { return true; }
@@ -123,8 +123,8 @@ class Backend {
 std::unique_ptr<Backend> MakeRefBackend();
 // SIMD with run-time dispatch. n_threads 0: one per usable core.
 std::unique_ptr<Backend> MakeCpuBackend(int n_threads = 0);
-// The first CUDA device. kUnsupported, saying why, when this build has no CUDA (WEIR_CUDA) or the machine no device for it. What
-// the backend itself holds on the device is reserved in `ledger`, which outlives it.
+// The first CUDA device. kUnsupported, saying why, when this build has no CUDA (WEIR_CUDA) or the machine no device for
+// it. What the backend itself holds on the device is reserved in `ledger`, which outlives it.
 Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger& ledger);
 
 }  // namespace weir

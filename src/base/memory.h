@@ -26,9 +26,9 @@ class HostBuffer {
   HostBuffer& operator=(HostBuffer&& other) noexcept;
   ~HostBuffer();
 
-  // Reserves PageRound(bytes) in `ledger`, then maps them. kInvalidArgument for a negative count, kOverBudget when the ledger or the system
-  // has too little left (a populated mapping larger than memory would end the process, so that is asked first), kIo when
-  // the system refuses the mapping.
+  // Reserves PageRound(bytes) in `ledger`, then maps them. kInvalidArgument for a negative count, kOverBudget when the
+  // ledger or the system has too little left (a populated mapping larger than memory would end the process, so that is
+  // asked first), kIo when the system refuses the mapping.
   static Result<HostBuffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes);
 
   uint8_t* data() const { return data_; }
@@ -45,8 +45,8 @@ class HostBuffer {
   Reservation reservation_;
 };
 
-// Move-only block of memory of whatever device gave it (Backend::Allocate()). On the host it is a HostBuffer. Whether the
-// host may touch the bytes is the giver's business.
+// Move-only block of memory of whatever device gave it (Backend::Allocate()). On the host it is a HostBuffer. Whether
+// the host may touch the bytes is the giver's business.
 class Buffer {
  public:
   // Gives `data` back to the device `owner`, which outlives the buffer.

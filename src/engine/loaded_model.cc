@@ -22,7 +22,8 @@ Result<std::string> DeviceOf(const LoadModelOptions& options) {
   if (options.n_gpu_layers > 0 && (device == "cpu" || device == "ref")) {
     return InvalidArgument("%d layers on a GPU, and the device is to be %s", options.n_gpu_layers, device.c_str());
   }
-  if (options.n_gpu_layers == 0 && device == "cuda") return InvalidArgument("no layers on a GPU, and the device is to be cuda");
+  if (options.n_gpu_layers == 0 && device == "cuda")
+    return InvalidArgument("no layers on a GPU, and the device is to be cuda");
   return options.n_gpu_layers == 0 && device == "auto" ? std::string("cpu") : device;
 }
 
@@ -48,9 +49,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
     if (out->host_backend_) out->host_backend_ = std::make_unique<PlanBackend>(std::move(out->host_backend_));
   }
   WEIR_ASSIGN_OR_RETURN(out->model_, LoadModel(*out->file_, *out->backend_, out->ledger_));
-  if (const int n_layers = out->model_->config().n_layers; options.n_gpu_layers > 0 && options.n_gpu_layers < n_layers) {
-    return InvalidArgument("%d of the model's %d layers on a device: a model is on one device as a whole; give 0, or %d or more",
-                           options.n_gpu_layers, n_layers, n_layers);
+  if (const int n_layers = out->model_->config().n_layers;
+      options.n_gpu_layers > 0 && options.n_gpu_layers < n_layers) {
+    return InvalidArgument(
+        "%d of the model's %d layers on a device: a model is on one device as a whole; give 0, or %d or more",
+        options.n_gpu_layers, n_layers, n_layers);
   }
   WEIR_ASSIGN_OR_RETURN(out->tokenizer_, Tokenizer::Load(*out->file_));
   return out;

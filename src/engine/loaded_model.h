@@ -15,11 +15,12 @@ namespace weir {
 
 struct LoadModelOptions {
   std::string path;
-  int n_threads = 0;             // 0: one per usable core
-  // "cpu"; "cuda" (kUnsupported where there is none); "auto": cuda where there is one, else cpu; "ref": the scalar reference.
+  int n_threads = 0;  // 0: one per usable core
+  // "cpu"; "cuda" (kUnsupported where there is none); "auto": cuda where there is one, else cpu; "ref": the scalar
+  // reference.
   std::string device = "cpu";
-  // Layers on the device, as other programs count them. All or none: 0 is the CPU, anything from the model's layers on is
-  // the device; what lies between is kInvalidArgument. Negative: as `device` says.
+  // Layers on the device, as other programs count them. All or none: 0 is the CPU, anything from the model's layers on
+  // is the device; what lies between is kInvalidArgument. Negative: as `device` says.
   int n_gpu_layers = -1;
   // Checks and sizes everything without preparing a single weight: for `weir plan` and `weir info`. Such a model
   // answers questions about bytes; it cannot run.
@@ -43,7 +44,7 @@ class LoadedModel {
 
  private:
   LoadedModel() = default;
-  Ledger ledger_;   // first: outlives the weights
+  Ledger ledger_;  // first: outlives the weights
   std::unique_ptr<GgufFile> file_;
   std::unique_ptr<Backend> backend_, host_backend_;
   std::string device_note_;

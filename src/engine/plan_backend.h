@@ -36,7 +36,9 @@ class PlanBackend : public Backend {
   int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return real_->NllScratchBytes(max_rows, max_in);
   }
-  int64_t AttentionScratchBytes(const AttentionShape& shape) const override { return real_->AttentionScratchBytes(shape); }
+  int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
+    return real_->AttentionScratchBytes(shape);
+  }
   int64_t FullAttentionScratchBytes(int64_t n_heads, int64_t head_dim, int64_t max_kv) const override {
     return real_->FullAttentionScratchBytes(n_heads, head_dim, max_kv);
   }

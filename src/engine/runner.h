@@ -18,22 +18,22 @@
 namespace weir {
 
 struct RunnerShape {
-  int64_t max_rows = 0;    // rows of the largest batch
-  int64_t max_slots = 0;   // slots of the largest head of a pot
-  bool nll = false;        // HeadNll() will be called
-  bool statistics = false; // batch items will carry evidence calls
+  int64_t max_rows = 0;     // rows of the largest batch
+  int64_t max_slots = 0;    // slots of the largest head of a pot
+  bool nll = false;         // HeadNll() will be called
+  bool statistics = false;  // batch items will carry evidence calls
 };
 
 // New tokens of one pot.
 struct BatchItem {
   Pot* pot = nullptr;
-  std::span<const SlotMeta> tokens;   // in stream order; token_id >= 0, or -1 with embeddings
-  const EvidenceCall* evidence = nullptr;   // statistics to take of these rows
+  std::span<const SlotMeta> tokens;        // in stream order; token_id >= 0, or -1 with embeddings
+  const EvidenceCall* evidence = nullptr;  // statistics to take of these rows
   // [tokens.size(), n_embd]: rows that enter the model in place of token embeddings (visual tokens). Such an item is a
   // batch of its own.
   const float* embeddings = nullptr;
-  const std::vector<int32_t>* reads = nullptr;   // as BatchSegment::reads
-  const AttentionWatch* watch = nullptr;         // as BatchSegment::watch
+  const std::vector<int32_t>* reads = nullptr;  // as BatchSegment::reads
+  const AttentionWatch* watch = nullptr;        // as BatchSegment::watch
 };
 
 class Runner {
@@ -44,11 +44,11 @@ class Runner {
   static int64_t WorkspaceBytes(const Model& model, const Backend& backend, const RunnerShape& shape);
 
   // Takes slots, runs the model. Every pot has room for its tokens (kOverBudget otherwise, nothing changed).
-  // Returns hidden states after the final norm, [rows, n_embd], rows in item order, in memory of the backend; valid until
-  // the next call.
+  // Returns hidden states after the final norm, [rows, n_embd], rows in item order, in memory of the backend; valid
+  // until the next call.
   Result<const float*> Forward(std::span<const BatchItem> items, const TensorObserver* observer = nullptr);
-  // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab], both in memory of the backend. REQUIRES: out has room,
-  // n_rows <= max_rows.
+  // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab], both in memory of the backend. REQUIRES: out has
+  // room, n_rows <= max_rows.
   void Logits(const float* hidden, int64_t n_rows, float* out);
   // -log P(target[r] | hidden[r]); target -1 gives 0. REQUIRES: shape.nll, n_rows <= max_rows.
   void HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll);

@@ -36,14 +36,14 @@ struct PlanItem {
 
 struct SessionOptions {
   PolicySpec policy;
-  int32_t pot_slots = 0;       // |M|; 0: as many as budget_bytes holds, at most the trained context; without a
-                               // budget the trained context, at most 4096
-  int64_t budget_bytes = 0;    // 0: no limit but the pot
-  int32_t chunk_rows = 0;      // rows read at once; 0: 256, or a quarter of a pot that evicts. At most half of a pot that
-                               // evicts: a chunk must not turn the whole pot over
+  int32_t pot_slots = 0;     // |M|; 0: as many as budget_bytes holds, at most the trained context; without a
+                             // budget the trained context, at most 4096
+  int64_t budget_bytes = 0;  // 0: no limit but the pot
+  int32_t chunk_rows = 0;    // rows read at once; 0: 256, or a quarter of a pot that evicts. At most half of a pot that
+                             // evicts: a chunk must not turn the whole pot over
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
-  bool nll = false;            // Append() will be asked for likelihoods
+  bool nll = false;  // Append() will be asked for likelihoods
   // Tokens of the policy's probe (engine/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
@@ -57,29 +57,29 @@ struct SessionOptions {
 struct SessionPlan {
   PotShape pot;
   int32_t chunk_rows = 0;
-  int32_t probe_slots = 0;     // of the pot, kept free for a probe
+  int32_t probe_slots = 0;  // of the pot, kept free for a probe
   RunnerShape runner;
-  int64_t bookkeeping_bytes = 0;   // of the session's own vectors, part of the items
-  int64_t novelty_bytes = 0, novelty_scratch_bytes = 0;   // Evidence::recent_frames, part of the items
-  int64_t watch_bytes = 0;         // SessionOptions::watch_attention, an item
+  int64_t bookkeeping_bytes = 0;                         // of the session's own vectors, part of the items
+  int64_t novelty_bytes = 0, novelty_scratch_bytes = 0;  // Evidence::recent_frames, part of the items
+  int64_t watch_bytes = 0;                               // SessionOptions::watch_attention, an item
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;
-  int64_t minimum_bytes = 0;   // smallest budget this policy, model and KV type can work with
+  int64_t minimum_bytes = 0;  // smallest budget this policy, model and KV type can work with
 };
 
-// kOverBudget when budget_bytes is too small: the message names the smallest budget that works, or, when the pot was asked
-// for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs, or when attention is to
-// be watched under a policy that decides for each head.
+// kOverBudget when budget_bytes is too small: the message names the smallest budget that works, or, when the pot was
+// asked for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs, or when
+// attention is to be watched under a policy that decides for each head.
 Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options);
 
 struct TokenCounters {
-  int64_t seen = 0;        // tokens read or generated so far
-  int64_t kept = 0;        // of them, in the pot now (in at least one layer and head)
-  int64_t dropped = 0;     // seen - kept
+  int64_t seen = 0;     // tokens read or generated so far
+  int64_t kept = 0;     // of them, in the pot now (in at least one layer and head)
+  int64_t dropped = 0;  // seen - kept
 };
 struct SessionCounters : TokenCounters {
-  std::array<TokenCounters, kNumModalities> by{};   // by Modality
-  int64_t selections = 0;  // times the pot had to shrink
+  std::array<TokenCounters, kNumModalities> by{};  // by Modality
+  int64_t selections = 0;                          // times the pot had to shrink
 };
 
 class Session {
@@ -87,14 +87,14 @@ class Session {
   static Result<std::unique_ptr<Session>> Make(Model& model, Backend& backend, const SessionOptions& options);
 
   struct AppendOptions {
-    bool pinned = false;                       // these tokens survive every selection
-    bool generated = false;                    // tokens the model chose: part of an answer, not of a prompt
-    bool end_of_prompt = false;                // the last of these tokens ends a prompt: policies that compress there do
+    bool pinned = false;         // these tokens survive every selection
+    bool generated = false;      // tokens the model chose: part of an answer, not of a prompt
+    bool end_of_prompt = false;  // the last of these tokens ends a prompt: policies that compress there do
     int64_t t_src_ms = 0;
-    float* nll = nullptr;                      // [tokens.size()] or nullptr: -log P of each token when it was read;
-                                               // 0 for the first token of the stream
-    const std::atomic<bool>* stop = nullptr;   // checked between chunks: kCancelled, all read chunks stay read
-    std::function<void(int64_t n_done)> progress;   // after each chunk, tokens of this call read so far
+    float* nll = nullptr;                          // [tokens.size()] or nullptr: -log P of each token when it was read;
+                                                   // 0 for the first token of the stream
+    const std::atomic<bool>* stop = nullptr;       // checked between chunks: kCancelled, all read chunks stay read
+    std::function<void(int64_t n_done)> progress;  // after each chunk, tokens of this call read so far
     const TensorObserver* observer = nullptr;
   };
   // Reads tokens. kOverBudget when the pot is full and may not shrink (policy `full`, OnOverflow::kError, everything
@@ -104,21 +104,22 @@ class Session {
 
   // Reads rows that stand in place of token embeddings: an encoder's rows of a picture or frame, [n, n_embd]. They take
   // slots, are forgotten and pinned like any token; their token_id is -1. Nothing predicts them: as the statistic of a
-  // policy their -log P is 0 (+inf for the first of a stream). Errors as Append(); kInvalidArgument when the size is not a
-  // multiple of n_embd, when a value is not finite, or when options.nll is asked for. One call is one picture or frame:
-  // SlotMeta::row counts from 0; at most 65,536 rows.
+  // policy their -log P is 0 (+inf for the first of a stream). Errors as Append(); kInvalidArgument when the size is
+  // not a multiple of n_embd, when a value is not finite, or when options.nll is asked for. One call is one picture or
+  // frame: SlotMeta::row counts from 0; at most 65,536 rows.
   Status AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options);
 
-  // A round begins: `question` is about to be appended (by the caller, in any number of calls) and up to n_answer tokens
-  // will follow. Room is made for all of it at once where the pot allows; a policy may rank by the question's attention
-  // (PolicyNeeds::question_rows); stored likelihoods age (nll_decay). Optional: without it, room is made when it is needed.
+  // A round begins: `question` is about to be appended (by the caller, in any number of calls) and up to n_answer
+  // tokens will follow. Room is made for all of it at once where the pot allows; a policy may rank by the question's
+  // attention (PolicyNeeds::question_rows); stored likelihoods age (nll_decay). Optional: without it, room is made when
+  // it is needed.
   Status BeginRound(std::span<const int32_t> question, int64_t n_answer);
 
   // Replaces the probe from now on. kInvalidArgument when it is longer than SessionOptions::max_probe.
   Status SetProbe(std::span<const int32_t> tokens);
 
-  // Everything that decides what comes next: pot, statistics, positions, counters, last hidden state, probe. A session of
-  // the same model, backend and options that restores it continues with the same bytes. Save() replaces *out.
+  // Everything that decides what comes next: pot, statistics, positions, counters, last hidden state, probe. A session
+  // of the same model, backend and options that restores it continues with the same bytes. Save() replaces *out.
   // kInvalidArgument when the bytes are not from such a session; the session is then as it was.
   Status Save(std::vector<uint8_t>* out) const;
   Status Restore(std::span<const uint8_t> bytes);
@@ -171,10 +172,10 @@ class Session {
   // What is read: tokens, or embeddings in their place.
   struct Rows {
     int64_t n = 0;
-    const int32_t* tokens = nullptr;     // [n]
-    const float* embeddings = nullptr;   // [n, n_embd]
+    const int32_t* tokens = nullptr;    // [n]
+    const float* embeddings = nullptr;  // [n, n_embd]
     Modality modality = Modality::kText;
-    int64_t first = 0;                   // place of the first row in its picture or frame
+    int64_t first = 0;  // place of the first row in its picture or frame
   };
   Status AppendRows(const Rows& rows, const AppendOptions& options);
   Status CheckTokens(std::span<const int32_t> tokens) const;
@@ -189,7 +190,7 @@ class Session {
   // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
   int32_t NextChunkRows(int64_t n_left) const;
 
-  Ledger ledger_;   // first: outlives every reservation below
+  Ledger ledger_;  // first: outlives every reservation below
   Model* model_ = nullptr;
   Backend* backend_ = nullptr;
   SessionOptions options_;
@@ -198,23 +199,23 @@ class Session {
   PolicyNeeds needs_;
   std::unique_ptr<Pot> pot_;
   std::unique_ptr<Runner> runner_;
-  Buffer logits_;        // [n_vocab]
-  Buffer last_hidden_;   // [n_embd] of the last token read
-  Buffer watched_;       // SessionOptions::watch_attention: floats of all slots, layer after layer
+  Buffer logits_;       // [n_vocab]
+  Buffer last_hidden_;  // [n_embd] of the last token read
+  Buffer watched_;      // SessionOptions::watch_attention: floats of all slots, layer after layer
   AttentionWatch watch_;
-  Buffer novelty_, novelty_scratch_;   // where the policy asked for it: floats of all slots, group after group
+  Buffer novelty_, novelty_scratch_;  // where the policy asked for it: floats of all slots, group after group
   bool has_last_ = false, logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0, n_slots_read_ = 0;
   std::array<int64_t, kNumModalities> n_seen_by_{};
-  int32_t n_pinned_ = 0;                    // slots that every group must keep
-  int32_t n_score_rows_ = 0, n_unscored_ = 0;   // SlotView
-  int32_t n_since_full_ = 0;                // tokens of the answer since one read all slots (PolicyNeeds::read_every)
-  std::vector<int32_t> probe_;              // the policy's
-  std::vector<int32_t> question_;           // last rows of the round's question: the probe while they are not empty
+  int32_t n_pinned_ = 0;                       // slots that every group must keep
+  int32_t n_score_rows_ = 0, n_unscored_ = 0;  // SlotView
+  int32_t n_since_full_ = 0;       // tokens of the answer since one read all slots (PolicyNeeds::read_every)
+  std::vector<int32_t> probe_;     // the policy's
+  std::vector<int32_t> question_;  // last rows of the round's question: the probe while they are not empty
   TraceWriter* trace_ = nullptr;
-  Reservation bookkeeping_;      // of the vectors below, which never grow beyond it
+  Reservation bookkeeping_;  // of the vectors below, which never grow beyond it
   std::vector<SlotMeta> chunk_;
-  EvidenceCall evidence_;        // of the chunk
+  EvidenceCall evidence_;  // of the chunk
   std::vector<int32_t> targets_;
   std::vector<float> nll_;
   std::vector<SlotView> views_;  // [n_groups]

@@ -19,7 +19,9 @@ int32_t ProbeSlots(const SessionOptions& options, const PolicyNeeds& needs) {
 // Rows read at once in a pot of n slots: large enough for the products to reach their speed, small enough that a chunk
 // turns over only a part of a pot that evicts.
 int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32_t n_slots) {
-  const int32_t wanted = options.chunk_rows > 0 ? options.chunk_rows : needs.evicts ? std::min(n_slots / 4, kDefaultChunk) : kDefaultChunk;
+  const int32_t wanted = options.chunk_rows > 0 ? options.chunk_rows
+                         : needs.evicts         ? std::min(n_slots / 4, kDefaultChunk)
+                                                : kDefaultChunk;
   const int32_t most = needs.evicts ? std::min(n_slots / 2, n_slots - (needs.min_slots - 1)) : n_slots;
   return std::clamp(wanted, 1, std::max(1, most));
 }
@@ -28,7 +30,8 @@ int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32
 // per group, what a selection works with.
 int64_t BookkeepingBytes(const PotShape& pot, const PolicyNeeds& needs, int64_t max_rows) {
   const int64_t n_lists = needs.read_every > 1 ? 2 : 1;  // keep-sets, and what a step reads
-  return pot.max_head_slots() * needs.scratch_per_slot + max_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t) + sizeof(float)) +
+  return pot.max_head_slots() * needs.scratch_per_slot +
+         max_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t) + sizeof(float)) +
          pot.n_groups() * (n_lists * (pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) +
                                       static_cast<int64_t>(sizeof(KeepSet))) +
                            static_cast<int64_t>(sizeof(SlotView)));
@@ -65,12 +68,13 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
     plan.novelty_scratch_bytes = PageRound(FrameNoveltyScratchBytes(plan.pot.max_head_slots(), plan.pot.head_dim));
   }
   plan.items = {
-      {MemTag::kKv, StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
-                              plan.pot.n_kv_heads),
+      {MemTag::kKv,
+       StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
+                 plan.pot.n_kv_heads),
        Pot::KvBytes(plan.pot)},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
-       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + plan.bookkeeping_bytes + plan.novelty_bytes +
-           plan.novelty_scratch_bytes},
+       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + plan.bookkeeping_bytes +
+           plan.novelty_bytes + plan.novelty_scratch_bytes},
       {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
        Runner::WorkspaceBytes(model, backend, plan.runner) + LatestBytes(plan.pot, needs)},
       {MemTag::kLogits, "logits and last hidden state",
@@ -96,9 +100,10 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   }
   if (options.chunk_rows < 0) return InvalidArgument("a chunk of %d rows: expected at least 1", options.chunk_rows);
   if (options.watch_attention && needs.granularity == Granularity::kPerHead) {
-    return InvalidArgument("policy %s decides for each head; attention is traced under policies that decide for each layer "
-                           "or once for all of them",
-                           name);
+    return InvalidArgument(
+        "policy %s decides for each head; attention is traced under policies that decide for each layer "
+        "or once for all of them",
+        name);
   }
   SessionOptions smallest = options;
   smallest.chunk_rows = 1;
@@ -119,8 +124,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   }
   const int64_t budget = options.budget_bytes;
   if (budget > 0 && budget < minimum.total_bytes) {
-    return OverBudget("a budget of %lld bytes is too small for this model with policy %s; the smallest that works is %lld",
-                      static_cast<long long>(budget), name, static_cast<long long>(minimum.total_bytes));
+    return OverBudget(
+        "a budget of %lld bytes is too small for this model with policy %s; the smallest that works is %lld",
+        static_cast<long long>(budget), name, static_cast<long long>(minimum.total_bytes));
   }
   // Largest pot whose plan fits; the plan grows with the pot.
   const auto largest_pot = [&](int32_t most) {
@@ -155,9 +161,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     }
   }
   if (budget > 0 && plan.total_bytes > budget) {
-    return OverBudget("a pot of %d tokens with policy %s needs %lld bytes, the budget is %lld; the largest pot that fits has %d",
-                      n_slots, name, static_cast<long long>(plan.total_bytes), static_cast<long long>(budget),
-                      largest_pot(n_slots));
+    return OverBudget(
+        "a pot of %d tokens with policy %s needs %lld bytes, the budget is %lld; the largest pot that fits has %d",
+        n_slots, name, static_cast<long long>(plan.total_bytes), static_cast<long long>(budget), largest_pot(n_slots));
   }
   plan.minimum_bytes = minimum.total_bytes;
   return plan;

@@ -60,8 +60,9 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   bytes = bytes.subspan(sizeof(h));
   const int32_t n_slots = plan_.pot.n_slots;
   if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != model_->config().n_embd || h.n_seen < 0 ||
-      h.n_selections < 0 || h.n_since_full < 0 || h.n_pinned < 0 || h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 ||
-      h.n_probe < 0 || h.n_probe > plan_.probe_slots || h.n_question < 0 || h.n_question > plan_.probe_slots) {
+      h.n_selections < 0 || h.n_since_full < 0 || h.n_pinned < 0 || h.n_pinned > n_slots || h.n_score_rows < 0 ||
+      h.n_unscored < 0 || h.n_probe < 0 || h.n_probe > plan_.probe_slots || h.n_question < 0 ||
+      h.n_question > plan_.probe_slots) {
     return bad;
   }
   int64_t n_left = h.n_seen;

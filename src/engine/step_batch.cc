@@ -33,7 +33,8 @@ Result<std::unique_ptr<StepBatch>> StepBatch::Make(Model& model, Backend& backen
   out->n_vocab_ = model.config().n_vocab;
   out->n_embd_ = model.config().n_embd;
   WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, RunnerShapeOf(shape), ledger));
-  WEIR_ASSIGN_OR_RETURN(out->logits_, backend.Allocate(ledger, MemTag::kLogits, LogitsBytes(model, shape), Access::kShared));
+  WEIR_ASSIGN_OR_RETURN(out->logits_,
+                        backend.Allocate(ledger, MemTag::kLogits, LogitsBytes(model, shape), Access::kShared));
   return out;
 }
 

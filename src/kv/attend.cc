@@ -32,8 +32,8 @@ int64_t Attender::MetaBytes(const Backend& backend, const AttentionLayout& layou
   return PageRound(bytes + window_bytes) + backend.UploadBytes(bytes) + backend.UploadBytes(window_bytes);
 }
 
-int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
-                                 bool statistics) {
+int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows,
+                                 int64_t max_slots, bool statistics) {
   return PageRound(AngleBytes(layout, max_rows)) + PageRound(FirstSlotBytes(layout, max_rows)) +
          PageRound(PositionBytes(layout, max_rows)) +
          PageRound(ScratchBytes(backend, layout, max_rows, max_slots, statistics));
@@ -46,7 +46,8 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   out->layout_ = layout;
   out->max_rows_ = max_rows;
   out->max_slots_ = max_slots;
-  int64_t rope_bytes = MetaBytes(backend, layout, max_slots) - backend.UploadBytes(RopeTable::Bytes(layout.rope, max_slots));
+  int64_t rope_bytes =
+      MetaBytes(backend, layout, max_slots) - backend.UploadBytes(RopeTable::Bytes(layout.rope, max_slots));
   if (layout.window_rope) rope_bytes -= backend.UploadBytes(RopeTable::Bytes(*layout.window_rope, max_slots));
   WEIR_ASSIGN_OR_RETURN(out->rope_bytes_, ledger.Reserve(MemTag::kMeta, rope_bytes));
   WEIR_ASSIGN_OR_RETURN(out->ropes_[0], RopeTable::Make(layout.rope, max_slots));
@@ -59,7 +60,8 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   }
   for (int table = 0; table < 2 && !backend.on_host(); ++table) {
     const std::vector<uint8_t> packed = out->ropes_[table].Pack();
-    WEIR_ASSIGN_OR_RETURN(out->rope_copies_[table], backend.Upload(ledger, MemTag::kMeta, packed.data(), std::ssize(packed)));
+    WEIR_ASSIGN_OR_RETURN(out->rope_copies_[table],
+                          backend.Upload(ledger, MemTag::kMeta, packed.data(), std::ssize(packed)));
     out->ropes_[table].device = out->rope_copies_[table].data();
   }
   WEIR_ASSIGN_OR_RETURN(out->angles_,
@@ -68,18 +70,18 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
                         HostBuffer::Allocate(ledger, MemTag::kWorkspace, FirstSlotBytes(layout, max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->positions_,
                         HostBuffer::Allocate(ledger, MemTag::kWorkspace, PositionBytes(layout, max_rows)));
-  WEIR_ASSIGN_OR_RETURN(out->scratch_,
-                        backend.Allocate(ledger, MemTag::kWorkspace,
-                                         ScratchBytes(backend, layout, max_rows, max_slots, statistics), Access::kDevice));
+  WEIR_ASSIGN_OR_RETURN(
+      out->scratch_, backend.Allocate(ledger, MemTag::kWorkspace,
+                                      ScratchBytes(backend, layout, max_rows, max_slots, statistics), Access::kDevice));
   return out;
 }
 
 Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions, int64_t end) {
   if (layout.n_learned_positions == 0 || end <= layout.n_learned_positions) return Status();
-  return OverBudget("this model has learned %d positions, and token %lld of %s would need another; use a policy whose "
-                    "positions are slots, in a pot of at most so many",
-                    layout.n_learned_positions, static_cast<long long>(end),
-                    positions == Positions::kAbs ? "the stream" : "a pot");
+  return OverBudget(
+      "this model has learned %d positions, and token %lld of %s would need another; use a policy whose "
+      "positions are slots, in a pot of at most so many",
+      layout.n_learned_positions, static_cast<long long>(end), positions == Positions::kAbs ? "the stream" : "a pot");
 }
 
 Status Attender::Plan(std::span<const BatchSegment> segments) {
@@ -92,8 +94,8 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
     }
     if (shape.n_layers != layout_.n_layers || shape.n_kv_heads != layout_.n_kv_heads ||
         shape.head_dim != layout_.head_dim || shape.max_head_slots() > max_slots_) {
-      return InvalidArgument("a pot of %d layers x %d heads x %d slots does not fit this model's attention", shape.n_layers,
-                             shape.n_kv_heads, shape.n_slots);
+      return InvalidArgument("a pot of %d layers x %d heads x %d slots does not fit this model's attention",
+                             shape.n_layers, shape.n_kv_heads, shape.n_slots);
     }
     n_rows += segment.n_rows;
   }

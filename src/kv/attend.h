@@ -22,9 +22,9 @@ namespace weir {
 // What attention needs to know of a model: data an architecture returns, never a switch elsewhere.
 struct AttentionLayout {
   int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;      // 1 / sqrt(head_dim) for most
-  float softcap = 0;    // scores are softcap * tanh(score / softcap); 0: as they are
-  RopeConfig rope;      // n_rot = 0: no rotary embedding
+  float scale = 0;    // 1 / sqrt(head_dim) for most
+  float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: as they are
+  RopeConfig rope;    // n_rot = 0: no rotary embedding
   // Rows of a table of learned positions that the model adds at its input (Attender::positions()); 0: it has none.
   int32_t n_learned_positions = 0;
   // Layers with a sliding window: a row sees what stands less than `window` positions before it, positions as RoPE sees
@@ -43,29 +43,30 @@ Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions,
 // Statistics to take of a segment while it attends: which of its rows vote, how they are reduced. They go to the pot's
 // scores, one layer (PotShape::granularity kPerLayer) or one KV head (kPerHead) a group.
 struct EvidenceCall {
-  int64_t row_begin = 0, row_end = 0;   // relative to the segment's first row
+  int64_t row_begin = 0, row_end = 0;  // relative to the segment's first row
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
-  bool accumulate = false;              // add to the scores, or replace them
-  // Working memory, a float for each slot of the largest head. Where it is given, scores of text are accumulated and those
-  // of visual slots replaced by the last voting row's. REQUIRES: kPerLayer, RowReduce::kSum.
+  bool accumulate = false;  // add to the scores, or replace them
+  // Working memory, a float for each slot of the largest head. Where it is given, scores of text are accumulated and
+  // those of visual slots replaced by the last voting row's. REQUIRES: kPerLayer, RowReduce::kSum.
   float* latest = nullptr;
 };
 
-// Attention to look at, beside any statistics: after a pass, how much the newest row of a segment attended to every slot,
-// mean over the layer's query heads.
+// Attention to look at, beside any statistics: after a pass, how much the newest row of a segment attended to every
+// slot, mean over the layer's query heads.
 struct AttentionWatch {
-  float* out = nullptr;   // [n_layers, stride]
-  int64_t stride = 0;     // at least the slots of the largest layer
+  float* out = nullptr;  // [n_layers, stride]
+  int64_t stride = 0;    // at least the slots of the largest layer
 };
 
 // New rows of one pot within a batch. BeginAppend() was already called for them.
 struct BatchSegment {
   Pot* pot = nullptr;
   int64_t first_row = 0, n_rows = 0;
-  int64_t first_seq = 0;   // stream number of the first row's token: its position under kAbs
-  const EvidenceCall* evidence = nullptr;   // REQUIRES: shape().scores and an Attender made with statistics
-  // [n_groups of the pot]: slots that these rows read, ascending, their own the last; nullptr: all. REQUIRES: no evidence.
+  int64_t first_seq = 0;                   // stream number of the first row's token: its position under kAbs
+  const EvidenceCall* evidence = nullptr;  // REQUIRES: shape().scores and an Attender made with statistics
+  // [n_groups of the pot]: slots that these rows read, ascending, their own the last; nullptr: all. REQUIRES: no
+  // evidence.
   const std::vector<int32_t>* reads = nullptr;
   // REQUIRES: an Attender made with statistics, heads of a layer that hold the same slots, no reads.
   const AttentionWatch* watch = nullptr;
@@ -79,11 +80,11 @@ class Attender {
                                                 int64_t max_slots, bool statistics, Ledger& ledger);
   // Bytes Make() reserves: rotary tables (kMeta), angles and scratch (kWorkspace).
   static int64_t MetaBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_slots);
-  static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
-                                bool statistics);
+  static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows,
+                                int64_t max_slots, bool statistics);
 
-  // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise). kOverBudget
-  // when a row would need a learned position beyond the model's table.
+  // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise).
+  // kOverBudget when a row would need a learned position beyond the model's table.
   Status Plan(std::span<const BatchSegment> segments);
 
   // q: [n_rows, n_heads * head_dim], k, v: [n_rows, n_kv_heads * head_dim], none rotated; out as q. Rows contiguous.
@@ -115,18 +116,18 @@ class Attender {
   Buffer angles_;           // [tables, 2, max_rows, n_rot/2] cos then sin of the rows' positions
   HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the layer at hand, int32
   HostBuffer positions_;    // [max_rows] of rows with learned positions
-  Buffer scratch_;       // of the attention and statistics kernels, one after the other
+  Buffer scratch_;          // of the attention and statistics kernels, one after the other
   // The current plan.
   std::vector<BatchSegment> segments_;
-  std::vector<const uint8_t*> k_ptrs_, v_ptrs_;   // [n_segments, n_kv_heads], of the layer at hand
-  std::vector<int32_t> n_slots_;                  // same shape
-  std::vector<const int32_t*> first_ptrs_;        // same shape
-  std::vector<const int32_t*> read_ptrs_;         // same shape; of segments that read a part of their slots
-  std::vector<int32_t> n_read_;                   // same shape
-  std::vector<AttentionSegment> views_;           // [n_segments]
+  std::vector<const uint8_t*> k_ptrs_, v_ptrs_;  // [n_segments, n_kv_heads], of the layer at hand
+  std::vector<int32_t> n_slots_;                 // same shape
+  std::vector<const int32_t*> first_ptrs_;       // same shape
+  std::vector<const int32_t*> read_ptrs_;        // same shape; of segments that read a part of their slots
+  std::vector<int32_t> n_read_;                  // same shape
+  std::vector<AttentionSegment> views_;          // [n_segments]
   std::vector<StoreSlotsArgs> stores_;
-  std::vector<ColumnScoresArgs> scores_;          // of the segments that vote
-  std::vector<float*> score_ptrs_;                // [n_kv_heads] of each
+  std::vector<ColumnScoresArgs> scores_;  // of the segments that vote
+  std::vector<float*> score_ptrs_;        // [n_kv_heads] of each
 };
 
 }  // namespace weir

@@ -62,7 +62,8 @@ int64_t Pot::KvBytes(const PotShape& s) {
 
 int64_t Pot::MetaBytes(const PotShape& s) {
   const int64_t n = static_cast<int64_t>(s.n_groups()) * s.n_slots;
-  return PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + (s.scores ? PageRound(n * 4) : 0) + (s.nll ? PageRound(n * 4) : 0);
+  return PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + (s.scores ? PageRound(n * 4) : 0) +
+         (s.nll ? PageRound(n * 4) : 0);
 }
 
 Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, Ledger& ledger) {
@@ -76,7 +77,8 @@ Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, 
   WEIR_ASSIGN_OR_RETURN(pot->k_, backend.Allocate(ledger, MemTag::kKv, slots * pot->k_slot_bytes_, Access::kDevice));
   WEIR_ASSIGN_OR_RETURN(pot->v_, backend.Allocate(ledger, MemTag::kKv, slots * pot->v_slot_bytes_, Access::kDevice));
   const int64_t n = static_cast<int64_t>(shape.n_groups()) * shape.n_slots;
-  WEIR_ASSIGN_OR_RETURN(pot->meta_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * static_cast<int64_t>(sizeof(SlotMeta))));
+  WEIR_ASSIGN_OR_RETURN(pot->meta_,
+                        HostBuffer::Allocate(ledger, MemTag::kMeta, n * static_cast<int64_t>(sizeof(SlotMeta))));
   if (shape.scores) {
     WEIR_ASSIGN_OR_RETURN(pot->scores_, backend.Allocate(ledger, MemTag::kMeta, n * 4, Access::kShared));
   }
@@ -193,8 +195,8 @@ void Pot::Rebalance() {
     if (shape_.nll) std::memmove(nll_.as<float>() + to, nll_.as<float>() + from, n * 4);
     begin_[head] = to;
   };
-  // Regions keep their order, so those that move left can go first, in order, and those that move right after them, last
-  // one first: no region is written over before it has moved.
+  // Regions keep their order, so those that move left can go first, in order, and those that move right after them,
+  // last one first: no region is written over before it has moved.
   int64_t at = 0;
   for (size_t head = 0; head < used_.size(); ++head) {
     room_[head] = std::min(used_[head] + spare, shape_.max_head_slots());
@@ -215,8 +217,17 @@ struct PotHeader {
 };
 
 PotHeader HeaderOf(const PotShape& s) {
-  return {s.n_layers, s.n_kv_heads, s.head_dim, s.n_slots, static_cast<int32_t>(s.k_type), static_cast<int32_t>(s.v_type),
-          static_cast<int32_t>(s.positions), static_cast<int32_t>(s.granularity), s.scores, s.nll, s.spread};
+  return {s.n_layers,
+          s.n_kv_heads,
+          s.head_dim,
+          s.n_slots,
+          static_cast<int32_t>(s.k_type),
+          static_cast<int32_t>(s.v_type),
+          static_cast<int32_t>(s.positions),
+          static_cast<int32_t>(s.granularity),
+          s.scores,
+          s.nll,
+          s.spread};
 }
 
 void AppendBytes(const void* data, int64_t n, std::vector<uint8_t>* out) {
@@ -301,7 +312,8 @@ Status Pot::Restore(std::span<const uint8_t>* bytes) {
       SlotMeta& m = group_meta[slot];
       uint8_t flags[2];
       if (!TakeBytes(bytes, 8, &m.seq) || !TakeBytes(bytes, 8, &m.t_src_ms) || !TakeBytes(bytes, 4, &m.token_id) ||
-          !TakeBytes(bytes, 2, flags) || !TakeBytes(bytes, 2, &m.row) || flags[0] > static_cast<uint8_t>(Modality::kVideo) || flags[1] > 1) {
+          !TakeBytes(bytes, 2, flags) || !TakeBytes(bytes, 2, &m.row) ||
+          flags[0] > static_cast<uint8_t>(Modality::kVideo) || flags[1] > 1) {
         return fail();
       }
       m.modality = static_cast<Modality>(flags[0]);

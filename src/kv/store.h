@@ -57,7 +57,8 @@ class Pot {
   void Clear();
 
   // Keeps exactly `keep` of a group: values move in storage, positions follow (kCache, kReset) or stay (kAbs).
-  // kInvalidArgument when keep is not strictly ascending, leaves the range, or drops a pinned slot; nothing changes then.
+  // kInvalidArgument when keep is not strictly ascending, leaves the range, or drops a pinned slot; nothing changes
+  // then.
   Status Compact(int32_t group, const KeepSet& keep);
   // After the last Compact() of a selection: gives every head the same free room. Does nothing unless spread > 1.
   void Rebalance();
@@ -96,11 +97,11 @@ class Pot {
   int64_t k_slot_bytes_ = 0, v_slot_bytes_ = 0;
   Backend* backend_ = nullptr;
   Buffer k_, v_;
-  HostBuffer meta_;                 // [n_groups, n_slots] SlotMeta
-  Buffer scores_;                   // [n_groups, n_slots], where declared
-  HostBuffer nll_;                  // the same
-  std::vector<int32_t> used_;       // [n_groups]
-  std::vector<int64_t> begin_, room_;   // [n_groups] of heads that share storage: regions, in slots of the whole pot
+  HostBuffer meta_;                    // [n_groups, n_slots] SlotMeta
+  Buffer scores_;                      // [n_groups, n_slots], where declared
+  HostBuffer nll_;                     // the same
+  std::vector<int32_t> used_;          // [n_groups]
+  std::vector<int64_t> begin_, room_;  // [n_groups] of heads that share storage: regions, in slots of the whole pot
 };
 
 }  // namespace weir

@@ -172,11 +172,10 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllShapes, StoreTest,
-                         ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer,
-                                                              Granularity::kPerHead),
-                                            ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0),
-                                            ::testing::Values(1)));
+INSTANTIATE_TEST_SUITE_P(
+    AllShapes, StoreTest,
+    ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer, Granularity::kPerHead),
+                       ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0), ::testing::Values(1)));
 INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kPerHead),
                                             ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4)));
@@ -187,7 +186,8 @@ TEST(Store, RefusesKeepSetsThatCannotBeHonoured) {
   std::vector<SlotMeta> tokens = Tokens(0, 6);
   tokens[2].pinned = true;
   ASSERT_TRUE(pot->BeginAppend(tokens).ok());
-  for (const KeepSet& bad : {KeepSet{0, 1, 3}, KeepSet{2, 1}, KeepSet{2, 2}, KeepSet{2, 6}, KeepSet{-1, 2}, KeepSet{}}) {
+  for (const KeepSet& bad :
+       {KeepSet{0, 1, 3}, KeepSet{2, 1}, KeepSet{2, 2}, KeepSet{2, 6}, KeepSet{-1, 2}, KeepSet{}}) {
     EXPECT_EQ(pot->Compact(0, bad).code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(pot->n_used(), 6);
   }

@@ -1,7 +1,8 @@
 // Architectures: what a model file's tensors mean.
 //
-// Adding one is adding one file src/model/my_arch.cc whose first line is `// weir-plugin: architecture` and which defines
-// `extern const ArchitectureInfo kMyArch` (docs/recipes/add-a-model.md). Its name is the file's general.architecture.
+// Adding one is adding one file src/model/my_arch.cc whose first line is `// weir-plugin: architecture` and which
+// defines `extern const ArchitectureInfo kMyArch` (docs/recipes/add-a-model.md). Its name is the file's
+// general.architecture.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,13 @@ namespace weir {
 struct ModelConfig {
   std::string architecture, name;
   int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
-  int32_t n_ctx_train = 0;       // longest context it was trained with
+  int32_t n_ctx_train = 0;  // longest context it was trained with
   AttentionLayout attention;
   float logit_softcap = 0;  // > 0: logits are logit_softcap * tanh(x / logit_softcap) of the head's x
 };
 
-// Receives named intermediates during a forward pass: ("blk.3.attn_out", rows, columns, data in host memory). Names are listed in
-// docs/recipes/add-a-model.md; they let any tensor be compared with a reference implementation.
+// Receives named intermediates during a forward pass: ("blk.3.attn_out", rows, columns, data in host memory). Names are
+// listed in docs/recipes/add-a-model.md; they let any tensor be compared with a reference implementation.
 using TensorObserver = std::function<void(const std::string& name, int64_t n_rows, int64_t n_cols, const float* data)>;
 
 // Shows rows of the backend's memory to an observer.
@@ -39,11 +40,11 @@ void Observe(Backend& backend, const TensorObserver& observer, const std::string
 // One forward pass over a batch of rows whose slots were taken and whose attention was planned.
 struct ForwardArgs {
   Attender* attender = nullptr;
-  const int32_t* tokens = nullptr;   // [n_rows], or nullptr when embeddings are given
-  const float* embeddings = nullptr; // [n_rows, n_embd] of the host: visual tokens
+  const int32_t* tokens = nullptr;    // [n_rows], or nullptr when embeddings are given
+  const float* embeddings = nullptr;  // [n_rows, n_embd] of the host: visual tokens
   int64_t n_rows = 0;
-  float* hidden = nullptr;           // out: [n_rows, n_embd], after the final norm: what the head multiplies
-  uint8_t* workspace = nullptr;      // WorkspaceBytes(n_rows) bytes, 64-byte aligned
+  float* hidden = nullptr;       // out: [n_rows, n_embd], after the final norm: what the head multiplies
+  uint8_t* workspace = nullptr;  // WorkspaceBytes(n_rows) bytes, 64-byte aligned
   const TensorObserver* observer = nullptr;
 };
 
@@ -66,8 +67,8 @@ class Model {
 };
 
 struct ArchitectureInfo {
-  const char* name;      // = file name = general.architecture
-  const char* models;    // well-known models of the family, for `weir info` and messages
+  const char* name;    // = file name = general.architecture
+  const char* models;  // well-known models of the family, for `weir info` and messages
   // Checks the metadata, binds every tensor (a missing or an unknown one is an error that names it) and prepares the
   // weights in `backend`. Bytes go to `ledger`.
   Result<std::unique_ptr<Model>> (*load)(const GgufFile& file, Backend& backend, Ledger& ledger);

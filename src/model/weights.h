@@ -23,9 +23,7 @@ struct Vector {
   Buffer device;            // a copy for a backend that cannot
   Reservation reservation;
   // For operations.
-  const float* get() const {
-    return device.bytes() > 0 ? device.as<float>() : data.empty() ? nullptr : data.data();
-  }
+  const float* get() const { return device.bytes() > 0 ? device.as<float>() : data.empty() ? nullptr : data.data(); }
 };
 
 // A layer norm's, and a linear layer's whose bias may be missing.
@@ -76,8 +74,8 @@ class WeightLoader {
   std::set<std::string> taken_;
 };
 
-// A metadata integer, held to [min, max]: sizes are multiplied later, so they are bounded where they are read. kNotFound
-// when the file has no such key, kCorrupt when it is out of bounds.
+// A metadata integer, held to [min, max]: sizes are multiplied later, so they are bounded where they are read.
+// kNotFound when the file has no such key, kCorrupt when it is out of bounds.
 Result<int64_t> BoundedInt(const GgufFile& file, const std::string& key, int64_t min, int64_t max);
 
 // Metadata every decoder shares, read with the architecture's prefix ("llama.block_count" ...) and checked to be

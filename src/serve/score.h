@@ -31,7 +31,8 @@ class PromptScorer {
   static Result<std::unique_ptr<PromptScorer>> Make(Model& model, Backend& backend, Ledger& ledger);
   static int64_t Bytes(const Model& model, const Backend& backend);
 
-  // Row r of `hidden`, host memory [targets.size(), n_embd] predicts targets[r]; one ScoredToken each is appended to *out.
+  // Row r of `hidden`, host memory [targets.size(), n_embd] predicts targets[r]; one ScoredToken each is appended to
+  // *out.
   void Score(const float* hidden, std::span<const int32_t> targets, int n_top, std::vector<ScoredToken>* out);
 
  private:

@@ -90,7 +90,9 @@ TEST_P(ModelTest, IntermediatesAndLogitsMatchTheReference) {
         ASSERT_EQ(n_rows, static_cast<int64_t>(tokens.size()));
         ASSERT_EQ(n_cols, it->second.cols) << name;
         for (size_t r = 0; r < rows.size(); ++r) {
-          EXPECT_LT(RelativeError(data + static_cast<int64_t>(rows[r]) * n_cols, it->second.data.data() + r * n_cols, n_cols), 1e-4)
+          EXPECT_LT(
+              RelativeError(data + static_cast<int64_t>(rows[r]) * n_cols, it->second.data.data() + r * n_cols, n_cols),
+              1e-4)
               << name << " row " << rows[r];
         }
       };
@@ -108,7 +110,8 @@ TEST_P(ModelTest, IntermediatesAndLogitsMatchTheReference) {
       const auto& want = golden_.at("logits");
       ASSERT_EQ(logits.size(), want.data.size());
       for (int64_t r = 0; r < want.rows; ++r) {
-        EXPECT_LT(RelativeError(&logits[r * want.cols], &want.data[r * want.cols], want.cols), 1e-4) << "logits row " << r;
+        EXPECT_LT(RelativeError(&logits[r * want.cols], &want.data[r * want.cols], want.cols), 1e-4)
+            << "logits row " << r;
       }
     }
   }
@@ -122,7 +125,8 @@ TEST_P(ModelTest, AnyChunkingGivesTheSameLogits) {
     for (const char* policy : {"full", "streaming_llm"}) {
       const std::vector<float> decode = AllLogits(*m, Options(policy, 64, 64, kv), tokens);
       const size_t n_vocab = decode.size() / tokens.size();
-      for (const std::vector<size_t>& chunks : std::vector<std::vector<size_t>>{{48}, {1, 47}, {7}, {16}, {3, 1, 20, 2}, {31}}) {
+      for (const std::vector<size_t>& chunks :
+           std::vector<std::vector<size_t>>{{48}, {1, 47}, {7}, {16}, {3, 1, 20, 2}, {31}}) {
         const std::vector<float> logits = AllLogits(*m, Options(policy, 64, 64, kv), tokens, chunks);
         size_t at = 0;
         for (size_t i = 0; at < tokens.size(); ++i) {
@@ -184,7 +188,8 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
   shape.k_type = shape.v_type = DType::kF32;
   Ledger ledger;
   auto runner = std::move(Runner::Make(*m->model, *m->backend, {64, 64, false}, ledger)).value();
-  const size_t n_vocab = static_cast<size_t>(m->model->config().n_vocab), n_embd = static_cast<size_t>(m->model->config().n_embd);
+  const size_t n_vocab = static_cast<size_t>(m->model->config().n_vocab),
+               n_embd = static_cast<size_t>(m->model->config().n_embd);
   const auto meta = [&](size_t from, size_t n) {
     std::vector<SlotMeta> out(n);
     for (size_t i = 0; i < n; ++i) {
