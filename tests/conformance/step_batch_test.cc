@@ -71,7 +71,7 @@ TEST(StepBatch, TheSameBytesAsAlone) {
       append.generated = true;
       ASSERT_TRUE(alone[i]->Append({&token, 1}, append).ok());
       (void)LogitsOf(*alone[i]);
-      steps.push_back({together[i].get(), token, Status()});
+      steps.push_back({together[i].get(), token, 0, Status()});
     }
     batch->Append(steps);
     for (size_t i = 0; i < policies.size(); ++i) {
@@ -95,7 +95,7 @@ TEST(StepBatch, WhoCannotGoOnHoldsNobodyUp) {
   Ledger ledger;
   auto batch = std::move(StepBatch::Make(*tiny.model, *tiny.backend, shape, ledger)).value();
   std::vector<StepBatch::Step> steps;
-  for (const auto& session : sessions) steps.push_back({session.get(), 5, Status()});
+  for (const auto& session : sessions) steps.push_back({session.get(), 5, 0, Status()});
   steps[3].token = -1;
   const std::vector<uint8_t> full = Bytes(*sessions[0]), wrong = Bytes(*sessions[3]);
   batch->Append(steps);
@@ -123,7 +123,7 @@ TEST(StepBatch, TheEndOfATableIsOneSessionsEnd) {
       std::move(StepBatch::Make(*tiny.model, *tiny.backend, StepBatch::ShapeFor(alone->plan(), 8), ledger)).value();
   const std::vector<uint8_t> ended = Bytes(*together[1]);
   std::vector<StepBatch::Step> steps;
-  for (const auto& session : together) steps.push_back({session.get(), 5, Status()});
+  for (const auto& session : together) steps.push_back({session.get(), 5, 0, Status()});
   batch->Append(steps);
   EXPECT_EQ(steps[1].status.code(), StatusCode::kOverBudget);
   EXPECT_EQ(Bytes(*together[1]), ended);
