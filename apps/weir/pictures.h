@@ -44,8 +44,8 @@ void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes);
 // "16 rows of pictures pruned", for lines on stderr; empty without a pruner.
 std::string PrunedText(const Eyes& eyes);
 
-// A prompt with n marks (kPictureMark of text/chat_template.h): as it is where it has some (kInvalidArgument when they are more or fewer), else with all of
-// them before it, as LLaVA was trained.
+// A prompt with n marks (kPictureMark of text/chat_template.h): as it is where it has some (kInvalidArgument when they
+// are more or fewer), else with all of them before it, as LLaVA was trained.
 Result<std::string> MarkPictures(const std::string& prompt, size_t n);
 // The pieces between the marks: n + 1 lists for n marks in the user's words.
 std::vector<std::vector<TextPiece>> SplitAtMarks(const std::vector<TextPiece>& pieces);

@@ -1,12 +1,12 @@
 /* Weir in C: a language model that reads a stream without an end inside a pot of fixed size.
  *
  * A model is loaded once and shared; a session is one stream with a pot of its own, whose bytes are reserved when it is
- * made and never grow. What does not fit is forgotten by the session's policy, never refused, and weir_session_counters()
- * says how much that was.
+ * made and never grow. What does not fit is forgotten by the session's policy, never refused, and
+ * weir_session_counters() says how much that was.
  *
- * Every function that can fail returns a weir_status; weir_last_error() then has the reason as one line. No exception and
- * no signal comes out of this interface, and nothing is printed. Handles may be NULL where that is an error: the answer
- * is WEIR_INVALID_ARGUMENT. Texts are UTF-8 and given with their length in bytes; they need not end with a zero.
+ * Every function that can fail returns a weir_status; weir_last_error() then has the reason as one line. No exception
+ * and no signal comes out of this interface, and nothing is printed. Handles may be NULL where that is an error: the
+ * answer is WEIR_INVALID_ARGUMENT. Texts are UTF-8 and given with their length in bytes; they need not end with a zero.
  *
  * Threads: a model's functions may be called by several threads, but only one at a time may be in a call that computes
  * (append, generate, logits) on sessions of the same model. A session belongs to one thread at a time.
@@ -56,7 +56,8 @@ typedef struct weir_model_options {
   int32_t n_threads;  /* 0: one for every usable core */
   const char* device; /* "cpu", or "ref" for the slow scalar reference; NULL: "cpu" */
 } weir_model_options;
-#define WEIR_MODEL_OPTIONS_INIT {sizeof(weir_model_options), 0, NULL}
+#define WEIR_MODEL_OPTIONS_INIT \
+  { sizeof(weir_model_options), 0, NULL }
 
 /* Loads a GGUF file. `options` may be NULL. *model is the caller's to close, after all its sessions. */
 WEIR_API weir_status weir_model_open(const char* path, const weir_model_options* options, weir_model** model);
@@ -68,7 +69,8 @@ typedef struct weir_model_info {
   int32_t n_vocab, n_embd, n_layers, n_ctx_train;
   int64_t weight_bytes; /* that the weights hold in memory */
 } weir_model_info;
-#define WEIR_MODEL_INFO_INIT {sizeof(weir_model_info), 0, 0, 0, 0, 0}
+#define WEIR_MODEL_INFO_INIT \
+  { sizeof(weir_model_info), 0, 0, 0, 0, 0 }
 WEIR_API weir_status weir_model_describe(const weir_model* model, weir_model_info* info);
 
 /* Text to token ids. Writes at most `capacity` of them; *n_ids is how many there are, so that a call with capacity 0
@@ -85,13 +87,14 @@ typedef struct weir_session weir_session;
 
 typedef struct weir_session_options {
   size_t struct_bytes;
-  const char* policy;     /* "NAME" or "NAME:key=value,..." of `weir policies`; NULL: "weir" */
-  int32_t pot_tokens;     /* tokens kept per layer and head; 0: as many as budget_bytes holds, or 4096 at most */
-  int64_t budget_bytes;   /* 0: no limit but the pot */
-  int32_t chunk_tokens;   /* tokens read at once; 0: a quarter of the pot, at most 256 */
-  int32_t never_forget;   /* not 0: a full pot is WEIR_OVER_BUDGET */
+  const char* policy;   /* "NAME" or "NAME:key=value,..." of `weir policies`; NULL: "weir" */
+  int32_t pot_tokens;   /* tokens kept per layer and head; 0: as many as budget_bytes holds, or 4096 at most */
+  int64_t budget_bytes; /* 0: no limit but the pot */
+  int32_t chunk_tokens; /* tokens read at once; 0: a quarter of the pot, at most 256 */
+  int32_t never_forget; /* not 0: a full pot is WEIR_OVER_BUDGET */
 } weir_session_options;
-#define WEIR_SESSION_OPTIONS_INIT {sizeof(weir_session_options), NULL, 0, 0, 0, 0}
+#define WEIR_SESSION_OPTIONS_INIT \
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0 }
 
 /* `options` may be NULL. *session is the caller's to close. WEIR_OVER_BUDGET names the smallest budget that works. */
 WEIR_API weir_status weir_session_open(weir_model* model, const weir_session_options* options, weir_session** session);
@@ -105,7 +108,8 @@ enum {
                              recognised. For texts of your own, not for those of users. */
 };
 /* Reads any number of tokens. */
-WEIR_API weir_status weir_session_append_tokens(weir_session* session, const int32_t* ids, size_t n_ids, uint32_t flags);
+WEIR_API weir_status weir_session_append_tokens(weir_session* session, const int32_t* ids, size_t n_ids,
+                                                uint32_t flags);
 /* Reads a text of any length. */
 WEIR_API weir_status weir_session_append_text(weir_session* session, const char* text, size_t n_bytes, uint32_t flags);
 
@@ -114,15 +118,16 @@ WEIR_API weir_status weir_session_logits(weir_session* session, const float** lo
 
 typedef struct weir_generate_options {
   size_t struct_bytes;
-  int64_t max_tokens;  /* -1: until the model ends its answer */
-  float temperature;   /* 0: always the most likely token */
-  int32_t top_k;       /* 0: all */
-  float top_p;         /* 1: all */
-  float min_p;         /* 0: all */
+  int64_t max_tokens; /* -1: until the model ends its answer */
+  float temperature;  /* 0: always the most likely token */
+  int32_t top_k;      /* 0: all */
+  float top_p;        /* 1: all */
+  float min_p;        /* 0: all */
   uint64_t seed;
-  int32_t ignore_end;  /* not 0: go on after the model ends its answer */
+  int32_t ignore_end; /* not 0: go on after the model ends its answer */
 } weir_generate_options;
-#define WEIR_GENERATE_OPTIONS_INIT {sizeof(weir_generate_options), -1, 0.8f, 40, 0.95f, 0.05f, 0, 0}
+#define WEIR_GENERATE_OPTIONS_INIT \
+  { sizeof(weir_generate_options), -1, 0.8f, 40, 0.95f, 0.05f, 0, 0 }
 
 /* Gets whole characters as they become complete, not ended by a zero. Not 0 stops the answer. */
 typedef int (*weir_text_callback)(const char* text, size_t n_bytes, void* user);
@@ -142,7 +147,8 @@ typedef struct weir_counters {
   int64_t selections; /* times the pot had to shrink */
   int64_t bytes;      /* of this session, from its first moment to its last */
 } weir_counters;
-#define WEIR_COUNTERS_INIT {sizeof(weir_counters), 0, 0, 0, 0, 0}
+#define WEIR_COUNTERS_INIT \
+  { sizeof(weir_counters), 0, 0, 0, 0, 0 }
 WEIR_API weir_status weir_session_counters(const weir_session* session, weir_counters* counters);
 
 /* Forgets everything; the session is as new. */

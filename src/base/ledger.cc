@@ -5,7 +5,8 @@
 namespace weir {
 
 const char* MemTagName(MemTag tag) {
-  static constexpr const char* kNames[kNumMemTags] = {"weights", "kv", "meta", "workspace", "logits", "vision", "other"};
+  static constexpr const char* kNames[kNumMemTags] = {"weights", "kv",     "meta", "workspace",
+                                                      "logits",  "vision", "other"};
   return kNames[static_cast<int>(tag)];
 }
 
@@ -26,7 +27,8 @@ void Reservation::Release() {
 }
 
 Result<Reservation> Ledger::Reserve(MemTag tag, int64_t bytes) {
-  if (bytes < 0) return InvalidArgument("cannot reserve %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
+  if (bytes < 0)
+    return InvalidArgument("cannot reserve %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
   std::lock_guard<std::mutex> lock(mutex_);
   const bool injected = fail_nth_ > 0 && --fail_nth_ == 0;
   if (injected || bytes > budget_bytes_ - used_bytes_) {

@@ -28,7 +28,8 @@ struct OptionInfo {
   const char* text = nullptr;
   const char* choices = nullptr;
 };
-constexpr OptionInfo TextOption(const char* key, const char* fallback, const char* help, const char* choices = nullptr) {
+constexpr OptionInfo TextOption(const char* key, const char* fallback, const char* help,
+                                const char* choices = nullptr) {
   return {key, 0, 0, 0, false, help, nullptr, fallback, choices};
 }
 

@@ -17,12 +17,12 @@ std::string Format(const char* format, va_list args) {
 
 }  // namespace
 
-#define WEIR_DEFINE_STATUS(Function, Code)              \
-  Status Function(const char* format, ...) {            \
-    va_list args;                                       \
-    va_start(args, format);                             \
-    std::string message = Format(format, args);         \
-    va_end(args);                                       \
+#define WEIR_DEFINE_STATUS(Function, Code)               \
+  Status Function(const char* format, ...) {             \
+    va_list args;                                        \
+    va_start(args, format);                              \
+    std::string message = Format(format, args);          \
+    va_end(args);                                        \
     return Status(StatusCode::Code, std::move(message)); \
   }
 

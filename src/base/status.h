@@ -72,8 +72,8 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
-#define WEIR_RETURN_IF_ERROR(expr)                   \
-  do {                                               \
+#define WEIR_RETURN_IF_ERROR(expr)                                                     \
+  do {                                                                                 \
     if (::weir::Status weir_status_ = (expr); !weir_status_.ok()) return weir_status_; \
   } while (0)
 

@@ -26,7 +26,8 @@ class ThreadPool {
   // Tasks are handed out one by one. Not reentrant: one caller at a time. `fn` must not throw.
   template <typename F>
   void For(int64_t n_tasks, const F& fn) {
-    Run(n_tasks, [](const void* f, int64_t task, int worker) { (*static_cast<const F*>(f))(task, worker); }, &fn);
+    Run(
+        n_tasks, [](const void* f, int64_t task, int worker) { (*static_cast<const F*>(f))(task, worker); }, &fn);
   }
 
  private:

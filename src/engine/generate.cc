@@ -28,7 +28,8 @@ const char* StopReasonName(StopReason reason) {
 }
 
 Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokenizer& tokenizer,
-                                const GenerateOptions& options, const std::function<void(const std::string&)>& on_text) {
+                                const GenerateOptions& options,
+                                const std::function<void(const std::string&)>& on_text) {
   const auto start = std::chrono::steady_clock::now();
   GenerateResult out;
   StreamDecoder::Options decoding;
@@ -74,7 +75,8 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
   emit();
   const double decode_ms = MsSince(start) - out.first_token_ms;
   // Every token was followed by a forward pass; only the wait for the first one is left out.
-  if (!out.tokens.empty() && decode_ms > 0) out.tokens_per_s = static_cast<double>(out.tokens.size()) * 1000 / decode_ms;
+  if (!out.tokens.empty() && decode_ms > 0)
+    out.tokens_per_s = static_cast<double>(out.tokens.size()) * 1000 / decode_ms;
   return out;
 }
 

@@ -15,11 +15,11 @@
 namespace weir {
 
 struct GenerateOptions {
-  int64_t max_tokens = -1;                   // -1: until the model ends its answer
-  bool ignore_eos = false;                   // go on after end-of-generation tokens
-  bool show_special = false;                 // control tokens appear in the text
-  int64_t t_src_ms = 0;                      // of the tokens that are written
-  const std::atomic<bool>* stop = nullptr;   // checked before every token
+  int64_t max_tokens = -1;                  // -1: until the model ends its answer
+  bool ignore_eos = false;                  // go on after end-of-generation tokens
+  bool show_special = false;                // control tokens appear in the text
+  int64_t t_src_ms = 0;                     // of the tokens that are written
+  const std::atomic<bool>* stop = nullptr;  // checked before every token
 };
 
 enum class StopReason { kEndOfGeneration, kMaxTokens, kStopped, kPotFull };
@@ -27,11 +27,11 @@ const char* StopReasonName(StopReason reason);
 
 struct GenerateResult {
   std::string text;
-  std::vector<int32_t> tokens;        // generated, the end token included when one came
+  std::vector<int32_t> tokens;  // generated, the end token included when one came
   StopReason reason = StopReason::kMaxTokens;
-  bool end_token_read = false;        // the end token is part of the session (it always is when one was sampled)
-  double first_token_ms = 0;          // from the call to the first token
-  double tokens_per_s = 0;            // after the first token
+  bool end_token_read = false;  // the end token is part of the session (it always is when one was sampled)
+  double first_token_ms = 0;    // from the call to the first token
+  double tokens_per_s = 0;      // after the first token
 };
 
 // Continues the session. `on_text` gets whole characters as they become complete. A pot that may not shrink ends the

@@ -17,8 +17,9 @@ Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokeniz
   if (needs.probe_in_template && chat != nullptr) {
     WEIR_ASSIGN_OR_RETURN(pieces, chat->Render({{"user", text}}, true));
     // What stands before the probe belongs to a conversation's beginning.
-    const auto content = std::find_if(pieces.begin(), pieces.end(),
-                                      [&](const TextPiece& piece) { return piece.text.find(text) != std::string::npos; });
+    const auto content = std::find_if(pieces.begin(), pieces.end(), [&](const TextPiece& piece) {
+      return piece.text.find(text) != std::string::npos;
+    });
     if (content == pieces.end()) return Internal("the chat template lost the probe's text");
     content->text = content->text.substr(content->text.find(text));
     pieces.erase(pieces.begin(), content);
@@ -31,7 +32,8 @@ Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokeniz
   return tokens;
 }
 
-Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::string_view question, SessionOptions* options) {
+Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::string_view question,
+                    SessionOptions* options) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options->policy.Make());
   WEIR_ASSIGN_OR_RETURN(options->probe, ProbeTokens(policy->Needs(), tokenizer, chat, question));
   options->max_probe = std::max(options->max_probe, static_cast<int32_t>(options->probe.size()));

@@ -1,5 +1,5 @@
-// The probe of a policy as tokens: a catalyst prompt (InfiniPot section 3.3), optionally with the question in it, and with
-// the words that a chat template puts between a user's turn and the answer.
+// The probe of a policy as tokens: a catalyst prompt (InfiniPot section 3.3), optionally with the question in it, and
+// with the words that a chat template puts between a user's turn and the answer.
 #pragma once
 
 #include <string_view>
@@ -13,12 +13,13 @@
 
 namespace weir {
 
-// Empty for a policy that needs no probe. `chat` may be nullptr: the template's tail is then left out. "{question}" in the
-// probe becomes `question`.
+// Empty for a policy that needs no probe. `chat` may be nullptr: the template's tail is then left out. "{question}" in
+// the probe becomes `question`.
 Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokenizer& tokenizer, const ChatTemplate* chat,
                                          std::string_view question);
 
 // Fills in options->probe and options->max_probe for options->policy.
-Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::string_view question, SessionOptions* options);
+Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::string_view question,
+                    SessionOptions* options);
 
 }  // namespace weir

@@ -1,5 +1,6 @@
-// Evidence: what a policy may ask to know of every slot, beside its metadata. Declared before the pot is made, collected
-// beside inference, kept in the pot as one float per slot and group, moved with the slots when the pot is compacted.
+// Evidence: what a policy may ask to know of every slot, beside its metadata. Declared before the pot is made,
+// collected beside inference, kept in the pot as one float per slot and group, moved with the slots when the pot is
+// compacted.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +25,11 @@ enum class EvidenceRows {
 
 struct Evidence {
   EvidenceRows rows = EvidenceRows::kNone;
-  int32_t n_last = 1;                            // kLast: so many rows, fewer where the chunk is shorter
-  RowReduce row_reduce = RowReduce::kSum;        // a mean is the sum over SlotView::n_rows
-  HeadReduce head_reduce = HeadReduce::kMean;    // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
-  VectorScore vector = VectorScore::kNone;       // instead of attention: a statistic of the stored keys or values
-  bool nll = false;                              // -log P of every token when it was read
+  int32_t n_last = 1;                          // kLast: so many rows, fewer where the chunk is shorter
+  RowReduce row_reduce = RowReduce::kSum;      // a mean is the sum over SlotView::n_rows
+  HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
+  VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values
+  bool nll = false;                            // -log P of every token when it was read
   // kAll, kPerLayer: visual slots hold the attention of the newest voting row alone, in place of a sum (A-VL).
   bool visual_latest = false;
   // Above 0: beside `vector`, how little a visual token's key resembles those that stand at the same place of recent

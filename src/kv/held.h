@@ -9,9 +9,9 @@
 namespace weir {
 
 struct Held {
-  int64_t n_kept = 0;            // tokens held by at least one layer and head
-  std::array<int64_t, kNumModalities> n_kept_by{};   // the same by modality
-  int64_t n_pinned = 0;          // of them, pinned
+  int64_t n_kept = 0;                               // tokens held by at least one layer and head
+  std::array<int64_t, kNumModalities> n_kept_by{};  // the same by modality
+  int64_t n_pinned = 0;                             // of them, pinned
   int64_t oldest_unpinned = -1;  // seq of the oldest token that is held somewhere and not pinned; -1: none
   // Every token from this seq on is held by every layer and head: the unbroken recent past. The number of tokens seen
   // when the newest one is missing somewhere.

@@ -32,10 +32,10 @@ const char* ModalityName(Modality modality);  // "text", "image", "video"
 struct SlotMeta {
   int64_t seq = 0;
   int64_t t_src_ms = 0;
-  int32_t token_id = -1;      // -1: a visual embedding
+  int32_t token_id = -1;  // -1: a visual embedding
   Modality modality = Modality::kText;
-  bool pinned = false;        // must survive every selection
-  uint16_t row = 0;           // of its picture or frame: a visual token's place in it, 0 for text
+  bool pinned = false;  // must survive every selection
+  uint16_t row = 0;     // of its picture or frame: a visual token's place in it, 0 for text
   // Two visual tokens are of one picture or frame when this is equal.
   int64_t frame() const { return seq - row; }
 };
@@ -46,7 +46,7 @@ using KeepSet = std::vector<int32_t>;
 // Shape of a session's pot: everything its size in bytes depends on.
 struct PotShape {
   int32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
-  int32_t n_slots = 0;        // capacity |M| of every layer and KV head
+  int32_t n_slots = 0;  // capacity |M| of every layer and KV head
   DType k_type = DType::kF16, v_type = DType::kF16;
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;

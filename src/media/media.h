@@ -30,9 +30,9 @@ struct MediaOptions {
   std::string ffmpeg = "ffmpeg", ffprobe = "ffprobe";  // names or paths
   int64_t max_pixels = int64_t{1} << 26;               // of one picture or frame: 8192 x 8192
   int64_t max_decoded_pixels = INT64_MAX;              // the same after shrinking
-  int32_t max_side = 0;  // pictures are shrunk to at most this many pixels on their longer side; 0: as they are
-  int64_t wall_ms = 30'000;                 // for a probe or one picture; a video's next frame must begin within it
-  int64_t cpu_s = 60;                       // processor time of a probe or one picture
+  int32_t max_side = 0;      // pictures are shrunk to at most this many pixels on their longer side; 0: as they are
+  int64_t wall_ms = 30'000;  // for a probe or one picture; a video's next frame must begin within it
+  int64_t cpu_s = 60;        // processor time of a probe or one picture
   int64_t memory_bytes = int64_t{4} << 30;  // address space of a child
 };
 

@@ -41,8 +41,8 @@ struct AttentionSegment {
   // 2409.14846, section 4.3) without moving anything.
   const int32_t* const* selected = nullptr;
   const int32_t* n_selected = nullptr;
-  // The window's begin: [n_kv_heads] arrays of [n_rows], or nullptr for 0 everywhere. REQUIRES: not falling from row to row, never beyond
-  // the row's own slot.
+  // The window's begin: [n_kv_heads] arrays of [n_rows], or nullptr for 0 everywhere. REQUIRES: not falling from row to
+  // row, never beyond the row's own slot.
   const int32_t* const* first_slot = nullptr;
 };
 

@@ -30,7 +30,8 @@ Status ApplyProfile(const std::string& path, PolicySpec* spec) {
       status =
           InvalidArgument("policy option %s: expected a %s", option->key, option->text != nullptr ? "text" : "number");
     } else {
-      const OptionValue given = text != nullptr ? OptionValue{*text, true} : OptionValue{NumberText(std::get<double>(value)), false};
+      const OptionValue given =
+          text != nullptr ? OptionValue{*text, true} : OptionValue{NumberText(std::get<double>(value)), false};
       status = spec->options.Set(owner, *option, given);
     }
     if (!status.ok()) return InvalidArgument("profile %s: %s", path.c_str(), status.message().c_str());

@@ -1,8 +1,8 @@
 // Eviction policies: who stays when a pot is full.
 //
 // Adding one is adding one file src/policy/my_policy.cc whose first line is `// weir-plugin: policy` and which defines
-// `extern const PolicyInfo kMyPolicy` (docs/recipes/add-a-policy.md). The folder is the list: the build writes the table
-// that AllPolicyInfos() returns.
+// `extern const PolicyInfo kMyPolicy` (docs/recipes/add-a-policy.md). The folder is the list: the build writes the
+// table that AllPolicyInfos() returns.
 //
 // A policy sees metadata, never tensors, models or the store. It returns a keep-set; the engine compacts, renumbers and
 // traces. Budgets are counts of slots, never ratios.
@@ -26,50 +26,51 @@ namespace weir {
 struct PolicyNeeds {
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
-  Evidence evidence;         // statistics kept beside every slot; attention needs kPerLayer or kPerHead
-  int32_t spread = 1;        // largest share of one head, times the pot's slots; 0: as many as a layer has KV heads
-  int32_t min_slots = 1;     // smallest pot that leaves room for one new token; pinned slots and the probe come on top
-  bool evicts = true;        // false: a full pot is an error and the engine never calls Select()
-  // EvidenceRows::kProbe: the text whose rows vote before every selection. "{question}" in it is replaced by the question,
-  // where one is known, and by nothing otherwise.
+  Evidence evidence;      // statistics kept beside every slot; attention needs kPerLayer or kPerHead
+  int32_t spread = 1;     // largest share of one head, times the pot's slots; 0: as many as a layer has KV heads
+  int32_t min_slots = 1;  // smallest pot that leaves room for one new token; pinned slots and the probe come on top
+  bool evicts = true;     // false: a full pot is an error and the engine never calls Select()
+  // EvidenceRows::kProbe: the text whose rows vote before every selection. "{question}" in it is replaced by the
+  // question, where one is known, and by nothing otherwise.
   std::string probe;
   bool probe_in_template = false;  // the probe ends like a user's turn: the chat template's tail comes after it
   // kProbe: from the start of a round to the next one, this many of the question's last rows vote instead of the probe.
   // 0: they do not.
   int32_t question_rows = 0;
-  float nll_decay = 1;       // NLLs are multiplied by it when a round starts
-  bool trims_prompt = false;       // SelectAfterPrompt() is called once a prompt was read
-  // K > 1: while an answer to something with pictures is written, only every K-th token reads all slots, the others those
-  // of SelectRead(). Voting rows are then those that read all.
+  float nll_decay = 1;        // NLLs are multiplied by it when a round starts
+  bool trims_prompt = false;  // SelectAfterPrompt() is called once a prompt was read
+  // K > 1: while an answer to something with pictures is written, only every K-th token reads all slots, the others
+  // those of SelectRead(). Voting rows are then those that read all.
   int32_t read_every = 0;
-  int32_t scratch_per_slot = 20;   // bytes that Select() works with, per slot of a pot's largest group
+  int32_t scratch_per_slot = 20;  // bytes that Select() works with, per slot of a pot's largest group
 };
 
 // One metadata group's used slots at the moment of a selection. All spans have one entry per slot or none.
 struct SlotView {
   int32_t group = 0;
-  int32_t layer = -1, head = -1;        // what the group stands for; -1: all of them
-  int32_t n_layers = 0, n_kv_heads = 0; // of the pot
-  std::span<const SlotMeta> slots;      // slot order: oldest first
-  std::span<const float> scores;        // the declared attention or vector statistic
-  std::span<const float> nll;           // -log P when the token was read; +inf for the first of the stream; 0 for
-                                        // what nothing predicts (visual tokens)
-  std::span<const float> novelty;       // Evidence::recent_frames: of visual tokens before the recent frames, else 0
-  int32_t n_rows = 0;       // rows of queries in `scores` since they were last taken anew (the divisor of a mean)
-  int32_t n_unscored = 0;   // newest slots, read after `scores` were taken: they hold 0 there
-  int64_t n_seen_visual = 0;   // visual tokens of the stream so far, kept or not
-  int64_t n_seen = 0;       // tokens of the stream so far: n_seen - seq queries could see a slot
+  int32_t layer = -1, head = -1;         // what the group stands for; -1: all of them
+  int32_t n_layers = 0, n_kv_heads = 0;  // of the pot
+  std::span<const SlotMeta> slots;       // slot order: oldest first
+  std::span<const float> scores;         // the declared attention or vector statistic
+  std::span<const float> nll;            // -log P when the token was read; +inf for the first of the stream; 0 for
+                                         // what nothing predicts (visual tokens)
+  std::span<const float> novelty;        // Evidence::recent_frames: of visual tokens before the recent frames, else 0
+  int32_t n_rows = 0;         // rows of queries in `scores` since they were last taken anew (the divisor of a mean)
+  int32_t n_unscored = 0;     // newest slots, read after `scores` were taken: they hold 0 there
+  int64_t n_seen_visual = 0;  // visual tokens of the stream so far, kept or not
+  int64_t n_seen = 0;         // tokens of the stream so far: n_seen - seq queries could see a slot
 };
 
-// One object per session. Its answers depend on the view and its options alone: whatever a stream leaves behind lives in
-// the pot, so that a saved pot is a saved policy. No locks.
+// One object per session. Its answers depend on the view and its options alone: whatever a stream leaves behind lives
+// in the pot, so that a saved pot is a saved policy. No locks.
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual PolicyNeeds Needs() const = 0;
 
-  // The pot holds n_slots slots per head (what the probe needs is already taken off) and `n_coming` new tokens need room.
-  // How many may stay? Result in [0, n_slots - n_coming]; may be smaller, so that selections come in fewer, larger steps.
+  // The pot holds n_slots slots per head (what the probe needs is already taken off) and `n_coming` new tokens need
+  // room. How many may stay? Result in [0, n_slots - n_coming]; may be smaller, so that selections come in fewer,
+  // larger steps.
   virtual int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const { return n_slots - n_coming; }
 
   // Slots that may stay once a prompt was read whole; -1: all (SnapKV and its kind compress here).
@@ -99,9 +100,9 @@ using PolicyOptions = Options;
 using PolicyOptionInfo = OptionInfo;
 
 struct PolicyInfo {
-  const char* name;      // = file name
-  const char* summary;   // one line for `weir policies`
-  const char* paper;     // source, or "" for baselines of common knowledge
+  const char* name;     // = file name
+  const char* summary;  // one line for `weir policies`
+  const char* paper;    // source, or "" for baselines of common knowledge
   std::span<const PolicyOptionInfo> options;
   Result<std::unique_ptr<Policy>> (*make)(const PolicyOptions& options);
 };
@@ -116,10 +117,10 @@ const PolicyInfo* FindPolicy(std::string_view name);
 struct PolicySpec {
   const PolicyInfo* info = nullptr;
   PolicyOptions options;
-  std::string text;   // normalised: the name and every option with its effective value; no `profile`
-  std::set<std::string> given;   // options that were named in the text, not in a profile
-  std::string profile;           // file; empty: none
-  std::string profile_model;     // what the profile was tuned with
+  std::string text;             // normalised: the name and every option with its effective value; no `profile`
+  std::set<std::string> given;  // options that were named in the text, not in a profile
+  std::string profile;          // file; empty: none
+  std::string profile_model;    // what the profile was tuned with
   int32_t profile_pot = 0;
   Result<std::unique_ptr<Policy>> Make() const { return info->make(options); }
 };

@@ -23,9 +23,9 @@ enum class DType : uint8_t {
 inline constexpr int kNumDTypes = 12;
 
 struct DTypeInfo {
-  const char* name;     // the field's name: "F32", "Q4_K" ...
-  int block_elements;   // elements per block; 1 for plain types
-  int block_bytes;      // bytes per block
+  const char* name;    // the field's name: "F32", "Q4_K" ...
+  int block_elements;  // elements per block; 1 for plain types
+  int block_bytes;     // bytes per block
 };
 
 // Never fails: every enumerator has a row.

@@ -30,9 +30,8 @@ constexpr char kQwen2[] = WEIR_CL100K("\\p{N}");
 #define WEIR_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define WEIR_SHORT "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
 constexpr char kGpt4o[] = "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "*" WEIR_LOWER "+" WEIR_SHORT
-                          "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "+" WEIR_LOWER "*" WEIR_SHORT
-                          "\\p{N}{1,3}| ?[^" WEIR_WS "\\p{L}\\p{N}]+[\\r\\n/]*|" WEIR_S "*[\\r\\n]+|" WEIR_S
-                          "+(?![^" WEIR_WS "])|" WEIR_S "+";
+                          "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "+" WEIR_LOWER "*" WEIR_SHORT "\\p{N}{1,3}| ?[^" WEIR_WS
+                          "\\p{L}\\p{N}]+[\\r\\n/]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+";
 // Four passes in one: runs of punctuation; words; digits by three; the rest. A pass ends its text where an earlier
 // one has cut, so white space may run up to punctuation, and a space never joins punctuation or a number.
 #define WEIR_PUNCT "\\p{P}$+<=>^~|"

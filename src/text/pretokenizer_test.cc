@@ -48,8 +48,7 @@ TEST(PreTokenizer, Qwen2TakesDigitsOneByOne) { EXPECT_EQ(Split("qwen2", "v12!\n"
 TEST(PreTokenizer, Gpt4oEndsWordsAtCapitals) {
   EXPECT_EQ(Split("gpt-4o", "camelCaseWords HTMLParser it'S 12345"),
             (Words{"camel", "Case", "Words", " HTMLParser", " it'S", " ", "123", "45"}));
-  EXPECT_EQ(Split("gpt-4o", "don't  stop\n\n //a/b\n"),
-            (Words{"don't", " ", " stop", "\n\n", " //", "a", "/b", "\n"}));
+  EXPECT_EQ(Split("gpt-4o", "don't  stop\n\n //a/b\n"), (Words{"don't", " ", " stop", "\n\n", " //", "a", "/b", "\n"}));
   EXPECT_EQ(Split("gpt-4o", "(a)/\r\n b"), (Words{"(a", ")/\r\n", " b"}));
   EXPECT_EQ(Split("gpt-4o", "\u00DCn\u00EFcode \u65E5\u672C e\u0301a"),
             (Words{"\u00DCn\u00EFcode", " \u65E5\u672C", " e\u0301a"}));

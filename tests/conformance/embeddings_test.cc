@@ -42,7 +42,8 @@ TEST_P(EmbeddingsTest, EqualTheTokensTheyStandFor) {
   const std::vector<int32_t> tokens = testing::RandomTokens(120, m.model->config().n_vocab);
   const std::vector<float> rows = EmbeddingsOf(m, tokens);
   // Policies whose choices do not depend on likelihoods, which embeddings lack.
-  for (const char* policy : {"full", "window", "streaming_llm", "h2o", "tova", "inf_mllm", "snapkv", "infinipot:alpha=0"}) {
+  for (const char* policy :
+       {"full", "window", "streaming_llm", "h2o", "tova", "inf_mllm", "snapkv", "infinipot:alpha=0"}) {
     for (const int32_t chunk : {7, 20}) {
       SCOPED_TRACE(std::string(policy) + ", chunks of " + std::to_string(chunk));
       const int32_t pot = std::string(policy) == "full" ? 200 : 48;

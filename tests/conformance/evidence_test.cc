@@ -90,7 +90,8 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
           std::move(RopeTable::Make(layout.rope, 64)).value(),
           std::move(RopeTable::Make(layout.window_rope.value_or(layout.rope), 64)).value(),
       };
-      const int64_t dim = layout.head_dim, half = layout.rope.n_rot / 2, group_heads = layout.n_heads / layout.n_kv_heads;
+      const int64_t dim = layout.head_dim, half = layout.rope.n_rot / 2,
+                    group_heads = layout.n_heads / layout.n_kv_heads;
       const auto rotated = [&](const RopeTable& rope, std::vector<float> x, int64_t pos) {
         std::vector<float> cos(static_cast<size_t>(half)), sin(static_cast<size_t>(half));
         RopeAngles(rope, &pos, 1, cos.data(), sin.data());
@@ -122,7 +123,8 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
               double dot = 0;
               for (int64_t i = 0; i < dim; ++i) dot += static_cast<double>(query[i]) * key[i];
               const double score = dot * layout.scale;
-              weights.push_back(std::exp(layout.softcap > 0 ? layout.softcap * std::tanh(score / layout.softcap) : score));
+              weights.push_back(
+                  std::exp(layout.softcap > 0 ? layout.softcap * std::tanh(score / layout.softcap) : score));
               sum += weights.back();
             }
             for (int64_t s = 0; s < n_visible; ++s) expected.back()[s] += share * weights[s] / sum;
@@ -146,8 +148,9 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
-                         ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn", "llama_window", "gptneox",
-                                                              "qwen3", "phi3", "gemma2", "gemma3"),
+                         ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn",
+                                                              "llama_window", "gptneox", "qwen3", "phi3", "gemma2",
+                                                              "gemma3"),
                                             ::testing::Values(Granularity::kPerLayer, Granularity::kPerHead),
                                             ::testing::Values(Positions::kCache, Positions::kReset)),
                          [](const auto& test) {

@@ -1,5 +1,5 @@
-// Tensors that hold several matrices (Phi-3's qkv and gate_up, GPT-NeoX's qkv) are cut apart while loading, in every type
-// of storage: a cut at the wrong byte would read another matrix's blocks.
+// Tensors that hold several matrices (Phi-3's qkv and gate_up, GPT-NeoX's qkv) are cut apart while loading, in every
+// type of storage: a cut at the wrong byte would read another matrix's blocks.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -66,7 +66,8 @@ struct Group {
     const json& stored = step["slots"][step["slots"].size() == 1 ? 0 : group];
     for (const json& seq : stored["seq"]) slots.emplace_back().seq = seq;
     for (const json& slot : stored["pinned"]) slots[slot.get<size_t>()].pinned = true;
-    for (const json& slot : stored.value("visual", json::array())) slots[slot.get<size_t>()].modality = Modality::kImage;
+    for (const json& slot : stored.value("visual", json::array()))
+      slots[slot.get<size_t>()].modality = Modality::kImage;
     for (size_t s = 0; stored.contains("frame") && s < slots.size(); ++s) {
       slots[s].t_src_ms = stored["t"][s];
       if (stored["frame"][s].get<int64_t>() < 0) continue;

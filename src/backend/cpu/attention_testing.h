@@ -49,7 +49,7 @@ struct Shape {
   float q_size = 1, softcap = 0;
   bool equal_scores = false;
   double selected = 0;  // share of the slots that may be read, drawn; 0: no list at all
-  int32_t window = 0;  // slots a row sees at most, give or take what is drawn; 0: all of them
+  int32_t window = 0;   // slots a row sees at most, give or take what is drawn; 0: all of them
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string("/") + InfoOf(v_type).name;

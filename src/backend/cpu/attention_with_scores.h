@@ -16,8 +16,8 @@
 
 namespace weir::cpu {
 
-// args.scratch and the scratch of every score: AttentionWithScoresScratchBytes(shape, pool.n_threads()) bytes of a shape
-// that covers the call.
+// args.scratch and the scratch of every score: AttentionWithScoresScratchBytes(shape, pool.n_threads()) bytes of a
+// shape that covers the call.
 void AttentionWithScores(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores, ThreadPool& pool);
 
 int64_t AttentionWithScoresScratchBytes(const AttentionShape& shape, int n_threads);

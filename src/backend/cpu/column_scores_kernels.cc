@@ -193,8 +193,8 @@ void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float*
       const int64_t row = batch.row(i);
       const int64_t n_visible = std::min(n_slots, task.n_visible(row) - slot);
       const int64_t at = block * batch.n_padded() + i;
-      WeighRow(weights + i * kSlotBlock, task.first_visible(row) - slot, n_visible, n_padded, args.softcap, batch.max + at,
-               batch.sum + at);
+      WeighRow(weights + i * kSlotBlock, task.first_visible(row) - slot, n_visible, n_padded, args.softcap,
+               batch.max + at, batch.sum + at);
     }
   }
 }

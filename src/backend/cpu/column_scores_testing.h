@@ -1,5 +1,5 @@
-// What the tests of attention statistics share: random calls with guarded memory, and the comparison of every SIMD target
-// and pool with the scalar reference. For tests only.
+// What the tests of attention statistics share: random calls with guarded memory, and the comparison of every SIMD
+// target and pool with the scalar reference. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>

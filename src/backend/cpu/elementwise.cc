@@ -107,7 +107,8 @@ HWY_INLINE VF ErfGelu(VF x) {
   const VF z = hn::Mul(hn::Abs(x), hn::Set(df, 0.70710678f));
   const VF t = hn::Div(one, hn::MulAdd(hn::Set(df, 0.3275911f), z, one));
   VF poly = hn::Set(df, 1.061405429f);
-  for (const float c : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) poly = hn::MulAdd(poly, t, hn::Set(df, c));
+  for (const float c : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f})
+    poly = hn::MulAdd(poly, t, hn::Set(df, c));
   const VF tail = hn::Mul(hn::Mul(poly, t), hn::Exp(df, hn::Neg(hn::Mul(z, z))));  // 1 - erf(z)
   const VF half = hn::Mul(hn::Set(df, 0.5f), x);
   // Below zero 1 + erf(x) is the tail itself: no cancellation.
