@@ -35,6 +35,8 @@ import torch
 import transformers
 
 import convert_hf
+import qwen_folder
+from convert.vocab import byte_alphabet
 
 N_TOKENS, EDGE, VOCAB = 48, 8, 320
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -60,6 +62,9 @@ MODELS = {
     "qwen2": ("qwen2", dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
                             num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=512,
                             rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
+    # Saved as Qwen's own repository lays it out.
+    "qwen": ("qwen", dict(hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+                          tie_word_embeddings=False, max_position_embeddings=512)),
     "gptneox": ("gptneox", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
                                 max_position_embeddings=512, rotary_pct=0.25)),
     "gptneox_sequential": ("gptneox", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
@@ -98,17 +103,6 @@ MODELS = {
 }
 
 
-def byte_alphabet():
-    """GPT-2's printable stand-in for each byte, in byte order."""
-    plain = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255]
-    stand_in, n = {b: chr(b) for b in plain}, 0
-    for b in range(256):
-        if b not in stand_in:
-            stand_in[b] = chr(256 + n)
-            n += 1
-    return [stand_in[b] for b in range(256)]
-
-
 def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLATE):
     """Byte-level BPE: the specials, 256 bytes, and merges to make it 320 tokens."""
     merges = [m.split(" ") for line in MERGES.split("\n") for m in line.split("|")][:VOCAB - 256 - len(specials)]
@@ -131,6 +125,7 @@ def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLAT
 KINDS = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
+    "qwen": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
@@ -247,7 +242,7 @@ def make(name, out, seed):
     model = build(kind, settings, seed)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
+        qwen_folder.save(model, folder) if kind == "qwen" else model.save_pretrained(folder)
         write_tokenizer(Path(folder))
         # Readers expect Phi-3's own vocabulary in a file that is called so.
         title = name.replace("phi3", "phi")

@@ -12,6 +12,10 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
   WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch));
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
+  if (options.halved_ff) {
+    if (m.n_ff % 2 != 0) return Corrupt("%s: %s.feed_forward_length is odd", file.path().c_str(), arch);
+    config_.n_ff = m.n_ff / 2;
+  }
   WEIR_ASSIGN_OR_RETURN(config_.attention.rope, ReadRopeConfig(file, arch, m, loader));
   norm_eps_ = m.norm_eps;
   WEIR_RETURN_IF_ERROR(loader.Load("token_embd.weight", m.n_vocab, m.n_embd, &embedding_));
@@ -35,14 +39,17 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
   PreNormLayer& layer = layers_[l];
   const std::string blk = "blk." + std::to_string(l) + ".";
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm.weight", n_embd, &layer.attn_norm));
-  if (options_.fused) {
-    const std::string qkv = blk + "attn_qkv.weight", gate_up = blk + "ffn_up.weight";
+  if (options_.fused_qkv) {
+    const std::string qkv = blk + "attn_qkv.";
     const int64_t rows = q_dim + 2 * kv_dim;
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, rows, n_embd, 0, q_dim, &layer.wq));
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, rows, n_embd, q_dim, kv_dim, &layer.wk));
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, rows, n_embd, q_dim + kv_dim, kv_dim, &layer.wv));
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(gate_up, 2 * n_ff, n_embd, 0, n_ff, &layer.gate));
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(gate_up, 2 * n_ff, n_embd, n_ff, n_ff, &layer.up));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, 0, q_dim, &layer.wq));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim, kv_dim, &layer.wk));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim + kv_dim, kv_dim, &layer.wv));
+    if (loader.Has(qkv + "bias")) {
+      WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, 0, q_dim, &layer.bq));
+      WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim, kv_dim, &layer.bk));
+      WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim + kv_dim, kv_dim, &layer.bv));
+    }
   } else {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q.weight", q_dim, n_embd, &layer.wq, q_order));
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k.weight", kv_dim, n_embd, &layer.wk, k_order));
@@ -50,6 +57,11 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_q.bias", q_dim, &layer.bq, q_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_k.bias", kv_dim, &layer.bk, k_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_v.bias", kv_dim, &layer.bv));
+  }
+  if (options_.fused_gate) {
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(blk + "ffn_up.weight", 2 * n_ff, n_embd, 0, n_ff, &layer.gate));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(blk + "ffn_up.weight", 2 * n_ff, n_embd, n_ff, n_ff, &layer.up));
+  } else {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate.weight", n_ff, n_embd, &layer.gate));
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", n_ff, n_embd, &layer.up));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_gate.bias", n_ff, &layer.b_gate));

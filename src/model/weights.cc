@@ -99,22 +99,23 @@ Status WeightLoader::Prepare(const GgufTensor& tensor, const uint8_t* data, int6
 }
 
 Status WeightLoader::Load(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order) {
-  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n}));
-  WEIR_ASSIGN_OR_RETURN(out->reservation, ledger_.Reserve(MemTag::kWeights, n * 4));
-  std::vector<float> file_order(static_cast<size_t>(n));
-  DecodeRow(tensor->type, tensor->data, n, file_order.data());
-  for (int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(file_order[i])) {
+  return LoadPart(name, n, 0, n, out, row_order);
+}
+
+Status WeightLoader::LoadPart(const std::string& name, int64_t n_all, int64_t first, int64_t n, Vector* out,
+                              const std::vector<int32_t>& row_order) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_all}));
+  std::vector<float> all(static_cast<size_t>(n_all));
+  DecodeRow(tensor->type, tensor->data, n_all, all.data());
+  for (int64_t i = 0; i < n_all; ++i) {
+    if (!std::isfinite(all[i])) {
       return Corrupt("%s: tensor %s holds a value that is not finite at index %lld", file_.path().c_str(), name.c_str(),
                      static_cast<long long>(i));
     }
   }
-  if (row_order.empty()) {
-    out->data = std::move(file_order);
-  } else {
-    out->data.resize(file_order.size());
-    for (size_t i = 0; i < row_order.size(); ++i) out->data[i] = file_order[row_order[i]];
-  }
+  WEIR_ASSIGN_OR_RETURN(out->reservation, ledger_.Reserve(MemTag::kWeights, n * 4));
+  out->data.resize(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) out->data[i] = all[first + (row_order.empty() ? i : row_order[i])];
   WEIR_ASSIGN_OR_RETURN(out->device, backend_.Upload(ledger_, MemTag::kWeights, out->data.data(), n * 4));
   return Status();
 }

@@ -54,7 +54,10 @@ class WeightLoader {
   void Skip(const std::string& prefix);
   // [n], converted to F32; row_order reorders its elements. NaN or infinity is kCorrupt.
   Status Load(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
-  // As above; leaves `out` empty when the file has no such tensor.
+  // Elements [first, first + n) of a vector [n_all] that holds several.
+  Status LoadPart(const std::string& name, int64_t n_all, int64_t first, int64_t n, Vector* out,
+                  const std::vector<int32_t>& row_order = {});
+  // As Load(); leaves `out` empty when the file has no such tensor.
   Status LoadOptional(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
   // NAME.weight and NAME.bias.
   Status Load(const std::string& name, int64_t n, LayerNormWeights* out);

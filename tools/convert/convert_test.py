@@ -1,6 +1,8 @@
 """What a folder's configuration may leave out or say in other words: the metadata of the file is right all the same."""
 
+import base64
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -10,7 +12,7 @@ try:
 except ImportError as e:
     raise unittest.SkipTest(f"needs numpy: {e}") from e
 
-from convert import blip2, gemma2
+from convert import blip2, gemma2, qwen, vocab
 from convert.source import ConvertError, Source
 
 
@@ -76,6 +78,61 @@ class Gemma(unittest.TestCase):
         self.assertEqual(self.scale(query_pre_attn_scalar=16), 0.25)  # what a reader would guess, too
         self.assertEqual(self.scale(query_pre_attn_scalar=144), 1 / 12)
         self.assertEqual(self.scale(), 1 / 16)
+
+
+class Qwen(unittest.TestCase):
+    CONFIG = dict(hidden_size=64, num_attention_heads=4, kv_channels=16, num_hidden_layers=2, intermediate_size=96, vocab_size=320,
+                  seq_length=256)
+
+    def context(self, **more):
+        folder, writer = Folder({**self.CONFIG, **more}), Writer()
+        qwen.prepare(folder, False)
+        qwen.metadata(folder, writer, lambda text: None)
+        return writer.values["context_length"]
+
+    def test_context_ends_where_others_would_scale(self):
+        self.assertEqual(self.context(max_position_embeddings=1024), 1024)
+        for flag in ("use_dynamic_ntk", "use_logn_attn"):
+            self.assertEqual(self.context(max_position_embeddings=1024, **{flag: True}), 256)
+
+    def test_what_has_no_form_is_refused(self):
+        with self.assertRaises(ConvertError):
+            self.context(no_bias=False)
+        with self.assertRaises(ConvertError):
+            self.context(kv_channels=8)
+        with self.assertRaises(ConvertError):
+            qwen.prepare(Folder(dict(self.CONFIG)), True)
+
+    def test_merges_of_a_tiktoken(self):
+        # "hel" is made of "h" and "el", as "el" came first, and "hello" of "hel" and "lo".
+        tokens = [bytes([b]) for b in range(256)] + [b"el", b"lo", b"hel", b"hello", b" h"]
+
+        def read(lines):
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "qwen.tiktoken").write_bytes(b"".join(lines))
+                source = Folder({})
+                source.folder, source.special_tokens = Path(folder), ("<|endoftext|>", "<img>")
+                return vocab._from_tiktoken(source)
+
+        lines = [base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens)]
+        out = read(reversed(lines))
+        self.assertEqual(out["model"]["merges"], ["e l", "l o", "h el", "hel lo", "\u0120 h"])
+        self.assertEqual(out["model"]["vocab"]["hello"], 259)
+        self.assertEqual([e["id"] for e in out["added_tokens"]], [261, 262])
+        for bad in (lines[:200] + lines[201:], lines + [b"!! 261\n"], lines + [b"aGVsbG8hIQ== 261\n"]):
+            with self.assertRaises(ConvertError):
+                read(bad)
+
+    def test_positions_of_a_finer_grid(self):
+        table = np.arange(16, dtype=np.float32).reshape(16, 1)
+        out = qwen.resized(table, 64).reshape(8, 8)
+        # torch.nn.functional.interpolate, bicubic, of the same numbers.
+        want = [-0.52734, -0.23047, 0.24609, 0.875, 1.28125, 1.91016, 2.38672, 2.68359]
+        np.testing.assert_allclose(out[0], want, atol=1e-5)
+        np.testing.assert_allclose(qwen.resized(np.ones((16, 3), np.float32), 25), 1, atol=1e-6)
+        self.assertIs(qwen.resized(table, 16), table)
+        with self.assertRaises(ConvertError):
+            qwen.resized(table[:15], 64)
 
 
 if __name__ == "__main__":

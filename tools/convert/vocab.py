@@ -1,10 +1,11 @@
 """Tokenizers: a model folder's tokenizer files to GGUF's `tokenizer.ggml.*` keys.
 
-tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json, or vocab.json with merges.txt, becomes `gpt2`
+tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json, vocab.json with merges.txt, or a *.tiktoken becomes `gpt2`
 (byte-level BPE) or, when it is a SentencePiece BPE in disguise (byte_fallback), `llama` with scores that restore the merge
 order.
 """
 
+import base64
 import json
 
 import gguf
@@ -142,7 +143,7 @@ def _specials(source, writer, tok, pieces):
     ids.update(_load(source.folder, "added_tokens.json"))
     generation = _load(source.folder, "generation_config.json")
     for kind in ("bos", "eos", "unk", "pad"):
-        text = conf.get(f"{kind}_token")
+        text = conf.get(f"{kind}_token") or source.get(f"{kind}_token")
         text = text.get("content") if isinstance(text, dict) else text
         i = ids.get(text) if text else None
         if i is None:
@@ -187,15 +188,59 @@ def _from_merges(folder):
             "added_tokens": [{"id": i, "content": t, "special": True} for t, i in added.items()]}
 
 
+def byte_alphabet():
+    """GPT-2's printable stand-in for each byte, in byte order."""
+    plain = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255]
+    others = [b for b in range(256) if b not in plain]
+    return [chr(b) if b in plain else chr(256 + others.index(b)) for b in range(256)]
+
+
+def _halves(token, ranks):
+    """The two tokens whose joining makes this one: what is left of its bytes when pairs of lower rank were joined, lowest first."""
+    parts = [token[i:i + 1] for i in range(len(token))]
+    while len(parts) > 2:
+        pairs = [ranks.get(a + b, len(ranks)) for a, b in zip(parts, parts[1:])]
+        i = pairs.index(min(pairs))
+        if pairs[i] >= ranks[token]:
+            break
+        parts[i:i + 2] = [parts[i] + parts[i + 1]]
+    if len(parts) != 2:
+        raise ConvertError(f"*.tiktoken: token {token!r} is not made of two others")
+    return parts
+
+
+def _from_tiktoken(source):
+    """A *.tiktoken in the shape of a tokenizer.json: byte strings by rank, which is their id. Special tokens follow; which ones is
+    only in the family's code."""
+    files = sorted(source.folder.glob("*.tiktoken"))
+    specials = getattr(source, "special_tokens", None)
+    if not files or specials is None:
+        return {}
+    try:
+        lines = [line.split() for line in files[0].read_bytes().splitlines() if line]
+        ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
+    except ValueError as e:
+        raise ConvertError(f"{files[0]}: not lines of a token in base 64 and its rank: {e}") from None
+    if sorted(ranks.values()) != list(range(len(lines))):
+        raise ConvertError(f"{files[0]}: ranks are not 0, 1, 2 ...")
+    letters = byte_alphabet()
+    text = lambda token: "".join(letters[b] for b in token)
+    merges = [" ".join(map(text, _halves(token, ranks))) for token, _ in sorted(ranks.items(), key=lambda item: item[1])
+              if len(token) > 1]
+    return {"model": {"type": "BPE", "vocab": {text(token): rank for token, rank in ranks.items()}, "merges": merges},
+            "added_tokens": [{"id": len(ranks) + i, "content": t, "special": True} for i, t in enumerate(specials)],
+            "pre": "qwen2"}  # the expression of Qwen's code, which has no file either
+
+
 def write(source, writer, pre_name=None):
     tok = _load(source.folder, "tokenizer.json")
     spm = source.folder / "tokenizer.model"
     pieces = {}
     if spm.is_file() and (sp := _open_sentencepiece(spm)) is not None:
         pieces = _from_sentencepiece(source, writer, sp)
-    elif tok := tok or _from_merges(source.folder):
-        _from_json(source, writer, tok, pre_name)
+    elif tok := tok or _from_merges(source.folder) or _from_tiktoken(source):
+        _from_json(source, writer, tok, pre_name or tok.get("pre"))
     else:
-        raise ConvertError(f"{source.folder}: no tokenizer.json, no SentencePiece tokenizer.model and no vocab.json with "
-                           "merges.txt; --no-vocab leaves the tokenizer out")
+        raise ConvertError(f"{source.folder}: no tokenizer.json, no SentencePiece tokenizer.model, no vocab.json with "
+                           "merges.txt and no *.tiktoken of a known family; --no-vocab leaves the tokenizer out")
     _specials(source, writer, tok, pieces)
