@@ -45,7 +45,7 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, 0, q_dim, &layer.wq));
     WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim, kv_dim, &layer.wk));
     WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim + kv_dim, kv_dim, &layer.wv));
-    if (loader.Has(qkv + "bias")) {
+    if (options_.fused_bias) {
       WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, 0, q_dim, &layer.bq));
       WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim, kv_dim, &layer.bk));
       WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim + kv_dim, kv_dim, &layer.bv));

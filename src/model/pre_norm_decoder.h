@@ -35,7 +35,8 @@ class PreNormDecoder : public Model {
     bool interleaved_rope = false;  // reorder q and k rows to half-split pairs
     bool head_norms = false;        // blk.L.attn_q_norm, attn_k_norm
     bool post_norms = false;        // blk.L.post_attention_norm, post_ffw_norm
-    bool fused_qkv = false;         // blk.L.attn_qkv holds q, k and v, the bias too
+    bool fused_qkv = false;         // blk.L.attn_qkv holds q, k and v
+    bool fused_bias = false;        // and attn_qkv.bias theirs
     bool fused_gate = false;        // blk.L.ffn_up holds gate and up
     bool halved_ff = false;         // the file's feed_forward_length counts gate and up together
     bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(n_embd)

@@ -13,8 +13,7 @@ const ArchitectureInfo kQwen = {
     [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
-      options.fused_qkv = true;
-      options.halved_ff = true;
+      options.fused_qkv = options.fused_bias = options.halved_ff = true;
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "qwen", options, ledger));
       return std::unique_ptr<Model>(std::move(model));
     }};

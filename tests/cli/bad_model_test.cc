@@ -26,6 +26,7 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
     const char *model, *tensor, *key;
   } cases[] = {
       {"gptneox", "blk.1.attn_qkv.bias", "gptneox.attention.layer_norm_epsilon"},
+      {"qwen", "blk.1.attn_qkv.bias", "qwen.feed_forward_length"},
       {"qwen3", "blk.0.attn_k_norm.weight", "qwen3.block_count"},
       {"phi3", "blk.1.attn_qkv.weight", "phi3.context_length"},
       {"gemma2", "blk.2.post_ffw_norm.weight", "gemma2.attention.head_count"},
@@ -57,6 +58,7 @@ TEST_F(BadModelTest, WindowsAndCapsOutOfBounds) {
   ExpectBadModel(with("gemma2", "gemma2.final_logit_softcapping", nan), {"final_logit_softcapping"});
   ExpectBadModel(with("gemma2", "gemma2.attention.scale", 0.0), {"attention.scale"});
   ExpectBadModel(with("gemma3", "gemma3.rope.freq_base_swa", 0.0), {"freq_base_swa"});
+  ExpectBadModel(with("qwen", "qwen.feed_forward_length", int64_t{73}), {"feed_forward_length"});
   ExpectBadModel(with("gptneox", "gptneox.rope.dimension_count", int64_t{3}), {"dimension_count"});
   ExpectBadModel(with("gptneox", "gptneox.attention.head_count_kv", int64_t{1}), {"KV heads"});
 }

@@ -1,5 +1,5 @@
-// Tensors that hold several matrices (Phi-3's qkv and gate_up, GPT-NeoX's qkv) are cut apart while loading, in every
-// type of storage: a cut at the wrong byte would read another matrix's blocks.
+// Tensors that hold several matrices (Phi-3's qkv and gate_up, GPT-NeoX's and Qwen's qkv) are cut apart while loading,
+// in every type of storage: a cut at the wrong byte would read another matrix's blocks.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -42,7 +42,7 @@ std::vector<float> Logits(const EditedModel& model) {
 }
 
 TEST(Fused, AnyTypeGivesWhatItsDecodedWeightsGive) {
-  for (const char* name : {"phi3", "gptneox"}) {
+  for (const char* name : {"phi3", "gptneox", "qwen"}) {
     for (DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_1, DType::kQ5_0}) {
       SCOPED_TRACE(std::string(name) + " as " + InfoOf(type).name);
       EditedModel stored(name), decoded(name);
