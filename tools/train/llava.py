@@ -25,6 +25,7 @@ SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forwar
     "small": ((128, 4, 4), (192, 6, 384, 4, 2)),
     "base": ((192, 6, 6), (320, 8, 768, 8, 2)),
 }
+PAIRS = (0.3, 0.1, 0.1, 0.15, 0.35)  # two things in a picture, one of them asked for, take longest to learn
 
 
 def stages(size):
@@ -39,9 +40,9 @@ def stages(size):
     more = 8 if size == "base" else 1
     return [
         Stage("see", 3000, 128 * more, 1e-3),
-        Stage("look", 1400, 32 * more, 1e-3, Mix(clips=(1, 3), rounds=(4, 6), kinds=(0.75, 0.25, 0.0, 0.0)), 0.3),
-        Stage("recall", 1200, 12 * more, 8e-4, Mix(clips=(3, 8), rounds=(2, 4), kinds=(0.35, 0.25, 0.35, 0.05)), 0.1),
-        Stage("stream", 800, 2 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
+        Stage("look", 2200, 32 * more, 1e-3, Mix(clips=(1, 3), rounds=(4, 6), kinds=(0.75, 0.25, 0.0, 0.0), subjects=PAIRS), 0.3),
+        Stage("recall", 800, 12 * more, 8e-4, Mix(clips=(3, 8), rounds=(2, 4), kinds=(0.35, 0.25, 0.35, 0.05)), 0.1),
+        Stage("stream", 600, 2 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
     ]
 
 
