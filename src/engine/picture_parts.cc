@@ -19,6 +19,7 @@ Status AppendParts(const EncoderConfig& config, std::span<const PicturePart> par
     if (parts[i].n_rows == 0) continue;
     const size_t n = static_cast<size_t>(parts[i].n_rows) * static_cast<size_t>(config.n_embd);
     here.end_of_prompt = append.end_of_prompt && last;
+    here.columns = parts[i].columns;
     WEIR_RETURN_IF_ERROR(session.AppendEmbeddings(rows.subspan(at, n), modality, here));
     at += n;
     n_done += parts[i].n_rows;

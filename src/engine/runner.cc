@@ -70,7 +70,8 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       }
       ids[n_rows + i] = id;
     }
-    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq, item.evidence, item.reads, item.watch});
+    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq, item.evidence, item.reads, item.watch,
+                         item.tokens.data(), item.pos_shift});
     n_rows += n;
   }
   WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));

@@ -27,13 +27,14 @@ struct RunnerShape {
 // New tokens of one pot.
 struct BatchItem {
   Pot* pot = nullptr;
-  std::span<const SlotMeta> tokens;        // in stream order; token_id >= 0, or -1 with embeddings
+  std::span<const SlotMeta> tokens;        // in stream order; token_id >= 0, or below with embeddings
   const EvidenceCall* evidence = nullptr;  // statistics to take of these rows
   // [tokens.size(), n_embd]: rows that enter the model in place of token embeddings (visual tokens). Such an item is a
   // batch of its own.
   const float* embeddings = nullptr;
   const std::vector<int32_t>* reads = nullptr;  // as BatchSegment::reads
   const AttentionWatch* watch = nullptr;        // as BatchSegment::watch
+  int64_t pos_shift = 0;                        // as BatchSegment::pos_shift
 };
 
 class Runner {

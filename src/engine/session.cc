@@ -90,7 +90,7 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bo
     SlotMeta meta;
     meta.seq = n_seen_ + i;
     meta.t_src_ms = options.t_src_ms;
-    meta.token_id = rows.tokens == nullptr ? -1 : rows.tokens[i];
+    meta.token_id = rows.tokens == nullptr ? -options.columns : rows.tokens[i];
     meta.modality = rows.modality;
     if (rows.tokens == nullptr) meta.row = static_cast<uint16_t>(rows.first + i);
     meta.pinned = options.pinned;
@@ -112,7 +112,8 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bo
     vote = (prompt_end && !options.generated) || n_free() - n < n_next;
     evidence_.row_begin = n - std::min(n, evidence.n_last);
   }
-  return {pot_.get(), chunk_, vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data()};
+  return {pot_.get(), chunk_, vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data(),
+          pos_shift_};
 }
 
 void Session::EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden,
@@ -146,6 +147,12 @@ void Session::EndChunk(const Rows& rows, const AppendOptions& options, const Bat
   n_slots_read_ = 0;
   for (int32_t group = 0; group < pot_->shape().n_groups(); ++group) {
     n_slots_read_ += item.reads == nullptr ? std::ssize(pot_->meta(group)) : std::ssize(item.reads[group]);
+  }
+  if (rows.tokens == nullptr && rows.first + n == rows.n_all) {
+    // What follows a picture stands behind its last line and its last column (kv/axes.h).
+    const int64_t columns = std::min<int64_t>(options.columns, rows.n_all);
+    const int64_t lines = (rows.n_all + options.columns - 1) / options.columns;
+    pos_shift_ += std::max(lines, columns) - rows.n_all;
   }
   const int64_t n_embd = model_->config().n_embd;
   backend_->Copy(last_hidden_.data(), hidden + (n - 1) * n_embd, n_embd * 4);
@@ -197,6 +204,9 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
                            static_cast<long long>(std::ssize(rows) / n_embd));
   }
   if (options.nll != nullptr) return InvalidArgument("nothing predicts an embedding: it has no likelihood");
+  if (options.columns < 1 || options.columns > kMaxColumns) {
+    return InvalidArgument("a picture of %d columns; 1 to 65,536 are possible", options.columns);
+  }
   for (float value : rows) {
     if (!std::isfinite(value)) return InvalidArgument("an embedding with a number that is not finite");
   }
@@ -211,9 +221,12 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
                        static_cast<long long>(n_tokens));
     }
     WEIR_ASSIGN_OR_RETURN(const int32_t n, MakeRoomForChunk(n_tokens - done));
-    const Rows chunk = {n, rows.tokens == nullptr ? nullptr : rows.tokens + done,
+    const Rows chunk = {n,
+                        rows.tokens == nullptr ? nullptr : rows.tokens + done,
                         rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd,
-                        rows.modality, done};
+                        rows.modality,
+                        done,
+                        n_tokens};
     const bool last = done + n == n_tokens;
     BatchItem item = BeginChunk(chunk, options, last);
     // Rows that others are asked by: ends of prompts, and tokens of answers that read all slots.
@@ -279,7 +292,7 @@ void Session::Reset() {
   pot_->Clear();
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
-  n_seen_ = n_selections_ = n_slots_read_ = 0;
+  n_seen_ = n_selections_ = n_slots_read_ = pos_shift_ = 0;
   n_since_full_ = 0;
   reads_fresh_ = false;
   n_seen_by_ = {};

@@ -91,6 +91,7 @@ class Session {
     bool generated = false;      // tokens the model chose: part of an answer, not of a prompt
     bool end_of_prompt = false;  // the last of these tokens ends a prompt: policies that compress there do
     int64_t t_src_ms = 0;
+    int32_t columns = 1;                           // of a picture: its rows stand line by line, so many a line
     float* nll = nullptr;                          // [tokens.size()] or nullptr: -log P of each token when it was read;
                                                    // 0 for the first token of the stream
     const std::atomic<bool>* stop = nullptr;       // checked between chunks: kCancelled, all read chunks stay read
@@ -103,10 +104,10 @@ class Session {
   Status Append(std::span<const int32_t> tokens) { return Append(tokens, AppendOptions()); }
 
   // Reads rows that stand in place of token embeddings: an encoder's rows of a picture or frame, [n, n_embd]. They take
-  // slots, are forgotten and pinned like any token; their token_id is -1. Nothing predicts them: as the statistic of a
-  // policy their -log P is 0 (+inf for the first of a stream). Errors as Append(); kInvalidArgument when the size is
-  // not a multiple of n_embd, when a value is not finite, or when options.nll is asked for. One call is one picture or
-  // frame: SlotMeta::row counts from 0; at most 65,536 rows.
+  // slots, are forgotten and pinned like any token; their token_id is -options.columns. Nothing predicts them: as the
+  // statistic of a policy their -log P is 0 (+inf for the first of a stream). Errors as Append(); kInvalidArgument when
+  // the size is not a multiple of n_embd, when a value is not finite, or when options.nll is asked for. One call is one
+  // picture or frame: SlotMeta::row counts from 0; at most 65,536 rows.
   Status AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options);
 
   // A round begins: `question` is about to be appended (by the caller, in any number of calls) and up to n_answer
@@ -176,6 +177,7 @@ class Session {
     const float* embeddings = nullptr;  // [n, n_embd]
     Modality modality = Modality::kText;
     int64_t first = 0;  // place of the first row in its picture or frame
+    int64_t n_all = 0;  // rows of the whole picture or frame
   };
   Status AppendRows(const Rows& rows, const AppendOptions& options);
   Status CheckTokens(std::span<const int32_t> tokens) const;
@@ -209,6 +211,7 @@ class Session {
   std::array<int64_t, kNumModalities> n_seen_by_{};
   int32_t n_pinned_ = 0;                       // slots that every group must keep
   int32_t n_score_rows_ = 0, n_unscored_ = 0;  // SlotView
+  int64_t pos_shift_ = 0;                      // BatchSegment::pos_shift of the next row
   int32_t n_since_full_ = 0;       // tokens of the answer since one read all slots (PolicyNeeds::read_every)
   std::vector<int32_t> probe_;     // the policy's
   std::vector<int32_t> question_;  // last rows of the round's question: the probe while they are not empty

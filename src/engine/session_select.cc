@@ -15,7 +15,8 @@ Status Session::ReadProbe(std::span<const int32_t> probe) {
     chunk_.push_back(meta);
   }
   const EvidenceCall call = {0, n, needs_.evidence.row_reduce, needs_.evidence.head_reduce, false};
-  const BatchItem item{pot_.get(), chunk_, &call};
+  BatchItem item{pot_.get(), chunk_, &call};
+  item.pos_shift = pos_shift_;
   WEIR_RETURN_IF_ERROR(runner_->Forward({&item, 1}).status());
   pot_->DropLast(n);
   n_score_rows_ = n;

@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kv/axes.h"
 #include "kv/store.h"
 #include "ops/column_scores.h"
 #include "ops/rope.h"
@@ -22,9 +23,11 @@ namespace weir {
 // What attention needs to know of a model: data an architecture returns, never a switch elsewhere.
 struct AttentionLayout {
   int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;    // 1 / sqrt(head_dim) for most
-  float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: as they are
-  RopeConfig rope;    // n_rot = 0: no rotary embedding
+  float scale = 0;         // 1 / sqrt(head_dim) for most
+  float softcap = 0;       // scores are softcap * tanh(score / softcap); 0: as they are
+  RopeConfig rope;         // n_rot = 0: no rotary embedding
+  AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
+  bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }
   // Rows of a table of learned positions that the model adds at its input (Attender::positions()); 0: it has none.
   int32_t n_learned_positions = 0;
   // Layers with a sliding window: a row sees what stands less than `window` positions before it, positions as RoPE sees
@@ -70,6 +73,10 @@ struct BatchSegment {
   const std::vector<int32_t>* reads = nullptr;
   // REQUIRES: an Attender made with statistics, heads of a layer that hold the same slots, no reads.
   const AttentionWatch* watch = nullptr;
+  // Where positions have three axes: what is known of the rows, [n_rows] until Plan() returns, and under kAbs how far
+  // the first row's position, or its picture's, lies behind its seq (pictures take fewer positions than rows).
+  const SlotMeta* tokens = nullptr;
+  int64_t pos_shift = 0;
 };
 
 class Attender {
@@ -98,9 +105,17 @@ class Attender {
   const AttentionLayout& layout() const { return layout_; }
 
  private:
-  // Attends with the statistics that segments ask for.
-  void AttendAndVote(int32_t layer, const AttentionArgs& args);
-  void Watch(int32_t layer, size_t segment, const AttentionArgs& args);
+  // Attention of everything that is planned, and the statistics that segments ask for.
+  void Run(int32_t layer, const AttentionArgs& args);
+  // The same where positions have three axes: of a pot and a group at a time, over a rotated copy of its keys.
+  void RunAlongAxes(int32_t layer, const AttentionArgs& args);
+  // Rotates the keys of heads [head, head + n_heads), which hold the same tokens, into rotated_ and lets k_ptrs_ point
+  // there.
+  void RotateKeys(const BatchSegment& segment, size_t at, int32_t n_heads, int64_t n_slots);
+  // The newest row's attention over the slots, for who watches it.
+  void Watch(int32_t layer, const BatchSegment& segment, const AttentionSegment& view, const AttentionArgs& args);
+  ColumnScoresArgs ScoresOf(const AttentionArgs& args, const BatchSegment& segment, const AttentionSegment* view,
+                            float* const* out) const;
   // Brings what `latest` received into the pot's scores of a layer.
   void SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores);
   Status PlanPositions(std::span<const BatchSegment> segments);
@@ -116,6 +131,10 @@ class Attender {
   Buffer angles_;           // [tables, 2, max_rows, n_rot/2] cos then sin of the rows' positions
   HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the layer at hand, int32
   HostBuffer positions_;    // [max_rows] of rows with learned positions
+  HostBuffer axes_;         // int32 [4, max_slots]: coordinates, and room to find them
+  HostBuffer axis_angles_;  // [2, max_slots, n_rot/2] of a group's slots
+  HostBuffer rotated_;      // [n_kv_heads, max_slots, head_dim] F32: keys of the group at hand
+  HostBuffer decoded_;      // [n_kv_heads, kDecodeRows, head_dim]
   Buffer scratch_;          // of the attention and statistics kernels, one after the other
   // The current plan.
   std::vector<BatchSegment> segments_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kv/axes.h"
 #include "ops/kv_slots.h"
 
 namespace weir {
@@ -313,7 +314,7 @@ Status Pot::Restore(std::span<const uint8_t>* bytes) {
       uint8_t flags[2];
       if (!TakeBytes(bytes, 8, &m.seq) || !TakeBytes(bytes, 8, &m.t_src_ms) || !TakeBytes(bytes, 4, &m.token_id) ||
           !TakeBytes(bytes, 2, flags) || !TakeBytes(bytes, 2, &m.row) ||
-          flags[0] > static_cast<uint8_t>(Modality::kVideo) || flags[1] > 1) {
+          flags[0] > static_cast<uint8_t>(Modality::kVideo) || flags[1] > 1 || m.token_id < -kMaxColumns) {
         return fail();
       }
       m.modality = static_cast<Modality>(flags[0]);

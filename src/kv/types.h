@@ -32,7 +32,7 @@ const char* ModalityName(Modality modality);  // "text", "image", "video"
 struct SlotMeta {
   int64_t seq = 0;
   int64_t t_src_ms = 0;
-  int32_t token_id = -1;  // -1: a visual embedding
+  int32_t token_id = -1;  // below 0: a visual embedding, of a picture with -token_id columns
   Modality modality = Modality::kText;
   bool pinned = false;  // must survive every selection
   uint16_t row = 0;     // of its picture or frame: a visual token's place in it, 0 for text
