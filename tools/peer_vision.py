@@ -6,7 +6,8 @@
 
 Both answer each prompt about each picture, as a plain prompt and as a chat turn, with the full cache in F32. Pictures are
 random ones of the encoder's own size, because the two resize differently (llama.cpp approximates, weir repeats the reference
-to the last bit), and each --image, which is told apart as `resized`.
+to the last bit), and each --image, which is told apart as `resized`. Encoders that resize every picture (SmolVLM) are shown --flat ones
+instead, of one random colour each, which any filter leaves alone; --side gives the size for encoders that take any (Qwen2-VL).
 
 llama.cpp since May 2025 puts CLIP's class token behind the patches, but gives out positions and takes rows as if it stood
 before them: every patch gets its neighbour's position, the first one's row is lost, the class token's takes part (its issue
@@ -124,11 +125,12 @@ def weir_answer(args, picture, prompt, chat, n_predict):
         return ids[len(ids) - json.loads(out.stdout)["tokens_generated"]:]
 
 
-def random_pictures(folder, side, count):
+def random_pictures(folder, side, count, flat):
     rng = np.random.default_rng(11)
     for i in range(count):
         path = Path(folder) / f"random{i}.ppm"
-        path.write_bytes(b"P6\n%d %d\n255\n" % (side, side) + rng.integers(0, 256, (side, side, 3), np.uint8).tobytes())
+        pixels = np.broadcast_to(rng.integers(0, 256, (1, 1, 3) if flat else (side, side, 3), np.uint8), (side, side, 3))
+        path.write_bytes(b"P6\n%d %d\n255\n" % (side, side) + pixels.tobytes())
         yield path
 
 
@@ -139,6 +141,8 @@ def main():
     parser.add_argument("--mmproj", required=True)
     parser.add_argument("--image", action="append", default=[], help="picture of any size; may be given several times")
     parser.add_argument("--pictures", type=int, default=8, help="random pictures of the encoder's size")
+    parser.add_argument("--side", type=int, help="their width and height, instead of the encoder's own")
+    parser.add_argument("--flat", action="store_true", help="of one colour each")
     parser.add_argument("--prompts", help="text file, one prompt a line")
     parser.add_argument("-n", type=int, default=48)
     parser.add_argument("-t", "--threads", type=int, default=2)
@@ -147,13 +151,13 @@ def main():
     if args.cls_first:
         restart_with_shim()
     field = gguf.GGUFReader(args.mmproj).fields["clip.vision.image_size"]
-    side = int(field.parts[field.data[0]][0])
+    side = args.side or int(field.parts[field.data[0]][0])
     prompts = [p for p in Path(args.prompts).read_text().splitlines() if p] if args.prompts else PROMPTS
     peer = Peer(args)
     marker = mtmd.mtmd_default_marker().decode()
     failed, counts = False, {"own_size": [0, 0, 0], "resized": [0, 0, 0]}
     with tempfile.TemporaryDirectory() as folder:
-        pictures = [(path, "own_size") for path in random_pictures(folder, side, args.pictures)]
+        pictures = [(path, "own_size") for path in random_pictures(folder, side, args.pictures, args.flat)]
         for picture, kind in pictures + [(Path(path), "resized") for path in args.image]:
             for prompt in prompts:
                 for chat in (False, True):

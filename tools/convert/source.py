@@ -127,7 +127,7 @@ class Source:
         params = params.get("full_attention", params)
         kind = params.get("rope_type") or params.get("type") or "default"
         theta = params.get("rope_theta") or self.get("rope_theta") or self.get("rotary_emb_base", 10000.0)
-        return {"su": "longrope"}.get(kind, kind), params, float(theta)
+        return {"su": "longrope", "mrope": "default"}.get(kind, kind), params, float(theta)
 
     def n_rot(self):
         """How many elements of a head RoPE rotates."""

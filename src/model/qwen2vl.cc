@@ -1,0 +1,40 @@
+// weir-plugin: architecture
+// Qwen2-VL's language model: Qwen2 with positions on three axes (2409.12191, section 2.1). Text stands at the same
+// number on all of them; what pictures do is kv/axes.h's business.
+#include "model/pre_norm_decoder.h"
+
+namespace weir {
+namespace {
+
+// Pairs of each axis; files have a fourth number, which no model uses.
+Status ReadSections(const GgufFile& file, AttentionLayout* layout) {
+  const std::string key = "qwen2vl.rope.dimension_sections";
+  if (!file.Has(key)) return NotFound("%s: key '%s' is missing", file.path().c_str(), key.c_str());
+  const std::vector<int64_t>* sections = file.IntArray(key);
+  const int64_t n_pairs = layout->rope.n_rot / 2;
+  int64_t n_left = n_pairs;
+  bool sane = sections != nullptr && sections->size() >= kAxes && sections->size() <= kAxes + 1;
+  for (size_t i = 0; sane && i < sections->size(); ++i) {
+    const int64_t n = (*sections)[i];
+    sane = n >= 0 && n <= n_left && (i < kAxes || n == 0);
+    n_left -= n;
+    if (sane && i < kAxes) layout->axis_pairs[i] = static_cast<int32_t>(n);
+  }
+  if (sane && n_left == 0) return Status();
+  return Corrupt("%s: %s must be three numbers that are %lld together", file.path().c_str(), key.c_str(),
+                 static_cast<long long>(n_pairs));
+}
+
+}  // namespace
+
+extern const ArchitectureInfo kQwen2vl;
+const ArchitectureInfo kQwen2vl = {
+    "qwen2vl", "Qwen2-VL (language model; the encoder is an mmproj file)",
+    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+      auto model = std::make_unique<PreNormDecoder>(backend);
+      WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "qwen2vl", PreNormDecoder::Options(), ledger));
+      WEIR_RETURN_IF_ERROR(ReadSections(file, &model->mutable_config().attention));
+      return std::unique_ptr<Model>(std::move(model));
+    }};
+
+}  // namespace weir
