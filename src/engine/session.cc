@@ -112,8 +112,8 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bo
     vote = (prompt_end && !options.generated) || n_free() - n < n_next;
     evidence_.row_begin = n - std::min(n, evidence.n_last);
   }
-  return {pot_.get(), chunk_, vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data(),
-          pos_shift_};
+  return {pot_.get(), chunk_,    vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data(),
+          nullptr,    pos_shift_};
 }
 
 void Session::EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden,
