@@ -107,7 +107,11 @@ class Attender {
  private:
   // Attention of everything that is planned, and the statistics that segments ask for.
   void Run(int32_t layer, const AttentionArgs& args);
-  // The same where positions have three axes: of a pot and a group at a time, over a rotated copy of its keys.
+  // Where positions have three axes: the bytes for them (0 for other layouts); allocates them, and refuses what is not
+  // possible along axes.
+  static int64_t AxesBytes(const AttentionLayout& layout, int64_t max_rows, int64_t max_slots);
+  Status MakeAxes(Ledger& ledger);
+  // Run() along the axes: of a pot and a group at a time, over a rotated copy of its keys.
   void RunAlongAxes(int32_t layer, const AttentionArgs& args);
   // Rotates the keys of heads [head, head + n_heads), which hold the same tokens, into rotated_ and lets k_ptrs_ point
   // there.

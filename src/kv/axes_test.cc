@@ -184,7 +184,7 @@ TEST_P(AxesAttentionTest, EqualsANaiveSum) {
       shape.k_type = shape.v_type = DType::kF32;
       shape.granularity = GetParam();
       shape.scores = vote;
-      auto pot = std::move(Pot::Make(shape, ledger)).value();
+      auto pot = std::move(Pot::Make(shape, *backend, ledger)).value();
       std::vector<SlotMeta> all = Stream(&rng, 60);
       all.resize(64);
       for (size_t i = 60; i < 64; ++i) all[i] = {static_cast<int64_t>(i), 0, 5};
@@ -208,7 +208,7 @@ TEST_P(AxesAttentionTest, EqualsANaiveSum) {
         for (int32_t s = 0; s < 60; ++s) {
           if (rng.Uniform() < 0.5) keep.push_back(s);
         }
-        ASSERT_TRUE(pot->Compact(*backend, group, keep).ok());
+        ASSERT_TRUE(pot->Compact(group, keep).ok());
       }
       q.clear();
       out.clear();
@@ -218,7 +218,7 @@ TEST_P(AxesAttentionTest, EqualsANaiveSum) {
         for (int32_t head = 0; head < kHeads; ++head) {
           const int32_t kv = head / (kHeads / kKvHeads), n = pot->n_used(layer, kv);
           const auto meta = pot->meta(shape.group_of(layer, kv));
-          const std::vector<Place> places = Naive({meta.begin(), meta.end()});
+          const std::vector<Place> places = Naive(std::vector<SlotMeta>(meta.begin(), meta.end()));
           const float* keys = reinterpret_cast<const float*>(pot->keys(layer, kv));
           const float* values = reinterpret_cast<const float*>(pot->values(layer, kv));
           for (int32_t row = 0; row < 4; ++row) {
