@@ -147,6 +147,9 @@ class Watcher {
     EncodeReport report;
     const Conversation::Question words = talk_.Ask(question, &report);
     PrintReport(report, "the question");
+    Session::AppendOptions append;
+    append.stop = &StopFlag();
+    WEIR_RETURN_IF_ERROR(eyes_.Recall(append));
     WEIR_RETURN_IF_ERROR(session_.BeginRound(words.tokens, answer_.n_predict));
     WEIR_RETURN_IF_ERROR(Push(words.tokens, false, true));
     talk_.Asked();

@@ -60,6 +60,9 @@ std::vector<PlanItem> Eyes::Plan(const Encoder& encoder, const PictureRoom& room
       {MemTag::kVision, "input, work and rows of the vision encoder", ImageEncoder::Bytes(encoder)},
       {MemTag::kVision, StrFormat("a picture of up to %d x %d pixels", room.max_side, room.min_side),
        PictureBytes(encoder, room)}};
+  if (const int64_t bytes = encoder.FrameMemoryBytes(); bytes > 0) {
+    items.push_back({MemTag::kVision, "what is kept of a video's frames", PageRound(bytes)});
+  }
   if (room.n_waiting > 0) {
     items.push_back(
         {MemTag::kVision, StrFormat("%d frames that may wait", room.n_waiting), room.n_waiting * InputBytes(encoder)});
@@ -78,6 +81,10 @@ Result<std::unique_ptr<Eyes>> Eyes::Make(Encoder& encoder, Session& session, con
                                          const PrunerSpec& prune) {
   std::unique_ptr<Eyes> out(new Eyes(encoder.config(), session, room));
   WEIR_ASSIGN_OR_RETURN(out->encoder_, PrunedEncoder::Make(prune, encoder, session.ledger()));
+  if (const int64_t bytes = encoder.FrameMemoryBytes(); bytes > 0) {
+    WEIR_ASSIGN_OR_RETURN(out->memory_bytes_, HostBuffer::Allocate(session.ledger(), MemTag::kVision, bytes));
+    out->memory_ = encoder.MakeFrameMemory(out->memory_bytes_.data());
+  }
   return out;
 }
 
@@ -95,6 +102,7 @@ Status Eyes::ReadPicture(const std::string& source, const MediaOptions& media, c
 Result<int64_t> Eyes::ReadVideo(const std::string& source, const FrameOptions& frames,
                                 const Session::AppendOptions& append,
                                 const std::function<void(const Frame& frame)>& on_frame) {
+  Forget();
   FrameOptions options = frames;
   options.media = Limited(frames.media);
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FrameReader> reader,
@@ -102,7 +110,10 @@ Result<int64_t> Eyes::ReadVideo(const std::string& source, const FrameOptions& f
   Frame frame;
   for (int64_t n_read = 0;; ++n_read) {
     WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&frame, append.stop));
-    if (!more) return n_read;
+    if (!more) {
+      WEIR_RETURN_IF_ERROR(Recall(append));
+      return n_read;
+    }
     Session::AppendOptions here = append;
     here.t_src_ms += frame.t_src_ms;
     WEIR_RETURN_IF_ERROR(ReadPixels({frame.rgb, frame.width, frame.height}, Modality::kVideo, here));
@@ -115,6 +126,10 @@ Status Eyes::ReadPixels(const RgbView& picture, Modality modality, const Session
       std::min(picture.width, picture.height) > room_.min_side) {
     return Unsupported("a picture of %d x %d pixels, where room was made for %d x %d", picture.width, picture.height,
                        room_.max_side, room_.min_side);
+  }
+  if (memory_ != nullptr && modality == Modality::kVideo) {
+    WEIR_RETURN_IF_ERROR(MakeRoomForFrame(append));
+    return encoder_->images().TakeFrame(picture, *memory_);
   }
   WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, encoder_->Encode(picture));
   return ReadParts(rows, modality, append);
@@ -131,8 +146,35 @@ Status Eyes::Prepare(const RgbView& frame, float* out) {
 }
 
 Status Eyes::ReadPrepared(const float* prepared, const Session::AppendOptions& append) {
+  if (memory_ != nullptr) {
+    WEIR_RETURN_IF_ERROR(MakeRoomForFrame(append));
+    encoder_->images().TakePixels(prepared, *memory_);
+    return Status();
+  }
   WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, encoder_->EncodePixels(prepared));
   return ReadParts(rows, Modality::kVideo, append);
+}
+
+Status Eyes::MakeRoomForFrame(const Session::AppendOptions& append) {
+  if (memory_->full()) {
+    Session::AppendOptions inside = append;
+    inside.end_of_prompt = false;  // more frames follow
+    WEIR_RETURN_IF_ERROR(Recall(inside));
+  }
+  newest_frame_ms_ = append.t_src_ms;
+  return Status();
+}
+
+Status Eyes::Recall(const Session::AppendOptions& append) {
+  if (memory_ == nullptr || memory_->n_rows() == 0) return Status();
+  Session::AppendOptions here = append;
+  here.t_src_ms = newest_frame_ms_;
+  const std::span<const float> rows = encoder_->images().Recall(*memory_);
+  return AppendParts(config_, encoder_->images().parts(), rows, Modality::kVideo, session_, here);
+}
+
+void Eyes::Forget() {
+  if (memory_ != nullptr) memory_->Clear();
 }
 
 }  // namespace weir

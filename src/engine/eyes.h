@@ -7,6 +7,9 @@
 //   session_options.beside = Eyes::Plan(encoder, room);
 //   session = Session::Make(...);  eyes = Eyes::Make(encoder, session, room);
 //
+// Some encoders make rows of all frames together (FrameMemory): frames are then taken in without a token, and Recall()
+// reads what they have become, before a question.
+//
 // A pruner (prune/pruner.h) may thin out the rows of every picture and frame before the session reads them: the same
 // PrunerSpec then goes to Plan() and Make().
 #pragma once
@@ -73,7 +76,8 @@ class Eyes {
 
   // Reads a video's frames into the stream, one after the other; a frame's rows get append.t_src_ms + its own time.
   // Gives how many there were. `on_frame`, if it is set, is called after each. Errors as FrameReader has them; frames
-  // before the error stay read.
+  // before the error stay read. Where frames are kept together, those kept before are forgotten, and what became of the
+  // video's is recalled at its end.
   Result<int64_t> ReadVideo(const std::string& source, const FrameOptions& frames, const Session::AppendOptions& append,
                             const std::function<void(const Frame& frame)>& on_frame = nullptr);
 
@@ -84,6 +88,12 @@ class Eyes {
   // May be called from another thread while the session answers. Errors of Preprocess().
   Status Prepare(const RgbView& frame, float* out);
   Status ReadPrepared(const float* prepared, const Session::AppendOptions& append);
+
+  // Reads what is kept of frames, where the encoder keeps them together and one came since the last time; nothing
+  // otherwise. Rows have the newest frame's time. Errors of Session::AppendEmbeddings().
+  Status Recall(const Session::AppendOptions& append);
+  // Forgets the frames that are kept; what was read of them stays read.
+  void Forget();
 
   // `media` with the room's limit on what a picture may be once it is decoded.
   MediaOptions Limited(const MediaOptions& media) const;
@@ -100,6 +110,8 @@ class Eyes {
  private:
   Eyes(const EncoderConfig& config, Session& session, const PictureRoom& room)
       : config_(config), session_(session), room_(room) {}
+  // Before a frame is taken into the memory: makes room in it.
+  Status MakeRoomForFrame(const Session::AppendOptions& append);
   // Reads the encoder's last picture: rows, and the words between them.
   Status ReadParts(std::span<const float> rows, Modality modality, const Session::AppendOptions& append);
 
@@ -107,6 +119,9 @@ class Eyes {
   Session& session_;
   const PictureRoom room_;
   std::unique_ptr<PrunedEncoder> encoder_;
+  HostBuffer memory_bytes_;
+  std::unique_ptr<FrameMemory> memory_;  // in memory_bytes_; nullptr: frames are read one by one
+  int64_t newest_frame_ms_ = 0;          // of those in memory_
 };
 
 }  // namespace weir

@@ -11,6 +11,9 @@ Result<int64_t> PrunedEncoder::PrunerBytes(const PrunerSpec& spec, const Encoder
   if (!encoder.config().grids.empty() || encoder.config().max_squares > 0) {
     return Unsupported("pruner %s: pictures that are looked at in tiles are not pruned", spec.info->name);
   }
+  if (encoder.config().n_recalled > 0) {
+    return Unsupported("pruner %s: rows of an encoder that keeps frames together are not pruned", spec.info->name);
+  }
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Pruner> pruner, spec.Make());
   WEIR_ASSIGN_OR_RETURN(const int64_t bytes, pruner->MemoryBytes(encoder));
   return bytes + int64_t{encoder.config().n_rows} * 4;

@@ -17,8 +17,8 @@ namespace weir {
 class PrunedEncoder {
  public:
   // Bytes that Make() reserves for the pruner, beside ImageEncoder::Bytes(); 0 for a spec without one. kUnsupported
-  // when the encoder does not offer what the pruner needs or cuts pictures into tiles, kInvalidArgument when an
-  // option does not fit it.
+  // when the encoder does not offer what the pruner needs, cuts pictures into tiles or keeps frames together,
+  // kInvalidArgument when an option does not fit it.
   static Result<int64_t> PrunerBytes(const PrunerSpec& spec, const Encoder& encoder);
 
   // Buffers of the encoder and of the pruner are reserved in `ledger` under kVision before they exist. Errors of
@@ -39,6 +39,8 @@ class PrunedEncoder {
   int32_t n_rows() const { return n_rows_; }
   // Rows that were pruned so far.
   int64_t n_pruned() const { return n_pruned_; }
+  // For frames that are kept together, which nobody prunes.
+  ImageEncoder& images() { return *images_; }
   const PrunerSpec& spec() const { return spec_; }
 
  private:

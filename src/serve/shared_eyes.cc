@@ -89,6 +89,9 @@ Status SharedEyes::ReadPicture(const RgbView& picture, Session& session, const S
 }
 
 Status SharedEyes::ReadFrame(const float* prepared, Session& session, const Session::AppendOptions& append) {
+  if (config().n_recalled > 0) {
+    return Unsupported("this encoder keeps a video's frames together, which only weir run, chat and watch do");
+  }
   const std::span<const float> rows = encoder_->EncodePixels(prepared);
   WEIR_RETURN_IF_ERROR(AppendParts(config(), encoder_->parts(), rows, Modality::kVideo, session, append));
   ++counts_.frames_read;

@@ -31,13 +31,21 @@ Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& back
                      projector.c_str(), known.c_str());
 }
 
+namespace {
+
+int64_t RowsBytes(const EncoderConfig& config) {
+  return std::max(config.max_rows(), config.n_recalled) * static_cast<int64_t>(config.n_embd) * 4;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<ImageEncoder>> ImageEncoder::Make(Encoder& encoder, Ledger& ledger) {
   std::unique_ptr<ImageEncoder> out(new ImageEncoder(encoder, ledger));
   const EncoderConfig& config = encoder.config();
   const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kVision, bytes); };
   WEIR_ASSIGN_OR_RETURN(out->pixels_, allocate(InputFloats(config.transform) * 4));
   const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
-  WEIR_ASSIGN_OR_RETURN(out->rows_, allocate(config.max_rows() * row_bytes));
+  WEIR_ASSIGN_OR_RETURN(out->rows_, allocate(RowsBytes(config)));
   if (!config.grids.empty()) {
     WEIR_ASSIGN_OR_RETURN(out->tile_, allocate(config.n_rows * row_bytes));
   }
@@ -56,7 +64,7 @@ int32_t EncoderConfig::max_rows() const {
 int64_t ImageEncoder::Bytes(const Encoder& encoder) {
   const EncoderConfig& config = encoder.config();
   const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
-  return PageRound(InputFloats(config.transform) * 4) + PageRound(config.max_rows() * row_bytes) +
+  return PageRound(InputFloats(config.transform) * 4) + PageRound(RowsBytes(config)) +
          (config.grids.empty() ? 0 : PageRound(config.n_rows * row_bytes)) + PageRound(encoder.WorkspaceBytes());
 }
 
@@ -145,6 +153,23 @@ std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObs
   parts_ = {{config.words.open, rows.n, rows.columns}};
   if (config.words.close >= 0) parts_.push_back({config.words.close, 0});
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(rows.n) * static_cast<size_t>(config.n_embd));
+}
+
+Status ImageEncoder::TakeFrame(const RgbView& frame, FrameMemory& memory, const VisionObserver* observer) {
+  WEIR_RETURN_IF_ERROR(Preprocess(frame, encoder_.config().transform, ledger_, pixels_.as<float>()));
+  TakePixels(pixels_.as<float>(), memory, observer);
+  return Status();
+}
+
+void ImageEncoder::TakePixels(const float* pixels, FrameMemory& memory, const VisionObserver* observer) {
+  memory.Take({pixels, nullptr, workspace_.data(), observer, nullptr});
+}
+
+std::span<float> ImageEncoder::Recall(FrameMemory& memory, const VisionObserver* observer) {
+  const int32_t n = memory.n_rows();
+  memory.Recall({nullptr, rows_.as<float>(), workspace_.data(), observer, nullptr});
+  parts_ = {{-1, n}};
+  return std::span<float>(rows_.as<float>(), static_cast<size_t>(n) * static_cast<size_t>(encoder_.config().n_embd));
 }
 
 }  // namespace weir

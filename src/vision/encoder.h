@@ -54,6 +54,7 @@ struct EncoderConfig {
   // Where pictures are looked at in tiles (vision/tiles.h): the grids, and the row that ends a line. Otherwise empty.
   std::vector<Grid> grids;
   std::span<const float> newline;  // [n_embd], the encoder's
+  int32_t n_recalled = 0;          // where frames are kept together (FrameMemory): most rows that they become
   int32_t max_squares = 0;  // where pictures are cut into squares (vision/split.h): at most so many along each side
   PictureWords words;
   // Most rows that a picture becomes.
@@ -71,6 +72,23 @@ struct EncodeArgs {
   SignalSink* signals = nullptr;  // who wants to see the attention; nullptr: nobody
 };
 
+// What some encoders keep of a video's frames, and make rows of together, where others make rows of every frame. Of one
+// stream; in memory whose size does not depend on how many frames there are.
+class FrameMemory {
+ public:
+  virtual ~FrameMemory() = default;
+  // Takes a frame in; args.out is not used. REQUIRES: !full().
+  virtual void Take(const EncodeArgs& args) = 0;
+  // No frame can be taken before Recall().
+  virtual bool full() const = 0;
+  // How many rows Recall() would give; 0 when no frame came since the last one.
+  virtual int32_t n_rows() const = 0;
+  // What the frames so far become, [n_rows(), n_embd] in args.out; args.pixels is not used.
+  virtual void Recall(const EncodeArgs& args) = 0;
+  // Forgets them all.
+  virtual void Clear() = 0;
+};
+
 // Immutable after loading. SignalSource: what it tells a sink about a picture, nothing by default.
 class Encoder : public SignalSource {
  public:
@@ -79,6 +97,10 @@ class Encoder : public SignalSource {
   virtual PictureRows RowsOf(const float* /*pixels*/) const { return {config_.n_rows}; }
   virtual int64_t WorkspaceBytes() const = 0;
   virtual void Encode(const EncodeArgs& args) = 0;
+  // Where config().n_recalled > 0: bytes of a stream's FrameMemory, and one in such memory (64-byte aligned), which the
+  // caller keeps as long as it and the encoder.
+  virtual int64_t FrameMemoryBytes() const { return 0; }
+  virtual std::unique_ptr<FrameMemory> MakeFrameMemory(uint8_t* /*memory*/) { return nullptr; }
 
  protected:
   EncoderConfig config_;
@@ -120,6 +142,11 @@ class ImageEncoder {
   // Rows of what Preprocess() made, [3, size, size]: without tiles, as frames of a video are looked at.
   std::span<float> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr,
                                 SignalSink* signals = nullptr);
+  // Takes a frame into a memory, as a picture or as Preprocess() made it. Errors of Preprocess().
+  Status TakeFrame(const RgbView& frame, FrameMemory& memory, const VisionObserver* observer = nullptr);
+  void TakePixels(const float* pixels, FrameMemory& memory, const VisionObserver* observer = nullptr);
+  // What the memory makes of its frames, [n, n_embd]; valid until the next call. REQUIRES: memory.n_rows() > 0.
+  std::span<float> Recall(FrameMemory& memory, const VisionObserver* observer = nullptr);
   // What the last picture's or frame's rows are, in order, and the words between them.
   std::span<const PicturePart> parts() const { return parts_; }
   const EncoderConfig& config() const { return encoder_.config(); }

@@ -63,10 +63,11 @@ Status VitBlocks::Load(const VitShape& shape, GeluKind act, const GgufFile& file
   return Status();
 }
 
-VitBlocks::Buffers VitBlocks::LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space) const {
+VitBlocks::Buffers VitBlocks::LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space,
+                                     int64_t n_wide) const {
   Buffers b;
   for (float** rows : {&b.norm, &b.q, &b.k, &b.v, &b.mix}) *rows = space->Floats(n * shape_.n_embd);
-  b.wide = space->Floats(n * shape_.n_ff);
+  b.wide = space->Floats(n * std::max(shape_.n_ff, n_wide));
   b.scratch = space->Bytes(backend.MatMulScratchBytes(n, std::max({shape_.n_embd, shape_.n_ff, widest_in})));
   b.attention_scratch = space->Bytes(backend.FullAttentionScratchBytes(shape_.n_heads, shape_.head_dim(), n));
   return b;
@@ -96,9 +97,10 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
     };
     layer_norm(block.ln1);
     observe("ln1", b.norm);
-    LinearRows(backend, b.norm, n, d, block.q, false, b.q, b.scratch);
-    LinearRows(backend, b.norm, n, d, block.k, false, b.k, b.scratch);
-    LinearRows(backend, b.norm, n, d, block.v, false, b.v, b.scratch);
+    const MatMulOut outs[] = {{block.q.w.get(), b.q, d, block.q.b.get(), false},
+                              {block.k.w.get(), b.k, d, block.k.b.get(), false},
+                              {block.v.w.get(), b.v, d, block.v.b.get(), false}};
+    backend.MatMul({b.norm, d, n, d, outs, b.scratch});
     observe("q", b.q);
     observe("k", b.k);
     observe("v", b.v);

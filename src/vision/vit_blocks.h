@@ -46,11 +46,12 @@ class VitBlocks {
   // Arrays that Run() works in, for up to n rows.
   struct Buffers {
     float *norm = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *mix = nullptr;  // [n, n_embd]
-    float* wide = nullptr;                                                            // [n, n_ff]
+    float* wide = nullptr;                                                            // [n, max(n_ff, n_wide)]
     void *scratch = nullptr, *attention_scratch = nullptr;
   };
-  // Lays them out; `scratch` serves products of up to n rows of n_embd, n_ff or widest_in numbers.
-  Buffers LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space) const;
+  // Lays them out; `scratch` serves products of up to n rows of n_embd, n_ff or widest_in numbers, rows of `wide` have
+  // room for n_wide.
+  Buffers LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space, int64_t n_wide = 0) const;
 
   // All blocks over x, [n, n_embd], in place. Each intermediate is offered as v.blk.L.NAME: ln1, q, k (both before any
   // rotation), v, mix, mid, ln2, out.

@@ -38,10 +38,11 @@ class Source:
         if not shards:
             raise ConvertError(f"{self.folder}: no *.safetensors file")
         for shard in shards:
-            self._index(shard)
+            self.index(shard)
         self._used = set()
 
-    def _index(self, path):
+    def index(self, path):
+        """Adds the tensors of a safetensors file."""
         size = path.stat().st_size
         with open(path, "rb") as f:
             n = int.from_bytes(f.read(8), "little")

@@ -1,0 +1,334 @@
+// Encoders that make rows of a video's frames together, against the rules of their papers
+// (tools/make_frames_golden.py): CLIP and its patches as a picture, what becomes of frames, and a session that reads
+// it.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "engine/eyes.h"
+#include "support/encoder.h"
+#include "support/picture.h"
+
+namespace weir {
+namespace {
+
+using testing::Golden;
+using testing::RelativeError;
+using testing::TinyEncoder;
+using testing::VisionDir;
+
+constexpr int kSide = 25, kFrames = 16;
+
+struct Family {
+  std::string name, last;  // `last`: a picture's rows
+  int32_t n_rows, n_recalled;
+};
+// 16 fine rows; 3 x 4 abstract, 5 x 4 temporal, (2 + 1) x 16 retrieved and spatial.
+const Family kStar = {"flash_vstream", "mm.2", 16, 80};
+// 12 + 6 + 3 rows; the events of 10 frames are three.
+const Family kUnivi = {"chat_univi", "mm.0", 21, 63};
+
+class FramesTest : public ::testing::TestWithParam<Family> {
+ protected:
+  void SetUp() override { golden_ = testing::ReadGolden(VisionDir() + GetParam().name + ".golden"); }
+  std::string File() const { return GetParam().name + ".gguf"; }
+  const float* Frame(int t) const { return golden_.at("pixels").data.data() + t * 3 * kSide * kSide; }
+
+  Golden golden_;
+};
+
+// Memory that an encoder may not leave, and what lives in it.
+struct Guarded {
+  std::vector<uint8_t> bytes;
+  uint8_t* begin;
+  int64_t n;
+  std::unique_ptr<FrameMemory> memory;
+
+  explicit Guarded(Encoder& encoder) : n(encoder.FrameMemoryBytes()) {
+    bytes.assign(static_cast<size_t>(n) + 256, 0xa5);
+    begin = bytes.data() + (64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64) + 64;
+    memory = encoder.MakeFrameMemory(begin);
+  }
+  void ExpectKept() const {
+    for (const uint8_t* p = bytes.data(); p < begin; ++p) ASSERT_EQ(*p, 0xa5);
+    for (const uint8_t* p = begin + n; p < bytes.data() + bytes.size(); ++p) ASSERT_EQ(*p, 0xa5);
+  }
+};
+
+// What Recall() gives is the golden's entry NAME, and before its projection the entry BEFORE.
+void ExpectRecalled(ImageEncoder& images, FrameMemory& memory, const Golden& golden, const std::string& before,
+                    const std::string& name) {
+  SCOPED_TRACE(name);
+  int n_seen = 0;
+  const VisionObserver observer = [&](const std::string& part, int64_t n_rows, int64_t n_cols, const float* data) {
+    if (part != "mm.star" && part != "mm.merged") return;
+    const auto& want = golden.at(before);
+    ++n_seen;
+    ASSERT_EQ(n_rows, want.rows);
+    ASSERT_EQ(n_cols, want.cols);
+    EXPECT_LT(RelativeError(data, want.data.data(), want.data.size()), 1e-4);
+  };
+  const auto& want = golden.at(name);
+  ASSERT_EQ(memory.n_rows(), want.rows);
+  const std::span<const float> rows = images.Recall(memory, &observer);
+  EXPECT_EQ(n_seen, 1);
+  ASSERT_EQ(rows.size(), want.data.size());
+  EXPECT_LT(RelativeError(rows.data(), want.data.data(), rows.size()), 1e-4);
+  EXPECT_EQ(memory.n_rows(), 0) << "nothing new to tell";
+  ASSERT_EQ(images.parts().size(), 1u);
+  EXPECT_EQ(images.parts()[0].n_rows, want.rows);
+}
+
+TEST_P(FramesTest, EveryIntermediateOfAPictureMatchesTheReference) {
+  testing::ExpectIntermediates(File(), golden_, GetParam().last,
+                               [&](TinyEncoder& tiny, const VisionObserver* observer) {
+                                 Encoder& encoder = *tiny.encoder;
+                                 EXPECT_EQ(encoder.config().n_rows, GetParam().n_rows);
+                                 EXPECT_EQ(encoder.config().n_recalled, GetParam().n_recalled);
+                                 std::vector<uint8_t> memory(static_cast<size_t>(encoder.WorkspaceBytes()) + 128, 0xa5);
+                                 uint8_t* begin = memory.data() + 64 - reinterpret_cast<uintptr_t>(memory.data()) % 64;
+                                 std::vector<float> rows(static_cast<size_t>(GetParam().n_rows) * 48);
+                                 encoder.Encode({Frame(0), rows.data(), begin, observer});
+                                 for (size_t i = 0; i < 64; ++i) {
+                                   EXPECT_EQ(begin[encoder.WorkspaceBytes() + static_cast<int64_t>(i)], 0xa5);
+                                 }
+                                 return rows;
+                               });
+}
+
+TEST(FlashVstream, ItsMemoryIsTheReferencesAtAnyTime) {
+  const Golden golden = testing::ReadGolden(VisionDir() + "flash_vstream.golden");
+  const float* pixels = golden.at("pixels").data.data();
+  for (const bool reference : {true, false}) {
+    TinyEncoder tiny("flash_vstream.gguf", reference ? MakeRefBackend() : MakeCpuBackend(2));
+    ASSERT_NE(tiny.encoder, nullptr);
+    auto images = std::move(ImageEncoder::Make(*tiny.encoder, tiny.ledger)).value();
+    Guarded kept(*tiny.encoder);
+    EXPECT_EQ(kept.memory->n_rows(), 0);
+    for (int round = 0; round < 2; ++round) {
+      int n_recalled = 0;
+      for (int t = 0; t < kFrames; ++t) {
+        EXPECT_FALSE(kept.memory->full());
+        images->TakePixels(pixels + t * 3 * kSide * kSide, *kept.memory);
+        EXPECT_LE(kept.memory->n_rows(), tiny.encoder->config().n_recalled);
+        const std::string at = std::to_string(t + 1);
+        if (!golden.contains("rows." + at)) continue;
+        ++n_recalled;
+        ExpectRecalled(*images, *kept.memory, golden, "star." + at, "rows." + at);
+      }
+      EXPECT_EQ(n_recalled, 5);
+      kept.memory->Clear();
+      EXPECT_EQ(kept.memory->n_rows(), 0);
+    }
+    kept.ExpectKept();
+  }
+}
+
+// A scene that stands still for long leaves room for the one that follows.
+TEST(FlashVstream, EqualFramesAreOneCluster) {
+  const Golden golden = testing::ReadGolden(VisionDir() + "flash_vstream.golden");
+  TinyEncoder tiny("flash_vstream.gguf", MakeCpuBackend(1));
+  ASSERT_NE(tiny.encoder, nullptr);
+  auto images = std::move(ImageEncoder::Make(*tiny.encoder, tiny.ledger)).value();
+  Guarded kept(*tiny.encoder);
+  const auto rows_after = [&](int frame, int n) {
+    for (int i = 0; i < n; ++i) {
+      images->TakePixels(golden.at("pixels").data.data() + frame * 3 * kSide * kSide, *kept.memory);
+    }
+    std::vector<float> out;
+    const VisionObserver observer = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
+      if (name == "mm.star") out.assign(data, data + n_rows * n_cols);
+    };
+    images->Recall(*kept.memory, &observer);
+    return out;
+  };
+  const size_t width = 40, first = 12 * width;  // behind the abstract rows: clusters of 4 rows
+  const std::vector<float> still = rows_after(0, 20), changed = rows_after(9, 1);
+  int n_new = 0;
+  for (size_t c = 0; c < 5; ++c) {
+    const float* cluster = &changed[first + c * 4 * width];
+    n_new += RelativeError(cluster, &still[first], 4 * width) > 1e-3;
+    for (const float v : still) ASSERT_TRUE(std::isfinite(v));
+  }
+  EXPECT_EQ(n_new, 1);
+  kept.ExpectKept();
+}
+
+TEST(ChatUnivi, FramesBecomeTheReferencesEvents) {
+  const Golden golden = testing::ReadGolden(VisionDir() + "chat_univi.golden");
+  const float* pixels = golden.at("pixels").data.data();
+  for (const bool reference : {true, false}) {
+    TinyEncoder tiny("chat_univi.gguf", reference ? MakeRefBackend() : MakeCpuBackend(2));
+    ASSERT_NE(tiny.encoder, nullptr);
+    auto images = std::move(ImageEncoder::Make(*tiny.encoder, tiny.ledger)).value();
+    Guarded kept(*tiny.encoder);
+    int n_runs = 0;
+    for (const auto& [name, want] : golden) {
+      int from = 0, to = 0;
+      if (std::sscanf(name.c_str(), "rows.%d.%d", &from, &to) != 2) continue;
+      ++n_runs;
+      for (int t = from; t < to; ++t) images->TakePixels(pixels + t * 3 * kSide * kSide, *kept.memory);
+      EXPECT_EQ(kept.memory->full(), to - from == 10);
+      ExpectRecalled(*images, *kept.memory, golden, "merged" + name.substr(4), name);
+      EXPECT_FALSE(kept.memory->full());
+    }
+    EXPECT_EQ(n_runs, 4);
+    kept.ExpectKept();
+  }
+}
+
+TEST_P(FramesTest, ThreadCountChangesNothing) {
+  std::vector<float> first;
+  for (const int threads : {1, 2, 3}) {
+    TinyEncoder tiny(File(), MakeCpuBackend(threads));
+    ASSERT_NE(tiny.encoder, nullptr);
+    auto images = std::move(ImageEncoder::Make(*tiny.encoder, tiny.ledger)).value();
+    Guarded kept(*tiny.encoder);
+    for (int t = 0; t < 9; ++t) images->TakePixels(Frame(t), *kept.memory);
+    const std::span<const float> rows = images->Recall(*kept.memory);
+    if (first.empty()) first.assign(rows.begin(), rows.end());
+    EXPECT_EQ(first, std::vector<float>(rows.begin(), rows.end())) << threads << " threads";
+  }
+}
+
+struct Pair {
+  std::unique_ptr<LoadedModel> model;
+  std::unique_ptr<LoadedEncoder> encoder;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<Eyes> eyes;
+
+  explicit Pair(const std::string& file) {
+    LoadModelOptions load;
+    load.path = VisionDir() + "llava.gguf";
+    load.n_threads = 2;
+    model = std::move(LoadedModel::Load(load)).value();
+    encoder = std::move(LoadedEncoder::Load(VisionDir() + file, *model)).value();
+    PictureRoom room;
+    room.Include(64, 64);
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
+    options.pot_slots = 256;
+    options.k_type = options.v_type = DType::kF32;
+    options.beside = Eyes::Plan(encoder->encoder(), room);
+    session = std::move(Session::Make(model->model(), model->backend(), options)).value();
+    eyes = std::move(Eyes::Make(encoder->encoder(), *session, room)).value();
+  }
+  int64_t seen(Modality modality) const { return session->counters().by[static_cast<size_t>(modality)].seen; }
+  std::vector<float> Logits() const {
+    const auto logits = std::move(session->Logits()).value();
+    return {logits.begin(), logits.end()};
+  }
+};
+
+// Frames take no slot until they are asked about; then their rows stand at the newest frame's time.
+TEST_P(FramesTest, ASessionReadsWhatIsKeptBeforeAQuestion) {
+  Pair pair(File());
+  const std::vector<int32_t> before = {1, 5, 9}, question = {17, 4, 33};
+  ASSERT_TRUE(pair.session->Append(before).ok());
+  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  EXPECT_EQ(pair.session->counters().seen, 3) << "nothing was looked at";
+  const bool star = GetParam().name == "flash_vstream";
+  const int n_frames = star ? 9 : 10;
+  for (int t = 0; t < n_frames; ++t) {
+    Session::AppendOptions append;
+    append.t_src_ms = 500 * t;
+    ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(t), append).ok());
+  }
+  EXPECT_EQ(pair.session->counters().seen, 3);
+  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  ASSERT_TRUE(pair.eyes->Recall({}).ok()) << "once is enough";
+  const auto& rows = golden_.at(star ? "rows.9" : "rows.0.10");
+  EXPECT_EQ(pair.seen(Modality::kVideo), rows.rows);
+  for (const SlotMeta& slot : pair.session->pot().meta(0)) {
+    if (slot.modality == Modality::kVideo) {
+      EXPECT_EQ(slot.t_src_ms, 500 * (n_frames - 1));
+    }
+  }
+  ASSERT_TRUE(pair.session->Append(question).ok());
+  const std::vector<float> got = pair.Logits();
+  Pair plain(File());
+  ASSERT_TRUE(plain.session->Append(before).ok());
+  ASSERT_TRUE(plain.session->AppendEmbeddings(rows.data, Modality::kVideo, {}).ok());
+  ASSERT_TRUE(plain.session->Append(question).ok());
+  EXPECT_LT(RelativeError(got.data(), plain.Logits().data(), got.size()), 1e-3);
+  EXPECT_LE(pair.session->ledger().peak_bytes(), pair.session->plan().total_bytes);
+}
+
+// A memory that is full is read by itself; one that was forgotten is not.
+TEST_P(FramesTest, AVideoWithoutEndNeedsNoMoreMemory) {
+  Pair pair(File());
+  for (int t = 0; t < 45; ++t) {
+    ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(t % kFrames), {}).ok());
+    EXPECT_LE(pair.session->ledger().peak_bytes(), pair.session->plan().total_bytes);
+  }
+  const bool star = GetParam().name == "flash_vstream";
+  EXPECT_EQ(pair.seen(Modality::kVideo), star ? 0 : 4 * 63);
+  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  EXPECT_EQ(pair.seen(Modality::kVideo), star ? 80 : 4 * 63 + 2 * 21);
+  ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(0), {}).ok());
+  pair.eyes->Forget();
+  const int64_t seen = pair.session->counters().seen;
+  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  EXPECT_EQ(pair.session->counters().seen, seen);
+  const std::vector<uint8_t> rgb = testing::Picture(30, 40);
+  ASSERT_TRUE(pair.eyes->ReadPixels({rgb.data(), 30, 40}, Modality::kImage, {}).ok());
+  EXPECT_EQ(pair.seen(Modality::kImage), GetParam().n_rows) << "a picture is read at once";
+  ASSERT_TRUE(pair.eyes->ReadPixels({rgb.data(), 30, 40}, Modality::kVideo, {}).ok());
+  EXPECT_EQ(pair.session->counters().seen, seen + GetParam().n_rows);
+}
+
+TEST_P(FramesTest, ItsMemoryIsInThePlan) {
+  Pair pair(File());
+  PictureRoom room;
+  room.Include(64, 64);
+  Encoder& encoder = pair.encoder->encoder();
+  int64_t planned = 0;
+  for (const PlanItem& item : Eyes::Plan(encoder, room)) {
+    if (item.what.find("frames") != std::string::npos) planned += item.bytes;
+  }
+  EXPECT_EQ(planned, PageRound(encoder.FrameMemoryBytes()));
+  EXPECT_GE(planned, encoder.config().n_recalled * 40 * 4);
+  EXPECT_EQ(Eyes::Plan(encoder, room, std::move(ParsePrunerSpec("l2")).value()).status().code(),
+            StatusCode::kUnsupported);
+}
+
+// Sizes of the memory out of bounds, of any of its keys.
+TEST_P(FramesTest, SizesOutOfBoundsAreNamed) {
+  const std::string path = ::testing::TempDir() + GetParam().name + "_bad.gguf";
+  std::vector<std::string> keys = {"buffer_count"};
+  if (GetParam().name == "flash_vstream") {
+    keys.insert(keys.end(), {"spatial_side", "temporal_side", "temporal_count", "abstract_count", "retrieved_count"});
+  } else {
+    keys.push_back("per_event");
+  }
+  for (const std::string& key : keys) {
+    SCOPED_TRACE(key);
+    std::string bytes(1 << 20, '\0');
+    std::FILE* in = std::fopen((VisionDir() + File()).c_str(), "rb");
+    ASSERT_NE(in, nullptr);
+    bytes.resize(std::fread(bytes.data(), 1, bytes.size(), in));
+    std::fclose(in);
+    const size_t at = bytes.find("clip.vision.frames." + key);
+    ASSERT_NE(at, std::string::npos);
+    // Behind the key: its type, then 32 bits.
+    bytes.replace(at + 19 + key.size() + 4, 4, "\xff\xff\xff\xff");
+    std::FILE* out = std::fopen(path.c_str(), "wb");
+    ASSERT_EQ(std::fwrite(bytes.data(), 1, bytes.size(), out), bytes.size());
+    std::fclose(out);
+    const auto file = std::move(GgufFile::Open(path)).value();
+    auto backend = MakeRefBackend();
+    Ledger ledger;
+    const Status status = LoadEncoder(*file, *backend, ledger).status();
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_NE(status.message().find(key), std::string::npos) << status.message();
+    EXPECT_EQ(ledger.used_bytes(), 0);
+  }
+  std::remove(path.c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FramesTest, ::testing::Values(kStar, kUnivi),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace weir
