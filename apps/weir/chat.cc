@@ -72,7 +72,6 @@ class Chat {
         PrintMemoryLine(session_, eyes_);
       } else if (line == "/reset") {
         session_.Reset();
-        if (eyes_ != nullptr) eyes_->Forget();
         sampler_.Reset();
         talk_ = Conversation(tokenizer_, &chat_);
         if (trace_ != nullptr) status = trace_->Restarted();

@@ -30,8 +30,8 @@
 namespace weir {
 namespace {
 
-constexpr int kMostSteps = 10;       // of k-means
-constexpr double kTolerance = 1e-4;  // how little all centroids together may move to be done
+constexpr int kMostSteps = 10;         // of k-means
+constexpr double kTolerance = 1e-4;    // how little all centroids together may move to be done
 constexpr double kClearly = 1 - 1e-4;  // a squared distance that is no rounding error less
 constexpr int64_t kMostRows = 1 << 16;
 
@@ -261,8 +261,8 @@ void StarMemory::Drift(const FlashVstream::Buffers& b) {
   }
 }
 
-// The buffered frame nearest to a centroid. Two frames that are a cluster are equally near to it, up to rounding: of such
-// the older.
+// The buffered frame nearest to a centroid. Two frames that are a cluster are equally near to it, up to rounding: of
+// such the older.
 int64_t StarMemory::Nearest(const float* centroid) {
   const int64_t d = m_.tower_.n_embd();
   int64_t nearest = 0;
