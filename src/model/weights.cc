@@ -164,8 +164,11 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
                         Bounded(file, arch + ".attention.key_length", 8, kMaxHeadDim, m.n_embd / m.n_heads));
   WEIR_ASSIGN_OR_RETURN(const int32_t value_dim,
                         Bounded(file, arch + ".attention.value_length", 8, kMaxHeadDim, m.head_dim));
-  std::string eps_key = arch + ".attention.layer_norm_rms_epsilon";
-  if (!file.Has(eps_key)) eps_key = arch + ".attention.layer_norm_epsilon";
+  const std::string rms_key = arch + ".attention.layer_norm_rms_epsilon";
+  const std::string eps_key = file.Has(rms_key) ? rms_key : arch + ".attention.layer_norm_epsilon";
+  if (!file.Has(eps_key)) {
+    return NotFound("%s: key '%s' is missing, and so is '%s'", file.path().c_str(), rms_key.c_str(), eps_key.c_str());
+  }
   WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(eps_key));
   if (!std::isfinite(eps) || eps < 0)
     return Corrupt("%s: %s is %g, expected a small positive number", file.path().c_str(), eps_key.c_str(), eps);
@@ -175,8 +178,9 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   }
   if (value_dim != m.head_dim || m.head_dim % 8 != 0) {
     return Unsupported(
-        "%s: keys of size %d with values of size %d are not supported; both must be equal and a multiple of 8",
-        file.path().c_str(), m.head_dim, value_dim);
+        "%s: keys of size %d (%s.attention.key_length) with values of size %d (value_length) are not supported; both "
+        "must be equal and a multiple of 8",
+        file.path().c_str(), m.head_dim, arch.c_str(), value_dim);
   }
   if (file.Has(arch + ".expert_count")) {
     WEIR_ASSIGN_OR_RETURN(const int64_t experts, file.Int(arch + ".expert_count"));

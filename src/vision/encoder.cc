@@ -24,7 +24,16 @@ Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& back
   WEIR_ASSIGN_OR_RETURN(const std::string projector, file.StringOr(key, "mlp"));
   std::string known;
   for (const EncoderInfo* info : AllEncoderInfos()) {
-    if (projector == info->projector) return info->load(file, backend, ledger);
+    if (projector == info->projector) {
+      auto encoder = info->load(file, backend, ledger);
+      const StatusCode code = encoder.status().code();
+      if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt && code != StatusCode::kUnsupported) {
+        return encoder;
+      }
+      // Whose rules the file breaks is half of what is wrong with it.
+      return Status(code, StrFormat("%s (read as vision encoder '%s': %s)", encoder.status().message().c_str(),
+                                    info->projector, info->models));
+    }
     known += (known.empty() ? "" : ", ") + std::string(info->projector);
   }
   return Unsupported("%s: projector '%s' is not supported; this build knows: %s", file.path().c_str(),

@@ -1,0 +1,215 @@
+// Every model and encoder file of the goldens with one part left out: each key and each tensor in turn is either one
+// that files may lack, or the error names it, the family whose rules it breaks, and nothing stays reserved.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "cli/edited_model.h"
+#include "model/architecture.h"
+#include "text/tokenizer.h"
+#include "vision/encoder.h"
+
+namespace weir {
+namespace {
+
+using testing::EditedModel;
+using testing::EditedTensor;
+
+std::vector<std::string> Files() {
+  std::vector<std::string> out;
+  for (const char* folder : {"models", "vision"}) {
+    const std::string path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/" + folder;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+      if (entry.path().extension() == ".gguf") out.push_back(entry.path().string());
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Keys that a family has a value for where the file has none. Without them a file may still be at odds with its
+// tensors, which is an error about a tensor.
+bool KeyMayBeMissing(const std::string& key) {
+  constexpr const char* kEnds[] = {
+      // what heads share, and their size
+      ".attention.head_count_kv", ".attention.key_length", ".attention.value_length", ".attention.scale",
+      // positions
+      ".rope.dimension_count", ".rope.freq_base", ".rope.freq_base_swa", ".rope.scale_linear", ".rope.scaling.type",
+      ".rope.scaling.factor", ".rope.scaling.original_context_length", ".rope.scaling.attn_factor",
+      ".rope.scaling.yarn_ext_factor", ".rope.scaling.yarn_beta_fast", ".rope.scaling.yarn_beta_slow",
+      ".rope.scaling.yarn_log_multiplier", ".rope.scaling.finetuned",
+      // windows, caps, norms
+      ".attention.sliding_window", ".attention.sliding_window_pattern", ".attn_logit_softcapping",
+      ".final_logit_softcapping", ".use_parallel_residual", ".norm_before", ".vocab_size",
+      // of encoders: what the oldest files mean by leaving it out
+      "clip.projector_type", "clip.use_gelu", "clip.use_silu", "clip.has_text_encoder", "clip.has_llava_projector",
+      "clip.vision.feature_layer", "clip.vision.projection_dim", "clip.vision.mm_patch_merge_type",
+      "clip.vision.image_grid_pinpoints", "clip.vision.preproc_image_size", "clip.vision.image_min_pixels",
+      "clip.vision.image_max_pixels", "weir.vision.fit", "weir.vision.split"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds), [&](const char* end) { return key.ends_with(end); });
+}
+
+// Heads tied to the embedding, factors of positions, biases of linear layers.
+bool TensorMayBeMissing(const std::string& name) {
+  if (name == "output.weight" || name.starts_with("rope_f")) return true;
+  return name.ends_with(".bias") && name.find("norm") == std::string::npos && name.find("ln") == std::string::npos;
+}
+
+class HalfKnownTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    good_ = EditedModel::FromFile(GetParam());
+    architecture_ = std::get<std::string>(good_.metadata.at("general.architecture").v);
+    family_ = architecture_;
+    for (const char* key : {"clip.projector_type", "clip.vision.projector_type"}) {
+      const auto at = good_.metadata.find(key);
+      if (at != good_.metadata.end()) family_ = std::get<std::string>(at->second.v);
+    }
+    if (family_ == "clip") family_ = "mlp";
+    has_words_ = good_.metadata.contains("tokenizer.ggml.model");
+  }
+
+  Status Load(const EditedModel& edited) const {
+    const std::string bytes = edited.Bytes();
+    const std::span<const uint8_t> view(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    auto file = GgufFile::Parse(view, "half.gguf");
+    if (!file.ok()) return file.status();
+    auto backend = MakeRefBackend();
+    Ledger ledger;
+    Status status;
+    if (architecture_ == "clip") {
+      status = LoadEncoder(**file, *backend, ledger).status();
+    } else {
+      status = LoadModel(**file, *backend, ledger).status();
+      if (status.ok() && has_words_) status = Tokenizer::Load(**file).status();
+    }
+    EXPECT_EQ(ledger.used_bytes(), 0);
+    return status;
+  }
+
+  void ExpectNames(const Status& status, const std::string& what) const {
+    EXPECT_FALSE(status.ok()) << what;
+    const std::string& message = status.message();
+    EXPECT_NE(message.find(what), std::string::npos) << what << ": " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+  void ExpectNamesFamily(const Status& status) const {
+    EXPECT_NE(status.message().find("'" + family_ + "'"), std::string::npos) << status.message();
+  }
+
+  EditedModel good_;
+  std::string architecture_, family_;
+  bool has_words_ = false;
+};
+
+TEST_P(HalfKnownTest, TheWholeFileLoads) { EXPECT_TRUE(Load(good_).ok()) << Load(good_).message(); }
+
+TEST_P(HalfKnownTest, EveryKey) {
+  int n_refused = 0;
+  for (const auto& [key, value] : good_.metadata) {
+    // Names and licences; numbers of tokens that every vocabulary has.
+    if (key.starts_with("general.") && key != "general.architecture") continue;
+    SCOPED_TRACE(key);
+    EditedModel edited = good_;
+    edited.metadata.erase(key);
+    const Status status = Load(edited);
+    if (key.starts_with("tokenizer.")) {
+      const bool needed =
+          key.ends_with(".tokens") || key.ends_with(".model") || key.ends_with(".merges") || key.ends_with(".scores");
+      if (needed && !status.ok()) ExpectNames(status, key);
+      // Byte-level vocabularies need no scores, the others no merges.
+      if (key.ends_with(".tokens") || key.ends_with(".model")) {
+        EXPECT_FALSE(status.ok());
+      }
+      if (!needed) {
+        EXPECT_TRUE(status.ok()) << status.message();
+      }
+      continue;
+    }
+    n_refused += !status.ok();
+    if (KeyMayBeMissing(key)) {
+      if (status.ok()) continue;
+      if (key.ends_with("projector_type")) {
+        ExpectNames(status, "'mlp'");  // which a file without the key is read as
+        continue;
+      }
+      ExpectNamesFamily(status);
+      EXPECT_TRUE(status.message().find("tensor") != std::string::npos ||
+                  status.message().find(key) != std::string::npos)
+          << status.message();
+      continue;
+    }
+    // What takes pictures of any size has no use for one.
+    if (key == "clip.vision.image_size" && family_ == "qwen2vl_merger") {
+      EXPECT_TRUE(status.ok()) << status.message();
+      continue;
+    }
+    if (key == "clip.has_vision_encoder") {
+      ExpectNames(status, "no vision encoder");
+      continue;
+    }
+    ExpectNames(status, key);
+    if (key != "general.architecture") ExpectNamesFamily(status);
+  }
+  EXPECT_GE(n_refused, 6);
+}
+
+TEST_P(HalfKnownTest, EveryTensor) {
+  int n_refused = 0;
+  // Blocks behind the layer whose features are wanted are in the file and not read.
+  int64_t n_read = 1 << 20;
+  if (family_ == "mlp") {
+    const auto layer = good_.metadata.find("clip.vision.feature_layer");
+    n_read = layer != good_.metadata.end() ? std::get<std::vector<int64_t>>(layer->second.v).front()
+                                           : std::get<int64_t>(good_.metadata.at("clip.vision.block_count").v) - 1;
+  }
+  for (const EditedTensor& tensor : good_.tensors) {
+    int block = 0;
+    if (std::sscanf(tensor.name.c_str(), "v.blk.%d.", &block) == 1 && block >= n_read) continue;
+    SCOPED_TRACE(tensor.name);
+    EditedModel edited = good_;
+    edited.Remove(tensor.name);
+    const Status status = Load(edited);
+    n_refused += !status.ok();
+    if (status.ok()) {
+      EXPECT_TRUE(TensorMayBeMissing(tensor.name));
+      continue;
+    }
+    // A block that lost the first tensor of an optional part is at odds with the next one.
+    const size_t cross = tensor.name.find("cross_attn");
+    ExpectNames(status, cross == std::string::npos ? tensor.name : tensor.name.substr(0, cross + 10));
+    ExpectNamesFamily(status);
+  }
+  EXPECT_GE(n_refused, 6);
+}
+
+TEST_P(HalfKnownTest, ATensorNobodyKnows) {
+  EditedModel edited = good_;
+  EditedTensor extra = edited.tensors.back();
+  extra.name = "surprise.weight";
+  edited.tensors.push_back(extra);
+  const Status status = Load(edited);
+  ExpectNames(status, "surprise.weight");
+  ExpectNamesFamily(status);
+}
+
+TEST_P(HalfKnownTest, AFamilyNobodyKnows) {
+  EditedModel edited = good_;
+  const bool encoder = architecture_ == "clip";
+  edited.metadata[encoder ? "clip.projector_type" : "general.architecture"].v = std::string("hologram");
+  edited.metadata.erase("clip.vision.projector_type");
+  const Status status = Load(edited);
+  ExpectNames(status, "'hologram' is not supported");
+  // What is supported.
+  if (encoder) {
+    for (const EncoderInfo* info : AllEncoderInfos()) ExpectNames(status, info->projector);
+  } else {
+    for (const ArchitectureInfo* info : AllArchitectureInfos()) ExpectNames(status, info->name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, HalfKnownTest, ::testing::ValuesIn(Files()),
+                         [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
+
+}  // namespace
+}  // namespace weir
