@@ -2,16 +2,20 @@
 """What `weir plan` says for models whose weights are not here.
 
     tools/plan_models.py --weir build/release/weir [--pots 512,4096] [NAME ...]
+    tools/plan_models.py --weir build/release/weir --check docs/models.md
 
 For each model a GGUF file with its real metadata and tensor shapes, and holes where the weights would be, is made in a
-temporary folder and planned: the plan depends on nothing else. Prints one Markdown row a model: weights as Q8_0, then all a
-session holds beside them (keys and values in F16, statistics of the policy, activations, logits) for each pot.
-Needs Python with numpy and gguf.
+temporary folder and planned: the plan depends on nothing else. Prints one Markdown row a model: weights as Q8_0, keys and
+values of one token in F16, then for each pot those of all tokens and all that a session holds beside the weights (statistics of
+the policy, activations, logits, too). --check compares a file's rows instead: keys and values must be the same, the rest may
+differ by 5 percent, because packing and scratch are a processor's. Needs Python with numpy and gguf.
 """
 
 import argparse
 import json
+import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -32,6 +36,9 @@ MODELS = {
     "Pythia-2.8B": ("gptneox", 32, 2560, 10240, 32, 32, 80, 50304, 2048, {"rope.dimension_count": 20, "head": 1}),
     "Phi-3-mini-4k": ("phi3", 32, 3072, 8192, 32, 32, 96, 32064, 4096, {"attention.sliding_window": 2047, "head": 1}),
     "Gemma-2-2B": ("gemma2", 26, 2304, 9216, 8, 4, 256, 256000, 8192, {"attention.sliding_window": 4096}),
+    "Qwen2-VL-2B": ("qwen2vl", 28, 1536, 8960, 12, 2, 128, 151936, 32768,
+                    {"rope.dimension_sections": [16, 24, 24, 0], "bias": 1}),
+    "Gemma-3-270M": ("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
     "Gemma-3-1B": ("gemma3", 26, 1152, 6912, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
     "Gemma-3-4B": ("gemma3", 34, 2560, 10240, 8, 4, 256, 262208, 131072, {"attention.sliding_window": 1024}),
 }
@@ -77,7 +84,9 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
     w.add_value_length(head_dim)
     (w.add_layer_norm_eps if arch == "gptneox" else w.add_layer_norm_rms_eps)(1e-5)
     for key, value in extra.items():
-        if "." in key:
+        if isinstance(value, list):
+            w.add_array(f"{arch}.{key}", value)
+        elif "." in key:
             w.add_uint32(f"{arch}.{key}", value)
     # One word of a vocabulary that nobody reads.
     w.add_tokenizer_model("gpt2")
@@ -105,25 +114,58 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
         f.truncate((f.tell() + 31) // 32 * 32 + n_bytes)
 
 
+def plan(weir, policy, name, pots):
+    """The row's cells: the model's name, then texts."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "shapes.gguf"
+        write(path, *MODELS[name])
+        plans = [json.loads(subprocess.run([weir, "plan", "-m", str(path), "--policy", policy, "-c", pot, "-o", "json"],
+                                           check=True, capture_output=True, text=True).stdout) for pot in pots]
+    mib = lambda n_bytes: f"{n_bytes / 2**20:,.0f}"
+    kv = [next(item["bytes"] for item in p["items"] if item["tag"] == "kv") for p in plans]
+    return [name, f"{mib(plans[0]['weights_bytes'])} MiB", f"{kv[0] / int(pots[0]) / 1024:,.0f} KiB"] + [
+        f"{mib(n)} of {mib(p['session_bytes'])} MiB" for n, p in zip(kv, plans)]
+
+
+def agree(want, got):
+    """Whether two rows say the same: what they say of keys and values exactly, the rest within 5 percent."""
+    if len(want) != len(got):
+        return False
+    for i, (a, b) in enumerate(zip(want[1:], got[1:])):
+        one, other = ([float(x.replace(",", "")) for x in re.findall(r"[\d,]+", text)] for text in (a, b))
+        exact = [i == 1] if i < 2 else [True, False]
+        if len(one) != len(exact) or len(other) != len(exact):
+            return False
+        if any(x != y if same else abs(x - y) > max(1, 0.05 * y) for x, y, same in zip(one, other, exact)):
+            return False
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
     parser.add_argument("--weir", required=True)
     parser.add_argument("--pots", default="512,1024,4096")
     parser.add_argument("--policy", default="weir")
+    parser.add_argument("--check", metavar="FILE", help="a Markdown file with such rows, of all models")
     args = parser.parse_args()
     pots = args.pots.split(",")
-    print("| model | weights | " + " | ".join(f"pot {pot}" for pot in pots) + " |\n|---|---|" + "---|" * len(pots))
+    written = {}
+    if args.check:
+        for line in Path(args.check).read_text().splitlines():
+            cells = [cell.strip() for cell in line.strip("| ").split("|")]
+            if cells[0] in MODELS:
+                written[cells[0]] = cells
+    print("| model | weights | a token | " + " | ".join(f"pot {int(pot):,}" for pot in pots) + " |")
+    print("|---|--:|--:|" + "--:|" * len(pots))
+    wrong = []
     for name in args.names or MODELS:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "shapes.gguf"
-            write(path, *MODELS[name])
-            plans = [json.loads(subprocess.run(
-                [args.weir, "plan", "-m", str(path), "--policy", args.policy, "-c", pot, "-o", "json"], check=True,
-                capture_output=True, text=True).stdout) for pot in pots]
-            mib = lambda n_bytes: f"{n_bytes / 2**20:,.0f} MiB"
-            print(f"| {name} | {mib(plans[0]['weights_bytes'])} | " + " | ".join(mib(p["session_bytes"]) for p in plans) + " |",
-                  flush=True)
+        row = plan(args.weir, args.policy, name, pots)
+        print(f"| {' | '.join(row)} |", flush=True)
+        if args.check and not agree(written.get(name, []), row):
+            wrong.append(name)
+    if wrong:
+        sys.exit(f"plan_models: {args.check} says something else of {', '.join(wrong)}")
 
 
 if __name__ == "__main__":
