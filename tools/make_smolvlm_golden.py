@@ -124,7 +124,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
-        make_tiny_models.write_tokenizer(Path(folder), SPECIALS, SPECIALS[1], DEFAULT_CHAT_TEMPLATE)
+        # Two newlines are one token, as in the real vocabulary: llama.cpp looks that token up.
+        make_tiny_models.write_tokenizer(Path(folder), SPECIALS, SPECIALS[1], DEFAULT_CHAT_TEMPLATE, ("Ċ Ċ",))
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=f"{folder}/tokenizer.json")
         convert_hf.convert_folder(folder, args.out / "idefics3.gguf", "f32", name="tiny random smolvlm", mmproj=True)
         convert_hf.convert_folder(folder, args.out / "smolvlm.gguf", "f32", name="tiny random smolvlm")

@@ -103,9 +103,10 @@ MODELS = {
 }
 
 
-def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLATE):
+def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLATE, first_merges=()):
     """Byte-level BPE: the specials, 256 bytes, and merges to make it 320 tokens."""
-    merges = [m.split(" ") for line in MERGES.split("\n") for m in line.split("|")][:VOCAB - 256 - len(specials)]
+    merges = [m.split(" ") for m in (*first_merges, *(m for line in MERGES.split("\n") for m in line.split("|")))]
+    merges = merges[:VOCAB - 256 - len(specials)]
     tokens = list(specials) + byte_alphabet() + [a + b for a, b in merges]
     assert len(set(tokens)) == len(tokens) == VOCAB, len(set(tokens))
     vocab = {t: i for i, t in enumerate(tokens)}

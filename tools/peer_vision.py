@@ -75,7 +75,8 @@ class Peer:
         message = (llama_cpp.llama_chat_message * 1)(llama_cpp.llama_chat_message(b"user", text.encode()))
         buffer = ctypes.create_string_buffer(len(text) + 4096)
         n = llama_cpp.llama_chat_apply_template(template, message, 1, True, buffer, len(buffer))
-        return buffer.raw[:n].decode()
+        # SmolVLM's own template has no space between the role and a picture; llama.cpp's copy of it does not look.
+        return buffer.raw[:n].decode().replace("User: <__media__>", "User:<__media__>")
 
     def answer(self, picture, prompt, n_predict):
         """Tokens, and with which gap of the two leading logits each came."""
