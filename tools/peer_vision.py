@@ -7,7 +7,8 @@
 Both answer each prompt about each picture, as a plain prompt and as a chat turn, with the full cache in F32. Pictures are
 random ones of the encoder's own size, because the two resize differently (llama.cpp approximates, weir repeats the reference
 to the last bit), and each --image, which is told apart as `resized`. Encoders that resize every picture (SmolVLM) are shown --flat ones
-instead, of one random colour each, which any filter leaves alone; --side gives the size for encoders that take any (Qwen2-VL).
+instead, of one random colour each, which any filter leaves alone; --side gives the size for encoders that take any (Qwen2-VL: a
+multiple of two patches, within the bounds of pixels that the file has and those that llama.cpp has of its own).
 
 llama.cpp since May 2025 puts CLIP's class token behind the patches, but gives out positions and takes rows as if it stood
 before them: every patch gets its neighbour's position, the first one's row is lost, the class token's takes part (its issue
