@@ -12,7 +12,7 @@ try:
 except ImportError as e:
     raise unittest.SkipTest(f"needs numpy: {e}") from e
 
-from convert import blip2, gemma2, qwen, vocab
+from convert import blip2, chat_univi, flash_vstream, gemma2, qwen, vocab
 from convert.source import ConvertError, Source
 
 
@@ -133,6 +133,42 @@ class Qwen(unittest.TestCase):
         self.assertIs(qwen.resized(table, 16), table)
         with self.assertRaises(ConvertError):
             qwen.resized(table[:15], 64)
+
+
+class Frames(unittest.TestCase):
+    def values(self, family, **config):
+        folder = Folder(dict(hidden_size=4096, **config), (), {
+            "model.vision_tower.vision_tower.vision_model.embeddings.class_embedding": np.zeros(1024),
+            "model.attention_model.q_proj.weight": np.zeros((32, 1024))})
+        family.prepare(folder, True)
+        writer = Writer()
+        family.mmproj_metadata(folder, writer, print)
+        return {name.rsplit(".", 1)[-1]: value for name, value in writer.values.items()}
+
+    def test_star_memory_of_the_published_model(self):
+        v = self.values(flash_vstream)
+        rows = sum(v[f"{part}_side"] ** 2 * v[f"{part}_count"] for part in ("spatial", "temporal", "abstract"))
+        self.assertEqual(rows + v["retrieved_count"] * v["spatial_side"] ** 2, 681)
+        self.assertEqual((v["key_length"], v["vision_block_count"], v["fit"]), (32, 23, "crop"))
+        self.assertEqual(self.values(flash_vstream, compress_long_memory_size=2)["temporal_side"], 2)
+        for other in (dict(video_sample_type="kmerge"), dict(mm_use_4_vision_tokens=True), dict(mm_projector_type="linear")):
+            with self.assertRaises(ConvertError):
+                self.values(flash_vstream, **other)
+
+    def test_clusters_as_numbers_and_shares(self):
+        v = self.values(chat_univi)
+        self.assertEqual((v["clusters"], v["per_event"], v["buffer_count"]), ([64, 32, 16], 16, 64))
+        shares = {"spatial_cluster_rate0": 0.25, "spatial_cluster_rate1": 0.5, "spatial_cluster_rate2": 0.5}
+        self.assertEqual(self.values(chat_univi, config=shares)["clusters"], [64, 32, 16])
+        for other in (dict(config={"use_cluster": False}), dict(config={"temporal_cluster_rate": 0.3}),
+                      dict(mm_projector_type="mlp2x_gelu")):
+            with self.assertRaises(ConvertError):
+                self.values(chat_univi, **other)
+
+    def test_an_encoder_that_is_nowhere_is_named(self):
+        folder = Folder(dict(hidden_size=4096, mm_vision_tower="openai/clip-vit-large-patch14"))
+        with self.assertRaisesRegex(ConvertError, "clip-vit-large-patch14 to folder/vision_tower"):
+            flash_vstream.prepare(folder, True)
 
 
 if __name__ == "__main__":
