@@ -20,6 +20,26 @@ struct StateHeader {
 };
 constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '4'};
 
+// A stream that goes on from here counts and subtracts without leaving 64 bits.
+constexpr int64_t kMaxCount = int64_t{1} << 60;
+
+// Whether every group holds tokens of a stream of n_seen, in their order and with all that are pinned: what policies,
+// positions and maps take for granted.
+bool HoldsStream(const Pot& pot, int64_t n_seen, int32_t n_pinned, int32_t n_vocab) {
+  for (int32_t group = 0; group < pot.shape().n_groups(); ++group) {
+    int64_t last = -1;
+    int32_t pinned = 0;
+    for (const SlotMeta& slot : pot.meta(group)) {
+      if (slot.seq <= last || slot.seq >= n_seen || slot.token_id >= n_vocab) return false;
+      if (slot.t_src_ms < -kMaxCount || slot.t_src_ms > kMaxCount) return false;
+      last = slot.seq;
+      pinned += slot.pinned;
+    }
+    if (pinned != n_pinned) return false;
+  }
+  return true;
+}
+
 void AppendBytes(const void* data, int64_t n, std::vector<uint8_t>* out) {
   const uint8_t* bytes = static_cast<const uint8_t*>(data);
   out->insert(out->end(), bytes, bytes + n);
@@ -61,8 +81,9 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   bytes = bytes.subspan(sizeof(h));
   const int32_t n_slots = plan_.pot.n_slots;
   if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != model_->config().n_embd || h.n_seen < 0 ||
-      h.n_selections < 0 || h.pos_shift > 0 || h.pos_shift < -h.n_seen || h.n_since_full < 0 || h.n_pinned < 0 ||
-      h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 || h.n_probe < 0 ||
+      h.n_seen > kMaxCount || h.n_selections < 0 || h.n_selections > kMaxCount || h.pos_shift > 0 ||
+      h.pos_shift < -h.n_seen || h.n_since_full < 0 || h.n_since_full > INT32_MAX / 2 || h.n_pinned < 0 ||
+      h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 || h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 ||
       h.n_probe > plan_.probe_slots || h.n_question < 0 || h.n_question > plan_.probe_slots) {
     return bad;
   }
@@ -86,7 +107,9 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   std::vector<uint8_t> before;
   pot_->Save(&before);
   Status restored = pot_->Restore(&bytes);
-  if (restored.ok() && !bytes.empty()) restored = bad;
+  if (restored.ok() && (!bytes.empty() || !HoldsStream(*pot_, h.n_seen, h.n_pinned, model_->config().n_vocab))) {
+    restored = bad;
+  }
   if (!restored.ok()) {
     std::span<const uint8_t> old = before;
     WEIR_RETURN_IF_ERROR(pot_->Restore(&old));

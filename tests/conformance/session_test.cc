@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <unistd.h>
+#include <algorithm>
 #include <cmath>
 
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <memory>
 
@@ -75,6 +77,39 @@ TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_TRUE(restored->Save(&again).ok());
   EXPECT_EQ(again, bytes);
+}
+
+// A file's checksum tells damage, not malice: what the bytes say of every token is looked at, too.
+TEST_F(SessionTest, TokensThatNoStreamCouldHoldAreRefused) {
+  SessionOptions options = Options("streaming_llm", 64);
+  auto session = Make(options), restored = Make(options);
+  Session::AppendOptions pinned;
+  pinned.pinned = true;
+  ASSERT_TRUE(session->Append({tokens_.data(), 3}, pinned).ok());
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  ASSERT_TRUE(restored->Append({tokens_.data(), 7}).ok());
+  std::vector<uint8_t> bytes, before, after;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  ASSERT_TRUE(restored->Save(&before).ok());
+  // A slot's entry: seq, t_src_ms, token_id, modality, pinned, row. The newest one is found by its seq and time.
+  const int64_t newest[2] = {102, 0};
+  const auto at = std::search(bytes.begin(), bytes.end(), reinterpret_cast<const uint8_t*>(newest),
+                              reinterpret_cast<const uint8_t*>(newest + 2)) -
+                  bytes.begin();
+  ASSERT_LT(at, std::ssize(bytes));
+  const auto refused = [&](ptrdiff_t offset, int64_t value, size_t n_bytes) {
+    std::vector<uint8_t> hostile = bytes;
+    std::memcpy(hostile.data() + at + offset, &value, n_bytes);
+    const Status status = restored->Restore(hostile);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << offset << ": " << value << " " << status.message();
+    ASSERT_TRUE(restored->Save(&after).ok());
+    EXPECT_EQ(after, before);
+  };
+  for (const int64_t seq : {int64_t{103}, int64_t{1}, int64_t{-1}, INT64_MAX, INT64_MIN}) refused(0, seq, 8);
+  for (const int64_t t_ms : {INT64_MAX, INT64_MIN}) refused(8, t_ms, 8);
+  for (const int64_t token : {int64_t{-100'000}, int64_t{model_->config().n_vocab}}) refused(16, token, 4);
+  refused(21, 1, 1);  // one more is pinned than the session says
+  EXPECT_TRUE(restored->Restore(bytes).ok());
 }
 
 TEST_F(SessionTest, ABudgetBecomesTheLargestPotThatFits) {
