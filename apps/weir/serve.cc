@@ -6,9 +6,12 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common.h"
+#include "serve/origin.h"
 #include "serve/server.h"
 
 namespace weir::app {
@@ -17,7 +20,8 @@ namespace {
 struct ServeFlags {
   std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", snapshots, name;
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
-  std::string mmproj, node;
+  std::string mmproj, prune, node;
+  std::vector<std::string> origins;
   bool hand_over = false;
   int drain = 30;
   SharedEyesOptions eyes;
@@ -44,6 +48,9 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.http.n_threads = flags.connections;
   out.http.request_timeout_s = flags.timeout;
   out.host.eyes = flags.eyes;
+  if (!flags.prune.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.host.eyes.prune, ParsePrunerSpec(flags.prune));
+  }
   out.host.eyes.timeout_ms = int64_t{1000} * flags.media_timeout_s;
   out.host.frames_waiting = flags.frames_waiting;
   out.address = flags.host;
@@ -54,6 +61,10 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     WEIR_ASSIGN_OR_RETURN(out.api_key, ReadTextFile(flags.api_key_file, 1 << 16));
     while (!out.api_key.empty() && (out.api_key.back() == '\n' || out.api_key.back() == '\r')) out.api_key.pop_back();
     if (out.api_key.empty()) return InvalidArgument("%s holds no key", flags.api_key_file.c_str());
+  }
+  out.origins = flags.origins;
+  if (out.api_key.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
+    return InvalidArgument("--allow-origin '*' lets every page of the web use this server; it needs --api-key");
   }
   out.folder = flags.snapshots;
   out.hand_over = flags.hand_over;
@@ -85,6 +96,10 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
     std::fprintf(stderr, "vision   %s, %d tokens a picture, weights %s, pictures up to %d pixels a side\n",
                  encoder->encoder().config().projector.c_str(), encoder->encoder().config().max_rows(),
                  BytesText(encoder->ledger().used_bytes()).c_str(), host.options().eyes.max_side);
+    if (const PrunerSpec& prune = host.options().eyes.prune; prune.info != nullptr) {
+      std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", prune.text.c_str(), host.eyes()->n_rows(),
+                   encoder->encoder().config().n_rows);
+    }
   }
   std::fprintf(stderr, "memory   %s for all sessions, %s of it for %d answer pots\n",
                BytesText(host.ledger().budget_bytes()).c_str(), BytesText(host.ledger().used_bytes()).c_str(),
@@ -118,9 +133,15 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
 }
 
 void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
-  app.add_option("--mmproj", flags->mmproj, "vision encoder of the model, an `mmproj` file (-mm): pictures and video")
+  CLI::Option* const mmproj = app.add_option("--mmproj", flags->mmproj,
+                                             "vision encoder of the model, an `mmproj` file (-mm): pictures and video")
+                                  ->check(NotEmpty())
+                                  ->type_name("FILE");
+  app.add_option("--prune", flags->prune,
+                 "which rows of a picture the language model gets to see: NAME[:key=value,...], see `weir pruners`")
       ->check(NotEmpty())
-      ->type_name("FILE");
+      ->needs(mmproj)
+      ->type_name("NAME");
   app.add_option("--max-side", flags->eyes.max_side,
                  "pictures and frames are shrunk to so many pixels on their longer side")
       ->check(Between(16, 1 << 14))
@@ -174,6 +195,17 @@ void AddServe(CLI::App& app, int* code) {
       ->check(NotEmpty())
       ->excludes(key)
       ->type_name("FILE");
+  sub->add_option("--allow-origin", flags->origins,
+                  "pages of another site that may use the server, as https://app.example; may be given several times; "
+                  "with a key, '*' is every one")
+      ->check(CLI::Validator(
+          [](std::string& origin) {
+            return IsOrigin(origin) ? std::string() : "must be an origin such as https://app.example, or '*'";
+          },
+          ""))
+      ->expected(1)
+      ->take_all()
+      ->type_name("ORIGIN");
   sub->add_option("--name", flags->name, "what the model is called; without it, what it calls itself")
       ->check(NotEmpty());
   sub->add_option("--answer-pots", flags->pots, "chats and completions that are answered at once")

@@ -5,6 +5,14 @@
 namespace weir {
 namespace {
 
+// Events that may wait for a client; what is written beyond becomes one event. An answer has no longest length, and is
+// not stored without end for somebody who takes it drop by drop.
+constexpr size_t kMaxEvents = 256, kMaxUnreadBytes = 4 << 20, kMaxUnreadTokens = 1 << 16;
+
+double Milliseconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
 StreamDecoder::Options DecoderOptions() {
   StreamDecoder::Options options;
   options.at_start = false;
@@ -17,10 +25,12 @@ AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
     : SessionJob(host, std::move(id), std::move(request.visuals)),
       request_(std::move(request)),
       asked_at_(std::chrono::steady_clock::now()),
+      edits_(request_.logits),
       stop_(request_.stop),
       decoder_(host.tokenizer(), DecoderOptions()) {}
 
 Status AnswerJob::Begin() {
+  begun_at_ = std::chrono::steady_clock::now();
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(request_.sampler));
   sampler_ = std::move(sampler);
   std::vector<PromptPart> parts = request_.prompt;
@@ -76,20 +86,29 @@ Status AnswerJob::Read() {
 }
 
 Result<bool> AnswerJob::Write(int32_t* token) {
+  const bool behind = events.size() >= kMaxEvents;
+  if (behind && (pending_.text.size() > kMaxUnreadBytes || pending_.tokens.size() > kMaxUnreadTokens)) {
+    return Cancelled("the client takes the answer too slowly");
+  }
   WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session_->Logits());
-  WEIR_ASSIGN_OR_RETURN(*token, sampler_->Sample(logits));
+  edits_.Apply(logits);
+  const auto drawn = sampler_->Sample(logits);
+  edits_.Undo(logits);  // likelihoods are the model's own
+  WEIR_RETURN_IF_ERROR(drawn.status());
+  *token = *drawn;
   if (summary_.n_answer++ == 0) {
-    summary_.first_token_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - asked_at_).count();
+    first_token_at_ = std::chrono::steady_clock::now();
+    summary_.first_token_ms = Milliseconds(first_token_at_ - asked_at_);
   }
   const bool end = host_.tokenizer().IsEndOfGeneration(*token) && !request_.ignore_eos;
   if (!end) {
+    edits_.Accept(*token);
     if (request_.n_logprobs >= 0) pending_.tokens.push_back(ScoreToken(logits, *token, request_.n_logprobs));
     std::string text;
     decoder_.Push(*token, &text);
     if (stop_.Push(text, &pending_.text)) stopped_ = finished_ = summary_.ended = true;
   }
-  if (!pending_.text.empty() || !pending_.tokens.empty()) {
+  if (!behind && (!pending_.text.empty() || !pending_.tokens.empty())) {
     events.Push(std::move(pending_));
     pending_ = AnswerEvent();
   }
@@ -171,6 +190,10 @@ void AnswerJob::Finish() {
   if (has_session) {
     summary_.tokens = session_->counters();
     summary_.held = HeldSpans(session_->pot());
+    const auto end = std::chrono::steady_clock::now(), first = summary_.n_answer > 0 ? first_token_at_ : end;
+    if (begun_) summary_.prompt_ms = Milliseconds(first - begun_at_);
+    summary_.answer_ms = Milliseconds(end - first);
+    summary_.rows_pruned = stream_ != nullptr ? stream_->rows_pruned : rows_pruned_;
   }
   SessionJob::Finish();  // before anybody hears of it: the next request finds the pot free
   if (!stopped_) {

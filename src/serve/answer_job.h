@@ -11,6 +11,7 @@
 
 #include "engine/step_batch.h"
 #include "serve/held_map.h"
+#include "serve/logit_edits.h"
 #include "serve/score.h"
 #include "serve/session_job.h"
 #include "serve/stop_text.h"
@@ -21,6 +22,7 @@ namespace weir {
 
 struct AnswerRequest {
   SamplerOptions sampler;
+  LogitOptions logits;
   int64_t max_tokens = -1;  // -1: until the model ends its answer
   std::vector<std::string> stop;
   bool ignore_eos = false;
@@ -38,8 +40,11 @@ struct AnswerSummary {
   int64_t n_prompt = 0, n_answer = 0;
   SessionCounters tokens;  // of the session
   std::array<HeldSpan, kNumModalities> held{};
-  int64_t t_ms = 0;           // the moment of the stream that it was asked at
-  double first_token_ms = 0;  // since the job was made; 0 without a token
+  int64_t t_ms = 0;                    // the moment of the stream that it was asked at
+  std::optional<int64_t> rows_pruned;  // of the session's pictures; nothing where nobody prunes
+  double first_token_ms = 0;           // since the job was made; 0 without a token
+  double prompt_ms = 0;                // from when the job was begun to its first token, or its end without one
+  double answer_ms = 0;                // from there to its end
 };
 
 // One step's result. Text is whole characters; `tokens` are those sampled (or read, with score_prompt) since the last
@@ -79,7 +84,9 @@ class AnswerJob : public SessionJob {
 
   AnswerRequest request_;
   const std::chrono::steady_clock::time_point asked_at_;
+  std::chrono::steady_clock::time_point begun_at_, first_token_at_;
   std::optional<Sampler> sampler_;
+  LogitEdits edits_;
   StopText stop_;
   StreamDecoder decoder_;
   std::vector<int32_t> prompt_;  // all parts: only with score_prompt

@@ -38,7 +38,8 @@ AnswerShape::AnswerShape(const Host& host, Kind kind, const CompletionRequest& r
       echoes_(request.echoes),
       id_(NewAnswerId(kind == Kind::kChat ? "chatcmpl" : "cmpl")),
       created_s_(static_cast<int64_t>(std::time(nullptr))),
-      choices_(request.answers.size()) {}
+      choices_(request.answers.size() * static_cast<size_t>(request.n)),
+      n_(request.n) {}
 
 // A token as text; what is no UTF-8 by itself is spelled out, as the OpenAI API does.
 std::string AnswerShape::Spelling(int32_t id) const {
@@ -87,8 +88,11 @@ Json AnswerShape::Logprobs(const std::vector<ScoredToken>& tokens, Choice* choic
   return out;
 }
 
-void AnswerShape::Count(const AnswerSummary& summary) {
-  n_prompt_ += summary.n_prompt;
+void AnswerShape::Count(size_t index, const AnswerSummary& summary) {
+  if (index % static_cast<size_t>(n_) == 0) n_prompt_ += summary.n_prompt;
+  n_read_ += summary.n_prompt;
+  prompt_ms_ += summary.prompt_ms;
+  answer_ms_ += summary.answer_ms;
   n_answer_ += summary.n_answer;
   const SessionCounters& tokens = summary.tokens;
   memory_ = {{"seen", tokens.seen},
@@ -96,10 +100,19 @@ void AnswerShape::Count(const AnswerSummary& summary) {
              {"dropped", tokens.dropped},
              {"modalities", ModalitiesJson(tokens, summary.held)},
              {"t_ms", summary.t_ms}};
+  if (summary.rows_pruned) memory_["rows_pruned"] = *summary.rows_pruned;
 }
 
 Json AnswerShape::Usage() const {
   return {{"prompt_tokens", n_prompt_}, {"completion_tokens", n_answer_}, {"total_tokens", n_prompt_ + n_answer_}};
+}
+
+// Under the names that llama-server gave them.
+Json AnswerShape::Timings() const {
+  const auto rate = [](int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; };
+  return {
+      {"prompt_n", n_read_},      {"prompt_ms", prompt_ms_},    {"prompt_per_second", rate(n_read_, prompt_ms_)},
+      {"predicted_n", n_answer_}, {"predicted_ms", answer_ms_}, {"predicted_per_second", rate(n_answer_, answer_ms_)}};
 }
 
 Json AnswerShape::Head(bool chunk) const {
@@ -115,13 +128,13 @@ Json AnswerShape::Head(bool chunk) const {
 
 void AnswerShape::Add(size_t index, const AnswerEvent& event) {
   Choice& choice = choices_[index];
-  if (!choice.begun) choice.text = echoes_[index];
+  if (!choice.begun) choice.text = echoes_[index / static_cast<size_t>(n_)];
   choice.begun = true;
   choice.text += event.text;
   AppendLists(Logprobs(event.tokens, &choice), &choice.logprobs);
   if (event.last) {
     choice.finish_reason = FinishReason(event.summary);
-    Count(event.summary);
+    Count(index, event.summary);
   }
 }
 
@@ -141,6 +154,7 @@ Json AnswerShape::Whole() const {
     out["choices"].push_back(std::move(one));
   }
   out["usage"] = Usage();
+  out["timings"] = Timings();
   out["weir"] = memory_;
   return out;
 }
@@ -150,7 +164,7 @@ std::vector<Json> AnswerShape::Chunks(size_t index, const AnswerEvent& event) {
   std::string text = event.text;
   const bool first = !choice.begun;
   choice.begun = true;
-  if (first) text = echoes_[index] + text;
+  if (first) text = echoes_[index / static_cast<size_t>(n_)] + text;
   std::vector<Json> out;
   const auto add = [&](Json content, Json logprobs, Json finish_reason) {
     Json chunk = Head(true);
@@ -171,8 +185,9 @@ std::vector<Json> AnswerShape::Chunks(size_t index, const AnswerEvent& event) {
     add(kind_ == Kind::kChat ? Json{{"content", text}} : Json(text), Logprobs(event.tokens, &choice), nullptr);
   }
   if (event.last) {
-    Count(event.summary);
+    Count(index, event.summary);
     add(Json::object(), nullptr, FinishReason(event.summary));
+    out.back()["timings"] = Timings();
     out.back()["weir"] = memory_;
   }
   return out;

@@ -18,7 +18,8 @@ class AnswerShape {
   enum class Kind { kChat, kCompletion };
   AnswerShape(const Host& host, Kind kind, const CompletionRequest& request);
 
-  // Adds an event to the answer of prompt `index`; the first one of a prompt begins it. For whole answers.
+  // Adds an event to answer `index`, the (index mod n)th to prompt index / n; the first one of an answer begins it. For
+  // whole answers.
   void Add(size_t index, const AnswerEvent& event);
   Json Whole() const;
 
@@ -40,7 +41,8 @@ class AnswerShape {
   // What `logprobs` says of these tokens.
   Json Logprobs(const std::vector<ScoredToken>& tokens, Choice* choice) const;
   std::string Spelling(int32_t id) const;
-  void Count(const AnswerSummary& summary);
+  Json Timings() const;
+  void Count(size_t index, const AnswerSummary& summary);
 
   const Host& host_;
   const Kind kind_;
@@ -50,7 +52,9 @@ class AnswerShape {
   const std::string id_;
   const int64_t created_s_;
   std::vector<Choice> choices_;
-  int64_t n_prompt_ = 0, n_answer_ = 0;
+  const int n_;                                       // answers to one prompt
+  int64_t n_prompt_ = 0, n_read_ = 0, n_answer_ = 0;  // a prompt that is read n times counts once in n_prompt_
+  double prompt_ms_ = 0, answer_ms_ = 0;
   Json memory_;  // seen, kept and dropped of the last prompt
 };
 

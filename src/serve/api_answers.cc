@@ -13,11 +13,11 @@ ApiError ErrorOf(const AnswerEvent& event) {
   return event.overflow ? ContextLengthExceeded(event.status) : FromStatus(event.status);
 }
 
-// The answers to the prompts of one request, one after another. Ends its work when it is destroyed.
+// The answers to the prompts of one request, n to each, one after another. Ends its work when it is destroyed.
 class Answers {
  public:
-  Answers(Host& host, std::string id, std::vector<AnswerRequest> requests)
-      : host_(host), id_(std::move(id)), requests_(std::move(requests)) {}
+  Answers(Host& host, std::string id, std::vector<AnswerRequest> requests, int n)
+      : host_(host), id_(std::move(id)), requests_(std::move(requests)), n_(static_cast<size_t>(n)) {}
   ~Answers() {
     if (job_) job_->Cancel();
   }
@@ -32,7 +32,7 @@ class Answers {
   // Waits for the next event; nullopt when the client is gone. Not to be called after either.
   std::optional<Next> Wait(const HttpConnection& client) {
     if (!job_) {
-      job_ = std::make_shared<AnswerJob>(host_, id_, std::move(requests_[index_]));
+      job_ = std::make_shared<AnswerJob>(host_, id_, TakeRequest());
       if (const Status posted = host_.scheduler().Post(job_); !posted.ok()) job_->Dropped(posted);
     }
     for (;;) {
@@ -46,16 +46,26 @@ class Answers {
       Next next{index_, *std::move(event), false};
       if (next.event.last) {
         job_.reset();
-        next.last = ++index_ == requests_.size() || !next.event.status.ok();
+        next.last = ++index_ == requests_.size() * n_ || !next.event.status.ok();
       }
       return next;
     }
   }
 
  private:
+  // Copied only where it is needed again.
+  AnswerRequest TakeRequest() {
+    AnswerRequest& of_prompt = requests_[index_ / n_];
+    const size_t k = index_ % n_;
+    AnswerRequest out = k + 1 == n_ ? std::move(of_prompt) : of_prompt;
+    out.sampler.seed += k;
+    return out;
+  }
+
   Host& host_;
   const std::string id_;
   std::vector<AnswerRequest> requests_;
+  const size_t n_;
   size_t index_ = 0;
   std::shared_ptr<AnswerJob> job_;
   std::chrono::steady_clock::time_point look_at_client_;
@@ -71,7 +81,7 @@ struct Stream {
   Stream(Host& host, const std::string& id, AnswerShape::Kind kind, CompletionRequest request)
       : shape(host, kind, request),
         include_usage(request.include_usage),
-        answers(host, id, std::move(request.answers)) {}
+        answers(host, id, std::move(request.answers), request.n) {}
 
   AnswerShape shape;
   const bool include_usage;

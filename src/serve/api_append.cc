@@ -9,7 +9,6 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kMaxMoment = int64_t{1} << 50;  // ms
 constexpr std::chrono::milliseconds kLookAtClient{100};
 
 // What one request brings.

@@ -25,7 +25,8 @@ Json VisionJson(const Host& host) {
   if (host.eyes() == nullptr) return nullptr;
   const EncoderConfig& config = host.eyes()->config();
   return {{"projector", config.projector},
-          {"tokens", config.n_rows},
+          {"tokens", host.eyes()->n_rows()},
+          {"prune", host.eyes()->options().prune.info == nullptr ? Json() : Json(host.eyes()->options().prune.text)},
           {"max_side", host.eyes()->options().max_side},
           {"lanes", host.eyes()->options().lanes},
           {"frames_waiting", host.options().frames_waiting}};

@@ -1,6 +1,8 @@
 // Stream sessions: each a pot of its own that is read into, asked, copied, saved and brought back.
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <memory>
 
 #include "serve/api.h"
 #include "serve/held_map.h"
@@ -13,7 +15,8 @@ namespace {
 constexpr size_t kMaxNameBytes = 100;
 constexpr int64_t kDefaultBins = 128, kMaxBins = 4096;
 constexpr int64_t kMaxFramesWaiting = 256;
-constexpr size_t kMaxSystemBytes = 1 << 16;  // it is read in one step
+constexpr size_t kMaxSystemBytes = 1 << 16;  // it is encoded on the engine's thread
+constexpr std::chrono::milliseconds kLookAtClient{100};
 
 // 429 when it could fit after another one went, 400 when it never will.
 ApiError AdmissionError(const Host& host, const SessionOptions& options, const Status& status) {
@@ -22,6 +25,8 @@ ApiError AdmissionError(const Host& host, const SessionOptions& options, const S
   const bool never = plan.ok() && plan->total_bytes > host.ledger().budget_bytes();
   return {never ? 400 : 429, "budget_exceeded", status.message()};
 }
+
+bool ClientWaits() { return HttpConnection::Current()->Alive(); }
 
 // Where the folder is on the server is nobody's business.
 Status WithoutFolder(const Status& status, const std::string& folder) {
@@ -64,24 +69,31 @@ void Api::CreateSession(const Call& call, httplib::Response& response) {
     // An unknown policy is a wrong field, not a missing page.
     return SendError({400, "", "'policy' is not usable: " + options.status().message()}, response);
   }
-  Json state;
+  std::string id;
+  std::vector<int32_t> head;
   const Status status = host_.Call([&]() -> Status {
     WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host_.Create(*options, static_cast<int>(n_waiting)));
-    const std::vector<int32_t> head =
-        stream->conversation.Begin(system.empty() ? std::nullopt : std::optional<std::string>(system));
-    Session::AppendOptions append;
-    append.pinned = pin_system && !system.empty();
-    if (!head.empty()) {
-      if (Status read = stream->session->Append(head, append); !read.ok()) {
-        host_.Erase(stream->id);
-        return InvalidArgument("'system' does not fit into the pot: %s", read.message().c_str());
-      }
-    }
-    state = SessionJson(*stream);
+    id = stream->id;
+    head = stream->conversation.Begin(system.empty() ? std::nullopt : std::optional<std::string>(system));
     return Status();
   });
   if (!status.ok()) return SendError(AdmissionError(host_, *options, status), response);
-  SendJson(state, response, 201);
+  // Read step by step like any other text: others go on meanwhile.
+  const auto job = std::make_shared<BeginJob>(host_, id, std::move(head), pin_system && !system.empty());
+  if (const Status posted = host_.scheduler().PostAlways(job); !posted.ok()) {
+    return SendError(FromStatus(posted), response);
+  }
+  for (;;) {
+    if (const auto result = job->events.Pop(kLookAtClient)) {
+      if (result->ok()) return SendJson(**result, response, 201);
+      Status why = result->status();
+      if (why.code() == StatusCode::kOverBudget || why.code() == StatusCode::kInvalidArgument) {
+        why = InvalidArgument("'system' does not fit into the pot: %s", why.message().c_str());
+      }
+      return SendError(FromStatus(why), response);
+    }
+    if (!ClientWaits()) job->Cancel();  // the session then goes, too
+  }
 }
 
 void Api::GetSession(const Call& call, httplib::Response& response) {
@@ -130,22 +142,26 @@ void Api::DeleteSession(const Call& call, httplib::Response& response) {
 void Api::Fork(const Call& call, httplib::Response& response) {
   Json state;
   SessionOptions options;
-  const Status status = host_.CallWith(call.arguments[0], [&](StreamSession& from) -> Status {
-    options = from.options;
-    std::vector<uint8_t> bytes;
-    WEIR_RETURN_IF_ERROR(from.session->Save(&bytes));
-    WEIR_ASSIGN_OR_RETURN(StreamSession* const to,
-                          host_.Create(from.options, from.frames == nullptr ? 0 : from.frames->n_waiting()));
-    if (Status restored = to->session->Restore(bytes); !restored.ok()) {
-      host_.Erase(to->id);
-      return restored;
-    }
-    to->conversation = from.conversation;
-    to->t_ms = from.t_ms;
-    if (to->frames != nullptr) to->frames->GoOnFrom(from.frames->counters());
-    state = SessionJson(*to);
-    return Status();
-  });
+  const Status status = host_.CallWith(
+      call.arguments[0],
+      [&](StreamSession& from) -> Status {
+        options = from.options;
+        std::vector<uint8_t> bytes;
+        WEIR_RETURN_IF_ERROR(from.session->Save(&bytes));
+        WEIR_ASSIGN_OR_RETURN(StreamSession* const to,
+                              host_.Create(from.options, from.frames == nullptr ? 0 : from.frames->n_waiting()));
+        if (Status restored = to->session->Restore(bytes); !restored.ok()) {
+          host_.Erase(to->id);
+          return restored;
+        }
+        to->conversation = from.conversation;
+        to->t_ms = from.t_ms;
+        to->rows_pruned = from.rows_pruned;
+        if (to->frames != nullptr) to->frames->GoOnFrom(from.frames->counters());
+        state = SessionJson(*to);
+        return Status();
+      },
+      ClientWaits);
   if (!status.ok()) return SendError(AdmissionError(host_, options, status), response);
   SendJson(state, response, 201);
 }
@@ -176,10 +192,13 @@ void Api::SaveSession(const Call& call, httplib::Response& response) {
   std::string text;
   std::vector<uint8_t> state;
   Json json;
-  Status status = host_.CallWith(call.arguments[0], [&](StreamSession& stream) -> Status {
-    json = SessionJson(stream);
-    return host_.Save(stream, &text, &state);
-  });
+  Status status = host_.CallWith(
+      call.arguments[0],
+      [&](StreamSession& stream) -> Status {
+        json = SessionJson(stream);
+        return host_.Save(stream, &text, &state);
+      },
+      ClientWaits);
   // The disk is waited for here, not on the engine's thread.
   if (status.ok()) status = WithoutFolder(WriteSnapshot(*path, text, state), options_.folder);
   if (!status.ok()) return SendError(FromStatus(status), response);

@@ -28,6 +28,11 @@ class Channel {
     events_.pop_front();
     return event;
   }
+  // Events that nobody took yet.
+  size_t size() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return events_.size();
+  }
 
  private:
   std::mutex mutex_;

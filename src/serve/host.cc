@@ -16,6 +16,8 @@ namespace weir {
 namespace {
 
 constexpr int kDefaultSessions = 8;
+constexpr size_t kMaxPolicyBytes = 1 << 12;      // errors repeat them
+constexpr int64_t kMaxCount = int64_t{1} << 50;  // that a snapshot may name: it goes on being counted
 
 // Not to be guessed: who knows a session's id may talk to it.
 Result<std::string> NewId(const std::string& node) {
@@ -36,9 +38,12 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
   const StepBatch::Shape batch = StepBatch::ShapeFor(plan, options.max_together);
   Encoder* const encoder = options.encoder == nullptr ? nullptr : &options.encoder->encoder();
-  const int64_t shared_bytes = PromptScorer::Bytes(model.model(), model.backend()) +
-                               StepBatch::Bytes(model.model(), model.backend(), batch) +
-                               (encoder == nullptr ? 0 : SharedEyes::Bytes(*encoder, options.eyes));
+  int64_t shared_bytes =
+      PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch);
+  if (encoder != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t eyes_bytes, SharedEyes::Bytes(*encoder, options.eyes));
+    shared_bytes += eyes_bytes;
+  }
   int64_t budget = options.budget_bytes;
   if (budget <= 0) {
     const int64_t queue =
@@ -89,6 +94,9 @@ Result<SessionOptions> Host::OptionsFor(const std::string& policy, int64_t pot) 
   if (policy.find("profile") != std::string::npos) {
     return InvalidArgument("'policy' may not name a profile: a request opens no files");
   }
+  if (policy.size() > kMaxPolicyBytes) {
+    return InvalidArgument("a policy and its options may have at most %zu bytes", kMaxPolicyBytes);
+  }
   WEIR_ASSIGN_OR_RETURN(out.policy, ParsePolicySpec(policy));
   out.probe.clear();
   out.max_probe = 0;
@@ -120,9 +128,11 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
   }
   if (sessions_.count(id) != 0) return InvalidArgument("there is a session '%s' already", id.c_str());
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
+  const bool prunes = eyes_ != nullptr && options_.eyes.prune.info != nullptr;
   std::unique_ptr<StreamSession> stream(new StreamSession{id, std::move(session), Conversation(tokenizer(), chat()),
                                                           options, *std::move(bytes),
-                                                          static_cast<int64_t>(std::time(nullptr)), std::move(frames)});
+                                                          static_cast<int64_t>(std::time(nullptr)), std::move(frames),
+                                                          0, prunes ? std::optional<int64_t>(0) : std::nullopt});
   return sessions_.emplace(id, std::move(stream)).first->second.get();
 }
 
@@ -160,6 +170,7 @@ Gauges Host::ReadGauges() const {
     out.frames_read = counts.frames_read;
     out.frames_arrived = counts.frames_arrived;
     out.frames_dropped = counts.frames_dropped;
+    out.rows_pruned = eyes_->n_pruned();
   }
   out.jobs_running = scheduler_->n_running();
   out.jobs_waiting = scheduler_->n_waiting();
@@ -177,6 +188,7 @@ Json FramesJson(const FrameCounters& frames) {
 // What a snapshot says of a session's pictures, and back; a file without it is of a session that saw none.
 Json SaveWatched(const StreamSession& stream) {
   Json out = {{"t_ms", stream.t_ms}};
+  if (stream.rows_pruned) out["rows_pruned"] = *stream.rows_pruned;
   if (stream.frames == nullptr) return out;
   const FrameCounters frames = stream.frames->counters();
   out["last_ms"] = frames.t_ms;
@@ -184,19 +196,20 @@ Json SaveWatched(const StreamSession& stream) {
   return out;
 }
 
-Status RestoreWatched(const Json& saved, int64_t* t_ms, FrameCounters* frames) {
+Status RestoreWatched(const Json& saved, int64_t* t_ms, std::optional<int64_t>* rows_pruned, FrameCounters* frames) {
   if (saved.is_null()) return Status();
   Fields fields(saved, "watched.");
-  fields.Get("t_ms", t_ms, 0, INT64_MAX);
-  fields.Get("last_ms", &frames->t_ms, -1, INT64_MAX);
+  fields.Get("t_ms", t_ms, 0, kMaxMoment);
+  fields.Get("last_ms", &frames->t_ms, -1, kMaxMoment);
+  if (fields.Has("rows_pruned")) fields.Get("rows_pruned", &rows_pruned->emplace(), 0, kMaxCount);
   const Json* counters = fields.Get("frames");
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (counters == nullptr) return Status();
   Fields of_frames(*counters, "watched.frames.");
-  of_frames.Get("arrived", &frames->arrived, 0, INT64_MAX);
-  of_frames.Get("read", &frames->read, 0, INT64_MAX);
-  of_frames.Get("dropped", &frames->dropped, 0, INT64_MAX);
-  of_frames.Get("waiting", &frames->waiting, 0, INT64_MAX);
+  of_frames.Get("arrived", &frames->arrived, 0, kMaxCount);
+  of_frames.Get("read", &frames->read, 0, kMaxCount);
+  of_frames.Get("dropped", &frames->dropped, 0, kMaxCount);
+  of_frames.Get("waiting", &frames->waiting, 0, kMaxCount);
   return of_frames.Done();
 }
 
@@ -216,15 +229,20 @@ Result<StreamSession*> Host::Restore(const std::string& text, std::span<const ui
     return InvalidArgument("the snapshot is of the model '%s', not of the one that runs here", note.model.c_str());
   }
   if (note.conversation.is_null()) return InvalidArgument("the snapshot is of a text without rounds");
-  WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsFor(note.policy, note.pot_slots));
+  auto usable = OptionsFor(note.policy, note.pot_slots);
+  // A policy that is not there is no missing file.
+  if (!usable.ok()) return InvalidArgument("the snapshot is not usable: %s", usable.status().message().c_str());
+  SessionOptions& options = *usable;
   options.chunk_rows = note.chunk_rows;
   options.on_overflow = note.on_overflow;
   WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer(), chat(), note.conversation));
   FrameCounters frames;
   int64_t t_ms = 0;
-  WEIR_RETURN_IF_ERROR(RestoreWatched(note.watched, &t_ms, &frames));
+  std::optional<int64_t> rows_pruned;
+  WEIR_RETURN_IF_ERROR(RestoreWatched(note.watched, &t_ms, &rows_pruned, &frames));
   WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, Create(options, -1, id));
   stream->t_ms = t_ms;
+  if (rows_pruned) stream->rows_pruned = rows_pruned;
   if (stream->frames != nullptr) stream->frames->GoOnFrom(frames);
   Status status = note.CheckFits(*stream->session, fingerprint_);
   if (status.ok()) status = stream->session->Restore(state);
@@ -257,6 +275,7 @@ Json SessionJson(const StreamSession& stream) {
               {"selections", counters.selections},
               {"modalities", ModalitiesJson(counters, HeldSpans(session.pot()))},
               {"t_ms", stream.t_ms}};
+  if (stream.rows_pruned) out["rows_pruned"] = *stream.rows_pruned;
   if (stream.frames != nullptr) out["frames"] = FramesJson(stream.frames->counters());
   return out;
 }

@@ -57,6 +57,7 @@ struct StreamSession {
   int64_t created_s = 0;               // Unix time
   std::shared_ptr<FrameQueue> frames;  // nullptr: no live video. Requests hold it, too, while they bring a frame
   int64_t t_ms = 0;                    // the moment of the last picture that was read
+  std::optional<int64_t> rows_pruned;  // of its pictures; nothing where nobody prunes
   bool busy = false;                   // a job works on it
   bool closing = false;                // it is being deleted: jobs end at their next step
 };
@@ -86,9 +87,10 @@ class Host {
   const std::string& fingerprint() const { return fingerprint_; }
 
   // Runs `fn` on the engine's thread and waits for it. With an id, the session is waited for and handed over; kNotFound
-  // when there is none.
+  // when there is none, kCancelled when `wanted` (nullptr: always true) says so while it is waited for.
   Status Call(const std::function<Status()>& fn);
-  Status CallWith(const std::string& id, const std::function<Status(StreamSession&)>& fn);
+  Status CallWith(const std::string& id, const std::function<Status(StreamSession&)>& fn,
+                  const std::function<bool()>& wanted = nullptr);
   // The same, but a job that works on the session is told to end first, and nobody gets the session afterwards.
   Status Delete(const std::string& id);
 

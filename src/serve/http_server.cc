@@ -13,7 +13,9 @@
 #include <deque>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -26,9 +28,12 @@ constexpr int kBacklog = 1024;
 thread_local HttpConnection* current = nullptr;
 thread_local bool overloaded = false;
 
-// False when the time is over, the server stops, or the socket is no more.
-bool Wait(int socket, short events, Clock::time_point deadline, const std::atomic<bool>& stop) {
-  while (!stop) {
+// False when the time is over, the socket is no more, or the server stops and `grace` of it has passed since then.
+bool Wait(int socket, short events, Clock::time_point deadline, const std::atomic<bool>& stop,
+          Clock::duration grace = Clock::duration::zero()) {
+  for (bool stopping = false;;) {
+    const bool was_stopping = std::exchange(stopping, stop.load());
+    if (stopping && !was_stopping) deadline = std::min(deadline, Clock::now() + grace);
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return false;
     pollfd fd{socket, events, 0};
@@ -68,7 +73,7 @@ class LimitedStream : public httplib::Stream {
 
   bool is_readable() const override { return begin_ < end_ || Wait(socket_, POLLIN, read_deadline_, stop_); }
   bool is_writable() const override {
-    return Wait(socket_, POLLOUT, Clock::now() + write_timeout_, never_) && !Broken();
+    return Wait(socket_, POLLOUT, Clock::now() + write_timeout_, stop_, kLastWrite) && !Broken();
   }
 
   ssize_t read(char* to, size_t size) override {
@@ -88,7 +93,7 @@ class LimitedStream : public httplib::Stream {
   }
 
   ssize_t write(const char* from, size_t size) override {
-    if (!Wait(socket_, POLLOUT, Clock::now() + write_timeout_, never_)) return -1;
+    if (!Wait(socket_, POLLOUT, Clock::now() + write_timeout_, stop_, kLastWrite)) return -1;
     return send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
@@ -109,7 +114,7 @@ class LimitedStream : public httplib::Stream {
   const std::chrono::seconds write_timeout_;
   char buffer_[4096];
   size_t begin_ = 0, end_ = 0;
-  static constexpr std::atomic<bool> never_{false};  // an answer that is there is still handed over
+  static constexpr std::chrono::seconds kLastWrite{1};  // an answer that is there is still handed over
 };
 
 // Closing a socket with unread bytes would tear the answer out of the client's hands: say that no more comes from here,
@@ -133,10 +138,16 @@ constexpr std::string_view kBusy =
 class Workers : public httplib::TaskQueue {
  public:
   Workers(int n_threads, int max_queued) : max_queued_(static_cast<size_t>(max_queued)) {
-    for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Work(); });
-    threads_.emplace_back([this] { TurnAway(); });
+    // A system that gives fewer threads gets a server that carries fewer connections at once.
+    try {
+      threads_.emplace_back([this] { TurnAway(); });
+      for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Work(); });
+    } catch (const std::system_error&) {
+    }
+    alone_ = threads_.size() < 2;
   }
   void enqueue(std::function<void()> task) override {
+    if (alone_) return task();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       tasks_.push_back(std::move(task));
@@ -189,6 +200,7 @@ class Workers : public httplib::TaskQueue {
   std::condition_variable ready_, too_many_;
   std::deque<std::function<void()>> tasks_;
   bool stop_ = false;
+  bool alone_ = false;  // no thread but the one that accepts connections
   std::vector<std::thread> threads_;
 };
 

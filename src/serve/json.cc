@@ -1,5 +1,6 @@
 #include "serve/json.h"
 
+#include <array>
 #include <cmath>
 
 namespace weir {
@@ -10,6 +11,7 @@ namespace {
 Status CheckSize(std::string_view text) {
   int depth = 0;
   int64_t n_values = 1, n_keys = 0;
+  std::array<int64_t, kMaxJsonDepth + 1> n_keys_at{};  // of the object that is open at each depth
   bool in_string = false;
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
@@ -21,8 +23,9 @@ Status CheckSize(std::string_view text) {
     } else if (c == '[' || c == '{') {
       ++n_values;
       if (++depth > kMaxJsonDepth) return InvalidArgument("the JSON is nested deeper than %d", kMaxJsonDepth);
+      n_keys_at[static_cast<size_t>(depth)] = 0;
     } else if (c == ']' || c == '}') {
-      --depth;
+      if (--depth < 0) return InvalidArgument("the body is not valid JSON");
     } else if (c == ',') {
       if (++n_values > kMaxJsonValues) {
         return InvalidArgument("the JSON holds more than %lld values", static_cast<long long>(kMaxJsonValues));
@@ -30,6 +33,10 @@ Status CheckSize(std::string_view text) {
     } else if (c == ':') {
       if (++n_keys > kMaxJsonKeys) {
         return InvalidArgument("the JSON holds more than %lld keys", static_cast<long long>(kMaxJsonKeys));
+      }
+      if (++n_keys_at[static_cast<size_t>(depth)] > kMaxJsonKeysOfOne) {
+        return InvalidArgument("an object of the JSON holds more than %lld keys",
+                               static_cast<long long>(kMaxJsonKeysOfOne));
       }
     }
   }

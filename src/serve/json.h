@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 inline constexpr int kMaxJsonDepth = 32;
 inline constexpr int64_t kMaxJsonValues = 1 << 20;
 inline constexpr int64_t kMaxJsonKeys = 1 << 16;
+inline constexpr int64_t kMaxJsonKeysOfOne = 1 << 11;  // of one object, which looks them up one after another
 
 // An object. kInvalidArgument for text that is no JSON, no object, no UTF-8, too deep or of too many values.
 Result<Json> ParseJsonObject(std::string_view text);

@@ -64,6 +64,8 @@ std::string Metrics::Text(const Gauges& gauges) const {
   Line("weir_frames_arrived_total", "counter", "Frames of live videos that arrived.", gauges.frames_arrived, &out);
   Line("weir_frames_dropped_total", "counter", "Of them, dropped because newer ones came.", gauges.frames_dropped,
        &out);
+  Line("weir_rows_pruned_total", "counter", "Rows of pictures that --prune kept from the model.", gauges.rows_pruned,
+       &out);
   Line("weir_jobs_running", "gauge", "Jobs that share the engine now.", gauges.jobs_running, &out);
   Line("weir_jobs_waiting", "gauge", "Jobs that wait to start.", gauges.jobs_waiting, &out);
   Line("weir_joint_forwards_total", "counter", "Forward passes that several answers shared.", gauges.joint_forwards,

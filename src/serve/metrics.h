@@ -19,6 +19,7 @@ struct Gauges {
   int64_t sessions = 0, answer_pots = 0, answer_pots_busy = 0;
   std::array<int64_t, kNumModalities> tokens_resident{};  // held by sessions in at least one layer and head
   int64_t pictures_read = 0, frames_read = 0, frames_arrived = 0, frames_dropped = 0;  // so far
+  int64_t rows_pruned = 0;                                                             // so far
   int64_t jobs_running = 0, jobs_waiting = 0;
   int64_t joint_forwards = 0, joint_tokens = 0;  // so far: forward passes that several answers shared
 };

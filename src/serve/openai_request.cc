@@ -3,6 +3,9 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
 
 #include "text/picture_marks.h"
 
@@ -11,6 +14,8 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
 constexpr int64_t kMaxQuestionBytes = 1 << 16;  // it is encoded on the engine's thread; longer texts are appended
+constexpr int64_t kMaxScored = 1 << 20;         // likelihoods of one request: each takes far more memory than its token
+constexpr int64_t kMaxAnswers = 16;             // to one prompt
 constexpr size_t kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
 
 uint64_t RandomSeed() {
@@ -36,6 +41,35 @@ void GetStops(Fields& fields, std::vector<std::string>* stops) {
   for (const std::string& stop : *stops) {
     if (stop.size() > kMaxStopBytes) fields.Fail("stop", StrFormat("may have at most %zu bytes each", kMaxStopBytes));
   }
+}
+
+// {"ID": BIAS ...}
+void GetBias(Fields& fields, int32_t n_vocab, std::map<int32_t, float>* bias) {
+  const Json* value = fields.Get("logit_bias");
+  if (value == nullptr) return;
+  const std::string wrong =
+      StrFormat("must map token ids from 0 to %d, as text, to numbers from -100 to 100", n_vocab - 1);
+  if (!value->is_object()) return fields.Fail("logit_bias", wrong);
+  for (const auto& [key, number] : value->items()) {
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    const double given = number.is_number() ? number.get<double>() : NAN;
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= n_vocab ||
+        !(std::fabs(given) <= 100)) {
+      return fields.Fail("logit_bias", wrong);
+    }
+    (*bias)[id] = static_cast<float>(given);
+  }
+}
+
+// Likelihoods of an answer that is not streamed are kept until its end.
+Status CheckScored(const CompletionRequest& request, size_t n_answers) {
+  const double most =
+      static_cast<double>(request.answers[0].max_tokens) * (1 + request.n_top) * static_cast<double>(n_answers);
+  if (!request.logprobs || request.stream || most <= static_cast<double>(kMaxScored)) return Status();
+  return InvalidArgument(
+      "'max_tokens' with 'logprobs' may ask for %lld likelihoods at most, where the answer is not streamed",
+      static_cast<long long>(kMaxScored));
 }
 
 // Messages whose contents say `mark` where a picture or video stands, and those in the same order.
@@ -177,7 +211,7 @@ Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, 
 
 }  // namespace
 
-void GetSampling(Fields& fields, int64_t default_max_tokens, CompletionRequest* request) {
+void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, CompletionRequest* request) {
   request->answers.resize(1);
   AnswerRequest& answer = request->answers[0];
   SamplerOptions& sampler = answer.sampler;
@@ -213,16 +247,20 @@ void GetSampling(Fields& fields, int64_t default_max_tokens, CompletionRequest* 
   fields.Ignore("model");
   fields.Ignore("user");
   fields.Ignore("metadata");
-  fields.Only("n", 1);
-  fields.Only("frequency_penalty", 0);
-  fields.Only("presence_penalty", 0);
-  fields.Only("logit_bias", Json::object());
+  fields.Ignore("safety_identifier");
+  fields.Ignore("prompt_cache_key");
+  int64_t n = 1;
+  fields.Get("n", &n, 1, kMaxAnswers);
+  request->n = static_cast<int>(n);
+  fields.Get("frequency_penalty", &answer.logits.frequency_penalty, -2, 2);
+  fields.Get("presence_penalty", &answer.logits.presence_penalty, -2, 2);
+  GetBias(fields, n_vocab, &answer.logits.bias);
 }
 
 Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t default_max_tokens) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, default_max_tokens, &out);
+  GetSampling(fields, default_max_tokens, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
   fields.Get("max_completion_tokens", &answer.max_tokens, 0, kMaxTokens);
   int64_t n_top = 0;
@@ -234,10 +272,13 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
   fields.Only("response_format", {{"type", "text"}});
   fields.Only("tools", Json::array());
   fields.Only("tool_choice", "none");
+  fields.Ignore("parallel_tool_calls");  // there are none
+  fields.Only("service_tier", "auto");
   fields.Only("store", false);
   fields.Only("modalities", Json::array({"text"}));
   (void)fields.Get("messages");
   WEIR_RETURN_IF_ERROR(fields.Done());
+  WEIR_RETURN_IF_ERROR(CheckScored(out, static_cast<size_t>(out.n)));
   if (host.chat() == nullptr) {
     return InvalidArgument(
         "this model has no chat template: start the server with --chat-template, or use /v1/completions");
@@ -252,7 +293,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
 Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, 16, &out);
+  GetSampling(fields, 16, host.tokenizer().n_tokens(), &out);
   int64_t n_top = -1;
   bool echo = false;
   fields.Get("logprobs", &n_top, 0, 20);
@@ -278,7 +319,9 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
     if (prompt->size() > kMaxPrompts) return InvalidArgument("'prompt' may hold at most %zu prompts", kMaxPrompts);
     for (const Json& one : *prompt) prompts.push_back(&one);
   }
+  WEIR_RETURN_IF_ERROR(CheckScored(out, prompts.size() * static_cast<size_t>(out.n)));
   const AnswerRequest same = answer;
+  int64_t n_scored = 0;
   out.answers.clear();
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string key = many ? "prompt[" + std::to_string(i) + "]" : "prompt";
@@ -287,6 +330,10 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
     std::string text;
     WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(host, *prompts[i], key, &text));
     if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
+    if (one.score_prompt && (n_scored += std::ssize(tokens) * (1 + out.n_top) * out.n) > kMaxScored) {
+      return InvalidArgument("'echo' with 'logprobs' may tell %lld likelihoods at most: send fewer tokens at once",
+                             static_cast<long long>(kMaxScored));
+    }
     one.prompt.push_back({std::move(tokens), false, false, false});
     out.answers.push_back(std::move(one));
     out.echoes.push_back(echo ? text : std::string());
@@ -297,13 +344,15 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
 Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, int64_t default_max_tokens) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, default_max_tokens, &out);
+  GetSampling(fields, default_max_tokens, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
   int64_t n_top = 0;
   fields.Get("logprobs", &out.logprobs);
   fields.Get("top_logprobs", &n_top, 0, 20);
   out.n_top = static_cast<int>(n_top);
   answer.n_logprobs = out.logprobs ? out.n_top : -1;
+  if (out.n != 1) fields.Fail("n", "must be 1: the answer becomes part of the session; fork it for others");
+  if (n_top > 0 && !out.logprobs) fields.Fail("top_logprobs", "needs 'logprobs' to be true");
   fields.Get("question", &answer.question);
   if (answer.question.empty()) fields.Fail("question", "must not be empty");
   if (std::ssize(answer.question) > kMaxQuestionBytes) {
@@ -311,6 +360,7 @@ Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, int64_t d
                                       static_cast<long long>(kMaxQuestionBytes)));
   }
   WEIR_RETURN_IF_ERROR(fields.Done());
+  WEIR_RETURN_IF_ERROR(CheckScored(out, 1));
   out.echoes.emplace_back();
   return out;
 }

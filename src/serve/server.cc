@@ -8,6 +8,7 @@
 
 #include "serve/api.h"
 #include "serve/handover.h"
+#include "serve/origin.h"
 
 namespace weir {
 namespace {
@@ -76,6 +77,23 @@ const char* ReasonOf(int http) {
   return "the request failed";
 }
 
+// What clients of other servers ask for, and what there is instead.
+const char* ReasonNotServed(std::string_view path) {
+  constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
+      {"/v1/embeddings", "this server writes text and makes no embeddings"},
+      {"/embedding", "this server writes text and makes no embeddings"},
+      {"/v1/responses", "there is no such page; ask /v1/chat/completions"},
+      {"/v1/messages", "there is no such page; ask /v1/chat/completions"},
+      {"/completion", "there is no such page; ask /v1/completions"},
+      {"/infill", "this server fills in no text; ask /v1/completions"},
+      {"/slots", "there is no such page; /v1/sessions lists what is held, /metrics what is busy"},
+  };
+  for (const auto& [other, reason] : kElsewhere) {
+    if (path == other) return reason;
+  }
+  return ReasonOf(404);
+}
+
 }  // namespace
 
 std::span<const RouteEntry> RouteTable() { return kRoutes; }
@@ -104,7 +122,10 @@ class Server::Impl {
   using Request = httplib::Request;
   using Response = httplib::Response;
 
-  explicit Impl(ServerOptions options) : options_(std::move(options)), http_(options_.http) {}
+  explicit Impl(ServerOptions options)
+      : options_(std::move(options)),
+        origins_(options_.origins, !options_.api_key.empty(), options_.address),
+        http_(options_.http) {}
 
   Status Start(LoadedModel& model) {
     WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host));
@@ -130,13 +151,12 @@ class Server::Impl {
       while (!left && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
       host_->Hurry();
     });
-    std::vector<std::string> ids;
-    Status status = host_->Call([&] {
-      for (const auto& [id, stream] : host_->sessions()) ids.push_back(id);
-      return Status();
-    });
-    for (const std::string& id : ids) {
-      if (const Status one = handover_->Leave(*host_, id); !one.ok()) status = one;
+    // Requests that came before may still make sessions, or take them over: the last look is after the last of them.
+    Status status;
+    for (bool last = false; !last;) {
+      last = n_inside_ == 0 || std::chrono::steady_clock::now() >= end;
+      status = LeaveAll();
+      if (!last) std::this_thread::sleep_for(kLook);
     }
     // Chats have no session to move; they may end, too.
     while (std::chrono::steady_clock::now() < end &&
@@ -152,8 +172,20 @@ class Server::Impl {
 
  private:
   static constexpr std::chrono::milliseconds kLook{20};
+  // Counts a request for as long as its handler runs.
+  class Inside {
+   public:
+    explicit Inside(std::atomic<int>& n) : n_(n) { ++n_; }
+    ~Inside() { --n_; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    std::atomic<int>& n_;
+  };
   void SetHandlers() {
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {
+      if (TellOrigin(request, response)) return httplib::Server::HandlerResponse::Handled;
       const ApiError refused = Check(request);
       if (refused.http == 0) return httplib::Server::HandlerResponse::Unhandled;
       SendError(refused, response);
@@ -186,19 +218,55 @@ class Server::Impl {
     });
   }
 
+  Status LeaveAll() {
+    std::vector<std::string> ids;
+    Status status = host_->Call([&] {
+      for (const auto& [id, stream] : host_->sessions()) ids.push_back(id);
+      return Status();
+    });
+    for (const std::string& id : ids) {
+      if (const Status one = handover_->Leave(*host_, id); !one.ok()) status = one;
+    }
+    return status;
+  }
+
+  static bool IsOfSession(std::string_view path) { return path.starts_with("/v1/sessions/{id}"); }
+  static ApiError Draining() { return {503, "draining", "this server is about to end; ask again"}; }
+
   // A server that drains refuses, after the session in question was handed over, so that who asks again elsewhere finds
   // it there; one that does not takes over what it lacks. http 0: go on.
   ApiError Move(const Call& call, std::string_view path) {
     if (!handover_->enabled()) return {0, "", ""};
-    const bool of_session = path.starts_with("/v1/sessions/{id}");
+    const bool of_session = IsOfSession(path);
     if (draining_) {
       const Status left = of_session ? handover_->Leave(*host_, call.arguments[0]) : Status();
       if (!left.ok()) return FromStatus(left);
-      return {503, "draining", "this server is about to end; ask again"};
+      return Draining();
     }
     if (!of_session) return {0, "", ""};
     const auto taken = handover_->Take(*host_, call.arguments[0]);
     return taken.ok() ? ApiError{0, "", ""} : FromStatus(taken.status());
+  }
+
+  // Tells the browser of an allowed page so, errors included. True when it asks beforehand (no key comes with that):
+  // the response is then complete.
+  bool TellOrigin(const Request& request, Response& response) const {
+    const std::string origin = request.get_header_value("Origin");
+    if (!origins_.Allows(origin)) return false;
+    response.set_header("Access-Control-Allow-Origin", origin);
+    response.set_header("Vary", "Origin");
+    response.set_header("Access-Control-Expose-Headers", "Retry-After");
+    if (request.method != "OPTIONS" || !request.has_header("Access-Control-Request-Method")) return false;
+    const std::string headers = request.get_header_value("Access-Control-Request-Headers");
+    const bool fine = !headers.empty() && std::all_of(headers.begin(), headers.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == ',' ||
+             c == ' ';
+    });
+    response.set_header("Access-Control-Allow-Methods", "GET, POST, DELETE");
+    response.set_header("Access-Control-Allow-Headers", fine ? headers : "Authorization, Content-Type");
+    response.set_header("Access-Control-Max-Age", "600");
+    response.status = 204;
+    return true;
   }
 
   // Before anything of the body is read. http 0: go on.
@@ -216,14 +284,8 @@ class Server::Impl {
         return {401, "invalid_api_key",
                 "the request needs the header 'Authorization: Bearer KEY' with the server's key"};
       }
-    } else if (const std::string origin = request.get_header_value("Origin"); !origin.empty()) {
-      // Without a key, a page of any other site that the user visits could talk to this server.
-      const size_t slashes = origin.find("://");
-      if (slashes == std::string::npos || origin.substr(slashes + 3) != request.get_header_value("Host")) {
-        return {403, "foreign_origin", "pages of other sites may use this server only with --api-key"};
-      }
     }
-    return {0, "", ""};
+    return origins_.Check(request.get_header_value("Origin"), request.get_header_value("Host"));
   }
 
   ApiError ReadBody(const Request& request, const httplib::ContentReader& read, std::string* body) const {
@@ -252,11 +314,14 @@ class Server::Impl {
     for (const RouteEntry& entry : kRoutes) {
       if (!Matches(entry.route.path, call.http.path, &call.arguments)) continue;
       if (method == entry.route.method) {
+        const Inside inside(n_inside_);  // from before it is asked whether the server drains
         if (const ApiError moved = Move(call, entry.route.path); moved.http != 0) {
           SendError(moved, response);
           return Count(call.http, response.status);
         }
         (api_.get()->*entry.handler)(call, response);
+        // A session that was handed over while its request was on the way here is missing, but not everywhere.
+        if (draining_ && response.status == 404 && IsOfSession(entry.route.path)) SendError(Draining(), response);
         // The library fills in the status of what went well only after this.
         const int http = response.status < 0 ? 200 : response.status;
         host_->metrics().CountRequest(std::string(entry.route.method) + " " + entry.route.path, http);
@@ -265,7 +330,7 @@ class Server::Impl {
       allowed += (allowed.empty() ? "" : ", ") + std::string(entry.route.method);
     }
     if (allowed.empty()) {
-      SendError({404, "not_found", ReasonOf(404)}, response);
+      SendError({404, "not_found", ReasonNotServed(call.http.path)}, response);
     } else {
       response.set_header("Allow", allowed);
       SendError({405, "", "this address takes " + allowed + " only"}, response);
@@ -277,9 +342,11 @@ class Server::Impl {
   void Count(const Request&, int http) { host_->metrics().CountRequest("other", http); }
 
   const ServerOptions options_;
+  const OriginRules origins_;
   std::unique_ptr<Host> host_;
   std::optional<Handover> handover_;
   std::atomic<bool> draining_{false};
+  std::atomic<int> n_inside_{0};
   std::unique_ptr<Api> api_;
   HttpServer http_;
   int port_ = 0;

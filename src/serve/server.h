@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/loaded_model.h"
@@ -20,6 +21,7 @@ struct ServerOptions {
   std::string address = "127.0.0.1";
   int port = 8080;                    // 0: one that is free
   std::string api_key;                // empty: none is asked for
+  std::vector<std::string> origins;   // of pages of other sites that may use the server (serve/origin.h)
   std::string folder;                 // of snapshots; empty: no saving, no restoring
   bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
   int64_t default_max_tokens = 1024;  // of answers in chats and sessions that name no limit

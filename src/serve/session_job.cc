@@ -45,10 +45,13 @@ class CallJob : public SessionJob {
   Status result_;
 };
 
-Status PostAndWait(Scheduler& scheduler, const std::shared_ptr<CallJob>& job) {
+// Returns only when the job is over: it refers to what lives here.
+Status PostAndWait(Scheduler& scheduler, const std::shared_ptr<CallJob>& job,
+                   const std::function<bool()>& wanted = nullptr) {
   WEIR_RETURN_IF_ERROR(scheduler.PostAlways(job));
   for (;;) {
-    if (auto status = job->events.Pop(std::chrono::seconds(60))) return *status;
+    if (auto status = job->events.Pop(std::chrono::milliseconds(100))) return *status;
+    if (wanted && !wanted()) job->Cancel();
   }
 }
 
@@ -59,9 +62,11 @@ Status Host::Call(const std::function<Status()>& fn) {
                      std::make_shared<CallJob>(*this, "", CallJob::Kind::kPlain, [&](StreamSession*) { return fn(); }));
 }
 
-Status Host::CallWith(const std::string& id, const std::function<Status(StreamSession&)>& fn) {
-  return PostAndWait(*scheduler_, std::make_shared<CallJob>(*this, id, CallJob::Kind::kWithSession,
-                                                            [&](StreamSession* stream) { return fn(*stream); }));
+Status Host::CallWith(const std::string& id, const std::function<Status(StreamSession&)>& fn,
+                      const std::function<bool()>& wanted) {
+  const auto job = std::make_shared<CallJob>(*this, id, CallJob::Kind::kWithSession,
+                                             [&](StreamSession* stream) { return fn(*stream); });
+  return PostAndWait(*scheduler_, job, wanted);
 }
 
 Status Host::Delete(const std::string& id) {
@@ -123,8 +128,14 @@ Status SessionJob::ReadStep(size_t n_heads, const TensorObserver* observer) {
   const int64_t n_before = reader_.n_read();
   const size_t part = reader_.part();
   const bool visual = reader_.visual();
+  const SharedEyes* const eyes = host_.eyes();
+  const int64_t n_pruned = eyes == nullptr ? 0 : eyes->n_pruned();
   const Status status = reader_.Step(*session_, observer);
   host_.metrics().CountRead(reader_.n_read() - n_before);
+  if (eyes != nullptr && eyes->options().prune.info != nullptr) {
+    rows_pruned_ = rows_pruned_.value_or(0) + eyes->n_pruned() - n_pruned;
+    if (stream_ != nullptr) stream_->rows_pruned = stream_->rows_pruned.value_or(0) + eyes->n_pruned() - n_pruned;
+  }
   if (stream_ != nullptr) {
     stream_->t_ms = std::max(stream_->t_ms, reader_.t_ms());
     if (reader_.part() >= n_heads) stream_->conversation.TurnOpened();
@@ -224,6 +235,40 @@ Job::Step AppendJob::Advance() {
     events.Push(std::move(status));
   }
   return Step::kDone;
+}
+
+Job::Step BeginJob::Advance() {
+  Status status = CheckGoOn();
+  if (status.ok() && !begun_) {
+    begun_ = true;
+    std::vector<PromptPart> head;
+    head.push_back(std::move(head_));
+    reader_.Start(std::move(head), false, nullptr, 0);
+  }
+  if (status.ok() && !reader_.done()) status = ReadStep(/*n_heads=*/2);  // no turn is open when it has been read
+  if (status.ok() && !reader_.done()) return Step::kMore;
+  if (status.ok()) {
+    result_ = SessionJson(*stream_);
+  } else {
+    result_ = std::move(status);
+  }
+  return Step::kDone;
+}
+
+void BeginJob::Finish() {
+  SessionJob::Finish();
+  if (!result_.ok()) Forget();
+  events.Push(std::move(result_));
+}
+
+void BeginJob::Forget() {
+  const StreamSession* const stream = host_.Find(id_);  // not one that somebody deletes already
+  if (stream != nullptr && !stream->busy) host_.Erase(id_);
+}
+
+void BeginJob::Dropped(const Status& why) {
+  Forget();
+  events.Push(why);
 }
 
 Result<std::optional<int64_t>> FrameJob::OneFrame::ReadNext(Session& session, const Session::AppendOptions& append) {

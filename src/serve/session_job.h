@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,8 +18,6 @@
 
 namespace weir {
 
-// Works on a stream session (by id) or, without an id, on an answer pot. Takes it, gives it back, counts what was
-// forgotten.
 // What to read, in order: tokens, or what a PictureSource has next.
 struct PromptPart {
   std::vector<int32_t> tokens;
@@ -67,7 +66,7 @@ class SessionJob : public Job {
   SessionJob(Host& host, std::string id, std::vector<VisualInput> visuals = {})
       : host_(host), id_(std::move(id)), visuals_(std::move(visuals)) {}
   bool TryStart() override;
-  bool Ready() override { return (stream_ != nullptr && stream_->closing) || reader_.Ready(); }
+  bool Ready() override { return (stream_ != nullptr && stream_->closing) || host_.hurry() || reader_.Ready(); }
   void Finish() override;
 
  protected:
@@ -86,11 +85,32 @@ class SessionJob : public Job {
   StreamSession* stream_ = nullptr;  // nullptr for an answer pot
   std::unique_ptr<VisualFeed> feed_;
   PromptReader reader_;
+  std::optional<int64_t> rows_pruned_;  // of what reader_ read; nothing where nobody prunes
 
  private:
   std::vector<VisualInput> visuals_;
   Status feed_status_;
   SessionCounters before_;
+};
+
+// What a new session reads first of all. The channel gets one event: the session as JSON, or why there is none; it is
+// then erased.
+class BeginJob : public SessionJob {
+ public:
+  BeginJob(Host& host, std::string id, std::vector<int32_t> tokens, bool pinned)
+      : SessionJob(host, std::move(id)), head_{std::move(tokens), pinned, false, false} {}
+  Step Advance() override;
+  void Finish() override;
+  void Dropped(const Status& why) override;
+
+  Channel<Result<Json>> events;
+
+ private:
+  void Forget();
+
+  PromptPart head_;
+  bool begun_ = false;
+  Result<Json> result_ = Json();
 };
 
 // A text, or pictures, for a stream session. The channel gets one event: the session as JSON, or why not.

@@ -18,8 +18,9 @@ int64_t LaneBytes(const Encoder& encoder, int32_t max_side) {
   return PageRound(int64_t{3} * max_side * max_side) + WorkBytes(encoder, max_side) + PreparedBytes(encoder);
 }
 
-int64_t EngineBytes(const Encoder& encoder, int32_t max_side) {
-  return ImageEncoder::Bytes(encoder) + WorkBytes(encoder, max_side);
+Result<int64_t> EngineBytes(const Encoder& encoder, const SharedEyesOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t pruner, PrunedEncoder::PrunerBytes(options.prune, encoder));
+  return ImageEncoder::Bytes(encoder) + pruner + WorkBytes(encoder, options.max_side);
 }
 
 }  // namespace
@@ -39,15 +40,18 @@ SharedEyes::~SharedEyes() {
   });
 }
 
-int64_t SharedEyes::Bytes(const Encoder& encoder, const SharedEyesOptions& options) {
-  return EngineBytes(encoder, options.max_side) + options.lanes * LaneBytes(encoder, options.max_side);
+Result<int64_t> SharedEyes::Bytes(const Encoder& encoder, const SharedEyesOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t engine, EngineBytes(encoder, options));
+  return engine + options.lanes * LaneBytes(encoder, options.max_side);
 }
 
 Result<std::unique_ptr<SharedEyes>> SharedEyes::Make(Encoder& encoder, const SharedEyesOptions& options,
                                                      Ledger& ledger) {
-  std::unique_ptr<SharedEyes> out(new SharedEyes(options, EngineBytes(encoder, options.max_side)));
-  WEIR_ASSIGN_OR_RETURN(out->reservation_, ledger.Reserve(MemTag::kVision, Bytes(encoder, options)));
-  WEIR_ASSIGN_OR_RETURN(out->encoder_, ImageEncoder::Make(encoder, out->engine_ledger_));
+  WEIR_ASSIGN_OR_RETURN(const int64_t engine, EngineBytes(encoder, options));
+  WEIR_ASSIGN_OR_RETURN(const int64_t all, Bytes(encoder, options));
+  std::unique_ptr<SharedEyes> out(new SharedEyes(encoder.config(), options, engine));
+  WEIR_ASSIGN_OR_RETURN(out->reservation_, ledger.Reserve(MemTag::kVision, all));
+  WEIR_ASSIGN_OR_RETURN(out->encoder_, PrunedEncoder::Make(options.prune, encoder, out->engine_ledger_));
   out->lanes_.resize(static_cast<size_t>(options.lanes));
   for (Place& lane : out->lanes_) {
     lane.ledger = std::make_unique<Ledger>(LaneBytes(encoder, options.max_side));
@@ -92,7 +96,7 @@ Status SharedEyes::ReadFrame(const float* prepared, Session& session, const Sess
   if (config().n_recalled > 0) {
     return Unsupported("this encoder keeps a video's frames together, which only weir run, chat and watch do");
   }
-  const std::span<const float> rows = encoder_->EncodePixels(prepared);
+  WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, encoder_->EncodePixels(prepared));
   WEIR_RETURN_IF_ERROR(AppendParts(config(), encoder_->parts(), rows, Modality::kVideo, session, append));
   ++counts_.frames_read;
   return Status();

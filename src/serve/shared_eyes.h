@@ -19,7 +19,7 @@
 
 #include "base/ledger.h"
 #include "base/memory.h"
-#include "engine/loaded_model.h"
+#include "engine/pruned_encoder.h"
 #include "engine/session.h"
 #include "media/media.h"
 #include "vision/encoder.h"
@@ -31,6 +31,7 @@ struct SharedEyesOptions {
   int lanes = 2;                 // pictures and videos that are decoded at once
   int64_t max_frames = 100'000;  // of one video
   int64_t timeout_ms = 30'000;   // for a picture, or a video's next frame
+  PrunerSpec prune;              // who thins out the rows of every picture and frame
 };
 
 // So far, of all sessions.
@@ -41,9 +42,9 @@ struct EyesCounts {
 
 class SharedEyes {
  public:
-  // Bytes that Make() reserves under kVision.
-  static int64_t Bytes(const Encoder& encoder, const SharedEyesOptions& options);
-  // kOverBudget. `encoder` and `ledger` outlive it.
+  // Bytes that Make() reserves under kVision. Errors of PrunedEncoder::PrunerBytes().
+  static Result<int64_t> Bytes(const Encoder& encoder, const SharedEyesOptions& options);
+  // kOverBudget, errors of Bytes(). `encoder` and `ledger` outlive it.
   static Result<std::unique_ptr<SharedEyes>> Make(Encoder& encoder, const SharedEyesOptions& options, Ledger& ledger);
   // Waits until every lane was given back.
   ~SharedEyes();
@@ -76,12 +77,16 @@ class SharedEyes {
   MediaOptions media() const;
   const SharedEyesOptions& options() const { return options_; }
   EyesCounts& counts() const { return counts_; }
-  const EncoderConfig& config() const { return encoder_->config(); }
+  const EncoderConfig& config() const { return config_; }
+  // Rows of a picture that sessions read, where it is not looked at in tiles.
+  int32_t n_rows() const { return encoder_->n_rows(); }
   int64_t n_prepared() const;
   // Makes a frame ready, in any thread. Errors of Preprocess().
   Status Prepare(const RgbView& frame, Ledger& work, float* out) const;
 
-  // [engine] Reads a picture, or a frame made ready, into a session. Errors of Preprocess() and
+  // [engine] Rows that were pruned so far, of all sessions.
+  int64_t n_pruned() const { return encoder_->n_pruned(); }
+  // [engine] Reads a picture, or a frame made ready, into a session. Errors of PrunedEncoder::Encode() and
   // Session::AppendEmbeddings().
   Status ReadPicture(const RgbView& picture, Session& session, const Session::AppendOptions& append);
   Status ReadFrame(const float* prepared, Session& session, const Session::AppendOptions& append);
@@ -92,14 +97,15 @@ class SharedEyes {
     HostBuffer prepared;
     bool taken = false;  // under mutex_
   };
-  SharedEyes(const SharedEyesOptions& options, int64_t engine_bytes)
-      : options_(options), engine_ledger_(engine_bytes) {}
+  SharedEyes(const EncoderConfig& config, const SharedEyesOptions& options, int64_t engine_bytes)
+      : config_(config), options_(options), engine_ledger_(engine_bytes) {}
 
+  const EncoderConfig& config_;
   const SharedEyesOptions options_;
   mutable EyesCounts counts_;
   Reservation reservation_;  // of everything below
   Ledger engine_ledger_;
-  std::unique_ptr<ImageEncoder> encoder_;
+  std::unique_ptr<PrunedEncoder> encoder_;
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<Place> lanes_;

@@ -153,10 +153,14 @@ Result<std::optional<int64_t>> VisualFeed::ReadNext(Session& session, const Sess
   }
   if (item.kind == Item::Kind::kError) return item.status;
   Session::AppendOptions here = append;
-  here.t_src_ms += item.t_ms;
   Status status;
-  if (item.kind == Item::Kind::kPicture) status = eyes_.ReadPicture(item.picture, session, here);
-  if (item.kind == Item::Kind::kFrame) status = eyes_.ReadFrame(state.lane.prepared(), session, here);
+  if (item.t_ms > kMaxMoment - here.t_src_ms) {
+    status = InvalidArgument("a stream ends at %lld ms; this video goes on beyond", static_cast<long long>(kMaxMoment));
+  } else {
+    here.t_src_ms += item.t_ms;
+  }
+  if (status.ok() && item.kind == Item::Kind::kPicture) status = eyes_.ReadPicture(item.picture, session, here);
+  if (status.ok() && item.kind == Item::Kind::kFrame) status = eyes_.ReadFrame(state.lane.prepared(), session, here);
   {
     const std::lock_guard<std::mutex> lock(state.mutex);
     state.item = Item();

@@ -10,8 +10,6 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kMaxMoment = int64_t{1} << 50;  // ms: 35,000 years
-
 bool StartsWithWord(std::string_view text, std::string_view word) {
   return text.size() >= word.size() && std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) {
            return a == std::tolower(static_cast<unsigned char>(b));

@@ -13,6 +13,9 @@
 
 namespace weir {
 
+// The last moment of a stream in ms: 35,000 years. Sums of two moments are numbers, too.
+inline constexpr int64_t kMaxMoment = int64_t{1} << 50;
+
 struct VisualInput {
   enum class Kind {
     kPicture,  // files[0]

@@ -115,4 +115,13 @@ struct EditedModel {
   }
 };
 
+// The language model of the tiny BLIP-2 with the words of the tiny LLaVA: both know 320.
+inline EditedModel SpeakingOpt() {
+  EditedModel opt = EditedModel::FromFile(VisionPath("blip2_opt.gguf"));
+  for (const auto& [key, value] : EditedModel::FromFile(VisionPath("llava.gguf")).metadata) {
+    if (key.starts_with("tokenizer.")) opt.metadata[key] = value;
+  }
+  return opt;
+}
+
 }  // namespace weir::testing

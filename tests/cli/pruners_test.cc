@@ -18,13 +18,7 @@ class PrunersTest : public RefusalTest {
  protected:
   void SetUp() override {
     if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
-    // The tiny OPT speaks in the words of the tiny LLaVA: both know 320.
-    EditedModel opt = EditedModel::FromFile(VisionPath("blip2_opt.gguf"));
-    const EditedModel llava = EditedModel::FromFile(VisionPath("llava.gguf"));
-    for (const auto& [key, value] : llava.metadata) {
-      if (StartsWith(key, "tokenizer.")) opt.metadata[key] = value;
-    }
-    model_ = dir_.Write("opt.gguf", opt.Bytes());
+    model_ = dir_.Write("opt.gguf", SpeakingOpt().Bytes());
     picture_ = dir_.Write("one.ppm", PpmBytes(60, 40));
   }
   Arguments Command(const std::string& name, const Arguments& more) {

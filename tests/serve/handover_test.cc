@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <mutex>
 #include <thread>
 
 #include "cli/process.h"
@@ -79,6 +80,47 @@ TEST(Handover, AnAnswerWithoutAnEndIsCutAndItsSessionMoves) {
   asking.join();
   EXPECT_EQ(answer.status, 503) << answer.body;
   EXPECT_EQ(Client(two).Do(id, "ask", Question("who?")).status, 200);
+}
+
+// A request that came before the drain and reaches the session after it: another server has it, nobody lost it.
+TEST(Handover, ALateRequestIsToldToAskAgain) {
+  const TempDir folder;
+  ServerProcess one(Flags(folder, "one"));
+  Client client(one);
+  const std::string id = client.Create();
+  HttpAnswer answer;
+  // So long that it is still being turned into tokens when the session goes.
+  std::thread appending([&] { answer = client.Do(id, "append", {{"text", Words(1 << 20, "sea")}}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_EQ(one.Terminate(), 0);
+  appending.join();
+  // 0: it had not arrived whole.
+  EXPECT_TRUE(answer.status == 503 || answer.status == 200 || answer.status == 0)
+      << answer.status << " " << answer.body;
+}
+
+// Sessions are made until the very end: each that was promised is handed over.
+TEST(Handover, NoSessionIsMadeTooLate) {
+  const TempDir folder;
+  ServerProcess one(Flags(folder, "one", {"--budget", "1GiB"}));
+  std::mutex mutex;
+  std::vector<std::string> made;
+  std::vector<std::thread> making;
+  for (int i = 0; i < 6; ++i) {
+    making.emplace_back([&] {
+      for (HttpAnswer answer; (answer = one.Post(kSessions, {{"pot", 32}})).status == 201;) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        made.push_back(answer.json()["id"]);
+      }
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(one.Terminate(), 0);
+  for (std::thread& thread : making) thread.join();
+  EXPECT_FALSE(made.empty());
+  for (const std::string& id : made) {
+    EXPECT_TRUE(std::filesystem::exists(folder.File("handover/" + id + ".weir"))) << id;
+  }
 }
 
 TEST(Handover, WhatDoesNotFitStaysForOthers) {

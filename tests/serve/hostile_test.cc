@@ -1,6 +1,7 @@
 // Clients that mean harm, or die in the middle: right answers, flat memory, other clients unaffected.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -79,6 +80,19 @@ TEST_F(HostileTest, BodiesThatAreNoRequest) {
       EXPECT_EQ(answer.status, 400) << path << ": " << body.substr(0, 60);
       EXPECT_TRUE(answer.json()["error"]["message"].is_string()) << answer.body;
     }
+  }
+}
+
+// Keys of an object are looked up one after another: many of them would cost the square of their number.
+TEST_F(HostileTest, ObjectsOfManyKeysAreRefusedBeforeTheyAreBuilt) {
+  std::string many = "{\"prompt\":\"a\"";
+  for (int i = 0; i < 20000; ++i) many += ",\"" + std::to_string(i) + "\":0";
+  many += "}";
+  ASSERT_LT(many.size(), 256u << 10);
+  for (const std::string& body : {many, "{\"messages\":[" + many + "]}"}) {
+    const HttpAnswer answer = server_->PostText("/v1/chat/completions", body);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_NE(answer.body.find("an object"), std::string::npos) << answer.body;
   }
 }
 
@@ -188,12 +202,46 @@ TEST_F(HostileTest, HeadsThatAreNone) {
   // Parts are not served.
   const std::string ranged = server_->Raw(Head("GET /health", "Range: bytes=0-1\r\n"));
   EXPECT_EQ(StatusOf(ranged), 200) << ranged;
+  std::string ranges = "Range: bytes=0-1";
+  while (ranges.size() < 8000) ranges += ",0-1";
+  const int status = StatusOf(server_->Raw(Head("GET /health", ranges + "\r\n")));
+  EXPECT_TRUE(status == 200 || (status >= 400 && status < 500)) << status;
+  ExpectAlive();
 }
 
 TEST_F(HostileTest, PagesOfOtherSites) {
   EXPECT_EQ(StatusOf(server_->Raw(Head("GET /props", "Origin: http://evil.example\r\n"))), 403);
   EXPECT_EQ(StatusOf(server_->Raw(Head("GET /props", "Origin: null\r\n"))), 403);
   EXPECT_EQ(StatusOf(server_->Raw(Head("GET /props", "Origin: http://127.0.0.1\r\n"))), 200);
+}
+
+// A name of somebody else's may lead here: the page's origin and the server's name then agree.
+TEST_F(HostileTest, NamesThatAreNotThisMachines) {
+  EXPECT_EQ(StatusOf(server_->Raw("GET /v1/sessions HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n")), 403);
+  EXPECT_EQ(StatusOf(server_->Raw("GET /v1/sessions HTTP/1.1\r\nHost: evil.example:8080\r\n"
+                                  "Origin: http://evil.example:8080\r\n\r\n")),
+            403);
+  EXPECT_EQ(StatusOf(server_->Raw("GET /v1/sessions HTTP/1.1\r\nHost: localhost:1\r\n\r\n")), 200);
+}
+
+TEST(HostileOrigins, AllowedPagesAreToldSo) {
+  const ServerProcess server({"--pot", "64", "--api-key", "secret", "--allow-origin", "https://app.example"});
+  const std::string line = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://app.example\r\n",
+                    allows = "Access-Control-Allow-Origin: https://app.example\r\n";
+  const std::string asked = server.Raw(
+      "OPTIONS /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://app.example\r\n"
+      "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization, x-extra\r\n\r\n");
+  EXPECT_EQ(asked.rfind("HTTP/1.1 204", 0), 0u) << asked;
+  EXPECT_NE(asked.find(allows), std::string::npos) << asked;
+  EXPECT_NE(asked.find("Access-Control-Allow-Headers: authorization, x-extra\r\n"), std::string::npos) << asked;
+  const std::string refused = server.Raw(line + "Content-Length: 2\r\n\r\n{}");  // without the key: told, and readable
+  EXPECT_EQ(refused.rfind("HTTP/1.1 401", 0), 0u) << refused;
+  EXPECT_NE(refused.find(allows), std::string::npos) << refused;
+  const std::string other = server.Raw(
+      "OPTIONS /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.example\r\n"
+      "Access-Control-Request-Method: POST\r\n\r\n");
+  EXPECT_EQ(other.rfind("HTTP/1.1 401", 0), 0u) << other;
+  EXPECT_EQ(other.find("Access-Control"), std::string::npos) << other;
 }
 
 TEST_F(HostileTest, ConnectionsThatSayNothing) {
@@ -255,6 +303,28 @@ TEST_F(HostileTest, MoreWorkThanMayWaitIsRefused) {
   EXPECT_EQ(refused.json()["error"]["type"], "rate_limit_error") << refused.body;
   for (const int fd : answering) close(fd);
   ExpectIdleSoon();
+}
+
+// Who takes nothing of an endless answer does not hold up the server's end.
+TEST(HostileEnd, ATerminatedServerDoesNotWaitForAClientThatReadsNothing) {
+  ServerProcess server({"--pot", "64"});
+  const std::string request = "{\"prompt\":\"the man\",\"max_tokens\":100000000,\"ignore_eos\":true,\"stream\":true}";
+  const std::string bytes =
+      "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(request.size()) +
+      "\r\n\r\n" + request;
+  const int fd = server.Connect();
+  ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  // Until the connection holds no more of it.
+  const auto unread = [fd] {
+    int n = 0;
+    return ioctl(fd, FIONREAD, &n) == 0 ? n : -1;
+  };
+  for (int before = -1; unread() == 0 || unread() != before;) {
+    before = unread();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  EXPECT_EQ(server.Terminate(), 0);
+  close(fd);
 }
 
 TEST(HostileEnd, ATerminatedServerEndsInTheMiddleOfAnAnswer) {

@@ -5,43 +5,11 @@
 #include <set>
 #include <thread>
 
+#include "serve/openai_client.h"
 #include "serve/server.h"
-#include "serve/server_process.h"
 
 namespace weir::testing {
 namespace {
-
-const Json kHello = Json::array({{{"role", "user"}, {"content", "the man and the sea"}}});
-
-Json Chat(const Json& more = Json::object()) {
-  Json body = {{"model", "any"}, {"messages", kHello}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}};
-  body.update(more);
-  return body;
-}
-
-std::string TextOf(const HttpAnswer& answer) {
-  const Json json = answer.json();
-  if (answer.status != 200) return "status " + std::to_string(answer.status) + ": " + answer.body;
-  const Json& choice = json["choices"][0];
-  return choice.contains("message") ? choice["message"]["content"].get<std::string>()
-                                    : choice["text"].get<std::string>();
-}
-
-std::string StreamText(const HttpAnswer& answer, size_t index = 0) {
-  bool done = false;
-  std::string text;
-  for (const Json& event : answer.events(&done)) {
-    for (const Json& choice : event["choices"]) {
-      if (choice["index"] != index) continue;
-      if (choice.contains("text")) text += choice["text"].get<std::string>();
-      if (choice.contains("delta") && choice["delta"].contains("content")) {
-        text += choice["delta"]["content"].get<std::string>();
-      }
-    }
-  }
-  EXPECT_TRUE(done) << answer.body;
-  return text;
-}
 
 class OpenAiTest : public ::testing::Test {
  protected:
@@ -270,7 +238,16 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(chat, Chat({{"stream_options", {{"include_usage", true}}}}), "stream_options");
   refused(chat, Chat({{"stream", true}, {"stream_options", {{"usage", true}}}}), "stream_options.usage");
   refused(chat, Chat({{"stop", 7}}), "stop");
-  refused(chat, Chat({{"n", 2}}), "n");
+  refused(chat, Chat({{"n", 0}}), "n");
+  refused(chat, Chat({{"n", 17}}), "n");
+  refused(chat, Chat({{"presence_penalty", 3}}), "presence_penalty");
+  refused(chat, Chat({{"frequency_penalty", "a"}}), "frequency_penalty");
+  refused(chat, Chat({{"logit_bias", {{"the", 1}}}}), "logit_bias");
+  refused(chat, Chat({{"logit_bias", {{"99999999", 1}}}}), "logit_bias");
+  refused(chat, Chat({{"logit_bias", {{"7", 101}}}}), "logit_bias");
+  refused(chat, Chat({{"logit_bias", {1, 2}}}), "logit_bias");
+  refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 100000}}), "max_tokens");
+  refused(chat, Chat({{"response_format", {{"type", "json_object"}}}}), "response_format");
   refused(chat, Chat({{"top_logprobs", 3}}), "top_logprobs");
   refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 21}}), "top_logprobs");
   refused(chat, Chat({{"colour", "red"}}), "colour");
@@ -284,6 +261,7 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(text, {{"prompt", {"a", 7}}}, "prompt");
   refused(text, {{"prompt", "a"}, {"logprobs", true}}, "logprobs");
   refused(text, {{"prompt", "a"}, {"suffix", "b"}}, "suffix");
+  refused(text, {{"prompt", ManyWords(60000)}, {"echo", true}, {"logprobs", 20}}, "echo");
 }
 
 TEST(OpenAiOverflow, OnlyErrorKnowsALimit) {

@@ -1,5 +1,6 @@
 // Stream sessions of the real server: reading, asking, copying, saving, coming back, and how many there may be.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -47,6 +48,45 @@ TEST(Sessions, ALife) {
   EXPECT_EQ(client.Do(id, "ask", Question("x")).status, 404);
   EXPECT_EQ(client.Do(id, "fork", Json::object()).status, 404);
   EXPECT_TRUE(server.Get(kSessions).json()["data"].empty());
+}
+
+TEST(Sessions, ALongBeginningHoldsUpNobody) {
+  const ServerProcess server({"--pot", "96"});
+  HttpAnswer made;
+  std::thread making([&] { made = server.Post(kSessions, {{"system", Words(15000, "sea")}, {"pin_system", false}}); });
+  // While it is read somebody else sees how far it has come.
+  int64_t seen = 0;
+  for (int i = 0; i < 6000 && seen == 0; ++i) {
+    const Json list = server.Get(kSessions).json()["data"];
+    if (!list.empty()) seen = list[0]["seen"];
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  making.join();
+  ASSERT_EQ(made.status, 201) << made.body;
+  EXPECT_GT(seen, 0);
+  EXPECT_LT(seen, made.json()["seen"].get<int64_t>());
+  // What cannot be pinned leaves no session behind.
+  EXPECT_EQ(server.Post(kSessions, {{"system", Words(200, "sea")}}).status, 400);
+  EXPECT_EQ(server.Get(kSessions).json()["data"].size(), 1u);
+}
+
+// Who waits for a session that is busy, and goes, holds no thread.
+TEST(Sessions, ClientsThatLeaveDoNotWaitForASession) {
+  const ServerProcess server({"--pot", "96", "--connections", "4"});
+  Client client(server);
+  const std::string id = client.Create();
+  const auto request = [&](const std::string& what, const std::string& body) {
+    return "POST " + kSessions + "/" + id + "/" + what +
+           " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  };
+  const int asking = server.Connect();
+  const std::string ask = request("ask", Question("who?", {{"max_tokens", 100000000}, {"stream", true}}).dump());
+  ASSERT_EQ(write(asking, ask.data(), ask.size()), static_cast<ssize_t>(ask.size()));
+  while (client.State(id)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  for (int i = 0; i < 4; ++i) server.Raw(request("fork", "{}"), /*leave=*/true);
+  EXPECT_EQ(server.Get("/health").status, 200);
+  EXPECT_EQ(client.State(id)["busy"], true);  // it did not just end
+  close(asking);
 }
 
 TEST(Sessions, StreamedAndWholeSayTheSame) {

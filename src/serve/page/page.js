@@ -149,12 +149,16 @@ function count(entries) {
 }
 
 async function look() {
-  if (!state.id) return;
+  const id = state.id;
+  if (!id) return;
   try {
     const [session, held] = await Promise.all([json('GET', ofSession('')), json('GET', ofSession('/held'))]);
+    if (id !== state.id) return;
     const before = state.seen.at(-1);
     if (!before || before.seen !== session.seen) {
       state.seen.push({ seen: session.seen, bytes: session.bytes, unbounded: session.unbounded_bytes });
+      // A stream has no end, what is drawn of it has: every other point stays.
+      if (state.seen.length > 1000) state.seen = state.seen.filter((_, i) => i % 2 === 0);
     }
     drawMemory();
     drawMap(held);
@@ -168,7 +172,7 @@ async function look() {
 
 function busy(on) {
   state.busy = on;
-  for (const id of ['send', 'read', 'attach', 'new']) $(id).disabled = on;
+  for (const id of ['send', 'read', 'attach', 'new', 'policy']) $(id).disabled = on;
   $('stop').disabled = !on;
   if (!on) state.stop = null;
 }

@@ -1,0 +1,50 @@
+// Chats and completions as a client of the OpenAI API sends them, and what it reads of the answers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "serve/server_process.h"
+
+namespace weir::testing {
+
+inline const Json kHello = Json::array({{{"role", "user"}, {"content", "the man and the sea"}}});
+
+inline Json Chat(const Json& more = Json::object()) {
+  Json body = {{"model", "any"}, {"messages", kHello}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}};
+  body.update(more);
+  return body;
+}
+
+inline std::string TextOf(const HttpAnswer& answer) {
+  const Json json = answer.json();
+  if (answer.status != 200) return "status " + std::to_string(answer.status) + ": " + answer.body;
+  const Json& choice = json["choices"][0];
+  return choice.contains("message") ? choice["message"]["content"].get<std::string>()
+                                    : choice["text"].get<std::string>();
+}
+
+inline std::string StreamText(const HttpAnswer& answer, size_t index = 0) {
+  bool done = false;
+  std::string text;
+  for (const Json& event : answer.events(&done)) {
+    for (const Json& choice : event["choices"]) {
+      if (choice["index"] != index) continue;
+      if (choice.contains("text")) text += choice["text"].get<std::string>();
+      if (choice.contains("delta") && choice["delta"].contains("content")) {
+        text += choice["delta"]["content"].get<std::string>();
+      }
+    }
+  }
+  EXPECT_TRUE(done) << answer.body;
+  return text;
+}
+
+inline std::string ManyWords(int n) {
+  std::string out;
+  for (int i = 0; i < n; ++i) out += "the man ";
+  return out;
+}
+
+}  // namespace weir::testing
