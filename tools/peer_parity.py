@@ -51,13 +51,16 @@ def peer_greedy(llm, tokens, n):
     return ids, top
 
 
-def peer_perplexity(llm, tokens, n_ctx, max_windows):
+def peer_perplexity(llm, tokens, n_ctx, max_windows, first):
+    """Every window begins with the token `first`, in place of its own, where there is one (as llama-perplexity has it)."""
     nll, count = 0.0, 0
     windows = len(tokens) // n_ctx
     if max_windows:
         windows = min(windows, max_windows)
     for w in range(windows):
         window = tokens[w * n_ctx:(w + 1) * n_ctx]
+        if first is not None:
+            window = [first, *window[1:]]
         llm.reset()
         llm.eval(window)
         logits = np.array(llm.scores[:n_ctx], dtype=np.float64)
@@ -116,7 +119,9 @@ def main():
         llm = make_peer(llama_cpp, args, 512, False, logits_all=True)
         text = open(args.text, "rb").read()
         tokens = llm.tokenize(text, add_bos=True, special=False)
-        peer, count = peer_perplexity(llm, tokens, 512, args.windows)
+        vocab = llama_cpp.llama_model_get_vocab(llm._model.model)
+        first = llm.token_bos() if llama_cpp.llama_vocab_get_add_bos(vocab) else None
+        peer, count = peer_perplexity(llm, tokens, 512, args.windows, first)
         out = subprocess.run(
             [args.weir, "eval", "ppl", "-m", args.model, "-t", str(args.threads), "--policy", "full", "-ctk", args.cache, "-ctv", args.cache, "-f", args.text, "--window", "512",
              "-n", str(args.windows * 512)],
