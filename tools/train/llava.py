@@ -42,7 +42,8 @@ def stages(size):
         Stage("see", 3000, 128 * more, 1e-3),
         Stage("look", 1800, 32 * more, 1e-3, Mix(clips=(1, 3), rounds=(4, 6), kinds=(0.75, 0.25, 0.0, 0.0), subjects=PAIRS), 0.3),
         Stage("recall", 800, 12 * more, 8e-4, Mix(clips=(3, 8), rounds=(2, 4), kinds=(0.35, 0.25, 0.35, 0.05)), 0.1),
-        Stage("stream", 600, 2 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
+        Stage("span", 1500, 6 * more, 8e-4, Mix(clips=(6, 14), rounds=(2, 3), kinds=(0.25, 0.15, 0.5, 0.1)), 0.1),
+        Stage("stream", 1200, 2 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
     ]
 
 
