@@ -47,6 +47,10 @@ void PrintEncoder(const GgufFile& file) {
               Printable(config.projector).c_str(), config.n_embd, BytesText(ledger.used_bytes()).c_str());
   std::printf("pictures: %d x %d pixels become %d tokens", config.transform.size, config.transform.size, config.n_rows);
   if (!config.grids.empty()) std::printf(", with tiles up to %d", config.max_rows());
+  if (config.n_recalled > 0) {
+    std::printf("; a video's frames are read together, as up to %d tokens, and kept in %s", config.n_recalled,
+                BytesText(encoder.FrameMemoryBytes()).c_str());
+  }
   std::printf("; work for each session %s\n", BytesText(ImageEncoder::Bytes(encoder)).c_str());
   std::string pruners;
   for (const PrunerInfo* info : AllPrunerInfos()) {

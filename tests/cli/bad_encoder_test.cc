@@ -34,6 +34,8 @@ TEST_F(BadEncoderTest, InfoTellsWhatAnEncoderIs) {
   ExpectIn(InfoOf(VisionPath("clip_next.gguf")), {"with tiles up to", "pruners: none"});
   ExpectIn(InfoOf(VisionPath("blip2.gguf")),
            {"encoder qformer", "embeddings of 32", "become 12 tokens", "pruners: catp, l2, self_attention"});
+  ExpectIn(InfoOf(VisionPath("flash_vstream.gguf")),
+           {"become 16 tokens", "read together, as up to 80", "pruners: none"});
   const std::string llava = VisionPath("llava.gguf"), clip = VisionPath("clip.gguf");
   ExpectIn(InfoOf(llava, {"--mmproj", clip}), {"runs here: yes, as llama", "clip.gguf: yes, 25 tokens a picture"});
   ExpectIn(InfoOf(llava, {"--mmproj", VisionPath("blip2.gguf")}), {"blip2.gguf: no: ", "32", "48"});

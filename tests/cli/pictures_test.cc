@@ -182,6 +182,39 @@ TEST_F(PicturesTest, WatchAnswersAtItsMoments) {
   EXPECT_EQ(rows.back()["frames_arrived"], 24);
 }
 
+// Frames that an encoder keeps together take no token until a question or the video's end: 20 frames of a second, then
+// as many rows as the memory has.
+TEST_F(PicturesTest, FramesThatAreReadTogether) {
+  const std::string video = dir_.Write("v.y4m", Y4mBytes(100, 5));
+  const struct {
+    std::string name;
+    int at_the_end, at_questions;  // at seconds 5, 10, 15
+  } cases[] = {{"flash_vstream", 80, 3 * 80}, {"chat_univi", 63 + 63, 42 + 42 + 42}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Arguments pair = {"-m",
+                            VisionPath("llava.gguf"),
+                            "--mmproj",
+                            VisionPath(c.name + ".gguf"),
+                            "--temp",
+                            "0",
+                            "-n",
+                            "4",
+                            "--ignore-eos",
+                            "--fps",
+                            "1"};
+    const json run = Json(Join({"run", "--video", video, "-p", "the man", "--pot", "256"}, pair));
+    EXPECT_EQ(run["modalities"]["video"]["tokens_seen"], c.at_the_end);
+    const RunResult watch = Run(Join({"watch", video, "--fast", "--pot", "256", "--policy", "streaming_llm", "--ask",
+                                      "what is it", "--every", "5s", "-o", "json"},
+                                     pair));
+    ASSERT_EQ(watch.code, 0) << watch.err;
+    const json last = Rows(watch.out).back();
+    EXPECT_EQ(last["frames_looked_at"], 20);
+    EXPECT_EQ(last["modalities"]["video"]["tokens_seen"], c.at_questions) << "each reads what is kept by then";
+  }
+}
+
 TEST_F(PicturesTest, WatchPlaysAndCountsWhatItMissed) {
   // 40 frames in 2 seconds, a queue of one: an answer in between costs frames, and every one of them is counted.
   const std::string video = dir_.Write("v.y4m", Y4mBytes(40, 20));
