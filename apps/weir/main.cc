@@ -1,8 +1,10 @@
 // weir: one program, a file per subcommand.
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "backend/simd.h"
 #include "common.h"
 
 namespace {
@@ -30,9 +32,19 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
   return text;
 }
 
+// WEIR_SIMD holds the kernels to less than the machine has.
+weir::Status CheckSimd() {
+  const char* level = std::getenv("WEIR_SIMD");
+  if (level == nullptr || weir::LimitSimd(level)) return {};
+  std::string names;
+  for (const char* name : weir::SimdLevels()) names += std::string(names.empty() ? "" : ", ") + name;
+  return weir::InvalidArgument("WEIR_SIMD is '%s'; this machine has %s", level, names.c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const weir::Status simd = CheckSimd(); !simd.ok()) return weir::app::Fail(simd);
   CLI::App app{
       "Runs language models over input that never ends, inside a memory budget that is fixed before the first token.\n"
       "Start with:  weir read BOOK.txt -m MODEL.gguf --pot 1024 --ask \"What happens to the whale?\""};

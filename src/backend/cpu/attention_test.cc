@@ -14,7 +14,7 @@ TEST(CpuAttention, TargetsAreReallyForced) {
   Call call(shape, 1);
   ThreadPool pool(1);
   std::vector<std::vector<float>> outs;
-  ForEachTarget([&](const char*) { outs.push_back(call.Run(pool)); });
+  ForEachTarget([&] { outs.push_back(call.Run(pool)); });
   if (outs.size() == 1) GTEST_SKIP() << "this machine has one SIMD target only";
   EXPECT_NE(std::memcmp(outs.front().data(), outs.back().data(), outs.front().size() * sizeof(float)), 0);
 }
@@ -84,7 +84,7 @@ TEST(CpuAttention, SelectedSlotsOnly) {
         Call call(shape, seed++);
         const std::vector<float> expected = call.Reference();
         call.Poison();
-        ForEachTarget([&](const char*) {
+        ForEachTarget([&] {
           const std::vector<float> out = call.Run(one);
           ExpectNear(out, expected, 1e-5f);
           ExpectSameBytes(out, call.Run(three));
@@ -124,7 +124,7 @@ TEST(CpuAttention, ListsOfAllSlotsEqualNone) {
     Shape listed = dense;
     listed.selected = 2;
     Call a(dense, 290), b(listed, 290);
-    ForEachTarget([&](const char*) { ExpectSameBytes(a.Run(pool), b.Run(pool)); });
+    ForEachTarget([&] { ExpectSameBytes(a.Run(pool), b.Run(pool)); });
   }
 }
 

@@ -13,25 +13,10 @@
 #include <vector>
 
 #include "backend/cpu/attention.h"
-#define HWY_WANT_AVX3_DL
-#include "hwy/highway.h"
+#include "backend/cpu/testing.h"
 #include "ops/kv_slots.h"
 
 namespace weir::cpu::attention {
-
-// Runs fn(target name) with dispatch forced to each target in turn.
-template <typename F>
-void ForEachTarget(const F& fn) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(target));
-    fn(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
 
 struct SegmentShape {
   int64_t n_rows;
@@ -270,7 +255,7 @@ inline void Check(const Shape& shape, uint32_t seed, float tolerance = 1e-5f) {
   static ThreadPool one(1), two(2), three(3);
   Call call(shape, seed);
   const std::vector<float> expected = call.Reference();
-  ForEachTarget([&](const char*) {
+  ForEachTarget([&] {
     const std::vector<float> out = call.Run(one);
     ExpectNear(out, expected, tolerance);
     ExpectSameBytes(out, call.Run(two));

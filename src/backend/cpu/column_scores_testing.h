@@ -16,7 +16,6 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_with_scores.h"
 #include "backend/cpu/column_scores.h"
-#define HWY_WANT_AVX3_DL
 #include "backend/cpu/testing.h"
 #include "ops/kv_slots.h"
 

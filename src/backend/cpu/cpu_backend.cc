@@ -9,10 +9,10 @@
 #include "backend/cpu/full_attention.h"
 #include "backend/cpu/kv_slots.h"
 #include "backend/cpu/matmul.h"
-#include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/nll.h"
 #include "backend/cpu/pack.h"
 #include "backend/cpu/vector_scores.h"
+#include "backend/simd.h"
 #include "base/memory.h"
 #include "base/threads.h"
 
@@ -24,7 +24,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int n_threads) : pool_(n_threads) {}
 
   std::string name() const override {
-    return StrFormat("cpu (%s, %d thread%s)", cpu::TargetName(), pool_.n_threads(), pool_.n_threads() == 1 ? "" : "s");
+    return StrFormat("cpu (%s, %d thread%s)", SimdLevel(), pool_.n_threads(), pool_.n_threads() == 1 ? "" : "s");
   }
   int n_threads() const override { return pool_.n_threads(); }
 

@@ -10,25 +10,11 @@
 #include <random>
 #include <vector>
 
-#define HWY_WANT_AVX3_DL
 #include "backend/cpu/attention.h"
-#include "hwy/highway.h"
+#include "backend/cpu/testing.h"
 
 namespace weir {
 namespace {
-
-template <typename F>
-void ForEachTarget(const F& fn) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(target));
-    fn();
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
 
 struct Store {
   DType type;
@@ -96,7 +82,7 @@ void CheckStore(const Store& shape) {
     return args;
   };
   for (const StoreSlotsArgs& head : args_for(expected)) ref::StoreSlots(head);
-  ForEachTarget([&] {
+  cpu::ForEachTarget([&] {
     for (int n_threads : {1, 2, 3}) {
       ThreadPool pool(n_threads);
       std::vector<uint8_t> slots(expected.size(), 0xaa);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backend/cpu/simd.h"
 #include "backend/cpu/unroll.h"
 
 #define HWY_WANT_AVX3_DL
@@ -15,56 +16,20 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
+// After foreach_target.h: compiled once per target.
+#include "backend/cpu/matmul_blocks-inl.h"
+#include "backend/cpu/matmul_tile-inl.h"
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 #include "backend/cpu/matmul_vnni-inl.h"
+#elif HWY_ARCH_ARM_A64
+#include "backend/cpu/matmul_arm-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using DF = hn::CappedTag<float, kPanel>;
-using VF = hn::Vec<DF>;
-using DI = hn::RebindToSigned<DF>;
-using VI = hn::Vec<DI>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
-constexpr int kVectors = kPanel / kLanes;  // vectors of a panel
-
-// Adds bias and previous content in a fixed order and writes the columns that exist.
-HWY_INLINE void StoreColumns(const ProductArgs& args, int64_t panel, int64_t row, int vector, VF value) {
-  const DF df;
-  const int64_t first = panel * kPanel + vector * kLanes;
-  const int64_t n_cols = args.w->n_out() - args.first_panel * kPanel - first;
-  float* y = args.y + row * args.y_stride + first;
-  if (n_cols >= kLanes) {
-    if (args.bias != nullptr) value = hn::Add(value, hn::LoadU(df, args.bias + first));
-    if (args.accumulate) value = hn::Add(value, hn::LoadU(df, y));
-    hn::StoreU(value, df, y);
-    return;
-  }
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(value, df, lanes);
-  for (int64_t c = 0; c < n_cols; ++c) {
-    if (args.bias != nullptr) lanes[c] += args.bias[first + c];
-    y[c] = args.accumulate ? lanes[c] + y[c] : lanes[c];
-  }
-}
-
 // ---- plain types
-
-template <DType kType>
-HWY_INLINE VF LoadPlain(const uint8_t* from) {
-  const DF df;
-  if constexpr (kType == DType::kF32) {
-    return hn::LoadU(df, reinterpret_cast<const float*>(from));
-  } else if constexpr (kType == DType::kF16) {
-    const hn::Rebind<hwy::float16_t, DF> dh;
-    return hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from)));
-  } else {
-    const hn::Rebind<hwy::bfloat16_t, DF> db;
-    return hn::PromoteTo(df, hn::LoadU(db, reinterpret_cast<const hwy::bfloat16_t*>(from)));
-  }
-}
 
 template <DType kType, int kRows, int kPanels>
 HWY_INLINE void PlainTile(const ProductArgs& args, int64_t panel, int64_t row) {
@@ -123,197 +88,18 @@ void Plain(const ProductArgs& args) {
   PlainPanels<kType, kRows, 1>(args, panel);
 }
 
-// ---- block formats, without dot-product instructions
-
-#if HWY_TARGET != HWY_SCALAR
-using DI16 = hn::Repartition<int16_t, DI>;
-using VI16 = hn::Vec<DI16>;
-using DU8 = hn::Repartition<uint8_t, DI>;
-
-HWY_INLINE VF LoadHalfs(const uint8_t* from) { return LoadPlain<DType::kF16>(from); }
-
-template <typename T>
-HWY_INLINE VF LoadBytes(const uint8_t* from) {
-  const hn::Rebind<T, DF> d;
-  return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(d, reinterpret_cast<const T*>(from))));
-}
-
-// 4 * kLanes codes of a group of 4 along k, from byte `at` of the group's 64. 8-bit codes come back signed.
-template <int kBits>
-HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
-  const DU8 du8;
-  if constexpr (kBits == 8) {
-    return hn::Xor(hn::LoadU(du8, block + 64 * group + at), hn::Set(du8, 0x80));
-  } else {
-    const hn::Repartition<uint16_t, DU8> du16;
-    const auto raw = hn::LoadU(du8, block + 64 * (group % 4) + at);
-    const auto shifted = group < 4 ? raw : hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, raw)));
-    auto codes = hn::And(shifted, hn::Set(du8, 15));
-    if constexpr (kBits == 5) {
-      // Lane i needs bit i of the group's word: spread bytes over their eight lanes, then test one bit a lane.
-      HWY_ALIGN uint8_t lanes[4 * kLanes];
-      for (int i = 0; i < 4 * kLanes; i += 8) {
-        const uint64_t byte = block[256 + group * 8 + (at + i) / 8];
-        const uint64_t spread = byte * 0x0101010101010101u & 0x8040201008040201u;
-        // A byte that is not zero becomes 16: adding 127 carries into its top bit, which then moves down.
-        const uint64_t fifth =
-            (((spread & 0x7f7f7f7f7f7f7f7fu) + 0x7f7f7f7f7f7f7f7fu) | spread) >> 3 & 0x1010101010101010u;
-        std::memcpy(lanes + i, &fifth, 8);
-      }
-      codes = hn::Or(codes, hn::Load(du8, lanes));
-    }
-    if constexpr (kBits == 6) {
-      const auto wide = hn::BitCast(du16, hn::LoadU(du8, block + 256 + 64 * (group / 4) + at));
-      const int j = group % 4;
-      const auto moved = j < 2 ? hn::ShiftLeftSame(wide, 4 - 2 * j) : hn::ShiftRightSame(wide, 2 * j - 4);
-      codes = hn::Or(codes, hn::And(hn::BitCast(du8, moved), hn::Set(du8, 0x30)));
-    }
-    return codes;
-  }
-}
-
-// Adds the two 16-bit halves of every 32-bit lane.
-HWY_INLINE VI AddHalves(VI sum, VI16 pairs) {
-  const VI both = hn::BitCast(DI(), pairs);
-  return hn::Add(sum, hn::Add(hn::ShiftRight<16>(both), hn::ShiftRight<16>(hn::ShiftLeft<16>(both))));
-}
-
-// dot[r] = sum over groups first .. last - 1 of (code - offset) * activation, for kLanes columns from `col` on.
-// Products and their sums stay in 16 bits as long as they provably fit: kGroups groups of two products a lane, at most
-// 2 * 127 * (2^bits - 1) each.
-template <int kBits, int kOffsetLog2, int kRows>
-HWY_INLINE void BlockDots(const uint8_t* codes, int col, int first, int last, const ActBlock* act, int64_t act_stride,
-                          VI* dot) {
-  constexpr int kGroups = kBits == 4 ? 4 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
-  static_assert(kBits == 8 || kGroups * 2 * 127 * ((1 << kBits) - 1) <= 32767);
-  const DI di;
-  const DI16 di16;
-  WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const ActBlock& a = act[r * act_stride];
-    int32_t start = 0;
-    if constexpr (kOffsetLog2 >= 0 && kBits != 8) {
-      start = last - first == 8 ? a.neg_sum : first == 0 ? a.neg_sum_lo : a.neg_sum - a.neg_sum_lo;
-      start *= 1 << kOffsetLog2;
-    }
-    dot[r] = hn::Set(di, start);
-  }
-  WEIR_UNROLL
-  for (int from = first; from < last; from += kGroups) {
-    VI16 pairs[kRows];
-    WEIR_UNROLL
-    for (int g = from; g < from + kGroups; ++g) {
-      const VI16 w = hn::BitCast(di16, LoadGroup<kBits>(codes, g, 4 * col));
-      VI16 even;  // bytes 0 and 2 of every column
-      if constexpr (kBits == 8) {
-        even = hn::ShiftRight<8>(hn::ShiftLeft<8>(w));
-      } else {
-        even = hn::And(w, hn::Set(di16, 0xff));
-      }
-      const VI16 odd = hn::ShiftRight<8>(w);  // bytes 1 and 3
-      WEIR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        int32_t four;
-        std::memcpy(&four, act[r * act_stride].q + 4 * g, 4);
-        const VI16 a = hn::BitCast(di16, hn::Set(di, four));
-        const VI16 products =
-            hn::Add(hn::Mul(even, hn::ShiftRight<8>(hn::ShiftLeft<8>(a))), hn::Mul(odd, hn::ShiftRight<8>(a)));
-        pairs[r] = g == from ? products : hn::Add(pairs[r], products);
-      }
-    }
-    WEIR_UNROLL
-    for (int r = 0; r < kRows; ++r) dot[r] = AddHalves(dot[r], pairs[r]);
-  }
-}
-
-#else  // HWY_SCALAR has no vectors to reinterpret
-
-HWY_INLINE VF LoadHalfs(const uint8_t* from) { return LoadPlain<DType::kF16>(from); }
-
-template <typename T>
-HWY_INLINE VF LoadBytes(const uint8_t* from) {
-  return hn::Set(DF(), static_cast<float>(static_cast<T>(*from)));
-}
-
-template <int kBits, int kOffsetLog2, int kRows>
-HWY_INLINE void BlockDots(const uint8_t* codes, int col, int first, int last, const ActBlock* act, int64_t act_stride,
-                          VI* dot) {
-  int32_t sum[kRows] = {};
-  for (int k = 4 * first; k < 4 * last; ++k) {
-    const int code = GetCode(kBits, codes, col, k) - (kOffsetLog2 >= 0 ? 1 << std::max(kOffsetLog2, 0) : 0);
-    WEIR_UNROLL
-    for (int r = 0; r < kRows; ++r) sum[r] += code * act[r * act_stride].q[k];
-  }
-  WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) dot[r] = hn::Set(DI(), sum[r]);
-}
-
-#endif  // HWY_TARGET != HWY_SCALAR
-
-// kRows rows times kLanes columns from vector `vector` of a panel, all of k.
-template <DType kType, int kRows>
-HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, int vector) {
-  constexpr PackLayout kLayout = LayoutOf(kType);
-  constexpr bool kMin = kLayout.scales == ScaleKind::kHalfMin || kLayout.scales == ScaleKind::kSuper;
-  constexpr int kHalves = kLayout.scales == ScaleKind::kSuper16 ? 2 : 1;
-  const DF df;
-  const int64_t n_blocks = args.w->n_blocks();
-  const ActBlock* act = args.act + row * n_blocks;
-  const uint8_t* codes = args.w->panel(args.first_panel + panel);
-  const uint8_t* scales = codes + n_blocks * kLayout.code_bytes();
-  const int col = vector * kLanes;
-  VF sum[kRows];
-  WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(df);
-  for (int64_t b = 0; b < n_blocks; ++b, ++act, codes += kLayout.code_bytes()) {
-    VF scale[2], add = hn::Zero(df);
-    if constexpr (kLayout.scales == ScaleKind::kHalf) {
-      scale[0] = LoadHalfs(scales + b * 32 + 2 * col);
-    } else if constexpr (kLayout.scales == ScaleKind::kHalfMin) {
-      scale[0] = LoadHalfs(scales + b * 64 + 2 * col);
-      add = LoadHalfs(scales + b * 64 + 32 + 2 * col);
-    } else {
-      const uint8_t* super = scales + b / kSuperBlocks * kLayout.super_bytes();
-      const VF d = LoadHalfs(super + 2 * col);
-      if constexpr (kLayout.scales == ScaleKind::kSuper) {
-        const uint8_t* sub = super + 64 + b % kSuperBlocks * 32 + col;
-        scale[0] = hn::Mul(d, LoadBytes<uint8_t>(sub));
-        add = hn::Neg(hn::Mul(LoadHalfs(super + 32 + 2 * col), LoadBytes<uint8_t>(sub + 16)));
-      } else {
-        const uint8_t* sub = super + 32 + b % kSuperBlocks * 32 + col;
-        scale[0] = hn::Mul(d, LoadBytes<int8_t>(sub));
-        scale[1] = hn::Mul(d, LoadBytes<int8_t>(sub + 16));
-      }
-    }
-    WEIR_UNROLL
-    for (int half = 0; half < kHalves; ++half) {
-      VI dot[kRows];
-      BlockDots<kLayout.bits, kLayout.offset_log2, kRows>(codes, col, half * 8 / kHalves, (half + 1) * 8 / kHalves, act,
-                                                          n_blocks, dot);
-      WEIR_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const ActBlock& a = act[r * n_blocks];
-        sum[r] = hn::MulAdd(hn::Mul(hn::ConvertTo(df, dot[r]), scale[half]), hn::Set(df, a.d), sum[r]);
-        if constexpr (kMin) sum[r] = hn::MulAdd(add, hn::Set(df, a.d_sum), sum[r]);
-      }
-    }
-  }
-  WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) StoreColumns(args, panel, row + r, vector, sum[r]);
-}
+// ---- block formats
 
 template <DType kType>
 void Blocks(const ProductArgs& args) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
   vnni::Quantised<kType>(args);
 #else
-  for (int64_t panel = 0; panel < args.n_panels; ++panel) {
-    for (int vector = 0; vector < kVectors; ++vector) {
-      int64_t row = 0;
-      for (; row + 4 <= args.n_rows; row += 4) BlockTile<kType, 4>(args, panel, row, vector);
-      for (; row < args.n_rows; ++row) BlockTile<kType, 1>(args, panel, row, vector);
-    }
-  }
+#if HWY_ARCH_ARM_A64
+  if (arm_dots() == ArmDots::kI8mm) return i8mm::BlockPanels<kType, i8mm::Smmla, dotprod::Sdot>(args);
+  if (arm_dots() == ArmDots::kDotProduct) return dotprod::BlockPanels<kType, dotprod::Sdot, dotprod::Sdot>(args);
+#endif
+  BlockPanels<kType, BestDots, BestDots>(args);
 #endif
 }
 
@@ -382,8 +168,6 @@ void RoundImpl(const float* x, int64_t n_blocks, ActBlock* out) {
   }
 }
 
-const char* TargetNameImpl() { return hwy::TargetName(HWY_TARGET); }
-
 }  // namespace weir::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -392,13 +176,11 @@ namespace weir::cpu {
 
 HWY_EXPORT(ProductImpl);
 HWY_EXPORT(RoundImpl);
-HWY_EXPORT(TargetNameImpl);
 
 void Product(const ProductArgs& args) { HWY_DYNAMIC_DISPATCH(ProductImpl)(args); }
 void RoundActivations(const float* x, int64_t n_blocks, ActBlock* out) {
   HWY_DYNAMIC_DISPATCH(RoundImpl)(x, n_blocks, out);
 }
-const char* TargetName() { return HWY_DYNAMIC_DISPATCH(TargetNameImpl)(); }
 
 }  // namespace weir::cpu
 #endif

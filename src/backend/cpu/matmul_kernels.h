@@ -40,7 +40,4 @@ void Product(const ProductArgs& args);
 // Rounds n_blocks * 32 floats.
 void RoundActivations(const float* x, int64_t n_blocks, ActBlock* out);
 
-// The instruction set that Product() runs on: "AVX3_DL".
-const char* TargetName();
-
 }  // namespace weir::cpu

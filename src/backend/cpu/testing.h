@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/simd.h"
 #include "base/rng.h"
 #include "gtest/gtest.h"
-#include "hwy/targets.h"
 #include "ops/matmul.h"
 #include "quant/format.h"
 #include "quant/half.h"
@@ -22,19 +22,18 @@ inline constexpr DType kWeightTypes[] = {DType::kF32,  DType::kF16,  DType::kBF1
                                          DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
                                          DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 
-// Runs fn once for every SIMD target of this machine, with dispatch forced to it.
+// Runs fn once for every set of instructions of this machine.
 template <typename Fn>
 void ForEachTarget(const Fn& fn) {
-  const int64_t all = hwy::SupportedTargets();
-  for (int64_t rest = all; rest != 0; rest &= rest - 1) {
-    const int64_t target = rest & -rest;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    SCOPED_TRACE(std::string("SIMD target ") + hwy::TargetName(target));
-    fn();
+  for (const char* level : SimdLevels()) {
+    ASSERT_TRUE(LimitSimd(level));
+    {
+      SCOPED_TRACE(std::string("on ") + level);
+      fn();
+    }
+    LimitSimd("");
+    if (testing::Test::HasFatalFailure()) return;
   }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 inline float Normal(Rng& rng) {

@@ -1,0 +1,235 @@
+// Products of packed block formats without AVX-512 VNNI: one tile, and the integer dot products it is built on for
+// every instruction set; compiled once per target.
+#if defined(WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_
+#undef WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_
+#else
+#define WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/matmul_tile-inl.h"
+#include "backend/cpu/unroll.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Dots::Block<kBits, kOffsetLog2, kRows>(codes, col, first, last, act, act_stride, dot) sets dot[r] to the sum over
+// groups first .. last - 1 of (code - offset) * activation, for kLanes columns of a block from column `col` on.
+// Integers are exact, so that every Dots gives the same bits.
+
+// What the sum begins with, so that codes need not be shifted by their offset one by one.
+template <int kOffsetLog2>
+HWY_INLINE int32_t OffsetSum(const ActBlock& a, int first, int last) {
+  if constexpr (kOffsetLog2 < 0) {
+    return 0;
+  } else {
+    const int32_t sum = last - first == 8 ? a.neg_sum : first == 0 ? a.neg_sum_lo : a.neg_sum - a.neg_sum_lo;
+    return sum * (1 << kOffsetLog2);
+  }
+}
+
+HWY_INLINE int32_t FourActivations(const ActBlock& a, int group) {
+  int32_t four;
+  std::memcpy(&four, a.q + 4 * group, 4);
+  return four;
+}
+
+HWY_INLINE VF LoadHalfs(const uint8_t* from) { return LoadPlain<DType::kF16>(from); }
+
+#if HWY_TARGET != HWY_SCALAR
+using DI16 = hn::Repartition<int16_t, DI>;
+using VI16 = hn::Vec<DI16>;
+using DU8 = hn::Repartition<uint8_t, DI>;
+
+template <typename T>
+HWY_INLINE VF LoadBytes(const uint8_t* from) {
+  const hn::Rebind<T, DF> d;
+  return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(d, reinterpret_cast<const T*>(from))));
+}
+
+// 4 * kLanes codes of a group of 4 along k, from byte `at` of the group's 64.
+template <int kBits>
+HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
+  const DU8 du8;
+  if constexpr (kBits == 8) {
+    return hn::LoadU(du8, block + 64 * group + at);
+  } else {
+    const hn::Repartition<uint16_t, DU8> du16;
+    const auto raw = hn::LoadU(du8, block + 64 * (group % 4) + at);
+    const auto shifted = group < 4 ? raw : hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, raw)));
+    auto codes = hn::And(shifted, hn::Set(du8, 15));
+    if constexpr (kBits == 5) {
+      // Lane i needs bit at + i of the group's word: every byte of it is spread over eight lanes, which test a bit
+      // each.
+      static constexpr uint8_t kByteOfLane[64] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2,
+                                                  2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5,
+                                                  5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7};
+      const hn::Repartition<uint64_t, DU8> du64;
+      uint64_t word;
+      std::memcpy(&word, block + 256 + group * 8, 8);
+      const auto bytes = hn::BitCast(du8, hn::Set(du64, word >> at));
+      const auto spread = hn::TableLookupBytes(bytes, hn::LoadU(du8, kByteOfLane));
+      const auto bit = hn::BitCast(du8, hn::Set(du64, 0x8040201008040201u));
+      codes = hn::Or(codes, hn::IfThenElseZero(hn::TestBit(spread, bit), hn::Set(du8, 16)));
+    }
+    if constexpr (kBits == 6) {
+      const auto wide = hn::BitCast(du16, hn::LoadU(du8, block + 256 + 64 * (group / 4) + at));
+      const int j = group % 4;
+      const auto moved = j < 2 ? hn::ShiftLeftSame(wide, 4 - 2 * j) : hn::ShiftRightSame(wide, 2 * j - 4);
+      codes = hn::Or(codes, hn::And(hn::BitCast(du8, moved), hn::Set(du8, 0x30)));
+    }
+    return codes;
+  }
+}
+#endif
+
+#if HWY_TARGET == HWY_SCALAR
+
+template <typename T>
+HWY_INLINE VF LoadBytes(const uint8_t* from) {
+  return hn::Set(DF(), static_cast<float>(static_cast<T>(*from)));
+}
+
+struct OneByOne {
+  template <int kBits, int kOffsetLog2, int kRows>
+  static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
+                               int64_t act_stride, VI* dot) {
+    for (int r = 0; r < kRows; ++r) {
+      const ActBlock& a = act[r * act_stride];
+      int32_t sum = OffsetSum<kOffsetLog2>(a, first, last);
+      for (int k = 4 * first; k < 4 * last; ++k) sum += GetCode(kBits, codes, col, k) * a.q[k];
+      dot[r] = hn::Set(DI(), sum);
+    }
+  }
+};
+using BestDots = OneByOne;
+
+#elif HWY_ARCH_X86
+
+HWY_INLINE __m128i MulPairs(__m128i codes, __m128i q) { return _mm_maddubs_epi16(codes, q); }
+HWY_INLINE __m128i SumPairs(__m128i pairs, __m128i factor) { return _mm_madd_epi16(pairs, factor); }
+#if HWY_TARGET <= HWY_AVX2
+HWY_INLINE __m256i MulPairs(__m256i codes, __m256i q) { return _mm256_maddubs_epi16(codes, q); }
+HWY_INLINE __m256i SumPairs(__m256i pairs, __m256i factor) { return _mm256_madd_epi16(pairs, factor); }
+#endif
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE __m512i MulPairs(__m512i codes, __m512i q) { return _mm512_maddubs_epi16(codes, q); }
+HWY_INLINE __m512i SumPairs(__m512i pairs, __m512i factor) { return _mm512_madd_epi16(pairs, factor); }
+#endif
+
+// pmaddubsw: unsigned codes times signed activations, two products added in 16 bits. Sums stay in 16 bits as long as
+// they provably fit; 8-bit codes are split into two of 4 bits, which do.
+struct BytePairs {
+  template <int kBits, int kOffsetLog2, int kRows>
+  static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
+                               int64_t act_stride, VI* dot) {
+    constexpr int kPlanes = kBits == 8 ? 2 : 1;
+    constexpr int kPlaneBits = kBits / kPlanes;
+    constexpr int kGroups = kPlaneBits == 4 ? 8 : kPlaneBits == 5 ? 4 : 2;  // whose sum fits 16 bits
+    static_assert(kGroups * 2 * 127 * ((1 << kPlaneBits) - 1) <= 32767);
+    const DI di;
+    const DI16 di16;
+    const DU8 du8;
+    WEIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      dot[r] = hn::Set(di, OffsetSum<kOffsetLog2>(act[r * act_stride], first, last));
+    }
+    WEIR_UNROLL
+    for (int from = first; from < last; from += kGroups) {
+      VI16 pairs[kRows][kPlanes];
+      WEIR_UNROLL
+      for (int g = from; g < std::min(from + kGroups, last); ++g) {
+        hn::Vec<DU8> w[kPlanes];
+        w[0] = LoadGroup<kBits>(codes, g, 4 * col);
+        if constexpr (kBits == 8) {
+          w[1] = hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(di16, w[0]))), hn::Set(du8, 15));
+          w[0] = hn::And(w[0], hn::Set(du8, 15));
+        }
+        WEIR_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const VI a = hn::Set(di, FourActivations(act[r * act_stride], g));
+          WEIR_UNROLL
+          for (int p = 0; p < kPlanes; ++p) {
+            const VI16 products{MulPairs(w[p].raw, a.raw)};
+            pairs[r][p] = g == from ? products : hn::Add(pairs[r][p], products);
+          }
+        }
+      }
+      WEIR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        WEIR_UNROLL
+        for (int p = 0; p < kPlanes; ++p) {
+          const VI16 factor = hn::Set(di16, static_cast<int16_t>(p == 0 ? 1 : 16));
+          dot[r] = hn::Add(dot[r], VI{SumPairs(pairs[r][p].raw, factor.raw)});
+        }
+      }
+    }
+  }
+};
+using BestDots = BytePairs;
+
+#else
+
+// Adds the two 16-bit halves of every 32-bit lane.
+HWY_INLINE VI AddHalves(VI sum, VI16 pairs) {
+  const VI both = hn::BitCast(DI(), pairs);
+  return hn::Add(sum, hn::Add(hn::ShiftRight<16>(both), hn::ShiftRight<16>(hn::ShiftLeft<16>(both))));
+}
+
+// Products in 16 bits, for any vector unit. Their sums stay in 16 bits as long as they provably fit: kGroups groups of
+// two products a lane. 8-bit codes are taken as signed, with their offset gone.
+struct Words {
+  template <int kBits, int kOffsetLog2, int kRows>
+  static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
+                               int64_t act_stride, VI* dot) {
+    constexpr int kGroups = kBits == 4 ? 4 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+    static_assert(kBits == 8 || kGroups * 2 * 127 * ((1 << kBits) - 1) <= 32767);
+    const DI di;
+    const DI16 di16;
+    WEIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      dot[r] = hn::Set(di, OffsetSum < kBits == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last));
+    }
+    WEIR_UNROLL
+    for (int from = first; from < last; from += kGroups) {
+      VI16 pairs[kRows];
+      WEIR_UNROLL
+      for (int g = from; g < from + kGroups; ++g) {
+        VI16 w = hn::BitCast(di16, LoadGroup<kBits>(codes, g, 4 * col));
+        VI16 even;  // bytes 0 and 2 of every column
+        if constexpr (kBits == 8) {
+          w = hn::Xor(w, hn::Set(di16, static_cast<int16_t>(0x8080)));
+          even = hn::ShiftRight<8>(hn::ShiftLeft<8>(w));
+        } else {
+          even = hn::And(w, hn::Set(di16, 0xff));
+        }
+        const VI16 odd = hn::ShiftRight<8>(w);  // bytes 1 and 3
+        WEIR_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const VI16 a = hn::BitCast(di16, hn::Set(di, FourActivations(act[r * act_stride], g)));
+          const VI16 products =
+              hn::Add(hn::Mul(even, hn::ShiftRight<8>(hn::ShiftLeft<8>(a))), hn::Mul(odd, hn::ShiftRight<8>(a)));
+          pairs[r] = g == from ? products : hn::Add(pairs[r], products);
+        }
+      }
+      WEIR_UNROLL
+      for (int r = 0; r < kRows; ++r) dot[r] = AddHalves(dot[r], pairs[r]);
+    }
+  }
+};
+using BestDots = Words;
+
+#endif
+
+#include "backend/cpu/matmul_block_tile-inl.h"
+
+}  // namespace weir::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,10 @@
+// Arm's optional instructions, which Highway's targets do not tell apart, as far as they are there and allowed
+// (backend/simd.h).
+#pragma once
+
+namespace weir::cpu {
+
+enum class ArmDots { kNone, kDotProduct, kI8mm };
+ArmDots arm_dots();
+
+}  // namespace weir::cpu
