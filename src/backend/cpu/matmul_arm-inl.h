@@ -6,7 +6,7 @@
 #include "backend/cpu/matmul_blocks-inl.h"
 #include "backend/cpu/unroll.h"
 
-HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+dotprod")
+HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+crypto+dotprod")
 namespace weir::cpu::HWY_NAMESPACE::dotprod {
 
 // sdot: four signed products added into 32 bits. Codes of 8 bits lose their offset to become signed, the others fit.
@@ -38,7 +38,7 @@ struct Sdot {
 }  // namespace weir::cpu::HWY_NAMESPACE::dotprod
 HWY_POP_ATTRIBUTES
 
-HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+dotprod+i8mm")
+HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+crypto+dotprod+i8mm")
 namespace weir::cpu::HWY_NAMESPACE::i8mm {
 
 // smmla: two rows of eight activations times two columns of eight codes, for pairs of rows; a single row is left to
