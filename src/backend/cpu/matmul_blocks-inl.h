@@ -13,6 +13,7 @@
 #include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/matmul_tile-inl.h"
 #include "backend/cpu/unroll.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
