@@ -85,7 +85,7 @@ TEST(Handover, AnAnswerWithoutAnEndIsCutAndItsSessionMoves) {
 // A request that came before the drain and reaches the session after it: another server has it, nobody lost it.
 TEST(Handover, ALateRequestIsToldToAskAgain) {
   const TempDir folder;
-  ServerProcess one(Flags(folder, "one"));
+  ServerProcess one(Flags(folder, "one", {"--drain", "2"}));
   Client client(one);
   const std::string id = client.Create();
   HttpAnswer answer;
