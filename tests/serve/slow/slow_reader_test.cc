@@ -13,14 +13,15 @@ namespace {
 
 TEST(SlowReader, IsGivenUpAndItsPotIsFree) {
   const ServerProcess server({"--pot", "64", "--answer-pots", "1"});
-  const std::string request = "{\"prompt\":\"the man\",\"max_tokens\":100000000,\"ignore_eos\":true,\"stream\":true}";
+  const std::string request =
+      "{\"prompt\":\"the man\",\"max_tokens\":100000000,\"ignore_eos\":true,\"stream\":true,\"logprobs\":5}";
   const std::string bytes =
       "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(request.size()) +
       "\r\n\r\n" + request;
   const int fd = server.Connect();
   ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   const int64_t before = server.ResidentBytes();
-  // Enough that no single write waits too long; far less than is written.
+  // Enough that no single write waits too long; far less than is written, likelihoods and all.
   bool idle = false;
   std::string drop(1 << 16, '\0');
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(20);
