@@ -84,7 +84,9 @@ def main():
 
         wrong = openai.OpenAI(base_url=server.url + "/v1", api_key="guess", max_retries=0)
         refused(openai.AuthenticationError, wrong.models.list)
-        error = refused(openai.BadRequestError, lambda: client.chat.completions.create(model=model, messages=MESSAGES, n=2))
+        both = client.chat.completions.create(model=model, messages=MESSAGES, n=2, max_tokens=4)
+        check("a question has as many answers as it asks for", [c.index for c in both.choices] == [0, 1], both)
+        error = refused(openai.BadRequestError, lambda: client.chat.completions.create(model=model, messages=MESSAGES, n=100))
         check("what is not supported is refused by name", error.body["param"] == "n", error.body)
         refused(openai.NotFoundError, lambda: client.models.retrieve("another"))
 

@@ -9,8 +9,9 @@
 #include "backend/cpu/unroll.h"
 
 #define HWY_WANT_AVX3_DL
-// Arrays of vectors need vectors of a size known at compile time.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// Arrays of vectors need vectors of a size known at compile time. SSSE3 without SSE4 is on no machine worth its minutes
+// of compiling.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/matmul_kernels.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
