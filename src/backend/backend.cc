@@ -55,6 +55,7 @@ int64_t Backend::AttentionWithScoresScratchBytes(const AttentionShape& shape) co
 // The references take what they need from the heap: they are for tests, not for budgets.
 int64_t Backend::MatMulScratchBytes(int64_t, int64_t) const { return 0; }
 int64_t Backend::NllScratchBytes(int64_t, int64_t) const { return 0; }
+int64_t Backend::TopLogitsScratchBytes(int64_t) const { return 0; }
 int64_t Backend::AttentionScratchBytes(const AttentionShape&) const { return 0; }
 int64_t Backend::ColumnScoresScratchBytes(const AttentionShape&) const { return 0; }
 int64_t Backend::FullAttentionScratchBytes(int64_t, int64_t, int64_t) const { return 0; }

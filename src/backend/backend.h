@@ -7,8 +7,8 @@
 // Memory: what operations read and write comes from Allocate() or, once and for all, from Upload() and PrepareMatrix()
 // (docs/decisions/0008-memory-of-a-device.md). Operations may still be running when their call returns; they run in the
 // order of their calls. Plain host memory, read before the call returns and written when it returns, are only: ids of
-// EmbedRows(), targets and nll of HeadNll(), lists of slots, windows and pointers of attention and CompactSlots(), and
-// logits of LogSumExp().
+// EmbedRows(), targets and nll of HeadNll(), lists of slots, windows and pointers of attention and CompactSlots(),
+// ids and values of TopLogits(), and logits of LogSumExp().
 //
 // Threads: a Backend may be used by one caller at a time (its workers are its own).
 #pragma once
@@ -29,6 +29,9 @@
 #include "ops/matmul.h"
 #include "ops/nll.h"
 #include "ops/rope.h"
+#include "ops/rotate.h"
+#include "ops/squares.h"
+#include "ops/top_logits.h"
 #include "ops/vector_scores.h"
 
 namespace weir {
@@ -88,10 +91,13 @@ class Backend {
   virtual void SoftCap(const SoftCapArgs& args) { ref::SoftCap(args); }
   virtual void Add(const AddArgs& args) { ref::Add(args); }
   virtual void Scale(const ScaleArgs& args) { ref::Scale(args); }
+  virtual void SumRows(const SumRowsArgs& args) { ref::SumRows(args); }
+  virtual void Squares(const SquaresArgs& args) { ref::Squares(args); }
   // cos, sin: [pos.size(), n_rot/2], as weir::RopeAngles() has them; `pos` is host memory.
   virtual void RopeAngles(const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin) {
     weir::RopeAngles(table, pos.data(), std::ssize(pos), cos, sin);
   }
+  virtual void Rotate(const RotateArgs& args) { ref::Rotate(args); }
   virtual void HeadNll(const NllArgs& args) { ref::HeadNll(args); }
   // One entry per head; a backend may spread them over its workers.
   virtual void StoreSlots(std::span<const StoreSlotsArgs> args);
@@ -106,12 +112,14 @@ class Backend {
   // One entry per head; a backend may spread them over its workers.
   virtual void VectorScores(std::span<const VectorScoresArgs> args);
   virtual void FrameNovelty(const FrameNoveltyArgs& args) { ref::FrameNovelty(args); }
+  virtual void TopLogits(const TopLogitsArgs& args) { ref::TopLogits(args); }
   // log(sum exp(logits)), for the likelihood of a token whose logits are already there.
   virtual float LogSumExp(const float* logits, int64_t n) { return ref::LogSumExp(logits, n); }
 
   // Scratch the ops above need for their largest call (what the reference needs, unless overridden).
   virtual int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const;
   virtual int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const;
+  virtual int64_t TopLogitsScratchBytes(int64_t n) const;
   virtual int64_t AttentionScratchBytes(const AttentionShape& shape) const;
   virtual int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const;
   // At least what Attention() and ColumnScores() need.

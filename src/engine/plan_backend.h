@@ -36,6 +36,7 @@ class PlanBackend : public Backend {
   int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return real_->NllScratchBytes(max_rows, max_in);
   }
+  int64_t TopLogitsScratchBytes(int64_t n) const override { return real_->TopLogitsScratchBytes(n); }
   int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
     return real_->AttentionScratchBytes(shape);
   }

@@ -1,5 +1,6 @@
 #include "ops/elementwise.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace weir::ref {
@@ -71,6 +72,13 @@ void SoftCap(const SoftCapArgs& args) {
 
 void Add(const AddArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] + args.z[i];
+}
+
+void SumRows(const SumRowsArgs& args) {
+  if (!args.accumulate) std::fill_n(args.y, args.dim, 0.0f);
+  for (int64_t r = 0; r < args.n_rows; ++r) {
+    for (int64_t i = 0; i < args.dim; ++i) args.y[i] += args.x[r * args.dim + i];
+  }
 }
 
 void Scale(const ScaleArgs& args) {

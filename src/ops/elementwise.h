@@ -77,6 +77,14 @@ struct AddArgs {
   int64_t n = 0;
 };
 
+// y[i] = sum over rows of x[r, i], row after row; added to what y has where `accumulate`. `y` is not `x`.
+struct SumRowsArgs {
+  const float* x = nullptr;  // [n_rows, dim], contiguous
+  float* y = nullptr;        // [dim]
+  int64_t n_rows = 0, dim = 0;
+  bool accumulate = false;
+};
+
 // y = factor * x
 struct ScaleArgs {
   float factor = 1;
@@ -94,6 +102,7 @@ void SwiGlu(const SwiGluArgs& args);
 void GeGlu(const GeGluArgs& args);
 void SoftCap(const SoftCapArgs& args);
 void Add(const AddArgs& args);
+void SumRows(const SumRowsArgs& args);
 void Scale(const ScaleArgs& args);
 }  // namespace ref
 }  // namespace weir

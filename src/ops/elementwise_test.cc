@@ -85,6 +85,17 @@ TEST(SoftCap, KnownValues) {
   EXPECT_EQ(y[3], 2.0f);
 }
 
+TEST(SumRows, OfAllRowsAndOfMore) {
+  const float x[] = {1, 2, 3, 10, 20, 30};
+  float y[] = {7, NAN, 7};
+  ref::SumRows({x, y, 2, 3, false});
+  EXPECT_EQ(y[0], 11);
+  EXPECT_EQ(y[1], 22);
+  ref::SumRows({x, y, 1, 3, true});
+  EXPECT_EQ(y[0], 12);
+  EXPECT_EQ(y[2], 36);
+}
+
 TEST(Relu, KnownValues) {
   float x[] = {0, 1.5f, -1.5f, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
   ref::Relu({x, x, 5});

@@ -1,4 +1,6 @@
 // Row-wise operations and angles on a device against the scalar reference.
+#include <array>
+
 #include "gpu/devices.h"
 #include "ops/rope.h"
 
@@ -85,22 +87,112 @@ TEST_P(RowsTest, AnglesOfFarPositions) {
   }
 }
 
-TEST_P(RowsTest, AttentionOfPicturesRunsOnTheHost) {
-  const int64_t n_q = 5, n_kv = 9, heads = 3, dim = 16, stride = heads * dim;
-  const std::vector<float> q = cpu::Normals(rng_, n_q * stride), k = cpu::Normals(rng_, n_kv * stride),
-                           v = cpu::Normals(rng_, n_kv * stride);
-  std::vector<float> expected(q.size()), weights(2 * n_kv);
-  const FullAttentionArgs host = {heads,    dim,      0.25f,  q.data(), stride,          n_q,
-                                  k.data(), v.data(), stride, n_kv,     expected.data(), stride};
-  FullAttentionArgs args = host;
-  args.q = Put(q), args.k = Put(k), args.v = Put(v), args.out = Poisoned(n_q * stride);
-  ref_->FullAttention(host);
-  backend_->FullAttention(args);
-  EXPECT_EQ(Get(args.out, n_q * stride), expected);
-  float* device_weights = Poisoned(2 * n_kv);
-  ref_->FullAttentionWeights({host, 1, 2, 2, weights.data()});
-  backend_->FullAttentionWeights({args, 1, 2, 2, device_weights});
-  EXPECT_EQ(Get(device_weights, 2 * n_kv), weights);
+TEST_P(RowsTest, SumsOfRows) {
+  for (const int64_t dim : {1, 257, 1000}) {
+    const std::vector<float> x = cpu::Normals(rng_, 33 * dim);
+    std::vector<float> expected(static_cast<size_t>(dim));
+    float* y = Poisoned(dim);
+    const float* dx = Put(x);
+    for (const bool accumulate : {false, true}) {
+      ref_->SumRows({x.data(), expected.data(), 33, dim, accumulate});
+      backend_->SumRows({dx, y, 33, dim, accumulate});
+      EXPECT_EQ(Get(y, dim), expected);
+    }
+  }
+}
+
+TEST_P(RowsTest, SquaresOfPixelsAndOfRows) {
+  // Pixels with a rest, in groups, and rows of a shuffle.
+  for (SquaresArgs args : {SquaresArgs{nullptr, 3, 37, 29, 1, 7},
+                           {nullptr, 3, 20, 40, 1, 5, 2},
+                           {nullptr, 1, 8, 12, 10, 4},
+                           {nullptr, 2, 18, 12, 3, 2, 3}}) {
+    const std::vector<float> x = cpu::Normals(rng_, args.n_planes * args.height * args.width * args.dim);
+    const int64_t n = args.n_squares() * args.n_planes * args.side * args.side * args.dim;
+    std::vector<float> expected(static_cast<size_t>(n));
+    SquaresArgs host = args;
+    host.x = x.data(), host.y = expected.data();
+    args.x = Put(x), args.y = Poisoned(n);
+    ref_->Squares(host);
+    backend_->Squares(args);
+    EXPECT_EQ(Get(args.y, n), expected) << args.side;
+  }
+}
+
+TEST_P(RowsTest, RotatedHeads) {
+  const int64_t n_rows = 9, n_heads = 3, dim = 20;
+  for (const int n_rot : {20, 12}) {
+    RopeTable table;
+    table.n_rot = n_rot;
+    table.magnitude = 1.5f;
+    const std::vector<float> cos = cpu::Normals(rng_, n_rows * n_rot / 2), sin = cpu::Normals(rng_, n_rows * n_rot / 2);
+    std::vector<float> x = cpu::Normals(rng_, n_rows * n_heads * dim);
+    float* dx = Put(x);
+    backend_->Rotate({&table, Put(cos), Put(sin), dx, n_rows, n_heads, dim});
+    ref_->Rotate({&table, cos.data(), sin.data(), x.data(), n_rows, n_heads, dim});
+    EXPECT_LT(Distance(Get(dx, std::ssize(x)), x), 2e-7);
+  }
+}
+
+// A row's head of another's rows, more queries and keys than a tile and fewer, heads of every width.
+TEST_P(RowsTest, AttentionOfPictures) {
+  for (const auto& [n_q, n_kv, heads, dim] : {std::array<int64_t, 4>{5, 9, 3, 16},
+                                              {1, 1, 1, 1},
+                                              {77, 65, 2, 72},
+                                              {64, 128, 1, 64},
+                                              {3, 70, 2, 104},
+                                              {130, 5, 1, 33},
+                                              {7, 67, 1, 300}}) {
+    const int64_t width = heads * dim, stride = width + 3;
+    const std::vector<float> q = cpu::Normals(rng_, n_q * stride), k = cpu::Normals(rng_, n_kv * stride),
+                             v = cpu::Normals(rng_, n_kv * stride);
+    for (const float scale : {0.25f, -3.0f}) {
+      std::vector<float> expected(static_cast<size_t>(n_q * stride), 7.0f);
+      const FullAttentionArgs host = {heads,    dim,      scale,  q.data(), stride,          n_q,
+                                      k.data(), v.data(), stride, n_kv,     expected.data(), stride};
+      FullAttentionArgs args = host;
+      args.q = Put(q), args.k = Put(k), args.v = Put(v), args.out = Poisoned(n_q * stride);
+      ref_->FullAttention(host);
+      backend_->FullAttention(args);
+      std::vector<float> got = Get(args.out, n_q * stride);
+      for (int64_t r = 0; r < n_q; ++r) {
+        for (int64_t i = width; i < stride; ++i) {  // what lies between the rows stays
+          EXPECT_TRUE(std::isnan(got[r * stride + i]));
+          got[r * stride + i] = 7;
+        }
+      }
+      EXPECT_LT(Distance(got, expected), scale < 0 ? 2e-5 : 3e-6) << n_q << " x " << n_kv << ", heads of " << dim;
+      const int64_t first = n_q / 3, n_rows = n_q - first, n = n_rows * n_kv;
+      std::vector<float> weights(static_cast<size_t>(n));
+      float* device_weights = Poisoned(n);
+      ref_->FullAttentionWeights({host, heads - 1, first, n_rows, weights.data()});
+      backend_->FullAttentionWeights({args, heads - 1, first, n_rows, device_weights});
+      EXPECT_LT(Distance(Get(device_weights, n), weights), scale < 0 ? 2e-5 : 3e-6) << n_q << " x " << n_kv;
+    }
+  }
+}
+
+TEST_P(RowsTest, LargestLogits) {
+  void* scratch = Scratch(backend_->TopLogitsScratchBytes(20000));
+  for (const int64_t n : {1, 2, 300, 4096, 4097, 20000}) {
+    std::vector<float> logits = cpu::Normals(rng_, n);
+    for (float& z : logits) z = std::floor(z * 50);  // many are equal
+    for (const int round : {0, 1, 2}) {
+      // Later rounds: a zero of each sign, then what is no number.
+      if (round == 1) logits[0] = -0.0f, logits[n / 2] = 0.0f, logits[n - 1] = 0.0f;
+      if (round == 2) logits[n / 3] = -INFINITY, logits[n - 1] = NAN;
+      const float* device = Put(logits);
+      for (const int64_t k : {1, 2, 40, 256}) {
+        if (k > n) continue;
+        std::vector<int32_t> ids(static_cast<size_t>(k), -1), expected_ids = ids;
+        std::vector<float> values(static_cast<size_t>(k)), expected = values;
+        ref_->TopLogits({logits.data(), n, k, expected_ids.data(), expected.data(), nullptr});
+        backend_->TopLogits({device, n, k, ids.data(), values.data(), scratch});
+        ASSERT_EQ(ids, expected_ids) << k << " of " << n << ", round " << round;
+        EXPECT_EQ(std::memcmp(values.data(), expected.data(), values.size() * 4), 0) << k << " of " << n;
+      }
+    }
+  }
 }
 
 WEIR_ON_DEVICES(RowsTest);

@@ -1,4 +1,6 @@
 // Writing, moving and measuring slots on a device against the scalar reference: stored bytes are the same bytes.
+#include <tuple>
+
 #include "gpu/devices.h"
 #include "ops/frame_novelty.h"
 #include "ops/kv_slots.h"
@@ -100,23 +102,33 @@ TEST_P(SlotsTest, StatisticsOfVectors) {
 }
 
 TEST_P(SlotsTest, NoveltyOfFrames) {
-  const int64_t dim = 32, n_slots = 24;
-  std::vector<float> x = cpu::Normals(rng_, n_slots * dim);
-  std::vector<uint8_t> slots(static_cast<size_t>(n_slots * SlotBytes(DType::kF16, dim)));
-  ref::StoreSlots({x.data(), dim, n_slots, dim, DType::kF16, slots.data(), 0});
-  std::vector<uint8_t> host_scratch(static_cast<size_t>(FrameNoveltyScratchBytes(n_slots, dim)));
-  std::vector<float> expected(n_slots);
-  FrameNoveltyArgs host = {slots.data(), DType::kF16, n_slots, dim, host_scratch.data(), expected.data()};
-  FrameNoveltyArgs mine = {
-      Put(slots), DType::kF16, n_slots, dim, Put(host_scratch, Access::kShared), Poisoned(n_slots, Access::kShared)};
-  backend_->Synchronise();
-  for (int64_t s = 0; s < n_slots; ++s) {
-    FrameNoveltyPlaces(host)[s] = FrameNoveltyPlaces(mine)[s] =
-        s == 0 ? kNoPlace : static_cast<int32_t>(s % 7 + (s > 16 ? kRecentPlace : 0));
+  for (const auto& [type, dim, n_slots] :
+       {std::tuple{DType::kF16, 32, 24}, {DType::kF32, 72, 205}, {DType::kQ8_0, 96, 131}, {DType::kF16, 512, 11}}) {
+    std::vector<float> x = cpu::Normals(rng_, n_slots * dim);
+    // No direction of its own, among the recent and before them.
+    std::fill_n(&x[3 * dim], dim, 0.0f);
+    std::fill_n(&x[(n_slots - 2) * dim], dim, 0.0f);
+    std::vector<uint8_t> slots(static_cast<size_t>(n_slots * SlotBytes(type, dim)));
+    ref::StoreSlots({x.data(), dim, n_slots, dim, type, slots.data(), 0});
+    for (const int32_t recent_from : {n_slots * 2 / 3, 0, n_slots}) {
+      std::vector<uint8_t> host_scratch(static_cast<size_t>(FrameNoveltyScratchBytes(n_slots, dim)), 0xff);
+      std::vector<float> expected(static_cast<size_t>(n_slots));
+      FrameNoveltyArgs host = {slots.data(), type, n_slots, dim, host_scratch.data(), expected.data()};
+      FrameNoveltyArgs mine = {
+          Put(slots), type, n_slots, dim, Put(host_scratch, Access::kShared), Poisoned(n_slots, Access::kShared)};
+      backend_->Synchronise();
+      for (int32_t s = 0; s < n_slots; ++s) {
+        FrameNoveltyPlaces(host)[s] = FrameNoveltyPlaces(mine)[s] =
+            s % 10 == 0 ? kNoPlace : s * 5 % 17 + (s >= recent_from ? kRecentPlace : 0);
+      }
+      ref_->FrameNovelty(host);
+      backend_->FrameNovelty(mine);
+      const std::vector<float> got = Get(mine.out, n_slots);
+      for (int32_t s = 0; s < n_slots; ++s) {
+        ASSERT_NEAR(got[s], expected[s], 2e-6) << InfoOf(type).name << ", slot " << s << " of " << n_slots;
+      }
+    }
   }
-  ref_->FrameNovelty(host);
-  backend_->FrameNovelty(mine);
-  EXPECT_EQ(Get(mine.out, n_slots), expected);
 }
 
 WEIR_ON_DEVICES(SlotsTest);

@@ -1,15 +1,15 @@
 #include "backend/cuda/cuda_backend.h"
 
-#include <algorithm>
-#include <cstring>
 #include <string>
-#include <vector>
 
 #include "backend/cuda/attention.h"
 #include "backend/cuda/elementwise.h"
+#include "backend/cuda/frame_novelty.h"
+#include "backend/cuda/full_attention.h"
 #include "backend/cuda/kv_slots.h"
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/nll.h"
+#include "backend/cuda/top_logits.h"
 
 namespace weir {
 namespace WEIR_GPU {
@@ -50,6 +50,9 @@ class DeviceBackend final : public Backend {
   void SoftCap(const SoftCapArgs& args) override { WEIR_GPU::SoftCap(*device_, args); }
   void Add(const AddArgs& args) override { WEIR_GPU::Add(*device_, args); }
   void Scale(const ScaleArgs& args) override { WEIR_GPU::Scale(*device_, args); }
+  void SumRows(const SumRowsArgs& args) override { WEIR_GPU::SumRows(*device_, args); }
+  void Squares(const SquaresArgs& args) override { WEIR_GPU::Squares(*device_, args); }
+  void Rotate(const RotateArgs& args) override { WEIR_GPU::Rotate(*device_, args); }
   void RopeAngles(const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin) override {
     WEIR_GPU::RopeAngles(*device_, table, pos, cos, sin);
   }
@@ -63,34 +66,12 @@ class DeviceBackend final : public Backend {
   }
   void VectorScores(std::span<const VectorScoresArgs> args) override { WEIR_GPU::VectorScores(*device_, args); }
 
-  // What has no kernel here runs the reference on copies of what it reads.
-  void FrameNovelty(const FrameNoveltyArgs& args) override {
-    const std::vector<uint8_t> keys = ToHost(args.keys, args.n_slots * SlotBytes(args.type, args.head_dim));
-    device_->Synchronise();
-    FrameNoveltyArgs host = args;
-    host.keys = keys.data();
-    ref::FrameNovelty(host);  // scratch and scores are shared memory
-  }
-  void FullAttention(const FullAttentionArgs& args) override {
-    FullAttentionArgs host = args;
-    std::vector<uint8_t> q, k;
-    OnHost(&host, &q, &k);
-    const std::vector<uint8_t> v = ToHost(args.v, RowSpan(args.n_kv, args.kv_stride, args));
-    host.v = reinterpret_cast<const float*>(v.data());
-    // Whole rows: what lies between the heads' rows stays.
-    std::vector<uint8_t> out = ToHost(args.out, RowSpan(args.n_q, args.out_stride, args));
-    host.out = reinterpret_cast<float*>(out.data());
-    ref::FullAttention(host);
-    Copy(args.out, out.data(), std::ssize(out));
-  }
+  void FrameNovelty(const FrameNoveltyArgs& args) override { WEIR_GPU::FrameNovelty(*device_, args); }
+  void FullAttention(const FullAttentionArgs& args) override { WEIR_GPU::FullAttention(*device_, args); }
   void FullAttentionWeights(const FullAttentionWeightsArgs& args) override {
-    FullAttentionWeightsArgs host = args;
-    std::vector<uint8_t> q, k, out(static_cast<size_t>(args.n_rows * args.attention.n_kv * 4));
-    OnHost(&host.attention, &q, &k);
-    host.out = reinterpret_cast<float*>(out.data());
-    ref::FullAttentionWeights(host);
-    Copy(args.out, out.data(), std::ssize(out));
+    WEIR_GPU::FullAttentionWeights(*device_, args);
   }
+  void TopLogits(const TopLogitsArgs& args) override { WEIR_GPU::TopLogits(*device_, args); }
 
   int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return ActivationBytes(max_rows, max_in);
@@ -98,6 +79,7 @@ class DeviceBackend final : public Backend {
   int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return WEIR_GPU::NllScratchBytes(max_rows, max_in);
   }
+  int64_t TopLogitsScratchBytes(int64_t n) const override { return WEIR_GPU::TopLogitsScratchBytes(n); }
   int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
     return WEIR_GPU::AttentionScratchBytes(shape);
   }
@@ -106,21 +88,6 @@ class DeviceBackend final : public Backend {
   }
 
  private:
-  static int64_t RowSpan(int64_t n, int64_t stride, const FullAttentionArgs& args) {
-    return ((n - 1) * stride + args.n_heads * args.head_dim) * 4;
-  }
-  std::vector<uint8_t> ToHost(const void* from, int64_t n_bytes) {
-    std::vector<uint8_t> out(static_cast<size_t>(n_bytes));
-    Copy(out.data(), from, n_bytes);
-    return out;
-  }
-  void OnHost(FullAttentionArgs* args, std::vector<uint8_t>* q, std::vector<uint8_t>* k) {
-    *q = ToHost(args->q, RowSpan(args->n_q, args->q_stride, *args));
-    *k = ToHost(args->k, RowSpan(args->n_kv, args->kv_stride, *args));
-    args->q = reinterpret_cast<const float*>(q->data());
-    args->k = reinterpret_cast<const float*>(k->data());
-  }
-
   std::unique_ptr<Device> device_;
   std::unique_ptr<Library> library_;  // given back first
 };

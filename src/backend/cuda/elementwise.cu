@@ -64,6 +64,33 @@ WEIR_KERNEL void ScaleEach(ScaleArgs a) {
   if (i < a.n) a.y[i] = a.factor * a.x[i];
 }
 
+WEIR_KERNEL void SumRowsEach(SumRowsArgs a) {
+  const int64_t i = GlobalThread();
+  if (i >= a.dim) return;
+  float sum = a.accumulate ? a.y[i] : 0.0f;
+  for (int64_t r = 0; r < a.n_rows; ++r) sum += a.x[r * a.dim + i];
+  a.y[i] = sum;
+}
+WEIR_KERNEL void SquaresEach(SquaresArgs a, int64_t n) {
+  const int64_t i = GlobalThread();
+  if (i >= n) return;
+  const int64_t run = a.side * a.dim, row = i / run, plane = row / a.side % a.n_planes;
+  const int64_t square = row / a.side / a.n_planes, groups_a_line = a.width / a.side / a.group;
+  const int64_t group = square / (a.group * a.group), in = square % (a.group * a.group);
+  const int64_t x = group % groups_a_line * a.group + in % a.group, y = group / groups_a_line * a.group + in / a.group;
+  a.y[i] = a.x[((plane * a.height + y * a.side + row % a.side) * a.width + x * a.side) * a.dim + i % run];
+}
+WEIR_KERNEL void RotateEach(RotateArgs a, int64_t n_pairs, float magnitude) {
+  const int64_t i = GlobalThread();
+  if (i >= a.n_rows * a.n_heads * n_pairs) return;
+  const int64_t vector = i / n_pairs, pair = i % n_pairs, angle = vector / a.n_heads * n_pairs + pair;
+  const float c = a.cos[angle] * magnitude, s = a.sin[angle] * magnitude;
+  float* x = a.x + vector * a.head_dim + pair;
+  const float x0 = x[0], x1 = x[n_pairs];
+  x[0] = x0 * c - x1 * s;
+  x[n_pairs] = x1 * c + x0 * s;
+}
+
 WEIR_KERNEL void AnglesEach(const double* inv_freq, int64_t n_pairs, const int64_t* pos, int64_t n, float* cosines,
                             float* sines) {
   const int64_t i = GlobalThread();
@@ -112,6 +139,22 @@ void Add(Device& device, const AddArgs& args) {
 void Scale(Device& device, const ScaleArgs& args) {
   device.Mine(args.x), device.Mine(args.y);
   device.Launch(ScaleEach, Each(args.n), kThreads, 0, args);
+}
+
+void SumRows(Device& device, const SumRowsArgs& args) {
+  device.Mine(args.x), device.Mine(args.y);
+  device.Launch(SumRowsEach, Each(args.dim), kThreads, 0, args);
+}
+void Squares(Device& device, const SquaresArgs& args) {
+  device.Mine(args.x), device.Mine(args.y);
+  const int64_t n = args.n_squares() * args.n_planes * args.side * args.side * args.dim;
+  device.Launch(SquaresEach, Each(n), kThreads, 0, args, n);
+}
+void Rotate(Device& device, const RotateArgs& args) {
+  device.Mine(args.cos), device.Mine(args.sin), device.Mine(args.x);
+  const int64_t n_pairs = args.table->n_rot / 2;
+  device.Launch(RotateEach, Each(args.n_rows * args.n_heads * n_pairs), kThreads, 0, args, n_pairs,
+                args.table->magnitude);
 }
 
 void RopeAngles(Device& device, const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin) {

@@ -1,4 +1,5 @@
-// Row-wise operations and angles on a device. Contracts: ops/elementwise.h, ops/rope.h.
+// Row-wise operations, squares and angles on a device. Contracts: ops/elementwise.h, ops/squares.h, ops/rope.h,
+// ops/rotate.h.
 #pragma once
 
 #include <span>
@@ -6,6 +7,8 @@
 #include "backend/cuda/device.h"
 #include "ops/elementwise.h"
 #include "ops/rope.h"
+#include "ops/rotate.h"
+#include "ops/squares.h"
 
 namespace weir::WEIR_GPU {
 
@@ -18,6 +21,9 @@ void GeGlu(Device& device, const GeGluArgs& args);
 void SoftCap(Device& device, const SoftCapArgs& args);
 void Add(Device& device, const AddArgs& args);
 void Scale(Device& device, const ScaleArgs& args);
+void SumRows(Device& device, const SumRowsArgs& args);
+void Squares(Device& device, const SquaresArgs& args);
+void Rotate(Device& device, const RotateArgs& args);
 // REQUIRES: table.device.
 void RopeAngles(Device& device, const RopeTable& table, std::span<const int64_t> pos, float* cos, float* sin);
 
