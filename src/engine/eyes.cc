@@ -38,7 +38,9 @@ Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, 
 Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& path, LoadedModel& model) {
   std::unique_ptr<LoadedEncoder> out(new LoadedEncoder);
   WEIR_ASSIGN_OR_RETURN(out->file_, GgufFile::Open(path));
-  WEIR_ASSIGN_OR_RETURN(out->encoder_, LoadEncoder(*out->file_, model.host_backend(), out->ledger_));
+  WEIR_ASSIGN_OR_RETURN(const EncoderInfo* info, FindEncoder(*out->file_));
+  Backend& backend = info->host_only ? model.host_backend() : model.backend();
+  WEIR_ASSIGN_OR_RETURN(out->encoder_, LoadEncoder(*out->file_, backend, out->ledger_));
   const int32_t rows = out->encoder_->config().n_embd, wanted = model.model().config().n_embd;
   if (rows != wanted) {
     return InvalidArgument("%s makes rows of %d numbers, %s reads rows of %d: they do not belong together",

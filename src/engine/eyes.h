@@ -30,7 +30,8 @@
 
 namespace weir {
 
-// An `mmproj` file made ready: mapped, checked, weights prepared in the language model's backend.
+// An `mmproj` file made ready: mapped, checked, weights prepared in the language model's backend, or beside a device,
+// in the CPU's, where the encoder needs that (EncoderInfo::host_only).
 class LoadedEncoder {
  public:
   // kInvalidArgument when the file is no encoder, one whose rows are not as wide as the model's embeddings, or one

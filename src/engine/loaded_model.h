@@ -33,7 +33,7 @@ class LoadedModel {
 
   const GgufFile& file() const { return *file_; }
   Backend& backend() const { return *backend_; }
-  // The same where it is a CPU's, else a CPU's beside it: for encoders of pictures.
+  // The same where it is a CPU's, else a CPU's beside it: for what needs memory of the host (EncoderInfo::host_only).
   Backend& host_backend() const { return host_backend_ ? *host_backend_ : *backend_; }
   // Why "auto" did not find a device; empty when it did, or when nobody asked.
   const std::string& device_note() const { return device_note_; }

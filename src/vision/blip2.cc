@@ -10,7 +10,6 @@
 // keys clip.vision.qformer.*. A block has cross-attention when its tensors are there.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "base/workspace.h"
@@ -41,7 +40,7 @@ struct QueryBlock {
 
 class Blip2 final : public Encoder {
  public:
-  explicit Blip2(Backend& backend) : backend_(backend) {}
+  explicit Blip2(Backend& backend) : Encoder(backend) {}
 
   Status Load(const GgufFile& file, Ledger& ledger);
   int64_t WorkspaceBytes() const override {
@@ -102,7 +101,6 @@ class Blip2 final : public Encoder {
                         SignalKind kind, int32_t layer) const;
   };
 
-  Backend& backend_;
   ClassVitShape vit_;
   int64_t n_queries_ = 0, q_layers_ = 0, q_embd_ = 0, q_ff_ = 0, q_heads_ = 0;
   int32_t n_cross_ = 0;
@@ -228,12 +226,11 @@ void Blip2::Pass::Norm(const float* in, const LayerNormWeights& w, float* out, i
 // Attention that each image token receives, summed over rows and heads, a tile of rows at a time.
 void Blip2::Pass::Mass(const FullAttentionArgs& attention) const {
   const int64_t n = attention.n_kv;
-  std::fill_n(b.mass, n, 0.0f);
   for (int64_t head = 0; head < attention.n_heads; ++head) {
     for (int64_t row = 0; row < attention.n_q; row += kTileRows) {
       const int64_t n_rows = std::min(kTileRows, attention.n_q - row);
       m.backend_.FullAttentionWeights({attention, head, row, n_rows, b.tile});
-      for (int64_t i = 0; i < n_rows * n; ++i) b.mass[i % n] += b.tile[i];
+      m.backend_.SumRows({b.tile, b.mass, n_rows, n, head > 0 || row > 0});
     }
   }
   Tell(SignalKind::kImageMass, 0, 0, b.mass);
@@ -313,7 +310,7 @@ void Blip2::Pass::QueryAttention(const std::string& name, const Attention& w, co
 
 void Blip2::Pass::Queries() const {
   const int64_t nq = m.n_queries_, dq = m.q_embd_;
-  EmbedAll(m.backend_, *m.queries_, nq, b.q, b.h);
+  EmbedAll(m.backend_, *m.queries_, nq, b.h);
   Norm(b.h, m.query_norm_, b.h, nq, dq, m.q_eps_);
   Observe("v.proj_norm", nq, dq, b.h);
   for (int64_t l = 0; l < m.q_layers_; ++l) {

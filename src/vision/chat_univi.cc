@@ -32,7 +32,7 @@ int64_t Neighbours(int64_t k, int64_t n_clusters) {
 
 class ChatUnivi final : public Encoder {
  public:
-  explicit ChatUnivi(Backend& backend) : backend_(backend) {}
+  explicit ChatUnivi(Backend& backend) : Encoder(backend) {}
 
   Status Load(const GgufFile& file, Ledger& ledger);
   int64_t WorkspaceBytes() const override {
@@ -65,7 +65,6 @@ class ChatUnivi final : public Encoder {
   const float* Merge(const EncodeArgs& args, const Buffers& b) const;
   void Project(const Buffers& b, const float* rows, int64_t n, const EncodeArgs& args) const;
 
-  Backend& backend_;
   ClipTower tower_;
   int64_t levels_[kLevels] = {};                 // clusters of each, falling
   int64_t frames_per_event_ = 0, n_buffer_ = 0;  // n_buffer_: frames that are read together at most
@@ -254,6 +253,7 @@ const EncoderInfo kChatUnivi = {
       auto encoder = std::make_unique<ChatUnivi>(backend);
       WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
       return std::unique_ptr<Encoder>(std::move(encoder));
-    }};
+    },
+    /*host_only=*/true};
 
 }  // namespace weir

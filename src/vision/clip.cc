@@ -15,7 +15,7 @@ namespace {
 
 class Clip final : public Encoder {
  public:
-  explicit Clip(Backend& backend) : backend_(backend) {}
+  explicit Clip(Backend& backend) : Encoder(backend) {}
 
   Status Load(const GgufFile& file, Ledger& ledger);
   int64_t WorkspaceBytes() const override {
@@ -32,7 +32,6 @@ class Clip final : public Encoder {
  private:
   Status ReadGrids(const GgufFile& file);
 
-  Backend& backend_;
   ClipTower tower_;
   int64_t n_hidden_ = 0;  // columns between the projector's two layers
   Vector newline_;

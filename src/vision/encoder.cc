@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "vision/split.h"
 
@@ -12,7 +13,7 @@ bool IsEncoder(const GgufFile& file) {
   return architecture.ok() && *architecture == "clip";
 }
 
-Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
+Result<const EncoderInfo*> FindEncoder(const GgufFile& file) {
   WEIR_ASSIGN_OR_RETURN(const std::string architecture, file.String("general.architecture"));
   WEIR_ASSIGN_OR_RETURN(const bool has_vision, file.BoolOr("clip.has_vision_encoder", false));
   if (architecture != "clip" || !has_vision) {
@@ -24,20 +25,26 @@ Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& back
   WEIR_ASSIGN_OR_RETURN(const std::string projector, file.StringOr(key, "mlp"));
   std::string known;
   for (const EncoderInfo* info : AllEncoderInfos()) {
-    if (projector == info->projector) {
-      auto encoder = info->load(file, backend, ledger);
-      const StatusCode code = encoder.status().code();
-      if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt && code != StatusCode::kUnsupported) {
-        return encoder;
-      }
-      // Whose rules the file breaks is half of what is wrong with it.
-      return Status(code, StrFormat("%s (read as vision encoder '%s': %s)", encoder.status().message().c_str(),
-                                    info->projector, info->models));
-    }
+    if (projector == info->projector) return info;
     known += (known.empty() ? "" : ", ") + std::string(info->projector);
   }
   return Unsupported("%s: projector '%s' is not supported; this build knows: %s", file.path().c_str(),
                      projector.c_str(), known.c_str());
+}
+
+Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
+  WEIR_ASSIGN_OR_RETURN(const EncoderInfo* info, FindEncoder(file));
+  if (info->host_only && !backend.on_host()) {
+    return Unsupported("%s: vision encoder '%s' runs on the CPU only", file.path().c_str(), info->projector);
+  }
+  auto encoder = info->load(file, backend, ledger);
+  const StatusCode code = encoder.status().code();
+  if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt && code != StatusCode::kUnsupported) {
+    return encoder;
+  }
+  // Whose rules the file breaks is half of what is wrong with it.
+  return Status(code, StrFormat("%s (read as vision encoder '%s': %s)", encoder.status().message().c_str(),
+                                info->projector, info->models));
 }
 
 namespace {
@@ -46,19 +53,52 @@ int64_t RowsBytes(const EncoderConfig& config) {
   return std::max(config.max_rows(), config.n_recalled) * static_cast<int64_t>(config.n_embd) * 4;
 }
 
+// The largest map that a sink can be shown, where it cannot be shown in place.
+int64_t ShownBytes(const Encoder& encoder) {
+  if (encoder.backend().on_host()) return 0;
+  int64_t most = 0;
+  for (const SignalKind kind :
+       {SignalKind::kImageMass, SignalKind::kQuerySelf, SignalKind::kQueryCross, SignalKind::kOutputs}) {
+    const SignalShape shape = encoder.ShapeOf(kind);
+    if (shape.n_layers > 0) most = std::max(most, shape.n_rows * shape.n_cols * 4);
+  }
+  return most;
+}
+
+// Shows somebody on the host what a device computes.
+class ShowCopies final : public SignalSink {
+ public:
+  ShowCopies(Backend& backend, SignalSink* sink, float* copy) : backend_(backend), sink_(sink), copy_(copy) {}
+  bool Wants(SignalKind kind, int32_t layer) const override { return sink_->Wants(kind, layer); }
+  void Take(const Signal& signal) override {
+    backend_.Copy(copy_, signal.values, signal.shape.n_rows * signal.shape.n_cols * 4);
+    Signal shown = signal;
+    shown.values = copy_;
+    sink_->Take(shown);
+  }
+
+ private:
+  Backend& backend_;
+  SignalSink* const sink_;
+  float* const copy_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<ImageEncoder>> ImageEncoder::Make(Encoder& encoder, Ledger& ledger) {
   std::unique_ptr<ImageEncoder> out(new ImageEncoder(encoder, ledger));
   const EncoderConfig& config = encoder.config();
-  const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kVision, bytes); };
-  WEIR_ASSIGN_OR_RETURN(out->pixels_, allocate(InputFloats(config.transform) * 4));
+  const auto allocate = [&](int64_t bytes, Access access) {
+    return encoder.backend().Allocate(ledger, MemTag::kVision, bytes, access);
+  };
+  WEIR_ASSIGN_OR_RETURN(out->pixels_, allocate(InputFloats(config.transform) * 4, Access::kShared));
   const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
-  WEIR_ASSIGN_OR_RETURN(out->rows_, allocate(RowsBytes(config)));
+  WEIR_ASSIGN_OR_RETURN(out->rows_, allocate(RowsBytes(config), Access::kShared));
   if (!config.grids.empty()) {
-    WEIR_ASSIGN_OR_RETURN(out->tile_, allocate(config.n_rows * row_bytes));
+    WEIR_ASSIGN_OR_RETURN(out->tile_, allocate(config.n_rows * row_bytes, Access::kShared));
   }
-  WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(encoder.WorkspaceBytes()));
+  WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(encoder.WorkspaceBytes(), Access::kDevice));
+  WEIR_ASSIGN_OR_RETURN(out->shown_, HostBuffer::Allocate(ledger, MemTag::kVision, ShownBytes(encoder)));
   return out;
 }
 
@@ -74,7 +114,26 @@ int64_t ImageEncoder::Bytes(const Encoder& encoder) {
   const EncoderConfig& config = encoder.config();
   const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
   return PageRound(InputFloats(config.transform) * 4) + PageRound(RowsBytes(config)) +
-         (config.grids.empty() ? 0 : PageRound(config.n_rows * row_bytes)) + PageRound(encoder.WorkspaceBytes());
+         (config.grids.empty() ? 0 : PageRound(config.n_rows * row_bytes)) + PageRound(encoder.WorkspaceBytes()) +
+         PageRound(ShownBytes(encoder));
+}
+
+void ImageEncoder::Run(const float* pixels, float* out, const VisionObserver* observer, SignalSink* signals) {
+  Backend& backend = encoder_.backend();
+  if (backend.on_host()) return encoder_.Encode({pixels, out, workspace_.data(), observer, signals});
+  if (pixels != pixels_.as<float>()) {
+    backend.Copy(pixels_.data(), pixels, InputFloats(config().transform) * 4);
+    pixels = pixels_.as<float>();
+  }
+  ShowCopies copies(backend, signals, shown_.as<float>());
+  const VisionObserver show = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
+    std::vector<float> copy(static_cast<size_t>(n_rows * n_cols));
+    backend.Copy(copy.data(), data, n_rows * n_cols * 4);
+    (*observer)(name, n_rows, n_cols, copy.data());
+  };
+  encoder_.Encode(
+      {pixels, out, workspace_.data(), observer != nullptr ? &show : nullptr, signals != nullptr ? &copies : nullptr});
+  backend.Synchronise();
 }
 
 Result<std::span<float>> ImageEncoder::Encode(const RgbView& image, const VisionObserver* observer,
@@ -100,7 +159,7 @@ Status ImageEncoder::EncodeTiles(const RgbView& image, const VisionObserver* obs
     for (int32_t x = 0; x < layout.grid.width / side; ++x) {
       const Square square = {layout.width, layout.height, x * side - layout.left, y * side - layout.top};
       WEIR_RETURN_IF_ERROR(PreprocessSquare(image, config.transform, square, ledger_, pixels_.as<float>()));
-      encoder_.Encode({pixels_.as<float>(), tile_.as<float>(), workspace_.data(), observer, nullptr});
+      Run(pixels_.as<float>(), tile_.as<float>(), observer, nullptr);
       for (int32_t row = 0; row < config.n_rows; ++row) {
         const int64_t at_y = int64_t{y} * n_side + row / n_side - layout.y;
         const int64_t at_x = int64_t{x} * n_side + row % n_side - layout.x;
@@ -136,7 +195,7 @@ Result<std::span<float>> ImageEncoder::EncodeSquares(const RgbView& image, const
   parts_.clear();
   float* to = rows_.as<float>();
   const auto encode = [&](int32_t words, const VisionObserver* seen_by, SignalSink* sink) {
-    encoder_.Encode({pixels_.as<float>(), to, workspace_.data(), seen_by, sink});
+    Run(pixels_.as<float>(), to, seen_by, sink);
     to += int64_t{config.n_rows} * config.n_embd;
     parts_.push_back({words, config.n_rows});
   };
@@ -157,7 +216,7 @@ Result<std::span<float>> ImageEncoder::EncodeSquares(const RgbView& image, const
 
 std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObserver* observer, SignalSink* signals) {
   const EncoderConfig& config = encoder_.config();
-  encoder_.Encode({pixels, rows_.as<float>(), workspace_.data(), observer, signals});
+  Run(pixels, rows_.as<float>(), observer, signals);
   const PictureRows rows = encoder_.RowsOf(pixels);
   parts_ = {{config.words.open, rows.n, rows.columns}};
   if (config.words.close >= 0) parts_.push_back({config.words.close, 0});

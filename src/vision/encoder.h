@@ -64,10 +64,13 @@ struct EncoderConfig {
 // Receives named intermediates of an encoder: ("v.blk.3.attn_out", rows, columns, data).
 using VisionObserver = std::function<void(const std::string& name, int64_t n_rows, int64_t n_cols, const float* data)>;
 
+// All memory is the backend's; the host itself reads and writes no more than pixels (Access::kShared).
 struct EncodeArgs {
   const float* pixels = nullptr;  // InputFloats() of the transform, as Preprocess() makes them
   float* out = nullptr;           // [n_rows, n_embd], RowsOf(pixels) of them
   uint8_t* workspace = nullptr;   // WorkspaceBytes() bytes, 64-byte aligned
+  // What these are shown lies where operations left it: on a device, out of the host's reach (ImageEncoder shows
+  // copies).
   const VisionObserver* observer = nullptr;
   SignalSink* signals = nullptr;  // who wants to see the attention; nullptr: nobody
 };
@@ -92,10 +95,13 @@ class FrameMemory {
 // Immutable after loading. SignalSource: what it tells a sink about a picture, nothing by default.
 class Encoder : public SignalSource {
  public:
+  // Which must outlive it.
+  Backend& backend() const { return backend_; }
   const EncoderConfig& config() const { return config_; }
   void SetWordTokens(std::vector<std::vector<int32_t>> tokens) { config_.words.tokens = std::move(tokens); }
   virtual PictureRows RowsOf(const float* /*pixels*/) const { return {config_.n_rows}; }
   virtual int64_t WorkspaceBytes() const = 0;
+  // Made of the backend's operations, which may still run when it returns.
   virtual void Encode(const EncodeArgs& args) = 0;
   // Where config().n_recalled > 0: bytes of a stream's FrameMemory, and one in such memory (64-byte aligned), which the
   // caller keeps as long as it and the encoder.
@@ -103,6 +109,8 @@ class Encoder : public SignalSource {
   virtual std::unique_ptr<FrameMemory> MakeFrameMemory(uint8_t* /*memory*/) { return nullptr; }
 
  protected:
+  explicit Encoder(Backend& backend) : backend_(backend) {}
+  Backend& backend_;
   EncoderConfig config_;
 };
 
@@ -113,6 +121,8 @@ struct EncoderInfo {
   // Checks the metadata, binds every tensor (a missing or an unknown one is an error that names it) and prepares the
   // weights in `backend`; bytes go to `ledger` under kWeights.
   Result<std::unique_ptr<Encoder>> (*load)(const GgufFile& file, Backend& backend, Ledger& ledger);
+  // Works on what its operations made with loops of its own: it needs a backend whose memory is the host's.
+  bool host_only = false;
 };
 
 // Every encoder of the folder, sorted by name. (Generated.)
@@ -120,12 +130,15 @@ std::span<const EncoderInfo* const> AllEncoderInfos();
 
 // Whether the file says that it is one at all.
 bool IsEncoder(const GgufFile& file);
-// Finds the file's projector and loads it. kInvalidArgument when the file is no vision encoder at all, kUnsupported
-// names an unknown projector and lists the known ones.
+// The encoder of the file's projector. kInvalidArgument when the file is no vision encoder at all, kUnsupported names
+// an unknown projector and lists the known ones.
+Result<const EncoderInfo*> FindEncoder(const GgufFile& file);
+// Finds and loads it. kUnsupported, too, when it is host_only and the backend is a device's.
 Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger);
 
-// An encoder with the memory it works in: pixels in, rows out. Its buffers are reserved under kVision when it is made;
-// what a picture's size asks for beside them (Preprocess) is reserved while that picture is read.
+// An encoder with the memory it works in: pixels in, rows out, the host's both, whatever the encoder runs on. Its
+// buffers are reserved under kVision when it is made; what a picture's size asks for beside them (Preprocess) is
+// reserved while that picture is read.
 class ImageEncoder {
  public:
   static Result<std::unique_ptr<ImageEncoder>> Make(Encoder& encoder, Ledger& ledger);
@@ -153,13 +166,16 @@ class ImageEncoder {
 
  private:
   ImageEncoder(Encoder& encoder, Ledger& ledger) : encoder_(encoder), ledger_(ledger) {}
+  // One input, and what is done is done when it returns.
+  void Run(const float* pixels, float* out, const VisionObserver* observer, SignalSink* signals);
   Status EncodeTiles(const RgbView& image, const VisionObserver* observer, int64_t* n_rows);
   Result<std::span<float>> EncodeSquares(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
 
   Encoder& encoder_;
   Ledger& ledger_;
-  HostBuffer pixels_, rows_, workspace_;
-  HostBuffer tile_;  // [n_rows, n_embd], where there are tiles
+  Buffer pixels_, rows_, workspace_;
+  Buffer tile_;       // [n_rows, n_embd], where there are tiles
+  HostBuffer shown_;  // where the encoder runs on a device: what a sink is shown
   std::vector<PicturePart> parts_;
 };
 

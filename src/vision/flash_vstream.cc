@@ -57,7 +57,7 @@ double Distance2(const float* a, const float* b, int64_t n) {
 
 class FlashVstream final : public Encoder {
  public:
-  explicit FlashVstream(Backend& backend) : backend_(backend) {}
+  explicit FlashVstream(Backend& backend) : Encoder(backend) {}
 
   Status Load(const GgufFile& file, Ledger& ledger);
   int64_t WorkspaceBytes() const override {
@@ -92,7 +92,6 @@ class FlashVstream final : public Encoder {
     LinearRows(backend_, rows, n, tower_.n_embd(), w, false, out, b.tower.blocks.scratch);
   }
 
-  Backend& backend_;
   ClipTower tower_;
   int64_t n_hidden_ = 0;  // columns between the projector's two layers
   Part spatial_, temporal_, abstract_;
@@ -387,6 +386,7 @@ const EncoderInfo kFlashVstream = {
       auto encoder = std::make_unique<FlashVstream>(backend);
       WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
       return std::unique_ptr<Encoder>(std::move(encoder));
-    }};
+    },
+    /*host_only=*/true};
 
 }  // namespace weir

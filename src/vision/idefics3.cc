@@ -3,8 +3,6 @@
 // models", 2408.12637, section 2) and SmolVLM (2504.05299, section 2): the rows of the last block's norm, each square
 // of `scale` x `scale` patches put side by side (pixel shuffle), through one matrix. There is no class token.
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
 #include "vision/encoder.h"
 #include "vision/split.h"
@@ -18,7 +16,7 @@ constexpr int64_t kMostSquares = 16;  // along a side: above any model, and few 
 
 class Idefics3 final : public Encoder {
  public:
-  explicit Idefics3(Backend& backend) : backend_(backend) {}
+  explicit Idefics3(Backend& backend) : Encoder(backend) {}
 
   Status Load(const GgufFile& file, Ledger& ledger);
   int64_t WorkspaceBytes() const override {
@@ -44,12 +42,10 @@ class Idefics3 final : public Encoder {
   Status ReadSquares(const GgufFile& file);
   int64_t n_in() const { return scale_ * scale_ * shape_.n_embd; }  // of the connector
 
-  Backend& backend_;
   VitShape shape_;
   int64_t patch_ = 0, n_side_ = 0, n_pos_ = 0, scale_ = 0;
   std::unique_ptr<Matrix> patches_;    // [n_embd, 3 * patch * patch]
   std::unique_ptr<Matrix> positions_;  // [n_pos, n_embd]
-  HostBuffer position_ids_;            // int32 [n_pos]: 0, 1, 2 ...
   Vector patch_bias_;
   LayerNormWeights post_ln_;
   VitBlocks blocks_;
@@ -118,8 +114,6 @@ Status Idefics3::ReadSquares(const GgufFile& file) {
 Status Idefics3::Load(const GgufFile& file, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(ReadMetadata(file));
   const int64_t d = shape_.n_embd;
-  WEIR_ASSIGN_OR_RETURN(position_ids_, HostBuffer::Allocate(ledger, MemTag::kWeights, 4 * n_pos_));
-  std::iota(position_ids_.as<int32_t>(), position_ids_.as<int32_t>() + n_pos_, 0);
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight", d, {3, patch_, patch_}, &patches_));
   WEIR_RETURN_IF_ERROR(loader.LoadOptional("v.patch_embd.bias", d, &patch_bias_));
@@ -144,8 +138,8 @@ void Idefics3::Encode(const EncodeArgs& args) {
     if (args.observer != nullptr) (*args.observer)(name, rows, cols, data);
   };
   // Positions first; the patches are added to them.
-  backend_.EmbedRows(*positions_, position_ids_.as<int32_t>(), n, b.x);
-  GatherPatches(args.pixels, config_.transform.size, patch_, b.wide);
+  EmbedAll(backend_, *positions_, n, b.x);
+  GatherPatches(backend_, args.pixels, config_.transform.size, patch_, b.wide);
   const MatMulOut to = {patches_.get(), b.x, d, patch_bias_.get(), true};
   MatMulArgs mm;
   mm.x = b.wide;
@@ -158,15 +152,13 @@ void Idefics3::Encode(const EncodeArgs& args) {
   blocks_.Run(backend_, b.blocks, n, nullptr, args.observer, b.x);
   backend_.LayerNorm({b.x, post_ln_.w.get(), post_ln_.b.get(), b.x, n, d, shape_.eps});
   observe("v.post_ln", n, d, b.x);
-  // Row (Y, X) of the result: the lines of its square one after the other.
-  float* row = b.wide;
-  for (int64_t y = 0; y < n_side_; y += scale_) {
-    for (int64_t x = 0; x < n_side_; x += scale_) {
-      for (int64_t line = y; line < y + scale_; ++line, row += scale_ * d) {
-        std::memcpy(row, b.x + (line * n_side_ + x) * d, static_cast<size_t>(scale_ * d) * 4);
-      }
-    }
-  }
+  SquaresArgs shuffle;
+  shuffle.x = b.x;
+  shuffle.height = shuffle.width = n_side_;
+  shuffle.dim = d;
+  shuffle.side = scale_;
+  shuffle.y = b.wide;
+  backend_.Squares(shuffle);
   observe("mm.shuffle", config_.n_rows, n_in(), b.wide);
   LinearRows(backend_, b.wide, config_.n_rows, n_in(), connector_, false, args.out, b.blocks.scratch);
   observe("mm.fc", config_.n_rows, config_.n_embd, args.out);

@@ -7,7 +7,7 @@
 // frames; a single picture is both of them.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,7 +27,7 @@ constexpr int64_t kMinPixels = 56 * 56, kMaxPixels = 28 * 28 * 1280;
 
 class Qwen2vlMerger final : public Encoder {
  public:
-  explicit Qwen2vlMerger(Backend& backend) : backend_(backend) {}
+  explicit Qwen2vlMerger(Backend& backend) : Encoder(backend) {}
 
   Status Load(const GgufFile& file, Ledger& ledger);
   PictureRows RowsOf(const float* pixels) const override {
@@ -62,11 +62,11 @@ class Qwen2vlMerger final : public Encoder {
   int64_t patch_values() const { return 3 * patch_ * patch_; }
   void Embed(const EncodeArgs& args, PictureSize size, const Buffers& b) const;
 
-  Backend& backend_;
   VitShape shape_;
   int64_t patch_ = 0, max_patches_ = 0;
-  RopeTable rotation_;                  // of a head: all of its elements, no positions of its own
-  std::vector<double> frequencies_;     // [head_dim / 4], of lines and of columns
+  RopeTable rotation_;  // of a head: all of its elements, no positions of its own
+  RopeTable axis_;      // of lines, and of columns: half of them
+  Buffer axis_device_;
   std::unique_ptr<Matrix> patches_[2];  // [n_embd, 3 * patch * patch], of each of the two frames
   VitBlocks blocks_;
   LayerNormWeights post_ln_;
@@ -120,9 +120,13 @@ Status Qwen2vlMerger::Load(const GgufFile& file, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(ReadMetadata(file));
   const int64_t d = shape_.n_embd, quarter = shape_.head_dim() / 4;
   rotation_.n_rot = static_cast<int>(shape_.head_dim());
+  axis_.n_rot = static_cast<int>(2 * quarter);
   for (int64_t i = 0; i < quarter; ++i) {
-    frequencies_.push_back(std::pow(kFreqBase, -static_cast<double>(i) / static_cast<double>(quarter)));
+    axis_.inv_freq.push_back(std::pow(kFreqBase, -static_cast<double>(i) / static_cast<double>(quarter)));
   }
+  const std::vector<uint8_t> packed = axis_.Pack();
+  WEIR_ASSIGN_OR_RETURN(axis_device_, backend_.Upload(ledger, MemTag::kWeights, packed.data(), std::ssize(packed)));
+  axis_.device = axis_device_.data();
   WEIR_ASSIGN_OR_RETURN(const bool gelu, file.BoolOr("clip.use_gelu", false));
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight", d, {3, patch_, patch_}, &patches_[0]));
@@ -143,27 +147,27 @@ Status Qwen2vlMerger::Load(const GgufFile& file, Ledger& ledger) {
 
 // Rows of all patches and the angles of their places, square by square.
 void Qwen2vlMerger::Embed(const EncodeArgs& args, PictureSize size, const Buffers& b) const {
-  const int64_t width = size.width, height = size.height;
-  const int64_t n_x = width / patch_, n = n_x * (height / patch_);
-  float *pixels = b.wide, *cos = b.cos, *sin = b.sin;
-  const auto angles = [&](int64_t place) {
-    for (const double frequency : frequencies_) {
-      *cos++ = static_cast<float>(std::cos(static_cast<double>(place) * frequency));
-      *sin++ = static_cast<float>(std::sin(static_cast<double>(place) * frequency));
+  SquaresArgs patches;
+  patches.x = args.pixels;
+  patches.n_planes = 3;
+  patches.height = size.height;
+  patches.width = size.width;
+  patches.side = patch_;
+  patches.group = kMerge;
+  patches.y = b.wide;
+  backend_.Squares(patches);
+  const int64_t n = patches.n_squares(), half = shape_.head_dim() / 2;
+  // Line and column stand for two positions: their angles are the two halves of a patch's.
+  int64_t places[256];
+  constexpr int64_t kPlaces = std::ssize(places) / 2;
+  for (int64_t done = 0; done < n; done += kPlaces) {
+    const int64_t n_here = std::min(kPlaces, n - done);
+    for (int64_t i = 0; i < n_here; ++i) {
+      const SquarePlace at = PlaceOfSquare(patches, done + i);
+      places[2 * i] = at.y;
+      places[2 * i + 1] = at.x;
     }
-  };
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t in_square = i % (kMerge * kMerge), square = i / (kMerge * kMerge);
-    const int64_t y = square / (n_x / kMerge) * kMerge + in_square / kMerge;
-    const int64_t x = square % (n_x / kMerge) * kMerge + in_square % kMerge;
-    for (int64_t c = 0; c < 3; ++c) {
-      for (int64_t row = 0; row < patch_; ++row, pixels += patch_) {
-        std::memcpy(pixels, args.pixels + (c * height + y * patch_ + row) * width + x * patch_,
-                    static_cast<size_t>(patch_) * 4);
-      }
-    }
-    angles(y);
-    angles(x);
+    backend_.RopeAngles(axis_, {places, static_cast<size_t>(2 * n_here)}, b.cos + done * half, b.sin + done * half);
   }
   for (int frame = 0; frame < 2; ++frame) {
     const MatMulOut to = {patches_[frame].get(), b.x, shape_.n_embd, nullptr, frame == 1};

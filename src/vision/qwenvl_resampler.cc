@@ -23,7 +23,7 @@ namespace {
 
 class QwenvlResampler final : public Encoder {
  public:
-  explicit QwenvlResampler(Backend& backend) : backend_(backend) {}
+  explicit QwenvlResampler(Backend& backend) : Encoder(backend) {}
 
   Status Load(const GgufFile& file, Ledger& ledger);
   int64_t WorkspaceBytes() const override {
@@ -51,7 +51,6 @@ class QwenvlResampler final : public Encoder {
   void Resample(const EncodeArgs& args, const Buffers& b) const;
   int64_t patch_values() const { return 3 * patch_ * patch_; }
 
-  Backend& backend_;
   VitShape shape_;
   int64_t patch_ = 0, n_pos_ = 0;
   int64_t n_queries_ = 0, n_out_ = 0, n_heads_ = 0;  // of the resampler
@@ -131,8 +130,8 @@ QwenvlResampler::Buffers QwenvlResampler::LayOut(Workspace* space) const {
 void QwenvlResampler::Picture(const EncodeArgs& args, const Buffers& b) const {
   const int64_t n = n_pos_, d = shape_.n_embd;
   // Positions first; the patches are added to them.
-  EmbedAll(backend_, *positions_, n, b.wide, b.x);
-  GatherPatches(args.pixels, config_.transform.size, patch_, b.wide);
+  EmbedAll(backend_, *positions_, n, b.x);
+  GatherPatches(backend_, args.pixels, config_.transform.size, patch_, b.wide);
   const MatMulOut to = {patches_.get(), b.x, d, nullptr, true};
   MatMulArgs mm;
   mm.x = b.wide;
@@ -161,14 +160,14 @@ void QwenvlResampler::Resample(const EncodeArgs& args, const Buffers& b) const {
   linear(b.x, n, shape_.n_embd, kv_, b.kv);
   norm(kv_norm_, n, b.kv);
   observe("ln_kv", n, b.kv);
-  EmbedAll(backend_, *patch_at_, n, b.k, b.at);
+  EmbedAll(backend_, *patch_at_, n, b.at);
   backend_.Add({b.kv, b.at, b.at, n * e});
   linear(b.at, n, e, wk_, b.k);
   linear(b.kv, n, e, wv_, b.v);
-  EmbedAll(backend_, *query_, nq, b.q, b.query);
+  EmbedAll(backend_, *query_, nq, b.query);
   norm(query_norm_, nq, b.query);
   observe("ln_q", nq, b.query);
-  EmbedAll(backend_, *query_at_, nq, b.q, b.mix);
+  EmbedAll(backend_, *query_at_, nq, b.mix);
   backend_.Add({b.query, b.mix, b.query, nq * e});
   linear(b.query, nq, e, wq_, b.q);
   observe("q", nq, b.q);

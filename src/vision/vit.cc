@@ -1,7 +1,8 @@
 #include "vision/vit.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -21,23 +22,23 @@ Result<ClassVitShape> ReadClassVitShape(const GgufFile& file) {
   return out;
 }
 
-void GatherPatches(const float* pixels, int64_t size, int64_t patch, float* to) {
-  const int64_t n_side = size / patch;
-  for (int64_t y = 0; y < n_side; ++y) {
-    for (int64_t x = 0; x < n_side; ++x) {
-      for (int64_t c = 0; c < 3; ++c) {
-        for (int64_t row = 0; row < patch; ++row, to += patch) {
-          std::memcpy(to, pixels + (c * size + y * patch + row) * size + x * patch, static_cast<size_t>(patch) * 4);
-        }
-      }
-    }
-  }
+void GatherPatches(Backend& backend, const float* pixels, int64_t size, int64_t patch, float* to) {
+  SquaresArgs args;
+  args.x = pixels;
+  args.n_planes = 3;
+  args.height = args.width = size;
+  args.side = patch;
+  args.y = to;
+  backend.Squares(args);
 }
 
-void EmbedAll(Backend& backend, const Matrix& table, int64_t n, void* ids, float* out) {
-  int32_t* const rows = static_cast<int32_t*>(ids);
-  std::iota(rows, rows + n, 0);
-  backend.EmbedRows(table, rows, n, out);
+void EmbedAll(Backend& backend, const Matrix& table, int64_t n, float* out) {
+  int32_t ids[256];
+  for (int64_t done = 0; done < n; done += std::ssize(ids)) {
+    const int64_t n_rows = std::min<int64_t>(std::ssize(ids), n - done);
+    std::iota(ids, ids + n_rows, static_cast<int32_t>(done));
+    backend.EmbedRows(table, ids, n_rows, out + done * table.n_in());
+  }
 }
 
 Status PatchEmbedding::Load(WeightLoader& loader, const ClassVitShape& vit) {
@@ -50,9 +51,9 @@ Status PatchEmbedding::Load(WeightLoader& loader, const ClassVitShape& vit) {
 void PatchEmbedding::Embed(Backend& backend, const ClassVitShape& vit, const float* pixels, float* wide, void* scratch,
                            float* x) const {
   // Positions first; the class token and the patches are added to them.
-  EmbedAll(backend, *positions, vit.n_pos, wide, x);
-  for (int64_t i = 0; i < vit.n_embd; ++i) x[i] += class_token.data[i];
-  GatherPatches(pixels, vit.size, vit.patch, wide);
+  EmbedAll(backend, *positions, vit.n_pos, x);
+  backend.Add({x, class_token.get(), x, vit.n_embd});
+  GatherPatches(backend, pixels, vit.size, vit.patch, wide);
   const MatMulOut to = {patches.get(), x + vit.n_embd, vit.n_embd, patch_bias.get(), true};
   MatMulArgs mm;
   mm.x = wide;

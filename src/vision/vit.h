@@ -24,10 +24,10 @@ Result<ClassVitShape> ReadClassVitShape(const GgufFile& file);
 
 // Cuts [3, size, size] into squares of `patch` pixels, row by row from the top: [n_patches, 3 * patch * patch], each as
 // a convolution's weights lie: colour, row, column. What is left at the right and at the bottom is dropped.
-void GatherPatches(const float* pixels, int64_t size, int64_t patch, float* to);
+void GatherPatches(Backend& backend, const float* pixels, int64_t size, int64_t patch, float* to);
 
-// All n rows of a table, in order. `ids`: memory for n int32 that the call may write.
-void EmbedAll(Backend& backend, const Matrix& table, int64_t n, void* ids, float* out);
+// All n rows of a table, in order.
+void EmbedAll(Backend& backend, const Matrix& table, int64_t n, float* out);
 
 // The input layer: a matrix over the patches' pixels, learned positions, the class token in front.
 struct PatchEmbedding {

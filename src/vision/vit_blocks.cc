@@ -75,7 +75,7 @@ VitBlocks::Buffers VitBlocks::LayOut(const Backend& backend, int64_t n, int64_t 
 
 void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRotation* rotation,
                     const VisionObserver* observer, float* x) const {
-  const int64_t d = shape_.n_embd, n_ff = shape_.n_ff, half = shape_.head_dim() / 2;
+  const int64_t d = shape_.n_embd, n_ff = shape_.n_ff;
   FullAttentionArgs attention;
   attention.n_heads = shape_.n_heads;
   attention.head_dim = shape_.head_dim();
@@ -104,12 +104,9 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
     observe("q", b.q);
     observe("k", b.k);
     observe("v", b.v);
-    for (int64_t i = 0; rotation != nullptr && i < n; ++i) {
-      for (int64_t at = i * d; at < (i + 1) * d; at += 2 * half) {
-        for (float* rows : {b.q, b.k}) {
-          ref::RotateRows(*rotation->table, rotation->cos + i * half, rotation->sin + i * half, 1, 2 * half, rows + at);
-        }
-      }
+    for (float* rows : {b.q, b.k}) {
+      if (rotation == nullptr) break;
+      backend.Rotate({rotation->table, rotation->cos, rotation->sin, rows, n, shape_.n_heads, shape_.head_dim()});
     }
     backend.FullAttention(attention);
     observe("mix", b.mix);

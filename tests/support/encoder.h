@@ -29,30 +29,36 @@ struct TinyEncoder {
   }
 };
 
-// Both backends: every entry of the golden whose name begins with "v." or "mm." is offered once and is the reference's
-// to 1e-4 of its largest number, nothing else is offered, the last is the result. `encode` runs the encoder.
+// Every entry of the golden whose name begins with "v." or "mm." is offered once and is the reference's to 1e-4 of its
+// largest number, nothing else is offered, the last is the result. `encode` runs an encoder.
+template <typename Encode>
+void ExpectOffered(const Golden& golden, const std::string& last, const Encode& encode) {
+  std::set<std::string> seen;
+  const VisionObserver observer = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
+    ASSERT_TRUE(seen.insert(name).second) << name << " twice";
+    const auto it = golden.find(name);
+    ASSERT_NE(it, golden.end()) << name;
+    ASSERT_EQ(n_rows, it->second.rows) << name;
+    ASSERT_EQ(n_cols, it->second.cols) << name;
+    EXPECT_LT(RelativeError(data, it->second.data.data(), it->second.data.size()), 1e-4) << name;
+  };
+  const std::vector<float> rows = encode(&observer);
+  for (const auto& [name, entry] : golden) {
+    EXPECT_TRUE((!name.starts_with("v.") && !name.starts_with("mm.")) || seen.contains(name)) << name;
+  }
+  const GoldenEntry& want = golden.at(last);
+  ASSERT_EQ(rows.size(), want.data.size());
+  EXPECT_LT(RelativeError(rows.data(), want.data.data(), rows.size()), 1e-4);
+}
+
+// The same on both backends of the host.
 template <typename Encode>
 void ExpectIntermediates(const std::string& file, const Golden& golden, const std::string& last, const Encode& encode) {
   for (const bool reference : {true, false}) {
     SCOPED_TRACE(reference ? "ref" : "cpu");
     TinyEncoder tiny(file, reference ? MakeRefBackend() : MakeCpuBackend(2));
     ASSERT_NE(tiny.encoder, nullptr);
-    std::set<std::string> seen;
-    const VisionObserver observer = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
-      ASSERT_TRUE(seen.insert(name).second) << name << " twice";
-      const auto it = golden.find(name);
-      ASSERT_NE(it, golden.end()) << name;
-      ASSERT_EQ(n_rows, it->second.rows) << name;
-      ASSERT_EQ(n_cols, it->second.cols) << name;
-      EXPECT_LT(RelativeError(data, it->second.data.data(), it->second.data.size()), 1e-4) << name;
-    };
-    const std::vector<float> rows = encode(tiny, &observer);
-    for (const auto& [name, entry] : golden) {
-      EXPECT_TRUE((!name.starts_with("v.") && !name.starts_with("mm.")) || seen.contains(name)) << name;
-    }
-    const GoldenEntry& want = golden.at(last);
-    ASSERT_EQ(rows.size(), want.data.size());
-    EXPECT_LT(RelativeError(rows.data(), want.data.data(), rows.size()), 1e-4);
+    ExpectOffered(golden, last, [&](const VisionObserver* observer) { return encode(tiny, observer); });
   }
 }
 

@@ -1,0 +1,126 @@
+// Vision encoders on a device: the intermediates of their goldens, what pruners are told and keep, pictures in tiles
+// and in squares, and the bytes that were planned.
+#include <map>
+#include <tuple>
+
+#include "engine/pruned_encoder.h"
+#include "gpu/devices.h"
+#include "support/encoder.h"
+#include "support/picture.h"
+
+namespace weir::testing {
+namespace {
+
+class EncodersTest : public DeviceTest {
+ protected:
+  std::unique_ptr<Encoder> Load(const std::string& name, Backend& backend) {
+    auto file = std::move(GgufFile::Open(VisionDir() + name)).value();
+    auto loaded = LoadEncoder(*file, backend, ledger_);
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return loaded.ok() ? std::move(*loaded) : nullptr;
+  }
+  void ExpectGolden(const std::string& name, const Golden& golden, const std::string& last) {
+    SCOPED_TRACE(name);
+    const auto encoder = Load(name, *backend_);
+    ASSERT_NE(encoder, nullptr);
+    Ledger ledger;
+    auto images = std::move(ImageEncoder::Make(*encoder, ledger)).value();
+    EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*encoder));
+    const GoldenEntry& pixels = golden.at("pixels");
+    std::vector<float> input(static_cast<size_t>(InputFloats(encoder->config().transform)));
+    ASSERT_LE(pixels.data.size(), input.size());
+    std::copy(pixels.data.begin(), pixels.data.end(), input.begin());
+    if (encoder->config().transform.fit == Fit::kMultiples) {
+      input[input.size() - 2] = static_cast<float>(pixels.cols);
+      input[input.size() - 1] = static_cast<float>(pixels.rows / 3);
+    }
+    ExpectOffered(golden, last, [&](const VisionObserver* observer) {
+      const std::span<float> rows = images->EncodePixels(input.data(), observer);
+      return std::vector<float>(rows.begin(), rows.end());
+    });
+  }
+};
+
+TEST_P(EncodersTest, IntermediatesAreTheReferences) {
+  ExpectGolden("clip.gguf", ReadGolden(VisionDir() + "clip.golden"), "mm.2");
+  ExpectGolden("blip2.gguf", ReadGolden(VisionDir() + "blip2.golden"), "v.proj_linear");
+  ExpectGolden("idefics3.gguf", ReadGolden(VisionDir() + "smolvlm.golden"), "mm.fc");
+  ExpectGolden("qwenvl_resampler.gguf", ReadGolden(VisionDir() + "qwenvl.golden"), "mm.proj");
+  ExpectGolden("qwen2vl_merger.gguf", ReadGolden(VisionDir() + "qwen2vl.golden"), "mm.2");
+}
+
+// Everything an encoder tells, kept.
+struct Recorder : SignalSink {
+  std::map<std::tuple<SignalKind, int32_t, int32_t>, std::vector<float>> maps;
+  bool Wants(SignalKind, int32_t) const override { return true; }
+  void Take(const Signal& s) override {
+    maps[{s.kind, s.layer, s.head}].assign(s.values, s.values + s.shape.n_rows * s.shape.n_cols);
+  }
+};
+
+TEST_P(EncodersTest, PrunersAreToldTheSameAndKeepTheSame) {
+  const auto cpu = MakeCpuBackend(2);
+  const auto mine = Load("blip2.gguf", *backend_), theirs = Load("blip2.gguf", *cpu);
+  ASSERT_NE(mine, nullptr);
+  const std::vector<uint8_t> rgb = Picture(90, 61);
+  const RgbView view = {rgb.data(), 90, 61};
+  const auto told = [&](Encoder& encoder) {
+    Recorder recorder;
+    Ledger ledger;
+    auto images = std::move(ImageEncoder::Make(encoder, ledger)).value();
+    EXPECT_TRUE(images->Encode(view, nullptr, &recorder).ok());
+    return recorder.maps;
+  };
+  const auto got = told(*mine), expected = told(*theirs);
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [what, values] : expected) {
+    ASSERT_TRUE(got.contains(what));
+    EXPECT_LT(Distance(got.at(what), values), 1e-5) << static_cast<int>(std::get<0>(what));
+  }
+  for (const char* text : {"catp:keep=0.25", "catp:layers=1,weights=image", "l2", "self_attention"}) {
+    SCOPED_TRACE(text);
+    const PrunerSpec spec = std::move(ParsePrunerSpec(text)).value();
+    Ledger ledger;
+    auto on_device = std::move(PrunedEncoder::Make(spec, *mine, ledger)).value();
+    EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*mine) + *PrunedEncoder::PrunerBytes(spec, *mine));
+    auto on_cpu = std::move(PrunedEncoder::Make(spec, *theirs, ledger)).value();
+    const auto rows = on_device->Encode(view), want = on_cpu->Encode(view);
+    ASSERT_TRUE(rows.ok() && want.ok());
+    EXPECT_EQ(KeepSet(on_device->kept().begin(), on_device->kept().end()),
+              KeepSet(on_cpu->kept().begin(), on_cpu->kept().end()));
+    EXPECT_LT(Distance({rows->begin(), rows->end()}, {want->begin(), want->end()}), 1e-5);
+  }
+}
+
+TEST_P(EncodersTest, TilesAndSquaresOfPictures) {
+  const auto cpu = MakeCpuBackend(2);
+  for (const char* name : {"clip_next.gguf", "idefics3.gguf"}) {
+    SCOPED_TRACE(name);
+    const auto mine = Load(name, *backend_), theirs = Load(name, *cpu);
+    ASSERT_NE(mine, nullptr);
+    Ledger ledger;
+    auto on_device = std::move(ImageEncoder::Make(*mine, ledger)).value();
+    auto on_cpu = std::move(ImageEncoder::Make(*theirs, ledger)).value();
+    const std::vector<uint8_t> rgb = Picture(97, 61);
+    const auto rows = on_device->Encode({rgb.data(), 97, 61}), want = on_cpu->Encode({rgb.data(), 97, 61});
+    ASSERT_TRUE(rows.ok() && want.ok());
+    EXPECT_GT(std::ssize(*rows), mine->config().n_rows * mine->config().n_embd);
+    EXPECT_LT(Distance({rows->begin(), rows->end()}, {want->begin(), want->end()}), 1e-5);
+    EXPECT_EQ(on_device->parts().size(), on_cpu->parts().size());
+  }
+}
+
+TEST_P(EncodersTest, WhatNeedsTheHostSaysSo) {
+  for (const char* name : {"chat_univi.gguf", "flash_vstream.gguf"}) {
+    auto file = std::move(GgufFile::Open(VisionDir() + name)).value();
+    EXPECT_TRUE(FindEncoder(*file).value()->host_only);
+    Ledger ledger;
+    EXPECT_EQ(LoadEncoder(*file, *backend_, ledger).status().code(), StatusCode::kUnsupported);
+    EXPECT_EQ(ledger.used_bytes(), 0);
+  }
+}
+
+WEIR_ON_DEVICES(EncodersTest);
+
+}  // namespace
+}  // namespace weir::testing
