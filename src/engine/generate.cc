@@ -1,5 +1,6 @@
 #include "engine/generate.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "text/stream.h"
@@ -27,6 +28,19 @@ const char* StopReasonName(StopReason reason) {
   return "?";
 }
 
+Result<int32_t> DrawToken(Session& session, Sampler& sampler) {
+  const int32_t n = std::min(sampler.n_deciding(), session.model().config().n_vocab);
+  if (n == 0 || n > kMaxTopLogits) {
+    WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session.Logits());
+    return sampler.Sample(logits);
+  }
+  int32_t ids[kMaxTopLogits];
+  float logits[kMaxTopLogits];
+  const size_t size = static_cast<size_t>(n);
+  WEIR_RETURN_IF_ERROR(session.MostLikely({ids, size}, {logits, size}));
+  return sampler.SampleMostLikely({ids, size}, {logits, size});
+}
+
 Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokenizer& tokenizer,
                                 const GenerateOptions& options,
                                 const std::function<void(const std::string&)>& on_text) {
@@ -48,8 +62,7 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
       out.reason = StopReason::kStopped;
       break;
     }
-    WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session.Logits());
-    WEIR_ASSIGN_OR_RETURN(const int32_t token, sampler.Sample(logits));
+    WEIR_ASSIGN_OR_RETURN(const int32_t token, DrawToken(session, sampler));
     if (out.tokens.empty()) out.first_token_ms = MsSince(start);
     out.tokens.push_back(token);
     const bool end = tokenizer.IsEndOfGeneration(token);

@@ -34,6 +34,10 @@ struct GenerateResult {
   double tokens_per_s = 0;      // after the first token
 };
 
+// The sampler's next token. Where its options allow, no more than the logits that decide leave the device. Errors of
+// Session::Logits() and Sampler::Sample().
+Result<int32_t> DrawToken(Session& session, Sampler& sampler);
+
 // Continues the session. `on_text` gets whole characters as they become complete. A pot that may not shrink ends the
 // answer with kPotFull; other failures are errors.
 Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokenizer& tokenizer,

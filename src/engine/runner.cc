@@ -7,8 +7,9 @@ namespace {
 
 int64_t HeadScratchBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
   const int64_t n_embd = model.config().n_embd;
-  return std::max(backend.MatMulScratchBytes(shape.max_rows, n_embd),
-                  shape.nll ? backend.NllScratchBytes(shape.max_rows, n_embd) : 0);
+  return std::max({backend.MatMulScratchBytes(shape.max_rows, n_embd),
+                   backend.TopLogitsScratchBytes(model.config().n_vocab),
+                   shape.nll ? backend.NllScratchBytes(shape.max_rows, n_embd) : 0});
 }
 
 }  // namespace
@@ -105,6 +106,11 @@ void Runner::Logits(const float* hidden, int64_t n_rows, float* out) {
   backend_->MatMul(args);
   const float cap = model_->config().logit_softcap;
   if (cap > 0) backend_->SoftCap({cap, out, out, n_rows * model_->config().n_vocab});
+}
+
+void Runner::TopLogits(const float* logits, std::span<int32_t> ids, std::span<float> values) {
+  backend_->TopLogits(
+      {logits, model_->config().n_vocab, std::ssize(ids), ids.data(), values.data(), head_scratch_.data()});
 }
 
 void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll) {

@@ -51,6 +51,9 @@ class Runner {
   // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab], both in memory of the backend. REQUIRES: out has
   // room, n_rows <= max_rows.
   void Logits(const float* hidden, int64_t n_rows, float* out);
+  // The largest of n_vocab logits in memory of the backend, as ops/top_logits.h has them. REQUIRES: as many ids as
+  // values, at most kMaxTopLogits.
+  void TopLogits(const float* logits, std::span<int32_t> ids, std::span<float> values);
   // -log P(target[r] | hidden[r]); target -1 gives 0. REQUIRES: shape.nll, n_rows <= max_rows.
   void HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll);
 

@@ -29,10 +29,14 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   WEIR_ASSIGN_OR_RETURN(out->pot_, Pot::Make(plan.pot, backend, out->ledger_));
   WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, plan.runner, out->ledger_));
   const ModelConfig& config = model.config();
-  const auto allocate = [&](MemTag tag, int64_t bytes) {
-    return backend.Allocate(out->ledger_, tag, bytes, Access::kShared);
+  const auto allocate = [&](MemTag tag, int64_t bytes, Access access = Access::kShared) {
+    return backend.Allocate(out->ledger_, tag, bytes, access);
   };
-  WEIR_ASSIGN_OR_RETURN(out->logits_, allocate(MemTag::kLogits, static_cast<int64_t>(config.n_vocab) * 4));
+  const int64_t logits_bytes = static_cast<int64_t>(config.n_vocab) * 4;
+  WEIR_ASSIGN_OR_RETURN(out->logits_, allocate(MemTag::kLogits, logits_bytes, Access::kDevice));
+  if (!backend.on_host()) {
+    WEIR_ASSIGN_OR_RETURN(out->host_logits_, allocate(MemTag::kLogits, logits_bytes));
+  }
   WEIR_ASSIGN_OR_RETURN(out->last_hidden_, allocate(MemTag::kLogits, static_cast<int64_t>(config.n_embd) * 4));
   if (plan.novelty_bytes > 0) {
     WEIR_ASSIGN_OR_RETURN(out->novelty_, allocate(MemTag::kMeta, plan.novelty_bytes));
@@ -73,7 +77,8 @@ void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, 
   if (!has_last_) {
     nll[0] = std::numeric_limits<float>::infinity();
   } else if (logits_fresh_) {
-    nll[0] = backend_->LogSumExp(logits_.as<float>(), model_->config().n_vocab) - logits_.as<float>()[tokens[0]];
+    const float* logits = HostLogits();
+    nll[0] = backend_->LogSumExp(logits, model_->config().n_vocab) - logits[tokens[0]];
   } else {
     runner_->HeadNll(last_hidden_.as<float>(), tokens.data(), 1, nll);
   }
@@ -277,15 +282,46 @@ Status Session::SetProbe(std::span<const int32_t> tokens) {
   return Status();
 }
 
-Result<std::span<float>> Session::Logits() {
+Status Session::MakeLogits() {
   if (!has_last_) return InvalidArgument("no token was read yet, so there is nothing to continue");
-  if (!logits_fresh_) {
-    runner_->Logits(last_hidden_.as<float>(), 1, logits_.as<float>());
+  if (logits_fresh_) return Status();
+  runner_->Logits(last_hidden_.as<float>(), 1, logits_.as<float>());
+  logits_fresh_ = true;
+  host_logits_fresh_ = false;
+  return Status();
+}
+
+void Session::TakeLogits(const float* logits) {
+  backend_->Copy(logits_.data(), logits, static_cast<int64_t>(model_->config().n_vocab) * 4);
+  logits_fresh_ = true;
+  host_logits_fresh_ = false;
+}
+
+float* Session::HostLogits() {
+  if (backend_->on_host()) return logits_.as<float>();
+  if (!host_logits_fresh_) {
+    backend_->Copy(host_logits_.data(), logits_.data(), static_cast<int64_t>(model_->config().n_vocab) * 4);
     backend_->Synchronise();
-    WEIR_RETURN_IF_ERROR(backend_->status());
-    logits_fresh_ = true;
+    host_logits_fresh_ = true;
   }
-  return std::span<float>(logits_.as<float>(), static_cast<size_t>(model_->config().n_vocab));
+  return host_logits_.as<float>();
+}
+
+Result<std::span<float>> Session::Logits() {
+  WEIR_RETURN_IF_ERROR(MakeLogits());
+  float* const logits = HostLogits();
+  WEIR_RETURN_IF_ERROR(backend_->status());
+  return std::span<float>(logits, static_cast<size_t>(model_->config().n_vocab));
+}
+
+Status Session::MostLikely(std::span<int32_t> ids, std::span<float> values) {
+  const int64_t n = std::ssize(ids);
+  if (n < 1 || n > std::min<int64_t>(kMaxTopLogits, model_->config().n_vocab) || std::ssize(values) != n) {
+    return InvalidArgument("the %lld most likely of %d tokens", static_cast<long long>(n), model_->config().n_vocab);
+  }
+  WEIR_RETURN_IF_ERROR(MakeLogits());
+  runner_->TopLogits(logits_.as<float>(), ids, values);
+  return backend_->status();
 }
 
 void Session::Reset() {

@@ -127,6 +127,10 @@ class Session {
 
   // Logits for the token after the last one read, [n_vocab]. kInvalidArgument before the first token.
   Result<std::span<float>> Logits();
+  // Of these, the largest: all that comes to the host, where they are a device's. As many as `ids` and `values` have
+  // room for, in the order of ops/top_logits.h. Errors as Logits(); kInvalidArgument when the two have not the same
+  // size, none, more than kMaxTopLogits or more than the vocabulary.
+  Status MostLikely(std::span<int32_t> ids, std::span<float> values);
 
   // Forgets everything, counters included: the session is as new. The memory stays.
   void Reset();
@@ -188,6 +192,12 @@ class Session {
   BatchItem BeginChunk(const Rows& rows, const AppendOptions& options, bool prompt_end);
   void EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden, float* nll);
   void Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll);
+  // Computes the logits, unless they are there.
+  Status MakeLogits();
+  // The logits of a batch's row in the place of those that MakeLogits() would compute.
+  void TakeLogits(const float* logits);
+  // Where the host reads logits_, once it is the newest.
+  float* HostLogits();
   int64_t n_seen_visual() const { return n_seen_ - n_seen_by_[static_cast<size_t>(Modality::kText)]; }
   // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
   int32_t NextChunkRows(int64_t n_left) const;
@@ -202,11 +212,12 @@ class Session {
   std::unique_ptr<Pot> pot_;
   std::unique_ptr<Runner> runner_;
   Buffer logits_;       // [n_vocab]
+  Buffer host_logits_;  // a copy for who wants all of them, where they are a device's
   Buffer last_hidden_;  // [n_embd] of the last token read
   Buffer watched_;      // SessionOptions::watch_attention: floats of all slots, layer after layer
   AttentionWatch watch_;
   Buffer novelty_, novelty_scratch_;  // where the policy asked for it: floats of all slots, group after group
-  bool has_last_ = false, logits_fresh_ = false;
+  bool has_last_ = false, logits_fresh_ = false, host_logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0, n_slots_read_ = 0;
   std::array<int64_t, kNumModalities> n_seen_by_{};
   int32_t n_pinned_ = 0;                       // slots that every group must keep

@@ -78,7 +78,8 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
       {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
        Runner::WorkspaceBytes(model, backend, plan.runner) + LatestBytes(plan.pot, needs)},
       {MemTag::kLogits, "logits and last hidden state",
-       PageRound(static_cast<int64_t>(config.n_vocab) * 4) + PageRound(static_cast<int64_t>(config.n_embd) * 4)},
+       (backend.on_host() ? 1 : 2) * PageRound(static_cast<int64_t>(config.n_vocab) * 4) +
+           PageRound(static_cast<int64_t>(config.n_embd) * 4)},
   };
   if (options.watch_attention) {
     plan.watch_bytes = PageRound(plan.pot.max_head_slots() * plan.pot.n_layers * 4);

@@ -1,7 +1,6 @@
 #include "engine/step_batch.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 namespace weir {
@@ -34,7 +33,7 @@ Result<std::unique_ptr<StepBatch>> StepBatch::Make(Model& model, Backend& backen
   out->n_embd_ = model.config().n_embd;
   WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, RunnerShapeOf(shape), ledger));
   WEIR_ASSIGN_OR_RETURN(out->logits_,
-                        backend.Allocate(ledger, MemTag::kLogits, LogitsBytes(model, shape), Access::kShared));
+                        backend.Allocate(ledger, MemTag::kLogits, LogitsBytes(model, shape), Access::kDevice));
   return out;
 }
 
@@ -103,8 +102,7 @@ void StepBatch::Share(std::span<Step* const> steps) {
     const int64_t at = static_cast<int64_t>(i);
     append.t_src_ms = reading[i]->t_src_ms;
     session.EndChunk({1, &reading[i]->token}, append, items[i], *hidden + at * n_embd_, nullptr);
-    std::memcpy(session.logits_.data(), logits_.as<float>() + at * n_vocab_, static_cast<size_t>(n_vocab_) * 4);
-    session.logits_fresh_ = true;
+    session.TakeLogits(logits_.as<float>() + at * n_vocab_);
   }
 }
 

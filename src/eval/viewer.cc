@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/generate.h"
+
 namespace weir {
 namespace {
 
@@ -176,8 +178,7 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
   int32_t n_written = 0;
   for (; n_written < n_least || !ended; ++n_written) {
     if (stop_ != nullptr && *stop_) return Cancelled("stopped while answering");
-    WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session_.Logits());
-    WEIR_ASSIGN_OR_RETURN(const int32_t token, sampler.Sample(logits));
+    WEIR_ASSIGN_OR_RETURN(const int32_t token, DrawToken(session_, sampler));
     if (!ended) {
       end_token_read = tokenizer_.IsEndOfGeneration(token);
       if (!end_token_read) answer.push_back(token);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/generate.h"
+
 namespace weir {
 namespace {
 
@@ -90,12 +92,17 @@ Result<bool> AnswerJob::Write(int32_t* token) {
   if (behind && (pending_.text.size() > kMaxUnreadBytes || pending_.tokens.size() > kMaxUnreadTokens)) {
     return Cancelled("the client takes the answer too slowly");
   }
-  WEIR_ASSIGN_OR_RETURN(const std::span<float> logits, session_->Logits());
-  edits_.Apply(logits);
-  const auto drawn = sampler_->Sample(logits);
-  edits_.Undo(logits);  // likelihoods are the model's own
-  WEIR_RETURN_IF_ERROR(drawn.status());
-  *token = *drawn;
+  std::span<float> logits;  // none where nobody asks for all of them
+  if (edits_.empty() && request_.n_logprobs < 0) {
+    WEIR_ASSIGN_OR_RETURN(*token, DrawToken(*session_, *sampler_));
+  } else {
+    WEIR_ASSIGN_OR_RETURN(logits, session_->Logits());
+    edits_.Apply(logits);
+    const auto drawn = sampler_->Sample(logits);
+    edits_.Undo(logits);  // likelihoods are the model's own
+    WEIR_RETURN_IF_ERROR(drawn.status());
+    *token = *drawn;
+  }
   if (summary_.n_answer++ == 0) {
     first_token_at_ = std::chrono::steady_clock::now();
     summary_.first_token_ms = Milliseconds(first_token_at_ - asked_at_);

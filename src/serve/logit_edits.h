@@ -20,6 +20,8 @@ class LogitEdits {
  public:
   explicit LogitEdits(LogitOptions options) : options_(std::move(options)) {}
 
+  // Apply() would change nothing.
+  bool empty() const { return options_.bias.empty() && counts_.empty(); }
   // For one draw; Undo() puts the bits back that Apply() found. REQUIRES: every id lies inside `logits`, as do those of
   // the options.
   void Apply(std::span<float> logits);

@@ -29,6 +29,7 @@ TEST(LogitEdits, WhatWasThereComesBackToTheBit) {
   options.presence_penalty = 2;
   LogitEdits edits(options);
   edits.Accept(0);
+  EXPECT_FALSE(edits.empty());
   std::vector<float> logits = {1e-7f};
   edits.Apply(logits);
   edits.Undo(logits);
@@ -38,6 +39,7 @@ TEST(LogitEdits, WhatWasThereComesBackToTheBit) {
 TEST(LogitEdits, WithoutAPenaltyNothingIsCounted) {
   LogitEdits edits(LogitOptions{});
   edits.Accept(1 << 20);
+  EXPECT_TRUE(edits.empty());
   std::vector<float> logits = {1.0f};
   edits.Apply(logits);
   EXPECT_EQ(logits[0], 1.0f);

@@ -21,6 +21,10 @@ bool MoreLikely(const Sampler::Candidate& a, const Sampler::Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
+Status NotUsable(int32_t id, float logit) {
+  return Corrupt("the logit of token %d is %g: the model's output is not usable", id, logit);
+}
+
 // Fills `probability` from the logits divided by `temperature`. REQUIRES: the first candidate has the largest logit.
 void Softmax(std::vector<Sampler::Candidate>* candidates, double temperature) {
   const double best = candidates->front().logit;
@@ -78,19 +82,32 @@ void Sampler::Restore(const State& state) {
   for (const int32_t id : state.recent) Accept(id);
 }
 
+std::vector<int32_t> Sampler::Penalised() const {
+  std::vector<int32_t> out;
+  if (options_.repeat_penalty != 1.0f) out = recent_;
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+float Sampler::Penalise(float logit) const {
+  // A strong penalty must not turn a finite logit into an infinite one.
+  return std::clamp(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty, -3e38f, 3e38f);
+}
+
+size_t Sampler::MostKept(size_t n) const {
+  if (options_.temperature <= 0) return 1;
+  return options_.top_k > 0 ? std::min(n, static_cast<size_t>(options_.top_k)) : n;
+}
+
 Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const float> logits) const {
   if (logits.empty() || logits.size() > INT32_MAX)
     return InvalidArgument("cannot sample from %zu logits", logits.size());
   // Ids come in ascending order, so the penalised ones are met by walking a sorted list beside them.
-  std::vector<int32_t> recent;
-  if (options_.repeat_penalty != 1.0f) recent = recent_;
-  std::sort(recent.begin(), recent.end());
-  recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
+  const std::vector<int32_t> recent = Penalised();
   auto penalised = std::lower_bound(recent.begin(), recent.end(), 0);
 
-  const bool greedy = options_.temperature <= 0;
-  size_t keep = greedy ? 1 : logits.size();
-  if (!greedy && options_.top_k > 0) keep = std::min(keep, static_cast<size_t>(options_.top_k));
+  const size_t keep = MostKept(logits.size());
   // Twice what is kept, cut back when full: memory follows top-k, not the vocabulary.
   const size_t room = std::min(logits.size(), 2 * keep);
   std::vector<Candidate> all;
@@ -103,20 +120,21 @@ Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const floa
   };
   for (size_t i = 0; i < logits.size(); ++i) {
     float logit = logits[i];
-    if (!std::isfinite(logit)) {
-      return Corrupt("the logit of token %zu is %g: the model's output is not usable", i, logit);
-    }
+    if (!std::isfinite(logit)) return NotUsable(static_cast<int32_t>(i), logit);
     if (penalised != recent.end() && static_cast<size_t>(*penalised) == i) {
       ++penalised;
-      // A strong penalty must not turn a finite logit into an infinite one.
-      logit = std::clamp(logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty, -3e38f, 3e38f);
+      logit = Penalise(logit);
     }
     if (all.size() == room && room < logits.size()) cut();
     all.push_back({static_cast<int32_t>(i), logit, 0.0});
   }
   cut();
   std::sort(all.begin(), all.end(), MoreLikely);
-  if (greedy) {
+  return Narrow(std::move(all));
+}
+
+std::vector<Sampler::Candidate> Sampler::Narrow(std::vector<Candidate> all) const {
+  if (options_.temperature <= 0) {
     all.front().probability = 1;
     return all;
   }
@@ -137,8 +155,7 @@ Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const floa
   return all;
 }
 
-Result<int32_t> Sampler::Sample(std::span<const float> logits) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, Candidates(logits));
+int32_t Sampler::Draw(std::span<const Candidate> candidates) {
   if (candidates.size() == 1) return candidates[0].id;
   double u = NextUniform(&rng_);
   for (const Candidate& c : candidates) {
@@ -147,6 +164,36 @@ Result<int32_t> Sampler::Sample(std::span<const float> logits) {
   }
   // Rounding can leave a sliver of the interval uncovered; it belongs to the last candidate.
   return candidates.back().id;
+}
+
+Result<int32_t> Sampler::Sample(std::span<const float> logits) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, Candidates(logits));
+  return Draw(candidates);
+}
+
+int32_t Sampler::n_deciding() const {
+  // A factor below 1 may lift a token from anywhere; any other only lowers, each at most one of the largest.
+  if (options_.repeat_penalty < 1) return 0;
+  if (options_.temperature > 0 && options_.top_k <= 0) return 0;
+  const size_t n = MostKept(INT32_MAX) + Penalised().size();
+  return static_cast<int32_t>(std::min<size_t>(n, INT32_MAX));
+}
+
+Result<int32_t> Sampler::SampleMostLikely(std::span<const int32_t> ids, std::span<const float> logits) {
+  if (logits.empty() || ids.size() != logits.size()) {
+    return InvalidArgument("cannot sample from %zu logits of %zu tokens", logits.size(), ids.size());
+  }
+  if (!std::isfinite(logits.front())) return NotUsable(ids.front(), logits.front());
+  const std::vector<int32_t> recent = Penalised();
+  std::vector<Candidate> all;
+  all.reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool penalised = std::binary_search(recent.begin(), recent.end(), ids[i]);
+    all.push_back({ids[i], penalised ? Penalise(logits[i]) : logits[i], 0.0});
+  }
+  std::sort(all.begin(), all.end(), MoreLikely);
+  all.resize(MostKept(all.size()));
+  return Draw(Narrow(std::move(all)));
 }
 
 }  // namespace weir

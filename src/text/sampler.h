@@ -43,6 +43,12 @@ class Sampler {
   // Draws a token; does not remember it. kInvalidArgument: no logits; kCorrupt: a logit is infinite or not a number
   // (the message names the first such id).
   Result<int32_t> Sample(std::span<const float> logits);
+  // How many of the largest logits decide the next draw; 0: all of them do, or any could.
+  int32_t n_deciding() const;
+  // Sample(), given no more than those: ids and logits of the n_deciding() largest of a vocabulary, all of a smaller
+  // one; largest first, the lowest id first among equals, what is infinite or not a number before all (as
+  // ops/top_logits.h has them). The same token, the same errors. REQUIRES: n_deciding() > 0.
+  Result<int32_t> SampleMostLikely(std::span<const int32_t> ids, std::span<const float> logits);
   // What Sample() would draw from, most likely first. Greedy options give one candidate.
   Result<std::vector<Candidate>> Candidates(std::span<const float> logits) const;
   // Remembers a token that was read or drawn, for the repeat penalty.
@@ -62,6 +68,14 @@ class Sampler {
   const SamplerOptions& options() const { return options_; }
 
  private:
+  // Tokens that the repeat penalty looks for, ascending, each once; none when it is off.
+  std::vector<int32_t> Penalised() const;
+  float Penalise(float logit) const;
+  // How many candidates top-k leaves.
+  size_t MostKept(size_t n) const;
+  // Candidates of falling likelihood -> those that the draw is among.
+  std::vector<Candidate> Narrow(std::vector<Candidate> candidates) const;
+  int32_t Draw(std::span<const Candidate> candidates);
   explicit Sampler(const SamplerOptions& options) : options_(options) { Reset(); }
 
   SamplerOptions options_;

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+
+#include "base/rng.h"
 
 namespace weir {
 namespace {
@@ -212,6 +216,83 @@ TEST(SamplerOptions, RefusesWhatCannotWork) {
     EXPECT_EQ(sampler.status().code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(sampler.status().message().find('\n'), std::string::npos);
   }
+}
+
+// The largest logits, as whoever computed them gives them.
+void MostLikely(const std::vector<float>& logits, size_t n, std::vector<int32_t>* ids, std::vector<float>* values) {
+  ids->resize(logits.size());
+  std::iota(ids->begin(), ids->end(), 0);
+  std::stable_sort(ids->begin(), ids->end(), [&](int32_t a, int32_t b) {
+    const bool finite_a = std::isfinite(logits[a]), finite_b = std::isfinite(logits[b]);
+    if (!finite_a || !finite_b) return !finite_a && finite_b;
+    return logits[a] > logits[b];
+  });
+  ids->resize(std::min(n, ids->size()));
+  values->clear();
+  for (const int32_t id : *ids) values->push_back(logits[id]);
+}
+
+TEST(Sampler, TheMostLikelyDrawTheTokenOfAll) {
+  Rng rng(11);
+  int n_compared = 0;
+  for (const float temperature : {0.0f, 0.8f, 5.0f}) {
+    for (const int32_t top_k : {1, 7, 40}) {
+      for (const float penalty : {1.0f, 1.1f, 30.0f}) {
+        SamplerOptions options;
+        options.temperature = temperature;
+        options.top_k = top_k;
+        options.repeat_penalty = penalty;
+        options.repeat_last_n = 12;
+        options.seed = rng.Next();
+        auto all = Sampler::Create(options), few = Sampler::Create(options);
+        ASSERT_TRUE(all.ok() && few.ok());
+        for (int step = 0; step < 40; ++step) {
+          std::vector<float> logits(90);
+          for (float& z : logits) z = static_cast<float>(rng.Below(40)) / 4 - 5;  // many are equal
+          std::vector<int32_t> ids;
+          std::vector<float> values;
+          const int32_t n = few->n_deciding();
+          ASSERT_GE(n, temperature > 0 ? top_k : 1);
+          ASSERT_LE(n, (temperature > 0 ? top_k : 1) + 12);
+          MostLikely(logits, static_cast<size_t>(n), &ids, &values);
+          const auto a = all->Sample(logits), b = few->SampleMostLikely(ids, values);
+          ASSERT_TRUE(a.ok() && b.ok());
+          ASSERT_EQ(*a, *b) << temperature << " " << top_k << " " << penalty << " step " << step;
+          // Often one that was likely, so that the penalty has something to do.
+          const int32_t accepted = step % 3 == 0 ? ids[rng.Below(ids.size())] : *a;
+          all->Accept(accepted);
+          few->Accept(accepted);
+          ++n_compared;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(n_compared, 27 * 40);
+}
+
+TEST(Sampler, SaysWhenAllLogitsDecide) {
+  SamplerOptions options = Plain();
+  EXPECT_EQ(Sampler::Create(options)->n_deciding(), 0) << "no top-k";
+  options.top_k = 5;
+  EXPECT_EQ(Sampler::Create(options)->n_deciding(), 5);
+  options.repeat_penalty = 0.5f;
+  EXPECT_EQ(Sampler::Create(options)->n_deciding(), 0) << "a token from anywhere may be lifted";
+  options.temperature = 0;
+  options.repeat_penalty = 2;
+  auto sampler = Sampler::Create(options);
+  for (const int32_t id : {3, 4, 3}) sampler->Accept(id);
+  EXPECT_EQ(sampler->n_deciding(), 3);
+}
+
+TEST(Sampler, TheMostLikelyTellTheSameErrors) {
+  SamplerOptions options;
+  auto sampler = Sampler::Create(options);
+  const std::vector<float> logits = {1, 5, std::numeric_limits<float>::infinity(), NAN, 2};
+  std::vector<int32_t> ids;
+  std::vector<float> values;
+  MostLikely(logits, 3, &ids, &values);
+  EXPECT_EQ(sampler->SampleMostLikely(ids, values).status().message(), sampler->Sample(logits).status().message());
+  EXPECT_EQ(sampler->SampleMostLikely({}, {}).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -12,8 +12,10 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <numeric>
 
 #include "base/rng.h"
+#include "engine/generate.h"
 #include "eval/perplexity.h"
 #include "support/golden.h"
 
@@ -197,6 +199,49 @@ TEST_F(SessionTest, StopsBetweenChunks) {
   EXPECT_EQ(session->Append(tokens_, append).code(), StatusCode::kCancelled);
   EXPECT_EQ(session->counters().seen, 32);
   EXPECT_TRUE(session->Logits().ok());
+}
+
+TEST_F(SessionTest, TheMostLikelyAreTheLargestLogits) {
+  auto session = Make(Options("streaming_llm", 64));
+  std::vector<int32_t> ids(40);
+  std::vector<float> values(40);
+  EXPECT_EQ(session->MostLikely(ids, values).code(), StatusCode::kInvalidArgument) << "nothing was read";
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  ASSERT_TRUE(session->MostLikely(ids, values).ok());
+  const auto logits = std::move(session->Logits()).value();
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  for (size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(ids[i], order[i]);
+    EXPECT_EQ(values[i], logits[order[i]]);
+  }
+  EXPECT_EQ(session->MostLikely({ids.data(), 3}, {values.data(), 2}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(session->MostLikely({}, {}).code(), StatusCode::kInvalidArgument);
+  ids.resize(kMaxTopLogits + 1), values.resize(ids.size());
+  EXPECT_EQ(session->MostLikely(ids, values).code(), StatusCode::kInvalidArgument);
+}
+
+// What decides a draw is all that is asked for where that is enough; otherwise all logits are.
+TEST_F(SessionTest, TokensAreDrawnAsFromAllLogits) {
+  for (const SamplerOptions& options : {SamplerOptions{.temperature = 0},
+                                        {.temperature = 0.9f, .seed = 3},
+                                        {.temperature = 1, .top_k = 0, .seed = 4},
+                                        {.temperature = 1, .top_k = 300, .seed = 5},
+                                        {.temperature = 2, .top_k = 20, .repeat_penalty = 1.3f, .seed = 6},
+                                        {.temperature = 0, .repeat_penalty = 0.7f}}) {
+    auto session = Make(Options("streaming_llm", 64));
+    auto one = std::move(Sampler::Create(options)).value(), other = one;
+    ASSERT_TRUE(session->Append({tokens_.data(), 20}).ok());
+    for (int i = 0; i < 30; ++i) {
+      const auto drawn = DrawToken(*session, one);
+      ASSERT_TRUE(drawn.ok()) << drawn.status().message();
+      ASSERT_EQ(*drawn, *other.Sample(*session->Logits())) << options.top_k << ", token " << i;
+      one.Accept(*drawn);
+      other.Accept(*drawn);
+      ASSERT_TRUE(session->Append({&*drawn, 1}).ok());
+    }
+  }
 }
 
 TEST_F(SessionTest, ResetIsAsNew) {

@@ -2,7 +2,9 @@
 // that are saved on one and go on on the other.
 #include <algorithm>
 
+#include "engine/generate.h"
 #include "engine/session.h"
+#include "engine/step_batch.h"
 #include "gpu/devices.h"
 #include "support/tiny.h"
 
@@ -103,6 +105,58 @@ TEST_P(SessionTest, WritesTheSameAndIsAsSureOfIt) {
     EXPECT_EQ(Best(*mine), next) << i;
     ASSERT_TRUE(mine->Append({&next, 1}, append).ok());
     ASSERT_TRUE(theirs->Append({&next, 1}, append).ok());
+  }
+}
+
+TEST_P(SessionTest, DrawsWithoutAllLogits) {
+  Load("llama");
+  const SessionOptions options = Options("streaming_llm", 48);
+  for (const SamplerOptions& sampling :
+       {SamplerOptions{.temperature = 0}, {.temperature = 0.9f, .repeat_penalty = 1.2f, .seed = 3}}) {
+    const auto session = OnDevice(options);
+    auto one = std::move(Sampler::Create(sampling)).value(), other = one;
+    ASSERT_TRUE(session->Append({tokens_.data(), 20}).ok());
+    for (int i = 0; i < 6; ++i) {
+      const auto drawn = DrawToken(*session, one);
+      ASSERT_TRUE(drawn.ok()) << drawn.status().message();
+      ASSERT_EQ(*drawn, *other.Sample(*session->Logits())) << i;
+      one.Accept(*drawn);
+      other.Accept(*drawn);
+      ASSERT_TRUE(session->Append({&*drawn, 1}).ok());
+    }
+  }
+}
+
+// Tokens of several sessions in one pass: each gets the logits that it alone would have.
+TEST_P(SessionTest, StepsTogether) {
+  Load("llama");
+  const SessionOptions options = Options("streaming_llm", 24);
+  std::vector<std::unique_ptr<Session>> together, alone;
+  for (size_t i = 0; i < 3; ++i) {
+    for (auto* sessions : {&together, &alone}) {
+      sessions->push_back(OnDevice(options));
+      ASSERT_TRUE(sessions->back()->Append({tokens_.data() + 20 * i, 10 + i}).ok());
+    }
+  }
+  Ledger ledger;
+  const StepBatch::Shape shape = {3, together[0]->plan().runner.max_slots, false};
+  auto batch = std::move(StepBatch::Make(*model_, *backend_, shape, ledger)).value();
+  for (int round = 0; round < 2; ++round) {
+    std::vector<StepBatch::Step> steps;
+    for (size_t i = 0; i < 3; ++i) steps.push_back({together[i].get(), tokens_[100 + i], 0, Status()});
+    batch->Append(steps);
+    Session::AppendOptions append;
+    append.generated = true;
+    for (size_t i = 0; i < 3; ++i) {
+      ASSERT_TRUE(steps[i].status.ok()) << steps[i].status.message();
+      ASSERT_TRUE(alone[i]->Append({&tokens_[100 + i], 1}, append).ok());
+      int32_t best = -1, expected = -1;
+      float logit = 0, expected_logit = 0;
+      ASSERT_TRUE(together[i]->MostLikely({&best, 1}, {&logit, 1}).ok());
+      ASSERT_TRUE(alone[i]->MostLikely({&expected, 1}, {&expected_logit, 1}).ok());
+      EXPECT_EQ(best, expected);
+      EXPECT_LT(Distance(LogitsOf(*together[i]), LogitsOf(*alone[i])), 1e-5);
+    }
   }
 }
 
