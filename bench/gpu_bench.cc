@@ -32,6 +32,8 @@ class Bench {
     for (const int64_t n_keys : {2048, 8192, 32768, 131072}) {
       for (const int64_t n_rows : {1, 256}) AttentionOver(n_keys, n_rows);
     }
+    Picture();
+    for (const int64_t k : {1, 40}) Draw(k);
     backend_->Synchronise();
     if (!backend_->status().ok()) std::printf("\nFAILED: %s\n", backend_->status().message().c_str());
   }
@@ -213,6 +215,35 @@ class Bench {
     std::printf("| %s, with statistics / without | %.3f | <= 1.15 |\n", what.c_str(), scored / plain);
     std::printf("| %s, %.0f %% of the slots / all | %.3f | <= 0.36 |\n", what.c_str(), 100.0 * list.size() / n_keys,
                 selected / plain);
+    buffers_.clear();
+  }
+
+  // A layer of CLIP ViT-L/14 at 336 pixels.
+  void Picture() {
+    const int64_t heads = 16, dim = 64, n = 577;
+    FullAttentionArgs args;
+    args.n_heads = heads, args.head_dim = dim;
+    args.scale = 0.125f;
+    args.q = Floats(n * heads * dim), args.k = Floats(n * heads * dim), args.v = Floats(n * heads * dim);
+    args.q_stride = args.kv_stride = args.out_stride = heads * dim;
+    args.n_q = args.n_kv = n;
+    args.out = reinterpret_cast<float*>(Take(n * heads * dim * 4));
+    args.scratch = Take(backend_->FullAttentionScratchBytes(heads, dim, n));
+    const double seconds = Seconds([&] { backend_->FullAttention(args); });
+    Row("attention of a picture, 577 rows", 4.0 * heads * dim * n * n / seconds / 1e12, "TFLOP/s", rate_);
+    Row("attention of a picture, time", seconds * 1e6, "us", 0);
+    buffers_.clear();
+  }
+
+  // What a token costs beside its forward pass: the largest logits of Llama-3's vocabulary, on the host.
+  void Draw(int64_t k) {
+    const int64_t n = 128256;
+    const float* logits = Floats(n);
+    void* scratch = Take(backend_->TopLogitsScratchBytes(n));
+    std::vector<int32_t> ids(static_cast<size_t>(k));
+    std::vector<float> values(static_cast<size_t>(k));
+    const double seconds = Seconds([&] { backend_->TopLogits({logits, n, k, ids.data(), values.data(), scratch}); });
+    Row(StrFormat("the %lld largest of 128256 logits", static_cast<long long>(k)), seconds * 1e6, "us", 0);
     buffers_.clear();
   }
 
