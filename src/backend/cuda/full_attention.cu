@@ -51,7 +51,7 @@ WEIR_DEVICE float SideSum(float value) {
 // Block (tile of queries, head, tile of columns). Thread (ty, tx) has queries 4 ty .. 4 ty + 3, keys tx + 16 j and
 // columns tx + 16 c.
 template <int kColumns>
-WEIR_KERNEL void MixTile(FullAttentionArgs a) {
+WEIR_KERNEL WEIR_SHARING(kThreads, 2) void MixTile(FullAttentionArgs a) {
   auto& tile = *reinterpret_cast<Tile<kColumns>*>(SharedMemory());
   const int ty = ThreadIdx() / kSide, tx = ThreadIdx() % kSide;
   const int64_t query0 = static_cast<int64_t>(BlockIdx()) * kRows, head0 = BlockIdxY() * a.head_dim;

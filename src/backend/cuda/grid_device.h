@@ -12,6 +12,8 @@
 #define WEIR_GPU cuda
 #define WEIR_GPU_NAME "cuda"
 #define WEIR_KERNEL __global__ static
+// After WEIR_KERNEL: registers are kept to what lets so many blocks of so many threads share a multiprocessor.
+#define WEIR_SHARING(threads, blocks) __launch_bounds__(threads, blocks)
 #define WEIR_DEVICE __device__ __forceinline__
 #define WEIR_BOTH __host__ __device__
 #define WEIR_UNROLL _Pragma("unroll")

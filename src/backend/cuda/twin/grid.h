@@ -14,6 +14,7 @@
 #define WEIR_GPU twin
 #define WEIR_GPU_NAME "twin"
 #define WEIR_KERNEL static
+#define WEIR_SHARING(threads, blocks)
 #define WEIR_DEVICE inline
 #define WEIR_BOTH
 #define WEIR_UNROLL
