@@ -344,10 +344,6 @@ void Blip2::Encode(const EncodeArgs& args) {
 extern const EncoderInfo kBlip2;
 const EncoderInfo kBlip2 = {
     "blip2", "qformer", "BLIP-2 (EVA ViT-g and Q-Former)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
-      auto encoder = std::make_unique<Blip2>(backend);
-      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
-      return std::unique_ptr<Encoder>(std::move(encoder));
-    }};
+    LoadEncoderAs<Blip2>};
 
 }  // namespace weir

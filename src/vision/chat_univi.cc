@@ -249,11 +249,6 @@ std::unique_ptr<FrameMemory> ChatUnivi::MakeFrameMemory(uint8_t* memory) {
 extern const EncoderInfo kChatUnivi;
 const EncoderInfo kChatUnivi = {
     "chat_univi", "chat_univi", "Chat-UniVi (CLIP, patches and frames merged to clusters)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
-      auto encoder = std::make_unique<ChatUnivi>(backend);
-      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
-      return std::unique_ptr<Encoder>(std::move(encoder));
-    },
-    /*host_only=*/true};
+    LoadEncoderAs<ChatUnivi>, /*host_only=*/true};
 
 }  // namespace weir

@@ -112,10 +112,6 @@ void Clip::Encode(const EncodeArgs& args) {
 extern const EncoderInfo kClip;
 const EncoderInfo kClip = {
     "clip", "mlp", "LLaVA-1.5, LLaVA-1.6 and other CLIP encoders with an MLP projector",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
-      auto encoder = std::make_unique<Clip>(backend);
-      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
-      return std::unique_ptr<Encoder>(std::move(encoder));
-    }};
+    LoadEncoderAs<Clip>};
 
 }  // namespace weir

@@ -125,6 +125,14 @@ struct EncoderInfo {
   bool host_only = false;
 };
 
+// What `load` does for a class E with a constructor E(Backend&) and a Status Load(const GgufFile&, Ledger&).
+template <class E>
+Result<std::unique_ptr<Encoder>> LoadEncoderAs(const GgufFile& file, Backend& backend, Ledger& ledger) {
+  auto encoder = std::make_unique<E>(backend);
+  WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
+  return std::unique_ptr<Encoder>(std::move(encoder));
+}
+
 // Every encoder of the folder, sorted by name. (Generated.)
 std::span<const EncoderInfo* const> AllEncoderInfos();
 

@@ -382,11 +382,6 @@ std::unique_ptr<FrameMemory> FlashVstream::MakeFrameMemory(uint8_t* memory) {
 extern const EncoderInfo kFlashVstream;
 const EncoderInfo kFlashVstream = {
     "flash_vstream", "flash_vstream", "Flash-VStream (CLIP, STAR memory of a video's frames)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
-      auto encoder = std::make_unique<FlashVstream>(backend);
-      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
-      return std::unique_ptr<Encoder>(std::move(encoder));
-    },
-    /*host_only=*/true};
+    LoadEncoderAs<FlashVstream>, /*host_only=*/true};
 
 }  // namespace weir

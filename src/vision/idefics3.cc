@@ -169,10 +169,6 @@ void Idefics3::Encode(const EncodeArgs& args) {
 extern const EncoderInfo kIdefics3;
 const EncoderInfo kIdefics3 = {
     "idefics3", "idefics3", "SmolVLM, SmolVLM2, Idefics3 (SigLIP, pixel shuffle)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
-      auto encoder = std::make_unique<Idefics3>(backend);
-      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
-      return std::unique_ptr<Encoder>(std::move(encoder));
-    }};
+    LoadEncoderAs<Idefics3>};
 
 }  // namespace weir

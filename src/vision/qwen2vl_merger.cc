@@ -208,10 +208,6 @@ void Qwen2vlMerger::Encode(const EncodeArgs& args) {
 extern const EncoderInfo kQwen2vlMerger;
 const EncoderInfo kQwen2vlMerger = {
     "qwen2vl_merger", "qwen2vl_merger", "Qwen2-VL (pictures of any size, 2D RoPE)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
-      auto encoder = std::make_unique<Qwen2vlMerger>(backend);
-      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
-      return std::unique_ptr<Encoder>(std::move(encoder));
-    }};
+    LoadEncoderAs<Qwen2vlMerger>};
 
 }  // namespace weir

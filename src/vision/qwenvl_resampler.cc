@@ -210,10 +210,6 @@ void QwenvlResampler::Encode(const EncodeArgs& args) {
 extern const EncoderInfo kQwenvlResampler;
 const EncoderInfo kQwenvlResampler = {
     "qwenvl_resampler", "qwenvl_resampler", "Qwen-VL (ViT-bigG, cross-attention of 256 queries)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Encoder>> {
-      auto encoder = std::make_unique<QwenvlResampler>(backend);
-      WEIR_RETURN_IF_ERROR(encoder->Load(file, ledger));
-      return std::unique_ptr<Encoder>(std::move(encoder));
-    }};
+    LoadEncoderAs<QwenvlResampler>};
 
 }  // namespace weir

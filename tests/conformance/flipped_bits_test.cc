@@ -8,6 +8,7 @@
 #include "cli/edited_model.h"
 #include "engine/session.h"
 #include "model/architecture.h"
+#include "support/golden.h"
 #include "support/picture.h"
 #include "text/tokenizer.h"
 #include "vision/encoder.h"
@@ -17,18 +18,6 @@ namespace {
 
 constexpr int kRounds = 60;
 constexpr int64_t kBudget = int64_t{64} << 20;
-
-std::vector<std::string> Files() {
-  std::vector<std::string> out;
-  for (const char* folder : {"models", "vision"}) {
-    const std::string path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/" + folder;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
-      if (entry.path().extension() == ".gguf") out.push_back(entry.path().string());
-    }
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
 
 Status RunEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const auto encoder, LoadEncoder(file, backend, ledger));
@@ -98,7 +87,7 @@ TEST_P(FlippedBitsTest, RefusedOrRunning) {
   EXPECT_GT(n_refused, kRounds / 6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, FlippedBitsTest, ::testing::ValuesIn(Files()),
+INSTANTIATE_TEST_SUITE_P(Files, FlippedBitsTest, ::testing::ValuesIn(testing::GoldenModelFiles()),
                          [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
 
 }  // namespace

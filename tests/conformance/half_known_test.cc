@@ -6,6 +6,7 @@
 
 #include "cli/edited_model.h"
 #include "model/architecture.h"
+#include "support/golden.h"
 #include "text/tokenizer.h"
 #include "vision/encoder.h"
 
@@ -14,18 +15,6 @@ namespace {
 
 using testing::EditedModel;
 using testing::EditedTensor;
-
-std::vector<std::string> Files() {
-  std::vector<std::string> out;
-  for (const char* folder : {"models", "vision"}) {
-    const std::string path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/" + folder;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
-      if (entry.path().extension() == ".gguf") out.push_back(entry.path().string());
-    }
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
 
 // Keys that a family has a value for where the file has none. Without them a file may still be at odds with its
 // tensors, which is an error about a tensor.
@@ -208,7 +197,7 @@ TEST_P(HalfKnownTest, AFamilyNobodyKnows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, HalfKnownTest, ::testing::ValuesIn(Files()),
+INSTANTIATE_TEST_SUITE_P(Files, HalfKnownTest, ::testing::ValuesIn(testing::GoldenModelFiles()),
                          [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
 
 }  // namespace

@@ -9,6 +9,19 @@
 
 namespace weir::testing {
 
+// One server for all tests of a suite.
+class OpenAiTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new ServerProcess({"--pot", "96", "--answer-pots", "3", "--policy", "streaming_llm"});
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+  static inline ServerProcess* server_ = nullptr;
+};
+
 inline const Json kHello = Json::array({{{"role", "user"}, {"content", "the man and the sea"}}});
 
 inline Json Chat(const Json& more = Json::object()) {

@@ -10,18 +10,7 @@
 namespace weir::testing {
 namespace {
 
-class OpenAiOptionsTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    server_ = new ServerProcess({"--pot", "96", "--answer-pots", "3", "--policy", "streaming_llm"});
-  }
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
-  static ServerProcess* server_;
-};
-ServerProcess* OpenAiOptionsTest::server_ = nullptr;
+class OpenAiOptionsTest : public OpenAiTest {};
 
 TEST_F(OpenAiOptionsTest, SeveralAnswersToOnePrompt) {
   const Json hot = {{"temperature", 1.5}, {"seed", 3}, {"max_tokens", 16}};

@@ -11,19 +11,6 @@
 namespace weir::testing {
 namespace {
 
-class OpenAiTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    server_ = new ServerProcess({"--pot", "96", "--answer-pots", "3", "--policy", "streaming_llm"});
-  }
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
-  static ServerProcess* server_;
-};
-ServerProcess* OpenAiTest::server_ = nullptr;
-
 TEST_F(OpenAiTest, WhatTheServerIs) {
   EXPECT_EQ(server_->Get("/health").json()["status"], "ok");
   const Json props = server_->Get("/props").json();

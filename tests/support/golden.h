@@ -23,6 +23,19 @@ using Golden = std::map<std::string, GoldenEntry>;
 
 inline std::string GoldenDir() { return std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/"; }
 
+// Every model file of tests/golden, encoders too, sorted: who walks them meets a new family without being told.
+inline std::vector<std::string> GoldenModelFiles() {
+  std::vector<std::string> out;
+  for (const char* folder : {"models", "vision"}) {
+    const std::string path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/" + folder;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+      if (entry.path().extension() == ".gguf") out.push_back(entry.path().string());
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 inline Golden ReadGolden(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Golden out;

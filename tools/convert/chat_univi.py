@@ -23,9 +23,7 @@ def prepare(source, mmproj):
     """Makes the folder look like the half of it that is converted."""
     if mmproj:
         clip_tower.beside(source)
-        for key, value in FIXED.items():
-            if source.whole_config.get(key, value) != value:
-                raise ConvertError(f"config.json: {key} `{source.whole_config[key]}`; this encoder is defined with {value}")
+        clip_tower.require(source, FIXED)
         source.ignore_prefix("model.layers.", "model.embed_tokens.", "model.norm.", "lm_head.")
     else:
         source.ignore_prefix("model.vision_tower.", "model.mm_projector.")

@@ -14,6 +14,13 @@ LAYER = {"layer_norm1": "ln1", "layer_norm2": "ln2", "self_attn.q_proj": "attn_q
          "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
 
 
+def require(source, fixed):
+    """Refuses a folder whose whole settings differ from those that an encoder is defined with."""
+    for key, value in fixed.items():
+        if source.whole_config.get(key, value) != value:
+            raise ConvertError(f"config.json: {key} `{source.whole_config[key]}`; this encoder is defined with {value}")
+
+
 def beside(source):
     """For families whose folder names the encoder (`mm_vision_tower`) and may not hold it: reads it from FOLDER/vision_tower. The
     encoder's tensors are called vision_tower.* then, its settings are source.config, the whole ones source.whole_config."""

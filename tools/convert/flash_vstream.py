@@ -5,7 +5,6 @@ With --mmproj the encoder is converted, without it the language model.
 """
 
 from . import clip_tower, llama
-from .source import ConvertError
 
 GGUF_ARCH = "llama"
 HF_NAMES = ("VStreamLlamaForCausalLM",)
@@ -17,16 +16,15 @@ KEYS = {"spatial_side": ("compress_size", 8), "spatial_count": ("video_current_m
         "abstract_side": ("compress_Turing_memory_size", 1), "abstract_count": ("video_Turing_memory_length", 25)}
 FIXED = {"video_sample_type": "weighted_kmeans", "compress_type": "mean", "mm_projector_type": "mlp2x_gelu",
          "mm_use_4_vision_tokens": False, "mm_use_im_start_end": False, "mm_vision_select_feature": "patch"}
-RETRIEVED, BUFFER = 3, 300  # constants of code and paper
+RETRIEVED = 3  # a constant of the published code
+BUFFER = 300   # frames that may be retrieved: that code keeps all of them, which no fixed budget can
 
 
 def prepare(source, mmproj):
     """Makes the folder look like the half of it that is converted."""
     if mmproj:
         clip_tower.beside(source)
-        for key, value in FIXED.items():
-            if source.whole_config.get(key, value) != value:
-                raise ConvertError(f"config.json: {key} `{source.whole_config[key]}`; this encoder is defined with {value}")
+        clip_tower.require(source, FIXED)
         # Value and output layers belong to another kind of memory, which no model uses.
         source.ignore_prefix("model.layers.", "model.embed_tokens.", "model.norm.", "lm_head.", "model.attention_model.v_proj.",
                              "model.attention_model.out_")

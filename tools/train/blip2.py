@@ -34,8 +34,8 @@ def stages(size):
     if size == "tiny":
         return [Stage("see", 600, 48, 2e-3), Stage("look", 800, 16, 2e-3, many, 0.3), Stage("answer", 200, 16, 1e-3, few, 0.1)]
     more = 8 if size == "base" else 1
-    return [Stage("see", 2000, 96 * more, 1e-3), Stage("look", 6000, 40 * more, 1e-3, many, 0.3),
-            Stage("answer", 1500, 48 * more, 4e-4, few, 0.1)]
+    return [Stage("see", 2000, 96 * more, 1e-3), Stage("look", 4200, 40 * more, 1e-3, many, 0.3),
+            Stage("answer", 750, 48 * more, 4e-4, few, 0.1)]
 
 
 class Model(nn.Module):
@@ -70,12 +70,12 @@ class Model(nn.Module):
         return self.whole.language_projection(told)
 
     def hidden(self, ids, rows):
-        """ids [n, t] with an image token for every row -> [n, t, width]."""
+        """ids [n, t] with an image token for every row -> [n, t, width], and nothing more: single pictures have no names."""
         decoder = self.whole.language_model.model.decoder
         embedded = decoder.embed_tokens(ids)
         at = (ids == self.image).unsqueeze(-1).expand_as(embedded)
         embedded = embedded.masked_scatter(at, rows.to(embedded.dtype))
-        return decoder(inputs_embeds=embedded, use_cache=False).last_hidden_state
+        return decoder(inputs_embeds=embedded, use_cache=False).last_hidden_state, None
 
     def logits(self, hidden):
         return self.whole.language_model.lm_head(hidden)

@@ -68,9 +68,11 @@ class _Row:
     def __init__(self):
         self.ids, self.frames, self.due = [], [], []
 
-    def answer(self, encode, r):
+    def answer(self, encode, r, due=True):
+        """`due`: the answer can be known; a picture that is left out is not asked about, its answer is text like any other."""
         for token, kind, what in ((encode(f" {r.answer}"), world.KINDS.index(r.kind), detail(r)), ([encode.eos], END, None)):
-            self.due.append((len(self.ids) - 1, token[0], kind, what))
+            if due:
+                self.due.append((len(self.ids) - 1, token[0], kind, what))
             self.ids += token
 
 
@@ -85,7 +87,7 @@ def stream_row(clips, encode, n_rows):
             if r.leads:
                 row.frames.extend(clip.frames)
                 row.ids += [encode.image] * (n_rows * len(clip.frames)) + encode(after)
-            row.answer(encode, r)
+            row.answer(encode, r, due=len(clip.frames) > 0 or r.kind != "present")
     return row
 
 
@@ -110,7 +112,9 @@ def pack(rows, pad):
         ids[i, :len(r.ids)] = r.ids
     due = [(i * width + at, token, kind) for i, r in enumerate(rows) for at, token, kind, _ in r.due]
     where, token, kind = (torch.tensor(column) for column in zip(*due))
-    return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(np.stack([f for r in rows for f in r.frames])),
+    frames = [f for r in rows for f in r.frames]
+    pixels = np.stack(frames) if frames else np.empty((0, draw.SIZE, draw.SIZE, 3), dtype=np.uint8)
+    return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(pixels),
                 where=where, token=token, kind=kind, details=[what for r in rows for *_, what in r.due])
 
 

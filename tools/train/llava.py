@@ -13,6 +13,7 @@ import transformers
 from torch import nn
 
 import draw
+import naming
 import seeing
 import tokenizer
 from data import Stage
@@ -25,7 +26,8 @@ SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forwar
     "small": ((128, 4, 4), (192, 6, 384, 4, 2)),
     "base": ((192, 6, 6), (320, 8, 768, 8, 2)),
 }
-PAIRS = (0.3, 0.1, 0.1, 0.15, 0.35)  # two things in a picture, one of them asked for, take longest to learn
+PAIRS = (0.3, 0.1, 0.1, 0.15, 0.35)    # two things in a picture, one of them asked for, take longest to learn
+SINGLES = (0.45, 0.2, 0.1, 0.15, 0.1)  # what is looked for in the past should be seen at once
 
 
 def stages(size):
@@ -41,9 +43,12 @@ def stages(size):
     return [
         Stage("see", 3000, 128 * more, 1e-3),
         Stage("look", 1800, 32 * more, 1e-3, Mix(clips=(1, 3), rounds=(4, 6), kinds=(0.75, 0.25, 0.0, 0.0), subjects=PAIRS), 0.3),
-        Stage("recall", 800, 12 * more, 8e-4, Mix(clips=(3, 8), rounds=(2, 4), kinds=(0.35, 0.25, 0.35, 0.05)), 0.1),
-        Stage("span", 1500, 6 * more, 8e-4, Mix(clips=(6, 14), rounds=(2, 3), kinds=(0.25, 0.15, 0.5, 0.1)), 0.1),
-        Stage("stream", 1200, 2 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 3), kinds=(0.3, 0.2, 0.4, 0.1)), 0.0),
+        Stage("name", 400, 48 * more, 1e-3,
+              Mix(clips=(3, 8), frames=(0, 0), rounds=(1, 1), closing=(8, 8), told=True, numbered=1.0), 0.0),
+        Stage("recall", 400, 24 * more, 1e-3,
+              Mix(clips=(3, 8), frames=(1, 1), rounds=(1, 1), kinds=(0.5, 0.2, 0.25, 0.05), closing=(6, 14), subjects=SINGLES), 0.0),
+        Stage("span", 500, 8 * more, 8e-4, Mix(clips=(6, 16), rounds=(1, 1), kinds=(0.4, 0.15, 0.35, 0.1), closing=(8, 20)), 0.1),
+        Stage("stream", 600, 3 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 1), kinds=(0.35, 0.15, 0.4, 0.1), closing=(12, 30)), 0.0),
     ]
 
 
@@ -62,6 +67,9 @@ class Model(nn.Module):
         config = transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=2, vision_feature_layer=-1,
                                           vision_feature_select_strategy="default", tie_word_embeddings=True)
         self.whole = transformers.LlavaForConditionalGeneration(config)
+        # Output rows that are seldom the answer are pushed the same way by every other answer: clip numbers begin far enough
+        # apart to stay different.
+        nn.init.normal_(self.embeddings(), std=0.1)
         self.n_rows, self.width, self.image = (draw.SIZE // 16) ** 2, width, 2
 
     def eyes(self):
@@ -74,12 +82,16 @@ class Model(nn.Module):
         return self.whole.model.multi_modal_projector(seen[:, 1:])
 
     def hidden(self, ids, rows):
-        """ids [n, t] with an image token for every row -> [n, t, width]."""
+        """ids [n, t] with an image token for every row -> [n, t, width], at the end and where tokens should know their clip."""
         text = self.whole.model.language_model
         embedded = text.embed_tokens(ids)
         at = (ids == self.image).unsqueeze(-1).expand_as(embedded)
         embedded = embedded.masked_scatter(at, rows.to(embedded.dtype))
-        return text(inputs_embeds=embedded, use_cache=False).last_hidden_state
+        out = text(inputs_embeds=embedded, use_cache=False, output_hidden_states=True)
+        return out.last_hidden_state, out.hidden_states[naming.AFTER_BLOCKS]
+
+    def embeddings(self):
+        return self.whole.lm_head.weight
 
     def logits(self, hidden):
         return self.whole.lm_head(hidden)

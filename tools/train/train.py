@@ -29,7 +29,9 @@ from torch.nn import functional as F
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 import data
+import naming
 import seeing
+import tokenizer
 import world
 
 WARMUP, FINAL_LR = 100, 0.05  # steps; share of a stage's learning rate at its end
@@ -46,6 +48,7 @@ class Course:
         self.device = torch.device(args.device)
         self.model = self.recipe.Model(args.size).to(self.device)
         self.heads = seeing.Heads(self.model.width).to(self.device)
+        self.naming = naming.Naming(tokenizer.Encoder(), tokenizer.VOCAB, self.device)
         self.stages = [replace(s, steps=max(1, round(s.steps * args.scale))) for s in self.recipe.stages(args.size)]
         self.stage, self.step, self.seconds = 0, 0, 0.0
         eyes = [p for m in self.model.eyes() for p in m.parameters()]
@@ -93,8 +96,9 @@ class Course:
             if stage.mix is None:
                 return self.heads.loss(self.model.rows(batch["pixels"]), batch["labels"])
             with torch.set_grad_enabled(torch.is_grad_enabled() and stage.see_lr > 0):
-                rows = self.model.rows(batch["pixels"])
-            hidden = self.model.hidden(batch["ids"], rows)
+                pixels = batch["pixels"]
+                rows = self.model.rows(pixels) if len(pixels) else torch.zeros(0, device=self.device)  # text alone
+            hidden, early = self.model.hidden(batch["ids"], rows)
             logits = self.model.logits(hidden.flatten(0, 1)[batch["where"]]).float()
         token, kind = batch["token"], batch["kind"]
         weight = torch.where(kind == data.END, END_WEIGHT, 1.0)
@@ -102,6 +106,9 @@ class Course:
         hit = logits.argmax(-1) == token
         right = {k: (hit & (kind == i)).sum() for i, k in enumerate((*world.KINDS, "end"))}
         right = {k: (n, (kind == i).sum()) for i, (k, n) in enumerate(right.items())}
+        if early is not None:
+            name_loss, right["name"] = self.naming.loss(batch["ids"], early, self.model.embeddings())
+            loss = loss + naming.WEIGHT * name_loss
         if not torch.is_grad_enabled():
             for what, h in zip(batch["details"], hit.tolist()):
                 if what:

@@ -20,6 +20,7 @@ import blip2
 import data
 import export
 import llava
+import naming
 import tokenizer
 import train
 import world
@@ -58,6 +59,36 @@ class Text(unittest.TestCase):
         for at, token, _, _ in row.due:
             self.assertEqual(row.ids[at + 1], token)
 
+    def test_every_token_has_the_number_that_was_named_last(self):
+        names = naming.Naming(self.encode, tokenizer.VOCAB, "cpu")
+        ids = self.encode("USER: Clip 57:How many are there?\nASSISTANT: 3\nUSER: In clip 9, what colour was it?")
+        labels = names.labels(torch.tensor([ids]))[0].tolist()
+        at = [ids.index(self.encode(f" {n}")[0]) for n in (57, 3, 9)]
+        expected = [-1] * at[0] + [57] * (at[2] - at[0]) + [9] * (len(ids) - at[2])  # the answer 3 names no clip
+        self.assertEqual(labels, expected)
+
+    def test_telling_the_number_is_what_the_loss_asks_for(self):
+        names = naming.Naming(self.encode, tokenizer.VOCAB, "cpu")
+        ids = torch.tensor([self.encode("USER: Clip 57:What shape is it?\nASSISTANT: star")])
+        embeddings = torch.randn(tokenizer.VOCAB, 64, generator=torch.Generator().manual_seed(1))
+        early = embeddings[names.numbers[57]].expand(1, ids.shape[1], 64)
+        loss, (right, of) = names.loss(ids, early, embeddings)
+        self.assertLess(float(loss), 0.01)
+        self.assertEqual(int(right), int(of))
+        loss, (right, _) = names.loss(ids, -early, embeddings)
+        self.assertGreater(float(loss), 5)
+        self.assertEqual(int(right), 0)
+
+    def test_text_alone_asks_only_for_what_was_told(self):
+        mix = Mix(clips=(4, 4), frames=(0, 0), rounds=(1, 1), closing=(3, 3), told=True, numbered=1.0)
+        clips = world.make_stream("train", 3, 2, mix)
+        row = data.stream_row(clips, self.encode, 5)
+        self.assertEqual(row.frames, [])
+        self.assertNotIn(self.encode.image, row.ids)
+        kinds = {kind for _, _, kind, _ in row.due}
+        self.assertEqual(kinds, {world.KINDS.index("recall"), data.END})
+        self.assertEqual(len(data.pack([row], self.encode.eos)["pixels"]), 0)
+
     def test_rectangles_keep_every_row(self):
         streams = [world.make_stream("train", 3, i, MIX) for i in range(3)]
         rows = [data.stream_row(s, self.encode, 5) for s in streams]
@@ -73,6 +104,9 @@ def course(model, out):
                                      "--threads", "1", "--examine-every", "100"]))
     mix = Mix(clips=(1, 1), rounds=(1, 2)) if made.recipe.PICTURES else MIX
     made.stages = [Stage("see", 2, 2, 1e-3), Stage("look", 2, 2, 1e-3, mix, 0.3), Stage("last", 2, 1, 1e-3, mix, 0.0)]
+    if not made.recipe.PICTURES:
+        text = Mix(clips=(2, 3), frames=(0, 0), rounds=(1, 1), closing=(2, 2), told=True, numbered=1.0)
+        made.stages.insert(2, Stage("name", 2, 2, 1e-3, text, 0.0))
     return made
 
 
@@ -83,8 +117,9 @@ class Run(unittest.TestCase):
             log = lambda **entry: entries.append(entry)  # noqa: E731
             whole = course("llava", Path(folder))
             self.assertTrue(train.train(whole, log))
-            self.assertEqual([e["stage"] for e in entries if "loss" in e], ["see", "look", "last"])
+            self.assertEqual([e["stage"] for e in entries if "loss" in e], ["see", "look", "name", "last"])
             self.assertTrue(any("present" in e.get("held_out", {}) for e in entries))
+            self.assertTrue(any("name" in e.get("held_out", {}) for e in entries))
         with tempfile.TemporaryDirectory() as folder:
             n = 0
             while True:
@@ -93,7 +128,7 @@ class Run(unittest.TestCase):
                 n += 1
                 if train.train(piece, log):
                     break
-            self.assertEqual(n, 7)  # a step each, and one that finds nothing left to do
+            self.assertEqual(n, 9)  # a step each, and one that finds nothing left to do
         for (name, a), b in zip(whole.model.state_dict().items(), piece.model.state_dict().values()):
             self.assertTrue(torch.equal(a, b), name)
 

@@ -97,6 +97,9 @@ class Mix:
     first: int = -1         # number of the first clip; -1: any
     horizon: int = 1 << 30  # memory questions reach back so many clips
     real: float = 0.5       # digits that are handwritten, where there are any
+    closing: tuple = (0, 0)  # recall rounds more at the end, about all clips: where questions come as often as facts, what is
+                             # left to ask lies a few clips back, and nothing is learned about the distant ones
+    told: bool = False       # recall rounds ask what the text has said; with frames=(0, 0) there is nothing but text
 
 
 def rng_of(split, seed, *index):
@@ -205,7 +208,7 @@ class Story:
     """What was shown and what was said so far."""
 
     def __init__(self, mix):
-        self.mix, self.clips, self.said = mix, [], set()
+        self.mix, self.clips, self.said, self.told = mix, [], set(), []
 
     def _untold(self, i):
         return [a for a in _asked_later(self.clips[i].scene) if (i, a) not in self.said]
@@ -227,13 +230,22 @@ class Story:
             return self._round(kind, _choose(rng, options), now, _ask_now) if options else None
         if kind == "order":
             return self._order(rng, now)
+        if kind == "recall" and self.mix.told:
+            options = [(i, a) for i, a in self.told if i < now]
+            if not options:
+                return None
+            about, attribute = _choose(rng, options)
+            self.told.remove((about, attribute))
+            return self._recall(attribute, about)
         oldest = max(0, now - min(self.mix.horizon, N_NUMBERS - 1))
         which = [i for i in ([now - 1] if kind == "back" else range(oldest, now)) if i >= 0 and self._untold(i)]
         if not which:
             return None
         about = which[rng.integers(len(which))]
-        lead = "One clip back" if kind == "back" else f"In clip {self.clips[about].number}"
-        return self._round(kind, _choose(rng, self._untold(about)), about, lambda a: f"{lead}, {_ask_then(a)}")
+        attribute = _choose(rng, self._untold(about))
+        if kind == "recall":
+            return self._recall(attribute, about)
+        return self._round(kind, attribute, about, lambda a: f"One clip back, {_ask_then(a)}")
 
     def look_back(self, rng, n_first):
         """A recall round about one of the first clips that leaves no trace in the story; None where nothing is left to ask."""
@@ -246,8 +258,13 @@ class Story:
         return Round("recall", attribute, f"In clip {self.clips[about].number}, {_ask_then(attribute)}",
                      self.clips[about].scene.facts[attribute], now - about)
 
+    def _recall(self, attribute, about):
+        return self._round("recall", attribute, about, lambda a: f"In clip {self.clips[about].number}, {_ask_then(a)}")
+
     def _round(self, kind, attribute, about, words):
         self._told(about, attribute)
+        if kind == "present" and attribute in _asked_later(self.clips[about].scene):
+            self.told.append((about, attribute))
         return Round(kind, attribute, words(attribute), self.clips[about].scene.facts[attribute], len(self.clips) - 1 - about)
 
     def _order(self, rng, now):
@@ -291,6 +308,9 @@ def stream_clips(split, seed, index, mix, digits=None, story=None):
             if asked:
                 asked.leads = not clip.rounds
                 clip.rounds.append(asked)
+        if i == n_clips - 1 and numbered and mix.closing[1] > 0:
+            n = int(rng.integers(mix.closing[0], mix.closing[1] + 1))
+            clip.rounds += [r for r in (story.ask(rng, "recall") for _ in range(n)) if r]
         yield clip
 
 

@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -93,6 +94,26 @@ class World(unittest.TestCase):
             self.assertEqual(way, facts["motion"], clip.scene)
             n += 1
         self.assertGreater(n, 60)
+
+    def test_closing_rounds_reach_back_far(self):
+        mix = replace(MIX, clips=(20, 20), rounds=(1, 1), numbered=1.0)
+        plain, closing = streams("train", 4, mix), streams("train", 4, replace(mix, closing=(12, 12)))
+        for a, b in zip(plain, closing):
+            self.assertEqual([c.rounds for c in a[:-1]], [c.rounds for c in b[:-1]])
+            more = b[-1].rounds[len(a[-1].rounds):]
+            self.assertEqual([r.kind for r in more], ["recall"] * 12)
+            self.assertGreater(max(r.distance for r in more), 12)
+
+    def test_told_rounds_ask_what_the_text_has_said(self):
+        mix = replace(MIX, clips=(6, 6), frames=(0, 0), rounds=(1, 1), kinds=(1.0, 0.0, 0.0, 0.0), closing=(4, 4), told=True, numbered=1.0)
+        n = 0
+        for clips in streams("train", 8, mix):
+            said = {(i, c.rounds[0].attribute): c.rounds[0].answer for i, c in enumerate(clips)}
+            asked = clips[-1].rounds[1:]
+            n += len(asked)
+            for r in asked:
+                self.assertEqual(said.pop((len(clips) - 1 - r.distance, r.attribute)), r.answer)  # once each
+        self.assertGreater(n, 16)
 
     def test_answers_are_facts_of_the_clip_they_are_about(self):
         kinds = set()

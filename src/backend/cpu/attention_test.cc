@@ -2,6 +2,7 @@
 #include "backend/cpu/attention.h"
 
 #include "backend/cpu/attention_testing.h"
+#include "hwy/highway.h"
 
 namespace weir::cpu::attention {
 namespace {
@@ -15,7 +16,8 @@ TEST(CpuAttention, TargetsAreReallyForced) {
   ThreadPool pool(1);
   std::vector<std::vector<float>> outs;
   ForEachTarget([&] { outs.push_back(call.Run(pool)); });
-  if (outs.size() == 1) GTEST_SKIP() << "this machine has one SIMD target only";
+  // On Arm the levels differ in products alone.
+  if (hwy::SupportedAndGeneratedTargets().size() == 1) GTEST_SKIP() << "this machine has one SIMD target only";
   EXPECT_NE(std::memcmp(outs.front().data(), outs.back().data(), outs.front().size() * sizeof(float)), 0);
 }
 
