@@ -34,7 +34,7 @@ def stages(size):
     if size == "tiny":
         return [Stage("see", 600, 48, 2e-3), Stage("look", 800, 16, 2e-3, many, 0.3), Stage("answer", 200, 16, 1e-3, few, 0.1)]
     more = 8 if size == "base" else 1
-    return [Stage("see", 2000, 96 * more, 1e-3), Stage("look", 4200, 40 * more, 1e-3, many, 0.3),
+    return [Stage("see", 3000, 96 * more, 1e-3), Stage("look", 4200, 40 * more, 1e-3, many, 0.3),
             Stage("answer", 750, 48 * more, 4e-4, few, 0.1)]
 
 
@@ -42,11 +42,14 @@ class Model(nn.Module):
     def __init__(self, size="small"):
         super().__init__()
         (v_width, v_blocks, v_heads), (q_width, q_blocks, q_heads), (width, blocks, ff, heads) = SIZES[size]
-        vision = dict(hidden_size=v_width, intermediate_size=4 * v_width, num_hidden_layers=v_blocks,
+        # The configurations' own initial weights (1e-10 and 0.02) are meant to be overwritten by pre-trained ones: from them
+        # every query would begin with the mean of all patches, and hardly leave it.
+        wide = 0.09
+        vision = dict(initializer_range=wide, hidden_size=v_width, intermediate_size=4 * v_width, num_hidden_layers=v_blocks,
                       num_attention_heads=v_heads, image_size=draw.SIZE, patch_size=PATCH, hidden_act="gelu",
                       layer_norm_eps=1e-6)
         # No text ever goes through the Q-Former: its vocabulary is as small as it may be.
-        qformer = dict(vocab_size=8, hidden_size=q_width, num_hidden_layers=q_blocks, num_attention_heads=q_heads,
+        qformer = dict(initializer_range=wide, vocab_size=8, hidden_size=q_width, num_hidden_layers=q_blocks, num_attention_heads=q_heads,
                        intermediate_size=4 * q_width, encoder_hidden_size=v_width, cross_attention_frequency=1,
                        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
         text = dict(model_type="opt", vocab_size=tokenizer.VOCAB, hidden_size=width, word_embed_proj_dim=width, ffn_dim=ff,
@@ -56,6 +59,7 @@ class Model(nn.Module):
                                           num_query_tokens=N_QUERIES, image_token_index=2)
         self.whole = transformers.Blip2ForConditionalGeneration(config)
         nn.init.normal_(self.whole.query_tokens, std=0.5)  # equal queries would stay equal
+        nn.init.normal_(self.whole.vision_model.embeddings.position_embedding, std=0.5)  # and places are what they part by
         self.n_rows, self.width, self.image = N_QUERIES, width, 2
 
     def eyes(self):
