@@ -4,6 +4,7 @@ A batch of frames has pictures with their labels, one batch of streams has token
 the places where an answer is due. Arrays are torch tensors, pictures uint8 until the device has them.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,7 +67,7 @@ class _Row:
     """A sequence being written, with the places where an answer's tokens are due."""
 
     def __init__(self):
-        self.ids, self.frames, self.due = [], [], []
+        self.ids, self.frames, self.due, self.things = [], [], [], []
 
     def answer(self, encode, r, due=True):
         """`due`: the answer can be known; a picture that is left out is not asked about, its answer is text like any other."""
@@ -77,7 +78,7 @@ class _Row:
 
 
 def stream_row(clips, encode, n_rows):
-    """A conversation about a stream: `n_rows` image tokens a frame, as the chat format lays them out."""
+    """A conversation about a stream: `n_rows` image tokens a frame, squares of it, as the chat format lays them out."""
     row = _Row()
     row.ids.append(encode.bos)
     for clip in clips:
@@ -86,6 +87,7 @@ def stream_row(clips, encode, n_rows):
             row.ids += encode(before if len(row.ids) == 1 else "\n" + before)
             if r.leads:
                 row.frames.extend(clip.frames)
+                row.things += [world.things_at(clip.scene, math.isqrt(n_rows))] * len(clip.frames)
                 row.ids += [encode.image] * (n_rows * len(clip.frames)) + encode(after)
             row.answer(encode, r, due=len(clip.frames) > 0 or r.kind != "present")
     return row
@@ -114,7 +116,8 @@ def pack(rows, pad):
     where, token, kind = (torch.tensor(column) for column in zip(*due))
     frames = [f for r in rows for f in r.frames]
     pixels = np.stack(frames) if frames else np.empty((0, draw.SIZE, draw.SIZE, 3), dtype=np.uint8)
-    return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(pixels),
+    things = np.array([t for r in rows for t in r.things], dtype=np.int64).reshape(-1, 2)
+    return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(pixels), things=torch.from_numpy(things),
                 where=where, token=token, kind=kind, details=[what for r in rows for *_, what in r.due])
 
 

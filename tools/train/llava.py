@@ -47,7 +47,8 @@ def stages(size):
               Mix(clips=(3, 8), frames=(0, 0), rounds=(1, 1), closing=(8, 8), told=True, numbered=1.0), 0.0),
         Stage("recall", 400, 24 * more, 1e-3,
               Mix(clips=(3, 8), frames=(1, 1), rounds=(1, 1), kinds=(0.5, 0.2, 0.25, 0.05), closing=(6, 14), subjects=SINGLES), 0.0),
-        Stage("span", 500, 8 * more, 8e-4, Mix(clips=(6, 16), rounds=(1, 1), kinds=(0.4, 0.15, 0.35, 0.1), closing=(8, 20)), 0.1),
+        Stage("span", 500, 8 * more, 8e-4,
+              Mix(clips=(6, 16), rounds=(1, 3), kinds=(0.6, 0.15, 0.2, 0.05), closing=(8, 20), subjects=PAIRS), 0.1),
         Stage("stream", 600, 3 * more, 5e-4, Mix(clips=(12, 36), rounds=(1, 1), kinds=(0.35, 0.15, 0.4, 0.1), closing=(12, 30)), 0.0),
     ]
 

@@ -1,9 +1,12 @@
-"""How a decoder learns whose clip a token belongs to, before anything asks for it.
+"""How a decoder learns what a token stands for, before anything asks for it.
 
 "In clip 57, what colour was it?" is answered in two steps: a clip's tokens take up its number from the label before them, and
 the question finds those that have its own. Neither step earns anything without the other, and answers alone teach
 neither within thousands of steps: the decoder settles for the clips nearby. So the first step is taught by itself: after a few
 blocks, every token is to tell, in the code of the numbers' embeddings, the last clip that was named.
+
+"What colour is the circle?" is the same riddle within a picture of two things: a picture's row is to tell the colour and the shape
+of what stands there in the code of the words, so that the word can find it.
 """
 
 import torch
@@ -22,6 +25,8 @@ class Naming:
         self.numbers = numbers
         self.number_of = torch.full((vocab,), -1, device=device)
         self.number_of[numbers] = torch.arange(world.N_NUMBERS, device=device)
+        self.words = [torch.tensor([encode(f" {word}")[0] for word in words], device=device)
+                      for words in (world.COLOURS, world.SHAPES)]
         self.clip_words = torch.tensor([encode(word)[0] for word in (" Clip", " clip")], device=device)
 
     def labels(self, ids):
@@ -33,10 +38,18 @@ class Naming:
         at = torch.where(named >= 0, torch.arange(ids.shape[1], device=ids.device), -1).cummax(1).values
         return torch.where(at >= 0, named.gather(1, at.clamp(min=0)), -1)
 
-    def loss(self, ids, early, embeddings):
+    def clips(self, ids, early, embeddings):
         """early [n, t, width]: what stands behind AFTER_BLOCKS blocks. (loss, (right, of))."""
-        labels = self.labels(ids)[:, ::EVERY].flatten()
-        told = F.layer_norm(early[:, ::EVERY].flatten(0, 1).float(), early.shape[-1:]) @ embeddings[self.numbers].float().T
-        known = labels >= 0
-        loss = F.cross_entropy(told, labels, ignore_index=-1, reduction="sum") / known.sum().clamp(min=1)
-        return loss, (((told.argmax(-1) == labels) & known).sum(), known.sum())
+        return _told(early[:, ::EVERY].flatten(0, 1), self.labels(ids)[:, ::EVERY].flatten(), embeddings[self.numbers])
+
+    def things(self, rows, things, embeddings):
+        """rows [n, width]: the same of the picture rows, things [n, 2] (world.things_at). (loss, (right, of))."""
+        results = [_told(rows, things[:, i], embeddings[words]) for i, words in enumerate(self.words)]
+        return sum(loss for loss, _ in results), tuple(sum(n) for n in zip(*(hits for _, hits in results)))
+
+
+def _told(early, labels, code):
+    told = F.layer_norm(early.float(), early.shape[-1:]) @ code.float().T
+    known = labels >= 0
+    loss = F.cross_entropy(told, labels, ignore_index=-1, reduction="sum") / known.sum().clamp(min=1)
+    return loss, (((told.argmax(-1) == labels) & known).sum(), known.sum())

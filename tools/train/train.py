@@ -107,8 +107,10 @@ class Course:
         right = {k: (hit & (kind == i)).sum() for i, k in enumerate((*world.KINDS, "end"))}
         right = {k: (n, (kind == i).sum()) for i, (k, n) in enumerate(right.items())}
         if early is not None:
-            name_loss, right["name"] = self.naming.loss(batch["ids"], early, self.model.embeddings())
-            loss = loss + naming.WEIGHT * name_loss
+            ids, code = batch["ids"], self.model.embeddings()
+            clips, right["name"] = self.naming.clips(ids, early, code)
+            things, right["thing"] = self.naming.things(early[ids == self.model.image], batch["things"], code)
+            loss = loss + naming.WEIGHT * (clips + things)
         if not torch.is_grad_enabled():
             for what, h in zip(batch["details"], hit.tolist()):
                 if what:

@@ -72,12 +72,28 @@ class Text(unittest.TestCase):
         ids = torch.tensor([self.encode("USER: Clip 57:What shape is it?\nASSISTANT: star")])
         embeddings = torch.randn(tokenizer.VOCAB, 64, generator=torch.Generator().manual_seed(1))
         early = embeddings[names.numbers[57]].expand(1, ids.shape[1], 64)
-        loss, (right, of) = names.loss(ids, early, embeddings)
+        loss, (right, of) = names.clips(ids, early, embeddings)
         self.assertLess(float(loss), 0.01)
         self.assertEqual(int(right), int(of))
-        loss, (right, _) = names.loss(ids, -early, embeddings)
+        loss, (right, _) = names.clips(ids, -early, embeddings)
         self.assertGreater(float(loss), 5)
         self.assertEqual(int(right), 0)
+
+    def test_rows_tell_what_stands_there(self):
+        scenes = (world.make_scene(world.rng_of("train", 4, i), MIX, moves=False) for i in range(100))
+        scene = next(s for s in scenes if s.subject == "pair")
+        things = world.things_at(scene, 4)
+        sides = [things[[i for i in range(16) if i % 4 in columns]] for columns in ((0, 1), (2, 3))]
+        for side, (colour, shape, *_) in zip(sides, scene.objects):
+            found = {tuple(t) for t in side if t[0] >= 0}
+            self.assertEqual(found, {(world.COLOURS.index(colour), world.SHAPES.index(shape))})
+        names = naming.Naming(self.encode, tokenizer.VOCAB, "cpu")
+        code = torch.randn(tokenizer.VOCAB, 64, generator=torch.Generator().manual_seed(1))
+        things = torch.from_numpy(things)
+        rows = sum(code[words][things[:, i]] for i, words in enumerate(names.words))
+        loss, (right, of) = names.things(rows, things, code)
+        self.assertLess(float(loss), 0.1)
+        self.assertEqual((int(right), int(of)), (int((things >= 0).sum()),) * 2)
 
     def test_text_alone_asks_only_for_what_was_told(self):
         mix = Mix(clips=(4, 4), frames=(0, 0), rounds=(1, 1), closing=(3, 3), told=True, numbered=1.0)

@@ -184,6 +184,19 @@ def render(scene, n_frames, rng, split="train", digits=None):
     return frames
 
 
+def things_at(scene, n):
+    """A pair's picture cut into n x n squares, [n * n, 2]: colour and shape, as places in COLOURS and SHAPES, of the thing that has
+    the middle of a square; -1 where nothing stands and for other scenes. Pairs do not move: it holds for every frame."""
+    out = np.full((n * n, 2), -1, dtype=np.int64)
+    if scene.subject != "pair":
+        return out
+    middle = (np.arange(n) + 0.5) * draw.SIZE / n
+    for colour, shape, x, y, radius in scene.objects:
+        near = np.hypot(middle[None, :] - x, middle[:, None] - y) < radius
+        out[near.flatten()] = COLOURS.index(colour), SHAPES.index(shape)
+    return out
+
+
 def _ask_now(attribute):
     if attribute in _ASK:
         return _ASK[attribute][0]
