@@ -342,8 +342,6 @@ void Blip2::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kBlip2;
-const EncoderInfo kBlip2 = {
-    "blip2", "qformer", "BLIP-2 (EVA ViT-g and Q-Former)",
-    LoadEncoderAs<Blip2>};
+const EncoderInfo kBlip2 = {"blip2", "qformer", "BLIP-2 (EVA ViT-g and Q-Former)", LoadEncoderAs<Blip2>};
 
 }  // namespace weir

@@ -206,8 +206,7 @@ void Qwen2vlMerger::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kQwen2vlMerger;
-const EncoderInfo kQwen2vlMerger = {
-    "qwen2vl_merger", "qwen2vl_merger", "Qwen2-VL (pictures of any size, 2D RoPE)",
-    LoadEncoderAs<Qwen2vlMerger>};
+const EncoderInfo kQwen2vlMerger = {"qwen2vl_merger", "qwen2vl_merger", "Qwen2-VL (pictures of any size, 2D RoPE)",
+                                    LoadEncoderAs<Qwen2vlMerger>};
 
 }  // namespace weir

@@ -208,8 +208,8 @@ void QwenvlResampler::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kQwenvlResampler;
-const EncoderInfo kQwenvlResampler = {
-    "qwenvl_resampler", "qwenvl_resampler", "Qwen-VL (ViT-bigG, cross-attention of 256 queries)",
-    LoadEncoderAs<QwenvlResampler>};
+const EncoderInfo kQwenvlResampler = {"qwenvl_resampler", "qwenvl_resampler",
+                                      "Qwen-VL (ViT-bigG, cross-attention of 256 queries)",
+                                      LoadEncoderAs<QwenvlResampler>};
 
 }  // namespace weir
