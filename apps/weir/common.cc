@@ -10,8 +10,10 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "engine/probe.h"
 #include "text/chat_template.h"
@@ -109,8 +111,21 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
       ->type_name("N");
 }
 
+namespace {
+
+// WEIR_CUDA_GRAPH=0 launches a token's operations one by one, for measuring what graphs gain (docs/gpu.md).
+Result<bool> WantsCudaGraphs() {
+  const char* wanted = std::getenv("WEIR_CUDA_GRAPH");
+  if (wanted == nullptr || std::string_view(wanted) == "1") return true;
+  if (std::string_view(wanted) == "0") return false;
+  return InvalidArgument("WEIR_CUDA_GRAPH is '%s'; it is 0 or 1", wanted);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only) {
   LoadModelOptions options;
+  WEIR_ASSIGN_OR_RETURN(options.cuda_graphs, WantsCudaGraphs());
   options.path = flags.path;
   options.n_threads = flags.threads;
   options.device = !flags.device.empty() ? flags.device : flags.gpu_layers > 0 ? "auto" : "cpu";

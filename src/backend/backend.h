@@ -42,6 +42,15 @@ enum class Access {
   kShared,  // the host too, between Synchronise() and the next operation on it; for what is small and often looked at
 };
 
+// How a device was given its forward passes (Backend::BeginPass()); for tests and measurements.
+struct PassCounts {
+  int64_t plain = 0;     // operation by operation, of those that were held back
+  int64_t built = 0;     // as a graph made for the pass
+  int64_t replayed = 0;  // as a graph that had done another pass
+  int64_t updated = 0;   // operations of replayed graphs that were not as before
+  int64_t failed = 0;    // graphs that the device refused; their passes are plain
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -66,6 +75,12 @@ class Backend {
   virtual void Copy(void* to, const void* from, int64_t n_bytes);
   // Returns when everything asked for is done.
   virtual void Synchronise() {}
+  // Hints around a forward pass of n_rows: a device may hold operations back until EndPass(), to be given them in one
+  // go. Synchronise(), and a Copy() from or to plain host memory, send them before. Every BeginPass() is followed by
+  // one EndPass().
+  virtual void BeginPass(int64_t /*n_rows*/) {}
+  virtual void EndPass() {}
+  virtual PassCounts pass_counts() const { return {}; }
   // The device's first failure, for good: what was computed since means nothing. Known after Synchronise().
   virtual Status status() const { return Status(); }
   // Memory that Allocate() can still give.
@@ -132,7 +147,8 @@ std::unique_ptr<Backend> MakeRefBackend();
 // SIMD with run-time dispatch. n_threads 0: one per usable core.
 std::unique_ptr<Backend> MakeCpuBackend(int n_threads = 0);
 // The first CUDA device. kUnsupported, saying why, when this build has no CUDA (WEIR_CUDA) or the machine no device for
-// it. What the backend itself holds on the device is reserved in `ledger`, which outlives it.
-Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger& ledger);
+// it. What the backend itself holds on the device is reserved in `ledger`, which outlives it. Without `graphs`, passes
+// of few rows are launched operation by operation as others are; for comparisons.
+Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger& ledger, bool graphs = true);
 
 }  // namespace weir

@@ -37,7 +37,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
   if (device == "ref") {
     out->backend_ = MakeRefBackend();
   } else if (device != "cpu") {
-    auto cuda = MakeCudaBackend(out->ledger_);
+    auto cuda = MakeCudaBackend(out->ledger_, options.cuda_graphs);
     if (!cuda.ok() && device == "cuda") return cuda.status();
     if (cuda.ok()) out->backend_ = std::move(*cuda);
     out->device_note_ = cuda.status().message();

@@ -22,6 +22,8 @@ struct LoadModelOptions {
   // Layers on the device, as other programs count them. All or none: 0 is the CPU, anything from the model's layers on
   // is the device; what lies between is kInvalidArgument. Negative: as `device` says.
   int n_gpu_layers = -1;
+  // False: as MakeCudaBackend() has it.
+  bool cuda_graphs = true;
   // Checks and sizes everything without preparing a single weight: for `weir plan` and `weir info`. Such a model
   // answers questions about bytes; it cannot run.
   bool plan_only = false;

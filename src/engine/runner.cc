@@ -12,6 +12,18 @@ int64_t HeadScratchBytes(const Model& model, const Backend& backend, const Runne
                    shape.nll ? backend.NllScratchBytes(shape.max_rows, n_embd) : 0});
 }
 
+// Ends a pass on every way out.
+class Pass {
+ public:
+  Pass(Backend& backend, int64_t n_rows) : backend_(backend) { backend_.BeginPass(n_rows); }
+  ~Pass() { backend_.EndPass(); }
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+
+ private:
+  Backend& backend_;
+};
+
 }  // namespace
 
 int64_t Runner::MetaBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
@@ -75,6 +87,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
                          item.tokens.data(), item.pos_shift});
     n_rows += n;
   }
+  const Pass pass(*backend_, n_rows);
   WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));
   for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));
 

@@ -18,8 +18,8 @@
 
 namespace weir::testing {
 
-inline Result<std::unique_ptr<Backend>> MakeDevice(const std::string& which, Ledger& ledger) {
-  return which == "twin" ? twin::MakeBackend(ledger) : MakeCudaBackend(ledger);
+inline Result<std::unique_ptr<Backend>> MakeDevice(const std::string& which, Ledger& ledger, bool graphs = true) {
+  return which == "twin" ? twin::MakeBackend(ledger, graphs) : MakeCudaBackend(ledger, graphs);
 }
 
 class DeviceTest : public ::testing::TestWithParam<const char*> {

@@ -308,7 +308,9 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
     const SegmentHeads heads = HeadsOf(device, args, segment, kv, n);
     query.kv_begin = call.kv_begin = static_cast<int32_t>(kv);
     query.n_kv = static_cast<int32_t>(n);
-    device.Launch(PrepareQueries, Grid{segment.n_rows}, 256, 0, query, heads);
+    // Where positions are not slots, nothing here changes from token to token.
+    device.Launch(PrepareQueries, Grid{segment.n_rows}, 256, 0, query,
+                  query.row_cos == nullptr ? heads : SegmentHeads());
     if (HasAttendMany(call)) {
       AttendManyRows(device, call, heads, n);
       continue;

@@ -28,6 +28,9 @@ class DeviceBackend final : public Backend {
   }
   void Copy(void* to, const void* from, int64_t n_bytes) override { device_->Copy(to, from, n_bytes); }
   void Synchronise() override { device_->Synchronise(); }
+  void BeginPass(int64_t n_rows) override { device_->BeginPass(n_rows); }
+  void EndPass() override { device_->EndPass(); }
+  PassCounts pass_counts() const override { return device_->stream().counts(); }
   Status status() const override { return device_->stream().status(); }
   int64_t AvailableBytes() const override { return device_->AvailableBytes(); }
 
@@ -94,8 +97,8 @@ class DeviceBackend final : public Backend {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> MakeBackend(Ledger& ledger) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::Open(ledger));
+Result<std::unique_ptr<Backend>> MakeBackend(Ledger& ledger, bool graphs) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::Open(ledger, graphs));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Library> library, Library::Make(*device, ledger));
   return std::unique_ptr<Backend>(std::make_unique<DeviceBackend>(std::move(device), std::move(library)));
 }
@@ -103,7 +106,9 @@ Result<std::unique_ptr<Backend>> MakeBackend(Ledger& ledger) {
 }  // namespace WEIR_GPU
 
 #ifdef __CUDACC__
-Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger& ledger) { return cuda::MakeBackend(ledger); }
+Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger& ledger, bool graphs) {
+  return cuda::MakeBackend(ledger, graphs);
+}
 #endif
 
 }  // namespace weir

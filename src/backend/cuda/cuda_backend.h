@@ -9,7 +9,7 @@
 
 namespace weir::WEIR_GPU {
 
-// Errors of Device::Open(). What the backend itself holds on the device is reserved in `ledger`, which outlives it.
-Result<std::unique_ptr<Backend>> MakeBackend(Ledger& ledger);
+// As MakeCudaBackend(). Errors of Device::Open().
+Result<std::unique_ptr<Backend>> MakeBackend(Ledger& ledger, bool graphs = true);
 
 }  // namespace weir::WEIR_GPU

@@ -9,15 +9,17 @@ namespace {
 
 constexpr int kOldestMajor = 8;  // sm_80: asynchronous copies, int8 and half matrix units as the kernels use them
 
+cudaStream_t StreamOf(Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
+
 Status NoDevice(const char* why) { return Unsupported("no CUDA device: %s", why); }
 
 }  // namespace
 
 struct Device::Memory {
-  std::map<uintptr_t, std::pair<int64_t, Access>> ranges;  // address to size
+  std::map<uintptr_t, std::pair<int64_t, Access>> ranges;  // by address: size, access
 };
 
-Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger) {
+Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger, bool graphs) {
   int n = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&n); error != cudaSuccess)
     return NoDevice(cudaGetErrorString(error));
@@ -35,12 +37,8 @@ Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger) {
   out->memory_ = std::make_unique<Memory>();
   out->name_ = StrFormat("%s, sm_%d%d", properties.name, properties.major, properties.minor);
   out->n_multiprocessors_ = properties.multiProcessorCount;
-  if (const cudaError_t error = cudaStreamCreateWithFlags(&out->stream_.handle, cudaStreamNonBlocking);
-      error != cudaSuccess) {
-    return NoDevice(cudaGetErrorString(error));
-  }
-  WEIR_ASSIGN_OR_RETURN(out->stage_, out->Allocate(ledger, MemTag::kWorkspace, kStageBytes, Access::kDevice));
-  WEIR_ASSIGN_OR_RETURN(out->stage_host_, out->Allocate(ledger, MemTag::kWorkspace, kStageBytes, Access::kShared));
+  if (const Status opened = out->stream_.Open(); !opened.ok()) return NoDevice(opened.message().c_str());
+  WEIR_RETURN_IF_ERROR(out->OpenStream(ledger, graphs));
   return Result<std::unique_ptr<Device>>(std::move(out));
 }
 
@@ -48,7 +46,6 @@ Device::~Device() {
   Synchronise();
   stage_ = Buffer();
   stage_host_ = Buffer();
-  if (stream_.handle != nullptr) cudaStreamDestroy(stream_.handle);
 }
 
 int64_t Device::AvailableBytes() const {
@@ -73,7 +70,7 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
                       static_cast<long long>(AvailableBytes()));
   }
   if (access == Access::kDevice) {
-    stream_.Check(cudaMemsetAsync(data, 0, size, stream_.handle), "clearing memory");
+    stream_.Check(StatusOf(cudaMemsetAsync(data, 0, size, StreamOf(stream_)), "clearing memory"));
   } else {
     std::memset(data, 0, size);
   }
@@ -82,18 +79,19 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
     auto& device = *static_cast<Device*>(owner);
     const auto at = device.memory_->ranges.find(reinterpret_cast<uintptr_t>(address));
     device.Synchronise();
-    device.stream_.Check(at->second.second == Access::kDevice ? cudaFree(address) : cudaFreeHost(address),
-                         "freeing memory");
+    device.stream_.Check(
+        StatusOf(at->second.second == Access::kDevice ? cudaFree(address) : cudaFreeHost(address), "freeing memory"));
     device.memory_->ranges.erase(at);
   });
 }
 
-bool Device::Owns(const void* address) const {
+std::optional<Access> Device::AccessOf(const void* address) const {
   const uintptr_t a = reinterpret_cast<uintptr_t>(address);
   auto at = memory_->ranges.upper_bound(a);
-  if (at == memory_->ranges.begin()) return false;
+  if (at == memory_->ranges.begin()) return std::nullopt;
   --at;
-  return a < at->first + static_cast<uintptr_t>(at->second.first);
+  if (a >= at->first + static_cast<uintptr_t>(at->second.first)) return std::nullopt;
+  return at->second.second;
 }
 
 void Device::Copy(void* to, const void* from, int64_t n_bytes) {
@@ -101,45 +99,24 @@ void Device::Copy(void* to, const void* from, int64_t n_bytes) {
   auto* target = static_cast<uint8_t*>(to);
   const auto* source = static_cast<const uint8_t*>(from);
   if (target < source + n_bytes && source < target + n_bytes) return Move(target, source, n_bytes);
-  stream_.Check(cudaMemcpyAsync(to, from, static_cast<size_t>(n_bytes), cudaMemcpyDefault, stream_.handle), "a copy");
-  // Memory that the device does not know is the caller's again when the call returns.
-  if (!Owns(to) || !Owns(from)) Synchronise();
+  CopyApart(to, from, n_bytes);
 }
 
 void Device::Move(uint8_t* to, const uint8_t* from, int64_t n_bytes) {
   // Piece by piece through the staging memory, from the end that is written first.
   Synchronise();
-  const auto copy = [this](void* target, const void* source, int64_t n) {
-    stream_.Check(cudaMemcpyAsync(target, source, static_cast<size_t>(n), cudaMemcpyDefault, stream_.handle), "a move");
-  };
   for (int64_t done = 0; done < n_bytes; done += kStageBytes) {
     const int64_t n = std::min(kStageBytes, n_bytes - done);
     const int64_t at = to < from ? done : n_bytes - done - n;
-    copy(stage_.data(), from + at, n);
-    copy(to + at, stage_.data(), n);
+    CopyApart(stage_.data(), from + at, n);
+    CopyApart(to + at, stage_.data(), n);
   }
   staged_ = kStageBytes;  // the next array waits for the moves
 }
 
 void Device::Synchronise() {
-  if (stream_.handle != nullptr) stream_.Check(cudaStreamSynchronize(stream_.handle), "work before this");
+  stream_.Wait();
   staged_ = 0;
-}
-
-const void* Device::StageBytes(const void* host, int64_t n_bytes) {
-  const int64_t room = (n_bytes + 63) / 64 * 64;
-  if (room > kStageBytes) {
-    stream_.Fail(Internal("a list of %lld bytes for the device", static_cast<long long>(n_bytes)));
-    return stage_.data();
-  }
-  if (staged_ + room > kStageBytes) Synchronise();
-  uint8_t* const copy = stage_.data() + staged_;
-  std::memcpy(stage_host_.data() + staged_, host, static_cast<size_t>(n_bytes));
-  stream_.Check(cudaMemcpyAsync(copy, stage_host_.data() + staged_, static_cast<size_t>(n_bytes),
-                                cudaMemcpyHostToDevice, stream_.handle),
-                "a list");
-  staged_ += room;
-  return copy;
 }
 
 }  // namespace weir::cuda

@@ -1,15 +1,18 @@
 // A device's memory, its one stream of work, and small arrays of the host on their way to kernels.
 //
-// Two implementations, chosen by the namespace: device.cu for CUDA, twin/device.cc for the host's twin, in which memory
-// of the device cannot be touched by the host at all: whoever does it without Copy() ends there and then.
+// What differs is implemented twice, chosen by the namespace: device.cu for CUDA, twin/device.cc for the host's twin,
+// in which memory of the device cannot be touched by the host at all: whoever does it without Copy() ends there and
+// then. staging.cu is for both.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend/backend.h"
 #include "backend/cuda/grid.h"
+#include "backend/cuda/stream.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -19,8 +22,9 @@ namespace weir::WEIR_GPU {
 class Device {
  public:
   // The first device of the machine. kUnsupported when there is none that can run this build's kernels; the message
-  // says why. What the device object itself holds is reserved in `ledger`, which outlives it.
-  static Result<std::unique_ptr<Device>> Open(Ledger& ledger);
+  // says why. What the device object itself holds is reserved in `ledger`, which outlives it. Without `graphs`, it
+  // never records a pass.
+  static Result<std::unique_ptr<Device>> Open(Ledger& ledger, bool graphs = true);
   ~Device();
 
   const std::string& name() const { return name_; }
@@ -31,9 +35,13 @@ class Device {
   Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access);
   void Copy(void* to, const void* from, int64_t n_bytes);
   void Synchronise();
+  // A pass of up to kFewRows rows is recorded: there, launching costs more than what is launched.
+  void BeginPass(int64_t n_rows);
+  void EndPass() { stream_.Send(); }
 
-  // True for addresses of its allocations, shared ones included.
-  bool Owns(const void* address) const;
+  // What its allocation is that has this address; nothing for others' memory.
+  std::optional<Access> AccessOf(const void* address) const;
+  bool Owns(const void* address) const { return AccessOf(address).has_value(); }
   // `address`, which must be its own: otherwise the stream fails, which is easier to find than a kernel that does.
   template <typename T>
   T* Mine(T* address) {
@@ -42,7 +50,8 @@ class Device {
   }
 
   // A copy of n elements of the host for the kernels launched next. The original may be reused at once; the copy is
-  // good until Synchronise(). At most kStageBytes a call.
+  // good until Synchronise(). At most kStageBytes a call. After Synchronise(), the same calls give the same addresses;
+  // those of a recorded pass are one copy, in front of it.
   template <typename T>
   const T* Stage(const T* host, int64_t n) {
     return static_cast<const T*>(StageBytes(host, n * static_cast<int64_t>(sizeof(T))));
@@ -57,7 +66,10 @@ class Device {
 
  private:
   Device() = default;
+  Status OpenStream(Ledger& ledger, bool graphs);
   const void* StageBytes(const void* host, int64_t n_bytes);
+  // Ranges that do not overlap.
+  void CopyApart(void* to, const void* from, int64_t n_bytes);
   // Overlapping ranges of the device's memory.
   void Move(uint8_t* to, const uint8_t* from, int64_t n_bytes);
 
@@ -68,6 +80,7 @@ class Device {
   int n_multiprocessors_ = 0;
   Buffer stage_, stage_host_;  // the copies, and where the host writes them
   int64_t staged_ = 0;
+  int64_t pass_staged_ = 0;  // before the recorded pass
 };
 
 }  // namespace weir::WEIR_GPU

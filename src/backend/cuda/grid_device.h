@@ -68,35 +68,15 @@ WEIR_DEVICE void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Work in the order of its calls. Keeps the first failure, for good.
-class Stream {
- public:
-  cudaStream_t handle = nullptr;
+// CUDA starts a kernel by its address alone (the twin, which calls it, must know its parameters' types too).
+struct KernelCall {};
+template <typename... P>
+KernelCall CallOf(void (*)(P...)) {
+  return {};
+}
 
-  template <typename... P, typename... A>
-  void Launch(void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes, const A&... args) {
-    constexpr int64_t kWithoutAsking = 48 << 10;
-    if (!status_.ok() || grid.x * grid.y * grid.z == 0) return;
-    if (shared_bytes > kWithoutAsking) {
-      Check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared_bytes)),
-            "shared memory");
-    }
-    const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
-    kernel<<<blocks, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), handle>>>(
-        static_cast<P>(args)...);
-    Check(cudaPeekAtLastError(), "a kernel's start");
-  }
-  void Check(cudaError_t error, const char* what) {
-    if (error != cudaSuccess) Fail(Internal("CUDA: %s: %s", what, cudaGetErrorString(error)));
-  }
-  void Fail(Status status) {
-    if (status_.ok()) status_ = std::move(status);
-  }
-  const Status& status() const { return status_; }
-
- private:
-  Status status_;
-};
+inline Status StatusOf(cudaError_t error, const char* what) {
+  return error == cudaSuccess ? Status() : Internal("CUDA: %s: %s", what, cudaGetErrorString(error));
+}
 
 }  // namespace weir::cuda

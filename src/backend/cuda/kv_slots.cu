@@ -163,7 +163,7 @@ WEIR_KERNEL void KeyDifferences(ScoreHeads heads, int64_t dim, int64_t slot_byte
 void StoreSlots(Device& device, std::span<const StoreSlotsArgs> args) {
   while (!args.empty()) {
     const StoreSlotsArgs& like = args.front();
-    StoreHeads heads;
+    StoreHeads heads = {};  // a graph compares all of it with that of the pass before
     int n = 0;
     const RopeTable* rope = nullptr;
     // What shares a launch shares its rows' number, width and rotation.

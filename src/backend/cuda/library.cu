@@ -112,7 +112,7 @@ void Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_ro
     const float* one = s.ones.as<float>();
     s.Check(cublasLtMatmul(s.handle, product, scale != nullptr ? scale : one, w, left, x, right,
                            accumulate ? one : one + 1, y, result, y, result, &found->second, s.workspace.data(),
-                           kWorkspaceBytes, s.device->stream().handle),
+                           kWorkspaceBytes, static_cast<cudaStream_t>(s.device->stream().handle())),
             "a product");
   }
   cublasLtMatrixLayoutDestroy(result);

@@ -3,7 +3,7 @@
 
 namespace weir {
 
-Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger&) {
+Result<std::unique_ptr<Backend>> MakeCudaBackend(Ledger&, bool) {
   return Unsupported("this build has no CUDA (cmake -DWEIR_CUDA=ON makes one that has)");
 }
 

@@ -18,7 +18,7 @@ struct Device::Memory {
   uint8_t* arena = nullptr;
   int64_t used = 0;
   int n_open = 0;
-  std::map<uintptr_t, int64_t> ranges;
+  std::map<uintptr_t, std::pair<int64_t, Access>> ranges;  // by address: size, access
 
   bool InArena(const void* address) const {
     const auto* a = static_cast<const uint8_t*>(address);
@@ -46,7 +46,7 @@ class Open {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger) {
+Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger, bool graphs) {
   std::unique_ptr<Device> out(new Device);
   out->memory_ = std::make_unique<Memory>();
   void* arena = mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -54,13 +54,15 @@ Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger) {
   out->memory_->arena = static_cast<uint8_t*>(arena);
   out->name_ = "twin";
   out->n_multiprocessors_ = 4;
-  WEIR_ASSIGN_OR_RETURN(out->stage_, out->Allocate(ledger, MemTag::kWorkspace, kStageBytes, Access::kDevice));
+  WEIR_RETURN_IF_ERROR(out->stream_.Open());
+  WEIR_RETURN_IF_ERROR(out->OpenStream(ledger, graphs));
   return out;
 }
 
 Device::~Device() {
   Synchronise();
   stage_ = Buffer();
+  stage_host_ = Buffer();
   if (memory_ != nullptr && memory_->arena != nullptr) munmap(memory_->arena, kArenaBytes);
 }
 
@@ -85,50 +87,41 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
     if (mapped == MAP_FAILED) return IoError("twin: no memory");
     data = static_cast<uint8_t*>(mapped);
   }
-  memory_->ranges[reinterpret_cast<uintptr_t>(data)] = size;
+  memory_->ranges[reinterpret_cast<uintptr_t>(data)] = {size, access};
   return Buffer(data, std::move(reservation), this, [](void* owner, uint8_t* address) {
     auto& device = *static_cast<Device*>(owner);
     device.Synchronise();
     const auto at = device.memory_->ranges.find(reinterpret_cast<uintptr_t>(address));
-    if (!device.memory_->InArena(address)) munmap(address, static_cast<size_t>(at->second));
+    const auto size = static_cast<size_t>(at->second.first);
+    if (device.memory_->InArena(address)) {
+      // Whoever still reads it reads NaN.
+      const twin::Open<Memory> open(*device.memory_);
+      std::memset(address, 0xff, size);
+    } else {
+      munmap(address, size);
+    }
     device.memory_->ranges.erase(at);
   });
 }
 
-bool Device::Owns(const void* address) const {
+std::optional<Access> Device::AccessOf(const void* address) const {
   const uintptr_t a = reinterpret_cast<uintptr_t>(address);
   auto at = memory_->ranges.upper_bound(a);
-  if (at == memory_->ranges.begin()) return false;
+  if (at == memory_->ranges.begin()) return std::nullopt;
   --at;
-  return a < at->first + static_cast<uintptr_t>(at->second);
+  if (a >= at->first + static_cast<uintptr_t>(at->second.first)) return std::nullopt;
+  return at->second.second;
 }
 
 void Device::Copy(void* to, const void* from, int64_t n_bytes) {
-  if (n_bytes <= 0 || to == from) return;
-  stream_.Queue([=] { std::memmove(to, from, static_cast<size_t>(n_bytes)); });
-  if (!Owns(to) || !Owns(from)) Synchronise();
+  if (n_bytes > 0 && to != from) CopyApart(to, from, n_bytes);  // the driver's copies may overlap
 }
 
 void Device::Synchronise() {
   if (memory_ == nullptr) return;
   const twin::Open<Memory> open(*memory_);
-  stream_.Run();
+  stream_.Wait();
   staged_ = 0;
-}
-
-const void* Device::StageBytes(const void* host, int64_t n_bytes) {
-  const int64_t room = (n_bytes + 63) / 64 * 64;
-  if (room > kStageBytes) {
-    stream_.Fail(Internal("a list of %lld bytes for the device", static_cast<long long>(n_bytes)));
-    return stage_.data();
-  }
-  if (staged_ + room > kStageBytes) Synchronise();
-  uint8_t* const copy = stage_.data() + staged_;
-  const auto* bytes = static_cast<const uint8_t*>(host);
-  stream_.Queue(
-      [copy, kept = std::vector<uint8_t>(bytes, bytes + n_bytes)] { std::memcpy(copy, kept.data(), kept.size()); });
-  staged_ += room;
-  return copy;
 }
 
 }  // namespace weir::twin

@@ -1,12 +1,10 @@
-// grid.h on the host: kernels as plain functions, a block's threads as fibers of one thread, launches queued until
-// somebody waits for them, as on a device. For tests only.
+// grid.h on the host: kernels as plain functions, a block's threads as fibers of one thread. For tests only.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 #include <functional>
 #include <utility>
-#include <vector>
 
 #include "base/status.h"
 #include "quant/half.h"
@@ -60,24 +58,24 @@ inline uint16_t FloatToHalf(float value) { return F32ToF16(value); }
 inline float Bf16ToFloat(uint16_t bits) { return BF16ToF32(bits); }
 inline uint16_t FloatToBf16(float value) { return F32ToBF16(value); }
 
-class Stream {
- public:
-  template <typename... P, typename... A>
-  void Launch(void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes, const A&... args) {
-    Queue([=, this] { RunGrid(grid, threads, shared_bytes, [&] { kernel(static_cast<P>(args)...); }); });
-  }
-  void Queue(std::function<void()> work) { queue_.push_back(std::move(work)); }
-  // Does what was queued.
-  void Run();
-  void Fail(Status status) {
-    if (status_.ok()) status_ = std::move(status);
-  }
-  const Status& status() const { return status_; }
+// Calls a kernel with the parameters at these addresses.
+using KernelCall = void (*)(const void* kernel, const void* const* params);
 
- private:
-  void RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function<void()>& body);
-  std::vector<std::function<void()>> queue_;
-  Status status_;
-};
+template <typename... P, size_t... kIdx>
+void CallKernel(const void* kernel, [[maybe_unused]] const void* const* params, std::index_sequence<kIdx...>) {
+  reinterpret_cast<void (*)(P...)>(const_cast<void*>(kernel))(*static_cast<const P*>(params[kIdx])...);
+}
+template <typename... P>
+KernelCall CallOf(void (*)(P...)) {
+  return [](const void* kernel, const void* const* params) {
+    CallKernel<P...>(kernel, params, std::index_sequence_for<P...>());
+  };
+}
+
+// The call that makes, changes or sends a graph and is refused: 0 the next one; negative: none.
+inline thread_local int64_t refuse_graph_call = -1;
+
+// Runs a launch, block after block. kInternal for what a device would not forgive.
+Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function<void()>& body);
 
 }  // namespace weir::twin
