@@ -1,4 +1,6 @@
 // Which device runs, and what is said about it.
+#include <cstdlib>
+
 #include "cli/refusal.h"
 
 namespace weir::testing {
@@ -57,6 +59,19 @@ TEST_F(DeviceTest, WhatCannotBeHonouredIsRefused) {
     EXPECT_EQ(run.out, "");
     EXPECT_FALSE(run.err.empty());
   }
+}
+
+TEST_F(DeviceTest, GraphsAreAskedForOrNot) {
+  setenv("WEIR_CUDA_GRAPH", "maybe", 1);
+  const RunResult wrong = With({});
+  setenv("WEIR_CUDA_GRAPH", "0", 1);
+  const RunResult without = With({"--device", "auto"});
+  unsetenv("WEIR_CUDA_GRAPH");
+  const RunResult with = With({"--device", "auto"});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_NE(wrong.err.find("WEIR_CUDA_GRAPH"), std::string::npos) << wrong.err;
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_EQ(without.out, with.out);
 }
 
 }  // namespace

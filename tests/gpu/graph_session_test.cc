@@ -81,9 +81,9 @@ class GraphSessionTest : public ::testing::TestWithParam<const char*> {
   std::vector<int32_t> tokens_;
 };
 
-#define WEIR_OPEN(name)     \
-  do {                      \
-    Open(name);             \
+#define WEIR_OPEN(name)      \
+  do {                       \
+    Open(name);              \
     if (IsSkipped()) return; \
   } while (false)
 
@@ -108,8 +108,8 @@ TEST_P(GraphSessionTest, WithStatisticsOfEveryRow) {
   EXPECT_EQ(counts().updated, 52 * 4 * n_layers());
 }
 
-// Attention shares a longer pot's slots out over the device: a pass of another shape, from the token on where it begins.
-// Positions are those of the stream, so that the rotation of queries is no launch that changes.
+// Attention shares a longer pot's slots out over the device: a pass of another shape, from the token on where it
+// begins. Positions are those of the stream, so that the rotation of queries is no launch that changes.
 TEST_P(GraphSessionTest, AsThePotFills) {
   WEIR_OPEN("phi3");
   AddSession("full", 160);
@@ -124,8 +124,8 @@ TEST_P(GraphSessionTest, AsThePotFills) {
 }
 
 // Statistics of the last rows before the pot runs full, probes, heads of unlike numbers of slots whose regions are laid
-// out anew: several shapes. a_vl looks at the scores of every layer before the next one runs, so that its passes are sent
-// as they come.
+// out anew: several shapes. a_vl looks at the scores of every layer before the next one runs, so that its passes are
+// sent as they come.
 TEST_P(GraphSessionTest, PoliciesOfManyShapes) {
   WEIR_OPEN("phi3");
   for (const char* policy : {"snapkv", "adakv", "infinipot", "a_vl"}) {

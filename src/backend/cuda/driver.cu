@@ -123,9 +123,7 @@ bool Driver::Update(const DriverGraph& graph, WorkList& list, int64_t i) {
   return Did(AllowShared(work)) && Did(cudaGraphExecKernelNodeSetParams(ExecOf(graph), node, &kernel.params));
 }
 
-bool Driver::Launch(const DriverGraph& graph) {
-  return Did(cudaGraphLaunch(ExecOf(graph), state_->stream));
-}
+bool Driver::Launch(const DriverGraph& graph) { return Did(cudaGraphLaunch(ExecOf(graph), state_->stream)); }
 
 void Driver::Drop(DriverGraph* graph) {
   if (graph->exec != nullptr) cudaGraphExecDestroy(ExecOf(*graph));

@@ -27,8 +27,8 @@ class Graphs {
   // A device that keeps refusing is not asked any more.
   bool enabled() const { return !kept_.empty() && counts_.failed < kMaxFailures; }
 
-  // True when the list was sent as one graph; false when nothing was sent. A shape becomes a graph when it comes for the
-  // second time: making one costs as much as some passes launched piece by piece, and many shapes come once.
+  // True when the list was sent as one graph; false when nothing was sent. A shape becomes a graph when it comes for
+  // the second time: making one costs as much as some passes launched piece by piece, and many shapes come once.
   bool Send(const WorkList& list);
 
   PassCounts& counts() { return counts_; }

@@ -68,7 +68,8 @@ bool Driver::Update(const DriverGraph& graph, WorkList& list, int64_t i) {
   if (Refused()) return false;
   Kept& was = (*static_cast<Pieces*>(graph.exec))[static_cast<size_t>(i)];
   const Work& is = list.work(i);
-  if (was.work.kernel != is.kernel || was.work.kind != is.kind || was.work.is_nothing() != is.is_nothing()) return false;
+  if (was.work.kernel != is.kernel || was.work.kind != is.kind || was.work.is_nothing() != is.is_nothing())
+    return false;
   was = Kept(is, list.ParamsOf(i));
   return true;
 }
