@@ -32,9 +32,10 @@ A round:
     keys, values [n_kv_heads][n_slots][head_dim], raw level of keydiff and value_norm. There, `scores` are rounded to
                  2^-12, and the keep-set is the same from the rounded ones.
     novelty      [n_groups][n_slots] infinipot_v: what it ranks beside the scores, from the keys at the raw level
+    visual       [n_groups][n_slots] weir, in a stream that has held a picture: how little each key resembles the rest
     keep         [n_groups][...] the slots that must stay, ascending
 
-Policies of vision: slots also have frame (first seq of the slot's picture or frame, -1 for text), row (its place there)
+Policies of vision, and weir with `visual`: slots also have frame (first seq of the slot's picture or frame, -1 for text), row (its place there)
 and t (ms of source time).
 
 Groups: window, streaming_llm, sirllm, streaming_vlm, last_frames one for the whole cache; tova and inf_mllm one per layer (inf_mllm with
@@ -43,7 +44,7 @@ per_kv_head: per head); all others one per KV head.
 Options: streaming_llm sinks, capacity; h2o recent, reduce, normalise; sirllm sinks, recent, decay, capacity; snapkv
 window, kernel, pooling, reduce; pyramidkv those and capacity, beta, layer, n_layers (n_keep is that layer's budget);
 adakv those of snapkv and floor; inf_mllm recent, b, per_kv_head; infinipot alpha, kernel, pooling, rows, reduce;
-value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows; streaming_vlm sinks, text, seconds;
+value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows, recent, frame_rows; streaming_vlm sinks, text, seconds;
 last_frames frames, text; lookm share, reduce; infinipot_v alpha, recent, text. What they mean, and every choice
 made where a paper is silent, is in tools/reference/<policy>.py; ties, pins and budgets in tools/reference/common.py.
 
@@ -103,6 +104,8 @@ class Pot:
             self.next_seq, self.n_queries = seq + 1, self.n_queries + 1
             if self.vision is not None:
                 self.vision[seq] = self.next_visual(seq)
+                if seq and self.vision[seq][0] >= 0:
+                    self.nll[seq] = 0  # nothing predicts it
 
     def next_visual(self, seq):
         if self.rows_left == 0 and self.text_left == 0:
@@ -206,7 +209,7 @@ def options_of(policy, rng, i):
     if policy == "weir":
         return {"sinks": pick(0, 1, 4), "alpha": pick(0.0, 0.2, 0.35, 0.5, 1.0), "z": pick(-1.0, 0.0, 1.0, 2.0, 4.0),
                 "beta": pick(0.0, 0.1, 0.25, 0.5, 1.0), "saddle": pick(0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
-                "kernel": pick(1, 3, 5), "b": pick(0.0, 0.0, 0.125, 0.01), "rows": pick(1, 2, 4, 32)}
+                "kernel": pick(1, 3, 5), "b": pick(0.0, 0.0, 0.125, 0.01), "rows": pick(1, 2, 4, 32), "recent": pick(0.0, 0.3, 0.3, 0.5), "frame_rows": pick(0, 1, 2, 2, 3, 4)}
     if policy in ("value_norm", "keydiff"):
         return {"recent": pick(0, 0, 1, 4)}
     if policy == "streaming_vlm":
@@ -314,6 +317,8 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
         step["novelty"] = [[-(k // 1 % 4096) * UNIT if group["frame"][s] >= 0 else 0
                             for s, k in enumerate(np.array(scores_of(rng, kind, n)) / UNIT)]
                            for n, group in zip(lengths, replay.groups(case, step))]
+    if policy == "weir" and pot.vision is not None:
+        step["visual"] = [[-(k // 1 % 4096) * UNIT for k in np.array(scores_of(rng, kind, n)) / UNIT] for n in lengths]
     if scores is None and policy not in SCORELESS:
         scores = [np.array(scores_of(rng, kind, n)) for n in lengths]
         if policy == "keydiff":
@@ -341,7 +346,8 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     return step, scores, keep
 
 
-def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=None, level="scores", n_rounds=1):
+def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=None, level="scores", n_rounds=1,
+             vision=False):
     rng = np.random.RandomState(seed)
     o = options_of(policy, rng, i)
     if level == "raw" and policy in ("snapkv", "adakv", "pyramidkv"):
@@ -351,7 +357,7 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
     case = {"policy": policy, "name": name, "tags": [], "options": o, "n_kv_heads": n_kv_heads, "rounds": []}
     if level == "raw" and policy in RAW_ATTENTION:
         case["n_heads"] = n_kv_heads * int(rng.choice([1, 2] if n_kv_heads == 4 else [1, 2, 4]))
-    vision = policy in VISION
+    vision = vision or policy in VISION
     gaps = i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count" and not vision
     pot = Pot(rng, replay.n_groups(case), kind, gaps=gaps, spans=policy == "weir", vision=vision)
     least, sinks, recent = fixed_slots(o)
@@ -413,6 +419,11 @@ def make(policy):
     if policy not in SCORELESS and policy != "sirllm":
         plan += [{"level": "raw"}] * 4 + [{"level": "raw", "pins": "some"}, {"level": "raw", "kind": "equal"}]
         plan += [{"level": "raw", "n_rounds": 3}] * 2 + [{"level": "raw", "n_rounds": 2, "pins": "old"}]
+    if policy == "weir":
+        plan += [{"vision": True, "kind": kind} for kind in ("random", "ties", "equal", "plateau", "close")]
+        plan += [{"vision": True, "pins": mode} for mode in ("some", "old", "crowd")]
+        plan += [{"vision": True, "n_rounds": 4, "kind": kind} for kind in ("random", "ties")]
+        plan += [{"vision": True, "budget": "least"}, {"vision": True, "n": 44}, {"vision": True, "n": 40}]
     cases = []
     for i, spec in enumerate(plan):
         for attempt in range(400):

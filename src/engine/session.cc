@@ -42,6 +42,9 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
     WEIR_ASSIGN_OR_RETURN(out->novelty_, allocate(MemTag::kMeta, plan.novelty_bytes));
     WEIR_ASSIGN_OR_RETURN(out->novelty_scratch_, allocate(MemTag::kMeta, plan.novelty_scratch_bytes));
   }
+  if (plan.visual_bytes > 0) {
+    WEIR_ASSIGN_OR_RETURN(out->visual_, allocate(MemTag::kMeta, plan.visual_bytes));
+  }
   if (plan.watch_bytes > 0) {
     WEIR_ASSIGN_OR_RETURN(out->watched_, allocate(MemTag::kWorkspace, plan.watch_bytes));
     out->watch_ = {out->watched_.as<float>(), plan.pot.max_head_slots()};

@@ -61,6 +61,7 @@ struct SessionPlan {
   RunnerShape runner;
   int64_t bookkeeping_bytes = 0;                         // of the session's own vectors, part of the items
   int64_t novelty_bytes = 0, novelty_scratch_bytes = 0;  // Evidence::recent_frames, part of the items
+  int64_t visual_bytes = 0;                              // Evidence::visual_vector, part of the items
   int64_t watch_bytes = 0;                               // SessionOptions::watch_attention, an item
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;
@@ -172,7 +173,9 @@ class Session {
   // Whether the next row, a token of an answer, reads all slots; if not, reads_ holds what it reads.
   bool ReadsAll();
   Status ReadProbe(std::span<const int32_t> probe);
+  VectorScoresArgs VectorScoresOf(VectorScore what, int32_t layer, int32_t head, float* out);
   void TakeVectorScores();
+  void TakeVisualScores();
   void TakeNovelty();
   // What is read: tokens, or embeddings in their place.
   struct Rows {
@@ -216,7 +219,8 @@ class Session {
   Buffer last_hidden_;  // [n_embd] of the last token read
   Buffer watched_;      // SessionOptions::watch_attention: floats of all slots, layer after layer
   AttentionWatch watch_;
-  Buffer novelty_, novelty_scratch_;  // where the policy asked for it: floats of all slots, group after group
+  // Where the policy asked for them: floats of all slots, group after group.
+  Buffer novelty_, novelty_scratch_, visual_;
   bool has_last_ = false, logits_fresh_ = false, host_logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0, n_slots_read_ = 0;
   std::array<int64_t, kNumModalities> n_seen_by_{};

@@ -67,6 +67,9 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
     plan.novelty_bytes = PageRound(plan.pot.n_heads_total() * n_slots * 4);
     plan.novelty_scratch_bytes = PageRound(FrameNoveltyScratchBytes(plan.pot.max_head_slots(), plan.pot.head_dim));
   }
+  if (needs.evidence.visual_vector != VectorScore::kNone) {
+    plan.visual_bytes = PageRound(plan.pot.n_heads_total() * n_slots * 4);
+  }
   plan.items = {
       {MemTag::kKv,
        StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
@@ -74,7 +77,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
        Pot::KvBytes(plan.pot)},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
        Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + plan.bookkeeping_bytes +
-           plan.novelty_bytes + plan.novelty_scratch_bytes},
+           plan.novelty_bytes + plan.novelty_scratch_bytes + plan.visual_bytes},
       {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
        Runner::WorkspaceBytes(model, backend, plan.runner) + LatestBytes(plan.pot, needs)},
       {MemTag::kLogits, "logits and last hidden state",

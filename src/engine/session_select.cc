@@ -24,19 +24,43 @@ Status Session::ReadProbe(std::span<const int32_t> probe) {
   return Status();
 }
 
+VectorScoresArgs Session::VectorScoresOf(VectorScore what, int32_t layer, int32_t head, float* out) {
+  const PotShape& shape = pot_->shape();
+  const bool keys = what == VectorScore::kKeyDiff;
+  return {what,
+          keys ? pot_->keys(layer, head) : pot_->values(layer, head),
+          keys ? shape.k_type : shape.v_type,
+          pot_->n_used(layer, head),
+          shape.head_dim,
+          out};
+}
+
 void Session::TakeVectorScores() {
   const PotShape& shape = pot_->shape();
   std::vector<VectorScoresArgs> args;
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
     for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
-      const bool keys = needs_.evidence.vector == VectorScore::kKeyDiff;
-      args.push_back({needs_.evidence.vector, keys ? pot_->keys(layer, head) : pot_->values(layer, head),
-                      keys ? shape.k_type : shape.v_type, pot_->n_used(layer, head), shape.head_dim,
-                      pot_->scores(shape.group_of(layer, head)).data()});
+      float* out = pot_->scores(shape.group_of(layer, head)).data();
+      args.push_back(VectorScoresOf(needs_.evidence.vector, layer, head, out));
     }
   }
   backend_->VectorScores(args);
   n_unscored_ = 0;
+}
+
+void Session::TakeVisualScores() {
+  for (SlotView& view : views_) view.visual = {};
+  if (n_seen_visual() == 0) return;
+  const PotShape& shape = pot_->shape();
+  std::vector<VectorScoresArgs> args;
+  float* out = visual_.as<float>();
+  for (int32_t group = 0; group < shape.n_groups(); ++group) {
+    args.push_back(
+        VectorScoresOf(needs_.evidence.visual_vector, group / shape.n_kv_heads, group % shape.n_kv_heads, out));
+    views_[group].visual = {out, static_cast<size_t>(args.back().n_slots)};
+    out += args.back().n_slots;
+  }
+  backend_->VectorScores(args);
 }
 
 void Session::TakeNovelty() {
@@ -144,6 +168,7 @@ Status Session::Shrink(int32_t n_keep, const char* reason) {
   }
   if (needs_.evidence.vector != VectorScore::kNone) TakeVectorScores();
   if (needs_.evidence.recent_frames > 0) TakeNovelty();
+  if (needs_.evidence.visual_vector != VectorScore::kNone) TakeVisualScores();
   const PotShape& shape = pot_->shape();
   const int32_t n_groups = shape.n_groups();
   int64_t n_before = 0, n_after = 0;

@@ -35,6 +35,9 @@ struct Evidence {
   // Above 0: beside `vector`, how little a visual token's key resembles those that stand at the same place of recent
   // frames (ops/frame_novelty.h). That share of the frames a head holds, rounded down but at least one, is recent.
   double recent_frames = 0;
+  // Beside `rows`, once the stream has held a picture: this statistic of every slot too, taken anew before a selection
+  // and not kept (SlotView::visual). kPerHead only.
+  VectorScore visual_vector = VectorScore::kNone;
   bool scores() const { return rows != EvidenceRows::kNone || vector != VectorScore::kNone; }
 };
 

@@ -55,6 +55,7 @@ struct SlotView {
   std::span<const float> nll;            // -log P when the token was read; +inf for the first of the stream; 0 for
                                          // what nothing predicts (visual tokens)
   std::span<const float> novelty;        // Evidence::recent_frames: of visual tokens before the recent frames, else 0
+  std::span<const float> visual;         // Evidence::visual_vector, once the stream has held a picture
   int32_t n_rows = 0;         // rows of queries in `scores` since they were last taken anew (the divisor of a mean)
   int32_t n_unscored = 0;     // newest slots, read after `scores` were taken: they hold 0 there
   int64_t n_seen_visual = 0;  // visual tokens of the stream so far, kept or not

@@ -3,16 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "base/rng.h"
 #include "policy/policy.h"
+#include "policy/rank.h"
 
 namespace weir {
 namespace {
 
 struct Stream {
   std::vector<SlotMeta> slots;
-  std::vector<float> scores, novelty;
+  std::vector<float> scores, novelty, visual;
 
   void Text(int n) {
     for (int i = 0; i < n; ++i) Add(Modality::kText, 0);
@@ -28,6 +31,7 @@ struct Stream {
     view.slots = slots;
     view.scores = scores;
     view.novelty = novelty;
+    view.visual = visual;
     view.n_rows = 1;
     view.n_seen = std::ssize(slots);
     return view;
@@ -148,6 +152,75 @@ TEST(VisualPolicies, InfiniPotVKeepsRecentFramesAndWhatIsNew) {
     if (!kept) EXPECT_LE(stream.novelty[s], worst);
   }
   EXPECT_EQ(Keep("infinipot_v:alpha=0,text=0", stream, 16), Keep("value_norm", stream, 16));
+}
+
+// The slots of each frame that stay, oldest frame first.
+std::vector<KeepSet> KeptOfFrames(const Stream& stream, const KeepSet& keep) {
+  std::vector<KeepSet> out;
+  int64_t frame = -1;
+  for (size_t s = 0; s < stream.slots.size(); ++s) {
+    const SlotMeta& m = stream.slots[s];
+    if (m.modality == Modality::kText) continue;
+    if (m.frame() != frame) out.emplace_back();
+    frame = m.frame();
+    const auto slot = static_cast<int32_t>(s);
+    if (std::binary_search(keep.begin(), keep.end(), slot)) out.back().push_back(slot);
+  }
+  return out;
+}
+
+TEST(VisualPolicies, WeirKeepsTheBestRowsOfEveryPictureNewestFirst) {
+  Stream stream = Mixed();
+  Rng rng(6);
+  for (size_t s = 0; s < stream.slots.size(); ++s) {
+    stream.visual.push_back(static_cast<float>(rng.Below(1000)) / 500 - 1);
+  }
+  const std::string spec = "weir:alpha=0,beta=0,sinks=2,recent=0.25,frame_rows=2";
+  // 2 sinks and 7 of the newest: the last frame whole, 2 of the one before it. Then 2 of each of the others.
+  for (const int32_t n_keep : {9, 13, 16, 17, 28}) {
+    const int32_t n_newest = RoundHalfUp(0.25 * n_keep), n_rows = n_keep - n_newest - 2;
+    const std::vector<KeepSet> kept = KeptOfFrames(stream, Keep(spec, stream, n_keep));
+    ASSERT_EQ(kept.size(), 8u);
+    int32_t left = n_rows;
+    for (int f = 7; f >= 0; --f) {
+      const int64_t first = stream.slots[0].seq + 6 + 5 * f + 4 * (f / 3);
+      KeepSet expected, free;
+      for (int32_t s = static_cast<int32_t>(first); s < first + 5; ++s) {
+        (s >= std::ssize(stream.slots) - n_newest ? expected : free).push_back(s);
+      }
+      std::sort(free.begin(), free.end(), [&](int32_t a, int32_t b) { return stream.visual[a] > stream.visual[b]; });
+      for (const int32_t s : free) {
+        if (std::ssize(expected) >= 2 || left == 0) break;
+        expected.push_back(s);
+        --left;
+      }
+      std::sort(expected.begin(), expected.end());
+      if (n_keep < 28) EXPECT_EQ(kept[static_cast<size_t>(f)], expected) << "frame " << f << " of " << n_keep;
+      EXPECT_TRUE(std::includes(kept[f].begin(), kept[f].end(), expected.begin(), expected.end()));
+    }
+  }
+  // Without a picture so far, or without rows to keep of it, pictures are tokens like others.
+  Stream unseen = stream;
+  unseen.visual.clear();
+  EXPECT_EQ(Keep(spec, unseen, 20), Keep("streaming_llm:sinks=2", stream, 20));
+  EXPECT_EQ(Keep("weir:alpha=0,beta=0,sinks=2,recent=0.25,frame_rows=0", stream, 20),
+            Keep("streaming_llm:sinks=2", stream, 20));
+}
+
+TEST(VisualPolicies, PicturesDoNotSurpriseWeir) {
+  Stream stream = Mixed();
+  std::vector<float> nll;
+  for (const SlotMeta& m : stream.slots) nll.push_back(m.modality == Modality::kText ? 2.0f : 0.0f);
+  nll[0] = std::numeric_limits<float>::infinity();
+  SlotView view = stream.View();
+  view.nll = nll;
+  auto policy =
+      std::move(std::move(ParsePolicySpec("weir:sinks=0,beta=0,kernel=1,frame_rows=0")).value().Make()).value();
+  KeepSet keep;
+  policy->Select(view, 20, &keep);
+  KeepSet expected(20);  // nothing predicted the first token
+  std::iota(expected.begin() + 1, expected.end(), static_cast<int32_t>(stream.slots.size()) - 19);
+  EXPECT_EQ(keep, expected) << "zeros of visual tokens make no ordinary word a surprise";
 }
 
 TEST(VisualPolicies, RecentFramesAreAShareAndAtLeastOne) {

@@ -13,11 +13,16 @@
 //   3. attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle`
 //      times as much as an average slot gets (1/n of n slots), pooled likewise (SnapKV 4), less a penalty that grows
 //      with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most;
-//   4. the newest.
-// Positions are those inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and while
-// a round is answered its question's do.
+//   4. once the stream has held a picture: the newest, up to `recent` of |C|, and of every older picture or frame the
+//      `frame_rows` visual tokens whose keys are least like the rest of the pot's (KeyDiff), newest pictures first. A
+//      few rows of many pictures answer more questions about the past than all rows of a few (docs/results/video.md);
+//   5. the newest.
+// Nothing predicts visual tokens, so that they neither surprise nor make the rest surprising. Positions are those
+// inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and while a round is answered
+// its question's do.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "policy/policy.h"
 #include "policy/rank.h"
@@ -35,6 +40,9 @@ constexpr PolicyOptionInfo kOptions[] = {
     {"kernel", 5, 1, 255, true, "neighbours that both are averaged over, odd; 1 = none", "1|5|9"},
     {"b", 0, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
     {"rows", 32, 1, 1 << 16, true, "last tokens of a prompt whose attention votes"},
+    {"recent", 0.3, 0, 1, false, "with pictures: share of what stays that is the newest", "0.2|0.3|0.5"},
+    {"frame_rows", 4, 0, 1 << 16, true, "tokens of every older picture that stay; 0: they are tokens like others",
+     "0|4|6|8"},
     TextOption("catalyst", "", "text whose attention votes instead; {question} in it stands for the question"),
     TextOption("template", "on", "the catalyst ends like a user's turn of the chat template", "on|off"),
 };
@@ -51,14 +59,17 @@ class WeirPolicy : public Policy {
         kernel_(options.Int("kernel")),
         b_(static_cast<float>(options.Number("b"))),
         rows_(options.Int("rows")),
+        recent_(options.Number("recent")),
+        frame_rows_(options.Int("frame_rows")),
         catalyst_(options.Text("catalyst")),
         template_(options.Text("template") == "on") {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
     needs.min_slots = sinks_ + 2;
     needs.evidence.nll = alpha_ > 0;
+    if (beta_ > 0 || frame_rows_ > 0) needs.granularity = Granularity::kPerHead;
+    if (frame_rows_ > 0) needs.evidence.visual_vector = VectorScore::kKeyDiff;
     if (beta_ == 0) return needs;
-    needs.granularity = Granularity::kPerHead;
     needs.evidence.rows = catalyst_.empty() ? EvidenceRows::kLast : EvidenceRows::kProbe;
     needs.evidence.n_last = rows_;
     if (!catalyst_.empty()) {
@@ -79,6 +90,9 @@ class WeirPolicy : public Policy {
     pooled_.resize(view.slots.size());
     if (!view.nll.empty()) {
       Pool(view.nll, kernel_, Pooling::kAvg, pooled_.data());
+      for (int32_t j = 0; j < n; ++j) {
+        if (view.slots[j].modality != Modality::kText) pooled_[j] = -std::numeric_limits<float>::infinity();
+      }
       TakeAbove(Threshold(pooled_), view.nll, n, RoundHalfUp(alpha_ * n_keep));
     }
     if (!view.scores.empty()) {
@@ -89,10 +103,40 @@ class WeirPolicy : public Policy {
       }
       TakeAbove(saddle_ / static_cast<float>(std::max(1, n)), view.scores, n, RoundHalfUp(beta_ * n_keep));
     }
+    if (!view.visual.empty()) {
+      picker_.TakeNewest(RoundHalfUp(recent_ * n_keep));
+      TakeOfEveryPicture(view);
+    }
     picker_.Finish(keep);
   }
 
  private:
+  // Up to frame_rows_ slots of each picture, those that are taken included; newest pictures first.
+  void TakeOfEveryPicture(const SlotView& view) {
+    for (int32_t end = picker_.n_slots(); end > 0 && picker_.room() > 0;) {
+      int32_t begin = end - 1, n_taken = picker_.taken(begin);
+      const SlotMeta& last = view.slots[begin];
+      if (last.modality == Modality::kText) {
+        end = begin;
+        continue;
+      }
+      while (begin > 0 && view.slots[begin - 1].modality != Modality::kText &&
+             view.slots[begin - 1].frame() == last.frame()) {
+        n_taken += picker_.taken(--begin);
+      }
+      picture_.clear();
+      for (int32_t slot = begin; slot < end; ++slot) {
+        if (!picker_.taken(slot)) picture_.push_back(slot);
+      }
+      std::sort(picture_.begin(), picture_.end(), [&](int32_t a, int32_t b) {
+        return RanksBefore({view.visual, {}}, a, b);
+      });
+      const int32_t n_more =
+          std::min({std::max(0, frame_rows_ - n_taken), picker_.room(), static_cast<int32_t>(picture_.size())});
+      for (int32_t i = 0; i < n_more; ++i) picker_.Take(picture_[i]);
+      end = begin;
+    }
+  }
   // Median + z robust standard deviations of the finite ones among `values`.
   float Threshold(std::span<const float> values) {
     const float median = Median(values, 0);
@@ -125,10 +169,13 @@ class WeirPolicy : public Policy {
   const int32_t kernel_;
   const float b_;
   const int32_t rows_;
+  const double recent_;
+  const int32_t frame_rows_;
   const std::string catalyst_;
   const bool template_;
   SlotPicker picker_;
   std::vector<float> pooled_, sorted_;
+  std::vector<int32_t> picture_;
 };
 
 }  // namespace

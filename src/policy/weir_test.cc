@@ -188,7 +188,10 @@ TEST(Weir, AsksForWhatItUses) {
   EXPECT_EQ(both.granularity, Granularity::kPerHead);
   EXPECT_FALSE(Make("alpha=0")->Needs().evidence.nll);
   EXPECT_EQ(Make("beta=0")->Needs().evidence.rows, EvidenceRows::kNone);
-  EXPECT_EQ(Make("beta=0")->Needs().granularity, Granularity::kGlobal);
+  EXPECT_EQ(Make("beta=0")->Needs().evidence.visual_vector, VectorScore::kKeyDiff);
+  EXPECT_EQ(Make("beta=0")->Needs().granularity, Granularity::kPerHead);
+  EXPECT_EQ(Make("beta=0,frame_rows=0")->Needs().evidence.visual_vector, VectorScore::kNone);
+  EXPECT_EQ(Make("beta=0,frame_rows=0")->Needs().granularity, Granularity::kGlobal);
   const PolicyNeeds probed = Make("catalyst=\"What now?\",rows=7")->Needs();
   EXPECT_EQ(probed.evidence.rows, EvidenceRows::kProbe);
   EXPECT_EQ(probed.probe, "What now?");

@@ -216,6 +216,59 @@ TEST(Pair, NoveltyIsTakenFromTheStoredKeys) {
   }
 }
 
+// The rows of older frames that weir keeps, worked out once more from the keys that the pot held; a stream that is
+// restored to a time before its first picture has no such statistic again.
+TEST(Pair, WeirRanksRowsByTheStoredKeys) {
+  Pair pair = MakePair("weir:alpha=0,beta=0,sinks=2,recent=0.5,frame_rows=4,ratio=0.5", 128, Room(8, 8));
+  Session& session = *pair.session;
+  const std::vector<int32_t> before = {9, 8, 7}, after(25, 12), last = {3};
+  ASSERT_TRUE(session.Append(before).ok());
+  std::vector<uint8_t> saved;
+  ASSERT_TRUE(session.Save(&saved).ok());
+  for (uint64_t frame = 0; frame < 4; ++frame) {
+    ASSERT_TRUE(pair.eyes->ReadPrepared(Pixels(*pair.eyes, frame).data(), {}).ok());
+  }
+  ASSERT_TRUE(session.Append(after).ok());
+  const Pot& pot = session.pot();
+  const PotShape& shape = pot.shape();
+  ASSERT_EQ(pot.n_used(), 128);
+  std::vector<std::vector<int64_t>> expected;
+  for (int32_t group = 0; group < shape.n_groups(); ++group) {
+    const float* keys = reinterpret_cast<const float*>(pot.keys(group / shape.n_kv_heads, group % shape.n_kv_heads));
+    std::vector<std::vector<double>> unit;
+    std::vector<double> mean(static_cast<size_t>(shape.head_dim));
+    for (int64_t s = 0; s < 128; ++s) {
+      std::vector<double> k(keys + s * shape.head_dim, keys + (s + 1) * shape.head_dim);
+      const double norm = std::sqrt(std::inner_product(k.begin(), k.end(), k.begin(), 0.0));
+      for (size_t i = 0; i < k.size(); ++i) mean[i] += k[i] /= norm;
+      unit.push_back(std::move(k));
+    }
+    std::set<int64_t> keep = {0, 1};
+    for (int64_t s = 127; s > 127 - 32; --s) keep.insert(s);  // half of 64: the text and 7 of the last frame
+    for (int64_t frame = 2; frame >= 0; --frame) {
+      std::vector<std::pair<double, int64_t>> alike;
+      for (int64_t s = 3 + 25 * frame; s < 3 + 25 * (frame + 1); ++s) {
+        alike.emplace_back(std::inner_product(unit[s].begin(), unit[s].end(), mean.begin(), 0.0), s);
+      }
+      std::sort(alike.begin(), alike.end());
+      for (size_t i = 0; i < 4; ++i) keep.insert(alike[i].second);
+    }
+    for (int64_t s = 127; keep.size() < 64; --s) keep.insert(s);
+    expected.emplace_back(keep.begin(), keep.end());
+    expected.back().push_back(128);
+  }
+  ASSERT_TRUE(session.Append(last).ok());
+  EXPECT_EQ(testing::Held(session), expected);
+
+  ASSERT_TRUE(session.Restore(saved).ok());
+  const std::vector<int32_t> text(126, 12);
+  ASSERT_TRUE(session.Append(text).ok());
+  EXPECT_EQ(session.counters().selections, 1);
+  std::vector<int64_t> newest = {0, 1};  // of 99, when the last 30 came
+  for (int64_t seq = 99 - 62; seq < 129; ++seq) newest.push_back(seq);
+  EXPECT_EQ(testing::Held(session), std::vector<std::vector<int64_t>>(expected.size(), newest));
+}
+
 TEST(Pair, PartsThatDoNotBelongTogether) {
   LoadModelOptions load;
   load.path = testing::GoldenDir() + "llama.gguf";

@@ -59,7 +59,7 @@ std::unique_ptr<Policy> MakePolicy(const json& c) {
 // One group of a round, as the engine would show it.
 struct Group {
   std::vector<SlotMeta> slots;
-  std::vector<float> scores, nll, novelty;
+  std::vector<float> scores, nll, novelty, visual;
   SlotView view;
 
   Group(const json& c, const json& step, size_t group, const PolicyNeeds& needs) {
@@ -84,6 +84,7 @@ struct Group {
     if (needs.evidence.nll) nll = floats(c["policy"] == "sirllm" ? step["scores"][group] : stored["nll"]);
     if (needs.evidence.scores()) scores = floats(step["scores"][group]);
     if (needs.evidence.recent_frames > 0) novelty = floats(step["novelty"][group]);
+    if (step.contains("visual")) visual = floats(step["visual"][group]);
     view.group = static_cast<int32_t>(group);
     view.n_layers = 1;
     view.n_kv_heads = c["n_kv_heads"];
@@ -102,6 +103,7 @@ struct Group {
     view.scores = scores;
     view.nll = nll;
     view.novelty = novelty;
+    view.visual = visual;
   }
 };
 

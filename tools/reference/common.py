@@ -64,17 +64,23 @@ def fill(n, n_keep, pinned, *tiers):
         raise BudgetError(f"a budget of {n_keep} slots")
     if n <= n_keep:
         return list(range(n))
+    taken = take(n_keep, pinned, *tiers)
+    if len(taken) != n_keep:
+        raise BudgetError(f"only {len(taken)} of {n_keep} slots could be chosen")
+    return sorted(taken)
+
+
+def take(n_keep, pinned, *tiers):
+    """The slots that fill() has taken when the tiers end or the budget does, in that order."""
     taken = dict.fromkeys(pinned_slots(pinned))
     if len(taken) > n_keep:
         raise BudgetError(f"{len(taken)} pinned slots exceed a budget of {n_keep}")
     for tier in tiers:
         for slot in tier:
             if len(taken) == n_keep:
-                return sorted(taken)
+                return list(taken)
             taken[slot] = None
-    if len(taken) != n_keep:
-        raise BudgetError(f"only {len(taken)} of {n_keep} slots could be chosen")
-    return sorted(taken)
+    return list(taken)
 
 
 def per_group(pinned, n_groups):

@@ -116,7 +116,9 @@ def select(case, step, scores, dtype):
     if policy == "weir":
         nll = [_array(group["nll"], dtype) for group in slots]
         return weir.keep(scores, nll, n_keep, pinned, o["sinks"], o["alpha"], o["z"], o["beta"], o["saddle"],
-                         o["kernel"], o["b"])
+                         o["kernel"], o["b"], o["recent"], o["frame_rows"], [group.get("frame") for group in slots]
+                         if "visual" in step else None,
+                         [_array(row, dtype) for row in step["visual"]] if "visual" in step else None)
     module = {"value_norm": value_norm, "keydiff": keydiff}[policy]
     return module.keep(scores, n_keep, pinned, o["recent"])
 
