@@ -75,10 +75,9 @@ Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenize
   return result;
 }
 
-Status CheckNotCut(const GenerateResult& result, const Session& session) {
+Status CheckNotCut(const GenerateResult& result) {
   if (result.reason != StopReason::kPotFull) return Status();
-  return OverBudget("the answer ended because the pot of %d tokens is full and nothing may be forgotten",
-                    session.plan().pot.n_slots);
+  return OverBudget("the answer was cut short: %s", result.full.message().c_str());
 }
 
 void AddPinFlags(CLI::App& app, PinFlags* flags) {

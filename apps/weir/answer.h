@@ -33,8 +33,8 @@ std::string SamplingText(const AnswerFlags& flags);
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
                               bool print, int64_t t_src_ms = 0);
 
-// kOverBudget when the answer was cut short because the pot is full and nothing may be forgotten.
-Status CheckNotCut(const GenerateResult& result, const Session& session);
+// kOverBudget when the answer was cut short because its last token could not be read, and why.
+Status CheckNotCut(const GenerateResult& result);
 
 // What no selection may touch: a text of the user's choice, and the system message.
 struct PinFlags {

@@ -270,10 +270,7 @@ class Chat {
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
     std::fprintf(stderr, "%s\n", KeptText(session_).c_str());
     talk_.Answered(result.end_token_read);
-    if (result.reason == StopReason::kPotFull) {
-      return OverBudget("the pot of %d tokens is full and nothing may be forgotten", session_.plan().pot.n_slots);
-    }
-    return Status();
+    return CheckNotCut(result);
   }
 
   const Setup& setup_;

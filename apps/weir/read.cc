@@ -139,7 +139,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   if (stopped || result.reason == StopReason::kStopped)
     return Cancelled(stopped ? "stopped; the answer is from what was read by then"
                              : "stopped; the answer so far is above");
-  return CheckNotCut(result, session);
+  return CheckNotCut(result);
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
                result.tokens_per_s);
   PrintMemoryLine(session, setup.eyes.get());
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
-  return CheckNotCut(result, session);
+  return CheckNotCut(result);
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ class Watcher {
       WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
       PrintFigures(StrFormat("first token after %.0f ms, %.1f tokens/s; ", ttft_ms, result.tokens_per_s));
     }
-    return CheckNotCut(result, session_);
+    return CheckNotCut(result);
   }
 
   // Where the video and memory stand.

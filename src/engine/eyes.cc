@@ -112,11 +112,13 @@ Result<int64_t> Eyes::ReadVideo(const std::string& source, const FrameOptions& f
   Frame frame;
   for (int64_t n_read = 0;; ++n_read) {
     WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&frame, append.stop));
+    Session::AppendOptions here = append;
+    here.end_of_prompt = false;
     if (!more) {
-      WEIR_RETURN_IF_ERROR(Recall(append));
+      WEIR_RETURN_IF_ERROR(Recall(here));
+      if (append.end_of_prompt) WEIR_RETURN_IF_ERROR(session_.Append({}, append));
       return n_read;
     }
-    Session::AppendOptions here = append;
     here.t_src_ms += frame.t_src_ms;
     WEIR_RETURN_IF_ERROR(ReadPixels({frame.rgb, frame.width, frame.height}, Modality::kVideo, here));
     if (on_frame) on_frame(frame);

@@ -75,6 +75,7 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
     const Status read = session.Append({&token, 1}, append);
     if (read.code() == StatusCode::kOverBudget) {
       out.reason = StopReason::kPotFull;
+      out.full = read;
       break;
     }
     WEIR_RETURN_IF_ERROR(read);

@@ -29,7 +29,8 @@ struct GenerateResult {
   std::string text;
   std::vector<int32_t> tokens;  // generated, the end token included when one came
   StopReason reason = StopReason::kMaxTokens;
-  bool end_token_read = false;  // the end token is part of the session (it always is when one was sampled)
+  Status full;                  // kPotFull: why the last token could not be read
+  bool end_token_read = false;  // the end token is part of the session: it was sampled, and ended the answer
   double first_token_ms = 0;    // from the call to the first token
   double tokens_per_s = 0;      // after the first token
 };

@@ -90,7 +90,8 @@ class Session {
   struct AppendOptions {
     bool pinned = false;         // these tokens survive every selection
     bool generated = false;      // tokens the model chose: part of an answer, not of a prompt
-    bool end_of_prompt = false;  // the last of these tokens ends a prompt: policies that compress there do
+    bool end_of_prompt = false;  // the last of these tokens ends a prompt: policies that compress there do; without
+                                 // tokens, the last one that was read does
     int64_t t_src_ms = 0;
     int32_t columns = 1;                           // of a picture: its rows stand line by line, so many a line
     float* nll = nullptr;                          // [tokens.size()] or nullptr: -log P of each token when it was read;

@@ -120,23 +120,26 @@ Status Session::TraceAttention() {
 }
 
 Status Session::KeepOnly(int32_t most, const char* reason) {
+  // A keep-set that cannot be honoured leaves every group as it was; a trace that cannot be written changes nothing of
+  // what stays.
   for (size_t group = 0; group < views_.size(); ++group) {
-    if (trace_ != nullptr) {
-      const SlotView& view = views_[group];
-      const Status written = trace_->Selected({n_selections_, n_seen_, options_.policy.info->name, view.layer,
-                                               view.head, view.slots, view.scores, view.nll, &keeps_[group], reason});
-      if (!written.ok()) {
-        trace_ = nullptr;  // told once; the session goes on without it
-        return written;
-      }
-    }
+    WEIR_RETURN_IF_ERROR(pot_->CheckKeep(static_cast<int32_t>(group), keeps_[group]));
+  }
+  Status traced;
+  for (size_t group = 0; group < views_.size() && trace_ != nullptr; ++group) {
+    const SlotView& view = views_[group];
+    traced = trace_->Selected({n_selections_, n_seen_, options_.policy.info->name, view.layer, view.head, view.slots,
+                               view.scores, view.nll, &keeps_[group], reason});
+    if (!traced.ok()) trace_ = nullptr;  // told once; the session goes on without it
+  }
+  for (size_t group = 0; group < views_.size(); ++group) {
     WEIR_RETURN_IF_ERROR(pot_->Compact(static_cast<int32_t>(group), keeps_[group]));
   }
   pot_->Rebalance();
   n_unscored_ = std::min(n_unscored_, most);
   reads_fresh_ = false;
   ++n_selections_;
-  return Status();
+  return traced;
 }
 
 Status Session::TrimPrompt() {

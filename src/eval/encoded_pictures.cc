@@ -27,13 +27,13 @@ Result<std::unique_ptr<EncodedPictures>> EncodedPictures::Make(PictureFiles& fil
 }
 
 int32_t EncodedPictures::max_tokens() const {
-  if (images_->spec().info != nullptr) return images_->n_rows();
   const EncoderConfig& config = encoder_.config();
   size_t words = 0;
   for (const std::vector<int32_t>& tokens : config.words.tokens) words = std::max(words, tokens.size());
   // Before every square, and around the whole.
-  const int32_t n_words = config.max_squares * config.max_squares + 2;
-  return config.max_rows() + n_words * static_cast<int32_t>(words);
+  const bool pruned = images_->spec().info != nullptr;  // then without squares
+  const int32_t n_words = (pruned ? 0 : config.max_squares * config.max_squares) + 2;
+  return (pruned ? images_->n_rows() : config.max_rows()) + n_words * static_cast<int32_t>(words);
 }
 
 Result<EncodedPicture> EncodedPictures::Encode(const RgbView& picture, bool is_frame) {
@@ -48,6 +48,12 @@ Result<EncodedPicture> EncodedPictures::Encode(const RgbView& picture, bool is_f
 }
 
 Result<EncodedPicture> EncodedPictures::Get(const std::string& path, bool is_frame) {
+  if (is_frame && encoder_.FrameMemoryBytes() > 0) {
+    return Unsupported(
+        "this encoder keeps a memory of a video's frames, which questions about single frames would leave out; it can "
+        "be "
+        "asked about pictures (weir eval vqa)");
+  }
   if (const auto found = kept_.find({path, is_frame}); found != kept_.end()) {
     return EncodedPicture{found->second.rows, found->second.parts};
   }

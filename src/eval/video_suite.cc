@@ -141,7 +141,8 @@ Status RunStreamVideo(Viewer& viewer, std::span<const PictureQuestion> questions
     size_t cell = 1;
     if (round.question->kind == kPresent) {
       cell = 0;
-    } else if (round.about_min < options.first_minutes && round.age_min >= options.ages.front()) {
+    } else if (round.about_min < options.first_minutes) {
+      if (round.age_min < options.ages.front()) return;  // of the first minute, and younger than what was asked for
       // The last age that is reached.
       cell = 1 + static_cast<size_t>(std::upper_bound(options.ages.begin(), options.ages.end(), round.age_min) -
                                      options.ages.begin());

@@ -56,7 +56,8 @@ Status WatchStreams(Viewer& viewer, std::span<const PictureQuestion> questions, 
 Status RunVideoQa(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
                   const SuiteHooks& hooks);
 
-// Cells: present; first_minute, one for every age; memory, for questions about what came later. `turnovers`: how often
+// Cells: present; first_minute, one for every age; memory, for questions about what came later; questions about
+// the first minutes that come before the first age count nowhere. `turnovers`: how often
 // the pot could have been filled anew in between.
 Status RunStreamVideo(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
                       const SuiteHooks& hooks);

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/generate.h"
+#include "engine/picture_parts.h"
 
 namespace weir {
 namespace {
@@ -22,11 +23,15 @@ std::string PutInto(const std::string& form, const std::string& question) {
   return out + form.substr(from);
 }
 
-bool EndsInSpace(const std::vector<TextPiece>& pieces) {
-  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
-    if (!piece->text.empty()) return piece->text.back() == ' ' || piece->text.back() == '\n';
+bool EndsInSpace(std::string_view text) { return text.empty() || text.back() == ' ' || text.back() == '\n'; }
+
+// Whether an answer to `form` that is told needs a space before it: not where a template's words between them bring
+// one.
+bool NeedsSpace(const std::string& form, const std::vector<TextPiece>& between) {
+  for (auto piece = between.rbegin(); piece != between.rend(); ++piece) {
+    if (!piece->text.empty()) return !EndsInSpace(piece->text);
   }
-  return true;
+  return !EndsInSpace(form);
 }
 
 }  // namespace
@@ -104,25 +109,17 @@ Status Viewer::Show(std::string_view lead, std::span<const std::string> pictures
 }
 
 Status Viewer::ReadPicture(const EncodedPicture& picture) {
-  const size_t n_embd = static_cast<size_t>(session_.model().config().n_embd);
-  size_t at = 0;
-  for (const PicturePart& part : picture.parts) {
-    if (part.words >= 0) {
-      WEIR_RETURN_IF_ERROR(ReadTokens(pictures_.config().words.tokens[static_cast<size_t>(part.words)], {}));
-    }
-    if (part.n_rows == 0) continue;
-    const auto start = Clock::now();
-    const size_t n = static_cast<size_t>(part.n_rows) * n_embd;
-    Session::AppendOptions append;
-    append.stop = stop_;
-    append.t_src_ms = t_ms();
-    WEIR_RETURN_IF_ERROR(session_.AppendEmbeddings(picture.rows.subspan(at, n),
-                                                   options_.video ? Modality::kVideo : Modality::kImage, append));
-    at += n;
-    n_tokens_ += part.n_rows;
-    cost_.read_tokens += part.n_rows;
-    cost_.read_s += SecondsSince(start);
-  }
+  const auto start = Clock::now();
+  Session::AppendOptions append;
+  append.stop = stop_;
+  append.t_src_ms = t_ms();
+  const int64_t n_before = session_.n_seen();
+  WEIR_RETURN_IF_ERROR(AppendParts(pictures_.config(), picture.parts, picture.rows,
+                                   options_.video ? Modality::kVideo : Modality::kImage, session_, append));
+  const int64_t n_read = session_.n_seen() - n_before;
+  n_tokens_ += n_read;
+  cost_.read_tokens += n_read;
+  cost_.read_s += SecondsSince(start);
   return Status();
 }
 
@@ -229,10 +226,8 @@ Result<ViewerReply> Viewer::AskAside(const std::string& question) {
 }
 
 Status Viewer::Tell(const std::string& question, const std::string& answer) {
-  const bool space = [&] {
-    OpenTurn();
-    return !EndsInSpace(after_);
-  }();
+  OpenTurn();
+  const bool space = NeedsSpace(options_.form, after_);
   WEIR_RETURN_IF_ERROR(ReadQuestion(question));
   std::vector<int32_t> tokens =
       tokenizer_.EncodePieces(std::vector<TextPiece>{{(space ? " " : "") + answer, false}}, false);

@@ -144,8 +144,8 @@ void Pot::ScaleNll(float factor) {
   }
 }
 
-Status Pot::Compact(int32_t group, const KeepSet& keep) {
-  SlotMeta* meta = meta_.as<SlotMeta>() + GroupBegin(group);
+Status Pot::CheckKeep(int32_t group, const KeepSet& keep) const {
+  const SlotMeta* meta = meta_.as<SlotMeta>() + GroupBegin(group);
   const int32_t used = used_[group];
   int32_t expected = 0;  // the lowest slot that the next kept one may be
   for (int32_t slot : keep) {
@@ -160,7 +160,12 @@ Status Pot::Compact(int32_t group, const KeepSet& keep) {
   for (int32_t s = expected; s < used; ++s) {
     if (meta[s].pinned) return InvalidArgument("keep-set of group %d drops pinned slot %d", group, s);
   }
+  return Status();
+}
 
+Status Pot::Compact(int32_t group, const KeepSet& keep) {
+  WEIR_RETURN_IF_ERROR(CheckKeep(group, keep));
+  SlotMeta* meta = meta_.as<SlotMeta>() + GroupBegin(group);
   std::vector<CompactSlotsArgs> args;
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {

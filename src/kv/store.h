@@ -56,9 +56,10 @@ class Pot {
   // Empties every group.
   void Clear();
 
-  // Keeps exactly `keep` of a group: values move in storage, positions follow (kCache, kReset) or stay (kAbs).
-  // kInvalidArgument when keep is not strictly ascending, leaves the range, or drops a pinned slot; nothing changes
-  // then.
+  // kInvalidArgument when keep is not strictly ascending, leaves the group's slots, or drops a pinned one.
+  Status CheckKeep(int32_t group, const KeepSet& keep) const;
+  // Keeps exactly `keep` of a group: values move in storage, positions follow (kCache, kReset) or stay (kAbs). Nothing
+  // changes where CheckKeep() fails.
   Status Compact(int32_t group, const KeepSet& keep);
   // After the last Compact() of a selection: gives every head the same free room. Does nothing unless spread > 1.
   void Rebalance();

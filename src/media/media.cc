@@ -1,11 +1,14 @@
 #include "media/media.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "media/child.h"
 #include "media/ppm.h"
 #include "media/source.h"
 
@@ -115,6 +118,24 @@ Result<MediaInfo> ParseProbe(const std::string& source, const std::string& text,
   return out;
 }
 
+PpmRead ReadsFrom(Child& child, const std::atomic<bool>* stop) {
+  return [&child, stop](uint8_t* to, int64_t n) { return child.Read(to, n, stop); };
+}
+
+// A file that already is what a decoder would give for it: read here, which saves two processes a picture. False: it is
+// something else, or damaged, and the decoder's words are wanted. The descriptor then stands at its beginning again.
+bool ReadPpmFile(int fd, const PpmAllocate& allocate) {
+  const auto from_file = [fd](uint8_t* to, int64_t n) -> Result<int64_t> {
+    const ssize_t got = read(fd, to, static_cast<size_t>(n));
+    if (got < 0) return IoError("not readable");
+    return static_cast<int64_t>(got);
+  };
+  const Result<bool> whole = ReadPpm(from_file, allocate);
+  if (whole.ok() && *whole) return true;
+  lseek(fd, 0, SEEK_SET);
+  return false;
+}
+
 }  // namespace
 
 Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& options) {
@@ -143,6 +164,16 @@ Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& opti
 Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const MediaOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckMaxSide(options.max_side));
   WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source));
+  Image out;
+  const auto allocate = [&](int64_t width, int64_t height) -> Result<uint8_t*> {
+    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, MaxDecoded(options)));
+    out.width = static_cast<int32_t>(width);
+    out.height = static_cast<int32_t>(height);
+    out.pixels = HostBuffer();
+    WEIR_ASSIGN_OR_RETURN(out.pixels, HostBuffer::Allocate(ledger, MemTag::kVision, 3 * width * height));
+    return out.pixels.data();
+  };
+  if (!input.once && input.fd >= 0 && options.max_side == 0 && ReadPpmFile(input.fd, allocate)) return out;
   if (!input.once) WEIR_RETURN_IF_ERROR(ProbeMedia(source, options).status());
   std::vector<std::string> argv = Command(options.ffmpeg, {"-nostdin", "-threads", "1"}, input);
   const std::string filters = WithMaxSide("", options.max_side);
@@ -152,15 +183,7 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
     argv.push_back(word);
   }
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, Child::Start(argv, input.fd, PictureLimits(options)));
-  Image out;
-  const auto allocate = [&](int64_t width, int64_t height) -> Result<uint8_t*> {
-    WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, MaxDecoded(options)));
-    out.width = static_cast<int32_t>(width);
-    out.height = static_cast<int32_t>(height);
-    WEIR_ASSIGN_OR_RETURN(out.pixels, HostBuffer::Allocate(ledger, MemTag::kVision, 3 * width * height));
-    return out.pixels.data();
-  };
-  const Result<bool> read = ReadPpm(*child, allocate, nullptr);
+  const Result<bool> read = ReadPpm(ReadsFrom(*child, nullptr), allocate);
   if (!read.ok()) return About(source, read.status());
   const Status finished = child->Finish();
   if (!*read) {
@@ -218,7 +241,7 @@ Result<bool> FrameReader::ReadFrame(Frame* frame, const std::atomic<bool>* stop)
     frame->height = static_cast<int32_t>(height);
     return pixels_.data();
   };
-  WEIR_ASSIGN_OR_RETURN(const bool more, ReadPpm(*child_, allocate, stop));
+  WEIR_ASSIGN_OR_RETURN(const bool more, ReadPpm(ReadsFrom(*child_, stop), allocate));
   if (!more) {
     const Status finished = child_->Finish();
     if (n_frames_ == 0) return finished.ok() ? Corrupt("ffmpeg found no frame in it") : finished;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -101,6 +102,9 @@ std::string Ppm(int64_t width, int64_t height) {
   }
   return out;
 }
+
+// The same picture as only a decoder reads it.
+std::string CommentedPpm(int64_t width, int64_t height) { return Ppm(width, height).insert(3, "# a comment\n"); }
 
 // A video of n grey frames at `fps`, frame k as bright as 16 + 2 k in video levels (16 to 235): uncompressed, so that
 // every frame tells its number.
@@ -308,8 +312,26 @@ TEST_F(MediaTest, BadOptions) {
   }
 }
 
+// What already is plain pixels needs no decoder, and has the same ones.
+TEST_F(MediaTest, PlainPixelsAreReadAsTheyAre) {
+  MediaOptions absent;
+  absent.ffmpeg = absent.ffprobe = "/nonexistent/ffmpeg";
+  const auto plain = DecodeImage(Write("a.ppm", Ppm(37, 23)), ledger_, absent);
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  const auto decoded = DecodeImage(Write("b.ppm", CommentedPpm(37, 23)), ledger_);
+  ASSERT_TRUE(decoded.ok()) << decoded.status().message();
+  ASSERT_EQ(plain->width, 37);
+  ASSERT_EQ(plain->height, decoded->height);
+  EXPECT_EQ(std::memcmp(plain->rgb(), decoded->rgb(), 37 * 23 * 3), 0);
+  MediaOptions shrunk;
+  shrunk.max_side = 10;
+  const auto small = DecodeImage(Write("a.ppm", Ppm(37, 23)), ledger_, shrunk);
+  ASSERT_TRUE(small.ok()) << small.status().message();
+  EXPECT_EQ(small->width, 10);
+}
+
 TEST_F(MediaTest, BrokenDecoders) {
-  const std::string path = Write("a.ppm", Ppm(8, 8));
+  const std::string path = Write("a.ppm", CommentedPpm(8, 8));
   MediaOptions absent;
   absent.ffmpeg = absent.ffprobe = "/nonexistent/ffmpeg";
   ExpectRefused(path, StatusCode::kNotFound, "need ffmpeg and ffprobe installed", absent);
@@ -323,7 +345,7 @@ TEST_F(MediaTest, BrokenDecoders) {
 
 // The probe says the truth, the decoder does not.
 TEST_F(MediaTest, LyingDecoders) {
-  const std::string path = Write("a.ppm", Ppm(8, 8));
+  const std::string path = Write("a.ppm", CommentedPpm(8, 8));
   struct Case {
     const char* body;
     StatusCode code;

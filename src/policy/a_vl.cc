@@ -121,13 +121,16 @@ class AVl : public Policy {
   }
 
  private:
+  // A stream's counts pass 2^31, a pot's do not: what is asked of the slots is never more than they are.
   static int32_t Share(double share, const SlotView& view) {
-    return static_cast<int32_t>(share * static_cast<double>(view.n_seen_visual));
+    return static_cast<int32_t>(
+        std::min(share * static_cast<double>(view.n_seen_visual), static_cast<double>(view.slots.size())));
   }
   // Text behind the first picture that may stay.
   int32_t TextBudget(const SlotView& view) const {
     const int64_t n_text = view.n_seen - view.n_seen_visual - std::ssize(prefix_);
-    return std::max(RoundHalfUp(text_ * static_cast<double>(n_text)), text_min_);
+    const double wanted = std::min(text_ * static_cast<double>(n_text), static_cast<double>(view.slots.size()));
+    return std::max(RoundHalfUp(wanted), text_min_);
   }
 
   // The slots in three heaps: text before the first picture, other text and visual slots, both best first. A stream

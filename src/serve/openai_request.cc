@@ -79,17 +79,38 @@ struct Messages {
   std::string mark;
 };
 
-bool Says(const Json& json, const std::string& words) {
-  if (json.is_string()) return json.get_ref<const std::string&>().find(words) != std::string::npos;
-  return json.is_structured() &&
-         std::any_of(json.begin(), json.end(), [&](const Json& one) { return Says(one, words); });
+// The words of a message's content, of all its parts together, as far as they are what they should be.
+std::string WordsOf(const Json& message) {
+  if (!message.is_object()) return "";
+  const auto content = message.find("content");
+  if (content == message.end()) return "";
+  if (content->is_string()) return content->get<std::string>();
+  std::string words;
+  for (const Json& part : *content) {
+    if (!part.is_object()) continue;
+    const auto text = part.find("text");
+    if (text != part.end() && text->is_string()) words += text->get_ref<const std::string&>();
+  }
+  return words;
 }
 
-// A mark that no text of the request says: the usual one, which templates know, wherever it can be.
+// A mark that no message says: the usual one, which templates know, wherever it can be, else one of more underscores
+// than any of them has there.
 std::string UnusedMark(const Json& messages) {
-  std::string mark = kPictureMark;
-  while (Says(messages, mark)) mark.insert(1, "_");
-  return mark;
+  const std::string usual = kPictureMark, end = usual.substr(usual.find_first_not_of("<_"));
+  size_t longest = 0;
+  bool is_said = false;
+  for (const Json& message : messages) {
+    const std::string words = WordsOf(message);
+    for (size_t at = 0; (at = words.find(end, at)) != std::string::npos; at += end.size()) {
+      size_t begin = at;
+      while (begin > 0 && words[begin - 1] == '_') --begin;
+      if (begin == 0 || words[begin - 1] != '<') continue;
+      longest = std::max(longest, at - begin);
+      is_said |= at - begin + 1 == usual.size() - end.size();
+    }
+  }
+  return is_said ? "<" + std::string(longest + 1, '_') + end : usual;
 }
 
 // {"type": "image_url" ...} or a video.
@@ -222,8 +243,6 @@ void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, Co
   sampler.seed = RandomSeed();
   fields.Get("temperature", &sampler.temperature, 0, 100);
   fields.Get("top_p", &sampler.top_p, 0, 1);
-  if (sampler.top_p <= 0) sampler.top_k = 1;  // the most likely alone
-  if (sampler.top_p <= 0) sampler.top_p = 1;
   int64_t top_k = sampler.top_k, last_n = sampler.repeat_last_n, seed = -1;
   fields.Get("top_k", &top_k, 0, INT32_MAX);
   fields.Get("min_p", &sampler.min_p, 0, 1);
@@ -232,6 +251,10 @@ void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, Co
   fields.Get("seed", &seed, INT64_MIN, INT64_MAX);
   if (fields.Has("seed")) sampler.seed = static_cast<uint64_t>(seed);
   sampler.top_k = static_cast<int32_t>(top_k);
+  if (sampler.top_p <= 0) {  // the most likely alone, whatever top_k says
+    sampler.top_k = 1;
+    sampler.top_p = 1;
+  }
   sampler.repeat_last_n = static_cast<int32_t>(last_n);
   answer.max_tokens = default_max_tokens;
   fields.Get("max_tokens", &answer.max_tokens, 0, kMaxTokens);

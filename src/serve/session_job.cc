@@ -175,6 +175,7 @@ Status PromptReader::LookAt(Session& session, Session::AppendOptions append) {
   in_part_ = true;
   append.t_src_ms = t_part_ms_;
   const int64_t n_before = session.counters().seen;
+  const bool ends_prompt = std::exchange(append.end_of_prompt, false);  // not every frame of a video does
   const auto t_ms = pictures_->ReadNext(session, append);
   const int64_t n_rows = session.counters().seen - n_before;
   n_read_ += n_rows;
@@ -185,6 +186,8 @@ Status PromptReader::LookAt(Session& session, Session::AppendOptions append) {
   } else {
     ++part_;
     in_part_ = false;
+    append.end_of_prompt = ends_prompt;
+    if (ends_prompt) return session.Append({}, append);
   }
   return Status();
 }

@@ -12,8 +12,9 @@ Status ClipTower::ReadMetadata(const GgufFile& file, ImageTransform* transform) 
   WEIR_ASSIGN_OR_RETURN(const bool silu, file.BoolOr("clip.use_silu", false));
   if (silu) return Unsupported("%s: a CLIP encoder with SiLU", file.path().c_str());
   act_ = gelu ? GeluKind::kErf : GeluKind::kQuick;
-  // Without the key the layer before the last is meant, as projectors were trained.
-  depth_ = vit_.n_layers - 1;
+  // Projectors were trained on the layer before the last. Converters that do not write the key leave that last one out
+  // of the file, so that all that is there counts.
+  depth_ = vit_.n_layers;
   if (file.Has(v + "feature_layer")) {
     const std::vector<int64_t>* layers = file.IntArray(v + "feature_layer");
     if (layers == nullptr || layers->size() != 1) {

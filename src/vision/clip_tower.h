@@ -15,7 +15,7 @@ namespace weir {
 
 class ClipTower {
  public:
-  // Sizes, activation, the layer that is read (clip.vision.feature_layer, otherwise the one before the last) and how a
+  // Sizes, activation, the layer that is read (clip.vision.feature_layer, otherwise the last in the file) and how a
   // picture becomes its input (weir.vision.fit: pad or crop). kNotFound, kCorrupt or kUnsupported names the key.
   Status ReadMetadata(const GgufFile& file, ImageTransform* transform);
   // Binds its tensors. Blocks behind the layer that is read are in most files and never run. After ReadMetadata().

@@ -80,7 +80,8 @@ void ClusterRows(const float* x, int64_t n, int64_t n_cols, int64_t n_clusters, 
       const bool denser = s.density[j] > s.density[i] || (s.density[j] == s.density[i] && j < i);
       if (denser) best2 = std::min(best2, distance2(i, j));
     }
-    s.score[i] = s.density[i] * std::sqrt(best2);
+    const double score = s.density[i] * std::sqrt(best2);
+    s.score[i] = std::isnan(score) ? -1 : score;  // an order has to be one; what is no number is refused later
   }
   std::iota(s.order, s.order + n, 0);
   std::partial_sort(s.order, s.order + n_clusters, s.order + n,

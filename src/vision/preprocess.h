@@ -48,7 +48,7 @@ PictureSize InputSize(const float* input, const ImageTransform& transform);
 Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& transform);
 
 // Largest working memory of Preprocess() for a picture of so many pixels, and of PreprocessSquare() where the copy is
-// at least `size` pixels wide or high; with kSplit, of all that makes the picture's squares (vision/tiles.h).
+// at least `size` pixels wide or high; with kSplit, of all that makes the picture's squares (vision/split.h).
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& transform);
 
 // One square of a larger copy of the picture: of the picture resized to width x height, what stands in [x, x + size) x

@@ -49,7 +49,7 @@ Filter FilterOf(Resample resample) {
 struct Taps {
   int64_t stride = 0;
   HostBuffer coefficients;  // int32_t [count, stride]
-  HostBuffer ranges;        // int32_t [count, 2]: begin, taps
+  HostBuffer ranges;        // int32_t [count, 3]: begin, taps, sum of the coefficients
   const int32_t* weights(int64_t i) const { return coefficients.as<int32_t>() + i * stride; }
   int64_t begin(int64_t i) const { return ranges.as<int32_t>()[3 * i]; }
   int64_t n(int64_t i) const { return ranges.as<int32_t>()[3 * i + 1]; }

@@ -279,6 +279,19 @@ TEST(Pair, PartsThatDoNotBelongTogether) {
   EXPECT_EQ(LoadedEncoder::Load(load.path, *other).status().code(), StatusCode::kInvalidArgument);
 }
 
+// A video that ends a prompt ends it once, however many frames it has.
+TEST_F(EyesTest, AVideoEndsAPromptOnce) {
+  const std::string video = Write("v.y4m", testing::Y4mBytes(6, 2));
+  Pair pair = MakePair("snapkv:capacity=40,window=4", 128, Room(40, 30));
+  FrameOptions frames;
+  frames.fps = 1;
+  Session::AppendOptions append;
+  append.end_of_prompt = true;
+  ASSERT_TRUE(pair.eyes->ReadVideo(video, frames, append).ok());
+  EXPECT_EQ(pair.session->counters().seen, 3 * pair.eyes->config().n_rows);
+  EXPECT_EQ(pair.session->counters().selections, 1);
+}
+
 TEST_F(EyesTest, PicturesAndFramesCarryWhatTheyAre) {
   const std::string picture = Write("a.ppm", testing::PpmBytes(40, 30)),
                     video = Write("v.y4m", testing::Y4mBytes(6, 2));

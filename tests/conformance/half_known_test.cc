@@ -150,7 +150,7 @@ TEST_P(HalfKnownTest, EveryTensor) {
   if (family_ == "mlp") {
     const auto layer = good_.metadata.find("clip.vision.feature_layer");
     n_read = layer != good_.metadata.end() ? std::get<std::vector<int64_t>>(layer->second.v).front()
-                                           : std::get<int64_t>(good_.metadata.at("clip.vision.block_count").v) - 1;
+                                           : std::get<int64_t>(good_.metadata.at("clip.vision.block_count").v);
   }
   for (const EditedTensor& tensor : good_.tensors) {
     int block = 0;

@@ -73,6 +73,14 @@ TEST_F(OpenAiTest, SeedsAndStops) {
   other["seed"] = 4;
   EXPECT_NE(TextOf(server_->Post("/v1/chat/completions", Chat(other))), one);
 
+  // No mass to draw from leaves the most likely token, whatever else is asked for.
+  const std::string likely =
+      TextOf(server_->Post("/v1/chat/completions", Chat({{"temperature", 0}, {"max_tokens", 24}})));
+  for (const int top_k : {0, 40}) {
+    const Json none = {{"temperature", 1.5}, {"seed", 3}, {"max_tokens", 24}, {"top_p", 0}, {"top_k", top_k}};
+    EXPECT_EQ(TextOf(server_->Post("/v1/chat/completions", Chat(none))), likely) << "top_k " << top_k;
+  }
+
   // A stop string across tokens: taken from the middle of the answer.
   ASSERT_GT(one.size(), 12u);
   const auto character_at = [&](size_t at) {

@@ -74,6 +74,9 @@ TEST_F(PicturesTest, AChatSeesWhatTheProgramSees) {
                                 PicturePart(PpmBytes(60, 40, 100)), TextPart("the man")});
   EXPECT_EQ(two["weir"]["modalities"]["image"]["seen"], 2 * kRows);
   EXPECT_NE(Text(two), Text(one));
+  // A mark that only two parts together say.
+  const Json halves = Ask(server, {TextPart("<__media"), TextPart("__>"), PicturePart(picture), TextPart("the man")});
+  EXPECT_EQ(halves["weir"]["modalities"]["image"]["seen"], kRows);
 
   const Json video = Ask(server, {VideoPart({{"data", Base64(clip)}, {"fps", 2}}), TextPart("the man")});
   EXPECT_EQ(Text(video), RunOf({"--video", dir.Write("v.y4m", clip), "--fps", "2"})["text"]);

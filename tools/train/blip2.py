@@ -12,6 +12,7 @@ import transformers
 from torch import nn
 
 import draw
+import naming
 import seeing
 import tokenizer
 from data import Stage
@@ -25,17 +26,19 @@ SIZES = {  # encoder (width, blocks, heads), Q-Former (width, blocks, heads), de
     "base": ((192, 6, 6), (192, 6, 6), (320, 6, 1280, 5)),
 }
 SUBJECTS = (0.3, 0.1, 0.1, 0.15, 0.35)
+HARD = (0.12, 0.15, 0.13, 0.1, 0.5)  # what takes longest: pairs, digits, letters
 
 
 def stages(size):
-    """Many questions a picture first, then as few as a user asks."""
+    """Many questions a picture first, then one of a pair, whose answer no earlier one can give away, then as few as a user asks."""
     many = Mix(clips=(1, 1), frames=(1, 1), rounds=(3, 5), subjects=SUBJECTS)
+    one = Mix(clips=(1, 1), frames=(1, 1), rounds=(1, 1), subjects=HARD)
     few = Mix(clips=(1, 1), frames=(1, 1), rounds=(1, 2), subjects=SUBJECTS)
     if size == "tiny":
         return [Stage("see", 600, 48, 2e-3), Stage("look", 800, 16, 2e-3, many, 0.3), Stage("answer", 200, 16, 1e-3, few, 0.1)]
     more = 8 if size == "base" else 1
-    return [Stage("see", 3000, 96 * more, 1e-3), Stage("look", 4200, 40 * more, 1e-3, many, 0.3),
-            Stage("answer", 750, 48 * more, 4e-4, few, 0.1)]
+    return [Stage("see", 3000, 96 * more, 1e-3), Stage("look", 1400, 40 * more, 1e-3, many, 0.3),
+            Stage("pair", 800, 96 * more, 1e-3, one, 0.3), Stage("answer", 600, 48 * more, 4e-4, few, 0.1)]
 
 
 class Model(nn.Module):
@@ -74,12 +77,16 @@ class Model(nn.Module):
         return self.whole.language_projection(told)
 
     def hidden(self, ids, rows):
-        """ids [n, t] with an image token for every row -> [n, t, width], and nothing more: single pictures have no names."""
+        """As llava's."""
         decoder = self.whole.language_model.model.decoder
         embedded = decoder.embed_tokens(ids)
         at = (ids == self.image).unsqueeze(-1).expand_as(embedded)
         embedded = embedded.masked_scatter(at, rows.to(embedded.dtype))
-        return decoder(inputs_embeds=embedded, use_cache=False).last_hidden_state, None
+        out = decoder(inputs_embeds=embedded, use_cache=False, output_hidden_states=True)
+        return out.last_hidden_state, out.hidden_states[naming.AFTER_BLOCKS]
+
+    def embeddings(self):
+        return self.whole.language_model.lm_head.weight
 
     def logits(self, hidden):
         return self.whole.language_model.lm_head(hidden)

@@ -37,7 +37,7 @@ class Stage:
 def _labels(scene):
     facts = dict(scene.facts, subject=scene.subject)
     if scene.subject == "pair":
-        for side, (colour, shape, *_) in zip(("left", "right"), scene.objects):
+        for side, (colour, shape, *_) in zip(world.SIDES, scene.objects):
             facts.update({f"{side} colour": colour, f"{side} shape": shape})
     elif len(scene.objects) == 1:
         _, _, x, y, _ = scene.objects[0]
@@ -100,6 +100,7 @@ def picture_row(clip, encode, n_rows, image_first):
     rows = [encode.image] * n_rows
     row.ids += rows + [encode.bos] if image_first else [encode.bos] + rows
     row.frames.append(clip.frames[-1])
+    row.things.append(world.things_in_turn(clip.scene, n_rows))
     for i, r in enumerate(clip.rounds):
         row.ids += encode(("\n" if i else "") + tokenizer.QUESTION + r.question + tokenizer.ANSWER)
         row.answer(encode, r)
@@ -116,7 +117,7 @@ def pack(rows, pad):
     where, token, kind = (torch.tensor(column) for column in zip(*due))
     frames = [f for r in rows for f in r.frames]
     pixels = np.stack(frames) if frames else np.empty((0, draw.SIZE, draw.SIZE, 3), dtype=np.uint8)
-    things = np.array([t for r in rows for t in r.things], dtype=np.int64).reshape(-1, 2)
+    things = np.array([t for r in rows for t in r.things], dtype=np.int64).reshape(-1, 3)
     return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(pixels), things=torch.from_numpy(things),
                 where=where, token=token, kind=kind, details=[what for r in rows for *_, what in r.due])
 

@@ -5,8 +5,10 @@ the question finds those that have its own. Neither step earns anything without 
 neither within thousands of steps: the decoder settles for the clips nearby. So the first step is taught by itself: after a few
 blocks, every token is to tell, in the code of the numbers' embeddings, the last clip that was named.
 
-"What colour is the circle?" is the same riddle within a picture of two things: a picture's row is to tell the colour and the shape
-of what stands there in the code of the words, so that the word can find it.
+"What colour is the circle?" is the same riddle within a picture of two things: a picture's row is to tell colour, shape and side
+of what stands there in the code of the words, and the tokens behind such a word are to tell the word, so that the two can meet.
+With the first alone answers stay a guess between the two things for a thousand steps; with both they are learned within some
+hundred.
 """
 
 import torch
@@ -21,12 +23,16 @@ EVERY = 4     # tokens, of which one is asked
 
 class Naming:
     def __init__(self, encode, vocab, device):
+        self.end, self.image = encode.eos, encode.image  # the end is also what fills a batch's short rows
         numbers = torch.tensor([encode(f" {n}")[0] for n in range(world.N_NUMBERS)], device=device)
         self.numbers = numbers
         self.number_of = torch.full((vocab,), -1, device=device)
         self.number_of[numbers] = torch.arange(world.N_NUMBERS, device=device)
         self.words = [torch.tensor([encode(f" {word}")[0] for word in words], device=device)
-                      for words in (world.COLOURS, world.SHAPES)]
+                      for words in (world.COLOURS, world.SHAPES, world.SIDES)]
+        self.thing_words = torch.cat(self.words)
+        self.thing_of = torch.full((vocab,), -1, device=device)
+        self.thing_of[self.thing_words] = torch.arange(len(self.thing_words), device=device)
         self.clip_words = torch.tensor([encode(word)[0] for word in (" Clip", " clip")], device=device)
 
     def labels(self, ids):
@@ -35,17 +41,28 @@ class Naming:
         named = self.number_of[ids]
         named[:, 1:].masked_fill_(~torch.isin(ids[:, :-1], self.clip_words), -1)
         named[:, 0] = -1
-        at = torch.where(named >= 0, torch.arange(ids.shape[1], device=ids.device), -1).cummax(1).values
-        return torch.where(at >= 0, named.gather(1, at.clamp(min=0)), -1)
+        return self._until_next(named, ids)
 
     def clips(self, ids, early, embeddings):
         """early [n, t, width]: what stands behind AFTER_BLOCKS blocks. (loss, (right, of))."""
         return _told(early[:, ::EVERY].flatten(0, 1), self.labels(ids)[:, ::EVERY].flatten(), embeddings[self.numbers])
 
+    def asked(self, ids, early, embeddings):
+        """early as clips() has it: every token of the text tells the colour, shape or side that was last named: where an answer
+        begins, what it is asked about. (loss, (right, of))."""
+        labels = self._until_next(self.thing_of[ids], ids).masked_fill(ids == self.image, -1)
+        return _told(early[:, ::EVERY].flatten(0, 1), labels[:, ::EVERY].flatten(), embeddings[self.thing_words])
+
     def things(self, rows, things, embeddings):
-        """rows [n, width]: the same of the picture rows, things [n, 2] (world.things_at). (loss, (right, of))."""
+        """rows [n, width]: the same of the picture rows, things [n, 3] (world.things_at). (loss, (right, of))."""
         results = [_told(rows, things[:, i], embeddings[words]) for i, words in enumerate(self.words)]
         return sum(loss for loss, _ in results), tuple(sum(n) for n in zip(*(hits for _, hits in results)))
+
+    def _until_next(self, named, ids):
+        """[n, t] of names, -1 for none -> at every token the last one; -1 before the first, and where a row is filled up."""
+        at = torch.where(named >= 0, torch.arange(ids.shape[1], device=ids.device), -1).cummax(1).values
+        filled = (ids == self.end).flip(1).cumprod(1).flip(1).bool()  # the ends at the end
+        return torch.where((at >= 0) & ~filled, named.gather(1, at.clamp(min=0)), -1)
 
 
 def _told(early, labels, code):

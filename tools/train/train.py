@@ -106,11 +106,11 @@ class Course:
         hit = logits.argmax(-1) == token
         right = {k: (hit & (kind == i)).sum() for i, k in enumerate((*world.KINDS, "end"))}
         right = {k: (n, (kind == i).sum()) for i, (k, n) in enumerate(right.items())}
-        if early is not None:
-            ids, code = batch["ids"], self.model.embeddings()
-            clips, right["name"] = self.naming.clips(ids, early, code)
-            things, right["thing"] = self.naming.things(early[ids == self.model.image], batch["things"], code)
-            loss = loss + naming.WEIGHT * (clips + things)
+        ids, code = batch["ids"], self.model.embeddings()
+        clips, right["name"] = self.naming.clips(ids, early, code)
+        things, right["thing"] = self.naming.things(early[ids == self.model.image], batch["things"], code)
+        asked, right["asked"] = self.naming.asked(ids, early, code)
+        loss = loss + naming.WEIGHT * (clips + things + asked)
         if not torch.is_grad_enabled():
             for what, h in zip(batch["details"], hit.tolist()):
                 if what:
@@ -148,11 +148,17 @@ class Course:
 
 def train(course, log):
     """Goes on until the course is through (true) or its time is up (false)."""
-    args, began, saved = course.args, time.monotonic(), time.monotonic()
-    before = course.seconds
-    stop = []
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: stop.append(True))
+    began, stop = time.monotonic(), []
+    kept = {name: signal.signal(name, lambda *_: stop.append(True)) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return _go_on(course, log, began, stop)
+    finally:
+        for name, handler in kept.items():
+            signal.signal(name, handler)
+
+
+def _go_on(course, log, began, stop):
+    args, saved, before = course.args, began, course.seconds
     while course.stage < len(course.stages):
         stage = course.stages[course.stage]
         seen, losses, right = time.monotonic(), [], {}

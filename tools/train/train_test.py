@@ -84,9 +84,10 @@ class Text(unittest.TestCase):
         scene = next(s for s in scenes if s.subject == "pair")
         things = world.things_at(scene, 4)
         sides = [things[[i for i in range(16) if i % 4 in columns]] for columns in ((0, 1), (2, 3))]
-        for side, (colour, shape, *_) in zip(sides, scene.objects):
-            found = {tuple(t) for t in side if t[0] >= 0}
-            self.assertEqual(found, {(world.COLOURS.index(colour), world.SHAPES.index(shape))})
+        told = [(world.COLOURS.index(colour), world.SHAPES.index(shape), i) for i, (colour, shape, *_) in enumerate(scene.objects)]
+        for side, thing in zip(sides, told):
+            self.assertEqual({tuple(t) for t in side if t[0] >= 0}, {thing})
+        self.assertEqual([tuple(t) for t in world.things_in_turn(scene, 5)], told + [(-1, -1, -1)] * 3)
         names = naming.Naming(self.encode, tokenizer.VOCAB, "cpu")
         code = torch.randn(tokenizer.VOCAB, 64, generator=torch.Generator().manual_seed(1))
         things = torch.from_numpy(things)
@@ -94,6 +95,23 @@ class Text(unittest.TestCase):
         loss, (right, of) = names.things(rows, things, code)
         self.assertLess(float(loss), 0.1)
         self.assertEqual((int(right), int(of)), (int((things >= 0).sum()),) * 2)
+
+    def test_tokens_behind_a_word_tell_it(self):
+        encode, names = self.encode, naming.Naming(self.encode, tokenizer.VOCAB, "cpu")
+        red, circle = (encode(f" {w}")[0] for w in ("red", "circle"))
+        other = encode(" number")[0] if len(encode(" number")) == 1 else encode.bos
+        row = [other, other, circle, other, encode.image, other, red, encode.eos, other, other, encode.eos, encode.eos]
+        ids = torch.tensor([row])
+        place = {int(t): i for i, t in enumerate(names.thing_words)}
+        wanted = [-1, -1] + [place[circle]] * 2 + [-1, place[circle]] + [place[red]] * 4 + [-1, -1]
+        code = torch.randn(tokenizer.VOCAB, 64, generator=torch.Generator().manual_seed(1))
+        early = torch.stack([code[names.thing_words[w]] if w >= 0 else torch.zeros(64) for w in wanted])[None]
+        loss, (right, of) = names.asked(ids, early, code)
+        asked = wanted[::naming.EVERY]
+        self.assertEqual((int(right), int(of)), (sum(w >= 0 for w in asked),) * 2)
+        self.assertLess(float(loss), 0.1)
+        self.assertEqual(names._until_next(names.thing_of[ids], ids).tolist()[0],
+                         [place[circle] if i == 4 else w for i, w in enumerate(wanted)])
 
     def test_text_alone_asks_only_for_what_was_told(self):
         mix = Mix(clips=(4, 4), frames=(0, 0), rounds=(1, 1), closing=(3, 3), told=True, numbered=1.0)

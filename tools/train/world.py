@@ -31,6 +31,7 @@ LETTERS = tuple("ABCDEFHKLMNPRTVXYZ")
 WORDS = ("arm", "bag", "bee", "box", "cat", "cup", "dog", "egg", "fan", "fox", "hat", "ice", "jam", "key", "leg", "map", "nut",
          "owl", "pen", "sun", "toy", "van", "web", "zoo")
 SUBJECTS = ("shape", "digit", "letter", "word", "pair")
+SIDES = ("left", "right")  # of a pair's things, in this order
 KINDS = ("present", "back", "recall", "order")
 N_NUMBERS = 320  # clips are called 0 .. 319; longer streams begin anew
 
@@ -125,7 +126,7 @@ def make_scene(rng, mix, moves):
     facts = scene.facts
     if subject == "pair":
         shapes, colours = rng.permutation(len(SHAPES))[:2], rng.permutation(len(COLOURS))[:2]
-        for side, s, c in zip(("left", "right"), shapes, colours):
+        for side, s, c in zip(SIDES, shapes, colours):
             shape, tint = SHAPES[s], COLOURS[c]
             facts.update({f"colour of {shape}": tint, f"shape of {tint}": shape, f"side {side}": shape})
             x, y = (16 if side == "left" else 48) + rng.uniform(-2.5, 2.5), 32 + rng.uniform(-12, 12)
@@ -185,15 +186,23 @@ def render(scene, n_frames, rng, split="train", digits=None):
 
 
 def things_at(scene, n):
-    """A pair's picture cut into n x n squares, [n * n, 2]: colour and shape, as places in COLOURS and SHAPES, of the thing that has
-    the middle of a square; -1 where nothing stands and for other scenes. Pairs do not move: it holds for every frame."""
-    out = np.full((n * n, 2), -1, dtype=np.int64)
+    """A pair's picture cut into n x n squares, [n * n, 3]: colour, shape and side, as places in COLOURS, SHAPES and SIDES, of the
+    thing that has the middle of a square; -1 where nothing stands and for other scenes. Pairs do not move: it holds for every frame."""
+    out = np.full((n * n, 3), -1, dtype=np.int64)
     if scene.subject != "pair":
         return out
     middle = (np.arange(n) + 0.5) * draw.SIZE / n
-    for colour, shape, x, y, radius in scene.objects:
+    for side, (colour, shape, x, y, radius) in enumerate(scene.objects):
         near = np.hypot(middle[None, :] - x, middle[:, None] - y) < radius
-        out[near.flatten()] = COLOURS.index(colour), SHAPES.index(shape)
+        out[near.flatten()] = COLOURS.index(colour), SHAPES.index(shape), side
+    return out
+
+
+def things_in_turn(scene, n):
+    """The same for n rows that stand for no place: [n, 3], the left thing in the first row, the right one in the second."""
+    out = np.full((n, 3), -1, dtype=np.int64)
+    if scene.subject == "pair":
+        out[:2] = [(COLOURS.index(colour), SHAPES.index(shape), side) for side, (colour, shape, *_) in enumerate(scene.objects)]
     return out
 
 
@@ -263,7 +272,8 @@ class Story:
     def look_back(self, rng, n_first):
         """A recall round about one of the first clips that leaves no trace in the story; None where nothing is left to ask."""
         now = len(self.clips) - 1
-        which = [i for i in range(min(n_first, now)) if self.clips[i].number >= 0 and self._untold(i)]
+        oldest = max(0, now - (N_NUMBERS - 1))  # a number that was given anew names the later clip
+        which = [i for i in range(oldest, min(n_first, now)) if self.clips[i].number >= 0 and self._untold(i)]
         if not which:
             return None
         about = which[rng.integers(len(which))]
