@@ -136,6 +136,13 @@ def random_pictures(folder, side, count, flat):
         yield path
 
 
+def asked_pictures(folder, count):
+    """(picture, [question]) of the first `count` questions about the present that show one."""
+    rows = [json.loads(line) for line in (folder / "streams.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if row["kind"] == "present" and row.get("frames")]
+    return [(folder / row["frames"][-1], [row["question"]]) for row in rows[:count]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", required=True)
@@ -146,6 +153,8 @@ def main():
     parser.add_argument("--side", type=int, help="their width and height, instead of the encoder's own")
     parser.add_argument("--flat", action="store_true", help="of one colour each")
     parser.add_argument("--prompts", help="text file, one prompt a line")
+    parser.add_argument("--questions", type=Path, help="folder of make_streams.py: its first pictures and what is asked about them "
+                        "alone, instead of random pictures")
     parser.add_argument("-n", type=int, default=48)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--cls-first", action="store_true", help="see above")
@@ -159,9 +168,12 @@ def main():
     marker = mtmd.mtmd_default_marker().decode()
     failed, counts = False, {"own_size": [0, 0, 0], "resized": [0, 0, 0]}
     with tempfile.TemporaryDirectory() as folder:
-        pictures = [(path, "own_size") for path in random_pictures(folder, side, args.pictures, args.flat)]
-        for picture, kind in pictures + [(Path(path), "resized") for path in args.image]:
-            for prompt in prompts:
+        if args.questions:
+            pictures = [(path, "own_size", asked) for path, asked in asked_pictures(args.questions, args.pictures)]
+        else:
+            pictures = [(path, "own_size", prompts) for path in random_pictures(folder, side, args.pictures, args.flat)]
+        for picture, kind, asked in pictures + [(Path(path), "resized", prompts) for path in args.image]:
+            for prompt in asked:
                 for chat in (False, True):
                     text = marker + prompt
                     theirs, gaps = peer.answer(picture, peer.chat(text) if chat else text, args.n)

@@ -31,9 +31,14 @@ def number(row, key):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def short_names(rows):
+def run_of(row, axis):
+    """What a line of a chart stands for: a policy and its pot, or the policy alone where pots are the axis."""
+    return row["policy"], 0 if axis == "pot" else row["pot"]
+
+
+def short_names(rows, axis):
     """Names of runs: the policy, the options in which runs differ, its pot where there are several."""
-    keys = list(dict.fromkeys((r["policy"], r["pot"]) for r in rows))
+    keys = list(dict.fromkeys(run_of(r, axis) for r in rows))
     policies = [policy for policy, _ in keys]
     many_pots = len({n for _, n in keys}) > 1
     return {(policy, pot): short(policy, policies) + (f", pot {pot:,}" if many_pots else "") for policy, pot in keys}
@@ -45,17 +50,17 @@ def label(key, rows):
     return LABELS.get(key) or key
 
 
-def runs_of(rows):
+def runs_of(rows, axis):
     groups = {}
     for r in rows:
-        groups.setdefault((r["policy"], r["pot"]), []).append(r)
+        groups.setdefault(run_of(r, axis), []).append(r)
     return groups
 
 
 def curve(plt, rows, args):
     fig, ax = plt.subplots(figsize=(7.6, 4.4), constrained_layout=True)
-    names = short_names(rows)
-    for i, (run, mine) in enumerate(runs_of(rows).items()):
+    names = short_names(rows, args.x)
+    for i, (run, mine) in enumerate(runs_of(rows, args.x).items()):
         mine = sorted(mine, key=lambda r: r[args.x])
         error = ERRORS.get(args.y)
         bars = [r.get(error, 0) for r in mine] if error else None
@@ -86,7 +91,7 @@ def curve(plt, rows, args):
 
 
 def heat(plt, rows, args):
-    groups, names = runs_of(rows), short_names(rows)
+    groups, names = runs_of(rows, args.x), short_names(rows, args.x)
     n_columns = min(len(groups), 3)
     n_rows = -(-len(groups) // n_columns)
     xs, ys = sorted({r[args.x] for r in rows}), sorted({r[args.r] for r in rows})
@@ -117,7 +122,7 @@ def heat(plt, rows, args):
 
 
 def bars(plt, rows, args):
-    groups, names = runs_of(rows), short_names(rows)
+    groups, names = runs_of(rows, args.x), short_names(rows, args.x)
     xs = list(dict.fromkeys(str(r[args.x]) for r in rows))
     fig, ax = plt.subplots(figsize=(max(6.0, 0.35 * len(xs) * len(groups) + 3), 4.2), constrained_layout=True)
     width = 0.8 / len(groups)

@@ -73,7 +73,7 @@ def main():
     cells, names, more = {}, [], {}
     for row in rows:
         name = short(row["policy"], specs) if args.row == "policy" else str(row[args.row])
-        if args.row == "policy" and len(pots) > 1:
+        if args.row == "policy" and len(pots) > 1 and "pot" not in keys:
             name += f", pot {row['pot']}"
         if name not in names:
             names.append(name)

@@ -32,6 +32,7 @@ class Stage:
     lr: float
     mix: world.Mix | None = None
     see_lr: float = 1.0  # the encoder's learning rate, as a share of the others'; 0: it stays as it is
+    thin: float = 0.0    # share of the single pictures of which the decoder sees some rows only, as behind a pruner
 
 
 def _labels(scene):
@@ -67,7 +68,7 @@ class _Row:
     """A sequence being written, with the places where an answer's tokens are due."""
 
     def __init__(self):
-        self.ids, self.frames, self.due, self.things = [], [], [], []
+        self.ids, self.frames, self.due, self.things, self.seen = [], [], [], [], []
 
     def answer(self, encode, r, due=True):
         """`due`: the answer can be known; a picture that is left out is not asked about, its answer is text like any other."""
@@ -93,14 +94,15 @@ def stream_row(clips, encode, n_rows):
     return row
 
 
-def picture_row(clip, encode, n_rows, image_first):
+def picture_row(clip, encode, seen, image_first):
     """Questions about one picture, in BLIP-2's form. Its processor puts the picture before the first token, other programs
-    begin with that token: both are read."""
+    begin with that token: both are read. `seen`: of each of its rows, whether it is there."""
     row = _Row()
-    rows = [encode.image] * n_rows
+    rows = [encode.image] * int(seen.sum())
     row.ids += rows + [encode.bos] if image_first else [encode.bos] + rows
     row.frames.append(clip.frames[-1])
-    row.things.append(world.things_in_turn(clip.scene, n_rows))
+    row.things.append(world.things_in_turn(clip.scene, len(seen))[seen])
+    row.seen.append(seen)
     for i, r in enumerate(clip.rounds):
         row.ids += encode(("\n" if i else "") + tokenizer.QUESTION + r.question + tokenizer.ANSWER)
         row.answer(encode, r)
@@ -117,8 +119,10 @@ def pack(rows, pad):
     where, token, kind = (torch.tensor(column) for column in zip(*due))
     frames = [f for r in rows for f in r.frames]
     pixels = np.stack(frames) if frames else np.empty((0, draw.SIZE, draw.SIZE, 3), dtype=np.uint8)
-    things = np.array([t for r in rows for t in r.things], dtype=np.int64).reshape(-1, 3)
-    return dict(ids=torch.from_numpy(ids), pixels=torch.from_numpy(pixels), things=torch.from_numpy(things),
+    things = np.concatenate([np.empty((0, 3), dtype=np.int64), *(t for r in rows for t in r.things)])
+    seen = [s for r in rows for s in r.seen]
+    return dict(seen=torch.from_numpy(np.stack(seen)) if seen else None,
+                ids=torch.from_numpy(ids), pixels=torch.from_numpy(pixels), things=torch.from_numpy(things),
                 where=where, token=token, kind=kind, details=[what for r in rows for *_, what in r.due])
 
 
@@ -144,9 +148,18 @@ class Steps(Dataset):
         mix, rows = replace(stage.mix, clips=(n_clips, n_clips)), []
         for i in range(step * stage.batch, (step + 1) * stage.batch):
             clips = world.make_stream(self.split, self.seed, i, mix, digits)
-            rows.append(picture_row(clips[0], encode, self.n_rows, i % 2 == 0) if self.pictures
+            rows.append(picture_row(clips[0], encode, self._seen(i), i % 2 == 0) if self.pictures
                         else stream_row(clips, encode, self.n_rows))
         return pack(rows, encode.eos)
+
+
+    def _seen(self, i):
+        """[n_rows] of whether the decoder sees them: all, or an eighth at least."""
+        rng, seen = world.rng_of(self.split, self.seed, i, 2), np.ones(self.n_rows, dtype=bool)
+        if rng.random() < self.stage.thin:
+            seen[:] = False
+            seen[rng.permutation(self.n_rows)[:rng.integers(self.n_rows // 8, self.n_rows + 1)]] = True
+        return seen
 
 
 def load(steps, first, workers):

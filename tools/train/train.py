@@ -98,6 +98,8 @@ class Course:
             with torch.set_grad_enabled(torch.is_grad_enabled() and stage.see_lr > 0):
                 pixels = batch["pixels"]
                 rows = self.model.rows(pixels) if len(pixels) else torch.zeros(0, device=self.device)  # text alone
+                if batch["seen"] is not None:
+                    rows = rows[batch["seen"]]
             hidden, early = self.model.hidden(batch["ids"], rows)
             logits = self.model.logits(hidden.flatten(0, 1)[batch["where"]]).float()
         token, kind = batch["token"], batch["kind"]
