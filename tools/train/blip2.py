@@ -19,6 +19,7 @@ from data import Stage
 from world import Mix
 
 NAME, PICTURES = "weir-tiny-blip2", True
+ROWS_EACH = 2  # of the rows, for a label while the encoder learns to see
 PATCH, N_QUERIES, CONTEXT = 8, 32, 512
 SIZES = {  # encoder (width, blocks, heads), Q-Former (width, blocks, heads), decoder (width, blocks, feed-forward, heads)
     "tiny": ((64, 2, 2), (64, 2, 2), (128, 2, 256, 2)),
@@ -47,14 +48,14 @@ class Model(nn.Module):
     def __init__(self, size="small"):
         super().__init__()
         (v_width, v_blocks, v_heads), (q_width, q_blocks, q_heads), (width, blocks, ff, heads) = SIZES[size]
-        # The configurations' own initial weights (1e-10 and 0.02) are meant to be overwritten by pre-trained ones: from them
-        # every query would begin with the mean of all patches, and hardly leave it.
-        wide = 0.09
-        vision = dict(initializer_range=wide, hidden_size=v_width, intermediate_size=4 * v_width, num_hidden_layers=v_blocks,
+        # The configurations' own initial weights (1e-10 and 0.02) are meant to be overwritten by pre-trained ones. A Q-Former
+        # of large ones gives 32 equal rows for good: what its blocks add to all queries alike drowns what they differ by. So they
+        # are small, but for those by which a query chooses patches.
+        vision = dict(initializer_range=0.09, hidden_size=v_width, intermediate_size=4 * v_width, num_hidden_layers=v_blocks,
                       num_attention_heads=v_heads, image_size=draw.SIZE, patch_size=PATCH, hidden_act="gelu",
                       layer_norm_eps=1e-6)
         # No text ever goes through the Q-Former: its vocabulary is as small as it may be.
-        qformer = dict(initializer_range=wide, vocab_size=8, hidden_size=q_width, num_hidden_layers=q_blocks, num_attention_heads=q_heads,
+        qformer = dict(initializer_range=0.02, vocab_size=8, hidden_size=q_width, num_hidden_layers=q_blocks, num_attention_heads=q_heads,
                        intermediate_size=4 * q_width, encoder_hidden_size=v_width, cross_attention_frequency=1,
                        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
         text = dict(model_type="opt", vocab_size=tokenizer.VOCAB, hidden_size=width, word_embed_proj_dim=width, ffn_dim=ff,
@@ -64,6 +65,9 @@ class Model(nn.Module):
                                           num_query_tokens=N_QUERIES, image_token_index=2)
         self.whole = transformers.Blip2ForConditionalGeneration(config)
         nn.init.normal_(self.whole.query_tokens, std=0.5)  # equal queries would stay equal
+        for layer in self.whole.qformer.encoder.layer:
+            for choosing in (layer.crossattention.attention.query, layer.crossattention.attention.key):
+                nn.init.normal_(choosing.weight, std=0.12)
         nn.init.normal_(self.whole.vision_model.embeddings.position_embedding, std=0.5)  # and places are what they part by
         self.n_rows, self.width, self.image = N_QUERIES, width, 2
 

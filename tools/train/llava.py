@@ -20,6 +20,7 @@ from data import Stage
 from world import Mix
 
 NAME, PICTURES = "weir-tiny-llava", False
+ROWS_EACH = None  # of the rows, for a label while the encoder learns to see: all
 CONTEXT = 4096
 SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forward, heads, KV heads)
     "tiny": ((96, 3, 3), (128, 4, 256, 2, 1)),

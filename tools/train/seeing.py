@@ -16,10 +16,12 @@ def normalise(pixels):
 
 
 class Heads(nn.Module):
-    """A classifier attends to the rows with a query of its own, as a question will later."""
+    """A classifier attends to the rows with a query of its own, as a question will later. With `rows_each` it has only so many
+    of them to look at, so that rows that stand for no place have something to differ by."""
 
-    def __init__(self, width):
+    def __init__(self, width, rows_each=None):
         super().__init__()
+        self.rows_each = rows_each
         self.norm = nn.LayerNorm(width)
         self.query = nn.Parameter(torch.randn(len(data.LABELS), width) * width ** -0.5)
         self.out = nn.ModuleList(nn.Linear(width, len(classes)) for classes in data.LABELS.values())
@@ -27,7 +29,11 @@ class Heads(nn.Module):
     def forward(self, rows):
         """rows [n, r, width] -> logits of each label, [n, classes]."""
         rows = self.norm(rows)
-        weights = torch.softmax(rows @ self.query.T, dim=1)  # [n, r, labels]
+        match = rows @ self.query.T  # [n, r, labels]
+        if self.rows_each:
+            at = torch.arange(rows.shape[1], device=rows.device)[:, None] // self.rows_each
+            match = match.masked_fill(at != torch.arange(len(self.out), device=rows.device), -torch.inf)
+        weights = torch.softmax(match, dim=1)
         mixed = torch.einsum("nrl,nrw->lnw", weights, rows)
         return [out(m) for out, m in zip(self.out, mixed)]
 

@@ -47,7 +47,7 @@ class Course:
         torch.manual_seed(args.seed)
         self.device = torch.device(args.device)
         self.model = self.recipe.Model(args.size).to(self.device)
-        self.heads = seeing.Heads(self.model.width).to(self.device)
+        self.heads = seeing.Heads(self.model.width, self.recipe.ROWS_EACH).to(self.device)
         self.naming = naming.Naming(tokenizer.Encoder(), tokenizer.VOCAB, self.device)
         self.stages = [replace(s, steps=max(1, round(s.steps * args.scale))) for s in self.recipe.stages(args.size)]
         self.stage, self.step, self.seconds = 0, 0, 0.0

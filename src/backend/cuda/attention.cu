@@ -247,6 +247,18 @@ int64_t AttentionScratchBytes(const AttentionShape& shape) {
 SegmentHeads HeadsOf(Device& device, const AttentionArgs& args, const AttentionSegment& segment, int64_t kv_begin,
                      int64_t n) {
   SegmentHeads out;
+  // Heads of a layer may share a list of slots: it is staged once.
+  const auto is_new = [&](int64_t kv) {
+    return kv == kv_begin || segment.selected[kv] != segment.selected[kv - 1] ||
+           segment.n_selected[kv] != segment.n_selected[kv - 1];
+  };
+  int64_t list_bytes = 0;
+  for (int64_t kv = kv_begin; kv < kv_begin + n; ++kv) {
+    if (segment.first_slot != nullptr) list_bytes += Device::StagedBytes(segment.n_rows * 4);
+    if (segment.selected != nullptr && is_new(kv))
+      list_bytes += Device::StagedBytes(int64_t{segment.n_selected[kv]} * 4);
+  }
+  device.MakeStageRoom(list_bytes);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t kv = kv_begin + i;
     HeadSlots& head = out.head[i];
@@ -256,7 +268,7 @@ SegmentHeads HeadsOf(Device& device, const AttentionArgs& args, const AttentionS
     if (segment.first_slot != nullptr) head.first = device.Stage(segment.first_slot[kv], segment.n_rows);
     if (segment.selected != nullptr) {
       head.n_selected = segment.n_selected[kv];
-      head.selected = device.Stage(segment.selected[kv], head.n_selected);
+      head.selected = is_new(kv) ? device.Stage(segment.selected[kv], head.n_selected) : out.head[i - 1].selected;
     }
   }
   return out;

@@ -56,7 +56,12 @@ class Device {
   const T* Stage(const T* host, int64_t n) {
     return static_cast<const T*>(StageBytes(host, n * static_cast<int64_t>(sizeof(T))));
   }
+  // What an array of n bytes takes there.
+  static constexpr int64_t StagedBytes(int64_t n_bytes) { return (n_bytes + 63) / 64 * 64; }
   static constexpr int64_t kStageBytes = int64_t{16} << 20;
+  // Waits where so many bytes would not fit beside what is staged: arrays staged next, of so many bytes together, are
+  // good for one launch. The stream fails when they are more than kStageBytes.
+  void MakeStageRoom(int64_t n_bytes);
 
   Stream& stream() { return stream_; }
   template <typename... P, typename... A>

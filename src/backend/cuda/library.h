@@ -12,7 +12,7 @@ namespace weir::WEIR_GPU {
 struct NarrowRows {
   uint16_t* values = nullptr;  // [n_rows, n_in], contiguous
   float* scale = nullptr;      // [2]: the largest magnitude, the scale
-  bool made = false;
+  DType type = DType::kF32;    // of the values; kF32: none are made yet
 };
 
 class Library {

@@ -106,14 +106,14 @@ void MakeRounded(Device& device, Activations& x) {
 }
 
 void MakeNarrow(Device& device, DType type, Activations& x) {
-  if (x.narrow.made) return;
+  if (x.narrow.type == type) return;
   auto* largest = reinterpret_cast<uint32_t*>(x.narrow.scale);
   device.Launch(Clear, Grid{1}, 1, 0, largest);
   if (type == DType::kF16) device.Launch(FindLargest, Grid{x.n_rows}, kThreads, 0, x.x, x.x_stride, x.n_in, largest);
   const int64_t n = x.n_rows * x.n_in;
   device.Launch(Narrow, Grid{Blocks(n, kThreads)}, kThreads, 0, x.x, x.x_stride, x.n_in, n, type == DType::kBF16,
                 x.narrow.scale, x.narrow.values);
-  x.narrow.made = true;
+  x.narrow.type = type;
 }
 
 void LibraryProduct(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first,
@@ -125,8 +125,6 @@ void LibraryProduct(Device& device, Library& library, Activations& x, const Devi
     library.Multiply(type, x.x, x.x_stride, x.n_rows, x.n_in, rows, w_stride, n_out, nullptr, out.y, out.y_stride,
                      out.accumulate);
   } else {
-    // One call's plain weights share a type but for files nobody has seen; those round anew.
-    x.narrow.made = false;
     MakeNarrow(device, type, x);
     library.Multiply(type, x.narrow.values, x.n_in, x.n_rows, x.n_in, rows, w_stride, n_out,
                      type == DType::kF16 ? x.narrow.scale + 1 : nullptr, out.y, out.y_stride, out.accumulate);

@@ -32,8 +32,16 @@ void Device::CopyApart(void* to, const void* from, int64_t n_bytes) {
   if (wait) Synchronise();
 }
 
+void Device::MakeStageRoom(int64_t n_bytes) {
+  if (n_bytes > kStageBytes) {
+    stream_.Fail(Internal("lists of %lld bytes for the device", static_cast<long long>(n_bytes)));
+  } else if (staged_ + n_bytes > kStageBytes) {
+    Synchronise();
+  }
+}
+
 const void* Device::StageBytes(const void* host, int64_t n_bytes) {
-  const int64_t room = (n_bytes + 63) / 64 * 64;
+  const int64_t room = StagedBytes(n_bytes);
   if (room > kStageBytes) {
     stream_.Fail(Internal("a list of %lld bytes for the device", static_cast<long long>(n_bytes)));
     return stage_.data();
