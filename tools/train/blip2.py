@@ -32,16 +32,15 @@ HARD = (0.12, 0.15, 0.13, 0.1, 0.5)  # what takes longest: pairs, digits, letter
 
 def stages(size):
     """Many questions a picture first, then one of a pair, whose answer no earlier one can give away, then as few as a user
-    asks, at last of pictures that lack rows: where the decoder has only ever seen all 32, each at its place, it is lost with fewer."""
+    asks, of pictures that lack rows: where the decoder has only ever seen all 32, each at its place, it is lost with fewer."""
     many = Mix(clips=(1, 1), frames=(1, 1), rounds=(3, 5), subjects=SUBJECTS)
     one = Mix(clips=(1, 1), frames=(1, 1), rounds=(1, 1), subjects=HARD)
     few = Mix(clips=(1, 1), frames=(1, 1), rounds=(1, 2), subjects=SUBJECTS)
     if size == "tiny":
         return [Stage("see", 600, 48, 2e-3), Stage("look", 800, 16, 2e-3, many, 0.3), Stage("answer", 200, 16, 1e-3, few, 0.1)]
     more = 8 if size == "base" else 1
-    return [Stage("see", 3000, 96 * more, 1e-3), Stage("look", 1400, 40 * more, 1e-3, many, 0.3),
-            Stage("pair", 800, 96 * more, 1e-3, one, 0.3), Stage("answer", 600, 48 * more, 4e-4, few, 0.1),
-            Stage("thin", 600, 48 * more, 6e-4, few, 0.3, 0.6)]
+    return [Stage("see", 2000, 96 * more, 1e-3), Stage("look", 800, 40 * more, 1e-3, many, 0.3),
+            Stage("pair", 450, 96 * more, 1e-3, one, 0.3), Stage("thin", 600, 48 * more, 6e-4, few, 0.3, 0.6)]
 
 
 class Model(nn.Module):
