@@ -8,9 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 try:
+    import gguf  # noqa: F401  (what is tested imports it)
     import numpy as np
 except ImportError as e:
-    raise unittest.SkipTest(f"needs numpy: {e}") from e
+    raise unittest.SkipTest(f"needs numpy and gguf: {e}") from e
 
 from convert import blip2, chat_univi, flash_vstream, gemma2, qwen, vocab
 from convert.source import ConvertError, Source
