@@ -138,8 +138,8 @@ std::span<const EncoderInfo* const> AllEncoderInfos();
 
 // Whether the file says that it is one at all.
 bool IsEncoder(const GgufFile& file);
-// The encoder of the file's projector. kInvalidArgument when the file is no vision encoder at all, kUnsupported names
-// an unknown projector and lists the known ones.
+// The encoder of the file's projector. kInvalidArgument when the file is no vision encoder at all, kNotFound when it
+// does not even say what it is, kUnsupported names an unknown projector and lists the known ones.
 Result<const EncoderInfo*> FindEncoder(const GgufFile& file);
 // Finds and loads it. kUnsupported, too, when it is host_only and the backend is a device's.
 Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger);
