@@ -50,9 +50,8 @@ Result<EncodedPicture> EncodedPictures::Encode(const RgbView& picture, bool is_f
 Result<EncodedPicture> EncodedPictures::Get(const std::string& path, bool is_frame) {
   if (is_frame && encoder_.FrameMemoryBytes() > 0) {
     return Unsupported(
-        "this encoder keeps a memory of a video's frames, which questions about single frames would leave out; it can "
-        "be "
-        "asked about pictures (weir eval vqa)");
+        "this encoder keeps a memory of a video's frames, which questions about single frames would leave out; ask it "
+        "about pictures (weir eval vqa)");
   }
   if (const auto found = kept_.find({path, is_frame}); found != kept_.end()) {
     return EncodedPicture{found->second.rows, found->second.parts};
