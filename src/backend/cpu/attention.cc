@@ -45,13 +45,14 @@ struct Wave {
   }
 };
 
-void RunTask(const WaveHead& head, int64_t index, float* scratch) {
+// Tasks [index, index + n) of a head; one, unless they are ranges of slots.
+void RunTasks(const WaveHead& head, int64_t index, int64_t n, float* scratch) {
   const HeadTask& task = head.task;
   if (head.by_slots) {
     const int64_t range = RangeSlots(task.n_slots());
     const int64_t partial = task.n_query_rows() * PartialFloats(task.args->head_dim);
-    AttendSlots(task, index * range, std::min(task.n_slots(), (index + 1) * range), head.partials + index * partial,
-                scratch);
+    AttendSlots(task, index * range, std::min(task.n_slots(), (index + n) * range), range,
+                head.partials + index * partial, scratch);
     // The only range of a head needs no second round.
     if (head.n_tasks == 1) MergePartials(task, 1, head.partials);
     return;
@@ -62,9 +63,18 @@ void RunTask(const WaveHead& head, int64_t index, float* scratch) {
 }
 
 void RunWave(const Wave& wave, int64_t thread_floats, float* scratch, ThreadPool& pool) {
-  pool.For(wave.n_tasks, [&](int64_t task, int worker) {
-    const WaveHead& head = wave.HeadOf(task);
-    RunTask(head, task - head.first_task, scratch + worker * thread_floats);
+  // Ranges of slots are handed out by the run, some runs a worker: within a run, what comes next is asked for in time.
+  const bool by_slots = std::all_of(wave.heads, wave.heads + wave.n_heads, [](const WaveHead& h) { return h.by_slots; });
+  const int64_t n_runs = pool.n_threads() * std::clamp<int64_t>(wave.n_tasks / (4 * pool.n_threads()), 1, 4);
+  const int64_t run = by_slots ? (wave.n_tasks + n_runs - 1) / n_runs : 1;
+  pool.For((wave.n_tasks + run - 1) / run, [&](int64_t i, int worker) {
+    const int64_t end = std::min(wave.n_tasks, (i + 1) * run);
+    for (int64_t task = i * run; task < end;) {
+      const WaveHead& head = wave.HeadOf(task);
+      const int64_t n = std::min(end, head.first_task + head.n_tasks) - task;
+      RunTasks(head, task - head.first_task, n, scratch + worker * thread_floats);
+      task += n;
+    }
   });
   const auto needs_merge = [](const WaveHead& head) { return head.by_slots && head.n_tasks > 1; };
   if (!std::any_of(wave.heads, wave.heads + wave.n_heads, needs_merge)) return;

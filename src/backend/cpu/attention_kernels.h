@@ -95,10 +95,11 @@ int64_t AttendRowsFloats(int64_t head_dim);
 // of weights, padded to whole cache lines.
 inline int64_t PartialFloats(int64_t head_dim) { return (head_dim + 2 + 15) / 16 * 16; }
 
-// All query rows (at most kMaxSlotRows) over slots [first, end); first is a multiple of kSlotBlock.
-//   partial: [n_query_rows, PartialFloats(head_dim)], 64-byte aligned
+// All query rows (at most kMaxSlotRows) over slots [first, end), in ranges of `range` with a partial result each; first
+// and range are multiples of kSlotBlock.
+//   partials: [ranges, n_query_rows, PartialFloats(head_dim)], 64-byte aligned
 //   scratch: AttendSlotsFloats(head_dim) floats, 64-byte aligned
-void AttendSlots(const HeadTask& task, int64_t first, int64_t end, float* partial, float* scratch);
+void AttendSlots(const HeadTask& task, int64_t first, int64_t end, int64_t range, float* partials, float* scratch);
 int64_t AttendSlotsFloats(int64_t head_dim);
 
 // Writes the outputs of a task from the partial results of its ranges, in order: [n_ranges, n_query_rows, ...].

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "hwy/cache_control.h"
+
 #include "backend/cpu/attention-inl.h"
 #include "backend/cpu/attention_kernels.h"
 #include "backend/cpu/unroll.h"
@@ -46,6 +48,12 @@ HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
 #endif
 }
 
+// Asks for slots [first, first + n), one after the other.
+HWY_INLINE void FetchSlots(const uint8_t* slots, int64_t slot_bytes, int64_t first, int64_t n) {
+  const uint8_t* end = slots + (first + n) * slot_bytes;
+  for (const uint8_t* p = slots + first * slot_bytes; p < end; p += 64) hwy::Prefetch(p);
+}
+
 // What ScoreTile reads: up to kRopeTile slots and the query rows, rotated relative to the tile.
 struct TileArgs {
   const uint8_t* keys;
@@ -57,6 +65,9 @@ struct TileArgs {
   const float* q;  // [n, head_dim]
   float* scores;   // [n, score_stride]; written up to the next multiple of 4 slots
   int64_t score_stride;
+  // What is read next, asked for while this is worked on: n_slots of fetch_bytes each; nullptr = nothing.
+  const uint8_t* fetch;
+  int64_t fetch_bytes;
 };
 
 // Scores of kM query rows: four slots at a time, each key vector decoded and rotated once for all rows.
@@ -78,6 +89,7 @@ void ScoreTile(const TileArgs& t) {
       cos[j] = t.cos + at * t.n_pairs;
       sin[j] = t.sin + at * t.n_pairs;
     }
+    if (t.fetch != nullptr) FetchSlots(t.fetch, t.fetch_bytes, slot, 4);
     V acc[kM][4];
     WEIR_UNROLL
     for (int m = 0; m < kM; ++m) {
@@ -135,6 +147,7 @@ void ScoreRows(TileArgs t, int64_t n_rows) {
     n_rows -= n;
     t.q += n * t.head_dim;
     t.scores += n * t.score_stride;
+    t.fetch = nullptr;
   }
 }
 

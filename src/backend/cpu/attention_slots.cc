@@ -59,7 +59,7 @@ SlotScratch Carve(float* base, int64_t head_dim) {
 // out[m] += sum_s p[m, s] * v[index[s]] for elements [i, i + kN vectors) and kM query rows.
 template <class D, DType kType, int kM, int kN>
 HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots, int64_t i,
-                            const float* p, float* out, int64_t out_stride) {
+                            const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
   const D d;
   using V = hn::Vec<D>;
   constexpr int64_t kStep = hn::MaxLanes(D());
@@ -70,6 +70,7 @@ HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t
     for (int n = 0; n < kN; ++n) acc[m][n] = hn::LoadU(d, out + m * out_stride + i + n * kStep);
   }
   for (int64_t s = 0; s < n_slots; ++s) {
+    if (fetch != nullptr) FetchSlots(fetch, slot_bytes, s, 1);
     V v[kN];
     WEIR_UNROLL
     for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + index[s] * slot_bytes, i + n * kStep);
@@ -89,45 +90,46 @@ HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t
 
 template <DType kType, int kM>
 void MixRows(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots, int64_t head_dim,
-             const float* p, float* out, int64_t out_stride) {
+             const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
   int64_t i = 0;
   for (; i + 4 * kLanes <= head_dim; i += 4 * kLanes) {
-    MixElements<DF, kType, kM, 4>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF, kType, kM, 4>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
   }
   for (; i + 2 * kLanes <= head_dim; i += 2 * kLanes) {
-    MixElements<DF, kType, kM, 2>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF, kType, kM, 2>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
   }
   for (; i + kLanes <= head_dim; i += kLanes) {
-    MixElements<DF, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
   }
   for (; i < head_dim; i += kLanes8) {
-    MixElements<DF8, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride);
+    MixElements<DF8, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
   }
 }
 
 template <DType kType>
 void MixAny(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
-            const float* p, float* out, int64_t out_stride) {
+            const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
   const int64_t slot_bytes = SlotBytes(kType, head_dim);
   while (n_rows > 0) {
     const int64_t n = std::min<int64_t>(n_rows, kShare);
-    if (n == 1) MixRows<kType, 1>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
-    if (n == 2) MixRows<kType, 2>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
+    if (n == 1) MixRows<kType, 1>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
+    if (n == 2) MixRows<kType, 2>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
     if constexpr (kShare > 2) {
-      if (n == 3) MixRows<kType, 3>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
-      if (n == 4) MixRows<kType, 4>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride);
+      if (n == 3) MixRows<kType, 3>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
+      if (n == 4) MixRows<kType, 4>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
     }
     n_rows -= n;
     p += n * kScoreStride;
     out += n * out_stride;
+    fetch = nullptr;
   }
 }
 
 void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
-         const float* p, float* out, int64_t out_stride) {
-  if (type == DType::kF16) return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride);
-  if (type == DType::kQ8_0) return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride);
-  MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride);
+         const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
+  if (type == DType::kF16) return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
+  if (type == DType::kQ8_0) return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
+  MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
 }
 
 // Scores to weights for one row and block; the row sees slots [n_hidden, n_visible) of n_slots. `partial` holds the
@@ -210,7 +212,9 @@ void Fetch(const uint8_t* slots, int64_t slot_bytes, const int32_t* list, int64_
   }
 }
 
-void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* partials, float* scratch) {
+// One range [first, end) into one partial result; slots up to last_slot come after it in the same call.
+void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t last_slot, const SlotScratch& s,
+                 float* partials) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_rows = task.n_query_rows();
   const int64_t partial_floats = PartialFloats(head_dim);
@@ -219,8 +223,6 @@ void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* pa
   const uint8_t* keys = task.segment->k[task.kv_head];
   const uint8_t* values = task.segment->v[task.kv_head];
   const int32_t* selected = task.selected();
-  const SlotScratch s = Carve(scratch, head_dim);
-  PrepareQueries(task, n_rows, s);
   for (int64_t j = 0; j < n_rows; ++j) {
     std::fill_n(partials + j * partial_floats, partial_floats, 0.0f);
     partials[j * partial_floats + head_dim] = -std::numeric_limits<float>::infinity();
@@ -258,6 +260,8 @@ void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* pa
       t.q = rotate ? s.q_tile : s.q;
       t.scores = s.p + at;
       t.score_stride = kScoreStride;
+      t.fetch = selected == nullptr ? values + (block + at) * v_bytes : nullptr;
+      t.fetch_bytes = v_bytes;
       if (selected != nullptr) {
         Fetch(keys, k_bytes, selected, block + at + kFetchAhead, std::min(end, block + at + kFetchAhead + t.n_slots));
         Fetch(values, v_bytes, selected, block + at, block + at + t.n_slots);
@@ -272,7 +276,18 @@ void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, float* pa
       SoftmaxBlock(p, n_slots, task.first_visible(j) - block, task.n_visible(j) - block, head_dim,
                    partials + j * partial_floats);
     }
-    Mix(args.v_type, values + from_slot * v_bytes, index, n_slots, head_dim, n_rows, s.p, partials, partial_floats);
+    Mix(args.v_type, values + from_slot * v_bytes, index, n_slots, head_dim, n_rows, s.p, partials, partial_floats,
+        selected == nullptr && block + 2 * kSlotBlock <= last_slot ? keys + (block + kSlotBlock) * k_bytes : nullptr);
+  }
+}
+
+void AttendSlotsSimd(const HeadTask& task, int64_t first, int64_t end, int64_t range, float* partials, float* scratch) {
+  const SlotScratch s = Carve(scratch, task.args->head_dim);
+  const int64_t n_rows = task.n_query_rows();
+  PrepareQueries(task, n_rows, s);
+  for (; first < end; first += range) {
+    AttendRange(task, first, std::min(end, first + range), end, s, partials);
+    partials += n_rows * PartialFloats(task.args->head_dim);
   }
 }
 
@@ -309,8 +324,8 @@ namespace weir::cpu {
 HWY_EXPORT(AttendSlotsSimd);
 HWY_EXPORT(MergePartialsSimd);
 
-void AttendSlots(const HeadTask& task, int64_t first, int64_t end, float* partial, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(AttendSlotsSimd)(task, first, end, partial, scratch);
+void AttendSlots(const HeadTask& task, int64_t first, int64_t end, int64_t range, float* partials, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(AttendSlotsSimd)(task, first, end, range, partials, scratch);
 }
 
 void MergePartials(const HeadTask& task, int64_t n_ranges, const float* partials) {
