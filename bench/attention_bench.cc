@@ -18,7 +18,7 @@ namespace {
 struct Bench {
   int64_t n_heads, n_kv_heads, head_dim, n_rows, n_slots;
   DType type;
-  bool keys_rotated;
+  bool keys_rotated, bf16 = false;
 };
 
 void Run(benchmark::State& state, const Bench& b, int n_threads) {
@@ -66,6 +66,7 @@ void Run(benchmark::State& state, const Bench& b, int n_threads) {
   args.k_type = args.v_type = b.type;
   args.rope = &*rope;
   args.keys_rotated = b.keys_rotated;
+  args.bf16 = b.bf16;
   args.row_cos = cos.data();
   args.row_sin = sin.data();
   args.segments = {&segment, 1};
@@ -98,10 +99,15 @@ void Register(const char* model, int64_t n_heads, int64_t n_kv_heads, int64_t he
         for (const int n_threads : {1, 2}) {
           const std::string name = std::string(model) + "/" + work.name + "/" + InfoOf(type).name +
                                    (rotated ? "/rotated" : "/unrotated") + "/threads:" + std::to_string(n_threads);
-          const Bench b = {n_heads, n_kv_heads, head_dim, work.n_rows, work.n_slots, type, rotated};
-          benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { Run(state, b, n_threads); })
-              ->UseRealTime()
-              ->Unit(benchmark::kMicrosecond);
+          Bench b = {n_heads, n_kv_heads, head_dim, work.n_rows, work.n_slots, type, rotated};
+          for (const bool bf16 : {false, true}) {
+            if (bf16 && work.n_rows == 1) continue;
+            b.bf16 = bf16;
+            benchmark::RegisterBenchmark((name + (bf16 ? "/bf16" : "")).c_str(),
+                                         [=](benchmark::State& state) { Run(state, b, n_threads); })
+                ->UseRealTime()
+                ->Unit(benchmark::kMicrosecond);
+          }
         }
       }
     }

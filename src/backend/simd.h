@@ -10,8 +10,8 @@
 namespace weir {
 
 // What this machine and this build can do, from plain to best: on x86 "SCALAR", "SSSE3", "SSE4", "AVX2", "AVX3",
-// "AVX3_DL" (AVX-512 with VNNI), on Arm "NEON", "NEON_DOTPROD", "NEON_I8MM". A kernel that is not compiled for a level
-// runs at the best one below it.
+// "AVX3_DL" (AVX-512 with VNNI), "AVX3_DL_BF16", on Arm "NEON", "NEON_DOTPROD", "NEON_I8MM". A kernel that is not
+// compiled for a level runs at the best one below it.
 std::span<const char* const> SimdLevels();
 
 // Kernels use nothing beyond that level from now on; the empty name lifts the limit. False, and nothing changes, where

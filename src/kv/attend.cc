@@ -251,6 +251,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.keys_rotated = rotated;
   args.row_cos = rotated ? cos : nullptr;
   args.row_sin = rotated ? sin : nullptr;
+  args.bf16 = layout_.bf16 && shape.k_type != DType::kF32 && shape.v_type != DType::kF32;
   args.segments = views_;
   args.scratch = scratch_.data();
 

@@ -23,8 +23,11 @@ namespace weir {
 // What attention needs to know of a model: data an architecture returns, never a switch elsewhere.
 struct AttentionLayout {
   int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;         // 1 / sqrt(head_dim) for most
-  float softcap = 0;       // scores are softcap * tanh(score / softcap); 0: as they are
+  float scale = 0;    // 1 / sqrt(head_dim) for most
+  float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: as they are
+  // The layers' matrices are quantised, so that queries, keys and values carry the rounding of their 8-bit activations:
+  // prompts may be read with AttentionArgs::bf16 (docs/decisions/0013-prompts-in-bf16.md), unless the pot holds F32.
+  bool bf16 = false;
   RopeConfig rope;         // n_rot = 0: no rotary embedding
   AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
   bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }

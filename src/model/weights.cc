@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "quant/format.h"
@@ -37,6 +38,14 @@ Status LoadFactors(const GgufFile& file, WeightLoader& loader, const char* name,
   }
   *out = std::move(factors.data);
   return Status();
+}
+
+// No matrix of a layer is held in plain floats.
+bool HasQuantisedLayers(const GgufFile& file) {
+  const auto plain = [](const GgufTensor& t) {
+    return t.name.starts_with("blk.") && t.shape.size() > 1 && !IsBlocked(t.type);
+  };
+  return std::none_of(file.tensors().begin(), file.tensors().end(), plain);
 }
 
 }  // namespace
@@ -219,6 +228,7 @@ Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata&
   attention.n_kv_heads = meta.n_kv_heads;
   attention.head_dim = meta.head_dim;
   attention.scale = 1.0f / std::sqrt(static_cast<float>(meta.head_dim));
+  attention.bf16 = HasQuantisedLayers(file);
   return Status();
 }
 

@@ -59,6 +59,9 @@ struct AttentionArgs {
   bool keys_rotated = false;
   const float* row_cos = nullptr;  // keys_rotated: [n_rows, n_rot/2] of q's positions
   const float* row_sin = nullptr;
+  // Factors of the products may be rounded to bfloat16 (8 bits of precision); sums, softmax and all else stay F32. Used
+  // where it is faster; rows read by themselves may come out without.
+  bool bf16 = false;
   std::span<const AttentionSegment> segments;
   void* scratch = nullptr;  // Backend::AttentionScratchBytes(...) bytes, 64-byte aligned
 };

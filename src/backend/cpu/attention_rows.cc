@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/simd.h"
 #include "backend/cpu/unroll.h"
 #include "ops/kv_slots.h"
 
@@ -27,12 +28,47 @@ constexpr int64_t kTileVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 
 
 static_assert(kRowBlock <= kTileSlots && kRowBlock % 16 == 0);
 
+// Pairs: a lane holds two factors that follow each other along the sum, rounded to bfloat16 (the lower half is the
+// first), and one instruction multiplies both and adds them to an F32 sum. Highway 1.0 does not know it.
+#if HWY_TARGET == HWY_AVX3_DL
+constexpr bool kHasPairs = true;
+
+// Lanes [first of a, first of b], from F32.
+HWY_INLINE hn::Vec<DF> PairLanes(hn::Vec<DF> a, hn::Vec<DF> b) {
+  alignas(64) static constexpr uint16_t kOrder[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  hn::Vec<DF> both;  // all of a, then all of b
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both.raw) : "v"(b.raw), "v"(a.raw));
+  both.raw = _mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_load_si512(kOrder), _mm512_castps_si512(both.raw)));
+  return both;
+}
+
+// Lanes of a vector that follow each other, then those of the next one.
+HWY_INLINE hn::Vec<DF> PairNeighbours(hn::Vec<DF> a, hn::Vec<DF> next) {
+  hn::Vec<DF> both;
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both.raw) : "v"(next.raw), "v"(a.raw));
+  return both;
+}
+
+HWY_INLINE hn::Vec<DF> MulAddPairs(hn::Vec<DF> a, hn::Vec<DF> b, hn::Vec<DF> sum) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+  return sum;
+}
+#else
+constexpr bool kHasPairs = false;
+HWY_INLINE hn::Vec<DF> PairLanes(hn::Vec<DF> a, hn::Vec<DF>) { return a; }
+HWY_INLINE hn::Vec<DF> PairNeighbours(hn::Vec<DF> a, hn::Vec<DF>) { return a; }
+HWY_INLINE hn::Vec<DF> MulAddPairs(hn::Vec<DF>, hn::Vec<DF>, hn::Vec<DF> sum) { return sum; }
+#endif
+
 // One panel's share of the scratch. Query rows are the innermost index wherever both are present; p, k, v, cos and sin
-// are shared by the panels.
+// are shared by the panels. With pairs, q, k, v and p hold them in their first halves: the index of the sum counts
+// pairs, for keys within a row of head_dim floats.
 struct RowScratch {
   float* q;      // [head_dim, kRowBlock] scaled, rotated
   float* out;    // [head_dim, kRowBlock] weighted sums of values
   float* p;      // [kTileSlots, kRowBlock] scores, then weights
+  float* pairs;  // weights in pairs; may be p
   float* k;      // [kTileSlots, head_dim]; also the row-major form of queries and outputs
   float* v;      // [kTileSlots, head_dim]
   float* limit;  // [kRowBlock] slots the row sees beyond those of the block's first row
@@ -51,7 +87,7 @@ void Carve(float* base, int64_t head_dim, int64_t n_panels, RowScratch* panels) 
     base += (n + 15) / 16 * 16;
     return p;
   };
-  s.p = take(kTileSlots * kRowBlock);
+  s.p = s.pairs = take(kTileSlots * kRowBlock);
   s.k = take(kTileSlots * head_dim);
   s.v = take(kTileSlots * head_dim);
   s.cos = take(head_dim / 2);
@@ -68,7 +104,7 @@ void Carve(float* base, int64_t head_dim, int64_t n_panels, RowScratch* panels) 
 }
 
 // c[i, rows] (+)= sum_k a(i, k) * b[k, rows] for kI consecutive i and kV vectors of rows; rows kRowBlock floats apart.
-template <int kI, int kV, bool kAccumulate>
+template <bool kPairs, int kI, int kV, bool kAccumulate>
 HWY_INLINE void TileProduct(const float* HWY_RESTRICT a, int64_t i_stride, int64_t k_stride, int64_t n_k,
                             const float* HWY_RESTRICT b, float* HWY_RESTRICT c) {
   const DF d;
@@ -87,7 +123,9 @@ HWY_INLINE void TileProduct(const float* HWY_RESTRICT a, int64_t i_stride, int64
     for (int i = 0; i < kI; ++i) {
       const V x = hn::Set(d, a[i * i_stride + k * k_stride]);
       WEIR_UNROLL
-      for (int v = 0; v < kV; ++v) acc[i][v] = hn::MulAdd(x, rows[v], acc[i][v]);
+      for (int v = 0; v < kV; ++v) {
+        acc[i][v] = kPairs ? MulAddPairs(x, rows[v], acc[i][v]) : hn::MulAdd(x, rows[v], acc[i][v]);
+      }
     }
   }
   WEIR_UNROLL
@@ -99,26 +137,26 @@ HWY_INLINE void TileProduct(const float* HWY_RESTRICT a, int64_t i_stride, int64
 
 // The whole product of n_i (a multiple of 8) by n_vectors vectors of rows. The sum over k of an element runs in order
 // whatever the tile shape.
-template <bool kAccumulate>
+template <bool kPairs, bool kAccumulate>
 HWY_INLINE void Product(const float* a, int64_t i_stride, int64_t k_stride, int64_t n_i, int64_t n_k, const float* b,
                         float* c, int64_t n_vectors) {
   int64_t v = 0;
   for (; v + kTileVectors <= n_vectors; v += kTileVectors) {
     for (int64_t i = 0; i < n_i; i += 4) {
-      TileProduct<4, kTileVectors, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
-                                                c + i * kRowBlock + v * kLanes);
+      TileProduct<kPairs, 4, kTileVectors, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
+                                                        c + i * kRowBlock + v * kLanes);
     }
   }
   for (; v + 2 <= n_vectors; v += 2) {
     for (int64_t i = 0; i < n_i; i += 4) {
-      TileProduct<4, 2, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
-                                     c + i * kRowBlock + v * kLanes);
+      TileProduct<kPairs, 4, 2, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
+                                             c + i * kRowBlock + v * kLanes);
     }
   }
   for (; v < n_vectors; ++v) {
     for (int64_t i = 0; i < n_i; i += 8) {
-      TileProduct<8, 1, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
-                                     c + i * kRowBlock + v * kLanes);
+      TileProduct<kPairs, 8, 1, kAccumulate>(a + i * i_stride, i_stride, k_stride, n_k, b + v * kLanes,
+                                             c + i * kRowBlock + v * kLanes);
     }
   }
 }
@@ -157,7 +195,30 @@ void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, int64_t n_i,
   }
 }
 
+// Rows of pairs from rows 2i and 2i + 1 of n rows (even), in place.
+void PairRows(float* x, int64_t n, int64_t stride) {
+  const DF d;
+  for (int64_t i = 0; i < n; i += 2) {
+    for (int64_t j = 0; j < stride; j += kLanes) {
+      const auto pairs = PairLanes(hn::Load(d, x + i * stride + j), hn::Load(d, x + (i + 1) * stride + j));
+      hn::Store(pairs, d, x + i / 2 * stride + j);
+    }
+  }
+}
+
+// Pairs within each of n rows, in place.
+void PairColumns(float* x, int64_t n, int64_t stride) {
+  const DF d;
+  for (int64_t i = 0; i < n; ++i) {
+    float* row = x + i * stride;
+    for (int64_t j = 0; j < stride; j += 2 * kLanes) {
+      hn::Store(PairNeighbours(hn::Load(d, row + j), hn::Load(d, row + j + kLanes)), d, row + j / 2);
+    }
+  }
+}
+
 // Queries [first, first + n) scaled, rotated and transposed; rows up to a whole vector become zero.
+template <bool kPairs>
 void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_vectors, const RowScratch& s) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
@@ -180,6 +241,7 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
   }
   std::fill(s.k + n * head_dim, s.k + n_vectors * kLanes * head_dim, 0.0f);
   Transpose(s.k, head_dim, head_dim, n_vectors * kLanes, s.q, kRowBlock);
+  if constexpr (kPairs) PairRows(s.q, head_dim, kRowBlock);
   // Rows that only fill up a vector see what the last one sees, so that they stay finite.
   for (int64_t j = 0; j < n_vectors * kLanes; ++j) {
     const int64_t row = first + std::min(j, n - 1);
@@ -189,9 +251,10 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
 }
 
 // Turns scores into weights for one tile: hides slots beyond a row's limit and before its window, follows the running
-// maximum, and scales what was summed under the old one.
+// maximum, and scales what was summed under the old one. Pairs are written beside the weights, or over them.
 //   n_free: slots of the tile up to the last one that the block's first row sees; may be negative or beyond the tile
 //   n_before, n_hidden: slots of the tile before the windows of the block's first and last row; the same
+template <bool kPairs>
 void SoftmaxTile(int64_t n_free, int64_t n_before, int64_t n_hidden, int64_t n_slots, bool is_first, int64_t n_vectors,
                  int64_t head_dim, const RowScratch& s) {
   const DF d;
@@ -239,8 +302,11 @@ void SoftmaxTile(int64_t n_free, int64_t n_before, int64_t n_hidden, int64_t n_s
     for (int64_t i = 0; i < n_slots; i += 2) {
       const V p0 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + i * kRowBlock), shift));
       const V p1 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + (i + 1) * kRowBlock), shift));
-      hn::Store(p0, d, p + i * kRowBlock);
-      hn::Store(p1, d, p + (i + 1) * kRowBlock);
+      if (!kPairs || s.pairs != s.p) {
+        hn::Store(p0, d, p + i * kRowBlock);
+        hn::Store(p1, d, p + (i + 1) * kRowBlock);
+      }
+      if constexpr (kPairs) hn::Store(PairLanes(p0, p1), d, s.pairs + i / 2 * kRowBlock + v * kLanes);
       sum = hn::Add(sum, p0);
       sum1 = hn::Add(sum1, p1);
     }
@@ -250,19 +316,22 @@ void SoftmaxTile(int64_t n_free, int64_t n_before, int64_t n_hidden, int64_t n_s
 }
 
 // Adds one decoded tile to the results of a panel of rows [first, first + n).
+template <bool kPairs>
 void AttendTile(const HeadTask& task, int64_t first, int64_t n, int64_t slot, bool is_first, int64_t n_padded,
                 int64_t n_vectors, const RowScratch& s) {
+  constexpr int64_t kPack = kPairs ? 2 : 1;
   const int64_t head_dim = task.args->head_dim;
-  Product<false>(s.k, head_dim, 1, n_padded, head_dim, s.q, s.p, n_vectors);
+  Product<kPairs, false>(s.k, head_dim, 1, n_padded, head_dim / kPack, s.q, s.p, n_vectors);
   if (task.args->softcap > 0) {
     for (int64_t i = 0; i < n_padded; ++i) CapScores(s.p + i * kRowBlock, n_vectors * kLanes, task.args->softcap);
   }
-  SoftmaxTile(task.n_visible(first) - slot, task.first_visible(first) - slot, task.first_visible(first + n - 1) - slot,
-              n_padded, is_first, n_vectors, head_dim, s);
+  SoftmaxTile<kPairs>(task.n_visible(first) - slot, task.first_visible(first) - slot,
+                      task.first_visible(first + n - 1) - slot, n_padded, is_first, n_vectors, head_dim, s);
+  const float* weights = kPairs ? s.pairs : s.p;
   if (is_first) {
-    Product<false>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
+    Product<kPairs, false>(s.v, 1, head_dim, head_dim, n_padded / kPack, weights, s.out, n_vectors);
   } else {
-    Product<true>(s.v, 1, head_dim, head_dim, n_padded, s.p, s.out, n_vectors);
+    Product<kPairs, true>(s.v, 1, head_dim, head_dim, n_padded / kPack, weights, s.out, n_vectors);
   }
 }
 
@@ -308,7 +377,8 @@ void SumColumns(const float* weights, const float* tile_max, int64_t first_tile,
   std::fill(sums + n_tiles * kTileSlots, sums + stride, 0.0f);
 }
 
-void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreSink* sink, float* scratch) {
+template <bool kPairs>
+void AttendRowsAs(const HeadTask& task, int64_t first, int64_t n, const ScoreSink* sink, float* scratch) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
   const int64_t n_panels = (n + kRowBlock - 1) / kRowBlock;
@@ -319,7 +389,8 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
   const auto rows_of = [&](int64_t panel) { return std::min(kRowBlock, n - panel * kRowBlock); };
   const auto vectors_of = [&](int64_t panel) { return (rows_of(panel) + kLanes - 1) / kLanes; };
   const auto slots_of = [&](int64_t panel) { return task.n_visible(first_of(panel) + rows_of(panel) - 1); };
-  for (int64_t i = 0; i < n_panels; ++i) PrepareQueries(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
+  for (int64_t i = 0; i < n_panels; ++i)
+    PrepareQueries<kPairs>(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
   // Tiles begin at the same slots whatever the window, so that a row's sums do not depend on its neighbours.
   const auto begin_of = [&](int64_t panel) { return task.first_visible(first_of(panel)) / kTileSlots * kTileSlots; };
   const int64_t n_all = slots_of(n_panels - 1);
@@ -344,11 +415,15 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
       }
     }
     DecodeTile(args.v_type, task.segment->v[task.kv_head], from_slot, index, n_slots, n_padded, head_dim, shared.v);
+    if constexpr (kPairs) {
+      PairColumns(shared.k, n_padded, head_dim);
+      PairRows(shared.v, n_padded, head_dim);
+    }
     for (int64_t i = 0; i < n_panels; ++i) {
       if (slot < begin_of(i) || slot >= slots_of(i)) continue;
       RowScratch panel = panels[i];
       if (votes(i)) panel.p = weights_of(i) + slot * kRowBlock;
-      AttendTile(task, first_of(i), rows_of(i), slot, slot == begin_of(i), n_padded, vectors_of(i), panel);
+      AttendTile<kPairs>(task, first_of(i), rows_of(i), slot, slot == begin_of(i), n_padded, vectors_of(i), panel);
       if (!votes(i)) continue;
       std::fill(panel.p + n_padded * kRowBlock, panel.p + kTileSlots * kRowBlock, 0.0f);
       std::copy(panel.max, panel.max + kRowBlock, max_of(i) + slot / kTileSlots * kRowBlock);
@@ -362,6 +437,16 @@ void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreS
                vectors_of(i), panels[i], sink->sums + (first_of(i) / kRowBlock - sink->first_panel()) * sink->stride,
                sink->stride);
   }
+}
+
+void AttendRowsSimd(const HeadTask& task, int64_t first, int64_t n, const ScoreSink* sink, float* scratch) {
+  if constexpr (kHasPairs) {
+    // Whole vectors of pairs.
+    if (task.args->bf16 && has_bf16_pairs() && task.args->head_dim % (2 * kLanes) == 0) {
+      return AttendRowsAs<true>(task, first, n, sink, scratch);
+    }
+  }
+  AttendRowsAs<false>(task, first, n, sink, scratch);
 }
 
 }  // namespace

@@ -127,8 +127,10 @@ void MixAny(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_
 
 void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
          const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
-  if (type == DType::kF16) return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
-  if (type == DType::kQ8_0) return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
+  if (type == DType::kF16)
+    return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
+  if (type == DType::kQ8_0)
+    return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
   MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
 }
 

@@ -174,6 +174,49 @@ TEST(CpuAttention, DeepAndWide) {
   Check(wide, 401);
 }
 
+// Factors rounded to bfloat16: a slot too many or too few among some hundreds is a larger error than their rounding.
+// With values that need no rounding and equal weights, nothing is rounded.
+TEST(CpuAttention, FactorsInBf16) {
+  static ThreadPool one(1), three(3);
+  uint32_t seed = 450;
+  bool rounded = false;
+  for (int64_t dim : {32, 64, 80}) {
+    for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+      if (type == DType::kQ8_0 && dim % 32 != 0) continue;
+      for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+        Shape shape;
+        shape.bf16 = true;
+        shape.head_dim = dim;
+        shape.n_rot = static_cast<int>(dim / 2);
+        shape.keys = keys;
+        shape.k_type = shape.v_type = type;
+        shape.window = seed % 4 == 0 ? 150 : 0;
+        shape.selected = seed % 3 == 0 ? 0.5 : 0;
+        shape.softcap = seed % 5 == 0 ? 20.0f : 0.0f;
+        shape.segments = {{1, {300, 513}}, {70, {150, 97}}, {200, {301, 200}}, {13, {13, 400}}};
+        SCOPED_TRACE(shape.Name());
+        Call call(shape, seed);
+        const std::vector<float> expected = call.Reference();
+        shape.bf16 = false;
+        Call exact(shape, seed++);
+        ForEachTarget([&] {
+          const std::vector<float> out = call.Run(one);
+          EXPECT_LE(RelativeError(out, expected), 1.0 / 128);
+          ExpectSameBytes(out, call.Run(three));
+          rounded |= RelativeError(out, exact.Run(one)) > 1e-4;
+        });
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_EQ(rounded, SimdLevels().back() == std::string("AVX3_DL_BF16"));
+  Shape shape;
+  shape.bf16 = shape.equal_scores = true;
+  shape.coarse = true;
+  shape.segments = {{70, {400, 333}}};
+  Check(shape, 499, 2e-6f);
+}
+
 TEST(CpuAttention, VeryLargeAndEqualScores) {
   for (int64_t n_rows : {1, 30}) {
     Shape shape;

@@ -32,7 +32,8 @@ struct Shape {
   DType k_type = DType::kF16, v_type = DType::kF16;
   std::vector<SegmentShape> segments;
   float q_size = 1, softcap = 0;
-  bool equal_scores = false;
+  bool equal_scores = false, bf16 = false;
+  bool coarse = false;  // keys and values of few bits
   double selected = 0;  // share of the slots that may be read, drawn; 0: no list at all
   int32_t window = 0;   // slots a row sees at most, give or take what is drawn; 0: all of them
 
@@ -133,6 +134,7 @@ class Call {
     args.keys_rotated = shape_.keys == Keys::kRotated;
     args.row_cos = cos_.data();
     args.row_sin = sin_.data();
+    args.bf16 = shape_.bf16;
     args.segments = segments_;
     return args;
   }
@@ -206,7 +208,7 @@ class Call {
     std::vector<float> x(shape_.head_dim);
     std::vector<uint8_t> bytes(1 + n * SlotBytes(type, shape_.head_dim));
     for (int64_t s = 0; s < n; ++s) {
-      for (float& v : x) v = Normal();
+      for (float& v : x) v = shape_.coarse ? std::round(Normal() * 4) / 4 : Normal();
       StoreSlotsArgs args;
       args.x = x.data();
       args.n_rows = 1;
@@ -243,6 +245,17 @@ inline void ExpectNear(const std::vector<float>& got, const std::vector<float>& 
     if (!std::isnan(expected[i])) worst = std::max(worst, std::fabs(got[i] - expected[i]));
   }
   EXPECT_LE(worst, tolerance);
+}
+
+// Root mean square of the differences, as a share of that of what is expected.
+inline double RelativeError(const std::vector<float>& got, const std::vector<float>& expected) {
+  double errors = 0, squares = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i])) continue;
+    errors += std::pow(got[i] - expected[i], 2);
+    squares += std::pow(expected[i], 2);
+  }
+  return std::sqrt(errors / squares);
 }
 
 inline void ExpectSameBytes(const std::vector<float>& a, const std::vector<float>& b) {

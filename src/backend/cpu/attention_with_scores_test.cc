@@ -20,6 +20,18 @@ TEST(AttentionWithScores, OnePassUpToManySlots) {
   }
 }
 
+// Outputs are those of attention alone, and scores follow the weights that it used.
+TEST(AttentionWithScores, FactorsInBf16) {
+  for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+    Shape shape = Chunk(150, {700, 300});
+    shape.keys = keys;
+    shape.bf16 = true;
+    shape.row_begin = 70;
+    shape.row_end = 141;
+    Check(shape, 570, 0.04f);
+  }
+}
+
 // Sessions that write together have the bytes of sessions that write alone, however many heads share a key.
 TEST(AttentionWithScores, ASingleRowDoesNotDependOnItsCompany) {
   ThreadPool pool(2);

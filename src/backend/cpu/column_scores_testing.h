@@ -32,7 +32,7 @@ struct Shape {
   std::vector<int32_t> n_slots = {300, 130};  // one per KV head
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
-  bool all_heads = false, accumulate = false;
+  bool all_heads = false, accumulate = false, bf16 = false;
   float q_size = 1, softcap = 0;
   int32_t window = 0;  // slots a row sees at most; 0: all of them
 
@@ -176,6 +176,7 @@ class Call {
     args.attention.keys_rotated = shape_.keys == Keys::kRotated;
     args.attention.row_cos = cos_.data();
     args.attention.row_sin = sin_.data();
+    args.attention.bf16 = shape_.bf16;
     args.attention.segments = {&segment_, 1};
     args.row_begin = shape_.row_begin;
     args.row_end = shape_.row_end;

@@ -30,19 +30,30 @@ ArmDots BestArmDots() {
 #endif
 }
 
+bool HasBf16() {
+#if HWY_ARCH_X86_64
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 struct Level {
   std::string name;
   int64_t target;
-  ArmDots arm;
+  ArmDots arm = ArmDots::kNone;
+  bool bf16 = false;
 };
 
 const std::vector<Level>& Levels() {
   static const std::vector<Level> levels = [] {
     std::vector<Level> out;
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      out.push_back({hwy::TargetName(target), target, ArmDots::kNone});
+      out.push_back({hwy::TargetName(target), target});
     }
     std::reverse(out.begin(), out.end());  // Highway names the best first
+    if (out.back().target == HWY_AVX3_DL && HasBf16())
+      out.push_back({out.back().name + "_BF16", HWY_AVX3_DL, ArmDots::kNone, true});
     if (BestArmDots() != ArmDots::kNone)
       out.push_back({out.back().name + "_DOTPROD", out.back().target, ArmDots::kDotProduct});
     if (BestArmDots() == ArmDots::kI8mm)
@@ -62,6 +73,7 @@ const Level& Current() {
 }  // namespace
 
 ArmDots arm_dots() { return Current().arm; }
+bool has_bf16_pairs() { return Current().bf16; }
 
 }  // namespace weir::cpu
 

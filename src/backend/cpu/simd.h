@@ -1,4 +1,4 @@
-// Arm's optional instructions, which Highway's targets do not tell apart, as far as they are there and allowed
+// Optional instructions, which Highway's targets do not tell apart, as far as they are there and allowed
 // (backend/simd.h).
 #pragma once
 
@@ -6,5 +6,8 @@ namespace weir::cpu {
 
 enum class ArmDots { kNone, kDotProduct, kI8mm };
 ArmDots arm_dots();
+
+// AVX-512 BF16: products of pairs of bfloat16.
+bool has_bf16_pairs();
 
 }  // namespace weir::cpu
