@@ -35,6 +35,7 @@ struct BatchItem {
   const std::vector<int32_t>* reads = nullptr;  // as BatchSegment::reads
   const AttentionWatch* watch = nullptr;        // as BatchSegment::watch
   int64_t pos_shift = 0;                        // as BatchSegment::pos_shift
+  bool last_hidden_only = false;                // nobody asks for the hidden states of the rows before the last
 };
 
 class Runner {
@@ -46,7 +47,7 @@ class Runner {
 
   // Takes slots, runs the model. Every pot has room for its tokens (kOverBudget otherwise, nothing changed).
   // Returns hidden states after the final norm, [rows, n_embd], rows in item order, in memory of the backend; valid
-  // until the next call.
+  // until the next call. They may be missing where an item asks for the last one only.
   Result<const float*> Forward(std::span<const BatchItem> items, const TensorObserver* observer = nullptr);
   // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab], both in memory of the backend. REQUIRES: out has
   // room, n_rows <= max_rows.

@@ -241,6 +241,7 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
     const bool watch = watch_.out != nullptr && trace_ != nullptr && trace_->WantsAttention() &&
                        item.reads == nullptr && (options.generated || (last && options.end_of_prompt));
     if (watch) item.watch = &watch_;
+    item.last_hidden_only = options.nll == nullptr && !needs_.evidence.nll;
     WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
     EndChunk(chunk, options, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
     if (watch) WEIR_RETURN_IF_ERROR(TraceAttention());

@@ -17,6 +17,7 @@ Status Session::ReadProbe(std::span<const int32_t> probe) {
   const EvidenceCall call = {0, n, needs_.evidence.row_reduce, needs_.evidence.head_reduce, false};
   BatchItem item{pot_.get(), chunk_, &call};
   item.pos_shift = pos_shift_;
+  item.last_hidden_only = true;
   WEIR_RETURN_IF_ERROR(runner_->Forward({&item, 1}).status());
   pot_->DropLast(n);
   n_score_rows_ = n;

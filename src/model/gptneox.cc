@@ -104,7 +104,8 @@ int64_t GptNeox::WorkspaceBytes(int64_t n) const {
 }
 
 void GptNeox::Forward(const ForwardArgs& args) {
-  const int64_t n = args.n_rows, n_embd = config_.n_embd, n_ff = config_.n_ff;
+  int64_t n = args.n_rows;
+  const int64_t n_embd = config_.n_embd, n_ff = config_.n_ff;
   float* x = args.hidden;  // the residual stream lives where the result goes
   Workspace bump(args.workspace);
   float* attn_norm = bump.Floats(n * n_embd);
@@ -154,6 +155,11 @@ void GptNeox::Forward(const ForwardArgs& args) {
     observe(blk + "k", n_embd, k);
     observe(blk + "v", n_embd, v);
     args.attender->Attend(l, q, k, v, mix);
+    if (l + 1 == config_.n_layers && !watched) {
+      // Nothing behind the last attention looks at another row.
+      n -= args.first_hidden;
+      for (float** rows : {&x, &mix, &ffn_norm}) *rows += args.first_hidden * n_embd;
+    }
     add_to_stream(blk + "attn_out", mix, n_embd, *layer.wo, layer.bo, attn_norm);
 
     if (!parallel_) Normalise(layer.ffn_norm, x, n, ffn_norm);

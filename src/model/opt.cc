@@ -96,7 +96,8 @@ int64_t Opt::WeightBytesPerToken() const {
 }
 
 void Opt::Forward(const ForwardArgs& args) {
-  const int64_t n = args.n_rows, d = config_.n_embd, n_ff = config_.n_ff;
+  int64_t n = args.n_rows;
+  const int64_t d = config_.n_embd, n_ff = config_.n_ff;
   float* x = args.hidden;  // the residual stream lives where the result goes
   Workspace space(args.workspace);
   float* norm = space.Floats(n * d);
@@ -140,8 +141,8 @@ void Opt::Forward(const ForwardArgs& args) {
       layer_norm(x, layer.attn_norm, norm);
       observe(blk + "attn_norm", d, norm);
     }
-    const float* in = norm_before_ ? norm : x;
-    product(in, d,
+    const auto in = [&] { return norm_before_ ? norm : x; };
+    product(in(), d,
             {{layer.q.w.get(), q, d, layer.q.b.get(), false},
              {layer.k.w.get(), k, d, layer.k.b.get(), false},
              {layer.v.w.get(), v, d, layer.v.b.get(), false}});
@@ -149,6 +150,12 @@ void Opt::Forward(const ForwardArgs& args) {
     observe(blk + "k", d, k);
     observe(blk + "v", d, v);
     args.attender->Attend(l, q, k, v, mix);
+    if (l + 1 == config_.n_layers && args.observer == nullptr) {
+      // Nothing behind the last attention looks at another row.
+      n -= args.first_hidden;
+      x += args.first_hidden * d;
+      mix += args.first_hidden * d;
+    }
     product(mix, d, {{layer.out.w.get(), added, d, layer.out.b.get(), false}});
     observe(blk + "attn_out", d, added);
     add(added);
@@ -159,7 +166,7 @@ void Opt::Forward(const ForwardArgs& args) {
       layer_norm(x, layer.attn_norm, x);
       observe(blk + "attn_norm", d, x);
     }
-    product(in, d, {{layer.up.w.get(), wide, n_ff, layer.up.b.get(), false}});
+    product(in(), d, {{layer.up.w.get(), wide, n_ff, layer.up.b.get(), false}});
     backend_.Relu({wide, wide, n * n_ff});
     product(wide, n_ff, {{layer.down.w.get(), added, d, layer.down.b.get(), false}});
     observe(blk + "ffn_out", d, added);

@@ -112,7 +112,8 @@ void PreNormDecoder::RunGate(const float* gate, const float* up, float* y, int64
 
 void PreNormDecoder::Forward(const ForwardArgs& args) {
   const AttentionLayout& a = config_.attention;
-  const int64_t n = args.n_rows, n_embd = config_.n_embd, n_ff = config_.n_ff;
+  int64_t n = args.n_rows;
+  const int64_t n_embd = config_.n_embd, n_ff = config_.n_ff;
   const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
   const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
 
@@ -185,6 +186,12 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     observe(blk + "k", kv_dim, k);
     observe(blk + "v", kv_dim, v);
     args.attender->Attend(l, q, k, v, mix);
+    if (l + 1 == config_.n_layers && !watched) {
+      // Nothing behind the last attention looks at another row.
+      n -= args.first_hidden;
+      x += args.first_hidden * n_embd;
+      mix += args.first_hidden * q_dim;
+    }
     add_to_stream(blk + "attn_out", mix, q_dim, *layer.wo, layer.bo.get(), layer.attn_post_norm,
                   blk + "attn_post_norm");
 

@@ -201,12 +201,18 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
   const std::vector<SlotMeta> a = meta(0, 5), b = meta(10, 17), c = meta(30, 1);
   std::vector<std::vector<float>> alone;
   for (const auto* part : {&a, &b, &c}) {
-    auto pot = std::move(Pot::Make(shape, *m->backend, ledger)).value();
-    const BatchItem item{pot.get(), *part};
-    auto hidden = runner->Forward({&item, 1});
-    ASSERT_TRUE(hidden.ok());
-    alone.emplace_back(n_vocab);
-    runner->Logits(*hidden + (part->size() - 1) * n_embd, 1, alone.back().data());
+    std::vector<float> logits[2];
+    for (const bool last_only : {false, true}) {
+      auto pot = std::move(Pot::Make(shape, *m->backend, ledger)).value();
+      BatchItem item{pot.get(), *part};
+      item.last_hidden_only = last_only;
+      auto hidden = runner->Forward({&item, 1});
+      ASSERT_TRUE(hidden.ok());
+      logits[last_only].resize(n_vocab);
+      runner->Logits(*hidden + (part->size() - 1) * n_embd, 1, logits[last_only].data());
+    }
+    EXPECT_EQ(logits[0], logits[1]) << "rows left out behind the last attention changed the last one";
+    alone.push_back(logits[0]);
   }
   std::vector<std::unique_ptr<Pot>> pots;
   for (int i = 0; i < 3; ++i) pots.push_back(std::move(Pot::Make(shape, *m->backend, ledger)).value());

@@ -48,10 +48,22 @@ HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
 #endif
 }
 
-// Asks for slots [first, first + n), one after the other.
-HWY_INLINE void FetchSlots(const uint8_t* slots, int64_t slot_bytes, int64_t first, int64_t n) {
-  const uint8_t* end = slots + (first + n) * slot_bytes;
-  for (const uint8_t* p = slots + first * slot_bytes; p < end; p += 64) hwy::Prefetch(p);
+// Slots that are read after those at hand. Asking for them while these are worked on overlaps memory with arithmetic: the
+// hardware's own prefetchers neither follow a list nor look past the end of a block.
+struct Ahead {
+  const uint8_t* slots = nullptr;
+  int64_t slot_bytes = 0;
+  const int32_t* index = nullptr;  // [n]
+  int64_t n = 0;
+};
+
+// Asks for entries [first, first + n), as far as there are that many.
+HWY_INLINE void Fetch(const Ahead& ahead, int64_t first, int64_t n) {
+  const int64_t end = std::min(ahead.n, first + n);
+  for (int64_t i = first; i < end; ++i) {
+    const uint8_t* slot = ahead.slots + ahead.index[i] * ahead.slot_bytes;
+    for (int64_t b = 0; b < ahead.slot_bytes; b += 64) hwy::Prefetch(slot + b);
+  }
 }
 
 // What ScoreTile reads: up to kRopeTile slots and the query rows, rotated relative to the tile.
@@ -65,9 +77,7 @@ struct TileArgs {
   const float* q;  // [n, head_dim]
   float* scores;   // [n, score_stride]; written up to the next multiple of 4 slots
   int64_t score_stride;
-  // What is read next, asked for while this is worked on: n_slots of fetch_bytes each; nullptr = nothing.
-  const uint8_t* fetch;
-  int64_t fetch_bytes;
+  Ahead ahead;  // one for every slot of the tile
 };
 
 // Scores of kM query rows: four slots at a time, each key vector decoded and rotated once for all rows.
@@ -89,7 +99,7 @@ void ScoreTile(const TileArgs& t) {
       cos[j] = t.cos + at * t.n_pairs;
       sin[j] = t.sin + at * t.n_pairs;
     }
-    if (t.fetch != nullptr) FetchSlots(t.fetch, t.fetch_bytes, slot, 4);
+    Fetch(t.ahead, slot, 4);
     V acc[kM][4];
     WEIR_UNROLL
     for (int m = 0; m < kM; ++m) {
@@ -147,7 +157,7 @@ void ScoreRows(TileArgs t, int64_t n_rows) {
     n_rows -= n;
     t.q += n * t.head_dim;
     t.scores += n * t.score_stride;
-    t.fetch = nullptr;
+    t.ahead.n = 0;
   }
 }
 

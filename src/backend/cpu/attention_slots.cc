@@ -59,7 +59,7 @@ SlotScratch Carve(float* base, int64_t head_dim) {
 // out[m] += sum_s p[m, s] * v[index[s]] for elements [i, i + kN vectors) and kM query rows.
 template <class D, DType kType, int kM, int kN>
 HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots, int64_t i,
-                            const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
+                            const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
   const D d;
   using V = hn::Vec<D>;
   constexpr int64_t kStep = hn::MaxLanes(D());
@@ -70,7 +70,7 @@ HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t
     for (int n = 0; n < kN; ++n) acc[m][n] = hn::LoadU(d, out + m * out_stride + i + n * kStep);
   }
   for (int64_t s = 0; s < n_slots; ++s) {
-    if (fetch != nullptr) FetchSlots(fetch, slot_bytes, s, 1);
+    if (i == 0) Fetch(ahead, s, 1);
     V v[kN];
     WEIR_UNROLL
     for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + index[s] * slot_bytes, i + n * kStep);
@@ -90,48 +90,48 @@ HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t
 
 template <DType kType, int kM>
 void MixRows(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots, int64_t head_dim,
-             const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
+             const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
   int64_t i = 0;
   for (; i + 4 * kLanes <= head_dim; i += 4 * kLanes) {
-    MixElements<DF, kType, kM, 4>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
+    MixElements<DF, kType, kM, 4>(values, index, slot_bytes, n_slots, i, p, out, out_stride, ahead);
   }
   for (; i + 2 * kLanes <= head_dim; i += 2 * kLanes) {
-    MixElements<DF, kType, kM, 2>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
+    MixElements<DF, kType, kM, 2>(values, index, slot_bytes, n_slots, i, p, out, out_stride, ahead);
   }
   for (; i + kLanes <= head_dim; i += kLanes) {
-    MixElements<DF, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
+    MixElements<DF, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride, ahead);
   }
   for (; i < head_dim; i += kLanes8) {
-    MixElements<DF8, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride, i == 0 ? fetch : nullptr);
+    MixElements<DF8, kType, kM, 1>(values, index, slot_bytes, n_slots, i, p, out, out_stride, ahead);
   }
 }
 
 template <DType kType>
 void MixAny(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
-            const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
+            const float* p, float* out, int64_t out_stride, Ahead ahead) {
   const int64_t slot_bytes = SlotBytes(kType, head_dim);
   while (n_rows > 0) {
     const int64_t n = std::min<int64_t>(n_rows, kShare);
-    if (n == 1) MixRows<kType, 1>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
-    if (n == 2) MixRows<kType, 2>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
+    if (n == 1) MixRows<kType, 1>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
+    if (n == 2) MixRows<kType, 2>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
     if constexpr (kShare > 2) {
-      if (n == 3) MixRows<kType, 3>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
-      if (n == 4) MixRows<kType, 4>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, fetch);
+      if (n == 3) MixRows<kType, 3>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
+      if (n == 4) MixRows<kType, 4>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
     }
     n_rows -= n;
     p += n * kScoreStride;
     out += n * out_stride;
-    fetch = nullptr;
+    ahead.n = 0;
   }
 }
 
 void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
-         const float* p, float* out, int64_t out_stride, const uint8_t* fetch) {
+         const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
   if (type == DType::kF16)
-    return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
+    return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
   if (type == DType::kQ8_0)
-    return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
-  MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, fetch);
+    return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
+  MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
 }
 
 // Scores to weights for one row and block; the row sees slots [n_hidden, n_visible) of n_slots. `partial` holds the
@@ -204,17 +204,7 @@ void RotateQueries(const HeadTask& task, int64_t n_rows, int64_t first_slot, con
   }
 }
 
-// Listed slots lie where no hardware prefetcher expects them: keys are asked for so many slots ahead, values while the
-// keys of their tile are scored.
-constexpr int64_t kFetchAhead = 2 * kRopeTile;
-
-void Fetch(const uint8_t* slots, int64_t slot_bytes, const int32_t* list, int64_t from, int64_t to) {
-  for (int64_t i = from; i < to; ++i) {
-    for (int64_t b = 0; b < slot_bytes; b += 64) hwy::Prefetch(slots + list[i] * slot_bytes + b);
-  }
-}
-
-// One range [first, end) into one partial result; slots up to last_slot come after it in the same call.
+// One range [first, end) into one partial result; the call goes on to last_slot.
 void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t last_slot, const SlotScratch& s,
                  float* partials) {
   const AttentionArgs& args = *task.args;
@@ -232,7 +222,13 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t last_
   // Windows move with the rows: the first row begins at the oldest slot.
   const int64_t oldest = task.first_visible(0);
   const int64_t begin = std::max(first, oldest / kSlotBlock * kSlotBlock);
-  if (selected != nullptr) Fetch(keys, k_bytes, selected, begin, std::min(end, begin + kFetchAhead));
+  // A block's keys, as far as this call reads them.
+  const auto keys_of = [&](int64_t block) {
+    const int64_t n = std::clamp<int64_t>(last_slot - block, 0, kSlotBlock);
+    if (selected == nullptr) return Ahead{keys + block * k_bytes, k_bytes, kInOrder.data(), n};
+    return Ahead{keys, k_bytes, selected + block, n};
+  };
+  Fetch(keys_of(begin), 0, 2 * kRopeTile);
   for (int64_t block = begin; block < end; block += kSlotBlock) {
     const int64_t n_slots = std::min(kSlotBlock, end - block);
     // What the block reads: slots from_slot + index[0 .. n_slots).
@@ -262,12 +258,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t last_
       t.q = rotate ? s.q_tile : s.q;
       t.scores = s.p + at;
       t.score_stride = kScoreStride;
-      t.fetch = selected == nullptr ? values + (block + at) * v_bytes : nullptr;
-      t.fetch_bytes = v_bytes;
-      if (selected != nullptr) {
-        Fetch(keys, k_bytes, selected, block + at + kFetchAhead, std::min(end, block + at + kFetchAhead + t.n_slots));
-        Fetch(values, v_bytes, selected, block + at, block + at + t.n_slots);
-      }
+      t.ahead = {values + from_slot * v_bytes, v_bytes, index + at, t.n_slots};
       if (rotate) RotateQueries(task, n_rows, base, s);
       Score(args.k_type, t, n_rows, s.keys);
       at += t.n_slots;
@@ -279,7 +270,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t last_
                    partials + j * partial_floats);
     }
     Mix(args.v_type, values + from_slot * v_bytes, index, n_slots, head_dim, n_rows, s.p, partials, partial_floats,
-        selected == nullptr && block + 2 * kSlotBlock <= last_slot ? keys + (block + kSlotBlock) * k_bytes : nullptr);
+        keys_of(block + kSlotBlock));
   }
 }
 
