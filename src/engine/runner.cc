@@ -99,7 +99,8 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
   args.hidden = hidden_.as<float>();
   args.workspace = workspace_.data();
   args.observer = observer;
-  if (items.size() == 1 && items.front().last_hidden_only) args.first_hidden = n_rows - 1;
+  // An observer sees every row.
+  if (observer == nullptr && items.size() == 1 && items.front().last_hidden_only) args.first_hidden = n_rows - 1;
   model_->Forward(args);
   return static_cast<const float*>(args.hidden);
 }

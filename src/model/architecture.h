@@ -43,9 +43,9 @@ struct ForwardArgs {
   const int32_t* tokens = nullptr;    // [n_rows], or nullptr when embeddings are given
   const float* embeddings = nullptr;  // [n_rows, n_embd] of the host: visual tokens
   int64_t n_rows = 0;
-  float* hidden = nullptr;       // out: [n_rows, n_embd], after the final norm: what the head multiplies
+  float* hidden = nullptr;  // out: [n_rows, n_embd], after the final norm: what the head multiplies
   // Rows before it need no hidden state, only their keys and values: a model may leave them out once the last layer has
-  // attended, and what it writes for them means nothing.
+  // attended, and what it writes for them means nothing. 0 where there is an observer.
   int64_t first_hidden = 0;
   uint8_t* workspace = nullptr;  // WorkspaceBytes(n_rows) bytes, 64-byte aligned
   const TensorObserver* observer = nullptr;

@@ -155,7 +155,7 @@ void GptNeox::Forward(const ForwardArgs& args) {
     observe(blk + "k", n_embd, k);
     observe(blk + "v", n_embd, v);
     args.attender->Attend(l, q, k, v, mix);
-    if (l + 1 == config_.n_layers && !watched) {
+    if (l + 1 == config_.n_layers) {
       // Nothing behind the last attention looks at another row.
       n -= args.first_hidden;
       for (float** rows : {&x, &mix, &ffn_norm}) *rows += args.first_hidden * n_embd;

@@ -141,7 +141,7 @@ void Opt::Forward(const ForwardArgs& args) {
       layer_norm(x, layer.attn_norm, norm);
       observe(blk + "attn_norm", d, norm);
     }
-    const auto in = [&] { return norm_before_ ? norm : x; };
+    const auto in = [&] { return norm_before_ ? norm : x; };  // x moves in the last layer
     product(in(), d,
             {{layer.q.w.get(), q, d, layer.q.b.get(), false},
              {layer.k.w.get(), k, d, layer.k.b.get(), false},
@@ -150,7 +150,7 @@ void Opt::Forward(const ForwardArgs& args) {
     observe(blk + "k", d, k);
     observe(blk + "v", d, v);
     args.attender->Attend(l, q, k, v, mix);
-    if (l + 1 == config_.n_layers && args.observer == nullptr) {
+    if (l + 1 == config_.n_layers) {
       // Nothing behind the last attention looks at another row.
       n -= args.first_hidden;
       x += args.first_hidden * d;

@@ -186,7 +186,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     observe(blk + "k", kv_dim, k);
     observe(blk + "v", kv_dim, v);
     args.attender->Attend(l, q, k, v, mix);
-    if (l + 1 == config_.n_layers && !watched) {
+    if (l + 1 == config_.n_layers) {
       // Nothing behind the last attention looks at another row.
       n -= args.first_hidden;
       x += args.first_hidden * n_embd;

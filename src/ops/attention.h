@@ -16,7 +16,8 @@
 //
 // REQUIRES: n_heads a multiple of n_kv_heads; head_dim <= kMaxHeadDim; k_type and v_type among the slot types of
 // kv_slots.h; 1 <= n_rows <= n_slots for every segment and head; with un-rotated keys, n_slots <= rope->n_positions.
-// Results do not depend on how rows are grouped into segments and calls beyond float rounding; `out` may not overlap q.
+// Results do not depend on how rows are grouped into segments and calls beyond float rounding (with `bf16`, that of the
+// factors); `out` may not overlap q.
 #pragma once
 
 #include <cstdint>

@@ -64,8 +64,10 @@ void RunTasks(const WaveHead& head, int64_t index, int64_t n, float* scratch) {
 
 void RunWave(const Wave& wave, int64_t thread_floats, float* scratch, ThreadPool& pool) {
   // Ranges of slots are handed out by the run, some runs a worker: within a run, what comes next is asked for in time.
-  const bool by_slots =
-      std::all_of(wave.heads, wave.heads + wave.n_heads, [](const WaveHead& h) { return h.by_slots; });
+  // Not those of windows, of which a few neighbours have all the work.
+  const bool by_slots = std::all_of(wave.heads, wave.heads + wave.n_heads, [](const WaveHead& h) {
+    return h.by_slots && h.task.segment->first_slot == nullptr;
+  });
   const int64_t n_runs = pool.n_threads() * std::clamp<int64_t>(wave.n_tasks / (4 * pool.n_threads()), 1, 4);
   const int64_t run = by_slots ? (wave.n_tasks + n_runs - 1) / n_runs : 1;
   pool.For((wave.n_tasks + run - 1) / run, [&](int64_t i, int worker) {

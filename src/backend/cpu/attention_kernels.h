@@ -2,8 +2,9 @@
 // it are handled together. "Query row" j is head j % group of new row j / group, so that rows are causally ordered.
 //
 // - AttendRows: many query rows over all slots they see. SIMD lanes are query rows: stored keys and values are decoded
-//   to F32 once a tile and broadcast, so that neither the scores nor the softmax need a horizontal sum.
-// - AttendSlots: few query rows over a range of slots; partial results are merged by MergePartials. SIMD lanes are
+//   once a tile, to F32 or to pairs of bfloat16 (AttentionArgs::bf16), and broadcast, so that neither the scores nor
+//   the softmax need a horizontal sum.
+// - AttendSlots: few query rows over ranges of slots; partial results are merged by MergePartials. SIMD lanes are
 //   elements of a head; stored bytes are read once and nothing larger than the scores of a block is written.
 #pragma once
 

@@ -29,8 +29,8 @@ constexpr int64_t kTileVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 
 static_assert(kRowBlock <= kTileSlots && kRowBlock % 16 == 0);
 
 // Pairs: a lane holds two factors that follow each other along the sum, rounded to bfloat16 (the lower half is the
-// first), and one instruction multiplies both and adds them to an F32 sum. Highway 1.0 does not know it.
-#if HWY_TARGET == HWY_AVX3_DL
+// first), and one instruction multiplies both and adds them to an F32 sum. Highway 1.0.3 does not know it.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 constexpr bool kHasPairs = true;
 
 // Lanes [first of a, first of b], from F32.
@@ -62,8 +62,8 @@ HWY_INLINE hn::Vec<DF> MulAddPairs(hn::Vec<DF>, hn::Vec<DF>, hn::Vec<DF> sum) { 
 #endif
 
 // One panel's share of the scratch. Query rows are the innermost index wherever both are present; p, k, v, cos and sin
-// are shared by the panels. With pairs, q, k, v and p hold them in their first halves: the index of the sum counts
-// pairs, for keys within a row of head_dim floats.
+// are shared by the panels. With pairs, q, k, v and `pairs` hold them in their first halves: the index of the sum
+// counts pairs, for keys within a row of head_dim floats.
 struct RowScratch {
   float* q;      // [head_dim, kRowBlock] scaled, rotated
   float* out;    // [head_dim, kRowBlock] weighted sums of values
@@ -195,11 +195,11 @@ void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, int64_t n_i,
   }
 }
 
-// Rows of pairs from rows 2i and 2i + 1 of n rows (even), in place.
-void PairRows(float* x, int64_t n, int64_t stride) {
+// Rows of pairs from rows 2i and 2i + 1 of n rows (even), in place; their first `width` floats.
+void PairRows(float* x, int64_t n, int64_t width, int64_t stride) {
   const DF d;
   for (int64_t i = 0; i < n; i += 2) {
-    for (int64_t j = 0; j < stride; j += kLanes) {
+    for (int64_t j = 0; j < width; j += kLanes) {
       const auto pairs = PairLanes(hn::Load(d, x + i * stride + j), hn::Load(d, x + (i + 1) * stride + j));
       hn::Store(pairs, d, x + i / 2 * stride + j);
     }
@@ -241,7 +241,7 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
   }
   std::fill(s.k + n * head_dim, s.k + n_vectors * kLanes * head_dim, 0.0f);
   Transpose(s.k, head_dim, head_dim, n_vectors * kLanes, s.q, kRowBlock);
-  if constexpr (kPairs) PairRows(s.q, head_dim, kRowBlock);
+  if constexpr (kPairs) PairRows(s.q, head_dim, n_vectors * kLanes, kRowBlock);
   // Rows that only fill up a vector see what the last one sees, so that they stay finite.
   for (int64_t j = 0; j < n_vectors * kLanes; ++j) {
     const int64_t row = first + std::min(j, n - 1);
@@ -417,7 +417,7 @@ void AttendRowsAs(const HeadTask& task, int64_t first, int64_t n, const ScoreSin
     DecodeTile(args.v_type, task.segment->v[task.kv_head], from_slot, index, n_slots, n_padded, head_dim, shared.v);
     if constexpr (kPairs) {
       PairColumns(shared.k, n_padded, head_dim);
-      PairRows(shared.v, n_padded, head_dim);
+      PairRows(shared.v, n_padded, head_dim, head_dim);
     }
     for (int64_t i = 0; i < n_panels; ++i) {
       if (slot < begin_of(i) || slot >= slots_of(i)) continue;

@@ -48,8 +48,8 @@ HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
 #endif
 }
 
-// Slots that are read after those at hand. Asking for them while these are worked on overlaps memory with arithmetic: the
-// hardware's own prefetchers neither follow a list nor look past the end of a block.
+// Slots that are read after those at hand. Asking for them while these are worked on overlaps memory with arithmetic:
+// the hardware's own prefetchers neither follow a list nor look past the end of a block.
 struct Ahead {
   const uint8_t* slots = nullptr;
   int64_t slot_bytes = 0;

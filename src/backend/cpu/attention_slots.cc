@@ -12,7 +12,6 @@
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/attention_slots.cc"
-#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // After foreach_target.h: compiled once per target.
@@ -204,8 +203,12 @@ void RotateQueries(const HeadTask& task, int64_t n_rows, int64_t first_slot, con
   }
 }
 
-// One range [first, end) into one partial result; the call goes on to last_slot.
-void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t last_slot, const SlotScratch& s,
+// Keys asked for at the beginning, when nothing was there to ask for them: enough that the first to come are worked on
+// while the others arrive.
+constexpr int64_t kFirstFetch = 2 * kRopeTile;
+
+// One range [first, end) into one partial result; the call goes on to call_end.
+void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_end, const SlotScratch& s,
                  float* partials) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_rows = task.n_query_rows();
@@ -224,11 +227,12 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t last_
   const int64_t begin = std::max(first, oldest / kSlotBlock * kSlotBlock);
   // A block's keys, as far as this call reads them.
   const auto keys_of = [&](int64_t block) {
-    const int64_t n = std::clamp<int64_t>(last_slot - block, 0, kSlotBlock);
+    const int64_t n = std::clamp<int64_t>(call_end - block, 0, kSlotBlock);
     if (selected == nullptr) return Ahead{keys + block * k_bytes, k_bytes, kInOrder.data(), n};
     return Ahead{keys, k_bytes, selected + block, n};
   };
-  Fetch(keys_of(begin), 0, 2 * kRopeTile);
+  if (begin >= end) return;
+  Fetch(keys_of(begin), std::max<int64_t>(0, oldest - begin) / kRopeTile * kRopeTile, kFirstFetch);
   for (int64_t block = begin; block < end; block += kSlotBlock) {
     const int64_t n_slots = std::min(kSlotBlock, end - block);
     // What the block reads: slots from_slot + index[0 .. n_slots).

@@ -41,7 +41,8 @@ struct Shape {
     std::string s = InfoOf(k_type).name + std::string("/") + InfoOf(v_type).name;
     s += " heads " + std::to_string(n_heads) + "/" + std::to_string(n_kv_heads) + " dim " + std::to_string(head_dim) +
          " rot " + std::to_string(n_rot) + " keys " + std::to_string(static_cast<int>(keys)) + " selected " +
-         std::to_string(selected) + " window " + std::to_string(window) + " cap " + std::to_string(softcap) + ":";
+         std::to_string(selected) + " window " + std::to_string(window) + " cap " + std::to_string(softcap) +
+         (bf16 ? " bf16" : "") + (coarse ? " coarse:" : ":");
     for (const SegmentShape& segment : segments) {
       s += " " + std::to_string(segment.n_rows) + " of";
       for (int32_t n : segment.n_slots) s += " " + std::to_string(n);

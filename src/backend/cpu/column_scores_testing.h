@@ -43,7 +43,7 @@ struct Shape {
                     std::to_string(row_end) + " of " + std::to_string(n_rows) + " reduce " +
                     std::to_string(static_cast<int>(rows)) + std::to_string(static_cast<int>(heads)) + " window " +
                     std::to_string(window) + " cap " + std::to_string(softcap) + (all_heads ? " all" : "") +
-                    (accumulate ? " accumulate" : "") + " slots";
+                    (accumulate ? " accumulate" : "") + (bf16 ? " bf16" : "") + " slots";
     for (int32_t n : n_slots) s += " " + std::to_string(n);
     return s;
   }

@@ -52,8 +52,8 @@ const std::vector<Level>& Levels() {
       out.push_back({hwy::TargetName(target), target});
     }
     std::reverse(out.begin(), out.end());  // Highway names the best first
-    if (out.back().target == HWY_AVX3_DL && HasBf16())
-      out.push_back({out.back().name + "_BF16", HWY_AVX3_DL, ArmDots::kNone, true});
+    if (out.back().target <= HWY_AVX3_DL && HasBf16())
+      out.push_back({out.back().name + "_BF16", out.back().target, ArmDots::kNone, true});
     if (BestArmDots() != ArmDots::kNone)
       out.push_back({out.back().name + "_DOTPROD", out.back().target, ArmDots::kDotProduct});
     if (BestArmDots() == ArmDots::kI8mm)
