@@ -1,6 +1,7 @@
 // What the machine itself can do: the figures that every other benchmark's rates are a share of. Bytes read a second
-// from working sets of several sizes, and multiply-adds a second of float and of int8 (VNNI), the latter from registers
-// alone and with both factors loaded from the first-level cache, as the inner loop of a matrix product does.
+// from working sets of several sizes and in picked pieces, and multiply-adds a second of float, bfloat16 and int8
+// (VNNI), the last from registers alone and with both factors loaded from the first-level cache, as the inner loop of a
+// matrix product does.
 //
 //   limits_bench --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 //
@@ -8,6 +9,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -39,6 +41,28 @@ void Read(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * n * 8);
 }
 
+// Pieces of a size each picked at random from 256 MiB, 30 % of them, in ascending order: what attention over a list of
+// slots reads. Pieces to come are asked for ahead of time, as there.
+void ReadPieces(benchmark::State& state) {
+  const int64_t bytes = state.range(0), n = (int64_t{256} << 20) / bytes / state.threads();
+  const std::vector<uint64_t> data(static_cast<size_t>(n * bytes / 8), 1);
+  std::vector<int64_t> list;
+  std::mt19937 rng(1);
+  for (int64_t i = 0; i < n; ++i) {
+    if (rng() % 10 < 3) list.push_back(i * bytes / 8);
+  }
+  constexpr size_t kAhead = 32;
+  for (auto _ : state) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i + kAhead < list.size(); ++i) {
+      for (int64_t b = 0; b < bytes / 8; b += 8) __builtin_prefetch(&data[static_cast<size_t>(list[i + kAhead] + b)]);
+      for (int64_t b = 0; b < bytes / 8; ++b) sum ^= data[static_cast<size_t>(list[i] + b)];
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.SetBytesProcessed(state.iterations() * (std::ssize(list) - static_cast<int64_t>(kAhead)) * bytes);
+}
+
 #if defined(__x86_64__)
 
 constexpr int kSteps = 1024;
@@ -58,6 +82,22 @@ WEIR_BENCH_AVX512 void FloatFma(benchmark::State& state) {
   }
   state.counters["ops"] =
       benchmark::Counter(2.0 * 16 * 16 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+// The instruction itself, as not every compiler knows it.
+WEIR_BENCH_AVX512 void Bf16Registers(benchmark::State& state) {
+  __m512 sum[16];
+  for (__m512& s : sum) s = _mm512_setzero_ps();
+  const __m512 a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(1.0f);
+  for (auto _ : state) {
+    for (int step = 0; step < kSteps; ++step) {
+      WEIR_UNROLL
+      for (int i = 0; i < 16; ++i) asm("vdpbf16ps %2, %1, %0" : "+v"(sum[i]) : "v"(a), "v"(b));
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.counters["ops"] =
+      benchmark::Counter(2.0 * 32 * 16 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
 WEIR_BENCH_AVX512 void VnniRegisters(benchmark::State& state) {
@@ -144,9 +184,13 @@ int main(int argc, char** argv) {
                   ->Arg(32 << 10)
                   ->Arg(128 << 10)
                   ->Arg(1 << 20));
+  OnOneAndAll(benchmark::RegisterBenchmark("read_pieces/bytes", ReadPieces)->Arg(128)->Arg(256));
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
     OnOneAndAll(benchmark::RegisterBenchmark("fma_f32/registers", FloatFma));
+    if (__builtin_cpu_supports("avx512bf16")) {
+      OnOneAndAll(benchmark::RegisterBenchmark("bf16/registers", Bf16Registers));
+    }
     OnOneAndAll(benchmark::RegisterBenchmark("vnni_int8/registers", VnniRegisters));
     OnOneAndAll(benchmark::RegisterBenchmark("vnni_int8/from_L1", VnniFromL1));
   }
