@@ -3,11 +3,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+
+#include "base/threads.h"
 
 namespace weir {
 namespace {
@@ -72,18 +75,31 @@ void* MapAligned(size_t bytes) {
   return first + before;
 }
 
-// Makes every page resident now. Huge ones where the system has them: streaming through a pot or a matrix in small
-// pages spends a good part of its time on looking up addresses.
+// Makes every page resident now.
 bool Populate(void* data, size_t bytes) {
-#ifdef MADV_HUGEPAGE
-  if (bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);  // a hint: what follows is right without it
-#endif
 #ifdef MADV_POPULATE_WRITE
   if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
   if (errno != EINVAL) return false;  // EINVAL: a kernel from before 5.14
 #endif
   for (size_t at = 0; at < bytes; at += kPageBytes) static_cast<volatile uint8_t*>(data)[at] = 0;
   return true;
+}
+
+// The same on all threads of a pool, in whole huge pages where the system has them: streaming through a pot or a matrix
+// in small pages spends a good part of its time on looking up addresses.
+bool PopulateAll(void* data, size_t bytes, ThreadPool* pool) {
+#ifdef MADV_HUGEPAGE
+  if (bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);  // a hint: what follows is right without it
+#endif
+  constexpr size_t kPiece = 8 * kHugePageBytes;
+  if (pool == nullptr || bytes <= kPiece) return Populate(data, bytes);
+  std::atomic<int> error{0};
+  pool->For(static_cast<int64_t>((bytes + kPiece - 1) / kPiece), [&](int64_t i, int) {
+    const size_t at = static_cast<size_t>(i) * kPiece;
+    if (!Populate(static_cast<uint8_t*>(data) + at, std::min(kPiece, bytes - at))) error.store(errno);
+  });
+  errno = error.load();
+  return errno == 0;
 }
 
 }  // namespace
@@ -117,7 +133,7 @@ void HostBuffer::Unmap() {
   data_ = nullptr;
 }
 
-Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t bytes) {
+Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, ThreadPool* pool) {
   if (bytes < 0)
     return InvalidArgument("cannot allocate %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
   HostBuffer out;
@@ -132,7 +148,7 @@ Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t byte
   const auto size = static_cast<size_t>(out.reservation_.bytes());
   void* data = size >= kHugePageBytes ? MapAligned(size)
                                       : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED || !Populate(data, size)) {
+  if (data == MAP_FAILED || !PopulateAll(data, size, pool)) {
     const int error = errno;
     if (data != MAP_FAILED) munmap(data, size);
     return IoError("the system cannot give %lld bytes for %s: %s", static_cast<long long>(size), MemTagName(tag),

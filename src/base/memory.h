@@ -10,6 +10,8 @@
 
 namespace weir {
 
+class ThreadPool;
+
 inline constexpr int64_t kPageBytes = 4096;
 // Rounds up to what Allocate() reserves for `bytes`.
 inline int64_t PageRound(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
@@ -28,8 +30,9 @@ class HostBuffer {
 
   // Reserves PageRound(bytes) in `ledger`, then maps them. kInvalidArgument for a negative count, kOverBudget when the
   // ledger or the system has too little left (a populated mapping larger than memory would end the process, so that is
-  // asked first), kIo when the system refuses the mapping.
-  static Result<HostBuffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes);
+  // asked first), kIo when the system refuses the mapping. Zeroing takes as long as the system needs for it; a pool,
+  // which may be nullptr, shares it out.
+  static Result<HostBuffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, ThreadPool* pool = nullptr);
 
   uint8_t* data() const { return data_; }
   template <typename T>

@@ -112,18 +112,21 @@ Block32 ReadBlock(DType type, const uint8_t* row, int64_t b) {
   return out;
 }
 
-// Adds the codes of one column to a block of a panel. REQUIRES: the block's bytes were zero.
+// Writes the codes of one column into a block of a panel. REQUIRES: the block's bytes were zero.
 void PutCodes(int bits, const uint8_t* code, int col, uint8_t* out) {
+  if (bits == 8) {
+    for (int group = 0; group < 8; ++group) std::memcpy(out + group * 64 + 4 * col, code + 4 * group, 4);
+    return;
+  }
+  uint8_t pairs[16];
+  for (int k = 0; k < 16; ++k) pairs[k] = static_cast<uint8_t>((code[k] & 15) | code[k + 16] << 4);
+  for (int group = 0; group < 4; ++group) std::memcpy(out + group * 64 + 4 * col, pairs + 4 * group, 4);
+  if (bits == 4) return;
   for (int k = 0; k < kQ8Block; ++k) {
     const int group = k / 4, byte = 4 * col + k % 4;
-    if (bits == 8) {
-      out[group * 64 + byte] = code[k];
-      continue;
-    }
-    out[group % 4 * 64 + byte] |= static_cast<uint8_t>((code[k] & 15) << (group < 4 ? 0 : 4));
     if (bits == 5) {
       out[256 + group * 8 + byte / 8] |= static_cast<uint8_t>((code[k] >> 4) << (byte % 8));
-    } else if (bits == 6) {
+    } else {
       out[256 + group / 4 * 64 + byte] |= static_cast<uint8_t>((code[k] >> 4) << (2 * (group % 4)));
     }
   }
@@ -147,8 +150,9 @@ PackedMatrix::PackedMatrix(const MatrixSource& source, HostBuffer buffer)
 
 Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool) {
   WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
-  WEIR_ASSIGN_OR_RETURN(HostBuffer buffer, HostBuffer::Allocate(ledger, MemTag::kWeights,
-                                                                PackedBytes(source.type, source.n_out, source.n_in)));
+  WEIR_ASSIGN_OR_RETURN(
+      HostBuffer buffer,
+      HostBuffer::Allocate(ledger, MemTag::kWeights, PackedBytes(source.type, source.n_out, source.n_in), &pool));
   std::unique_ptr<PackedMatrix> matrix(new PackedMatrix(source, std::move(buffer)));
   const int64_t row_bytes = RowBytes(source.type, source.n_in);
   std::atomic<bool> finite{true};
