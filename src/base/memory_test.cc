@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/threads.h"
 #include "gtest/gtest.h"
 
 namespace weir {
@@ -37,8 +38,10 @@ TEST(HostBuffer, PagesAreResidentAtOnce) {
 TEST(HostBuffer, LargeBlocksAreResidentToTheLastPage) {
   Ledger ledger;
   const int64_t huge = int64_t{2} << 20;
-  for (const int64_t bytes : {huge, huge + 1, 3 * huge - kPageBytes}) {
-    Result<HostBuffer> buffer = HostBuffer::Allocate(ledger, MemTag::kKv, bytes);
+  ThreadPool threads(3);
+  for (const int64_t bytes : {huge, huge + 1, 3 * huge - kPageBytes, 17 * huge + 1}) {
+    // Shared out among threads where there is enough of it.
+    Result<HostBuffer> buffer = HostBuffer::Allocate(ledger, MemTag::kKv, bytes, bytes > huge ? &threads : nullptr);
     ASSERT_TRUE(buffer.ok());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % static_cast<uintptr_t>(huge), 0u);
     EXPECT_EQ(ledger.used_bytes(), PageRound(bytes));
