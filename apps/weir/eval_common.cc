@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/probe.h"
 #include "eval/policy_list.h"
 #include "text/chat_template.h"
 
@@ -33,9 +34,11 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags, run));
   const auto policy = options.policy.Make();
   if (!policy.ok()) return policy.status();
-  if (!(*policy)->Needs().evicts) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
+  const PolicyNeeds needs = (*policy)->Needs();
+  if (!needs.evicts) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
   options.nll = true;
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr, "", &options));
+  if (needs.probe.find(kQuestionMark) != std::string::npos) options.max_probe += exam.n_expected;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
   if (estimate) {
     WEIR_ASSIGN_OR_RETURN(const Rates rates, MeasureRates(*session));

@@ -76,6 +76,7 @@ struct Exam {
   int32_t n_answer;                  // tokens of an answer, at most
   // `asked` follows --prompt, `plain` never has the chat template.
   std::function<Status(Examinee& asked, Examinee& plain, const SuiteHooks& hooks)> run;
+  int32_t n_expected = 0;  // slots for a question that a policy's probe may name (Examinee::Expect)
 };
 // Loads the model, makes the exam, runs it with every policy and pot, and prints a row for each cell as it is finished.
 // A policy that must not forget and whose pot is full ends its run with what was answered by then.

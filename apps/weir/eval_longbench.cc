@@ -37,6 +37,7 @@ Result<Exam> MakeExam(const LongBenchFlags& flags, const LoadedModel& model) {
   }
   if (options.max_answer > 0) longest_answer = std::min(longest_answer, options.max_answer);
   exam.n_answer = longest_answer;
+  exam.n_expected = static_cast<int32_t>(kLongBenchQuestion);
   exam.longest_tokens += longest_answer + 256;
   exam.run = [options, samples = std::move(*samples)](Examinee& asked, Examinee& plain, const SuiteHooks& hooks) {
     return RunLongBench(plain, asked, samples, options, hooks);

@@ -40,6 +40,7 @@ Result<Exam> MakeExam(const NeedleFlags& flags) {
   Exam exam{"needle", 0, all * n_depths * options.n, 0, options.n_answer, nullptr};
   // A haystack's tokens are counted from a sample of it.
   exam.longest_tokens = longest + longest / 4 + 512;
+  exam.n_expected = 64;
   exam.n_questions = static_cast<int64_t>(options.lengths.size()) * n_depths * options.n;
   exam.run = [options, text](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
     return RunNeedle(asked, options, hooks);

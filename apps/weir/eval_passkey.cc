@@ -27,6 +27,7 @@ Result<Exam> MakeExam(const PasskeyFlags& flags) {
   int64_t all = 0;
   for (const int64_t length : options.lengths) all += length;
   Exam exam{"passkey", longest + kMargin, 0, n_lengths * n_others * options.n, options.n_answer, nullptr};
+  exam.n_expected = 24;
   exam.read_tokens = (growing ? longest : all) * n_others * options.n;
   exam.run = [options, growing](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
     return growing ? RunPasskeyGrowing(asked, options, hooks) : RunPasskeyGrid(asked, options, hooks);

@@ -13,8 +13,11 @@
 
 namespace weir {
 
-// Empty for a policy that needs no probe. `chat` may be nullptr: the template's tail is then left out. "{question}" in
-// the probe becomes `question`.
+// Stands in a policy's probe for the question (InfiniPot section 4.4, CaP-Q).
+inline constexpr std::string_view kQuestionMark = "{question}";
+
+// Empty for a policy that needs no probe. `chat` may be nullptr: the template's tail is then left out. Every
+// kQuestionMark in the probe becomes `question`.
 Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokenizer& tokenizer, const ChatTemplate* chat,
                                          std::string_view question);
 

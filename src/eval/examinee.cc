@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/generate.h"
+#include "engine/probe.h"
 
 namespace weir {
 namespace {
@@ -43,6 +44,22 @@ Status Examinee::Begin() {
   after_.assign(at + 1, pieces.end());
   pending_ = tokenizer_.EncodePieces(before_, !chat_->includes_bos());
   return Status();
+}
+
+Status Examinee::Expect(const Question& question) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, session_.policy().Make());
+  const PolicyNeeds needs = policy->Needs();
+  if (needs.probe.find(kQuestionMark) == std::string::npos) return Status();
+  std::vector<int32_t> tokens = question.tokens;
+  const std::vector<int32_t> text = Encode(chat_ == nullptr ? question.completion : question.chat);
+  tokens.insert(tokens.end(), text.begin(), text.end());
+  for (const int64_t n_slots = session_.plan().probe_slots;;) {
+    WEIR_ASSIGN_OR_RETURN(const std::vector<int32_t> probe,
+                          ProbeTokens(needs, tokenizer_, chat_, tokenizer_.Decode(tokens)));
+    const int64_t n_over = std::ssize(probe) - n_slots;
+    if (n_over <= 0 || tokens.empty()) return session_.SetProbe(probe);
+    tokens.erase(tokens.begin(), tokens.begin() + std::min(n_over, std::ssize(tokens)));
+  }
 }
 
 std::vector<int32_t> Examinee::Encode(std::string_view text) const {

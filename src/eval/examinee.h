@@ -57,6 +57,9 @@ class Examinee {
 
   // Empties the session and reads what stands before the first text.
   Status Begin();
+  // Says before the text what will be asked, for a policy whose probe has kQuestionMark in it; the others ignore it. Of
+  // a question that the slots kept free for a probe do not hold, the end counts.
+  Status Expect(const Question& question);
   // Reads text; it is kept back until `kFlushTokens` tokens wait, Flush() or a question comes, so that short texts are
   // read in whole chunks.
   Status Read(std::string_view text);

@@ -6,9 +6,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "engine/loaded_model.h"
+#include "engine/probe.h"
 #include "eval/lines_suite.h"
 #include "eval/passkey.h"
 #include "eval/stream_facts.h"
@@ -63,6 +65,43 @@ Question SeaQuestion() {
   question.gold = " sea";
   question.n_answer = 6;
   return question;
+}
+
+// A catalyst that names the question reads as if the question had stood there from the beginning.
+TEST_F(ExamineeTest, WhatIsExpectedStandsInTheProbe) {
+  const auto state_after = [&](const std::string& catalyst, const std::optional<Question>& expected, int32_t n_more) {
+    SessionOptions options;
+    auto spec = ParsePolicySpec("infinipot:alpha=0,catalyst=\"" + catalyst + "\"");
+    EXPECT_TRUE(spec.ok());
+    options.policy = *spec;
+    options.pot_slots = 64;
+    EXPECT_TRUE(PrepareProbe(model_->tokenizer(), nullptr, "", &options).ok());
+    options.max_probe = static_cast<int32_t>(options.probe.size()) + n_more;
+    auto session = Session::Make(model_->model(), model_->backend(), options);
+    EXPECT_TRUE(session.ok()) << session.status().message();
+    Examinee examinee(**session, model_->tokenizer(), nullptr, false, nullptr);
+    EXPECT_TRUE(examinee.Begin().ok());
+    if (expected.has_value()) EXPECT_TRUE(examinee.Expect(*expected).ok());
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "the man and the sea, " + std::to_string(i);
+    EXPECT_TRUE(examinee.Read(text).ok());
+    EXPECT_TRUE(examinee.Mark().ok());
+    EXPECT_GT((*session)->counters().selections, 0);
+    std::vector<uint8_t> state;
+    EXPECT_TRUE((*session)->Save(&state).ok());
+    return state;
+  };
+  const Question question = SeaQuestion();
+  const int32_t n_question = static_cast<int32_t>(Make().Encode(question.completion).size());
+  const auto expected = state_after("say {question}", question, n_question),
+             written = state_after("say " + question.completion, std::nullopt, 0),
+             unexpected = state_after("say {question}", std::nullopt, n_question);
+  EXPECT_EQ(expected, written);
+  EXPECT_NE(expected, unexpected);
+  // Policies that do not name it are not changed by it.
+  EXPECT_EQ(state_after("say", question, 0), state_after("say", std::nullopt, 0));
+  // A question that has no room loses its beginning, and the whole of it at last.
+  EXPECT_EQ(state_after("say {question}", question, 0), state_after("say {question}", std::nullopt, 0));
 }
 
 TEST_F(ExamineeTest, AskingAsideLeavesNoTrace) {

@@ -73,8 +73,6 @@ Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBe
     ++total;
   }
   if (tasks.empty()) return InvalidArgument("the file holds no sample of these tasks");
-  // The end of a prompt is asked, the rest is read: a policy that looks at the question sees this much of it.
-  constexpr size_t kQuestionTokens = 64;
   for (const auto& [dataset, mine] : tasks) {
     Cell cell;
     cell.task = dataset;
@@ -84,12 +82,13 @@ Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBe
       WEIR_RETURN_IF_ERROR(examinee.Begin());
       std::vector<int32_t> tokens = examinee.Encode(sample.prompt);
       CutMiddle(&tokens, options.max_tokens);
-      const size_t n_read = tokens.size() - std::min(tokens.size(), kQuestionTokens);
-      WEIR_RETURN_IF_ERROR(examinee.ReadTokens({tokens.data(), n_read}));
+      const size_t n_read = tokens.size() - std::min(tokens.size(), kLongBenchQuestion);
       Question question;
       question.tokens.assign(tokens.begin() + static_cast<int64_t>(n_read), tokens.end());
       question.n_answer =
           options.max_answer > 0 ? std::min(options.max_answer, sample.max_new_tokens) : sample.max_new_tokens;
+      WEIR_RETURN_IF_ERROR(examinee.Expect(question));
+      WEIR_RETURN_IF_ERROR(examinee.ReadTokens({tokens.data(), n_read}));
       WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.Ask(question));
       // Continued examples: what follows the first line is the next example.
       std::string_view answer = reply.text;

@@ -30,6 +30,9 @@ bool IsCompletionTask(std::string_view dataset);
 // A prompt longer than max_tokens loses its middle: its first and last max_tokens / 2 tokens stay. 0: no limit.
 void CutMiddle(std::vector<int32_t>* tokens, int64_t max_tokens);
 
+// The end of a prompt is asked, the rest is read: a policy that looks at the question sees these tokens of it.
+inline constexpr size_t kLongBenchQuestion = 64;
+
 struct LongBenchOptions {
   std::vector<std::string> datasets;  // empty: all in the file
   int32_t n = 0;                      // samples of every task; 0: all

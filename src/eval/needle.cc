@@ -130,6 +130,13 @@ Status RunNeedle(Examinee& examinee, const NeedleOptions& options, const SuiteHo
         Rng rng = TrialRng(options.seed, static_cast<uint64_t>(t));
         const uint64_t start = rng.Next();
         WEIR_RETURN_IF_ERROR(examinee.Begin());
+        Question question;
+        question.chat = "\n\n" + needle.question + " Answer in one short sentence.";
+        question.completion = "\n\n" + (needle.answer_prefix.empty() ? "Question: " + needle.question + "\nAnswer:"
+                                                                     : needle.answer_prefix);
+        question.gold = needle.answer;
+        question.n_answer = options.n_answer;
+        WEIR_RETURN_IF_ERROR(examinee.Expect(question));
         int64_t n_needle = 0;
         for (const std::string& text : needle.needles) n_needle += static_cast<int64_t>(examinee.Encode(text).size());
         Haystack source = options.haystack.empty() ? Haystack::Prose(start) : Haystack::Of(options.haystack, start);
@@ -137,12 +144,6 @@ Status RunNeedle(Examinee& examinee, const NeedleOptions& options, const SuiteHo
         const int64_t n_bytes = BytesFor(examinee, options.haystack, start, length - n_needle - examinee.n_tokens());
         while (static_cast<int64_t>(text.size()) < n_bytes) text += source.Next();
         WEIR_RETURN_IF_ERROR(examinee.Read(HideNeedles(text, needle.needles, depth)));
-        Question question;
-        question.chat = "\n\n" + needle.question + " Answer in one short sentence.";
-        question.completion = "\n\n" + (needle.answer_prefix.empty() ? "Question: " + needle.question + "\nAnswer:"
-                                                                     : needle.answer_prefix);
-        question.gold = needle.answer;
-        question.n_answer = options.n_answer;
         WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
         cell.score.Add(ContainsAll(reply.text, needle.must_contain) ? 1 : 0);
         if (reply.has_gold_nll) cell.gold_nll.Add(reply.gold_nll);

@@ -91,9 +91,10 @@ Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const S
         const int64_t n_filler = std::max<int64_t>(length - stream.n_fixed() - examinee.n_tokens(), 0),
                       n_before = static_cast<int64_t>(options.depths[d] * static_cast<double>(n_filler));
         cell.tokens_back.Add(static_cast<double>(n_filler - n_before));
-        WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(n_before, 0, n_filler + stream.n_fixed())));
         Question question = stream.question();
         question.n_answer = options.n_answer;
+        WEIR_RETURN_IF_ERROR(examinee.Expect(question));
+        WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(n_before, 0, n_filler + stream.n_fixed())));
         WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
         Count(reply, stream.key(), &cell);
         if (hooks.progress) hooks.progress(++asked, n_cells * options.n);
@@ -124,6 +125,9 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
       WEIR_RETURN_IF_ERROR(examinee.Begin());
       const int64_t begin = examinee.n_tokens();
       const PasskeyStream stream(examinee, TrialRng(options.seed, (static_cast<uint64_t>(t) << 16) + k).Next());
+      Question question = stream.question();
+      question.n_answer = options.n_answer;
+      WEIR_RETURN_IF_ERROR(examinee.Expect(question));
       int64_t at = 0;
       for (size_t l = 0; l < lengths.size(); ++l) {
         const int64_t end = lengths[l] - begin, tokens_back = end - stream.n_fixed() - options.key_at[k];
@@ -133,8 +137,6 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
           WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(options.key_at[k], at, std::min(at + kPiece, end))));
         }
         cells[l].tokens_back.Add(static_cast<double>(tokens_back));
-        Question question = stream.question();
-        question.n_answer = options.n_answer;
         WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
         Count(reply, stream.key(), &cells[l]);
         if (hooks.progress)
