@@ -87,10 +87,12 @@ void RunWave(const Wave& wave, int64_t thread_floats, float* scratch, ThreadPool
   });
 }
 
-// Partial results of one segment with the most query rows that AttendSlots takes: what any head needs and more, so
-// that waves are as long as the scratch allows.
-int64_t WaveFloats(int64_t n_kv_heads, int64_t head_dim, int64_t n_slots) {
-  return n_kv_heads * RangeCount(std::max<int64_t>(n_slots, 1)) * kMaxSlotRows * PartialFloats(head_dim);
+// Partial results of one segment with the most query rows that AttendSlots takes: what any head of max_slots or fewer
+// needs and more, so that waves are as long as the scratch allows. RangeCount is not monotonous in the slots: past
+// kMaxRanges blocks it falls to half of that and climbs again.
+int64_t WaveFloats(int64_t n_kv_heads, int64_t head_dim, int64_t max_slots) {
+  const int64_t n_slots = std::clamp<int64_t>(max_slots, 1, kMaxRanges * kSlotBlock);
+  return n_kv_heads * RangeCount(n_slots) * kMaxSlotRows * PartialFloats(head_dim);
 }
 
 }  // namespace
@@ -143,11 +145,8 @@ void Attention(const AttentionArgs& args, ThreadPool& pool) {
 }
 
 int64_t AttentionScratchBytes(const AttentionShape& shape, int n_threads) {
-  // RangeCount is not monotonous in the slots: past the bound it falls from kMaxRanges to half of it and climbs again.
-  int64_t n_slots = shape.max_slots;
-  n_slots = std::min(n_slots, kMaxRanges * kSlotBlock);
   const int64_t floats =
-      n_threads * ThreadFloats(shape.head_dim) + WaveFloats(shape.n_kv_heads, shape.head_dim, n_slots);
+      n_threads * ThreadFloats(shape.head_dim) + WaveFloats(shape.n_kv_heads, shape.head_dim, shape.max_slots);
   return floats * static_cast<int64_t>(sizeof(float));
 }
 

@@ -166,6 +166,14 @@ TEST(CpuAttention, DeepAndWide) {
   deep.n_rot = 16;
   deep.segments = {{1, {20000}}};
   Check(deep, 400);
+  // A segment that is cut into more ranges than the longest one, alone and as what is listed of it.
+  deep.n_heads = 8;
+  deep.head_dim = deep.n_rot = 8;
+  deep.segments = {{1, {16384}}, {1, {16385}}};
+  Check(deep, 402);
+  deep.selected = 10000.0 / 17000;
+  deep.segments = {{1, {17000}}};
+  Check(deep, 403);
   Shape wide;
   wide.n_heads = 2;
   wide.head_dim = 8;
