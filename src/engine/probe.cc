@@ -9,26 +9,25 @@ Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokeniz
                                          std::string_view question) {
   if (needs.evidence.rows != EvidenceRows::kProbe) return std::vector<int32_t>();
   std::string text = needs.probe;
-  constexpr std::string_view kMark = "{question}";
-  for (size_t at = text.find(kMark); at != std::string::npos; at = text.find(kMark, at + question.size())) {
-    text.replace(at, kMark.size(), question);
+  for (size_t at = text.find(kQuestionMark); at != std::string::npos;
+       at = text.find(kQuestionMark, at + question.size())) {
+    text.replace(at, kQuestionMark.size(), question);
   }
-  std::vector<TextPiece> pieces;
+  std::vector<TextPiece> pieces = {{text, false}};
   if (needs.probe_in_template && chat != nullptr) {
-    WEIR_ASSIGN_OR_RETURN(pieces, chat->Render({{"user", text}}, true));
-    // What stands before the probe belongs to a conversation's beginning.
-    const auto content = std::find_if(pieces.begin(), pieces.end(), [&](const TextPiece& piece) {
-      return piece.text.find(text) != std::string::npos;
+    // What follows a user's text; what stands before it belongs to a conversation's beginning. A word in place of the
+    // probe: templates trim what they are given.
+    constexpr const char* kStandIn = "text";
+    WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> turn, chat->Render({{"user", kStandIn}}, true));
+    const auto content = std::find_if(turn.rbegin(), turn.rend(), [&](const TextPiece& piece) {
+      return !piece.parse_special && piece.text == kStandIn;
     });
-    if (content == pieces.end()) return Internal("the chat template lost the probe's text");
-    content->text = content->text.substr(content->text.find(text));
-    pieces.erase(pieces.begin(), content);
-  } else {
-    pieces.push_back({text, false});
+    if (content == turn.rend()) return Internal("the chat template lost the user's text");
+    pieces.insert(pieces.end(), content.base(), turn.end());
   }
   EncodeReport report;
   std::vector<int32_t> tokens = tokenizer.EncodePieces(pieces, false, &report);
-  if (tokens.empty()) return InvalidArgument("the policy's probe is empty");
+  if (tokens.empty()) return InvalidArgument("the policy's probe is an empty text: give it words, e.g. catalyst=TEXT");
   return tokens;
 }
 

@@ -1,0 +1,71 @@
+// A probe stands after what was read as a user's words would, in every chat template: whole, and with what follows them.
+#include "engine/probe.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/loaded_model.h"
+
+namespace weir {
+namespace {
+
+class ProbeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    LoadModelOptions load;
+    load.path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/llama.gguf";
+    auto model = LoadedModel::Load(load);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    model_ = std::move(*model);
+  }
+  std::vector<int32_t> Plain(const std::string& text) const {
+    return model_->tokenizer().EncodePieces(std::vector<TextPiece>{{text, false}}, false);
+  }
+  std::vector<int32_t> Probe(const std::string& catalyst, const ChatTemplate* chat, std::string_view question = "") {
+    PolicyNeeds needs;
+    needs.evidence.rows = EvidenceRows::kProbe;
+    needs.probe = catalyst;
+    needs.probe_in_template = true;
+    auto probe = ProbeTokens(needs, model_->tokenizer(), chat, question);
+    EXPECT_TRUE(probe.ok()) << probe.status().message();
+    return probe.ok() ? *probe : std::vector<int32_t>();
+  }
+  std::unique_ptr<LoadedModel> model_;
+};
+
+bool BeginsWith(const std::vector<int32_t>& all, const std::vector<int32_t>& head) {
+  return all.size() >= head.size() && std::equal(head.begin(), head.end(), all.begin());
+}
+
+TEST_F(ProbeTest, EveryTemplateLeavesItWhole) {
+  for (const char* name : {"chatml", "llama2", "llama3", "llama3.1", "vicuna", "vicuna-newline", "mistral-v1",
+                           "mistral-v3", "mistral-v3-tekken", "mistral-v7", "zephyr", "gemma", "phi3", "phi4-mini",
+                           "smolvlm", "none"}) {
+    SCOPED_TRACE(name);
+    const auto chat = ChatTemplate::FromName(name, "<s>", "</s>");
+    ASSERT_TRUE(chat.ok()) << chat.status().message();
+    // Templates trim what users say; a probe is not said by one.
+    EXPECT_TRUE(BeginsWith(Probe("\n\nthe man and the sea ", &*chat), Plain("\n\nthe man and the sea ")));
+    EXPECT_TRUE(BeginsWith(Probe("say {question}", &*chat, " the sea \n"), Plain("say  the sea \n")));
+    // Nothing of a conversation's beginning, where there are no words of its own.
+    const auto turn = chat->Render({{"user", "text"}}, true);
+    ASSERT_TRUE(turn.ok());
+    const auto content =
+        std::find_if(turn->begin(), turn->end(), [](const TextPiece& p) { return !p.parse_special && p.text == "text"; });
+    ASSERT_NE(content, turn->end());
+    const std::vector<TextPiece> tail(content + 1, turn->end());
+    if (!tail.empty()) {
+      EXPECT_EQ(Probe("{question}", &*chat), model_->tokenizer().EncodePieces(tail, false));
+    }
+  }
+}
+
+TEST_F(ProbeTest, WithoutATemplateItIsItsWords) {
+  EXPECT_EQ(Probe("the man", nullptr), Plain("the man"));
+  PolicyNeeds needs;
+  needs.evidence.rows = EvidenceRows::kProbe;
+  EXPECT_EQ(ProbeTokens(needs, model_->tokenizer(), nullptr, "").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(ProbeTokens(PolicyNeeds(), model_->tokenizer(), nullptr, "")->empty());
+}
+
+}  // namespace
+}  // namespace weir
