@@ -87,7 +87,7 @@ class AVl : public Policy {
     const int32_t n_core = std::min(Share(core_, view), static_cast<int32_t>(visual_.size()));
     const int32_t budget = std::min(TextBudget(view), std::max(picker_.room() - n_core, picker_.room() / 2));
     const int32_t n_heavy = RoundHalfUp(heavy_ * budget);
-    TakeText(view, n_heavy, ProtectedRecent(budget - n_heavy, view.n_unscored, n_keep));
+    TakeText(view, n_heavy, ProtectedRecent(budget - n_heavy, view.n_unscored, picker_.room()));
     TakeBest(visual_, Share(core_, view));
     TakeBest(visual_, Share(stored_, view));
     TakeBest(text_slots_, picker_.n_slots());
@@ -152,10 +152,17 @@ class AVl : public Policy {
     std::sort(text_slots_.begin(), text_slots_.end(), ranks_before);
   }
 
-  // Keeps those of visual_ that are among the best of another layer.
+  // Takes from visual_ what another layer holds and does not rank among its best. What it holds no more, it has judged
+  // at an earlier prompt.
   void Filter(const SlotView& other, const SlotView& view) {
-    const std::vector<int64_t> seqs = BestVisual(other.slots, {other.scores, {}}, Share(filter_, other));
-    std::erase_if(visual_, [&](int32_t s) { return !std::binary_search(seqs.begin(), seqs.end(), view.slots[s].seq); });
+    const RankKeys keys = {other.scores, {}};
+    const std::vector<int64_t> held = BestVisual(other.slots, keys, static_cast<int32_t>(other.slots.size())),
+                               best = BestVisual(other.slots, keys, Share(filter_, other));
+    const auto among = [](const std::vector<int64_t>& seqs, int64_t seq) {
+      return std::binary_search(seqs.begin(), seqs.end(), seq);
+    };
+    std::erase_if(visual_,
+                  [&](int32_t s) { return among(held, view.slots[s].seq) && !among(best, view.slots[s].seq); });
   }
 
   void TakeWhileRoom(const std::vector<int32_t>& slots) {

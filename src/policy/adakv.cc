@@ -99,7 +99,7 @@ class AdaKv : public Policy {
   void TakeOwn(const SlotView& view, int32_t h, int32_t n_keep) {
     Head& head = heads_[h];
     head.picker.Begin(view.slots, n_keep);
-    const int32_t wanted = observation_.WindowOf(view, n_keep);
+    const int32_t wanted = observation_.WindowOf(view, n_keep, head.picker.room());
     int32_t window = 0;
     while (window < std::min(wanted, head.picker.n_slots()) &&
            (head.picker.room() > 0 || head.picker.taken(head.picker.n_slots() - 1 - window))) {

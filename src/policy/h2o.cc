@@ -64,7 +64,7 @@ class H2o : public Policy {
     }
     const int32_t recent = recent_ >= 0 ? recent_ : RoundHalfUp(share_ * n_keep);
     picker_.Begin(view.slots, n_keep);
-    picker_.TakeNewest(ProtectedRecent(recent, view.n_unscored, n_keep));
+    picker_.TakeNewest(ProtectedRecent(recent, view.n_unscored, picker_.room()));
     picker_.TakeBest({sums, {}}, picker_.n_slots(), n_keep);
     picker_.Finish(keep);
   }

@@ -65,8 +65,8 @@ class InfMllm : public Policy {
     return capacity_ == 0 ? -1 : std::min(capacity_, n_slots);
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
-    const int32_t recent = ProtectedRecent(n_keep >= recent_ ? recent_ : n_keep / 2, view.n_unscored, n_keep);
     picker_.Begin(view.slots, n_keep);
+    const int32_t recent = ProtectedRecent(n_keep >= recent_ ? recent_ : n_keep / 2, view.n_unscored, picker_.room());
     picker_.TakeNewest(recent);
     const int32_t n_candidates = std::max(0, picker_.n_slots() - recent);
     biased_.resize(view.slots.size());

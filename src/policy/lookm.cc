@@ -51,7 +51,7 @@ class LookM : public Policy {
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
-    picker_.TakeNewest(ProtectedRecent(RoundHalfUp(share_ * n_keep), view.n_unscored, n_keep));
+    picker_.TakeNewest(ProtectedRecent(RoundHalfUp(share_ * n_keep), view.n_unscored, picker_.room()));
     text_.assign(view.scores.begin(), view.scores.end());
     int32_t n_text = 0;
     for (int32_t s = 0; s < picker_.n_slots(); ++s) {

@@ -32,8 +32,8 @@ int32_t Observation::TargetAfterPrompt(int32_t n_slots) const {
   return capacity == 0 ? -1 : std::min(capacity, n_slots);
 }
 
-int32_t Observation::WindowOf(const SlotView& view, int32_t n_keep) const {
-  return ProtectedRecent(n_keep > window ? window : n_keep / 2, view.n_unscored, n_keep);
+int32_t Observation::WindowOf(const SlotView& view, int32_t n_keep, int32_t room) const {
+  return ProtectedRecent(n_keep > window ? window : n_keep / 2, view.n_unscored, room);
 }
 
 void PoolCandidates(const Observation& observation, const SlotView& view, int32_t n_candidates,

@@ -28,8 +28,8 @@ struct Observation {
   // What Policy::TargetAfterPrompt() returns.
   int32_t TargetAfterPrompt(int32_t n_slots) const;
   // Newest slots of a view that stay whatever their score. A budget that the window would fill keeps half of itself for
-  // the window.
-  int32_t WindowOf(const SlotView& view, int32_t n_keep) const;
+  // the window. `room` is what pins leave of it (ProtectedRecent).
+  int32_t WindowOf(const SlotView& view, int32_t n_keep, int32_t room) const;
 };
 
 // Pooled scores of the slots before the window; the window's own scores stay out of the pool.

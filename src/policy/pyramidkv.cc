@@ -66,22 +66,22 @@ class PyramidKv : public Policy {
 
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     // The budget of a high layer: it may be the window and nothing else.
-    SelectWindow(view, n_keep, std::min(observation_.WindowOf(view, n_keep + 1), n_keep), keep);
+    SelectWindow(view, n_keep, n_keep + 1, keep);
   }
 
   void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) override {
     PlanBudgets(views, n_keep);
     for (size_t i = 0; i < views.size(); ++i) {
-      const int32_t budget = budgets_[static_cast<size_t>(views[i].layer)];
       // A high layer may be left with little more than the window: that is the pyramid, not a small pot.
-      const int32_t window = std::min(observation_.WindowOf(views[i], n_keep), budget);
-      SelectWindow(views[i], budget, window, &keeps[i]);
+      SelectWindow(views[i], budgets_[static_cast<size_t>(views[i].layer)], n_keep, &keeps[i]);
     }
   }
 
  private:
-  void SelectWindow(const SlotView& view, int32_t n_keep, int32_t window, KeepSet* keep) {
+  // n_even: what a layer would keep if all kept the same, which is what the window is measured by.
+  void SelectWindow(const SlotView& view, int32_t n_keep, int32_t n_even, KeepSet* keep) {
     picker_.Begin(view.slots, n_keep);
+    const int32_t window = std::min(observation_.WindowOf(view, n_even, picker_.room()), n_keep);
     picker_.TakeNewest(window);
     const int32_t n_candidates = std::max(0, picker_.n_slots() - window);
     PoolCandidates(observation_, view, n_candidates, &pooled_);

@@ -45,8 +45,8 @@ void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float*
 
 int32_t RoundHalfUp(double x) { return static_cast<int32_t>(std::floor(x + 0.5)); }
 
-int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t n_keep) {
-  return std::max(recent, std::min(n_unscored, n_keep / 2));
+int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t room) {
+  return std::max(recent, std::min(n_unscored, room / 2));
 }
 
 void SlotPicker::Begin(std::span<const SlotMeta> slots, int32_t n_keep) {

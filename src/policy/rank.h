@@ -41,9 +41,9 @@ void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float*
 int32_t RoundHalfUp(double x);
 
 // Newest slots that a policy which protects `recent` of them has to keep when n_unscored have no score yet (they would
-// rank last for no fault of theirs). Half the budget at most is given to those without a score: a long answer must not
-// push out everything else.
-int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t n_keep);
+// rank last for no fault of theirs). Half of `room`, what pins leave of the budget, is given to those without a score
+// at most: a long answer must not push out everything else.
+int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t room);
 
 // Fills the budget of one group: pinned slots first, then what the policy takes, tier by tier, until exactly n_keep
 // slots are taken. A slot that is already taken costs nothing, so overlaps of tiers waste no budget.

@@ -38,8 +38,8 @@ class SnapKv : public Policy {
   }
   int32_t TargetAfterPrompt(int32_t n_slots) const override { return observation_.TargetAfterPrompt(n_slots); }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
-    const int32_t window = observation_.WindowOf(view, n_keep);
     picker_.Begin(view.slots, n_keep);
+    const int32_t window = observation_.WindowOf(view, n_keep, picker_.room());
     picker_.TakeNewest(window);
     const int32_t n_candidates = std::max(0, picker_.n_slots() - window);
     PoolCandidates(observation_, view, n_candidates, &pooled_);

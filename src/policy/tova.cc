@@ -41,7 +41,7 @@ class Tova : public Policy {
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
-    picker_.TakeNewest(ProtectedRecent(0, view.n_unscored, n_keep));
+    picker_.TakeNewest(ProtectedRecent(0, view.n_unscored, picker_.room()));
     picker_.TakeBest({view.scores, {}}, picker_.n_slots(), n_keep);
     picker_.Finish(keep);
   }

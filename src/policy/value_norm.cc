@@ -38,7 +38,7 @@ class ValueNorm : public Policy {
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
-    picker_.TakeNewest(ProtectedRecent(recent_, view.n_unscored, n_keep));
+    picker_.TakeNewest(ProtectedRecent(recent_, view.n_unscored, picker_.room()));
     picker_.TakeBest({view.scores, {}}, picker_.n_slots(), n_keep);
     picker_.Finish(keep);
   }

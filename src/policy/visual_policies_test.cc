@@ -82,6 +82,43 @@ TEST(VisualPolicies, WithoutPicturesTheyAreKnownOnes) {
   }
 }
 
+// At a later prompt the filter's layer holds a part of what it judged at the first: that says nothing of the others.
+TEST(VisualPolicies, AVlFiltersOnlyWhatItsFilterHolds) {
+  Stream first, second;
+  for (Stream* stream : {&first, &second}) {
+    stream->Text(4);
+    stream->Frame(100, 0);
+    stream->Text(6);
+  }
+  // Of a hundred visual tokens, layer 1 has kept the first half, layer 2 the other.
+  const auto without = [](const Stream& stream, int64_t begin) {
+    Stream out = stream;
+    std::erase_if(out.slots, [=](const SlotMeta& m) { return m.seq >= begin && m.seq < begin + 50; });
+    out.scores.resize(out.slots.size());
+    return out;
+  };
+  const Stream layers[] = {first, without(first, 54), without(second, 4)};
+  std::vector<SlotView> views;
+  for (int32_t layer = 0; layer < 3; ++layer) {
+    SlotView view = layers[layer].View();
+    view.layer = layer;
+    view.head = -1;
+    view.n_layers = 3;
+    view.n_seen = 110;
+    view.n_seen_visual = 100;
+    views.push_back(view);
+  }
+  auto policy = std::move(std::move(ParsePolicySpec("a_vl:S=0.5,P=0.9")).value().Make()).value();
+  std::vector<KeepSet> keeps(3);
+  policy->SelectAfterPrompt(views, keeps);
+  const auto n_visual = [&](int layer) {
+    return std::count_if(keeps[layer].begin(), keeps[layer].end(),
+                         [&](int32_t slot) { return views[layer].slots[slot].modality != Modality::kText; });
+  };
+  EXPECT_EQ(n_visual(1), 50);
+  EXPECT_EQ(n_visual(2), 50);
+}
+
 TEST(VisualPolicies, LookMKeepsTextBeforePictures) {
   const Stream stream = Mixed();
   const auto n_text = std::count_if(stream.slots.begin(), stream.slots.end(),

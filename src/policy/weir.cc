@@ -85,8 +85,10 @@ class WeirPolicy : public Policy {
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     const int32_t n = static_cast<int32_t>(view.slots.size());
     picker_.Begin(view.slots, n_keep);
-    picker_.TakeNewest(ProtectedRecent(1, view.n_unscored, n_keep));
+    const int32_t n_recent = ProtectedRecent(1, view.n_unscored, picker_.room());
+    picker_.TakeNewest(1);
     picker_.TakeOldest(sinks_);
+    picker_.TakeNewest(n_recent);
     pooled_.resize(view.slots.size());
     if (!view.nll.empty()) {
       Pool(view.nll, kernel_, Pooling::kAvg, pooled_.data());

@@ -72,6 +72,24 @@ TEST(Weir, WhereNothingStandsOutItIsSinksAndTheNewest) {
   EXPECT_EQ(Select("kernel=1,sinks=0,alpha=0", pot, 40), HeadAndTail(100, 0, 40));
 }
 
+// A long answer whose slots have no score yet gets half of what pins leave, never all of it.
+TEST(Weir, PinsAndALongAnswerLeaveRoomForTheRest) {
+  Pot pot(512);
+  for (int32_t i = 10; i < 260; ++i) pot.slots[i].pinned = true;
+  std::fill(pot.nll.begin() + 300, pot.nll.begin() + 310, 20.0f);
+  SlotView view = pot.View();
+  view.n_unscored = 180;
+  KeepSet keep;
+  Make("")->Select(view, 384, &keep);
+  for (int32_t slot : {0, 1, 2, 3, 302, 305, 511}) EXPECT_TRUE(Keeps(keep, slot)) << slot;
+  // Sinks before all that has no score.
+  Pot plain(512);
+  view = plain.View();
+  view.n_unscored = 500;
+  Make("sinks=256")->Select(view, 384, &keep);
+  EXPECT_EQ(keep, HeadAndTail(512, 256, 384));
+}
+
 TEST(Weir, ASurprisingSpanStaysWhereverItIs) {
   Rng rng(1);
   for (int32_t at = 4; at + 3 <= 100; ++at) {

@@ -61,8 +61,9 @@ def after_prompt(views, options):
         prefix, text, visual = parts(view)
         if options["P"] < 1 and layer > 1:
             filter_view = views[1]
-            allowed = {filter_view["seq"][s] for s in parts(filter_view)[2][:share(filter_view, options["P"])]}
-            visual = [s for s in visual if view["seq"][s] in allowed]
+            ranked = [filter_view["seq"][s] for s in parts(filter_view)[2]]
+            refused = set(ranked[share(filter_view, options["P"]):])
+            visual = [s for s in visual if view["seq"][s] not in refused]
         pins = common.pinned_slots(view["pinned"])
         stays = set(pins) | set(prefix) | set(visual[:share(view, options["S"])])
         stays |= set(heavy_hitters(text, stays, text_budget(view, prefix, options), options["heavy"]))
