@@ -109,6 +109,8 @@ Result<int64_t> Eyes::ReadVideo(const std::string& source, const FrameOptions& f
   options.media = Limited(frames.media);
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FrameReader> reader,
                         FrameReader::Open(source, session_.ledger(), options));
+  // A second video begins where the first one ended.
+  const int64_t begin_ms = std::max(append.t_src_ms, session_.t_newest_ms());
   Frame frame;
   for (int64_t n_read = 0;; ++n_read) {
     WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&frame, append.stop));
@@ -119,7 +121,7 @@ Result<int64_t> Eyes::ReadVideo(const std::string& source, const FrameOptions& f
       if (append.end_of_prompt) WEIR_RETURN_IF_ERROR(session_.Append({}, append));
       return n_read;
     }
-    here.t_src_ms += frame.t_src_ms;
+    here.t_src_ms = begin_ms + frame.t_src_ms;
     WEIR_RETURN_IF_ERROR(ReadPixels({frame.rgb, frame.width, frame.height}, Modality::kVideo, here));
     if (on_frame) on_frame(frame);
   }

@@ -75,11 +75,11 @@ class Eyes {
   // larger than the room is kUnsupported, or shrunk first where media.max_side says so.
   Status ReadPicture(const std::string& source, const MediaOptions& media, const Session::AppendOptions& append);
 
-  // Reads a video's frames into the stream, one after the other; a frame's rows get append.t_src_ms + its own time.
-  // Gives how many there were. `on_frame`, if it is set, is called after each. Errors as FrameReader has them; frames
-  // before the error stay read. Where frames are kept together, those kept before are forgotten, and what became of the
-  // video's is recalled at its end: not when an error ends it before. A prompt that ends with it ends once, behind the
-  // last frame.
+  // Reads a video's frames into the stream, one after the other; a frame's rows get its own time behind
+  // append.t_src_ms, or behind the stream's newest slot where that is later. Gives how many there were. `on_frame`, if
+  // it is set, is called after each. Errors as FrameReader has them; frames before the error stay read. Where frames
+  // are kept together, those kept before are forgotten, and what became of the video's is recalled at its end: not when
+  // an error ends it before. A prompt that ends with it ends once, behind the last frame.
   Result<int64_t> ReadVideo(const std::string& source, const FrameOptions& frames, const Session::AppendOptions& append,
                             const std::function<void(const Frame& frame)>& on_frame = nullptr);
 

@@ -49,6 +49,14 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
     if (out->host_backend_) out->host_backend_ = std::make_unique<PlanBackend>(std::move(out->host_backend_));
   }
   WEIR_ASSIGN_OR_RETURN(out->model_, LoadModel(*out->file_, *out->backend_, out->ledger_));
+  if (out->model_->config().attention.has_axes() && !out->backend_->on_host()) {
+    const std::string why = "positions on three axes are not computed on " + out->backend_->name();
+    if (device == "cuda") return Unsupported("%s; run this model on the CPU", why.c_str());
+    out->device_note_ = why;
+    out->model_.reset();
+    out->backend_ = std::move(out->host_backend_);
+    WEIR_ASSIGN_OR_RETURN(out->model_, LoadModel(*out->file_, *out->backend_, out->ledger_));
+  }
   if (const int n_layers = out->model_->config().n_layers;
       options.n_gpu_layers > 0 && options.n_gpu_layers < n_layers) {
     return InvalidArgument(

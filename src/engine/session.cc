@@ -13,7 +13,8 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   if (!backend.can_run()) return InvalidArgument("this model was loaded for planning only; it cannot run");
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model, backend, options));
   // Asked for the whole at once: buffers are taken one by one, and each alone may still fit.
-  if (const int64_t available = backend.AvailableBytes(); plan.total_bytes > available) {
+  // Of a device only its own bytes would count, and it says itself when they are too many.
+  if (const int64_t available = backend.AvailableBytes(); backend.on_host() && plan.total_bytes > available) {
     return OverBudget("this session needs %lld bytes, the system has %lld left; ask for a smaller --pot or --budget",
                       static_cast<long long>(plan.total_bytes), static_cast<long long>(available));
   }
@@ -91,13 +92,14 @@ void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, 
   }
 }
 
-BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bool prompt_end) {
+BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, int64_t n_after) {
   const int32_t n = static_cast<int32_t>(rows.n);
+  const int64_t t_src_ms = std::max(options.t_src_ms, t_newest_ms());
   chunk_.clear();
   for (int32_t i = 0; i < n; ++i) {
     SlotMeta meta;
     meta.seq = n_seen_ + i;
-    meta.t_src_ms = options.t_src_ms;
+    meta.t_src_ms = t_src_ms;
     meta.token_id = rows.tokens == nullptr ? -options.columns : rows.tokens[i];
     meta.modality = rows.modality;
     if (rows.tokens == nullptr) meta.row = static_cast<uint16_t>(rows.first + i);
@@ -115,10 +117,16 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, bo
     evidence_.latest = latest_.as<float>();
   }
   if (evidence.rows == EvidenceRows::kLast) {
-    // Only rows that a selection will ask: those of a prompt's end, and those before the pot runs full.
-    const int32_t n_next = prompt_end ? 1 : plan_.chunk_rows;
-    vote = (prompt_end && !options.generated) || n_free() - n < n_next;
-    evidence_.row_begin = n - std::min(n, evidence.n_last);
+    // Only rows that a selection will ask: the newest of a prompt, and those before the pot runs full.
+    const bool near_end = !options.generated && n_after < evidence.n_last,
+               selects_next = n_free() - n < (n_after == 0 ? 1 : plan_.chunk_rows);
+    vote = near_end || selects_next;
+    const int64_t n_vote = evidence.n_last - (near_end && !selects_next ? n_after : 0);
+    evidence_.row_begin = n - std::min<int64_t>(n, n_vote);
+    // A prompt that ends in a short chunk, or in the words of a template behind it: its rows are added to those that
+    // have voted right before them.
+    evidence_.accumulate = near_end && n_after + n < evidence.n_last && n_unscored_ == 0 && n_score_rows_ > 0 &&
+                           n_score_rows_ <= evidence.n_last;
   }
   return {pot_.get(), chunk_,    vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data(),
           nullptr,    pos_shift_};
@@ -236,7 +244,7 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
                         done,
                         n_tokens};
     const bool last = done + n == n_tokens;
-    BatchItem item = BeginChunk(chunk, options, last);
+    BatchItem item = BeginChunk(chunk, options, n_tokens - done - n);
     // Rows that others are asked by: ends of prompts, and tokens of answers that read all slots.
     const bool watch = watch_.out != nullptr && trace_ != nullptr && trace_->WantsAttention() &&
                        item.reads == nullptr && (options.generated || (last && options.end_of_prompt));
@@ -245,6 +253,7 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
     WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
     EndChunk(chunk, options, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
     if (watch) WEIR_RETURN_IF_ERROR(TraceAttention());
+    if (options.nll != nullptr) WEIR_RETURN_IF_ERROR(backend_->status());  // a failed device leaves them as they were
     done += n;
     if (options.progress) options.progress(done);
   }
@@ -338,6 +347,7 @@ void Session::Reset() {
   n_seen_by_ = {};
   n_pinned_ = n_score_rows_ = n_unscored_ = 0;
   question_.clear();
+  if (plan_.probe_slots > 0) probe_ = options_.probe;
 }
 
 SessionCounters Session::counters() const {

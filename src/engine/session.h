@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -92,10 +93,10 @@ class Session {
     bool generated = false;      // tokens the model chose: part of an answer, not of a prompt
     bool end_of_prompt = false;  // the last of these tokens ends a prompt: policies that compress there do; without
                                  // tokens, the last one that was read does
-    int64_t t_src_ms = 0;
-    int32_t columns = 1;                           // of a picture: its rows stand line by line, so many a line
-    float* nll = nullptr;                          // [tokens.size()] or nullptr: -log P of each token when it was read;
-                                                   // 0 for the first token of the stream
+    int64_t t_src_ms = 0;        // a stream's clock never runs back: t_newest_ms() at least
+    int32_t columns = 1;         // of a picture: its rows stand line by line, so many a line
+    float* nll = nullptr;        // [tokens.size()] or nullptr: -log P of each token when it was read;
+                                 // 0 for the first token of the stream
     const std::atomic<bool>* stop = nullptr;       // checked between chunks: kCancelled, all read chunks stay read
     std::function<void(int64_t n_done)> progress;  // after each chunk, tokens of this call read so far
     const TensorObserver* observer = nullptr;
@@ -145,6 +146,11 @@ class Session {
   SessionCounters counters() const;
   // Tokens of the stream so far, without the walk through the pot that counters() takes.
   int64_t n_seen() const { return n_seen_; }
+  // The time of the newest slot; the smallest number there is without one.
+  int64_t t_newest_ms() const {
+    const std::span<const SlotMeta> slots = pot_->meta(0);
+    return slots.empty() ? std::numeric_limits<int64_t>::min() : slots.back().t_src_ms;
+  }
   // Slots that the last row attended to, its own included, summed over the pot's groups: all of them, or those that the
   // policy chose for it (PolicyNeeds::read_every). A window that the model itself has is not counted.
   int64_t n_slots_read() const { return n_slots_read_; }
@@ -191,9 +197,9 @@ class Session {
   Status CheckTokens(std::span<const int32_t> tokens) const;
   // How many of the n_left rows that come are read next, at least one; room is made for them.
   Result<int32_t> MakeRoomForChunk(int64_t n_left);
-  // Reads one chunk that fits: what goes into a forward pass, and what is learnt from it. `prompt_end`: no more rows of
-  // this call come after it. What BeginChunk() gives refers to the session and is good until the next call.
-  BatchItem BeginChunk(const Rows& rows, const AppendOptions& options, bool prompt_end);
+  // Reads one chunk that fits: what goes into a forward pass, and what is learnt from it. n_after: rows of this call
+  // that come after it. What BeginChunk() gives refers to the session and is good until the next call.
+  BatchItem BeginChunk(const Rows& rows, const AppendOptions& options, int64_t n_after);
   void EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden, float* nll);
   void Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll);
   // Computes the logits, unless they are there.

@@ -70,7 +70,7 @@ Status Session::Save(std::vector<uint8_t>* out) const {
   AppendBytes(question_.data(), std::ssize(question_) * 4, out);
   AppendBytes(last_hidden_.data(), static_cast<int64_t>(h.n_embd) * 4, out);
   pot_->Save(out);
-  return Status();
+  return backend_->status();  // what a failed device did not give is zero
 }
 
 Status Session::Restore(std::span<const uint8_t> bytes) {

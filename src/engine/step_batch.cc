@@ -78,7 +78,7 @@ void StepBatch::Share(std::span<Step* const> steps) {
     if (!step->status.ok()) continue;
     reading.push_back(step);
     append.t_src_ms = step->t_src_ms;
-    items.push_back(step->session->BeginChunk({1, &step->token}, append, true));
+    items.push_back(step->session->BeginChunk({1, &step->token}, append, 0));
   }
   if (items.empty()) return;
   const auto hidden = runner_->Forward(items);

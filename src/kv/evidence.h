@@ -18,14 +18,15 @@ namespace weir {
 // Which query rows vote.
 enum class EvidenceRows {
   kNone,
-  kLast,   // the newest rows of the latest chunk (Inf-MLLM, TOVA, SnapKV)
+  kLast,   // the newest rows of the latest prompt (Inf-MLLM, TOVA, SnapKV), or of the chunk before the pot is full
   kAll,    // every row since the slot was stored, summed (H2O)
   kProbe,  // the rows of a probe that is read on top of the pot and taken back before a selection (InfiniPot)
 };
 
 struct Evidence {
   EvidenceRows rows = EvidenceRows::kNone;
-  int32_t n_last = 1;                          // kLast: so many rows, fewer where the chunk is shorter
+  int32_t n_last = 1;                          // kLast: so many rows, fewer where the prompt is shorter, and up to
+                                               // twice as many where its end came in a call of its own
   RowReduce row_reduce = RowReduce::kSum;      // a mean is the sum over SlotView::n_rows
   HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values

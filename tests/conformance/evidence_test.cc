@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "base/rng.h"
 #include "engine/session.h"
@@ -145,6 +146,82 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
     }
   }
   EXPECT_GE(n_checked, 5);
+}
+
+// Keeps four slots at the end of every prompt and shows what it was shown.
+class AtPromptEnd : public Policy {
+ public:
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.granularity = Granularity::kPerHead;
+    needs.evidence.rows = EvidenceRows::kLast;
+    needs.evidence.n_last = 6;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override { return n_slots - n_coming; }
+  int32_t TargetAfterPrompt(int32_t) const override { return 4; }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    if (view.group == 0) shown = Shown();
+    shown.n_rows = view.n_rows;
+    shown.scores.emplace_back(view.scores.begin(), view.scores.end());
+    keep->resize(static_cast<size_t>(n_keep));
+    std::iota(keep->begin(), keep->end(), static_cast<int32_t>(view.slots.size()) - n_keep);
+  }
+};
+
+// The last rows of a prompt vote, however it was cut into chunks and calls.
+TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
+  Ledger ledger;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+  auto file = std::move(GgufFile::Open(testing::GoldenDir() + "llama.gguf")).value();
+  const std::unique_ptr<Model> model = std::move(LoadModel(*file, *backend, ledger)).value();
+  const PolicyInfo info = {"at_prompt_end", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new AtPromptEnd);
+                           }};
+  std::vector<int32_t> tokens;
+  Rng rng(9);
+  for (int i = 0; i < 25; ++i) {
+    tokens.push_back(static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model->config().n_vocab))));
+  }
+  // Reads the tokens in calls of these lengths, the last of which ends the prompt.
+  const auto after = [&](int32_t chunk_rows, const std::vector<int>& calls) {
+    SessionOptions options;
+    options.policy.info = &info;
+    options.pot_slots = 64;
+    options.chunk_rows = chunk_rows;
+    options.k_type = options.v_type = DType::kF32;
+    auto session = std::move(Session::Make(*model, *backend, options)).value();
+    size_t at = 0;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      Session::AppendOptions append;
+      append.end_of_prompt = i + 1 == calls.size();
+      EXPECT_TRUE(session->Append({tokens.data() + at, static_cast<size_t>(calls[i])}, append).ok());
+      at += static_cast<size_t>(calls[i]);
+    }
+    return shown;
+  };
+  const Shown whole = after(32, {25});
+  EXPECT_EQ(whole.n_rows, 6);
+  const auto expect_same = [&](const Shown& other) {
+    EXPECT_EQ(other.n_rows, whole.n_rows);
+    ASSERT_EQ(other.scores.size(), whole.scores.size());
+    for (size_t g = 0; g < whole.scores.size(); ++g) {
+      ASSERT_EQ(other.scores[g].size(), whole.scores[g].size());
+      for (size_t s = 0; s < whole.scores[g].size(); ++s) EXPECT_NEAR(other.scores[g][s], whole.scores[g][s], 1e-5);
+    }
+  };
+  for (const int32_t chunk_rows : {2, 4, 8, 12, 24}) {
+    SCOPED_TRACE(chunk_rows);
+    expect_same(after(chunk_rows, {25}));
+  }
+  // A call of its own for the end: its rows, and the six before.
+  const Shown apart = after(32, {23, 2});
+  EXPECT_EQ(apart.n_rows, 8);
+  for (const std::vector<float>& scores : apart.scores) {
+    EXPECT_NEAR(std::accumulate(scores.begin(), scores.end(), 0.0), 8, 1e-4);
+  }
+  // Votes do not pile up over one short call after the other.
+  EXPECT_EQ(after(32, {21, 2, 2}).n_rows, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,

@@ -256,6 +256,24 @@ TEST_F(SessionTest, ResetIsAsNew) {
   EXPECT_EQ(first, second);
 }
 
+TEST_F(SessionTest, ResetBringsTheFirstProbeBack) {
+  SessionOptions options = Options("infinipot:alpha=0", 64);
+  options.probe = {1, 2, 3};
+  const auto kept = [&](Session& session) {
+    EXPECT_TRUE(session.Append({tokens_.data(), 200}).ok());
+    std::vector<uint8_t> bytes;
+    EXPECT_TRUE(session.Save(&bytes).ok());
+    return bytes;
+  };
+  const std::vector<uint8_t> expected = kept(*Make(options));
+  auto session = Make(options);
+  const int32_t other[] = {7, 8};
+  ASSERT_TRUE(session->SetProbe(other).ok());
+  EXPECT_NE(kept(*session), expected);
+  session->Reset();
+  EXPECT_EQ(kept(*session), expected);
+}
+
 TEST_F(SessionTest, TheTraceTellsEveryDroppedToken) {
   const std::string path = ::testing::TempDir() + "weir_trace_" + std::to_string(getpid()) + ".jsonl";
   auto session = Make(Options("streaming_llm", 64));
