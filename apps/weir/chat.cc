@@ -111,8 +111,10 @@ class Chat {
   Status Load(const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(const std::optional<SavedSession> saved, ReadSaved(path));
     if (!saved) return NotFound("there is no snapshot %s", path.c_str());
-    WEIR_RETURN_IF_ERROR(GoOnFrom(*saved, path, false));
-    return trace_ == nullptr ? Status() : trace_->Restarted();
+    // Refused before anything of the chat that is there is lost.
+    if (trace_ != nullptr)
+      return InvalidArgument("/load goes on from the middle of a stream, and --trace tells one from its beginning");
+    return GoOnFrom(*saved, path, false);
   }
 
   Status GoOnFrom(const SavedSession& saved, const std::string& path, bool own_seed) {

@@ -61,6 +61,12 @@ Status RestoreSaved(const SavedSession& saved, const std::string& path, bool own
     status = RestoreSampler(saved.note.sampler, sampler);
     if (own_seed) sampler->Restore({draws, sampler->Save().recent});
   }
+  const long long n_dropped = session.counters().dropped;
+  if (status.ok() && setup.trace != nullptr && n_dropped > 0) {
+    status = InvalidArgument(
+        "%lld of its tokens were forgotten before, and a trace tells a stream from its beginning; leave --trace away",
+        n_dropped);
+  }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   std::fprintf(stderr, "session  %s: %s\n", Printable(path).c_str(), KeptText(session).c_str());
   return Status();

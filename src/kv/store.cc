@@ -1,6 +1,7 @@
 #include "kv/store.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kv/axes.h"
@@ -140,7 +141,9 @@ void Pot::SetNll(std::span<const float> values) {
 void Pot::ScaleNll(float factor) {
   if (!shape_.nll) return;
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
-    for (float& value : nll(group)) value *= factor;
+    for (float& value : nll(group)) {
+      if (std::isfinite(value)) value *= factor;  // the first token's stays infinite, whatever the factor
+    }
   }
 }
 
@@ -253,6 +256,18 @@ bool TakeBytes(std::span<const uint8_t>* bytes, int64_t n, void* to) {
 void Pot::Save(std::vector<uint8_t>* out) const {
   backend_->Synchronise();  // scores are read where they lie
   const PotHeader header = HeaderOf(shape_);
+  // Room for all of it at once: a vector that grows holds it twice.
+  constexpr int64_t kMetaBytes = 24;
+  int64_t n_bytes = sizeof(header) + std::ssize(used_) * 4 + (std::ssize(begin_) + std::ssize(room_)) * 8;
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    n_bytes += std::ssize(meta(group)) * kMetaBytes + (std::ssize(scores(group)) + std::ssize(nll(group))) * 4;
+  }
+  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      n_bytes += n_used(layer, head) * (k_slot_bytes_ + v_slot_bytes_);
+    }
+  }
+  out->reserve(out->size() + static_cast<size_t>(n_bytes));
   AppendBytes(&header, sizeof(header), out);
   AppendBytes(used_.data(), std::ssize(used_) * 4, out);
   AppendBytes(begin_.data(), std::ssize(begin_) * 8, out);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cstring>
 #include <random>
 
@@ -179,6 +181,20 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kPerHead),
                                             ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4)));
+
+// The first token of a stream stays the most surprising one, whatever likelihoods are scaled by.
+TEST(Store, InfiniteLikelihoodsAreNotScaled) {
+  PotShape shape = SmallShape();
+  shape.nll = true;
+  Ledger ledger;
+  auto pot = std::move(Pot::Make(shape, Ref(), ledger)).value();
+  ASSERT_TRUE(pot->BeginAppend(Tokens(0, 2)).ok());
+  const float nll[] = {std::numeric_limits<float>::infinity(), 3};
+  pot->SetNll(nll);
+  pot->ScaleNll(0);
+  EXPECT_EQ(pot->nll(0)[0], nll[0]);
+  EXPECT_EQ(pot->nll(0)[1], 0);
+}
 
 TEST(Store, RefusesKeepSetsThatCannotBeHonoured) {
   Ledger ledger;

@@ -169,7 +169,7 @@ Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
       ++n;
     const std::span<const SlotMeta> part = slots.subspan(at, n);
     line_ = StrFormat("{\"type\":\"tokens\",\"seq\":%lld,\"ids\":[", static_cast<long long>(part[0].seq));
-    for (size_t i = 0; i < n; ++i) line_ += StrFormat(i == 0 ? "%d" : ",%d", part[i].token_id);
+    for (size_t i = 0; i < n; ++i) line_ += StrFormat(i == 0 ? "%d" : ",%d", std::max(part[i].token_id, -1));
     line_ += "],\"t_src_ms\":[";
     for (size_t i = 0, run = 1; i < n; i += run) {
       for (run = 1; i + run < n && part[i + run].t_src_ms == part[i].t_src_ms;) ++run;

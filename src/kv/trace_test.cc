@@ -182,6 +182,21 @@ TEST_F(TraceTest, AllScoresAndRestarts) {
   EXPECT_EQ(Seqs(reader->held(0)), std::vector<int64_t>{1});
 }
 
+// A picture whose positions have two axes carries its columns in its token ids.
+TEST_F(TraceTest, PicturesHaveNoTokens) {
+  auto writer = std::move(TraceWriter::Open(path_, Info(Granularity::kGlobal))).value();
+  std::vector<SlotMeta> slots;
+  Read(&slots, 0, 8);
+  for (size_t slot = 3; slot < 7; ++slot) slots[slot].token_id = -5;
+  ASSERT_TRUE(Play(*writer, 0, 8, -1, -1, &slots, {1, 4, 7}).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  auto reader = std::move(TraceReader::Open(path_)).value();
+  TraceStep step;
+  const auto more = reader->Next(&step);
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  EXPECT_EQ(step.n_slots, 8);
+}
+
 // Windows of equal length, each read by a session that was reset: one selection with the same numbers again and again.
 TEST_F(TraceTest, ARestartIsNoticed) {
   auto writer = std::move(TraceWriter::Open(path_, Info(Granularity::kPerLayer))).value();

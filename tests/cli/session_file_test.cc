@@ -49,6 +49,23 @@ TEST_F(SessionFileTest, AChatInPiecesIsTheChatInOne) {
   }
 }
 
+// A trace tells a stream from its beginning, or it could not be read.
+TEST_F(SessionFileTest, ATraceBeginsWithItsStream) {
+  const std::string file = dir_.File("a.weir"), trace = dir_.File("t.jsonl");
+  const std::string talk = "the man " + Words(90, "sea") + "\n";
+  Ok(Chat({"--pot", "64", "--session", file}), talk);
+  ExpectError(Chat({"--session", file, "--trace", trace}), {file, "forgotten", "--trace"}, true);
+  EXPECT_FALSE(std::filesystem::exists(trace));
+  // What still holds everything can be traced, and is then read.
+  const std::string young = dir_.File("b.weir");
+  Ok(Chat({"--pot", "400", "--session", young}), "the man\n");
+  Ok(Chat({"--session", young, "--trace", trace}), talk);
+  Ok({"trace", trace});
+  const RunResult run = Ok(Chat({"--pot", "400", "--trace", trace}), "the man\n/load " + file + "\nand the sea\n");
+  EXPECT_NE(run.err.find("/load"), std::string::npos) << run.err;
+  Ok({"trace", trace});
+}
+
 TEST_F(SessionFileTest, SaveAndLoad) {
   const Arguments chat = Chat({"--pot", "64", "-s", "3"});
   const std::string file = dir_.File("a.weir");
