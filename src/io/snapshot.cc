@@ -161,9 +161,10 @@ Result<Snapshot> ReadSnapshot(const std::string& path, int64_t max_bytes) {
   }
   const uint64_t n_bytes = static_cast<uint64_t>(info.st_size);
   Header header;
-  if (n_bytes < sizeof(header)) return Corrupt("%s is no snapshot", path.c_str());
+  if (n_bytes < sizeof(header)) return Corrupt("%s is no snapshot of a session; name one, or a new file", path.c_str());
   WEIR_RETURN_IF_ERROR(ReadAll(file.fd(), reinterpret_cast<uint8_t*>(&header), sizeof(header), path));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) return Corrupt("%s is no snapshot", path.c_str());
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
+    return Corrupt("%s is no snapshot of a session; name one, or a new file", path.c_str());
   if (header.version != kVersion) {
     return Unsupported("snapshot %s has version %u; this build reads version %u", path.c_str(), header.version,
                        kVersion);

@@ -68,6 +68,7 @@ Status AnswerJob::Begin() {
 
 Status AnswerJob::Read() {
   const int64_t n_before = reader_.n_read();
+  Status scored;
   const TensorObserver score = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
     if (name != "final_norm") return;
     // The prompt's last row predicts the answer's first token, which is not known yet. A probe's rows stand for no
@@ -75,7 +76,7 @@ Status AnswerJob::Read() {
     const int64_t n = std::min<int64_t>(n_rows, std::ssize(prompt_) - 1 - n_before);
     if (n <= 0) return;
     const std::span<const int32_t> targets(prompt_.data() + n_before + 1, static_cast<size_t>(n));
-    host_.scorer().Score(data, targets, request_.n_logprobs, &pending_.tokens);
+    scored = host_.scorer().Score(data, targets, request_.n_logprobs, &pending_.tokens);
   };
   const int64_t n_visual = reader_.n_visual();
   const Status status = ReadStep(n_heads_, request_.score_prompt ? &score : nullptr);
@@ -84,7 +85,7 @@ Status AnswerJob::Read() {
   if (stream_ == nullptr) summary_.t_ms = reader_.t_ms();
   overflow_ = status.code() == StatusCode::kOverBudget;
   if (reader_.done() && request_.max_tokens == 0) finished_ = true;
-  return status;
+  return status.ok() ? scored : status;
 }
 
 Result<bool> AnswerJob::Write(int32_t* token) {

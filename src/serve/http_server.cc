@@ -220,10 +220,11 @@ HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
 }
 
 Result<int> HttpServer::Bind(const std::string& address, int port) {
+  const int asked = port;
   const bool bound = port == 0 ? (port = bind_to_any_port(address)) > 0 : bind_to_port(address, port);
   // The library lets five connections wait to be accepted; beyond, clients try again after a second.
   if (!bound || ::listen(svr_sock_, kBacklog) != 0) {
-    return IoError("cannot listen on %s port %d; is it in use, or not this machine's?", address.c_str(), port);
+    return IoError("cannot listen on %s port %d; is it in use, or not this machine's?", address.c_str(), asked);
   }
   return port;
 }

@@ -45,8 +45,8 @@ int64_t PromptScorer::Bytes(const Model& model, const Backend& backend) {
          backend.UploadBytes(kRows * config.n_embd * 4);
 }
 
-void PromptScorer::Score(const float* hidden, std::span<const int32_t> targets, int n_top,
-                         std::vector<ScoredToken>* out) {
+Status PromptScorer::Score(const float* hidden, std::span<const int32_t> targets, int n_top,
+                           std::vector<ScoredToken>* out) {
   const ModelConfig& config = model_.config();
   for (size_t at = 0; at < targets.size(); at += kRows) {
     const size_t n = std::min<size_t>(kRows, targets.size() - at);
@@ -67,6 +67,8 @@ void PromptScorer::Score(const float* hidden, std::span<const int32_t> targets, 
     args.outs = {&head, 1};
     args.scratch = scratch_.data();
     backend_.MatMul(args);
+    const float cap = config.logit_softcap;
+    if (cap > 0) backend_.SoftCap({cap, head.y, head.y, args.n_rows * config.n_vocab});
     backend_.Synchronise();
     for (size_t r = 0; r < n; ++r) {
       const std::span<const float> row(logits_.as<float>() + static_cast<int64_t>(r) * config.n_vocab,
@@ -74,6 +76,7 @@ void PromptScorer::Score(const float* hidden, std::span<const int32_t> targets, 
       out->push_back(ScoreToken(row, targets[at + r], n_top));
     }
   }
+  return backend_.status();
 }
 
 }  // namespace weir

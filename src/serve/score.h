@@ -32,8 +32,8 @@ class PromptScorer {
   static int64_t Bytes(const Model& model, const Backend& backend);
 
   // Row r of `hidden`, host memory [targets.size(), n_embd] predicts targets[r]; one ScoredToken each is appended to
-  // *out.
-  void Score(const float* hidden, std::span<const int32_t> targets, int n_top, std::vector<ScoredToken>* out);
+  // *out. The error of a device that failed.
+  Status Score(const float* hidden, std::span<const int32_t> targets, int n_top, std::vector<ScoredToken>* out);
 
  private:
   static constexpr int64_t kRows = 8;
