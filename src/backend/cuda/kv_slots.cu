@@ -183,18 +183,22 @@ void StoreSlots(Device& device, std::span<const StoreSlotsArgs> args) {
 }
 
 void CompactSlots(Device& device, std::span<const CompactSlotsArgs> args) {
-  const int32_t* staged_from = nullptr;
-  const int32_t* staged = nullptr;
   while (!args.empty()) {
     CompactHeads heads;
     const int n = static_cast<int>(std::min<int64_t>(kHeads, std::ssize(args)));
+    // Heads of a group share one list.
+    const auto is_new = [&](int i) {
+      return i == 0 || args[i].keep.data() != args[i - 1].keep.data() || args[i].keep.size() != args[i - 1].keep.size();
+    };
+    int64_t list_bytes = 0;
+    for (int i = 0; i < n; ++i) {
+      if (is_new(i)) list_bytes += Device::StagedBytes(std::ssize(args[i].keep) * 4);
+    }
+    device.MakeStageRoom(list_bytes);
+    const int32_t* staged = nullptr;
     for (int i = 0; i < n; ++i) {
       const CompactSlotsArgs& a = args[i];
-      // Heads of a group share one list.
-      if (i == 0 || a.keep.data() != staged_from) {
-        staged_from = a.keep.data();
-        staged = device.Stage(a.keep.data(), std::ssize(a.keep));
-      }
+      if (is_new(i)) staged = device.Stage(a.keep.data(), std::ssize(a.keep));
       heads.head[i] = {device.Mine(a.slots), a.slot_bytes, staged, static_cast<int32_t>(a.keep.size())};
     }
     device.Launch(CompactRows, Grid{n}, 512, kMoveUnits * kUnit, heads);

@@ -86,6 +86,7 @@ bool WorkList::HasShapeOf(const WorkList& other) const {
 
 bool WorkList::IsSame(int64_t i, const WorkList& other) const {
   const Work &a = work(i), &b = other.work(i);
+  if (a.is_nothing()) return true;  // it has no node
   if (a.kernel == nullptr) return a.to == b.to && a.from == b.from && a.n_bytes == b.n_bytes;
   const Entry &mine = entries()[i], &theirs = other.entries()[i];
   return a.grid.x == b.grid.x && a.grid.y == b.grid.y && a.grid.z == b.grid.z && a.threads == b.threads &&
