@@ -149,8 +149,8 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
                      "holds, or the context the model was trained with, up to 4096")
           ->check(Between(1, 1 << 26))
           ->type_name("TOKENS");
-  app.add_option("-c,--ctx-size", flags->ctx, "the same as --pot, under the name other programs use")
-      ->check(Between(1, 1 << 26))
+  app.add_option("-c,--ctx-size", flags->ctx, "the same as --pot, under the name other programs use; 0 = as without it")
+      ->check(Between(0, 1 << 26))
       ->excludes(pot)
       ->type_name("TOKENS");
   app.add_option("--budget", flags->budget,

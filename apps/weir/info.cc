@@ -124,7 +124,9 @@ void AddInfo(CLI::App& app, int* code) {
   CLI::App* sub = app.add_subcommand("info", "show a model file's metadata and tensors, and whether it runs here");
   auto path = std::make_shared<std::string>(), mmproj = std::make_shared<std::string>();
   auto tensors = std::make_shared<bool>(false);
-  sub->add_option("model,-m,--model", *path, "model file (GGUF), or a vision encoder")->required()->type_name("FILE");
+  sub->add_option("model,-m,--model", *path, "model file (GGUF), or a vision encoder; as a word or as -m")
+      ->required()
+      ->type_name("FILE");
   sub->add_option("--mmproj", *mmproj, "whether this vision encoder belongs to the model (-mm)")
       ->check(NotEmpty())
       ->type_name("FILE");

@@ -1,6 +1,7 @@
 // weir: one program, a file per subcommand.
 #include <cstdlib>
 #include <exception>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,21 +15,44 @@ std::string LongName(const std::string& argument) {
   for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"},
                                  {"-ctv", "--cache-type-v"},
                                  {"-mm", "--mmproj"},
-                                 {"-ngl", "--gpu-layers"}}) {
+                                 {"-ngl", "--gpu-layers"},
+                                 {"-sys", "--system"}}) {
     if (argument == one) return two;
   }
   return argument;
 }
 
+// Flags of other programs that would be read here as a row of one-letter flags, with what does the same.
+weir::Status CheckForeign(const std::string& argument) {
+  for (const auto& [flag, instead] :
+       {std::pair{"-cnv", "`weir chat` talks in rounds"},
+        {"-st", "`weir run --chat` answers one turn"},
+        {"-fa", "attention is always computed in one pass; leave it away"},
+        {"-hf", "models are files here; download one, and give it with -m"},
+        {"-ub", "tokens read at once are -b"},
+        {"-tb", "threads are -t, for reading and writing alike"},
+        {"-np", "`weir serve` takes --answer-pots and --together"},
+        {"-cb", "`weir serve` always answers several requests in one pass; leave it away"}}) {
+    if (argument == flag)
+      return weir::InvalidArgument("%s is not known here: %s (docs/from-llama-cpp.md)", flag, instead);
+  }
+  return {};
+}
+
 // What was wrong with the command line, in one line. The library's own sentence lists surplus words last first, and
 // says of an unknown subcommand only that one is required.
-std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> surplus = app.remaining(/*recurse=*/true);
-  if (!surplus.empty() && (error.get_name() == "RequiredError" || error.get_name() == "ExtrasError")) {
-    return "'" + surplus.front() + "' is no subcommand or flag known here";
-  }
+std::string Explain(const CLI::App& app, const CLI::ParseError& error, std::span<char* const> arguments) {
   std::string text = error.what();
   if (const size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
+  const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  for (const char* argument : arguments) {
+    if (extras && argument[0] == '-' && (text + ' ').find(' ' + std::string(argument) + ' ') != std::string::npos)
+      return "'" + std::string(argument) + "' is no flag known here";
+  }
+  const std::vector<std::string> surplus = app.remaining(/*recurse=*/true);
+  if (!surplus.empty() && (extras || error.get_name() == "RequiredError")) {
+    return "'" + surplus.front() + "' is no subcommand or flag known here";
+  }
   return text;
 }
 
@@ -67,7 +91,10 @@ int main(int argc, char** argv) {
   weir::app::AddTune(app, &code);
   weir::app::AddServe(app, &code);
   std::vector<std::string> arguments;  // the library takes them last first
-  for (int i = argc - 1; i > 0; --i) arguments.push_back(LongName(argv[i]));
+  for (int i = argc - 1; i > 0; --i) {
+    if (const weir::Status known = CheckForeign(argv[i]); !known.ok()) return weir::app::Fail(known);
+    arguments.push_back(LongName(argv[i]));
+  }
   try {
     app.parse(arguments);
   } catch (const CLI::Success& e) {  // --help, --version
@@ -78,7 +105,8 @@ int main(int argc, char** argv) {
       at = at->get_subcommands().front();
       help += " " + at->get_name();
     }
-    return weir::app::Fail(weir::InvalidArgument("%s (see %s --help)", Explain(app, e).c_str(), help.c_str()));
+    return weir::app::Fail(weir::InvalidArgument(
+        "%s (see %s --help)", Explain(app, e, {argv, static_cast<size_t>(argc)}).c_str(), help.c_str()));
   } catch (const std::exception& e) {  // nothing of ours throws; memory may run out
     return weir::app::Fail(weir::Internal("%s", e.what()));
   }

@@ -154,7 +154,9 @@ void AddRead(CLI::App& app, int* code) {
   auto flags = std::make_shared<ReadFlags>();
   answer->n_predict = 256;
   AddModelFlags(*sub, model.get());
-  sub->add_option("file,-f,--file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
+  sub->add_option("file,-f,--file", flags->file, "text to read, as a word or as -f; - is standard input")
+      ->required()
+      ->type_name("FILE");
   sub->add_option("--ask", flags->ask, "the question")->required()->check(NotEmpty())->type_name("TEXT");
   sub->add_option("--system", flags->system, "system message");
   sub->add_option("--chat-template", model->chat_template,

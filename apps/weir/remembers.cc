@@ -219,7 +219,7 @@ void AddRemembers(CLI::App& app, int* code) {
   CLI::App* sub =
       app.add_subcommand("remembers", "what of a part of a stream was still held at the end, from a file of --trace");
   auto flags = std::make_shared<RemembersFlags>();
-  sub->add_option("file,-f,--file", flags->file, "the trace")->required()->type_name("FILE");
+  sub->add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
   sub->add_option("--at", flags->at,
                   "which part: tokens (1000:1200, or 1000), shares of the stream (25%, 25%:50%), or times in the "
                   "source (00:30-01:00)")

@@ -256,7 +256,7 @@ void AddTrace(CLI::App& app, int* code) {
   CLI::App* sub =
       app.add_subcommand("trace", "what was forgotten, from a file of --trace: a table, events, or pictures");
   auto flags = std::make_shared<TraceFlags>();
-  sub->add_option("file,-f,--file", flags->file, "the trace")->required()->type_name("FILE");
+  sub->add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
   sub->add_option(
          "-o,--output", flags->output,
          "draw what was kept, and with --trace-scores where attention went: .svg, or .png for the maps without words")

@@ -248,7 +248,7 @@ void AddTune(CLI::App& app, int* code) {
   auto flags = std::make_shared<TuneFlags>();
   AddModelFlags(*sub, model.get());
   AddPotFlags(*sub, pot.get());
-  sub->get_option("--policy")->required();
+  sub->get_option("--policy")->required()->default_str("");
   sub->add_option("-o,--output", flags->output, "profile to write, for --policy NAME:profile=FILE")
       ->required()
       ->check(NotEmpty())

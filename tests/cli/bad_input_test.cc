@@ -85,6 +85,16 @@ TEST_F(BadInputTest, Policies) {
   ExpectError(RunTiny({"--policy", "streaming_llm:sinks=many"}), {"sinks=many"});
 }
 
+TEST_F(BadInputTest, FlagsOfOtherPrograms) {
+  ExpectError(RunTiny({"-fa", "on"}), {"-fa", "one pass"});
+  ExpectError(RunTiny({"-cnv"}), {"-cnv", "weir chat"});
+  ExpectError(RunTiny({"-hf", "somebody/model"}), {"-hf", "-m"});
+  ExpectError({"serve", "-m", ModelPath("llama"), "-np", "4"}, {"-np", "--answer-pots"});
+  ExpectError(RunTiny({"--flash-attn", "on"}), {"'--flash-attn'"});
+  EXPECT_EQ(Run(RunTiny({"-c", "0"})).code, 0);
+  EXPECT_EQ(Run(RunTiny({"--chat", "--chat-template", "chatml", "-sys", "Be brief."})).code, 0);
+}
+
 TEST_F(BadInputTest, FlagsThatContradict) {
   ExpectError(RunTiny({"--pot", "64", "-c", "64"}), {"--pot", "--ctx-size"});
   ExpectError(RunTiny({"--system", "Be brief."}), {"--system", "--chat"});
