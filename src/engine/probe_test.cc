@@ -1,4 +1,5 @@
-// A probe stands after what was read as a user's words would, in every chat template: whole, and with what follows them.
+// A probe stands after what was read as a user's words would, in every chat template: whole, and with what follows
+// them.
 #include "engine/probe.h"
 
 #include <gtest/gtest.h>
@@ -37,9 +38,9 @@ bool BeginsWith(const std::vector<int32_t>& all, const std::vector<int32_t>& hea
 }
 
 TEST_F(ProbeTest, EveryTemplateLeavesItWhole) {
-  for (const char* name : {"chatml", "llama2", "llama3", "llama3.1", "vicuna", "vicuna-newline", "mistral-v1",
-                           "mistral-v3", "mistral-v3-tekken", "mistral-v7", "zephyr", "gemma", "phi3", "phi4-mini",
-                           "smolvlm", "none"}) {
+  for (const char* name :
+       {"chatml", "llama2", "llama3", "llama3.1", "vicuna", "vicuna-newline", "mistral-v1", "mistral-v3",
+        "mistral-v3-tekken", "mistral-v7", "zephyr", "gemma", "phi3", "phi4-mini", "smolvlm", "none"}) {
     SCOPED_TRACE(name);
     const auto chat = ChatTemplate::FromName(name, "<s>", "</s>");
     ASSERT_TRUE(chat.ok()) << chat.status().message();
@@ -49,8 +50,8 @@ TEST_F(ProbeTest, EveryTemplateLeavesItWhole) {
     // Nothing of a conversation's beginning, where there are no words of its own.
     const auto turn = chat->Render({{"user", "text"}}, true);
     ASSERT_TRUE(turn.ok());
-    const auto content =
-        std::find_if(turn->begin(), turn->end(), [](const TextPiece& p) { return !p.parse_special && p.text == "text"; });
+    const auto content = std::find_if(turn->begin(), turn->end(),
+                                      [](const TextPiece& p) { return !p.parse_special && p.text == "text"; });
     ASSERT_NE(content, turn->end());
     const std::vector<TextPiece> tail(content + 1, turn->end());
     if (!tail.empty()) {

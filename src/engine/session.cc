@@ -94,7 +94,7 @@ void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, 
 
 BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, int64_t n_after) {
   const int32_t n = static_cast<int32_t>(rows.n);
-  const int64_t t_src_ms = std::max(options.t_src_ms, t_newest_ms());
+  const int64_t t_src_ms = std::max(options.t_src_ms, t_newest_ms_);
   chunk_.clear();
   for (int32_t i = 0; i < n; ++i) {
     SlotMeta meta;
@@ -126,7 +126,7 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, in
     // A prompt that ends in a short chunk, or in the words of a template behind it: its rows are added to those that
     // have voted right before them.
     evidence_.accumulate = near_end && n_after + n < evidence.n_last && n_unscored_ == 0 && n_score_rows_ > 0 &&
-                           n_score_rows_ <= evidence.n_last;
+                           n_score_rows_ + n <= 2 * evidence.n_last;
   }
   return {pot_.get(), chunk_,    vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data(),
           nullptr,    pos_shift_};
@@ -174,6 +174,7 @@ void Session::EndChunk(const Rows& rows, const AppendOptions& options, const Bat
   backend_->Copy(last_hidden_.data(), hidden + (n - 1) * n_embd, n_embd * 4);
   has_last_ = true;
   logits_fresh_ = false;
+  t_newest_ms_ = std::max(t_newest_ms_, options.t_src_ms);
   n_seen_ += n;
   n_seen_by_[static_cast<size_t>(rows.modality)] += n;
   if (options.pinned) n_pinned_ += n;
@@ -342,6 +343,7 @@ void Session::Reset() {
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
   n_seen_ = n_selections_ = n_slots_read_ = pos_shift_ = 0;
+  t_newest_ms_ = kNoTime;
   n_since_full_ = 0;
   reads_fresh_ = false;
   n_seen_by_ = {};

@@ -146,11 +146,9 @@ class Session {
   SessionCounters counters() const;
   // Tokens of the stream so far, without the walk through the pot that counters() takes.
   int64_t n_seen() const { return n_seen_; }
-  // The time of the newest slot; the smallest number there is without one.
-  int64_t t_newest_ms() const {
-    const std::span<const SlotMeta> slots = pot_->meta(0);
-    return slots.empty() ? std::numeric_limits<int64_t>::min() : slots.back().t_src_ms;
-  }
+  // The time of the newest token; kNoTime before the first.
+  static constexpr int64_t kNoTime = std::numeric_limits<int64_t>::min();
+  int64_t t_newest_ms() const { return t_newest_ms_; }
   // Slots that the last row attended to, its own included, summed over the pot's groups: all of them, or those that the
   // policy chose for it (PolicyNeeds::read_every). A window that the model itself has is not counted.
   int64_t n_slots_read() const { return n_slots_read_; }
@@ -230,6 +228,7 @@ class Session {
   Buffer novelty_, novelty_scratch_, visual_;
   bool has_last_ = false, logits_fresh_ = false, host_logits_fresh_ = false;
   int64_t n_seen_ = 0, n_selections_ = 0, n_slots_read_ = 0;
+  int64_t t_newest_ms_ = kNoTime;
   std::array<int64_t, kNumModalities> n_seen_by_{};
   int32_t n_pinned_ = 0;                       // slots that every group must keep
   int32_t n_score_rows_ = 0, n_unscored_ = 0;  // SlotView

@@ -10,7 +10,7 @@ namespace {
 
 struct StateHeader {
   char magic[8];
-  int64_t n_seen, n_selections, pos_shift;
+  int64_t n_seen, n_selections, pos_shift, t_newest_ms;
   int64_t n_seen_by[kNumModalities];
   int32_t n_pinned, n_score_rows, n_unscored;
   int32_t n_embd, has_last;
@@ -18,7 +18,7 @@ struct StateHeader {
   int32_t n_since_full, reserved;  // no hole in the bytes
   int32_t has_logits;  // they give the next token's likelihood, in other bits than the fused projection would
 };
-constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '4'};
+constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '5'};
 
 // A stream that goes on from here counts and subtracts without leaving 64 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 60;
@@ -56,6 +56,7 @@ Status Session::Save(std::vector<uint8_t>* out) const {
   std::copy(n_seen_by_.begin(), n_seen_by_.end(), h.n_seen_by);
   h.n_selections = n_selections_;
   h.pos_shift = pos_shift_;
+  h.t_newest_ms = t_newest_ms_;
   h.n_since_full = n_since_full_;
   h.n_pinned = n_pinned_;
   h.n_score_rows = n_score_rows_;
@@ -82,9 +83,10 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   const int32_t n_slots = plan_.pot.n_slots;
   if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != model_->config().n_embd || h.n_seen < 0 ||
       h.n_seen > kMaxCount || h.n_selections < 0 || h.n_selections > kMaxCount || h.pos_shift > 0 ||
-      h.pos_shift < -h.n_seen || h.n_since_full < 0 || h.n_since_full > INT32_MAX / 2 || h.n_pinned < 0 ||
-      h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 || h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 ||
-      h.n_probe > plan_.probe_slots || h.n_question < 0 || h.n_question > plan_.probe_slots) {
+      h.pos_shift < -h.n_seen || h.t_newest_ms > kMaxCount || h.n_since_full < 0 || h.n_since_full > INT32_MAX / 2 ||
+      h.n_pinned < 0 || h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 ||
+      h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 || h.n_probe > plan_.probe_slots || h.n_question < 0 ||
+      h.n_question > plan_.probe_slots) {
     return bad;
   }
   int64_t n_left = h.n_seen;
@@ -124,6 +126,7 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
   std::copy(std::begin(h.n_seen_by), std::end(h.n_seen_by), n_seen_by_.begin());
   n_selections_ = h.n_selections;
   pos_shift_ = h.pos_shift;
+  t_newest_ms_ = h.t_newest_ms;
   n_since_full_ = h.n_since_full;
   reads_fresh_ = false;
   n_pinned_ = h.n_pinned;

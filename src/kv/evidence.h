@@ -26,7 +26,7 @@ enum class EvidenceRows {
 struct Evidence {
   EvidenceRows rows = EvidenceRows::kNone;
   int32_t n_last = 1;                          // kLast: so many rows, fewer where the prompt is shorter, and up to
-                                               // twice as many where its end came in a call of its own
+                                               // twice as many where its end came in pieces
   RowReduce row_reduce = RowReduce::kSum;      // a mean is the sum over SlotView::n_rows
   HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values

@@ -184,10 +184,10 @@ TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
     tokens.push_back(static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model->config().n_vocab))));
   }
   // Reads the tokens in calls of these lengths, the last of which ends the prompt.
-  const auto after = [&](int32_t chunk_rows, const std::vector<int>& calls) {
+  const auto after = [&](int32_t chunk_rows, int32_t pot_slots, const std::vector<int>& calls) {
     SessionOptions options;
     options.policy.info = &info;
-    options.pot_slots = 64;
+    options.pot_slots = pot_slots;
     options.chunk_rows = chunk_rows;
     options.k_type = options.v_type = DType::kF32;
     auto session = std::move(Session::Make(*model, *backend, options)).value();
@@ -200,7 +200,7 @@ TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
     }
     return shown;
   };
-  const Shown whole = after(32, {25});
+  const Shown whole = after(32, 64, {25});
   EXPECT_EQ(whole.n_rows, 6);
   const auto expect_same = [&](const Shown& other) {
     EXPECT_EQ(other.n_rows, whole.n_rows);
@@ -212,16 +212,24 @@ TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
   };
   for (const int32_t chunk_rows : {2, 4, 8, 12, 24}) {
     SCOPED_TRACE(chunk_rows);
-    expect_same(after(chunk_rows, {25}));
+    expect_same(after(chunk_rows, 64, {25}));
   }
   // A call of its own for the end: its rows, and the six before.
-  const Shown apart = after(32, {23, 2});
+  const Shown apart = after(32, 64, {23, 2});
   EXPECT_EQ(apart.n_rows, 8);
   for (const std::vector<float>& scores : apart.scores) {
     EXPECT_NEAR(std::accumulate(scores.begin(), scores.end(), 0.0), 8, 1e-4);
   }
-  // Votes do not pile up over one short call after the other.
-  EXPECT_EQ(after(32, {21, 2, 2}).n_rows, 2);
+  EXPECT_EQ(after(32, 64, {21, 2, 2}).n_rows, 10);
+  // Votes do not pile up over short calls without end.
+  EXPECT_LE(after(32, 64, {9, 2, 2, 2, 2, 2, 2, 2, 2}).n_rows, 12);
+  // A pot that runs full in the middle of a prompt's end.
+  for (int32_t chunk_rows = 2; chunk_rows <= 8; ++chunk_rows) {
+    SCOPED_TRACE(chunk_rows);
+    const int32_t n_rows = after(chunk_rows, 20, {25}).n_rows;
+    EXPECT_GE(n_rows, 6);
+    EXPECT_LE(n_rows, 12);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
