@@ -5,9 +5,9 @@
 //
 // N visual tokens were read so far. s = attention of the newest voting row, mean over the query heads of the layer.
 //
-//   after a prompt   visual: the floor(S N) largest s stay, per layer (P: of those that are among the floor(P N)
-//                    largest s of layer 2); text behind the first picture: H2O with a budget of round(T L), L such
-//                    tokens so far
+//   after a prompt   visual: the floor(S N) largest s stay, per layer (P: but for those that layer 2 holds and
+//                    ranks below its floor(P N) largest); text behind the first picture: H2O with a budget of round(T
+//                    L), L such tokens so far
 //   while answering  a step reads all text and the floor(C N) visual slots of largest s, the core; every K-th step
 //                    reads all that is stored and ranks anew
 //

@@ -23,7 +23,7 @@ struct Observation {
   // From the options below. kInvalidArgument for an even kernel.
   static Result<Observation> From(const PolicyOptions& options);
 
-  // Per KV head, the last `window` rows of a chunk.
+  // Per KV head, the last `window` rows of a prompt, or of the chunk before the pot is full.
   PolicyNeeds Needs() const;
   // What Policy::TargetAfterPrompt() returns.
   int32_t TargetAfterPrompt(int32_t n_slots) const;

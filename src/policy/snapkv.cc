@@ -8,7 +8,7 @@
 // Differences:
 // - The paper compresses once, after the whole prompt, and then grows without end: `capacity`. A pot that is full is
 //   compressed as well, by the last rows of the chunk before. Newest slots without a score yet count as window, up to
-//   half the budget.
+//   half of what pins leave.
 // - Query heads of a group are reduced before the pool; the published code expands keys and values to all query heads
 // and
 //   keeps a set for each, which takes as many times the memory.

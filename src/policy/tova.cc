@@ -14,7 +14,7 @@
 // - The paper drops one slot per token; `step` slots go at once by default (step=1 is the paper's schedule).
 // - Positions are slots. The published code keeps keys rotated at their place in the stream, which leaves the trained
 //   window on long ones.
-// - Slots without a score yet are kept as recent ones, up to half the budget (policy/rank.h).
+// - Slots without a score yet are kept as recent ones, up to half of what pins leave (policy/rank.h).
 #include "policy/policy.h"
 #include "policy/rank.h"
 #include "policy/step.h"
