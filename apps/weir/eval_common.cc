@@ -37,8 +37,10 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   const PolicyNeeds needs = (*policy)->Needs();
   if (!needs.evicts) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
   options.nll = true;
-  WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr, "", &options));
-  if (needs.probe.find(kQuestionMark) != std::string::npos) options.max_probe += exam.n_expected;
+  // A question that will be told before the text stands for itself until then, where a probe names it.
+  const bool expects = exam.n_expected > 0 && needs.probe.find(kQuestionMark) != std::string::npos;
+  WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr, expects ? "?" : "", &options));
+  if (expects) options.max_probe += exam.n_expected;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
   if (estimate) {
     WEIR_ASSIGN_OR_RETURN(const Rates rates, MeasureRates(*session));

@@ -1,8 +1,11 @@
 // weir: one program, a file per subcommand.
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/simd.h"
@@ -22,26 +25,38 @@ std::string LongName(const std::string& argument) {
   return argument;
 }
 
-// Flags of other programs that would be read here as a row of one-letter flags, with what does the same.
-weir::Status CheckForeign(const std::string& argument) {
-  for (const auto& [flag, instead] :
-       {std::pair{"-cnv", "`weir chat` talks in rounds"},
-        {"-st", "`weir run --chat` answers one turn"},
-        {"-fa", "attention is always computed in one pass; leave it away"},
-        {"-hf", "models are files here; download one, and give it with -m"},
-        {"-ub", "tokens read at once are -b"},
-        {"-tb", "threads are -t, for reading and writing alike"},
-        {"-np", "`weir serve` takes --answer-pots and --together"},
-        {"-cb", "`weir serve` always answers several requests in one pass; leave it away"}}) {
-    if (argument == flag)
-      return weir::InvalidArgument("%s is not known here: %s (docs/from-llama-cpp.md)", flag, instead);
+// Flags of other programs, with what does the same here.
+constexpr std::pair<std::string_view, const char*> kForeign[] = {
+    {"-fa", "attention is always computed in one pass; leave it away"},
+    {"-hf", "models are files here; download one, and give it with -m"},
+    {"-cnv", "`weir chat` talks in rounds"},
+    {"-st", "`weir run --chat` answers one turn"},
+    {"-ub", "tokens read at once are -b"},
+    {"-tb", "threads are -t, for reading and writing alike"},
+    {"-np", "`weir serve` takes --answer-pots and --together"},
+    {"-cb", "`weir serve` always answers several requests in one pass; leave it away"},
+};
+const char* InsteadOf(std::string_view argument) {
+  for (const auto& [flag, instead] : kForeign) {
+    if (argument == flag) return instead;
   }
-  return {};
+  return nullptr;
+}
+
+// Whether the next word may be any text, one that looks like a flag included.
+bool TakesText(std::string_view argument) {
+  constexpr std::string_view kFlags[] = {"-p", "--prompt", "--ask", "--system", "-sys", "--pin", "-f", "--file", "-m"};
+  return std::find(std::begin(kFlags), std::end(kFlags), argument) != std::end(kFlags);
 }
 
 // What was wrong with the command line, in one line. The library's own sentence lists surplus words last first, and
 // says of an unknown subcommand only that one is required.
 std::string Explain(const CLI::App& app, const CLI::ParseError& error, std::span<char* const> arguments) {
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const char* instead = TakesText(arguments[i - 1]) ? nullptr : InsteadOf(arguments[i]);
+    if (instead != nullptr)
+      return std::string(arguments[i]) + " is not known here: " + instead + " (docs/from-llama-cpp.md)";
+  }
   std::string text = error.what();
   if (const size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
   const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -90,11 +105,16 @@ int main(int argc, char** argv) {
   weir::app::AddRemembers(app, &code);
   weir::app::AddTune(app, &code);
   weir::app::AddServe(app, &code);
-  std::vector<std::string> arguments;  // the library takes them last first
-  for (int i = argc - 1; i > 0; --i) {
-    if (const weir::Status known = CheckForeign(argv[i]); !known.ok()) return weir::app::Fail(known);
-    arguments.push_back(LongName(argv[i]));
+  std::vector<std::string> arguments;
+  bool flags_end = false;
+  for (int i = 1; i < argc; ++i) {
+    flags_end |= std::string_view(argv[i]) == "--";
+    const bool is_text = flags_end || TakesText(argv[i - 1]);
+    arguments.push_back(is_text ? argv[i] : LongName(argv[i]));
+    // These two would be read as `-f a` and as `-h`; the others end in an error by themselves.
+    if (!is_text && (arguments.back() == "-fa" || arguments.back() == "-hf")) arguments.back() = "-" + arguments.back();
   }
+  std::reverse(arguments.begin(), arguments.end());  // the library takes them last first
   try {
     app.parse(arguments);
   } catch (const CLI::Success& e) {  // --help, --version

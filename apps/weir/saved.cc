@@ -44,7 +44,7 @@ Status CheckGoesOn(const CLI::App& sub, const std::string& path) {
 void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   const auto given = [&sub](const char* name) { return sub.get_option(name)->count() > 0; };
   if (!given("--policy")) flags->policy = note.policy;
-  if (!given("--pot") && !given("--ctx-size")) flags->pot = note.pot_slots;
+  if (flags->pot == 0 && flags->ctx == 0) flags->pot = note.pot_slots;
   if (!given("--chunk")) flags->chunk = note.chunk_rows;
   if (!given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
   if (!given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
@@ -61,11 +61,9 @@ Status RestoreSaved(const SavedSession& saved, const std::string& path, bool own
     status = RestoreSampler(saved.note.sampler, sampler);
     if (own_seed) sampler->Restore({draws, sampler->Save().recent});
   }
-  const long long n_dropped = session.counters().dropped;
-  if (status.ok() && setup.trace != nullptr && n_dropped > 0) {
+  if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
     status = InvalidArgument(
-        "%lld of its tokens were forgotten before, and a trace tells a stream from its beginning; leave --trace away",
-        n_dropped);
+        "tokens of it were forgotten before, and a trace tells a stream from its beginning; leave --trace away");
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   std::fprintf(stderr, "session  %s: %s\n", Printable(path).c_str(), KeptText(session).c_str());

@@ -91,6 +91,9 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError(RunTiny({"-hf", "somebody/model"}), {"-hf", "-m"});
   ExpectError({"serve", "-m", ModelPath("llama"), "-np", "4"}, {"-np", "--answer-pots"});
   ExpectError(RunTiny({"--flash-attn", "on"}), {"'--flash-attn'"});
+  // As a text they are no flags.
+  EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-fa", "-n", "4"}).code, 0);
+  EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-sys", "-n", "4"}).code, 0);
   EXPECT_EQ(Run(RunTiny({"-c", "0"})).code, 0);
   EXPECT_EQ(Run(RunTiny({"--chat", "--chat-template", "chatml", "-sys", "Be brief."})).code, 0);
 }
