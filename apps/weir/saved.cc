@@ -17,11 +17,11 @@ std::string Lower(std::string text) {
 }  // namespace
 
 Result<std::optional<SavedSession>> ReadSaved(const std::string& path) {
-  auto snapshot = ReadSnapshot(path, AvailableHostBytes());
+  auto snapshot = SnapshotReader::Open(path, AvailableHostBytes());
   if (snapshot.status().code() == StatusCode::kNotFound) return std::optional<SavedSession>();
   if (!snapshot.ok()) return snapshot.status();
-  WEIR_ASSIGN_OR_RETURN(SessionNote note, SessionNote::Parse(snapshot->text));
-  return std::optional<SavedSession>({std::move(note), std::move(snapshot->state)});
+  WEIR_ASSIGN_OR_RETURN(SessionNote note, SessionNote::Parse((*snapshot)->text()));
+  return std::optional<SavedSession>({std::move(note), *std::move(snapshot)});
 }
 
 void AddSessionFlag(CLI::App& sub, std::string* path) {
@@ -55,7 +55,7 @@ Status RestoreSaved(const SavedSession& saved, const std::string& path, bool own
                     Sampler* sampler) {
   Session& session = *setup.session;
   Status status = saved.note.CheckFits(session, ModelFingerprint(setup.model->file()));
-  if (status.ok()) status = session.Restore(saved.state);
+  if (status.ok()) status = session.Restore(*saved.file);
   if (status.ok() && !saved.note.sampler.is_null()) {
     const uint64_t draws = sampler->Save().draws;
     status = RestoreSampler(saved.note.sampler, sampler);
@@ -77,9 +77,9 @@ Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& f
                                      ModelName(*setup.model), ModelFingerprint(setup.model->file()));
   note.conversation = std::move(conversation);
   WEIR_ASSIGN_OR_RETURN(note.sampler, SaveSampler(sampler));
-  std::vector<uint8_t> state;
-  WEIR_RETURN_IF_ERROR(session.Save(&state));
-  return WriteSnapshot(path, note.ToText(), state);
+  WEIR_ASSIGN_OR_RETURN(const auto file, SnapshotWriter::Begin(path, note.ToText(), session.state_bytes()));
+  WEIR_RETURN_IF_ERROR(session.Save(*file));
+  return file->Finish();
 }
 
 }  // namespace weir::app

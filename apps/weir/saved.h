@@ -2,9 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "answer.h"
 #include "common.h"
@@ -15,10 +15,10 @@ namespace weir::app {
 
 struct SavedSession {
   SessionNote note;
-  std::vector<uint8_t> state;
+  std::unique_ptr<SnapshotReader> file;
 };
 
-// nullopt when there is no such file yet. Errors of ReadSnapshot() and SessionNote::Parse().
+// nullopt when there is no such file yet. Errors of SnapshotReader::Open() and SessionNote::Parse().
 Result<std::optional<SavedSession>> ReadSaved(const std::string& path);
 
 void AddSessionFlag(CLI::App& sub, std::string* path);

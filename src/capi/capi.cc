@@ -266,11 +266,10 @@ weir_status weir_session_reset(weir_session* session) {
 weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes) {
   return Guarded([&]() -> Status {
     if (session == nullptr || n_bytes == nullptr || (bytes == nullptr && capacity > 0)) return kNull;
-    std::vector<uint8_t> out;
-    WEIR_RETURN_IF_ERROR(session->session->Save(&out));
-    if (out.size() <= capacity) std::copy(out.begin(), out.end(), bytes);
-    *n_bytes = out.size();
-    return Status();
+    *n_bytes = static_cast<size_t>(session->session->state_bytes());
+    if (*n_bytes > capacity) return Status();
+    weir::SpanSink sink({bytes, capacity});
+    return session->session->Save(sink);
   });
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/bytes.h"
 #include "base/ledger.h"
 #include "engine/runner.h"
 #include "kv/store.h"
@@ -122,11 +123,20 @@ class Session {
   // Replaces the probe from now on. kInvalidArgument when it is longer than SessionOptions::max_probe.
   Status SetProbe(std::span<const int32_t> tokens);
 
-  // Everything that decides what comes next: pot, statistics, positions, counters, last hidden state, probe. A session
-  // of the same model, backend and options that restores it continues with the same bytes. Save() replaces *out.
-  // kInvalidArgument when the bytes are not from such a session; the session is then as it was.
+  // Everything that decides what comes next: pot, statistics, positions, counters, last hidden state, probe; as bytes,
+  // state_bytes() of them, and back. A session of the same model, backend and options that restores them continues with
+  // the same bytes. Neither way takes memory of the pot's size: bytes pass through, or lie where the caller has them.
+  // Save() into a vector replaces *out. Errors of the sink, or the device's.
+  // Restore() reads its source twice; kInvalidArgument when the bytes are not from such a session, which then is as it
+  // was. A source that fails the second time leaves the session as new.
+  int64_t state_bytes() const;
+  Status Save(ByteSink& sink) const;
   Status Save(std::vector<uint8_t>* out) const;
+  Status Restore(ByteSource& source);
   Status Restore(std::span<const uint8_t> bytes);
+  // The same at once, from a session that is there. kInvalidArgument when it is of another model, backend, pot or
+  // policy; nothing changes then.
+  Status CopyFrom(const Session& other);
 
   // Logits for the token after the last one read, [n_vocab]. kInvalidArgument before the first token.
   Result<std::span<float>> Logits();
@@ -159,6 +169,10 @@ class Session {
   const Model& model() const { return *model_; }
 
  private:
+  struct StateHeader;  // of the bytes: all that is no list
+  StateHeader HeaderNow() const;
+  // Takes over what a header says; `ids` are the probe's and the question's. What the two do not tell is there already.
+  Status Become(const StateHeader& header, std::span<const int32_t> ids);
   friend class StepBatch;  // reads a token of several sessions in one forward pass
   explicit Session(int64_t budget_bytes) : ledger_(budget_bytes) {}
   // The pot's slots without those kept free for a probe.

@@ -1,14 +1,14 @@
 // A session as bytes: what decides everything that comes next.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 
 #include "engine/session.h"
 
 namespace weir {
-namespace {
 
-struct StateHeader {
+struct Session::StateHeader {
   char magic[8];
   int64_t n_seen, n_selections, pos_shift, t_newest_ms;
   int64_t n_seen_by[kNumModalities];
@@ -18,38 +18,57 @@ struct StateHeader {
   int32_t n_since_full, reserved;  // no hole in the bytes
   int32_t has_logits;  // they give the next token's likelihood, in other bits than the fused projection would
 };
+
+namespace {
+
 constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '5'};
 
 // A stream that goes on from here counts and subtracts without leaving 64 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 60;
 
 // Whether every group holds tokens of a stream of n_seen, in their order and with all that are pinned: what policies,
-// positions and maps take for granted.
-bool HoldsStream(const Pot& pot, int64_t n_seen, int32_t n_pinned, int32_t n_vocab) {
-  for (int32_t group = 0; group < pot.shape().n_groups(); ++group) {
-    int64_t last = -1;
-    int32_t pinned = 0;
-    for (const SlotMeta& slot : pot.meta(group)) {
-      if (slot.seq <= last || slot.seq >= n_seen || slot.token_id >= n_vocab) return false;
-      if (slot.t_src_ms < -kMaxCount || slot.t_src_ms > kMaxCount) return false;
-      last = slot.seq;
-      pinned += slot.pinned;
-    }
-    if (pinned != n_pinned) return false;
+// positions and maps take for granted. Asked slot by slot.
+class HoldsStream {
+ public:
+  HoldsStream(int64_t n_seen, int32_t n_pinned, int32_t n_groups, int32_t n_vocab)
+      : n_seen_(n_seen), n_pinned_(n_pinned), n_vocab_(n_vocab), groups_(static_cast<size_t>(n_groups)) {}
+  bool operator()(int32_t group, const SlotMeta& slot) {
+    Group& g = groups_[static_cast<size_t>(group)];
+    if (slot.seq <= g.last || slot.seq >= n_seen_ || slot.token_id >= n_vocab_) return false;
+    if (slot.t_src_ms < -kMaxCount || slot.t_src_ms > kMaxCount) return false;
+    g.last = slot.seq;
+    g.n_pinned += slot.pinned;
+    return true;
   }
-  return true;
-}
+  bool all_pinned() const {
+    return std::all_of(groups_.begin(), groups_.end(), [&](const Group& g) { return g.n_pinned == n_pinned_; });
+  }
 
-void AppendBytes(const void* data, int64_t n, std::vector<uint8_t>* out) {
-  const uint8_t* bytes = static_cast<const uint8_t*>(data);
-  out->insert(out->end(), bytes, bytes + n);
-}
+ private:
+  struct Group {
+    int64_t last = -1;
+    int32_t n_pinned = 0;
+  };
+  int64_t n_seen_;
+  int32_t n_pinned_, n_vocab_;
+  std::vector<Group> groups_;
+};
 
 }  // namespace
 
+int64_t Session::state_bytes() const {
+  return static_cast<int64_t>(sizeof(StateHeader)) + (std::ssize(probe_) + std::ssize(question_)) * 4 +
+         int64_t{model_->config().n_embd} * 4 + pot_->state_bytes();
+}
+
 Status Session::Save(std::vector<uint8_t>* out) const {
   out->clear();
-  backend_->Synchronise();
+  out->reserve(static_cast<size_t>(state_bytes()));
+  VectorSink sink(out);
+  return Save(sink);
+}
+
+Session::StateHeader Session::HeaderNow() const {
   StateHeader h = {};
   std::memcpy(h.magic, kMagic, sizeof(kMagic));
   h.n_seen = n_seen_;
@@ -66,20 +85,29 @@ Status Session::Save(std::vector<uint8_t>* out) const {
   h.has_logits = logits_fresh_;
   h.n_probe = static_cast<int32_t>(probe_.size());
   h.n_question = static_cast<int32_t>(question_.size());
-  AppendBytes(&h, sizeof(h), out);
-  AppendBytes(probe_.data(), std::ssize(probe_) * 4, out);
-  AppendBytes(question_.data(), std::ssize(question_) * 4, out);
-  AppendBytes(last_hidden_.data(), static_cast<int64_t>(h.n_embd) * 4, out);
-  pot_->Save(out);
+  return h;
+}
+
+Status Session::Save(ByteSink& sink) const {
+  backend_->Synchronise();
+  const StateHeader h = HeaderNow();
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(&h, 1))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(probe_))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(question_))));
+  WEIR_RETURN_IF_ERROR(sink.Write({last_hidden_.data(), static_cast<size_t>(h.n_embd) * 4}));
+  WEIR_RETURN_IF_ERROR(pot_->Save(sink));
   return backend_->status();  // what a failed device did not give is zero
 }
 
 Status Session::Restore(std::span<const uint8_t> bytes) {
+  SpanSource source(bytes);
+  return Restore(source);
+}
+
+Status Session::Restore(ByteSource& source) {
   const Status bad = InvalidArgument("these bytes are not a saved session of this model, policy and pot");
   StateHeader h;
-  if (bytes.size() < sizeof(h)) return bad;
-  std::memcpy(&h, bytes.data(), sizeof(h));
-  bytes = bytes.subspan(sizeof(h));
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&h, 1))));
   const int32_t n_slots = plan_.pot.n_slots;
   if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != model_->config().n_embd || h.n_seen < 0 ||
       h.n_seen > kMaxCount || h.n_selections < 0 || h.n_selections > kMaxCount || h.pos_shift > 0 ||
@@ -95,29 +123,47 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
     n_left -= n;
   }
   if (n_left != 0) return bad;
-  const int64_t ids_bytes = (static_cast<int64_t>(h.n_probe) + h.n_question) * 4, hidden_bytes = int64_t{h.n_embd} * 4;
-  if (std::ssize(bytes) < ids_bytes + hidden_bytes) return bad;
   std::vector<int32_t> ids(static_cast<size_t>(h.n_probe + h.n_question));
-  std::memcpy(ids.data(), bytes.data(), static_cast<size_t>(ids_bytes));
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(ids))));
   for (int32_t id : ids) {
     if (id < 0 || id >= model_->config().n_vocab) return bad;
   }
-  const uint8_t* hidden = bytes.data() + ids_bytes;
-  bytes = bytes.subspan(static_cast<size_t>(ids_bytes + hidden_bytes));
+  const int64_t hidden_bytes = int64_t{h.n_embd} * 4;
+  WEIR_RETURN_IF_ERROR(source.Skip(hidden_bytes));
+  const HoldsStream unseen(h.n_seen, h.n_pinned, pot_->shape().n_groups(), model_->config().n_vocab);
+  HoldsStream first = unseen;
+  WEIR_RETURN_IF_ERROR(pot_->CheckState(source, std::ref(first)));
+  if (source.n_left() != 0 || !first.all_pinned()) return bad;
+
+  // All of it may stand. From here on only the source itself can fail; a file that says other things by now is looked
+  // through again.
   backend_->Synchronise();
-  // The pot's bytes are checked while they are read; what was in it is kept to return to.
-  std::vector<uint8_t> before;
-  pot_->Save(&before);
-  Status restored = pot_->Restore(&bytes);
-  if (restored.ok() && (!bytes.empty() || !HoldsStream(*pot_, h.n_seen, h.n_pinned, model_->config().n_vocab))) {
-    restored = bad;
+  source.Rewind();
+  Status status = source.Skip(static_cast<int64_t>(sizeof(h)) + std::ssize(ids) * 4);
+  if (status.ok()) status = source.Read({last_hidden_.data(), static_cast<size_t>(hidden_bytes)});
+  HoldsStream second = unseen;
+  if (status.ok()) status = pot_->Restore(source, std::ref(second));
+  if (status.ok() && !second.all_pinned()) status = bad;
+  if (!status.ok()) {
+    Reset();
+    return status;
   }
-  if (!restored.ok()) {
-    std::span<const uint8_t> old = before;
-    WEIR_RETURN_IF_ERROR(pot_->Restore(&old));
-    return restored;
+  return Become(h, ids);
+}
+
+Status Session::CopyFrom(const Session& other) {
+  if (model_ != other.model_ || backend_ != other.backend_ || plan_.probe_slots != other.plan_.probe_slots ||
+      options_.policy.text != other.options_.policy.text) {
+    return InvalidArgument("the sessions differ in model, backend, probe or policy");
   }
-  std::memcpy(last_hidden_.data(), hidden, static_cast<size_t>(hidden_bytes));
+  WEIR_RETURN_IF_ERROR(pot_->CopyFrom(*other.pot_));
+  std::memcpy(last_hidden_.data(), other.last_hidden_.data(), static_cast<size_t>(model_->config().n_embd) * 4);
+  std::vector<int32_t> ids = other.probe_;
+  ids.insert(ids.end(), other.question_.begin(), other.question_.end());
+  return Become(other.HeaderNow(), ids);
+}
+
+Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
   probe_.assign(ids.begin(), ids.begin() + h.n_probe);
   question_.assign(ids.begin() + h.n_probe, ids.end());
   has_last_ = h.has_last != 0;

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -24,32 +26,18 @@ constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 'n', 'a', 'p'};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kCoveredBytes = offsetof(Header, checksum);
 
-// Eight bytes a step, each step a bijection of the sum: no change of a single word can go unseen.
-uint64_t Mix(uint64_t sum, std::span<const uint8_t> bytes) {
-  const auto step = [&sum](uint64_t word) {
-    sum = (sum ^ word) * 0x9E3779B97F4A7C15u;
-    sum ^= sum >> 29;
-  };
-  size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) {
-    uint64_t word;
-    std::memcpy(&word, bytes.data() + at, 8);
-    step(word);
-  }
-  uint64_t rest = 0;
-  if (at < bytes.size()) std::memcpy(&rest, bytes.data() + at, bytes.size() - at);
-  step(rest);
-  step(bytes.size());
-  return sum;
-}
-
-std::span<const uint8_t> BytesOf(std::string_view text) {
+std::span<const uint8_t> TextBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-uint64_t Checksum(const Header& header, std::string_view text, std::span<const uint8_t> state) {
-  const std::span<const uint8_t> head(reinterpret_cast<const uint8_t*>(&header), kCoveredBytes);
-  return Mix(Mix(Mix(0x77656972u, head), BytesOf(text)), state);
+// Of all that stands before the state.
+Checksum Begun(const Header& header, std::string_view text) {
+  Checksum sum;
+  sum.Add({reinterpret_cast<const uint8_t*>(&header), kCoveredBytes});
+  sum.End();
+  sum.Add(TextBytes(text));
+  sum.End();
+  return sum;
 }
 
 class File {
@@ -80,14 +68,14 @@ Status WriteAll(int fd, std::span<const uint8_t> bytes, const std::string& path)
   return Status();
 }
 
-Status ReadAll(int fd, uint8_t* to, size_t n_bytes, const std::string& path) {
-  while (n_bytes > 0) {
-    const ssize_t n = read(fd, to, std::min<size_t>(n_bytes, size_t{1} << 30));
+Status ReadAt(int fd, int64_t at, std::span<uint8_t> to, const std::string& path) {
+  while (!to.empty()) {
+    const ssize_t n = pread(fd, to.data(), std::min<size_t>(to.size(), size_t{1} << 30), at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed("read", path);
     if (n == 0) return Corrupt("%s ends early", path.c_str());
-    to += n;
-    n_bytes -= static_cast<size_t>(n);
+    to = to.subspan(static_cast<size_t>(n));
+    at += n;
   }
   return Status();
 }
@@ -118,42 +106,101 @@ Result<int> OpenPart(const std::string& part) {
 
 }  // namespace
 
-Status WriteSnapshot(const std::string& path, std::string_view text, std::span<const uint8_t> state) {
+// Eight bytes a step, each step a bijection of the sum: no change of a single word can go unseen.
+void Checksum::Step(uint64_t word) {
+  sum_ = (sum_ ^ word) * 0x9E3779B97F4A7C15u;
+  sum_ ^= sum_ >> 29;
+}
+
+void Checksum::Add(std::span<const uint8_t> bytes) {
+  const auto word = [](const uint8_t* from) {
+    uint64_t out;
+    std::memcpy(&out, from, 8);
+    return out;
+  };
+  const size_t n_rest = n_ % 8;
+  n_ += bytes.size();
+  if (n_rest > 0) {
+    const size_t n = std::min(8 - n_rest, bytes.size());
+    std::memcpy(rest_ + n_rest, bytes.data(), n);
+    bytes = bytes.subspan(n);
+    if (n_rest + n < 8) return;
+    Step(word(rest_));
+  }
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) Step(word(bytes.data()));
+  if (!bytes.empty()) std::memcpy(rest_, bytes.data(), bytes.size());
+}
+
+void Checksum::End() {
+  uint64_t rest = 0;
+  if (n_ % 8 > 0) std::memcpy(&rest, rest_, n_ % 8);
+  Step(rest);
+  Step(n_);
+  n_ = 0;
+}
+
+Result<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Begin(const std::string& path, std::string_view text,
+                                                              int64_t state_bytes) {
+  if (std::ssize(text) > kMaxSnapshotText) {
+    return OverBudget("the text of snapshot %s has %zu bytes, more than the %lld that may be written", path.c_str(),
+                      text.size(), static_cast<long long>(kMaxSnapshotText));
+  }
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
   header.text_bytes = text.size();
-  header.state_bytes = state.size();
-  header.checksum = Checksum(header, text, state);
+  header.state_bytes = static_cast<uint64_t>(state_bytes);
 
-  const std::string part = path + ".part";
-  WEIR_ASSIGN_OR_RETURN(const int fd, OpenPart(part));
-  const File file(fd);
-  Status status = WriteAll(fd, {reinterpret_cast<const uint8_t*>(&header), sizeof(header)}, part);
-  if (status.ok()) status = WriteAll(fd, BytesOf(text), part);
-  if (status.ok()) status = WriteAll(fd, state, part);
-  if (status.ok() && fsync(fd) != 0) status = Failed("write", part);
-  if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0) status = Failed("write", path);
-  if (!status.ok()) {
-    unlink(part.c_str());
-    return status;
-  }
-  const size_t slash = path.find_last_of('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  std::unique_ptr<SnapshotWriter> writer(new SnapshotWriter);
+  writer->path_ = path;
+  writer->part_ = path + ".part";
+  writer->state_bytes_ = state_bytes;
+  writer->checksum_ = Begun(header, text);
+  WEIR_ASSIGN_OR_RETURN(writer->fd_, OpenPart(writer->part_));
+  const std::span<const uint8_t> head(reinterpret_cast<const uint8_t*>(&header), sizeof(header));
+  WEIR_RETURN_IF_ERROR(WriteAll(writer->fd_, head, writer->part_));
+  WEIR_RETURN_IF_ERROR(WriteAll(writer->fd_, TextBytes(text), writer->part_));
+  return writer;
+}
+
+SnapshotWriter::~SnapshotWriter() {
+  if (fd_ < 0) return;
+  unlink(part_.c_str());  // while it is locked: the name is no other writer's yet
+  close(fd_);
+}
+
+Status SnapshotWriter::Write(std::span<const uint8_t> bytes) {
+  if (std::ssize(bytes) > state_bytes_ - n_written_) return Internal("more bytes than the snapshot was begun for");
+  n_written_ += std::ssize(bytes);
+  checksum_.Add(bytes);
+  return WriteAll(fd_, bytes, part_);
+}
+
+Status SnapshotWriter::Finish() {
+  if (n_written_ != state_bytes_) return Internal("fewer bytes than the snapshot was begun for");
+  checksum_.End();
+  const uint64_t sum = checksum_.value();
+  if (pwrite(fd_, &sum, sizeof(sum), kCoveredBytes) != sizeof(sum)) return Failed("write", part_);
+  if (fsync(fd_) != 0) return Failed("write", part_);
+  if (std::rename(part_.c_str(), path_.c_str()) != 0) return Failed("write", path_);
+  close(std::exchange(fd_, -1));
+  const size_t slash = path_.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash);
   const File directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.fd() < 0 || fsync(directory.fd()) != 0) return Failed("sync", folder);
   return Status();
 }
 
-Result<Snapshot> ReadSnapshot(const std::string& path, int64_t max_bytes) {
+Result<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path, int64_t max_bytes) {
+  std::unique_ptr<SnapshotReader> reader(new SnapshotReader);
   // Not blocking: a pipe of that name would wait for ever.
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd() < 0) {
+  const int fd = reader->fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
     if (errno == ENOENT) return NotFound("there is no snapshot %s", path.c_str());
     return Failed("read", path);
   }
   struct stat info {};
-  if (fstat(file.fd(), &info) != 0) return Failed("read", path);
+  if (fstat(fd, &info) != 0) return Failed("read", path);
   if (!S_ISREG(info.st_mode)) return IoError("%s is no regular file", path.c_str());
   if (info.st_size > max_bytes) {
     return OverBudget("snapshot %s has %lld bytes, more than the %lld that may be read", path.c_str(),
@@ -161,10 +208,10 @@ Result<Snapshot> ReadSnapshot(const std::string& path, int64_t max_bytes) {
   }
   const uint64_t n_bytes = static_cast<uint64_t>(info.st_size);
   Header header;
-  if (n_bytes < sizeof(header)) return Corrupt("%s is no snapshot of a session; name one, or a new file", path.c_str());
-  WEIR_RETURN_IF_ERROR(ReadAll(file.fd(), reinterpret_cast<uint8_t*>(&header), sizeof(header), path));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
-    return Corrupt("%s is no snapshot of a session; name one, or a new file", path.c_str());
+  const auto not_one = [&] { return Corrupt("%s is no snapshot of a session; name one, or a new file", path.c_str()); };
+  if (n_bytes < sizeof(header)) return not_one();
+  WEIR_RETURN_IF_ERROR(ReadAt(fd, 0, {reinterpret_cast<uint8_t*>(&header), sizeof(header)}, path));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) return not_one();
   if (header.version != kVersion) {
     return Unsupported("snapshot %s has version %u; this build reads version %u", path.c_str(), header.version,
                        kVersion);
@@ -173,13 +220,44 @@ Result<Snapshot> ReadSnapshot(const std::string& path, int64_t max_bytes) {
   if (header.text_bytes > n_payload || header.state_bytes != n_payload - header.text_bytes) {
     return Corrupt("snapshot %s does not have the length it names", path.c_str());
   }
-  Snapshot out;
-  out.text.resize(header.text_bytes);
-  out.state.resize(header.state_bytes);
-  WEIR_RETURN_IF_ERROR(ReadAll(file.fd(), reinterpret_cast<uint8_t*>(out.text.data()), out.text.size(), path));
-  WEIR_RETURN_IF_ERROR(ReadAll(file.fd(), out.state.data(), out.state.size(), path));
-  if (Checksum(header, out.text, out.state) != header.checksum) return Corrupt("snapshot %s is damaged", path.c_str());
-  return out;
+  if (header.text_bytes > uint64_t{kMaxSnapshotText}) {
+    return OverBudget("the text of snapshot %s has %llu bytes, more than the %lld that may be read", path.c_str(),
+                      static_cast<unsigned long long>(header.text_bytes), static_cast<long long>(kMaxSnapshotText));
+  }
+  reader->path_ = path;
+  reader->text_.resize(header.text_bytes);
+  WEIR_RETURN_IF_ERROR(
+      ReadAt(fd, sizeof(header), {reinterpret_cast<uint8_t*>(reader->text_.data()), reader->text_.size()}, path));
+  reader->state_begin_ = static_cast<int64_t>(sizeof(header) + header.text_bytes);
+  reader->state_bytes_ = static_cast<int64_t>(header.state_bytes);
+  Checksum sum = Begun(header, reader->text_);
+  std::array<uint8_t, 1 << 15> piece;
+  while (reader->n_left() > 0) {
+    const std::span<uint8_t> here(piece.data(), static_cast<size_t>(std::min(std::ssize(piece), reader->n_left())));
+    WEIR_RETURN_IF_ERROR(reader->Read(here));
+    sum.Add(here);
+  }
+  sum.End();
+  if (sum.value() != header.checksum) return Corrupt("snapshot %s is damaged", path.c_str());
+  reader->Rewind();
+  return reader;
+}
+
+SnapshotReader::~SnapshotReader() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status SnapshotReader::Read(std::span<uint8_t> to) {
+  if (std::ssize(to) > n_left()) return InvalidArgument("the state in snapshot %s ends early", path_.c_str());
+  WEIR_RETURN_IF_ERROR(ReadAt(fd_, state_begin_ + at_, to, path_));
+  at_ += std::ssize(to);
+  return Status();
+}
+
+Status SnapshotReader::Skip(int64_t n) {
+  if (n < 0 || n > n_left()) return InvalidArgument("the state in snapshot %s ends early", path_.c_str());
+  at_ += n;
+  return Status();
 }
 
 }  // namespace weir

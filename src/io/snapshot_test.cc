@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "io/snapshot_test_util.h"
 
 namespace weir {
 namespace {
@@ -102,6 +103,63 @@ TEST_F(SnapshotTest, WhatCannotBeWrittenLeavesTheOldOne) {
   std::filesystem::create_symlink(folder_ + "/other", path_ + ".part");
   EXPECT_EQ(WriteSnapshot(path_, "new", State(5, 10)).code(), StatusCode::kIo);
   EXPECT_EQ(std::filesystem::file_size(folder_ + "/other"), 8u);
+}
+
+// What comes in pieces is the same file, whatever their sizes.
+TEST_F(SnapshotTest, PiecesMakeTheSameFile) {
+  const std::vector<uint8_t> state = State(6, 5000);
+  ASSERT_TRUE(WriteSnapshot(path_, "text", state).ok());
+  const std::string whole = Bytes();
+  Rng rng(11);
+  for (const size_t most : {1, 7, 8, 9, 64, 3000}) {
+    auto file = SnapshotWriter::Begin(path_, "text", std::ssize(state));
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    for (size_t at = 0; at < state.size();) {
+      const size_t n = std::min<size_t>(rng.Below(most + 1), state.size() - at);
+      ASSERT_TRUE((*file)->Write({state.data() + at, n}).ok());
+      at += n;
+    }
+    ASSERT_TRUE((*file)->Finish().ok());
+    EXPECT_EQ(Bytes(), whole) << most;
+  }
+  auto read = SnapshotReader::Open(path_, kMax);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  std::vector<uint8_t> back(state.size());
+  for (int round = 0; round < 2; ++round) {
+    for (size_t at = 0; at < back.size();) {
+      const size_t n = std::min<size_t>(rng.Below(700), back.size() - at);
+      ASSERT_TRUE((*read)->Read({back.data() + at, n}).ok());
+      at += n;
+    }
+    EXPECT_EQ(back, state);
+    EXPECT_EQ((*read)->n_left(), 0);
+    EXPECT_EQ((*read)->Read({back.data(), 1}).code(), StatusCode::kInvalidArgument);
+    (*read)->Rewind();
+    ASSERT_TRUE((*read)->Skip(4990).ok());
+    EXPECT_EQ((*read)->Skip(11).code(), StatusCode::kInvalidArgument);
+    ASSERT_TRUE((*read)->Read({back.data(), 10}).ok());
+    EXPECT_TRUE(std::equal(back.begin(), back.begin() + 10, state.end() - 10));
+    (*read)->Rewind();
+  }
+}
+
+TEST_F(SnapshotTest, WhatIsNotFinishedIsNotThere) {
+  ASSERT_TRUE(WriteSnapshot(path_, "old", State(7, 100)).ok());
+  {
+    auto file = SnapshotWriter::Begin(path_, "new", 100);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE((*file)->Write(State(8, 60)).ok());
+    EXPECT_EQ((*file)->Write(State(8, 41)).code(), StatusCode::kInternal);
+    EXPECT_EQ((*file)->Finish().code(), StatusCode::kInternal);
+  }
+  EXPECT_EQ(ReadSnapshot(path_, kMax)->text, "old");
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
+  // Nor does a state change while it is read: what was cut meanwhile is found.
+  auto read = SnapshotReader::Open(path_, kMax);
+  ASSERT_TRUE(read.ok());
+  std::filesystem::resize_file(path_, 60);
+  std::vector<uint8_t> state(100);
+  EXPECT_EQ((*read)->Read(state).code(), StatusCode::kCorrupt);
 }
 
 TEST_F(SnapshotTest, WritersExcludeEachOther) {

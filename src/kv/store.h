@@ -11,11 +11,13 @@
 // layer's keys and values are stored by kv/attend.h. DropLast() undoes the latest appends (probe tokens).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/bytes.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -72,10 +74,17 @@ class Pot {
   uint8_t* keys(int32_t layer, int32_t head) const { return k_.data() + HeadBegin(layer, head) * k_slot_bytes_; }
   uint8_t* values(int32_t layer, int32_t head) const { return v_.data() + HeadBegin(layer, head) * v_slot_bytes_; }
 
-  // Contents as bytes, appended to *out, and back. Restore() takes what Save() gave for a pot of the same shape off the
-  // front of *bytes; kInvalidArgument when it cannot be that, and the pot is then empty.
-  void Save(std::vector<uint8_t>* out) const;
-  Status Restore(std::span<const uint8_t>* bytes);
+  // Contents as bytes, state_bytes() of them. Errors of the sink. What a failed device did not give is zero.
+  int64_t state_bytes() const;
+  Status Save(ByteSink& sink) const;
+  // Looks through what Save() wrote for a pot of the same shape, keeping nothing of it: kInvalidArgument when it cannot
+  // be that, or when `fits` does not let a slot stand.
+  using SlotTest = std::function<bool(int32_t group, const SlotMeta&)>;
+  Status CheckState(ByteSource& source, const SlotTest& fits) const;
+  // Becomes what CheckState() let pass. Should the source fail now, or say other things than then, the pot is empty.
+  Status Restore(ByteSource& source, const SlotTest& fits);
+  // Becomes what a pot of the same backend holds. kInvalidArgument for another shape; nothing changes then.
+  Status CopyFrom(const Pot& other);
 
  private:
   // First slot of a head, or of a group's metadata, counted over the whole pot.
@@ -93,6 +102,12 @@ class Pot {
     return {buffer.template as<float>() + GroupBegin(group), static_cast<size_t>(used_[group])};
   }
   void LayOutEvenly();
+  // How many slots every group holds, and where.
+  struct Layout {
+    std::vector<int32_t> used;
+    std::vector<int64_t> begin, room;
+  };
+  Result<Layout> ReadLayout(ByteSource& source) const;
 
   PotShape shape_;
   int64_t k_slot_bytes_ = 0, v_slot_bytes_ = 0;

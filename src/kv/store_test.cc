@@ -157,19 +157,29 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   EXPECT_TRUE(shape.spread == 1 || fullest > shape.n_slots) << "no head ever used another's room";
 
   std::vector<uint8_t> saved;
-  pot.Save(&saved);
+  VectorSink sink(&saved);
+  ASSERT_TRUE(pot.Save(sink).ok());
+  EXPECT_EQ(std::ssize(saved), pot.state_bytes());
   auto other = std::move(Pot::Make(shape, Ref(), ledger)).value();
-  std::span<const uint8_t> bytes = saved;
-  ASSERT_TRUE(other->Restore(&bytes).ok());
-  EXPECT_TRUE(bytes.empty());
+  const auto any = [](int32_t, const SlotMeta&) { return true; };
+  SpanSource source(saved);
+  ASSERT_TRUE(other->CheckState(source, any).ok());
+  EXPECT_EQ(source.n_left(), 0);
+  EXPECT_EQ(other->n_used(), 0) << "a look changes nothing";
+  source.Rewind();
+  ASSERT_TRUE(other->Restore(source, any).ok());
+  EXPECT_EQ(source.n_left(), 0);
   ASSERT_NO_FATAL_FAILURE(ExpectEverythingInPlace(*other));
   EXPECT_EQ(other->n_free(), pot.n_free());
   std::vector<uint8_t> again;
-  other->Save(&again);
+  VectorSink sink_again(&again);
+  ASSERT_TRUE(other->Save(sink_again).ok());
   EXPECT_EQ(again, saved);
   for (size_t cut = 0; cut < saved.size(); cut += 1 + saved.size() / 60) {
-    bytes = {saved.data(), cut};
-    EXPECT_EQ(other->Restore(&bytes).code(), StatusCode::kInvalidArgument) << cut << " bytes";
+    SpanSource part({saved.data(), cut});
+    EXPECT_EQ(other->CheckState(part, any).code(), StatusCode::kInvalidArgument) << cut << " bytes";
+    part.Rewind();
+    EXPECT_EQ(other->Restore(part, any).code(), StatusCode::kInvalidArgument) << cut << " bytes";
     EXPECT_EQ(other->n_used(), 0);
   }
 }

@@ -146,13 +146,11 @@ void Api::Fork(const Call& call, httplib::Response& response) {
       call.arguments[0],
       [&](StreamSession& from) -> Status {
         options = from.options;
-        std::vector<uint8_t> bytes;
-        WEIR_RETURN_IF_ERROR(from.session->Save(&bytes));
         WEIR_ASSIGN_OR_RETURN(StreamSession* const to,
                               host_.Create(from.options, from.frames == nullptr ? 0 : from.frames->n_waiting()));
-        if (Status restored = to->session->Restore(bytes); !restored.ok()) {
+        if (Status copied = to->session->CopyFrom(*from.session); !copied.ok()) {
           host_.Erase(to->id);
-          return restored;
+          return copied;
         }
         to->conversation = from.conversation;
         to->t_ms = from.t_ms;
@@ -189,21 +187,22 @@ void Api::SaveSession(const Call& call, httplib::Response& response) {
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
   const auto path = SnapshotPath(*body);
   if (!path.ok()) return SendError(FromStatus(path.status()), response);
-  std::string text;
-  std::vector<uint8_t> state;
+  std::unique_ptr<SnapshotWriter> file;
   Json json;
   Status status = host_.CallWith(
       call.arguments[0],
       [&](StreamSession& stream) -> Status {
         json = SessionJson(stream);
-        return host_.Save(stream, &text, &state);
+        WEIR_ASSIGN_OR_RETURN(file, host_.Save(stream, *path));
+        return Status();
       },
       ClientWaits);
   // The disk is waited for here, not on the engine's thread.
-  if (status.ok()) status = WithoutFolder(WriteSnapshot(*path, text, state), options_.folder);
-  if (!status.ok()) return SendError(FromStatus(status), response);
-  SendJson({{"name", (*body)["name"]}, {"object", "snapshot"}, {"bytes", state.size()}, {"session", std::move(json)}},
-           response);
+  if (status.ok()) status = file->Finish();
+  if (!status.ok()) return SendError(FromStatus(WithoutFolder(status, options_.folder)), response);
+  SendJson(
+      {{"name", (*body)["name"]}, {"object", "snapshot"}, {"bytes", file->state_bytes()}, {"session", std::move(json)}},
+      response);
 }
 
 void Api::RestoreSession(const Call& call, httplib::Response& response) {
@@ -211,11 +210,11 @@ void Api::RestoreSession(const Call& call, httplib::Response& response) {
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
   const auto path = SnapshotPath(*body);
   if (!path.ok()) return SendError(FromStatus(path.status()), response);
-  const auto snapshot = ReadSnapshot(*path, host_.ledger().budget_bytes() + kSnapshotTextBytes);
+  const auto snapshot = SnapshotReader::Open(*path, host_.ledger().budget_bytes() + kMaxSnapshotText);
   if (!snapshot.ok()) return SendError(FromStatus(WithoutFolder(snapshot.status(), options_.folder)), response);
   Json state;
   const Status status = host_.Call([&]() -> Status {
-    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host_.Restore(snapshot->text, snapshot->state));
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host_.Restore(**snapshot));
     state = SessionJson(*stream);
     return Status();
   });

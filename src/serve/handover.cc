@@ -36,12 +36,10 @@ Result<Handover> Handover::Make(const std::string& folder) {
 }
 
 Status Handover::Leave(Host& host, const std::string& id) const {
-  std::string text;
-  std::vector<uint8_t> state;
   const Status status = host.CallWith(id, [&](StreamSession& stream) -> Status {
-    WEIR_RETURN_IF_ERROR(host.Save(stream, &text, &state));
     // Written while nobody else can read or write it: between the file and the session there is no third state.
-    WEIR_RETURN_IF_ERROR(WriteSnapshot(PathOf(id), text, state));
+    WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(id)));
+    WEIR_RETURN_IF_ERROR(file->Finish());
     stream.closing = true;
     return Status();
   });
@@ -68,10 +66,10 @@ Result<bool> Handover::Take(Host& host, const std::string& id) const {
     if (errno == ENOENT) return false;
     return IoError("cannot take the session over: %s", std::strerror(errno));
   }
-  const auto snapshot = ReadSnapshot(mine, host.ledger().budget_bytes() + kSnapshotTextBytes);
+  const auto snapshot = SnapshotReader::Open(mine, host.ledger().budget_bytes() + kMaxSnapshotText);
   Status status = snapshot.status();
   if (status.ok()) {
-    status = host.Call([&] { return host.Restore(snapshot->text, snapshot->state, id).status(); });
+    status = host.Call([&] { return host.Restore(**snapshot, id).status(); });
   }
   if (!status.ok()) {
     (void)std::rename(mine.c_str(), path.c_str());  // somebody else may have room

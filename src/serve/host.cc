@@ -215,16 +215,17 @@ Status RestoreWatched(const Json& saved, int64_t* t_ms, std::optional<int64_t>* 
 
 }  // namespace
 
-Status Host::Save(const StreamSession& stream, std::string* text, std::vector<uint8_t>* state) const {
+Result<std::unique_ptr<SnapshotWriter>> Host::Save(const StreamSession& stream, const std::string& path) const {
   SessionNote note = SessionNote::Of(*stream.session, stream.options.on_overflow, options_.model_name, fingerprint_);
   note.conversation = stream.conversation.Save();
   note.watched = SaveWatched(stream);
-  *text = note.ToText();
-  return stream.session->Save(state);
+  WEIR_ASSIGN_OR_RETURN(auto file, SnapshotWriter::Begin(path, note.ToText(), stream.session->state_bytes()));
+  WEIR_RETURN_IF_ERROR(stream.session->Save(*file));
+  return file;
 }
 
-Result<StreamSession*> Host::Restore(const std::string& text, std::span<const uint8_t> state, const std::string& id) {
-  WEIR_ASSIGN_OR_RETURN(const SessionNote note, SessionNote::Parse(text));
+Result<StreamSession*> Host::Restore(SnapshotReader& snapshot, const std::string& id) {
+  WEIR_ASSIGN_OR_RETURN(const SessionNote note, SessionNote::Parse(snapshot.text()));
   if (note.fingerprint != fingerprint_) {
     return InvalidArgument("the snapshot is of the model '%s', not of the one that runs here", note.model.c_str());
   }
@@ -245,7 +246,7 @@ Result<StreamSession*> Host::Restore(const std::string& text, std::span<const ui
   if (rows_pruned) stream->rows_pruned = rows_pruned;
   if (stream->frames != nullptr) stream->frames->GoOnFrom(frames);
   Status status = note.CheckFits(*stream->session, fingerprint_);
-  if (status.ok()) status = stream->session->Restore(state);
+  if (status.ok()) status = stream->session->Restore(snapshot);
   if (!status.ok()) {
     Erase(stream->id);
     return status;

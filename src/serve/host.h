@@ -22,6 +22,7 @@
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 #include "engine/step_batch.h"
+#include "io/snapshot.h"
 #include "serve/conversation.h"
 #include "serve/frame_queue.h"
 #include "serve/json.h"
@@ -114,9 +115,10 @@ class Host {
   void GiveAnswerPot(Session* session);
   PromptScorer& scorer() { return *scorer_; }
   Gauges ReadGauges() const;
-  // A session as bytes with all that is needed to make it again, and back as a new session.
-  Status Save(const StreamSession& stream, std::string* text, std::vector<uint8_t>* state) const;
-  Result<StreamSession*> Restore(const std::string& text, std::span<const uint8_t> state, const std::string& id = "");
+  // A session into a file with all that is needed to make it again, and back as a new session. The caller finishes the
+  // file, which is what waits for the disk.
+  Result<std::unique_ptr<SnapshotWriter>> Save(const StreamSession& stream, const std::string& path) const;
+  Result<StreamSession*> Restore(SnapshotReader& snapshot, const std::string& id = "");
 
  private:
   Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)

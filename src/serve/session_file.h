@@ -21,9 +21,6 @@
 
 namespace weir {
 
-// More than any request's system message and the longest history of a sampler.
-inline constexpr int64_t kSnapshotTextBytes = 32 << 20;
-
 // Names the weights: names, shapes and the first bytes of every tensor.
 std::string ModelFingerprint(const GgufFile& file);
 

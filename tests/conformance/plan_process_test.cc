@@ -15,6 +15,7 @@
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 #include "io/gguf_writer.h"
+#include "io/snapshot.h"
 
 namespace weir {
 namespace {
@@ -167,6 +168,18 @@ struct Files {
   std::string model, encoder;
 };
 
+// A session that is saved and read again is as large as before, and was never larger.
+bool ThroughAFile(Session& session) {
+  const std::string path = ::testing::TempDir() + "weir_plan_" + std::to_string(getpid()) + ".weir";
+  bool ok = false;
+  if (const auto file = SnapshotWriter::Begin(path, "", session.state_bytes()); file.ok()) {
+    ok = session.Save(**file).ok() && (*file)->Finish().ok();
+  }
+  if (const auto file = SnapshotReader::Open(path, INT64_MAX); ok) ok = file.ok() && session.Restore(**file).ok();
+  std::remove(path.c_str());
+  return ok;
+}
+
 // A session, with its eyes where there is an encoder, reads a picture of the given size and then the tokens.
 bool Live(Model& model, Backend& backend, Encoder* encoder, SessionOptions options, int32_t width, int32_t height,
           std::span<const int32_t> tokens, Measured* out) {
@@ -187,6 +200,7 @@ bool Live(Model& model, Backend& backend, Encoder* encoder, SessionOptions optio
     if (!eyes->ReadPixels({pixels.data(), width, height}, Modality::kImage, {}).ok()) return false;
   }
   if (!(*session)->Append(tokens).ok() || !(*session)->Logits().ok()) return false;
+  if (!ThroughAFile(**session)) return false;
   out->grown = ResidentBytes();
   out->peak_grown = ProcBytes("/proc/self/status", "VmHWM:");
   return true;

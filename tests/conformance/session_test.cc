@@ -114,6 +114,72 @@ TEST_F(SessionTest, TokensThatNoStreamCouldHoldAreRefused) {
   EXPECT_TRUE(restored->Restore(bytes).ok());
 }
 
+TEST_F(SessionTest, ACopyIsWhatASavedSessionWouldBe) {
+  for (const char* policy : {"streaming_llm", "h2o", "infinipot", "weir"}) {
+    SCOPED_TRACE(policy);
+    SessionOptions options = Options(policy, 64), larger = Options(policy, 80);
+    options.probe = larger.probe = {1, 2, 3};
+    auto session = Make(options), restored = Make(options), copy = Make(options), other = Make(larger);
+    ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+    ASSERT_TRUE(copy->Append({tokens_.data() + 7, 70}).ok());
+    std::vector<uint8_t> bytes, of_copy, of_restored;
+    ASSERT_TRUE(session->Save(&bytes).ok());
+    ASSERT_TRUE(restored->Restore(bytes).ok());
+    const Status status = copy->CopyFrom(*session);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE(copy->Save(&of_copy).ok());
+    EXPECT_EQ(of_copy, bytes);
+    for (Session* one : {copy.get(), restored.get()}) {
+      ASSERT_TRUE(one->Append({tokens_.data() + 100, 50}).ok());
+      ASSERT_TRUE(one->Save(one == copy.get() ? &of_copy : &of_restored).ok());
+    }
+    EXPECT_EQ(of_copy, of_restored);
+    ASSERT_TRUE(other->Append({tokens_.data(), 9}).ok());
+    EXPECT_EQ(other->CopyFrom(*session).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(other->n_seen(), 9);
+  }
+}
+
+// A file may be cut while it is read.
+TEST_F(SessionTest, ASourceThatFailsTheSecondTimeLeavesTheSessionAsNew) {
+  class Fails final : public ByteSource {
+   public:
+    Fails(std::span<const uint8_t> bytes, int64_t last) : source_(bytes), last_(last) {}
+    Status Read(std::span<uint8_t> to) override {
+      if (again_ && source_.n_left() - std::ssize(to) < last_) return IoError("gone");
+      return source_.Read(to);
+    }
+    Status Skip(int64_t n) override { return source_.Skip(n); }
+    int64_t n_left() const override { return source_.n_left(); }
+    void Rewind() override {
+      source_.Rewind();
+      again_ = true;
+    }
+
+   private:
+    SpanSource source_;
+    const int64_t last_;
+    bool again_ = false;
+  };
+  SessionOptions options = Options("streaming_llm", 64);
+  auto session = Make(options), restored = Make(options), fresh = Make(options);
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  std::vector<uint8_t> bytes, expected, after;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  EXPECT_EQ(std::ssize(bytes), session->state_bytes());
+  ASSERT_TRUE(fresh->Append({tokens_.data(), 30}).ok());
+  ASSERT_TRUE(fresh->Save(&expected).ok());
+  const int64_t n = std::ssize(bytes);
+  for (const int64_t last : {n, n - 150, n / 2, int64_t{1}}) {
+    Fails source(bytes, last);
+    EXPECT_EQ(restored->Restore(source).code(), StatusCode::kIo) << last;
+    EXPECT_EQ(restored->n_seen(), 0);
+    ASSERT_TRUE(restored->Append({tokens_.data(), 30}).ok());
+    ASSERT_TRUE(restored->Save(&after).ok());
+    EXPECT_EQ(after, expected) << last;
+  }
+}
+
 TEST_F(SessionTest, ABudgetBecomesTheLargestPotThatFits) {
   const int64_t minimum = PlanSession(*model_, *backend_, Options("streaming_llm", 64))->minimum_bytes;
   for (int64_t budget : {minimum, minimum + 1, minimum * 2, minimum * 7 + 13}) {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "cli/process.h"
-#include "io/snapshot.h"
+#include "io/snapshot_test_util.h"
 #include "serve/picture_client.h"
 #include "serve/session_client.h"
 

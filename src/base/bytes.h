@@ -1,0 +1,92 @@
+// Bytes on their way from or to somewhere, a piece at a time: what is as large as a pot never lies twice in memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir {
+
+class ByteSink {
+ public:
+  virtual ~ByteSink() = default;
+  // Takes all of `bytes`. After an error nothing that was written means anything.
+  virtual Status Write(std::span<const uint8_t> bytes) = 0;
+};
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Fills `to`, or skips n bytes. kInvalidArgument when there are fewer.
+  virtual Status Read(std::span<uint8_t> to) = 0;
+  virtual Status Skip(int64_t n) = 0;
+  virtual int64_t n_left() const = 0;
+  // Back to the first byte.
+  virtual void Rewind() = 0;
+};
+
+// The bytes of plain objects as they lie.
+template <typename T>
+std::span<const uint8_t> BytesOf(std::span<const T> objects) {
+  return {reinterpret_cast<const uint8_t*>(objects.data()), objects.size_bytes()};
+}
+template <typename T>
+std::span<uint8_t> BytesOf(std::span<T> objects) {
+  return {reinterpret_cast<uint8_t*>(objects.data()), objects.size_bytes()};
+}
+
+// Appends to a vector, which must outlive it.
+class VectorSink final : public ByteSink {
+ public:
+  explicit VectorSink(std::vector<uint8_t>* out) : out_(out) {}
+  Status Write(std::span<const uint8_t> bytes) override {
+    out_->insert(out_->end(), bytes.begin(), bytes.end());
+    return Status();
+  }
+
+ private:
+  std::vector<uint8_t>* out_;
+};
+
+// Fills memory of the caller's. kInvalidArgument when it is too small.
+class SpanSink final : public ByteSink {
+ public:
+  explicit SpanSink(std::span<uint8_t> to) : to_(to) {}
+  Status Write(std::span<const uint8_t> bytes) override {
+    if (bytes.size() > to_.size()) return InvalidArgument("the bytes do not fit");
+    std::copy(bytes.begin(), bytes.end(), to_.begin());
+    to_ = to_.subspan(bytes.size());
+    return Status();
+  }
+
+ private:
+  std::span<uint8_t> to_;
+};
+
+// Reads memory of the caller's.
+class SpanSource final : public ByteSource {
+ public:
+  explicit SpanSource(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  Status Read(std::span<uint8_t> to) override {
+    if (std::ssize(to) > n_left()) return InvalidArgument("the bytes end early");
+    std::copy_n(bytes_.begin() + at_, to.size(), to.begin());
+    at_ += std::ssize(to);
+    return Status();
+  }
+  Status Skip(int64_t n) override {
+    if (n < 0 || n > n_left()) return InvalidArgument("the bytes end early");
+    at_ += n;
+    return Status();
+  }
+  int64_t n_left() const override { return std::ssize(bytes_) - at_; }
+  void Rewind() override { at_ = 0; }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  int64_t at_ = 0;
+};
+
+}  // namespace weir

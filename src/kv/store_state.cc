@@ -1,0 +1,234 @@
+// A pot as bytes: nothing of the size of the pot lies in memory beside it.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kv/axes.h"
+#include "kv/store.h"
+
+namespace weir {
+namespace {
+
+// What a pot's bytes begin with.
+struct PotHeader {
+  int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, nll, spread;
+};
+
+PotHeader HeaderOf(const PotShape& s) {
+  return {s.n_layers,
+          s.n_kv_heads,
+          s.head_dim,
+          s.n_slots,
+          static_cast<int32_t>(s.k_type),
+          static_cast<int32_t>(s.v_type),
+          static_cast<int32_t>(s.positions),
+          static_cast<int32_t>(s.granularity),
+          s.scores,
+          s.nll,
+          s.spread};
+}
+
+Status NotAPot() { return InvalidArgument("these bytes are not a saved pot of this shape"); }
+
+// A slot's metadata, field by field: a struct's padding has no defined bytes.
+constexpr int64_t kSlotBytes = 24;
+using SlotBlock = std::array<uint8_t, 256 * kSlotBytes>;
+
+void Pack(const SlotMeta& m, uint8_t* to) {
+  std::memcpy(to, &m.seq, 8);
+  std::memcpy(to + 8, &m.t_src_ms, 8);
+  std::memcpy(to + 16, &m.token_id, 4);
+  to[20] = static_cast<uint8_t>(m.modality);
+  to[21] = m.pinned ? 1 : 0;
+  std::memcpy(to + 22, &m.row, 2);
+}
+
+// False for what no slot is.
+bool Unpack(const uint8_t* from, SlotMeta* m) {
+  std::memcpy(&m->seq, from, 8);
+  std::memcpy(&m->t_src_ms, from + 8, 8);
+  std::memcpy(&m->token_id, from + 16, 4);
+  std::memcpy(&m->row, from + 22, 2);
+  if (from[20] > static_cast<uint8_t>(Modality::kVideo) || from[21] > 1 || m->token_id < -kMaxColumns) return false;
+  m->modality = static_cast<Modality>(from[20]);
+  m->pinned = from[21] != 0;
+  return true;
+}
+
+// `each(slot, meta)` says whether it may stand.
+template <typename Each>
+Status ReadSlots(ByteSource& source, int32_t n, const Each& each) {
+  SlotBlock block;
+  constexpr int32_t kMost = static_cast<int32_t>(block.size() / kSlotBytes);
+  for (int32_t first = 0; first < n; first += kMost) {
+    const int32_t n_here = std::min(kMost, n - first);
+    WEIR_RETURN_IF_ERROR(source.Read({block.data(), static_cast<size_t>(n_here * kSlotBytes)}));
+    for (int32_t i = 0; i < n_here; ++i) {
+      SlotMeta meta;
+      if (!Unpack(block.data() + i * kSlotBytes, &meta) || !each(first + i, meta)) return NotAPot();
+    }
+  }
+  return Status();
+}
+
+Status WriteSlots(std::span<const SlotMeta> slots, ByteSink& sink) {
+  SlotBlock block;
+  while (!slots.empty()) {
+    const size_t n_here = std::min(slots.size(), block.size() / kSlotBytes);
+    for (size_t i = 0; i < n_here; ++i) Pack(slots[i], block.data() + i * kSlotBytes);
+    WEIR_RETURN_IF_ERROR(sink.Write({block.data(), n_here * kSlotBytes}));
+    slots = slots.subspan(n_here);
+  }
+  return Status();
+}
+
+// Keys and values may be a device's: what passes between it and a file passes through this much of the host.
+using Bounce = std::array<uint8_t, 1 << 15>;
+
+}  // namespace
+
+int64_t Pot::state_bytes() const {
+  int64_t n = sizeof(PotHeader) + std::ssize(used_) * 4 + (std::ssize(begin_) + std::ssize(room_)) * 8;
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    n += std::ssize(meta(group)) * kSlotBytes + (std::ssize(scores(group)) + std::ssize(nll(group))) * 4;
+  }
+  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      n += n_used(layer, head) * (k_slot_bytes_ + v_slot_bytes_);
+    }
+  }
+  return n;
+}
+
+Status Pot::Save(ByteSink& sink) const {
+  backend_->Synchronise();  // scores are read where they lie
+  const PotHeader header = HeaderOf(shape_);
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span<const PotHeader>(&header, 1))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(used_))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(begin_))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(room_))));
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    WEIR_RETURN_IF_ERROR(WriteSlots(meta(group), sink));
+    WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(scores(group))));
+    WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(nll(group))));
+  }
+  Bounce bounce;
+  const auto write = [&](const uint8_t* from, int64_t n_bytes) -> Status {
+    for (int64_t at = 0; at < n_bytes; at += std::ssize(bounce)) {
+      const int64_t n_here = std::min(std::ssize(bounce), n_bytes - at);
+      backend_->Copy(bounce.data(), from + at, n_here);
+      WEIR_RETURN_IF_ERROR(sink.Write({bounce.data(), static_cast<size_t>(n_here)}));
+    }
+    return Status();
+  };
+  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      WEIR_RETURN_IF_ERROR(write(keys(layer, head), n_used(layer, head) * k_slot_bytes_));
+      WEIR_RETURN_IF_ERROR(write(values(layer, head), n_used(layer, head) * v_slot_bytes_));
+    }
+  }
+  return Status();
+}
+
+Result<Pot::Layout> Pot::ReadLayout(ByteSource& source) const {
+  const PotHeader expected = HeaderOf(shape_);
+  PotHeader header;
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
+  if (std::memcmp(&header, &expected, sizeof(header)) != 0) return NotAPot();
+  Layout layout{std::vector<int32_t>(used_.size()), std::vector<int64_t>(begin_.size()),
+                std::vector<int64_t>(room_.size())};
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.used))));
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.begin))));
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.room))));
+  int64_t end = 0;  // regions in order, inside the pot, none over another
+  for (size_t group = 0; group < layout.used.size(); ++group) {
+    const bool shared = !layout.begin.empty();
+    const int64_t most = shared ? layout.room[group] : shape_.n_slots;
+    if (layout.used[group] < 0 || layout.used[group] > most) return NotAPot();
+    if (!shared) continue;
+    const int64_t begin = layout.begin[group], room = layout.room[group];
+    if (begin < end || room > shape_.max_head_slots() || begin > shape_.n_heads_total() * shape_.n_slots - room) {
+      return NotAPot();
+    }
+    end = begin + room;
+  }
+  return layout;
+}
+
+Status Pot::CheckState(ByteSource& source, const SlotTest& fits) const {
+  WEIR_ASSIGN_OR_RETURN(const Layout layout, ReadLayout(source));
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    const int32_t n = layout.used[group];
+    WEIR_RETURN_IF_ERROR(ReadSlots(source, n, [&](int32_t, const SlotMeta& meta) { return fits(group, meta); }));
+    WEIR_RETURN_IF_ERROR(source.Skip(int64_t{n} * ((shape_.scores ? 4 : 0) + (shape_.nll ? 4 : 0))));
+  }
+  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      const int64_t n = layout.used[shape_.group_of(layer, head)];
+      WEIR_RETURN_IF_ERROR(source.Skip(n * (k_slot_bytes_ + v_slot_bytes_)));
+    }
+  }
+  return Status();
+}
+
+Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
+  backend_->Synchronise();
+  Clear();
+  WEIR_ASSIGN_OR_RETURN(const Layout layout, ReadLayout(source));
+  used_ = layout.used;
+  begin_ = layout.begin;
+  room_ = layout.room;
+  const auto fill = [&]() -> Status {
+    for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+      SlotMeta* const slots = meta_.as<SlotMeta>() + GroupBegin(group);
+      WEIR_RETURN_IF_ERROR(ReadSlots(source, used_[group], [&](int32_t slot, const SlotMeta& meta) {
+        slots[slot] = meta;
+        return fits(group, meta);
+      }));
+      WEIR_RETURN_IF_ERROR(source.Read(BytesOf(scores(group))));
+      WEIR_RETURN_IF_ERROR(source.Read(BytesOf(nll(group))));
+    }
+    Bounce bounce;
+    const auto read = [&](uint8_t* to, int64_t n_bytes) -> Status {
+      for (int64_t at = 0; at < n_bytes; at += std::ssize(bounce)) {
+        const int64_t n_here = std::min(std::ssize(bounce), n_bytes - at);
+        WEIR_RETURN_IF_ERROR(source.Read({bounce.data(), static_cast<size_t>(n_here)}));
+        backend_->Copy(to + at, bounce.data(), n_here);
+      }
+      return Status();
+    };
+    for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+      for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+        WEIR_RETURN_IF_ERROR(read(keys(layer, head), n_used(layer, head) * k_slot_bytes_));
+        WEIR_RETURN_IF_ERROR(read(values(layer, head), n_used(layer, head) * v_slot_bytes_));
+      }
+    }
+    return Status();
+  };
+  const Status filled = fill();
+  if (!filled.ok()) Clear();
+  return filled;
+}
+
+Status Pot::CopyFrom(const Pot& other) {
+  const PotHeader mine = HeaderOf(shape_), its = HeaderOf(other.shape_);
+  if (std::memcmp(&mine, &its, sizeof(mine)) != 0) return InvalidArgument("the pots differ in shape");
+  backend_->Synchronise();
+  used_ = other.used_;
+  begin_ = other.begin_;
+  room_ = other.room_;
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    std::ranges::copy(other.meta(group), meta_.as<SlotMeta>() + GroupBegin(group));
+    std::ranges::copy(other.scores(group), scores(group).begin());
+    std::ranges::copy(other.nll(group), nll(group).begin());
+  }
+  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+      backend_->Copy(keys(layer, head), other.keys(layer, head), n_used(layer, head) * k_slot_bytes_);
+      backend_->Copy(values(layer, head), other.values(layer, head), n_used(layer, head) * v_slot_bytes_);
+    }
+  }
+  return Status();
+}
+
+}  // namespace weir
