@@ -54,7 +54,7 @@ class Chat {
         flags_(flags) {}
 
   // `saved`: where to go on from; nullptr to begin.
-  Status Loop(const SavedSession* saved) {
+  Status Loop(SavedSession* saved) {
     const bool terminal = isatty(STDIN_FILENO) != 0;
     if (terminal) std::fprintf(stderr, "Type a message; /help lists the commands.\n");
     WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
@@ -79,7 +79,11 @@ class Chat {
       } else if (line.rfind("/save ", 0) == 0) {
         if (Tell(Save(line.substr(6)))) std::fprintf(stderr, "saved to %s\n", Printable(line.substr(6)).c_str());
       } else if (line.rfind("/load ", 0) == 0) {
-        Tell(Load(line.substr(6)));
+        const bool had_any = session_.n_seen() > 0;
+        const Status loaded = Load(line.substr(6));
+        // Nothing is left of either conversation: what --session holds must not be written over with that.
+        if (!loaded.ok() && had_any && session_.n_seen() == 0) return loaded;
+        Tell(loaded);
       } else if (line.rfind("/file ", 0) == 0) {
         status = ReadFile(line.substr(6));
       } else if (line.rfind("/image ", 0) == 0 || line.rfind("/video ", 0) == 0) {
@@ -109,7 +113,7 @@ class Chat {
   Status Save(const std::string& path) { return WriteSaved(path, setup_, pot_, talk_.Save(), sampler_); }
 
   Status Load(const std::string& path) {
-    WEIR_ASSIGN_OR_RETURN(const std::optional<SavedSession> saved, ReadSaved(path));
+    WEIR_ASSIGN_OR_RETURN(std::optional<SavedSession> saved, ReadSaved(path));
     if (!saved) return NotFound("there is no snapshot %s", path.c_str());
     // Refused before anything of the chat that is there is lost.
     if (trace_ != nullptr)
@@ -117,7 +121,7 @@ class Chat {
     return GoOnFrom(*saved, path, false);
   }
 
-  Status GoOnFrom(const SavedSession& saved, const std::string& path, bool own_seed) {
+  Status GoOnFrom(SavedSession& saved, const std::string& path, bool own_seed) {
     if (saved.note.conversation.is_null()) {
       return InvalidArgument("%s is of a text without rounds; `weir run` goes on with it", path.c_str());
     }

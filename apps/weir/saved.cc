@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-
-#include "base/memory.h"
+#include <limits>
 
 namespace weir::app {
 namespace {
@@ -17,7 +16,7 @@ std::string Lower(std::string text) {
 }  // namespace
 
 Result<std::optional<SavedSession>> ReadSaved(const std::string& path) {
-  auto snapshot = SnapshotReader::Open(path, AvailableHostBytes());
+  auto snapshot = SnapshotReader::Open(path, std::numeric_limits<int64_t>::max());
   if (snapshot.status().code() == StatusCode::kNotFound) return std::optional<SavedSession>();
   if (!snapshot.ok()) return snapshot.status();
   WEIR_ASSIGN_OR_RETURN(SessionNote note, SessionNote::Parse((*snapshot)->text()));
@@ -51,16 +50,17 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   if (!given("--on-overflow")) flags->on_overflow = note.on_overflow == OnOverflow::kError ? "error" : "evict";
 }
 
-Status RestoreSaved(const SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup,
-                    Sampler* sampler) {
+Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup, Sampler* sampler) {
   Session& session = *setup.session;
+  Sampler goes_on = *sampler;
   Status status = saved.note.CheckFits(session, ModelFingerprint(setup.model->file()));
-  if (status.ok()) status = session.Restore(*saved.file);
   if (status.ok() && !saved.note.sampler.is_null()) {
-    const uint64_t draws = sampler->Save().draws;
-    status = RestoreSampler(saved.note.sampler, sampler);
-    if (own_seed) sampler->Restore({draws, sampler->Save().recent});
+    status = RestoreSampler(saved.note.sampler, &goes_on);
+    if (own_seed) goes_on.Restore({sampler->Save().draws, goes_on.Save().recent});
   }
+  if (status.ok()) status = session.Restore(*saved.file);
+  if (status.ok()) *sampler = std::move(goes_on);
+  saved.file.reset();
   if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
     status = InvalidArgument(
         "tokens of it were forgotten before, and a trace tells a stream from its beginning; leave --trace away");

@@ -17,10 +17,12 @@ class ByteSink {
   virtual Status Write(std::span<const uint8_t> bytes) = 0;
 };
 
+inline Status EndsEarly() { return InvalidArgument("the saved session ends early"); }
+
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills `to`, or skips n bytes. kInvalidArgument when there are fewer.
+  // Fills `to`, or skips n bytes. EndsEarly() when there are fewer.
   virtual Status Read(std::span<uint8_t> to) = 0;
   virtual Status Skip(int64_t n) = 0;
   virtual int64_t n_left() const = 0;
@@ -71,13 +73,13 @@ class SpanSource final : public ByteSource {
  public:
   explicit SpanSource(std::span<const uint8_t> bytes) : bytes_(bytes) {}
   Status Read(std::span<uint8_t> to) override {
-    if (std::ssize(to) > n_left()) return InvalidArgument("the bytes end early");
+    if (std::ssize(to) > n_left()) return EndsEarly();
     std::copy_n(bytes_.begin() + at_, to.size(), to.begin());
     at_ += std::ssize(to);
     return Status();
   }
   Status Skip(int64_t n) override {
-    if (n < 0 || n > n_left()) return InvalidArgument("the bytes end early");
+    if (n < 0 || n > n_left()) return EndsEarly();
     at_ += n;
     return Status();
   }

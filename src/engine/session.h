@@ -127,15 +127,15 @@ class Session {
   // state_bytes() of them, and back. A session of the same model, backend and options that restores them continues with
   // the same bytes. Neither way takes memory of the pot's size: bytes pass through, or lie where the caller has them.
   // Save() into a vector replaces *out. Errors of the sink, or the device's.
-  // Restore() reads its source twice; kInvalidArgument when the bytes are not from such a session, which then is as it
-  // was. A source that fails the second time leaves the session as new.
+  // Restore() reads its source twice, from its first byte; kInvalidArgument when the bytes are not from such a session,
+  // which then is as it was. A source that fails the second time leaves the session as new.
   int64_t state_bytes() const;
   Status Save(ByteSink& sink) const;
   Status Save(std::vector<uint8_t>* out) const;
   Status Restore(ByteSource& source);
   Status Restore(std::span<const uint8_t> bytes);
   // The same at once, from a session that is there. kInvalidArgument when it is of another model, backend, pot or
-  // policy; nothing changes then.
+  // policy; nothing changes then. The device's error leaves the session as new.
   Status CopyFrom(const Session& other);
 
   // Logits for the token after the last one read, [n_vocab]. kInvalidArgument before the first token.

@@ -107,6 +107,7 @@ Status Session::Restore(std::span<const uint8_t> bytes) {
 Status Session::Restore(ByteSource& source) {
   const Status bad = InvalidArgument("these bytes are not a saved session of this model, policy and pot");
   StateHeader h;
+  source.Rewind();
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&h, 1))));
   const int32_t n_slots = plan_.pot.n_slots;
   if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != model_->config().n_embd || h.n_seen < 0 ||
@@ -156,7 +157,13 @@ Status Session::CopyFrom(const Session& other) {
       options_.policy.text != other.options_.policy.text) {
     return InvalidArgument("the sessions differ in model, backend, probe or policy");
   }
+  if (this == &other) return Status();
   WEIR_RETURN_IF_ERROR(pot_->CopyFrom(*other.pot_));
+  backend_->Synchronise();
+  if (Status failed = backend_->status(); !failed.ok()) {
+    Reset();
+    return failed;
+  }
   std::memcpy(last_hidden_.data(), other.last_hidden_.data(), static_cast<size_t>(model_->config().n_embd) * 4);
   std::vector<int32_t> ids = other.probe_;
   ids.insert(ids.end(), other.question_.begin(), other.question_.end());

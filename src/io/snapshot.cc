@@ -118,6 +118,7 @@ void Checksum::Add(std::span<const uint8_t> bytes) {
     std::memcpy(&out, from, 8);
     return out;
   };
+  if (bytes.empty()) return;
   const size_t n_rest = n_ % 8;
   n_ += bytes.size();
   if (n_rest > 0) {
@@ -171,9 +172,10 @@ SnapshotWriter::~SnapshotWriter() {
 
 Status SnapshotWriter::Write(std::span<const uint8_t> bytes) {
   if (std::ssize(bytes) > state_bytes_ - n_written_) return Internal("more bytes than the snapshot was begun for");
-  n_written_ += std::ssize(bytes);
   checksum_.Add(bytes);
-  return WriteAll(fd_, bytes, part_);
+  WEIR_RETURN_IF_ERROR(WriteAll(fd_, bytes, part_));
+  n_written_ += std::ssize(bytes);
+  return Status();
 }
 
 Status SnapshotWriter::Finish() {
@@ -230,6 +232,7 @@ Result<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& 
       ReadAt(fd, sizeof(header), {reinterpret_cast<uint8_t*>(reader->text_.data()), reader->text_.size()}, path));
   reader->state_begin_ = static_cast<int64_t>(sizeof(header) + header.text_bytes);
   reader->state_bytes_ = static_cast<int64_t>(header.state_bytes);
+  reader->changed_ = info.st_mtim;
   Checksum sum = Begun(header, reader->text_);
   std::array<uint8_t, 1 << 15> piece;
   while (reader->n_left() > 0) {
@@ -248,14 +251,20 @@ SnapshotReader::~SnapshotReader() {
 }
 
 Status SnapshotReader::Read(std::span<uint8_t> to) {
-  if (std::ssize(to) > n_left()) return InvalidArgument("the state in snapshot %s ends early", path_.c_str());
+  if (std::ssize(to) > n_left()) return EndsEarly();
   WEIR_RETURN_IF_ERROR(ReadAt(fd_, state_begin_ + at_, to, path_));
   at_ += std::ssize(to);
+  if (n_left() > 0) return Status();
+  struct stat now {};
+  if (fstat(fd_, &now) != 0) return Failed("read", path_);
+  if (now.st_mtim.tv_sec != changed_.tv_sec || now.st_mtim.tv_nsec != changed_.tv_nsec) {
+    return Corrupt("%s was written to while it was read", path_.c_str());
+  }
   return Status();
 }
 
 Status SnapshotReader::Skip(int64_t n) {
-  if (n < 0 || n > n_left()) return InvalidArgument("the state in snapshot %s ends early", path_.c_str());
+  if (n < 0 || n > n_left()) return EndsEarly();
   at_ += n;
   return Status();
 }

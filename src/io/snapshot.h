@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <span>
 #include <string>
@@ -78,7 +79,8 @@ class SnapshotReader final : public ByteSource {
 
   const std::string& text() const { return text_; }
 
-  // The state. Errors also kIo, and kCorrupt for a file that somebody cut meanwhile.
+  // The state. Errors also kIo, and kCorrupt for a file that was written to after Open(): told by the last byte at the
+  // latest, so that who reads to the end has what was checked.
   Status Read(std::span<uint8_t> to) override;
   Status Skip(int64_t n) override;
   int64_t n_left() const override { return state_bytes_ - at_; }
@@ -88,6 +90,7 @@ class SnapshotReader final : public ByteSource {
   SnapshotReader() = default;
   std::string path_, text_;
   int fd_ = -1;
+  timespec changed_ = {};
   int64_t state_begin_ = 0, state_bytes_ = 0, at_ = 0;
 };
 

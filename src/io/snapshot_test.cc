@@ -122,6 +122,15 @@ TEST_F(SnapshotTest, PiecesMakeTheSameFile) {
     ASSERT_TRUE((*file)->Finish().ok());
     EXPECT_EQ(Bytes(), whole) << most;
   }
+  for (const size_t n : {0, 3, 4, 8}) {  // pieces of nothing, where none is
+    auto file = SnapshotWriter::Begin(path_, "text", std::ssize(state));
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE((*file)->Write({state.data(), n}).ok());
+    ASSERT_TRUE((*file)->Write({}).ok());
+    ASSERT_TRUE((*file)->Write({state.data() + n, state.size() - n}).ok());
+    ASSERT_TRUE((*file)->Finish().ok());
+    EXPECT_EQ(Bytes(), whole) << n;
+  }
   auto read = SnapshotReader::Open(path_, kMax);
   ASSERT_TRUE(read.ok()) << read.status().message();
   std::vector<uint8_t> back(state.size());
@@ -160,6 +169,14 @@ TEST_F(SnapshotTest, WhatIsNotFinishedIsNotThere) {
   std::filesystem::resize_file(path_, 60);
   std::vector<uint8_t> state(100);
   EXPECT_EQ((*read)->Read(state).code(), StatusCode::kCorrupt);
+  ASSERT_TRUE(WriteSnapshot(path_, "old", State(7, 100)).ok());
+  read = SnapshotReader::Open(path_, kMax);
+  ASSERT_TRUE(read.ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a file's clock ticks
+  const std::string other = Bytes();
+  std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out).write(other.data(), std::ssize(other));
+  EXPECT_TRUE((*read)->Read({state.data(), 99}).ok());
+  EXPECT_EQ((*read)->Read({state.data(), 1}).code(), StatusCode::kCorrupt);
 }
 
 TEST_F(SnapshotTest, WritersExcludeEachOther) {

@@ -82,8 +82,9 @@ Status WriteSlots(std::span<const SlotMeta> slots, ByteSink& sink) {
   return Status();
 }
 
-// Keys and values may be a device's: what passes between it and a file passes through this much of the host.
-using Bounce = std::array<uint8_t, 1 << 15>;
+// Keys and values may be a device's: what passes between it and a file passes through this much of the host, and every
+// such piece waits for the device.
+using Bounce = std::array<uint8_t, 1 << 17>;
 
 }  // namespace
 
@@ -213,6 +214,7 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
 Status Pot::CopyFrom(const Pot& other) {
   const PotHeader mine = HeaderOf(shape_), its = HeaderOf(other.shape_);
   if (std::memcmp(&mine, &its, sizeof(mine)) != 0) return InvalidArgument("the pots differ in shape");
+  if (this == &other) return Status();
   backend_->Synchronise();
   used_ = other.used_;
   begin_ = other.begin_;

@@ -38,6 +38,12 @@ ApiError FromStatus(const Status& status) {
   return {500, "internal", status.message()};
 }
 
+Status WithoutFolder(const Status& status, const std::string& folder) {
+  std::string message = status.message();
+  for (size_t at; (at = message.find(folder + "/")) != std::string::npos;) message.erase(at, folder.size() + 1);
+  return Status(status.code(), std::move(message));
+}
+
 ApiError ContextLengthExceeded(const Status& status) { return {400, "context_length_exceeded", status.message()}; }
 
 }  // namespace weir

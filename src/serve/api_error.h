@@ -21,6 +21,8 @@ struct ApiError {
 // What a Status means to a client: 400 for a request that cannot be honoured, 404 for what is not there, 429 for what
 // does not fit now, 503 when the server stops, 500 for the rest.
 ApiError FromStatus(const Status& status);
+// The same without `folder`: where it is on the server is nobody's business.
+Status WithoutFolder(const Status& status, const std::string& folder);
 // The prompt does not fit into a pot that may not forget.
 ApiError ContextLengthExceeded(const Status& status);
 

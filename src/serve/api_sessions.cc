@@ -28,13 +28,6 @@ ApiError AdmissionError(const Host& host, const SessionOptions& options, const S
 
 bool ClientWaits() { return HttpConnection::Current()->Alive(); }
 
-// Where the folder is on the server is nobody's business.
-Status WithoutFolder(const Status& status, const std::string& folder) {
-  std::string message = status.message();
-  for (size_t at; (at = message.find(folder + "/")) != std::string::npos;) message.erase(at, folder.size() + 1);
-  return Status(status.code(), std::move(message));
-}
-
 }  // namespace
 
 void Api::ListSessions(const Call&, httplib::Response& response) {
@@ -197,7 +190,7 @@ void Api::SaveSession(const Call& call, httplib::Response& response) {
         return Status();
       },
       ClientWaits);
-  // The disk is waited for here, not on the engine's thread.
+  // The disk is synced here, not on the engine's thread.
   if (status.ok()) status = file->Finish();
   if (!status.ok()) return SendError(FromStatus(WithoutFolder(status, options_.folder)), response);
   SendJson(
@@ -218,7 +211,7 @@ void Api::RestoreSession(const Call& call, httplib::Response& response) {
     state = SessionJson(*stream);
     return Status();
   });
-  if (!status.ok()) return SendError(FromStatus(status), response);
+  if (!status.ok()) return SendError(FromStatus(WithoutFolder(status, options_.folder)), response);
   SendJson(state, response, 201);
 }
 

@@ -73,7 +73,9 @@ Result<bool> Handover::Take(Host& host, const std::string& id) const {
   }
   if (!status.ok()) {
     (void)std::rename(mine.c_str(), path.c_str());  // somebody else may have room
-    return status;
+    std::string why = status.message();
+    if (const size_t at = why.find(mine); at != std::string::npos) why.replace(at, mine.size(), path);
+    return Status(status.code(), std::move(why));
   }
   (void)std::remove(mine.c_str());
   return true;

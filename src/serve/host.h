@@ -116,7 +116,7 @@ class Host {
   PromptScorer& scorer() { return *scorer_; }
   Gauges ReadGauges() const;
   // A session into a file with all that is needed to make it again, and back as a new session. The caller finishes the
-  // file, which is what waits for the disk.
+  // file: syncing it takes longest, and needs no engine.
   Result<std::unique_ptr<SnapshotWriter>> Save(const StreamSession& stream, const std::string& path) const;
   Result<StreamSession*> Restore(SnapshotReader& snapshot, const std::string& id = "");
 

@@ -240,12 +240,12 @@ class Server::Impl {
     const bool of_session = IsOfSession(path);
     if (draining_) {
       const Status left = of_session ? handover_->Leave(*host_, call.arguments[0]) : Status();
-      if (!left.ok()) return FromStatus(left);
+      if (!left.ok()) return FromStatus(WithoutFolder(left, options_.folder));
       return Draining();
     }
     if (!of_session) return {0, "", ""};
     const auto taken = handover_->Take(*host_, call.arguments[0]);
-    return taken.ok() ? ApiError{0, "", ""} : FromStatus(taken.status());
+    return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), options_.folder));
   }
 
   // Tells the browser of an allowed page so, errors included. True when it asks beforehand (no key comes with that):

@@ -115,22 +115,28 @@ TEST_F(SessionTest, TokensThatNoStreamCouldHoldAreRefused) {
 }
 
 TEST_F(SessionTest, ACopyIsWhatASavedSessionWouldBe) {
-  for (const char* policy : {"streaming_llm", "h2o", "infinipot", "weir"}) {
+  for (const char* policy : {"streaming_llm", "h2o", "infinipot", "weir", "adakv", "pyramidkv"}) {
     SCOPED_TRACE(policy);
     SessionOptions options = Options(policy, 64), larger = Options(policy, 80);
     options.probe = larger.probe = {1, 2, 3};
     auto session = Make(options), restored = Make(options), copy = Make(options), other = Make(larger);
     ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+    if (session->plan().probe_slots > 0) ASSERT_TRUE(session->SetProbe({tokens_.data(), 2}).ok());
+    ASSERT_TRUE(session->BeginRound({tokens_.data() + 100, 3}, 5).ok());
+    ASSERT_TRUE(session->Append({tokens_.data() + 100, 3}).ok());
+    ASSERT_TRUE(session->Logits().ok());
     ASSERT_TRUE(copy->Append({tokens_.data() + 7, 70}).ok());
     std::vector<uint8_t> bytes, of_copy, of_restored;
     ASSERT_TRUE(session->Save(&bytes).ok());
     ASSERT_TRUE(restored->Restore(bytes).ok());
-    const Status status = copy->CopyFrom(*session);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_TRUE(copy->Save(&of_copy).ok());
-    EXPECT_EQ(of_copy, bytes);
+    for (int round = 0; round < 2; ++round) {  // a copy of itself is nothing new
+      const Status status = copy->CopyFrom(round == 0 ? *session : *copy);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(copy->Save(&of_copy).ok());
+      EXPECT_EQ(of_copy, bytes);
+    }
     for (Session* one : {copy.get(), restored.get()}) {
-      ASSERT_TRUE(one->Append({tokens_.data() + 100, 50}).ok());
+      ASSERT_TRUE(one->Append({tokens_.data() + 103, 50}).ok());
       ASSERT_TRUE(one->Save(one == copy.get() ? &of_copy : &of_restored).ok());
     }
     EXPECT_EQ(of_copy, of_restored);
@@ -140,26 +146,54 @@ TEST_F(SessionTest, ACopyIsWhatASavedSessionWouldBe) {
   }
 }
 
+// A head's keys, and a group's slots, of more than one piece of what passes by.
+TEST_F(SessionTest, ALargePotComesBackWhole) {
+  SessionOptions options = Options("h2o", 2600);
+  options.k_type = options.v_type = DType::kF32;
+  auto session = Make(options), restored = Make(options), copy = Make(options);
+  ASSERT_TRUE(session->Append(tokens_).ok());
+  ASSERT_TRUE(session->Append({tokens_.data(), 555}).ok());
+  const Pot& pot = session->pot();
+  const size_t n_bytes = static_cast<size_t>(pot.n_used(1, 1)) * static_cast<size_t>(pot.shape().head_dim) * 4;
+  ASSERT_GT(n_bytes, size_t{1} << 17);
+  std::vector<uint8_t> bytes, again;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  ASSERT_TRUE(restored->Restore(bytes).ok());
+  ASSERT_TRUE(copy->CopyFrom(*session).ok());
+  for (const Session* one : {restored.get(), copy.get()}) {
+    ASSERT_TRUE(one->Save(&again).ok());
+    EXPECT_EQ(again, bytes);
+    EXPECT_EQ(std::memcmp(one->pot().keys(1, 1), pot.keys(1, 1), n_bytes), 0);
+    EXPECT_EQ(std::memcmp(one->pot().values(2, 0), pot.values(2, 0), n_bytes), 0);
+  }
+}
+
 // A file may be cut while it is read.
 TEST_F(SessionTest, ASourceThatFailsTheSecondTimeLeavesTheSessionAsNew) {
   class Fails final : public ByteSource {
    public:
-    Fails(std::span<const uint8_t> bytes, int64_t last) : source_(bytes), last_(last) {}
+    // `last` bytes cannot be read, or, with `other`, are others.
+    Fails(std::span<const uint8_t> bytes, int64_t last, bool other) : source_(bytes), last_(last), other_(other) {}
     Status Read(std::span<uint8_t> to) override {
-      if (again_ && source_.n_left() - std::ssize(to) < last_) return IoError("gone");
-      return source_.Read(to);
+      const Status status = source_.Read(to);
+      if (n_rewinds_ < 2 || n_left() >= last_) return status;
+      if (!other_) return IoError("gone");
+      for (int64_t i = std::max<int64_t>(0, std::ssize(to) - (last_ - n_left())); i < std::ssize(to); ++i)
+        to[i] ^= 0xFF;
+      return status;
     }
     Status Skip(int64_t n) override { return source_.Skip(n); }
     int64_t n_left() const override { return source_.n_left(); }
     void Rewind() override {
       source_.Rewind();
-      again_ = true;
+      ++n_rewinds_;
     }
 
    private:
     SpanSource source_;
     const int64_t last_;
-    bool again_ = false;
+    const bool other_;
+    int n_rewinds_ = 0;
   };
   SessionOptions options = Options("streaming_llm", 64);
   auto session = Make(options), restored = Make(options), fresh = Make(options);
@@ -170,13 +204,23 @@ TEST_F(SessionTest, ASourceThatFailsTheSecondTimeLeavesTheSessionAsNew) {
   ASSERT_TRUE(fresh->Append({tokens_.data(), 30}).ok());
   ASSERT_TRUE(fresh->Save(&expected).ok());
   const int64_t n = std::ssize(bytes);
-  for (const int64_t last : {n, n - 150, n / 2, int64_t{1}}) {
-    Fails source(bytes, last);
-    EXPECT_EQ(restored->Restore(source).code(), StatusCode::kIo) << last;
-    EXPECT_EQ(restored->n_seen(), 0);
-    ASSERT_TRUE(restored->Append({tokens_.data(), 30}).ok());
-    ASSERT_TRUE(restored->Save(&after).ok());
-    EXPECT_EQ(after, expected) << last;
+  for (const bool other : {false, true}) {
+    for (const int64_t last : {n - 150, n - 300, n - 500, n / 2, int64_t{1}}) {
+      SCOPED_TRACE(last);
+      Fails source(bytes, last, other);
+      const Status status = restored->Restore(source);
+      if (!other) {
+        EXPECT_EQ(status.code(), StatusCode::kIo);
+      }
+      if (status.ok()) {  // other keys and values than those that were looked at
+        EXPECT_LE(last, n / 2);
+        restored->Reset();
+      }
+      EXPECT_EQ(restored->n_seen(), 0);
+      ASSERT_TRUE(restored->Append({tokens_.data(), 30}).ok());
+      ASSERT_TRUE(restored->Save(&after).ok());
+      EXPECT_EQ(after, expected);
+    }
   }
 }
 

@@ -37,6 +37,7 @@ class HostileSnapshotTest : public ::testing::Test {
     const HttpAnswer answer = Restore(text, state);
     EXPECT_TRUE(answer.status == 400 || answer.status == 429) << answer.status << " " << answer.body.substr(0, 500);
     EXPECT_LT(answer.body.size(), 2000u);
+    EXPECT_EQ(answer.body.find(folder_.path()), std::string::npos) << answer.body;
     EXPECT_EQ(server_.Get(kSessions).json()["data"].size(), 1u);
   }
   std::string Edited(const std::function<void(Json&)>& edit) const {
