@@ -77,7 +77,8 @@ Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBe
     Cell cell;
     cell.task = dataset;
     cell.metric = mine[0]->metric;
-    Examinee& examinee = IsCompletionTask(dataset) ? completion : chat;
+    const bool goes_on = IsCompletionTask(dataset);
+    Examinee& examinee = goes_on ? completion : chat;
     const auto trial = [&](const LongBenchSample& sample) -> Status {
       WEIR_RETURN_IF_ERROR(examinee.Begin());
       std::vector<int32_t> tokens = examinee.Encode(sample.prompt);
@@ -92,7 +93,7 @@ Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBe
       WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.Ask(question));
       // Continued examples: what follows the first line is the next example.
       std::string_view answer = reply.text;
-      if (&examinee == &completion && IsCompletionTask(dataset)) {
+      if (goes_on) {
         answer.remove_prefix(std::min(answer.find_first_not_of('\n'), answer.size()));
         answer = answer.substr(0, answer.find('\n'));
       }

@@ -111,7 +111,7 @@ struct OneByOne {
 };
 using BestDots = OneByOne;
 
-#elif HWY_ARCH_X86
+#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3  // what is above has no pmaddubsw: SSE2, or EMU128 in its place
 
 HWY_INLINE __m128i MulPairs(__m128i codes, __m128i q) { return _mm_maddubs_epi16(codes, q); }
 HWY_INLINE __m128i SumPairs(__m128i pairs, __m128i factor) { return _mm_madd_epi16(pairs, factor); }
