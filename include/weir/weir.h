@@ -154,7 +154,8 @@ WEIR_API weir_status weir_session_counters(const weir_session* session, weir_cou
 /* Forgets everything; the session is as new. */
 WEIR_API weir_status weir_session_reset(weir_session* session);
 /* The session as bytes: writes at most `capacity` of them, *n_bytes is how many there are (nothing is written when they
- * do not fit; after an error they mean nothing). A session of the same build, model and options that restores them goes on with the same bytes. */
+ * do not fit; after an error they mean nothing). A session of the same build, model and options that restores them goes
+ * on with the same bytes. */
 WEIR_API weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes);
 /* WEIR_INVALID_ARGUMENT when the bytes are not from such a session, which then is as it was. */
 WEIR_API weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, size_t n_bytes);
