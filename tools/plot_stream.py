@@ -1,16 +1,25 @@
 #!/usr/bin/env python3
 """Draws what `weir eval ppl` measured along a stream: resident memory and perplexity against tokens read.
 
-    weir eval ppl -m MODEL -f BOOKS.txt --policy streaming_llm --pot 1024 > sinks.jsonl
-    tools/plot_stream.py sinks.jsonl [window.jsonl ...] --memory memory.svg --perplexity perplexity.svg --kv-bytes 23040
+    weir eval ppl -m MODEL -f BOOKS.txt --policy "streaming_llm;window" --pot 1024 > streams.jsonl
+    tools/plot_stream.py streams.jsonl --memory memory.svg --perplexity perplexity.svg --kv-bytes 23040
+    tools/plot_stream.py "4 sinks=sinks.jsonl" "8 sinks=more.jsonl" --perplexity perplexity.svg
+    tools/plot_stream.py streams.jsonl --ratio ratio.svg --against streaming_llm
 
+A file may hold several runs; NAME= renames the one it holds. --memory draws the first run. --ratio divides every run's
+perplexity over all that was read so far, beyond the first --skip tokens, by that of --against, the run whose name begins so;
+--top cuts the chart off above.
 --kv-bytes: bytes of keys and values per token (`weir plan`: keys and values / slots); the memory chart then shows, dashed,
 what a cache that never forgets would need on top of the same weights. That line is calculated, not measured.
 """
 import argparse
 import json
+import math
+import sys
 
 import matplotlib
+
+from eval_rows import short
 
 matplotlib.use("Agg")
 matplotlib.rcParams["svg.hashsalt"] = "weir"
@@ -19,13 +28,34 @@ import matplotlib.pyplot as plt
 GIB = 1 << 30
 
 
-def read(path):
-    with open(path, encoding="utf-8") as f:
-        return [row for row in (json.loads(line) for line in f if line.strip()) if row["task"] == "stream"]
+def read(arguments):
+    """Runs of all [NAME=]FILEs: what the legend calls them, and their rows."""
+    found = []
+    for argument in arguments:
+        name, _, path = argument.rpartition("=")
+        with open(path, encoding="utf-8") as f:
+            rows = [row for row in (json.loads(line) for line in f if line.strip()) if row["task"] == "stream"]
+        runs = {}
+        for row in rows:
+            runs.setdefault((row["policy"], row["pot"]), []).append(row)
+        if not runs or (name and len(runs) > 1):
+            sys.exit(f"plot_stream: {path} holds {len(runs)} runs")
+        found += [(name, key, rows) for key, rows in runs.items()]
+    policies = [policy for _, (policy, _), _ in found]
+    one_pot = len(found) > 1 and len({pot for _, (_, pot), _ in found}) == 1
+    return [(name or short(policy, policies) + ("" if one_pot else f", pot {pot:,}"), rows)
+            for name, (policy, pot), rows in found]
 
 
-def name_of(rows):
-    return f'{rows[0]["policy"].split(":")[0]}, pot {rows[0]["pot"]:,}'
+def so_far(rows, skip):
+    """Tokens read, and the log of the perplexity of those beyond `skip`."""
+    out, total, n = {}, 0.0, 0
+    for row in sorted(rows, key=lambda r: r["end_token"]):
+        if row["first_token"] >= skip:
+            total += row["n"] * math.log(row["value"])
+            n += row["n"]
+            out[row["end_token"]] = total / n
+    return out
 
 
 def figure(xlabel, ylabel):
@@ -38,6 +68,12 @@ def figure(xlabel, ylabel):
     return fig, ax
 
 
+def log_scale(ax):
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    ax.yaxis.set_minor_formatter(lambda y, _: f"{y:g}")
+
+
 def save(fig, path):
     fig.tight_layout()
     fig.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None, dpi=110)
@@ -45,17 +81,21 @@ def save(fig, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="+")
+    parser.add_argument("rows", nargs="+", metavar="[NAME=]FILE")
     parser.add_argument("--memory")
     parser.add_argument("--perplexity")
+    parser.add_argument("--ratio")
+    parser.add_argument("--against", default="streaming_llm")
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--top", type=float, help="largest ratio that the chart shows")
     parser.add_argument("--kv-bytes", type=float, default=0)
     args = parser.parse_args()
-    runs = [read(path) for path in args.rows]
+    runs = read(args.rows)
     if args.memory:
         fig, ax = figure("tokens read", "memory of the process, GiB")
-        rows = runs[0]
+        name, rows = runs[0]
         x = [r["end_token"] for r in rows]
-        ax.plot(x, [r["resident_bytes"] / GIB for r in rows], lw=2.2, label=f"weir, {name_of(rows)} (measured)")
+        ax.plot(x, [r["resident_bytes"] / GIB for r in rows], lw=2.2, label=f"weir, {name} (measured)")
         if args.kv_bytes:
             base = rows[0]["resident_bytes"] - rows[0]["budget_bytes"]
             ax.plot([0, x[-1]], [base / GIB, (base + args.kv_bytes * x[-1]) / GIB], "--", color="tab:red", lw=1.5,
@@ -65,13 +105,30 @@ def main():
         save(fig, args.memory)
     if args.perplexity:
         fig, ax = figure("tokens read", "perplexity of the segment")
-        for rows in runs:
-            ax.plot([r["end_token"] for r in rows], [r["value"] for r in rows], lw=1.3, label=name_of(rows))
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-        ax.yaxis.set_minor_formatter(lambda y, _: f"{y:g}")
+        for name, rows in runs:
+            ax.plot([r["end_token"] for r in rows], [r["value"] for r in rows], lw=1.3, label=name)
+        log_scale(ax)
         ax.legend(frameon=False)
         save(fig, args.perplexity)
+    if args.ratio:
+        base = next((so_far(rows, args.skip) for name, rows in runs if name.startswith(args.against)), None)
+        if base is None:
+            sys.exit(f"plot_stream: no run is called {args.against}")
+        fig, ax = figure("tokens read", f"perplexity so far, over {args.against}'s")
+        least = 1.0
+        for i, (name, rows) in enumerate(runs):
+            mine = so_far(rows, args.skip)
+            x = [t for t in mine if t in base]
+            y = [math.exp(mine[t] - base[t]) for t in x]
+            least = min([least] + y)
+            above = " (above the chart)" if args.top and min(y) > args.top else ""
+            ax.plot(x, y, lw=1.5, ls=("-", "--")[i // 10 % 2], label=name + above)
+        if args.top:
+            ax.set_ylim(least - 0.05 * (args.top - least), args.top)
+        else:
+            log_scale(ax)
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+        save(fig, args.ratio)
 
 
 if __name__ == "__main__":
