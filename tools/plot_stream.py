@@ -15,6 +15,7 @@ what a cache that never forgets would need on top of the same weights. That line
 import argparse
 import json
 import math
+import os
 import sys
 
 import matplotlib
@@ -32,7 +33,7 @@ def read(arguments):
     """Runs of all [NAME=]FILEs: what the legend calls them, and their rows."""
     found = []
     for argument in arguments:
-        name, _, path = argument.rpartition("=")
+        name, _, path = ("", "", argument) if os.path.exists(argument) else argument.rpartition("=")
         with open(path, encoding="utf-8") as f:
             rows = [row for row in (json.loads(line) for line in f if line.strip()) if row["task"] == "stream"]
         runs = {}
@@ -119,6 +120,8 @@ def main():
         for i, (name, rows) in enumerate(runs):
             mine = so_far(rows, args.skip)
             x = [t for t in mine if t in base]
+            if not x:
+                sys.exit(f"plot_stream: {name} and {args.against} were not measured at the same places")
             y = [math.exp(mine[t] - base[t]) for t in x]
             least = min([least] + y)
             above = " (above the chart)" if args.top and min(y) > args.top else ""

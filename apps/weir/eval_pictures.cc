@@ -27,7 +27,8 @@ constexpr const char* kRunKeys[] = {"suite", "data", "model", "policy", "pot", "
 
 std::string RunKey(const Json& row) {
   std::string out;
-  for (const char* key : kRunKeys) out += (row.contains(key) ? row[key].dump() : "") + "\n";
+  // None of them is a list: to write one that a stranger nested deep would take a deep stack.
+  for (const char* key : kRunKeys) out += (row.contains(key) && row[key].is_primitive() ? row[key].dump() : "") + "\n";
   return out;
 }
 

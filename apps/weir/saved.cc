@@ -53,6 +53,7 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
 Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup, Sampler* sampler) {
   Session& session = *setup.session;
   Sampler goes_on = *sampler;
+  goes_on.Restore({sampler->Save().draws, {}});  // a server's file has no history, and ours is another conversation's
   Status status = saved.note.CheckFits(session, ModelFingerprint(setup.model->file()));
   if (status.ok() && !saved.note.sampler.is_null()) {
     status = RestoreSampler(saved.note.sampler, &goes_on);

@@ -28,8 +28,8 @@ Status CheckGoesOn(const CLI::App& sub, const std::string& path);
 void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags);
 
 // Brings setup.session and the sampler to where they were; a seed that the user asked for (`own_seed`) wins over the
-// saved draws. kInvalidArgument says in what the file and the session differ; both are then as they were. A file that
-// fails while it is read leaves the session as new. Closes the file.
+// saved draws. kInvalidArgument says in what the file and the session differ; session and sampler are then as they
+// were. A file that fails while it is read, or a trace that cannot go on from it, ends both. Closes the file.
 Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup, Sampler* sampler);
 
 // `conversation`: Conversation::Save(), or null for a text without rounds.

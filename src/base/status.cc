@@ -15,6 +15,13 @@ std::string Format(const char* format, va_list args) {
   return out;
 }
 
+// What is repeated of a file or a request may hold line feeds and worse.
+void OneLine(std::string* message) {
+  for (char& c : *message) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = c == '\n' ? ' ' : '?';
+  }
+}
+
 }  // namespace
 
 #define WEIR_DEFINE_STATUS(Function, Code)               \
@@ -23,6 +30,7 @@ std::string Format(const char* format, va_list args) {
     va_start(args, format);                              \
     std::string message = Format(format, args);          \
     va_end(args);                                        \
+    OneLine(&message);                                   \
     return Status(StatusCode::Code, std::move(message)); \
   }
 

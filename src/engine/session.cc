@@ -126,7 +126,7 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, in
     // A prompt that ends in a short chunk, or in the words of a template behind it: its rows are added to those that
     // have voted right before them.
     evidence_.accumulate = near_end && n_after + n < evidence.n_last && n_unscored_ == 0 && n_score_rows_ > 0 &&
-                           n_score_rows_ + n <= 2 * evidence.n_last;
+                           int64_t{n_score_rows_} + n <= 2 * int64_t{evidence.n_last};
   }
   return {pot_.get(), chunk_,    vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data(),
           nullptr,    pos_shift_};

@@ -145,6 +145,8 @@ Status Session::Restore(ByteSource& source) {
   HoldsStream second = unseen;
   if (status.ok()) status = pot_->Restore(source, std::ref(second));
   if (status.ok() && !second.all_pinned()) status = bad;
+  backend_->Synchronise();
+  if (status.ok()) status = backend_->status();
   if (!status.ok()) {
     Reset();
     return status;

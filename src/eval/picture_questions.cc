@@ -58,9 +58,9 @@ class Line {
   void Texts(const char* key, std::vector<std::string>* out) {
     if (!has(key)) return;
     const Json& value = row_[key];
-    const Json list = value.is_string() ? Json::array({value}) : value;
-    if (!list.is_array()) good_ = false;
-    for (const Json& text : list) {
+    if (value.is_string()) return out->push_back(value.get<std::string>());
+    if (!value.is_array()) good_ = false;
+    for (const Json& text : value) {
       if (!text.is_string()) {
         good_ = false;
         return;

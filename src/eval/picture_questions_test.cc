@@ -77,6 +77,13 @@ TEST(PictureQuestionsTest, WhatIsNoQuestionIsRefusedWithItsLine) {
     EXPECT_NE(parsed.status().message().find("line 2"), std::string::npos) << parsed.status().message();
   }
   EXPECT_FALSE(ParsePictureQuestions("\n\n", "folder").ok());
+  // Deeper than a stack that would follow it.
+  for (const char* key : {"answers", "images"}) {
+    const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+    const std::string line =
+        std::string(R"({"image": "a.png", "question": "q", "answer": "a", ")") + key + "\": " + deep + "}";
+    EXPECT_EQ(ParsePictureQuestions(line, "folder").status().code(), StatusCode::kCorrupt) << key;
+  }
   EXPECT_TRUE(ParsePictureQuestions(R"({"image": "..a/b..png", "question": "q", "answer": "a"})", "folder").ok());
 }
 

@@ -189,7 +189,7 @@ Status SnapshotWriter::Finish() {
   const size_t slash = path_.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash);
   const File directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.fd() < 0 || fsync(directory.fd()) != 0) return Failed("sync", folder);
+  if (directory.fd() < 0 || fsync(directory.fd()) != 0) return Failed("sync the folder of", path_);
   return Status();
 }
 

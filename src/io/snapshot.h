@@ -79,8 +79,8 @@ class SnapshotReader final : public ByteSource {
 
   const std::string& text() const { return text_; }
 
-  // The state. Errors also kIo, and kCorrupt for a file that was written to after Open(): told by the last byte at the
-  // latest, so that who reads to the end has what was checked.
+  // The state. Errors also kIo, and kCorrupt for a file that was written to after Open(): told by its time of
+  // change, with the last byte at the latest.
   Status Read(std::span<uint8_t> to) override;
   Status Skip(int64_t n) override;
   int64_t n_left() const override { return state_bytes_ - at_; }

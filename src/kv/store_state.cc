@@ -84,7 +84,7 @@ Status WriteSlots(std::span<const SlotMeta> slots, ByteSink& sink) {
 
 // Keys and values may be a device's: what passes between it and a file passes through this much of the host, and every
 // such piece waits for the device.
-using Bounce = std::array<uint8_t, 1 << 17>;
+using Bounce = std::array<uint8_t, 1 << 15>;
 
 }  // namespace
 

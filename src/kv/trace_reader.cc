@@ -206,10 +206,12 @@ Status TraceReader::Tokens(const Line& line) {
   for (const char* key : {"pinned", "image", "video"}) {
     const json& runs = line[key];
     if (!runs.is_null() && !runs.is_array()) return Bad("pins, pictures or frames that are no list");
+    int64_t next = 0;  // ascending: what overlaps would cost a file's size twice over
     for (const json& value : runs) {
       SeqRun run;
-      if (!Run(value, n, &run)) return Bad("pins, pictures or frames that do not fit the tokens");
-      for (int64_t i = run.first; i < run.first + run.count; ++i) {
+      if (!Run(value, n, &run) || run.first < next) return Bad("pins, pictures or frames that do not fit the tokens");
+      next = run.first + run.count;
+      for (int64_t i = run.first; i < next; ++i) {
         TraceToken& token = added[static_cast<size_t>(i)];
         if (key[0] == 'p') {
           token.pinned = true;

@@ -39,6 +39,7 @@ ApiError FromStatus(const Status& status) {
 }
 
 Status WithoutFolder(const Status& status, const std::string& folder) {
+  if (folder.empty()) return status;
   std::string message = status.message();
   for (size_t at; (at = message.find(folder + "/")) != std::string::npos;) message.erase(at, folder.size() + 1);
   return Status(status.code(), std::move(message));

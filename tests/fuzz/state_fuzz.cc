@@ -86,6 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   pair.session->Reset();
   if (!pair.session->Restore(state).ok()) return 0;
+  if (pair.session->n_seen() > int64_t{1} << 59 || pair.session->counters().selections > int64_t{1} << 59) return 0;
   Require(pair.other->CopyFrom(*pair.session));
   const std::vector<int32_t> more = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   std::vector<uint8_t> bytes, again;

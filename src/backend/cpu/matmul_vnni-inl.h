@@ -1,8 +1,8 @@
 // Products of packed block formats with VNNI instructions: vpdpbusd multiplies 64 unsigned codes with 64 signed
 // activations and adds groups of four into 16 int32 lanes, one lane an output row.
 //
-// Included once, by matmul_kernels.cc, for targets that have AVX-512 VNNI. The portable twin in that file computes the
-// same integers.
+// Included by matmul_kernels.cc, once for every target that has AVX-512 VNNI: later Highways know several. The portable
+// twin in that file computes the same integers.
 
 #include <immintrin.h>
 
@@ -12,7 +12,7 @@
 // Highway's AVX3_DL implies the instruction (it is only chosen where CPUID reports it), but its compiler flags name the
 // VEX form alone.
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
-namespace weir::cpu::vnni {
+namespace weir::cpu::HWY_NAMESPACE::vnni {
 
 // Bytes fetched ahead of a one-row pass, where the weights come from memory and nothing hides their latency.
 inline constexpr int kPrefetchBytes = 1536;
@@ -231,5 +231,5 @@ void Quantised(const ProductArgs& args) {
   Panels<kType, 1>(args, panel);
 }
 
-}  // namespace weir::cpu::vnni
+}  // namespace weir::cpu::HWY_NAMESPACE::vnni
 HWY_POP_ATTRIBUTES

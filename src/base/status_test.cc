@@ -1,0 +1,15 @@
+#include "base/status.h"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+// Names of fields and files are other people's.
+TEST(StatusTest, AMessageIsOneLine) {
+  EXPECT_EQ(InvalidArgument("'%s' is not a known field", "a\nb\x01\x7F").message(), "'a b??' is not a known field");
+  EXPECT_EQ(NotFound("%s", "\u00e9\u4e2d").message(), "\u00e9\u4e2d");
+}
+
+}  // namespace
+}  // namespace weir
