@@ -27,6 +27,7 @@ matplotlib.rcParams["svg.hashsalt"] = "weir"
 import matplotlib.pyplot as plt
 
 GIB = 1 << 30
+BESIDE = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # a legend that hides no line
 
 
 def read(arguments):
@@ -109,7 +110,7 @@ def main():
         for name, rows in runs:
             ax.plot([r["end_token"] for r in rows], [r["value"] for r in rows], lw=1.3, label=name)
         log_scale(ax)
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, **(BESIDE if len(runs) > 3 else {}))
         save(fig, args.perplexity)
     if args.ratio:
         base = next((so_far(rows, args.skip) for name, rows in runs if name.startswith(args.against)), None)
@@ -130,7 +131,7 @@ def main():
             ax.set_ylim(least - 0.05 * (args.top - least), args.top)
         else:
             log_scale(ax)
-        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+        ax.legend(frameon=False, fontsize=8, **BESIDE)
         save(fig, args.ratio)
 
 
