@@ -1,8 +1,10 @@
-// Any text as a file of samples: LongBench's, and questions about pictures.
+// Any text as a file of samples: LongBench's, LongEval's lines, needles, and questions about pictures.
 #include <cstdlib>
 #include <string_view>
 
+#include "eval/lines.h"
 #include "eval/longbench.h"
+#include "eval/needle.h"
 #include "eval/picture_questions.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -10,6 +12,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto samples = weir::ParseLongBench(text); samples.ok()) {
     for (const weir::LongBenchSample& sample : *samples) {
       if (sample.max_new_tokens < 1 || sample.max_new_tokens > 4096) std::abort();
+    }
+  }
+  (void)weir::ParseLinesCases(text);
+  if (const auto needles = weir::ParseNeedles(text); needles.ok()) {
+    for (const weir::Needle& needle : *needles) {
+      if (needle.needles.empty()) std::abort();
+      const std::string hidden = weir::HideNeedles("One. Two. Three", needle.needles, 0.5);
+      if (hidden.size() < needle.needles[0].size()) std::abort();
     }
   }
   if (const auto questions = weir::ParsePictureQuestions(text, "folder"); questions.ok()) {
