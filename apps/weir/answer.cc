@@ -246,7 +246,9 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     WEIR_ASSIGN_OR_RETURN(prune, ToPruner(*pictures.flags));
   }
   WEIR_ASSIGN_OR_RETURN(out.model, Load(model_flags));
-  WEIR_RETURN_IF_ERROR(AddProbe(*out.model, model_flags, probe.in_chat, probe.question, &options));
+  std::optional<std::string_view> question;
+  if (!probe.question.empty()) question = probe.question;
+  WEIR_RETURN_IF_ERROR(AddProbe(*out.model, model_flags, probe.in_chat, question, &options));
   PictureRoom room;
   if (pictures.flags != nullptr) {
     WEIR_ASSIGN_OR_RETURN(out.encoder, LoadEyes(*pictures.flags, *out.model));

@@ -209,8 +209,8 @@ Status FinishTrace(TraceWriter* trace, const Session& session) {
   return trace == nullptr ? Status() : trace->Close(session.pot(), session.counters().seen);
 }
 
-Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat, const std::string& question,
-                SessionOptions* options) {
+Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat,
+                std::optional<std::string_view> question, SessionOptions* options) {
   if (!in_chat) return PrepareProbe(model.tokenizer(), nullptr, question, options);
   // A template that is missing or not known is told where the conversation itself needs it.
   const auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);

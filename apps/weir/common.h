@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -55,9 +56,9 @@ Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& 
 Status FinishTrace(TraceWriter* trace, const Session& session);
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags);
 // The probe of policies that ask the model itself. `in_chat`: in the words of the model's chat template, where it has
-// one.
-Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat, const std::string& question,
-                SessionOptions* options);
+// one. `question`: as PrepareProbe().
+Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat,
+                std::optional<std::string_view> question, SessionOptions* options);
 
 // "262144", "64K", "64KiB", "256MiB", "1.5GiB", "2GB". Units of 1024; KB, MB, GB are 1000.
 Result<int64_t> ParseBytes(const std::string& text);

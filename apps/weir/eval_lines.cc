@@ -40,9 +40,12 @@ Result<Exam> MakeExam(const LinesFlags& flags, LinesOptions options, const Loade
     auto cases = ParseLinesCases(text);
     if (!cases.ok()) return Corrupt("%s: %s", flags.file.c_str(), cases.status().message().c_str());
     exam.n_questions = std::min<int64_t>(options.n, static_cast<int64_t>(cases->size()));
-    exam.longest_tokens = static_cast<int64_t>(model.tokenizer().Encode((*cases)[0].prompt).size());
-    exam.read_tokens = exam.longest_tokens * exam.n_questions;
-    exam.longest_tokens += exam.longest_tokens / 8 + kMargin;
+    for (int64_t i = 0; i < exam.n_questions; ++i) {
+      const auto n = static_cast<int64_t>(model.tokenizer().Encode((*cases)[static_cast<size_t>(i)].prompt).size());
+      exam.read_tokens += n;
+      exam.longest_tokens = std::max(exam.longest_tokens, n);
+    }
+    exam.longest_tokens += kMargin;
     exam.run = [options, cases = std::move(*cases)](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
       return RunLinesCases(asked, cases, options, hooks);
     };

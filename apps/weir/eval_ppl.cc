@@ -88,7 +88,8 @@ Status Stream(const PplRun& run, TextSource* source) {
   std::vector<int32_t> tokens;
   std::string piece;
   int64_t left = flags.max_tokens > 0 ? flags.max_tokens : INT64_MAX;
-  for (bool more = true; more && left > 0;) {
+  Status full;
+  for (bool more = true; more && left > 0 && full.ok();) {
     WEIR_ASSIGN_OR_RETURN(more, source->Read(&piece));
     tokens.clear();
     encoder.Push(piece, &tokens);
@@ -99,7 +100,12 @@ Status Stream(const PplRun& run, TextSource* source) {
     for (size_t at = 0; at < tokens.size();) {
       int64_t n = std::min<int64_t>(static_cast<int64_t>(tokens.size() - at), session.plan().chunk_rows);
       if (next_length != lengths.end()) n = std::min(n, *next_length - session.counters().seen);
-      WEIR_RETURN_IF_ERROR(stream.Push({tokens.data() + at, static_cast<size_t>(n)}, &StopFlag()));
+      const Status pushed = stream.Push({tokens.data() + at, static_cast<size_t>(n)}, &StopFlag());
+      if (pushed.code() == StatusCode::kOverBudget) {
+        full = pushed;
+        break;
+      }
+      WEIR_RETURN_IF_ERROR(pushed);
       at += static_cast<size_t>(n);
       run.progress.Update(session.counters().seen, session);
       for (; next_length != lengths.end() && *next_length <= session.counters().seen; ++next_length) {
@@ -111,11 +117,18 @@ Status Stream(const PplRun& run, TextSource* source) {
   run.progress.Done();
   if (session.counters().seen == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
   run.Print("stream_total", stream.total().Result(), session.counters().seen);
+  if (!full.ok()) {
+    if (flags.eval.pot.on_overflow == "error") return full;
+    // A policy that never forgets: what it read is a result, and the other policies have theirs to come.
+    std::fprintf(stderr, "weir: warning: %s ends here: %s\n", run.policy.c_str(), full.message().c_str());
+  }
   return Status();
 }
 
 Status Ppl(const PplFlags& flags) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs, RunsOf(flags.eval));
+  // Windows are as long as the pot is asked to be, for those that never forget, too.
+  WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs,
+                        flags.window > 0 ? RunsOf(flags.eval) : DistinctRunsOf(flags.eval));
   if (runs.size() > 1 && flags.file == "-")
     return InvalidArgument("standard input can be read by one policy and pot only");
   if (runs.size() > 1 && !flags.eval.pot.trace.empty()) return InvalidArgument("--trace takes one policy and pot only");
@@ -128,6 +141,10 @@ Status Ppl(const PplFlags& flags) {
   }
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(flags.eval.model));
   for (SessionOptions& one : options) {
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, one.policy.Make());
+    if (!policy->Needs().evicts && flags.window == 0 && flags.max_tokens > 0) {
+      GivePotForAll(one.policy.text, flags.max_tokens, model->model().config(), &one);
+    }
     WEIR_RETURN_IF_ERROR(AddProbe(*model, flags.eval.model, false, "", &one));
     WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model->model(), model->backend(), one));

@@ -31,7 +31,8 @@ void AddPolicies(CLI::App& app, int* code) {
       PrintHead(info->name, info->summary, info->paper);
       if (auto policy = info->make(ParsePolicySpec(info->name)->options); policy.ok()) {
         const PolicyNeeds needs = (*policy)->Needs();
-        std::printf("    positions %s, smallest pot %d\n", PositionsName(needs.positions), needs.min_slots);
+        std::printf("    positions %s, smallest pot %d%s\n", PositionsName(needs.positions), needs.min_slots,
+                    needs.probe.empty() ? "" : " and the catalyst's tokens");
       }
       PrintOptions({"policy", info->name, info->options});
     }

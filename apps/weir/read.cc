@@ -26,6 +26,8 @@ Result<AroundContent> Around(const LoadedModel& model, const ModelFlags& flags, 
   AroundContent out;
   if (!chat.ok() && chat.status().code() == StatusCode::kNotFound && flags.chat_template.empty()) {
     *includes_bos = false;
+    if (!system.empty()) head->push_back({system + "\n\n", false});
+    out.before = *head;
     out.after.push_back({"\n\nQuestion: " + question + "\nAnswer:", false});
     return out;
   }
@@ -73,8 +75,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   EncodeReport before_report;
   std::vector<int32_t> tokens = tokenizer.EncodePieces(around.before, !includes_bos, &before_report);
   PrintReport(before_report, "the system message");
-  // A model without a template is given no system message either.
-  const bool has_system = !flags.system.empty() && !system.empty();
+  const bool has_system = !flags.system.empty();
   const PinnedPart part = FindPins(tokenizer, pins, system, has_system, around.before, !includes_bos, tokens);
   WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, has_system));
   Status status = AppendPinned(session, tokens, part, append);

@@ -218,11 +218,11 @@ Status RunTune(const ModelFlags& model_flags, const PotFlags& pot_flags, TuneFla
   flags.task.weight_text = flags.weights[2];
   flags.task.stop = &StopFlag();
   WEIR_ASSIGN_OR_RETURN(TuneTask task, TuneTask::Make(*model, options, flags.task));
-  if (!flags.file.empty()) {
+  if (!flags.file.empty() && task.text_tokens_wanted() > 0) {
     WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> text,
                           TextTokens(model->tokenizer(), flags.file, task.text_tokens_wanted()));
     WEIR_RETURN_IF_ERROR(task.SetText(std::move(text)));
-  } else {
+  } else if (flags.file.empty()) {
     std::fprintf(stderr, "text     none: lines alone are measured; --file adds the likelihood of a text\n");
   }
   const int64_t n_points = std::min<int64_t>(PointsOfOnePass(options.policy, axes), flags.max_points);

@@ -171,7 +171,7 @@ weir_status weir_session_open(weir_model* model, const weir_session_options* opt
     out.budget_bytes = given.budget_bytes;
     out.chunk_rows = given.chunk_tokens;
     if (given.never_forget != 0) out.on_overflow = weir::OnOverflow::kError;
-    WEIR_RETURN_IF_ERROR(weir::PrepareProbe(model->loaded->tokenizer(), nullptr, std::string_view(), &out));
+    WEIR_RETURN_IF_ERROR(weir::PrepareProbe(model->loaded->tokenizer(), nullptr, std::nullopt, &out));
     auto made = std::make_unique<weir_session>();
     made->model = model;
     WEIR_ASSIGN_OR_RETURN(made->session, weir::Session::Make(model->loaded->model(), model->loaded->backend(), out));

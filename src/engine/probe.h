@@ -2,6 +2,7 @@
 // with the words that a chat template puts between a user's turn and the answer.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -21,8 +22,9 @@ inline constexpr std::string_view kQuestionMark = "{question}";
 Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokenizer& tokenizer, const ChatTemplate* chat,
                                          std::string_view question);
 
-// Fills in options->probe and options->max_probe for options->policy.
-Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::string_view question,
+// Fills in options->probe and options->max_probe for options->policy. Without a question (nullopt: none is known before
+// the text that the probe ranks) kInvalidArgument for a probe that names it, instead of a sentence with a hole.
+Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::optional<std::string_view> question,
                     SessionOptions* options);
 
 }  // namespace weir

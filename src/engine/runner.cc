@@ -46,7 +46,7 @@ Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, con
     return backend.Allocate(ledger, MemTag::kWorkspace, bytes, Access::kDevice);
   };
   WEIR_ASSIGN_OR_RETURN(out->attender_, Attender::Make(backend, model.config().attention, shape.max_rows,
-                                                       shape.max_slots, shape.statistics, ledger));
+                                                       shape.max_slots, shape.n_context, shape.statistics, ledger));
   WEIR_ASSIGN_OR_RETURN(out->tokens_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, shape.max_rows * 4));
   WEIR_ASSIGN_OR_RETURN(out->hidden_, allocate(shape.max_rows * model.config().n_embd * 4));
   WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(model.WorkspaceBytes(shape.max_rows)));

@@ -60,7 +60,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.probe_slots = ProbeSlots(options, needs);
   plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
   const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
-  plan.runner = {max_rows, plan.pot.max_head_slots(), options.nll || needs.evidence.nll,
+  plan.runner = {max_rows, plan.pot.max_head_slots(), n_slots, options.nll || needs.evidence.nll,
                  options.watch_attention || needs.evidence.rows != EvidenceRows::kNone};
   plan.bookkeeping_bytes = BookkeepingBytes(plan.pot, needs, max_rows);
   if (needs.evidence.recent_frames > 0) {

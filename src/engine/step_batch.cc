@@ -7,7 +7,7 @@ namespace weir {
 namespace {
 
 RunnerShape RunnerShapeOf(const StepBatch::Shape& shape) {
-  return {shape.max_sessions, shape.max_slots, /*nll=*/false, shape.statistics};
+  return {shape.max_sessions, shape.max_slots, shape.n_context, /*nll=*/false, shape.statistics};
 }
 
 int64_t LogitsBytes(const Model& model, const StepBatch::Shape& shape) {
@@ -39,7 +39,12 @@ Result<std::unique_ptr<StepBatch>> StepBatch::Make(Model& model, Backend& backen
 
 bool StepBatch::Fits(const Session& session) const {
   const SessionPlan& plan = session.plan();
-  return plan.runner.max_slots <= shape_.max_slots && (shape_.statistics || !plan.runner.statistics);
+  const AttentionLayout& layout = session.model().config().attention;
+  const auto as_long = [&](const RopeConfig& rope) {
+    return rope.IsLong(plan.runner.n_context) == rope.IsLong(shape_.n_context);
+  };
+  return plan.runner.max_slots <= shape_.max_slots && (shape_.statistics || !plan.runner.statistics) &&
+         as_long(layout.rope) && (!layout.window_rope || as_long(*layout.window_rope));
 }
 
 void StepBatch::Append(std::span<Step> steps) {

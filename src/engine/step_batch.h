@@ -23,11 +23,12 @@ class StepBatch {
   struct Shape {
     int64_t max_sessions = 1;
     int64_t max_slots = 0;    // slots of the largest head of a pot
+    int64_t n_context = 0;    // as RunnerShape::n_context
     bool statistics = false;  // policies may collect attention
   };
   // What a batch of max_sessions of the kind of `plan` needs.
   static Shape ShapeFor(const SessionPlan& plan, int64_t max_sessions) {
-    return {max_sessions, plan.runner.max_slots, plan.runner.statistics};
+    return {max_sessions, plan.runner.max_slots, plan.runner.n_context, plan.runner.statistics};
   }
 
   // Reserves Bytes() in `ledger`.

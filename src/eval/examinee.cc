@@ -11,6 +11,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Stands for a user's text while the template's words around it are looked for.
+constexpr const char* kContent = "text";
+
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Greedy text with a number in it that something else follows.
@@ -35,7 +38,6 @@ Status Examinee::Begin() {
     return Status();
   }
   // A rendering of a user's turn, split where its content stands.
-  constexpr const char* kContent = "text";
   WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat_->Render({{"user", kContent}}, true));
   const auto at = std::find_if(pieces.begin(), pieces.end(),
                                [&](const TextPiece& p) { return !p.parse_special && p.text == kContent; });
@@ -123,12 +125,26 @@ Result<Reply> Examinee::Answer(std::span<const int32_t> tokens, const Question& 
   if (stop_ != nullptr && *stop_) return Cancelled("stopped while answering");
   cost_.answer_tokens += static_cast<int64_t>(result.tokens.size());
   cost_.answer_s += SecondsSince(start);
+  end_token_read_ = result.end_token_read;
+  // An answer cut short by a pot that may not forget is no answer of the policy.
+  if (result.reason == StopReason::kPotFull) return result.full;
   return reply;
 }
 
 Result<Reply> Examinee::Ask(const Question& question) {
   WEIR_RETURN_IF_ERROR(Flush());
-  return Answer(Asked(question), question);
+  WEIR_ASSIGN_OR_RETURN(const Reply reply, Answer(Asked(question), question));
+  if (chat_ == nullptr) return reply;
+  ChatRounds rounds(*chat_);
+  (void)rounds.System(std::nullopt);
+  (void)rounds.User(kContent);
+  std::vector<TextPiece> pieces = rounds.EndAnswer(end_token_read_);
+  for (TextPiece& piece : rounds.User(kContent)) {
+    if (!piece.parse_special && piece.text == kContent) break;
+    pieces.push_back(std::move(piece));
+  }
+  WEIR_RETURN_IF_ERROR(ReadTokens(tokenizer_.EncodePieces(pieces, false)));
+  return reply;
 }
 
 Status Examinee::Mark() {

@@ -69,7 +69,7 @@ class Examinee {
   int64_t n_tokens() const { return session_.counters().seen + static_cast<int64_t>(pending_.size()); }
   std::vector<int32_t> Encode(std::string_view text) const;
 
-  // Asks; question and answer become part of the stream.
+  // Asks; question and answer become part of the stream. With a chat template what is read next is another user's turn.
   Result<Reply> Ask(const Question& question);
   // Saves what AskAside() returns to. Once for any number of questions; whatever is read next makes it stale.
   Status Mark();
@@ -95,7 +95,7 @@ class Examinee {
   const bool score_gold_;
   const std::atomic<bool>* stop_;
   std::vector<TextPiece> before_, after_;  // the template around a user's text
-  bool includes_bos_ = false;
+  bool end_token_read_ = false;            // the last answer ended by itself
   std::vector<int32_t> pending_;
   std::vector<uint8_t> mark_;
   ExamCost cost_;

@@ -164,6 +164,22 @@ TEST_F(ExamineeTest, ATemplateEndsTheUsersTurn) {
   EXPECT_FALSE(reply->has_gold_nll);
 }
 
+// Rounds of one conversation: after an answer comes the end of its turn and the head of the user's next one.
+TEST_F(ExamineeTest, AnAnswerInAConversationEndsItsTurn) {
+  auto chat = ChatTemplate::FromName("chatml", "", "");
+  ASSERT_TRUE(chat.ok());
+  const auto n_of = [&](const std::string& text) {
+    return std::ssize(model_->tokenizer().EncodePieces(std::vector<TextPiece>{{text, true}}, false));
+  };
+  Examinee examinee(*session_, model_->tokenizer(), &*chat, false, nullptr);
+  ASSERT_TRUE(examinee.Begin().ok());
+  ASSERT_TRUE(examinee.Ask(SeaQuestion()).ok());
+  // The end token is read where the model ended its answer by itself.
+  const int64_t n_waiting = examinee.n_tokens() - session_->counters().seen,
+                n_cut = n_of("<|im_end|>\n<|im_start|>user\n"), n_ended = n_of("\n<|im_start|>user\n");
+  EXPECT_TRUE(n_waiting == n_cut || n_waiting == n_ended) << n_waiting << ", not " << n_cut << " or " << n_ended;
+}
+
 TEST_F(ExamineeTest, LinesCountTheirTrials) {
   Examinee examinee = Make();
   LinesOptions options;

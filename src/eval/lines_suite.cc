@@ -80,11 +80,13 @@ Status ReadStream(Examinee& examinee, const LinesOptions& options, const SuiteHo
       (*cells)[d].tokens_back.Add(static_cast<double>(stream.TokensBack(distance)));
       Question question = LineQuestion(options.format, line);
       question.n_answer = options.n_answer;
+      question.number = !examinee.chat();
       WEIR_ASSIGN_OR_RETURN(const Reply reply, options.carry ? examinee.Ask(question) : examinee.AskAside(question));
       Count(reply, line.value, examinee.chat(), &(*cells)[d]);
       if (hooks.progress) hooks.progress(++asked, n_questions);
     }
-    if (options.carry) WEIR_RETURN_IF_ERROR(examinee.Read("\n"));
+    // After a chat's answer the next turn's head stands there already.
+    if (options.carry && !examinee.chat()) WEIR_RETURN_IF_ERROR(examinee.Read("\n"));
   }
   return Status();
 }
@@ -135,6 +137,7 @@ Status RunLinesPrompts(Examinee& examinee, const LinesOptions& options, const Su
       cell.tokens_back.Add(static_cast<double>(examinee.n_tokens() - target_end));
       Question question = LineQuestion(options.format, prompt.lines[prompt.target]);
       question.n_answer = options.n_answer;
+      question.number = !examinee.chat();
       WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
       Count(reply, prompt.lines[prompt.target].value, examinee.chat(), &cell);
       if (hooks.progress) hooks.progress(++asked, static_cast<int64_t>(options.n_lines.size()) * options.n);
@@ -151,7 +154,9 @@ Status RunLinesPrompts(Examinee& examinee, const LinesOptions& options, const Su
 Status RunLinesCases(Examinee& examinee, std::span<const LinesCase> cases, const LinesOptions& options,
                      const SuiteHooks& hooks) {
   const size_t n = std::min(cases.size(), static_cast<size_t>(std::max(options.n, 0)));
-  Cell cell = MakeCell("longeval_file", "lines", n > 0 ? cases[0].n_lines : 0);
+  int32_t most_lines = 0;
+  for (size_t i = 0; i < n; ++i) most_lines = std::max(most_lines, cases[i].n_lines);
+  Cell cell = MakeCell("longeval_file", "lines", most_lines);
   Status status;
   for (size_t i = 0; i < n && status.ok(); ++i) {
     const auto trial = [&]() -> Status {

@@ -9,7 +9,7 @@ std::vector<std::string> SplitPolicyList(std::string_view text) {
   for (size_t i = 0; i <= text.size(); ++i) {
     const char c = i < text.size() ? text[i] : ';';
     if (i < text.size()) {
-      if (quoted && c == '\\') {
+      if (quoted && c == '\\' && i + 1 < text.size()) {
         ++i;
         continue;
       }

@@ -40,7 +40,8 @@ int64_t Attender::WorkspaceBytes(const Backend& backend, const AttentionLayout& 
 }
 
 Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
-                                                 int64_t max_slots, bool statistics, Ledger& ledger) {
+                                                 int64_t max_slots, int64_t n_context, bool statistics,
+                                                 Ledger& ledger) {
   auto out = std::make_unique<Attender>();
   out->backend_ = &backend;
   out->layout_ = layout;
@@ -50,13 +51,13 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
       MetaBytes(backend, layout, max_slots) - backend.UploadBytes(RopeTable::Bytes(layout.rope, max_slots));
   if (layout.window_rope) rope_bytes -= backend.UploadBytes(RopeTable::Bytes(*layout.window_rope, max_slots));
   WEIR_ASSIGN_OR_RETURN(out->rope_bytes_, ledger.Reserve(MemTag::kMeta, rope_bytes));
-  WEIR_ASSIGN_OR_RETURN(out->ropes_[0], RopeTable::Make(layout.rope, max_slots));
+  WEIR_ASSIGN_OR_RETURN(out->ropes_[0], RopeTable::Make(layout.rope, max_slots, n_context));
   if (layout.window_rope) {
     if (layout.window_rope->n_rot != layout.rope.n_rot) {
       return InvalidArgument("window layers rotate %d elements of a head, the others %d", layout.window_rope->n_rot,
                              layout.rope.n_rot);
     }
-    WEIR_ASSIGN_OR_RETURN(out->ropes_[1], RopeTable::Make(*layout.window_rope, max_slots));
+    WEIR_ASSIGN_OR_RETURN(out->ropes_[1], RopeTable::Make(*layout.window_rope, max_slots, n_context));
   }
   WEIR_RETURN_IF_ERROR(out->MakeAxes(ledger));
   for (int table = 0; table < 2 && !backend.on_host(); ++table) {

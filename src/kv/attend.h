@@ -85,9 +85,9 @@ struct BatchSegment {
 class Attender {
  public:
   // Sized for batches of up to max_rows rows over pots of up to max_slots slots a head, with or without statistics;
-  // reserves everything it will ever need.
+  // reserves everything it will ever need. `n_context`: as RopeTable::Make().
   static Result<std::unique_ptr<Attender>> Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
-                                                int64_t max_slots, bool statistics, Ledger& ledger);
+                                                int64_t max_slots, int64_t n_context, bool statistics, Ledger& ledger);
   // Bytes Make() reserves: rotary tables (kMeta), angles and scratch (kWorkspace).
   static int64_t MetaBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_slots);
   static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows,

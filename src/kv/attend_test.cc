@@ -53,7 +53,7 @@ TEST_P(WindowTest, CountsPositions) {
     for (const int32_t layer : {0, 1}) {
       Ledger ledger;
       auto backend = simd ? MakeCpuBackend(2) : MakeRefBackend();
-      auto attender = std::move(Attender::Make(*backend, Layout(), 16, 32, false, ledger)).value();
+      auto attender = std::move(Attender::Make(*backend, Layout(), 16, 32, 32, false, ledger)).value();
       PotShape shape;
       shape.n_layers = 2;
       shape.n_kv_heads = 1;

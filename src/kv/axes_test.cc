@@ -175,7 +175,7 @@ TEST_P(AxesAttentionTest, EqualsANaiveSum) {
       Rng rng(5);
       Ledger ledger;
       auto backend = simd ? MakeCpuBackend(2) : MakeRefBackend();
-      auto attender = std::move(Attender::Make(*backend, Layout(), 64, kSlots, vote, ledger)).value();
+      auto attender = std::move(Attender::Make(*backend, Layout(), 64, kSlots, kSlots, vote, ledger)).value();
       PotShape shape;
       shape.n_layers = kLayers;
       shape.n_kv_heads = kKvHeads;

@@ -79,6 +79,10 @@ Status Check(const RopeConfig& config, int64_t n_positions) {
 
 }  // namespace
 
+bool RopeConfig::IsLong(int64_t n_context) const {
+  return !freq_factors_long.empty() && original_context > 0 && static_cast<double>(n_context) > original_context;
+}
+
 int64_t RopeTable::Bytes(const RopeConfig& config, int64_t n_positions) {
   if (!Check(config, n_positions).ok()) return 0;
   const int64_t n_pairs = config.n_rot / 2;
@@ -86,7 +90,7 @@ int64_t RopeTable::Bytes(const RopeConfig& config, int64_t n_positions) {
   return n_pairs * static_cast<int64_t>(sizeof(double)) + 2 * n_rows * n_pairs * static_cast<int64_t>(sizeof(float));
 }
 
-Result<RopeTable> RopeTable::Make(const RopeConfig& config, int64_t n_positions) {
+Result<RopeTable> RopeTable::Make(const RopeConfig& config, int64_t n_positions, int64_t n_context) {
   WEIR_RETURN_IF_ERROR(Check(config, n_positions));
   using Scaling = RopeConfig::Scaling;
   const int n_pairs = config.n_rot / 2;
@@ -105,9 +109,7 @@ Result<RopeTable> RopeTable::Make(const RopeConfig& config, int64_t n_positions)
   }
   if (n_pairs == 0) return table;
 
-  const bool long_form = !config.freq_factors_long.empty() && config.original_context > 0 &&
-                         static_cast<double>(n_positions) > config.original_context;
-  const std::vector<float>& factors = long_form ? config.freq_factors_long : config.freq_factors;
+  const std::vector<float>& factors = config.IsLong(n_context) ? config.freq_factors_long : config.freq_factors;
   const bool yarn = config.scaling == Scaling::kYarn;
   const CorrectionRange range = yarn ? YarnRange(config) : CorrectionRange{0, 0};
   for (int i = 0; i < n_pairs; ++i) {

@@ -30,7 +30,10 @@ struct RopeConfig {
   double attn_factor = 1.0;              // magnitude multiplier from the file (longrope, YaRN)
   std::vector<float> freq_factors;       // [n_rot/2] or empty: inverse frequencies are divided by it (llama3; longrope
                                          // within original_context)
-  std::vector<float> freq_factors_long;  // [n_rot/2] or empty: used instead once n_positions > original_context
+  std::vector<float> freq_factors_long;  // [n_rot/2] or empty: used instead where the context is longer than that
+
+  // Whether a context of so many tokens takes freq_factors_long.
+  bool IsLong(int64_t n_context) const;
 };
 
 // inv_freq[i] and the magnitude that multiplies cos and sin.
@@ -52,7 +55,12 @@ struct RopeTable {
   // 0.1 ln(factor) + 1 (Peng et al. 2023). longrope's magnitude is attn_factor alone: files store it ready to use.
   // kInvalidArgument for odd or negative n_rot, non-positive base or factor, wrong number of frequency factors,
   // YaRN without a trained context; kOverBudget when the system has no memory for the table.
-  static Result<RopeTable> Make(const RopeConfig& config, int64_t n_positions);
+  // `n_context`: how long the context is meant to be, which chooses between longrope's factors; positions may reach
+  // further where one head borrows another's slots.
+  static Result<RopeTable> Make(const RopeConfig& config, int64_t n_positions, int64_t n_context);
+  static Result<RopeTable> Make(const RopeConfig& config, int64_t n_positions) {
+    return Make(config, n_positions, n_positions);
+  }
   // Bytes Make() would hold; 0 for a configuration it refuses.
   static int64_t Bytes(const RopeConfig& config, int64_t n_positions);
 };

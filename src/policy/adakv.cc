@@ -62,63 +62,76 @@ class AdaKv : public Policy {
   }
 
  private:
-  // One KV head of the layer while it is selected from.
-  struct Head {
-    SlotPicker picker;
-    std::vector<float> pooled;
-  };
   struct Candidate {
     int32_t head, slot;
   };
 
   void SelectLayer(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) {
-    if (heads_.size() < views.size()) heads_.resize(views.size());
-    int64_t n_slots = 0;
-    for (const SlotView& view : views) n_slots += std::ssize(view.slots);
-    int64_t room = std::ssize(views) * n_keep;
-    const bool all = n_slots <= room;
-    candidates_.clear();
-    for (size_t h = 0; h < views.size(); ++h) {
-      TakeOwn(views[h], static_cast<int32_t>(h), all ? static_cast<int32_t>(views[h].slots.size()) : n_keep);
-      room -= heads_[h].picker.n_taken();
+    first_.clear();
+    size_t n_slots = 0;
+    for (const SlotView& view : views) {
+      first_.push_back(n_slots);
+      n_slots += view.slots.size();
     }
-    if (all) {
-      for (size_t h = 0; h < views.size(); ++h) heads_[h].picker.Finish(&keeps[h]);
-      return;
+    // The slots of a layer are bounded by the pot's share of it, those of one head hardly are: what is kept here is
+    // kept once a layer, and never grows by doubling.
+    pooled_.reserve(n_slots);
+    pooled_.resize(n_slots);
+    taken_.assign(n_slots, 0);
+    candidates_.clear();
+    candidates_.reserve(n_slots);
+    int64_t room = std::ssize(views) * n_keep;
+    if (static_cast<int64_t>(n_slots) <= room) {
+      std::fill(taken_.begin(), taken_.end(), 1);
+      room = 0;
+    } else {
+      for (size_t h = 0; h < views.size(); ++h) room -= TakeOwn(views[h], static_cast<int32_t>(h), n_keep);
     }
     const int64_t n_shared = std::clamp<int64_t>(room, 0, std::ssize(candidates_));
     if (n_shared < std::ssize(candidates_)) {
       std::nth_element(candidates_.begin(), candidates_.begin() + n_shared, candidates_.end(),
                        [&](const Candidate& a, const Candidate& b) { return Before(views, a, b); });
     }
-    for (int64_t i = 0; i < n_shared; ++i) heads_[candidates_[i].head].picker.Take(candidates_[i].slot);
-    for (size_t h = 0; h < views.size(); ++h) heads_[h].picker.Collect(&keeps[h]);
+    for (int64_t i = 0; i < n_shared; ++i) taken_[At(candidates_[i])] = 1;
+    for (size_t h = 0; h < views.size(); ++h) {
+      keeps[h].clear();
+      for (int32_t slot = 0; slot < std::ssize(views[h].slots); ++slot) {
+        if (taken_[At({static_cast<int32_t>(h), slot})] != 0) keeps[h].push_back(slot);
+      }
+    }
   }
 
-  // What a head keeps whatever the others do; its other candidates join the layer's.
-  void TakeOwn(const SlotView& view, int32_t h, int32_t n_keep) {
-    Head& head = heads_[h];
-    head.picker.Begin(view.slots, n_keep);
-    const int32_t wanted = observation_.WindowOf(view, n_keep, head.picker.room());
+  // Takes what a head keeps whatever the others do, and tells how much; its other candidates join the layer's.
+  int32_t TakeOwn(const SlotView& view, int32_t h, int32_t n_keep) {
+    picker_.Begin(view.slots, n_keep);
+    const int32_t wanted = observation_.WindowOf(view, n_keep, picker_.room());
     int32_t window = 0;
-    while (window < std::min(wanted, head.picker.n_slots()) &&
-           (head.picker.room() > 0 || head.picker.taken(head.picker.n_slots() - 1 - window))) {
-      head.picker.Take(head.picker.n_slots() - 1 - window);
+    while (window < std::min(wanted, picker_.n_slots()) &&
+           (picker_.room() > 0 || picker_.taken(picker_.n_slots() - 1 - window))) {
+      picker_.Take(picker_.n_slots() - 1 - window);
       ++window;
     }
-    const int32_t n_candidates = head.picker.n_slots() - window;
-    PoolCandidates(observation_, view, n_candidates, &head.pooled);
-    const int32_t n_sure = static_cast<int32_t>(std::floor(floor_ * head.picker.room()));
-    head.picker.TakeBest({head.pooled, view.scores}, n_candidates, n_sure);
-    for (int32_t slot = 0; slot < n_candidates; ++slot) {
-      if (!head.picker.taken(slot)) candidates_.push_back({h, slot});
+    const int32_t n_candidates = picker_.n_slots() - window;
+    const std::span<float> pooled = std::span(pooled_).subspan(At({h, 0}), static_cast<size_t>(n_candidates));
+    PoolCandidates(observation_, view, pooled);
+    const int32_t n_sure = static_cast<int32_t>(std::floor(floor_ * picker_.room()));
+    picker_.TakeBest({pooled, view.scores}, n_candidates, n_sure);
+    for (int32_t slot = 0; slot < picker_.n_slots(); ++slot) {
+      if (picker_.taken(slot)) {
+        taken_[At({h, slot})] = 1;
+      } else if (slot < n_candidates) {
+        candidates_.push_back({h, slot});
+      }
     }
+    return picker_.n_taken();
   }
+
+  // Where a slot stands in pooled_ and taken_.
+  size_t At(const Candidate& c) const { return first_[static_cast<size_t>(c.head)] + static_cast<size_t>(c.slot); }
 
   bool Before(std::span<const SlotView> views, const Candidate& a, const Candidate& b) const {
     const SlotView &view_a = views[a.head], &view_b = views[b.head];
-    const float pooled_a = SaneScore(heads_[a.head].pooled[a.slot]),
-                pooled_b = SaneScore(heads_[b.head].pooled[b.slot]);
+    const float pooled_a = SaneScore(pooled_[At(a)]), pooled_b = SaneScore(pooled_[At(b)]);
     if (pooled_a != pooled_b) return pooled_a > pooled_b;
     const float score_a = SaneScore(view_a.scores[a.slot]), score_b = SaneScore(view_b.scores[b.slot]);
     if (score_a != score_b) return score_a > score_b;
@@ -129,7 +142,10 @@ class AdaKv : public Policy {
   const Observation observation_;
   const double floor_;
   const int32_t step_;
-  std::vector<Head> heads_;
+  SlotPicker picker_;          // of one head after the other
+  std::vector<size_t> first_;  // [heads of a layer]: the head's first slot in what follows
+  std::vector<float> pooled_;
+  std::vector<uint8_t> taken_;
   std::vector<Candidate> candidates_;
 };
 

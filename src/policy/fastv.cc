@@ -12,6 +12,8 @@
 // - This is the form that keeps a cache: the published evaluation chooses again at every step. Rows of dropped tokens
 //   are still computed in later layers while the prompt is read (docs/decisions/0010-prefill-reads-every-row.md); what
 //   is saved is memory and the time of every later step.
+// - Every prompt ranks all visual tokens again, and a layer behind keeps those of them that it still has: in a stream of
+//   rounds the pictures of earlier ones shrink on, below round((1 - R) N).
 // - A full pot keeps the newest slots of each layer: the paper knows no such thing.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
@@ -61,8 +63,10 @@ class FastV : public Policy {
     std::vector<int64_t> best;
     if (first_ < std::ssize(views)) {
       const SlotView& ranked = views[first_ - 1];
-      best = BestVisual(ranked.slots, {ranked.scores, {}},
-                        RoundHalfUp((1 - dropped_) * static_cast<double>(ranked.n_seen_visual)));
+      // Of a long stream more were seen than any pot holds.
+      const auto n_stay = std::min((1 - dropped_) * static_cast<double>(ranked.n_seen_visual),
+                                   static_cast<double>(ranked.slots.size()));
+      best = BestVisual(ranked.slots, {ranked.scores, {}}, RoundHalfUp(n_stay));
     }
     for (size_t g = 0; g < views.size(); ++g) {
       keeps[g].clear();

@@ -20,7 +20,8 @@
 // - The paper evicts once a round, after the prompt's attention, and its cache grows beyond the budget in between: set
 //   `capacity` below the pot for that. Otherwise, and wherever the pot is full, room is made before a chunk is read,
 //   and the rows that vote are the last of the latest prompt or chunk. Newest slots without a score yet are recent ones
-//   too, up to half of what pins leave; an answer that fills the pot frees `step` slots at once.
+//   too, up to half of what pins leave; an answer that fills the pot frees `step` slots at once, ranked by its newest
+//   token.
 // - per_kv_head=on takes the mean over the query heads of each KV head, and a keep-set for each.
 // - A budget below l halves it instead of being an error.
 #include <algorithm>

@@ -36,7 +36,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     {"alpha", 0.5, 0, 1, false, "share of what stays that is chosen by surprise, the rest by the catalyst",
      "0|0.25|0.5|0.75|1"},
     TextOption("catalyst", "\n\nSummarize the text above and point out what matters most in it.",
-               "text whose attention votes; {question} in it stands for the question"),
+               "text whose attention votes; {question} in it stands for a question that is known before the text"),
     TextOption("template", "on", "the catalyst ends like a user's turn of the chat template", "on|off"),
     TextOption("rows", "sum", "over the catalyst's rows", "sum|max"),
     TextOption("reduce", "mean", "over the query heads of a KV head", "mean|max"),

@@ -36,10 +36,8 @@ int32_t Observation::WindowOf(const SlotView& view, int32_t n_keep, int32_t room
   return ProtectedRecent(n_keep > window ? window : n_keep / 2, view.n_unscored, room);
 }
 
-void PoolCandidates(const Observation& observation, const SlotView& view, int32_t n_candidates,
-                    std::vector<float>* pooled) {
-  pooled->resize(static_cast<size_t>(n_candidates));
-  Pool(view.scores.first(static_cast<size_t>(n_candidates)), observation.kernel, observation.pooling, pooled->data());
+void PoolCandidates(const Observation& observation, const SlotView& view, std::span<float> pooled) {
+  Pool(view.scores.first(pooled.size()), observation.kernel, observation.pooling, pooled.data());
 }
 
 }  // namespace weir

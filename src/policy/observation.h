@@ -33,9 +33,8 @@ struct Observation {
 };
 
 // Pooled scores of the slots before the window; the window's own scores stay out of the pool.
-// *pooled gets n_candidates entries.
-void PoolCandidates(const Observation& observation, const SlotView& view, int32_t n_candidates,
-                    std::vector<float>* pooled);
+// `pooled` is as long as there are such slots.
+void PoolCandidates(const Observation& observation, const SlotView& view, std::span<float> pooled);
 
 constexpr PolicyOptionInfo WindowOption(int32_t fallback) {
   return {"window",    static_cast<double>(fallback), 1, 1 << 20, true, "newest slots that stay, whose rows vote",

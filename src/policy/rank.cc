@@ -85,6 +85,7 @@ void SlotPicker::TakeNewestText(std::span<const SlotMeta> slots, int32_t count) 
 
 void SlotPicker::TakeBest(const RankKeys& keys, int32_t end, int32_t count) {
   order_.clear();
+  order_.reserve(taken_.size());  // no doubling: plans count these bytes
   for (int32_t s = 0; s < std::min(end, n_slots()); ++s) {
     if (!taken(s)) order_.push_back(s);
   }
@@ -93,6 +94,7 @@ void SlotPicker::TakeBest(const RankKeys& keys, int32_t end, int32_t count) {
 
 void SlotPicker::TakeTop(const RankKeys& keys, int32_t end, int32_t count) {
   order_.clear();
+  order_.reserve(taken_.size());
   for (int32_t s = 0; s < std::min(end, n_slots()); ++s) order_.push_back(s);
   if (count < std::ssize(order_)) {
     const auto cut = order_.begin() + std::max(count, 0);

@@ -42,7 +42,8 @@ class SnapKv : public Policy {
     const int32_t window = observation_.WindowOf(view, n_keep, picker_.room());
     picker_.TakeNewest(window);
     const int32_t n_candidates = std::max(0, picker_.n_slots() - window);
-    PoolCandidates(observation_, view, n_candidates, &pooled_);
+    pooled_.resize(static_cast<size_t>(n_candidates));
+    PoolCandidates(observation_, view, pooled_);
     picker_.TakeBest({pooled_, view.scores}, n_candidates, n_keep);
     picker_.Finish(keep);
   }

@@ -18,8 +18,8 @@
 //      few rows of many pictures answer more questions about the past than all rows of a few (docs/results/video.md);
 //   5. the newest.
 // Nothing predicts visual tokens, so that they neither surprise nor make the rest surprising. Positions are those
-// inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and while a round is answered
-// its question's do.
+// inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and from a round's question
+// to the next round that question's do. Without one, an answer that fills the pot is ranked by its newest token alone.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -40,10 +40,10 @@ constexpr PolicyOptionInfo kOptions[] = {
     {"kernel", 5, 1, 255, true, "neighbours that both are averaged over, odd; 1 = none", "1|5|9"},
     {"b", 0, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
     {"rows", 32, 1, 1 << 16, true, "last tokens of a prompt whose attention votes"},
-    {"recent", 0.3, 0, 1, false, "with pictures: share of what stays that is the newest", "0.2|0.3|0.5"},
-    {"frame_rows", 4, 0, 1 << 16, true, "tokens of every older picture that stay; 0: they are tokens like others",
-     "0|4|6|8"},
-    TextOption("catalyst", "", "text whose attention votes instead; {question} in it stands for the question"),
+    // No ladders: `weir tune` measures texts, where these two do nothing.
+    {"recent", 0.3, 0, 1, false, "with pictures: share of what stays that is the newest"},
+    {"frame_rows", 4, 0, 1 << 16, true, "tokens of every older picture that stay; 0: they are tokens like others"},
+    TextOption("catalyst", "", "text whose attention votes instead; {question} in it stands for a question known before the text"),
     TextOption("template", "on", "the catalyst ends like a user's turn of the chat template", "on|off"),
 };
 

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), options.chat_template);
   if (!chat.ok() && !options.chat_template.empty()) return chat.status();
   WEIR_RETURN_IF_ERROR(
-      PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::string_view(), &options.session));
+      PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
   const StepBatch::Shape batch = StepBatch::ShapeFor(plan, options.max_together);
   Encoder* const encoder = options.encoder == nullptr ? nullptr : &options.encoder->encoder();
@@ -100,7 +100,7 @@ Result<SessionOptions> Host::OptionsFor(const std::string& policy, int64_t pot) 
   WEIR_ASSIGN_OR_RETURN(out.policy, ParsePolicySpec(policy));
   out.probe.clear();
   out.max_probe = 0;
-  WEIR_RETURN_IF_ERROR(PrepareProbe(tokenizer(), chat(), std::string_view(), &out));
+  WEIR_RETURN_IF_ERROR(PrepareProbe(tokenizer(), chat(), std::nullopt, &out));
   return out;
 }
 

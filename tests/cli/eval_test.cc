@@ -99,6 +99,12 @@ TEST(EvalPasskeyTest, BothModes) {
       Rows("passkey", {"--mode", "grid", "--pot", "96", "--length", "200", "--depth", "0,0.5", "--n", "1"}).size(), 2u);
 }
 
+TEST(EvalPasskeyTest, AKeyBehindTheEndIsRefused) {
+  const RunResult run = Eval("passkey", {"--pot", "96", "--length", "200,300", "--key-at", "20,290", "--n", "1"});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_NE(run.err.find("290"), std::string::npos) << run.err;
+}
+
 TEST(EvalNeedleTest, OwnAndGivenNeedles) {
   TempDir dir;
   std::string text;
@@ -155,6 +161,25 @@ TEST(EvalPplTest, PoliciesAndLengths) {
   }
   EXPECT_EQ(ends, (std::vector<int64_t>{100, 250, 100, 250}));
   EXPECT_EQ(Eval("ppl", {"-f", "-", "--policy", "window,streaming_llm"}).code, 2);
+  // One that never forgets gets a pot for all of the text that is asked for; without a length it ends where its pot does,
+  // and the next policy has its turn.
+  const auto tokens_of = [&](const Arguments& more) {
+    Arguments arguments = {"-f", file, "--policy", "full,window", "--pot", "64"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult both = Eval("ppl", arguments);
+    EXPECT_EQ(both.code, 0) << both.err;
+    std::vector<int64_t> tokens;
+    for (const std::string& line : Lines(both.out)) {
+      const json row = json::parse(line, nullptr, false);
+      if (row["task"] == "stream_total") tokens.push_back(row["tokens"]);
+    }
+    return tokens;
+  };
+  EXPECT_EQ(tokens_of({"-n", "300"}), (std::vector<int64_t>{300, 300}));
+  const std::vector<int64_t> cut = tokens_of({});
+  ASSERT_EQ(cut.size(), 2u);
+  EXPECT_EQ(cut[0], 64);
+  EXPECT_GT(cut[1], 300);
 }
 
 TEST(EvalTest, BadPoliciesAreToldBeforeAnythingRuns) {

@@ -187,7 +187,7 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
   shape.n_slots = 64;
   shape.k_type = shape.v_type = DType::kF32;
   Ledger ledger;
-  auto runner = std::move(Runner::Make(*m->model, *m->backend, {64, 64, false}, ledger)).value();
+  auto runner = std::move(Runner::Make(*m->model, *m->backend, {64, 64, 64, false}, ledger)).value();
   const size_t n_vocab = static_cast<size_t>(m->model->config().n_vocab),
                n_embd = static_cast<size_t>(m->model->config().n_embd);
   const auto meta = [&](size_t from, size_t n) {

@@ -282,7 +282,7 @@ TEST_F(SessionTest, EveryRefusedAllocationIsAnAnswer) {
   for (int n = 1; n < 30; ++n) {
     Ledger ledger;
     ledger.FailNth(n);
-    auto runner = Runner::Make(*model_, *backend_, {16, 64, true}, ledger);
+    auto runner = Runner::Make(*model_, *backend_, {16, 64, 64, true}, ledger);
     if (runner.ok()) return;  // n is past the last allocation
     EXPECT_EQ(runner.status().code(), StatusCode::kOverBudget);
     EXPECT_EQ(ledger.used_bytes(), 0) << "allocation " << n;

@@ -55,7 +55,7 @@ TEST(StepBatch, TheSameBytesAsAlone) {
     alone.push_back(Read(tiny, OptionsOf(policies[i]), 20 + 7 * i));
     together.push_back(Read(tiny, OptionsOf(policies[i]), 20 + 7 * i));
   }
-  StepBatch::Shape shape{4, 0, true};
+  StepBatch::Shape shape{4, 0, kPot, true};
   for (const auto& session : together) {
     shape.max_slots = std::max(shape.max_slots, session->plan().runner.max_slots);
   }
@@ -136,9 +136,33 @@ TEST(StepBatch, TheEndOfATableIsOneSessionsEnd) {
   EXPECT_EQ(Bytes(*together[0]), Bytes(*alone));
 }
 
+// A model with rotary factors for short and for long contexts: a pot within its trained context keeps the short ones,
+// whatever the batch was made for, and takes them where heads share their slots as where they do not.
+TEST(StepBatch, APotsLengthChoosesItsRotaryFactors) {
+  Tiny tiny("phi3_longrope");
+  const auto trained = static_cast<int32_t>(tiny.model->config().attention.rope.original_context);
+  ASSERT_GE(trained, 16);
+  const SessionOptions small = OptionsOf("streaming_llm", trained), large = OptionsOf("streaming_llm", 2 * trained);
+  const auto alone = Read(tiny, small, 12), one = Read(tiny, small, 12), two = Read(tiny, small, 12);
+  const auto spread = Read(tiny, OptionsOf("pyramidkv", trained), 12), longer = Read(tiny, large, 12);
+  EXPECT_EQ(LogitsOf(*spread), LogitsOf(*alone));
+  EXPECT_NE(LogitsOf(*longer), LogitsOf(*alone));
+  Ledger ledger;
+  auto batch =
+      std::move(StepBatch::Make(*tiny.model, *tiny.backend, StepBatch::ShapeFor(longer->plan(), 4), ledger)).value();
+  std::vector<StepBatch::Step> steps = {{one.get(), 5, 0, Status()}, {two.get(), 5, 0, Status()}};
+  batch->Append(steps);
+  Session::AppendOptions append;
+  append.generated = true;
+  ASSERT_TRUE(alone->Append({&steps[0].token, 1}, append).ok());
+  EXPECT_EQ(LogitsOf(*one), LogitsOf(*alone));
+  EXPECT_EQ(Bytes(*two), Bytes(*alone));
+  EXPECT_EQ(batch->n_shared(), 0);
+}
+
 TEST(StepBatch, EveryRefusedAllocationIsAnAnswer) {
   Tiny tiny("llama");
-  const StepBatch::Shape shape{8, kPot, true};
+  const StepBatch::Shape shape{8, kPot, kPot, true};
   const int64_t bytes = StepBatch::Bytes(*tiny.model, *tiny.backend, shape);
   Ledger exact(bytes), less(bytes - 1);
   EXPECT_TRUE(StepBatch::Make(*tiny.model, *tiny.backend, shape, exact).ok());

@@ -165,7 +165,7 @@ TEST_P(GraphSessionTest, Batches) {
     for (size_t i = 0; i < 3; ++i) {
       ASSERT_TRUE(side->sessions[i]->Append({tokens_.data() + 20 * i, 9 + i}).ok());
     }
-    const StepBatch::Shape shape = {3, side->sessions[0]->plan().runner.max_slots, false};
+    const StepBatch::Shape shape = StepBatch::ShapeFor(side->sessions[0]->plan(), 3);
     batches[side_idx++] = std::move(StepBatch::Make(*side->model, *side->backend, shape, ledger)).value();
   }
   const PassCounts before = counts();

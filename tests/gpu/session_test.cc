@@ -139,7 +139,7 @@ TEST_P(SessionTest, StepsTogether) {
     }
   }
   Ledger ledger;
-  const StepBatch::Shape shape = {3, together[0]->plan().runner.max_slots, false};
+  const StepBatch::Shape shape = StepBatch::ShapeFor(together[0]->plan(), 3);
   auto batch = std::move(StepBatch::Make(*model_, *backend_, shape, ledger)).value();
   for (int round = 0; round < 2; ++round) {
     std::vector<StepBatch::Step> steps;
