@@ -42,7 +42,7 @@ bool Matches(std::string_view pattern, std::string_view path, std::vector<std::s
   arguments->clear();
   while (!pattern.empty() && !path.empty()) {
     const std::string_view want = pattern.substr(0, pattern.find('/', 1)), have = path.substr(0, path.find('/', 1));
-    if (want[1] == '{') {
+    if (want.starts_with("/{")) {
       if (have.size() < 2) return false;
       arguments->emplace_back(have.substr(1));
     } else if (want != have) {
