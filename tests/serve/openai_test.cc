@@ -5,8 +5,10 @@
 #include <set>
 #include <thread>
 
+#include "cli/process.h"
 #include "serve/openai_client.h"
 #include "serve/server.h"
+#include "support/golden.h"
 
 namespace weir::testing {
 namespace {
@@ -273,6 +275,18 @@ TEST(OpenAiOverflow, OnlyErrorKnowsALimit) {
       server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 500}, {"ignore_eos", true}}).json();
   EXPECT_EQ(full["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(full["weir"]["dropped"], 0);
+}
+
+TEST(OpenAiPort, HasOneServer) {
+  const ServerProcess server({"--pot", "64"});
+  const std::string port = std::to_string(server.port());
+  RunOptions options;
+  options.timeout_s = 20;
+  const RunResult second =
+      RunWeir({"serve", "-m", GoldenDir() + "llama.gguf", "-t", "1", "--pot", "64", "--port", port}, options);
+  EXPECT_EQ(second.code, 2) << second.err;
+  EXPECT_NE(second.err.find("cannot listen on 127.0.0.1 port " + port), std::string::npos) << second.err;
+  EXPECT_EQ(server.Get("/health").status, 200);
 }
 
 TEST(OpenAiKey, AWrongOneIsRefused) {
