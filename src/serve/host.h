@@ -65,8 +65,9 @@ struct StreamSession {
 
 class Host {
  public:
-  // kOverBudget when the answer pots do not fit; errors of PlanSession and Session::Make. A chat template that is
-  // missing is no error (chat() is then nullptr), one that is named and unknown is.
+  // kOverBudget when the answer pots do not fit, kInvalidArgument for a policy of more than 4 KiB; errors of
+  // PlanSession and Session::Make. A chat template that is missing is no error (chat() is then nullptr), one that is
+  // named and unknown is.
   static Result<std::unique_ptr<Host>> Make(LoadedModel& model, HostOptions options);
   ~Host();
 
@@ -100,8 +101,8 @@ class Host {
   bool hurry() const { return hurry_; }
 
   // [engine] From here on.
-  // The default kind with another policy or pot. kInvalidArgument for a policy that names a profile: requests open no
-  // files.
+  // The default kind with another policy or pot. kInvalidArgument for a policy that names a profile (requests open no
+  // files) or has more than 4 KiB with its options written out.
   Result<SessionOptions> OptionsFor(const std::string& policy, int64_t pot) const;
   // kOverBudget with figures when the budget lacks the bytes.
   // `n_waiting`: frames of a live video that may wait, -1 as many as the host's options say, 0 no live video.
