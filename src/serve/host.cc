@@ -138,7 +138,14 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
                                                           options, *std::move(bytes),
                                                           static_cast<int64_t>(std::time(nullptr)), std::move(frames),
                                                           0, prunes ? std::optional<int64_t>(0) : std::nullopt});
+  const std::lock_guard<std::mutex> lock(sessions_mutex_);
   return sessions_.emplace(id, std::move(stream)).first->second.get();
+}
+
+void Host::Erase(const std::string& id) {
+  decltype(sessions_)::node_type gone;  // outlives the lock: its pot is freed without it
+  const std::lock_guard<std::mutex> lock(sessions_mutex_);
+  gone = sessions_.extract(id);
 }
 
 StreamSession* Host::Find(const std::string& id) {

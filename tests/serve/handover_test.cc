@@ -1,11 +1,14 @@
 // Sessions that move: a server is told to end, another one goes on.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "cli/process.h"
+#include "io/snapshot_test_util.h"
 #include "serve/session_client.h"
 
 namespace weir::testing {
@@ -121,6 +124,36 @@ TEST(Handover, NoSessionIsMadeTooLate) {
   for (const std::string& id : made) {
     EXPECT_TRUE(std::filesystem::exists(folder.File("handover/" + id + ".weir"))) << id;
   }
+}
+
+// A session that takes long to come holds up nobody who asks for another one.
+TEST(Handover, OthersDoNotWaitForASlowOne) {
+  const TempDir folder;
+  const ServerProcess server(Flags(folder, "one", {"--budget", "3GiB"}));
+  Client client(server);
+  const std::string here = client.Create(), slow = "s-two-00", file = folder.File("handover/" + slow + ".weir");
+  // Zeros that are no session: known only when all of them were read.
+  ASSERT_TRUE(WriteSnapshot(folder.File("zeros"), "{}", std::vector<uint8_t>(8)).ok());
+  const int64_t n_bytes = int64_t{1} << 30;
+  std::fstream zeros(folder.File("zeros"), std::ios::in | std::ios::out | std::ios::binary);
+  zeros.seekp(24);
+  zeros.write(reinterpret_cast<const char*>(&n_bytes), sizeof(n_bytes));
+  zeros.close();
+  std::filesystem::resize_file(folder.File("zeros"), 40 + 2 + static_cast<uintmax_t>(n_bytes));
+  std::filesystem::rename(folder.File("zeros"), file);
+  std::atomic<bool> ended{false};
+  HttpAnswer taken;
+  std::thread taking([&] {
+    taken = server.Get(kSessions + "/" + slow);
+    ended = true;
+  });
+  while (!ended && std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(server.Get(kSessions + "/" + here).status, 200);
+  EXPECT_EQ(server.Get(kSessions + "/s-two-01").status, 404);
+  EXPECT_FALSE(ended);
+  taking.join();
+  EXPECT_EQ(taken.status, 400) << taken.body;
+  EXPECT_TRUE(std::filesystem::exists(file));
 }
 
 TEST(Handover, WhatDoesNotFitStaysForOthers) {
