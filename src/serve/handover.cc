@@ -62,11 +62,31 @@ Result<Handover> Handover::Make(const std::string& folder) {
   return Handover(path);
 }
 
+// On the engine's thread: while it is written nobody else can read or change it, and between the file and the session
+// there is no third state.
+Status Handover::Write(const Host& host, const StreamSession& stream) const {
+  WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(stream.id)));
+  return file->Finish();
+}
+
+Result<bool> Handover::LeaveIdle(Host& host, const std::string& id) const {
+  bool busy = false;
+  const Status status = host.Call([&]() -> Status {
+    const StreamSession* const stream = host.Find(id);
+    if (stream == nullptr) return Status();
+    busy = stream->busy;
+    if (busy) return Status();
+    WEIR_RETURN_IF_ERROR(Write(host, *stream));
+    host.Erase(id);
+    return Status();
+  });
+  if (!status.ok()) return status;
+  return !busy;
+}
+
 Status Handover::Leave(Host& host, const std::string& id) const {
   const Status status = host.CallWith(id, [&](StreamSession& stream) -> Status {
-    // Written while nobody else can read or write it: between the file and the session there is no third state.
-    WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(id)));
-    WEIR_RETURN_IF_ERROR(file->Finish());
+    WEIR_RETURN_IF_ERROR(Write(host, stream));
     stream.closing = true;
     return Status();
   });

@@ -151,12 +151,15 @@ class Server::Impl {
       while (!left && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
       host_->Hurry();
     });
-    // Requests that came before may still make sessions, or take them over: the last look is after the last of them.
+    // Requests that came before may still make sessions, or take them over: the last look is after the last of them. An
+    // answer that is streamed goes on when its request is no longer counted.
     Status status;
     for (bool last = false; !last;) {
-      last = n_inside_ == 0 || std::chrono::steady_clock::now() >= end;
-      status = LeaveAll();
-      if (!last) std::this_thread::sleep_for(kLook);
+      const bool over = std::chrono::steady_clock::now() >= end, quiet = n_inside_ == 0;
+      bool busy = false;
+      status = LeaveAll(over, &busy);
+      last = over || (quiet && !busy);
+      if (!last) std::this_thread::sleep_for(status.ok() ? kLook : kTryAgain);
     }
     // Chats have no session to move; they may end, too.
     while (std::chrono::steady_clock::now() < end &&
@@ -172,6 +175,7 @@ class Server::Impl {
 
  private:
   static constexpr std::chrono::milliseconds kLook{20};
+  static constexpr std::chrono::milliseconds kTryAgain{1000};  // to write what could not be written
   // Counts a request for as long as its handler runs.
   class Inside {
    public:
@@ -218,13 +222,24 @@ class Server::Impl {
     });
   }
 
-  Status LeaveAll() {
-    std::vector<std::string> ids;
+  // Hands over what nothing works on; `busy`: something works on others. With `wait` they are waited for, and follow.
+  Status LeaveAll(bool wait, bool* busy) {
+    std::vector<std::string> ids, others;
     Status status = host_->Call([&] {
       for (const auto& [id, stream] : host_->sessions()) ids.push_back(id);
       return Status();
     });
     for (const std::string& id : ids) {
+      const auto left = handover_->LeaveIdle(*host_, id);
+      if (!left.ok()) {
+        status = left.status();
+      } else if (!*left) {
+        others.push_back(id);
+      }
+    }
+    *busy = !others.empty();
+    if (!wait) return status;
+    for (const std::string& id : others) {
       if (const Status one = handover_->Leave(*host_, id); !one.ok()) status = one;
     }
     return status;

@@ -1,10 +1,12 @@
 // Sessions that move: a server is told to end, another one goes on.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "cli/process.h"
@@ -83,6 +85,39 @@ TEST(Handover, AnAnswerWithoutAnEndIsCutAndItsSessionMoves) {
   asking.join();
   EXPECT_EQ(answer.status, 503) << answer.body;
   EXPECT_EQ(Client(two).Do(id, "ask", Question("who?")).status, 200);
+}
+
+// A session that answers keeps no other one here.
+TEST(Handover, IdleSessionsMoveWhileAnAnswerIsWritten) {
+  for (const bool as_stream : {false, true}) {
+    SCOPED_TRACE(as_stream);
+    const TempDir folder;
+    const auto moved = [&](const std::string& id) {
+      return std::filesystem::exists(folder.File("handover/" + id + ".weir"));
+    };
+    ServerProcess one(Flags(folder, "one", {"--drain", "60"}));
+    Client client(one);
+    std::set<std::string> ids;
+    for (int i = 0; i < 3; ++i) ids.insert(client.Create());
+    const std::string busy = *ids.begin();  // looked at before the others
+    const std::string body = Question("who?", {{"max_tokens", 100000000}, {"stream", as_stream}}).dump();
+    const std::string ask = "POST " + kSessions + "/" + busy +
+                            "/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
+                            "\r\n\r\n" + body;
+    const int asking = one.Connect();
+    ASSERT_EQ(write(asking, ask.data(), ask.size()), static_cast<ssize_t>(ask.size()));
+    while (client.State(busy)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::thread ending([&] { EXPECT_EQ(one.Terminate(), 0); });
+    for (const std::string& id : ids) {
+      for (int i = 0; i < 1000 && id != busy && !moved(id); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      EXPECT_EQ(moved(id), id != busy) << id;
+    }
+    close(asking);
+    ending.join();
+    EXPECT_TRUE(moved(busy));
+  }
 }
 
 // A request that came before the drain and reaches the session after it: another server has it, nobody lost it.
