@@ -255,12 +255,22 @@ class Server::Impl {
     const bool of_session = IsOfSession(path);
     if (draining_) {
       const Status left = of_session ? handover_->Leave(*host_, call.arguments[0]) : Status();
-      if (!left.ok()) return FromStatus(WithoutFolder(left, options_.folder));
-      return Draining();
+      // Cancelled: the engine has stopped, and every session was handed over before that.
+      if (left.ok() || left.code() == StatusCode::kCancelled) return Draining();
+      return FromStatus(WithoutFolder(left, options_.folder));
     }
     if (!of_session) return {0, "", ""};
     const auto taken = handover_->Take(*host_, call.arguments[0]);
     return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), options_.folder));
+  }
+
+  // What a drain did to a request that had come before it. A session that was handed over meanwhile is missing here,
+  // but not everywhere. Work that was stopped is answered when its session can be found elsewhere, and nobody is told
+  // to ask again for what was begun.
+  void MoveAfter(const Call& call, std::string_view path, Response& response) {
+    if (response.status != 404 && response.status != 409 && response.status != 503) return;
+    const ApiError moved = Move(call, path);
+    if (response.status != 409) SendError(moved, response);
   }
 
   // Tells the browser of an allowed page so, errors included. True when it asks beforehand (no key comes with that):
@@ -335,8 +345,7 @@ class Server::Impl {
           return Count(call.http, response.status);
         }
         (api_.get()->*entry.handler)(call, response);
-        // A session that was handed over while its request was on the way here is missing, but not everywhere.
-        if (draining_ && response.status == 404 && IsOfSession(entry.route.path)) SendError(Draining(), response);
+        if (draining_ && IsOfSession(entry.route.path)) MoveAfter(call, entry.route.path, response);
         // The library fills in the status of what went well only after this.
         const int http = response.status < 0 ? 200 : response.status;
         host_->metrics().CountRequest(std::string(entry.route.method) + " " + entry.route.path, http);

@@ -44,7 +44,8 @@ class Server {
   const Host& host() const;
   int port() const;
   // With hand_over: new work is refused with 503 from now on, so that a proxy asks another server; what runs may end
-  // for so long and is then ended; every session is handed over. Otherwise does nothing. Any thread, before Stop().
+  // for so long and is then ended (409 where a session had begun with it); every session is handed over. Otherwise does
+  // nothing. Any thread, before Stop().
   Status Drain(std::chrono::seconds wait);
   // Serves until Stop(), which any thread may call. Work that is under way is cancelled then.
   Status Run();

@@ -83,8 +83,43 @@ TEST(Handover, AnAnswerWithoutAnEndIsCutAndItsSessionMoves) {
   while (client.State(id)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(one.Terminate(), 0);
   asking.join();
-  EXPECT_EQ(answer.status, 503) << answer.body;
+  EXPECT_EQ(answer.status, 409) << answer.body;
+  EXPECT_EQ(answer.json()["error"]["code"], "cut_short");
   EXPECT_EQ(Client(two).Do(id, "ask", Question("who?")).status, 200);
+}
+
+// A proxy sends to another server what was answered with 503, and finds the session there. It must not do so with what
+// was begun: the session would read it twice.
+TEST(Handover, OnlyWhatWasNotBegunMayBeAskedAgain) {
+  const TempDir folder;
+  ServerProcess one(Flags(folder, "one", {"--drain", "1"}));
+  Client client(one);
+  const std::string id = client.Create(), file = folder.File("handover/" + id + ".weir");
+  HttpAnswer begun, waiting;
+  bool begun_moved = false, waiting_moved = false;
+  std::thread appending([&] {
+    begun = client.Do(id, "append", {{"text", Words(1 << 20, "sea")}});
+    begun_moved = std::filesystem::exists(file);
+  });
+  while (client.State(id)["seen"] == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::thread asking([&] {
+    waiting = client.Do(id, "ask", Question("who?"));
+    waiting_moved = std::filesystem::exists(file);
+  });
+  while (one.Get("/metrics").body.find("\nweir_jobs_waiting 1\n") == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(one.Terminate(), 0);
+  appending.join();
+  asking.join();
+  EXPECT_EQ(begun.status, 409) << begun.body;
+  EXPECT_EQ(begun.json()["error"]["code"], "cut_short");
+  EXPECT_TRUE(begun_moved);
+  EXPECT_EQ(waiting.status, 503) << waiting.body;
+  EXPECT_EQ(waiting.json()["error"]["code"], "draining");
+  EXPECT_TRUE(waiting_moved);
+  const ServerProcess two(Flags(folder, "two"));
+  EXPECT_GT(Client(two).State(id)["seen"].get<int64_t>(), 0);
 }
 
 // A session that answers keeps no other one here.
@@ -132,8 +167,8 @@ TEST(Handover, ALateRequestIsToldToAskAgain) {
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
   EXPECT_EQ(one.Terminate(), 0);
   appending.join();
-  // 0: it had not arrived whole.
-  EXPECT_TRUE(answer.status == 503 || answer.status == 200 || answer.status == 0)
+  // 0: it had not arrived whole. 409: it was begun all the same.
+  EXPECT_TRUE(answer.status == 503 || answer.status == 200 || answer.status == 0 || answer.status == 409)
       << answer.status << " " << answer.body;
 }
 
