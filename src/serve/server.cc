@@ -124,7 +124,7 @@ class Server::Impl {
 
   explicit Impl(ServerOptions options)
       : options_(std::move(options)),
-        origins_(options_.origins, !options_.api_key.empty(), options_.address),
+        origins_(options_.origins, !options_.api_keys.empty(), options_.address),
         http_(options_.http) {}
 
   Status Start(LoadedModel& model) {
@@ -294,6 +294,13 @@ class Server::Impl {
     return true;
   }
 
+  // As long whichever it is.
+  bool IsKey(std::string_view given) const {
+    bool found = false;
+    for (const std::string& key : options_.api_keys) found |= SameSecret(given, key);
+    return found;
+  }
+
   // Before anything of the body is read. http 0: go on.
   ApiError Check(const Request& request) const {
     if (request.path.size() > kMaxPathBytes) return {414, "", ReasonOf(414)};
@@ -302,12 +309,12 @@ class Server::Impl {
       return {405, "", "this method is not known here"};
     }
     if (request.path == "/health" || request.path == "/") return {0, "", ""};  // the page asks for the key
-    if (!options_.api_key.empty()) {
+    if (!options_.api_keys.empty()) {
       const std::string given = request.get_header_value("Authorization");
       constexpr std::string_view kBearer = "Bearer ";
-      if (!given.starts_with(kBearer) || !SameSecret(given.substr(kBearer.size()), options_.api_key)) {
+      if (!given.starts_with(kBearer) || !IsKey(std::string_view(given).substr(kBearer.size()))) {
         return {401, "invalid_api_key",
-                "the request needs the header 'Authorization: Bearer KEY' with the server's key"};
+                "the request needs the header 'Authorization: Bearer KEY' with a key of the server"};
       }
     }
     return origins_.Check(request.get_header_value("Origin"), request.get_header_value("Host"));

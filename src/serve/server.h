@@ -20,7 +20,7 @@ struct ServerOptions {
   HttpLimits http;
   std::string address = "127.0.0.1";
   int port = 8080;                    // 0: one that is free
-  std::string api_key;                // empty: none is asked for
+  std::vector<std::string> api_keys;  // a request brings one of them; none: no key is asked for
   std::vector<std::string> origins;   // of pages of other sites that may use the server (serve/origin.h)
   std::string folder;                 // of snapshots; empty: no saving, no restoring
   bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
