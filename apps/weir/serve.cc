@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,27 @@ Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
   return *bytes;
 }
 
+// The keys of a text in which `separator` stands between them. White space around a key is none of it: no header brings
+// it.
+Result<std::vector<std::string>> ParseKeys(std::string_view text, char separator, const std::string& where) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  std::vector<std::string> out;
+  for (int n = 1; !text.empty(); ++n) {
+    const std::string_view part = text.substr(0, text.find(separator));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    const size_t begin = part.find_first_not_of(kSpace);
+    if (begin == part.npos) continue;
+    std::string key(part.substr(begin, part.find_last_not_of(kSpace) + 1 - begin));
+    if (std::any_of(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; })) {
+      return InvalidArgument("%s: %s %d has a control character, which no request can bring", where.c_str(),
+                             separator == '\n' ? "line" : "key", n);
+    }
+    out.push_back(std::move(key));
+  }
+  if (out.empty()) return InvalidArgument("%s holds no key", where.c_str());
+  return out;
+}
+
 Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
   ServerOptions out;
   WEIR_ASSIGN_OR_RETURN(out.host.session, ToSessionOptions(pot_flags));
@@ -56,14 +78,15 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.address = flags.host;
   out.port = flags.port;
   out.default_max_tokens = flags.predict;
-  out.api_key = flags.api_key;
+  if (!flags.api_key.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.api_keys, ParseKeys(flags.api_key, ',', "--api-key"));
+  }
   if (!flags.api_key_file.empty()) {
-    WEIR_ASSIGN_OR_RETURN(out.api_key, ReadTextFile(flags.api_key_file, 1 << 16));
-    while (!out.api_key.empty() && (out.api_key.back() == '\n' || out.api_key.back() == '\r')) out.api_key.pop_back();
-    if (out.api_key.empty()) return InvalidArgument("%s holds no key", flags.api_key_file.c_str());
+    WEIR_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.api_key_file, 1 << 16));
+    WEIR_ASSIGN_OR_RETURN(out.api_keys, ParseKeys(text, '\n', flags.api_key_file));
   }
   out.origins = flags.origins;
-  if (out.api_key.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
+  if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
     return InvalidArgument("--allow-origin '*' lets every page of the web use this server; it needs --api-key");
   }
   out.folder = flags.snapshots;
@@ -188,10 +211,11 @@ void AddServe(CLI::App& app, int* code) {
   sub->add_option("--port", flags->port, "port to listen on; 0 = one that is free, printed")
       ->check(Between(0, 65535))
       ->capture_default_str();
-  CLI::Option* key =
-      sub->add_option("--api-key", flags->api_key, "key that every request must bring")->check(NotEmpty());
+  CLI::Option* key = sub->add_option("--api-key", flags->api_key, "key that every request must bring; several: KEY,KEY")
+                         ->check(NotEmpty())
+                         ->type_name("KEY");
   sub->add_option("--api-key-file", flags->api_key_file,
-                  "file that holds the key; other users cannot see it in a list of processes")
+                  "file that holds the key, or several, one a line; other users cannot see it in a list of processes")
       ->check(NotEmpty())
       ->excludes(key)
       ->type_name("FILE");

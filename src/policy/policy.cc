@@ -51,7 +51,7 @@ const PolicyInfo* FindPolicy(std::string_view name) {
   return nullptr;
 }
 
-Result<PolicySpec> ParsePolicySpec(std::string_view text) {
+Result<PolicySpec> ParsePolicySpec(std::string_view text, Profiles profiles) {
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   PolicySpec spec;
@@ -71,6 +71,9 @@ Result<PolicySpec> ParsePolicySpec(std::string_view text) {
   // A profile comes first, wherever it stands.
   for (const GivenOption& option : given) {
     if (option.option != nullptr) continue;
+    if (profiles == Profiles::kRefused) {
+      return InvalidArgument("policy option profile: no file is opened for this; write out what it says");
+    }
     if (option.value.text.empty() || option.value.text.find('\0') != std::string::npos) {
       return InvalidArgument("policy option profile: no name of a file");
     }

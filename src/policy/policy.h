@@ -125,9 +125,12 @@ struct PolicySpec {
   int32_t profile_pot = 0;
   Result<std::unique_ptr<Policy>> Make() const { return info->make(options); }
 };
+// Whether a text may name a profile. kRefused for texts of strangers: no file is opened.
+enum class Profiles { kRead, kRefused };
 // kNotFound for an unknown policy (with the list of known ones) or profile, kInvalidArgument for unknown keys, bad or
-// out-of-range values and a profile of another policy; a profile's other troubles as ReadProfile() has them.
-Result<PolicySpec> ParsePolicySpec(std::string_view text);
+// out-of-range values and a profile that is refused or of another policy; a profile's other troubles as ReadProfile()
+// has them.
+Result<PolicySpec> ParsePolicySpec(std::string_view text, Profiles profiles = Profiles::kRead);
 // The same policy with one option changed; `value` as it would stand in the text. Errors as above.
 Result<PolicySpec> WithOption(const PolicySpec& spec, std::string_view key, std::string_view value);
 // One option's effective value as it would stand in the text. REQUIRES: an option of spec.info.

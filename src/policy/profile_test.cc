@@ -150,6 +150,11 @@ TEST_F(ProfileTest, PoliciesTakeTheirOptionsFromIt) {
   }
   // The normalised text needs no file.
   EXPECT_EQ(ParsePolicySpec(spec->text)->text, spec->text);
+  EXPECT_EQ(ParsePolicySpec(spec->text, Profiles::kRefused)->text, spec->text);
+  for (const std::string& text : {"inf_mllm:profile=" + quoted, std::string("inf_mllm:recent=8,profile=/none")}) {
+    EXPECT_EQ(ParsePolicySpec(text, Profiles::kRefused).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_TRUE(ParsePolicySpec("infinipot:catalyst=\"the profile=here\"", Profiles::kRefused).ok());
 }
 
 TEST_F(ProfileTest, PoliciesRefuseWhatDoesNotFit) {

@@ -219,6 +219,7 @@ void AnswerJob::Finish() {
   pending_.last = true;
   pending_.status = std::move(status_);
   pending_.overflow = overflow_;
+  pending_.cut = summary_.cancelled && begun_ && stream_ != nullptr;
   pending_.summary = summary_;
   events.Push(std::move(pending_));
 }

@@ -55,6 +55,7 @@ struct AnswerEvent {
   bool last = false;
   Status status;          // of the last event: why there is no (whole) answer
   bool overflow = false;  // the prompt does not fit into a pot that may not forget
+  bool cut = false;       // cancelled when the stream session had changed already
   AnswerSummary summary;  // of the last event
 };
 

@@ -10,6 +10,7 @@ namespace {
 constexpr auto kLookAtClient = std::chrono::milliseconds(100);
 
 ApiError ErrorOf(const AnswerEvent& event) {
+  if (event.cut) return CutShort(event.status);
   return event.overflow ? ContextLengthExceeded(event.status) : FromStatus(event.status);
 }
 

@@ -92,6 +92,9 @@ void Api::Append(const Call& call, httplib::Response& response) {
   for (;;) {
     if (const auto result = job->events.Pop(kLookAtClient)) {
       if (result->ok()) return SendJson(**result, response);
+      if (job->has_read() && result->status().code() == StatusCode::kCancelled) {
+        return SendError(CutShort(result->status()), response);
+      }
       return SendError(ErrorOf(result->status()), response);
     }
     if (!client.Alive()) {

@@ -5,6 +5,7 @@ namespace weir {
 Json ApiError::Body() const {
   const char* type = http == 401   ? "authentication_error"
                      : http == 403 ? "permission_error"
+                     : http == 409 ? "conflict_error"
                      : http == 429 ? "rate_limit_error"
                      : http >= 500 ? "server_error"
                                    : "invalid_request_error";
@@ -36,6 +37,11 @@ ApiError FromStatus(const Status& status) {
       break;
   }
   return {500, "internal", status.message()};
+}
+
+ApiError CutShort(const Status& status) {
+  return {409, "cut_short",
+          status.message() + "; the session holds a part of this request: look at it before you go on"};
 }
 
 Status WithoutFolder(const Status& status, const std::string& folder) {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <set>
 
 #include "io/snapshot.h"
 #include "serve/session_file.h"
@@ -17,6 +19,31 @@ namespace weir {
 namespace {
 
 constexpr size_t kMaxIdBytes = 100;
+
+// One at a time takes over a session, and who comes second finds it there; others wait for nobody.
+class TakingOver {
+ public:
+  explicit TakingOver(const std::string& id) : id_(id) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ended_.wait(lock, [&] { return !ids_.contains(id_); });
+    ids_.insert(id_);
+  }
+  ~TakingOver() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ids_.erase(id_);
+    }
+    ended_.notify_all();
+  }
+  TakingOver(const TakingOver&) = delete;
+  TakingOver& operator=(const TakingOver&) = delete;
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::condition_variable ended_;
+  static inline std::set<std::string> ids_;
+  const std::string id_;
+};
 
 }  // namespace
 
@@ -35,11 +62,31 @@ Result<Handover> Handover::Make(const std::string& folder) {
   return Handover(path);
 }
 
+// On the engine's thread: while it is written nobody else can read or change it, and between the file and the session
+// there is no third state.
+Status Handover::Write(const Host& host, const StreamSession& stream) const {
+  WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(stream.id)));
+  return file->Finish();
+}
+
+Result<bool> Handover::LeaveIdle(Host& host, const std::string& id) const {
+  bool busy = false;
+  const Status status = host.Call([&]() -> Status {
+    const StreamSession* const stream = host.Find(id);
+    if (stream == nullptr) return Status();
+    busy = stream->busy;
+    if (busy) return Status();
+    WEIR_RETURN_IF_ERROR(Write(host, *stream));
+    host.Erase(id);
+    return Status();
+  });
+  if (!status.ok()) return status;
+  return !busy;
+}
+
 Status Handover::Leave(Host& host, const std::string& id) const {
   const Status status = host.CallWith(id, [&](StreamSession& stream) -> Status {
-    // Written while nobody else can read or write it: between the file and the session there is no third state.
-    WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(id)));
-    WEIR_RETURN_IF_ERROR(file->Finish());
+    WEIR_RETURN_IF_ERROR(Write(host, stream));
     stream.closing = true;
     return Status();
   });
@@ -53,9 +100,8 @@ Status Handover::Leave(Host& host, const std::string& id) const {
 
 Result<bool> Handover::Take(Host& host, const std::string& id) const {
   if (!enabled() || !IsSessionId(id)) return false;
-  // One at a time: who comes second finds the session there.
-  static std::mutex taking;
-  const std::lock_guard<std::mutex> lock(taking);
+  const TakingOver alone(id);
+  if (host.Has(id)) return false;  // the folder may be slow
   const std::string path = PathOf(id);
   if (access(path.c_str(), F_OK) != 0) return false;
   // Whoever renames it first has it; the name is nobody else's.

@@ -22,12 +22,15 @@ class Handover {
   // Waits until nothing works on the session, writes it to the folder, and forgets it here. Ok when it is not here any
   // more. When it cannot be written it stays.
   Status Leave(Host& host, const std::string& id) const;
-  // True when the session was found in the folder and lives here now. kOverBudget when it does not fit: another server
-  // may take it.
+  // The same for a session that nothing works on. False: something does, and it stays.
+  Result<bool> LeaveIdle(Host& host, const std::string& id) const;
+  // True when the session was not here, was found in the folder and lives here now. kOverBudget when it does not fit:
+  // another server may take it.
   Result<bool> Take(Host& host, const std::string& id) const;
 
  private:
   explicit Handover(std::string folder) : folder_(std::move(folder)) {}
+  Status Write(const Host& host, const StreamSession& stream) const;
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".weir"; }
   std::string folder_;
 };

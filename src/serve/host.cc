@@ -16,7 +16,7 @@ namespace weir {
 namespace {
 
 constexpr int kDefaultSessions = 8;
-constexpr size_t kMaxPolicyBytes = 1 << 12;      // errors repeat them
+constexpr size_t kMaxPolicyBytes = 1 << 12;
 constexpr int64_t kMaxCount = int64_t{1} << 50;  // that a snapshot may name: it goes on being counted
 
 // Not to be guessed: who knows a session's id may talk to it.
@@ -28,11 +28,20 @@ Result<std::string> NewId(const std::string& node) {
   return id;
 }
 
+// Errors repeat policies, and a snapshot names its session's with every option written out. The limit is the same
+// wherever a policy comes from: what a server makes, any server can take over.
+Status CheckLength(const std::string& policy) {
+  if (policy.size() <= kMaxPolicyBytes) return Status();
+  return InvalidArgument("a policy with all its options may have at most %zu bytes, this one has %zu", kMaxPolicyBytes,
+                         policy.size());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options) {
   auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), options.chat_template);
   if (!chat.ok() && !options.chat_template.empty()) return chat.status();
+  WEIR_RETURN_IF_ERROR(CheckLength(options.session.policy.text));
   WEIR_RETURN_IF_ERROR(
       PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
@@ -91,13 +100,9 @@ Result<SessionOptions> Host::OptionsFor(const std::string& policy, int64_t pot) 
   SessionOptions out = options_.session;
   if (pot > 0) out.pot_slots = static_cast<int32_t>(pot);
   if (policy.empty()) return out;
-  if (policy.find("profile") != std::string::npos) {
-    return InvalidArgument("'policy' may not name a profile: a request opens no files");
-  }
-  if (policy.size() > kMaxPolicyBytes) {
-    return InvalidArgument("a policy and its options may have at most %zu bytes", kMaxPolicyBytes);
-  }
-  WEIR_ASSIGN_OR_RETURN(out.policy, ParsePolicySpec(policy));
+  WEIR_RETURN_IF_ERROR(CheckLength(policy));
+  WEIR_ASSIGN_OR_RETURN(out.policy, ParsePolicySpec(policy, Profiles::kRefused));
+  WEIR_RETURN_IF_ERROR(CheckLength(out.policy.text));
   out.probe.clear();
   out.max_probe = 0;
   WEIR_RETURN_IF_ERROR(PrepareProbe(tokenizer(), chat(), std::nullopt, &out));
@@ -133,7 +138,14 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
                                                           options, *std::move(bytes),
                                                           static_cast<int64_t>(std::time(nullptr)), std::move(frames),
                                                           0, prunes ? std::optional<int64_t>(0) : std::nullopt});
+  const std::lock_guard<std::mutex> lock(sessions_mutex_);
   return sessions_.emplace(id, std::move(stream)).first->second.get();
+}
+
+void Host::Erase(const std::string& id) {
+  decltype(sessions_)::node_type gone;  // outlives the lock: its pot is freed without it
+  const std::lock_guard<std::mutex> lock(sessions_mutex_);
+  gone = sessions_.extract(id);
 }
 
 StreamSession* Host::Find(const std::string& id) {

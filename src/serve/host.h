@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,8 +66,9 @@ struct StreamSession {
 
 class Host {
  public:
-  // kOverBudget when the answer pots do not fit; errors of PlanSession and Session::Make. A chat template that is
-  // missing is no error (chat() is then nullptr), one that is named and unknown is.
+  // kOverBudget when the answer pots do not fit, kInvalidArgument for a policy of more than 4 KiB; errors of
+  // PlanSession and Session::Make. A chat template that is missing is no error (chat() is then nullptr), one that is
+  // named and unknown is.
   static Result<std::unique_ptr<Host>> Make(LoadedModel& model, HostOptions options);
   ~Host();
 
@@ -95,13 +97,18 @@ class Host {
   // The same, but a job that works on the session is told to end first, and nobody gets the session afterwards.
   Status Delete(const std::string& id);
 
+  // Whether there is a session of that id, which may end at any moment. Any thread; the engine is not waited for.
+  bool Has(const std::string& id) const {
+    const std::lock_guard<std::mutex> lock(sessions_mutex_);
+    return sessions_.contains(id);
+  }
   // Jobs on sessions and answer pots end at their next step. Any thread.
   void Hurry() { hurry_ = true; }
   bool hurry() const { return hurry_; }
 
   // [engine] From here on.
-  // The default kind with another policy or pot. kInvalidArgument for a policy that names a profile: requests open no
-  // files.
+  // The default kind with another policy or pot. kInvalidArgument for a policy that names a profile (requests open no
+  // files) or has more than 4 KiB with its options written out.
   Result<SessionOptions> OptionsFor(const std::string& policy, int64_t pot) const;
   // kOverBudget with figures when the budget lacks the bytes.
   // `n_waiting`: frames of a live video that may wait, -1 as many as the host's options say, 0 no live video.
@@ -109,7 +116,7 @@ class Host {
   Result<StreamSession*> Create(const SessionOptions& options, int n_waiting = -1, std::string id = "");
   StreamSession* Find(const std::string& id);
   const std::map<std::string, std::unique_ptr<StreamSession>>& sessions() const { return sessions_; }
-  void Erase(const std::string& id) { sessions_.erase(id); }
+  void Erase(const std::string& id);
   // nullptr when all are lent.
   Session* TakeAnswerPot();
   void GiveAnswerPot(Session* session);
@@ -137,6 +144,7 @@ class Host {
   std::vector<Reservation> pot_reservations_;
   std::vector<std::unique_ptr<Session>> pots_;
   std::vector<Session*> free_pots_;
+  mutable std::mutex sessions_mutex_;  // the engine's thread changes sessions_ under it, and reads them without
   std::map<std::string, std::unique_ptr<StreamSession>> sessions_;
   std::atomic<bool> hurry_{false};
   std::unique_ptr<Scheduler> scheduler_;  // last: its thread uses the rest

@@ -217,6 +217,12 @@ HttpConnection* HttpConnection::Current() { return current; }
 HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
   new_task_queue = [limits] { return new Workers(limits.n_threads, limits.max_queued); };
   set_payload_max_length(static_cast<size_t>(limits.max_body_bytes));
+  // The library's own options let a second server share the port, and each gets some of the requests. These do not; a
+  // port whose server has just ended is free at once all the same.
+  set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    (void)setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
 }
 
 Result<int> HttpServer::Bind(const std::string& address, int port) {

@@ -42,7 +42,7 @@ bool Matches(std::string_view pattern, std::string_view path, std::vector<std::s
   arguments->clear();
   while (!pattern.empty() && !path.empty()) {
     const std::string_view want = pattern.substr(0, pattern.find('/', 1)), have = path.substr(0, path.find('/', 1));
-    if (want[1] == '{') {
+    if (want.starts_with("/{")) {
       if (have.size() < 2) return false;
       arguments->emplace_back(have.substr(1));
     } else if (want != have) {
@@ -124,7 +124,7 @@ class Server::Impl {
 
   explicit Impl(ServerOptions options)
       : options_(std::move(options)),
-        origins_(options_.origins, !options_.api_key.empty(), options_.address),
+        origins_(options_.origins, !options_.api_keys.empty(), options_.address),
         http_(options_.http) {}
 
   Status Start(LoadedModel& model) {
@@ -151,12 +151,15 @@ class Server::Impl {
       while (!left && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kLook);
       host_->Hurry();
     });
-    // Requests that came before may still make sessions, or take them over: the last look is after the last of them.
+    // Requests that came before may still make sessions, or take them over: the last look is after the last of them. An
+    // answer that is streamed goes on when its request is no longer counted.
     Status status;
     for (bool last = false; !last;) {
-      last = n_inside_ == 0 || std::chrono::steady_clock::now() >= end;
-      status = LeaveAll();
-      if (!last) std::this_thread::sleep_for(kLook);
+      const bool over = std::chrono::steady_clock::now() >= end, quiet = n_inside_ == 0;
+      bool busy = false;
+      status = LeaveAll(over, &busy);
+      last = over || (quiet && !busy);
+      if (!last) std::this_thread::sleep_for(status.ok() ? kLook : kTryAgain);
     }
     // Chats have no session to move; they may end, too.
     while (std::chrono::steady_clock::now() < end &&
@@ -172,6 +175,7 @@ class Server::Impl {
 
  private:
   static constexpr std::chrono::milliseconds kLook{20};
+  static constexpr std::chrono::milliseconds kTryAgain{1000};  // to write what could not be written
   // Counts a request for as long as its handler runs.
   class Inside {
    public:
@@ -218,13 +222,24 @@ class Server::Impl {
     });
   }
 
-  Status LeaveAll() {
-    std::vector<std::string> ids;
+  // Hands over what nothing works on; `busy`: something works on others. With `wait` they are waited for, and follow.
+  Status LeaveAll(bool wait, bool* busy) {
+    std::vector<std::string> ids, others;
     Status status = host_->Call([&] {
       for (const auto& [id, stream] : host_->sessions()) ids.push_back(id);
       return Status();
     });
     for (const std::string& id : ids) {
+      const auto left = handover_->LeaveIdle(*host_, id);
+      if (!left.ok()) {
+        status = left.status();
+      } else if (!*left) {
+        others.push_back(id);
+      }
+    }
+    *busy = !others.empty();
+    if (!wait) return status;
+    for (const std::string& id : others) {
       if (const Status one = handover_->Leave(*host_, id); !one.ok()) status = one;
     }
     return status;
@@ -240,12 +255,22 @@ class Server::Impl {
     const bool of_session = IsOfSession(path);
     if (draining_) {
       const Status left = of_session ? handover_->Leave(*host_, call.arguments[0]) : Status();
-      if (!left.ok()) return FromStatus(WithoutFolder(left, options_.folder));
-      return Draining();
+      // Cancelled: the engine has stopped, and every session was handed over before that.
+      if (left.ok() || left.code() == StatusCode::kCancelled) return Draining();
+      return FromStatus(WithoutFolder(left, options_.folder));
     }
     if (!of_session) return {0, "", ""};
     const auto taken = handover_->Take(*host_, call.arguments[0]);
     return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), options_.folder));
+  }
+
+  // What a drain did to a request that had come before it. A session that was handed over meanwhile is missing here,
+  // but not everywhere. Work that was stopped is answered when its session can be found elsewhere, and nobody is told
+  // to ask again for what was begun.
+  void MoveAfter(const Call& call, std::string_view path, Response& response) {
+    if (response.status != 404 && response.status != 409 && response.status != 503) return;
+    const ApiError moved = Move(call, path);
+    if (response.status != 409) SendError(moved, response);
   }
 
   // Tells the browser of an allowed page so, errors included. True when it asks beforehand (no key comes with that):
@@ -269,6 +294,13 @@ class Server::Impl {
     return true;
   }
 
+  // As long whichever it is.
+  bool IsKey(std::string_view given) const {
+    bool found = false;
+    for (const std::string& key : options_.api_keys) found |= SameSecret(given, key);
+    return found;
+  }
+
   // Before anything of the body is read. http 0: go on.
   ApiError Check(const Request& request) const {
     if (request.path.size() > kMaxPathBytes) return {414, "", ReasonOf(414)};
@@ -277,12 +309,12 @@ class Server::Impl {
       return {405, "", "this method is not known here"};
     }
     if (request.path == "/health" || request.path == "/") return {0, "", ""};  // the page asks for the key
-    if (!options_.api_key.empty()) {
+    if (!options_.api_keys.empty()) {
       const std::string given = request.get_header_value("Authorization");
       constexpr std::string_view kBearer = "Bearer ";
-      if (!given.starts_with(kBearer) || !SameSecret(given.substr(kBearer.size()), options_.api_key)) {
+      if (!given.starts_with(kBearer) || !IsKey(std::string_view(given).substr(kBearer.size()))) {
         return {401, "invalid_api_key",
-                "the request needs the header 'Authorization: Bearer KEY' with the server's key"};
+                "the request needs the header 'Authorization: Bearer KEY' with a key of the server"};
       }
     }
     return origins_.Check(request.get_header_value("Origin"), request.get_header_value("Host"));
@@ -320,8 +352,7 @@ class Server::Impl {
           return Count(call.http, response.status);
         }
         (api_.get()->*entry.handler)(call, response);
-        // A session that was handed over while its request was on the way here is missing, but not everywhere.
-        if (draining_ && response.status == 404 && IsOfSession(entry.route.path)) SendError(Draining(), response);
+        if (draining_ && IsOfSession(entry.route.path)) MoveAfter(call, entry.route.path, response);
         // The library fills in the status of what went well only after this.
         const int http = response.status < 0 ? 200 : response.status;
         host_->metrics().CountRequest(std::string(entry.route.method) + " " + entry.route.path, http);

@@ -20,7 +20,7 @@ struct ServerOptions {
   HttpLimits http;
   std::string address = "127.0.0.1";
   int port = 8080;                    // 0: one that is free
-  std::string api_key;                // empty: none is asked for
+  std::vector<std::string> api_keys;  // a request brings one of them; none: no key is asked for
   std::vector<std::string> origins;   // of pages of other sites that may use the server (serve/origin.h)
   std::string folder;                 // of snapshots; empty: no saving, no restoring
   bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
@@ -44,7 +44,8 @@ class Server {
   const Host& host() const;
   int port() const;
   // With hand_over: new work is refused with 503 from now on, so that a proxy asks another server; what runs may end
-  // for so long and is then ended; every session is handed over. Otherwise does nothing. Any thread, before Stop().
+  // for so long and is then ended (409 where a session had begun with it); every session is handed over. Otherwise does
+  // nothing. Any thread, before Stop().
   Status Drain(std::chrono::seconds wait);
   // Serves until Stop(), which any thread may call. Work that is under way is cancelled then.
   Status Run();

@@ -125,6 +125,8 @@ class AppendJob : public SessionJob {
   void Dropped(const Status& why) override { events.Push(why); }
 
   Channel<Result<Json>> events;
+  // Whether some of it was read. After the event.
+  bool has_read() const { return reader_.n_read() > 0; }
 
  private:
   static std::vector<VisualInput> Listed(VisualInput input) {

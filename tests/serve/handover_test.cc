@@ -1,11 +1,16 @@
 // Sessions that move: a server is told to end, another one goes on.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "cli/process.h"
+#include "io/snapshot_test_util.h"
 #include "serve/session_client.h"
 
 namespace weir::testing {
@@ -78,8 +83,76 @@ TEST(Handover, AnAnswerWithoutAnEndIsCutAndItsSessionMoves) {
   while (client.State(id)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(one.Terminate(), 0);
   asking.join();
-  EXPECT_EQ(answer.status, 503) << answer.body;
+  EXPECT_EQ(answer.status, 409) << answer.body;
+  EXPECT_EQ(answer.json()["error"]["code"], "cut_short");
   EXPECT_EQ(Client(two).Do(id, "ask", Question("who?")).status, 200);
+}
+
+// A proxy sends to another server what was answered with 503, and finds the session there. It must not do so with what
+// was begun: the session would read it twice.
+TEST(Handover, OnlyWhatWasNotBegunMayBeAskedAgain) {
+  const TempDir folder;
+  ServerProcess one(Flags(folder, "one", {"--drain", "1"}));
+  Client client(one);
+  const std::string id = client.Create(), file = folder.File("handover/" + id + ".weir");
+  HttpAnswer begun, waiting;
+  bool begun_moved = false, waiting_moved = false;
+  std::thread appending([&] {
+    begun = client.Do(id, "append", {{"text", Words(1 << 20, "sea")}});
+    begun_moved = std::filesystem::exists(file);
+  });
+  while (client.State(id)["seen"] == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::thread asking([&] {
+    waiting = client.Do(id, "ask", Question("who?"));
+    waiting_moved = std::filesystem::exists(file);
+  });
+  while (one.Get("/metrics").body.find("\nweir_jobs_waiting 1\n") == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(one.Terminate(), 0);
+  appending.join();
+  asking.join();
+  EXPECT_EQ(begun.status, 409) << begun.body;
+  EXPECT_EQ(begun.json()["error"]["code"], "cut_short");
+  EXPECT_TRUE(begun_moved);
+  EXPECT_EQ(waiting.status, 503) << waiting.body;
+  EXPECT_EQ(waiting.json()["error"]["code"], "draining");
+  EXPECT_TRUE(waiting_moved);
+  const ServerProcess two(Flags(folder, "two"));
+  EXPECT_GT(Client(two).State(id)["seen"].get<int64_t>(), 0);
+}
+
+// A session that answers keeps no other one here.
+TEST(Handover, IdleSessionsMoveWhileAnAnswerIsWritten) {
+  for (const bool as_stream : {false, true}) {
+    SCOPED_TRACE(as_stream);
+    const TempDir folder;
+    const auto moved = [&](const std::string& id) {
+      return std::filesystem::exists(folder.File("handover/" + id + ".weir"));
+    };
+    ServerProcess one(Flags(folder, "one", {"--drain", "60"}));
+    Client client(one);
+    std::set<std::string> ids;
+    for (int i = 0; i < 3; ++i) ids.insert(client.Create());
+    const std::string busy = *ids.begin();  // looked at before the others
+    const std::string body = Question("who?", {{"max_tokens", 100000000}, {"stream", as_stream}}).dump();
+    const std::string ask = "POST " + kSessions + "/" + busy +
+                            "/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
+                            "\r\n\r\n" + body;
+    const int asking = one.Connect();
+    ASSERT_EQ(write(asking, ask.data(), ask.size()), static_cast<ssize_t>(ask.size()));
+    while (client.State(busy)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::thread ending([&] { EXPECT_EQ(one.Terminate(), 0); });
+    for (const std::string& id : ids) {
+      for (int i = 0; i < 1000 && id != busy && !moved(id); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      EXPECT_EQ(moved(id), id != busy) << id;
+    }
+    close(asking);
+    ending.join();
+    EXPECT_TRUE(moved(busy));
+  }
 }
 
 // A request that came before the drain and reaches the session after it: another server has it, nobody lost it.
@@ -94,8 +167,8 @@ TEST(Handover, ALateRequestIsToldToAskAgain) {
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
   EXPECT_EQ(one.Terminate(), 0);
   appending.join();
-  // 0: it had not arrived whole.
-  EXPECT_TRUE(answer.status == 503 || answer.status == 200 || answer.status == 0)
+  // 0: it had not arrived whole. 409: it was begun all the same.
+  EXPECT_TRUE(answer.status == 503 || answer.status == 200 || answer.status == 0 || answer.status == 409)
       << answer.status << " " << answer.body;
 }
 
@@ -121,6 +194,36 @@ TEST(Handover, NoSessionIsMadeTooLate) {
   for (const std::string& id : made) {
     EXPECT_TRUE(std::filesystem::exists(folder.File("handover/" + id + ".weir"))) << id;
   }
+}
+
+// A session that takes long to come holds up nobody who asks for another one.
+TEST(Handover, OthersDoNotWaitForASlowOne) {
+  const TempDir folder;
+  const ServerProcess server(Flags(folder, "one", {"--budget", "3GiB"}));
+  Client client(server);
+  const std::string here = client.Create(), slow = "s-two-00", file = folder.File("handover/" + slow + ".weir");
+  // Zeros that are no session: known only when all of them were read.
+  ASSERT_TRUE(WriteSnapshot(folder.File("zeros"), "{}", std::vector<uint8_t>(8)).ok());
+  const int64_t n_bytes = int64_t{1} << 30;
+  std::fstream zeros(folder.File("zeros"), std::ios::in | std::ios::out | std::ios::binary);
+  zeros.seekp(24);
+  zeros.write(reinterpret_cast<const char*>(&n_bytes), sizeof(n_bytes));
+  zeros.close();
+  std::filesystem::resize_file(folder.File("zeros"), 40 + 2 + static_cast<uintmax_t>(n_bytes));
+  std::filesystem::rename(folder.File("zeros"), file);
+  std::atomic<bool> ended{false};
+  HttpAnswer taken;
+  std::thread taking([&] {
+    taken = server.Get(kSessions + "/" + slow);
+    ended = true;
+  });
+  while (!ended && std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(server.Get(kSessions + "/" + here).status, 200);
+  EXPECT_EQ(server.Get(kSessions + "/s-two-01").status, 404);
+  EXPECT_FALSE(ended);
+  taking.join();
+  EXPECT_EQ(taken.status, 400) << taken.body;
+  EXPECT_TRUE(std::filesystem::exists(file));
 }
 
 TEST(Handover, WhatDoesNotFitStaysForOthers) {

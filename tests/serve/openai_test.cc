@@ -5,8 +5,10 @@
 #include <set>
 #include <thread>
 
+#include "cli/process.h"
 #include "serve/openai_client.h"
 #include "serve/server.h"
+#include "support/golden.h"
 
 namespace weir::testing {
 namespace {
@@ -275,6 +277,18 @@ TEST(OpenAiOverflow, OnlyErrorKnowsALimit) {
   EXPECT_EQ(full["weir"]["dropped"], 0);
 }
 
+TEST(OpenAiPort, HasOneServer) {
+  const ServerProcess server({"--pot", "64"});
+  const std::string port = std::to_string(server.port());
+  RunOptions options;
+  options.timeout_s = 20;
+  const RunResult second =
+      RunWeir({"serve", "-m", GoldenDir() + "llama.gguf", "-t", "1", "--pot", "64", "--port", port}, options);
+  EXPECT_EQ(second.code, 2) << second.err;
+  EXPECT_NE(second.err.find("cannot listen on 127.0.0.1 port " + port), std::string::npos) << second.err;
+  EXPECT_EQ(server.Get("/health").status, 200);
+}
+
 TEST(OpenAiKey, AWrongOneIsRefused) {
   const ServerProcess server({"--pot", "64", "--api-key", "secret"});
   EXPECT_EQ(server.Get("/health").status, 200);
@@ -286,6 +300,31 @@ TEST(OpenAiKey, AWrongOneIsRefused) {
   }
   EXPECT_EQ(server.Get("/v1/models", "secret").status, 200);
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, "secret").status, 200);
+}
+
+TEST(OpenAiKey, ThereMayBeSeveral) {
+  const TempDir folder;
+  const std::string file = folder.Write("keys", "first\r\n\n \t\nsecond, with a comma \n  third");
+  const auto expect = [](const std::vector<std::string>& flags, const std::vector<std::string>& known,
+                         const std::vector<std::string>& unknown) {
+    const ServerProcess server(flags);
+    for (const std::string& key : known) EXPECT_EQ(server.Get("/v1/models", key).status, 200) << key;
+    for (const std::string& key : unknown) EXPECT_EQ(server.Get("/v1/models", key).status, 401) << key;
+  };
+  expect({"--pot", "64", "--api-key-file", file}, {"first", "second, with a comma", "third"},
+         {"", "second", "firstthird", "thir", "thirds"});
+  expect({"--pot", "64", "--api-key", "a,b ,,c"}, {"a", "b", "c"}, {"", "a,b ,,c", "a,b", ",", "d"});
+  const auto refused = [&](const std::vector<std::string>& flags, const std::string& word) {
+    std::vector<std::string> words = {"serve", "-m", GoldenDir() + "llama.gguf", "--port", "0"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const RunResult run = RunWeir(words);
+    EXPECT_EQ(run.code, 2) << run.err;
+    EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
+  };
+  refused({"--api-key-file", folder.Write("none", "\n \r\n")}, "holds no key");
+  refused({"--api-key-file", folder.Write("control", "good\nb\x01\n")}, "line 2 has a control character");
+  refused({"--api-key-file", folder.Write("tab", "a\tb")}, "line 1 has a control character");
+  refused({"--api-key", " , "}, "holds no key");
 }
 
 TEST(OpenApiFile, NamesExactlyTheRoutes) {

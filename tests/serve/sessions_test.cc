@@ -12,6 +12,7 @@
 #include "serve/save_kills.h"
 #include "serve/server_process.h"
 #include "serve/session_client.h"
+#include "support/golden.h"
 
 namespace weir::testing {
 namespace {
@@ -187,6 +188,31 @@ TEST(Sessions, SavedAndRestoredElsewhere) {
     }
     EXPECT_EQ(Client(other).Talk(id, "sea"), went_on);
   }
+}
+
+// What a server makes, it can make again: the word "profile" in an option is no profile, and no policy grows beyond
+// what is read back when its options are written out.
+TEST(Sessions, EveryPolicyComesBack) {
+  const TempDir folder;
+  const std::string policy = "infinipot:catalyst=\"What profile=fits, then?\"";
+  const ServerProcess server({"--pot", "96", "--snapshots", folder.path(), "--policy", policy});
+  Client client(server);
+  for (const Json& body : {Json::object(), Json{{"policy", policy}}}) {
+    const std::string id = client.Create(body);
+    client.Append(id, Words(100, "sea"));
+    ASSERT_EQ(client.Do(id, "save", {{"name", "profile"}}).status, 200);
+    const HttpAnswer restored = server.Post(kSessions + "/restore", {{"name", "profile"}});
+    ASSERT_EQ(restored.status, 201) << restored.body;
+    EXPECT_EQ(Client(server).Talk(restored.json()["id"], "man"), client.Talk(id, "man"));
+  }
+  const auto with_catalyst = [](size_t n) { return "infinipot:catalyst=" + std::string(n, 'a'); };
+  const HttpAnswer refused = server.Post(kSessions, {{"policy", with_catalyst(4070)}});  // as it is, it would pass
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("at most 4096 bytes"), std::string::npos) << refused.body;
+  const RunResult run = RunWeir(
+      {"serve", "-m", GoldenDir() + "llama.gguf", "--port", "0", "--pot", "8192", "--policy", with_catalyst(4070)});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_NE(run.err.find("at most 4096 bytes"), std::string::npos) << run.err;
 }
 
 TEST(Sessions, SnapshotsStayInTheirFolder) {
