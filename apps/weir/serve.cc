@@ -18,7 +18,7 @@ namespace weir::app {
 namespace {
 
 struct ServeFlags {
-  std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", snapshots, name;
+  std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", max_bodies, snapshots, name;
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
   std::string mmproj, prune, node;
   std::vector<std::string> origins;
@@ -45,6 +45,13 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     WEIR_ASSIGN_OR_RETURN(out.host.budget_bytes, PositiveBytes(flags.budget, "--budget"));
   }
   WEIR_ASSIGN_OR_RETURN(out.http.max_body_bytes, PositiveBytes(flags.max_body, "--max-body"));
+  if (!flags.max_bodies.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.http.max_bodies_bytes, PositiveBytes(flags.max_bodies, "--max-bodies"));
+    if (out.http.max_bodies_bytes < out.http.max_body_bytes) {
+      return InvalidArgument("--max-bodies %s has no room for one body of %s; ask for more, or a smaller --max-body",
+                             flags.max_bodies.c_str(), flags.max_body.c_str());
+    }
+  }
   out.http.n_threads = flags.connections;
   out.http.request_timeout_s = flags.timeout;
   out.host.eyes = flags.eyes;
@@ -224,6 +231,11 @@ void AddServe(CLI::App& app, int* code) {
       ->check(Between(1, 86400))
       ->capture_default_str();
   sub->add_option("--max-body", flags->max_body, "largest request body")->capture_default_str()->type_name("BYTES");
+  sub->add_option("--max-bodies", flags->max_bodies,
+                  "bytes that the bodies of all requests may have together; more are refused (429); without it what four "
+                  "of --max-body have")
+      ->check(NotEmpty())
+      ->type_name("BYTES");
   sub->add_option("-n,--predict", flags->predict, "longest answer in tokens where a request names no limit")
       ->check(Between(1, 1 << 30))
       ->capture_default_str();
