@@ -23,7 +23,7 @@ struct ServeFlags {
   std::string mmproj, prune, node;
   std::vector<std::string> origins;
   bool hand_over = false;
-  int drain = 30;
+  int drain = 30, session_idle = 0;
   SharedEyesOptions eyes;
   int media_timeout_s = 30, frames_waiting = 4;
 };
@@ -75,6 +75,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   }
   out.folder = flags.snapshots;
   out.hand_over = flags.hand_over;
+  out.session_idle = std::chrono::seconds(flags.session_idle);
   out.host.node = flags.node;
   if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
     return NotFound("--snapshots %s is no folder", out.folder.c_str());
@@ -260,6 +261,12 @@ void AddServe(CLI::App& app, int* code) {
   sub->add_option("--drain", flags->drain, "with --hand-over: seconds that answers may take to end")
       ->check(Between(0, 86400))
       ->capture_default_str();
+  sub->add_option("--session-idle", flags->session_idle,
+                  "seconds after which a session that no request names ends; with --hand-over it comes back when one "
+                  "does; 0 = never")
+      ->check(Between(0, 1 << 30))
+      ->capture_default_str()
+      ->type_name("SECONDS");
   AddVisionFlags(*sub, flags.get());
   sub->callback([=] {
     InstallStopHandler();

@@ -35,11 +35,19 @@ Result<Handover> Handover::Make(const std::string& folder) {
   return Handover(path);
 }
 
+Status Handover::Write(const Host& host, const StreamSession& stream) const {
+  WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(stream.id)));
+  return file->Finish();
+}
+
+bool Handover::Holds(const std::string& id) const {
+  return enabled() && IsSessionId(id) && access(PathOf(id).c_str(), F_OK) == 0;
+}
+
 Status Handover::Leave(Host& host, const std::string& id) const {
   const Status status = host.CallWith(id, [&](StreamSession& stream) -> Status {
     // Written while nobody else can read or write it: between the file and the session there is no third state.
-    WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(id)));
-    WEIR_RETURN_IF_ERROR(file->Finish());
+    WEIR_RETURN_IF_ERROR(Write(host, stream));
     stream.closing = true;
     return Status();
   });
@@ -52,12 +60,11 @@ Status Handover::Leave(Host& host, const std::string& id) const {
 }
 
 Result<bool> Handover::Take(Host& host, const std::string& id) const {
-  if (!enabled() || !IsSessionId(id)) return false;
   // One at a time: who comes second finds the session there.
   static std::mutex taking;
   const std::lock_guard<std::mutex> lock(taking);
+  if (!Holds(id)) return false;
   const std::string path = PathOf(id);
-  if (access(path.c_str(), F_OK) != 0) return false;
   // Whoever renames it first has it; the name is nobody else's.
   static std::atomic<int64_t> n_taken{0};
   const std::string mine = StrFormat("%s.%lld-%lld-%p", path.c_str(), static_cast<long long>(getpid()),

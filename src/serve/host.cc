@@ -28,6 +28,11 @@ Result<std::string> NewId(const std::string& node) {
   return id;
 }
 
+std::chrono::seconds IdleFor(const StreamSession& stream) {
+  if (stream.busy) return std::chrono::seconds(0);
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - stream.used_at);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options) {
@@ -138,7 +143,16 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
 
 StreamSession* Host::Find(const std::string& id) {
   const auto it = sessions_.find(id);
-  return it == sessions_.end() || it->second->closing ? nullptr : it->second.get();
+  if (it == sessions_.end() || it->second->closing) return nullptr;
+  it->second->used_at = std::chrono::steady_clock::now();
+  return it->second.get();
+}
+
+StreamSession* Host::FindIdle(std::chrono::seconds idle) const {
+  for (const auto& [id, stream] : sessions_) {
+    if (!stream->busy && !stream->closing && IdleFor(*stream) >= idle) return stream.get();
+  }
+  return nullptr;
 }
 
 Session* Host::TakeAnswerPot() {
@@ -263,6 +277,7 @@ Json SessionJson(const StreamSession& stream) {
   Json out = {{"id", stream.id},
               {"object", "session"},
               {"created", stream.created_s},
+              {"idle_s", IdleFor(stream).count()},
               {"policy", stream.options.policy.text},
               {"pot", session.plan().pot.n_slots},
               {"bytes", session.plan().total_bytes + queue_bytes},

@@ -145,7 +145,23 @@ class Server::Impl {
     WEIR_ASSIGN_OR_RETURN(port_, http_.Bind(options_.address, options_.port));
     return Status();
   }
-  Status Run() { return http_.listen_after_bind() ? Status() : IoError("the server stopped listening"); }
+  Status Run() {
+    std::atomic<bool> ended{false};
+    std::thread ending_idle;
+    if (options_.session_idle.count() > 0) {
+      ending_idle = std::thread([&] {
+        for (auto next = std::chrono::steady_clock::now(); !ended; std::this_thread::sleep_for(kLook)) {
+          if (std::chrono::steady_clock::now() < next) continue;
+          EndIdle();
+          next = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+        }
+      });
+    }
+    const bool listened = http_.listen_after_bind();
+    ended = true;
+    if (ending_idle.joinable()) ending_idle.join();
+    return listened ? Status() : IoError("the server stopped listening");
+  }
   void Stop() {
     host_->scheduler().Stop();
     http_.Shutdown();
@@ -237,6 +253,25 @@ class Server::Impl {
       if (const Status one = handover_->Leave(*host_, id); !one.ok()) status = one;
     }
     return status;
+  }
+
+  // Sessions that nobody uses give their bytes back, one after another: others get their turn in between.
+  void EndIdle() {
+    bool found = true;
+    const auto end_one = [&] {
+      StreamSession* const stream = host_->FindIdle(options_.session_idle);
+      found = stream != nullptr;
+      if (!found) return Status();
+      if (handover_->enabled() && !handover_->Write(*host_, *stream).ok()) {
+        stream->used_at = std::chrono::steady_clock::now();  // kept, and tried again when it was idle once more
+        return Status();
+      }
+      host_->metrics().CountExpired();
+      host_->Erase(stream->id);
+      return Status();
+    };
+    while (found && host_->Call(end_one).ok()) {
+    }
   }
 
   static bool IsOfSession(std::string_view path) { return path.starts_with("/v1/sessions/{id}"); }
@@ -342,7 +377,13 @@ class Server::Impl {
         }
         (api_.get()->*entry.handler)(call, response);
         // A session that was handed over while its request was on the way here is missing, but not everywhere.
-        if (draining_ && response.status == 404 && IsOfSession(entry.route.path)) SendError(Draining(), response);
+        if (response.status == 404 && IsOfSession(entry.route.path)) {
+          if (draining_) {
+            SendError(Draining(), response);
+          } else if (handover_->Holds(call.arguments[0])) {
+            SendError({503, "handed_over", "the session ended for want of use just now; ask again"}, response);
+          }
+        }
         // The library fills in the status of what went well only after this.
         const int http = response.status < 0 ? 200 : response.status;
         host_->metrics().CountRequest(std::string(entry.route.method) + " " + entry.route.path, http);
