@@ -163,7 +163,13 @@ void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
       ->check(Between(1, 86400))
       ->capture_default_str()
       ->type_name("SECONDS");
-  app.add_option("--max-frames", flags->eyes.max_frames, "frames that are looked at of one video in a request")
+  app.add_option("--decode-time", flags->eyes.decode_s,
+                 "longest time that decoding all pictures and videos of a request may take")
+      ->check(Between(1, 1 << 30))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  app.add_option("--max-frames", flags->eyes.max_frames,
+                 "pictures and frames of videos that are looked at in one request, repeated frames included")
       ->check(Between(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--frames-waiting", flags->frames_waiting,
