@@ -19,12 +19,12 @@ namespace weir::app {
 namespace {
 
 struct ServeFlags {
-  std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", snapshots, name;
+  std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", max_bodies, snapshots, name;
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
   std::string mmproj, prune, node;
   std::vector<std::string> origins;
   bool hand_over = false;
-  int drain = 30;
+  int drain = 30, session_idle = 0;
   SharedEyesOptions eyes;
   int media_timeout_s = 30, frames_waiting = 4;
 };
@@ -67,6 +67,13 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     WEIR_ASSIGN_OR_RETURN(out.host.budget_bytes, PositiveBytes(flags.budget, "--budget"));
   }
   WEIR_ASSIGN_OR_RETURN(out.http.max_body_bytes, PositiveBytes(flags.max_body, "--max-body"));
+  if (!flags.max_bodies.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.http.max_bodies_bytes, PositiveBytes(flags.max_bodies, "--max-bodies"));
+    if (out.http.max_bodies_bytes < out.http.max_body_bytes) {
+      return InvalidArgument("--max-bodies %s has no room for one body of %s; ask for more, or a smaller --max-body",
+                             flags.max_bodies.c_str(), flags.max_body.c_str());
+    }
+  }
   out.http.n_threads = flags.connections;
   out.http.request_timeout_s = flags.timeout;
   out.host.eyes = flags.eyes;
@@ -91,6 +98,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   }
   out.folder = flags.snapshots;
   out.hand_over = flags.hand_over;
+  out.session_idle = std::chrono::seconds(flags.session_idle);
   out.host.node = flags.node;
   if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
     return NotFound("--snapshots %s is no folder", out.folder.c_str());
@@ -178,7 +186,13 @@ void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
       ->check(Between(1, 86400))
       ->capture_default_str()
       ->type_name("SECONDS");
-  app.add_option("--max-frames", flags->eyes.max_frames, "frames that are looked at of one video in a request")
+  app.add_option("--decode-time", flags->eyes.decode_s,
+                 "longest time that decoding all pictures and videos of a request may take")
+      ->check(Between(1, 1 << 30))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  app.add_option("--max-frames", flags->eyes.max_frames,
+                 "pictures and frames of videos that are looked at in one request, repeated frames included")
       ->check(Between(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--frames-waiting", flags->frames_waiting,
@@ -248,6 +262,11 @@ void AddServe(CLI::App& app, int* code) {
       ->check(Between(1, 86400))
       ->capture_default_str();
   sub->add_option("--max-body", flags->max_body, "largest request body")->capture_default_str()->type_name("BYTES");
+  sub->add_option("--max-bodies", flags->max_bodies,
+                  "bytes that the bodies of all requests may have together; more are refused (429); without it what four "
+                  "of --max-body have")
+      ->check(NotEmpty())
+      ->type_name("BYTES");
   sub->add_option("-n,--predict", flags->predict, "longest answer in tokens where a request names no limit")
       ->check(Between(1, 1 << 30))
       ->capture_default_str();
@@ -272,6 +291,12 @@ void AddServe(CLI::App& app, int* code) {
   sub->add_option("--drain", flags->drain, "with --hand-over: seconds that answers may take to end")
       ->check(Between(0, 86400))
       ->capture_default_str();
+  sub->add_option("--session-idle", flags->session_idle,
+                  "seconds after which a session that no request names ends; with --hand-over it comes back when one "
+                  "does; 0 = never")
+      ->check(Between(0, 1 << 30))
+      ->capture_default_str()
+      ->type_name("SECONDS");
   AddVisionFlags(*sub, flags.get());
   sub->callback([=] {
     InstallStopHandler();

@@ -211,8 +211,8 @@ Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source
   }
   std::unique_ptr<FrameReader> out(new FrameReader(ledger, options));
   out->source_ = source;
-  // A stream never ends, so neither its wall time nor its processor time is limited, only its silence.
-  const ChildLimits limits = {0, options.media.wall_ms, 0, options.media.memory_bytes};
+  // A stream never ends, so its wall time is not limited, only its silence.
+  const ChildLimits limits = {0, options.media.wall_ms, options.cpu_s, options.media.memory_bytes};
   WEIR_ASSIGN_OR_RETURN(out->child_, Child::Start(argv, input.fd, limits));
   return out;
 }
@@ -241,8 +241,14 @@ Result<bool> FrameReader::ReadFrame(Frame* frame, const std::atomic<bool>* stop)
     frame->height = static_cast<int32_t>(height);
     return pixels_.data();
   };
-  WEIR_ASSIGN_OR_RETURN(const bool more, ReadPpm(ReadsFrom(*child_, stop), allocate));
-  if (!more) {
+  const Result<bool> more = ReadPpm(ReadsFrom(*child_, stop), allocate);
+  if (more.status().code() == StatusCode::kCorrupt && options_.cpu_s > 0) {
+    // A decoder that is ended stops in the middle of a picture: why it was ended says more.
+    const Status finished = child_->Finish();
+    return finished.code() == StatusCode::kIo ? finished : more.status();
+  }
+  WEIR_RETURN_IF_ERROR(more.status());
+  if (!*more) {
     const Status finished = child_->Finish();
     if (n_frames_ == 0) return finished.ok() ? Corrupt("ffmpeg found no frame in it") : finished;
     // A damaged end is where a file stops: what came before it was good. A child that was ended is an error all the

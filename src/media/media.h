@@ -64,6 +64,7 @@ struct FrameOptions {
   MediaOptions media;
   double fps = 1;          // frames a second of source time; above 0, at most 1000
   bool real_time = false;  // a file's frames come no faster than they were filmed (cameras and streams always do)
+  int64_t cpu_s = 0;       // processor time of the whole video; 0: as much as it takes, as a stream never ends
 };
 
 // One decoded frame. `rgb` belongs to the reader and is valid until its next call.
@@ -83,8 +84,8 @@ class FrameReader {
                                                    const FrameOptions& options);
 
   // The next frame, or false at the end. kCorrupt when the stream is damaged beyond what ffmpeg conceals or has no
-  // picture, kIo when nothing comes, kCancelled when `*stop` became true, kOverBudget when frames grow beyond the
-  // ledger. After an error or the end every call gives it again.
+  // picture, kIo when nothing comes or FrameOptions::cpu_s is used up, kCancelled when `*stop` became true, kOverBudget
+  // when frames grow beyond the ledger. After an error or the end every call gives it again.
   Result<bool> Next(Frame* frame, const std::atomic<bool>* stop = nullptr);
 
  private:

@@ -303,6 +303,23 @@ TEST_F(MediaTest, LimitsAndLedger) {
   EXPECT_EQ(small.used_bytes(), 0);
 }
 
+// Two frames a day apart are 86,400,000 at a thousand a second.
+TEST_F(MediaTest, AVideoThatTakesTooMuchProcessorTimeIsEnded) {
+  std::string video = GreyVideo(2, 1);
+  const size_t rate = video.find(" F1:1 ");
+  ASSERT_NE(rate, std::string::npos);
+  video.replace(rate, 6, " F1:86400 ");
+  FrameOptions options;
+  options.fps = 1000;
+  options.cpu_s = 1;
+  auto reader = FrameReader::Open(Write("gap.y4m", video), ledger_, options);
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  Result<bool> more = true;
+  for (Frame frame; more.ok() && *more;) more = (*reader)->Next(&frame);
+  EXPECT_EQ(more.status().code(), StatusCode::kIo) << more.status().message();
+  EXPECT_NE(more.status().message().find("processor time"), std::string::npos) << more.status().message();
+}
+
 TEST_F(MediaTest, BadOptions) {
   const std::string path = Write("v.y4m", GreyVideo(3, 1));
   for (const double fps : {0.0, -1.0, 1001.0, std::nan("")}) {

@@ -9,7 +9,7 @@ namespace {
 
 // Events that may wait for a client; what is written beyond becomes one event. An answer has no longest length, and is
 // not stored without end for somebody who takes it drop by drop.
-constexpr size_t kMaxEvents = 256, kMaxUnreadBytes = 4 << 20, kMaxUnreadTokens = 1 << 16;
+constexpr size_t kMaxEvents = 256, kMaxUnreadBytes = 4 << 20, kMaxUnreadLikelihoods = 1 << 14;
 
 double Milliseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -90,7 +90,8 @@ Status AnswerJob::Read() {
 
 Result<bool> AnswerJob::Write(int32_t* token) {
   const bool behind = events.size() >= kMaxEvents;
-  if (behind && (pending_.text.size() > kMaxUnreadBytes || pending_.tokens.size() > kMaxUnreadTokens)) {
+  const size_t n_likelihoods = pending_.tokens.size() * static_cast<size_t>(1 + std::max(0, request_.n_logprobs));
+  if (behind && (pending_.text.size() > kMaxUnreadBytes || n_likelihoods > kMaxUnreadLikelihoods)) {
     return Cancelled("the client takes the answer too slowly");
   }
   std::span<float> logits;  // none where nobody asks for all of them

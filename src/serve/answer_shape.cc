@@ -14,15 +14,17 @@ std::string NewAnswerId(const char* prefix) {
                    static_cast<unsigned long long>(n.fetch_add(1)));
 }
 
-// Adds the lists of `more` to those of `to`.
-void AppendLists(const Json& more, Json* to) {
+// Moves the lists of `more` to the ends of those of `to`.
+void AppendLists(Json more, Json* to) {
   if (more.is_null()) return;
   if (to->is_null()) {
-    *to = more;
+    *to = std::move(more);
     return;
   }
-  for (const auto& [key, list] : more.items()) {
-    if (list.is_array()) (*to)[key].insert((*to)[key].end(), list.begin(), list.end());
+  for (auto it = more.begin(); it != more.end(); ++it) {
+    if (!it->is_array()) continue;
+    Json& list = (*to)[it.key()];
+    for (Json& one : *it) list.push_back(std::move(one));
   }
 }
 
@@ -138,18 +140,18 @@ void AnswerShape::Add(size_t index, const AnswerEvent& event) {
   }
 }
 
-Json AnswerShape::Whole() const {
+Json AnswerShape::Whole() {
   Json out = Head(false);
   out["choices"] = Json::array();
   for (size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
+    Choice& choice = choices_[i];
     Json one = {{"index", i}};
     if (kind_ == Kind::kChat) {
-      one["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
+      one["message"] = {{"role", "assistant"}, {"content", std::move(choice.text)}, {"refusal", nullptr}};
     } else {
-      one["text"] = choice.text;
+      one["text"] = std::move(choice.text);
     }
-    one["logprobs"] = choice.logprobs;
+    one["logprobs"] = std::move(choice.logprobs);
     one["finish_reason"] = choice.finish_reason;
     out["choices"].push_back(std::move(one));
   }

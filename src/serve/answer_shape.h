@@ -21,7 +21,8 @@ class AnswerShape {
   // Adds an event to answer `index`, the (index mod n)th to prompt index / n; the first one of an answer begins it. For
   // whole answers.
   void Add(size_t index, const AnswerEvent& event);
-  Json Whole() const;
+  // Once: likelihoods are large and not copied.
+  Json Whole();
 
   // Chunks of a stream for one event: none, or one or two.
   std::vector<Json> Chunks(size_t index, const AnswerEvent& event);

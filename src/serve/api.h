@@ -67,6 +67,8 @@ struct RouteEntry {
 std::span<const RouteEntry> RouteTable();
 
 void SendJson(const Json& json, httplib::Response& response, int http = 200);
+// The same of what is JSON already.
+void SendJsonText(std::string text, httplib::Response& response, int http = 200);
 void SendError(const ApiError& error, httplib::Response& response);
 
 }  // namespace weir

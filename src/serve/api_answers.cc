@@ -8,6 +8,8 @@ namespace weir {
 namespace {
 
 constexpr auto kLookAtClient = std::chrono::milliseconds(100);
+// What a likelihood counts as among the bytes that requests bring: a body may become thirty times its size, too.
+constexpr int64_t kLikelihoodBytes = 24;
 
 ApiError ErrorOf(const AnswerEvent& event) {
   if (event.cut) return CutShort(event.status);
@@ -120,7 +122,10 @@ bool WriteNext(Stream& stream, httplib::DataSink& sink) {
 
 void Api::Answer(const std::string& id, CompletionRequest request, AnswerShape::Kind kind,
                  httplib::Response& response) {
-  const HttpConnection& client = *HttpConnection::Current();
+  HttpConnection& client = *HttpConnection::Current();
+  if (const Status room = client.Take(request.n_likelihoods * kLikelihoodBytes); !room.ok()) {
+    return SendError(FromStatus(room), response);
+  }
   const bool as_stream = request.stream;
   auto stream = std::make_shared<Stream>(host_, id, kind, std::move(request));
   std::optional<Answers::Next> next = stream->answers.Wait(client);

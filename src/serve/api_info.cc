@@ -1,6 +1,10 @@
 // What the server is and counts; tokens and text.
+#include <charconv>
+#include <span>
+
 #include "serve/api.h"
 #include "serve/page.h"
+#include "text/stream.h"
 
 namespace weir {
 
@@ -30,6 +34,19 @@ Json VisionJson(const Host& host) {
           {"max_side", host.eyes()->options().max_side},
           {"lanes", host.eyes()->options().lanes},
           {"frames_waiting", host.options().frames_waiting}};
+}
+
+// {"tokens":[1,2,...]}. As values of JSON the ids would take four times their memory.
+std::string TokensText(std::span<const int32_t> ids, int32_t n_vocab) {
+  std::string out = "{\"tokens\":[";
+  out.reserve(out.size() + ids.size() * (std::to_string(n_vocab).size() + 1) + 4);
+  char digits[16];
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out += ',';
+    out.append(digits, std::to_chars(digits, std::end(digits), ids[i]).ptr);
+  }
+  out += "]}\n";
+  return out;
 }
 
 }  // namespace
@@ -92,30 +109,48 @@ void Api::Model(const Call& call, httplib::Response& response) {
 }
 
 void Api::Tokenize(const Call& call, httplib::Response& response) {
-  const auto body = ParseJsonObject(call.body);
-  if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  Fields fields(*body);
-  std::string content;
-  EncodeOptions options;
-  options.add_special = false;
-  fields.Get("content", &content);
-  if (!fields.Has("content")) fields.Fail("content", "is missing");
-  fields.Get("add_special", &options.add_special);
-  fields.Get("parse_special", &options.parse_special);
-  if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
-  SendJson({{"tokens", host_.tokenizer().Encode(content, options)}}, response);
+  // What was parsed is gone before the answer is made.
+  const auto ids = [&]() -> Result<std::vector<int32_t>> {
+    WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
+    Fields fields(body);
+    EncodeOptions options;
+    options.add_special = false;
+    const Json* content = fields.Get("content");
+    if (content == nullptr) fields.Fail("content", "is missing");
+    if (content != nullptr && !content->is_string()) fields.Fail("content", "must be a string");
+    fields.Get("add_special", &options.add_special);
+    fields.Get("parse_special", &options.parse_special);
+    WEIR_RETURN_IF_ERROR(fields.Done());
+    return host_.tokenizer().Encode(content->get_ref<const std::string&>(), options);
+  }();
+  if (!ids.ok()) return SendError(FromStatus(ids.status()), response);
+  SendJsonText(TokensText(*ids, host_.tokenizer().n_tokens()), response);
 }
 
 void Api::Detokenize(const Call& call, httplib::Response& response) {
-  const auto body = ParseJsonObject(call.body);
-  if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  Fields fields(*body);
-  const Json* tokens = fields.Get("tokens");
-  if (tokens == nullptr) fields.Fail("tokens", "is missing");
-  if (const Status bad = fields.Done(); !bad.ok()) return SendError(FromStatus(bad), response);
-  const auto ids = TokenIds(*tokens, "tokens", host_.tokenizer().n_tokens());
+  const auto ids = [&]() -> Result<std::vector<int32_t>> {
+    WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
+    Fields fields(body);
+    const Json* tokens = fields.Get("tokens");
+    if (tokens == nullptr) fields.Fail("tokens", "is missing");
+    WEIR_RETURN_IF_ERROR(fields.Done());
+    return TokenIds(*tokens, "tokens", host_.tokenizer().n_tokens());
+  }();
   if (!ids.ok()) return SendError(FromStatus(ids.status()), response);
-  SendJson({{"content", host_.tokenizer().Decode(*ids)}}, response);
+  // A token of a few characters may stand for a hundred spaces: what is told is bounded like what is sent.
+  StreamDecoder decoder(host_.tokenizer(), {});
+  std::string text;
+  for (const int32_t id : *ids) {
+    decoder.Push(id, &text);
+    if (std::ssize(text) > options_.http.max_body_bytes) {
+      return SendError({400, "",
+                        StrFormat("'tokens' stand for more than %lld bytes of text: send fewer at once",
+                                  static_cast<long long>(options_.http.max_body_bytes))},
+                       response);
+    }
+  }
+  decoder.Finish(&text);
+  SendJson({{"content", std::move(text)}}, response);
 }
 
 }  // namespace weir

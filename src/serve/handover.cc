@@ -84,6 +84,10 @@ Result<bool> Handover::LeaveIdle(Host& host, const std::string& id) const {
   return !busy;
 }
 
+bool Handover::Holds(const std::string& id) const {
+  return enabled() && IsSessionId(id) && access(PathOf(id).c_str(), F_OK) == 0;
+}
+
 Status Handover::Leave(Host& host, const std::string& id) const {
   const Status status = host.CallWith(id, [&](StreamSession& stream) -> Status {
     WEIR_RETURN_IF_ERROR(Write(host, stream));
@@ -101,9 +105,8 @@ Status Handover::Leave(Host& host, const std::string& id) const {
 Result<bool> Handover::Take(Host& host, const std::string& id) const {
   if (!enabled() || !IsSessionId(id)) return false;
   const TakingOver alone(id);
-  if (host.Has(id)) return false;  // the folder may be slow
+  if (host.Has(id) || !Holds(id)) return false;  // the folder may be slow
   const std::string path = PathOf(id);
-  if (access(path.c_str(), F_OK) != 0) return false;
   // Whoever renames it first has it; the name is nobody else's.
   static std::atomic<int64_t> n_taken{0};
   const std::string mine = StrFormat("%s.%lld-%lld-%p", path.c_str(), static_cast<long long>(getpid()),

@@ -2,7 +2,8 @@
 //
 // Servers that share a folder hand sessions over through it: a server that drains writes each session there under its
 // id, and whoever is asked for a session that it does not have takes it from there. A session is written when nothing
-// works on it any more, and taken by one server alone: the file is renamed first.
+// works on it any more, and taken by one server alone: the file is renamed first. Sessions that nobody uses are left
+// there in the same way.
 #pragma once
 
 #include <string>
@@ -24,13 +25,16 @@ class Handover {
   Status Leave(Host& host, const std::string& id) const;
   // The same for a session that nothing works on. False: something does, and it stays.
   Result<bool> LeaveIdle(Host& host, const std::string& id) const;
+  // [engine] Writes the session to the folder; whoever calls it forgets it. REQUIRES: enabled(), nothing works on it.
+  Status Write(const Host& host, const StreamSession& stream) const;
+  // Whether a session of that id lies in the folder.
+  bool Holds(const std::string& id) const;
   // True when the session was not here, was found in the folder and lives here now. kOverBudget when it does not fit:
   // another server may take it.
   Result<bool> Take(Host& host, const std::string& id) const;
 
  private:
   explicit Handover(std::string folder) : folder_(std::move(folder)) {}
-  Status Write(const Host& host, const StreamSession& stream) const;
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".weir"; }
   std::string folder_;
 };

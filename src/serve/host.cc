@@ -36,6 +36,11 @@ Status CheckLength(const std::string& policy) {
                          policy.size());
 }
 
+std::chrono::seconds IdleFor(const StreamSession& stream) {
+  if (stream.busy) return std::chrono::seconds(0);
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - stream.used_at);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options) {
@@ -150,7 +155,16 @@ void Host::Erase(const std::string& id) {
 
 StreamSession* Host::Find(const std::string& id) {
   const auto it = sessions_.find(id);
-  return it == sessions_.end() || it->second->closing ? nullptr : it->second.get();
+  if (it == sessions_.end() || it->second->closing) return nullptr;
+  it->second->used_at = std::chrono::steady_clock::now();
+  return it->second.get();
+}
+
+StreamSession* Host::FindIdle(std::chrono::seconds idle) const {
+  for (const auto& [id, stream] : sessions_) {
+    if (!stream->busy && !stream->closing && IdleFor(*stream) >= idle) return stream.get();
+  }
+  return nullptr;
 }
 
 Session* Host::TakeAnswerPot() {
@@ -275,6 +289,7 @@ Json SessionJson(const StreamSession& stream) {
   Json out = {{"id", stream.id},
               {"object", "session"},
               {"created", stream.created_s},
+              {"idle_s", IdleFor(stream).count()},
               {"policy", stream.options.policy.text},
               {"pot", session.plan().pot.n_slots},
               {"bytes", session.plan().total_bytes + queue_bytes},

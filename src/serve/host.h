@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -60,6 +61,8 @@ struct StreamSession {
   std::shared_ptr<FrameQueue> frames;  // nullptr: no live video. Requests hold it, too, while they bring a frame
   int64_t t_ms = 0;                    // the moment of the last picture that was read
   std::optional<int64_t> rows_pruned;  // of its pictures; nothing where nobody prunes
+  // When a request last named it, or a job on it ended.
+  std::chrono::steady_clock::time_point used_at = std::chrono::steady_clock::now();
   bool busy = false;                   // a job works on it
   bool closing = false;                // it is being deleted: jobs end at their next step
 };
@@ -114,7 +117,10 @@ class Host {
   // `n_waiting`: frames of a live video that may wait, -1 as many as the host's options say, 0 no live video.
   // Empty id: a new one, not to be guessed. kInvalidArgument when there is a session of that id.
   Result<StreamSession*> Create(const SessionOptions& options, int n_waiting = -1, std::string id = "");
+  // nullptr when there is none. It counts as a use of the session.
   StreamSession* Find(const std::string& id);
+  // One that nothing works on and that nobody used for so long; nullptr when there is none.
+  StreamSession* FindIdle(std::chrono::seconds idle) const;
   const std::map<std::string, std::unique_ptr<StreamSession>>& sessions() const { return sessions_; }
   void Erase(const std::string& id);
   // nullptr when all are lent.

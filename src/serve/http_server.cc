@@ -212,9 +212,22 @@ bool HttpConnection::Alive() const {
   return (fd.revents & (POLLERR | POLLHUP | POLLRDHUP | POLLNVAL)) == 0;
 }
 
+Status HttpConnection::Take(int64_t bytes) {
+  auto taken = bodies_.Reserve(MemTag::kOther, bytes);
+  if (!taken.ok()) {
+    return OverBudget("the server is busy: the requests on their way hold %lld of %lld bytes; try again later",
+                      static_cast<long long>(bodies_.used_bytes()), static_cast<long long>(bodies_.budget_bytes()));
+  }
+  taken_.push_back(*std::move(taken));
+  return Status();
+}
+
 HttpConnection* HttpConnection::Current() { return current; }
 
-HttpServer::HttpServer(const HttpLimits& limits) : limits_(limits) {
+HttpServer::HttpServer(const HttpLimits& limits)
+    : limits_(limits),
+      bodies_(limits.max_bodies_bytes > 0 ? limits.max_bodies_bytes
+                                          : std::min(limits.max_body_bytes, INT64_MAX / 4) * 4) {
   new_task_queue = [limits] { return new Workers(limits.n_threads, limits.max_queued); };
   set_payload_max_length(static_cast<size_t>(limits.max_body_bytes));
   // The library's own options let a second server share the port, and each gets some of the requests. These do not; a
@@ -246,10 +259,10 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
     close(socket);
     return false;
   }
-  HttpConnection connection(socket);
-  current = &connection;
   bool ok = false;
   {
+    HttpConnection connection(socket, bodies_);
+    current = &connection;
     LimitedStream stream(socket, limits_, stopping_);
     bool closed = true;
     ok = process_request(stream, /*close_connection=*/true, closed, [&](httplib::Request& request) {
@@ -257,8 +270,8 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
       // A chunked body's framing costs up to six bytes a byte; what is too much is noticed while its content is read.
       stream.StartBody(limits_.max_body_bytes * 7 + (1 << 16));
     });
+    current = nullptr;
   }
-  current = nullptr;
   CloseGently(socket, stopping_);
   return ok;
 }

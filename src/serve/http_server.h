@@ -3,7 +3,7 @@
 // cpp-httplib gives each connection a thread and reads heads and chunked bodies of any length. Here a connection
 // carries one request (no idle connection holds a thread), its bytes and its time are limited before anything parses
 // them, and connections beyond what the threads carry are answered 503 at once. A handler can ask whether its client is
-// still there.
+// still there, and counts the bytes that its request brings against what all of them may bring together.
 #pragma once
 
 #include <httplib.h>
@@ -11,7 +11,9 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "base/ledger.h"
 #include "base/status.h"
 
 namespace weir {
@@ -21,6 +23,7 @@ struct HttpLimits {
   int max_queued = 256;  // connections that wait for a thread
   int64_t max_head_bytes = 1 << 16;
   int64_t max_body_bytes = 8 << 20;
+  int64_t max_bodies_bytes = 0;  // that HttpConnection::Take() gives to all requests together; 0: four of the largest
   int request_timeout_s = 60;  // for a whole request to arrive
   int write_timeout_s = 30;    // for the client to take some of an answer
 };
@@ -30,13 +33,18 @@ class HttpConnection {
  public:
   // False when the client closed its side, or the connection broke.
   bool Alive() const;
+  // Counts bytes that this request holds until its answer is sent, streams included. kOverBudget when all requests
+  // together would hold more than HttpLimits::max_bodies_bytes.
+  Status Take(int64_t bytes);
   // nullptr outside a handler.
   static HttpConnection* Current();
 
  private:
   friend class HttpServer;
-  explicit HttpConnection(int socket) : socket_(socket) {}
+  HttpConnection(int socket, Ledger& bodies) : socket_(socket), bodies_(bodies) {}
   const int socket_;
+  Ledger& bodies_;
+  std::vector<Reservation> taken_;
 };
 
 class HttpServer : public httplib::Server {
@@ -52,6 +60,7 @@ class HttpServer : public httplib::Server {
   bool process_and_close_socket(socket_t socket) override;
 
   const HttpLimits limits_;
+  Ledger bodies_;
   std::atomic<bool> stopping_{false};
 };
 

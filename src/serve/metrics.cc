@@ -45,6 +45,11 @@ void Metrics::CountCancelled() {
   ++n_cancelled_;
 }
 
+void Metrics::CountExpired() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++n_expired_;
+}
+
 std::string Metrics::Text(const Gauges& gauges) const {
   std::string out;
   Line("weir_budget_bytes", "gauge", "Bytes that all sessions together may use.", gauges.budget_bytes, &out);
@@ -77,6 +82,7 @@ std::string Metrics::Text(const Gauges& gauges) const {
   Line("weir_tokens_generated_total", "counter", "Tokens of answers.", n_generated_, &out);
   Line("weir_answers_total", "counter", "Answers, cancelled ones included.", n_answers_, &out);
   Line("weir_cancelled_total", "counter", "Jobs whose client went away.", n_cancelled_, &out);
+  Line("weir_sessions_expired_total", "counter", "Sessions that ended because nobody used them.", n_expired_, &out);
   out += "# HELP weir_requests_total Requests by route and status.\n# TYPE weir_requests_total counter\n";
   for (const auto& [key, n] : requests_) {
     out += StrFormat("weir_requests_total{route=\"%s\",status=\"%d\"} %lld\n", key.first.c_str(), key.second,

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
 constexpr int64_t kMaxQuestionBytes = 1 << 16;  // it is encoded on the engine's thread; longer texts are appended
-constexpr int64_t kMaxScored = 1 << 20;         // likelihoods of one request: each takes far more memory than its token
+constexpr int64_t kMaxScored = 1 << 17;         // likelihoods of one request: each takes half a KiB
+constexpr int64_t kMaxEchoed = 8 << 20;         // bytes of prompts that one answer repeats
 constexpr int64_t kMaxAnswers = 16;             // to one prompt
 constexpr size_t kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
 
@@ -63,13 +64,17 @@ void GetBias(Fields& fields, int32_t n_vocab, std::map<int32_t, float>* bias) {
 }
 
 // Likelihoods of an answer that is not streamed are kept until its end.
-Status CheckScored(const CompletionRequest& request, size_t n_answers) {
+Status CheckScored(size_t n_answers, CompletionRequest* request) {
+  if (!request->logprobs || request->stream) return Status();
   const double most =
-      static_cast<double>(request.answers[0].max_tokens) * (1 + request.n_top) * static_cast<double>(n_answers);
-  if (!request.logprobs || request.stream || most <= static_cast<double>(kMaxScored)) return Status();
-  return InvalidArgument(
-      "'max_tokens' with 'logprobs' may ask for %lld likelihoods at most, where the answer is not streamed",
-      static_cast<long long>(kMaxScored));
+      static_cast<double>(request->answers[0].max_tokens) * (1 + request->n_top) * static_cast<double>(n_answers);
+  if (most > static_cast<double>(kMaxScored)) {
+    return InvalidArgument(
+        "'max_tokens' with 'logprobs' may ask for %lld likelihoods at most, where the answer is not streamed",
+        static_cast<long long>(kMaxScored));
+  }
+  request->n_likelihoods = static_cast<int64_t>(most);
+  return Status();
 }
 
 // Messages whose contents say `mark` where a picture or video stands, and those in the same order.
@@ -218,15 +223,15 @@ Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& mes
   return out;
 }
 
-// One prompt of a completion.
+// One prompt of a completion. `text`: what to repeat of it; nullptr where nothing is to be repeated.
 Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, const std::string& key,
                                           std::string* text) {
   if (prompt.is_string()) {
-    *text = prompt.get<std::string>();
-    return host.tokenizer().Encode(*text);
+    if (text != nullptr) *text = prompt.get_ref<const std::string&>();
+    return host.tokenizer().Encode(prompt.get_ref<const std::string&>());
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, TokenIds(prompt, key, host.tokenizer().n_tokens()));
-  *text = host.tokenizer().Decode(ids);
+  if (text != nullptr) *text = host.tokenizer().Decode(ids);
   return ids;
 }
 
@@ -301,7 +306,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
   fields.Only("modalities", Json::array({"text"}));
   (void)fields.Get("messages");
   WEIR_RETURN_IF_ERROR(fields.Done());
-  WEIR_RETURN_IF_ERROR(CheckScored(out, static_cast<size_t>(out.n)));
+  WEIR_RETURN_IF_ERROR(CheckScored(static_cast<size_t>(out.n), &out));
   if (host.chat() == nullptr) {
     return InvalidArgument(
         "this model has no chat template: start the server with --chat-template, or use /v1/completions");
@@ -342,25 +347,31 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
     if (prompt->size() > kMaxPrompts) return InvalidArgument("'prompt' may hold at most %zu prompts", kMaxPrompts);
     for (const Json& one : *prompt) prompts.push_back(&one);
   }
-  WEIR_RETURN_IF_ERROR(CheckScored(out, prompts.size() * static_cast<size_t>(out.n)));
+  WEIR_RETURN_IF_ERROR(CheckScored(prompts.size() * static_cast<size_t>(out.n), &out));
   const AnswerRequest same = answer;
-  int64_t n_scored = 0;
+  int64_t n_scored = 0, n_echoed = 0;
   out.answers.clear();
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string key = many ? "prompt[" + std::to_string(i) + "]" : "prompt";
     if (!prompts[i]->is_string() && !prompts[i]->is_array()) return bad();
     AnswerRequest one = same;
     std::string text;
-    WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(host, *prompts[i], key, &text));
+    WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                          PromptTokens(host, *prompts[i], key, echo ? &text : nullptr));
     if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
     if (one.score_prompt && (n_scored += std::ssize(tokens) * (1 + out.n_top) * out.n) > kMaxScored) {
       return InvalidArgument("'echo' with 'logprobs' may tell %lld likelihoods at most: send fewer tokens at once",
                              static_cast<long long>(kMaxScored));
     }
+    if ((n_echoed += std::ssize(text) * out.n) > kMaxEchoed) {
+      return InvalidArgument("'echo' may repeat %lld bytes at most: ask without it, or for fewer answers at once",
+                             static_cast<long long>(kMaxEchoed));
+    }
     one.prompt.push_back({std::move(tokens), false, false, false});
     out.answers.push_back(std::move(one));
-    out.echoes.push_back(echo ? text : std::string());
+    out.echoes.push_back(std::move(text));
   }
+  out.n_likelihoods += n_scored;
   return out;
 }
 
@@ -383,7 +394,7 @@ Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, int64_t d
                                       static_cast<long long>(kMaxQuestionBytes)));
   }
   WEIR_RETURN_IF_ERROR(fields.Done());
-  WEIR_RETURN_IF_ERROR(CheckScored(out, 1));
+  WEIR_RETURN_IF_ERROR(CheckScored(1, &out));
   out.echoes.emplace_back();
   return out;
 }

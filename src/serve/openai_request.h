@@ -21,6 +21,8 @@ struct CompletionRequest {
   bool stream = false, include_usage = false;
   bool logprobs = false;
   int n_top = 0;  // alternatives to show beside each token
+  // Likelihoods that the server may hold at once: of an answer that is not streamed, and of prompts.
+  int64_t n_likelihoods = 0;
 };
 
 // What a chat, a completion and a session's question have in common. Fills request->answers[0] but for its prompt.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "serve/api.h"
 #include "serve/handover.h"
@@ -36,6 +37,9 @@ constexpr RouteEntry kRoutes[] = {
     {{"POST", "/v1/sessions/{id}/save"}, &Api::SaveSession},
 };
 constexpr size_t kMaxPathBytes = 256;
+// Of each body, so many bytes are not counted among those of all requests: what is usual is answered while large ones
+// fill them.
+constexpr int64_t kUncountedBytes = 1 << 16;
 
 // Whether a path is what a route's pattern describes; fills in what stands for its {names}.
 bool Matches(std::string_view pattern, std::string_view path, std::vector<std::string>* arguments) {
@@ -107,9 +111,14 @@ std::span<const Route> AllRoutes() {
   return routes;
 }
 
-void SendJson(const Json& json, httplib::Response& response, int http) {
+void SendJsonText(std::string text, httplib::Response& response, int http) {
   response.status = http;
-  response.set_content(JsonText(json) + "\n", "application/json");
+  response.set_content("", 0, "application/json");
+  response.body = std::move(text);  // not copied: answers may be large
+}
+
+void SendJson(const Json& json, httplib::Response& response, int http) {
+  SendJsonText(JsonText(json) + "\n", response, http);
 }
 
 void SendError(const ApiError& error, httplib::Response& response) {
@@ -136,7 +145,23 @@ class Server::Impl {
     WEIR_ASSIGN_OR_RETURN(port_, http_.Bind(options_.address, options_.port));
     return Status();
   }
-  Status Run() { return http_.listen_after_bind() ? Status() : IoError("the server stopped listening"); }
+  Status Run() {
+    std::atomic<bool> ended{false};
+    std::thread ending_idle;
+    if (options_.session_idle.count() > 0) {
+      ending_idle = std::thread([&] {
+        for (auto next = std::chrono::steady_clock::now(); !ended; std::this_thread::sleep_for(kLook)) {
+          if (std::chrono::steady_clock::now() < next) continue;
+          EndIdle();
+          next = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+        }
+      });
+    }
+    const bool listened = http_.listen_after_bind();
+    ended = true;
+    if (ending_idle.joinable()) ending_idle.join();
+    return listened ? Status() : IoError("the server stopped listening");
+  }
   void Stop() {
     host_->scheduler().Stop();
     http_.Shutdown();
@@ -245,6 +270,25 @@ class Server::Impl {
     return status;
   }
 
+  // Sessions that nobody uses give their bytes back, one after another: others get their turn in between.
+  void EndIdle() {
+    bool found = true;
+    const auto end_one = [&] {
+      StreamSession* const stream = host_->FindIdle(options_.session_idle);
+      found = stream != nullptr;
+      if (!found) return Status();
+      if (handover_->enabled() && !handover_->Write(*host_, *stream).ok()) {
+        stream->used_at = std::chrono::steady_clock::now();  // kept, and tried again when it was idle once more
+        return Status();
+      }
+      host_->metrics().CountExpired();
+      host_->Erase(stream->id);
+      return Status();
+    };
+    while (found && host_->Call(end_one).ok()) {
+    }
+  }
+
   static bool IsOfSession(std::string_view path) { return path.starts_with("/v1/sessions/{id}"); }
   static ApiError Draining() { return {503, "draining", "this server is about to end; ask again"}; }
 
@@ -326,16 +370,28 @@ class Server::Impl {
     // No length, no content: the library would wait for the connection's end.
     if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) return {0, "", ""};
     const size_t most = static_cast<size_t>(options_.http.max_body_bytes);
-    if (request.has_header("Content-Length") && request.get_header_value<uint64_t>("Content-Length") > most) {
-      return {413, "", ReasonOf(413)};
-    }
+    const uint64_t length = request.get_header_value<uint64_t>("Content-Length");
+    if (length > most) return {413, "", ReasonOf(413)};
+    int64_t counted = kUncountedBytes;
+    const auto count = [&](int64_t n_bytes) {
+      if (n_bytes <= counted) return Status();
+      return HttpConnection::Current()->Take(n_bytes - std::exchange(counted, n_bytes));
+    };
+    Status room = count(static_cast<int64_t>(length));
+    if (!room.ok()) return FromStatus(room);
+    body->reserve(length);
     bool too_large = false;
     const bool whole = read([&](const char* data, size_t n) {
-      too_large = body->size() + n > most;
-      if (!too_large) body->append(data, n);
-      return !too_large;
+      const size_t size = body->size() + n;
+      too_large = size > most;
+      if (too_large) return false;
+      // A body that does not say its length is counted as it grows, in steps that double.
+      if (static_cast<int64_t>(size) > counted) room = count(static_cast<int64_t>(std::min(2 * size, most)));
+      if (room.ok()) body->append(data, n);
+      return room.ok();
     });
     if (too_large) return {413, "", ReasonOf(413)};
+    if (!room.ok()) return FromStatus(room);
     if (!whole) return {400, "", "the body did not arrive whole and in time"};
     return {0, "", ""};
   }
@@ -352,7 +408,14 @@ class Server::Impl {
           return Count(call.http, response.status);
         }
         (api_.get()->*entry.handler)(call, response);
-        if (draining_ && IsOfSession(entry.route.path)) MoveAfter(call, entry.route.path, response);
+        if (IsOfSession(entry.route.path)) {
+          if (draining_) {
+            MoveAfter(call, entry.route.path, response);
+          } else if (response.status == 404 && handover_->Holds(call.arguments[0])) {
+            // It was written to the folder while its request was on the way here.
+            SendError({503, "handed_over", "the session ended for want of use just now; ask again"}, response);
+          }
+        }
         // The library fills in the status of what went well only after this.
         const int http = response.status < 0 ? 200 : response.status;
         host_->metrics().CountRequest(std::string(entry.route.method) + " " + entry.route.path, http);

@@ -112,6 +112,7 @@ void SessionJob::Finish() {
     host_.GiveAnswerPot(session_);
   } else {
     stream_->busy = false;
+    stream_->used_at = std::chrono::steady_clock::now();
   }
   session_ = nullptr;
 }

@@ -29,8 +29,9 @@ namespace weir {
 struct SharedEyesOptions {
   int32_t max_side = 1024;       // pictures are shrunk to so many pixels on their longer side
   int lanes = 2;                 // pictures and videos that are decoded at once
-  int64_t max_frames = 100'000;  // of one video
-  int64_t timeout_ms = 30'000;   // for a picture, or a video's next frame
+  int64_t max_frames = 10'000;  // pictures and frames of one request, repeated ones included
+  int64_t timeout_ms = 30'000;  // for a picture, or a video's next frame
+  int64_t decode_s = 600;       // for decoding all pictures and videos of one request
   PrunerSpec prune;              // who thins out the rows of every picture and frame
 };
 

@@ -1,6 +1,8 @@
 #include "serve/visual_feed.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <system_error>
 #include <thread>
 
@@ -34,6 +36,17 @@ struct VisualFeed::State {
     changed.wait(lock, [this] { return stop || item.kind == Item::Kind::kNone; });
     return !stop;
   }
+  // What a decoder gives, timed.
+  template <typename Decoder>
+  auto Timed(Decoder decode) {
+    const auto start = std::chrono::steady_clock::now();
+    auto out = decode();
+    decoding += std::chrono::steady_clock::now() - start;
+    return out;
+  }
+  // One more picture or frame, if there may be one. Frames that only repeat the last one count: the encoder runs for
+  // them as for others.
+  Status CountOne(const std::string& where);
   Status Decode(const VisualInput& input);
   Status DecodePicture(const VisualInput& input, size_t index);
   Status DecodeVideo(const VisualInput& input);
@@ -52,6 +65,8 @@ struct VisualFeed::State {
   SharedEyes::Lane lane;
   std::vector<VisualInput> inputs;
   const std::function<void()> wake;
+  int64_t n_pictures = 0;  // and frames
+  std::chrono::steady_clock::duration decoding{};
   std::mutex mutex;
   std::condition_variable changed;
   Item item;                      // under mutex
@@ -71,11 +86,27 @@ Status AboutField(const Status& status, const std::string& path, const std::stri
   return Status(code, name + " cannot be read: " + message);
 }
 
+Status VisualFeed::State::CountOne(const std::string& where) {
+  const SharedEyesOptions& options = eyes.options();
+  if (++n_pictures > options.max_frames) {
+    return InvalidArgument("'%s' goes beyond the %lld pictures and frames of one request: ask for fewer a second, or "
+                           "send parts",
+                           where.c_str(), static_cast<long long>(options.max_frames));
+  }
+  if (decoding > std::chrono::seconds(options.decode_s)) {
+    return InvalidArgument("'%s' takes too long: decoding the pictures and videos of one request may take %lld s; "
+                           "send parts",
+                           where.c_str(), static_cast<long long>(options.decode_s));
+  }
+  return Status();
+}
+
 Status VisualFeed::State::DecodePicture(const VisualInput& input, size_t index) {
   const bool is_frame = input.kind == VisualInput::Kind::kFrames;
   const std::string where = is_frame ? input.where + ".frames[" + std::to_string(index) + "]" : input.where;
+  WEIR_RETURN_IF_ERROR(CountOne(where));
   WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(input.files[index]));
-  const auto image = DecodeImage(file.path(), lane.ledger(), eyes.media());
+  const auto image = Timed([&] { return DecodeImage(file.path(), lane.ledger(), eyes.media()); });
   if (!image.ok()) return AboutField(image.status(), file.path(), where);
   Item next;
   next.kind = is_frame ? Item::Kind::kFrame : Item::Kind::kPicture;
@@ -93,17 +124,16 @@ Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
   FrameOptions options;
   options.media = eyes.media();
   options.fps = input.fps;
-  auto reader = FrameReader::Open(file.path(), lane.ledger(), options);
+  const int64_t spent_s = std::chrono::duration_cast<std::chrono::seconds>(decoding).count();
+  options.cpu_s = std::max<int64_t>(1, eyes.options().decode_s - spent_s);
+  auto reader = Timed([&] { return FrameReader::Open(file.path(), lane.ledger(), options); });
   if (!reader.ok()) return about(reader.status());
   Frame frame;
-  for (int64_t n = 0;; ++n) {
-    const Result<bool> more = (*reader)->Next(&frame, &stop);
+  for (;;) {
+    const Result<bool> more = Timed([&] { return (*reader)->Next(&frame, &stop); });
     if (!more.ok()) return about(more.status());
     if (!*more) return Status();
-    if (n == eyes.options().max_frames) {
-      return InvalidArgument("'%s' has more than %lld frames at %g a second: ask for fewer a second, or send parts",
-                             input.where.c_str(), static_cast<long long>(n), input.fps);
-    }
+    WEIR_RETURN_IF_ERROR(CountOne(input.where));
     Item next;
     next.kind = Item::Kind::kFrame;
     next.t_ms = frame.t_src_ms;

@@ -24,7 +24,8 @@ class VisualFeed : public PictureSource {
   ~VisualFeed() override;
 
   bool Ready() override;
-  // Errors of media/media.h about the field that holds the picture, kInvalidArgument for a video of too many frames.
+  // Errors of media/media.h about the field that holds the picture, kInvalidArgument for more pictures and frames than
+  // SharedEyesOptions allow, or for what takes longer to decode.
   Result<std::optional<int64_t>> ReadNext(Session& session, const Session::AppendOptions& append) override;
 
  private:

@@ -226,6 +226,21 @@ TEST(Handover, OthersDoNotWaitForASlowOne) {
   EXPECT_TRUE(std::filesystem::exists(file));
 }
 
+TEST(Handover, WhatNobodyUsesWaitsInTheFolder) {
+  const TempDir folder;
+  const ServerProcess one(Flags(folder, "one", {"--session-idle", "1"})), two(Flags(folder, "two"));
+  Client client(one);
+  const std::string id = client.Create(), other = client.Create();
+  const Json seen = client.Append(id, Words(100, "sea"))["seen"];
+  for (int i = 0; i < 1200 && !one.Get(kSessions).json()["data"].empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.File("handover/" + id + ".weir")));
+  EXPECT_EQ(client.State(id)["seen"], seen);
+  EXPECT_FALSE(std::filesystem::exists(folder.File("handover/" + id + ".weir")));
+  EXPECT_EQ(two.Get(kSessions + "/" + other).status, 200);
+}
+
 TEST(Handover, WhatDoesNotFitStaysForOthers) {
   const TempDir folder;
   std::string id;

@@ -32,6 +32,7 @@ TEST_F(OpenAiTest, TokensAndText) {
   const Json tokens = server_->Post("/tokenize", {{"content", "the man"}}).json()["tokens"];
   ASSERT_FALSE(tokens.empty());
   EXPECT_EQ(server_->Post("/detokenize", {{"tokens", tokens}}).json()["content"], "the man");
+  EXPECT_EQ(server_->Post("/tokenize", {{"content", ""}}).json(), (Json{{"tokens", Json::array()}}));
   EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {1 << 30}}}).status, 400);
   EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {-1}}}).status, 400);
   EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {1.5}}}).status, 400);
@@ -246,7 +247,7 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(chat, Chat({{"logit_bias", {{"99999999", 1}}}}), "logit_bias");
   refused(chat, Chat({{"logit_bias", {{"7", 101}}}}), "logit_bias");
   refused(chat, Chat({{"logit_bias", {1, 2}}}), "logit_bias");
-  refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 100000}}), "max_tokens");
+  refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 7000}}), "max_tokens");
   refused(chat, Chat({{"response_format", {{"type", "json_object"}}}}), "response_format");
   refused(chat, Chat({{"top_logprobs", 3}}), "top_logprobs");
   refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 21}}), "top_logprobs");
@@ -262,6 +263,7 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(text, {{"prompt", "a"}, {"logprobs", true}}, "logprobs");
   refused(text, {{"prompt", "a"}, {"suffix", "b"}}, "suffix");
   refused(text, {{"prompt", ManyWords(60000)}, {"echo", true}, {"logprobs", 20}}, "echo");
+  refused(text, {{"prompt", ManyWords(80000)}, {"echo", true}, {"n", 16}}, "echo");
 }
 
 TEST(OpenAiOverflow, OnlyErrorKnowsALimit) {

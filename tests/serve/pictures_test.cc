@@ -239,7 +239,17 @@ TEST_F(PicturesTest, HostileFilesAreAnswersAndNothingElse) {
   // A request may name too many frames only as many as it can hold; a video is cut off where the server says.
   const ServerProcess few(SeeingFlags({"--pot", "128", "--max-frames", "5"}), VisionFile("llava.gguf"));
   EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", Base64(Y4mBytes(40, 4))}, {"fps", 1}})})).status, 400);
+  const Json three = VideoPart({{"data", Base64(Y4mBytes(12, 4))}, {"fps", 1}}), picture = PicturePart(PpmBytes(8, 8));
   EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", Base64(Y4mBytes(20, 4))}, {"fps", 1}})})).status, 200);
+  EXPECT_EQ(few.Post(kChat, PictureChat({three, picture, picture})).status, 200);
+  for (const Parts& many : {Parts{three, three}, Parts{three, picture, picture, picture}}) {  // of all of a request
+    const HttpAnswer refused = few.Post(kChat, PictureChat(many));
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_NE(refused.body.find("5 pictures and frames"), std::string::npos) << refused.body;
+  }
+  std::string gap = Y4mBytes(2, 1);  // a frame, and the next a day later
+  gap.replace(gap.find(" F1:1 "), 6, " F1:86400 ");
+  EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", Base64(gap)}, {"fps", 1}})})).status, 400);
   // Nobody else was hurt.
   EXPECT_EQ(client.State(id)["modalities"]["image"], before["modalities"]["image"]);
   EXPECT_EQ(client.State(id)["frames"], before["frames"]);

@@ -173,10 +173,13 @@ int ServerProcess::Terminate() {
 
 bool ServerProcess::Running() const { return child_ > 0 && waitpid(child_, nullptr, WNOHANG) == 0; }
 
-int64_t ServerProcess::ResidentBytes() const {
+int64_t ServerProcess::ResidentBytes() const { return StatusBytes("VmRSS:"); }
+int64_t ServerProcess::PeakResidentBytes() const { return StatusBytes("VmHWM:"); }
+
+int64_t ServerProcess::StatusBytes(const std::string& what) const {
   std::ifstream file("/proc/" + std::to_string(child_) + "/status");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("VmRSS:", 0) == 0) return std::atoll(line.c_str() + 6) * 1024;
+    if (line.rfind(what, 0) == 0) return std::atoll(line.c_str() + what.size()) * 1024;
   }
   return 0;
 }

@@ -47,8 +47,10 @@ class ServerProcess {
   int Terminate();
   bool Running() const;
   int64_t ResidentBytes() const;
+  int64_t PeakResidentBytes() const;
 
  private:
+  int64_t StatusBytes(const std::string& what) const;
   pid_t child_ = -1;
   int err_ = -1;
   int port_ = 0;

@@ -1,7 +1,9 @@
 // Stream sessions of the real server: reading, asking, copying, saving, coming back, and how many there may be.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -143,6 +145,49 @@ TEST(Sessions, AsManyAsTheBudgetHolds) {
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}).status, 200);  // has a pot of its own
   server.Delete(kSessions + "/" + ids[0]);
   EXPECT_EQ(server.Post(kSessions, Json::object()).status, 201);
+}
+
+// Clients that are gone for good leave their place to others.
+TEST(Sessions, OneThatNobodyUsesEnds) {
+  const ServerProcess server({"--pot", "64", "--session-idle", "4"});
+  Client client(server);
+  const std::string left = client.Create(), used = client.Create(), busy = client.Create();
+  const std::string body = Question("who?", {{"max_tokens", 100000000}, {"stream", true}}).dump();
+  const std::string ask = "POST " + kSessions + "/" + busy + "/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
+                          std::to_string(body.size()) + "\r\n\r\n" + body;
+  const int asking = server.Connect();
+  ASSERT_EQ(write(asking, ask.data(), ask.size()), static_cast<ssize_t>(ask.size()));
+  std::thread taking([&] {
+    for (char buffer[4096]; read(asking, buffer, sizeof(buffer)) > 0;) {
+    }
+  });
+  const auto ids_until = [&](size_t n) {
+    std::vector<std::string> ids;
+    for (int i = 0; i < 1200; ++i) {
+      EXPECT_EQ(client.State(used)["idle_s"], 0);
+      ids.clear();
+      for (const Json& one : server.Get(kSessions).json()["data"]) {
+        ids.push_back(one["id"]);
+        EXPECT_LE(one["idle_s"].get<int>(), 60);
+      }
+      if (ids.size() == n) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  };
+  const auto sorted = [](std::vector<std::string> ids) {
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  };
+  EXPECT_EQ(ids_until(3), sorted({left, used, busy}));
+  EXPECT_EQ(ids_until(2), sorted({used, busy}));
+  EXPECT_EQ(server.Get(kSessions + "/" + left).status, 404);
+  shutdown(asking, SHUT_RDWR);
+  taking.join();
+  close(asking);
+  EXPECT_EQ(ids_until(1), sorted({used}));
+  EXPECT_NE(server.Get("/metrics").body.find("\nweir_sessions_expired_total 2\n"), std::string::npos);
 }
 
 TEST(Sessions, AForkGoesItsOwnWay) {
