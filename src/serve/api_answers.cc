@@ -146,7 +146,7 @@ void Api::Answer(const std::string& id, CompletionRequest request, AnswerShape::
 void Api::Chat(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseChat(host_, *body, options_.default_max_tokens);
+  auto request = ParseChat(host_, *body, options_.answers);
   if (!request.ok()) return SendError(FromStatus(request.status()), response);
   Answer("", *std::move(request), AnswerShape::Kind::kChat, response);
 }
@@ -154,7 +154,7 @@ void Api::Chat(const Call& call, httplib::Response& response) {
 void Api::Completion(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseCompletion(host_, *body);
+  auto request = ParseCompletion(host_, *body, options_.answers);
   if (!request.ok()) return SendError(FromStatus(request.status()), response);
   Answer("", *std::move(request), AnswerShape::Kind::kCompletion, response);
 }
@@ -162,7 +162,7 @@ void Api::Completion(const Call& call, httplib::Response& response) {
 void Api::Ask(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseAsk(host_, *body, options_.default_max_tokens);
+  auto request = ParseAsk(host_, *body, options_.answers);
   if (!request.ok()) return SendError(FromStatus(request.status()), response);
   Answer(call.arguments[0], *std::move(request), AnswerShape::Kind::kChat, response);
 }

@@ -1,4 +1,6 @@
 // What the server is and counts; tokens and text.
+#include <cstdlib>
+
 #include "serve/api.h"
 #include "serve/page.h"
 
@@ -20,6 +22,23 @@ Json Api::ModelJson() const {
 }
 
 namespace {
+
+// As it was given: 0.8, not the digits of the nearest binary number.
+Json Decimal(float value) { return std::strtod(StrFormat("%g", value).c_str(), nullptr); }
+
+// What holds where a request says nothing, under llama-server's names.
+Json DefaultsJson(const AnswerDefaults& defaults) {
+  const SamplerOptions& sampler = defaults.sampler;
+  return {{"params",
+           {{"n_predict", defaults.max_tokens},
+            {"seed", defaults.seed ? Json(*defaults.seed) : Json(-1)},
+            {"temperature", Decimal(sampler.temperature)},
+            {"top_k", sampler.top_k},
+            {"top_p", Decimal(sampler.top_p)},
+            {"min_p", Decimal(sampler.min_p)},
+            {"repeat_penalty", Decimal(sampler.repeat_penalty)},
+            {"repeat_last_n", sampler.repeat_last_n}}}};
+}
 
 Json VisionJson(const Host& host) {
   if (host.eyes() == nullptr) return nullptr;
@@ -61,6 +80,7 @@ void Api::Props(const Call&, httplib::Response& response) {
             {"pot", plan.pot.n_slots},
             {"session_bytes", host_.session_bytes()},
             {"vision", VisionJson(host_)},
+            {"default_generation_settings", DefaultsJson(options_.answers)},
             {"budget_bytes", host_.ledger().budget_bytes()},
             {"used_bytes", host_.ledger().used_bytes()},
             {"answer_pots", options.answer_pots},

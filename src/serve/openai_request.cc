@@ -64,8 +64,8 @@ void GetBias(Fields& fields, int32_t n_vocab, std::map<int32_t, float>* bias) {
 
 // Likelihoods of an answer that is not streamed are kept until its end.
 Status CheckScored(const CompletionRequest& request, size_t n_answers) {
-  const double most =
-      static_cast<double>(request.answers[0].max_tokens) * (1 + request.n_top) * static_cast<double>(n_answers);
+  const int64_t max_tokens = request.answers[0].max_tokens < 0 ? kMaxTokens : request.answers[0].max_tokens;
+  const double most = static_cast<double>(max_tokens) * (1 + request.n_top) * static_cast<double>(n_answers);
   if (!request.logprobs || request.stream || most <= static_cast<double>(kMaxScored)) return Status();
   return InvalidArgument(
       "'max_tokens' with 'logprobs' may ask for %lld likelihoods at most, where the answer is not streamed",
@@ -232,32 +232,32 @@ Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, 
 
 }  // namespace
 
-void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, CompletionRequest* request) {
+void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab, CompletionRequest* request) {
   request->answers.resize(1);
   AnswerRequest& answer = request->answers[0];
+  answer.sampler = defaults.sampler;
   SamplerOptions& sampler = answer.sampler;
-  sampler.temperature = 1;
-  sampler.top_p = 1;
-  sampler.top_k = 0;
-  sampler.min_p = 0;
-  sampler.seed = RandomSeed();
   fields.Get("temperature", &sampler.temperature, 0, 100);
   fields.Get("top_p", &sampler.top_p, 0, 1);
   int64_t top_k = sampler.top_k, last_n = sampler.repeat_last_n, seed = -1;
-  fields.Get("top_k", &top_k, 0, INT32_MAX);
+  fields.Get("top_k", &top_k, -1, INT32_MAX);
   fields.Get("min_p", &sampler.min_p, 0, 1);
   fields.Get("repeat_penalty", &sampler.repeat_penalty, 0.01, 100);
-  fields.Get("repeat_last_n", &last_n, 0, 1 << 20);
+  fields.Get("repeat_last_n", &last_n, -1, 1 << 20);
   fields.Get("seed", &seed, INT64_MIN, INT64_MAX);
-  if (fields.Has("seed")) sampler.seed = static_cast<uint64_t>(seed);
+  if (!fields.Has("seed")) {
+    sampler.seed = defaults.seed.value_or(RandomSeed());
+  } else {  // -1: another one each time, as llama-server has it
+    sampler.seed = seed == -1 ? RandomSeed() : static_cast<uint64_t>(seed);
+  }
   sampler.top_k = static_cast<int32_t>(top_k);
   if (sampler.top_p <= 0) {  // the most likely alone, whatever top_k says
     sampler.top_k = 1;
     sampler.top_p = 1;
   }
   sampler.repeat_last_n = static_cast<int32_t>(last_n);
-  answer.max_tokens = default_max_tokens;
-  fields.Get("max_tokens", &answer.max_tokens, 0, kMaxTokens);
+  answer.max_tokens = defaults.max_tokens;
+  fields.Get("max_tokens", &answer.max_tokens, -1, kMaxTokens);
   fields.Get("ignore_eos", &answer.ignore_eos);
   GetStops(fields, &answer.stop);
   fields.Get("stream", &request->stream);
@@ -280,12 +280,12 @@ void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, Co
   GetBias(fields, n_vocab, &answer.logits.bias);
 }
 
-Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t default_max_tokens) {
+Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, default_max_tokens, host.tokenizer().n_tokens(), &out);
+  GetSampling(fields, defaults, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
-  fields.Get("max_completion_tokens", &answer.max_tokens, 0, kMaxTokens);
+  fields.Get("max_completion_tokens", &answer.max_tokens, -1, kMaxTokens);
   int64_t n_top = 0;
   fields.Get("logprobs", &out.logprobs);
   fields.Get("top_logprobs", &n_top, 0, 20);
@@ -313,10 +313,12 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
   return out;
 }
 
-Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
+Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, 16, host.tokenizer().n_tokens(), &out);
+  AnswerDefaults of_texts = defaults;
+  of_texts.max_tokens = 16;
+  GetSampling(fields, of_texts, host.tokenizer().n_tokens(), &out);
   int64_t n_top = -1;
   bool echo = false;
   fields.Get("logprobs", &n_top, 0, 20);
@@ -364,10 +366,10 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
   return out;
 }
 
-Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, int64_t default_max_tokens) {
+Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, default_max_tokens, host.tokenizer().n_tokens(), &out);
+  GetSampling(fields, defaults, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
   int64_t n_top = 0;
   fields.Get("logprobs", &out.logprobs);

@@ -12,6 +12,7 @@
 #include "engine/loaded_model.h"
 #include "serve/host.h"
 #include "serve/http_server.h"
+#include "serve/openai_request.h"
 
 namespace weir {
 
@@ -19,12 +20,12 @@ struct ServerOptions {
   HostOptions host;
   HttpLimits http;
   std::string address = "127.0.0.1";
-  int port = 8080;                    // 0: one that is free
-  std::string api_key;                // empty: none is asked for
-  std::vector<std::string> origins;   // of pages of other sites that may use the server (serve/origin.h)
-  std::string folder;                 // of snapshots; empty: no saving, no restoring
-  bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
-  int64_t default_max_tokens = 1024;  // of answers in chats and sessions that name no limit
+  int port = 8080;                   // 0: one that is free
+  std::string api_key;               // empty: none is asked for
+  std::vector<std::string> origins;  // of pages of other sites that may use the server (serve/origin.h)
+  std::string folder;                // of snapshots; empty: no saving, no restoring
+  bool hand_over = false;            // sessions move through `folder` to other servers (serve/handover.h)
+  AnswerDefaults answers;
 };
 
 // A method and a path as docs/openapi.yaml writes it.

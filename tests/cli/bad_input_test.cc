@@ -90,6 +90,7 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError(RunTiny({"-cnv"}), {"-cnv", "weir chat"});
   ExpectError(RunTiny({"-hf", "somebody/model"}), {"-hf", "-m"});
   ExpectError({"serve", "-m", ModelPath("llama"), "-np", "4"}, {"-np", "--answer-pots"});
+  ExpectError({"serve", "-m", ModelPath("llama"), "--top-p", "0"}, {"top-p"});
   ExpectError(RunTiny({"--flash-attn", "on"}), {"'--flash-attn'"});
   // As a text they are no flags.
   EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-fa", "-n", "4"}).code, 0);

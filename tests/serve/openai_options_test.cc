@@ -13,7 +13,7 @@ namespace {
 class OpenAiOptionsTest : public OpenAiTest {};
 
 TEST_F(OpenAiOptionsTest, SeveralAnswersToOnePrompt) {
-  const Json hot = {{"temperature", 1.5}, {"seed", 3}, {"max_tokens", 16}};
+  const Json hot = Hot({{"max_tokens", 16}});
   std::vector<std::string> want;
   for (int k = 0; k < 3; ++k) {
     Json one = hot;
@@ -32,13 +32,7 @@ TEST_F(OpenAiOptionsTest, SeveralAnswersToOnePrompt) {
   const HttpAnswer streamed = server_->Post("/v1/chat/completions", Chat(body));
   for (size_t k = 0; k < 3; ++k) EXPECT_EQ(StreamText(streamed, k), want[k]) << k;
   // Of several prompts: all answers to the first one come first.
-  const Json text = {{"prompt", {"the man", "a sea of"}},
-                     {"n", 2},
-                     {"echo", true},
-                     {"seed", 3},
-                     {"temperature", 1.5},
-                     {"max_tokens", 8},
-                     {"ignore_eos", true}};
+  const Json text = Hot({{"prompt", {"the man", "a sea of"}}, {"n", 2}, {"echo", true}, {"max_tokens", 8}});
   const Json four = server_->Post("/v1/completions", text).json();
   ASSERT_EQ(four["choices"].size(), 4u);
   for (size_t k = 0; k < 4; ++k) {
@@ -80,6 +74,45 @@ TEST_F(OpenAiOptionsTest, BiasesAndPenalties) {
     return json["choices"][0]["logprobs"]["content"][0]["top_logprobs"];
   };
   EXPECT_EQ(first(Json::object()), first({{"logit_bias", {{std::to_string(ids[0].get<int>()), 50}}}}));
+}
+
+TEST(OpenAiDefaults, HoldWhereARequestNamesNothing) {
+  const ServerProcess server({"--pot", "96", "--policy", "streaming_llm", "--temp", "1.5", "--top-k", "0", "--top-p",
+                              "1", "--min-p", "0", "-s", "3", "-n", "5"});
+  const auto ask = [&](const Json& more = Json::object()) {
+    Json body = {{"messages", kHello}, {"ignore_eos", true}};
+    body.update(more);
+    return server.Post("/v1/chat/completions", body);
+  };
+  const HttpAnswer plain = ask();
+  EXPECT_EQ(plain.json()["usage"]["completion_tokens"], 5);
+  EXPECT_EQ(TextOf(plain), TextOf(ask(Hot())));
+  EXPECT_EQ(TextOf(plain), TextOf(ask({{"seed", 3}})));
+  EXPECT_NE(TextOf(plain), TextOf(ask({{"temperature", 0}})));
+  // No limit at all: only the stop string ends it, behind the tokens that would have been the limit.
+  const std::string longer = TextOf(ask({{"max_tokens", 40}})), stop = Middle(longer);
+  ASSERT_GT(longer.size(), 12u);
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    const HttpAnswer endless = ask({{name, -1}, {"stop", stop}});
+    EXPECT_EQ(TextOf(endless), longer.substr(0, longer.find(stop))) << name;
+    EXPECT_EQ(endless.json()["choices"][0]["finish_reason"], "stop");
+  }
+  const Json params = server.Get("/props").json()["default_generation_settings"]["params"];
+  EXPECT_EQ(params["temperature"], 1.5);
+  EXPECT_EQ(params["seed"], 3);
+  EXPECT_EQ(params["n_predict"], 5);
+}
+
+TEST_F(OpenAiOptionsTest, ThePenaltyLooksBackAsFarAsItIsTold) {
+  const Json ids = server_->Post("/tokenize", {{"content", "man"}}).json()["tokens"];
+  const auto said = [&](int last_n) {
+    return TextOf(
+        server_->Post("/v1/chat/completions", Chat({{"repeat_penalty", 50},
+                                                    {"repeat_last_n", last_n},
+                                                    {"logit_bias", {{std::to_string(ids[0].get<int>()), 20}}}})));
+  };
+  EXPECT_EQ(said(-1), said(4096));
+  EXPECT_NE(said(-1), said(0));
 }
 
 TEST_F(OpenAiOptionsTest, TimesAreTold) {

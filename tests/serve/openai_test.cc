@@ -16,6 +16,13 @@ TEST_F(OpenAiTest, WhatTheServerIs) {
   const Json props = server_->Get("/props").json();
   EXPECT_EQ(props["pot"], 96);
   EXPECT_EQ(props["policy"].get<std::string>().rfind("streaming_llm", 0), 0u);
+  const Json& params = props["default_generation_settings"]["params"];
+  EXPECT_EQ(params["temperature"], 0.8);  // as `weir run` and llama-server have it
+  EXPECT_EQ(params["top_k"], 40);
+  EXPECT_EQ(params["top_p"], 0.95);
+  EXPECT_EQ(params["min_p"], 0.05);
+  EXPECT_EQ(params["seed"], -1);
+  EXPECT_EQ(params["n_predict"], 1024);
   const Json models = server_->Get("/v1/models").json();
   ASSERT_EQ(models["data"].size(), 1u);
   const std::string id = models["data"][0]["id"];
@@ -66,12 +73,15 @@ TEST_F(OpenAiTest, AChatWholeAndStreamed) {
 }
 
 TEST_F(OpenAiTest, SeedsAndStops) {
-  const Json hot = {{"temperature", 1.5}, {"seed", 3}, {"max_tokens", 24}};
+  const Json hot = Hot({{"max_tokens", 24}});
   const std::string one = TextOf(server_->Post("/v1/chat/completions", Chat(hot)));
   EXPECT_EQ(TextOf(server_->Post("/v1/chat/completions", Chat(hot))), one);
   Json other = hot;
   other["seed"] = 4;
   EXPECT_NE(TextOf(server_->Post("/v1/chat/completions", Chat(other))), one);
+  other["seed"] = -1;  // another one each time
+  EXPECT_NE(TextOf(server_->Post("/v1/chat/completions", Chat(other))),
+            TextOf(server_->Post("/v1/chat/completions", Chat(other))));
 
   // No mass to draw from leaves the most likely token, whatever else is asked for.
   const std::string likely =
@@ -83,12 +93,7 @@ TEST_F(OpenAiTest, SeedsAndStops) {
 
   // A stop string across tokens: taken from the middle of the answer.
   ASSERT_GT(one.size(), 12u);
-  const auto character_at = [&](size_t at) {
-    while (at < one.size() && (static_cast<unsigned char>(one[at]) & 0xC0) == 0x80) ++at;
-    return at;
-  };
-  const size_t begin = character_at(one.size() / 2);
-  const std::string stop = one.substr(begin, character_at(begin + 4) - begin);
+  const std::string stop = Middle(one);
   Json stopping = hot;
   stopping["stop"] = {stop, "never in it \x01"};
   const HttpAnswer stopped = server_->Post("/v1/chat/completions", Chat(stopping));
@@ -230,7 +235,9 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(chat, Chat({{"temperature", "hot"}}), "temperature");
   refused(chat, Chat({{"temperature", -1}}), "temperature");
   refused(chat, Chat({{"top_p", 2}}), "top_p");
-  refused(chat, Chat({{"max_tokens", -1}}), "max_tokens");
+  refused(chat, Chat({{"max_tokens", -2}}), "max_tokens");
+  refused(chat, Chat({{"max_tokens", -1}, {"logprobs", true}}), "max_tokens");
+  refused(chat, Chat({{"repeat_last_n", -2}}), "repeat_last_n");
   refused(chat, Chat({{"max_tokens", 1e30}}), "max_tokens");
   refused(chat, Chat({{"stream", "yes"}}), "stream");
   refused(chat, Chat({{"stream_options", {{"include_usage", true}}}}), "stream_options");
