@@ -100,8 +100,11 @@ void Api::MetricsText(const Call&, httplib::Response& response) {
   response.set_content(host_.metrics().Text(gauges), "text/plain; version=0.0.4; charset=utf-8");
 }
 
-void Api::Models(const Call&, httplib::Response& response) {
-  SendJson({{"object", "list"}, {"data", Json::array({ModelJson()})}}, response);
+void Api::Models(const Call& call, httplib::Response& response) {
+  Json model = ModelJson();
+  // Without the key that there is, the name alone.
+  if (!options_.api_key.empty() && !call.http.has_header("Authorization")) model.erase("meta");
+  SendJson({{"object", "list"}, {"data", Json::array({std::move(model)})}}, response);
 }
 
 void Api::Model(const Call& call, httplib::Response& response) {
@@ -136,6 +139,14 @@ void Api::Detokenize(const Call& call, httplib::Response& response) {
   const auto ids = TokenIds(*tokens, "tokens", host_.tokenizer().n_tokens());
   if (!ids.ok()) return SendError(FromStatus(ids.status()), response);
   SendJson({{"content", host_.tokenizer().Decode(*ids)}}, response);
+}
+
+void Api::ApplyTemplate(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  const auto prompt = RenderChat(host_, *body);
+  if (!prompt.ok()) return SendError(FromStatus(prompt.status()), response);
+  SendJson({{"prompt", *prompt}}, response);
 }
 
 }  // namespace weir

@@ -313,6 +313,14 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
   return out;
 }
 
+Result<std::string> RenderChat(const Host& host, const Json& body) {
+  WEIR_RETURN_IF_ERROR(ParseChat(host, body, {}).status());
+  Fields fields(body);
+  WEIR_ASSIGN_OR_RETURN(const Messages messages, GetMessages(host, fields));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, host.chat()->Render(messages.list, true));
+  return JoinPieces(pieces);
+}
+
 Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   CompletionRequest out;

@@ -37,6 +37,8 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
 
 // POST /v1/chat/completions. kInvalidArgument also for a model without a chat template.
 Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults);
+// POST /apply-template: what a chat's model would read, as text; pictures are their marks. Errors as ParseChat().
+Result<std::string> RenderChat(const Host& host, const Json& body);
 // POST /v1/completions: the prompt is a text, a list of texts, of token ids, or of lists of token ids. 16 tokens are
 // the API's own limit where a request names none; defaults.max_tokens is not used.
 Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, const AnswerDefaults& defaults);

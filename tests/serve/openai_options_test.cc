@@ -129,6 +129,7 @@ TEST_F(OpenAiOptionsTest, WhatOtherServersServeIsRefusedInWords) {
   const HttpAnswer embeddings = server_->Post("/v1/embeddings", {{"input", "a"}});
   EXPECT_EQ(embeddings.status, 404);
   EXPECT_NE(embeddings.json()["error"]["message"].get<std::string>().find("embeddings"), std::string::npos);
+  EXPECT_NE(server_->Post("/completions", {{"prompt", "a"}}).body.find("/v1/completions"), std::string::npos);
   EXPECT_NE(server_->Get("/slots").json()["error"]["message"].get<std::string>().find("/v1/sessions"),
             std::string::npos);
 }

@@ -28,6 +28,8 @@ TEST_F(OpenAiTest, WhatTheServerIs) {
   const std::string id = models["data"][0]["id"];
   EXPECT_EQ(server_->Get("/v1/models/" + id).json()["id"], id);
   EXPECT_EQ(server_->Get("/v1/models/other").status, 404);
+  EXPECT_EQ(server_->Get("/models").json(), models);
+  EXPECT_EQ(server_->Get("/v1/health").json()["status"], "ok");
   EXPECT_EQ(server_->Get("/nothing").status, 404);
   EXPECT_EQ(server_->Get("/tokenize").status, 405);
   EXPECT_EQ(server_->Delete("/v1/models").status, 405);
@@ -41,6 +43,22 @@ TEST_F(OpenAiTest, TokensAndText) {
   EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {-1}}}).status, 400);
   EXPECT_EQ(server_->Post("/detokenize", {{"tokens", {1.5}}}).status, 400);
   EXPECT_EQ(server_->Post("/tokenize", {{"content", 7}}).status, 400);
+}
+
+TEST_F(OpenAiTest, WhatTheTemplateMakesOfAChat) {
+  const Json body = {
+      {"messages", {{{"role", "system"}, {"content", "be kind"}}, {{"role", "user"}, {"content", "the man"}}}}};
+  const std::string prompt = server_->Post("/apply-template", body).json()["prompt"];
+  const size_t system = prompt.find("be kind"), user = prompt.find("the man");
+  ASSERT_NE(system, std::string::npos) << prompt;
+  ASSERT_NE(user, std::string::npos) << prompt;
+  EXPECT_LT(system, user);
+  EXPECT_GT(prompt.size(), user + 7);  // what asks for an answer
+  const Json ids = server_->Post("/tokenize", {{"content", prompt}, {"parse_special", true}}).json()["tokens"];
+  Json chat = body;
+  chat["max_tokens"] = 1;
+  EXPECT_EQ(server_->Post("/v1/chat/completions", chat).json()["usage"]["prompt_tokens"].get<size_t>(), ids.size());
+  EXPECT_EQ(server_->Post("/apply-template", {{"messages", "hello"}}).status, 400);
 }
 
 TEST_F(OpenAiTest, AChatWholeAndStreamed) {
@@ -57,6 +75,7 @@ TEST_F(OpenAiTest, AChatWholeAndStreamed) {
   const HttpAnswer streamed = server_->Post("/v1/chat/completions", Chat({{"stream", true}}));
   EXPECT_EQ(streamed.content_type, "text/event-stream");
   EXPECT_EQ(StreamText(streamed), TextOf(whole));
+  EXPECT_EQ(TextOf(server_->Post("/chat/completions", Chat())), TextOf(whole));
   const std::vector<Json> events = streamed.events();
   EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
   EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
@@ -286,13 +305,22 @@ TEST(OpenAiKey, AWrongOneIsRefused) {
   const ServerProcess server({"--pot", "64", "--api-key", "secret"});
   EXPECT_EQ(server.Get("/health").status, 200);
   for (const char* key : {"", "wrong", "secre", "secrets"}) {
-    const HttpAnswer answer = server.Get("/v1/models", key);
+    const HttpAnswer answer = server.Get("/props", key);
     EXPECT_EQ(answer.status, 401) << key;
     EXPECT_EQ(answer.json()["error"]["code"], "invalid_api_key");
     EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, key).status, 401);
   }
-  EXPECT_EQ(server.Get("/v1/models", "secret").status, 200);
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, "secret").status, 200);
+  // The model's name needs no key, what else is told of it does, and a key that is wrong is never taken.
+  for (const char* path : {"/v1/models", "/models"}) {
+    const Json open = server.Get(path).json(), known = server.Get(path, "secret").json();
+    EXPECT_EQ(open["data"][0]["id"], known["data"][0]["id"]) << path;
+    EXPECT_FALSE(open["data"][0].contains("meta")) << open.dump();
+    EXPECT_TRUE(known["data"][0].contains("meta")) << known.dump();
+    EXPECT_EQ(server.Get(path, "wrong").status, 401) << path;
+  }
+  EXPECT_EQ(server.Get("/v1/models/" + server.Get("/models").json()["data"][0]["id"].get<std::string>()).status, 401);
+  EXPECT_EQ(server.Get("/v1/health").status, 200);
 }
 
 TEST(OpenApiFile, NamesExactlyTheRoutes) {
