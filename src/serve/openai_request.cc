@@ -62,6 +62,37 @@ void GetBias(Fields& fields, int32_t n_vocab, std::map<int32_t, float>* bias) {
   }
 }
 
+// llama-server's list of the steps from logits to a token. Ours are these, in this order; the others it knows are off
+// there as long as nobody asks for them.
+void CheckSamplers(Fields& fields) {
+  const Json* value = fields.Get("samplers");
+  if (value == nullptr) return;
+  Json steps = Json::array();
+  if (value->is_array()) {
+    for (const Json& step : *value) {
+      if (step != "dry" && step != "top_n_sigma" && step != "typ_p" && step != "xtc") steps.push_back(step);
+    }
+  }
+  const Json ours = {"penalties", "top_k", "top_p", "min_p", "temperature"};
+  if (steps != ours) fields.Fail("samplers", "may only list the steps that are taken anyway: " + JsonText(ours));
+}
+
+// What a chat template may be told. They are rendered natively and take no arguments, so only what changes nothing.
+void CheckTemplateArguments(const Host& host, Fields& fields) {
+  const Json* value = fields.Get("chat_template_kwargs");
+  if (value == nullptr) return;
+  Fields inner(*value, "chat_template_kwargs.");
+  bool think = true;
+  inner.Get("enable_thinking", &think);
+  if (!think) {  // nothing to a template that does not know the word
+    const auto jinja = host.model().file().StringOr("tokenizer.chat_template", "");
+    if (!jinja.ok() || jinja->find("enable_thinking") != std::string::npos) {
+      inner.Fail("enable_thinking", "must be true: this model's chat template is rendered with thinking alone");
+    }
+  }
+  if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
+}
+
 // Likelihoods of an answer that is not streamed are kept until its end.
 Status CheckScored(const CompletionRequest& request, size_t n_answers) {
   const int64_t max_tokens = request.answers[0].max_tokens < 0 ? kMaxTokens : request.answers[0].max_tokens;
@@ -272,6 +303,11 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
   fields.Ignore("metadata");
   fields.Ignore("safety_identifier");
   fields.Ignore("prompt_cache_key");
+  // Habits of llama-server's clients: the prompt is always read, timings are always told, pots are nobody's own.
+  fields.Ignore("cache_prompt");
+  fields.Ignore("timings_per_token");
+  fields.Ignore("id_slot");
+  CheckSamplers(fields);
   int64_t n = 1;
   fields.Get("n", &n, 1, kMaxAnswers);
   request->n = static_cast<int>(n);
@@ -299,6 +335,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
   fields.Only("service_tier", "auto");
   fields.Only("store", false);
   fields.Only("modalities", Json::array({"text"}));
+  CheckTemplateArguments(host, fields);
   (void)fields.Get("messages");
   WEIR_RETURN_IF_ERROR(fields.Done());
   WEIR_RETURN_IF_ERROR(CheckScored(out, static_cast<size_t>(out.n)));

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cli/edited_model.h"
+#include "cli/process.h"
 #include "serve/openai_client.h"
 
 namespace weir::testing {
@@ -113,6 +115,34 @@ TEST_F(OpenAiOptionsTest, ThePenaltyLooksBackAsFarAsItIsTold) {
   };
   EXPECT_EQ(said(-1), said(4096));
   EXPECT_NE(said(-1), said(0));
+}
+
+TEST_F(OpenAiOptionsTest, WhatClientsOfLlamaServerSayByHabit) {
+  const std::string chat = "/v1/chat/completions", plain = TextOf(server_->Post(chat, Chat()));
+  const Json steps = {"penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"};
+  for (const Json& habit : {Json{{"cache_prompt", true}}, Json{{"timings_per_token", true}}, Json{{"id_slot", -1}},
+                            Json{{"samplers", steps}}, Json{{"chat_template_kwargs", Json::object()}},
+                            Json{{"chat_template_kwargs", {{"enable_thinking", true}}}},
+                            Json{{"chat_template_kwargs", {{"enable_thinking", false}}}}}) {
+    EXPECT_EQ(TextOf(server_->Post(chat, Chat(habit))), plain) << habit.dump();
+  }
+  const auto refused = [&](const ServerProcess& server, const Json& more, const std::string& param) {
+    const HttpAnswer answer = server.Post(chat, Chat(more));
+    EXPECT_EQ(answer.status, 400) << more.dump();
+    EXPECT_EQ(answer.json()["error"]["param"], param) << answer.body;
+  };
+  refused(*server_, {{"samplers", {"temperature", "top_k"}}}, "samplers");
+  refused(*server_, {{"samplers", "edkypmxt"}}, "samplers");
+  refused(*server_, {{"chat_template_kwargs", {{"language", "de"}}}}, "chat_template_kwargs.language");
+  refused(*server_, {{"chat_template_kwargs", 7}}, "chat_template_kwargs");
+  // A template that can switch thinking off would have to be asked.
+  EditedModel thinker("llama");
+  std::string& jinja = std::get<std::string>(thinker.metadata["tokenizer.chat_template"].v);
+  jinja += "{% if enable_thinking is false %}{{ '<think></think>' }}{% endif %}";
+  const TempDir dir;
+  const ServerProcess server({"--pot", "96"}, dir.Write("thinker.gguf", thinker.Bytes()));
+  refused(server, {{"chat_template_kwargs", {{"enable_thinking", false}}}}, "chat_template_kwargs.enable_thinking");
+  EXPECT_EQ(server.Post(chat, Chat({{"chat_template_kwargs", {{"enable_thinking", true}}}})).status, 200);
 }
 
 TEST_F(OpenAiOptionsTest, TimesAreTold) {
