@@ -251,10 +251,10 @@ Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& mes
 
 // One prompt of a completion.
 Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, const std::string& key,
-                                          std::string* text) {
+                                          bool parse_special, std::string* text) {
   if (prompt.is_string()) {
     *text = prompt.get<std::string>();
-    return host.tokenizer().Encode(*text);
+    return host.tokenizer().Encode(*text, {.parse_special = parse_special});
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, TokenIds(prompt, key, host.tokenizer().n_tokens()));
   *text = host.tokenizer().Decode(ids);
@@ -365,9 +365,10 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
   of_texts.max_tokens = 16;
   GetSampling(fields, of_texts, host.tokenizer().n_tokens(), &out);
   int64_t n_top = -1;
-  bool echo = false;
+  bool echo = false, parse_special = false;
   fields.Get("logprobs", &n_top, 0, 20);
   fields.Get("echo", &echo);
+  fields.Get("parse_special", &parse_special);
   fields.Only("suffix", "");
   fields.Only("best_of", 1);
   const Json* prompt = fields.Get("prompt");
@@ -398,7 +399,7 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
     if (!prompts[i]->is_string() && !prompts[i]->is_array()) return bad();
     AnswerRequest one = same;
     std::string text;
-    WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(host, *prompts[i], key, &text));
+    WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(host, *prompts[i], key, parse_special, &text));
     if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
     if (one.score_prompt && (n_scored += std::ssize(tokens) * (1 + out.n_top) * out.n) > kMaxScored) {
       return InvalidArgument("'echo' with 'logprobs' may tell %lld likelihoods at most: send fewer tokens at once",

@@ -19,6 +19,7 @@ TEST_F(BadInputTest, EmptyAndUnreadablePrompts) {
   ExpectError({"run", "-m", model, "-f", dir_.File("none.txt")}, {"none.txt", "No such file"});
   ExpectError({"run", "-m", model, "-f", "-"}, {"empty"});
   ExpectError({"run", "-m", model, "-p", "a", "-f", "b"}, {"--prompt", "--file"});
+  ExpectError({"run", "-m", model, "-p", "a", "--chat", "--parse-special"}, {"--chat", "--parse-special"});
   ExpectError({"read", dir_.path(), "-m", model, "--ask", "why"}, {"directory"});
   ExpectError({"read", dir_.File("none.txt"), "-m", model, "--ask", "why"}, {"none.txt", "No such file"});
   ExpectError({"read", dir_.File("empty.txt"), "-m", model, "--ask", "why"}, {"empty.txt", "no text"}, /*before=*/true);

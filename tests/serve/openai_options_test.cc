@@ -145,6 +145,21 @@ TEST_F(OpenAiOptionsTest, WhatClientsOfLlamaServerSayByHabit) {
   EXPECT_EQ(server.Post(chat, Chat({{"chat_template_kwargs", {{"enable_thinking", true}}}})).status, 200);
 }
 
+// A prompt that spells the chat template's words is the chat, but only where it is said to be trusted.
+TEST_F(OpenAiOptionsTest, ControlTokensInAPromptAreLettersUnlessAskedFor) {
+  const std::string prompt = server_->Post("/apply-template", {{"messages", kHello}}).json()["prompt"];
+  Json body = {{"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}};
+  const HttpAnswer letters = server_->Post("/v1/completions", body);
+  body["parse_special"] = true;
+  const HttpAnswer tokens = server_->Post("/v1/completions", body);
+  const HttpAnswer chat = server_->Post("/v1/chat/completions", Chat());
+  EXPECT_EQ(TextOf(tokens), TextOf(chat));
+  EXPECT_EQ(tokens.json()["usage"], chat.json()["usage"]);
+  EXPECT_GT(letters.json()["usage"]["prompt_tokens"].get<int>(), chat.json()["usage"]["prompt_tokens"].get<int>());
+  body["parse_special"] = 1;
+  EXPECT_EQ(server_->Post("/v1/completions", body).json()["error"]["param"], "parse_special");
+}
+
 TEST_F(OpenAiOptionsTest, TimesAreTold) {
   const Json whole = server_->Post("/v1/chat/completions", Chat()).json();
   EXPECT_EQ(whole["timings"]["prompt_n"], whole["usage"]["prompt_tokens"]);
