@@ -1,6 +1,11 @@
 // The OpenAI routes of the real server, over HTTP.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -299,6 +304,59 @@ TEST(OpenAiOverflow, OnlyErrorKnowsALimit) {
       server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 500}, {"ignore_eos", true}}).json();
   EXPECT_EQ(full["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(full["weir"]["dropped"], 0);
+}
+
+// Neither a client nor a proxy in front of it shall think that nobody is there.
+TEST(OpenAiSilence, AStreamSaysThatItReadsOrWaits) {
+  const ServerProcess server({"--pot", "64", "--answer-pots", "1"});
+  const auto ask = [&](const std::string& prompt) {
+    const std::string body = Json{{"prompt", prompt}, {"max_tokens", 4}, {"stream", true}, {"ignore_eos", true}}.dump();
+    const std::string bytes =
+        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
+        "\r\n\r\n" + body;
+    const int fd = server.Connect();
+    for (size_t at = 0; at < bytes.size();) {
+      const ssize_t n = send(fd, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+      if (n <= 0) break;
+      at += static_cast<size_t>(n);
+    }
+    return fd;
+  };
+  // Everything until that text, or until a minute is over.
+  const auto read_until = [](int fd, const std::string& text) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    std::string out;
+    while (out.find(text) == std::string::npos && std::chrono::steady_clock::now() < end) {
+      pollfd wait{fd, POLLIN, 0};
+      char buffer[4096];
+      if (poll(&wait, 1, 1000) <= 0) continue;
+      const ssize_t n = recv(fd, buffer, sizeof(buffer), 0);
+      if (n <= 0) break;
+      out.append(buffer, static_cast<size_t>(n));
+    }
+    return out;
+  };
+  const int reader = ask(ManyWords(900000));  // for far longer than the first sign of life takes to come
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (server.Get("/metrics").body.find("\nweir_answer_pots_busy 1\n") == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const int waiter = ask("the man");
+  const std::string reading = read_until(reader, " tokens\n\n");
+  EXPECT_EQ(reading.rfind("HTTP/1.1 200", 0), 0u) << reading;
+  long long n_read = 0, n_prompt = 0;
+  const size_t at = reading.find(": reading ");
+  ASSERT_NE(at, std::string::npos) << reading;
+  EXPECT_EQ(std::sscanf(reading.c_str() + at, ": reading %lld/%lld tokens", &n_read, &n_prompt), 2);
+  EXPECT_GT(n_read, 0);
+  EXPECT_LT(n_read, n_prompt);
+  EXPECT_NE(read_until(waiter, ": waiting\n\n").find("text/event-stream"), std::string::npos);
+  close(reader);
+  const std::string answer = read_until(waiter, "[DONE]");
+  EXPECT_NE(answer.find("data: {"), std::string::npos) << answer;
+  EXPECT_NE(answer.find("data: [DONE]"), std::string::npos) << answer;
+  close(waiter);
 }
 
 TEST(OpenAiKey, AWrongOneIsRefused) {

@@ -30,6 +30,7 @@ async function* events(response) {
     if (done) return;
     text += decoder.decode(value, { stream: true });
     for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
+      if (text.startsWith(':')) continue;  // it is still reading
       const data = text.slice(0, end).replace(/^data: /, '');
       if (data === '[DONE]') return;
       yield JSON.parse(data);
