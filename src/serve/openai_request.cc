@@ -227,11 +227,20 @@ std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<Cha
   return {{{tokens.begin(), seam}, true, false, false}, {{seam, tokens.end()}, false, false, false}};
 }
 
+// As text pieces, up to where the answer begins. A conversation that ends in the assistant's own words goes on from
+// them, as with llama-server.
+Result<std::vector<TextPiece>> Rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages) {
+  if (messages.size() < 2 || messages.back().role != "assistant") return chat.Render(messages, true);
+  WEIR_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces, chat.Render({messages.begin(), messages.end() - 1}, true));
+  pieces.push_back({messages.back().content, false});
+  return pieces;
+}
+
 // What a conversation's answer pot reads: words, and pictures where they stand among them.
 Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages) {
   const Tokenizer& tokenizer = host.tokenizer();
   const bool add_special = !host.chat()->includes_bos();
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, host.chat()->Render(messages.list, true));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list));
   if (messages.visuals.empty()) {
     return WithPinnedSystem(host, messages.list, tokenizer.EncodePieces(pieces, add_special));
   }
@@ -354,7 +363,7 @@ Result<std::string> RenderChat(const Host& host, const Json& body) {
   WEIR_RETURN_IF_ERROR(ParseChat(host, body, {}).status());
   Fields fields(body);
   WEIR_ASSIGN_OR_RETURN(const Messages messages, GetMessages(host, fields));
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, host.chat()->Render(messages.list, true));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list));
   return JoinPieces(pieces);
 }
 

@@ -160,6 +160,22 @@ TEST_F(OpenAiOptionsTest, ControlTokensInAPromptAreLettersUnlessAskedFor) {
   EXPECT_EQ(server_->Post("/v1/completions", body).json()["error"]["param"], "parse_special");
 }
 
+TEST_F(OpenAiOptionsTest, AnAnswerThatWasBegunGoesOn) {
+  Json messages = kHello;
+  const std::string before = server_->Post("/apply-template", {{"messages", messages}}).json()["prompt"];
+  messages.push_back({{"role", "assistant"}, {"content", "the boat and"}});
+  const std::string prompt = server_->Post("/apply-template", {{"messages", messages}}).json()["prompt"];
+  EXPECT_EQ(prompt, before + "the boat and");
+  const Json body = {
+      {"prompt", prompt}, {"parse_special", true}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}};
+  EXPECT_EQ(TextOf(server_->Post("/v1/chat/completions", Chat({{"messages", messages}}))),
+            TextOf(server_->Post("/v1/completions", body)));
+  // What it said before is closed.
+  messages.push_back(kHello[0]);
+  const std::string later = server_->Post("/apply-template", {{"messages", messages}}).json()["prompt"];
+  EXPECT_EQ(later.find("the boat and<|im_end|>"), before.size()) << later;
+}
+
 TEST_F(OpenAiOptionsTest, TimesAreTold) {
   const Json whole = server_->Post("/v1/chat/completions", Chat()).json();
   EXPECT_EQ(whole["timings"]["prompt_n"], whole["usage"]["prompt_tokens"]);
