@@ -15,10 +15,7 @@ constexpr int64_t kLargestPin = int64_t{1} << 24;  // far more than any pot
 
 }  // namespace
 
-void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
-  app.add_option("-n,--predict", flags->n_predict, "longest answer in tokens; -1 = until the model ends it")
-      ->check(Between(-1, 1 << 30))
-      ->capture_default_str();
+void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
   app.add_option("--temp", flags->sampler.temperature, "temperature; 0 = always the most likely token")
       ->capture_default_str();
   app.add_option("--top-k", flags->sampler.top_k, "choose among the K most likely; 0 = all")->capture_default_str();
@@ -28,10 +25,18 @@ void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
       ->capture_default_str();
   app.add_option("--repeat-penalty", flags->sampler.repeat_penalty, "penalise recent tokens; 1 = off")
       ->capture_default_str();
-  app.add_option("--repeat-last-n", flags->sampler.repeat_last_n, "tokens that count as recent")->capture_default_str();
+  app.add_option("--repeat-last-n", flags->sampler.repeat_last_n, "tokens that count as recent; -1 = all")
+      ->capture_default_str();
   app.add_option("-s,--seed", flags->seed, "random seed; -1 = another one each time")
       ->check(Between(int64_t{-1}, INT64_MAX))
       ->capture_default_str();
+}
+
+void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
+  app.add_option("-n,--predict", flags->n_predict, "longest answer in tokens; -1 = until the model ends it")
+      ->check(Between(-1, 1 << 30))
+      ->capture_default_str();
+  AddSamplingFlags(app, flags);
   app.add_flag("--ignore-eos", flags->ignore_eos, "go on after the model ends its answer");
   if (with_output) {
     app.add_option("-o,--output", flags->output, "text, or json: one object at the end")
@@ -48,12 +53,17 @@ Result<Sampler> MakeSampler(AnswerFlags* flags) {
   return Sampler::Create(flags->sampler);
 }
 
-std::string SamplingText(const AnswerFlags& flags) {
+std::string SamplingText(const SamplingFlags& flags) {
   const SamplerOptions& s = flags.sampler;
-  std::string out = s.temperature <= 0 ? std::string("greedy")
-                                       : StrFormat("temp %g, top-k %d, top-p %g, min-p %g, seed %lld", s.temperature,
-                                                   s.top_k, s.top_p, s.min_p, static_cast<long long>(flags.seed));
-  if (s.repeat_penalty != 1.0f) out += StrFormat(", repeat penalty %g over %d", s.repeat_penalty, s.repeat_last_n);
+  std::string out = "greedy";
+  if (s.temperature > 0) {
+    out = StrFormat("temp %g, top-k %d, top-p %g, min-p %g", s.temperature, s.top_k, s.top_p, s.min_p);
+    if (flags.seed >= 0) out += StrFormat(", seed %lld", static_cast<long long>(flags.seed));
+  }
+  if (s.repeat_penalty != 1.0f) {
+    out += StrFormat(", repeat penalty %g over ", s.repeat_penalty);
+    out += s.repeat_last_n < 0 ? "all" : std::to_string(s.repeat_last_n);
+  }
   return out;
 }
 

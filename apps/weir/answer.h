@@ -1,4 +1,5 @@
-// What `run`, `chat` and `read` share: sampling flags, the trace, printing an answer, the closing JSON object.
+// What `run`, `chat` and `read` share: sampling flags (those of `serve`, too), the trace, printing an answer, the
+// closing JSON object.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,9 +17,14 @@
 
 namespace weir::app {
 
-struct AnswerFlags {
+struct SamplingFlags {
   SamplerOptions sampler;
-  int64_t seed = -1;  // -1: another one each time, printed
+  int64_t seed = -1;  // -1: another one each time
+};
+void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
+std::string SamplingText(const SamplingFlags& flags);
+
+struct AnswerFlags : SamplingFlags {
   int n_predict = -1;
   bool ignore_eos = false;
   std::string output = "text";
@@ -26,7 +32,6 @@ struct AnswerFlags {
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output);
 // Fills in a seed when none was asked for. kInvalidArgument for values out of range.
 Result<Sampler> MakeSampler(AnswerFlags* flags);
-std::string SamplingText(const AnswerFlags& flags);
 
 // Answers from the session's state; whole characters appear on stdout as they come when `print`. `t_src_ms`: the time
 // that the answer's tokens get.

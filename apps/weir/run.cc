@@ -16,7 +16,7 @@ constexpr int64_t kLargestPrompt = int64_t{1} << 30;
 
 struct RunFlags {
   std::string prompt, file, system, session;
-  bool chat = false, own_seed = false;
+  bool chat = false, own_seed = false, parse_special = false;
 };
 
 // The prompt as tokens, and which of them are pinned.
@@ -56,10 +56,13 @@ Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFl
   } else {
     pieces.push_back({head_text + text, false});
   }
-  head.push_back({head_text, false});
+  head.push_back({head_text, flags.parse_special});
   std::vector<std::vector<TextPiece>> parts = {pieces};
   if (n_sources > 0) parts = SplitAtMarks(pieces);
   if (parts.size() != n_sources + 1) return Internal("the chat template lost the place of a picture");
+  for (std::vector<TextPiece>& part : parts) {
+    for (TextPiece& piece : part) piece.parse_special |= flags.parse_special;
+  }
   out->tokens = tokenizer.EncodePieces(parts[0], add_special, &report);
   for (size_t i = 1; i < parts.size(); ++i) out->behind.push_back(tokenizer.EncodePieces(parts[i], false, &report));
   if (add_special && tokenizer.add_eos() && n_sources > 0 && !out->tokens.empty()) {
@@ -73,11 +76,11 @@ Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFl
 }
 
 // Of a session that goes on.
-Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const std::string& path,
-                  const std::string& text, Prompt* out) {
+Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const RunFlags& flags, const std::string& text,
+                  Prompt* out) {
   EncodeReport report;
   if (saved.note.conversation.is_null() == out->chat.has_value()) {
-    return InvalidArgument("%s is of %s; go on with it %s --chat", path.c_str(),
+    return InvalidArgument("%s is of %s; go on with it %s --chat", flags.session.c_str(),
                            out->chat ? "a text without rounds" : "a conversation", out->chat ? "without" : "with");
   }
   if (out->chat) {
@@ -90,7 +93,7 @@ Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const s
     talk.Asked();
     out->talk = std::move(talk);
   } else {
-    out->tokens = tokenizer.EncodePieces(std::vector<TextPiece>{{text, false}}, false, &report);
+    out->tokens = tokenizer.EncodePieces(std::vector<TextPiece>{{text, flags.parse_special}}, false, &report);
   }
   PrintReport(report, "the prompt");
   return Status();
@@ -167,7 +170,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     WEIR_ASSIGN_OR_RETURN(prompt.chat,
                           ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
   }
-  WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags.session, text, &prompt)
+  WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags, text, &prompt)
                              : FirstPrompt(tokenizer, pins, flags, pin, text, n_sources, &prompt));
   const std::vector<int32_t>& tokens = prompt.tokens;
   const PinnedPart& part = prompt.pinned;
@@ -233,6 +236,10 @@ void AddRun(CLI::App& app, int* code) {
       ->excludes(prompt)
       ->type_name("FILE");
   CLI::Option* chat = sub->add_flag("--chat", flags->chat, "wrap the prompt in the model's chat template");
+  sub->add_flag(
+         "--parse-special", flags->parse_special,
+         "read \"<|im_start|>\" and the like in the prompt as control tokens, not as letters; for texts you trust")
+      ->excludes(chat);
   sub->add_option("--system", flags->system, "system message")->needs(chat);
   sub->add_option("--chat-template", model->chat_template,
                   "template to use instead of the file's: chatml, llama3, gemma ...")

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "answer.h"
 #include "common.h"
 #include "serve/origin.h"
 #include "serve/server.h"
@@ -19,6 +20,7 @@ namespace weir::app {
 namespace {
 
 struct ServeFlags {
+  SamplingFlags sampling;  // of requests that name nothing else
   std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", max_bodies, snapshots, name;
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
   std::string mmproj, prune, node;
@@ -84,7 +86,10 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.host.frames_waiting = flags.frames_waiting;
   out.address = flags.host;
   out.port = flags.port;
-  out.default_max_tokens = flags.predict;
+  WEIR_RETURN_IF_ERROR(flags.sampling.sampler.Validate());
+  out.answers.sampler = flags.sampling.sampler;
+  if (flags.sampling.seed >= 0) out.answers.seed = static_cast<uint64_t>(flags.sampling.seed);
+  out.answers.max_tokens = flags.predict;
   if (!flags.api_key.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.api_keys, ParseKeys(flags.api_key, ',', "--api-key"));
   }
@@ -135,6 +140,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   std::fprintf(stderr, "memory   %s for all sessions, %s of it for %d answer pots\n",
                BytesText(host.ledger().budget_bytes()).c_str(), BytesText(host.ledger().used_bytes()).c_str(),
                host.options().answer_pots);
+  std::fprintf(stderr, "sampling %s; requests may name other values\n", SamplingText(flags.sampling).c_str());
   if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
     std::fprintf(stderr, "weir: warning: everybody who reaches %s can use this server; --api-key asks for a key\n",
                  Printable(flags.host).c_str());
@@ -267,9 +273,11 @@ void AddServe(CLI::App& app, int* code) {
                   "of --max-body have")
       ->check(NotEmpty())
       ->type_name("BYTES");
-  sub->add_option("-n,--predict", flags->predict, "longest answer in tokens where a request names no limit")
-      ->check(Between(1, 1 << 30))
+  sub->add_option("-n,--predict", flags->predict,
+                  "longest answer in tokens where a request names no limit; -1 = until the model ends it")
+      ->check(Between(-1, 1 << 30))
       ->capture_default_str();
+  AddSamplingFlags(*sub, &flags->sampling);
   sub->add_option("--snapshots", flags->snapshots,
                   "folder that sessions may be saved to and restored from; nothing outside it")
       ->check(NotEmpty())

@@ -56,6 +56,7 @@ Status AnswerJob::Begin() {
     for (const int32_t id : all) sampler_->Accept(id);
   }
   summary_.n_prompt = std::ssize(all);
+  n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
   if (request_.score_prompt) {
     ScoredToken first;
     first.id = all[0];
@@ -81,6 +82,8 @@ Status AnswerJob::Read() {
   const int64_t n_visual = reader_.n_visual();
   const Status status = ReadStep(n_heads_, request_.score_prompt ? &score : nullptr);
   summary_.n_prompt += reader_.n_visual() - n_visual;
+  n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
+  n_read_.store(reader_.n_read(), std::memory_order_relaxed);
   if (stream_ != nullptr && reader_.done()) stream_->conversation.Asked();
   if (stream_ == nullptr) summary_.t_ms = reader_.t_ms();
   overflow_ = status.code() == StatusCode::kOverBudget;

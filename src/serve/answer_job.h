@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -72,6 +73,13 @@ class AnswerJob : public SessionJob {
   static void AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, std::span<Step> steps);
 
   Channel<AnswerEvent> events;
+  // Tokens of the prompt; a picture's are known when they are read. 0 of 0 before the job begins. Any thread.
+  struct Progress {
+    int64_t n_read = 0, n_prompt = 0;
+  };
+  Progress progress() const {
+    return {n_read_.load(std::memory_order_relaxed), n_prompt_.load(std::memory_order_relaxed)};
+  }
 
  private:
   Status Begin();
@@ -95,6 +103,7 @@ class AnswerJob : public SessionJob {
   bool begun_ = false, finished_ = false;
   bool stopped_ = false;  // by a stop string
   AnswerSummary summary_;
+  std::atomic<int64_t> n_read_{0}, n_prompt_{0};  // progress()
   AnswerEvent pending_;
   Status status_;
   bool overflow_ = false;

@@ -32,6 +32,7 @@ class Api {
   void Model(const Call& call, httplib::Response& response);
   void Tokenize(const Call& call, httplib::Response& response);
   void Detokenize(const Call& call, httplib::Response& response);
+  void ApplyTemplate(const Call& call, httplib::Response& response);
 
   void Chat(const Call& call, httplib::Response& response);
   void Completion(const Call& call, httplib::Response& response);

@@ -1,15 +1,21 @@
 // Chats, completions and questions to sessions: one way to answer, whole or as a stream.
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "serve/api.h"
 
 namespace weir {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kLookAtClient = std::chrono::milliseconds(100);
 // What a likelihood counts as among the bytes that requests bring: a body may become thirty times its size, too.
 constexpr int64_t kLikelihoodBytes = 24;
+// Of a stream, before it says that it is still there: clients and proxies give up after a minute, some much sooner.
+constexpr auto kLongestSilence = std::chrono::seconds(5);
 
 ApiError ErrorOf(const AnswerEvent& event) {
   if (event.cut) return CutShort(event.status);
@@ -32,8 +38,10 @@ class Answers {
     AnswerEvent event;
     bool last = false;  // of the whole request
   };
-  // Waits for the next event; nullopt when the client is gone. Not to be called after either.
-  std::optional<Next> Wait(const HttpConnection& client) {
+  enum class Waited { kEvent, kNothing, kGone };
+  // Waits for the next event: kNothing when none came until then, kGone when the client is gone. Not to be called after
+  // that, or after the last event.
+  Waited Wait(const HttpConnection& client, Clock::time_point until, Next* next) {
     if (!job_) {
       job_ = std::make_shared<AnswerJob>(host_, id_, TakeRequest());
       if (const Status posted = host_.scheduler().Post(job_); !posted.ok()) job_->Dropped(posted);
@@ -41,18 +49,28 @@ class Answers {
     for (;;) {
       auto event = job_->events.Pop(kLookAtClient);
       // Looked at however fast events come: an answer of many tokens would otherwise never notice.
-      if (const auto now = std::chrono::steady_clock::now(); now >= look_at_client_) {
+      const Clock::time_point now = Clock::now();
+      if (now >= look_at_client_) {
         look_at_client_ = now + kLookAtClient;
-        if (!client.Alive()) return std::nullopt;
+        if (!client.Alive()) return Waited::kGone;
       }
+      if (!event && now >= until) return Waited::kNothing;
       if (!event) continue;
-      Next next{index_, *std::move(event), false};
-      if (next.event.last) {
+      *next = {index_, *std::move(event), false};
+      if (next->event.last) {
         job_.reset();
-        next.last = ++index_ == requests_.size() * n_ || !next.event.status.ok();
+        next->last = ++index_ == requests_.size() * n_ || !next->event.status.ok();
       }
-      return next;
+      return Waited::kEvent;
     }
+  }
+  // What goes on meanwhile, as a comment of the stream: no client takes it for an event. REQUIRES: Wait() said
+  // kNothing.
+  std::string Comment() const {
+    const AnswerJob::Progress progress = job_->progress();
+    if (progress.n_read == progress.n_prompt) return ": waiting\n\n";
+    return StrFormat(": reading %lld/%lld tokens\n\n", static_cast<long long>(progress.n_read),
+                     static_cast<long long>(progress.n_prompt));
   }
 
  private:
@@ -71,13 +89,11 @@ class Answers {
   const size_t n_;
   size_t index_ = 0;
   std::shared_ptr<AnswerJob> job_;
-  std::chrono::steady_clock::time_point look_at_client_;
+  Clock::time_point look_at_client_;
 };
 
-bool Write(httplib::DataSink& sink, const Json& json) {
-  const std::string line = "data: " + JsonText(json) + "\n\n";
-  return sink.write(line.data(), line.size());
-}
+bool WriteText(httplib::DataSink& sink, const std::string& text) { return sink.write(text.data(), text.size()); }
+bool Write(httplib::DataSink& sink, const Json& json) { return WriteText(sink, "data: " + JsonText(json) + "\n\n"); }
 
 // What a stream carries from one call of the HTTP library to the next.
 struct Stream {
@@ -90,30 +106,33 @@ struct Stream {
   const bool include_usage;
   Answers answers;
   std::optional<Answers::Next> first;  // read before the status of the response was known
+  Clock::time_point silent_since = Clock::now();
 };
 
 // False ends the connection.
 bool WriteNext(Stream& stream, httplib::DataSink& sink) {
-  std::optional<Answers::Next> next;
+  Answers::Next next;
+  auto waited = Answers::Waited::kEvent;
   if (stream.first) {
-    next = std::move(stream.first);
+    next = *std::move(stream.first);
     stream.first.reset();
   } else {
-    next = stream.answers.Wait(*HttpConnection::Current());
+    waited = stream.answers.Wait(*HttpConnection::Current(), stream.silent_since + kLongestSilence, &next);
   }
-  if (!next) return false;
-  if (!next->event.status.ok()) {
-    if (!Write(sink, ErrorOf(next->event).Body())) return false;
+  if (waited == Answers::Waited::kGone) return false;
+  stream.silent_since = Clock::now();
+  if (waited == Answers::Waited::kNothing) return WriteText(sink, stream.answers.Comment());
+  if (!next.event.status.ok()) {
+    if (!Write(sink, ErrorOf(next.event).Body())) return false;
     sink.done();
     return true;
   }
-  for (const Json& chunk : stream.shape.Chunks(next->index, next->event)) {
+  for (const Json& chunk : stream.shape.Chunks(next.index, next.event)) {
     if (!Write(sink, chunk)) return false;
   }
-  if (!next->last) return true;
+  if (!next.last) return true;
   if (stream.include_usage && !Write(sink, stream.shape.UsageChunk())) return false;
-  constexpr std::string_view kDone = "data: [DONE]\n\n";
-  if (!sink.write(kDone.data(), kDone.size())) return false;
+  if (!WriteText(sink, "data: [DONE]\n\n")) return false;
   sink.done();
   return true;
 }
@@ -128,23 +147,20 @@ void Api::Answer(const std::string& id, CompletionRequest request, AnswerShape::
   }
   const bool as_stream = request.stream;
   auto stream = std::make_shared<Stream>(host_, id, kind, std::move(request));
-  std::optional<Answers::Next> next = stream->answers.Wait(client);
-  if (!next) return SendError({499, "cancelled", "the client went away"}, response);
-  if (!next->event.status.ok()) return SendError(ErrorOf(next->event), response);
-  if (as_stream) {
-    stream->first = std::move(next);
-    response.set_header("Cache-Control", "no-store");
-    response.set_header("X-Accel-Buffering", "no");
-    response.set_chunked_content_provider(
-        "text/event-stream", [stream](size_t, httplib::DataSink& sink) { return WriteNext(*stream, sink); });
-    return;
-  }
-  for (;;) {
-    stream->shape.Add(next->index, next->event);
-    if (next->last) break;
-    next = stream->answers.Wait(client);
-    if (!next) return SendError({499, "cancelled", "the client went away"}, response);
-    if (!next->event.status.ok()) return SendError(ErrorOf(next->event), response);
+  // A stream's status must be said before clients lose patience; errors that come later are events of the stream.
+  const auto until = as_stream ? stream->silent_since + kLongestSilence : Clock::time_point::max();
+  for (Answers::Next next; !next.last;) {
+    const auto waited = stream->answers.Wait(client, until, &next);
+    if (waited == Answers::Waited::kGone) return SendError({499, "cancelled", "the client went away"}, response);
+    if (!next.event.status.ok()) return SendError(ErrorOf(next.event), response);
+    if (as_stream) {
+      if (waited == Answers::Waited::kEvent) stream->first = std::move(next);
+      response.set_header("Cache-Control", "no-store");
+      response.set_header("X-Accel-Buffering", "no");
+      return response.set_chunked_content_provider(
+          "text/event-stream", [stream](size_t, httplib::DataSink& sink) { return WriteNext(*stream, sink); });
+    }
+    stream->shape.Add(next.index, next.event);
   }
   SendJson(stream->shape.Whole(), response);
 }
@@ -152,7 +168,7 @@ void Api::Answer(const std::string& id, CompletionRequest request, AnswerShape::
 void Api::Chat(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseChat(host_, *body, options_.default_max_tokens);
+  auto request = ParseChat(host_, *body, options_.answers);
   if (!request.ok()) return SendError(FromStatus(request.status()), response);
   Answer("", *std::move(request), AnswerShape::Kind::kChat, response);
 }
@@ -160,7 +176,7 @@ void Api::Chat(const Call& call, httplib::Response& response) {
 void Api::Completion(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseCompletion(host_, *body);
+  auto request = ParseCompletion(host_, *body, options_.answers);
   if (!request.ok()) return SendError(FromStatus(request.status()), response);
   Answer("", *std::move(request), AnswerShape::Kind::kCompletion, response);
 }
@@ -168,7 +184,7 @@ void Api::Completion(const Call& call, httplib::Response& response) {
 void Api::Ask(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseAsk(host_, *body, options_.default_max_tokens);
+  auto request = ParseAsk(host_, *body, options_.answers);
   if (!request.ok()) return SendError(FromStatus(request.status()), response);
   Answer(call.arguments[0], *std::move(request), AnswerShape::Kind::kChat, response);
 }

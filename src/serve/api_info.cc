@@ -1,5 +1,6 @@
 // What the server is and counts; tokens and text.
 #include <charconv>
+#include <cstdlib>
 #include <span>
 
 #include "serve/api.h"
@@ -24,6 +25,23 @@ Json Api::ModelJson() const {
 }
 
 namespace {
+
+// As it was given: 0.8, not the digits of the nearest binary number.
+Json Decimal(float value) { return std::strtod(StrFormat("%g", value).c_str(), nullptr); }
+
+// What holds where a request says nothing, under llama-server's names.
+Json DefaultsJson(const AnswerDefaults& defaults) {
+  const SamplerOptions& sampler = defaults.sampler;
+  return {{"params",
+           {{"n_predict", defaults.max_tokens},
+            {"seed", defaults.seed ? Json(*defaults.seed) : Json(-1)},
+            {"temperature", Decimal(sampler.temperature)},
+            {"top_k", sampler.top_k},
+            {"top_p", Decimal(sampler.top_p)},
+            {"min_p", Decimal(sampler.min_p)},
+            {"repeat_penalty", Decimal(sampler.repeat_penalty)},
+            {"repeat_last_n", sampler.repeat_last_n}}}};
+}
 
 Json VisionJson(const Host& host) {
   if (host.eyes() == nullptr) return nullptr;
@@ -78,6 +96,7 @@ void Api::Props(const Call&, httplib::Response& response) {
             {"pot", plan.pot.n_slots},
             {"session_bytes", host_.session_bytes()},
             {"vision", VisionJson(host_)},
+            {"default_generation_settings", DefaultsJson(options_.answers)},
             {"budget_bytes", host_.ledger().budget_bytes()},
             {"used_bytes", host_.ledger().used_bytes()},
             {"answer_pots", options.answer_pots},
@@ -97,8 +116,11 @@ void Api::MetricsText(const Call&, httplib::Response& response) {
   response.set_content(host_.metrics().Text(gauges), "text/plain; version=0.0.4; charset=utf-8");
 }
 
-void Api::Models(const Call&, httplib::Response& response) {
-  SendJson({{"object", "list"}, {"data", Json::array({ModelJson()})}}, response);
+void Api::Models(const Call& call, httplib::Response& response) {
+  Json model = ModelJson();
+  // Without the key that there is, the name alone.
+  if (!options_.api_keys.empty() && !call.http.has_header("Authorization")) model.erase("meta");
+  SendJson({{"object", "list"}, {"data", Json::array({std::move(model)})}}, response);
 }
 
 void Api::Model(const Call& call, httplib::Response& response) {
@@ -151,6 +173,14 @@ void Api::Detokenize(const Call& call, httplib::Response& response) {
   }
   decoder.Finish(&text);
   SendJson({{"content", std::move(text)}}, response);
+}
+
+void Api::ApplyTemplate(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(FromStatus(body.status()), response);
+  const auto prompt = RenderChat(host_, *body);
+  if (!prompt.ok()) return SendError(FromStatus(prompt.status()), response);
+  SendJson({{"prompt", *prompt}}, response);
 }
 
 }  // namespace weir

@@ -63,11 +63,42 @@ void GetBias(Fields& fields, int32_t n_vocab, std::map<int32_t, float>* bias) {
   }
 }
 
+// llama-server's list of the steps from logits to a token. Ours are these, in this order; the others it knows are off
+// there as long as nobody asks for them.
+void CheckSamplers(Fields& fields) {
+  const Json* value = fields.Get("samplers");
+  if (value == nullptr) return;
+  Json steps = Json::array();
+  if (value->is_array()) {
+    for (const Json& step : *value) {
+      if (step != "dry" && step != "top_n_sigma" && step != "typ_p" && step != "xtc") steps.push_back(step);
+    }
+  }
+  const Json ours = {"penalties", "top_k", "top_p", "min_p", "temperature"};
+  if (steps != ours) fields.Fail("samplers", "may only list the steps that are taken anyway: " + JsonText(ours));
+}
+
+// What a chat template may be told. They are rendered natively and take no arguments, so only what changes nothing.
+void CheckTemplateArguments(const Host& host, Fields& fields) {
+  const Json* value = fields.Get("chat_template_kwargs");
+  if (value == nullptr) return;
+  Fields inner(*value, "chat_template_kwargs.");
+  bool think = true;
+  inner.Get("enable_thinking", &think);
+  if (!think) {  // nothing to a template that does not know the word
+    const auto jinja = host.model().file().StringOr("tokenizer.chat_template", "");
+    if (!jinja.ok() || jinja->find("enable_thinking") != std::string::npos) {
+      inner.Fail("enable_thinking", "must be true: this model's chat template is rendered with thinking alone");
+    }
+  }
+  if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
+}
+
 // Likelihoods of an answer that is not streamed are kept until its end.
 Status CheckScored(size_t n_answers, CompletionRequest* request) {
   if (!request->logprobs || request->stream) return Status();
-  const double most =
-      static_cast<double>(request->answers[0].max_tokens) * (1 + request->n_top) * static_cast<double>(n_answers);
+  const int64_t max_tokens = request->answers[0].max_tokens < 0 ? kMaxTokens : request->answers[0].max_tokens;
+  const double most = static_cast<double>(max_tokens) * (1 + request->n_top) * static_cast<double>(n_answers);
   if (most > static_cast<double>(kMaxScored)) {
     return InvalidArgument(
         "'max_tokens' with 'logprobs' may ask for %lld likelihoods at most, where the answer is not streamed",
@@ -201,11 +232,20 @@ std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<Cha
   return {{{tokens.begin(), seam}, true, false, false}, {{seam, tokens.end()}, false, false, false}};
 }
 
+// As text pieces, up to where the answer begins. A conversation that ends in the assistant's own words goes on from
+// them, as with llama-server.
+Result<std::vector<TextPiece>> Rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages) {
+  if (messages.size() < 2 || messages.back().role != "assistant") return chat.Render(messages, true);
+  WEIR_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces, chat.Render({messages.begin(), messages.end() - 1}, true));
+  pieces.push_back({messages.back().content, false});
+  return pieces;
+}
+
 // What a conversation's answer pot reads: words, and pictures where they stand among them.
 Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages) {
   const Tokenizer& tokenizer = host.tokenizer();
   const bool add_special = !host.chat()->includes_bos();
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, host.chat()->Render(messages.list, true));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list));
   if (messages.visuals.empty()) {
     return WithPinnedSystem(host, messages.list, tokenizer.EncodePieces(pieces, add_special));
   }
@@ -225,10 +265,10 @@ Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& mes
 
 // One prompt of a completion. `text`: what to repeat of it; nullptr where nothing is to be repeated.
 Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, const std::string& key,
-                                          std::string* text) {
+                                          bool parse_special, std::string* text) {
   if (prompt.is_string()) {
     if (text != nullptr) *text = prompt.get_ref<const std::string&>();
-    return host.tokenizer().Encode(prompt.get_ref<const std::string&>());
+    return host.tokenizer().Encode(prompt.get_ref<const std::string&>(), {.parse_special = parse_special});
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, TokenIds(prompt, key, host.tokenizer().n_tokens()));
   if (text != nullptr) *text = host.tokenizer().Decode(ids);
@@ -237,32 +277,32 @@ Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, 
 
 }  // namespace
 
-void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, CompletionRequest* request) {
+void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab, CompletionRequest* request) {
   request->answers.resize(1);
   AnswerRequest& answer = request->answers[0];
+  answer.sampler = defaults.sampler;
   SamplerOptions& sampler = answer.sampler;
-  sampler.temperature = 1;
-  sampler.top_p = 1;
-  sampler.top_k = 0;
-  sampler.min_p = 0;
-  sampler.seed = RandomSeed();
   fields.Get("temperature", &sampler.temperature, 0, 100);
   fields.Get("top_p", &sampler.top_p, 0, 1);
   int64_t top_k = sampler.top_k, last_n = sampler.repeat_last_n, seed = -1;
-  fields.Get("top_k", &top_k, 0, INT32_MAX);
+  fields.Get("top_k", &top_k, -1, INT32_MAX);
   fields.Get("min_p", &sampler.min_p, 0, 1);
   fields.Get("repeat_penalty", &sampler.repeat_penalty, 0.01, 100);
-  fields.Get("repeat_last_n", &last_n, 0, 1 << 20);
+  fields.Get("repeat_last_n", &last_n, -1, 1 << 20);
   fields.Get("seed", &seed, INT64_MIN, INT64_MAX);
-  if (fields.Has("seed")) sampler.seed = static_cast<uint64_t>(seed);
+  if (!fields.Has("seed")) {
+    sampler.seed = defaults.seed.value_or(RandomSeed());
+  } else {  // -1: another one each time, as llama-server has it
+    sampler.seed = seed == -1 ? RandomSeed() : static_cast<uint64_t>(seed);
+  }
   sampler.top_k = static_cast<int32_t>(top_k);
   if (sampler.top_p <= 0) {  // the most likely alone, whatever top_k says
     sampler.top_k = 1;
     sampler.top_p = 1;
   }
   sampler.repeat_last_n = static_cast<int32_t>(last_n);
-  answer.max_tokens = default_max_tokens;
-  fields.Get("max_tokens", &answer.max_tokens, 0, kMaxTokens);
+  answer.max_tokens = defaults.max_tokens;
+  fields.Get("max_tokens", &answer.max_tokens, -1, kMaxTokens);
   fields.Get("ignore_eos", &answer.ignore_eos);
   GetStops(fields, &answer.stop);
   fields.Get("stream", &request->stream);
@@ -277,6 +317,11 @@ void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, Co
   fields.Ignore("metadata");
   fields.Ignore("safety_identifier");
   fields.Ignore("prompt_cache_key");
+  // Habits of llama-server's clients: the prompt is always read, timings are always told, pots are nobody's own.
+  fields.Ignore("cache_prompt");
+  fields.Ignore("timings_per_token");
+  fields.Ignore("id_slot");
+  CheckSamplers(fields);
   int64_t n = 1;
   fields.Get("n", &n, 1, kMaxAnswers);
   request->n = static_cast<int>(n);
@@ -285,12 +330,12 @@ void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, Co
   GetBias(fields, n_vocab, &answer.logits.bias);
 }
 
-Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t default_max_tokens) {
+Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, default_max_tokens, host.tokenizer().n_tokens(), &out);
+  GetSampling(fields, defaults, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
-  fields.Get("max_completion_tokens", &answer.max_tokens, 0, kMaxTokens);
+  fields.Get("max_completion_tokens", &answer.max_tokens, -1, kMaxTokens);
   int64_t n_top = 0;
   fields.Get("logprobs", &out.logprobs);
   fields.Get("top_logprobs", &n_top, 0, 20);
@@ -304,6 +349,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
   fields.Only("service_tier", "auto");
   fields.Only("store", false);
   fields.Only("modalities", Json::array({"text"}));
+  CheckTemplateArguments(host, fields);
   (void)fields.Get("messages");
   WEIR_RETURN_IF_ERROR(fields.Done());
   WEIR_RETURN_IF_ERROR(CheckScored(static_cast<size_t>(out.n), &out));
@@ -318,14 +364,25 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
   return out;
 }
 
-Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
+Result<std::string> RenderChat(const Host& host, const Json& body) {
+  WEIR_RETURN_IF_ERROR(ParseChat(host, body, {}).status());
+  Fields fields(body);
+  WEIR_ASSIGN_OR_RETURN(const Messages messages, GetMessages(host, fields));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list));
+  return JoinPieces(pieces);
+}
+
+Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, 16, host.tokenizer().n_tokens(), &out);
+  AnswerDefaults of_texts = defaults;
+  of_texts.max_tokens = 16;
+  GetSampling(fields, of_texts, host.tokenizer().n_tokens(), &out);
   int64_t n_top = -1;
-  bool echo = false;
+  bool echo = false, parse_special = false;
   fields.Get("logprobs", &n_top, 0, 20);
   fields.Get("echo", &echo);
+  fields.Get("parse_special", &parse_special);
   fields.Only("suffix", "");
   fields.Only("best_of", 1);
   const Json* prompt = fields.Get("prompt");
@@ -357,7 +414,7 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
     AnswerRequest one = same;
     std::string text;
     WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                          PromptTokens(host, *prompts[i], key, echo ? &text : nullptr));
+                          PromptTokens(host, *prompts[i], key, parse_special, echo ? &text : nullptr));
     if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
     if (one.score_prompt && (n_scored += std::ssize(tokens) * (1 + out.n_top) * out.n) > kMaxScored) {
       return InvalidArgument("'echo' with 'logprobs' may tell %lld likelihoods at most: send fewer tokens at once",
@@ -375,10 +432,10 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
   return out;
 }
 
-Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, int64_t default_max_tokens) {
+Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   CompletionRequest out;
-  GetSampling(fields, default_max_tokens, host.tokenizer().n_tokens(), &out);
+  GetSampling(fields, defaults, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
   int64_t n_top = 0;
   fields.Get("logprobs", &out.logprobs);

@@ -5,6 +5,7 @@
 // repeat_last_n, ignore_eos. docs/server.md lists what is not supported.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,13 @@
 #include "serve/json.h"
 
 namespace weir {
+
+// What holds where a request says nothing.
+struct AnswerDefaults {
+  SamplerOptions sampler;        // but for its seed
+  std::optional<uint64_t> seed;  // nullopt: another one for each request
+  int64_t max_tokens = 1024;     // of chats and of questions to sessions; -1: until the model ends its answer
+};
 
 struct CompletionRequest {
   std::vector<AnswerRequest> answers;  // one for each prompt
@@ -26,14 +34,17 @@ struct CompletionRequest {
 };
 
 // What a chat, a completion and a session's question have in common. Fills request->answers[0] but for its prompt.
-// `default_max_tokens`: where the request names none. `n_vocab`: of the model whose tokens may have a bias.
-void GetSampling(Fields& fields, int64_t default_max_tokens, int32_t n_vocab, CompletionRequest* request);
+// `n_vocab`: of the model whose tokens may have a bias.
+void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab, CompletionRequest* request);
 
 // POST /v1/chat/completions. kInvalidArgument also for a model without a chat template.
-Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t default_max_tokens);
-// POST /v1/completions: the prompt is a text, a list of texts, of token ids, or of lists of token ids.
-Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body);
+Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults);
+// POST /apply-template: what a chat's model would read, as text; pictures are their marks. Errors as ParseChat().
+Result<std::string> RenderChat(const Host& host, const Json& body);
+// POST /v1/completions: the prompt is a text, a list of texts, of token ids, or of lists of token ids. 16 tokens are
+// the API's own limit where a request names none; defaults.max_tokens is not used.
+Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, const AnswerDefaults& defaults);
 // POST /v1/sessions/{id}/ask.
-Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, int64_t default_max_tokens);
+Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const AnswerDefaults& defaults);
 
 }  // namespace weir

@@ -23,6 +23,7 @@ constexpr RouteEntry kRoutes[] = {
     {{"GET", "/v1/models/{model}"}, &Api::Model},
     {{"POST", "/tokenize"}, &Api::Tokenize},
     {{"POST", "/detokenize"}, &Api::Detokenize},
+    {{"POST", "/apply-template"}, &Api::ApplyTemplate},
     {{"POST", "/v1/chat/completions"}, &Api::Chat},
     {{"POST", "/v1/completions"}, &Api::Completion},
     {{"GET", "/v1/sessions"}, &Api::ListSessions},
@@ -40,6 +41,15 @@ constexpr size_t kMaxPathBytes = 256;
 // Of each body, so many bytes are not counted among those of all requests: what is usual is answered while large ones
 // fill them.
 constexpr int64_t kUncountedBytes = 1 << 16;
+
+// The other names that llama-server has for what is served here under one. Its /completions is no such name: it answers
+// in a shape of its own.
+std::string_view CanonicalPath(std::string_view path) {
+  if (path == "/chat/completions") return "/v1/chat/completions";
+  if (path == "/models") return "/v1/models";
+  if (path == "/v1/health") return "/health";
+  return path;
+}
 
 // Whether a path is what a route's pattern describes; fills in what stands for its {names}.
 bool Matches(std::string_view pattern, std::string_view path, std::vector<std::string>* arguments) {
@@ -89,6 +99,7 @@ const char* ReasonNotServed(std::string_view path) {
       {"/v1/responses", "there is no such page; ask /v1/chat/completions"},
       {"/v1/messages", "there is no such page; ask /v1/chat/completions"},
       {"/completion", "there is no such page; ask /v1/completions"},
+      {"/completions", "there is no such page; ask /v1/completions"},
       {"/infill", "this server fills in no text; ask /v1/completions"},
       {"/slots", "there is no such page; /v1/sessions lists what is held, /metrics what is busy"},
   };
@@ -352,8 +363,11 @@ class Server::Impl {
     if (std::find(std::begin(kMethods), std::end(kMethods), request.method) == std::end(kMethods)) {
       return {405, "", "this method is not known here"};
     }
-    if (request.path == "/health" || request.path == "/") return {0, "", ""};  // the page asks for the key
-    if (!options_.api_keys.empty()) {
+    const std::string_view path = CanonicalPath(request.path);
+    if (path == "/health" || path == "/") return {0, "", ""};  // the page asks for the key
+    // The model's name is told to everybody; a wrong key is refused there, too: clients try theirs with it.
+    const bool needs_key = path != "/v1/models" || request.has_header("Authorization");
+    if (!options_.api_keys.empty() && needs_key) {
       const std::string given = request.get_header_value("Authorization");
       constexpr std::string_view kBearer = "Bearer ";
       if (!given.starts_with(kBearer) || !IsKey(std::string_view(given).substr(kBearer.size()))) {
@@ -399,8 +413,9 @@ class Server::Impl {
   void Dispatch(Call call, Response& response) {
     const std::string_view method = call.http.method == "HEAD" ? "GET" : std::string_view(call.http.method);
     std::string allowed;
+    const std::string_view path = CanonicalPath(call.http.path);
     for (const RouteEntry& entry : kRoutes) {
-      if (!Matches(entry.route.path, call.http.path, &call.arguments)) continue;
+      if (!Matches(entry.route.path, path, &call.arguments)) continue;
       if (method == entry.route.method) {
         const Inside inside(n_inside_);  // from before it is asked whether the server drains
         if (const ApiError moved = Move(call, entry.route.path); moved.http != 0) {

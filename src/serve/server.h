@@ -12,6 +12,7 @@
 #include "engine/loaded_model.h"
 #include "serve/host.h"
 #include "serve/http_server.h"
+#include "serve/openai_request.h"
 
 namespace weir {
 
@@ -27,7 +28,7 @@ struct ServerOptions {
   // A session that nothing works on and no request named for so long ends: handed over, without hand_over deleted. 0:
   // never.
   std::chrono::seconds session_idle{0};
-  int64_t default_max_tokens = 1024;  // of answers in chats and sessions that name no limit
+  AnswerDefaults answers;
 };
 
 // A method and a path as docs/openapi.yaml writes it.

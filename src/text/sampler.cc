@@ -6,6 +6,9 @@
 namespace weir {
 namespace {
 
+constexpr int32_t kMaxRecent = 1 << 20;
+constexpr int32_t kAllRecent = 1'000'000;  // a history that a saved session can hold
+
 // SplitMix64 (Steele, Lea, Flood 2014): one addition of state, all bits good.
 uint64_t NextRandom(uint64_t* state) {
   uint64_t z = *state += 0x9E3779B97F4A7C15u;
@@ -42,8 +45,8 @@ Status SamplerOptions::Validate() const {
   if (!(repeat_penalty > 0 && std::isfinite(repeat_penalty))) {
     return InvalidArgument("repeat penalty is %g; it must be above 0 and finite", repeat_penalty);
   }
-  if (repeat_last_n < 0 || repeat_last_n > 1 << 20) {
-    return InvalidArgument("repeat last n is %d; it must be from 0 to %d", repeat_last_n, 1 << 20);
+  if (repeat_last_n < -1 || repeat_last_n > kMaxRecent) {
+    return InvalidArgument("repeat last n is %d; it must be from 0 to %d, or -1 for all", repeat_last_n, kMaxRecent);
   }
   return Status();
 }
@@ -60,7 +63,7 @@ void Sampler::Reset() {
 }
 
 void Sampler::Accept(int32_t id) {
-  const auto limit = static_cast<size_t>(options_.repeat_last_n);
+  const auto limit = static_cast<size_t>(options_.repeat_last_n < 0 ? kAllRecent : options_.repeat_last_n);
   if (limit == 0) return;
   if (recent_.size() < limit) {
     recent_.push_back(id);

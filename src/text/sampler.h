@@ -21,7 +21,7 @@ struct SamplerOptions {
   float top_p = 0.95f;          // keep the most likely until they sum to this; in (0, 1], 1 keeps all
   float min_p = 0.05f;          // drop what is less likely than this share of the best; in [0, 1], 0 keeps all
   float repeat_penalty = 1.0f;  // divides positive and multiplies negative logits of recent tokens; 1 is off
-  int32_t repeat_last_n = 64;   // how many tokens count as recent; 0 is off; at most 2^20
+  int32_t repeat_last_n = 64;   // how many tokens count as recent; 0 is off, -1 all of the last million; at most 2^20
   uint64_t seed = 0;
 
   // kInvalidArgument names the option, its value and its range.

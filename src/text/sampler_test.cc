@@ -119,6 +119,10 @@ TEST(Sampler, RepeatPenaltyForgets) {
   EXPECT_GT(Probabilities(options, logits, {0, 1, 1})[0], 0.25);
   options.repeat_last_n = 0;
   ExpectNear(Probabilities(options, logits, {0, 1, 2}), {{0, 0.25}, {1, 0.25}, {2, 0.5}});
+  options.repeat_last_n = -1;  // nothing is forgotten
+  std::vector<int32_t> history(300, 1);
+  history[0] = 0;
+  EXPECT_LT(Probabilities(options, logits, history)[0], 0.2);
 }
 
 // Pearson's chi-square over four degrees of freedom; 23.5 is passed by chance once in ten thousand seeds, and the seed
@@ -209,7 +213,7 @@ TEST(SamplerOptions, RefusesWhatCannotWork) {
   EXPECT_TRUE(SamplerOptions{}.Validate().ok());
   for (const auto& bad : {SamplerOptions{.temperature = nan}, SamplerOptions{.top_p = 0}, SamplerOptions{.top_p = 1.5f},
                           SamplerOptions{.top_p = nan}, SamplerOptions{.min_p = -0.1f}, SamplerOptions{.min_p = 2},
-                          SamplerOptions{.repeat_penalty = 0}, SamplerOptions{.repeat_last_n = -1},
+                          SamplerOptions{.repeat_penalty = 0}, SamplerOptions{.repeat_last_n = -2},
                           SamplerOptions{.repeat_last_n = 1 << 30}}) {
     const auto sampler = Sampler::Create(bad);
     ASSERT_FALSE(sampler.ok());

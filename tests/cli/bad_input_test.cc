@@ -19,6 +19,7 @@ TEST_F(BadInputTest, EmptyAndUnreadablePrompts) {
   ExpectError({"run", "-m", model, "-f", dir_.File("none.txt")}, {"none.txt", "No such file"});
   ExpectError({"run", "-m", model, "-f", "-"}, {"empty"});
   ExpectError({"run", "-m", model, "-p", "a", "-f", "b"}, {"--prompt", "--file"});
+  ExpectError({"run", "-m", model, "-p", "a", "--chat", "--parse-special"}, {"--chat", "--parse-special"});
   ExpectError({"read", dir_.path(), "-m", model, "--ask", "why"}, {"directory"});
   ExpectError({"read", dir_.File("none.txt"), "-m", model, "--ask", "why"}, {"none.txt", "No such file"});
   ExpectError({"read", dir_.File("empty.txt"), "-m", model, "--ask", "why"}, {"empty.txt", "no text"}, /*before=*/true);
@@ -90,6 +91,7 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError(RunTiny({"-cnv"}), {"-cnv", "weir chat"});
   ExpectError(RunTiny({"-hf", "somebody/model"}), {"-hf", "-m"});
   ExpectError({"serve", "-m", ModelPath("llama"), "-np", "4"}, {"-np", "--answer-pots"});
+  ExpectError({"serve", "-m", ModelPath("llama"), "--top-p", "0"}, {"top-p"});
   ExpectError(RunTiny({"--flash-attn", "on"}), {"'--flash-attn'"});
   // As a text they are no flags.
   EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-fa", "-n", "4"}).code, 0);

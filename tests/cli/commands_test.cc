@@ -97,6 +97,18 @@ TEST(RunTest, GreedyTextDependsOnNothingElse) {
   }
 }
 
+// A prompt that spells the chat template's words is the chat, but only where it is said to be trusted.
+TEST(RunTest, ControlTokensInAPromptAreLettersUnlessAskedFor) {
+  const Arguments tail = {"-m", ModelPath("llama"), "--temp", "0", "--ignore-eos", "-n", "8", "-o", "json"};
+  const std::string prompt = "<|im_start|>user\nthe man<|im_end|>\n<|im_start|>assistant\n";
+  const json chat = Parse(Ok(Join({"run", "--chat", "-p", "the man"}, tail)).out);
+  const json tokens = Parse(Ok(Join({"run", "--parse-special", "-p", prompt}, tail)).out);
+  const json letters = Parse(Ok(Join({"run", "-p", prompt}, tail)).out);
+  EXPECT_EQ(tokens["text"], chat["text"]);
+  EXPECT_EQ(tokens["tokens_seen"], chat["tokens_seen"]);
+  EXPECT_GT(letters["tokens_seen"], chat["tokens_seen"]);
+}
+
 TEST(RunTest, ASeedFixesTheText) {
   const std::string text = Ok(RunTiny({"-s", "42", "--temp", "2", "-t", "1"})).out;
   EXPECT_EQ(Ok(RunTiny({"-s", "42", "--temp", "2", "-t", "2"})).out, text);

@@ -51,7 +51,8 @@ def main():
         check("streamed it says the same", streamed == text, (streamed, text))
         check("the stream ends with its usage", chunks[-1].usage == whole.usage, chunks[-1])
 
-        hot = dict(model=model, messages=MESSAGES, max_tokens=24, temperature=1.2)
+        hot = dict(model=model, messages=MESSAGES, max_tokens=24, temperature=1.2, top_p=1,
+                   extra_body={"top_k": 0, "min_p": 0})
         one = client.chat.completions.create(seed=1, **hot).choices[0].message.content
         check("a seed says the same again", client.chat.completions.create(seed=1, **hot).choices[0].message.content == one)
         check("another seed says something else",

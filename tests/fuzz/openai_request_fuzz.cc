@@ -65,13 +65,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!body.ok()) return 0;
   switch (data[0] % 4) {
     case 0:
-      CheckRequest(host, weir::ParseChat(host, *body, 16));
+      CheckRequest(host, weir::ParseChat(host, *body, {}));
       break;
     case 1:
-      CheckRequest(host, weir::ParseCompletion(host, *body));
+      CheckRequest(host, weir::ParseCompletion(host, *body, {}));
       break;
     case 2:
-      CheckRequest(host, weir::ParseAsk(host, *body, 16));
+      CheckRequest(host, weir::ParseAsk(host, *body, {}));
       break;
     default: {
       auto rounds = weir::Conversation::Restore(host.tokenizer(), host.chat(), *body);

@@ -30,12 +30,29 @@ inline Json Chat(const Json& more = Json::object()) {
   return body;
 }
 
+// Draws among all tokens, where the server's own defaults leave the likeliest.
+inline Json Hot(const Json& more = Json::object()) {
+  Json body = {{"temperature", 1.5}, {"top_k", 0}, {"top_p", 1}, {"min_p", 0}, {"seed", 3}, {"ignore_eos", true}};
+  body.update(more);
+  return body;
+}
+
 inline std::string TextOf(const HttpAnswer& answer) {
   const Json json = answer.json();
   if (answer.status != 200) return "status " + std::to_string(answer.status) + ": " + answer.body;
   const Json& choice = json["choices"][0];
   return choice.contains("message") ? choice["message"]["content"].get<std::string>()
                                     : choice["text"].get<std::string>();
+}
+
+// A few characters from the middle of a text.
+inline std::string Middle(const std::string& text) {
+  const auto character_at = [&](size_t at) {
+    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+    return at;
+  };
+  const size_t begin = character_at(text.size() / 2);
+  return text.substr(begin, character_at(begin + 4) - begin);
 }
 
 inline std::string StreamText(const HttpAnswer& answer, size_t index = 0) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cli/edited_model.h"
+#include "cli/process.h"
 #include "serve/openai_client.h"
 
 namespace weir::testing {
@@ -13,7 +15,7 @@ namespace {
 class OpenAiOptionsTest : public OpenAiTest {};
 
 TEST_F(OpenAiOptionsTest, SeveralAnswersToOnePrompt) {
-  const Json hot = {{"temperature", 1.5}, {"seed", 3}, {"max_tokens", 16}};
+  const Json hot = Hot({{"max_tokens", 16}});
   std::vector<std::string> want;
   for (int k = 0; k < 3; ++k) {
     Json one = hot;
@@ -32,13 +34,7 @@ TEST_F(OpenAiOptionsTest, SeveralAnswersToOnePrompt) {
   const HttpAnswer streamed = server_->Post("/v1/chat/completions", Chat(body));
   for (size_t k = 0; k < 3; ++k) EXPECT_EQ(StreamText(streamed, k), want[k]) << k;
   // Of several prompts: all answers to the first one come first.
-  const Json text = {{"prompt", {"the man", "a sea of"}},
-                     {"n", 2},
-                     {"echo", true},
-                     {"seed", 3},
-                     {"temperature", 1.5},
-                     {"max_tokens", 8},
-                     {"ignore_eos", true}};
+  const Json text = Hot({{"prompt", {"the man", "a sea of"}}, {"n", 2}, {"echo", true}, {"max_tokens", 8}});
   const Json four = server_->Post("/v1/completions", text).json();
   ASSERT_EQ(four["choices"].size(), 4u);
   for (size_t k = 0; k < 4; ++k) {
@@ -82,6 +78,104 @@ TEST_F(OpenAiOptionsTest, BiasesAndPenalties) {
   EXPECT_EQ(first(Json::object()), first({{"logit_bias", {{std::to_string(ids[0].get<int>()), 50}}}}));
 }
 
+TEST(OpenAiDefaults, HoldWhereARequestNamesNothing) {
+  const ServerProcess server({"--pot", "96", "--policy", "streaming_llm", "--temp", "1.5", "--top-k", "0", "--top-p",
+                              "1", "--min-p", "0", "-s", "3", "-n", "5"});
+  const auto ask = [&](const Json& more = Json::object()) {
+    Json body = {{"messages", kHello}, {"ignore_eos", true}};
+    body.update(more);
+    return server.Post("/v1/chat/completions", body);
+  };
+  const HttpAnswer plain = ask();
+  EXPECT_EQ(plain.json()["usage"]["completion_tokens"], 5);
+  EXPECT_EQ(TextOf(plain), TextOf(ask(Hot())));
+  EXPECT_EQ(TextOf(plain), TextOf(ask({{"seed", 3}})));
+  EXPECT_NE(TextOf(plain), TextOf(ask({{"temperature", 0}})));
+  // No limit at all: only the stop string ends it, behind the tokens that would have been the limit.
+  const std::string longer = TextOf(ask({{"max_tokens", 40}})), stop = Middle(longer);
+  ASSERT_GT(longer.size(), 12u);
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    const HttpAnswer endless = ask({{name, -1}, {"stop", stop}});
+    EXPECT_EQ(TextOf(endless), longer.substr(0, longer.find(stop))) << name;
+    EXPECT_EQ(endless.json()["choices"][0]["finish_reason"], "stop");
+  }
+  const Json params = server.Get("/props").json()["default_generation_settings"]["params"];
+  EXPECT_EQ(params["temperature"], 1.5);
+  EXPECT_EQ(params["seed"], 3);
+  EXPECT_EQ(params["n_predict"], 5);
+}
+
+TEST_F(OpenAiOptionsTest, ThePenaltyLooksBackAsFarAsItIsTold) {
+  const Json ids = server_->Post("/tokenize", {{"content", "man"}}).json()["tokens"];
+  const auto said = [&](int last_n) {
+    return TextOf(
+        server_->Post("/v1/chat/completions", Chat({{"repeat_penalty", 50},
+                                                    {"repeat_last_n", last_n},
+                                                    {"logit_bias", {{std::to_string(ids[0].get<int>()), 20}}}})));
+  };
+  EXPECT_EQ(said(-1), said(4096));
+  EXPECT_NE(said(-1), said(0));
+}
+
+TEST_F(OpenAiOptionsTest, WhatClientsOfLlamaServerSayByHabit) {
+  const std::string chat = "/v1/chat/completions", plain = TextOf(server_->Post(chat, Chat()));
+  const Json steps = {"penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"};
+  for (const Json& habit : {Json{{"cache_prompt", true}}, Json{{"timings_per_token", true}}, Json{{"id_slot", -1}},
+                            Json{{"samplers", steps}}, Json{{"chat_template_kwargs", Json::object()}},
+                            Json{{"chat_template_kwargs", {{"enable_thinking", true}}}},
+                            Json{{"chat_template_kwargs", {{"enable_thinking", false}}}}}) {
+    EXPECT_EQ(TextOf(server_->Post(chat, Chat(habit))), plain) << habit.dump();
+  }
+  const auto refused = [&](const ServerProcess& server, const Json& more, const std::string& param) {
+    const HttpAnswer answer = server.Post(chat, Chat(more));
+    EXPECT_EQ(answer.status, 400) << more.dump();
+    EXPECT_EQ(answer.json()["error"]["param"], param) << answer.body;
+  };
+  refused(*server_, {{"samplers", {"temperature", "top_k"}}}, "samplers");
+  refused(*server_, {{"samplers", "edkypmxt"}}, "samplers");
+  refused(*server_, {{"chat_template_kwargs", {{"language", "de"}}}}, "chat_template_kwargs.language");
+  refused(*server_, {{"chat_template_kwargs", 7}}, "chat_template_kwargs");
+  // A template that can switch thinking off would have to be asked.
+  EditedModel thinker("llama");
+  std::string& jinja = std::get<std::string>(thinker.metadata["tokenizer.chat_template"].v);
+  jinja += "{% if enable_thinking is false %}{{ '<think></think>' }}{% endif %}";
+  const TempDir dir;
+  const ServerProcess server({"--pot", "96"}, dir.Write("thinker.gguf", thinker.Bytes()));
+  refused(server, {{"chat_template_kwargs", {{"enable_thinking", false}}}}, "chat_template_kwargs.enable_thinking");
+  EXPECT_EQ(server.Post(chat, Chat({{"chat_template_kwargs", {{"enable_thinking", true}}}})).status, 200);
+}
+
+// A prompt that spells the chat template's words is the chat, but only where it is said to be trusted.
+TEST_F(OpenAiOptionsTest, ControlTokensInAPromptAreLettersUnlessAskedFor) {
+  const std::string prompt = server_->Post("/apply-template", {{"messages", kHello}}).json()["prompt"];
+  Json body = {{"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}};
+  const HttpAnswer letters = server_->Post("/v1/completions", body);
+  body["parse_special"] = true;
+  const HttpAnswer tokens = server_->Post("/v1/completions", body);
+  const HttpAnswer chat = server_->Post("/v1/chat/completions", Chat());
+  EXPECT_EQ(TextOf(tokens), TextOf(chat));
+  EXPECT_EQ(tokens.json()["usage"], chat.json()["usage"]);
+  EXPECT_GT(letters.json()["usage"]["prompt_tokens"].get<int>(), chat.json()["usage"]["prompt_tokens"].get<int>());
+  body["parse_special"] = 1;
+  EXPECT_EQ(server_->Post("/v1/completions", body).json()["error"]["param"], "parse_special");
+}
+
+TEST_F(OpenAiOptionsTest, AnAnswerThatWasBegunGoesOn) {
+  Json messages = kHello;
+  const std::string before = server_->Post("/apply-template", {{"messages", messages}}).json()["prompt"];
+  messages.push_back({{"role", "assistant"}, {"content", "the boat and"}});
+  const std::string prompt = server_->Post("/apply-template", {{"messages", messages}}).json()["prompt"];
+  EXPECT_EQ(prompt, before + "the boat and");
+  const Json body = {
+      {"prompt", prompt}, {"parse_special", true}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}};
+  EXPECT_EQ(TextOf(server_->Post("/v1/chat/completions", Chat({{"messages", messages}}))),
+            TextOf(server_->Post("/v1/completions", body)));
+  // What it said before is closed.
+  messages.push_back(kHello[0]);
+  const std::string later = server_->Post("/apply-template", {{"messages", messages}}).json()["prompt"];
+  EXPECT_EQ(later.find("the boat and<|im_end|>"), before.size()) << later;
+}
+
 TEST_F(OpenAiOptionsTest, TimesAreTold) {
   const Json whole = server_->Post("/v1/chat/completions", Chat()).json();
   EXPECT_EQ(whole["timings"]["prompt_n"], whole["usage"]["prompt_tokens"]);
@@ -96,6 +190,7 @@ TEST_F(OpenAiOptionsTest, WhatOtherServersServeIsRefusedInWords) {
   const HttpAnswer embeddings = server_->Post("/v1/embeddings", {{"input", "a"}});
   EXPECT_EQ(embeddings.status, 404);
   EXPECT_NE(embeddings.json()["error"]["message"].get<std::string>().find("embeddings"), std::string::npos);
+  EXPECT_NE(server_->Post("/completions", {{"prompt", "a"}}).body.find("/v1/completions"), std::string::npos);
   EXPECT_NE(server_->Get("/slots").json()["error"]["message"].get<std::string>().find("/v1/sessions"),
             std::string::npos);
 }

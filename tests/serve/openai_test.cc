@@ -1,6 +1,11 @@
 // The OpenAI routes of the real server, over HTTP.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -18,11 +23,20 @@ TEST_F(OpenAiTest, WhatTheServerIs) {
   const Json props = server_->Get("/props").json();
   EXPECT_EQ(props["pot"], 96);
   EXPECT_EQ(props["policy"].get<std::string>().rfind("streaming_llm", 0), 0u);
+  const Json& params = props["default_generation_settings"]["params"];
+  EXPECT_EQ(params["temperature"], 0.8);  // as `weir run` and llama-server have it
+  EXPECT_EQ(params["top_k"], 40);
+  EXPECT_EQ(params["top_p"], 0.95);
+  EXPECT_EQ(params["min_p"], 0.05);
+  EXPECT_EQ(params["seed"], -1);
+  EXPECT_EQ(params["n_predict"], 1024);
   const Json models = server_->Get("/v1/models").json();
   ASSERT_EQ(models["data"].size(), 1u);
   const std::string id = models["data"][0]["id"];
   EXPECT_EQ(server_->Get("/v1/models/" + id).json()["id"], id);
   EXPECT_EQ(server_->Get("/v1/models/other").status, 404);
+  EXPECT_EQ(server_->Get("/models").json(), models);
+  EXPECT_EQ(server_->Get("/v1/health").json()["status"], "ok");
   EXPECT_EQ(server_->Get("/nothing").status, 404);
   EXPECT_EQ(server_->Get("/tokenize").status, 405);
   EXPECT_EQ(server_->Delete("/v1/models").status, 405);
@@ -39,6 +53,22 @@ TEST_F(OpenAiTest, TokensAndText) {
   EXPECT_EQ(server_->Post("/tokenize", {{"content", 7}}).status, 400);
 }
 
+TEST_F(OpenAiTest, WhatTheTemplateMakesOfAChat) {
+  const Json body = {
+      {"messages", {{{"role", "system"}, {"content", "be kind"}}, {{"role", "user"}, {"content", "the man"}}}}};
+  const std::string prompt = server_->Post("/apply-template", body).json()["prompt"];
+  const size_t system = prompt.find("be kind"), user = prompt.find("the man");
+  ASSERT_NE(system, std::string::npos) << prompt;
+  ASSERT_NE(user, std::string::npos) << prompt;
+  EXPECT_LT(system, user);
+  EXPECT_GT(prompt.size(), user + 7);  // what asks for an answer
+  const Json ids = server_->Post("/tokenize", {{"content", prompt}, {"parse_special", true}}).json()["tokens"];
+  Json chat = body;
+  chat["max_tokens"] = 1;
+  EXPECT_EQ(server_->Post("/v1/chat/completions", chat).json()["usage"]["prompt_tokens"].get<size_t>(), ids.size());
+  EXPECT_EQ(server_->Post("/apply-template", {{"messages", "hello"}}).status, 400);
+}
+
 TEST_F(OpenAiTest, AChatWholeAndStreamed) {
   const HttpAnswer whole = server_->Post("/v1/chat/completions", Chat());
   ASSERT_EQ(whole.status, 200) << whole.body;
@@ -53,6 +83,7 @@ TEST_F(OpenAiTest, AChatWholeAndStreamed) {
   const HttpAnswer streamed = server_->Post("/v1/chat/completions", Chat({{"stream", true}}));
   EXPECT_EQ(streamed.content_type, "text/event-stream");
   EXPECT_EQ(StreamText(streamed), TextOf(whole));
+  EXPECT_EQ(TextOf(server_->Post("/chat/completions", Chat())), TextOf(whole));
   const std::vector<Json> events = streamed.events();
   EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
   EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
@@ -69,12 +100,15 @@ TEST_F(OpenAiTest, AChatWholeAndStreamed) {
 }
 
 TEST_F(OpenAiTest, SeedsAndStops) {
-  const Json hot = {{"temperature", 1.5}, {"seed", 3}, {"max_tokens", 24}};
+  const Json hot = Hot({{"max_tokens", 24}});
   const std::string one = TextOf(server_->Post("/v1/chat/completions", Chat(hot)));
   EXPECT_EQ(TextOf(server_->Post("/v1/chat/completions", Chat(hot))), one);
   Json other = hot;
   other["seed"] = 4;
   EXPECT_NE(TextOf(server_->Post("/v1/chat/completions", Chat(other))), one);
+  other["seed"] = -1;  // another one each time
+  EXPECT_NE(TextOf(server_->Post("/v1/chat/completions", Chat(other))),
+            TextOf(server_->Post("/v1/chat/completions", Chat(other))));
 
   // No mass to draw from leaves the most likely token, whatever else is asked for.
   const std::string likely =
@@ -86,12 +120,7 @@ TEST_F(OpenAiTest, SeedsAndStops) {
 
   // A stop string across tokens: taken from the middle of the answer.
   ASSERT_GT(one.size(), 12u);
-  const auto character_at = [&](size_t at) {
-    while (at < one.size() && (static_cast<unsigned char>(one[at]) & 0xC0) == 0x80) ++at;
-    return at;
-  };
-  const size_t begin = character_at(one.size() / 2);
-  const std::string stop = one.substr(begin, character_at(begin + 4) - begin);
+  const std::string stop = Middle(one);
   Json stopping = hot;
   stopping["stop"] = {stop, "never in it \x01"};
   const HttpAnswer stopped = server_->Post("/v1/chat/completions", Chat(stopping));
@@ -233,7 +262,9 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(chat, Chat({{"temperature", "hot"}}), "temperature");
   refused(chat, Chat({{"temperature", -1}}), "temperature");
   refused(chat, Chat({{"top_p", 2}}), "top_p");
-  refused(chat, Chat({{"max_tokens", -1}}), "max_tokens");
+  refused(chat, Chat({{"max_tokens", -2}}), "max_tokens");
+  refused(chat, Chat({{"max_tokens", -1}, {"logprobs", true}}), "max_tokens");
+  refused(chat, Chat({{"repeat_last_n", -2}}), "repeat_last_n");
   refused(chat, Chat({{"max_tokens", 1e30}}), "max_tokens");
   refused(chat, Chat({{"stream", "yes"}}), "stream");
   refused(chat, Chat({{"stream_options", {{"include_usage", true}}}}), "stream_options");
@@ -291,17 +322,79 @@ TEST(OpenAiPort, HasOneServer) {
   EXPECT_EQ(server.Get("/health").status, 200);
 }
 
+// Neither a client nor a proxy in front of it shall think that nobody is there.
+TEST(OpenAiSilence, AStreamSaysThatItReadsOrWaits) {
+  const ServerProcess server({"--pot", "64", "--answer-pots", "1"});
+  const auto ask = [&](const std::string& prompt) {
+    const std::string body = Json{{"prompt", prompt}, {"max_tokens", 4}, {"stream", true}, {"ignore_eos", true}}.dump();
+    const std::string bytes =
+        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
+        "\r\n\r\n" + body;
+    const int fd = server.Connect();
+    for (size_t at = 0; at < bytes.size();) {
+      const ssize_t n = send(fd, bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+      if (n <= 0) break;
+      at += static_cast<size_t>(n);
+    }
+    return fd;
+  };
+  // Everything until that text, or until a minute is over.
+  const auto read_until = [](int fd, const std::string& text) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    std::string out;
+    while (out.find(text) == std::string::npos && std::chrono::steady_clock::now() < end) {
+      pollfd wait{fd, POLLIN, 0};
+      char buffer[4096];
+      if (poll(&wait, 1, 1000) <= 0) continue;
+      const ssize_t n = recv(fd, buffer, sizeof(buffer), 0);
+      if (n <= 0) break;
+      out.append(buffer, static_cast<size_t>(n));
+    }
+    return out;
+  };
+  const int reader = ask(ManyWords(900000));  // for far longer than the first sign of life takes to come
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (server.Get("/metrics").body.find("\nweir_answer_pots_busy 1\n") == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const int waiter = ask("the man");
+  const std::string reading = read_until(reader, " tokens\n\n");
+  EXPECT_EQ(reading.rfind("HTTP/1.1 200", 0), 0u) << reading;
+  long long n_read = 0, n_prompt = 0;
+  const size_t at = reading.find(": reading ");
+  ASSERT_NE(at, std::string::npos) << reading;
+  EXPECT_EQ(std::sscanf(reading.c_str() + at, ": reading %lld/%lld tokens", &n_read, &n_prompt), 2);
+  EXPECT_GT(n_read, 0);
+  EXPECT_LT(n_read, n_prompt);
+  EXPECT_NE(read_until(waiter, ": waiting\n\n").find("text/event-stream"), std::string::npos);
+  close(reader);
+  const std::string answer = read_until(waiter, "[DONE]");
+  EXPECT_NE(answer.find("data: {"), std::string::npos) << answer;
+  EXPECT_NE(answer.find("data: [DONE]"), std::string::npos) << answer;
+  close(waiter);
+}
+
 TEST(OpenAiKey, AWrongOneIsRefused) {
   const ServerProcess server({"--pot", "64", "--api-key", "secret"});
   EXPECT_EQ(server.Get("/health").status, 200);
   for (const char* key : {"", "wrong", "secre", "secrets"}) {
-    const HttpAnswer answer = server.Get("/v1/models", key);
+    const HttpAnswer answer = server.Get("/props", key);
     EXPECT_EQ(answer.status, 401) << key;
     EXPECT_EQ(answer.json()["error"]["code"], "invalid_api_key");
     EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, key).status, 401);
   }
-  EXPECT_EQ(server.Get("/v1/models", "secret").status, 200);
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, "secret").status, 200);
+  // The model's name needs no key, what else is told of it does, and a key that is wrong is never taken.
+  for (const char* path : {"/v1/models", "/models"}) {
+    const Json open = server.Get(path).json(), known = server.Get(path, "secret").json();
+    EXPECT_EQ(open["data"][0]["id"], known["data"][0]["id"]) << path;
+    EXPECT_FALSE(open["data"][0].contains("meta")) << open.dump();
+    EXPECT_TRUE(known["data"][0].contains("meta")) << known.dump();
+    EXPECT_EQ(server.Get(path, "wrong").status, 401) << path;
+  }
+  EXPECT_EQ(server.Get("/v1/models/" + server.Get("/models").json()["data"][0]["id"].get<std::string>()).status, 401);
+  EXPECT_EQ(server.Get("/v1/health").status, 200);
 }
 
 TEST(OpenAiKey, ThereMayBeSeveral) {
@@ -310,8 +403,8 @@ TEST(OpenAiKey, ThereMayBeSeveral) {
   const auto expect = [](const std::vector<std::string>& flags, const std::vector<std::string>& known,
                          const std::vector<std::string>& unknown) {
     const ServerProcess server(flags);
-    for (const std::string& key : known) EXPECT_EQ(server.Get("/v1/models", key).status, 200) << key;
-    for (const std::string& key : unknown) EXPECT_EQ(server.Get("/v1/models", key).status, 401) << key;
+    for (const std::string& key : known) EXPECT_EQ(server.Get("/props", key).status, 200) << key;
+    for (const std::string& key : unknown) EXPECT_EQ(server.Get("/props", key).status, 401) << key;
   };
   expect({"--pot", "64", "--api-key-file", file}, {"first", "second, with a comma", "third"},
          {"", "second", "firstthird", "thir", "thirds"});

@@ -1,6 +1,6 @@
 'use strict';
 const $ = (id) => document.getElementById(id);
-const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20, vision: null };
+const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20, vision: null, sampling: '' };
 
 // ---- the server
 
@@ -30,6 +30,7 @@ async function* events(response) {
     if (done) return;
     text += decoder.decode(value, { stream: true });
     for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
+      if (text.startsWith(':')) continue;  // it is still reading
       const data = text.slice(0, end).replace(/^data: /, '');
       if (data === '[DONE]') return;
       yield JSON.parse(data);
@@ -202,7 +203,7 @@ async function begin() {
   const session = await json('POST', '/v1/sessions', body);
   state.id = session.id;
   state.seen = [];
-  say('note', session.policy + ', a pot of ' + session.pot + ' tokens, ' + bytesText(session.bytes));
+  say('note', session.policy + ', a pot of ' + session.pot + ' tokens, ' + bytesText(session.bytes) + '; ' + state.sampling);
 }
 
 const ask = (question) => work(async (signal) => {
@@ -287,6 +288,10 @@ async function start() {
     $('log').replaceChildren();  // a key may have been asked for before
     $('model').textContent = props.model.id;
     state.vision = props.vision;
+    const { params } = props.default_generation_settings;
+    state.sampling = params.temperature > 0 ? 'temperature ' + params.temperature + ', top-k ' + params.top_k + ', top-p ' +
+      params.top_p + ', min-p ' + params.min_p : 'always the most likely token';
+    if (params.repeat_penalty !== 1) state.sampling += ', repeat penalty ' + params.repeat_penalty;
     showVision();
     state.pieceBytes = Math.min(state.pieceBytes, Math.floor(props.max_body_bytes / 8));
     const given = props.policy.split(':')[0];
