@@ -38,9 +38,13 @@ bool BeginsWith(const std::vector<int32_t>& all, const std::vector<int32_t>& hea
 }
 
 TEST_F(ProbeTest, EveryTemplateLeavesItWhole) {
-  for (const char* name :
-       {"chatml", "llama2", "llama3", "llama3.1", "vicuna", "vicuna-newline", "mistral-v1", "mistral-v3",
-        "mistral-v3-tekken", "mistral-v7", "zephyr", "gemma", "phi3", "phi4-mini", "smolvlm", "none"}) {
+  for (const char* name : {"chatml",      "llama2",     "llama3",
+                           "llama3.1",    "vicuna",     "vicuna-newline",
+                           "mistral-v1",  "mistral-v3", "mistral-v3-tekken",
+                           "mistral-v7",  "zephyr",     "gemma",
+                           "phi3",        "phi4",       "phi4-mini",
+                           "deepseek2",   "deepseek",   "deepseek3",
+                           "deepseek-r1", "smolvlm",    "none"}) {
     SCOPED_TRACE(name);
     const auto chat = ChatTemplate::FromName(name, "<s>", "</s>");
     ASSERT_TRUE(chat.ok()) << chat.status().message();

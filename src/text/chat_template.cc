@@ -33,7 +33,13 @@ namespace {
 
 using enum SystemPlace;
 #define WEIR_IM(role) "<|im_start|>" role "\n"
+#define WEIR_SEP(role) "<|im_start|>" role "<|im_sep|>"
 #define WEIR_HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+#define WEIR_DEEPSEEK(name, thoughts)                                                                                  \
+  {                                                                                                                    \
+    name, "{bos}", kBlock, "", "", "<｜User｜>", "<｜User｜>", "", "<｜Assistant｜>", "", "<｜end▁of▁sentence｜>", "", \
+        "<｜Assistant｜>" thoughts, "", kTrimNone, false, false                                                        \
+  }
 constexpr ChatFormat kFormats[] = {
     {"chatml", "", kBlock, WEIR_IM("system"), "<|im_end|>\n", WEIR_IM("user"), WEIR_IM("user"), "<|im_end|>\n",
      WEIR_IM("assistant"), "", "<|im_end|>", "\n", WEIR_IM("assistant"), "", kTrimNone, false, true},
@@ -73,6 +79,16 @@ constexpr ChatFormat kFormats[] = {
      "<|end|>", "\n", "<|assistant|>\n", "{eos}", kTrimNone, false, false},
     {"phi4-mini", "", kBlock, "<|system|>", "<|end|>", "<|user|>", "<|user|>", "<|end|>", "<|assistant|>", "",
      "<|end|>", "", "<|assistant|>", "{eos}", kTrimNone, false, false},
+    {"phi4", "", kBlock, WEIR_SEP("system"), "<|im_end|>", WEIR_SEP("user"), WEIR_SEP("user"), "<|im_end|>",
+     WEIR_SEP("assistant"), "", "<|im_end|>", "", WEIR_SEP("assistant"), "", kTrimNone, false, false},
+    {"deepseek", "{bos}", kBlock, "", "", "### Instruction:\n", "### Instruction:\n", "\n", "### Response:\n", "\n",
+     "<|EOT|>", "\n", "### Response:\n", "", kTrimNone, false, false},
+    {"deepseek2", "{bos}", kBlock, "", "\n\n", "User: ", "User: ", "\n\n", "Assistant: ", "", "{eos}", "",
+     "Assistant:", "", kTrimNone, false, false},
+    WEIR_DEEPSEEK("deepseek3", ""),
+    // These drop the thoughts of earlier answers; the first begins them.
+    WEIR_DEEPSEEK("deepseek-r1", "<think>\n"),
+    WEIR_DEEPSEEK("deepseek-r1-0528", ""),
     // Not ChatML, although it begins like it.
     {"smolvlm", "<|im_start|>", kBlock, "System: ", "<end_of_utterance>\n", "User: ", "User: ", "<end_of_utterance>\n",
      "Assistant: ", "", "<end_of_utterance>", "\n", "Assistant:", "", kTrimNone, false, false},
@@ -82,6 +98,10 @@ constexpr char kSmolLm2System[] = "You are a helpful AI assistant named SmolLM, 
 constexpr char kVicunaSystem[] =
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
     "and polite answers to the user's questions.";
+constexpr char kDeepSeekCoderSystem[] =
+    "You are an AI programming assistant, utilizing the Deepseek Coder model, developed by Deepseek Company, and you "
+    "only answer questions related to computer science. For politically sensitive questions, security and privacy "
+    "issues, and other non-computer science questions, you will refuse to answer\n";
 
 const ChatFormat* FindFormat(std::string_view name) {
   const auto* it =
@@ -118,6 +138,12 @@ std::string_view TrimRight(std::string_view text) {
     if (!c.valid || !IsPythonSpace(c.cp)) keep = pos;
   }
   return text.substr(0, keep);
+}
+
+std::string_view AfterThoughts(std::string_view answer) {
+  constexpr std::string_view kEnd = "</think>";
+  const size_t end = answer.rfind(kEnd);
+  return end == answer.npos ? answer : answer.substr(end + kEnd.size());
 }
 
 // Builds a rendering; neighbouring pieces of one kind become one.
@@ -189,7 +215,15 @@ std::string ChatMlDefault(std::string_view jinja) {
 const char* DetectName(std::string_view jinja) {
   const auto has = [&](std::string_view marker) { return jinja.find(marker) != jinja.npos; };
   if (has("<|im_start|>") && has("<end_of_utterance>")) return "smolvlm";
-  if (has("<|im_start|>")) return has("<|im_sep|>") ? nullptr : "chatml";
+  if (has("<｜Assistant｜>")) {
+    if (has("not thinking")) return nullptr;  // from V3.1 on, thoughts are a choice and end even where there are none
+    if (has("<｜Assistant｜><think>")) return "deepseek-r1";
+    return has("</think>") ? "deepseek-r1-0528" : "deepseek3";
+  }
+  if (has("### Instruction:") && has("<|EOT|>")) return "deepseek";
+  // Phi-4's reasoning models begin with a text of their own.
+  if (has("<|im_sep|>")) return has("<|im_sep|>You") ? nullptr : "phi4";
+  if (has("<|im_start|>")) return "chatml";
   if (has("<|start_header_id|>")) return has("Cutting Knowledge Date") ? "llama3.1" : "llama3";
   if (has("[INST]")) {
     if (has("[SYSTEM_PROMPT]")) return has("[SYSTEM_PROMPT] ") ? "mistral-v7" : "mistral-v7-tekken";
@@ -205,6 +239,7 @@ const char* DetectName(std::string_view jinja) {
   }
   // Its roles are not spelled out, and its answers begin on the same line.
   if (has("'<|assistant|>'") && has("<|end|>")) return "phi4-mini";
+  if (has("'User: ' + message['content']") && has("'Assistant: ' + message['content'] + eos_token")) return "deepseek2";
   if (has("USER: ") && has("ASSISTANT:")) {
     if (has("SYSTEM: ")) return nullptr;
     return has("+ '\\n'") || has("+ '\n'") ? "vicuna-newline" : "vicuna";
@@ -225,6 +260,7 @@ Result<ChatTemplate> ChatTemplate::FromName(std::string_view name, std::string b
   ChatTemplate out(format, std::move(bos), std::move(eos));
   if (is_smollm2) out.default_system_ = kSmolLm2System;
   if (out.name() == "vicuna") out.default_system_ = kVicunaSystem;
+  if (out.name() == "deepseek") out.default_system_ = kDeepSeekCoderSystem;
   return out;
 }
 
@@ -294,7 +330,8 @@ Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessag
       first_user = false;
     } else if (role == "assistant") {
       out.Template(f.answer_open);
-      out.Content(content, f.trim & kTrimAssistant, f.trim & kTrimAssistant);
+      const bool drops_thoughts = std::string_view(f.name).starts_with("deepseek-r1");
+      out.Content(drops_thoughts ? AfterThoughts(content) : content, f.trim & kTrimAssistant, f.trim & kTrimAssistant);
       out.Template(f.answer_before_end);
       out.Template(f.answer_end);
       out.Template(f.answer_after_end);

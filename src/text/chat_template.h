@@ -8,8 +8,9 @@
 // recognised, and the messages, in which they are not. A user who writes "<|im_end|>" writes eleven characters.
 //
 // Formats: model cards and tokenizer_config.json of HuggingFaceTB/SmolLM2, Qwen2 and 2.5 (ChatML), meta-llama
-// Llama-2 and Llama-3.x, mistralai (v1, v3, v7, with and without Tekken), google/gemma, microsoft/Phi-3.5
-// and Phi-4-mini, HuggingFaceTB/SmolVLM, HuggingFaceH4/zephyr, lmsys/FastChat (Vicuna).
+// Llama-2 and Llama-3.x, mistralai (v1, v3, v7, with and without Tekken), google/gemma, microsoft/Phi-3.5,
+// Phi-4 and Phi-4-mini, HuggingFaceTB/SmolVLM, HuggingFaceH4/zephyr, lmsys/FastChat (Vicuna), deepseek-ai (Coder;
+// LLM and V2; V2.5 and V3; R1 with its distilled models).
 #pragma once
 
 #include <optional>
@@ -37,8 +38,8 @@ class ChatTemplate {
  public:
   // By the name a user gave. kInvalidArgument lists the names: chatml, smollm2, llama2, llama3, llama3.1, vicuna,
   // vicuna-newline, mistral (= mistral-v3), mistral-v1, mistral-v2, mistral-v3-tekken, mistral-v7, mistral-v7-tekken,
-  // zephyr, gemma, phi3, phi4-mini, smolvlm, none. `bos` and `eos` are the texts of those tokens in the model's
-  // vocabulary; may be empty.
+  // zephyr, gemma, phi3, phi4, phi4-mini, deepseek, deepseek2, deepseek3, deepseek-r1, deepseek-r1-0528,
+  // smolvlm, none. `bos` and `eos` are the texts of those tokens in the model's vocabulary; may be empty.
   static Result<ChatTemplate> FromName(std::string_view name, std::string bos, std::string eos);
   // By a Jinja program. kUnsupported when none of the formats fits.
   static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos);
@@ -67,9 +68,9 @@ class ChatTemplate {
 // The same conversation as a stream: each call gives only the text that comes next, so that a session can append it
 // and never needs to read earlier rounds again. What System() gives is the part worth pinning.
 //
-// System(s), User(u1), answer a1, EndAnswer(false), User(u2) ... joined are Render() of the same messages, except for
-// mistral-v3 with a system text: its template moves the system text to the last user message, which a stream cannot
-// know; here it stays with the first.
+// System(s), User(u1), answer a1, EndAnswer(false), User(u2) ... joined are Render() of the same messages, with two
+// exceptions, where a template rewrites what a stream has read already: mistral-v3 moves a system text to the last user
+// message, here it stays with the first; deepseek-r1 drops the thoughts of earlier answers, here they stay.
 class ChatRounds {
  public:
   explicit ChatRounds(const ChatTemplate& chat) : chat_(chat) {}

@@ -72,6 +72,7 @@ TEST(ChatRounds, JoinedAreTheWholeRendering) {
     const std::string name = format["name"];
     auto chat = ChatTemplate::Detect(format["jinja"].get<std::string>(), golden["bos"], golden["eos"]);
     ASSERT_TRUE(chat.ok());
+    if (name == "deepseek-r1") continue;  // what asks for an answer begins with thoughts, which no later rendering has
     for (const bool with_system : {false, true}) {
       // These formats move the system text to the last user message, which a stream does not know.
       if (with_system && name.rfind("mistral-v3", 0) == 0) continue;
@@ -109,6 +110,15 @@ TEST(ChatRounds, LeavesOutAnEndTokenThatWasRead) {
   EXPECT_EQ(JoinPieces(rounds.EndAnswer(false)), "<|im_end|>\n");
 }
 
+TEST(ChatTemplate, ThoughtsThatAreAChoiceAreNotDeepSeekR1) {
+  EXPECT_FALSE(
+      ChatTemplate::Detect("{{'<｜Assistant｜>'}}{%- if not thinking %}{{'</think>'}}{% endif %}", "", "").ok());
+}
+
+TEST(ChatTemplate, Phi4WithAFixedSystemTextIsNotPhi4) {
+  EXPECT_FALSE(ChatTemplate::Detect("<|im_start|>system<|im_sep|>You are Phi, a language model", "", "").ok());
+}
+
 TEST(ChatTemplate, NoneIsTheTextAlone) {
   auto chat = ChatTemplate::FromName("none", "<s>", "</s>");
   ASSERT_TRUE(chat.ok());
@@ -125,8 +135,8 @@ TEST(ChatTemplate, UnknownOnesSayWhatIsKnown) {
   ASSERT_FALSE(by_program.ok());
   for (const auto& status : {by_name.status(), by_program.status()}) {
     EXPECT_NE(status.message().find("--chat-template"), std::string::npos);
-    for (const char* name :
-         {"chatml", "smollm2", "llama2", "llama3", "vicuna", "mistral", "zephyr", "gemma", "phi3", "none"}) {
+    for (const char* name : {"chatml", "smollm2", "llama2", "llama3", "vicuna", "mistral", "zephyr", "gemma", "phi3",
+                             "deepseek2", "deepseek-r1", "none"}) {
       EXPECT_NE(status.message().find(name), std::string::npos) << name;
       EXPECT_TRUE(ChatTemplate::FromName(name, "", "").ok()) << name;
     }

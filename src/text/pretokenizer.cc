@@ -25,18 +25,90 @@ constexpr char kSmolLm[] = "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^" WEIR_
   "\\p{L}\\p{N}]+[\\r\\n]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+"
 constexpr char kLlama3[] = WEIR_CL100K("\\p{N}{1,3}");
 constexpr char kQwen2[] = WEIR_CL100K("\\p{N}");
-// GPT-4o and Phi-4-mini: words also end where capitals begin, and take a contraction with them.
+// Seed-Coder: as Qwen2, but newlines never join punctuation.
+constexpr char kSeedCoder[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" WEIR_WS
+                              "\\p{L}\\p{N}]+|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+";
+// GPT-4o and Tekken: words also end where capitals begin; GPT-4o's take a contraction with them.
 #define WEIR_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define WEIR_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define WEIR_SHORT "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-constexpr char kGpt4o[] = "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "*" WEIR_LOWER "+" WEIR_SHORT
-                          "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "+" WEIR_LOWER "*" WEIR_SHORT "\\p{N}{1,3}| ?[^" WEIR_WS
-                          "\\p{L}\\p{N}]+[\\r\\n/]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+";
+#define WEIR_O200K(suffix, digits)                                                                                  \
+  "[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "*" WEIR_LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" WEIR_UPPER "+" WEIR_LOWER \
+  "*" suffix "|" digits "| ?[^" WEIR_WS "\\p{L}\\p{N}]+[\\r\\n/]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS    \
+  "])|" WEIR_S "+"
+constexpr char kGpt4o[] = WEIR_O200K("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}");
+constexpr char kTekken[] = WEIR_O200K("", "\\p{N}");
 // Four passes in one: runs of punctuation; words; digits by three; the rest. A pass ends its text where an earlier
 // one has cut, so white space may run up to punctuation, and a space never joins punctuation or a number.
 #define WEIR_PUNCT "\\p{P}$+<=>^~|"
 constexpr char kDefault[] = "[" WEIR_PUNCT "]+| ?\\p{L}+|[0-9]{3}|(?:(?![0-9]{3})\\p{N})++| ?[^" WEIR_WS
                             "\\p{L}\\p{N}" WEIR_PUNCT "]+|" WEIR_S "+(?![^" WEIR_WS WEIR_PUNCT "])|" WEIR_S "+";
+
+// DeepSeek's expressions come in passes, too. One of them isolates runs of HAN, which is CJK and most scripts around
+// it; a white space goes with the word behind it only where both are HAN or neither is.
+#define WEIR_HAN "\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}"
+#define WEIR_NOT_HAN "\\x{0}-\\x{7ff}\\x{9fa6}-\\x{abff}\\x{e000}-\\x{10ffff}"
+#define WEIR_WS_NOT_HAN "\\t\\x0b\\x0c\\x20\\x85\\xa0"
+#define WEIR_WS_HAN "\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"  // U+3000 is added where it fits
+
+// Newlines; letters; punctuation; HAN; digits; of the rest, white space that opens no word stays inside.
+#define WEIR_CODER(ws, out)                                                                               \
+  "[" ws "]?[^\\P{L}" out "]+|[" ws "]?[^\\P{P}" out "]+|(?:[^" WEIR_WS "\\p{L}\\p{P}\\p{N}" out "]|[" ws \
+  "](?![\\p{L}\\p{P}]))++|"
+constexpr char kDeepSeekCoder[] =
+    "[\\r\\n]|\\p{N}|" WEIR_CODER(WEIR_WS_NOT_HAN, WEIR_HAN) WEIR_CODER(WEIR_WS_HAN "\\x{3000}", WEIR_NOT_HAN) WEIR_S;
+
+// Letters with case, in three parts: those that the pass of punctuation takes as well, HAN, and the others.
+#define WEIR_CASED_PUNCT "A-Za-z\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}"
+#define WEIR_CASED_HAN                                                                                               \
+  "\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}\\x{13f8}-\\x{13fd}\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}"                  \
+  "\\x{1d00}-\\x{1d2b}\\x{1d6b}-\\x{1d77}\\x{1d79}-\\x{1d9a}\\x{1e00}-\\x{1f15}\\x{1f18}-\\x{1f1d}"                  \
+  "\\x{1f20}-\\x{1f45}\\x{1f48}-\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}\\x{1f5b}\\x{1f5d}\\x{1f5f}-\\x{1f7d}"          \
+  "\\x{1f80}-\\x{1fb4}\\x{1fb6}-\\x{1fbc}\\x{1fbe}\\x{1fc2}-\\x{1fc4}\\x{1fc6}-\\x{1fcc}\\x{1fd0}-\\x{1fd3}"         \
+  "\\x{1fd6}-\\x{1fdb}\\x{1fe0}-\\x{1fec}\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffc}\\x{2102}\\x{2107}"                   \
+  "\\x{210a}-\\x{2113}\\x{2115}\\x{2119}-\\x{211d}\\x{2124}\\x{2126}\\x{2128}\\x{212a}-\\x{212d}\\x{212f}-\\x{2134}" \
+  "\\x{2139}\\x{213c}-\\x{213f}\\x{2145}-\\x{2149}\\x{214e}\\x{2183}\\x{2184}\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}" \
+  "\\x{2ceb}-\\x{2cee}\\x{2cf2}\\x{2cf3}"
+#define WEIR_CASED_OTHER                                                                                         \
+  "\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}"     \
+  "\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}\\x{37f}\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}" \
+  "\\x{3a3}-\\x{3f5}\\x{3f7}-\\x{481}\\x{48a}-\\x{52f}\\x{531}-\\x{556}\\x{a640}-\\x{a66d}\\x{a680}-\\x{a69b}"   \
+  "\\x{a722}-\\x{a76f}\\x{a771}-\\x{a787}\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}"              \
+  "\\x{fb13}-\\x{fb17}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}"      \
+  "\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
+#define WEIR_CASED WEIR_CASED_PUNCT WEIR_CASED_HAN WEIR_CASED_OTHER
+// Punctuation: not HAN; HAN; and U+3000, white space as well, which a letter behind it takes for itself.
+#define WEIR_MARK "!-/:-@\\[-`{-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff20}\\x{ff3b}-\\x{ff40}\\x{ff5b}-\\x{ff5e}"
+#define WEIR_MARK_HAN "\\x{2018}-\\x{201f}\\x{3001}\\x{3002}"
+#define WEIR_BLANK "(?:\\x{3000}(?![" WEIR_CASED "]))"
+// White space that opens no word. It ends the rest before it where nothing but a word, a newline or the end follows,
+// and is part of it elsewhere: the pass "\s+$".
+#define WEIR_FREE(ws) "(?:[" ws "](?![" WEIR_CASED WEIR_MARK WEIR_MARK_HAN "]|" WEIR_BLANK "))"
+#define WEIR_REST(out) "[^" WEIR_WS WEIR_CASED WEIR_MARK WEIR_MARK_HAN out "]"
+#define WEIR_REST_RUN(ws, out)                                                                             \
+  WEIR_FREE(ws)                                                                                            \
+  "*+" WEIR_REST(out) "++(?:" WEIR_FREE(ws) "++(?=" WEIR_FREE(WEIR_WS_NOT_HAN WEIR_WS_HAN) "*+" WEIR_REST( \
+      "") ")" WEIR_REST(out) "*+)*+|" WEIR_FREE(ws) "++|"
+constexpr char kDeepSeekLlm[] =
+    "[\\r\\n]|\\p{N}|[" WEIR_WS_NOT_HAN "]?[" WEIR_CASED_PUNCT "]+|[" WEIR_WS_NOT_HAN "]?[" WEIR_CASED_OTHER
+    "]+|[" WEIR_WS_HAN "]?[" WEIR_CASED_HAN "]+|[" WEIR_WS_NOT_HAN "]?[" WEIR_MARK "]+|" WEIR_S "(?=[" WEIR_CASED
+    "])|[" WEIR_WS_HAN "]?(?:(?:" WEIR_BLANK "*+[" WEIR_MARK_HAN "])++(?:" WEIR_BLANK "++(?=[" WEIR_MARK
+    "]))?|" WEIR_BLANK "++)|" WEIR_REST_RUN(WEIR_WS_NOT_HAN, "\\p{N}" WEIR_HAN)
+        WEIR_REST_RUN(WEIR_WS_HAN, "\\p{N}" WEIR_NOT_HAN) WEIR_S;
+
+// Digits by three; runs of CJK ideographs and kana, inside which the third pass acts as well; then much as cl100k, but
+// marks go with letters, and what is neither text nor white space stays together.
+#define WEIR_KANA_LETTER \
+  "\\x{3041}-\\x{3096}\\x{3099}\\x{309a}\\x{309d}-\\x{309f}\\x{30a1}-\\x{30fa}\\x{30fc}-\\x{30ff}"
+#define WEIR_KANA_MARK "\\x{309b}\\x{309c}\\x{30a0}\\x{30fb}"
+#define WEIR_KANA_NONE "\\x{3040}\\x{3097}\\x{3098}"
+#define WEIR_CJK "\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}"
+#define WEIR_WORD "[^\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}" WEIR_CJK "]"  // letters and marks that are not CJK
+constexpr char kDeepSeekV3[] =
+    "\\p{N}{1,3}|[" WEIR_KANA_NONE "]?[" WEIR_KANA_LETTER "\\x{4e00}-\\x{9fa5}]+|[" WEIR_KANA_MARK
+    "]+|(?:[" WEIR_KANA_NONE "](?![" WEIR_KANA_LETTER
+    "\\x{4e00}-\\x{9fa5}]))++|[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}\\p{N}" WEIR_CJK "]?" WEIR_WORD
+    "+| ?[^\\p{L}\\p{M}\\p{N}\\p{Z}\\p{C}" WEIR_CJK "]+[\\r\\n]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS
+    "\\p{N}" WEIR_CJK "])|" WEIR_S "+|(?:[^" WEIR_WS "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}" WEIR_CJK "](?!" WEIR_WORD "))++";
 
 struct PreInfo {
   const char* name;
@@ -45,11 +117,35 @@ struct PreInfo {
   bool add_bos;
 };
 constexpr PreInfo kPres[] = {
-    {"default", kDefault, false, false},        {"gpt-2", kGpt2, false, false},       {"phi-2", kGpt2, false, false},
-    {"smollm", kSmolLm, false, false},          {"llama-bpe", kLlama3, true, true},   {"llama3", kLlama3, true, true},
-    {"llama-v3", kLlama3, true, true},          {"smaug-bpe", kLlama3, false, false}, {"qwen2", kQwen2, false, false},
-    {"deepseek-r1-qwen", kQwen2, false, false}, {"olmo", kGpt2, false, false},        {"mpt", kGpt2, false, false},
+    {"default", kDefault, false, false},
+    {"gpt-2", kGpt2, false, false},
+    {"phi-2", kGpt2, false, false},
+    {"olmo", kGpt2, false, false},
+    {"mpt", kGpt2, false, false},
+    {"mellum", kGpt2, false, false},
+    {"trillion", kGpt2, false, false},
+    {"a.x-4.0", kGpt2, false, false},
+    {"smollm", kSmolLm, false, false},
+    {"starcoder", kSmolLm, false, false},
+    {"refact", kSmolLm, false, false},
+    {"command-r", kSmolLm, false, false},
+    {"minerva-7b", kSmolLm, false, false},
+    {"llama-bpe", kLlama3, true, true},
+    {"llama3", kLlama3, true, true},
+    {"llama-v3", kLlama3, true, true},
+    {"falcon3", kLlama3, true, true},
+    {"pixtral", kLlama3, true, true},
+    {"smaug-bpe", kLlama3, false, false},
+    {"dbrx", kLlama3, false, false},
+    {"qwen2", kQwen2, false, false},
+    {"deepseek-r1-qwen", kQwen2, false, false},
+    {"megrez", kQwen2, false, false},
+    {"seed-coder", kSeedCoder, false, false},
     {"gpt-4o", kGpt4o, false, false},
+    {"tekken", kTekken, true, true},
+    {"deepseek-llm", kDeepSeekLlm, false, false},
+    {"deepseek-coder", kDeepSeekCoder, false, false},
+    {"deepseek-v3", kDeepSeekV3, false, false},
 };
 
 // One per thread: PCRE2's match data and context may not be shared by two matches at a time.

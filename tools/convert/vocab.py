@@ -18,7 +18,12 @@ T = gguf.TokenType
 _PRE_BY_REGEX = (
     (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|", "llama-bpe"),
     (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", "qwen2"),
+    (r"\p{L}+|\p{N}{1}|", "seed-coder"),
+    (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|", "tekken"),  # GPT-4o's words go on with a contraction
     (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+", "gpt-4o"),
+    ("\\s?[A-Za-z\u00b5", "deepseek-llm"),
+    (r"\s?\p{P}+", "deepseek-coder"),
+    ("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", "deepseek-v3"),
 )
 
 
