@@ -62,7 +62,8 @@ TEST_F(OpenAiTest, WhatTheTemplateMakesOfAChat) {
   ASSERT_NE(user, std::string::npos) << prompt;
   EXPECT_LT(system, user);
   EXPECT_GT(prompt.size(), user + 7);  // what asks for an answer
-  const Json ids = server_->Post("/tokenize", {{"content", prompt}, {"parse_special", true}}).json()["tokens"];
+  const Json ids = server_->Post("/tokenize", {{"content", prompt}, {"add_special", true}, {"parse_special", true}})
+                       .json()["tokens"];
   Json chat = body;
   chat["max_tokens"] = 1;
   EXPECT_EQ(server_->Post("/v1/chat/completions", chat).json()["usage"]["prompt_tokens"].get<size_t>(), ids.size());
@@ -367,7 +368,9 @@ TEST(OpenAiSilence, AStreamSaysThatItReadsOrWaits) {
   EXPECT_EQ(std::sscanf(reading.c_str() + at, ": reading %lld/%lld tokens", &n_read, &n_prompt), 2);
   EXPECT_GT(n_read, 0);
   EXPECT_LT(n_read, n_prompt);
-  EXPECT_NE(read_until(waiter, ": waiting\n\n").find("text/event-stream"), std::string::npos);
+  const std::string waiting = read_until(waiter, ": waiting\n\n");
+  EXPECT_NE(waiting.find("text/event-stream"), std::string::npos) << waiting;
+  EXPECT_NE(waiting.find(": waiting\n\n"), std::string::npos) << waiting;
   close(reader);
   const std::string answer = read_until(waiter, "[DONE]");
   EXPECT_NE(answer.find("data: {"), std::string::npos) << answer;
