@@ -286,6 +286,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, int64_t 
   GetSampling(fields, default_max_tokens, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
   fields.Get("max_completion_tokens", &answer.max_tokens, 0, kMaxTokens);
+  fields.Get("cache_prompt", &answer.cache_prompt);
   int64_t n_top = 0;
   fields.Get("logprobs", &out.logprobs);
   fields.Get("top_logprobs", &n_top, 0, 20);
@@ -323,6 +324,7 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
   fields.Get("echo", &echo);
   fields.Only("suffix", "");
   fields.Only("best_of", 1);
+  fields.Get("cache_prompt", &out.answers[0].cache_prompt);
   const Json* prompt = fields.Get("prompt");
   WEIR_RETURN_IF_ERROR(fields.Done());
   out.logprobs = n_top >= 0;
