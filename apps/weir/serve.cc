@@ -25,7 +25,7 @@ struct ServeFlags {
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
   std::string mmproj, prune, node;
   std::vector<std::string> origins;
-  bool hand_over = false;
+  bool hand_over = false, cache_prompt = true;
   int drain = 30, session_idle = 0;
   SharedEyesOptions eyes;
   int media_timeout_s = 30, frames_waiting = 4;
@@ -65,6 +65,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.host.answer_pots = flags.pots;
   out.host.max_waiting = flags.queue;
   out.host.max_together = flags.together;
+  out.host.cache_prompt = flags.cache_prompt;
   if (!flags.budget.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.host.budget_bytes, PositiveBytes(flags.budget, "--budget"));
   }
@@ -258,6 +259,8 @@ void AddServe(CLI::App& app, int* code) {
   sub->add_option("--together", flags->together, "answers that are written in one forward pass; 1 = each by itself")
       ->check(Between(1, 256))
       ->capture_default_str();
+  sub->add_flag("--cache-prompt,!--no-cache-prompt", flags->cache_prompt,
+                "chats and completions go on from what an answer pot still holds of their prompt; the default");
   sub->add_option("--queue", flags->queue, "requests that may wait for the engine; more are refused (429)")
       ->check(Between(1, 1 << 20))
       ->capture_default_str();

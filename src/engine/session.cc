@@ -79,7 +79,7 @@ void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, 
   // Row r predicts token r + 1; the first token of the chunk is predicted by the last row of the previous one.
   const int64_t n = std::ssize(tokens);
   if (!has_last_) {
-    nll[0] = std::numeric_limits<float>::infinity();
+    nll[0] = next_nll_;
   } else if (logits_fresh_) {
     const float* logits = HostLogits();
     nll[0] = backend_->LogSumExp(logits, model_->config().n_vocab) - logits[tokens[0]];
@@ -135,6 +135,7 @@ BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, in
 void Session::EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden,
                        float* nll) {
   const int32_t n = static_cast<int32_t>(rows.n);
+  NoteChunk(rows, options, item);
   if (item.evidence != nullptr) {
     const int32_t n_rows = static_cast<int32_t>(evidence_.row_end - evidence_.row_begin);
     n_score_rows_ = evidence_.accumulate
@@ -267,18 +268,22 @@ Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
   return Status();
 }
 
-Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer) {
+Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read) {
   question_.clear();
   if (needs_.question_rows > 0 && needs_.evidence.rows == EvidenceRows::kProbe) {
     question_.assign(question.end() - std::min<int64_t>(std::ssize(question), needs_.question_rows), question.end());
   }
-  if (needs_.evicts && options_.on_overflow == OnOverflow::kEvict && n_seen_ > 0) {
+  if (n_seen_ <= n_read) return Status();  // there is nothing before the question
+  if (needs_.evicts && options_.on_overflow == OnOverflow::kEvict) {
     // Forgetting for the sake of an answer that may turn out short would be a pity: an eighth of the pot at most.
-    const int64_t wanted = std::ssize(question) + std::clamp<int64_t>(n_answer, 0, n_slots() / 8);
+    const int64_t wanted = std::ssize(question) - n_read + std::clamp<int64_t>(n_answer, 0, n_slots() / 8);
     const int64_t most = std::min(n_slots() / 2, n_slots() - n_pinned_ - (needs_.min_slots - 1));
     if (most > 0) WEIR_RETURN_IF_ERROR(MakeRoom(static_cast<int32_t>(std::min(wanted, most))));
   }
-  if (needs_.nll_decay != 1) pot_->ScaleNll(needs_.nll_decay);
+  if (needs_.nll_decay != 1) {
+    pot_->ScaleNll(needs_.nll_decay);
+    ForbidRewind();
+  }
   return Status();
 }
 
@@ -340,6 +345,10 @@ Status Session::MostLikely(std::span<int32_t> ids, std::span<float> values) {
 
 void Session::Reset() {
   pot_->Clear();
+  StartAnew();
+}
+
+void Session::StartAnew() {
   policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
   has_last_ = logits_fresh_ = false;
   n_seen_ = n_selections_ = n_slots_read_ = pos_shift_ = 0;
@@ -348,6 +357,9 @@ void Session::Reset() {
   reads_fresh_ = false;
   n_seen_by_ = {};
   n_pinned_ = n_score_rows_ = n_unscored_ = 0;
+  plain_ = true;
+  n_rewindable_ = 0;
+  next_nll_ = std::numeric_limits<float>::infinity();
   question_.clear();
   if (plan_.probe_slots > 0) probe_ = options_.probe;
 }

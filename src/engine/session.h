@@ -117,8 +117,8 @@ class Session {
   // A round begins: `question` is about to be appended (by the caller, in any number of calls) and up to n_answer
   // tokens will follow. Room is made for all of it at once where the pot allows; a policy may rank by the question's
   // attention (PolicyNeeds::question_rows); stored likelihoods age (nll_decay). Optional: without it, room is made when
-  // it is needed.
-  Status BeginRound(std::span<const int32_t> question, int64_t n_answer);
+  // it is needed. n_read: so many of the question's tokens are the session's newest already (Rewind() kept them).
+  Status BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read = 0);
 
   // Replaces the probe from now on. kInvalidArgument when it is longer than SessionOptions::max_probe.
   Status SetProbe(std::span<const int32_t> tokens);
@@ -148,6 +148,19 @@ class Session {
   // Forgets everything, counters included: the session is as new. The memory stays.
   void Reset();
 
+  // For a prompt that begins like what was read: how many tokens Rewind() may keep so that reading on gives the bytes
+  // of reading it all. n_same: tokens that both begin with, pinned alike. n_call: tokens of the prompt up to the end of
+  // the Append() that reads on. What it says is less than n_same, and the end of a chunk that the prompt would come in
+  // too; 0 when anything was forgotten, restored or copied, where the policy sums what all rows attended to, and for
+  // sessions with SessionOptions::nll. REQUIRES: of the prompt, pinned tokens come first, in the calls that read them
+  // here, and one call reads all that follows them up to n_call.
+  int64_t RewindPoint(int64_t n_same, int64_t n_call) const;
+  // Keeps the first n tokens, as if no other had been read. 0: as Reset(). REQUIRES: n is 0 or what RewindPoint() says,
+  // and the token that came next is the next one that is read, before logits are asked for or anything is saved.
+  void Rewind(int64_t n);
+  // No RewindPoint() is beyond it.
+  int64_t n_rewindable() const { return n_rewindable_; }
+
   // Lines of everything forgotten from now on go to `trace`, which must outlive the session or the next call.
   void SetTrace(TraceWriter* trace) { trace_ = trace; }
 
@@ -173,6 +186,10 @@ class Session {
   StateHeader HeaderNow() const;
   // Takes over what a header says; `ids` are the probe's and the question's. What the two do not tell is there already.
   Status Become(const StateHeader& header, std::span<const int32_t> ids);
+  // Reset() of all but the pot.
+  void StartAnew();
+  // What was read is no longer what another reader of the same prompt would hold.
+  void ForbidRewind();
   friend class StepBatch;  // reads a token of several sessions in one forward pass
   explicit Session(int64_t budget_bytes) : ledger_(budget_bytes) {}
   // The pot's slots without those kept free for a probe.
@@ -213,6 +230,8 @@ class Session {
   // that come after it. What BeginChunk() gives refers to the session and is good until the next call.
   BatchItem BeginChunk(const Rows& rows, const AppendOptions& options, int64_t n_after);
   void EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden, float* nll);
+  // Of a chunk that was read and is not counted yet: what RewindPoint() relies on.
+  void NoteChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item);
   void Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll);
   // Computes the logits, unless they are there.
   Status MakeLogits();
@@ -247,6 +266,10 @@ class Session {
   int32_t n_pinned_ = 0;                       // slots that every group must keep
   int32_t n_score_rows_ = 0, n_unscored_ = 0;  // SlotView
   int64_t pos_shift_ = 0;                      // BatchSegment::pos_shift of the next row
+  bool plain_ = true;         // all chunks so far are those that any prompt of the same tokens is read in
+  int64_t n_rewindable_ = 0;  // where the last chunk began that has only such chunks before it
+  // Of the next token, where the row that predicts it is not there: nothing was read yet, or it was taken back.
+  float next_nll_ = std::numeric_limits<float>::infinity();
   int32_t n_since_full_ = 0;       // tokens of the answer since one read all slots (PolicyNeeds::read_every)
   std::vector<int32_t> probe_;     // the policy's
   std::vector<int32_t> question_;  // last rows of the round's question: the probe while they are not empty

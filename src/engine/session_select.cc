@@ -139,6 +139,7 @@ Status Session::KeepOnly(int32_t most, const char* reason) {
   pot_->Rebalance();
   n_unscored_ = std::min(n_unscored_, most);
   reads_fresh_ = false;
+  ForbidRewind();
   ++n_selections_;
   return traced;
 }

@@ -187,6 +187,7 @@ Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
   n_pinned_ = h.n_pinned;
   n_score_rows_ = h.n_score_rows;
   n_unscored_ = h.n_unscored;
+  ForbidRewind();
   // Part of what was saved, made again. Should a device fail at that, it has failed for good, and says so again.
   return has_last_ && h.has_logits != 0 ? Logits().status() : Status();
 }

@@ -31,6 +31,12 @@ AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
       stop_(request_.stop),
       decoder_(host.tokenizer(), DecoderOptions()) {}
 
+std::span<const PromptPart> AnswerJob::Reusable() const {
+  // Likelihoods are told of every token, so every token is read.
+  const bool may = host_.options().cache_prompt && request_.cache_prompt && !request_.score_prompt;
+  return may ? std::span<const PromptPart>(request_.prompt) : std::span<const PromptPart>();
+}
+
 Status AnswerJob::Begin() {
   begun_at_ = std::chrono::steady_clock::now();
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(request_.sampler));
@@ -51,7 +57,11 @@ Status AnswerJob::Begin() {
   std::vector<int32_t> all;
   for (const PromptPart& part : parts) all.insert(all.end(), part.tokens.begin(), part.tokens.end());
   if (all.empty()) return InvalidArgument("the prompt holds no tokens");
-  if (stream_ == nullptr) WEIR_RETURN_IF_ERROR(session_->BeginRound(all, request_.max_tokens));
+  if (stream_ == nullptr) {
+    summary_.n_cached = session_->n_seen();
+    host_.metrics().CountReused(summary_.n_cached);
+    WEIR_RETURN_IF_ERROR(session_->BeginRound(all, request_.max_tokens, summary_.n_cached));
+  }
   if (request_.sampler.repeat_penalty != 1) {
     for (const int32_t id : all) sampler_->Accept(id);
   }
@@ -63,7 +73,7 @@ Status AnswerJob::Begin() {
     pending_.tokens.push_back(first);
     prompt_ = std::move(all);
   }
-  reader_.Start(std::move(parts), true, feed_.get(), summary_.t_ms);
+  reader_.Start(std::move(parts), true, feed_.get(), summary_.t_ms, summary_.n_cached);
   return Status();
 }
 

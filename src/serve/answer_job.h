@@ -27,6 +27,7 @@ struct AnswerRequest {
   int64_t max_tokens = -1;  // -1: until the model ends its answer
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  bool cache_prompt = true;   // go on from what an answer pot holds of the prompt
   int n_logprobs = -1;        // alternatives beside every token's likelihood; -1: no likelihoods at all
   bool score_prompt = false;  // likelihoods of the prompt's tokens too
   // What an answer pot reads, and the pictures of its visual parts; a stream session is asked `question` instead.
@@ -39,6 +40,7 @@ struct AnswerSummary {
   bool ended = false;  // by itself or by a stop string; otherwise because of its length
   bool cancelled = false;
   int64_t n_prompt = 0, n_answer = 0;
+  int64_t n_cached = 0;    // of the prompt, not read again
   SessionCounters tokens;  // of the session
   std::array<HeldSpan, kNumModalities> held{};
   int64_t t_ms = 0;                    // the moment of the stream that it was asked at
@@ -82,6 +84,7 @@ class AnswerJob : public SessionJob {
   }
 
  private:
+  std::span<const PromptPart> Reusable() const override;
   Status Begin();
   Status Read();
   // Draws the next token and gives its text out; sets finished_ when it is the last. True when the session is to read

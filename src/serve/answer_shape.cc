@@ -91,8 +91,12 @@ Json AnswerShape::Logprobs(const std::vector<ScoredToken>& tokens, Choice* choic
 }
 
 void AnswerShape::Count(size_t index, const AnswerSummary& summary) {
-  if (index % static_cast<size_t>(n_) == 0) n_prompt_ += summary.n_prompt;
-  n_read_ += summary.n_prompt;
+  if (index % static_cast<size_t>(n_) == 0) {
+    n_prompt_ += summary.n_prompt;
+    n_cached_ += summary.n_cached;
+  }
+  n_read_ += summary.n_prompt - summary.n_cached;
+  n_held_ += summary.n_cached;
   prompt_ms_ += summary.prompt_ms;
   answer_ms_ += summary.answer_ms;
   n_answer_ += summary.n_answer;
@@ -106,15 +110,22 @@ void AnswerShape::Count(size_t index, const AnswerSummary& summary) {
 }
 
 Json AnswerShape::Usage() const {
-  return {{"prompt_tokens", n_prompt_}, {"completion_tokens", n_answer_}, {"total_tokens", n_prompt_ + n_answer_}};
+  return {{"prompt_tokens", n_prompt_},
+          {"completion_tokens", n_answer_},
+          {"total_tokens", n_prompt_ + n_answer_},
+          {"prompt_tokens_details", {{"cached_tokens", n_cached_}}}};
 }
 
 // Under the names that llama-server gave them.
 Json AnswerShape::Timings() const {
   const auto rate = [](int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; };
-  return {
-      {"prompt_n", n_read_},      {"prompt_ms", prompt_ms_},    {"prompt_per_second", rate(n_read_, prompt_ms_)},
-      {"predicted_n", n_answer_}, {"predicted_ms", answer_ms_}, {"predicted_per_second", rate(n_answer_, answer_ms_)}};
+  return {{"cache_n", n_held_},
+          {"prompt_n", n_read_},
+          {"prompt_ms", prompt_ms_},
+          {"prompt_per_second", rate(n_read_, prompt_ms_)},
+          {"predicted_n", n_answer_},
+          {"predicted_ms", answer_ms_},
+          {"predicted_per_second", rate(n_answer_, answer_ms_)}};
 }
 
 Json AnswerShape::Head(bool chunk) const {

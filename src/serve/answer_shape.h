@@ -53,8 +53,9 @@ class AnswerShape {
   const std::string id_;
   const int64_t created_s_;
   std::vector<Choice> choices_;
-  const int n_;                                       // answers to one prompt
-  int64_t n_prompt_ = 0, n_read_ = 0, n_answer_ = 0;  // a prompt that is read n times counts once in n_prompt_
+  const int n_;  // answers to one prompt
+  // A prompt that is read n times counts once in n_prompt_ and n_cached_, and n times in n_read_ and n_held_.
+  int64_t n_prompt_ = 0, n_cached_ = 0, n_read_ = 0, n_held_ = 0, n_answer_ = 0;
   double prompt_ms_ = 0, answer_ms_ = 0;
   Json memory_;  // seen, kept and dropped of the last prompt
 };

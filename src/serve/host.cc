@@ -9,6 +9,7 @@
 #include "kv/held.h"
 #include "serve/answer_job.h"
 #include "serve/held_map.h"
+#include "serve/prompt_reuse.h"
 #include "serve/session_file.h"
 #include "serve/session_job.h"
 
@@ -167,10 +168,12 @@ StreamSession* Host::FindIdle(std::chrono::seconds idle) const {
   return nullptr;
 }
 
-Session* Host::TakeAnswerPot() {
+Session* Host::TakeAnswerPot(std::span<const PromptPart> prompt) {
   if (free_pots_.empty()) return nullptr;
-  Session* session = free_pots_.back();
-  free_pots_.pop_back();
+  const PotChoice choice = ChoosePot(free_pots_, prompt);
+  Session* session = free_pots_[choice.index];
+  free_pots_.erase(free_pots_.begin() + static_cast<ptrdiff_t>(choice.index));
+  session->Rewind(choice.n_tokens);
   return session;
 }
 

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,14 @@
 
 namespace weir {
 
+struct PromptPart;
+
 struct HostOptions {
   SessionOptions session;     // of whatever asks for nothing else; probe is filled in here
   std::string chat_template;  // name; empty: the file's
   std::string model_name;     // what /v1/models says
   int answer_pots = 2;
+  bool cache_prompt = true;  // prompts go on from what an answer pot still holds (serve/prompt_reuse.h)
   int max_together = 8;      // answers that are written in one forward pass; 1: each by itself
   int max_waiting = 256;     // jobs
   int64_t budget_bytes = 0;  // of all sessions and what they share; 0: as much as answer_pots + 8 default sessions need
@@ -123,8 +127,9 @@ class Host {
   StreamSession* FindIdle(std::chrono::seconds idle) const;
   const std::map<std::string, std::unique_ptr<StreamSession>>& sessions() const { return sessions_; }
   void Erase(const std::string& id);
-  // nullptr when all are lent.
-  Session* TakeAnswerPot();
+  // nullptr when all are lent. The pot holds the first n_seen() tokens of `prompt`, which is read on behind them; of an
+  // empty prompt, nothing.
+  Session* TakeAnswerPot(std::span<const PromptPart> prompt);
   void GiveAnswerPot(Session* session);
   PromptScorer& scorer() { return *scorer_; }
   Gauges ReadGauges() const;
@@ -149,7 +154,7 @@ class Host {
   std::unique_ptr<StepBatch> batch_;
   std::vector<Reservation> pot_reservations_;
   std::vector<std::unique_ptr<Session>> pots_;
-  std::vector<Session*> free_pots_;
+  std::vector<Session*> free_pots_;  // the longest unused first
   mutable std::mutex sessions_mutex_;  // the engine's thread changes sessions_ under it, and reads them without
   std::map<std::string, std::unique_ptr<StreamSession>> sessions_;
   std::atomic<bool> hurry_{false};

@@ -22,6 +22,11 @@ void Metrics::CountRead(int64_t n_tokens) {
   n_read_ += n_tokens;
 }
 
+void Metrics::CountReused(int64_t n_tokens) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  n_reused_ += n_tokens;
+}
+
 void Metrics::CountAnswer(int64_t n_tokens, double first_token_s) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++n_answers_;
@@ -79,6 +84,7 @@ std::string Metrics::Text(const Gauges& gauges) const {
 
   const std::lock_guard<std::mutex> lock(mutex_);
   Line("weir_tokens_read_total", "counter", "Tokens read from prompts and texts.", n_read_, &out);
+  Line("weir_tokens_reused_total", "counter", "Tokens of prompts that an answer pot still held.", n_reused_, &out);
   Line("weir_tokens_generated_total", "counter", "Tokens of answers.", n_generated_, &out);
   Line("weir_answers_total", "counter", "Answers, cancelled ones included.", n_answers_, &out);
   Line("weir_cancelled_total", "counter", "Jobs whose client went away.", n_cancelled_, &out);

@@ -29,6 +29,7 @@ class Metrics {
  public:
   void CountRequest(std::string_view route, int status);
   void CountRead(int64_t n_tokens);
+  void CountReused(int64_t n_tokens);
   void CountAnswer(int64_t n_tokens, double first_token_s);
   void CountEvictions(std::string_view policy, int64_t n_selections, int64_t n_tokens);
   void CountCancelled();
@@ -45,7 +46,7 @@ class Metrics {
   std::map<std::string, Evictions, std::less<>> evictions_;
   std::array<int64_t, kTtftBounds.size() + 1> ttft_{};  // the last: above all bounds
   double ttft_sum_s_ = 0;
-  int64_t n_read_ = 0, n_generated_ = 0, n_answers_ = 0, n_cancelled_ = 0, n_expired_ = 0;
+  int64_t n_read_ = 0, n_reused_ = 0, n_generated_ = 0, n_answers_ = 0, n_cancelled_ = 0, n_expired_ = 0;
 };
 
 }  // namespace weir

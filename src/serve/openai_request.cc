@@ -336,6 +336,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
   GetSampling(fields, defaults, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
   fields.Get("max_completion_tokens", &answer.max_tokens, -1, kMaxTokens);
+  fields.Get("cache_prompt", &answer.cache_prompt);
   int64_t n_top = 0;
   fields.Get("logprobs", &out.logprobs);
   fields.Get("top_logprobs", &n_top, 0, 20);
@@ -385,6 +386,7 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
   fields.Get("parse_special", &parse_special);
   fields.Only("suffix", "");
   fields.Only("best_of", 1);
+  fields.Get("cache_prompt", &out.answers[0].cache_prompt);
   const Json* prompt = fields.Get("prompt");
   WEIR_RETURN_IF_ERROR(fields.Done());
   out.logprobs = n_top >= 0;

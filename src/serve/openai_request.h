@@ -2,7 +2,7 @@
 // by name.
 //
 // Shapes: platform.openai.com/docs/api-reference, chat and completions. Beyond them: top_k, min_p, repeat_penalty,
-// repeat_last_n, ignore_eos. docs/server.md lists what is not supported.
+// repeat_last_n, ignore_eos, cache_prompt. docs/server.md lists what is not supported.
 #pragma once
 
 #include <optional>

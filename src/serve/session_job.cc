@@ -77,9 +77,8 @@ bool SessionJob::TryStart() {
   std::optional<SharedEyes::Lane> lane;
   if (!visuals_.empty() && !(lane = host_.eyes()->TakeLane(std::chrono::milliseconds(0)))) return false;
   if (id_.empty()) {
-    session_ = host_.TakeAnswerPot();
+    session_ = host_.TakeAnswerPot(Reusable());
     if (session_ == nullptr) return false;
-    session_->Reset();
   } else {
     stream_ = host_.Find(id_);
     if (stream_ == nullptr) return true;
@@ -109,6 +108,7 @@ void SessionJob::Finish() {
                                    after.dropped - before_.dropped);
   }
   if (stream_ == nullptr) {
+    if (Reusable().empty()) session_->Reset();  // nobody goes on from it
     host_.GiveAnswerPot(session_);
   } else {
     stream_->busy = false;
@@ -160,11 +160,14 @@ size_t SessionJob::OpenTurn(PromptPart body, PictureSource* pictures, int64_t t_
   return n_heads;
 }
 
-void PromptReader::Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms) {
+void PromptReader::Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms,
+                         int64_t n_held) {
   parts_ = std::move(parts);
   std::erase_if(parts_, [](const PromptPart& part) { return part.tokens.empty() && !part.visual; });
   ends_prompt_ = ends_prompt;
-  part_ = at_ = 0;
+  part_ = 0;
+  at_ = static_cast<size_t>(n_held);
+  while (at_ > 0 && at_ >= parts_[part_].tokens.size()) at_ -= parts_[part_++].tokens.size();
   n_read_ = n_visual_ = 0;
   pictures_ = pictures;
   t_ms_ = t_ms;

@@ -30,8 +30,10 @@ struct PromptPart {
 class PromptReader {
  public:
   // `ends_prompt`: the last token ends a prompt (Session::AppendOptions::end_of_prompt). `pictures` outlives the
-  // reading of visual parts. The stream stands at the moment t_ms.
-  void Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms);
+  // reading of visual parts. The stream stands at the moment t_ms. The session holds the first n_held tokens already;
+  // REQUIRES: more than they come, and no picture stands before them.
+  void Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms,
+             int64_t n_held = 0);
   bool done() const { return part_ == parts_.size(); }
   // Whether what comes next may be left away.
   bool may_stop() const { return done() || !parts_[part_].whole || at_ == 0; }
@@ -70,6 +72,9 @@ class SessionJob : public Job {
   void Finish() override;
 
  protected:
+  // The prompt that an answer pot may hold a part of when it is taken, and that others may go on from when it is given
+  // back; empty: there is none.
+  virtual std::span<const PromptPart> Reusable() const { return {}; }
   // Whether to stop at the next opportunity, and why. Ok: go on.
   Status CheckGoOn() const;
   // Begins to read `body` as part of the open turn, or of one that is opened for it; gives the number of parts before

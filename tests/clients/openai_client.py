@@ -39,14 +39,17 @@ def main():
         model = client.models.list().data[0].id
         check("the model is listed and found", client.models.retrieve(model).id == model)
 
-        whole = client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=16, temperature=0)
+        anew = {"cache_prompt": False}
+        whole = client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=16, temperature=0,
+                                               extra_body=anew)
         text = whole.choices[0].message.content
         check("a chat is answered", bool(text) and whole.usage.completion_tokens <= 16, whole)
         check("its usage adds up",
               whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens, whole.usage)
 
         chunks = list(client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=16, temperature=0,
-                                                     stream=True, stream_options={"include_usage": True}))
+                                                     stream=True, stream_options={"include_usage": True},
+                                                     extra_body=anew))
         streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
         check("streamed it says the same", streamed == text, (streamed, text))
         check("the stream ends with its usage", chunks[-1].usage == whole.usage, chunks[-1])

@@ -259,6 +259,63 @@ TEST_P(PolicyTest, ASavedSessionContinuesWithTheSameBytes) {
   }
 }
 
+// A session that goes on from the beginning of an earlier prompt says what one says that reads all of the new one.
+TEST_P(PolicyTest, GoingOnFromAPrefixEqualsReadingItAgain) {
+  const bool votes_at_end = needs_.evidence.rows == EvidenceRows::kLast;
+  const size_t n_prompt = 70 + (votes_at_end ? static_cast<size_t>(needs_.evidence.n_last) : 0);
+  const int32_t pot = static_cast<int32_t>(n_prompt) + 20;
+  const std::vector<int32_t> tokens = Tokens(n_prompt + 60);
+  const std::vector<int32_t> first(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(n_prompt));
+  Session::AppendOptions pin, end, answer;
+  pin.pinned = end.end_of_prompt = answer.generated = true;
+  const auto read = [&](Session& session, const std::vector<int32_t>& prompt, size_t n_pinned, size_t n_held) {
+    ASSERT_TRUE(session.BeginRound(prompt, 8, static_cast<int64_t>(n_held)).ok());
+    if (n_held < n_pinned) {
+      ASSERT_TRUE(session.Append({prompt.data(), n_pinned}, pin).ok());
+      n_held = n_pinned;
+    }
+    ASSERT_TRUE(session.Append(std::span(prompt).subspan(n_held), end).ok());
+  };
+  const auto write = [&](Session& session, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      LogitsOf(session);
+      if (!session.Append({tokens.data() + n_prompt + i, 1}, answer).ok()) return;
+    }
+  };
+  for (const size_t n_pinned : {0, 5, 8}) {
+    auto session = MakeSession(pot, 8);
+    for (const size_t n_same : {size_t{9}, size_t{40}, size_t{66}, n_prompt}) {
+      SCOPED_TRACE(std::to_string(n_pinned) + " pinned, the first " + std::to_string(n_same) + " the same");
+      std::vector<int32_t> other = first;
+      for (size_t i = n_same; i < n_prompt; ++i) other[i] = (first[i] + 1) % tiny_.model->config().n_vocab;
+      session->Reset();
+      read(*session, first, n_pinned, 0);
+      write(*session, 3);
+      const int64_t n = session->RewindPoint(static_cast<int64_t>(n_same), static_cast<int64_t>(n_prompt));
+      EXPECT_LT(n, static_cast<int64_t>(n_same));
+      if (session->counters().selections > 0 || needs_.evidence.rows == EvidenceRows::kAll) {
+        EXPECT_EQ(n, 0);
+      } else if (n_same >= 40) {
+        EXPECT_GE(n, 32);
+      }
+      session->Rewind(n);
+      EXPECT_EQ(session->n_seen(), n);
+      auto fresh = MakeSession(pot, 8);
+      read(*session, other, n_pinned, static_cast<size_t>(n));
+      read(*fresh, other, n_pinned, 0);
+      std::vector<uint8_t> bytes, expected;
+      ASSERT_TRUE(session->Save(&bytes).ok());
+      ASSERT_TRUE(fresh->Save(&expected).ok());
+      EXPECT_EQ(bytes, expected);
+      write(*session, 60);  // beyond the pot
+      write(*fresh, 60);
+      EXPECT_EQ(Held(*session), Held(*fresh));
+      EXPECT_EQ(LogitsOf(*session), LogitsOf(*fresh));
+      EXPECT_EQ(session->counters().selections, fresh->counters().selections);
+    }
+  }
+}
+
 TEST_P(PolicyTest, OverflowErrorForbidsForgetting) {
   SessionOptions options = Options(40, 8);
   options.on_overflow = OnOverflow::kError;

@@ -366,6 +366,37 @@ TEST_F(SessionTest, ResetIsAsNew) {
   EXPECT_EQ(first, second);
 }
 
+TEST_F(SessionTest, OnlyWholeChunksOfAPromptAreGoneOnFrom) {
+  SessionOptions options = Options("streaming_llm", 64);
+  options.chunk_rows = 16;
+  auto session = Make(options), restored = Make(options);
+  EXPECT_EQ(session->RewindPoint(0, 10), 0);
+  ASSERT_TRUE(session->Append({tokens_.data(), 50}).ok());
+  EXPECT_EQ(session->RewindPoint(50, 100), 48);
+  EXPECT_EQ(session->RewindPoint(48, 100), 32) << "the next token must be known";
+  EXPECT_EQ(session->RewindPoint(17, 100), 16);
+  EXPECT_EQ(session->RewindPoint(16, 100), 0);
+  // An answer takes nothing away.
+  Session::AppendOptions answer;
+  answer.generated = true;
+  ASSERT_TRUE(session->Append({tokens_.data() + 50, 3}, answer).ok());
+  EXPECT_EQ(session->RewindPoint(53, 100), 48);
+  std::vector<uint8_t> bytes;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  ASSERT_TRUE(restored->Restore(bytes).ok());
+  EXPECT_EQ(restored->RewindPoint(53, 100), 0) << "nobody knows in which chunks it came";
+  ASSERT_TRUE(session->Append({tokens_.data() + 53, 20}).ok());
+  ASSERT_GT(session->counters().selections, 0);
+  EXPECT_EQ(session->RewindPoint(20, 100), 0);
+  session->Reset();
+  ASSERT_TRUE(session->Append({tokens_.data(), 20}).ok());
+  EXPECT_EQ(session->RewindPoint(20, 100), 16);
+  options.nll = true;
+  auto scoring = Make(options);
+  ASSERT_TRUE(scoring->Append({tokens_.data(), 50}).ok());
+  EXPECT_EQ(scoring->RewindPoint(50, 100), 0);
+}
+
 TEST_F(SessionTest, ResetBringsTheFirstProbeBack) {
   SessionOptions options = Options("infinipot:alpha=0", 64);
   options.probe = {1, 2, 3};

@@ -71,7 +71,7 @@ TEST_F(OpenAiTest, WhatTheTemplateMakesOfAChat) {
 }
 
 TEST_F(OpenAiTest, AChatWholeAndStreamed) {
-  const HttpAnswer whole = server_->Post("/v1/chat/completions", Chat());
+  const HttpAnswer whole = server_->Post("/v1/chat/completions", Chat({{"cache_prompt", false}}));
   ASSERT_EQ(whole.status, 200) << whole.body;
   const Json json = whole.json();
   EXPECT_EQ(json["object"], "chat.completion");
@@ -93,7 +93,9 @@ TEST_F(OpenAiTest, AChatWholeAndStreamed) {
   EXPECT_GT(events.size(), 4u);
 
   const auto with_usage =
-      server_->Post("/v1/chat/completions", Chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}}))
+      server_
+          ->Post("/v1/chat/completions",
+                 Chat({{"cache_prompt", false}, {"stream", true}, {"stream_options", {{"include_usage", true}}}}))
           .events();
   EXPECT_TRUE(with_usage.back()["choices"].empty());
   EXPECT_EQ(with_usage.back()["usage"], json["usage"]);
@@ -286,6 +288,7 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(chat, Chat({{"colour", "red"}}), "colour");
   refused(chat, Chat({{"tools", {{{"type", "function"}}}}}), "tools");
   refused(chat, Chat({{"seed", "a"}}), "seed");
+  refused(chat, Chat({{"cache_prompt", 1}}), "cache_prompt");
   refused(chat, Chat({{"seed", 18446744073709551615u}}), "seed");
   refused(text, {{"prompt", 7}}, "prompt");
   refused(text, Json::object(), "prompt");
