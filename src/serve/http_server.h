@@ -24,8 +24,8 @@ struct HttpLimits {
   int64_t max_head_bytes = 1 << 16;
   int64_t max_body_bytes = 8 << 20;
   int64_t max_bodies_bytes = 0;  // that HttpConnection::Take() gives to all requests together; 0: four of the largest
-  int request_timeout_s = 60;  // for a whole request to arrive
-  int write_timeout_s = 30;    // for the client to take some of an answer
+  int request_timeout_s = 60;    // for a whole request to arrive
+  int write_timeout_s = 30;      // for the client to take some of an answer
 };
 
 // The connection of the request that this thread handles.

@@ -356,8 +356,7 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body) {
     if (!prompts[i]->is_string() && !prompts[i]->is_array()) return bad();
     AnswerRequest one = same;
     std::string text;
-    WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                          PromptTokens(host, *prompts[i], key, echo ? &text : nullptr));
+    WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, PromptTokens(host, *prompts[i], key, echo ? &text : nullptr));
     if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
     if (one.score_prompt && (n_scored += std::ssize(tokens) * (1 + out.n_top) * out.n) > kMaxScored) {
       return InvalidArgument("'echo' with 'logprobs' may tell %lld likelihoods at most: send fewer tokens at once",
