@@ -238,10 +238,9 @@ void AddServe(CLI::App& app, int* code) {
       ->check(Between(1, 86400))
       ->capture_default_str();
   sub->add_option("--max-body", flags->max_body, "largest request body")->capture_default_str()->type_name("BYTES");
-  sub->add_option(
-         "--max-bodies", flags->max_bodies,
-         "bytes that the bodies of all requests may have together; more are refused (429); without it what four "
-         "of --max-body have")
+  sub->add_option("--max-bodies", flags->max_bodies,
+                  "bytes that the bodies of all requests may have together, more are refused (429); without it what "
+                  "four of --max-body have, 32MiB at least")
       ->check(NotEmpty())
       ->type_name("BYTES");
   sub->add_option("-n,--predict", flags->predict, "longest answer in tokens where a request names no limit")
