@@ -272,8 +272,8 @@ void AddServe(CLI::App& app, int* code) {
       ->capture_default_str();
   sub->add_option("--max-body", flags->max_body, "largest request body")->capture_default_str()->type_name("BYTES");
   sub->add_option("--max-bodies", flags->max_bodies,
-                  "bytes that the bodies of all requests may have together; more are refused (429); without it what four "
-                  "of --max-body have")
+                  "bytes that the bodies of all requests may have together, more are refused (429); without it what "
+                  "four of --max-body have, 32MiB at least")
       ->check(NotEmpty())
       ->type_name("BYTES");
   sub->add_option("-n,--predict", flags->predict,

@@ -118,13 +118,20 @@ void Api::AppendFrame(const std::string& id, const VisualInput& frame, int64_t t
                      response);
   }
   const HttpConnection& client = *HttpConnection::Current();
+  const int64_t number = queue->Enter();
+  SharedEyes::Ticket ticket(*host_.eyes());
   std::optional<SharedEyes::Lane> lane;
-  while (!lane) {
-    lane = host_.eyes()->TakeLane(kLookAtClient);
-    if (!lane && !client.Alive()) return SendError({499, "cancelled", "the client went away"}, response);
+  while (!lane && queue->Waits(number)) {
+    lane = host_.eyes()->TakeLane(ticket, kLookAtClient);
+    if (!lane && !client.Alive()) {
+      (void)queue->Leave(number);
+      return SendError({499, "cancelled", "the client went away"}, response);
+    }
   }
+  const bool dropped = !queue->Leave(number);  // newer ones came while it waited
   bool start = false;
   const Status pushed = [&]() -> Status {
+    if (dropped) return Status();
     WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(frame.files[0]));
     const auto image = DecodeImage(file.path(), lane->ledger(), host_.eyes()->media());
     if (!image.ok()) return AboutField(image.status(), file.path(), frame.where);

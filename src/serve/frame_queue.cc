@@ -1,5 +1,7 @@
 #include "serve/frame_queue.h"
 
+#include <algorithm>
+
 namespace weir {
 
 int64_t FrameQueue::Bytes(const EncoderConfig& config, int n_waiting) {
@@ -23,6 +25,29 @@ void FrameQueue::GoOnFrom(const FrameCounters& before) {
   const std::lock_guard<std::mutex> lock(mutex_);
   counters_ = before;
   counters_.dropped += std::exchange(counters_.waiting, 0);
+}
+
+int64_t FrameQueue::Enter() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  undecoded_.push_back(next_number_);
+  if (std::ssize(undecoded_) > n_waiting()) {
+    undecoded_.pop_front();
+    ++counters_.arrived;
+    ++counters_.dropped;
+    ++eyes_.counts().frames_arrived;
+    ++eyes_.counts().frames_dropped;
+  }
+  return next_number_++;
+}
+
+bool FrameQueue::Waits(int64_t number) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::find(undecoded_.begin(), undecoded_.end(), number) != undecoded_.end();
+}
+
+bool FrameQueue::Leave(int64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::erase(undecoded_, number) > 0;
 }
 
 Status FrameQueue::Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* start) {

@@ -2,7 +2,7 @@
 //
 // Whoever sends a frame does not wait for the model: the frame is made ready for the encoder and waits here. When the
 // queue is full the oldest waiting frame is dropped and counted, so that what is looked at next is never older than the
-// queue is long.
+// queue is long. Frames that wait for a decoder are as many at most, and the oldest of them gives up for a newer one.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,12 @@ class FrameQueue {
 
   int n_waiting() const { return static_cast<int>(slots_.size()) - 2; }
 
+  // Any thread. A frame came and waits for a decoder: its number. The oldest of too many is dropped, and its owner
+  // finds it gone.
+  int64_t Enter();
+  bool Waits(int64_t number) const;
+  // It waits no longer. False when it was dropped.
+  bool Leave(int64_t number);
   // Any thread; one frame after the other. kInvalidArgument when t_ms lies before the last frame's, errors of
   // Preprocess(), and whatever ended the reading of an earlier frame (once). *start: nobody reads the queue, so the
   // caller posts a job that does.
@@ -66,6 +72,8 @@ class FrameQueue {
   std::mutex arriving_;  // one frame at a time is made ready
   mutable std::mutex mutex_;
   std::deque<size_t> free_, waiting_;  // of slots_; under mutex_, as is the rest
+  std::deque<int64_t> undecoded_;      // numbers of frames that wait for a decoder
+  int64_t next_number_ = 0;
   FrameCounters counters_;
   bool read_ = false;  // a job reads or will read
   Status status_;

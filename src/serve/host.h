@@ -67,8 +67,8 @@ struct StreamSession {
   std::optional<int64_t> rows_pruned;  // of its pictures; nothing where nobody prunes
   // When a request last named it, or a job on it ended.
   std::chrono::steady_clock::time_point used_at = std::chrono::steady_clock::now();
-  bool busy = false;                   // a job works on it
-  bool closing = false;                // it is being deleted: jobs end at their next step
+  bool busy = false;     // a job works on it
+  bool closing = false;  // it is being deleted: jobs end at their next step
 };
 
 class Host {
@@ -127,6 +127,7 @@ class Host {
   StreamSession* FindIdle(std::chrono::seconds idle) const;
   const std::map<std::string, std::unique_ptr<StreamSession>>& sessions() const { return sessions_; }
   void Erase(const std::string& id);
+  bool HasAnswerPot() const { return !free_pots_.empty(); }
   // nullptr when all are lent. The pot holds the first n_seen() tokens of `prompt`, which is read on behind them; of an
   // empty prompt, nothing.
   Session* TakeAnswerPot(std::span<const PromptPart> prompt);

@@ -213,6 +213,10 @@ bool HttpConnection::Alive() const {
 }
 
 Status HttpConnection::Take(int64_t bytes) {
+  if (bytes > bodies_.budget_bytes()) {
+    return InvalidArgument("this request would hold %lld bytes, all together may hold %lld; ask for less at once",
+                           static_cast<long long>(bytes), static_cast<long long>(bodies_.budget_bytes()));
+  }
   auto taken = bodies_.Reserve(MemTag::kOther, bytes);
   if (!taken.ok()) {
     return OverBudget("the server is busy: the requests on their way hold %lld of %lld bytes; try again later",
@@ -226,8 +230,9 @@ HttpConnection* HttpConnection::Current() { return current; }
 
 HttpServer::HttpServer(const HttpLimits& limits)
     : limits_(limits),
-      bodies_(limits.max_bodies_bytes > 0 ? limits.max_bodies_bytes
-                                          : std::min(limits.max_body_bytes, INT64_MAX / 4) * 4) {
+      bodies_(limits.max_bodies_bytes > 0
+                  ? limits.max_bodies_bytes
+                  : std::max<int64_t>(32 << 20, std::min(limits.max_body_bytes, INT64_MAX / 4) * 4)) {
   new_task_queue = [limits] { return new Workers(limits.n_threads, limits.max_queued); };
   set_payload_max_length(static_cast<size_t>(limits.max_body_bytes));
   // The library's own options let a second server share the port, and each gets some of the requests. These do not; a

@@ -23,7 +23,8 @@ struct HttpLimits {
   int max_queued = 256;  // connections that wait for a thread
   int64_t max_head_bytes = 1 << 16;
   int64_t max_body_bytes = 8 << 20;
-  int64_t max_bodies_bytes = 0;  // that HttpConnection::Take() gives to all requests together; 0: four of the largest
+  // That HttpConnection::Take() gives to all requests together; 0: four of the largest bodies, 32 MiB at least.
+  int64_t max_bodies_bytes = 0;
   int request_timeout_s = 60;  // for a whole request to arrive
   int write_timeout_s = 30;    // for the client to take some of an answer
 };
@@ -34,7 +35,7 @@ class HttpConnection {
   // False when the client closed its side, or the connection broke.
   bool Alive() const;
   // Counts bytes that this request holds until its answer is sent, streams included. kOverBudget when all requests
-  // together would hold more than HttpLimits::max_bodies_bytes.
+  // together would hold more than HttpLimits::max_bodies_bytes, kInvalidArgument when this one alone would.
   Status Take(int64_t bytes);
   // nullptr outside a handler.
   static HttpConnection* Current();

@@ -74,18 +74,28 @@ Status Host::Delete(const std::string& id) {
 }
 
 bool SessionJob::TryStart() {
+  StreamSession* const stream = id_.empty() ? nullptr : host_.Find(id_);
+  if (!id_.empty() && stream == nullptr) {
+    ticket_.reset();
+    return true;
+  }
+  const bool can_start = stream != nullptr ? !stream->busy : host_.HasAnswerPot();
   std::optional<SharedEyes::Lane> lane;
-  if (!visuals_.empty() && !(lane = host_.eyes()->TakeLane(std::chrono::milliseconds(0)))) return false;
-  if (id_.empty()) {
-    session_ = host_.TakeAnswerPot(Reusable());
-    if (session_ == nullptr) return false;
-  } else {
-    stream_ = host_.Find(id_);
-    if (stream_ == nullptr) return true;
-    if (stream_->busy) {
-      stream_ = nullptr;
-      return false;
+  if (ticket_) {
+    // Who could not use a lane yet keeps nobody from it.
+    if (can_start) {
+      lane = host_.eyes()->TakeLane(*ticket_, std::chrono::milliseconds(0));
+    } else {
+      ticket_->StepAside();
     }
+    if (!lane) return false;
+    ticket_.reset();
+  }
+  if (!can_start) return false;
+  if (stream == nullptr) {
+    session_ = host_.TakeAnswerPot(Reusable());
+  } else {
+    stream_ = stream;
     stream_->busy = true;
     session_ = stream_->session.get();
   }

@@ -66,7 +66,9 @@ class PromptReader {
 class SessionJob : public Job {
  public:
   SessionJob(Host& host, std::string id, std::vector<VisualInput> visuals = {})
-      : host_(host), id_(std::move(id)), visuals_(std::move(visuals)) {}
+      : host_(host), id_(std::move(id)), visuals_(std::move(visuals)) {
+    if (!visuals_.empty()) ticket_.emplace(*host_.eyes());
+  }
   bool TryStart() override;
   bool Ready() override { return (stream_ != nullptr && stream_->closing) || host_.hurry() || reader_.Ready(); }
   void Finish() override;
@@ -94,6 +96,7 @@ class SessionJob : public Job {
 
  private:
   std::vector<VisualInput> visuals_;
+  std::optional<SharedEyes::Ticket> ticket_;  // for a lane, as long as it waits for one
   Status feed_status_;
   SessionCounters before_;
 };

@@ -1,6 +1,7 @@
 #include "serve/shared_eyes.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/picture_parts.h"
 
@@ -60,13 +61,26 @@ Result<std::unique_ptr<SharedEyes>> SharedEyes::Make(Encoder& encoder, const Sha
   return out;
 }
 
-std::optional<SharedEyes::Lane> SharedEyes::TakeLane(std::chrono::milliseconds wait) {
+SharedEyes::Ticket::Ticket(SharedEyes& eyes) : eyes_(eyes) {
+  const std::lock_guard<std::mutex> lock(eyes_.mutex_);
+  number_ = eyes_.next_ticket_++;
+}
+
+void SharedEyes::Ticket::StepAside() {
+  const std::lock_guard<std::mutex> lock(eyes_.mutex_);
+  if (eyes_.line_.erase(number_) > 0) eyes_.freed_.notify_all();
+}
+
+std::optional<SharedEyes::Lane> SharedEyes::TakeLane(const Ticket& ticket, std::chrono::milliseconds wait) {
+  const auto is_free = [](const Place& lane) { return !lane.taken; };
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto free_lane = [this] {
-    return std::find_if(lanes_.begin(), lanes_.end(), [](const Place& lane) { return !lane.taken; });
+  const auto place = line_.insert(ticket.number_).first;
+  const auto is_my_turn = [&] {
+    return std::distance(line_.begin(), place) < std::count_if(lanes_.begin(), lanes_.end(), is_free);
   };
-  if (!freed_.wait_for(lock, wait, [&] { return free_lane() != lanes_.end(); })) return std::nullopt;
-  const auto lane = free_lane();
+  if (!freed_.wait_for(lock, wait, is_my_turn)) return std::nullopt;
+  line_.erase(place);
+  const auto lane = std::find_if(lanes_.begin(), lanes_.end(), is_free);
   lane->taken = true;
   return Lane(this, static_cast<size_t>(lane - lanes_.begin()));
 }

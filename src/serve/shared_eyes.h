@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,12 +28,12 @@
 namespace weir {
 
 struct SharedEyesOptions {
-  int32_t max_side = 1024;       // pictures are shrunk to so many pixels on their longer side
-  int lanes = 2;                 // pictures and videos that are decoded at once
+  int32_t max_side = 1024;      // pictures are shrunk to so many pixels on their longer side
+  int lanes = 2;                // pictures and videos that are decoded at once
   int64_t max_frames = 10'000;  // pictures and frames of one request, repeated ones included
   int64_t timeout_ms = 30'000;  // for a picture, or a video's next frame
   int64_t decode_s = 600;       // for decoding all pictures and videos of one request
-  PrunerSpec prune;              // who thins out the rows of every picture and frame
+  PrunerSpec prune;             // who thins out the rows of every picture and frame
 };
 
 // So far, of all sessions.
@@ -71,8 +72,25 @@ class SharedEyes {
     SharedEyes* eyes_;
     size_t index_;
   };
-  // Any thread. Nullopt when all are taken (for that long).
-  std::optional<Lane> TakeLane(std::chrono::milliseconds wait);
+  // A place in the line for a lane, in the order in which tickets are drawn. Whoever does not ask with his (any more,
+  // or for now) holds up nobody. Any thread; one at a time. Does not outlive the eyes.
+  class Ticket {
+   public:
+    explicit Ticket(SharedEyes& eyes);
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+    ~Ticket() { StepAside(); }
+    // Others may go first until a lane is asked for again.
+    void StepAside();
+
+   private:
+    friend class SharedEyes;
+    SharedEyes& eyes_;
+    uint64_t number_;
+  };
+  // Any thread. Nullopt when it is not this ticket's turn (for that long); it then stays in the line. One lane a
+  // ticket.
+  std::optional<Lane> TakeLane(const Ticket& ticket, std::chrono::milliseconds wait);
 
   // How files of requests are read: shrunk, and limited.
   MediaOptions media() const;
@@ -108,8 +126,10 @@ class SharedEyes {
   Ledger engine_ledger_;
   std::unique_ptr<PrunedEncoder> encoder_;
   std::mutex mutex_;
-  std::condition_variable freed_;
+  std::condition_variable freed_;  // a lane, or a place in the line
   std::vector<Place> lanes_;
+  uint64_t next_ticket_ = 0;  // under mutex_, as is the line: numbers of tickets that would take a lane now
+  std::set<uint64_t> line_;
 };
 
 }  // namespace weir

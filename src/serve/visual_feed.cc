@@ -89,14 +89,16 @@ Status AboutField(const Status& status, const std::string& path, const std::stri
 Status VisualFeed::State::CountOne(const std::string& where) {
   const SharedEyesOptions& options = eyes.options();
   if (++n_pictures > options.max_frames) {
-    return InvalidArgument("'%s' goes beyond the %lld pictures and frames of one request: ask for fewer a second, or "
-                           "send parts",
-                           where.c_str(), static_cast<long long>(options.max_frames));
+    return InvalidArgument(
+        "'%s' goes beyond the %lld pictures and frames of one request: ask for fewer a second, or "
+        "send parts",
+        where.c_str(), static_cast<long long>(options.max_frames));
   }
   if (decoding > std::chrono::seconds(options.decode_s)) {
-    return InvalidArgument("'%s' takes too long: decoding the pictures and videos of one request may take %lld s; "
-                           "send parts",
-                           where.c_str(), static_cast<long long>(options.decode_s));
+    return InvalidArgument(
+        "'%s' takes too long: decoding the pictures and videos of one request may take %lld s; "
+        "send parts",
+        where.c_str(), static_cast<long long>(options.decode_s));
   }
   return Status();
 }

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "cli/process.h"
 #include "serve/picture_client.h"
@@ -259,8 +261,9 @@ TEST_F(PicturesTest, HostileFilesAreAnswersAndNothingElse) {
 }
 
 TEST_F(PicturesTest, ALongVideoHoldsUpNobody) {
-  const ServerProcess server(SeeingFlags({"--pot", "128", "--decoders", "1", "--answer-pots", "2"}),
-                             VisionFile("llava.gguf"));
+  const ServerProcess server(
+      SeeingFlags({"--pot", "128", "--decoders", "1", "--answer-pots", "2", "--max-frames", "1000000"}),
+      VisionFile("llava.gguf"));
   Client client(server);
   const std::string id = client.Create();
   HttpAnswer watched;
@@ -276,13 +279,65 @@ TEST_F(PicturesTest, ALongVideoHoldsUpNobody) {
   watching.join();
   asking.join();
   EXPECT_EQ(watched.status, 404) << watched.body;
-  ServerProcess ending(SeeingFlags({"--pot", "128"}), VisionFile("llava.gguf"));
+  ServerProcess ending(SeeingFlags({"--pot", "128", "--max-frames", "1000000"}), VisionFile("llava.gguf"));
   std::thread until_the_end([&] {
     ending.Post(kChat, PictureChat({VideoPart({{"data", Base64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}})}));
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(ending.Terminate(), 0);
   until_the_end.join();
+}
+
+// Live frames that wait for a decoder: the newest of them, and not on every connection.
+TEST_F(PicturesTest, FramesDoNotWaitForADecoderWithoutEnd) {
+  const ServerProcess server(
+      SeeingFlags({"--pot", "128", "--decoders", "1", "--frames-waiting", "2", "--max-frames", "1000000"}),
+      VisionFile("llava.gguf"));
+  Client client(server);
+  const std::string films = client.Create(), live = client.Create();
+  std::thread watching([&] {
+    client.Do(films, "append", {{"video", {{"data", Base64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}}}});
+  });
+  WaitFor(server, films, [&](const Json&) { return client.State(films)["seen"].get<int>() > 0; });
+  // One after the other, so that it is known who is the oldest.
+  std::vector<HttpAnswer> answers(5);
+  std::vector<std::thread> sending;
+  for (int i = 0; i < 5; ++i) {
+    sending.emplace_back([&, i] {
+      answers[static_cast<size_t>(i)] =
+          client.Do(live, "append", {{"frame", DataUrl(PpmBytes(32, 16, 20 * i))}, {"t_ms", 1000 * i}});
+    });
+    if (i >= 2) WaitFor(server, live, [&](const Json& frames) { return frames["dropped"] == i - 1; });
+    if (i < 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  for (size_t i = 0; i < 3; ++i) sending[i].join();  // while the decoder is still taken
+  EXPECT_EQ(client.State(films)["busy"], true);
+  EXPECT_EQ(server.Delete(kSessions + "/" + films).status, 200);
+  watching.join();
+  sending[3].join();
+  sending[4].join();
+  for (const HttpAnswer& answer : answers) EXPECT_EQ(answer.status, 202) << answer.body;
+  WaitFor(server, live, [](const Json& frames) { return frames["waiting"] == 0 && frames["read"] == 2; });
+  EXPECT_EQ(client.State(live)["frames"], (Json{{"arrived", 5}, {"read", 2}, {"dropped", 3}, {"waiting", 0}}));
+}
+
+// Whoever sends frames all the time leaves a decoder to others: each has it in his turn.
+TEST_F(PicturesTest, AChatHasItsTurnAmongLiveFrames) {
+  const ServerProcess server(SeeingFlags({"--pot", "128", "--decoders", "1"}), VisionFile("llava.gguf"));
+  std::atomic<bool> ended{false};
+  std::vector<std::thread> sending;
+  for (int i = 0; i < 4; ++i) {
+    sending.emplace_back([&] {
+      Client client(server);
+      const std::string id = client.Create();
+      for (int k = 0; !ended; ++k) {
+        client.Do(id, "append", {{"frame", DataUrl(PpmBytes(600, 400, k))}, {"t_ms", 100 * k}});
+      }
+    });
+  }
+  for (int i = 0; i < 3; ++i) Ask(server, {PicturePart(PpmBytes(60, 40)), TextPart("the man")});
+  ended = true;
+  for (std::thread& thread : sending) thread.join();
 }
 
 TEST_F(PicturesTest, WithoutAnEncoderTheyAreRefusedByName) {

@@ -153,8 +153,9 @@ TEST(Sessions, OneThatNobodyUsesEnds) {
   Client client(server);
   const std::string left = client.Create(), used = client.Create(), busy = client.Create();
   const std::string body = Question("who?", {{"max_tokens", 100000000}, {"stream", true}}).dump();
-  const std::string ask = "POST " + kSessions + "/" + busy + "/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
-                          std::to_string(body.size()) + "\r\n\r\n" + body;
+  const std::string ask = "POST " + kSessions + "/" + busy +
+                          "/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
+                          "\r\n\r\n" + body;
   const int asking = server.Connect();
   ASSERT_EQ(write(asking, ask.data(), ask.size()), static_cast<ssize_t>(ask.size()));
   std::thread taking([&] {
