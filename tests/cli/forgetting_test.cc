@@ -160,6 +160,28 @@ TEST_F(ForgettingTest, PinsSurvive) {
   EXPECT_EQ(Remembers({"--at", "0:10"})["held"], 0);
 }
 
+TEST_F(ForgettingTest, ASystemTextNeedsNoChatTemplate) {
+  EditedModel plain("llama");
+  plain.metadata.erase("tokenizer.chat_template");
+  const std::string model = dir_.Write("plain.gguf", plain.Bytes());
+  const json answer =
+      Parse(Ok({"read", dir_.Write("book.txt", LongText(150)), "-m", model, "--ask", "Who is it?", "--pot", "64", "-n", "8",
+                "--temp", "0", "-o", "json", "--policy", "window", "--system", "a boat of gold", "--trace",
+                dir_.File("trace.jsonl")})
+                .out);
+  ASSERT_GT(answer["tokens_pinned"], 5);
+  EXPECT_NE(Remembers({"--at", "0:" + answer["tokens_pinned"].dump()})["text"].get<std::string>().find("a boat of gold"),
+            std::string::npos);
+}
+
+TEST_F(ForgettingTest, AQuestionMarkInACatalystNeedsAQuestion) {
+  const std::string policy = "infinipot:catalyst=\"What answers {question}?\"", m = ModelPath("llama");
+  EXPECT_GT(Read({"--policy", policy})["tokens_dropped"], 0);
+  ExpectError({"run", "-m", m, "-p", "the man", "--policy", policy}, {"{question}", "weir read --ask"}, true);
+  ExpectError({"chat", "-m", m, "--policy", policy}, {"{question}"}, true);
+  ExpectError({"serve", "-m", m, "--port", "0", "--policy", policy}, {"{question}"}, true);
+}
+
 TEST_F(ForgettingTest, PinsInRunAndChat) {
   const std::string m = ModelPath("llama");
   const json plain = Parse(
