@@ -27,6 +27,7 @@ struct PplRun {
   const Tokenizer& tokenizer;
   Session& session;
   Progress& progress;
+  const bool others;  // there are runs with other policies or pots
 
   // n_read: tokens read for this result and those before it.
   void Print(const char* task, const PerplexityResult& result, int64_t n_read, int64_t first = -1,
@@ -101,7 +102,8 @@ Status Stream(const PplRun& run, TextSource* source) {
       int64_t n = std::min<int64_t>(static_cast<int64_t>(tokens.size() - at), session.plan().chunk_rows);
       if (next_length != lengths.end()) n = std::min(n, *next_length - session.counters().seen);
       const Status pushed = stream.Push({tokens.data() + at, static_cast<size_t>(n)}, &StopFlag());
-      if (pushed.code() == StatusCode::kOverBudget) {
+      // A policy that never forgets: among others, what it read is a result, and they have theirs to come.
+      if (pushed.code() == StatusCode::kOverBudget && run.others && flags.eval.pot.on_overflow != "error") {
         full = pushed;
         break;
       }
@@ -118,8 +120,6 @@ Status Stream(const PplRun& run, TextSource* source) {
   if (session.counters().seen == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
   run.Print("stream_total", stream.total().Result(), session.counters().seen);
   if (!full.ok()) {
-    if (flags.eval.pot.on_overflow == "error") return full;
-    // A policy that never forgets: what it read is a result, and the other policies have theirs to come.
     std::fprintf(stderr, "weir: warning: %s ends here: %s\n", run.policy.c_str(), full.message().c_str());
   }
   return Status();
@@ -151,7 +151,7 @@ Status Ppl(const PplFlags& flags) {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceWriter> trace, StartTrace(flags.eval.pot, *session, model.get()));
     PrintConfiguration(*model, *session, one.policy.text, "");
     Progress progress("eval", Progress::kAuto);
-    const PplRun run{flags, one.policy.text, model->tokenizer(), *session, progress};
+    const PplRun run{flags, one.policy.text, model->tokenizer(), *session, progress, runs.size() > 1};
     WEIR_RETURN_IF_ERROR(flags.window > 0 ? Windows(run, &source) : Stream(run, &source));
     WEIR_RETURN_IF_ERROR(FinishTrace(trace.get(), *session));
   }

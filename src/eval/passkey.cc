@@ -129,8 +129,9 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
       question.n_answer = options.n_answer;
       WEIR_RETURN_IF_ERROR(examinee.Expect(question));
       if (lengths.back() - begin - stream.n_fixed() < options.key_at[k]) {
-        return InvalidArgument("a key after %lld tokens of filler does not fit into %lld tokens: ask for a longer length",
-                               static_cast<long long>(options.key_at[k]), static_cast<long long>(lengths.back()));
+        return InvalidArgument(
+            "a key after %lld tokens of filler does not fit into %lld tokens: ask for a longer length",
+            static_cast<long long>(options.key_at[k]), static_cast<long long>(lengths.back()));
       }
       int64_t at = 0;
       for (size_t l = 0; l < lengths.size(); ++l) {

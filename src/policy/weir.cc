@@ -43,7 +43,8 @@ constexpr PolicyOptionInfo kOptions[] = {
     // No ladders: `weir tune` measures texts, where these two do nothing.
     {"recent", 0.3, 0, 1, false, "with pictures: share of what stays that is the newest"},
     {"frame_rows", 4, 0, 1 << 16, true, "tokens of every older picture that stay; 0: they are tokens like others"},
-    TextOption("catalyst", "", "text whose attention votes instead; {question} in it stands for a question known before the text"),
+    TextOption("catalyst", "",
+               "text whose attention votes instead; {question} in it stands for a question known before the text"),
     TextOption("template", "on", "the catalyst ends like a user's turn of the chat template", "on|off"),
 };
 

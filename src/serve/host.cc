@@ -48,8 +48,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), options.chat_template);
   if (!chat.ok() && !options.chat_template.empty()) return chat.status();
   WEIR_RETURN_IF_ERROR(CheckLength(options.session.policy.text));
-  WEIR_RETURN_IF_ERROR(
-      PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
+  WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
   const StepBatch::Shape batch = StepBatch::ShapeFor(plan, options.max_together);
   Encoder* const encoder = options.encoder == nullptr ? nullptr : &options.encoder->encoder();

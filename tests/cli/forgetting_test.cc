@@ -164,14 +164,21 @@ TEST_F(ForgettingTest, ASystemTextNeedsNoChatTemplate) {
   EditedModel plain("llama");
   plain.metadata.erase("tokenizer.chat_template");
   const std::string model = dir_.Write("plain.gguf", plain.Bytes());
-  const json answer =
-      Parse(Ok({"read", dir_.Write("book.txt", LongText(150)), "-m", model, "--ask", "Who is it?", "--pot", "64", "-n", "8",
-                "--temp", "0", "-o", "json", "--policy", "window", "--system", "a boat of gold", "--trace",
-                dir_.File("trace.jsonl")})
-                .out);
+  const json answer = Parse(Ok({"read",     dir_.Write("book.txt", LongText(150)),
+                                "-m",       model,
+                                "--ask",    "Who is it?",
+                                "--pot",    "64",
+                                "-n",       "8",
+                                "--temp",   "0",
+                                "-o",       "json",
+                                "--policy", "window",
+                                "--system", "a boat of gold",
+                                "--trace",  dir_.File("trace.jsonl")})
+                                .out);
   ASSERT_GT(answer["tokens_pinned"], 5);
-  EXPECT_NE(Remembers({"--at", "0:" + answer["tokens_pinned"].dump()})["text"].get<std::string>().find("a boat of gold"),
-            std::string::npos);
+  EXPECT_NE(
+      Remembers({"--at", "0:" + answer["tokens_pinned"].dump()})["text"].get<std::string>().find("a boat of gold"),
+      std::string::npos);
 }
 
 TEST_F(ForgettingTest, AQuestionMarkInACatalystNeedsAQuestion) {

@@ -167,7 +167,8 @@ TEST(Sessions, OneThatNobodyUsesEnds) {
     for (int i = 0; i < 1200; ++i) {
       EXPECT_EQ(client.State(used)["idle_s"], 0);
       ids.clear();
-      for (const Json& one : server.Get(kSessions).json()["data"]) {
+      const Json list = server.Get(kSessions).json();  // outlives the loop over a part of it
+      for (const Json& one : list["data"]) {
         ids.push_back(one["id"]);
         EXPECT_LE(one["idle_s"].get<int>(), 60);
       }
