@@ -186,7 +186,7 @@ Status RunBench(const ModelFlags& model_flags, const PotFlags& pot_flags, const 
     PotFlags one = pot_flags;
     one.policy = policy;
     WEIR_ASSIGN_OR_RETURN(SessionOptions session, ToSessionOptions(one));
-    WEIR_RETURN_IF_ERROR(PrepareProbe(model->tokenizer(), nullptr, "", &session));
+    WEIR_RETURN_IF_ERROR(PrepareProbe(model->tokenizer(), nullptr, std::nullopt, &session));
     options.push_back(std::move(session));
   }
   if (stream.n_tokens > 0) {

@@ -39,7 +39,8 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   options.nll = true;
   // A question that will be told before the text stands for itself until then, where a probe names it.
   const bool expects = exam.n_expected > 0 && needs.probe.find(kQuestionMark) != std::string::npos;
-  WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr, expects ? "?" : "", &options));
+  WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr,
+                                expects ? std::optional<std::string_view>("?") : std::nullopt, &options));
   if (expects) options.max_probe += exam.n_expected;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
   if (estimate) {

@@ -130,7 +130,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   } else if (flags.share > 0) {
     options.pot_slots = static_cast<int32_t>(std::ceil(flags.share * static_cast<double>(sitting.longest_prompt)));
   }
-  WEIR_RETURN_IF_ERROR(AddProbe(sitting.model, flags.eval.model, sitting.chat != nullptr, "", &options));
+  WEIR_RETURN_IF_ERROR(AddProbe(sitting.model, flags.eval.model, sitting.chat != nullptr, std::nullopt, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                         Session::Make(sitting.model.model(), sitting.model.backend(), options));
   Json start = RowStart(exam.suite, "", flags.eval, options.policy.text, *session);

@@ -145,7 +145,7 @@ Status Ppl(const PplFlags& flags) {
     if (!policy->Needs().evicts && flags.window == 0 && flags.max_tokens > 0) {
       GivePotForAll(one.policy.text, flags.max_tokens, model->model().config(), &one);
     }
-    WEIR_RETURN_IF_ERROR(AddProbe(*model, flags.eval.model, false, "", &one));
+    WEIR_RETURN_IF_ERROR(AddProbe(*model, flags.eval.model, false, std::nullopt, &one));
     WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model->model(), model->backend(), one));
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceWriter> trace, StartTrace(flags.eval.pot, *session, model.get()));

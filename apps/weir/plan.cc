@@ -13,7 +13,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const PrunerSpec prune, ToPruner(*pictures));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
-  WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, "", &options));
+  WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, std::nullopt, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadEyes(*pictures, *model));
   if (encoder != nullptr) {
     const bool none_yet = pictures->images.empty() && pictures->videos.empty();

@@ -184,7 +184,7 @@ void PrintVerdict(const TuneResult& result, const std::string& output, bool json
 Status Announce(const LoadedModel& model, SessionOptions options, const TuneTask& task,
                 const std::vector<TuneAxis>& axes, int64_t n_points) {
   options.nll = true;
-  WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), nullptr, "", &options));
+  WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), nullptr, std::nullopt, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
   PrintConfiguration(model, *session, options.policy.text, "");
   WEIR_ASSIGN_OR_RETURN(const Rates rates, MeasureRates(*session));

@@ -37,7 +37,7 @@ Result<TuneTask> TuneTask::Make(const LoadedModel& model, const SessionOptions& 
   TuneTask out(model, session, options);
   out.session_.nll = true;
   SessionOptions start = out.session_;
-  WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), nullptr, "", &start));
+  WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), nullptr, std::nullopt, &start));
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model.model(), model.backend(), start));
   out.session_.pot_slots = plan.pot.n_slots;
   out.session_.chunk_rows = plan.chunk_rows;
@@ -159,7 +159,7 @@ Result<TuneFigures> TuneTask::Measure(const PolicySpec& policy, bool held_out) c
   if (sum == 0) return InvalidArgument("only text has a weight, and there is no text");
   SessionOptions options = session_;
   options.policy = policy;
-  WEIR_RETURN_IF_ERROR(PrepareProbe(model_->tokenizer(), nullptr, "", &options));
+  WEIR_RETURN_IF_ERROR(PrepareProbe(model_->tokenizer(), nullptr, std::nullopt, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                         Session::Make(model_->model(), model_->backend(), options));
   TuneFigure objective{"objective", {}}, inside{"inside", {}}, beyond{"beyond", {}}, text{"text", {}};

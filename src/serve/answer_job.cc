@@ -60,6 +60,7 @@ Status AnswerJob::Begin() {
   if (stream_ == nullptr) {
     summary_.n_cached = session_->n_seen();
     host_.metrics().CountReused(summary_.n_cached);
+    n_read_.store(summary_.n_cached, std::memory_order_relaxed);
     WEIR_RETURN_IF_ERROR(session_->BeginRound(all, request_.max_tokens, summary_.n_cached));
   }
   if (request_.sampler.repeat_penalty != 1) {
@@ -93,7 +94,7 @@ Status AnswerJob::Read() {
   const Status status = ReadStep(n_heads_, request_.score_prompt ? &score : nullptr);
   summary_.n_prompt += reader_.n_visual() - n_visual;
   n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
-  n_read_.store(reader_.n_read(), std::memory_order_relaxed);
+  n_read_.store(summary_.n_cached + reader_.n_read(), std::memory_order_relaxed);
   if (stream_ != nullptr && reader_.done()) stream_->conversation.Asked();
   if (stream_ == nullptr) summary_.t_ms = reader_.t_ms();
   overflow_ = status.code() == StatusCode::kOverBudget;

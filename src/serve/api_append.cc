@@ -143,6 +143,8 @@ void Api::AppendFrame(const std::string& id, const VisualInput& frame, int64_t t
     if (const Status posted = host_.scheduler().PostAlways(job); !posted.ok()) job->Dropped(posted);
   }
   if (!pushed.ok()) return SendError(ErrorOf(pushed), response);
+  // It may have ended while the frame waited for a decoder, and nobody looks into its queue any more.
+  if (!host_.Has(id)) return SendError(FromStatus(NotFound("there is no session '%s'", id.c_str())), response);
   const FrameCounters counters = queue->counters();
   SendJson({{"object", "frame"},
             {"t_ms", t_ms},

@@ -176,7 +176,10 @@ Session* Host::TakeAnswerPot(std::span<const PromptPart> prompt) {
   return session;
 }
 
-void Host::GiveAnswerPot(Session* session) { free_pots_.push_back(session); }
+void Host::GiveAnswerPot(Session* session) {
+  // Where there is nothing to go on from, nobody has a place to lose.
+  free_pots_.insert(session->n_rewindable() == 0 ? free_pots_.begin() : free_pots_.end(), session);
+}
 
 Gauges Host::ReadGauges() const {
   Gauges out;

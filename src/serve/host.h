@@ -155,7 +155,7 @@ class Host {
   std::unique_ptr<StepBatch> batch_;
   std::vector<Reservation> pot_reservations_;
   std::vector<std::unique_ptr<Session>> pots_;
-  std::vector<Session*> free_pots_;    // the longest unused first
+  std::vector<Session*> free_pots_;    // those that nobody can go on from, then the longest unused first
   mutable std::mutex sessions_mutex_;  // the engine's thread changes sessions_ under it, and reads them without
   std::map<std::string, std::unique_ptr<StreamSession>> sessions_;
   std::atomic<bool> hurry_{false};

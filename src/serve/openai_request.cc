@@ -317,7 +317,7 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
   fields.Ignore("metadata");
   fields.Ignore("safety_identifier");
   fields.Ignore("prompt_cache_key");
-  // Habits of llama-server's clients: the prompt is always read, timings are always told, pots are nobody's own.
+  // Habits of llama-server's clients: a session goes on by itself, timings are always told, pots are nobody's own.
   fields.Ignore("cache_prompt");
   fields.Ignore("timings_per_token");
   fields.Ignore("id_slot");

@@ -25,7 +25,6 @@ struct ServerOptions {
   std::vector<std::string> origins;   // of pages of other sites that may use the server (serve/origin.h)
   std::string folder;                 // of snapshots; empty: no saving, no restoring
   bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
-  int64_t default_max_tokens = 1024;  // of answers in chats and sessions that name no limit
   // A session that nothing works on and no request named for so long ends: handed over, without hand_over deleted. 0:
   // never.
   std::chrono::seconds session_idle{0};

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -19,6 +20,16 @@ namespace {
 std::vector<std::string> Flags(const TempDir& folder, const std::string& node, std::vector<std::string> more = {}) {
   more.insert(more.end(), {"--pot", "96", "--snapshots", folder.path(), "--hand-over", "--node", node});
   return more;
+}
+
+// Whether something came true within a minute.
+bool Until(const std::function<bool()>& true_now) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!true_now()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
 }
 
 TEST(Handover, TheOtherServerGoesOnWithTheSameBytes) {
@@ -64,7 +75,7 @@ TEST(Handover, AnAnswerEndsBeforeItsSessionMoves) {
   client.Append(id, Words(100, "sea"));
   HttpAnswer answer;
   std::thread asking([&] { answer = client.Do(id, "ask", Question("who?", {{"max_tokens", 1000}})); });
-  while (client.State(id)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_TRUE(Until([&] { return client.State(id)["busy"] == true; }));
   EXPECT_EQ(one.Terminate(), 0);
   asking.join();
   ASSERT_EQ(answer.status, 200) << answer.body;
@@ -80,7 +91,7 @@ TEST(Handover, AnAnswerWithoutAnEndIsCutAndItsSessionMoves) {
   const std::string id = client.Create();
   HttpAnswer answer;
   std::thread asking([&] { answer = client.Do(id, "ask", Question("who?", {{"max_tokens", 100000000}})); });
-  while (client.State(id)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_TRUE(Until([&] { return client.State(id)["busy"] == true; }));
   EXPECT_EQ(one.Terminate(), 0);
   asking.join();
   EXPECT_EQ(answer.status, 409) << answer.body;
@@ -101,14 +112,12 @@ TEST(Handover, OnlyWhatWasNotBegunMayBeAskedAgain) {
     begun = client.Do(id, "append", {{"text", Words(1 << 20, "sea")}});
     begun_moved = std::filesystem::exists(file);
   });
-  while (client.State(id)["seen"] == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_TRUE(Until([&] { return client.State(id)["seen"] != 0; }));
   std::thread asking([&] {
     waiting = client.Do(id, "ask", Question("who?"));
     waiting_moved = std::filesystem::exists(file);
   });
-  while (one.Get("/metrics").body.find("\nweir_jobs_waiting 1\n") == std::string::npos) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+  EXPECT_TRUE(Until([&] { return one.Get("/metrics").body.find("\nweir_jobs_waiting 1\n") != std::string::npos; }));
   EXPECT_EQ(one.Terminate(), 0);
   appending.join();
   asking.join();
@@ -141,7 +150,7 @@ TEST(Handover, IdleSessionsMoveWhileAnAnswerIsWritten) {
                             "\r\n\r\n" + body;
     const int asking = one.Connect();
     ASSERT_EQ(write(asking, ask.data(), ask.size()), static_cast<ssize_t>(ask.size()));
-    while (client.State(busy)["busy"] != true) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_TRUE(Until([&] { return client.State(busy)["busy"] == true; }));
     std::thread ending([&] { EXPECT_EQ(one.Terminate(), 0); });
     for (const std::string& id : ids) {
       for (int i = 0; i < 1000 && id != busy && !moved(id); ++i) {
@@ -228,7 +237,7 @@ TEST(Handover, OthersDoNotWaitForASlowOne) {
 
 TEST(Handover, WhatNobodyUsesWaitsInTheFolder) {
   const TempDir folder;
-  const ServerProcess one(Flags(folder, "one", {"--session-idle", "1"})), two(Flags(folder, "two"));
+  const ServerProcess one(Flags(folder, "one", {"--session-idle", "3"})), two(Flags(folder, "two"));
   Client client(one);
   const std::string id = client.Create(), other = client.Create();
   const Json seen = client.Append(id, Words(100, "sea"))["seen"];
