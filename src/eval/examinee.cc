@@ -147,6 +147,16 @@ Result<Reply> Examinee::Ask(const Question& question) {
   return reply;
 }
 
+Status Examinee::SaveStream(std::vector<uint8_t>* out) {
+  WEIR_RETURN_IF_ERROR(Flush());
+  return session_.Save(out);
+}
+
+Status Examinee::RestoreStream(std::span<const uint8_t> saved) {
+  pending_.clear();
+  return session_.Restore(saved);
+}
+
 Status Examinee::Mark() {
   WEIR_RETURN_IF_ERROR(Flush());
   return session_.Save(&mark_);

@@ -65,6 +65,9 @@ class Examinee {
   Status Read(std::string_view text);
   Status ReadTokens(std::span<const int32_t> tokens);
   Status Flush();
+  // The stream so far, for other trials that begin alike, and back to it: what follows is read as if all had been.
+  Status SaveStream(std::vector<uint8_t>* out);
+  Status RestoreStream(std::span<const uint8_t> saved);
   // Tokens of the stream so far, those kept back included.
   int64_t n_tokens() const { return session_.counters().seen + static_cast<int64_t>(pending_.size()); }
   std::vector<int32_t> Encode(std::string_view text) const;

@@ -180,6 +180,38 @@ TEST_F(ExamineeTest, AnAnswerInAConversationEndsItsTurn) {
   EXPECT_TRUE(n_waiting == n_cut || n_waiting == n_ended) << n_waiting << ", not " << n_cut << " or " << n_ended;
 }
 
+// What stands before a late key is read once; every trial is the one that reads all of its stream.
+TEST_F(ExamineeTest, PasskeysShareWhatComesBeforeThem) {
+  session_ = MakeSession("weir", 96);
+  Examinee examinee = Make();
+  PasskeyOptions options;
+  options.key_at = {4200};
+  options.lengths = {4400, 4600};
+  options.n = 3;
+  options.n_answer = 2;
+  ASSERT_TRUE(RunPasskeyGrowing(examinee, options, Hooks()).ok());
+  ASSERT_EQ(cells_.size(), 2u);
+  double sums[2] = {};
+  for (uint64_t t = 0; t < 3; ++t) {
+    ASSERT_TRUE(examinee.Begin().ok());
+    const int64_t begin = examinee.n_tokens();
+    const PasskeyStream stream(examinee, TrialRng(options.seed, t << 16).Next());
+    Question question = stream.question();
+    question.n_answer = options.n_answer;
+    int64_t at = 0;
+    for (size_t l = 0; l < 2; ++l) {
+      const int64_t end = options.lengths[l] - begin;
+      for (; at < end; at = std::min<int64_t>(at + 4096, end)) {
+        ASSERT_TRUE(examinee.ReadTokens(stream.Tokens(4200, at, std::min<int64_t>(at + 4096, end))).ok());
+      }
+      const auto reply = examinee.MarkAndAsk(question);
+      ASSERT_TRUE(reply.ok()) << reply.status().message();
+      sums[l] += reply->gold_nll;
+    }
+  }
+  for (size_t l = 0; l < 2; ++l) EXPECT_NEAR(cells_[l].gold_nll.mean(), sums[l] / 3, 1e-12);
+}
+
 TEST_F(ExamineeTest, LinesCountTheirTrials) {
   Examinee examinee = Make();
   LinesOptions options;

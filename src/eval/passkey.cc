@@ -121,6 +121,8 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
       cells[l].numbers = {{"key_at", static_cast<double>(options.key_at[k])},
                           {"length", static_cast<double>(lengths[l])}};
     }
+    std::vector<uint8_t> before_key;  // the first trial's stream at n_shared, a whole number of pieces
+    int64_t n_shared = 0;
     const auto trial = [&](int32_t t) -> Status {
       WEIR_RETURN_IF_ERROR(examinee.Begin());
       const int64_t begin = examinee.n_tokens();
@@ -133,12 +135,22 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
             "a key after %lld tokens of filler does not fit into %lld tokens: ask for a longer length",
             static_cast<long long>(options.key_at[k]), static_cast<long long>(lengths.back()));
       }
+      constexpr int64_t kPiece = 4096;  // a long stream is never held whole
       int64_t at = 0;
+      if (t > 0 && n_shared > 0) {
+        WEIR_RETURN_IF_ERROR(examinee.RestoreStream(before_key));
+        at = n_shared;
+      } else if (options.n > 1) {
+        n_shared = stream.n_until_key(options.key_at[k]) / kPiece * kPiece;
+        for (; at < n_shared; at += kPiece) {
+          WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(options.key_at[k], at, at + kPiece)));
+        }
+        if (n_shared > 0) WEIR_RETURN_IF_ERROR(examinee.SaveStream(&before_key));
+      }
       for (size_t l = 0; l < lengths.size(); ++l) {
         const int64_t end = lengths[l] - begin, tokens_back = end - stream.n_fixed() - options.key_at[k];
         if (tokens_back < 0) continue;  // the key has not come yet
-        // Read in pieces: a long stream is never held whole.
-        for (constexpr int64_t kPiece = 4096; at < end; at = std::min(at + kPiece, end)) {
+        for (; at < end; at = std::min(at + kPiece, end)) {
           WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(options.key_at[k], at, std::min(at + kPiece, end))));
         }
         cells[l].tokens_back.Add(static_cast<double>(tokens_back));

@@ -27,6 +27,8 @@ class PasskeyStream {
  public:
   PasskeyStream(const Examinee& examinee, uint64_t seed);
   int32_t key() const { return key_; }
+  // Tokens before the key, n_before of them filler: the same in every stream.
+  int64_t n_until_key(int64_t n_before) const { return static_cast<int64_t>(task_.size()) + n_before; }
   // Tokens besides filler.
   int64_t n_fixed() const { return static_cast<int64_t>(task_.size() + sentence_.size()); }
   // Tokens [first, end) of the stream whose key sentence comes after n_before tokens of filler.
@@ -43,7 +45,7 @@ Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing);
 // The published protocol: every trial of every cell (`length`, `depth`) is a stream of its own.
 Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
 // One stream a trial and key position (`key_at`), asked aside at every length that lies behind the key: far cheaper,
-// and what a stream that never ends looks like.
+// and what a stream that never ends looks like. What stands before a late key is read once for all trials.
 Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir
