@@ -75,6 +75,13 @@ Result<std::vector<Needle>> ParseNeedles(std::string_view json) {
                        static_cast<size_t>(&row - &list->front()), kind);
       }
       if (!one.empty()) needle.needles.push_back(std::move(one));
+      const auto has_empty = [](const std::vector<std::string>& texts) {
+        return std::find(texts.begin(), texts.end(), std::string()) != texts.end();
+      };
+      if (needle.needles.empty() || has_empty(needle.needles) || has_empty(needle.must_contain)) {
+        return Corrupt("needle %zu of `%s` hides an empty text or asks for one",
+                       static_cast<size_t>(&row - &list->front()), kind);
+      }
       std::vector<std::string> answers;
       if (Texts(row, "answers", &answers)) needle.answer = " " + answers[0];
       out.push_back(std::move(needle));

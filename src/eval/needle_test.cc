@@ -84,7 +84,10 @@ TEST(NeedlesTest, Files) {
   EXPECT_EQ((*good)[1].needles.size(), 2u);
   for (const char* bad :
        {"", "[]", "{}", R"({"single": {}})", R"({"single": [{"needle": "A."}]})",
-        R"({"single": [{"needle": "A.", "question": "Q?", "must_contain": []}]})", R"({"single": [7]})"}) {
+        R"({"single": [{"needle": "A.", "question": "Q?", "must_contain": []}]})", R"({"single": [7]})",
+        R"({"single": [{"needle": "", "question": "Q?", "must_contain": ["a"]}]})",
+        R"({"single": [{"needle": "A.", "question": "Q?", "must_contain": ["a", ""]}]})",
+        R"({"multi": [{"needles": ["A.", ""], "question": "Q?", "must_contain": ["a"]}]})"}) {
     EXPECT_EQ(ParseNeedles(bad).status().code(), StatusCode::kCorrupt) << bad;
   }
 }
