@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "support/build_paths.h"
 #include "weir/weir.h"
 #include "weir/weir.hpp"
 
 namespace {
 
-const std::string kModel = WEIR_SOURCE_DIR "/tests/golden/models/llama.gguf";
+const std::string kModel = weir::SourceDir() + "/tests/golden/models/llama.gguf";
 
 class CapiTest : public ::testing::Test {
  protected:

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/loaded_model.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
@@ -13,7 +14,7 @@ class ProbeTest : public ::testing::Test {
  protected:
   void SetUp() override {
     LoadModelOptions load;
-    load.path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/llama.gguf";
+    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
     auto model = LoadedModel::Load(load);
     ASSERT_TRUE(model.ok()) << model.status().message();
     model_ = std::move(*model);

@@ -15,6 +15,7 @@
 #include "eval/passkey.h"
 #include "eval/stream_facts.h"
 #include "eval/suite.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
@@ -23,7 +24,7 @@ class ExamineeTest : public ::testing::Test {
  protected:
   void SetUp() override {
     LoadModelOptions load;
-    load.path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/llama.gguf";
+    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
     auto model = LoadedModel::Load(load);
     ASSERT_TRUE(model.ok()) << model.status().message();
     model_ = std::move(*model);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
@@ -14,7 +15,7 @@ class TuneTaskTest : public ::testing::Test {
  protected:
   void SetUp() override {
     LoadModelOptions options;
-    options.path = WEIR_SOURCE_DIR "/tests/golden/models/llama.gguf";
+    options.path = SourceDir() + "/tests/golden/models/llama.gguf";
     options.n_threads = 2;
     auto model = LoadedModel::Load(options);
     ASSERT_TRUE(model.ok()) << model.status().message();

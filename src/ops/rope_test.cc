@@ -1,4 +1,5 @@
 #include "ops/rope.h"
+#include "support/build_paths.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ RopeConfig ConfigFrom(const nlohmann::json& j) {
 
 // Every scaling kind against the transformers package (tools/make_rope_golden.py), which computes in F32.
 TEST(Rope, InverseFrequenciesEqualTransformers) {
-  std::ifstream file(WEIR_SOURCE_DIR "/tests/golden/rope/inv_freq.json");
+  std::ifstream file(SourceDir() + "/tests/golden/rope/inv_freq.json");
   ASSERT_TRUE(file.good());
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_GE(golden.at("cases").size(), 9u);

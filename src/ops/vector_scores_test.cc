@@ -12,6 +12,7 @@
 
 #include "ops/kv_slots.h"
 #include "quant/format.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
@@ -84,7 +85,7 @@ TEST(VectorScores, AgreesWithTheIndependentReference) {
   int64_t n_checked = 0;
   for (const auto& [name, what] :
        {std::pair{"keydiff", VectorScore::kKeyDiff}, {"value_norm", VectorScore::kValueNorm}}) {
-    std::ifstream file(std::string(WEIR_SOURCE_DIR) + "/tests/golden/policy/" + name + ".jsonl");
+    std::ifstream file(SourceDir() + "/tests/golden/policy/" + name + ".jsonl");
     for (std::string line; std::getline(file, line);) {
       const nlohmann::json c = nlohmann::json::parse(line);
       for (const nlohmann::json& step : c["rounds"]) {

@@ -17,6 +17,7 @@
 
 #include "quant/half.h"
 #include "quant/k_search.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
@@ -78,7 +79,7 @@ std::vector<uint8_t> FromHex(const std::string& hex) {
 std::vector<GoldenLine> ReadGolden() {
   std::map<std::string, DType> by_name;
   for (DType type : AllTypes()) by_name[InfoOf(type).name] = type;
-  std::ifstream file(WEIR_SOURCE_DIR "/tests/golden/quant/blocks.txt");
+  std::ifstream file(SourceDir() + "/tests/golden/quant/blocks.txt");
   std::vector<GoldenLine> lines;
   std::string text;
   while (std::getline(file, text)) {

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
@@ -16,7 +17,7 @@ class ScoreTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ScoreTest, LogProbabilitiesAreTheModels) {
   LoadModelOptions load;
-  load.path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/" + GetParam() + ".gguf";
+  load.path = SourceDir() + "/tests/golden/models/" + GetParam() + ".gguf";
   auto model = LoadedModel::Load(load);
   ASSERT_TRUE(model.ok()) << model.status().message();
   SessionOptions options;

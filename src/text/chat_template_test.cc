@@ -4,13 +4,14 @@
 
 #include <fstream>
 
+#include "support/build_paths.h"
 #include "text/vocab_test_util.h"
 
 namespace weir {
 namespace {
 
 nlohmann::json Golden() {
-  std::ifstream in(std::string(WEIR_SOURCE_DIR) + "/tests/golden/template/cases.json");
+  std::ifstream in(SourceDir() + "/tests/golden/template/cases.json");
   return nlohmann::json::parse(in);
 }
 

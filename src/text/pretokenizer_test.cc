@@ -1,4 +1,5 @@
 #include "text/pretokenizer.h"
+#include "support/build_paths.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@ namespace weir {
 namespace {
 
 nlohmann::json Golden() {
-  std::ifstream in(std::string(WEIR_SOURCE_DIR) + "/tests/golden/tokenizer/pretokenizer.json");
+  std::ifstream in(SourceDir() + "/tests/golden/tokenizer/pretokenizer.json");
   return nlohmann::json::parse(in);
 }
 

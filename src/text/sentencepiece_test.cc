@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "support/build_paths.h"
 #include "text/stream.h"
 #include "text/tokenizer.h"
 #include "text/vocab_test_util.h"
@@ -13,7 +14,7 @@ namespace {
 class SentencePiece : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    std::ifstream in(std::string(WEIR_SOURCE_DIR) + "/tests/golden/tokenizer/" + GetParam() + ".json");
+    std::ifstream in(SourceDir() + "/tests/golden/tokenizer/" + GetParam() + ".json");
     golden_ = nlohmann::json::parse(in);
     auto result = testing::LoadFrom(Metadata());
     ASSERT_TRUE(result.ok()) << result.status().message();

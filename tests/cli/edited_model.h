@@ -15,16 +15,13 @@
 #include "io/gguf.h"
 #include "io/gguf_writer.h"
 #include "quant/format.h"
+#include "support/build_paths.h"
 
 namespace weir::testing {
 
-inline std::string ModelPath(const std::string& name) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/" + name + ".gguf";
-}
+inline std::string ModelPath(const std::string& name) { return SourceDir() + "/tests/golden/models/" + name + ".gguf"; }
 
-inline std::string VisionPath(const std::string& file) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/" + file;
-}
+inline std::string VisionPath(const std::string& file) { return SourceDir() + "/tests/golden/vision/" + file; }
 
 inline std::string FileBytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

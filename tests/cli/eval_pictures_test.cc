@@ -7,6 +7,7 @@
 
 #include "cli/process.h"
 #include "cli/refusal.h"
+#include "support/build_paths.h"
 #include "support/pictures.h"
 
 namespace weir::testing {
@@ -14,9 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string VisionFile(const std::string& name) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/" + name;
-}
+std::string VisionFile(const std::string& name) { return SourceDir() + "/tests/golden/vision/" + name; }
 
 class EvalPicturesTest : public RefusalTest {
  protected:

@@ -1,4 +1,5 @@
 #include "cli/process.h"
+#include "support/build_paths.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -60,7 +61,7 @@ bool Drain(int fd, std::string* to) {
 RunResult RunWeir(const std::vector<std::string>& arguments, const RunOptions& options) {
   RunResult result;
   signal(SIGPIPE, SIG_IGN);  // a program that stops reading is no error of ours
-  std::vector<std::string> words = {WEIR_PROGRAM};
+  std::vector<std::string> words = {ProgramPath()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -69,7 +70,7 @@ RunResult RunWeir(const std::vector<std::string>& arguments, const RunOptions& o
   Pipe in, out, err;
   const pid_t child = fork();
   if (child < 0) {
-    ADD_FAILURE() << "cannot start " << WEIR_PROGRAM;
+    ADD_FAILURE() << "cannot start " << ProgramPath();
     return result;
   }
   if (child == 0) Child(argv, options, in, out, err);

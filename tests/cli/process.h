@@ -1,10 +1,12 @@
 // Runs the real program as a user would: arguments, standard input, the interrupt key. The path of the program is
-// compiled in (WEIR_PROGRAM).
+// compiled in (support/build_paths.h).
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "support/build_paths.h"
 
 namespace weir::testing {
 

@@ -7,6 +7,7 @@
 
 #include "engine/pruned_encoder.h"
 #include "engine/session.h"
+#include "support/build_paths.h"
 #include "support/encoder.h"
 #include "support/golden.h"
 #include "support/picture.h"
@@ -18,7 +19,7 @@ namespace {
 using testing::Golden;
 using testing::RelativeError;
 
-std::string VisionDir() { return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/"; }
+std::string VisionDir() { return SourceDir() + "/tests/golden/vision/"; }
 
 class Blip2Test : public ::testing::Test {
  protected:

@@ -16,6 +16,7 @@
 
 #include "engine/frame_feed.h"
 #include "engine/probe.h"
+#include "support/build_paths.h"
 #include "support/golden.h"
 #include "support/pictures.h"
 #include "support/tiny.h"
@@ -23,9 +24,7 @@
 namespace weir {
 namespace {
 
-std::string VisionFile(const std::string& name) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/" + name;
-}
+std::string VisionFile(const std::string& name) { return SourceDir() + "/tests/golden/vision/" + name; }
 
 struct Pair {
   std::unique_ptr<LoadedModel> model;

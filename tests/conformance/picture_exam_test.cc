@@ -13,6 +13,7 @@
 #include "engine/probe.h"
 #include "eval/picture_suite.h"
 #include "eval/video_suite.h"
+#include "support/build_paths.h"
 #include "support/pictures.h"
 #include "support/tiny.h"
 
@@ -27,7 +28,7 @@ class PictureExamTest : public ::testing::Test {
     if (!testing::HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
     folder_ = std::filesystem::temp_directory_path() / ("weir_picture_exam_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
-    const std::string vision = std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/";
+    const std::string vision = SourceDir() + "/tests/golden/vision/";
     LoadModelOptions load;
     load.path = vision + "llava.gguf";
     load.n_threads = 2;
@@ -148,7 +149,7 @@ TEST_F(PictureExamTest, AToldAnswerIsAWordOfItsOwn) {
 
 // Pictures of several columns have them in an exam too: it reads what a session reads by itself.
 TEST(PictureExam, ColumnsAreThePictures) {
-  const std::string vision = std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/";
+  const std::string vision = SourceDir() + "/tests/golden/vision/";
   LoadModelOptions load;
   load.path = vision + "qwen2vl.gguf";
   auto model = std::move(LoadedModel::Load(load)).value();

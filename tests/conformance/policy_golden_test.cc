@@ -13,15 +13,14 @@
 #include <vector>
 
 #include "policy/policy.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
 
 using nlohmann::json;
 
-std::string PathOf(const std::string& policy) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/policy/" + policy + ".jsonl";
-}
+std::string PathOf(const std::string& policy) { return SourceDir() + "/tests/golden/policy/" + policy + ".jsonl"; }
 
 std::vector<json> CasesOf(const std::string& policy) {
   std::ifstream file(PathOf(policy));
@@ -203,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(Folder, PolicyGolden, ::testing::ValuesIn(NamesWithRank
                          [](const auto& info) { return info.param; });
 
 TEST(PolicyGoldenFolder, EveryFileHasItsPolicy) {
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(WEIR_SOURCE_DIR) + "/tests/golden/policy")) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourceDir() + "/tests/golden/policy")) {
     EXPECT_NE(FindPolicy(entry.path().stem().string()), nullptr) << entry.path();
   }
 }

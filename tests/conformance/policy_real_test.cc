@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
+#include "support/build_paths.h"
 
 namespace weir {
 namespace {
@@ -49,7 +50,7 @@ class PolicyReal : public ::testing::Test {
   std::vector<int32_t> Text(size_t n_tokens) const {
     std::string text;
     for (const char* name : {"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"}) {
-      std::ifstream file(std::string(WEIR_SOURCE_DIR) + "/" + name);
+      std::ifstream file(SourceDir() + "/" + name);
       text += (std::ostringstream() << file.rdbuf()).str();
     }
     std::vector<int32_t> tokens = model_->tokenizer().Encode(text);

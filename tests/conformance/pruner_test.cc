@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "prune/pruner.h"
+#include "support/build_paths.h"
 #include "support/golden.h"
 
 namespace weir {
@@ -43,9 +44,7 @@ struct Picture : SignalSource {
   }
 };
 
-Golden ReadPruners() {
-  return testing::ReadGolden(std::string(WEIR_SOURCE_DIR) + "/tests/golden/prune/pruners.golden");
-}
+Golden ReadPruners() { return testing::ReadGolden(SourceDir() + "/tests/golden/prune/pruners.golden"); }
 
 Picture GoldenPicture(const Golden& golden) {
   Picture out;

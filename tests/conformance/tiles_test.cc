@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "support/build_paths.h"
 #include "support/golden.h"
 #include "support/picture.h"
 #include "vision/encoder.h"
@@ -18,9 +19,7 @@ constexpr int32_t kSide = 37, kRowsPerSide = 5;
 constexpr Grid kGrids[] = {
     {2 * kSide, kSide}, {kSide, 2 * kSide}, {2 * kSide, 2 * kSide}, {kSide, 3 * kSide}, {3 * kSide, kSide}};
 
-std::string VisionFile(const std::string& name) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/" + name;
-}
+std::string VisionFile(const std::string& name) { return SourceDir() + "/tests/golden/vision/" + name; }
 
 using testing::Picture;
 

@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "engine/session.h"
+#include "support/build_paths.h"
 #include "support/tiny.h"
 
 namespace weir {
@@ -53,7 +54,7 @@ struct Layers {
 class PromptEnd : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PromptEnd, EqualsTheReference) {
-  std::ifstream file(std::string(WEIR_SOURCE_DIR) + "/tests/golden/prompt_end/" + GetParam() + ".jsonl");
+  std::ifstream file(SourceDir() + "/tests/golden/prompt_end/" + GetParam() + ".jsonl");
   int n = 0;
   for (std::string line; std::getline(file, line); ++n) {
     const json c = json::parse(line);

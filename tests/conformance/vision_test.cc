@@ -9,6 +9,7 @@
 #include <set>
 
 #include "media/media.h"
+#include "support/build_paths.h"
 #include "support/encoder.h"
 #include "support/golden.h"
 #include "support/picture.h"
@@ -21,7 +22,7 @@ using testing::Golden;
 using testing::Picture;
 using testing::RelativeError;
 
-std::string VisionDir() { return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/"; }
+std::string VisionDir() { return SourceDir() + "/tests/golden/vision/"; }
 
 // FIT.FILTER.SIZE.PICTURE
 struct Entry {

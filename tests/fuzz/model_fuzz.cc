@@ -13,6 +13,7 @@
 
 #include "engine/session.h"
 #include "io/gguf.h"
+#include "support/build_paths.h"
 #include "text/tokenizer.h"
 #include "vision/encoder.h"
 
@@ -27,7 +28,8 @@ struct Good {
 
 std::vector<Good> GoodFiles() {
   std::vector<std::string> paths;
-  for (const char* folder : {WEIR_SOURCE_DIR "/tests/golden/models", WEIR_SOURCE_DIR "/tests/golden/vision"}) {
+  for (const std::string& folder :
+       {weir::SourceDir() + "/tests/golden/models", weir::SourceDir() + "/tests/golden/vision"}) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().extension() == ".gguf") paths.push_back(entry.path());
     }

@@ -10,13 +10,15 @@
 #include "serve/conversation.h"
 #include "serve/host.h"
 #include "serve/openai_request.h"
+#include "support/build_paths.h"
 
 namespace {
 
 class Hosts {
  public:
   Hosts() {
-    auto model = weir::LoadedModel::Load({.path = WEIR_SOURCE_DIR "/tests/golden/models/llama.gguf", .n_threads = 1});
+    auto model =
+        weir::LoadedModel::Load({.path = weir::SourceDir() + "/tests/golden/models/llama.gguf", .n_threads = 1});
     if (!model.ok()) std::abort();
     model_ = std::move(model).value();
     weir::HostOptions options;

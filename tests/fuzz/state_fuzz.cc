@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "engine/session.h"
 #include "io/gguf.h"
+#include "support/build_paths.h"
 
 namespace {
 
@@ -29,7 +30,7 @@ struct Pair {
 class Sessions {
  public:
   Sessions() {
-    auto file = weir::GgufFile::Open(WEIR_SOURCE_DIR "/tests/golden/models/llama.gguf");
+    auto file = weir::GgufFile::Open(weir::SourceDir() + "/tests/golden/models/llama.gguf");
     Require(file.status());
     auto model = weir::LoadModel(**file, *backend_, ledger_);
     Require(model.status());

@@ -13,6 +13,7 @@
 #include "cli/process.h"
 #include "serve/openai_client.h"
 #include "serve/server.h"
+#include "support/build_paths.h"
 #include "support/golden.h"
 
 namespace weir::testing {
@@ -429,7 +430,7 @@ TEST(OpenAiKey, ThereMayBeSeveral) {
 }
 
 TEST(OpenApiFile, NamesExactlyTheRoutes) {
-  std::ifstream file(std::string(WEIR_SOURCE_DIR) + "/docs/openapi.yaml");
+  std::ifstream file(SourceDir() + "/docs/openapi.yaml");
   std::set<std::string> written, served;
   std::string path;
   for (std::string line; std::getline(file, line);) {

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "serve/server_process.h"
+#include "support/build_paths.h"
 #include "support/pictures.h"
 
 namespace weir::testing {
 
-inline std::string VisionFile(const std::string& name) {
-  return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/" + name;
-}
+inline std::string VisionFile(const std::string& name) { return SourceDir() + "/tests/golden/vision/" + name; }
 
 inline std::vector<std::string> SeeingFlags(std::vector<std::string> more) {
   more.insert(more.end(), {"--mmproj", VisionFile("clip.gguf")});

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "support/build_paths.h"
 #include "support/golden.h"
 
 namespace weir::testing {
@@ -64,7 +65,7 @@ std::vector<Json> HttpAnswer::events(bool* done) const {
 ServerProcess::ServerProcess(const std::vector<std::string>& more, const std::string& model) {
   signal(SIGPIPE, SIG_IGN);
   const std::string file = model.find('/') == std::string::npos ? GoldenDir() + model + ".gguf" : model;
-  std::vector<std::string> words = {WEIR_PROGRAM, "serve", "-m", file, "--port", "0"};
+  std::vector<std::string> words = {ProgramPath(), "serve", "-m", file, "--port", "0"};
   if (std::find(more.begin(), more.end(), "-t") == more.end()) words.insert(words.end(), {"-t", "1"});
   words.insert(words.end(), more.begin(), more.end());
   std::vector<char*> argv;

@@ -9,12 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "support/build_paths.h"
 #include "support/golden.h"
 #include "vision/encoder.h"
 
 namespace weir::testing {
 
-inline std::string VisionDir() { return std::string(WEIR_SOURCE_DIR) + "/tests/golden/vision/"; }
+inline std::string VisionDir() { return SourceDir() + "/tests/golden/vision/"; }
 
 struct TinyEncoder {
   Ledger ledger;

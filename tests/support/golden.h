@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "support/build_paths.h"
+
 namespace weir::testing {
 
 struct GoldenEntry {
@@ -21,13 +23,13 @@ struct GoldenEntry {
 };
 using Golden = std::map<std::string, GoldenEntry>;
 
-inline std::string GoldenDir() { return std::string(WEIR_SOURCE_DIR) + "/tests/golden/models/"; }
+inline std::string GoldenDir() { return SourceDir() + "/tests/golden/models/"; }
 
 // Every model file of tests/golden, encoders too, sorted: who walks them meets a new family without being told.
 inline std::vector<std::string> GoldenModelFiles() {
   std::vector<std::string> out;
   for (const char* folder : {"models", "vision"}) {
-    const std::string path = std::string(WEIR_SOURCE_DIR) + "/tests/golden/" + folder;
+    const std::string path = SourceDir() + "/tests/golden/" + folder;
     for (const auto& entry : std::filesystem::directory_iterator(path)) {
       if (entry.path().extension() == ".gguf") out.push_back(entry.path().string());
     }
