@@ -8,7 +8,7 @@
 namespace weir::app {
 namespace {
 
-// Greedy ids and the two leading logits of every step, for comparisons with other programs (tools/peer_parity.py).
+// Greedy ids and the two leading logits of every step, for comparisons with other programs (tools/peer/parity.py).
 Status Greedy(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::vector<int32_t>& ids, int n) {
   WEIR_ASSIGN_OR_RETURN(const SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));

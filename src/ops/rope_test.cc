@@ -31,7 +31,7 @@ RopeConfig ConfigFrom(const nlohmann::json& j) {
   return config;
 }
 
-// Every scaling kind against the transformers package (tools/make_rope_golden.py), which computes in F32.
+// Every scaling kind against the transformers package (tools/golden/rope.py), which computes in F32.
 TEST(Rope, InverseFrequenciesEqualTransformers) {
   std::ifstream file(SourceDir() + "/tests/golden/rope/inv_freq.json");
   ASSERT_TRUE(file.good());

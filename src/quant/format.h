@@ -12,7 +12,7 @@
 //   2. tensor/dtype.h and .cc: an enumerator and its row (name, elements and bytes of a block)
 //   3. format.cc: its place in the table (the compiler refuses a table of another length than the enumeration)
 //   4. io/gguf_format.cc: the file's number for it
-//   5. tools/make_quant_golden.py: its name; run it, and format_test checks the rest
+//   5. tools/golden/quant.py: its name; run it, and format_test checks the rest
 #pragma once
 
 #include <cstdint>

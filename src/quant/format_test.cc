@@ -121,7 +121,7 @@ TEST(FormatTest, DecodesLikeTheReferenceBitForBit) {
   }
   for (DType type : AllTypes()) {
     if (type == DType::kF32 || type == DType::kI32) continue;
-    EXPECT_TRUE(seen.count(type)) << "no golden block of " << InfoOf(type).name << ": tools/make_quant_golden.py";
+    EXPECT_TRUE(seen.count(type)) << "no golden block of " << InfoOf(type).name << ": tools/golden/quant.py";
   }
 }
 

@@ -1,4 +1,4 @@
-// SPM and unigram models against the outputs of the SentencePiece library (tools/make_unigram_golden.py).
+// SPM and unigram models against the outputs of the SentencePiece library (tools/golden/unigram.py).
 #include <gtest/gtest.h>
 
 #include <random>

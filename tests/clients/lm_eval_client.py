@@ -22,7 +22,7 @@ from server import Server, model_or_skip, skip
 
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OPENAI_API_KEY="secret")
 try:
-    import gguf  # noqa: F401: transformers reads the tokenizer of a GGUF file with it
+    import gguf  # noqa: F401  (transformers reads the tokenizer of a GGUF file with it)
     import lm_eval
     from lm_eval.tasks import TaskManager
     from transformers import AutoTokenizer

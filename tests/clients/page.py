@@ -26,7 +26,7 @@ def until(what, holds):
     end = time.monotonic() + WAIT_S
     while not holds():
         if time.monotonic() > end:
-            raise SystemExit("WRONG not within %d s: %s" % (WAIT_S, what))
+            raise SystemExit(f"WRONG not within {WAIT_S} s: {what}")
         time.sleep(0.2)
     print("ok    " + what)
 

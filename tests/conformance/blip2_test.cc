@@ -1,4 +1,4 @@
-// BLIP-2's encoder, language model and pruners against the reference implementation (tools/make_blip2_golden.py).
+// BLIP-2's encoder, language model and pruners against the reference implementation (tools/golden/blip2.py).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -113,7 +113,7 @@ TEST_F(Blip2Test, WritesOnlyIntoItsWorkspace) {
   for (const uint8_t* p = workspace + bytes; p < memory.data() + memory.size(); ++p) ASSERT_EQ(*p, 0xa5);
 }
 
-// The pictures of tools/make_vision_golden.py, through the transform that the file asks for.
+// The pictures of tools/golden/vision.py, through the transform that the file asks for.
 TEST_F(Blip2Test, PreprocessesAsItsProcessor) {
   Load(MakeRefBackend());
   ASSERT_NE(encoder_, nullptr);

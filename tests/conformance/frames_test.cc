@@ -1,5 +1,5 @@
 // Encoders that make rows of a video's frames together, against the rules of their papers
-// (tools/make_frames_golden.py): CLIP and its patches as a picture, what becomes of frames, and a session that reads
+// (tools/golden/frames.py): CLIP and its patches as a picture, what becomes of frames, and a session that reads
 // it.
 #include <gtest/gtest.h>
 

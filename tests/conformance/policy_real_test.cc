@@ -2,7 +2,7 @@
 // likelihoods have meaning, scores come close to one another.
 //
 // With WEIR_DUMP=FILE the selections go to FILE, one case a line as in tests/golden/policy;
-// tools/check_policy_dump.py FILE lets the independent reference make them again.
+// tools/reference/check_dump.py FILE lets the independent reference make them again.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Every pruner against the independent reference of tools/make_prune_golden.py, and facts that follow from the methods.
+// Every pruner against the independent reference of tools/golden/prune.py, and facts that follow from the methods.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Qwen2-VL: pictures of any size, the encoder, and a language model whose positions have three axes, against the
-// reference implementation that made tests/golden/vision/qwen2vl.golden (tools/make_qwen2vl_golden.py); every policy
+// reference implementation that made tests/golden/vision/qwen2vl.golden (tools/golden/qwen2vl.py); every policy
 // over a stream of words and pictures.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Qwen-VL: encoder, transform and the pair, against the rules of its paper and code that made
-// tests/golden/vision/qwenvl.golden (tools/make_qwenvl_golden.py).
+// tests/golden/vision/qwenvl.golden (tools/golden/qwenvl.py).
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SmolVLM: encoder, squares, words between them and the pair, against the reference implementation that made
-// tests/golden/vision/smolvlm.golden (tools/make_smolvlm_golden.py).
+// tests/golden/vision/smolvlm.golden (tools/golden/smolvlm.py).
 #include <gtest/gtest.h>
 
 #include <cstdio>

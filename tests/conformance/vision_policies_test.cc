@@ -1,5 +1,5 @@
 // Policies that treat pictures apart: what they store at the end of a prompt and read at each step, against the
-// independent reference (tools/make_vl_policy_golden.py) and in sessions over rows of embeddings.
+// independent reference (tools/golden/vl_policy.py) and in sessions over rows of embeddings.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Reads the goldens of tests/golden/models: entries of a text line "name rows cols\n" followed by rows x cols
-// little-endian floats, as tools/make_tiny_models.py writes them.
+// little-endian floats, as tools/golden/tiny_models.py writes them.
 #pragma once
 
 #include <gtest/gtest.h>

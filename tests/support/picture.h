@@ -6,7 +6,7 @@
 
 namespace weir::testing {
 
-// The pictures of tools/make_vision_golden.py: [height, width, 3].
+// The pictures of tools/golden/vision.py: [height, width, 3].
 inline std::vector<uint8_t> Picture(uint32_t width, uint32_t height) {
   std::vector<uint8_t> out;
   for (uint32_t y = 0; y < height; ++y) {

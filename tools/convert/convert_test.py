@@ -6,15 +6,16 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
     import gguf  # noqa: F401  (what is tested imports it)
     import numpy as np
 except ImportError as e:
     raise unittest.SkipTest(f"needs numpy and gguf: {e}") from e
 
-from convert import blip2, chat_univi, flash_vstream, gemma2, qwen, vocab
-from convert.source import ConvertError, Source
+from tools.convert import vocab
+from tools.convert.families import blip2, chat_univi, flash_vstream, gemma2, qwen
+from tools.convert.source import ConvertError, Source
 
 
 class Folder(Source):

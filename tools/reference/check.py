@@ -12,13 +12,14 @@ import sys
 
 import numpy as np
 
-TOOLS = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TOOLS))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-from reference import adakv, common, h2o, inf_mllm, infinipot, keydiff, pyramidkv, replay  # noqa: E402
-from reference import sirllm, snapkv, streaming_llm, tova, value_norm, weir, window  # noqa: E402
+from tools.reference import common, replay
+from tools.reference.policies import adakv, h2o, inf_mllm, infinipot, keydiff, pyramidkv, sirllm, snapkv, streaming_llm
+from tools.reference.policies import tova, value_norm, weir, window
 
-GOLDEN = TOOLS.parent / "tests" / "golden" / "policy"
+GOLDEN = ROOT / "tests" / "golden" / "policy"
 RNG = np.random.RandomState(7)
 
 

@@ -1,9 +1,26 @@
-"""Runs the reference on a golden case as stored on disk (format: ../make_policy_golden.py)."""
+"""Runs the reference on a golden case as stored on disk (format: ../golden/policy.py)."""
 
 import numpy as np
 
-from . import adakv, h2o, inf_mllm, infinipot, infinipot_v, keydiff, last_frames, lookm, pyramidkv, sirllm, snapkv
-from . import streaming_llm, streaming_vlm, tova, value_norm, weir, window
+from .policies import (
+    adakv,
+    h2o,
+    inf_mllm,
+    infinipot,
+    infinipot_v,
+    keydiff,
+    last_frames,
+    lookm,
+    pyramidkv,
+    sirllm,
+    snapkv,
+    streaming_llm,
+    streaming_vlm,
+    tova,
+    value_norm,
+    weir,
+    window,
+)
 
 POLICIES = ["window", "streaming_llm", "h2o", "tova", "sirllm", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot",
             "value_norm", "keydiff", "weir", "streaming_vlm", "last_frames", "lookm", "infinipot_v"]

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-import draw
-import tokenizer
-import world
+from tools.train import draw, tokenizer, world
 
 # What a picture is labelled with while an encoder learns to see: name -> classes. -1 where a picture has no such thing.
 LABELS = {"subject": world.SUBJECTS, "ground": world.GROUNDS, "colour": world.COLOURS, "shape": world.SHAPES,

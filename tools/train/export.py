@@ -1,8 +1,8 @@
-"""From a trained model to the files others read: transformers' folder, then the two GGUF files of tools/convert_hf.py."""
+"""From a trained model to the files others read: transformers' folder, then the two GGUF files of tools/convert/hf_to_gguf.py."""
 
 import torch
 
-import convert_hf
+from tools.convert import hf_to_gguf
 
 MOST_BYTES = 16 << 20
 
@@ -16,7 +16,7 @@ def export(recipe, model, out, outtype="f16"):
     files = []
     for prefix, mmproj in (("", False), ("mmproj-", True)):
         path = out / f"{prefix}{recipe.NAME}.gguf"
-        convert_hf.convert_folder(folder, path, outtype, name=recipe.NAME, mmproj=mmproj)
+        hf_to_gguf.convert_folder(folder, path, outtype, name=recipe.NAME, mmproj=mmproj)
         files.append(path)
     return files
 

@@ -12,12 +12,9 @@ import json
 import transformers
 from torch import nn
 
-import draw
-import naming
-import seeing
-import tokenizer
-from data import Stage
-from world import Mix
+from tools.train import draw, naming, seeing, tokenizer
+from tools.train.data import Stage
+from tools.train.world import Mix
 
 NAME, PICTURES = "weir-tiny-llava", False
 ROWS_EACH = None  # of the rows, for a label while the encoder learns to see: all

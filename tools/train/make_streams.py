@@ -23,10 +23,9 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import draw
-import world
+from tools.train import draw, world
 
 
 def asides(story, rng, n_first, n):

@@ -14,7 +14,7 @@ hundred.
 import torch
 from torch.nn import functional as F
 
-import world
+from tools.train import world
 
 AFTER_BLOCKS = 2
 WEIGHT = 0.3  # of this loss, beside the answers'

@@ -8,7 +8,7 @@ import json
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-import world
+from tools.train import world
 
 BOS, EOS, IMAGE = "<s>", "</s>", "<image>"  # ids 0, 1, 2
 VOCAB = 864  # rows of the embedding; what the words leave free is padded by the converter
@@ -44,7 +44,7 @@ def build():
 
 
 def write(folder, chat=True):
-    """Writes tokenizer.json and tokenizer_config.json, as tools/convert_hf.py reads them; `chat`: with the chat format."""
+    """Writes tokenizer.json and tokenizer_config.json, as tools/convert/hf_to_gguf.py reads them; `chat`: with the chat format."""
     build().save(str(folder / "tokenizer.json"))
     settings = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token=BOS, eos_token=EOS, add_bos_token=True,
                     add_eos_token=False)

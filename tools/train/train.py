@@ -26,13 +26,9 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import data
-import naming
-import seeing
-import tokenizer
-import world
+from tools.train import data, naming, seeing, tokenizer, world
 
 WARMUP, FINAL_LR = 100, 0.05  # steps; share of a stage's learning rate at its end
 END_WEIGHT = 0.1              # of the loss of an answer's end, which is learned at once
@@ -43,7 +39,7 @@ class Course:
 
     def __init__(self, args):
         self.args = args
-        self.recipe = importlib.import_module(args.model)
+        self.recipe = importlib.import_module(f"tools.train.{args.model}")
         torch.manual_seed(args.seed)
         self.device = torch.device(args.device)
         self.model = self.recipe.Model(args.size).to(self.device)

@@ -6,7 +6,7 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
     import gguf
     import jinja2
@@ -16,16 +16,9 @@ try:
 except ImportError as e:
     raise unittest.SkipTest(f"needs torch, transformers, tokenizers, jinja2 and gguf: {e}") from e
 
-import blip2
-import data
-import export
-import llava
-import naming
-import tokenizer
-import train
-import world
-from data import Stage
-from world import Mix
+from tools.train import blip2, data, export, llava, naming, tokenizer, train, world
+from tools.train.data import Stage
+from tools.train.world import Mix
 
 MIX = Mix(clips=(2, 3), frames=(1, 2), rounds=(1, 2), kinds=(1.0, 1.0, 1.0, 1.0))
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-import draw
-import font
+from tools.train import draw, font
 
 COLOURS, SHAPES, GROUNDS = tuple(draw.COLOURS), draw.SHAPES, draw.GROUNDS
 COUNTS = ("1", "2", "3", "4")

@@ -8,15 +8,13 @@ import unittest
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
     import numpy as np
 except ImportError as e:
     raise unittest.SkipTest(f"needs numpy: {e}") from e
 
-import draw
-import make_streams
-import world
+from tools.train import draw, make_streams, world
 
 MIX = world.Mix(clips=(8, 8), frames=(2, 2), rounds=(1, 3), kinds=(1.0, 1.0, 1.0, 1.0), subjects=(0.4, 0.15, 0.1, 0.15, 0.2))
 

@@ -1,0 +1,1 @@
+"""Python beside the program; every package says what it is for. Nothing here is needed to build or to run weir."""

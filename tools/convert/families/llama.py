@@ -1,0 +1,82 @@
+"""Llama 1 to 3, Vicuna, Mistral, SmolLM2: GGUF architecture `llama`."""
+
+from .. import rope
+from ..source import ConvertError
+
+GGUF_ARCH = "llama"
+HF_NAMES = ("LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM")
+
+# Hugging Face module -> GGUF module, inside one layer.
+LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def decoder_metadata(source, writer, say, act="silu"):
+    """Keys shared by every decoder of this shape."""
+    if (given := source.get("hidden_activation") or source.get("hidden_act", act)) != act:
+        raise ConvertError(f"config.json: activation `{given}`; this architecture is defined with {act}")
+    n_heads = source.need("num_attention_heads")
+    writer.add_context_length(source.need("max_position_embeddings"))
+    writer.add_embedding_length(source.need("hidden_size"))
+    writer.add_block_count(source.need("num_hidden_layers"))
+    writer.add_feed_forward_length(source.need("intermediate_size"))
+    writer.add_head_count(n_heads)
+    writer.add_head_count_kv(source.get("num_key_value_heads", n_heads))
+    writer.add_key_length(source.head_dim())
+    writer.add_value_length(source.head_dim())
+    writer.add_layer_norm_rms_eps(source.need("rms_norm_eps"))
+    writer.add_vocab_size(source.need("vocab_size"))
+    rope.write_keys(source, writer, say)
+
+
+def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=False):
+    """Yields every tensor of the decoder; `fix(module, array)` may re-arrange one. `tied`: whether head and embedding are
+    one matrix where config.json does not say."""
+    yield "token_embd.weight", source.tensor("model.embed_tokens.weight")
+    yield "output_norm.weight", source.tensor("model.norm.weight")
+    if source.get("tie_word_embeddings", tied):
+        source.ignore("lm_head.weight")  # some tools save the shared matrix twice
+    else:
+        yield "output.weight", source.tensor("lm_head.weight")
+    for i in range(source.need("num_hidden_layers")):
+        for hf, name in layer_map.items():
+            prefix = f"model.layers.{i}.{hf}"
+            yield f"blk.{i}.{name}.weight", fix(name, source.tensor(f"{prefix}.weight"))
+            if source.has(f"{prefix}.bias"):
+                yield f"blk.{i}.{name}.bias", fix(name, source.tensor(f"{prefix}.bias"))
+    yield from rope.tensors(source)
+    source.ignore("rotary_emb.inv_freq")
+
+
+def interleave(rows, n_heads):
+    """Re-orders the rows of each head from (first halves, second halves) to pairs: 0, d/2, 1, d/2 + 1, ...
+
+    Hugging Face rotates element i with i + d/2, GGUF's `llama` rotates 2i with 2i + 1.
+    """
+    by_half = rows.reshape(n_heads, 2, rows.shape[0] // n_heads // 2, *rows.shape[1:])
+    return by_half.swapaxes(1, 2).reshape(rows.shape)
+
+
+def metadata(source, writer, say):
+    if source.n_rot() != source.head_dim():
+        raise ConvertError("config.json: partial_rotary_factor is not converted for this architecture")
+    window = source.get("sliding_window")
+    if window and window < source.need("max_position_embeddings"):
+        writer.add_sliding_window(window)
+        say(f"sliding_window {window} is in the file; llama.cpp's `llama` does not read it and is exact up to that many tokens")
+    decoder_metadata(source, writer, say)
+
+
+def tensors(source):
+    n_heads = source.need("num_attention_heads")
+    heads = {"attn_q": n_heads, "attn_k": source.get("num_key_value_heads", n_heads)}
+    yield from decoder_tensors(source, LAYER, lambda name, a: interleave(a, heads[name]) if name in heads else a)

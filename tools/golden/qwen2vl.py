@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Builds tests/golden/vision/qwen2vl*: a tiny random Qwen2-VL with its reference numbers.
+
+    tools/golden/qwen2vl.py [--out tests/golden/vision] [--images FOLDER]
+
+qwen2vl_merger.gguf  the encoder made by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32
+qwen2vl.gguf         its language model
+qwen2vl.golden       what `transformers` makes of them, in float64
+qwen2vl_files.golden `picture.NAME`: what its image processor makes of the PNG files of FOLDER, if it is given
+
+Format as in tiny_models.py. Beside the intermediates of one input of random numbers (`pixels`, [3 * height, width]):
+  picture.WxH   what Qwen2-VL's own image processor makes of the synthetic picture of vision.py, put together
+                again from its patches, [3 * height, width]
+  rows.WxH      the encoder's rows of it
+  text.ids, text.logits   words alone
+  talk.ids, talk.pos, talk.logits   words, the pictures of `talk.pictures` (width, height), words between and after them;
+                the pictures' rows are -1. Coordinates are [3, n].
+
+Needs torch, transformers, gguf, pillow.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tools.convert import hf_to_gguf
+from tools.golden import tiny_models
+from tools.golden.vision import picture, write
+
+# Patches of 5 pixels, heads of 12 numbers: sizes that no vector length divides.
+PATCH, MERGE = 5, 2
+FACTOR, MIN_PIXELS, MAX_PIXELS = PATCH * MERGE, 4 * 100, 40 * 100
+VISION = dict(depth=3, embed_dim=36, hidden_size=48, mlp_ratio=2, num_heads=3, patch_size=PATCH)
+TEXT = dict(vocab_size=320, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=3,
+            num_key_value_heads=3, max_position_embeddings=512, tie_word_embeddings=False, bos_token_id=0, eos_token_id=2,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 3, 3]))
+SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
+            "<|video_pad|>")
+START, END, IMAGE, VIDEO = range(3, 7)
+SIZES = ((40, 30), (90, 61), (61, 90), (35, 45), (7, 9), (3, 200), (25, 25), (333, 97))
+TALK = ((40, 30), (33, 71))
+INPUT = (50, 30)
+
+
+def build(seed):
+    config = transformers.Qwen2VLConfig(vision_config=VISION, text_config=TEXT, image_token_id=IMAGE, video_token_id=VIDEO,
+                                        vision_start_token_id=START, vision_end_token_id=END, tie_word_embeddings=False)
+    # sdpa: its softmax stays in float64, the eager one casts to float32.
+    model = transformers.Qwen2VLForConditionalGeneration._from_config(config, attn_implementation="sdpa").eval()
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            if ("norm" in name or "ln_q" in name) and name.endswith("weight"):
+                p.copy_(1.0 + 0.2 * torch.randn(p.shape, generator=g))
+            elif name.endswith("bias"):
+                p.copy_(0.3 * torch.randn(p.shape, generator=g))
+            else:
+                wide = 2.0 if any(part in name for part in ("q_proj", "k_proj", "qkv")) else 1.0
+                p.copy_(wide / p[0].numel() ** 0.5 * torch.randn(p.shape, generator=g))
+    return model
+
+
+def patches(pixels):
+    """[3, height, width] as the model takes it: patches square by square, each of two equal frames."""
+    _, height, width = pixels.shape
+    lines, columns = height // PATCH, width // PATCH
+    x = pixels.reshape(3, lines // MERGE, MERGE, PATCH, columns // MERGE, MERGE, PATCH).transpose(1, 4, 2, 5, 0, 3, 6)
+    x = np.repeat(x[:, :, :, :, :, None], 2, axis=5)
+    return x.reshape(lines * columns, -1), np.array([[1, lines, columns]])
+
+
+def pixels_of(values, grid):
+    """The inverse: what the processor made, as a picture."""
+    _, lines, columns = (int(n) for n in grid)
+    x = values.reshape(lines // MERGE, columns // MERGE, MERGE, MERGE, 3, 2, PATCH, PATCH)
+    assert (x[..., 0, :, :] == x[..., 1, :, :]).all()
+    return x[:, :, :, :, :, 0].transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, lines * PATCH, columns * PATCH)
+
+
+def run(model, values, grid):
+    """Every named intermediate, [rows, cols]."""
+    seen, n = {}, values.shape[0]
+
+    def keep(name, module, before=False):
+        def hook(m, inputs, output=None):
+            value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
+            seen[name] = value.reshape(-1, value.shape[-1]).detach().numpy().copy()
+        return module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
+
+    tower = model.model.visual
+    hooks = [keep("v.embd", tower.patch_embed), keep("v.post_ln", tower.merger.ln_q), keep("mm.0", tower.merger.mlp[0]),
+             keep("mm.2", tower.merger.mlp[2])]
+    for i, block in enumerate(tower.blocks):
+        for name, module, before in (("ln1", block.norm1, False), ("qkv", block.attn.qkv, False), ("mix", block.attn.proj, True),
+                                     ("mid", block.norm2, True), ("ln2", block.norm2, False), ("out", block, False)):
+            hooks.append(keep(f"v.blk.{i}.{name}", module, before))
+    with torch.no_grad():
+        model.model.get_image_features(values, grid)
+    for hook in hooks:
+        hook.remove()
+    for i in range(VISION["depth"]):
+        for name, part in zip("qkv", np.split(seen.pop(f"v.blk.{i}.qkv"), 3, axis=1)):
+            seen[f"v.blk.{i}.{name}"] = part
+    assert seen["v.embd"].shape[0] == n
+    return seen
+
+
+def talk(model, processor, rng):
+    """Words and pictures: ids, coordinates, logits."""
+    words = lambda n: rng.integers(8, TEXT["vocab_size"], n).tolist()
+    values, grids, ids = [], [], words(4)
+    for width, height in TALK:
+        shown = processor(Image.fromarray(picture(width, height)), return_tensors="pt")
+        values.append(shown["pixel_values"])
+        grids.append(shown["image_grid_thw"])
+        n = int(shown["image_grid_thw"].prod()) // MERGE ** 2
+        ids += [START] + [IMAGE] * n + [END] + words(3)
+    ids, grid = torch.tensor([ids]), torch.cat(grids)
+    kinds = (ids == IMAGE).int()
+    with torch.no_grad():
+        pos, _ = model.model.get_rope_index(ids, mm_token_type_ids=kinds, image_grid_thw=grid)
+        out = model(input_ids=ids, pixel_values=torch.cat(values).double(), image_grid_thw=grid, mm_token_type_ids=kinds,
+                    attention_mask=torch.ones_like(ids))
+    shown = np.where(ids[0].numpy() == IMAGE, -1, ids[0].numpy()).reshape(-1, 1)
+    return {"talk.ids": shown, "talk.pos": pos[:, 0].numpy(), "talk.logits": out.logits[0].numpy(),
+            "talk.pictures": np.array(TALK)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Builds tests/golden/vision/qwen2vl*.")
+    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "tests/golden/vision")
+    parser.add_argument("--images", type=Path, help="folder of PNG files")
+    parser.add_argument("--seed", type=int, default=20240607)
+    args = parser.parse_args()
+    torch.set_num_threads(1)  # one order of summation
+    args.out.mkdir(parents=True, exist_ok=True)
+    model, rng = build(args.seed), np.random.default_rng(args.seed)
+    processor = Qwen2VLImageProcessorPil(patch_size=PATCH, size=dict(shortest_edge=MIN_PIXELS, longest_edge=MAX_PIXELS))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        processor.save_pretrained(folder)
+        tiny_models.write_tokenizer(Path(folder), SPECIALS)
+        hf_to_gguf.convert_folder(folder, args.out / "qwen2vl_merger.gguf", "f32", name="tiny random qwen2vl", mmproj=True)
+        hf_to_gguf.convert_folder(folder, args.out / "qwen2vl.gguf", "f32", name="tiny random qwen2vl", pre="qwen2")
+    model = model.double()
+    pixels = rng.standard_normal((3, INPUT[1], INPUT[0])).astype(np.float32)
+    values, grid = patches(pixels)
+    entries = {"pixels": pixels.reshape(-1, INPUT[0]), **run(model, torch.tensor(values).double(), torch.tensor(grid))}
+    for width, height in SIZES:
+        shown = processor(Image.fromarray(picture(width, height)), return_tensors="pt")
+        values, grid = shown["pixel_values"], shown["image_grid_thw"]
+        whole = pixels_of(values.numpy(), grid[0])
+        assert (patches(whole)[0] == values.numpy()).all()
+        entries[f"picture.{width}x{height}"] = whole.reshape(-1, whole.shape[2])
+        with torch.no_grad():
+            entries[f"rows.{width}x{height}"] = model.model.get_image_features(values.double(), grid).pooler_output[0].numpy()
+    ids = torch.tensor([rng.integers(8, TEXT["vocab_size"], 40).tolist()])
+    with torch.no_grad():
+        entries["text.logits"] = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0].numpy()
+    entries["text.ids"] = ids[0].numpy().reshape(-1, 1)
+    entries.update(talk(model, processor, rng))
+    write(args.out / "qwen2vl.golden", entries)
+    if args.images:
+        files = {}
+        for path in sorted(args.images.glob("*.png")):
+            shown = processor(Image.open(path), return_tensors="np")
+            whole = pixels_of(shown["pixel_values"], shown["image_grid_thw"][0])
+            files[f"picture.{path.name}"] = whole.reshape(-1, whole.shape[2])
+        write(args.out / "qwen2vl_files.golden", files)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the compiler gives to the CUDA kernels, and the speed of PyTorch's beside them."""

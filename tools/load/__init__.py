@@ -1,0 +1,1 @@
+"""Long runs and many clients at once: what the program does under load."""

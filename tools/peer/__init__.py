@@ -1,0 +1,1 @@
+"""Compares weir with llama.cpp on the same files."""

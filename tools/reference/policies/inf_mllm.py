@@ -1,0 +1,50 @@
+"""Inf-MLLM (arXiv 2409.09086): slots that the new prompt attends to, with a linear penalty on age, and the newest ones.
+
+Keep-set per layer, once per round, after the prompt's attention. With n slots, the last l = `recent` are always kept
+and the N = n - l before them are candidates, of which r = n_keep - l stay:
+
+    B_j = S_j - (b / N) * (N - 1 - j)     S_j = mean of A over the last min(l, m) rows and over all query heads
+
+so b is the whole penalty of the oldest slot and 0 that of the newest candidate.
+
+Choices (the paper's prose and its Alg. 1 contradict each other):
+- The penalty is subtracted; its argument is the rank of a slot in the present cache, pinned slots included.
+- Mean over rows and over query heads, not sum: a sum would change what a given b means. Option `per_kv_head`: mean over
+  the group, a keep-set per KV head.
+- l is a parameter (mode "fixed"); mode "prompt" has l = m, the length of the new prompt, and r = n_keep - m.
+- The last l never compete, the older part of a prompt longer than l does.
+- A prompt shorter than l has m rows and is divided by m; the last l slots are protected all the same.
+- Nothing leaves while N <= r.
+- A budget below l is an error.
+"""
+
+import numpy as np
+
+from .. import common
+
+
+def scores(attention, recent, n_kv_heads=1, per_kv_head=False):
+    """[1, n_slots], or [n_kv_heads, n_slots] with per_kv_head. `attention` holds the m rows of the new prompt."""
+    attention = np.asarray(attention)
+    n_rows = min(recent, attention.shape[1])
+    rows = common.reduce_rows(attention[:, attention.shape[1] - n_rows:], "mean")
+    return common.reduce_heads(rows, n_kv_heads if per_kv_head else 1, "mean")
+
+
+def biased(row, recent, b):
+    """B of the candidates of one group."""
+    row = np.asarray(row)
+    n_candidates = len(row) - recent
+    age = np.arange(n_candidates - 1, -1, -1).astype(row.dtype)
+    return row[:n_candidates] - row.dtype.type(b) * age / row.dtype.type(n_candidates)
+
+
+def keep(scores, n_keep, pinned=None, recent=64, b=0.01):
+    scores = np.asarray(scores)
+    n = scores.shape[1]
+    if n_keep < recent:
+        raise common.BudgetError(f"a budget of {n_keep} slots is below the {recent} recent ones")
+    if n <= n_keep:
+        return [list(range(n)) for _ in scores]
+    return [common.fill(n, n_keep, pins, common.newest(n, recent), common.ranked(biased(row, recent, b)))
+            for row, pins in zip(scores, common.per_group(pinned, len(scores)))]

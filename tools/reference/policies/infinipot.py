@@ -1,0 +1,43 @@
+"""InfiniPot (arXiv 2410.01518): surprising tokens (NuC) and tokens a catalyst prompt attends to (CaP).
+
+Keep-set per layer and KV head, when the pot is full. The |C| = n_keep slots that stay are the T = round(alpha * |C|)
+with the largest NLL, then the rest by u, the attention they receive from the rows of the catalyst prompt.
+
+Choices:
+- Rows of the catalyst are summed; heads of a group are reduced by their mean ("max" is an option of both).
+- NLL is the value recorded when the token was read; later cycles carry it. It is ranked per KV head over the entries
+  that this head still holds. The first token of the stream has +inf.
+- u is not pooled by default. When it is, pooling runs over all slots of the head, those that NuC took included.
+- Pinned slots are taken first; alpha divides what is left: T = round(alpha * (|C| - number of pinned slots)).
+- alpha = 1 needs no catalyst: u may be None.
+"""
+
+import numpy as np
+
+from .. import common
+
+
+def scores(attention, n_kv_heads, rows="sum", reduce="mean"):
+    """u [n_kv_heads, n_slots] from the catalyst's rows over the pot's slots (the catalyst's own columns left out)."""
+    return common.reduce_heads(common.reduce_rows(attention, rows), n_kv_heads, reduce)
+
+
+def cycles(n_tokens, pot, distilled, n_catalyst):
+    """Distillations while a stream of n_tokens is read into a pot of `pot` slots that shrinks to `distilled`."""
+    room = pot - n_catalyst
+    if n_catalyst >= pot - distilled:
+        raise common.BudgetError(f"{n_catalyst} catalyst tokens leave no room between {distilled} and {pot} slots")
+    return 0 if n_tokens <= room else -(-(n_tokens - room) // (room - distilled))
+
+
+def keep(u, nll, n_keep, pinned=None, alpha=0.5, kernel=1, pooling="avg"):
+    """`nll` [n_kv_heads, n_slots]; `u` likewise, or None with alpha = 1."""
+    out = []
+    for head, (surprise, pins) in enumerate(zip(nll, common.per_group(pinned, len(nll)))):
+        n = len(surprise)
+        fixed = set(common.pinned_slots(pins))
+        n_novel = common.round_half_up(alpha * max(0, n_keep - len(fixed)))
+        novel = [slot for slot in common.ranked(surprise) if slot not in fixed][:n_novel]
+        row = np.zeros(n) if u is None else np.asarray(u[head])
+        out.append(common.fill(n, n_keep, pins, novel, common.ranked(common.pool(row, kernel, pooling), row)))
+    return out

@@ -1,0 +1,35 @@
+"""PyramidKV: SnapKV with more slots in lower layers and fewer in higher ones.
+
+The budget of a layer follows from the average budget C, the window w, the steepness beta, the depth and the length n
+of the prompt. Integer division makes the steps between layers too small, never too large, so the layers together may
+keep more than n_layers * C (by less than n_layers * (n_layers - 1) / 2 slots per KV head): a fixed pot has to reckon
+with that.
+
+Choices: a model of one layer gets C. At n = C nothing is evicted, as at n < C. A top layer may be left with its window
+alone.
+"""
+
+from .. import common
+from . import snapkv
+
+
+def layer_budget(capacity, window, beta, layer, n_layers, n_slots):
+    """Slots that `layer` keeps, its window included."""
+    selected = capacity - window
+    if selected <= 0:
+        raise common.BudgetError(f"a budget of {capacity} slots leaves nothing beside a window of {window}")
+    if n_slots <= capacity:
+        return n_slots
+    if n_slots < 2 * selected or n_layers == 1:
+        return capacity
+    low = selected // beta
+    high = 2 * selected - low
+    if high >= n_slots - window:
+        high = n_slots - window
+        low = 2 * selected - high
+    return high - layer * ((high - low) // (n_layers - 1)) + window
+
+
+def keep(scores, capacity, layer, n_layers, pinned=None, window=8, kernel=7, pooling="max", beta=20):
+    n_keep = layer_budget(capacity, window, beta, layer, n_layers, len(scores[0]))
+    return snapkv.select(scores, n_keep, pinned, window, kernel, pooling)

@@ -1,0 +1,15 @@
+"""StreamingVLM: attention sinks, the newest text, the visual tokens of the last seconds (arXiv 2510.09608).
+
+One keep-set for the whole cache. The text window takes at most half of what the sinks leave; room that is left goes to
+the newest of the other slots.
+"""
+
+from .. import common
+
+
+def keep(n, n_keep, pinned, frames, times, sinks, text, seconds):
+    """frames: first seq of each slot's frame, -1 for text; times: ms."""
+    newest_first = list(range(n - 1, -1, -1))
+    words = [slot for slot in newest_first if frames[slot] < 0][:min(text, max(0, n_keep - sinks) // 2)]
+    vision = [slot for slot in newest_first if frames[slot] >= 0 and times[slot] >= times[n - 1] - int(seconds * 1000)]
+    return [common.fill(n, n_keep, pinned, [n - 1], common.oldest(n, sinks), words, vision, newest_first)]

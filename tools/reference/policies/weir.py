@@ -1,0 +1,92 @@
+"""Weir's own policy: the newest tokens, unless something stands out.
+
+Keep-set per KV head. Of n_keep slots, in this order: pinned ones, the newest one, the first `sinks`; spans that
+surprised the model (at most round(alpha * n_keep)); slots that the prompt's last rows attend to (at most
+round(beta * n_keep)); once the stream has held a picture, the newest round(recent * n_keep) and `frame_rows` slots of
+every picture, newest pictures first, best by keydiff.scores; the newest. What stands out:
+
+    surprise   N_j = mean of -log P over the `kernel` neighbours of slot j;  N_j > m + z * 1.4826 * d,
+               m = median of N, d = median of |N - m|
+    saddles    A_j = mean attention of the last `rows` rows and of a KV head's query heads, over `kernel` neighbours
+               B_j = A_j - b * (n - 1 - j) / n;  B_j > saddle / n, 1 / n being what an average slot gets
+
+Choices:
+- Medians are those of the whole pot, kept slots included; the upper one of an even count; what is not finite does not
+  count.
+- +inf of the first token spreads to its neighbours through the mean, so that they stand out like it.
+- A slot that stands out and is kept for another reason takes nothing from its share.
+- A share of zero does not look at its statistic.
+- Fewer rows than `rows`: as many as there are.
+- Visual slots do not surprise, and count in no median.
+- A picture is a run of slots with the same frame. Its slots that are kept for another reason count in its frame_rows.
+"""
+
+import numpy as np
+
+from .. import common
+
+
+def scores(attention, n_kv_heads, rows=32):
+    """[n_kv_heads, n_slots] from the newest rows of a prompt."""
+    attention = np.asarray(attention)
+    return common.reduce_heads(common.reduce_rows(attention[:, -rows:], "mean"), n_kv_heads, "mean")
+
+
+def median(values):
+    finite = np.sort(values[np.isfinite(values)])
+    return finite[len(finite) // 2] if len(finite) else values.dtype.type(0)
+
+
+def surprise_bar(pooled, z):
+    middle = median(pooled)
+    return pooled.dtype.type(float(middle) + z * 1.4826 * float(median(np.abs(pooled - middle))))
+
+
+def standing_out(pooled, unpooled, bar, taken, share):
+    """At most `share` slots above the bar that are not taken, best first."""
+    return [slot for slot in common.ranked(pooled, unpooled) if pooled[slot] > bar and slot not in taken][:share]
+
+
+def of_every_picture(visual, frames, taken, frame_rows):
+    """Slots of pictures in the order in which they are taken: newest pictures first, in each the best."""
+    out, end = [], len(frames)
+    while end > 0:
+        begin = end - 1
+        while begin > 0 and frames[begin - 1] == frames[end - 1]:
+            begin -= 1
+        if frames[begin] >= 0:
+            picture = range(begin, end)
+            free = [slot for slot in common.ranked(np.asarray(visual)) if slot in picture and slot not in taken]
+            out += free[:max(0, frame_rows - sum(slot in taken for slot in picture))]
+        end = begin
+    return out
+
+
+def keep(u, nll, n_keep, pinned=None, sinks=4, alpha=0.35, z=4.0, beta=0.1, saddle=8.0, kernel=5, b=0.0, recent=0.3,
+         frame_rows=4, frames=None, visual=None):
+    """frames: [n_groups][n_slots], -1 for text; visual: keydiff.scores of all slots; None: a stream without pictures."""
+    out = []
+    for group, (row, surprise, pins) in enumerate(zip(u, nll, common.per_group(pinned, len(u)))):
+        row, surprise = np.asarray(row), np.asarray(surprise)
+        n = len(row)
+        newest, first = common.newest(n, 1), common.oldest(n, sinks)
+        taken = {*common.pinned_slots(pins), *newest, *first}
+        novel, saddles = [], []
+        if alpha > 0:
+            pooled = common.pool(surprise, kernel, "avg")
+            if frames is not None:
+                pooled[np.asarray(frames[group]) >= 0] = -np.inf
+            novel = standing_out(pooled, surprise, surprise_bar(pooled, z), taken, common.round_half_up(alpha * n_keep))
+            taken |= set(novel)
+        if beta > 0:
+            real = row.dtype.type
+            penalty = real(b) * np.arange(n - 1, -1, -1).astype(real) / real(n)
+            saddles = standing_out(common.pool(row, kernel, "avg") - penalty, row, real(saddle) / real(n), taken,
+                                   common.round_half_up(beta * n_keep))
+        tiers = [newest, first, novel, saddles]
+        if visual is not None and frame_rows > 0:
+            tiers.append(common.newest(n, common.round_half_up(recent * n_keep)))
+            before = common.take(n_keep, pins, *tiers)
+            tiers.append(of_every_picture(visual[group], frames[group], before, frame_rows))
+        out.append(common.fill(n, n_keep, pins, *tiers, common.newest(n, n)))
+    return out

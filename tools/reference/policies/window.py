@@ -1,0 +1,10 @@
+"""Window attention: the newest slots stay. A baseline that must collapse when the first tokens of the stream leave.
+
+Global keep-set, no scores. Pinned slots are kept beside the window and shorten it.
+"""
+
+from .. import common
+
+
+def keep(n_slots, n_keep, pinned=None):
+    return [common.fill(n_slots, n_keep, pinned, common.newest(n_slots, n_slots))]

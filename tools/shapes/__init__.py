@@ -1,0 +1,1 @@
+"""Model files with the shape of a real model and no training, for speed and for `weir plan`."""

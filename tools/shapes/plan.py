@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""What `weir plan` says for models whose weights are not here.
+
+    tools/shapes/plan.py --weir build/release/weir [--pots 512,4096] [NAME ...]
+    tools/shapes/plan.py --weir build/release/weir --check docs/models.md
+
+For each model a GGUF file with its real metadata and tensor shapes, and holes where the weights would be, is made in a
+temporary folder and planned: the plan depends on nothing else. Prints one Markdown row a model: weights as Q8_0, keys and
+values of one token in F16, then for each pot those of all tokens and all that a session holds beside the weights (statistics of
+the policy, activations, logits, too). --check compares a file's rows instead: keys and values must be the same, the rest may
+differ by 5 percent, because packing and scratch are a processor's. Needs Python with numpy and gguf.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+Q = gguf.GGMLQuantizationType
+
+# name: architecture, layers, width, feed-forward, heads, KV heads, head size, vocabulary, trained context, what else
+MODELS = {
+    "SmolLM2-135M": ("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, {}),
+    "Llama-3.2-1B": ("llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, {}),
+    "Mistral-7B-v0.1": ("llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, {"attention.sliding_window": 4096, "head": 1}),
+    "Qwen2.5-0.5B": ("qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, {"bias": 1}),
+    "Qwen3-0.6B": ("qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, {}),
+    "Qwen3-4B": ("qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, {}),
+    "Pythia-410M": ("gptneox", 24, 1024, 4096, 16, 16, 64, 50304, 2048, {"rope.dimension_count": 16, "head": 1}),
+    "Pythia-2.8B": ("gptneox", 32, 2560, 10240, 32, 32, 80, 50304, 2048, {"rope.dimension_count": 20, "head": 1}),
+    "Phi-3-mini-4k": ("phi3", 32, 3072, 8192, 32, 32, 96, 32064, 4096, {"attention.sliding_window": 2047, "head": 1}),
+    "Gemma-2-2B": ("gemma2", 26, 2304, 9216, 8, 4, 256, 256000, 8192, {"attention.sliding_window": 4096}),
+    "Qwen2-VL-2B": ("qwen2vl", 28, 1536, 8960, 12, 2, 128, 151936, 32768,
+                    {"rope.dimension_sections": [16, 24, 24, 0], "bias": 1}),
+    "Gemma-3-270M": ("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
+    "Gemma-3-1B": ("gemma3", 26, 1152, 6912, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
+    "Gemma-3-4B": ("gemma3", 34, 2560, 10240, 8, 4, 256, 262208, 131072, {"attention.sliding_window": 1024}),
+}
+
+
+def shapes(arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
+    """Every tensor of the model: (name, shape)."""
+    q, kv, neox = heads * head_dim, kv_heads * head_dim, arch == "gptneox"
+    vectors = lambda name, n: [(f"{name}.weight", (n,))] + ([(f"{name}.bias", (n,))] if neox else [])
+    matrix = lambda name, n_out, n_in: [(f"{name}.weight", (n_out, n_in))] + ([(f"{name}.bias", (n_out,))] if neox else [])
+    out = [("token_embd.weight", (vocab, n_embd))] + vectors("output_norm", n_embd)
+    if extra.get("head"):
+        out.append(("output.weight", (vocab, n_embd)))
+    for i in range(layers):
+        b = f"blk.{i}."
+        out += vectors(b + "attn_norm", n_embd) + vectors(b + "ffn_norm", n_embd)
+        out += matrix(b + "attn_output", n_embd, q) + matrix(b + "ffn_down", n_embd, n_ff)
+        if arch in ("gptneox", "phi3"):
+            out += matrix(b + "attn_qkv", q + 2 * kv, n_embd)
+        else:
+            out += matrix(b + "attn_q", q, n_embd) + matrix(b + "attn_k", kv, n_embd) + matrix(b + "attn_v", kv, n_embd)
+        out += matrix(b + "ffn_up", 2 * n_ff if arch == "phi3" else n_ff, n_embd)
+        if arch not in ("gptneox", "phi3"):
+            out += matrix(b + "ffn_gate", n_ff, n_embd)
+        if extra.get("bias"):
+            out += [(b + "attn_q.bias", (q,)), (b + "attn_k.bias", (kv,)), (b + "attn_v.bias", (kv,))]
+        if arch in ("qwen3", "gemma3"):
+            out += [(b + "attn_q_norm.weight", (head_dim,)), (b + "attn_k_norm.weight", (head_dim,))]
+        if arch in ("gemma2", "gemma3"):
+            out += [(b + "post_attention_norm.weight", (n_embd,)), (b + "post_ffw_norm.weight", (n_embd,))]
+    return out
+
+
+def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, context, extra):
+    w = gguf.GGUFWriter(path, arch)
+    w.add_context_length(context)
+    w.add_embedding_length(n_embd)
+    w.add_block_count(layers)
+    w.add_feed_forward_length(n_ff)
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv_heads)
+    w.add_key_length(head_dim)
+    w.add_value_length(head_dim)
+    (w.add_layer_norm_eps if arch == "gptneox" else w.add_layer_norm_rms_eps)(1e-5)
+    for key, value in extra.items():
+        if isinstance(value, list):
+            w.add_array(f"{arch}.{key}", value)
+        elif "." in key:
+            w.add_uint32(f"{arch}.{key}", value)
+    # One word of a vocabulary that nobody reads.
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("gpt-2")
+    w.add_token_list(["a"])
+    w.add_token_merges(["a a"])
+    n_bytes = 0
+    for name, shape in shapes(arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
+        kind = Q.Q8_0 if len(shape) == 2 and shape[1] % 32 == 0 else Q.F16 if len(shape) == 2 else Q.F32
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+        n = size
+        for side in shape:
+            n *= side
+        n //= block
+        w.add_tensor_info(name, shape if kind != Q.Q8_0 else (*shape[:-1], shape[-1] // block * size),
+                          np.dtype("uint8" if kind == Q.Q8_0 else "float16" if kind == Q.F16 else "float32"), n,
+                          raw_dtype=kind if kind == Q.Q8_0 else None)
+        n_bytes += (n + 31) // 32 * 32
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_ti_data_to_file()
+    w.close()
+    with open(path, "r+b") as f:
+        f.seek(0, 2)
+        f.truncate((f.tell() + 31) // 32 * 32 + n_bytes)
+
+
+def plan(weir, policy, name, pots):
+    """The row's cells: the model's name, then texts."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "shapes.gguf"
+        write(path, *MODELS[name])
+        plans = [json.loads(subprocess.run([weir, "plan", "-m", str(path), "--policy", policy, "-c", pot, "-o", "json"],
+                                           check=True, capture_output=True, text=True).stdout) for pot in pots]
+    mib = lambda n_bytes: f"{n_bytes / 2**20:,.0f}"
+    kv = [next(item["bytes"] for item in p["items"] if item["tag"] == "kv") for p in plans]
+    return [name, f"{mib(plans[0]['weights_bytes'])} MiB", f"{kv[0] / int(pots[0]) / 1024:,.0f} KiB"] + [
+        f"{mib(n)} of {mib(p['session_bytes'])} MiB" for n, p in zip(kv, plans)]
+
+
+def agree(want, got):
+    """Whether two rows say the same: what they say of keys and values exactly, the rest within 5 percent."""
+    if len(want) != len(got):
+        return False
+    for i, (a, b) in enumerate(zip(want[1:], got[1:])):
+        one, other = ([float(x.replace(",", "")) for x in re.findall(r"[\d,]+", text)] for text in (a, b))
+        exact = [i == 1] if i < 2 else [True, False]
+        if len(one) != len(exact) or len(other) != len(exact):
+            return False
+        if any(x != y if same else abs(x - y) > max(1, 0.05 * y) for x, y, same in zip(one, other, exact)):
+            return False
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
+    parser.add_argument("--weir", required=True)
+    parser.add_argument("--pots", default="512,1024,4096")
+    parser.add_argument("--policy", default="weir")
+    parser.add_argument("--check", metavar="FILE", help="a Markdown file with such rows, of all models")
+    args = parser.parse_args()
+    pots = args.pots.split(",")
+    written = {}
+    if args.check:
+        for line in Path(args.check).read_text().splitlines():
+            cells = [cell.strip() for cell in line.strip("| ").split("|")]
+            if cells[0] in MODELS:
+                written[cells[0]] = cells
+    print("| model | weights | a token | " + " | ".join(f"pot {int(pot):,}" for pot in pots) + " |")
+    print("|---|--:|--:|" + "--:|" * len(pots))
+    wrong = []
+    for name in args.names or MODELS:
+        row = plan(args.weir, args.policy, name, pots)
+        print(f"| {' | '.join(row)} |", flush=True)
+        if args.check and not agree(written.get(name, []), row):
+            wrong.append(name)
+    if wrong:
+        sys.exit(f"plan: {args.check} says something else of {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Writes a model file with random weights in the shape of a real model.
+
+Speed and memory do not depend on the values of weights, so a shape can be measured without its model:
+
+    tools/shapes/random_weights.py llama2-7b --type q4_0 7b.gguf
+    weir bench -m 7b.gguf --policy infinipot --against streaming_llm --pot 2048 -p 4096
+
+llama.cpp reads the files too. Needs the Python packages gguf and numpy.
+"""
+import argparse
+import os
+import sys
+from typing import NamedTuple
+
+import gguf
+import numpy as np
+
+
+class Shape(NamedTuple):
+    architecture: str
+    n_layers: int
+    n_embd: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    n_ff: int
+    n_vocab: int
+    n_ctx: int
+    rope_base: float
+    tied: bool
+
+
+SHAPES = {
+    "smollm2-135m": Shape("llama", 30, 576, 9, 3, 64, 1536, 49152, 8192, 1e5, True),
+    "llama3.2-1b": Shape("llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5, True),
+    "tinyllama-1.1b": Shape("llama", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4, False),
+    "llama2-7b": Shape("llama", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4, False),
+    "llama3-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, False),
+}
+TYPES = {
+    "f32": gguf.GGMLQuantizationType.F32,
+    "f16": gguf.GGMLQuantizationType.F16,
+    "bf16": gguf.GGMLQuantizationType.BF16,
+    "q8_0": gguf.GGMLQuantizationType.Q8_0,
+    "q4_0": gguf.GGMLQuantizationType.Q4_0,
+    "q4_1": gguf.GGMLQuantizationType.Q4_1,
+    "q5_0": gguf.GGMLQuantizationType.Q5_0,
+    "q5_1": gguf.GGMLQuantizationType.Q5_1,
+}
+
+
+class Weights:
+    """Encoded random rows, cut from one pool: every matrix has other bytes, and none takes time to make."""
+
+    POOL = 1 << 22  # values; a multiple of every row length that is used, rounded down below
+
+    def __init__(self, kind, seed):
+        self.kind = kind
+        self.rng = np.random.default_rng(seed)
+        self.values = self.rng.standard_normal(self.POOL, dtype=np.float32) * 0.02
+        self.pools = {}
+
+    def matrix(self, rows, cols):
+        if cols not in self.pools:
+            n = self.POOL // cols
+            self.pools[cols] = gguf.quants.quantize(self.values[: n * cols].reshape(n, cols), self.kind)
+        pool = self.pools[cols]
+        return pool[self.rng.integers(0, len(pool), rows)]
+
+
+def add_vocabulary(out, n_vocab):
+    """Text becomes its bytes; the other ids stand for words that no text has."""
+    control, unknown, normal, byte = 3, 2, 1, 6
+    tokens = [("<unk>", unknown), ("<s>", control), ("</s>", control)]
+    tokens += [(f"<0x{i:02X}>", byte) for i in range(256)]
+    tokens += [(f"\u2581word{i}", normal) for i in range(len(tokens), n_vocab)]
+    out.add_tokenizer_model("llama")
+    out.add_token_list([token for token, _ in tokens])
+    out.add_token_scores([0.0] * n_vocab)
+    out.add_token_types([kind for _, kind in tokens])
+    out.add_bos_token_id(1)
+    out.add_eos_token_id(2)
+    out.add_unk_token_id(0)
+
+
+def write(shape, kind, name, path, seed):
+    # use_temp_file: tensors wait on disk, not in memory, until all are known.
+    out = gguf.GGUFWriter(path, shape.architecture, use_temp_file=True)
+    out.add_name(name + " (random weights)")
+    out.add_block_count(shape.n_layers)
+    out.add_context_length(shape.n_ctx)
+    out.add_embedding_length(shape.n_embd)
+    out.add_feed_forward_length(shape.n_ff)
+    out.add_head_count(shape.n_heads)
+    out.add_head_count_kv(shape.n_kv_heads)
+    out.add_key_length(shape.head_dim)
+    out.add_value_length(shape.head_dim)
+    out.add_rope_dimension_count(shape.head_dim)
+    out.add_rope_freq_base(shape.rope_base)
+    out.add_layer_norm_rms_eps(1e-5)
+    out.add_vocab_size(shape.n_vocab)
+    add_vocabulary(out, shape.n_vocab)
+    weights = Weights(kind, seed)
+
+    def matrix(tensor, rows, cols):
+        data = weights.matrix(rows, cols)
+        out.add_tensor(tensor + ".weight", data, raw_dtype=kind)
+
+    def ones(tensor, n):
+        out.add_tensor(tensor + ".weight", np.ones(n, dtype=np.float32))
+
+    matrix("token_embd", shape.n_vocab, shape.n_embd)
+    q, kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
+    for layer in range(shape.n_layers):
+        blk = f"blk.{layer}."
+        ones(blk + "attn_norm", shape.n_embd)
+        matrix(blk + "attn_q", q, shape.n_embd)
+        matrix(blk + "attn_k", kv, shape.n_embd)
+        matrix(blk + "attn_v", kv, shape.n_embd)
+        matrix(blk + "attn_output", shape.n_embd, q)
+        ones(blk + "ffn_norm", shape.n_embd)
+        matrix(blk + "ffn_gate", shape.n_ff, shape.n_embd)
+        matrix(blk + "ffn_up", shape.n_ff, shape.n_embd)
+        matrix(blk + "ffn_down", shape.n_embd, shape.n_ff)
+        print(f"\r{layer + 1} of {shape.n_layers} layers", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    ones("output_norm", shape.n_embd)
+    if not shape.tied:
+        matrix("output", shape.n_vocab, shape.n_embd)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("file", help="file to write")
+    parser.add_argument("--type", choices=TYPES, default="q4_0", help="of all matrices (default: q4_0)")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    partial = args.file + ".part"
+    try:
+        write(SHAPES[args.shape], TYPES[args.type], args.shape, partial, args.seed)
+        os.replace(partial, args.file)
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)
+
+
+if __name__ == "__main__":
+    main()

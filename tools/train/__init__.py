@@ -1,0 +1,1 @@
+"""Trains the small vision-language models of models/, in a generated world."""
