@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What a turn of a growing chat costs, with prompts that go on from what a pot holds and with prompts that are read anew.
+"""What a turn of a growing chat costs, with prompts that go on from what a pot holds and with prompts that are read
+anew.
 
     weir serve -m MODEL.gguf --pot 8192 --port 8080 &
     bench/chat_turns.py http://127.0.0.1:8080 --text BOOK.txt [--turns 10] [--words 300] [-r 3]
 
-Every turn brings so many words of the book and a question, and the whole chat so far. It is asked twice, with `cache_prompt` true and
-false, in changing order; greedy answers of 48 tokens must be equal. A row has the prompt's tokens, those that were not read again, the
-milliseconds to the first token of both (medians over the rounds) and the median of the ratios within a turn. Fields are llama-server's, so
-its figures can be taken with the same program (there, equal answers are not promised: --may-differ).
+Every turn brings so many words of the book and a question, and the whole chat so far. It is asked twice, with
+`cache_prompt` true and false, in changing order; greedy answers of 48 tokens must be equal. A row has the prompt's
+tokens, those that were not read again, the milliseconds to the first token of both (medians over the rounds) and the
+median of the ratios within a turn. Fields are llama-server's, so its figures can be taken with the same program (there,
+equal answers are not promised: --may-differ).
 """
 
 import argparse
@@ -19,7 +21,9 @@ import urllib.request
 
 def ask(url, messages, cache):
     body = {"messages": messages, "temperature": 0, "max_tokens": 48, "cache_prompt": cache}
-    request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)
 
@@ -41,17 +45,28 @@ def main():
     for n in range(args.rounds):
         messages = [{"role": "system", "content": f"You answer in one sentence. Chat {n}."}]
         for turn, rows in enumerate(turns):
-            text = " ".join(words[turn * args.words:(turn + 1) * args.words])
+            text = " ".join(words[turn * args.words : (turn + 1) * args.words])
             messages.append({"role": "user", "content": text + " What happens here?"})
-            answers = {cache: ask(args.url, messages, cache) for cache in ((True, False) if (turn + n) % 2 else (False, True))}
+            answers = {
+                cache: ask(args.url, messages, cache) for cache in ((True, False) if (turn + n) % 2 else (False, True))
+            }
             said = {cache: answers[cache]["choices"][0]["message"]["content"] for cache in answers}
             if said[True] != said[False] and not args.may_differ:
                 sys.exit(f"turn {turn + 1}: the answers differ:\n{said[True]}\n{said[False]}")
             usage = answers[True]["usage"]
-            rows.append((usage["prompt_tokens"], usage.get("prompt_tokens_details", {}).get("cached_tokens", 0),
-                         answers[True]["timings"]["prompt_ms"], answers[False]["timings"]["prompt_ms"]))
+            rows.append(
+                (
+                    usage["prompt_tokens"],
+                    usage.get("prompt_tokens_details", {}).get("cached_tokens", 0),
+                    answers[True]["timings"]["prompt_ms"],
+                    answers[False]["timings"]["prompt_ms"],
+                )
+            )
             messages.append({"role": "assistant", "content": said[True]})
-    print("| turn | prompt, tokens | not read again | ms, going on | ms, anew | anew / going on |\n|--:|--:|--:|--:|--:|--:|")
+    print(
+        "| turn | prompt, tokens | not read again | ms, going on | ms, anew | anew / going on "
+        "|\n|--:|--:|--:|--:|--:|--:|"
+    )
     for turn, rows in enumerate(turns):
         tokens, cached, on, anew = (statistics.median(row[i] for row in rows) for i in range(4))
         ratio = statistics.median(row[3] / row[2] for row in rows)

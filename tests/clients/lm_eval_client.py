@@ -4,10 +4,10 @@
     tests/clients/lm_eval_client.py PROGRAM [MODEL]
 
 A likelihood task of its own: the ending of a sentence out of three. lm_eval asks /v1/completions for the likelihoods of
-prompts given as token ids (echo, logprobs); `weir eval ppl` reads the sentence with and without its ending. The score must be
-the same to 1e-3. An ending's log-likelihood is there the difference of two readings of different lengths, whose activations
-round to 8 bits differently: it must agree within 0.2. Needs the Python packages `lm_eval[api]`, `transformers` and
-`gguf`; exits with 77 (skipped) where one is missing.
+prompts given as token ids (echo, logprobs); `weir eval ppl` reads the sentence with and without its ending. The score
+must be the same to 1e-3. An ending's log-likelihood is there the difference of two readings of different lengths, whose
+activations round to 8 bits differently: it must agree within 0.2. Needs the Python packages `lm_eval[api]`,
+`transformers` and `gguf`; exits with 77 (skipped) where one is missing.
 """
 
 import json
@@ -70,8 +70,12 @@ metric_list:
 def by_lm_eval(program, model, folder):
     """Accuracy, and the log-likelihood of every ending."""
     data = folder / "endings.jsonl"
-    data.write_text("".join(json.dumps({"text": text, "choices": choices, "label": choices.index(answer)}) + "\n"
-                            for text, answer, choices in SENTENCES))
+    data.write_text(
+        "".join(
+            json.dumps({"text": text, "choices": choices, "label": choices.index(answer)}) + "\n"
+            for text, answer, choices in SENTENCES
+        )
+    )
     (folder / "weir_endings.yaml").write_text(TASK.format(data=data))
     tokenizer = folder / "tokenizer"
     AutoTokenizer.from_pretrained(str(Path(model).parent), gguf_file=Path(model).name).save_pretrained(str(tokenizer))
@@ -79,14 +83,26 @@ def by_lm_eval(program, model, folder):
     with Server(program, model, ["--pot", "512", "--policy", "full", "--api-key", "secret"]) as server:
         out = lm_eval.simple_evaluate(
             model="local-completions",
-            model_args={"base_url": server.url + "/v1/completions", "model": "weir", "tokenizer": str(tokenizer),
-                        "tokenizer_backend": "huggingface", "tokenized_requests": True, "num_concurrent": 2,
-                        "max_retries": 1, "max_length": 512},
-            tasks=["weir_endings"], task_manager=TaskManager(include_path=str(folder), include_defaults=False),
-            log_samples=True, bootstrap_iters=0)
+            model_args={
+                "base_url": server.url + "/v1/completions",
+                "model": "weir",
+                "tokenizer": str(tokenizer),
+                "tokenizer_backend": "huggingface",
+                "tokenized_requests": True,
+                "num_concurrent": 2,
+                "max_retries": 1,
+                "max_length": 512,
+            },
+            tasks=["weir_endings"],
+            task_manager=TaskManager(include_path=str(folder), include_defaults=False),
+            log_samples=True,
+            bootstrap_iters=0,
+        )
     samples = sorted(out["samples"]["weir_endings"], key=lambda sample: sample["doc_id"])
-    likelihoods = [[float(one[0][0] if isinstance(one[0], (list, tuple)) else one[0]) for one in sample["resps"]]
-                   for sample in samples]
+    likelihoods = [
+        [float(one[0][0] if isinstance(one[0], (list, tuple)) else one[0]) for one in sample["resps"]]
+        for sample in samples
+    ]
     return out["results"]["weir_endings"]["acc,none"], likelihoods
 
 
@@ -94,8 +110,12 @@ def log_likelihood(program, model, folder, text):
     """Of all tokens of a text but the first."""
     path = folder / "text.txt"
     path.write_text(text)
-    run = subprocess.run([program, "eval", "ppl", "-f", str(path), "-m", model, "--policy", "full", "--pot", "512"],
-                         capture_output=True, text=True, timeout=600)
+    run = subprocess.run(
+        [program, "eval", "ppl", "-f", str(path), "-m", model, "--policy", "full", "--pot", "512"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     if run.returncode != 0:
         raise SystemExit(run.stderr)
     row = json.loads(run.stdout.strip().split("\n")[-1])

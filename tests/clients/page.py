@@ -57,8 +57,11 @@ class Page:
     def pixels(self, name):
         return self.driver.execute_script(
             "const c = document.getElementById(arguments[0]);"
-            "return Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((v, i) => i % 4 == 3)"
-            ".map((a, i) => a ? i * 31 + a : 0).reduce((a, b) => (a * 33 + b) % 1000000007, 1)", name)
+            "return Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((v, i) => i % 4 "
+            "== 3)"
+            ".map((a, i) => a ? i * 31 + a : 0).reduce((a, b) => (a * 33 + b) % 1000000007, 1)",
+            name,
+        )
 
     def memory_line(self):
         """Bytes of this session, as the page has drawn them over time."""
@@ -72,7 +75,13 @@ def browser():
         skip("chromium and chromedriver are not installed")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,860"):
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1200,860",
+    ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver_path))
@@ -105,23 +114,36 @@ def main():
         check("and the server's own is chosen", page.find("policy").get_attribute("value").startswith("streaming_llm"))
 
         page.find("text").send_keys("Name a river. <img src=x onerror=\"document.title='broken'\">", Keys.ENTER)
-        until("an answer is written", lambda: page.idle() and page.said("answer") and page.said("answer")[0] not in ("", "…"))
+        until(
+            "an answer is written",
+            lambda: page.idle() and page.said("answer") and page.said("answer")[0] not in ("", "…"),
+        )
         check("the question is text, not markup", "<img src=x" in page.said("user")[0] and driver.title == "weir")
         # What a model might say, through the same way that its answers take.
         shown = driver.execute_script(
             "const d = document.createElement('div');"
-            "markdown('# T\\n\\n**b** *i* `c<d>`\\n- one\\n- two\\n\\n```\\n<script>x()</script>\\n```\\n<b onclick=1>no</b> [l](javascript:x)', d);"
-            "return [d.innerHTML, d.querySelectorAll('script, b, a, img').length]")
-        check("Markdown is drawn", all(t in shown[0] for t in ("<strong>b</strong>", "<em>i</em>", "<li>one</li>", "<pre>")), shown)
+            "markdown('# T\\n\\n**b** *i* `c<d>`\\n- one\\n- two\\n\\n```\\n<script>x()</script>\\n```\\n<b "
+            "onclick=1>no</b> [l](javascript:x)', d);"
+            "return [d.innerHTML, d.querySelectorAll('script, b, a, img').length]"
+        )
+        check(
+            "Markdown is drawn",
+            all(t in shown[0] for t in ("<strong>b</strong>", "<em>i</em>", "<li>one</li>", "<pre>")),
+            shown,
+        )
         check("and markup is not", shown[1] == 0, shown)
 
         dropped, before = page.counter("tokens forgotten"), page.pixels("map")
         check("nothing is forgotten yet", dropped == 0, dropped)
         picture("page-begin")
-        driver.execute_script("document.getElementById('text').value = arguments[0]",
-                              "The river carries what the rain gives and keeps what it can hold. " * 60)
+        driver.execute_script(
+            "document.getElementById('text').value = arguments[0]",
+            "The river carries what the rain gives and keeps what it can hold. " * 60,
+        )
         page.find("text").send_keys(Keys.CONTROL, Keys.ENTER)
-        until("a long text is read and forgotten in part", lambda: page.idle() and page.counter("tokens forgotten") > 300)
+        until(
+            "a long text is read and forgotten in part", lambda: page.idle() and page.counter("tokens forgotten") > 300
+        )
         check("the map changed", page.pixels("map") != before)
         check("and holds no more than the pot", page.counter("tokens held") <= 256)
         line = page.memory_line()
@@ -134,12 +156,18 @@ def main():
         page.find("text").send_keys("Count to a hundred.", Keys.ENTER, Keys.ESCAPE)
         until("Escape gives the keyboard back", page.idle)
 
-        driver.execute_script("const p = document.getElementById('policy');"
-                              "p.value = [...p.options].find((o) => o.value === 'tova').value; p.dispatchEvent(new Event('change'))")
-        until("another policy begins another session", lambda: page.idle() and any("tova" in t for t in page.said("note")))
+        driver.execute_script(
+            "const p = document.getElementById('policy');"
+            "p.value = [...p.options].find((o) => o.value === 'tova').value; p.dispatchEvent(new Event('change'))"
+        )
+        until(
+            "another policy begins another session", lambda: page.idle() and any("tova" in t for t in page.said("note"))
+        )
         check("that remembers nothing", page.counter("tokens held") < 100)
-        driver.execute_script("document.getElementById('text').value = arguments[0]",
-                              "The river carries what the rain gives and keeps what it can hold. " * 40)
+        driver.execute_script(
+            "document.getElementById('text').value = arguments[0]",
+            "The river carries what the rain gives and keeps what it can hold. " * 40,
+        )
         page.find("text").send_keys(Keys.CONTROL, Keys.ENTER)
         until("layers choose by themselves", lambda: page.idle() and page.counter("selections") > 0)
         picture("page-layers")
@@ -150,7 +178,9 @@ def main():
         picture("page-narrow")
         back = "return getComputedStyle(document.body).backgroundColor"
         light = driver.execute_script(back)
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+        driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+        )
         check("a dark screen is dark", driver.execute_script(back) != light)
         driver.set_window_size(1200, 860)
         picture("page-dark")

@@ -1,7 +1,7 @@
 """`weir serve` for the scripts of this folder.
 
-WEIR_PYTHON names an interpreter that has the clients' packages, where the one that runs a script has not; WEIR_MODEL is the
-model of a script that was given none.
+WEIR_PYTHON names an interpreter that has the clients' packages, where the one that runs a script has not; WEIR_MODEL is
+the model of a script that was given none.
 """
 
 import os
@@ -28,8 +28,9 @@ def model_or_skip(given):
 
 class Server:
     def __init__(self, program, model, flags):
-        self.process = subprocess.Popen([program, "serve", "-m", model, "--port", "0"] + flags, stderr=subprocess.PIPE,
-                                        text=True)
+        self.process = subprocess.Popen(
+            [program, "serve", "-m", model, "--port", "0"] + flags, stderr=subprocess.PIPE, text=True
+        )
         said = ""
         for line in self.process.stderr:
             said += line

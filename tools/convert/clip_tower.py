@@ -7,11 +7,27 @@ from .source import ConvertError
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 # ViT-L/14, where a folder does not say.
-DEFAULTS = dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, image_size=224,
-                patch_size=14, hidden_act="quick_gelu", layer_norm_eps=1e-5)
+DEFAULTS = dict(
+    hidden_size=1024,
+    intermediate_size=4096,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    image_size=224,
+    patch_size=14,
+    hidden_act="quick_gelu",
+    layer_norm_eps=1e-5,
+)
 
-LAYER = {"layer_norm1": "ln1", "layer_norm2": "ln2", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-         "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
+LAYER = {
+    "layer_norm1": "ln1",
+    "layer_norm2": "ln2",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.out_proj": "attn_out",
+    "mlp.fc1": "ffn_up",
+    "mlp.fc2": "ffn_down",
+}
 
 
 def require(source, fixed):
@@ -22,8 +38,9 @@ def require(source, fixed):
 
 
 def beside(source):
-    """For families whose folder names the encoder (`mm_vision_tower`) and may not hold it: reads it from FOLDER/vision_tower. The
-    encoder's tensors are called vision_tower.* then, its settings are source.config, the whole ones source.whole_config."""
+    """For families whose folder names the encoder (`mm_vision_tower`) and may not hold it: reads it from
+    FOLDER/vision_tower. The encoder's tensors are called vision_tower.* then, its settings are source.config, the whole
+    ones source.whole_config."""
     source.whole_config, source.config = source.config, dict(DEFAULTS)
     source.rename((("model.vision_tower.vision_tower.vision_model.", "vision_tower."),))
     folder = source.folder / "vision_tower"
@@ -35,8 +52,10 @@ def beside(source):
         source.rename((("vision_model.", "vision_tower."),))
         source.ignore_prefix("text_model.", "text_projection.", "visual_projection.", "logit_scale")
     else:
-        raise ConvertError(f"{source.folder} does not hold its vision encoder: download "
-                           f"{source.whole_config.get('mm_vision_tower')} to {folder}")
+        raise ConvertError(
+            f"{source.folder} does not hold its vision encoder: download "
+            f"{source.whole_config.get('mm_vision_tower')} to {folder}"
+        )
     if (folder / "config.json").is_file():
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         source.config.update(config.get("vision_config") or config)

@@ -45,9 +45,11 @@ class Writer:
 
 
 def blip(text_config, processor):
-    folder = Folder({"text_config": text_config, "vision_config": {"image_size": 224}, "qformer_config": {}},
-                    {"preprocessor_config.json": processor},
-                    {"query_tokens": np.zeros((1, 32, 768)), "language_projection.weight": np.zeros((2048, 768))})
+    folder = Folder(
+        {"text_config": text_config, "vision_config": {"image_size": 224}, "qformer_config": {}},
+        {"preprocessor_config.json": processor},
+        {"query_tokens": np.zeros((1, 32, 768)), "language_projection.weight": np.zeros((2048, 768))},
+    )
     blip2.prepare(folder, True)
     writer = Writer()
     blip2.mmproj_metadata(folder, writer, print)
@@ -69,9 +71,20 @@ class Blip2(unittest.TestCase):
 
 class Gemma(unittest.TestCase):
     def scale(self, **more):
-        config = dict(hidden_size=64, num_attention_heads=4, head_dim=16, num_hidden_layers=2, sliding_window=8,
-                      intermediate_size=96, num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-6,
-                      vocab_size=320, hidden_activation="gelu_pytorch_tanh", **more)
+        config = dict(
+            hidden_size=64,
+            num_attention_heads=4,
+            head_dim=16,
+            num_hidden_layers=2,
+            sliding_window=8,
+            intermediate_size=96,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            rms_norm_eps=1e-6,
+            vocab_size=320,
+            hidden_activation="gelu_pytorch_tanh",
+            **more,
+        )
         writer = Writer()
         gemma2.decoder_metadata(Folder(config), writer, print, 2)
         return writer.values["attention_scale"]
@@ -83,8 +96,15 @@ class Gemma(unittest.TestCase):
 
 
 class Qwen(unittest.TestCase):
-    CONFIG = dict(hidden_size=64, num_attention_heads=4, kv_channels=16, num_hidden_layers=2, intermediate_size=96, vocab_size=320,
-                  seq_length=256)
+    CONFIG = dict(
+        hidden_size=64,
+        num_attention_heads=4,
+        kv_channels=16,
+        num_hidden_layers=2,
+        intermediate_size=96,
+        vocab_size=320,
+        seq_length=256,
+    )
 
     def context(self, **more):
         folder, writer = Folder({**self.CONFIG, **more}), Writer()
@@ -139,9 +159,14 @@ class Qwen(unittest.TestCase):
 
 class Frames(unittest.TestCase):
     def values(self, family, **config):
-        folder = Folder(dict(hidden_size=4096, **config), (), {
-            "model.vision_tower.vision_tower.vision_model.embeddings.class_embedding": np.zeros(1024),
-            "model.attention_model.q_proj.weight": np.zeros((32, 1024))})
+        folder = Folder(
+            dict(hidden_size=4096, **config),
+            (),
+            {
+                "model.vision_tower.vision_tower.vision_model.embeddings.class_embedding": np.zeros(1024),
+                "model.attention_model.q_proj.weight": np.zeros((32, 1024)),
+            },
+        )
         family.prepare(folder, True)
         writer = Writer()
         family.mmproj_metadata(folder, writer, print)
@@ -153,7 +178,11 @@ class Frames(unittest.TestCase):
         self.assertEqual(rows + v["retrieved_count"] * v["spatial_side"] ** 2, 681)
         self.assertEqual((v["key_length"], v["vision_block_count"], v["fit"]), (32, 23, "crop"))
         self.assertEqual(self.values(flash_vstream, compress_long_memory_size=2)["temporal_side"], 2)
-        for other in (dict(video_sample_type="kmerge"), dict(mm_use_4_vision_tokens=True), dict(mm_projector_type="linear")):
+        for other in (
+            dict(video_sample_type="kmerge"),
+            dict(mm_use_4_vision_tokens=True),
+            dict(mm_projector_type="linear"),
+        ):
             with self.assertRaises(ConvertError):
                 self.values(flash_vstream, **other)
 
@@ -162,8 +191,11 @@ class Frames(unittest.TestCase):
         self.assertEqual((v["clusters"], v["per_event"], v["buffer_count"]), ([64, 32, 16], 16, 64))
         shares = {"spatial_cluster_rate0": 0.25, "spatial_cluster_rate1": 0.5, "spatial_cluster_rate2": 0.5}
         self.assertEqual(self.values(chat_univi, config=shares)["clusters"], [64, 32, 16])
-        for other in (dict(config={"use_cluster": False}), dict(config={"temporal_cluster_rate": 0.3}),
-                      dict(mm_projector_type="mlp2x_gelu")):
+        for other in (
+            dict(config={"use_cluster": False}),
+            dict(config={"temporal_cluster_rate": 0.3}),
+            dict(mm_projector_type="mlp2x_gelu"),
+        ):
             with self.assertRaises(ConvertError):
                 self.values(chat_univi, **other)
 

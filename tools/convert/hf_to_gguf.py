@@ -3,9 +3,9 @@
 
     tools/convert/hf_to_gguf.py FOLDER [-o OUT.gguf] [--outtype f16] [--mmproj]
 
-FOLDER holds config.json, *.safetensors and the tokenizer's files. Tensor and key names, and the row order of q and k, are
-the ones llama.cpp's files have, so the result loads there too. Needs the Python packages numpy and gguf (and sentencepiece
-for a tokenizer.model). One file per architecture family: tools/convert/families/.
+FOLDER holds config.json, *.safetensors and the tokenizer's files. Tensor and key names, and the row order of q and k,
+are the ones llama.cpp's files have, so the result loads there too. Needs the Python packages numpy and gguf (and
+sentencepiece for a tokenizer.model). One file per architecture family: tools/convert/families/.
 """
 
 import argparse
@@ -27,9 +27,14 @@ from tools.convert.source import ConvertError, Source
 Q = gguf.GGMLQuantizationType
 F = gguf.LlamaFileType
 OUTTYPES = {
-    "f32": (Q.F32, F.ALL_F32), "f16": (Q.F16, F.MOSTLY_F16), "bf16": (Q.BF16, F.MOSTLY_BF16),
-    "q8_0": (Q.Q8_0, F.MOSTLY_Q8_0), "q5_1": (Q.Q5_1, F.MOSTLY_Q5_1), "q5_0": (Q.Q5_0, F.MOSTLY_Q5_0),
-    "q4_1": (Q.Q4_1, F.MOSTLY_Q4_1), "q4_0": (Q.Q4_0, F.MOSTLY_Q4_0),
+    "f32": (Q.F32, F.ALL_F32),
+    "f16": (Q.F16, F.MOSTLY_F16),
+    "bf16": (Q.BF16, F.MOSTLY_BF16),
+    "q8_0": (Q.Q8_0, F.MOSTLY_Q8_0),
+    "q5_1": (Q.Q5_1, F.MOSTLY_Q5_1),
+    "q5_0": (Q.Q5_0, F.MOSTLY_Q5_0),
+    "q4_1": (Q.Q4_1, F.MOSTLY_Q4_1),
+    "q4_0": (Q.Q4_0, F.MOSTLY_Q4_0),
 }
 
 
@@ -38,7 +43,8 @@ def say(text):
 
 
 def store_type(name, array, wanted):
-    """Vectors (norms, biases, RoPE factors) stay F32; convolution kernels and rows that do not divide into blocks become F16."""
+    """Vectors (norms, biases, RoPE factors) stay F32; convolution kernels and rows that do not divide into blocks
+    become F16."""
     if array.ndim < 2:
         return Q.F32
     if array.ndim > 2:
@@ -61,7 +67,9 @@ def add(writer, name, array, wanted):
             raise ConvertError(f"{name}: has values beyond f16; use --outtype bf16 or f32")
         writer.add_tensor(name, np.ascontiguousarray(array, dtype=np.float16))
     else:
-        writer.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(array, dtype=np.float32), kind), raw_dtype=kind)
+        writer.add_tensor(
+            name, gguf.quants.quantize(np.ascontiguousarray(array, dtype=np.float32), kind), raw_dtype=kind
+        )
 
 
 def convert_folder(folder, out, outtype="f16", pre=None, with_vocab=True, name=None, mmproj=False):
@@ -69,8 +77,9 @@ def convert_folder(folder, out, outtype="f16", pre=None, with_vocab=True, name=N
     source = Source(folder)
     family = families.by_hf_name().get(source.hf_name)
     if family is None:
-        raise ConvertError(f"architecture {source.hf_name} is not converted; known: "
-                           + ", ".join(sorted(families.by_hf_name())))
+        raise ConvertError(
+            f"architecture {source.hf_name} is not converted; known: " + ", ".join(sorted(families.by_hf_name()))
+        )
     if mmproj and not hasattr(family, "MMPROJ_ARCH"):
         raise ConvertError(f"architecture {source.hf_name} has no vision encoder that is converted")
     if hasattr(family, "prepare"):
@@ -106,7 +115,9 @@ def main():
     parser.add_argument("--outtype", choices=OUTTYPES, default="f16", help="type of the matrices (default f16)")
     parser.add_argument("--pre", help="name of the BPE pre-tokenizer when it cannot be recognised")
     parser.add_argument("--no-vocab", action="store_true", help="leave the tokenizer out")
-    parser.add_argument("--mmproj", action="store_true", help="convert the vision encoder and projector, not the language model")
+    parser.add_argument(
+        "--mmproj", action="store_true", help="convert the vision encoder and projector, not the language model"
+    )
     parser.add_argument("--name", help="general.name of the file (default: the folder's name)")
     args = parser.parse_args()
     prefix = "mmproj-" if args.mmproj else ""

@@ -4,16 +4,19 @@
     pip install gguf numpy
     tools/convert/requantize.py IN.gguf OUT.gguf --type f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1
 
-One-dimensional tensors (norms, biases) stay F32. Matrices whose rows are no multiple of the type's block keep their type.
-f32 loses nothing: what the quantised file means, in plain numbers. Other types round what was rounded once already, so
-such files are for comparing speed, not quality.
+One-dimensional tensors (norms, biases) stay F32. Matrices whose rows are no multiple of the type's block keep their
+type. f32 loses nothing: what the quantised file means, in plain numbers. Other types round what was rounded once
+already, so such files are for comparing speed, not quality.
 """
+
 import argparse
 
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, quants
 
-TYPES = {name.lower(): GGMLQuantizationType[name] for name in ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")}
+TYPES = {
+    name.lower(): GGMLQuantizationType[name] for name in ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
+}
 FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "bf16": 32}
 
 

@@ -24,7 +24,10 @@ def write_keys(source, writer, say):
     if kind in ("default", "llama3"):
         return
     if kind == "dynamic":
-        say(f"dynamic RoPE scaling: the file has plain RoPE, exact up to {source.need('max_position_embeddings')} tokens")
+        say(
+            f"dynamic RoPE scaling: the file has plain RoPE, exact up to {source.need('max_position_embeddings')} "
+            f"tokens"
+        )
         return
     original = source.original_context(params)
     if kind == "linear":

@@ -94,7 +94,7 @@ class Source:
         for name, where in self._where.items():
             for old, new in prefixes:
                 if name.startswith(old):
-                    name = new + name[len(old):]
+                    name = new + name[len(old) :]
             if name in renamed:
                 raise ConvertError(f"{self.folder}: two tensors are called {name}")
             renamed[name] = where
@@ -121,8 +121,8 @@ class Source:
         return self.get("head_dim") or self.need("hidden_size") // self.need("num_attention_heads")
 
     def rope(self):
-        """(kind, parameters, theta): one view of `rope_scaling` (old) and `rope_parameters` (new), of the layers without a
-        sliding window where the two kinds differ."""
+        """(kind, parameters, theta): one view of `rope_scaling` (old) and `rope_parameters` (new), of the layers
+        without a sliding window where the two kinds differ."""
         params = dict(self.get("rope_scaling") or {})
         params.update(self.get("rope_parameters") or {})
         params = params.get("full_attention", params)
@@ -137,5 +137,8 @@ class Source:
         return int(self.head_dim() * part)
 
     def original_context(self, params):
-        return int(params.get("original_max_position_embeddings") or
-                   self.get("original_max_position_embeddings") or self.need("max_position_embeddings"))
+        return int(
+            params.get("original_max_position_embeddings")
+            or self.get("original_max_position_embeddings")
+            or self.need("max_position_embeddings")
+        )

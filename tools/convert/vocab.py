@@ -1,8 +1,8 @@
 """Tokenizers: a model folder's tokenizer files to GGUF's `tokenizer.ggml.*` keys.
 
-tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json, vocab.json with merges.txt, or a *.tiktoken becomes `gpt2`
-(byte-level BPE) or, when it is a SentencePiece BPE in disguise (byte_fallback), `llama` with scores that restore the merge
-order.
+tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json, vocab.json with merges.txt, or a *.tiktoken
+becomes `gpt2` (byte-level BPE) or, when it is a SentencePiece BPE in disguise (byte_fallback), `llama` with scores that
+restore the merge order.
 """
 
 import base64
@@ -39,7 +39,9 @@ def detect_pre(pre):
             return "smollm"
         if len(steps) == 1:
             return "gpt-2"
-    raise ConvertError("tokenizer.json: unknown pre-tokenizer; name it with --pre (llama-bpe, qwen2, gpt-2, smollm ...)")
+    raise ConvertError(
+        "tokenizer.json: unknown pre-tokenizer; name it with --pre (llama-bpe, qwen2, gpt-2, smollm ...)"
+    )
 
 
 def _load(folder, name):
@@ -78,8 +80,17 @@ def _from_sentencepiece(source, writer, sp):
     for i in range(sp.vocab_size()):
         tokens.append(sp.IdToPiece(i))
         scores.append(sp.GetScore(i))
-        types.append(T.UNKNOWN if sp.IsUnknown(i) else T.CONTROL if sp.IsControl(i) else T.UNUSED if sp.IsUnused(i)
-                     else T.BYTE if sp.IsByte(i) else T.NORMAL)
+        types.append(
+            T.UNKNOWN
+            if sp.IsUnknown(i)
+            else T.CONTROL
+            if sp.IsControl(i)
+            else T.UNUSED
+            if sp.IsUnused(i)
+            else T.BYTE
+            if sp.IsByte(i)
+            else T.NORMAL
+        )
     added = dict(_load(source.folder, "added_tokens.json"))
     for entry in _load(source.folder, "tokenizer.json").get("added_tokens", []):
         added.setdefault(entry["content"], entry["id"])
@@ -189,8 +200,10 @@ def _from_merges(folder):
     added = dict(_load(folder, "added_tokens.json"))
     for i, entry in _load(folder, "tokenizer_config.json").get("added_tokens_decoder", {}).items():
         added.setdefault(entry["content"], int(i))
-    return {"model": {"type": "BPE", "vocab": vocab, "merges": merges},
-            "added_tokens": [{"id": i, "content": t, "special": True} for t, i in added.items()]}
+    return {
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges},
+        "added_tokens": [{"id": i, "content": t, "special": True} for t, i in added.items()],
+    }
 
 
 def byte_alphabet():
@@ -201,22 +214,23 @@ def byte_alphabet():
 
 
 def _halves(token, ranks):
-    """The two tokens whose joining makes this one: what is left of its bytes when pairs of lower rank were joined, lowest first."""
-    parts = [token[i:i + 1] for i in range(len(token))]
+    """The two tokens whose joining makes this one: what is left of its bytes when pairs of lower rank were joined,
+    lowest first."""
+    parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
         pairs = [ranks.get(a + b, len(ranks)) for a, b in zip(parts, parts[1:])]
         i = pairs.index(min(pairs))
         if pairs[i] >= ranks[token]:
             break
-        parts[i:i + 2] = [parts[i] + parts[i + 1]]
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
     if len(parts) != 2:
         raise ConvertError(f"*.tiktoken: token {token!r} is not made of two others")
     return parts
 
 
 def _from_tiktoken(source):
-    """A *.tiktoken in the shape of a tokenizer.json: byte strings by rank, which is their id. Special tokens follow; which ones is
-    only in the family's code."""
+    """A *.tiktoken in the shape of a tokenizer.json: byte strings by rank, which is their id. Special tokens follow;
+    which ones is only in the family's code."""
     files = sorted(source.folder.glob("*.tiktoken"))
     specials = getattr(source, "special_tokens", None)
     if not files or specials is None:
@@ -230,11 +244,16 @@ def _from_tiktoken(source):
         raise ConvertError(f"{files[0]}: ranks are not 0, 1, 2 ...")
     letters = byte_alphabet()
     text = lambda token: "".join(letters[b] for b in token)
-    merges = [" ".join(map(text, _halves(token, ranks))) for token, _ in sorted(ranks.items(), key=lambda item: item[1])
-              if len(token) > 1]
-    return {"model": {"type": "BPE", "vocab": {text(token): rank for token, rank in ranks.items()}, "merges": merges},
-            "added_tokens": [{"id": len(ranks) + i, "content": t, "special": True} for i, t in enumerate(specials)],
-            "pre": "qwen2"}  # the expression of Qwen's code, which has no file either
+    merges = [
+        " ".join(map(text, _halves(token, ranks)))
+        for token, _ in sorted(ranks.items(), key=lambda item: item[1])
+        if len(token) > 1
+    ]
+    return {
+        "model": {"type": "BPE", "vocab": {text(token): rank for token, rank in ranks.items()}, "merges": merges},
+        "added_tokens": [{"id": len(ranks) + i, "content": t, "special": True} for i, t in enumerate(specials)],
+        "pre": "qwen2",
+    }  # the expression of Qwen's code, which has no file either
 
 
 def write(source, writer, pre_name=None):
@@ -246,6 +265,8 @@ def write(source, writer, pre_name=None):
     elif tok := tok or _from_merges(source.folder) or _from_tiktoken(source):
         _from_json(source, writer, tok, pre_name or tok.get("pre"))
     else:
-        raise ConvertError(f"{source.folder}: no tokenizer.json, no SentencePiece tokenizer.model, no vocab.json with "
-                           "merges.txt and no *.tiktoken of a known family; --no-vocab leaves the tokenizer out")
+        raise ConvertError(
+            f"{source.folder}: no tokenizer.json, no SentencePiece tokenizer.model, no vocab.json with "
+            "merges.txt and no *.tiktoken of a known family; --no-vocab leaves the tokenizer out"
+        )
     _specials(source, writer, tok, pieces)

@@ -3,14 +3,15 @@
 
     tools/golden/blip2.py [--out tests/golden/vision]
 
-blip2.gguf       the encoder (vision transformer, Q-Former, projection) made by `transformers` from a fixed seed, converted by
-                 hf_to_gguf.py to F32
+blip2.gguf       the encoder (vision transformer, Q-Former, projection) made by `transformers` from a fixed seed,
+                 converted by hf_to_gguf.py to F32
 blip2_opt.gguf   its language model
 blip2.golden     what `transformers` makes of one picture of random numbers, in float64
 
 Format as in tiny_models.py. Beside the named intermediates:
-  signal.mass, signal.self.L, signal.cross.L   attention weights, recomputed here from the queries and keys that the library
-                   formed: received by each image token in the last block [1, n]; of the Q-Former's layers [heads * queries, n]
+  signal.mass, signal.self.L, signal.cross.L   attention weights, recomputed here from the queries and keys that the
+                   library formed: received by each image token in the last block [1, n]; of the Q-Former's layers
+                   [heads * queries, n]
   tokens, logits   a prompt after the picture's rows, and the logits of each of its tokens
   picture.WxH      what BLIP's own image processor makes of the synthetic picture of vision.py
 
@@ -34,18 +35,40 @@ from tools.convert import hf_to_gguf
 from tools.golden.vision import picture, write
 
 # 37 = 5 * 7 + 2: sizes that no vector length divides.
-VISION = dict(hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=5, image_size=37, patch_size=7)
-QFORMER = dict(vocab_size=8, hidden_size=24, num_hidden_layers=4, num_attention_heads=3, intermediate_size=56,
-               encoder_hidden_size=VISION["hidden_size"], cross_attention_frequency=2)
-TEXT = dict(model_type="opt", vocab_size=320, hidden_size=32, ffn_dim=72, num_hidden_layers=2, num_attention_heads=4,
-            max_position_embeddings=64, dropout=0.0)
+VISION = dict(
+    hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=5, image_size=37, patch_size=7
+)
+QFORMER = dict(
+    vocab_size=8,
+    hidden_size=24,
+    num_hidden_layers=4,
+    num_attention_heads=3,
+    intermediate_size=56,
+    encoder_hidden_size=VISION["hidden_size"],
+    cross_attention_frequency=2,
+)
+TEXT = dict(
+    model_type="opt",
+    vocab_size=320,
+    hidden_size=32,
+    ffn_dim=72,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    max_position_embeddings=64,
+    dropout=0.0,
+)
 N_QUERIES, IMAGE_TOKEN, PROMPT = 12, 319, (2, 17, 45, 203, 9, 118)
 PICTURES = ((90, 61), (31, 120), (37, 37), (1, 3))
 
 
 def build(seed):
-    config = transformers.Blip2Config(vision_config=VISION, qformer_config=QFORMER, text_config=TEXT,
-                                      num_query_tokens=N_QUERIES, image_token_index=IMAGE_TOKEN)
+    config = transformers.Blip2Config(
+        vision_config=VISION,
+        qformer_config=QFORMER,
+        text_config=TEXT,
+        num_query_tokens=N_QUERIES,
+        image_token_index=IMAGE_TOKEN,
+    )
     model = transformers.Blip2ForConditionalGeneration(config).eval()
     g = torch.Generator().manual_seed(seed)
     width = VISION["hidden_size"]
@@ -55,7 +78,7 @@ def build(seed):
                 p.copy_(1.0 + 0.2 * torch.randn(p.shape, generator=g))
             elif name.endswith("qkv.bias"):
                 p.copy_(0.3 * torch.randn(p.shape, generator=g))
-                p[width:2 * width] = 0  # the library's models have no bias on keys
+                p[width : 2 * width] = 0  # the library's models have no bias on keys
             elif name.endswith("bias"):
                 p.copy_(0.3 * torch.randn(p.shape, generator=g))
             elif name == "query_tokens" or "embedding" in name and p.ndim == 3:
@@ -72,9 +95,14 @@ def parts(model):
     tower, qformer = model.vision_model, model.qformer
     yield "v.embd", tower.embeddings, False
     for i, layer in enumerate(tower.encoder.layers):
-        for name, module, before in (("ln1", layer.layer_norm1, False), ("qkv", layer.self_attn.qkv, False),
-                                     ("mix", layer.self_attn.projection, True), ("mid", layer.layer_norm2, True),
-                                     ("ln2", layer.layer_norm2, False), ("out", layer, False)):
+        for name, module, before in (
+            ("ln1", layer.layer_norm1, False),
+            ("qkv", layer.self_attn.qkv, False),
+            ("mix", layer.self_attn.projection, True),
+            ("mid", layer.layer_norm2, True),
+            ("ln2", layer.layer_norm2, False),
+            ("out", layer, False),
+        ):
             yield f"v.blk.{i}.{name}", module, before
     yield "v.post_ln", tower.encoder, None
     yield "v.proj_norm", qformer.layernorm, False
@@ -82,9 +110,13 @@ def parts(model):
         for kind, block in (("self", layer.attention), ("cross", getattr(layer, "crossattention", None))):
             if block is None:
                 continue
-            for name, module, before in (("q", block.attention.query, False), ("k", block.attention.key, False),
-                                         ("v", block.attention.value, False), ("mix", block.output.dense, True),
-                                         ("out", block.output, False)):
+            for name, module, before in (
+                ("q", block.attention.query, False),
+                ("k", block.attention.key, False),
+                ("v", block.attention.value, False),
+                ("mix", block.output.dense, True),
+                ("out", block.output, False),
+            ):
                 yield f"v.proj_blk.{i}.{kind}_{name}", module, before
         yield f"v.proj_blk.{i}.out", layer, False
     yield "v.proj_linear", model.language_projection, False
@@ -97,6 +129,7 @@ def run(model, pixels):
         def hook(m, inputs, output=None):
             value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
             seen[name] = value.reshape(-1, value.shape[-1]).detach().numpy().copy()
+
         hooks.append(module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook))
 
     for name, module, before in parts(model):
@@ -126,7 +159,9 @@ def signals(seen):
     for kind in ("self", "cross"):
         layers = [i for i in range(QFORMER["num_hidden_layers"]) if f"v.proj_blk.{i}.{kind}_q" in seen]
         for n, i in enumerate(layers):
-            p = weights(seen[f"v.proj_blk.{i}.{kind}_q"], seen[f"v.proj_blk.{i}.{kind}_k"], QFORMER["num_attention_heads"])
+            p = weights(
+                seen[f"v.proj_blk.{i}.{kind}_q"], seen[f"v.proj_blk.{i}.{kind}_k"], QFORMER["num_attention_heads"]
+            )
             out[f"signal.{kind}.{n}"] = p.reshape(-1, p.shape[-1])
     return out
 
@@ -144,11 +179,18 @@ def main():
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
         hf_to_gguf.convert_folder(folder, args.out / "blip2.gguf", "f32", name="tiny random blip2", mmproj=True)
-        hf_to_gguf.convert_folder(folder, args.out / "blip2_opt.gguf", "f32", name="tiny random blip2 opt", with_vocab=False)
+        hf_to_gguf.convert_folder(
+            folder, args.out / "blip2_opt.gguf", "f32", name="tiny random blip2 opt", with_vocab=False
+        )
     pixels = torch.tensor(np.random.default_rng(args.seed).standard_normal((1, 3, side, side)), dtype=torch.float32)
     seen, logits = run(model.double(), pixels.double())
-    entries = {"pixels": pixels[0].reshape(3 * side, side).numpy(), **seen, **signals(seen),
-               "tokens": np.array(PROMPT).reshape(-1, 1), "logits": logits}
+    entries = {
+        "pixels": pixels[0].reshape(3 * side, side).numpy(),
+        **seen,
+        **signals(seen),
+        "tokens": np.array(PROMPT).reshape(-1, 1),
+        "logits": logits,
+    }
     for width, height in PICTURES:
         values = processor(Image.fromarray(picture(width, height)), return_tensors="np")["pixel_values"][0]
         entries[f"picture.{width}x{height}"] = np.asarray(values, dtype=np.float32).reshape(3 * side, side)

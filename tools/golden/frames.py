@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Builds tests/golden/vision/flash_vstream* and chat_univi*: tiny random encoders that make rows of a video's frames together, with
-their reference numbers.
+"""Builds tests/golden/vision/flash_vstream* and chat_univi*: tiny random encoders that make rows of a video's frames
+together, with their reference numbers.
 
     tools/golden/frames.py [--out tests/golden/vision]
 
-NAME.gguf     random weights laid out as the family's repository does (CLIP made by `transformers`), converted by hf_to_gguf.py
-NAME.golden   what the rules of the paper, written down once more below in NumPy, make of CLIP's rows, all in float64
+NAME.gguf     random weights laid out as the family's repository does (CLIP made by `transformers`), converted by
+hf_to_gguf.py NAME.golden   what the rules of the paper, written down once more below in NumPy, make of CLIP's rows, all
+                            in float64
 
 Format as in tiny_models.py. `pixels`: frames one after the other, [frames * 3 * SIZE, SIZE]. Entries:
   v.*, mm.*          intermediates of the first frame, looked at as a picture
-  star.T, rows.T     Flash-VStream's memory after T frames (2406.08085, section 3.2), and what the language model reads of it
-  merged.A.B, rows.A.B   Chat-UniVi's rows of frames A to B (2311.08046, section 3.2), before and behind its projection
+  star.T, rows.T     Flash-VStream's memory after T frames (2406.08085, section 3.2), and what the language model reads
+  of it merged.A.B, rows.A.B   Chat-UniVi's rows of frames A to B (2311.08046, section 3.2), before and behind its
+                               projection
 
-What the papers leave open is as src/vision/flash_vstream.cc and dpc_knn.h say. Needs torch, transformers, safetensors, gguf.
+What the papers leave open is as src/vision/flash_vstream.cc and dpc_knn.h say. Needs torch, transformers, safetensors,
+gguf.
 """
 
 import argparse
@@ -34,16 +37,45 @@ from tools.convert.families import chat_univi, flash_vstream
 from tools.golden.vision import write
 
 # 8 patches along a side; widths that no vector length divides.
-VISION = dict(hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=5, image_size=25, patch_size=3,
-              hidden_act="quick_gelu", layer_norm_eps=1e-5)
-TEXT = dict(vocab_size=320, hidden_size=48, intermediate_size=64, num_hidden_layers=1, num_attention_heads=3,
-            num_key_value_heads=3, head_dim=16, max_position_embeddings=512)
+VISION = dict(
+    hidden_size=40,
+    intermediate_size=72,
+    num_hidden_layers=3,
+    num_attention_heads=5,
+    image_size=25,
+    patch_size=3,
+    hidden_act="quick_gelu",
+    layer_norm_eps=1e-5,
+)
+TEXT = dict(
+    vocab_size=320,
+    hidden_size=48,
+    intermediate_size=64,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    num_key_value_heads=3,
+    head_dim=16,
+    max_position_embeddings=512,
+)
 # Scenes come back, and change while nothing else does.
 SCENES, NOISE = (0, 0, 0, 1, 1, 2, 2, 2, 0, 3, 3, 3, 1, 4, 4, 0), 0.25
-STAR = dict(compress_size=4, video_current_memory_length=1, compress_long_memory_size=2, video_long_memory_length=5,
-            compress_Turing_memory_size=2, video_Turing_memory_length=3, compress_Turing_update_ratio=0.2)
+STAR = dict(
+    compress_size=4,
+    video_current_memory_length=1,
+    compress_long_memory_size=2,
+    video_long_memory_length=5,
+    compress_Turing_memory_size=2,
+    video_Turing_memory_length=3,
+    compress_Turing_update_ratio=0.2,
+)
 N_KEY, RETRIEVED, BUFFER, AT = 6, 2, 7, (1, 2, 5, 9, 16)
-UNIVI = dict(use_cluster=True, spatial_cluster_rate0=12, spatial_cluster_rate1=6, spatial_cluster_rate2=3, temporal_cluster_rate=1 / 4)
+UNIVI = dict(
+    use_cluster=True,
+    spatial_cluster_rate0=12,
+    spatial_cluster_rate1=6,
+    spatial_cluster_rate2=3,
+    temporal_cluster_rate=1 / 4,
+)
 MOST_FRAMES, RUNS = 10, ((0, 2), (0, 3), (0, 10), (10, 16))
 
 
@@ -65,10 +97,12 @@ def layer(n_out, n_in, g):
 
 
 def save(folder, name, model, tower, inside, parts, **config):
-    """A folder as published ones are: the language model's tensors, parts beside them, the encoder's inside or in a folder of their
-    own."""
+    """A folder as published ones are: the language model's tensors, parts beside them, the encoder's inside or in a
+    folder of their own."""
     out = dict(model.state_dict())
-    out.update({f"model.{part}.{key}": value for part, module in parts.items() for key, value in module.state_dict().items()})
+    out.update(
+        {f"model.{part}.{key}": value for part, module in parts.items() for key, value in module.state_dict().items()}
+    )
     beside = Path(folder) / "vision_tower"
     beside.mkdir()
     (beside / "config.json").write_text(json.dumps(dict(vision_config=VISION)))
@@ -82,7 +116,9 @@ def save(folder, name, model, tower, inside, parts, **config):
 
 def convert(folder, out, name):
     hf_to_gguf.convert_folder(folder, out / f"{name}.gguf", "f32", name=f"tiny random {name}", mmproj=True)
-    hf_to_gguf.convert_folder(folder, Path(folder) / "text.gguf", "f32", with_vocab=False)  # the other half is converted, too
+    hf_to_gguf.convert_folder(
+        folder, Path(folder) / "text.gguf", "f32", with_vocab=False
+    )  # the other half is converted, too
 
 
 class Clip:
@@ -102,6 +138,7 @@ class Clip:
             def hook(m, inputs, output=None):
                 value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
                 seen[name] = value.reshape(-1, value.shape[-1]).detach().numpy().copy()
+
             hooks.append(module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook))
 
         tower = getattr(self.tower, "vision_model", self.tower)
@@ -109,8 +146,14 @@ class Clip:
         keep("v.pre_ln", tower.pre_layrnorm)
         for i, block in enumerate(tower.encoder.layers[:-1]):
             att = block.self_attn
-            for name, module in (("ln1", block.layer_norm1), ("q", att.q_proj), ("k", att.k_proj), ("v", att.v_proj),
-                                 ("ln2", block.layer_norm2), ("out", block)):
+            for name, module in (
+                ("ln1", block.layer_norm1),
+                ("q", att.q_proj),
+                ("k", att.k_proj),
+                ("v", att.v_proj),
+                ("ln2", block.layer_norm2),
+                ("out", block),
+            ):
                 keep(f"v.blk.{i}.{name}", module)
             keep(f"v.blk.{i}.mix", att.out_proj, before=True)
             keep(f"v.blk.{i}.mid", block.layer_norm2, before=True)
@@ -143,8 +186,14 @@ def merge_lightest(points, weights, n):
     for _ in range(10):
         labels = ((points[:, None] - centroids[None]) ** 2).sum(axis=2).argmin(axis=1)
         sizes = np.array([weights[labels == c].sum() for c in range(n)])
-        moved = np.array([(weights[labels == c, None] * points[labels == c]).sum(axis=0) / sizes[c] if sizes[c] > 0 else centroids[c]
-                          for c in range(n)])
+        moved = np.array(
+            [
+                (weights[labels == c, None] * points[labels == c]).sum(axis=0) / sizes[c]
+                if sizes[c] > 0
+                else centroids[c]
+                for c in range(n)
+            ]
+        )
         shift = np.linalg.norm(moved - centroids, axis=1).sum()
         centroids = moved
         if shift < 1e-4:
@@ -154,7 +203,9 @@ def merge_lightest(points, weights, n):
 
 def star(frames, wq, wk):
     """The memory's rows after each frame; frames: patches' rows of each."""
-    spatial, temporal, abstract = (STAR[key] for key in ("compress_size", "compress_long_memory_size", "compress_Turing_memory_size"))
+    spatial, temporal, abstract = (
+        STAR[key] for key in ("compress_size", "compress_long_memory_size", "compress_Turing_memory_size")
+    )
     buffer, drifting, ratio = [], [], STAR["compress_Turing_update_ratio"]
     points, weights, out = np.zeros((0, 0)), np.zeros(0), []
     for patches in frames:
@@ -170,7 +221,7 @@ def star(frames, wq, wk):
             drifting.append(new)
         else:
             memory = np.concatenate(drifting)
-            scores = linear(wq, memory) @ linear(wk, new).T / N_KEY ** 0.5
+            scores = linear(wq, memory) @ linear(wk, new).T / N_KEY**0.5
             share = np.exp(scores - scores.max(axis=1, keepdims=True))
             share /= share.sum(axis=1, keepdims=True)
             memory = (1 - ratio) * memory + ratio * share @ new
@@ -185,7 +236,7 @@ def star(frames, wq, wk):
                     if apart < best * (1 - 1e-4):  # equally near up to rounding: the older
                         nearest, best = t, apart
                 retrieved.append(buffer[nearest])
-        newest = buffer[-STAR["video_current_memory_length"]:]
+        newest = buffer[-STAR["video_current_memory_length"] :]
         out.append(np.concatenate([*drifting, points.reshape(-1, width), *retrieved, *newest]))
     return out
 
@@ -229,7 +280,9 @@ def of_frames(frames):
     out = []
     for event in dict.fromkeys(events.tolist()):
         for level, (n, k) in enumerate(levels()):
-            out.append(merged(np.concatenate([tokens[t][level] for t in range(len(frames)) if events[t] == event]), n, k))
+            out.append(
+                merged(np.concatenate([tokens[t][level] for t in range(len(frames)) if events[t] == event]), n, k)
+            )
     return np.concatenate(out)
 
 
@@ -240,17 +293,36 @@ def gelu(x):
 def make_vstream(args, tower, model, clip, frames, g):
     width, out = VISION["hidden_size"], TEXT["hidden_size"]
     projector = torch.nn.Sequential(layer(out, width, g), torch.nn.GELU(), layer(out, out, g))
-    memory = torch.nn.ModuleDict(dict(q_proj=layer(N_KEY, width, g), k_proj=layer(N_KEY, width, g), v_proj=layer(N_KEY, width, g),
-                                      out_proj=layer(width, N_KEY, g)))
+    memory = torch.nn.ModuleDict(
+        dict(
+            q_proj=layer(N_KEY, width, g),
+            k_proj=layer(N_KEY, width, g),
+            v_proj=layer(N_KEY, width, g),
+            out_proj=layer(width, N_KEY, g),
+        )
+    )
     flash_vstream.RETRIEVED, flash_vstream.BUFFER = RETRIEVED, BUFFER
     with tempfile.TemporaryDirectory() as folder:
-        save(folder, "VStreamLlamaForCausalLM", model, tower, False, dict(mm_projector=projector, attention_model=memory), **STAR)
+        save(
+            folder,
+            "VStreamLlamaForCausalLM",
+            model,
+            tower,
+            False,
+            dict(mm_projector=projector, attention_model=memory),
+            **STAR,
+        )
         convert(folder, args.out, "flash_vstream")
     project = lambda x: linear(projector[2], gelu(linear(projector[0], x)))
     shown = [clip.patches(pixels) for pixels in frames]
     first = pool(shown[0], STAR["compress_size"])
-    entries = {"pixels": frames.reshape(-1, VISION["image_size"]), **clip.intermediates(frames[0]), "mm.pool": first,
-               "mm.0": linear(projector[0], first), "mm.2": project(first)}
+    entries = {
+        "pixels": frames.reshape(-1, VISION["image_size"]),
+        **clip.intermediates(frames[0]),
+        "mm.pool": first,
+        "mm.0": linear(projector[0], first),
+        "mm.2": project(first),
+    }
     after = star(shown, memory["q_proj"], memory["k_proj"])
     for t in AT:
         entries[f"star.{t}"] = after[t - 1]
@@ -266,8 +338,12 @@ def make_univi(args, tower, model, clip, frames, g):
         convert(folder, args.out, "chat_univi")
     shown = [clip.patches(pixels) for pixels in frames]
     first = np.concatenate(of_picture(shown[0]))
-    entries = {"pixels": frames.reshape(-1, VISION["image_size"]), **clip.intermediates(frames[0]), "mm.merged": first,
-               "mm.0": linear(projector, first)}
+    entries = {
+        "pixels": frames.reshape(-1, VISION["image_size"]),
+        **clip.intermediates(frames[0]),
+        "mm.merged": first,
+        "mm.0": linear(projector, first),
+    }
     for a, b in RUNS:
         rows = of_frames(shown[a:b])
         entries[f"merged.{a}.{b}"] = rows
@@ -288,7 +364,11 @@ def main():
     state = {f"vision_model.{name.removeprefix('vision_model.')}": p.clone() for name, p in tower.state_dict().items()}
     rng, side = np.random.default_rng(args.seed), VISION["image_size"]
     scenes = rng.standard_normal((max(SCENES) + 1, 3, side, side))
-    frames = np.array([scenes[s] + NOISE * rng.standard_normal((3, side, side)) for s in SCENES]).astype(np.float32).astype(np.float64)
+    frames = (
+        np.array([scenes[s] + NOISE * rng.standard_normal((3, side, side)) for s in SCENES])
+        .astype(np.float32)
+        .astype(np.float64)
+    )
     clip = Clip(tower)
     make_vstream(args, state, model, clip, frames, g)
     make_univi(args, state, model, clip, frames, g)

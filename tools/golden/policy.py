@@ -35,18 +35,19 @@ A round:
     visual       [n_groups][n_slots] weir, in a stream that has held a picture: how little each key resembles the rest
     keep         [n_groups][...] the slots that must stay, ascending
 
-Policies of vision, and weir with `visual`: slots also have frame (first seq of the slot's picture or frame, -1 for text), row (its place there)
-and t (ms of source time).
+Policies of vision, and weir with `visual`: slots also have frame (first seq of the slot's picture or frame, -1 for
+text), row (its place there) and t (ms of source time).
 
-Groups: window, streaming_llm, sirllm, streaming_vlm, last_frames one for the whole cache; tova and inf_mllm one per layer (inf_mllm with
-per_kv_head: per head); all others one per KV head.
+Groups: window, streaming_llm, sirllm, streaming_vlm, last_frames one for the whole cache; tova and inf_mllm one per
+layer (inf_mllm with per_kv_head: per head); all others one per KV head.
 
 Options: streaming_llm sinks, capacity; h2o recent, reduce, normalise; sirllm sinks, recent, decay, capacity; snapkv
 window, kernel, pooling, reduce; pyramidkv those and capacity, beta, layer, n_layers (n_keep is that layer's budget);
 adakv those of snapkv and floor; inf_mllm recent, b, per_kv_head; infinipot alpha, kernel, pooling, rows, reduce;
-value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows, recent, frame_rows; streaming_vlm sinks, text, seconds;
-last_frames frames, text; lookm share, reduce; infinipot_v alpha, recent, text. What they mean, and every choice
-made where a paper is silent, is in tools/reference/policies/<policy>.py; ties, pins and budgets in tools/reference/common.py.
+value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows, recent, frame_rows; streaming_vlm
+sinks, text, seconds; last_frames frames, text; lookm share, reduce; infinipot_v alpha, recent, text. What they mean,
+and every choice made where a paper is silent, is in tools/reference/policies/<policy>.py; ties, pins and budgets in
+tools/reference/common.py.
 
 Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
 exact in binary32 in any order. A case whose keep-set depends on the precision or the order of what is not exact (decay,
@@ -69,7 +70,7 @@ from tools.reference import common, replay
 from tools.reference.policies import pyramidkv
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "policy"
-UNIT = 2.0 ** -12
+UNIT = 2.0**-12
 PER_HEAD = ("h2o", "snapkv", "pyramidkv", "adakv", "infinipot", "value_norm", "keydiff", "weir", "lookm", "infinipot_v")
 SCORELESS = ("window", "streaming_llm", "streaming_vlm", "last_frames")
 VISION = ("streaming_vlm", "last_frames", "lookm", "infinipot_v")
@@ -180,22 +181,32 @@ def attention_row(rng, n_slots, n_visible, kind):
 
 
 def attention_of(rng, n_heads, n_rows, n_slots, kind, causal=True):
-    return [[attention_row(rng, n_slots, n_slots - n_rows + row + 1 if causal else n_slots, kind)
-             for row in range(n_rows)] for _ in range(n_heads)]
+    return [
+        [attention_row(rng, n_slots, n_slots - n_rows + row + 1 if causal else n_slots, kind) for row in range(n_rows)]
+        for _ in range(n_heads)
+    ]
 
 
 def options_of(policy, rng, i):
     """Parameters of the i-th case, small enough for pots of a few dozen slots."""
+
     def pick(*choices):
         return choices[rng.randint(len(choices))]
 
-    snap = {"window": pick(1, 2, 4, 8), "kernel": pick(1, 3, 5, 7), "pooling": ("max", "avg")[i % 2],
-            "reduce": pick("mean", "mean", "max", "sum")}
+    snap = {
+        "window": pick(1, 2, 4, 8),
+        "kernel": pick(1, 3, 5, 7),
+        "pooling": ("max", "avg")[i % 2],
+        "reduce": pick("mean", "mean", "max", "sum"),
+    }
     if policy == "streaming_llm":
         return {"sinks": pick(0, 1, 4, 4)}
     if policy == "h2o":
-        return {"recent": pick(0, 1, 4, 8), "reduce": pick("mean", "mean", "max", "sum"),
-                "normalise": "count" if i % 6 == 5 else "none"}
+        return {
+            "recent": pick(0, 1, 4, 8),
+            "reduce": pick("mean", "mean", "max", "sum"),
+            "normalise": "count" if i % 6 == 5 else "none",
+        }
     if policy == "sirllm":
         return {"sinks": pick(0, 2, 4, 4), "recent": pick(0, 0, 3, 6), "decay": pick(1.0, 0.5, 0.75, 0.7, 0.9)}
     if policy == "snapkv":
@@ -206,15 +217,28 @@ def options_of(policy, rng, i):
     if policy == "adakv":
         return {**snap, "floor": pick(0.0, 0.25, 0.5, 1.0)}
     if policy == "inf_mllm":
-        return {"recent": pick(1, 2, 4, 8), "b": pick(0.0, 1.0, 0.125, 0.01, 0.001, 0.0001),
-                "per_kv_head": i % 4 == 3}
+        return {"recent": pick(1, 2, 4, 8), "b": pick(0.0, 1.0, 0.125, 0.01, 0.001, 0.0001), "per_kv_head": i % 4 == 3}
     if policy == "infinipot":
-        return {"alpha": pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0), "kernel": pick(1, 1, 3, 5),
-                "pooling": pick("max", "avg"), "rows": pick("sum", "sum", "max"), "reduce": pick("mean", "mean", "max")}
+        return {
+            "alpha": pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0),
+            "kernel": pick(1, 1, 3, 5),
+            "pooling": pick("max", "avg"),
+            "rows": pick("sum", "sum", "max"),
+            "reduce": pick("mean", "mean", "max"),
+        }
     if policy == "weir":
-        return {"sinks": pick(0, 1, 4), "alpha": pick(0.0, 0.2, 0.35, 0.5, 1.0), "z": pick(-1.0, 0.0, 1.0, 2.0, 4.0),
-                "beta": pick(0.0, 0.1, 0.25, 0.5, 1.0), "saddle": pick(0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
-                "kernel": pick(1, 3, 5), "b": pick(0.0, 0.0, 0.125, 0.01), "rows": pick(1, 2, 4, 32), "recent": pick(0.0, 0.3, 0.3, 0.5), "frame_rows": pick(0, 1, 2, 2, 3, 4)}
+        return {
+            "sinks": pick(0, 1, 4),
+            "alpha": pick(0.0, 0.2, 0.35, 0.5, 1.0),
+            "z": pick(-1.0, 0.0, 1.0, 2.0, 4.0),
+            "beta": pick(0.0, 0.1, 0.25, 0.5, 1.0),
+            "saddle": pick(0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
+            "kernel": pick(1, 3, 5),
+            "b": pick(0.0, 0.0, 0.125, 0.01),
+            "rows": pick(1, 2, 4, 32),
+            "recent": pick(0.0, 0.3, 0.3, 0.5),
+            "frame_rows": pick(0, 1, 2, 2, 3, 4),
+        }
     if policy in ("value_norm", "keydiff"):
         return {"recent": pick(0, 0, 1, 4)}
     if policy == "streaming_vlm":
@@ -224,8 +248,11 @@ def options_of(policy, rng, i):
     if policy == "lookm":
         return {"share": pick(0.0, 0.1, 0.25, 0.5, 1.0), "reduce": pick("mean", "mean", "sum")}
     if policy == "infinipot_v":
-        return {"alpha": pick(0.0, 0.25, 0.5, 0.5, 1.0), "recent": pick(0.125, 0.25, 0.25, 0.5, 1.0),
-                "text": pick(0.0, 0.25, 0.25, 0.5)}
+        return {
+            "alpha": pick(0.0, 0.25, 0.5, 0.5, 1.0),
+            "recent": pick(0.125, 0.25, 0.25, 0.5, 1.0),
+            "text": pick(0.0, 0.25, 0.25, 0.5),
+        }
     return {}
 
 
@@ -250,8 +277,13 @@ def stable(case, scores, keep, step):
             for real in (np.float32, np.float64):
                 b, head, ages, count = real(o["b"]), np.asarray(row[:n], real), age.astype(real), real(n)
                 for value in (head - b / count * ages, head - b * (ages / count), head + b * (-ages / count)):
-                    again = common.fill(len(row), step["n_keep"], _flags(pins, len(row)),
-                                        common.newest(len(row), o["recent"]), common.ranked(value))
+                    again = common.fill(
+                        len(row),
+                        step["n_keep"],
+                        _flags(pins, len(row)),
+                        common.newest(len(row), o["recent"]),
+                        common.ranked(value),
+                    )
                     if again != kept:
                         return False
     if case["policy"] == "weir":  # neither bar may pass within rounding of a slot, unless both are the same number
@@ -261,8 +293,10 @@ def stable(case, scores, keep, step):
                 if replay.select(moved, step, scores, np.float64) != keep:
                     return False
     if o.get("normalise") == "count":
-        inverse = [np.asarray(row, np.float32) * (np.float32(1) / np.asarray(group["queries"], np.float32))
-                   for row, group in zip(scores, replay.groups(case, step))]
+        inverse = [
+            np.asarray(row, np.float32) * (np.float32(1) / np.asarray(group["queries"], np.float32))
+            for row, group in zip(scores, replay.groups(case, step))
+        ]
         plain = {**case, "options": {**o, "normalise": "none"}}
         return replay.select(plain, step, inverse, np.float32) == keep
     if case["policy"] == "keydiff" and "keys" in step:  # no sum is exact: ask for a gap at the cut
@@ -307,8 +341,14 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     step["slots"] = pot.slots(policy in NLL, o.get("normalise") == "count")
     n_groups, lengths = len(pot.groups), [len(group) for group in pot.groups]
     if level == "raw" and policy in RAW_ATTENTION:
-        n_rows = min(n_new, n_new if policy in ("h2o", "lookm") else 4 if policy in PROBE or policy == "weir" else
-                     o.get("window", o.get("recent", 1)) + 2)
+        n_rows = min(
+            n_new,
+            n_new
+            if policy in ("h2o", "lookm")
+            else 4
+            if policy in PROBE or policy == "weir"
+            else o.get("window", o.get("recent", 1)) + 2,
+        )
         step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=policy not in PROBE)
     elif level == "raw" and policy in ("keydiff", "value_norm"):
         name = "keys" if policy == "keydiff" else "values"
@@ -319,9 +359,13 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
         step["novelty"] = replay.novelty(case, step, np.float64)
     scores = replay.statistic(case, step, before, np.float64)
     if policy == "infinipot_v" and level != "raw":
-        step["novelty"] = [[-(k // 1 % 4096) * UNIT if group["frame"][s] >= 0 else 0
-                            for s, k in enumerate(np.array(scores_of(rng, kind, n)) / UNIT)]
-                           for n, group in zip(lengths, replay.groups(case, step))]
+        step["novelty"] = [
+            [
+                -(k // 1 % 4096) * UNIT if group["frame"][s] >= 0 else 0
+                for s, k in enumerate(np.array(scores_of(rng, kind, n)) / UNIT)
+            ]
+            for n, group in zip(lengths, replay.groups(case, step))
+        ]
     if policy == "weir" and pot.vision is not None:
         step["visual"] = [[-(k // 1 % 4096) * UNIT for k in np.array(scores_of(rng, kind, n)) / UNIT] for n in lengths]
     if scores is None and policy not in SCORELESS:
@@ -351,8 +395,9 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     return step, scores, keep
 
 
-def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=None, level="scores", n_rounds=1,
-             vision=False):
+def try_case(
+    policy, name, i, seed, kind="random", n=None, budget="half", pins=None, level="scores", n_rounds=1, vision=False
+):
     rng = np.random.RandomState(seed)
     o = options_of(policy, rng, i)
     if level == "raw" and policy in ("snapkv", "adakv", "pyramidkv"):
@@ -366,8 +411,13 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
     gaps = i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count" and not vision
     pot = Pot(rng, replay.n_groups(case), kind, gaps=gaps, spans=policy == "weir", vision=vision)
     least, sinks, recent = fixed_slots(o)
-    n_keep = {"half": lambda: int(rng.randint(least, max(least + 1, n))), "least": lambda: least, "n-1": lambda: n - 1,
-              "n": lambda: n, "n+3": lambda: n + 3}[budget]()
+    n_keep = {
+        "half": lambda: int(rng.randint(least, max(least + 1, n))),
+        "least": lambda: least,
+        "n-1": lambda: n - 1,
+        "n": lambda: n,
+        "n+3": lambda: n + 3,
+    }[budget]()
     if n_keep < least:
         return None
     tags = {kind} - {"random", "falling", "rising"}
@@ -405,15 +455,42 @@ def try_case(policy, name, i, seed, kind="random", n=None, budget="half", pins=N
 
 
 def make(policy):
-    plan = [{"kind": kind} for kind in ("random", "ties", "random", "equal", "plateau", "close", "zeros", "falling",
-                                        "rising", "ties", "random", "plateau", "random", "ties")]
+    plan = [
+        {"kind": kind}
+        for kind in (
+            "random",
+            "ties",
+            "random",
+            "equal",
+            "plateau",
+            "close",
+            "zeros",
+            "falling",
+            "rising",
+            "ties",
+            "random",
+            "plateau",
+            "random",
+            "ties",
+        )
+    ]
     if policy in SCORELESS:
         plan = [{}] * 8
     plan += [{"budget": budget, "kind": kind} for budget in ("least", "n-1", "n", "n+3") for kind in ("random", "ties")]
     plan += [{"n": n, "budget": budget} for n, budget in ((1, "n"), (2, "n-1"), (3, "n-1"), (3, "least"), (2, "n+3"))]
-    plan += [{"pins": mode, "kind": kind} for mode, kind in (("some", "random"), ("old", "ties"), ("recent", "random"),
-                                                             ("some", "ties"), ("all", "equal"), ("crowd", "random"),
-                                                             ("old", "falling"), ("recent", "equal"))]
+    plan += [
+        {"pins": mode, "kind": kind}
+        for mode, kind in (
+            ("some", "random"),
+            ("old", "ties"),
+            ("recent", "random"),
+            ("some", "ties"),
+            ("all", "equal"),
+            ("crowd", "random"),
+            ("old", "falling"),
+            ("recent", "equal"),
+        )
+    ]
     plan += [{"n_rounds": rounds, "kind": kind} for rounds, kind in ((3, "random"), (4, "ties"), (5, "random"))]
     if policy in NLL:
         plan += [{"n_rounds": 4, "kind": kind} for kind in ("random", "ties")]

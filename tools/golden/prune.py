@@ -5,7 +5,8 @@
 
 An independent statement of the rules, from the papers and in NumPy. Format as in tiny_models.py:
   mass [1, image tokens], self.L.H [queries, queries], cross.L.H [queries, image tokens], outputs [queries, width]
-                 signals of a picture; rows of maps sum to 1. Values are coarse, so that many are equal: ties are ranked too.
+                 signals of a picture; rows of maps sum to 1. Values are coarse, so that many are equal: ties are ranked
+                 too.
   importance.S   [queries, 1] of the pruner with options S
   kept.S         the rows that stay
 
@@ -30,8 +31,8 @@ def coarse_map(rng, rows, cols):
 
 
 def points(p):
-    """[queries, image tokens]: the last of L0 queries by attention to a token gets 0 points, the first L0 - 1; a query that is
-    equal to an earlier one ranks behind it."""
+    """[queries, image tokens]: the last of L0 queries by attention to a token gets 0 points, the first L0 - 1; a query
+    that is equal to an earlier one ranks behind it."""
     p = p.astype(np.float64)
     ahead = (p[None, :, :] > p[:, None, :]).sum(axis=1)  # [q, i]: queries that are strictly better
     n = len(p)

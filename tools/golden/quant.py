@@ -17,8 +17,16 @@ from gguf.constants import GGML_QUANT_SIZES
 BLOCKED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
 ENCODED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
 # Byte offsets of the binary16 scales in a block; every other byte may hold anything.
-HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2],
-          "Q6_K": [208]}
+HALVES = {
+    "Q8_0": [0],
+    "Q4_0": [0],
+    "Q4_1": [0, 2],
+    "Q5_0": [0],
+    "Q5_1": [0, 2],
+    "Q4_K": [0, 2],
+    "Q5_K": [0, 2],
+    "Q6_K": [208],
+}
 SPECIAL_SCALES = np.array([0.0, -0.0, 5.9604645e-08, 6.0975552e-05, 1.0, 65504.0], dtype=np.float16)
 
 
@@ -36,13 +44,21 @@ def decode_blocks(name, rng):
             scale = np.float16(rng.normal() * 0.05)
             if i >= len(blocks) - 2:
                 scale = rng.choice(SPECIAL_SCALES)
-            block[offset:offset + 2] = np.array([scale], dtype="<f2").view(np.uint8)
+            block[offset : offset + 2] = np.array([scale], dtype="<f2").view(np.uint8)
     return blocks
 
 
 def encode_inputs(rng):
-    rows = [rng.normal(size=32) * 0.02, rng.normal(size=32) * 3 + 1, rng.uniform(0.5, 1.5, size=32), np.zeros(32),
-            np.full(32, 0.75), np.concatenate([np.zeros(31), [-2.5]]), np.arange(32) - 16.0, rng.normal(size=32) * 1e-6]
+    rows = [
+        rng.normal(size=32) * 0.02,
+        rng.normal(size=32) * 3 + 1,
+        rng.uniform(0.5, 1.5, size=32),
+        np.zeros(32),
+        np.full(32, 0.75),
+        np.concatenate([np.zeros(31), [-2.5]]),
+        np.arange(32) - 16.0,
+        rng.normal(size=32) * 1e-6,
+    ]
     return np.array(rows, dtype=np.float32)
 
 

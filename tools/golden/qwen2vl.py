@@ -13,8 +13,8 @@ Format as in tiny_models.py. Beside the intermediates of one input of random num
                 again from its patches, [3 * height, width]
   rows.WxH      the encoder's rows of it
   text.ids, text.logits   words alone
-  talk.ids, talk.pos, talk.logits   words, the pictures of `talk.pictures` (width, height), words between and after them;
-                the pictures' rows are -1. Coordinates are [3, n].
+  talk.ids, talk.pos, talk.logits   words, the pictures of `talk.pictures` (width, height), words between and after
+                them; the pictures' rows are -1. Coordinates are [3, n].
 
 Needs torch, transformers, gguf, pillow.
 """
@@ -40,11 +40,28 @@ from tools.golden.vision import picture, write
 PATCH, MERGE = 5, 2
 FACTOR, MIN_PIXELS, MAX_PIXELS = PATCH * MERGE, 4 * 100, 40 * 100
 VISION = dict(depth=3, embed_dim=36, hidden_size=48, mlp_ratio=2, num_heads=3, patch_size=PATCH)
-TEXT = dict(vocab_size=320, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=3,
-            num_key_value_heads=3, max_position_embeddings=512, tie_word_embeddings=False, bos_token_id=0, eos_token_id=2,
-            rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 3, 3]))
-SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
-            "<|video_pad|>")
+TEXT = dict(
+    vocab_size=320,
+    hidden_size=48,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    num_key_value_heads=3,
+    max_position_embeddings=512,
+    tie_word_embeddings=False,
+    bos_token_id=0,
+    eos_token_id=2,
+    rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 3, 3]),
+)
+SPECIALS = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
 START, END, IMAGE, VIDEO = range(3, 7)
 SIZES = ((40, 30), (90, 61), (61, 90), (35, 45), (7, 9), (3, 200), (25, 25), (333, 97))
 TALK = ((40, 30), (33, 71))
@@ -52,8 +69,15 @@ INPUT = (50, 30)
 
 
 def build(seed):
-    config = transformers.Qwen2VLConfig(vision_config=VISION, text_config=TEXT, image_token_id=IMAGE, video_token_id=VIDEO,
-                                        vision_start_token_id=START, vision_end_token_id=END, tie_word_embeddings=False)
+    config = transformers.Qwen2VLConfig(
+        vision_config=VISION,
+        text_config=TEXT,
+        image_token_id=IMAGE,
+        video_token_id=VIDEO,
+        vision_start_token_id=START,
+        vision_end_token_id=END,
+        tie_word_embeddings=False,
+    )
     # sdpa: its softmax stays in float64, the eager one casts to float32.
     model = transformers.Qwen2VLForConditionalGeneration._from_config(config, attn_implementation="sdpa").eval()
     g = torch.Generator().manual_seed(seed)
@@ -94,14 +118,25 @@ def run(model, values, grid):
         def hook(m, inputs, output=None):
             value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
             seen[name] = value.reshape(-1, value.shape[-1]).detach().numpy().copy()
+
         return module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
 
     tower = model.model.visual
-    hooks = [keep("v.embd", tower.patch_embed), keep("v.post_ln", tower.merger.ln_q), keep("mm.0", tower.merger.mlp[0]),
-             keep("mm.2", tower.merger.mlp[2])]
+    hooks = [
+        keep("v.embd", tower.patch_embed),
+        keep("v.post_ln", tower.merger.ln_q),
+        keep("mm.0", tower.merger.mlp[0]),
+        keep("mm.2", tower.merger.mlp[2]),
+    ]
     for i, block in enumerate(tower.blocks):
-        for name, module, before in (("ln1", block.norm1, False), ("qkv", block.attn.qkv, False), ("mix", block.attn.proj, True),
-                                     ("mid", block.norm2, True), ("ln2", block.norm2, False), ("out", block, False)):
+        for name, module, before in (
+            ("ln1", block.norm1, False),
+            ("qkv", block.attn.qkv, False),
+            ("mix", block.attn.proj, True),
+            ("mid", block.norm2, True),
+            ("ln2", block.norm2, False),
+            ("out", block, False),
+        ):
             hooks.append(keep(f"v.blk.{i}.{name}", module, before))
     with torch.no_grad():
         model.model.get_image_features(values, grid)
@@ -122,17 +157,26 @@ def talk(model, processor, rng):
         shown = processor(Image.fromarray(picture(width, height)), return_tensors="pt")
         values.append(shown["pixel_values"])
         grids.append(shown["image_grid_thw"])
-        n = int(shown["image_grid_thw"].prod()) // MERGE ** 2
+        n = int(shown["image_grid_thw"].prod()) // MERGE**2
         ids += [START] + [IMAGE] * n + [END] + words(3)
     ids, grid = torch.tensor([ids]), torch.cat(grids)
     kinds = (ids == IMAGE).int()
     with torch.no_grad():
         pos, _ = model.model.get_rope_index(ids, mm_token_type_ids=kinds, image_grid_thw=grid)
-        out = model(input_ids=ids, pixel_values=torch.cat(values).double(), image_grid_thw=grid, mm_token_type_ids=kinds,
-                    attention_mask=torch.ones_like(ids))
+        out = model(
+            input_ids=ids,
+            pixel_values=torch.cat(values).double(),
+            image_grid_thw=grid,
+            mm_token_type_ids=kinds,
+            attention_mask=torch.ones_like(ids),
+        )
     shown = np.where(ids[0].numpy() == IMAGE, -1, ids[0].numpy()).reshape(-1, 1)
-    return {"talk.ids": shown, "talk.pos": pos[:, 0].numpy(), "talk.logits": out.logits[0].numpy(),
-            "talk.pictures": np.array(TALK)}
+    return {
+        "talk.ids": shown,
+        "talk.pos": pos[:, 0].numpy(),
+        "talk.logits": out.logits[0].numpy(),
+        "talk.pictures": np.array(TALK),
+    }
 
 
 def main():
@@ -149,7 +193,9 @@ def main():
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
         tiny_models.write_tokenizer(Path(folder), SPECIALS)
-        hf_to_gguf.convert_folder(folder, args.out / "qwen2vl_merger.gguf", "f32", name="tiny random qwen2vl", mmproj=True)
+        hf_to_gguf.convert_folder(
+            folder, args.out / "qwen2vl_merger.gguf", "f32", name="tiny random qwen2vl", mmproj=True
+        )
         hf_to_gguf.convert_folder(folder, args.out / "qwen2vl.gguf", "f32", name="tiny random qwen2vl", pre="qwen2")
     model = model.double()
     pixels = rng.standard_normal((3, INPUT[1], INPUT[0])).astype(np.float32)
@@ -162,7 +208,9 @@ def main():
         assert (patches(whole)[0] == values.numpy()).all()
         entries[f"picture.{width}x{height}"] = whole.reshape(-1, whole.shape[2])
         with torch.no_grad():
-            entries[f"rows.{width}x{height}"] = model.model.get_image_features(values.double(), grid).pooler_output[0].numpy()
+            entries[f"rows.{width}x{height}"] = (
+                model.model.get_image_features(values.double(), grid).pooler_output[0].numpy()
+            )
     ids = torch.tensor([rng.integers(8, TEXT["vocab_size"], 40).tolist()])
     with torch.no_grad():
         entries["text.logits"] = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0].numpy()

@@ -3,11 +3,11 @@
 
     tools/golden/qwenvl.py [--out tests/golden/vision]
 
-qwenvl_resampler.gguf   the encoder: random weights laid out as Qwen-VL's repository does, converted by hf_to_gguf.py to F32
-qwenvl.gguf             its language model, with a vocabulary read from a .tiktoken file
-qwenvl.golden           what the rules of the paper (2308.12966, section 2.1) and of its published code make of them, written down
-                        once more below in PyTorch and run in float64; the language model is transformers' Qwen2, which computes
-                        the same thing as Qwen
+qwenvl_resampler.gguf   the encoder: random weights laid out as Qwen-VL's repository does, converted by hf_to_gguf.py to
+F32 qwenvl.gguf             its language model, with a vocabulary read from a .tiktoken file
+qwenvl.golden           what the rules of the paper (2308.12966, section 2.1) and of its published code make of them,
+                        written down once more below in PyTorch and run in float64; the language model is transformers'
+                        Qwen2, which computes the same thing as Qwen
 
 Format as in tiny_models.py. Beside the intermediates of one square of random numbers (`pixels`):
   picture.WxH   the synthetic picture of vision.py as Qwen-VL's transform makes it
@@ -42,8 +42,19 @@ from tools.golden.vision import picture, write
 VISUAL = dict(image_size=37, patch_size=5, width=40, layers=3, heads=5, mlp_ratio=1.8, output_dim=48, n_queries=16)
 N_HEADS, POSITIONS = 3, 16
 N_MERGES = 512 - 256 - len(qwen.SPECIALS + qwen.PICTURE_SPECIALS)
-TEXT = dict(vocab_size=512, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3,
-            max_position_embeddings=512, tie_word_embeddings=False, use_cache=False, bos_token_id=None, eos_token_id=None)
+TEXT = dict(
+    vocab_size=512,
+    hidden_size=48,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    num_key_value_heads=3,
+    max_position_embeddings=512,
+    tie_word_embeddings=False,
+    use_cache=False,
+    bos_token_id=None,
+    eos_token_id=None,
+)
 SIZES = ((90, 61), (31, 120), (37, 37), (1, 3))
 WORDS = "the man and the"
 
@@ -70,7 +81,7 @@ def encode(text, ranks):
                 rank, i = min((ranks.get(a + b, len(ranks)), i) for i, (a, b) in enumerate(zip(parts, parts[1:])))
                 if rank == len(ranks):
                     break
-                parts[i:i + 2] = [parts[i] + parts[i + 1]]
+                parts[i : i + 2] = [parts[i] + parts[i + 1]]
             out += [ranks[p] for p in parts]
     return out
 
@@ -79,7 +90,9 @@ def grid_positions(dim, side):
     """[side * side, dim]: sines and cosines of the column, then of the line."""
     frequency = 10000.0 ** (-torch.arange(dim // 4, dtype=torch.float64) / (dim // 4))
     axis = lambda at: torch.cat([torch.sin(at[:, None] * frequency), torch.cos(at[:, None] * frequency)], dim=1)
-    line, column = (v.reshape(-1).double() for v in torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij"))
+    line, column = (
+        v.reshape(-1).double() for v in torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    )
     return torch.cat([axis(column), axis(line)], dim=1)
 
 
@@ -134,7 +147,7 @@ def attention(q, k, v, n_heads):
 
 
 def for_grid(table, n):
-    side, to = round(len(table) ** 0.5), round(n ** 0.5)
+    side, to = round(len(table) ** 0.5), round(n**0.5)
     square = table.reshape(1, side, side, -1).permute(0, 3, 1, 2)
     return F.interpolate(square, size=(to, to), mode="bicubic", align_corners=False).permute(0, 2, 3, 1).reshape(n, -1)
 
@@ -195,17 +208,30 @@ def main():
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             wide = 2.0 if "q_proj" in name or "k_proj" in name else 1.0
-            p.copy_(0.3 * torch.randn(p.shape, generator=g) if p.ndim == 1 and "norm" not in name else
-                    1.0 + 0.2 * torch.randn(p.shape, generator=g) if p.ndim == 1 else
-                    wide / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
+            p.copy_(
+                0.3 * torch.randn(p.shape, generator=g)
+                if p.ndim == 1 and "norm" not in name
+                else 1.0 + 0.2 * torch.randn(p.shape, generator=g)
+                if p.ndim == 1
+                else wide / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g)
+            )
     qwen.RESAMPLER_HEAD_DIM = VISUAL["output_dim"] // N_HEADS  # a constant of the published code
     with tempfile.TemporaryDirectory() as folder:
-        qwen_folder.save(model, folder, visual=VISUAL, visual_tensors=visual, seq_length=256, use_dynamic_ntk=True,
-                         use_logn_attn=True)
+        qwen_folder.save(
+            model,
+            folder,
+            visual=VISUAL,
+            visual_tensors=visual,
+            seq_length=256,
+            use_dynamic_ntk=True,
+            use_logn_attn=True,
+        )
         lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(by_rank)]
         (Path(folder) / "qwen.tiktoken").write_text("".join(lines))
         (Path(folder) / "generation_config.json").write_text(json.dumps(dict(chat_format="chatml")))
-        hf_to_gguf.convert_folder(folder, args.out / "qwenvl_resampler.gguf", "f32", name="tiny random qwenvl", mmproj=True)
+        hf_to_gguf.convert_folder(
+            folder, args.out / "qwenvl_resampler.gguf", "f32", name="tiny random qwenvl", mmproj=True
+        )
         hf_to_gguf.convert_folder(folder, args.out / "qwenvl.gguf", "f32", name="tiny random qwenvl")
     side, model = VISUAL["image_size"], model.double()
     pixels = torch.tensor(np.random.default_rng(args.seed).standard_normal((3, side, side)), dtype=torch.float32)

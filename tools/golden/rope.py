@@ -74,18 +74,35 @@ def case(name, head_dim, base, rotary=1.0, n_positions=4096, **scaling):
 def main():
     short = [1.0 + 0.01 * i for i in range(48)]
     long = [1.05 + 0.9 * i for i in range(48)]
-    phi3 = dict(rope_type="longrope", short_factor=short, long_factor=long, original_max_position_embeddings=4096,
-                factor=32.0)
+    phi3 = dict(
+        rope_type="longrope", short_factor=short, long_factor=long, original_max_position_embeddings=4096, factor=32.0
+    )
     cases = [
         case("plain", 64, 10000.0),
         case("partial", 80, 10000.0, rotary=0.25),
         case("linear", 128, 10000.0, rope_type="linear", factor=8.0),
         case("yarn", 128, 1000000.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=32768),
-        case("yarn_betas", 64, 10000.0, rope_type="yarn", factor=16.0, original_max_position_embeddings=4096,
-             beta_fast=24, beta_slow=2),
+        case(
+            "yarn_betas",
+            64,
+            10000.0,
+            rope_type="yarn",
+            factor=16.0,
+            original_max_position_embeddings=4096,
+            beta_fast=24,
+            beta_slow=2,
+        ),
         case("yarn_short", 16, 10000.0, rope_type="yarn", factor=2.0, original_max_position_embeddings=64),
-        case("llama3_1b", 64, 500000.0, rope_type="llama3", factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0,
-             original_max_position_embeddings=8192),
+        case(
+            "llama3_1b",
+            64,
+            500000.0,
+            rope_type="llama3",
+            factor=32.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=8192,
+        ),
         case("longrope_short", 96, 10000.0, n_positions=4096, **phi3),
         case("longrope_long", 96, 10000.0, n_positions=4097, **phi3),
     ]

@@ -3,8 +3,8 @@
 
     tools/golden/smolvlm.py [--out tests/golden/vision] [--images FOLDER]
 
-idefics3.gguf    the encoder and its connector made by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32
-smolvlm.gguf     its language model, with a vocabulary that has the words around pictures
+idefics3.gguf    the encoder and its connector made by `transformers` from a fixed seed, converted by hf_to_gguf.py to
+F32 smolvlm.gguf     its language model, with a vocabulary that has the words around pictures
 smolvlm.golden   what `transformers` makes of them, in float64
 smolvlm_files.golden   `squares.NAME`: what its image processor makes of the PNG files of FOLDER, if it is given
 
@@ -38,19 +38,38 @@ from tools.golden import tiny_models
 from tools.golden.vision import picture, write
 
 # 6 patches along a side, 3 rows: sizes that no vector length divides.
-VISION = dict(hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=5, image_size=36, patch_size=6)
-TEXT = dict(model_type="llama", vocab_size=320, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=3,
-            num_key_value_heads=3, head_dim=16, max_position_embeddings=512)
+VISION = dict(
+    hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=5, image_size=36, patch_size=6
+)
+TEXT = dict(
+    model_type="llama",
+    vocab_size=320,
+    hidden_size=48,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    num_key_value_heads=3,
+    head_dim=16,
+    max_position_embeddings=512,
+)
 SCALE, LONGEST, FILES_SIZE = 2, 3 * VISION["image_size"], 20
-SPECIALS = ("<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>", "<image>", "<global-img>",
-            *(f"<row_{y}_col_{x}>" for y in (1, 2, 3) for x in (1, 2, 3)))
+SPECIALS = (
+    "<|im_start|>",
+    "<end_of_utterance>",
+    "<fake_token_around_image>",
+    "<image>",
+    "<global-img>",
+    *(f"<row_{y}_col_{x}>" for y in (1, 2, 3) for x in (1, 2, 3)),
+)
 IMAGE = SPECIALS.index("<image>")
 SIZES = ((90, 61), (61, 90), (200, 20), (1, 50), (36, 36), (109, 108), (333, 97), (7, 5))
 WORDS = "the man and the"
 
 
 def build(seed):
-    config = transformers.SmolVLMConfig(vision_config=VISION, text_config=TEXT, scale_factor=SCALE, image_token_id=IMAGE)
+    config = transformers.SmolVLMConfig(
+        vision_config=VISION, text_config=TEXT, scale_factor=SCALE, image_token_id=IMAGE
+    )
     model = transformers.SmolVLMForConditionalGeneration(config).eval()
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -73,15 +92,26 @@ def run(model, pixels):
         def hook(m, inputs, output=None):
             value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
             seen[name] = value.reshape(-1, value.shape[-1]).detach().numpy().copy()
+
         return module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
 
     tower, connector = model.model.vision_model, model.model.connector
-    hooks = [keep("v.embd", tower.embeddings), keep("v.post_ln", tower.post_layernorm),
-             keep("mm.shuffle", connector.modality_projection, before=True), keep("mm.fc", connector.modality_projection)]
+    hooks = [
+        keep("v.embd", tower.embeddings),
+        keep("v.post_ln", tower.post_layernorm),
+        keep("mm.shuffle", connector.modality_projection, before=True),
+        keep("mm.fc", connector.modality_projection),
+    ]
     for i, layer in enumerate(tower.encoder.layers):
         att = layer.self_attn
-        for name, module in (("ln1", layer.layer_norm1), ("q", att.q_proj), ("k", att.k_proj), ("v", att.v_proj),
-                             ("ln2", layer.layer_norm2), ("out", layer)):
+        for name, module in (
+            ("ln1", layer.layer_norm1),
+            ("q", att.q_proj),
+            ("k", att.k_proj),
+            ("v", att.v_proj),
+            ("ln2", layer.layer_norm2),
+            ("out", layer),
+        ):
             hooks.append(keep(f"v.blk.{i}.{name}", module))
         hooks.append(keep(f"v.blk.{i}.mix", att.out_proj, before=True))
         hooks.append(keep(f"v.blk.{i}.mid", layer.layer_norm2, before=True))
@@ -93,8 +123,13 @@ def run(model, pixels):
 
 
 def processor_of(size, longest, **more):
-    return SmolVLMImageProcessorPil(size=dict(longest_edge=longest), max_image_size=dict(longest_edge=size),
-                                    image_mean=[0.5] * 3, image_std=[0.5] * 3, **more)
+    return SmolVLMImageProcessorPil(
+        size=dict(longest_edge=longest),
+        max_image_size=dict(longest_edge=size),
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+        **more,
+    )
 
 
 def squares(processor, image):
@@ -106,10 +141,18 @@ def squares(processor, image):
 
 def turn(tokenizer, n_lines, n_columns):
     messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": WORDS}]}]
-    text = tokenizer.apply_chat_template(messages, chat_template=DEFAULT_CHAT_TEMPLATE, add_generation_prompt=True, tokenize=False)
+    text = tokenizer.apply_chat_template(
+        messages, chat_template=DEFAULT_CHAT_TEMPLATE, add_generation_prompt=True, tokenize=False
+    )
     n_rows = (VISION["image_size"] // VISION["patch_size"] // SCALE) ** 2
-    shown = get_image_prompt_string(n_lines, n_columns, n_rows, fake_token_around_image=SPECIALS[2], image_token=SPECIALS[IMAGE],
-                                    global_image_token=SPECIALS[4])
+    shown = get_image_prompt_string(
+        n_lines,
+        n_columns,
+        n_rows,
+        fake_token_around_image=SPECIALS[2],
+        image_token=SPECIALS[IMAGE],
+        global_image_token=SPECIALS[4],
+    )
     assert text.count(SPECIALS[IMAGE]) == 1
     return tokenizer(text.replace(SPECIALS[IMAGE], shown), add_special_tokens=False)["input_ids"]
 
@@ -153,8 +196,10 @@ def main():
     write(args.out / "smolvlm.golden", entries)
     if args.images:
         small = processor_of(FILES_SIZE, 3 * FILES_SIZE)
-        files = {f"squares.{path.name}": squares(small, Image.open(path))[0].reshape(-1, FILES_SIZE)
-                 for path in sorted(args.images.glob("*.png"))}
+        files = {
+            f"squares.{path.name}": squares(small, Image.open(path))[0].reshape(-1, FILES_SIZE)
+            for path in sorted(args.images.glob("*.png"))
+        }
         write(args.out / "smolvlm_files.golden", files)
 
 

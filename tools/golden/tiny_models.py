@@ -3,25 +3,26 @@
 
     tools/golden/tiny_models.py [--out tests/golden/models] [NAME ...]
 
-Each model is built by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32 GGUF, and run by `transformers` in
-float64 on a fixed token sequence (its RoPE angles, RMSNorm and nothing else stay in float32, as that library computes them).
-NAME.golden holds what came out. Needs torch, transformers, gguf.
+Each model is built by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32 GGUF, and run by
+`transformers` in float64 on a fixed token sequence (its RoPE angles, RMSNorm and nothing else stay in float32, as that
+library computes them). NAME.golden holds what came out. Needs torch, transformers, gguf.
 
-Format of a golden: entries one after the other to the end of the file, each a line `name rows cols\\n` in ASCII followed by
-rows * cols little-endian float32 values, row by row. The entries, with n = number of tokens:
+Format of a golden: entries one after the other to the end of the file, each a line `name rows cols\\n` in ASCII
+followed by rows * cols little-endian float32 values, row by row. The entries, with n = number of tokens:
   tokens [n, 1], pos [n, 1]     the input; small integers, exact in float32
   rows [r, 1]                   which tokens the intermediates below were stored for (first 8 and last 8)
   embd                          [r, hidden]
-  blk.L.attn_norm .q .k .v      inputs of attention; q, k before RoPE, after bias and head norms, [r, heads * head_dim] with each head in
-                                Hugging Face's order: RoPE pairs element i with i + rotated elements / 2
+  blk.L.attn_norm .q .k .v      inputs of attention; q, k before RoPE, after bias and head norms, [r, heads * head_dim]
+                                with each head in Hugging Face's order: RoPE pairs element i with i + rotated elements /
+                                2
   blk.L.attn_out                [r, hidden], after the output projection, before the residual sum
   blk.L.ffn_norm .ffn_out .out  [r, hidden]; out is the residual stream after the block
   blk.L.attn_post_norm .ffn_post_norm   (Gemma) [r, hidden], what is added to the residual stream
   final_norm                    [r, hidden]
   logits                        [n, vocab]
   strided.pos, strided.logits   the same tokens at pos 0, 7, 14, ... [n, 1] and logits of the last 8 tokens
-  short.logits                  (longrope) logits of the first 16 tokens run alone: within the original context, where the
-                                short factors hold; the other entries are beyond it and use the long ones
+  short.logits                  (longrope) logits of the first 16 tokens run alone: within the original context, where
+                                the short factors hold; the other entries are beyond it and use the long ones
 """
 
 import argparse
@@ -42,63 +43,179 @@ from tools.golden import qwen_folder
 
 N_TOKENS, EDGE, VOCAB = 48, 8, 320
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-TEMPLATE = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>'"
-            " + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
-MERGES = """Ġ t|Ġ a|h e|i n|r e|o n|Ġt he|e r|Ġ s|a t|Ġ w|Ġ o|e n|Ġ c|i t|i s|a n|o r|e s|Ġ b|e d|Ġ f|in g|Ġ p|o u|Ġa n|a l
-a r|Ġt o|Ġ m|Ġo f|Ġ in|Ġ d|Ġ h|Ġan d|i c|a s|l e|Ġt h|i on|o m|l l|en t|Ġ n|Ġ l|s t|Ġ re|v e|Ġ e|r o|l y|Ġb e|Ġ g|Ġ T
-c t|Ġ S|i d|o t|Ġ I|u t|e t|Ġ A|Ġ is|Ġ on"""
+TEMPLATE = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>'"
+    " + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+MERGES = """Ġ t|Ġ a|h e|i n|r e|o n|Ġt he|e r|Ġ s|a t|Ġ w|Ġ o|e n|Ġ c|i t|i s|a n|o r|e s|Ġ b|e d|Ġ f|in g|Ġ p|o u
+Ġa n|a l|a r|Ġt o|Ġ m|Ġo f|Ġ in|Ġ d|Ġ h|Ġan d|i c|a s|l e|Ġt h|i on|o m|l l|en t|Ġ n|Ġ l|s t|Ġ re|v e|Ġ e
+r o|l y|Ġb e|Ġ g|Ġ T|c t|Ġ S|i d|o t|Ġ I|u t|e t|Ġ A|Ġ is|Ġ on"""
 
-SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-             head_dim=16, tie_word_embeddings=True, max_position_embeddings=512)
+SMALL = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    tie_word_embeddings=True,
+    max_position_embeddings=512,
+)
 
 
 def rope(kind, theta=10000.0, **more):
     return dict(SMALL, rope_parameters=dict(rope_type=kind, rope_theta=theta, **more))
 
 
-OPT = dict(hidden_size=32, ffn_dim=72, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=512, dropout=0.0)
+OPT = dict(
+    hidden_size=32, ffn_dim=72, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=512, dropout=0.0
+)
 
 MODELS = {
-    "llama": ("llama", dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
-                            num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, max_position_embeddings=512)),
-    "qwen2": ("qwen2", dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-                            num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=512,
-                            rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
+    "llama": (
+        "llama",
+        dict(
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            tie_word_embeddings=False,
+            max_position_embeddings=512,
+        ),
+    ),
+    "qwen2": (
+        "qwen2",
+        dict(
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            tie_word_embeddings=True,
+            max_position_embeddings=512,
+            rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
+        ),
+    ),
     # Saved as Qwen's own repository lays it out.
-    "qwen": ("qwen", dict(hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
-                          tie_word_embeddings=False, max_position_embeddings=512)),
-    "gptneox": ("gptneox", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-                                max_position_embeddings=512, rotary_pct=0.25)),
-    "gptneox_sequential": ("gptneox", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
-                                           max_position_embeddings=512, rotary_pct=1.0, use_parallel_residual=False)),
+    "qwen": (
+        "qwen",
+        dict(
+            hidden_size=32,
+            intermediate_size=72,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            tie_word_embeddings=False,
+            max_position_embeddings=512,
+        ),
+    ),
+    "gptneox": (
+        "gptneox",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=512,
+            rotary_pct=0.25,
+        ),
+    ),
+    "gptneox_sequential": (
+        "gptneox",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=512,
+            rotary_pct=1.0,
+            use_parallel_residual=False,
+        ),
+    ),
     "qwen3": ("qwen3", dict(SMALL, rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
-    "phi3": ("phi3", dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                          num_key_value_heads=2, max_position_embeddings=512, sliding_window=None)),
-    "phi3_longrope": ("phi3", dict(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
-        max_position_embeddings=128, original_max_position_embeddings=32, sliding_window=None, rope_parameters=dict(
-            rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.0, 1.05, 1.1, 1.2, 1.4],
-            long_factor=[1.0, 1.2, 1.5, 2.0, 2.6, 4.0]))),
+    "phi3": (
+        "phi3",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            sliding_window=None,
+        ),
+    ),
+    "phi3_longrope": (
+        "phi3",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            max_position_embeddings=128,
+            original_max_position_embeddings=32,
+            sliding_window=None,
+            rope_parameters=dict(
+                rope_type="longrope",
+                rope_theta=10000.0,
+                partial_rotary_factor=0.75,
+                short_factor=[1.0, 1.0, 1.05, 1.1, 1.2, 1.4],
+                long_factor=[1.0, 1.2, 1.5, 2.0, 2.6, 4.0],
+            ),
+        ),
+    ),
     # 48 tokens: windows of 20 hide the oldest ones from the last rows.
-    "gemma2": ("gemma2", dict(SMALL, num_hidden_layers=3, sliding_window=20, query_pre_attn_scalar=16,
-                              attn_logit_softcapping=3.0, final_logit_softcapping=4.0)),
-    "gemma3": ("gemma3", dict(SMALL, num_hidden_layers=7, intermediate_size=32, head_dim=8, sliding_window=20, query_pre_attn_scalar=8,
-                              rope_parameters=dict(
-                                  full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0),
-                                  sliding_attention=dict(rope_type="default", rope_theta=10000.0)))),
+    "gemma2": (
+        "gemma2",
+        dict(
+            SMALL,
+            num_hidden_layers=3,
+            sliding_window=20,
+            query_pre_attn_scalar=16,
+            attn_logit_softcapping=3.0,
+            final_logit_softcapping=4.0,
+        ),
+    ),
+    "gemma3": (
+        "gemma3",
+        dict(
+            SMALL,
+            num_hidden_layers=7,
+            intermediate_size=32,
+            head_dim=8,
+            sliding_window=20,
+            query_pre_attn_scalar=8,
+            rope_parameters=dict(
+                full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0),
+                sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+            ),
+        ),
+    ),
     "llama_window": ("mistral", dict(SMALL, head_dim=8, sliding_window=20)),
     "llama_tied": ("llama", dict(SMALL, head_dim=8)),
     "llama_bias": ("llama", dict(SMALL, head_dim=8, num_key_value_heads=4, attention_bias=True, mlp_bias=True)),
     "llama_head_dim": ("llama", dict(SMALL, head_dim=24, num_key_value_heads=1)),
     "llama_wide_heads": ("llama", dict(SMALL, head_dim=32)),  # whole blocks of a quantised cache
     "llama_rope_linear": ("llama", rope("linear", factor=8.0)),
-    "llama_rope_llama3": ("llama", rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                                        original_max_position_embeddings=64)),
+    "llama_rope_llama3": (
+        "llama",
+        rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64),
+    ),
     # theta 100 and 256 trained positions put the blend of the two frequencies in the middle of the 8 pairs.
     "llama_rope_yarn": ("llama", rope("yarn", theta=100.0, factor=2.0, original_max_position_embeddings=256)),
-    "llama_rope_longrope": ("llama", rope("longrope", factor=4.0, original_max_position_embeddings=32,
-                                          short_factor=[1.0, 1.0, 1.05, 1.1, 1.1, 1.2, 1.3, 1.4],
-                                          long_factor=[1.0, 1.2, 1.5, 2.0, 2.6, 3.1, 3.6, 4.0])),
+    "llama_rope_longrope": (
+        "llama",
+        rope(
+            "longrope",
+            factor=4.0,
+            original_max_position_embeddings=32,
+            short_factor=[1.0, 1.0, 1.05, 1.1, 1.1, 1.2, 1.3, 1.4],
+            long_factor=[1.0, 1.2, 1.5, 2.0, 2.6, 3.1, 3.6, 4.0],
+        ),
+    ),
     "opt": ("opt", dict(OPT)),
     # As OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
     "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
@@ -108,21 +225,50 @@ MODELS = {
 def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLATE, first_merges=()):
     """Byte-level BPE: the specials, 256 bytes, and merges to make it 320 tokens."""
     merges = [m.split(" ") for m in (*first_merges, *(m for line in MERGES.split("\n") for m in line.split("|")))]
-    merges = merges[:VOCAB - 256 - len(specials)]
+    merges = merges[: VOCAB - 256 - len(specials)]
     tokens = list(specials) + byte_alphabet() + [a + b for a, b in merges]
     assert len(set(tokens)) == len(tokens) == VOCAB, len(set(tokens))
     vocab = {t: i for i, t in enumerate(tokens)}
-    added = [dict(id=i, content=t, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
-             for i, t in enumerate(specials)]
-    (folder / "tokenizer.json").write_text(json.dumps(dict(
-        version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None, post_processor=None,
-        pre_tokenizer=dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True),
-        decoder=dict(type="ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True),
-        model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None,
-                   fuse_unk=False, byte_fallback=False, vocab=vocab, merges=merges))))
-    (folder / "tokenizer_config.json").write_text(json.dumps(dict(
-        tokenizer_class="PreTrainedTokenizerFast", bos_token=specials[0], eos_token=eos, add_bos_token=False,
-        chat_template=template)))
+    added = [
+        dict(id=i, content=t, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
+        for i, t in enumerate(specials)
+    ]
+    (folder / "tokenizer.json").write_text(
+        json.dumps(
+            dict(
+                version="1.0",
+                truncation=None,
+                padding=None,
+                added_tokens=added,
+                normalizer=None,
+                post_processor=None,
+                pre_tokenizer=dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True),
+                decoder=dict(type="ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True),
+                model=dict(
+                    type="BPE",
+                    dropout=None,
+                    unk_token=None,
+                    continuing_subword_prefix=None,
+                    end_of_word_suffix=None,
+                    fuse_unk=False,
+                    byte_fallback=False,
+                    vocab=vocab,
+                    merges=merges,
+                ),
+            )
+        )
+    )
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(
+            dict(
+                tokenizer_class="PreTrainedTokenizerFast",
+                bos_token=specials[0],
+                eos_token=eos,
+                add_bos_token=False,
+                chat_template=template,
+            )
+        )
+    )
 
 
 KINDS = {
@@ -168,19 +314,47 @@ def build(kind, settings, seed):
 
 
 # Name of an intermediate -> the module whose output it is, inside one layer.
-LLAMA = {"attn_norm": "input_layernorm", "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
-         "attn_out": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_out": "mlp"}
+LLAMA = {
+    "attn_norm": "input_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "attn_out": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_out": "mlp",
+}
 HEAD_NORMS = {"q": "self_attn.q_norm", "k": "self_attn.k_norm"}
-GEMMA = {**LLAMA, "attn_post_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
-         "ffn_post_norm": "post_feedforward_layernorm"}
+GEMMA = {
+    **LLAMA,
+    "attn_post_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "ffn_post_norm": "post_feedforward_layernorm",
+}
 LAYERS = {
     "qwen3": {**LLAMA, **HEAD_NORMS},
-    "phi3": {"attn_norm": "input_layernorm", "qkv": "self_attn.qkv_proj", "attn_out": "self_attn.o_proj",
-             "ffn_norm": "post_attention_layernorm", "ffn_out": "mlp"},
-    "gpt_neox": {"attn_norm": "input_layernorm", "qkv": "attention.query_key_value", "attn_out": "attention.dense",
-                 "ffn_norm": "post_attention_layernorm", "ffn_out": "mlp"},
-    "opt": {"attn_norm": "self_attn_layer_norm", "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
-            "attn_out": "self_attn.out_proj", "ffn_norm": "final_layer_norm", "ffn_out": "fc2"},
+    "phi3": {
+        "attn_norm": "input_layernorm",
+        "qkv": "self_attn.qkv_proj",
+        "attn_out": "self_attn.o_proj",
+        "ffn_norm": "post_attention_layernorm",
+        "ffn_out": "mlp",
+    },
+    "gpt_neox": {
+        "attn_norm": "input_layernorm",
+        "qkv": "attention.query_key_value",
+        "attn_out": "attention.dense",
+        "ffn_norm": "post_attention_layernorm",
+        "ffn_out": "mlp",
+    },
+    "opt": {
+        "attn_norm": "self_attn_layer_norm",
+        "q": "self_attn.q_proj",
+        "k": "self_attn.k_proj",
+        "v": "self_attn.v_proj",
+        "attn_out": "self_attn.out_proj",
+        "ffn_norm": "final_layer_norm",
+        "ffn_out": "fc2",
+    },
     "gemma2": GEMMA,
     "gemma3_text": {**GEMMA, **HEAD_NORMS},
 }
@@ -270,7 +444,9 @@ def make(name, out, seed):
         for key, v in entries.items():
             f.write(f"{key} {v.shape[0]} {v.shape[1]}\n".encode("ascii"))
             f.write(np.ascontiguousarray(v, dtype="<f4").tobytes())
-    print(f"{name}: logits {logits.min():.2f} .. {logits.max():.2f}, std {logits.std():.2f}; float32 differs by {gap:.1e}")
+    print(
+        f"{name}: logits {logits.min():.2f} .. {logits.max():.2f}, std {logits.std():.2f}; float32 differs by {gap:.1e}"
+    )
 
 
 def main():

@@ -3,20 +3,21 @@
 
     tools/golden/vision.py [--out tests/golden/vision] [--images FOLDER]
 
-clip.gguf, clip.golden   A random LLaVA-1.5 (CLIP encoder, projector) made by `transformers` from a fixed seed, converted by
-                         hf_to_gguf.py to F32, run by `transformers` in float64 on one picture of random numbers.
+clip.gguf, clip.golden   A random LLaVA-1.5 (CLIP encoder, projector) made by `transformers` from a fixed seed,
+                         converted by hf_to_gguf.py to F32, run by `transformers` in float64 on one picture of random
+                         numbers.
 llava.gguf, llava.golden A random language model for that encoder, as hf_to_gguf.py writes it, with the tokenizer of
                          tiny_models.py; logits of the pair, by `transformers` in float64, for tokens, a picture
                          and more tokens.
-clip_next.gguf, next.golden  The same encoder as LLaVA-1.6 with tiles: `tiles.WIDTHxHEIGHT`, what its image processor makes of
-                         a synthetic picture, [3 * SIZE * n, SIZE]; `rows.WIDTHxHEIGHT`, what `transformers` makes of that,
-                         in float64, newline rows included.
+clip_next.gguf, next.golden  The same encoder as LLaVA-1.6 with tiles: `tiles.WIDTHxHEIGHT`, what its image processor
+                         makes of a synthetic picture, [3 * SIZE * n, SIZE]; `rows.WIDTHxHEIGHT`, what `transformers`
+                         makes of that, in float64, newline rows included.
 preprocess.golden        What transformers' own image processors make of synthetic pictures.
 preprocess_files.golden  The same for the PNG files of FOLDER, if it is given.
 
-Format as in tiny_models.py: entries of a line `name rows cols\\n` and rows * cols little-endian float32 values. An entry
-of the preprocess files is called FIT.FILTER.SIZE.PICTURE, with [3 * SIZE, SIZE] values; a synthetic PICTURE is WIDTHxHEIGHT,
-and `picture` below defines its pixels. Needs torch, transformers, gguf, pillow.
+Format as in tiny_models.py: entries of a line `name rows cols\\n` and rows * cols little-endian float32 values. An
+entry of the preprocess files is called FIT.FILTER.SIZE.PICTURE, with [3 * SIZE, SIZE] values; a synthetic PICTURE is
+WIDTHxHEIGHT, and `picture` below defines its pixels. Needs torch, transformers, gguf, pillow.
 """
 
 import argparse
@@ -38,12 +39,48 @@ from tools.convert import hf_to_gguf
 from tools.golden import tiny_models
 
 # 49 = 7 * 7: sizes that no vector length divides.
-VISION = dict(hidden_size=40, intermediate_size=72, num_hidden_layers=4, num_attention_heads=5, image_size=37, patch_size=7,
-              hidden_act="quick_gelu", layer_norm_eps=1e-5)
-TEXT = dict(vocab_size=320, hidden_size=48, intermediate_size=64, num_hidden_layers=1, num_attention_heads=3,
-            num_key_value_heads=3, head_dim=16, max_position_embeddings=512)
-SIZES = ((37, 23), (23, 37), (64, 64), (31, 31), (1, 1), (1, 50), (50, 1), (333, 97), (97, 333), (640, 479), (5, 7), (48, 47),
-         (200, 3), (255, 256), (24, 100), (101, 24), (24, 24), (719, 13), (90, 91), (127, 63))
+VISION = dict(
+    hidden_size=40,
+    intermediate_size=72,
+    num_hidden_layers=4,
+    num_attention_heads=5,
+    image_size=37,
+    patch_size=7,
+    hidden_act="quick_gelu",
+    layer_norm_eps=1e-5,
+)
+TEXT = dict(
+    vocab_size=320,
+    hidden_size=48,
+    intermediate_size=64,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    num_key_value_heads=3,
+    head_dim=16,
+    max_position_embeddings=512,
+)
+SIZES = (
+    (37, 23),
+    (23, 37),
+    (64, 64),
+    (31, 31),
+    (1, 1),
+    (1, 50),
+    (50, 1),
+    (333, 97),
+    (97, 333),
+    (640, 479),
+    (5, 7),
+    (48, 47),
+    (200, 3),
+    (255, 256),
+    (24, 100),
+    (101, 24),
+    (24, 24),
+    (719, 13),
+    (90, 91),
+    (127, 63),
+)
 FILES_SIZE, SYNTHETIC_SIZE = 40, 24
 NEXT_SIZES = ((37, 23), (100, 41), (41, 100), (90, 91), (200, 9), (333, 97), (97, 333))
 
@@ -58,8 +95,12 @@ def write(path, entries):
 
 def picture(width, height):
     """[height, width, 3]: noise where width + height is odd, a slope with edges where it is even."""
-    y, x, c = np.meshgrid(np.arange(height, dtype=np.uint32), np.arange(width, dtype=np.uint32), np.arange(3, dtype=np.uint32),
-                          indexing="ij")
+    y, x, c = np.meshgrid(
+        np.arange(height, dtype=np.uint32),
+        np.arange(width, dtype=np.uint32),
+        np.arange(3, dtype=np.uint32),
+        indexing="ij",
+    )
     if (width + height) % 2:
         h = x * np.uint32(374761393) + y * np.uint32(668265263) + c * np.uint32(2147483647)
         h = (h ^ (h >> np.uint32(13))) * np.uint32(1274126177)
@@ -88,8 +129,11 @@ def preprocess(pictures, size):
 
 
 def build(seed, **text):
-    config = transformers.LlavaConfig(vision_config=transformers.CLIPVisionConfig(**VISION),
-                                      text_config=transformers.LlamaConfig(**{**TEXT, **text}), image_token_index=7)
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**VISION),
+        text_config=transformers.LlamaConfig(**{**TEXT, **text}),
+        image_token_index=7,
+    )
     model = transformers.LlavaForConditionalGeneration(config).eval()
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -112,6 +156,7 @@ def run(model, pixels):
         def hook(m, inputs, output=None):
             value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
             seen[name] = value.reshape(-1, value.shape[-1]).detach().numpy().copy()
+
         module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
 
     tower, projector = model.model.vision_tower, model.model.multi_modal_projector
@@ -120,8 +165,14 @@ def run(model, pixels):
     keep("v.pre_ln", tower.pre_layrnorm)
     for i, layer in enumerate(tower.encoder.layers[:-1]):
         att = layer.self_attn
-        for name, module in (("ln1", layer.layer_norm1), ("q", att.q_proj), ("k", att.k_proj), ("v", att.v_proj),
-                             ("ln2", layer.layer_norm2), ("out", layer)):
+        for name, module in (
+            ("ln1", layer.layer_norm1),
+            ("q", att.q_proj),
+            ("k", att.k_proj),
+            ("v", att.v_proj),
+            ("ln2", layer.layer_norm2),
+            ("out", layer),
+        ):
             keep(f"v.blk.{i}.{name}", module)
         keep(f"v.blk.{i}.mix", att.out_proj, before=True)
         keep(f"v.blk.{i}.mid", layer.layer_norm2, before=True)
@@ -161,24 +212,38 @@ def make_pair(out, seed):
     before, after = rng.integers(image + 1, TEXT["vocab_size"], (2, 9)).tolist()
     ids = torch.tensor([before + [image] * n_rows + after])
     with torch.no_grad():
-        logits = model.double()(input_ids=ids, attention_mask=torch.ones_like(ids), pixel_values=pixels.double()).logits[0]
+        logits = model.double()(
+            input_ids=ids, attention_mask=torch.ones_like(ids), pixel_values=pixels.double()
+        ).logits[0]
     column = lambda values: np.array(values).reshape(-1, 1)
-    write(out / "llava.golden", {"before": column(before), "pixels": pixels[0].reshape(3 * side, side).numpy(),
-                                 "after": column(after), "logits": logits.numpy()})
+    write(
+        out / "llava.golden",
+        {
+            "before": column(before),
+            "pixels": pixels[0].reshape(3 * side, side).numpy(),
+            "after": column(after),
+            "logits": logits.numpy(),
+        },
+    )
 
 
 def make_next(out, seed):
     side = VISION["image_size"]
     grids = [[side, 2 * side], [2 * side, side], [2 * side, 2 * side], [3 * side, side], [side, 3 * side]]
-    config = transformers.LlavaNextConfig(vision_config=transformers.CLIPVisionConfig(**VISION), image_token_index=7,
-                                          text_config=transformers.LlamaConfig(**TEXT), image_grid_pinpoints=grids)
+    config = transformers.LlavaNextConfig(
+        vision_config=transformers.CLIPVisionConfig(**VISION),
+        image_token_index=7,
+        text_config=transformers.LlamaConfig(**TEXT),
+        image_grid_pinpoints=grids,
+    )
     model, plain = transformers.LlavaNextForConditionalGeneration(config).eval(), build(seed)
     model.model.vision_tower.load_state_dict(plain.model.vision_tower.state_dict())
     model.model.multi_modal_projector.load_state_dict(plain.model.multi_modal_projector.state_dict())
     with torch.no_grad():
         model.model.image_newline.copy_(torch.randn(TEXT["hidden_size"], generator=torch.Generator().manual_seed(seed)))
-    processor = LlavaNextImageProcessorPil(size=dict(shortest_edge=side), crop_size=dict(height=side, width=side),
-                                           image_grid_pinpoints=grids)
+    processor = LlavaNextImageProcessorPil(
+        size=dict(shortest_edge=side), crop_size=dict(height=side, width=side), image_grid_pinpoints=grids
+    )
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
@@ -203,8 +268,10 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)  # one order of summation
     args.out.mkdir(parents=True, exist_ok=True)
-    write(args.out / "preprocess.golden", preprocess([(f"{w}x{h}", Image.fromarray(picture(w, h))) for w, h in SIZES],
-                                                     SYNTHETIC_SIZE))
+    write(
+        args.out / "preprocess.golden",
+        preprocess([(f"{w}x{h}", Image.fromarray(picture(w, h))) for w, h in SIZES], SYNTHETIC_SIZE),
+    )
     if args.images:
         files = [(path.name, Image.open(path)) for path in sorted(args.images.glob("*.png"))]
         write(args.out / "preprocess_files.golden", preprocess(files, FILES_SIZE))

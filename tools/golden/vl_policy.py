@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.reference.policies import a_vl, fastv
 
 TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
-UNIT = 2.0 ** -12
+UNIT = 2.0**-12
 
 
 def view_of(rng, layout, n_gone, ties):
@@ -43,26 +43,44 @@ def view_of(rng, layout, n_gone, ties):
     scores = rng.integers(0, 6 if ties else 4000, n) * UNIT
     pinned = np.zeros(n, bool)
     pinned[rng.choice(n, rng.integers(0, 3), replace=False)] = True
-    return dict(seq=stays.tolist(), visual=visual[stays].tolist(), pinned=pinned.tolist(), scores=scores.tolist(),
-                n_seen=len(visual), n_seen_visual=int(visual.sum()))
+    return dict(
+        seq=stays.tolist(),
+        visual=visual[stays].tolist(),
+        pinned=pinned.tolist(),
+        scores=scores.tolist(),
+        n_seen=len(visual),
+        n_seen_visual=int(visual.sum()),
+    )
 
 
 def stored(view, with_scores=True):
-    out = dict(seq=view["seq"], pinned=np.flatnonzero(view["pinned"]).tolist(),
-               visual=np.flatnonzero(view["visual"]).tolist())
+    out = dict(
+        seq=view["seq"], pinned=np.flatnonzero(view["pinned"]).tolist(), visual=np.flatnonzero(view["visual"]).tolist()
+    )
     return dict(out, scores=view["scores"]) if with_scores else out
 
 
-LAYOUTS = [((5, False), (40, True), (12, False)), ((0, False), (30, True), (9, False)), ((50, False),),
-           ((3, False), (17, True), (4, False), (23, True), (30, False)), ((8, False), (60, True), (2, False))]
+LAYOUTS = [
+    ((5, False), (40, True), (12, False)),
+    ((0, False), (30, True), (9, False)),
+    ((50, False),),
+    ((3, False), (17, True), (4, False), (23, True), (30, False)),
+    ((8, False), (60, True), (2, False)),
+]
 
 
 def options_of(policy, rng):
     pick = lambda *values: values[rng.integers(len(values))]
     if policy == "fastv":
         return dict(K=pick(1, 2, 3, 9), R=pick(0.0, 0.25, 0.5, 0.75, 1.0))
-    return dict(S=pick(0.45, 0.6, 1.0, 0.2), C=pick(0.3, 0.1, 0.7), P=pick(1, 0.9, 0.4), T=pick(1.0, 0.5, 0.1),
-                heavy=pick(0.5, 0.0, 0.7), text_min=pick(0, 4, 20))
+    return dict(
+        S=pick(0.45, 0.6, 1.0, 0.2),
+        C=pick(0.3, 0.1, 0.7),
+        P=pick(1, 0.9, 0.4),
+        T=pick(1.0, 0.5, 0.1),
+        heavy=pick(0.5, 0.0, 0.7),
+        text_min=pick(0, 4, 20),
+    )
 
 
 def cases(policy, module):
@@ -72,18 +90,42 @@ def cases(policy, module):
         layout, options = LAYOUTS[i % len(LAYOUTS)], options_of(policy, rng)
         view = view_of(rng, layout, int(rng.integers(0, 12)), i % 2)
         n_keep = int(rng.integers(4, len(view["seq"]) + 3))
-        full.append(dict(policy=policy, name=f"full_{i}", tags=[], options=options, n_kv_heads=1, rounds=[dict(
-            n_keep=n_keep, n_seen=view["n_seen"], n_seen_visual=view["n_seen_visual"], slots=[stored(view, False)],
-            scores=[view["scores"]], keep=[module.keep(view, n_keep, options)])]))
+        full.append(
+            dict(
+                policy=policy,
+                name=f"full_{i}",
+                tags=[],
+                options=options,
+                n_kv_heads=1,
+                rounds=[
+                    dict(
+                        n_keep=n_keep,
+                        n_seen=view["n_seen"],
+                        n_seen_visual=view["n_seen_visual"],
+                        slots=[stored(view, False)],
+                        scores=[view["scores"]],
+                        keep=[module.keep(view, n_keep, options)],
+                    )
+                ],
+            )
+        )
         views = [view_of(rng, layout, n_gone, i % 2) for n_gone in (0, 0, 0, int(rng.integers(0, 9)))]
         for other in views[1:]:  # pins are the stream's: the same in every layer
             other["pinned"] = [bool(views[0]["pinned"][s]) for s in other["seq"]]
         keeps = module.after_prompt(views, options)
-        line = dict(policy=policy, options=options, n_seen=view["n_seen"], n_seen_visual=view["n_seen_visual"],
-                    layers=[stored(v) for v in views], after_prompt=keeps)
+        line = dict(
+            policy=policy,
+            options=options,
+            n_seen=view["n_seen"],
+            n_seen_visual=view["n_seen_visual"],
+            layers=[stored(v) for v in views],
+            after_prompt=keeps,
+        )
         if policy == "a_vl":
-            left = [dict(v, **{key: [v[key][s] for s in keep] for key in ("seq", "visual", "pinned", "scores")})
-                    for v, keep in zip(views, keeps)]
+            left = [
+                dict(v, **{key: [v[key][s] for s in keep] for key in ("seq", "visual", "pinned", "scores")})
+                for v, keep in zip(views, keeps)
+            ]
             line["read"] = [module.read(v, options) for v in left]
         if i < 25:
             ends.append(line)

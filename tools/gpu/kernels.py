@@ -4,10 +4,11 @@
     tools/gpu/kernels.py [--arch sm_90] [--nvcc nvcc] [--markdown docs/gpu.md]
     tools/gpu/kernels.py --log build.log         of a build with CMAKE_CUDA_FLAGS="-Xptxas -v", which compiles nothing
 
-Compiles the files of src/backend/cuda, for every capability that one program holds unless --arch names some, and prints a Markdown table
-with the worst of all capabilities and what each kernel has on the newest; with --markdown it replaces the table between the file's marks.
-Exit code 1 when a kernel spills or keeps an array in local memory.
+Compiles the files of src/backend/cuda, for every capability that one program holds unless --arch names some, and prints
+a Markdown table with the worst of all capabilities and what each kernel has on the newest; with --markdown it replaces
+the table between the file's marks. Exit code 1 when a kernel spills or keeps an array in local memory.
 """
+
 import argparse
 import re
 import subprocess
@@ -19,27 +20,61 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- kernels: tools/gpu/kernels.py -->\n", "<!-- end of kernels -->\n"
 
-# Threads of a block, and bytes of shared memory it is launched with at heads of 128 and rows of 4096: what the launchers say.
+# Threads of a block, and bytes of shared memory it is launched with at heads of 128 and rows of 4096: what the
+# launchers say.
 DIM = 128
 LAUNCH = {
-    "AttendTile": (128, 4 * (32 * (DIM + 1) + 2 * 16 * DIM + 16 * 32 + 3 * 16)), "CombineSplits": (128, 0),
-    "PrepareQueries": (256, 0), "ScoreTile": (128, 4 * (32 * (DIM + 1) + 128)), "PutTogether": (128, 0),
-    "AttendMany<64>": (128, 2 * (64 * 72 + 64 * 72)), "AttendMany<128>": (128, 2 * (64 * 136 + 128 * 72)), "Few": (128, 0), "Many": (128, 2 * 64 * 80 + 4 * 64 * (4 + 2 + 2 + 2)), "StoreRows": (128, 0), "CompactRows": (512, 16384),
-    "KeyDifferences": (256, 4 * (8 * DIM + 32)), "ValueNorms": (256, 0), "AddTile": (256, 128), "RmsNormRows": (256, 128),
-    "LayerNormRows": (256, 128), "Clear": (1, 0), "WeightRow": (256, 128), "MeanOfRecent": (256, 4 * (8 * DIM + 32)),
-    "KeepLargest": (512, 8 * 4096), "Unpack": (512, 0), **{f"MixTile<{n}>": (256, 4 * (64 * 68 + 2 * 64 * 36)) for n in (4, 6, 8)},
+    "AttendTile": (128, 4 * (32 * (DIM + 1) + 2 * 16 * DIM + 16 * 32 + 3 * 16)),
+    "CombineSplits": (128, 0),
+    "PrepareQueries": (256, 0),
+    "ScoreTile": (128, 4 * (32 * (DIM + 1) + 128)),
+    "PutTogether": (128, 0),
+    "AttendMany<64>": (128, 2 * (64 * 72 + 64 * 72)),
+    "AttendMany<128>": (128, 2 * (64 * 136 + 128 * 72)),
+    "Few": (128, 0),
+    "Many": (128, 2 * 64 * 80 + 4 * 64 * (4 + 2 + 2 + 2)),
+    "StoreRows": (128, 0),
+    "CompactRows": (512, 16384),
+    "KeyDifferences": (256, 4 * (8 * DIM + 32)),
+    "ValueNorms": (256, 0),
+    "AddTile": (256, 128),
+    "RmsNormRows": (256, 128),
+    "LayerNormRows": (256, 128),
+    "Clear": (1, 0),
+    "WeightRow": (256, 128),
+    "MeanOfRecent": (256, 4 * (8 * DIM + 32)),
+    "KeepLargest": (512, 8 * 4096),
+    "Unpack": (512, 0),
+    **{f"MixTile<{n}>": (256, 4 * (64 * 68 + 2 * 64 * 36)) for n in (4, 6, 8)},
 }
 # Kernels that may use local memory: sines of large angles in double precision, once a pass for a chunk's rows.
 COLD = {"AnglesEach"}
 # Of a multiprocessor: registers, threads, blocks, shared memory in bytes.
-LIMITS = {"80": (65536, 2048, 32, 164 << 10), "86": (65536, 1536, 16, 100 << 10), "87": (65536, 1536, 16, 164 << 10),
-          "89": (65536, 1536, 24, 100 << 10), "90": (65536, 2048, 32, 228 << 10)}
+LIMITS = {
+    "80": (65536, 2048, 32, 164 << 10),
+    "86": (65536, 1536, 16, 100 << 10),
+    "87": (65536, 1536, 16, 164 << 10),
+    "89": (65536, 1536, 24, 100 << 10),
+    "90": (65536, 2048, 32, 228 << 10),
+}
 
 
 def compile_file(args, source):
     with tempfile.TemporaryDirectory() as folder:
-        command = [args.nvcc, "-std=c++20", "-fmad=false", "-O3", "-Xptxas", "-v", "-I", str(ROOT / "src"), "-fatbin",
-                   "-o", f"{folder}/x.fatbin", str(source)]
+        command = [
+            args.nvcc,
+            "-std=c++20",
+            "-fmad=false",
+            "-O3",
+            "-Xptxas",
+            "-v",
+            "-I",
+            str(ROOT / "src"),
+            "-fatbin",
+            "-o",
+            f"{folder}/x.fatbin",
+            str(source),
+        ]
         for arch in args.arch:
             command += ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
         result = subprocess.run(command, capture_output=True, text=True)
@@ -61,9 +96,14 @@ def kernels(text, file):
     plain = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True).stdout.split("\n")
     parts = re.split(r"Compiling entry function '\w+'[^\n]*\n", text)[1:]
     for (_, arch), name, part in zip(found, plain, parts):
-        short = re.search(r"(?:anonymous namespace\)::|_INTERNAL\w+::|::)(\w+(?:<.*?>)?)\(", name.replace("(anonymous namespace)::", "::"))
+        short = re.search(
+            r"(?:anonymous namespace\)::|_INTERNAL\w+::|::)(\w+(?:<.*?>)?)\(",
+            name.replace("(anonymous namespace)::", "::"),
+        )
         label = re.sub(r"\(weir::DType\)(\d+)", lambda m: TYPES[int(m.group(1))], short.group(1) if short else name)
-        stack, stores, loads = map(int, re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part).groups())
+        stack, stores, loads = map(
+            int, re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part).groups()
+        )
         registers = int(re.search(r"Used (\d+) registers", part).group(1))
         yield (file, re.sub(r"\(\w+\)", "", label)), arch, registers, stack, stores + loads
 
@@ -80,20 +120,29 @@ def occupancy(arch, name, registers):
     all_registers, all_threads, all_blocks, all_shared = LIMITS[arch.removeprefix("sm_")]
     warps = -(-threads // 32)
     per_warp = -(-registers * 32 // 256) * 256
-    blocks = min(all_blocks, all_threads // (warps * 32), all_registers // per_warp // warps, all_shared // (shared + 1024))
+    blocks = min(
+        all_blocks, all_threads // (warps * 32), all_registers // per_warp // warps, all_shared // (shared + 1024)
+    )
     return 100 * blocks * warps * 32 // all_threads
 
 
 def table(found):
     newest = max(arch for of in found.values() for arch in of)
-    out = (f"| file | kernel | threads | shared memory | registers, {newest} | most | occupancy, {newest} | least | stack, spills |\n"
-           "|---|---|---|---|---|---|---|---|---|\n")
+    out = (
+        f"| file | kernel | threads | shared memory | registers, {newest} | most | occupancy, {newest} | least | "
+        "stack, spills |\n"
+        "|---|---|---|---|---|---|---|---|---|\n"
+    )
     for (file, name), of in sorted(found.items()):
         threads, shared = launch(name)
         percent = {arch: occupancy(arch, name, registers) for arch, (registers, _, _) in of.items()}
         least = min(percent, key=lambda arch: (percent[arch], arch))
-        out += (f"| {file} | {name} | {threads} | {shared} | {of[newest][0]} | {max(r for r, _, _ in of.values())} | {percent[newest]} % | "
-                f"{percent[least]} % ({least}) | {max(s for _, s, _ in of.values())}, {max(s for _, _, s in of.values())} |\n")
+        out += (
+            f"| {file} | {name} | {threads} | {shared} | {of[newest][0]} | {max(r for r, _, _ in of.values())} | "
+            f"{percent[newest]} % | "
+            f"{percent[least]} % ({least}) | {max(s for _, s, _ in of.values())}, "
+            f"{max(s for _, _, s in of.values())} |\n"
+        )
     return out
 
 
@@ -128,7 +177,10 @@ def main():
         for arch, (_, stack, spills) in sorted(of.items()):
             if (stack or spills) and name not in COLD:
                 bad = True
-                print(f"kernels: {file}: {name} on {arch}: {stack} bytes of stack, {spills} bytes of spills", file=sys.stderr)
+                print(
+                    f"kernels: {file}: {name} on {arch}: {stack} bytes of stack, {spills} bytes of spills",
+                    file=sys.stderr,
+                )
     return bad
 
 

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Times PyTorch's attention at the shapes of bench/gpu_bench.cc, as Markdown rows: what weir's kernels are held against.
+"""Times PyTorch's attention at the shapes of bench/gpu_bench.cc, as Markdown rows: what weir's kernels are held
+against.
 
     tools/gpu/torch_bench.py
 
 Needs the Python package torch and a CUDA device.
 """
+
 import sys
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -30,16 +33,20 @@ def microseconds(call):
 
 def main():
     if not torch.cuda.is_available():
-        print("gpu_torch_bench: no CUDA device", file=sys.stderr)
+        print("torch_bench: no CUDA device", file=sys.stderr)
         return 2
     print("\n| PyTorch, scaled_dot_product_attention | us |\n|---|---|")
     for n_keys in (2048, 8192, 32768, 131072):
         for n_rows in (1, 256):
             q = torch.randn(1, HEADS, n_rows, DIM, device="cuda", dtype=torch.float16)
             # Its fast kernels want as many KV heads as heads; the copies are not timed.
-            k, v = (torch.randn(1, KV_HEADS, n_keys, DIM, device="cuda", dtype=torch.float16)
-                    .repeat_interleave(HEADS // KV_HEADS, 1) for _ in range(2))
-            t = microseconds(lambda: F.scaled_dot_product_attention(q, k, v))
+            k, v = (
+                torch.randn(1, KV_HEADS, n_keys, DIM, device="cuda", dtype=torch.float16).repeat_interleave(
+                    HEADS // KV_HEADS, 1
+                )
+                for _ in range(2)
+            )
+            t = microseconds(partial(F.scaled_dot_product_attention, q, k, v))
             print(f"| {n_rows} rows over {n_keys} keys | {t:.1f} |")
     return 0
 

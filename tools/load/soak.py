@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Many streams through one server at once, each through its own pot: no budget exceeded, nobody hears another one.
 
-    tools/load/soak.py PROGRAM MODEL [-n 8] [--tokens 100000] [--frames 0] [--pot 512] [--ask-every 10000] [-- SERVE-FLAG...]
+    tools/load/soak.py PROGRAM MODEL [-n 8] [--tokens 100000] [--frames 0] [--pot 512] [--ask-every 10000] [--
+    SERVE-FLAG...]
 
-Gives the server a budget that holds N sessions and not one more. Every stream reads a text of its own, is asked after so many
-tokens, and with --frames reads frames of its own too (the server then needs --mmproj). All streams run in turn first and then
-together; every answer has to be the same in both. Meanwhile the server's metrics and its resident memory are looked at. Ends with one
-line of JSON; exits with 1 when a promise was broken.
+Gives the server a budget that holds N sessions and not one more. Every stream reads a text of its own, is asked after
+so many tokens, and with --frames reads frames of its own too (the server then needs --mmproj). All streams run in turn
+first and then together; every answer has to be the same in both. Meanwhile the server's metrics and its resident memory
+are looked at. Ends with one line of JSON; exits with 1 when a promise was broken.
 """
 
 import argparse
@@ -29,7 +30,9 @@ class Client:
 
     def call(self, method, path, body=None, want=200):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=3600)
-        connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(
+            method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"}
+        )
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
@@ -40,7 +43,9 @@ class Client:
 
 def picture(stream, n):
     """A small picture that no other stream shows."""
-    pixels = bytes((7 * x + 31 * y + 85 * c + 11 * n + 53 * stream) % 256 for y in range(24) for x in range(32) for c in range(3))
+    pixels = bytes(
+        (7 * x + 31 * y + 85 * c + 11 * n + 53 * stream) % 256 for y in range(24) for x in range(32) for c in range(3)
+    )
     return "data:image/x-portable-pixmap;base64," + base64.b64encode(b"P6\n32 24\n255\n" + pixels).decode()
 
 
@@ -72,14 +77,26 @@ class Stream:
                 session = client.call("POST", path + "/append", {"text": self.piece(piece)})
                 piece += 1
             for _ in range(min(10, args.frames - self.frames)):
-                session = client.call("POST", path + "/append", {
-                    "frame": picture(self.number, self.frames), "t_ms": 1000 * self.frames, "wait": True})
+                session = client.call(
+                    "POST",
+                    path + "/append",
+                    {"frame": picture(self.number, self.frames), "t_ms": 1000 * self.frames, "wait": True},
+                )
                 self.frames += 1
             self.seen = session["seen"]
             if self.seen >= next_ask:
                 next_ask += args.ask_every
-                answer = client.call("POST", path + "/ask", {
-                    "question": "Who reads, and what?", "max_tokens": 32, "temperature": 0.7, "seed": 5, "ignore_eos": True})
+                answer = client.call(
+                    "POST",
+                    path + "/ask",
+                    {
+                        "question": "Who reads, and what?",
+                        "max_tokens": 32,
+                        "temperature": 0.7,
+                        "seed": 5,
+                        "ignore_eos": True,
+                    },
+                )
                 self.answers.append(answer["choices"][0]["message"]["content"])
         self.seen = client.call("GET", path)["seen"]
         client.call("DELETE", path)
@@ -118,8 +135,20 @@ def main():
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     args = parser.parse_args(words[:at])
-    command = [args.program, "serve", "-m", args.model, "--port", "0", "--answer-pots", "1", "--pot", str(args.pot),
-               "--connections", "128"] + words[at + 1:]
+    command = [
+        args.program,
+        "serve",
+        "-m",
+        args.model,
+        "--port",
+        "0",
+        "--answer-pots",
+        "1",
+        "--pot",
+        str(args.pot),
+        "--connections",
+        "128",
+    ] + words[at + 1 :]
 
     def serve(flags):
         process = subprocess.Popen(command + flags, stderr=subprocess.PIPE, text=True)
@@ -139,6 +168,7 @@ def main():
     process, client = serve(["--budget", str(props["used_bytes"] + args.n * props["session_bytes"])])
     wrong = []
     try:
+
         def round_of(together):
             streams = [Stream(client, i, args) for i in range(args.n)]
             start = time.monotonic()
@@ -173,11 +203,25 @@ def main():
         if grown > (64 << 20):
             wrong.append(f"resident memory grew by {grown} bytes")
         seen = sum(s.seen for s in together)
-        print(json.dumps({
-            "streams": args.n, "tokens": seen, "frames": sum(s.frames for s in together), "answers": sum(len(s.answers) for s in together),
-            "pot": args.pot, "budget_bytes": watch.budget, "peak_bytes": max(watch.used), "resident_grown_bytes": grown,
-            "alone_s": round(alone_s, 1), "together_s": round(together_s, 1), "speedup": round(alone_s / together_s, 3),
-            "tokens_per_s": round(seen / together_s, 1), "wrong": wrong}))
+        print(
+            json.dumps(
+                {
+                    "streams": args.n,
+                    "tokens": seen,
+                    "frames": sum(s.frames for s in together),
+                    "answers": sum(len(s.answers) for s in together),
+                    "pot": args.pot,
+                    "budget_bytes": watch.budget,
+                    "peak_bytes": max(watch.used),
+                    "resident_grown_bytes": grown,
+                    "alone_s": round(alone_s, 1),
+                    "together_s": round(together_s, 1),
+                    "speedup": round(alone_s / together_s, 3),
+                    "tokens_per_s": round(seen / together_s, 1),
+                    "wrong": wrong,
+                }
+            )
+        )
     finally:
         process.kill()
         process.wait()

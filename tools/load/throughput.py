@@ -3,9 +3,9 @@
 
     tools/load/throughput.py PROGRAM MODEL [-n 8] [--tokens 128] [--prompt-words 200] [--rounds 3] [-- SERVE-FLAG...]
 
-Starts `PROGRAM serve` with N answer pots. Each round asks N different prompts, first in turn and then together, with greedy
-answers of a fixed length; the two halves of a round see the same machine. The figures are of writing alone: from the first
-token of an answer (together: from the last answer's first token) to the end.
+Starts `PROGRAM serve` with N answer pots. Each round asks N different prompts, first in turn and then together, with
+greedy answers of a fixed length; the two halves of a round see the same machine. The figures are of writing alone: from
+the first token of an answer (together: from the last answer's first token) to the end.
 """
 
 import argparse
@@ -26,8 +26,19 @@ class Answer:
 
     def run(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
-        connection.request("POST", "/v1/completions", json.dumps({
-            "prompt": self.prompt, "max_tokens": self.n_tokens, "temperature": 0, "ignore_eos": True, "stream": True}))
+        connection.request(
+            "POST",
+            "/v1/completions",
+            json.dumps(
+                {
+                    "prompt": self.prompt,
+                    "max_tokens": self.n_tokens,
+                    "temperature": 0,
+                    "ignore_eos": True,
+                    "stream": True,
+                }
+            ),
+        )
         response = connection.getresponse()
         if response.status != 200:
             raise SystemExit(response.read().decode())
@@ -55,9 +66,12 @@ def main():
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     args = parser.parse_args(words[:at])
-    flags = words[at + 1:]
-    server = subprocess.Popen([args.program, "serve", "-m", args.model, "--port", "0", "--answer-pots", str(args.n)] +
-                              flags, stderr=subprocess.PIPE, text=True)
+    flags = words[at + 1 :]
+    server = subprocess.Popen(
+        [args.program, "serve", "-m", args.model, "--port", "0", "--answer-pots", str(args.n)] + flags,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         port = 0
         for line in server.stderr:
@@ -67,7 +81,9 @@ def main():
         if not port:
             raise SystemExit("the server does not serve")
         words = "the river carries what the rain gives and keeps what it can hold".split()
-        prompts = [" ".join(words[(i * (k + 1) + k) % len(words)] for i in range(args.prompt_words)) for k in range(args.n)]
+        prompts = [
+            " ".join(words[(i * (k + 1) + k) % len(words)] for i in range(args.prompt_words)) for k in range(args.n)
+        ]
         ratios, same = [], 0
         for number in range(args.rounds):
             alone = [Answer(port, prompt, args.tokens) for prompt in prompts]
@@ -85,10 +101,15 @@ def main():
             many = sum(a.tokens_between(begin, end) for a in together) / (end - begin)
             ratios.append(many / one)
             same += sum(a.text == b.text for a, b in zip(alone, together))
-            print(f"round {number + 1}: in turn {one:.1f} tokens/s, {args.n} at once {many:.1f} tokens/s, ratio {many / one:.2f}",
-                  flush=True)
-        print(f"ratio {statistics.median(ratios):.2f} (median of {args.rounds}, {min(ratios):.2f} to {max(ratios):.2f}); "
-              f"{same} of {args.n * args.rounds} answers the same both ways")
+            print(
+                f"round {number + 1}: in turn {one:.1f} tokens/s, {args.n} at once {many:.1f} tokens/s, ratio "
+                f"{many / one:.2f}",
+                flush=True,
+            )
+        print(
+            f"ratio {statistics.median(ratios):.2f} (median of {args.rounds}, {min(ratios):.2f} to {max(ratios):.2f}); "
+            f"{same} of {args.n * args.rounds} answers the same both ways"
+        )
     finally:
         server.kill()
         server.wait()

@@ -3,12 +3,14 @@
 
     tools/load/watch_hour.py --weir build/release/weir -m MODEL.gguf --mmproj MMPROJ.gguf --clip CLIP.mp4 [--out FOLDER]
 
-The clip is looped to an hour at one frame a second (ffmpeg) and watched as fast as it can be looked at, with a question every
-five minutes. A cache without a bound is measured in several runs: the first minute, five, ten ... of the same video with
-policy `full` and room for just the tokens of that time, since a session takes its memory when it starts. Writes pot.jsonl and
-full.jsonl (what `weir watch --report 1m -o json` said, of `full` the last report of each run) and memory.svg. Exits 1 when
-resident memory between minute 5 and the end moved by more than 2 MiB, or a frame was dropped. Needs ffmpeg and matplotlib.
+The clip is looped to an hour at one frame a second (ffmpeg) and watched as fast as it can be looked at, with a question
+every five minutes. A cache without a bound is measured in several runs: the first minute, five, ten ... of the same
+video with policy `full` and room for just the tokens of that time, since a session takes its memory when it starts.
+Writes pot.jsonl and full.jsonl (what `weir watch --report 1m -o json` said, of `full` the last report of each run) and
+memory.svg. Exits 1 when resident memory between minute 5 and the end moved by more than 2 MiB, or a frame was dropped.
+Needs ffmpeg and matplotlib.
 """
+
 import argparse
 import json
 import subprocess
@@ -25,27 +27,93 @@ MIB = 1 << 20
 def make_hour(clip, seconds, side, path):
     """The clip at one frame a second, then its packets again and again."""
     once = path.with_suffix(".once.mp4")
-    subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", clip, "-an", "-vf", f"fps=1,scale={side}:-2", "-c:v", "mpeg4", "-g", "1",
-                    "-q:v", "4", str(once)], check=True)
-    subprocess.run(["ffmpeg", "-v", "error", "-y", "-stream_loop", "-1", "-i", str(once), "-t", str(seconds), "-c", "copy", str(path)],
-                   check=True)
+    subprocess.run(
+        [
+            "ffmpeg",
+            "-v",
+            "error",
+            "-y",
+            "-i",
+            clip,
+            "-an",
+            "-vf",
+            f"fps=1,scale={side}:-2",
+            "-c:v",
+            "mpeg4",
+            "-g",
+            "1",
+            "-q:v",
+            "4",
+            str(once),
+        ],
+        check=True,
+    )
+    subprocess.run(
+        [
+            "ffmpeg",
+            "-v",
+            "error",
+            "-y",
+            "-stream_loop",
+            "-1",
+            "-i",
+            str(once),
+            "-t",
+            str(seconds),
+            "-c",
+            "copy",
+            str(path),
+        ],
+        check=True,
+    )
     once.unlink()
 
 
 def watch(args, video, pot, policy, every):
-    command = [args.weir, "watch", str(video), "-m", args.model, "--mmproj", args.mmproj, "--fps", "1", "--fast", "--pot", str(pot),
-               "--policy", policy, "--ask", "What happens now?", "--every", every, "--report", "1m", "-n", "16", "--temp", "0",
-               "--ignore-eos", "-t", str(args.threads), "-o", "json"]
+    command = [
+        args.weir,
+        "watch",
+        str(video),
+        "-m",
+        args.model,
+        "--mmproj",
+        args.mmproj,
+        "--fps",
+        "1",
+        "--fast",
+        "--pot",
+        str(pot),
+        "--policy",
+        policy,
+        "--ask",
+        "What happens now?",
+        "--every",
+        every,
+        "--report",
+        "1m",
+        "-n",
+        "16",
+        "--temp",
+        "0",
+        "--ignore-eos",
+        "-t",
+        str(args.threads),
+        "-o",
+        "json",
+    ]
     out = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
     return [json.loads(line) for line in out.splitlines()]
 
 
 def never_forgets(args, rows, seconds):
-    """The last report of a run over the video's first seconds (a minute at least), with room for every token of them."""
+    """The last report of a run over the video's first seconds (a minute at least), with room for every token of
+    them."""
     seconds = max(seconds, 60)
     video = args.out / "part.mp4"
-    subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", str(args.out / "hour.mp4"), "-t", str(seconds), "-c", "copy", str(video)],
-                   check=True)
+    subprocess.run(
+        ["ffmpeg", "-v", "error", "-y", "-i", str(args.out / "hour.mp4"), "-t", str(seconds), "-c", "copy", str(video)],
+        check=True,
+    )
     # What the bounded run had seen by then; the end of a video is a frame early or late.
     seen = next((row["tokens_seen"] for row in rows if row["t_ms"] >= seconds * 1000), rows[-1]["tokens_seen"])
     last = watch(args, video, seen + 128, "full", "5m")[-1]
@@ -59,8 +127,15 @@ def draw(plt, args, rows, full):
     resident = [row["resident_bytes"] / MIB for row in reports]
     fig, ax = plt.subplots(figsize=(8, 3.6))
     ax.plot(minutes, resident, lw=2.2, label=f"pot of {args.pot:,} tokens")
-    ax.plot([row["t_ms"] / 60000 for row in full], [row["resident_bytes"] / MIB for row in full], "o-", ms=3.5, color="tab:red",
-            lw=1.5, label="a cache that never forgets: one run for each point")
+    ax.plot(
+        [row["t_ms"] / 60000 for row in full],
+        [row["resident_bytes"] / MIB for row in full],
+        "o-",
+        ms=3.5,
+        color="tab:red",
+        lw=1.5,
+        label="a cache that never forgets: one run for each point",
+    )
     ax.set_xlabel("minutes of video, one frame a second")
     ax.set_ylabel("memory of the process, MiB")
     ax.set_ylim(bottom=0)
@@ -81,8 +156,12 @@ def main():
     parser.add_argument("--pot", type=int, default=1024)
     parser.add_argument("--policy", default="streaming_vlm")
     parser.add_argument("--seconds", type=int, default=3600)
-    parser.add_argument("--full-seconds", type=int, default=3600,
-                        help="how far the runs that never forget go; their time grows with the square")
+    parser.add_argument(
+        "--full-seconds",
+        type=int,
+        default=3600,
+        help="how far the runs that never forget go; their time grows with the square",
+    )
     parser.add_argument("--side", type=int, default=320, help="width of the looped video")
     parser.add_argument("-t", "--threads", type=int, default=1)
     args = parser.parse_args()
@@ -100,11 +179,25 @@ def main():
     later = [row["resident_bytes"] for row in reports if row["t_ms"] >= 300_000]
     last = rows[-1]
     moved = max(later) - min(later) if later else 0
-    print(json.dumps({"frames": last["frames_looked_at"], "dropped": last["frames_dropped"], "tokens_seen": last["tokens_seen"],
-                      "tokens_kept": last["tokens_kept"], "resident_at_minute_5": later[0] if later else 0,
-                      "resident_at_the_end": last["resident_bytes"], "moved_bytes": moved,
-                      "session_bytes": last["session_bytes"], "full_resident": {round(row["t_ms"] / 60000): row["resident_bytes"] for row in full}, "frames_per_s": last["frames_per_s"]}))
-    sys.exit(0 if moved <= 2 * MIB and last["frames_dropped"] == 0 and last["frames_looked_at"] >= args.seconds - 1 else 1)
+    print(
+        json.dumps(
+            {
+                "frames": last["frames_looked_at"],
+                "dropped": last["frames_dropped"],
+                "tokens_seen": last["tokens_seen"],
+                "tokens_kept": last["tokens_kept"],
+                "resident_at_minute_5": later[0] if later else 0,
+                "resident_at_the_end": last["resident_bytes"],
+                "moved_bytes": moved,
+                "session_bytes": last["session_bytes"],
+                "full_resident": {round(row["t_ms"] / 60000): row["resident_bytes"] for row in full},
+                "frames_per_s": last["frames_per_s"],
+            }
+        )
+    )
+    sys.exit(
+        0 if moved <= 2 * MIB and last["frames_dropped"] == 0 and last["frames_looked_at"] >= args.seconds - 1 else 1
+    )
 
 
 if __name__ == "__main__":

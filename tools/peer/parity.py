@@ -11,6 +11,7 @@ changes logits by some tenths; --control compares llama.cpp with itself (flash a
 Perplexity: windows of 512 tokens, second half counted, both programs on the same tokens.
 Prints one JSON line per prompt and per figure, then a summary; exits 1 when a bound is broken.
 """
+
 import argparse
 import json
 import math
@@ -25,17 +26,48 @@ MAX_GAP = 0.05
 def weir_greedy(args, tokens, n):
     """weir's continuation of `tokens`: ids and the two leading logits of every step."""
     out = subprocess.run(
-        [args.weir, "eval", "greedy", "-m", args.model, "-t", str(args.threads), "--policy", "full", "-c", str(len(tokens) + n + 1),
-         "-ctk", args.cache, "-ctv", args.cache, "-n", str(n), "--ids", ",".join(map(str, tokens))],
-        check=True, capture_output=True, text=True).stdout
+        [
+            args.weir,
+            "eval",
+            "greedy",
+            "-m",
+            args.model,
+            "-t",
+            str(args.threads),
+            "--policy",
+            "full",
+            "-c",
+            str(len(tokens) + n + 1),
+            "-ctk",
+            args.cache,
+            "-ctv",
+            args.cache,
+            "-n",
+            str(n),
+            "--ids",
+            ",".join(map(str, tokens)),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     return json.loads(out.strip().splitlines()[-1])
 
 
 def make_peer(llama_cpp, args, n_ctx, flash_attn, logits_all=False):
     types = {"f32": 0, "f16": 1, "q8_0": 8}
-    return llama_cpp.Llama(args.model, n_ctx=n_ctx, n_batch=512, n_threads=args.threads, n_threads_batch=args.threads,
-                           logits_all=logits_all, verbose=False, flash_attn=flash_attn, type_k=types[args.cache],
-                           type_v=types[args.cache])
+    return llama_cpp.Llama(
+        args.model,
+        n_ctx=n_ctx,
+        n_batch=512,
+        n_threads=args.threads,
+        n_threads_batch=args.threads,
+        logits_all=logits_all,
+        verbose=False,
+        flash_attn=flash_attn,
+        type_k=types[args.cache],
+        type_v=types[args.cache],
+    )
 
 
 def peer_greedy(llm, tokens, n):
@@ -52,13 +84,14 @@ def peer_greedy(llm, tokens, n):
 
 
 def peer_perplexity(llm, tokens, n_ctx, max_windows, first):
-    """Every window begins with the token `first`, in place of its own, where there is one (as llama-perplexity has it)."""
+    """Every window begins with the token `first`, in place of its own, where there is one (as llama-perplexity has
+    it)."""
     nll, count = 0.0, 0
     windows = len(tokens) // n_ctx
     if max_windows:
         windows = min(windows, max_windows)
     for w in range(windows):
-        window = tokens[w * n_ctx:(w + 1) * n_ctx]
+        window = tokens[w * n_ctx : (w + 1) * n_ctx]
         if first is not None:
             window = [first, *window[1:]]
         llm.reset()
@@ -80,8 +113,14 @@ def main():
     parser.add_argument("--text", help="text for the perplexity")
     parser.add_argument("-n", type=int, default=128)
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("--cache", default="f16", choices=["f32", "f16", "q8_0"], help="type of keys and values in both programs")
-    parser.add_argument("--control", action="store_true", help="llama.cpp with flash attention against llama.cpp without, instead of weir")
+    parser.add_argument(
+        "--cache", default="f16", choices=["f32", "f16", "q8_0"], help="type of keys and values in both programs"
+    )
+    parser.add_argument(
+        "--control",
+        action="store_true",
+        help="llama.cpp with flash attention against llama.cpp without, instead of weir",
+    )
     parser.add_argument("--windows", type=int, default=0, help="windows of the text to read; 0 = all")
     args = parser.parse_args()
     import llama_cpp
@@ -123,12 +162,44 @@ def main():
         first = llm.token_bos() if llama_cpp.llama_vocab_get_add_bos(vocab) else None
         peer, count = peer_perplexity(llm, tokens, 512, args.windows, first)
         out = subprocess.run(
-            [args.weir, "eval", "ppl", "-m", args.model, "-t", str(args.threads), "--policy", "full", "-ctk", args.cache, "-ctv", args.cache, "-f", args.text, "--window", "512",
-             "-n", str(args.windows * 512)],
-            check=True, capture_output=True, text=True).stdout
+            [
+                args.weir,
+                "eval",
+                "ppl",
+                "-m",
+                args.model,
+                "-t",
+                str(args.threads),
+                "--policy",
+                "full",
+                "-ctk",
+                args.cache,
+                "-ctv",
+                args.cache,
+                "-f",
+                args.text,
+                "--window",
+                "512",
+                "-n",
+                str(args.windows * 512),
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
         ours = json.loads(out.strip().splitlines()[-1])
         ratio = ours["value"] / peer
-        print(json.dumps({"peer_perplexity": peer, "peer_n": count, "weir_perplexity": ours["value"], "weir_n": ours["n"], "ratio": ratio}))
+        print(
+            json.dumps(
+                {
+                    "peer_perplexity": peer,
+                    "peer_n": count,
+                    "weir_perplexity": ours["value"],
+                    "weir_n": ours["n"],
+                    "ratio": ratio,
+                }
+            )
+        )
         failed = failed or abs(ratio - 1) > 0.005 or ours["n"] != count
     sys.exit(1 if failed else 0)
 

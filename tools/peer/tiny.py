@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the tiny models of the goldens in llama.cpp and compares its logits with the reference's, its answers with weir's.
+"""Runs the tiny models of the goldens in llama.cpp and compares its logits with the reference's, its answers with
+weir's.
 
     pip install llama-cpp-python
     tools/peer/tiny.py [--weir build/release/weir] [NAME ...]
@@ -35,8 +36,9 @@ def golden(path):
 
 
 def load(path, n_ctx, all_rows):
-    return llama_cpp.Llama(str(path), n_ctx=n_ctx, n_batch=n_ctx, logits_all=all_rows, verbose=False, flash_attn=False, type_k=0,
-                           type_v=0)
+    return llama_cpp.Llama(
+        str(path), n_ctx=n_ctx, n_batch=n_ctx, logits_all=all_rows, verbose=False, flash_attn=False, type_k=0, type_v=0
+    )
 
 
 def reading(path, want):
@@ -44,16 +46,37 @@ def reading(path, want):
     tokens = [int(t) for t in want["tokens"][:, 0]]
     llm = load(path, len(tokens), True)
     llm.eval(tokens)
-    got, want = np.array(llm.scores[:len(tokens)]), want["logits"]
+    got, want = np.array(llm.scores[: len(tokens)]), want["logits"]
     same = int((got.argmax(1) == want.argmax(1)).sum())
     return f"{np.abs(got - want).max() / np.abs(want).max():.1e} | {same} of {len(tokens)}"
 
 
 def writing(path, weir, tokens, n):
     """How many of n tokens are the same, and the peer's relative gap where they part."""
-    out = subprocess.run([weir, "eval", "greedy", "-m", path, "--policy", "full", "-c", str(len(tokens) + n + 1), "-ctk", "f32",
-                          "-ctv", "f32", "-n", str(n), "--ids", ",".join(map(str, tokens))],
-                         check=True, capture_output=True, text=True)
+    out = subprocess.run(
+        [
+            weir,
+            "eval",
+            "greedy",
+            "-m",
+            path,
+            "--policy",
+            "full",
+            "-c",
+            str(len(tokens) + n + 1),
+            "-ctk",
+            "f32",
+            "-ctv",
+            "f32",
+            "-n",
+            str(n),
+            "--ids",
+            ",".join(map(str, tokens)),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     ours = json.loads(out.stdout.strip().splitlines()[-1])["ids"]
     llm = load(path, 2 * (len(tokens) + n), False)
     llm.eval(tokens)
@@ -73,7 +96,9 @@ def main():
     parser.add_argument("--weir", help="the program, to write beside llama.cpp")
     parser.add_argument("-n", type=int, default=128, help="tokens to write")
     args = parser.parse_args()
-    models = sorted(GOLDEN.glob("models/*.gguf")) + [GOLDEN / f"vision/{name}.gguf" for name in ("llava", "qwen2vl", "smolvlm")]
+    models = sorted(GOLDEN.glob("models/*.gguf")) + [
+        GOLDEN / f"vision/{name}.gguf" for name in ("llava", "qwen2vl", "smolvlm")
+    ]
     print("| model | largest difference | same leading token |" + (" same tokens written |" if args.weir else ""))
     print("|---|--:|--:|" + ("--:|" if args.weir else ""))
     for path in models:

@@ -4,22 +4,24 @@
     pip install llama-cpp-python gguf numpy
     tools/peer/vision.py --weir build/release/weir -m MODEL.gguf --mmproj MMPROJ.gguf [--image FILE ...] [--pictures 8]
 
-Both answer each prompt about each picture, as a plain prompt and as a chat turn, with the full cache in F32. Pictures are
-random ones of the encoder's own size, because the two resize differently (llama.cpp approximates, weir repeats the reference
-to the last bit), and each --image, which is told apart as `resized`. Encoders that resize every picture (SmolVLM) are shown --flat ones
-instead, of one random colour each, which any filter leaves alone; --side gives the size for encoders that take any (Qwen2-VL: a
-multiple of two patches, within the bounds of pixels that the file has and those that llama.cpp has of its own).
+Both answer each prompt about each picture, as a plain prompt and as a chat turn, with the full cache in F32. Pictures
+are random ones of the encoder's own size, because the two resize differently (llama.cpp approximates, weir repeats the
+reference to the last bit), and each --image, which is told apart as `resized`. Encoders that resize every picture
+(SmolVLM) are shown --flat ones instead, of one random colour each, which any filter leaves alone; --side gives the size
+for encoders that take any (Qwen2-VL: a multiple of two patches, within the bounds of pixels that the file has and those
+that llama.cpp has of its own).
 
-llama.cpp since May 2025 puts CLIP's class token behind the patches, but gives out positions and takes rows as if it stood
-before them: every patch gets its neighbour's position, the first one's row is lost, the class token's takes part (its issue
-25814). --cls-first puts it first again, as its pull request 25844 does, through a library that stands before llama.cpp's when
-the process starts (needs a C compiler). Without it the two cannot agree.
+llama.cpp since May 2025 puts CLIP's class token behind the patches, but gives out positions and takes rows as if it
+stood before them: every patch gets its neighbour's position, the first one's row is lost, the class token's takes part
+(its issue 25814). --cls-first puts it first again, as its pull request 25844 does, through a library that stands before
+llama.cpp's when the process starts (needs a C compiler). Without it the two cannot agree.
 
 Prints a JSON line per answer: how many tokens are the
-same, and where they part, how far llama.cpp's two leading logits lie apart; then a summary. A parting at a gap below 0.05 is
-excused: llama.cpp's GELU is an approximation from a table of halves, which moves the rows by a thousandth of their size.
-Exits 1 when an answer about a picture of the encoder's size differs otherwise, or a file is refused.
+same, and where they part, how far llama.cpp's two leading logits lie apart; then a summary. A parting at a gap below
+0.05 is excused: llama.cpp's GELU is an approximation from a table of halves, which moves the rows by a thousandth of
+their size. Exits 1 when an answer about a picture of the encoder's size differs otherwise, or a file is refused.
 """
+
 import argparse
 import ctypes
 import json
@@ -58,13 +60,25 @@ def restart_with_shim():
     source.write_text(SHIM)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     ggml = next((Path(llama_cpp.__file__).parent / "lib").glob("libggml-base.so"))
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_PRELOAD": str(library), "PEER_VISION_GGML": str(ggml)})
+    os.execve(
+        sys.executable,
+        [sys.executable, *sys.argv],
+        {**os.environ, "LD_PRELOAD": str(library), "PEER_VISION_GGML": str(ggml)},
+    )
 
 
 class Peer:
     def __init__(self, args):
-        self.llm = llama_cpp.Llama(args.model, n_ctx=4096, n_batch=512, n_threads=args.threads, verbose=False, type_k=0,
-                                   type_v=0, flash_attn=False)
+        self.llm = llama_cpp.Llama(
+            args.model,
+            n_ctx=4096,
+            n_batch=512,
+            n_threads=args.threads,
+            verbose=False,
+            type_k=0,
+            type_v=0,
+            flash_attn=False,
+        )
         params = mtmd.mtmd_context_params_default()
         params.use_gpu, params.n_threads, params.print_timings = False, args.threads, False
         self.vision = mtmd.mtmd_init_from_file(args.mmproj.encode(), self.llm._model.model, params)
@@ -99,8 +113,10 @@ class Peer:
         mtmd.mtmd_input_chunks_free(chunks)
         vocab = llama_cpp.llama_model_get_vocab(self.llm._model.model)
         ids, gaps = [], []
-        for i in range(n_predict):
-            logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.llm.ctx, -1), shape=(self.llm.n_vocab(),))
+        for _ in range(n_predict):
+            logits = np.ctypeslib.as_array(
+                llama_cpp.llama_get_logits_ith(self.llm.ctx, -1), shape=(self.llm.n_vocab(),)
+            )
             first, second = np.argsort(-logits, kind="stable")[:2]
             gaps.append(float(logits[first] - logits[second]))
             ids.append(int(first))
@@ -116,22 +132,55 @@ def weir_answer(args, picture, prompt, chat, n_predict):
     """Tokens: the last ones of the trace."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.jsonl"
-        out = subprocess.run([args.weir, "run", "-m", args.model, "--mmproj", args.mmproj, "--image", str(picture), "-p", prompt,
-                              "-n", str(n_predict), "--temp", "0", "--policy", "full", "-c", "4096", "-t", str(args.threads),
-                              "-ctk", "f32", "-ctv", "f32", "-o", "json", "--trace", str(trace)] + (["--chat"] if chat else []),
-                             capture_output=True, text=True)
+        out = subprocess.run(
+            [
+                args.weir,
+                "run",
+                "-m",
+                args.model,
+                "--mmproj",
+                args.mmproj,
+                "--image",
+                str(picture),
+                "-p",
+                prompt,
+                "-n",
+                str(n_predict),
+                "--temp",
+                "0",
+                "--policy",
+                "full",
+                "-c",
+                "4096",
+                "-t",
+                str(args.threads),
+                "-ctk",
+                "f32",
+                "-ctv",
+                "f32",
+                "-o",
+                "json",
+                "--trace",
+                str(trace),
+            ]
+            + (["--chat"] if chat else []),
+            capture_output=True,
+            text=True,
+        )
         if out.returncode:
             sys.exit(f"peer_vision: {out.stderr.strip()}")
         rows = [json.loads(line) for line in trace.read_text().splitlines()]
         ids = [token for row in rows if row["type"] == "tokens" for token in row["ids"]]
-        return ids[len(ids) - json.loads(out.stdout)["tokens_generated"]:]
+        return ids[len(ids) - json.loads(out.stdout)["tokens_generated"] :]
 
 
 def random_pictures(folder, side, count, flat):
     rng = np.random.default_rng(11)
     for i in range(count):
         path = Path(folder) / f"random{i}.ppm"
-        pixels = np.broadcast_to(rng.integers(0, 256, (1, 1, 3) if flat else (side, side, 3), np.uint8), (side, side, 3))
+        pixels = np.broadcast_to(
+            rng.integers(0, 256, (1, 1, 3) if flat else (side, side, 3), np.uint8), (side, side, 3)
+        )
         path.write_bytes(b"P6\n%d %d\n255\n" % (side, side) + pixels.tobytes())
         yield path
 
@@ -153,8 +202,12 @@ def main():
     parser.add_argument("--side", type=int, help="their width and height, instead of the encoder's own")
     parser.add_argument("--flat", action="store_true", help="of one colour each")
     parser.add_argument("--prompts", help="text file, one prompt a line")
-    parser.add_argument("--questions", type=Path, help="folder of make_streams.py: its first pictures and what is asked about them "
-                        "alone, instead of random pictures")
+    parser.add_argument(
+        "--questions",
+        type=Path,
+        help="folder of make_streams.py: its first pictures and what is asked about them "
+        "alone, instead of random pictures",
+    )
     parser.add_argument("-n", type=int, default=48)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--cls-first", action="store_true", help="see above")
@@ -178,9 +231,17 @@ def main():
                     text = marker + prompt
                     theirs, gaps = peer.answer(picture, peer.chat(text) if chat else text, args.n)
                     ours = weir_answer(args, picture, prompt, chat, args.n)
-                    same = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
-                    row = {"picture": picture.name, "kind": kind, "chat": chat, "prompt": prompt, "same": same,
-                           "tokens": len(theirs)}
+                    same = next(
+                        (i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs))
+                    )
+                    row = {
+                        "picture": picture.name,
+                        "kind": kind,
+                        "chat": chat,
+                        "prompt": prompt,
+                        "same": same,
+                        "tokens": len(theirs),
+                    }
                     if ours == theirs:
                         counts[kind][0] += 1
                     else:

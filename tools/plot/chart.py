@@ -4,8 +4,8 @@
     tools/plot/chart.py ROWS.jsonl... --table > table.md
     tools/plot/chart.py ROWS.jsonl... -x pot -y value --series policy [--where task=needle] -o chart.svg
 
-A row is one JSON object a line; lines that are not objects are an error. Error bars come from `stderr` (eval) or `stddev`
-(bench) when every drawn row has one. The table keeps every row, also those that lose. Charts need matplotlib.
+A row is one JSON object a line; lines that are not objects are an error. Error bars come from `stderr` (eval) or
+`stddev` (bench) when every drawn row has one. The table keeps every row, also those that lose. Charts need matplotlib.
 """
 
 import argparse
@@ -24,7 +24,10 @@ def table(rows, columns):
     fixed = [c for c in columns if len(rows) > 1 and len({json.dumps(r.get(c)) for r in rows}) == 1]
     out = []
     if fixed:
-        out += ["All rows: " + ", ".join(f"{c} {text_of(rows[0].get(c))}" for c in fixed if rows[0].get(c) is not None), ""]
+        out += [
+            "All rows: " + ", ".join(f"{c} {text_of(rows[0].get(c))}" for c in fixed if rows[0].get(c) is not None),
+            "",
+        ]
     columns = [c for c in columns if c not in fixed]
     number = [all(isinstance(r.get(c), (int, float, type(None))) for r in rows) for c in columns]
     out.append("| " + " | ".join(columns) + " |")
@@ -42,8 +45,15 @@ def chart(rows, args):
     bar = next((b for b in ("stderr", "stddev") if all(isinstance(r.get(b), (int, float)) for r in rows)), None)
     for name in dict.fromkeys(str(r.get(args.series)) for r in rows):
         mine = sorted((r for r in rows if str(r.get(args.series)) == name), key=lambda r: r[args.x])
-        ax.errorbar([r[args.x] for r in mine], [r[args.y] for r in mine], yerr=[r[bar] for r in mine] if bar else None,
-                    marker="o", markersize=3.5, capsize=2, label=name)
+        ax.errorbar(
+            [r[args.x] for r in mine],
+            [r[args.y] for r in mine],
+            yerr=[r[bar] for r in mine] if bar else None,
+            marker="o",
+            markersize=3.5,
+            capsize=2,
+            label=name,
+        )
     if args.log_x:
         ax.set_xscale("log", base=2)
     ax.set_xlabel(args.x_label or args.x)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Draws what `weir eval` measured: curves, heat maps, bars. One chart a call; every row says which policy and pot it is.
+"""Draws what `weir eval` measured: curves, heat maps, bars. One chart a call; every row says which policy and pot it
+is.
 
     tools/plot/eval.py curve ROWS.jsonl... -o chart.svg [-x distance|tokens_back|length|...] [-y value|gold_nll]
     tools/plot/eval.py heat  ROWS.jsonl... -o chart.svg [-x length] [-r depth]
     tools/plot/eval.py bars  ROWS.jsonl... -o chart.svg [-x task]
 
---where KEY=VALUE keeps rows with that value; may be repeated. Bars on curves are one standard error. Dotted lines stand where
-the pots end, when the axis counts tokens back. Rows that lose are drawn like rows that win. Needs matplotlib.
+--where KEY=VALUE keeps rows with that value; may be repeated. Bars on curves are one standard error. Dotted lines stand
+where the pots end, when the axis counts tokens back. Rows that lose are drawn like rows that win. Needs matplotlib.
 """
 
 import argparse
@@ -22,9 +23,15 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vPX*"
 DASHES = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (5, 5)), (0, (1, 3))]
 ERRORS = {"value": "stderr", "gold_nll": "gold_nll_stderr"}
-LABELS = {"value": None, "gold_nll": "-log P of the right answer, per token", "tokens_back": "tokens between fact and question",
-          "length": "tokens before the question", "distance": "distance", "depth": "depth of what is hidden",
-          "end_token": "tokens read"}
+LABELS = {
+    "value": None,
+    "gold_nll": "-log P of the right answer, per token",
+    "tokens_back": "tokens between fact and question",
+    "length": "tokens before the question",
+    "distance": "distance",
+    "depth": "depth of what is hidden",
+    "end_token": "tokens read",
+}
 TOKEN_AXES = ("tokens_back", "length", "key_at", "end_token")
 
 
@@ -66,14 +73,30 @@ def curve(plt, rows, args):
         mine = sorted(mine, key=lambda r: r[args.x])
         error = ERRORS.get(args.y)
         bars = [r.get(error, 0) for r in mine] if error else None
-        ax.errorbar([r[args.x] for r in mine], [r[args.y] for r in mine], yerr=bars, capsize=2.5, lw=1.6, ms=5,
-                    color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], ls=DASHES[i % len(DASHES)],
-                    label=names[run])
+        ax.errorbar(
+            [r[args.x] for r in mine],
+            [r[args.y] for r in mine],
+            yerr=bars,
+            capsize=2.5,
+            lw=1.6,
+            ms=5,
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKERS[i % len(MARKERS)],
+            ls=DASHES[i % len(DASHES)],
+            label=names[run],
+        )
     if args.x == "tokens_back":
         for pot in sorted({r["pot"] for r in rows if r["policy"].split(":")[0] != "full"}):
             ax.axvline(pot, color="0.45", ls=":", lw=1.2, zorder=0)
-            ax.annotate(f"pot {pot:,}", (pot, 1), xycoords=("data", "axes fraction"), xytext=(3, -10),
-                        textcoords="offset points", color="0.35", fontsize=8)
+            ax.annotate(
+                f"pot {pot:,}",
+                (pot, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, -10),
+                textcoords="offset points",
+                color="0.35",
+                fontsize=8,
+            )
     values = [r[args.x] for r in rows]
     if args.log_x or (min(values) > 0 and max(values) >= 16 * min(values)):
         ax.set_xscale("log", base=2)
@@ -97,12 +120,18 @@ def heat(plt, rows, args):
     n_columns = min(len(groups), 3)
     n_rows = -(-len(groups) // n_columns)
     xs, ys = sorted({r[args.x] for r in rows}), sorted({r[args.r] for r in rows})
-    fig, axes = plt.subplots(n_rows, n_columns, squeeze=False, sharey=True, constrained_layout=True,
-                             figsize=(1.6 + n_columns * max(2.2, 0.62 * len(xs)), 0.9 + n_rows * max(1.8, 0.45 * len(ys))))
+    fig, axes = plt.subplots(
+        n_rows,
+        n_columns,
+        squeeze=False,
+        sharey=True,
+        constrained_layout=True,
+        figsize=(1.6 + n_columns * max(2.2, 0.62 * len(xs)), 0.9 + n_rows * max(1.8, 0.45 * len(ys))),
+    )
     accuracy = args.y == "value" and all(r["metric"] == "accuracy" for r in rows)
     top = 1 if accuracy else max(r[args.y] for r in rows)
     image = None
-    for ax in list(axes.flat)[len(groups):]:
+    for ax in list(axes.flat)[len(groups) :]:
         ax.set_visible(False)
     for ax, (run, mine) in zip(axes.flat, groups.items()):
         grid = [[float("nan")] * len(xs) for _ in ys]
@@ -112,8 +141,18 @@ def heat(plt, rows, args):
         for i, line in enumerate(grid):
             for j, v in enumerate(line):
                 if v == v:
-                    ax.text(j, i, f"{v:.2f}", ha="center", va="center", fontsize=7, color="white" if v < top / 2 else "black")
-        ax.set_xticks(range(len(xs)), [f"{x:,.0f}" if args.x in TOKEN_AXES else f"{x:g}" for x in xs], rotation=35, fontsize=8)
+                    ax.text(
+                        j,
+                        i,
+                        f"{v:.2f}",
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color="white" if v < top / 2 else "black",
+                    )
+        ax.set_xticks(
+            range(len(xs)), [f"{x:,.0f}" if args.x in TOKEN_AXES else f"{x:g}" for x in xs], rotation=35, fontsize=8
+        )
         ax.set_yticks(range(len(ys)), [f"{y:g}" for y in ys], fontsize=8)
         ax.set_title(names[run], fontsize=9)
         ax.set_xlabel(label(args.x, rows), fontsize=8)
@@ -131,9 +170,17 @@ def bars(plt, rows, args):
     for i, (run, mine) in enumerate(groups.items()):
         error = ERRORS.get(args.y)
         at = [xs.index(str(r[args.x])) + (i - (len(groups) - 1) / 2) * width for r in mine]
-        ax.bar(at, [r[args.y] for r in mine], width * 0.92, yerr=[r.get(error, 0) for r in mine] if error else None,
-               capsize=2, color=COLOURS[i % len(COLOURS)], hatch=["", "//", "..", "xx"][i // len(COLOURS) % 4],
-               label=names[run], error_kw={"lw": 1, "ecolor": "0.25"})
+        ax.bar(
+            at,
+            [r[args.y] for r in mine],
+            width * 0.92,
+            yerr=[r.get(error, 0) for r in mine] if error else None,
+            capsize=2,
+            color=COLOURS[i % len(COLOURS)],
+            hatch=["", "//", "..", "xx"][i // len(COLOURS) % 4],
+            label=names[run],
+            error_kw={"lw": 1, "ecolor": "0.25"},
+        )
     ax.set_xticks(range(len(xs)), xs, rotation=30 if len(xs) > 4 else 0, ha="right" if len(xs) > 4 else "center")
     ax.set_ylabel(label(args.y, rows))
     ax.set_ylim(bottom=0)

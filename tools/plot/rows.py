@@ -21,7 +21,7 @@ def pyplot():
 def read(paths):
     rows = []
     for path in paths:
-        with (sys.stdin if path == "-" else open(path, encoding="utf-8")) as f:
+        with sys.stdin if path == "-" else open(path, encoding="utf-8") as f:
             for n, line in enumerate(f, 1):
                 if not line.strip():
                     continue
@@ -43,7 +43,6 @@ def text_of(value):
     return str(value).replace("|", "\\|")
 
 
-
 def split(options):
     """Options at commas outside double quotes."""
     parts, quoted, start = [], False, 0
@@ -60,7 +59,10 @@ def short(policy, all_policies):
     """The policy with those options only in which runs of that policy differ."""
     name, _, options = policy.partition(":")
     pairs = dict(part.partition("=")[::2] for part in split(options))
-    other = [dict(part.partition("=")[::2] for part in split(text.partition(":")[2]))
-             for text in all_policies if text.partition(":")[0] == name]
+    other = [
+        dict(part.partition("=")[::2] for part in split(text.partition(":")[2]))
+        for text in all_policies
+        if text.partition(":")[0] == name
+    ]
     differing = [f"{key}={value}" for key, value in pairs.items() if any(o.get(key) != value for o in other)]
     return name + (":" + ",".join(differing) if differing else "")

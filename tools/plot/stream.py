@@ -7,11 +7,13 @@
     tools/plot/stream.py streams.jsonl --ratio ratio.svg --against streaming_llm
 
 A file may hold several runs; NAME= renames the one it holds. --memory draws the first run. --ratio divides every run's
-perplexity over all that was read so far, beyond the first --skip tokens, by that of --against, the run whose name begins so;
---top cuts the chart off above.
---kv-bytes: bytes of keys and values per token (`weir plan`: keys and values / slots); the memory chart then shows, dashed,
-what a cache that never forgets would need on top of the same weights. That line is calculated, not measured. Needs matplotlib.
+perplexity over all that was read so far, beyond the first --skip tokens, by that of --against, the run whose name
+begins so; --top cuts the chart off above.
+--kv-bytes: bytes of keys and values per token (`weir plan`: keys and values / slots); the memory chart then shows,
+dashed, what a cache that never forgets would need on top of the same weights. That line is calculated, not measured.
+Needs matplotlib.
 """
+
 import argparse
 import json
 import math
@@ -42,8 +44,10 @@ def read(arguments):
         found += [(name, key, rows) for key, rows in runs.items()]
     policies = [policy for _, (policy, _), _ in found]
     one_pot = len(found) > 1 and len({pot for _, (_, pot), _ in found}) == 1
-    return [(name or short(policy, policies) + ("" if one_pot else f", pot {pot:,}"), rows)
-            for name, (policy, pot), rows in found]
+    return [
+        (name or short(policy, policies) + ("" if one_pot else f", pot {pot:,}"), rows)
+        for name, (policy, pot), rows in found
+    ]
 
 
 def so_far(rows, skip):
@@ -97,8 +101,14 @@ def main():
         ax.plot(x, [r["resident_bytes"] / GIB for r in rows], lw=2.2, label=f"weir, {name} (measured)")
         if args.kv_bytes:
             base = rows[0]["resident_bytes"] - rows[0]["budget_bytes"]
-            ax.plot([0, x[-1]], [base / GIB, (base + args.kv_bytes * x[-1]) / GIB], "--", color="tab:red", lw=1.5,
-                    label="a cache that never forgets (calculated)")
+            ax.plot(
+                [0, x[-1]],
+                [base / GIB, (base + args.kv_bytes * x[-1]) / GIB],
+                "--",
+                color="tab:red",
+                lw=1.5,
+                label="a cache that never forgets (calculated)",
+            )
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False)
         save(fig, args.memory)

@@ -7,9 +7,10 @@
     tools/plot/table.py videoqa.jsonl --column kind --where rounds=300 --show peak_bytes
     tools/plot/table.py catp.jsonl --column keep --row method
 
---column may name several parameters, separated by commas: those a row lacks are left out of its heading. --show adds columns of
-figures that a policy's rows share or, where they differ, of its first row. A cell is the figure and its standard error; what was not measured is left empty. The best figure of a column is bold,
-with all that lie within one standard error of it.
+--column may name several parameters, separated by commas: those a row lacks are left out of its heading. --show adds
+columns of figures that a policy's rows share or, where they differ, of its first row. A cell is the figure and its
+standard error; what was not measured is left empty. The best figure of a column is bold, with all that lie within one
+standard error of it.
 """
 
 import argparse
@@ -27,7 +28,7 @@ LOWER_IS_BETTER = ("perplexity", "gold_nll", "nll")
 def read(paths, task):
     rows = []
     for path in paths:
-        with (sys.stdin if path == "-" else open(path, encoding="utf-8")) as file:
+        with sys.stdin if path == "-" else open(path, encoding="utf-8") as file:
             rows += [json.loads(line) for line in file if line.strip()]
     return [row for row in rows if task is None or row.get("task") == task]
 
@@ -43,7 +44,9 @@ def heading(row, keys):
     values = [row[key] for key in keys if key in row]
     if len(keys) == 1 or len(values) == 1:
         return values[0]
-    return " ".join(f"{key} {row[key]:g}" if isinstance(row[key], (int, float)) else str(row[key]) for key in keys if key in row)
+    return " ".join(
+        f"{key} {row[key]:g}" if isinstance(row[key], (int, float)) else str(row[key]) for key in keys if key in row
+    )
 
 
 def in_order(columns):
@@ -55,7 +58,9 @@ def in_order(columns):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", help="JSON lines; - is standard input")
-    parser.add_argument("--column", required=True, help="the parameter across: distance, length, depth, end_token, kind ...")
+    parser.add_argument(
+        "--column", required=True, help="the parameter across: distance, length, depth, end_token, kind ..."
+    )
     parser.add_argument("--row", default="policy", help="what a line stands for (default policy)")
     parser.add_argument("--value", default="value", help="value (the metric), or gold_nll")
     parser.add_argument("--task", help="only rows of this task")
@@ -66,8 +71,14 @@ def main():
 
     keys, shown = args.column.split(","), [key for key in args.show.split(",") if key]
     wanted = [condition.partition("=")[::2] for condition in args.where]
-    rows = [row for row in read(args.files, args.task) if row.get("n", 0) > 0 and any(key in row for key in keys)
-            and args.row in row and all(str(row.get(key)) == value for key, value in wanted)]
+    rows = [
+        row
+        for row in read(args.files, args.task)
+        if row.get("n", 0) > 0
+        and any(key in row for key in keys)
+        and args.row in row
+        and all(str(row.get(key)) == value for key, value in wanted)
+    ]
     if not rows:
         sys.exit(f"table: no rows with {args.column}")
     specs = list(dict.fromkeys(row["policy"] for row in rows))
@@ -104,8 +115,13 @@ def main():
             line.append(f"**{text}**" if abs(value - top) <= max(error, top_error) else text)
         for key in shown:
             value = more[name].get(key, "")
-            line.append(f"{value:,.0f}" if isinstance(value, (int, float)) and abs(value) >= 1000
-                        else f"{value:.{args.digits}f}" if isinstance(value, float) else str(value))
+            line.append(
+                f"{value:,.0f}"
+                if isinstance(value, (int, float)) and abs(value) >= 1000
+                else f"{value:.{args.digits}f}"
+                if isinstance(value, float)
+                else str(value)
+            )
         print(f"| `{name}` | " + " | ".join(line) + " |")
 
 

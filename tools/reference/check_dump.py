@@ -32,15 +32,16 @@ def main():
         for line in lines:
             case = json.loads(line)
             step = case["rounds"][0]
-            (_, keep), = replay.replay(case, np.float32)
+            ((_, keep),) = replay.replay(case, np.float32)
             cases[case["policy"]] += 1
             if keep != step["keep"]:
                 n = sum(len(set(a) ^ set(b)) for a, b in zip(keep, step["keep"]))
                 differing.append(f"{case['name']}: {n} slots differ")
             if case["policy"] == "pyramidkv":
                 o = case["options"]
-                budget = pyramidkv.layer_budget(o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"],
-                                                len(step["scores"][0]))
+                budget = pyramidkv.layer_budget(
+                    o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"], len(step["scores"][0])
+                )
                 if budget != step["n_keep"]:
                     differing.append(f"{case['name']}: {step['n_keep']} slots, not {budget}")
     for policy, n in sorted(cases.items()):

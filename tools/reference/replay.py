@@ -22,8 +22,25 @@ from .policies import (
     window,
 )
 
-POLICIES = ["window", "streaming_llm", "h2o", "tova", "sirllm", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot",
-            "value_norm", "keydiff", "weir", "streaming_vlm", "last_frames", "lookm", "infinipot_v"]
+POLICIES = [
+    "window",
+    "streaming_llm",
+    "h2o",
+    "tova",
+    "sirllm",
+    "snapkv",
+    "pyramidkv",
+    "adakv",
+    "inf_mllm",
+    "infinipot",
+    "value_norm",
+    "keydiff",
+    "weir",
+    "streaming_vlm",
+    "last_frames",
+    "lookm",
+    "infinipot_v",
+]
 
 
 def _array(row, dtype):
@@ -49,8 +66,12 @@ def novelty(case, step, dtype):
     if "keys" not in step:
         return [_array(row, dtype) for row in step["novelty"]]
     slots = groups(case, step)
-    return infinipot_v.novelty(np.array(step["keys"], dtype), [group["frame"] for group in slots],
-                               [group["row"] for group in slots], case["options"]["recent"])
+    return infinipot_v.novelty(
+        np.array(step["keys"], dtype),
+        [group["frame"] for group in slots],
+        [group["row"] for group in slots],
+        case["options"]["recent"],
+    )
 
 
 def statistic(case, step, before, dtype):
@@ -63,7 +84,7 @@ def statistic(case, step, before, dtype):
         nll = _array(step["slots"][0]["nll"], dtype)
         if before is not None:
             survivors = sirllm.decayed(before[1][0][before[2][0]], o["decay"])
-            nll[:len(survivors)] = survivors
+            nll[: len(survivors)] = survivors
         return [nll]
     if case["policy"] in ("value_norm", "infinipot_v") and "values" in step:
         return value_norm.scores(np.array(step["values"], dtype))
@@ -101,15 +122,24 @@ def select(case, step, scores, dtype):
     if policy == "streaming_llm":
         return streaming_llm.keep(n, n_keep, pinned[0], o["sinks"])
     if policy == "streaming_vlm":
-        return streaming_vlm.keep(n, n_keep, pinned[0], slots[0]["frame"], slots[0]["t"], o["sinks"], o["text"],
-                                  o["seconds"])
+        return streaming_vlm.keep(
+            n, n_keep, pinned[0], slots[0]["frame"], slots[0]["t"], o["sinks"], o["text"], o["seconds"]
+        )
     if policy == "last_frames":
         return last_frames.keep(n, n_keep, pinned[0], slots[0]["frame"], o["frames"], o["text"])
     if policy == "lookm":
         return lookm.keep(scores, n_keep, pinned, [group["frame"] for group in slots], o["share"])
     if policy == "infinipot_v":
-        return infinipot_v.keep(scores, novelty(case, step, dtype), n_keep, pinned, [group["frame"] for group in slots],
-                                o["alpha"], o["recent"], o["text"])
+        return infinipot_v.keep(
+            scores,
+            novelty(case, step, dtype),
+            n_keep,
+            pinned,
+            [group["frame"] for group in slots],
+            o["alpha"],
+            o["recent"],
+            o["text"],
+        )
     if policy == "h2o":
         counts = [group["queries"] for group in slots] if o["normalise"] == "count" else None
         return h2o.keep(scores, n_keep, pinned, o["recent"], counts)
@@ -120,11 +150,20 @@ def select(case, step, scores, dtype):
     if policy == "snapkv":
         return snapkv.keep(scores, n_keep, pinned, o["window"], o["kernel"], o["pooling"])
     if policy == "pyramidkv":
-        return pyramidkv.keep(scores, o["capacity"], o["layer"], o["n_layers"], pinned, o["window"], o["kernel"],
-                              o["pooling"], o["beta"])
+        return pyramidkv.keep(
+            scores, o["capacity"], o["layer"], o["n_layers"], pinned, o["window"], o["kernel"], o["pooling"], o["beta"]
+        )
     if policy == "adakv":
-        return adakv.keep(scores, n_keep, pinned, [group["seq"] for group in slots], o["window"], o["kernel"],
-                          o["pooling"], o["floor"])
+        return adakv.keep(
+            scores,
+            n_keep,
+            pinned,
+            [group["seq"] for group in slots],
+            o["window"],
+            o["kernel"],
+            o["pooling"],
+            o["floor"],
+        )
     if policy == "inf_mllm":
         return inf_mllm.keep(scores, n_keep, pinned, o["recent"], o["b"])
     if policy == "infinipot":
@@ -132,10 +171,23 @@ def select(case, step, scores, dtype):
         return infinipot.keep(scores, nll, n_keep, pinned, o["alpha"], o["kernel"], o["pooling"])
     if policy == "weir":
         nll = [_array(group["nll"], dtype) for group in slots]
-        return weir.keep(scores, nll, n_keep, pinned, o["sinks"], o["alpha"], o["z"], o["beta"], o["saddle"],
-                         o["kernel"], o["b"], o["recent"], o["frame_rows"], [group.get("frame") for group in slots]
-                         if "visual" in step else None,
-                         [_array(row, dtype) for row in step["visual"]] if "visual" in step else None)
+        return weir.keep(
+            scores,
+            nll,
+            n_keep,
+            pinned,
+            o["sinks"],
+            o["alpha"],
+            o["z"],
+            o["beta"],
+            o["saddle"],
+            o["kernel"],
+            o["b"],
+            o["recent"],
+            o["frame_rows"],
+            [group.get("frame") for group in slots] if "visual" in step else None,
+            [_array(row, dtype) for row in step["visual"]] if "visual" in step else None,
+        )
     module = {"value_norm": value_norm, "keydiff": keydiff}[policy]
     return module.keep(scores, n_keep, pinned, o["recent"])
 
@@ -147,7 +199,7 @@ def replay(case, dtype=np.float64):
         if before is not None:
             for old, keep, new in zip(groups(case, before[0]), before[2], groups(case, step)):
                 survivors = [old["seq"][slot] for slot in keep]
-                if new["seq"][:len(survivors)] != survivors:
+                if new["seq"][: len(survivors)] != survivors:
                     raise ValueError(f"case {case['name']}: a round does not start with the survivors of the last one")
         scores = statistic(case, step, before, dtype)
         if scores is None and "scores" in step:

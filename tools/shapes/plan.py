@@ -5,10 +5,11 @@
     tools/shapes/plan.py --weir build/release/weir --check docs/models.md
 
 For each model a GGUF file with its real metadata and tensor shapes, and holes where the weights would be, is made in a
-temporary folder and planned: the plan depends on nothing else. Prints one Markdown row a model: weights as Q8_0, keys and
-values of one token in F16, then for each pot those of all tokens and all that a session holds beside the weights (statistics of
-the policy, activations, logits, too). --check compares a file's rows instead: keys and values must be the same, the rest may
-differ by 5 percent, because packing and scratch are a processor's. Needs Python with numpy and gguf.
+temporary folder and planned: the plan depends on nothing else. Prints one Markdown row a model: weights as Q8_0, keys
+and values of one token in F16, then for each pot those of all tokens and all that a session holds beside the weights
+(statistics of the policy, activations, logits, too). --check compares a file's rows instead: keys and values must be
+the same, the rest may differ by 5 percent, because packing and scratch are a processor's. Needs Python with numpy and
+gguf.
 """
 
 import argparse
@@ -28,7 +29,18 @@ Q = gguf.GGMLQuantizationType
 MODELS = {
     "SmolLM2-135M": ("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, {}),
     "Llama-3.2-1B": ("llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, {}),
-    "Mistral-7B-v0.1": ("llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, {"attention.sliding_window": 4096, "head": 1}),
+    "Mistral-7B-v0.1": (
+        "llama",
+        32,
+        4096,
+        14336,
+        32,
+        8,
+        128,
+        32000,
+        32768,
+        {"attention.sliding_window": 4096, "head": 1},
+    ),
     "Qwen2.5-0.5B": ("qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, {"bias": 1}),
     "Qwen3-0.6B": ("qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, {}),
     "Qwen3-4B": ("qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, {}),
@@ -36,8 +48,18 @@ MODELS = {
     "Pythia-2.8B": ("gptneox", 32, 2560, 10240, 32, 32, 80, 50304, 2048, {"rope.dimension_count": 20, "head": 1}),
     "Phi-3-mini-4k": ("phi3", 32, 3072, 8192, 32, 32, 96, 32064, 4096, {"attention.sliding_window": 2047, "head": 1}),
     "Gemma-2-2B": ("gemma2", 26, 2304, 9216, 8, 4, 256, 256000, 8192, {"attention.sliding_window": 4096}),
-    "Qwen2-VL-2B": ("qwen2vl", 28, 1536, 8960, 12, 2, 128, 151936, 32768,
-                    {"rope.dimension_sections": [16, 24, 24, 0], "bias": 1}),
+    "Qwen2-VL-2B": (
+        "qwen2vl",
+        28,
+        1536,
+        8960,
+        12,
+        2,
+        128,
+        151936,
+        32768,
+        {"rope.dimension_sections": [16, 24, 24, 0], "bias": 1},
+    ),
     "Gemma-3-270M": ("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
     "Gemma-3-1B": ("gemma3", 26, 1152, 6912, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
     "Gemma-3-4B": ("gemma3", 34, 2560, 10240, 8, 4, 256, 262208, 131072, {"attention.sliding_window": 1024}),
@@ -48,7 +70,9 @@ def shapes(arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
     """Every tensor of the model: (name, shape)."""
     q, kv, neox = heads * head_dim, kv_heads * head_dim, arch == "gptneox"
     vectors = lambda name, n: [(f"{name}.weight", (n,))] + ([(f"{name}.bias", (n,))] if neox else [])
-    matrix = lambda name, n_out, n_in: [(f"{name}.weight", (n_out, n_in))] + ([(f"{name}.bias", (n_out,))] if neox else [])
+    matrix = lambda name, n_out, n_in: (
+        [(f"{name}.weight", (n_out, n_in))] + ([(f"{name}.bias", (n_out,))] if neox else [])
+    )
     out = [("token_embd.weight", (vocab, n_embd))] + vectors("output_norm", n_embd)
     if extra.get("head"):
         out.append(("output.weight", (vocab, n_embd)))
@@ -101,9 +125,13 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
         for side in shape:
             n *= side
         n //= block
-        w.add_tensor_info(name, shape if kind != Q.Q8_0 else (*shape[:-1], shape[-1] // block * size),
-                          np.dtype("uint8" if kind == Q.Q8_0 else "float16" if kind == Q.F16 else "float32"), n,
-                          raw_dtype=kind if kind == Q.Q8_0 else None)
+        w.add_tensor_info(
+            name,
+            shape if kind != Q.Q8_0 else (*shape[:-1], shape[-1] // block * size),
+            np.dtype("uint8" if kind == Q.Q8_0 else "float16" if kind == Q.F16 else "float32"),
+            n,
+            raw_dtype=kind if kind == Q.Q8_0 else None,
+        )
         n_bytes += (n + 31) // 32 * 32
     w.write_header_to_file()
     w.write_kv_data_to_file()
@@ -119,12 +147,22 @@ def plan(weir, policy, name, pots):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "shapes.gguf"
         write(path, *MODELS[name])
-        plans = [json.loads(subprocess.run([weir, "plan", "-m", str(path), "--policy", policy, "-c", pot, "-o", "json"],
-                                           check=True, capture_output=True, text=True).stdout) for pot in pots]
+        plans = [
+            json.loads(
+                subprocess.run(
+                    [weir, "plan", "-m", str(path), "--policy", policy, "-c", pot, "-o", "json"],
+                    check=True,
+                    capture_output=True,
+                    text=True,
+                ).stdout
+            )
+            for pot in pots
+        ]
     mib = lambda n_bytes: f"{n_bytes / 2**20:,.0f}"
     kv = [next(item["bytes"] for item in p["items"] if item["tag"] == "kv") for p in plans]
     return [name, f"{mib(plans[0]['weights_bytes'])} MiB", f"{kv[0] / int(pots[0]) / 1024:,.0f} KiB"] + [
-        f"{mib(n)} of {mib(p['session_bytes'])} MiB" for n, p in zip(kv, plans)]
+        f"{mib(n)} of {mib(p['session_bytes'])} MiB" for n, p in zip(kv, plans)
+    ]
 
 
 def agree(want, got):

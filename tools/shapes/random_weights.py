@@ -8,6 +8,7 @@ Speed and memory do not depend on the values of weights, so a shape can be measu
 
 llama.cpp reads the files too. Needs the Python packages gguf and numpy.
 """
+
 import argparse
 import os
 import sys

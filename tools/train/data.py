@@ -1,7 +1,7 @@
 """Batches for training and for testing, made when they are asked for: step n of a stage is the same on every machine.
 
-A batch of frames has pictures with their labels, one batch of streams has token ids with a place for every picture row and
-the places where an answer is due. Arrays are torch tensors, pictures uint8 until the device has them.
+A batch of frames has pictures with their labels, one batch of streams has token ids with a place for every picture row
+and the places where an answer is due. Arrays are torch tensors, pictures uint8 until the device has them.
 """
 
 import math
@@ -14,23 +14,37 @@ from torch.utils.data import DataLoader, Dataset
 from tools.train import draw, tokenizer, world
 
 # What a picture is labelled with while an encoder learns to see: name -> classes. -1 where a picture has no such thing.
-LABELS = {"subject": world.SUBJECTS, "ground": world.GROUNDS, "colour": world.COLOURS, "shape": world.SHAPES,
-          "count": world.COUNTS, "place": world.PLACES, "digit": world.DIGITS, "letter": world.LETTERS, "word": world.WORDS,
-          "left shape": world.SHAPES, "left colour": world.COLOURS, "right shape": world.SHAPES, "right colour": world.COLOURS,
-          "column": range(8), "row": range(8)}  # where a single thing's middle is, in eighths: what motion is seen by
+LABELS = {
+    "subject": world.SUBJECTS,
+    "ground": world.GROUNDS,
+    "colour": world.COLOURS,
+    "shape": world.SHAPES,
+    "count": world.COUNTS,
+    "place": world.PLACES,
+    "digit": world.DIGITS,
+    "letter": world.LETTERS,
+    "word": world.WORDS,
+    "left shape": world.SHAPES,
+    "left colour": world.COLOURS,
+    "right shape": world.SHAPES,
+    "right colour": world.COLOURS,
+    "column": range(8),
+    "row": range(8),
+}  # where a single thing's middle is, in eighths: what motion is seen by
 END = len(world.KINDS)  # kind of the token that ends an answer
 
 
 @dataclass(frozen=True)
 class Stage:
     """A part of the course. Without a mix its batches are frames, with one they are streams."""
+
     name: str
     steps: int
     batch: int
     lr: float
     mix: world.Mix | None = None
     see_lr: float = 1.0  # the encoder's learning rate, as a share of the others'; 0: it stays as it is
-    thin: float = 0.0    # share of the single pictures of which the decoder sees some rows only, as behind a pruner
+    thin: float = 0.0  # share of the single pictures of which the decoder sees some rows only, as behind a pruner
 
 
 def _labels(scene):
@@ -55,7 +69,8 @@ def frames_batch(split, seed, step, n, mix, digits):
 
 
 def detail(r):
-    """What a round's accuracy is also reported as: present ones by what is asked, memory ones by how far back it was."""
+    """What a round's accuracy is also reported as: present ones by what is asked, memory ones by how far back it
+    was."""
     if r.kind == "present":
         what, _, of = r.attribute.partition(" ")
         return f"present: {what} of one of two" if of else f"present: {what}"
@@ -69,8 +84,12 @@ class _Row:
         self.ids, self.frames, self.due, self.things, self.seen = [], [], [], [], []
 
     def answer(self, encode, r, due=True):
-        """`due`: the answer can be known; a picture that is left out is not asked about, its answer is text like any other."""
-        for token, kind, what in ((encode(f" {r.answer}"), world.KINDS.index(r.kind), detail(r)), ([encode.eos], END, None)):
+        """`due`: the answer can be known; a picture that is left out is not asked about, its answer is text like any
+        other."""
+        for token, kind, what in (
+            (encode(f" {r.answer}"), world.KINDS.index(r.kind), detail(r)),
+            ([encode.eos], END, None),
+        ):
             if due:
                 self.due.append((len(self.ids) - 1, token[0], kind, what))
             self.ids += token
@@ -93,8 +112,8 @@ def stream_row(clips, encode, n_rows):
 
 
 def picture_row(clip, encode, seen, image_first):
-    """Questions about one picture, in BLIP-2's form. Its processor puts the picture before the first token, other programs
-    begin with that token: both are read. `seen`: of each of its rows, whether it is there."""
+    """Questions about one picture, in BLIP-2's form. Its processor puts the picture before the first token, other
+    programs begin with that token: both are read. `seen`: of each of its rows, whether it is there."""
     row = _Row()
     rows = [encode.image] * int(seen.sum())
     row.ids += rows + [encode.bos] if image_first else [encode.bos] + rows
@@ -112,23 +131,37 @@ def pack(rows, pad):
     width = max(len(r.ids) for r in rows)
     ids = np.full((len(rows), width), pad, dtype=np.int64)
     for i, r in enumerate(rows):
-        ids[i, :len(r.ids)] = r.ids
+        ids[i, : len(r.ids)] = r.ids
     due = [(i * width + at, token, kind) for i, r in enumerate(rows) for at, token, kind, _ in r.due]
     where, token, kind = (torch.tensor(column) for column in zip(*due))
     frames = [f for r in rows for f in r.frames]
     pixels = np.stack(frames) if frames else np.empty((0, draw.SIZE, draw.SIZE, 3), dtype=np.uint8)
     things = np.concatenate([np.empty((0, 3), dtype=np.int64), *(t for r in rows for t in r.things)])
     seen = [s for r in rows for s in r.seen]
-    return dict(seen=torch.from_numpy(np.stack(seen)) if seen else None,
-                ids=torch.from_numpy(ids), pixels=torch.from_numpy(pixels), things=torch.from_numpy(things),
-                where=where, token=token, kind=kind, details=[what for r in rows for *_, what in r.due])
+    return dict(
+        seen=torch.from_numpy(np.stack(seen)) if seen else None,
+        ids=torch.from_numpy(ids),
+        pixels=torch.from_numpy(pixels),
+        things=torch.from_numpy(things),
+        where=where,
+        token=token,
+        kind=kind,
+        details=[what for r in rows for *_, what in r.due],
+    )
 
 
 class Steps(Dataset):
     """Batch `i` of a stage."""
 
     def __init__(self, stage, split, seed, n_rows, pictures=False, data=None):
-        self.stage, self.split, self.seed, self.n_rows, self.pictures, self.data = stage, split, seed, n_rows, pictures, data
+        self.stage, self.split, self.seed, self.n_rows, self.pictures, self.data = (
+            stage,
+            split,
+            seed,
+            n_rows,
+            pictures,
+            data,
+        )
         self._made = None
 
     def __len__(self):
@@ -146,17 +179,19 @@ class Steps(Dataset):
         mix, rows = replace(stage.mix, clips=(n_clips, n_clips)), []
         for i in range(step * stage.batch, (step + 1) * stage.batch):
             clips = world.make_stream(self.split, self.seed, i, mix, digits)
-            rows.append(picture_row(clips[0], encode, self._seen(i), i % 2 == 0) if self.pictures
-                        else stream_row(clips, encode, self.n_rows))
+            rows.append(
+                picture_row(clips[0], encode, self._seen(i), i % 2 == 0)
+                if self.pictures
+                else stream_row(clips, encode, self.n_rows)
+            )
         return pack(rows, encode.eos)
-
 
     def _seen(self, i):
         """[n_rows] of whether the decoder sees them: all, or an eighth at least."""
         rng, seen = world.rng_of(self.split, self.seed, i, 2), np.ones(self.n_rows, dtype=bool)
         if rng.random() < self.stage.thin:
             seen[:] = False
-            seen[rng.permutation(self.n_rows)[:rng.integers(self.n_rows // 8, self.n_rows + 1)]] = True
+            seen[rng.permutation(self.n_rows)[: rng.integers(self.n_rows // 8, self.n_rows + 1)]] = True
         return seen
 
 

@@ -7,8 +7,16 @@ import numpy as np
 
 SIZE = 64  # pixels, both sides
 
-COLOURS = {"red": (215, 40, 40), "green": (40, 165, 60), "blue": (50, 80, 225), "yellow": (235, 215, 50),
-           "purple": (145, 50, 185), "orange": (240, 135, 25), "white": (245, 245, 245), "pink": (245, 150, 200)}
+COLOURS = {
+    "red": (215, 40, 40),
+    "green": (40, 165, 60),
+    "blue": (50, 80, 225),
+    "yellow": (235, 215, 50),
+    "purple": (145, 50, 185),
+    "orange": (240, 135, 25),
+    "white": (245, 245, 245),
+    "pink": (245, 150, 200),
+}
 SHAPES = ("circle", "square", "triangle", "star", "cross", "ring", "diamond", "heart")
 GROUNDS = ("nothing", "stripes", "dots", "checks")
 
@@ -46,8 +54,9 @@ def paint_shape(image, shape, colour, x, y, radius):
     reach = int(np.ceil(radius * 1.15)) + 1
     x0, x1 = max(0, int(x) - reach), min(SIZE, int(x) + reach + 1)
     y0, y1 = max(0, int(y) - reach), min(SIZE, int(y) + reach + 1)
-    distance = _inside(shape, (_X[:, x0:x1] - np.float32(x)) / np.float32(radius),
-                       (_Y[y0:y1] - np.float32(y)) / np.float32(radius))
+    distance = _inside(
+        shape, (_X[:, x0:x1] - np.float32(x)) / np.float32(radius), (_Y[y0:y1] - np.float32(y)) / np.float32(radius)
+    )
     _blend(image[y0:y1, x0:x1], np.clip(distance * radius + 0.5, 0.0, 1.0), colour)
 
 
@@ -55,7 +64,7 @@ def paint_mask(image, mask, colour, x, y):
     """Paints `mask` [h, w] with its middle at (x, y), moved so that all of it is in the picture."""
     h, w = mask.shape
     x0, y0 = (int(np.clip(round(at - n / 2), 0, SIZE - n)) for at, n in ((x, w), (y, h)))
-    _blend(image[y0:y0 + h, x0:x0 + w], mask, colour)
+    _blend(image[y0 : y0 + h, x0 : x0 + w], mask, colour)
 
 
 def _blend(region, alpha, colour):
@@ -93,8 +102,10 @@ class Digits:
 
     def __init__(self, folder=None):
         self._of = {}
-        images, labels = (sorted(Path(folder).glob(f"image_qa/mnist/*{kind}*ubyte.gz")) if folder else []
-                          for kind in ("images", "labels"))
+        images, labels = (
+            sorted(Path(folder).glob(f"image_qa/mnist/*{kind}*ubyte.gz")) if folder else []
+            for kind in ("images", "labels")
+        )
         if not images or not labels:
             return
         pixels = np.frombuffer(gzip.decompress(images[0].read_bytes()), dtype=np.uint8, offset=16).reshape(-1, 28, 28)

@@ -1,4 +1,5 @@
-"""From a trained model to the files others read: transformers' folder, then the two GGUF files of tools/convert/hf_to_gguf.py."""
+"""From a trained model to the files others read: transformers' folder, then the two GGUF files of
+tools/convert/hf_to_gguf.py."""
 
 import torch
 
@@ -24,4 +25,6 @@ def export(recipe, model, out, outtype="f16"):
 def too_large(files):
     """What is wrong with the files' size, or None."""
     size = sum(f.stat().st_size for f in files)
-    return f"{size} bytes; a committed model has at most {MOST_BYTES} (try --outtype q8_0)" if size > MOST_BYTES else None
+    return (
+        f"{size} bytes; a committed model has at most {MOST_BYTES} (try --outtype q8_0)" if size > MOST_BYTES else None
+    )

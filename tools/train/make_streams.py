@@ -13,8 +13,8 @@ OUT/STREAM/CLIP.FRAME.ppm are the frames (64 x 64, binary PPM), OUT/streams.json
   kind, attribute   present, back, recall or order; what is asked
   distance          how many clips lie between the one it is about and the present one
   aside             true: to be asked without a trace in the stream; otherwise absent
-With --asides N, every --every clips N questions about the first --first clips are asked aside. With --unnamed clips have no names.
---kinds are the weights of the four kinds. The same numbers make the same files. Needs numpy alone.
+With --asides N, every --every clips N questions about the first --first clips are asked aside. With --unnamed clips
+have no names. --kinds are the weights of the four kinds. The same numbers make the same files. Needs numpy alone.
 """
 
 import argparse
@@ -52,8 +52,18 @@ def write_stream(out, stream, args, mix, digits, lines):
         looks_back = asides(story, rng, args.first, args.asides) if late else []
         for r, aside in [(r, False) for r in clip.rounds] + [(r, True) for r in looks_back]:
             lead = f"Clip {clip.number}:" if r.leads and clip.number >= 0 else ""
-            line = dict(stream=stream, clip=i, number=clip.number, frames=files if r.leads else [], lead=lead,
-                        question=r.question, answer=r.answer, kind=r.kind, attribute=r.attribute, distance=r.distance)
+            line = dict(
+                stream=stream,
+                clip=i,
+                number=clip.number,
+                frames=files if r.leads else [],
+                lead=lead,
+                question=r.question,
+                answer=r.answer,
+                kind=r.kind,
+                attribute=r.attribute,
+                distance=r.distance,
+            )
             lines.write(json.dumps(dict(line, aside=True) if aside else line) + "\n")
 
 
@@ -65,17 +75,32 @@ def main(argv=None):
     parser.add_argument("--frames", type=int, default=2, help="of a clip")
     parser.add_argument("--rounds", type=int, default=1, help="of a clip")
     parser.add_argument("--kinds", default="1,1,1,1", help="weights of " + ", ".join(world.KINDS))
-    parser.add_argument("--horizon", type=int, default=1 << 30, help="memory questions reach back so many clips at most")
+    parser.add_argument(
+        "--horizon", type=int, default=1 << 30, help="memory questions reach back so many clips at most"
+    )
     parser.add_argument("--asides", type=int, default=0, help="questions about the beginning, each time")
     parser.add_argument("--every", type=int, default=10, help="clips between those times")
     parser.add_argument("--first", type=int, default=30, help="clips that are the beginning")
-    parser.add_argument("--unnamed", action="store_true", help="clips without numbers, for questions about single pictures")
+    parser.add_argument(
+        "--unnamed", action="store_true", help="clips without numbers, for questions about single pictures"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data", type=Path, help="folder with image_qa/mnist (default: $WEIR_DATA)",
-                        default=os.environ.get("WEIR_DATA"))
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with image_qa/mnist (default: $WEIR_DATA)",
+        default=os.environ.get("WEIR_DATA"),
+    )
     args = parser.parse_args(argv)
-    mix = world.Mix(clips=(args.clips,) * 2, frames=(args.frames,) * 2, rounds=(args.rounds,) * 2, numbered=0.0 if args.unnamed else 1.0, first=1,
-                    kinds=tuple(float(w) for w in args.kinds.split(",")), horizon=args.horizon)
+    mix = world.Mix(
+        clips=(args.clips,) * 2,
+        frames=(args.frames,) * 2,
+        rounds=(args.rounds,) * 2,
+        numbered=0.0 if args.unnamed else 1.0,
+        first=1,
+        kinds=tuple(float(w) for w in args.kinds.split(",")),
+        horizon=args.horizon,
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     digits = draw.Digits(args.data)
     with open(args.out / "streams.jsonl", "w", encoding="utf-8") as lines:

@@ -1,14 +1,15 @@
 """How a decoder learns what a token stands for, before anything asks for it.
 
-"In clip 57, what colour was it?" is answered in two steps: a clip's tokens take up its number from the label before them, and
-the question finds those that have its own. Neither step earns anything without the other, and answers alone teach
-neither within thousands of steps: the decoder settles for the clips nearby. So the first step is taught by itself: after a few
-blocks, every token is to tell, in the code of the numbers' embeddings, the last clip that was named.
+"In clip 57, what colour was it?" is answered in two steps: a clip's tokens take up its number from the label before
+them, and the question finds those that have its own. Neither step earns anything without the other, and answers alone
+teach neither within thousands of steps: the decoder settles for the clips nearby. So the first step is taught by
+itself: after a few blocks, every token is to tell, in the code of the numbers' embeddings, the last clip that was
+named.
 
-"What colour is the circle?" is the same riddle within a picture of two things: a picture's row is to tell colour, shape and side
-of what stands there in the code of the words, and the tokens behind such a word are to tell the word, so that the two can meet.
-With the first alone answers stay a guess between the two things for a thousand steps; with both they are learned within some
-hundred.
+"What colour is the circle?" is the same riddle within a picture of two things: a picture's row is to tell colour, shape
+and side of what stands there in the code of the words, and the tokens behind such a word are to tell the word, so that
+the two can meet. With the first alone answers stay a guess between the two things for a thousand steps; with both they
+are learned within some hundred.
 """
 
 import torch
@@ -18,7 +19,7 @@ from tools.train import world
 
 AFTER_BLOCKS = 2
 WEIGHT = 0.3  # of this loss, beside the answers'
-EVERY = 4     # tokens, of which one is asked
+EVERY = 4  # tokens, of which one is asked
 
 
 class Naming:
@@ -28,8 +29,10 @@ class Naming:
         self.numbers = numbers
         self.number_of = torch.full((vocab,), -1, device=device)
         self.number_of[numbers] = torch.arange(world.N_NUMBERS, device=device)
-        self.words = [torch.tensor([encode(f" {word}")[0] for word in words], device=device)
-                      for words in (world.COLOURS, world.SHAPES, world.SIDES)]
+        self.words = [
+            torch.tensor([encode(f" {word}")[0] for word in words], device=device)
+            for words in (world.COLOURS, world.SHAPES, world.SIDES)
+        ]
         self.thing_words = torch.cat(self.words)
         self.thing_of = torch.full((vocab,), -1, device=device)
         self.thing_of[self.thing_words] = torch.arange(len(self.thing_words), device=device)
@@ -48,8 +51,8 @@ class Naming:
         return _told(early[:, ::EVERY].flatten(0, 1), self.labels(ids)[:, ::EVERY].flatten(), embeddings[self.numbers])
 
     def asked(self, ids, early, embeddings):
-        """early as clips() has it: every token of the text tells the colour, shape or side that was last named: where an answer
-        begins, what it is asked about. (loss, (right, of))."""
+        """early as clips() has it: every token of the text tells the colour, shape or side that was last named: where
+        an answer begins, what it is asked about. (loss, (right, of))."""
         labels = self._until_next(self.thing_of[ids], ids).masked_fill(ids == self.image, -1)
         return _told(early[:, ::EVERY].flatten(0, 1), labels[:, ::EVERY].flatten(), embeddings[self.thing_words])
 
@@ -59,7 +62,8 @@ class Naming:
         return sum(loss for loss, _ in results), tuple(sum(n) for n in zip(*(hits for _, hits in results)))
 
     def _until_next(self, named, ids):
-        """[n, t] of names, -1 for none -> at every token the last one; -1 before the first, and where a row is filled up."""
+        """[n, t] of names, -1 for none -> at every token the last one; -1 before the first, and where a row is filled
+        up."""
         at = torch.where(named >= 0, torch.arange(ids.shape[1], device=ids.device), -1).cummax(1).values
         filled = (ids == self.end).flip(1).cumprod(1).flip(1).bool()  # the ends at the end
         return torch.where((at >= 0) & ~filled, named.gather(1, at.clamp(min=0)), -1)

@@ -16,14 +16,14 @@ def normalise(pixels):
 
 
 class Heads(nn.Module):
-    """A classifier attends to the rows with a query of its own, as a question will later. With `rows_each` it has only so many
-    of them to look at, so that rows that stand for no place have something to differ by."""
+    """A classifier attends to the rows with a query of its own, as a question will later. With `rows_each` it has only
+    so many of them to look at, so that rows that stand for no place have something to differ by."""
 
     def __init__(self, width, rows_each=None):
         super().__init__()
         self.rows_each = rows_each
         self.norm = nn.LayerNorm(width)
-        self.query = nn.Parameter(torch.randn(len(data.LABELS), width) * width ** -0.5)
+        self.query = nn.Parameter(torch.randn(len(data.LABELS), width) * width**-0.5)
         self.out = nn.ModuleList(nn.Linear(width, len(classes)) for classes in data.LABELS.values())
 
     def forward(self, rows):
@@ -43,6 +43,8 @@ class Heads(nn.Module):
         for i, (name, logits) in enumerate(zip(data.LABELS, self(rows))):
             of = labels[:, i]
             known = of >= 0
-            losses.append(F.cross_entropy(logits.float(), of, ignore_index=-1, reduction="sum") / known.sum().clamp(min=1))
+            losses.append(
+                F.cross_entropy(logits.float(), of, ignore_index=-1, reduction="sum") / known.sum().clamp(min=1)
+            )
             right[name] = ((logits.argmax(-1) == of) & known).sum(), known.sum()
         return torch.stack(losses).mean(), right

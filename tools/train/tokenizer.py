@@ -1,7 +1,7 @@
 """The small models' tokenizer: byte-level BPE as GPT-2's, with every word and clip number of the world as one token.
 
-It is trained by the `tokenizers` package on the world's own words, so that any other text still has a spelling, in bytes.
-The chat format is Vicuna's, the one LLaVA-1.5 has, with its turns on lines of their own.
+It is trained by the `tokenizers` package on the world's own words, so that any other text still has a spelling, in
+bytes. The chat format is Vicuna's, the one LLaVA-1.5 has, with its turns on lines of their own.
 """
 
 import json
@@ -16,7 +16,8 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}{{ 'USER: ' + message['content'] + '\\n' }}"
     "{% elif message['role'] == 'assistant' %}{{ 'ASSISTANT: ' + message['content'] + eos_token + '\\n' }}"
     "{% else %}{{ message['content'] + '\\n\\n' }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}")
+    "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
+)
 # A BLIP-2 prompt is one question behind the picture's rows.
 QUESTION, ANSWER = "Question: ", " Answer:"
 
@@ -35,19 +36,25 @@ def build():
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=VOCAB, min_frequency=2, show_progress=False,
-                                  special_tokens=[AddedToken(t, special=True) for t in (BOS, EOS, IMAGE)],
-                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[AddedToken(t, special=True) for t in (BOS, EOS, IMAGE)],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
     # Numbers are rarer: were their pieces merged first, words would run out of room.
     tokenizer.train_from_iterator((texts + answers + frame) * 20 + numbers * 3, trainer)
     return tokenizer
 
 
 def write(folder, chat=True):
-    """Writes tokenizer.json and tokenizer_config.json, as tools/convert/hf_to_gguf.py reads them; `chat`: with the chat format."""
+    """Writes tokenizer.json and tokenizer_config.json, as tools/convert/hf_to_gguf.py reads them; `chat`: with the chat
+    format."""
     build().save(str(folder / "tokenizer.json"))
-    settings = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token=BOS, eos_token=EOS, add_bos_token=True,
-                    add_eos_token=False)
+    settings = dict(
+        tokenizer_class="PreTrainedTokenizerFast", bos_token=BOS, eos_token=EOS, add_bos_token=True, add_eos_token=False
+    )
     if chat:
         settings["chat_template"] = CHAT_TEMPLATE
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1))

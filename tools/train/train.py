@@ -4,12 +4,13 @@
     tools/train/train.py llava|blip2 --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]
 
 The same command again goes on where the last one stopped: after M minutes, by Ctrl-C, or by a power cut (then at most
---save-every seconds are lost). Every batch follows from --seed and its number, so a run in ten pieces is the run in one.
-FOLDER gets log.jsonl, checkpoint.pt and, when the course is through, the model in transformers' form (hf/) and as GGUF.
+--save-every seconds are lost). Every batch follows from --seed and its number, so a run in ten pieces is the run in
+one. FOLDER gets log.jsonl, checkpoint.pt and, when the course is through, the model in transformers' form (hf/) and as
+GGUF.
 
---size small is made for one core of a CPU, base for a GPU; tiny shows in minutes that all of it works. --scale 0.1 shortens
-every stage to a tenth. --data: the folder with image_qa/mnist, for handwritten digits beside drawn ones. Needs torch,
-transformers, tokenizers, gguf.
+--size small is made for one core of a CPU, base for a GPU; tiny shows in minutes that all of it works. --scale 0.1
+shortens every stage to a tenth. --data: the folder with image_qa/mnist, for handwritten digits beside drawn ones. Needs
+torch, transformers, tokenizers, gguf.
 """
 
 import argparse
@@ -31,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.train import data, naming, seeing, tokenizer, world
 
 WARMUP, FINAL_LR = 100, 0.05  # steps; share of a stage's learning rate at its end
-END_WEIGHT = 0.1              # of the loss of an answer's end, which is learned at once
+END_WEIGHT = 0.1  # of the loss of an answer's end, which is learned at once
 
 
 class Course:
@@ -50,23 +51,43 @@ class Course:
         eyes = [p for m in self.model.eyes() for p in m.parameters()]
         known = {id(p) for p in eyes}
         rest = [p for p in (*self.model.parameters(), *self.heads.parameters()) if id(p) not in known]
-        groups = [dict(params=[p for p in ps if (p.ndim > 1) == decays], weight_decay=0.05 if decays else 0.0, eyes=ps is eyes)
-                  for ps in (eyes, rest) for decays in (True, False)]
+        groups = [
+            dict(
+                params=[p for p in ps if (p.ndim > 1) == decays], weight_decay=0.05 if decays else 0.0, eyes=ps is eyes
+            )
+            for ps in (eyes, rest)
+            for decays in (True, False)
+        ]
         self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), fused=True)
         self.checkpoint = args.out / "checkpoint.pt"
         if self.checkpoint.is_file():
             self._resume()
 
     def _setup(self):
-        return dict(model=self.args.model, size=self.args.size, seed=self.args.seed, scale=self.args.scale,
-                    digits=bool(self.args.data))
+        return dict(
+            model=self.args.model,
+            size=self.args.size,
+            seed=self.args.seed,
+            scale=self.args.scale,
+            digits=bool(self.args.data),
+        )
 
     def save(self):
         """All or nothing: a checkpoint is only replaced by a whole one."""
         partial = self.checkpoint.with_suffix(".partial")
         with open(partial, "wb") as f:
-            torch.save(dict(setup=self._setup(), weights=self.model.state_dict(), heads=self.heads.state_dict(),
-                            optimizer=self.optimizer.state_dict(), stage=self.stage, step=self.step, seconds=self.seconds), f)
+            torch.save(
+                dict(
+                    setup=self._setup(),
+                    weights=self.model.state_dict(),
+                    heads=self.heads.state_dict(),
+                    optimizer=self.optimizer.state_dict(),
+                    stage=self.stage,
+                    step=self.step,
+                    seconds=self.seconds,
+                ),
+                f,
+            )
             f.flush()
             os.fsync(f.fileno())
         os.replace(partial, self.checkpoint)
@@ -133,7 +154,8 @@ class Course:
 
     @torch.no_grad()
     def examine(self, stage, n_batches):
-        """Accuracy of greedy answers on streams that training never sees, given the true earlier answers: {what: share}."""
+        """Accuracy of greedy answers on streams that training never sees, given the true earlier answers: {what:
+        share}."""
         self.model.eval()
         total = {}
         steps = self.steps_of(replace(stage, steps=n_batches), "held_out", 100 + self.stage)
@@ -141,7 +163,9 @@ class Course:
             for k, (right, of) in self.loss(stage, self.to_device(batch))[1].items():
                 total[k] = [a + int(b) for a, b in zip(total.get(k, (0, 0)), (right, of))]
         self.model.train()
-        return {k: round(r / n, 4) for k, (r, n) in total.items() if n} | {"n": {k: n for k, (_, n) in total.items() if n}}
+        return {k: round(r / n, 4) for k, (r, n) in total.items() if n} | {
+            "n": {k: n for k, (_, n) in total.items() if n}
+        }
 
 
 def train(course, log):
@@ -160,7 +184,9 @@ def _go_on(course, log, began, stop):
     while course.stage < len(course.stages):
         stage = course.stages[course.stage]
         seen, losses, right = time.monotonic(), [], {}
-        for batch in data.load(course.steps_of(stage, "train", args.seed * 100 + course.stage), course.step, args.workers):
+        for batch in data.load(
+            course.steps_of(stage, "train", args.seed * 100 + course.stage), course.step, args.workers
+        ):
             loss, hits = course.one_step(stage, batch)
             losses.append(loss)
             for k, (r, n) in hits.items():
@@ -169,9 +195,15 @@ def _go_on(course, log, began, stop):
             now = time.monotonic()
             course.seconds = before + now - began
             if course.step % args.log_every == 0 or course.step == stage.steps:
-                log(stage=stage.name, step=course.step, of=stage.steps, minutes=round(course.seconds / 60, 2),
-                    loss=round(float(torch.stack(losses).mean()), 4), steps_per_s=round(len(losses) / (now - seen), 3),
-                    train={k: round(float(r / n), 3) for k, (r, n) in right.items() if n})
+                log(
+                    stage=stage.name,
+                    step=course.step,
+                    of=stage.steps,
+                    minutes=round(course.seconds / 60, 2),
+                    loss=round(float(torch.stack(losses).mean()), 4),
+                    steps_per_s=round(len(losses) / (now - seen), 3),
+                    train={k: round(float(r / n), 3) for k, (r, n) in right.items() if n},
+                )
                 seen, losses, right = now, [], {}
             if course.step % args.examine_every == 0 or course.step == stage.steps:
                 log(stage=stage.name, step=course.step, held_out=course.examine(stage, 4))
@@ -190,12 +222,18 @@ def parse(argv=None):
     parser = argparse.ArgumentParser(description="Trains a small vision-language model and writes its GGUF files.")
     parser.add_argument("model", choices=("llava", "blip2"))
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; it is continued where there is one")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many; the same command goes on later")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="stop after so many; the same command goes on later"
+    )
     parser.add_argument("--size", choices=("tiny", "small", "base"), default="small")
     parser.add_argument("--scale", type=float, default=1.0, help="length of every stage, as a share of the recipe's")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data", type=Path, help="folder with image_qa/mnist (default: $WEIR_DATA where it is set)",
-                        default=os.environ.get("WEIR_DATA"))
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with image_qa/mnist (default: $WEIR_DATA where it is set)",
+        default=os.environ.get("WEIR_DATA"),
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-bf16", dest="bf16", action="store_false", help="matrices in 32 bits")
     parser.add_argument("--threads", type=int, help="of the CPU (default: all)")
@@ -224,12 +262,15 @@ def main():
             f.write(line + "\n")
 
     if not train(course, log):
-        print(f"train: stopped in stage {course.stages[course.stage].name}, step {course.step}; the same command goes on",
-              file=sys.stderr)
+        print(
+            f"train: stopped in stage {course.stages[course.stage].name}, step {course.step}; the same command goes on",
+            file=sys.stderr,
+        )
         return
     final = course.stages[-1]
     log(final=course.examine(final, 40), parameters=sum(p.numel() for p in course.model.parameters()))
     import export
+
     files = export.export(course.recipe, course.model, args.out, args.outtype)
     print(*files, sep="\n")
     if remark := export.too_large(files):

@@ -1,4 +1,5 @@
-"""The recipe keeps its promises: text as the programs write it, a run in pieces is the run in one, files that are whole."""
+"""The recipe keeps its promises: text as the programs write it, a run in pieces is the run in one, files that are
+whole."""
 
 import sys
 import tempfile
@@ -36,7 +37,10 @@ class Text(unittest.TestCase):
                 for r in clip.rounds:
                     lead = f"Clip {clip.number}:" if r.leads and clip.number >= 0 else ""
                     media = tokenizer.IMAGE * (5 * len(clip.frames)) if r.leads else ""
-                    messages += [dict(role="user", content=lead + media + r.question), dict(role="assistant", content=r.answer)]
+                    messages += [
+                        dict(role="user", content=lead + media + r.question),
+                        dict(role="assistant", content=r.answer),
+                    ]
             text = tokenizer.BOS + template.render(messages=messages, eos_token=tokenizer.EOS)
             row = data.stream_row(clips, self.encode, 5)
             # The line's end behind the last answer is the next turn's.
@@ -47,8 +51,10 @@ class Text(unittest.TestCase):
         clips = world.make_stream("train", 3, 1, MIX)
         row = data.stream_row(clips, self.encode, 5)
         rounds = [r for c in clips for r in c.rounds]
-        self.assertEqual([self.encode.tokenizer.decode([t]) for _, t, kind, _ in row.due if kind != data.END],
-                         [f" {r.answer}" for r in rounds])
+        self.assertEqual(
+            [self.encode.tokenizer.decode([t]) for _, t, kind, _ in row.due if kind != data.END],
+            [f" {r.answer}" for r in rounds],
+        )
         for at, token, _, _ in row.due:
             self.assertEqual(row.ids[at + 1], token)
 
@@ -77,7 +83,10 @@ class Text(unittest.TestCase):
         scene = next(s for s in scenes if s.subject == "pair")
         things = world.things_at(scene, 4)
         sides = [things[[i for i in range(16) if i % 4 in columns]] for columns in ((0, 1), (2, 3))]
-        told = [(world.COLOURS.index(colour), world.SHAPES.index(shape), i) for i, (colour, shape, *_) in enumerate(scene.objects)]
+        told = [
+            (world.COLOURS.index(colour), world.SHAPES.index(shape), i)
+            for i, (colour, shape, *_) in enumerate(scene.objects)
+        ]
         for side, thing in zip(sides, told):
             self.assertEqual({tuple(t) for t in side if t[0] >= 0}, {thing})
         self.assertEqual([tuple(t) for t in world.things_in_turn(scene, 5)], told + [(-1, -1, -1)] * 3)
@@ -100,11 +109,13 @@ class Text(unittest.TestCase):
         code = torch.randn(tokenizer.VOCAB, 64, generator=torch.Generator().manual_seed(1))
         early = torch.stack([code[names.thing_words[w]] if w >= 0 else torch.zeros(64) for w in wanted])[None]
         loss, (right, of) = names.asked(ids, early, code)
-        asked = wanted[::naming.EVERY]
+        asked = wanted[:: naming.EVERY]
         self.assertEqual((int(right), int(of)), (sum(w >= 0 for w in asked),) * 2)
         self.assertLess(float(loss), 0.1)
-        self.assertEqual(names._until_next(names.thing_of[ids], ids).tolist()[0],
-                         [place[circle] if i == 4 else w for i, w in enumerate(wanted)])
+        self.assertEqual(
+            names._until_next(names.thing_of[ids], ids).tolist()[0],
+            [place[circle] if i == 4 else w for i, w in enumerate(wanted)],
+        )
 
     def test_text_alone_asks_only_for_what_was_told(self):
         mix = Mix(clips=(4, 4), frames=(0, 0), rounds=(1, 1), closing=(3, 3), told=True, numbered=1.0)
@@ -127,8 +138,25 @@ class Text(unittest.TestCase):
 
 
 def course(model, out):
-    made = train.Course(train.parse([model, "--size", "tiny", "--out", str(out), "--device", "cpu", "--workers", "0",
-                                     "--threads", "1", "--examine-every", "100"]))
+    made = train.Course(
+        train.parse(
+            [
+                model,
+                "--size",
+                "tiny",
+                "--out",
+                str(out),
+                "--device",
+                "cpu",
+                "--workers",
+                "0",
+                "--threads",
+                "1",
+                "--examine-every",
+                "100",
+            ]
+        )
+    )
     mix = Mix(clips=(1, 1), rounds=(1, 2)) if made.recipe.PICTURES else MIX
     made.stages = [Stage("see", 2, 2, 1e-3), Stage("look", 2, 2, 1e-3, mix, 0.3), Stage("last", 2, 1, 1e-3, mix, 0.0)]
     if not made.recipe.PICTURES:
@@ -170,7 +198,9 @@ class Run(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 files = export.export(recipe, recipe.Model("tiny"), Path(folder))
                 self.assertIsNone(export.too_large(files))
-                found = [str(bytes(gguf.GGUFReader(f).fields["general.architecture"].parts[-1]), "ascii") for f in files]
+                found = [
+                    str(bytes(gguf.GGUFReader(f).fields["general.architecture"].parts[-1]), "ascii") for f in files
+                ]
                 self.assertEqual(found, [arch, "clip"])
 
     def test_every_size_can_be_built_and_committed(self):
@@ -179,7 +209,9 @@ class Run(unittest.TestCase):
                 with torch.device("meta"):
                     n = sum(p.numel() for p in recipe.Model(size).parameters())
                 # q8_0 has 34 bytes for 32 values; base is meant for it, the others for f16.
-                self.assertLess(n * (34 / 32 if size == "base" else 2), 0.95 * export.MOST_BYTES, f"{recipe.NAME} {size}")
+                self.assertLess(
+                    n * (34 / 32 if size == "base" else 2), 0.95 * export.MOST_BYTES, f"{recipe.NAME} {size}"
+                )
                 self.assertGreater(len(recipe.stages(size)), 2)
 
     def test_pictures_of_blip2_learn(self):

@@ -1,6 +1,8 @@
-"""The procedural video world: clips of shapes, digits, letters and words on textured grounds, with questions about them.
+"""The procedural video world: clips of shapes, digits, letters and words on textured grounds, with questions about
+them.
 
-A stream is a list of clips, a clip a few frames and one or more rounds (question, answer). Questions come in four kinds:
+A stream is a list of clips, a clip a few frames and one or more rounds (question, answer). Questions come in four
+kinds:
 
   present   about the clip that has just been shown: colour, shape, count, place, motion, digit, letter, word, ground,
             and of a pair of objects the colour of a shape, the shape of a colour, the one on the left or right
@@ -27,8 +29,32 @@ PLACES = ("left", "right", "top", "bottom", "middle")
 MOTIONS = ("left", "right", "up", "down", "nowhere")
 DIGITS = tuple("0123456789")
 LETTERS = tuple("ABCDEFHKLMNPRTVXYZ")
-WORDS = ("arm", "bag", "bee", "box", "cat", "cup", "dog", "egg", "fan", "fox", "hat", "ice", "jam", "key", "leg", "map", "nut",
-         "owl", "pen", "sun", "toy", "van", "web", "zoo")
+WORDS = (
+    "arm",
+    "bag",
+    "bee",
+    "box",
+    "cat",
+    "cup",
+    "dog",
+    "egg",
+    "fan",
+    "fox",
+    "hat",
+    "ice",
+    "jam",
+    "key",
+    "leg",
+    "map",
+    "nut",
+    "owl",
+    "pen",
+    "sun",
+    "toy",
+    "van",
+    "web",
+    "zoo",
+)
 SUBJECTS = ("shape", "digit", "letter", "word", "pair")
 SIDES = ("left", "right")  # of a pair's things, in this order
 KINDS = ("present", "back", "recall", "order")
@@ -40,10 +66,14 @@ _STEP = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1), "nowhe
 
 # How each attribute is asked for: now, in an earlier clip.
 _ASK = {
-    "colour": ("What colour is it?", "what colour was it?"), "shape": ("What shape is it?", "what shape was it?"),
-    "count": ("How many are there?", "how many were there?"), "place": ("Where is it?", "where was it?"),
-    "motion": ("Which way does it move?", "which way did it move?"), "digit": ("What digit is it?", "what digit was it?"),
-    "letter": ("What letter is it?", "what letter was it?"), "word": ("What does it say?", "what did it say?"),
+    "colour": ("What colour is it?", "what colour was it?"),
+    "shape": ("What shape is it?", "what shape was it?"),
+    "count": ("How many are there?", "how many were there?"),
+    "place": ("Where is it?", "where was it?"),
+    "motion": ("Which way does it move?", "which way did it move?"),
+    "digit": ("What digit is it?", "what digit was it?"),
+    "letter": ("What letter is it?", "what letter was it?"),
+    "word": ("What does it say?", "what did it say?"),
     "ground": ("What is behind it?", "what was behind it?"),
 }
 # Asked about earlier clips too; the others are about the present one only.
@@ -53,6 +83,7 @@ _LASTING = ("colour", "shape", "count", "digit", "letter", "word")
 @dataclass
 class Scene:
     """What a clip shows. `facts`: attribute -> answer; of a pair `colour of circle`, `shape of red`, `side left`."""
+
     subject: str
     ground: str
     facts: dict
@@ -69,11 +100,11 @@ class Scene:
 
 @dataclass
 class Round:
-    kind: str       # of KINDS
+    kind: str  # of KINDS
     attribute: str  # what is asked
     question: str
     answer: str
-    distance: int   # clips between the one it is about and the present one
+    distance: int  # clips between the one it is about and the present one
     leads: bool = False  # the clip's frames stand in this round
 
 
@@ -88,18 +119,22 @@ class Clip:
 @dataclass(frozen=True)
 class Mix:
     """What streams look like. Ranges are inclusive; `kinds` are weights of KINDS, `subjects` of SUBJECTS."""
+
     clips: tuple = (2, 4)
     frames: tuple = (1, 2)
     rounds: tuple = (1, 2)
     kinds: tuple = (1.0, 0.0, 0.0, 0.0)
     subjects: tuple = (0.4, 0.15, 0.1, 0.15, 0.2)
     numbered: float = 0.85  # streams whose clips are introduced by their number
-    first: int = -1         # number of the first clip; -1: any
+    first: int = -1  # number of the first clip; -1: any
     horizon: int = 1 << 30  # memory questions reach back so many clips
-    real: float = 0.5       # digits that are handwritten, where there are any
-    closing: tuple = (0, 0)  # recall rounds more at the end, about all clips: where questions come as often as facts, what is
-                             # left to ask lies a few clips back, and nothing is learned about the distant ones
-    told: bool = False       # recall rounds ask what the text has said; with frames=(0, 0) there is nothing but text
+    real: float = 0.5  # digits that are handwritten, where there are any
+    closing: tuple = (
+        0,
+        0,
+    )  # recall rounds more at the end, about all clips: where questions come as often as facts, what is
+    # left to ask lies a few clips back, and nothing is learned about the distant ones
+    told: bool = False  # recall rounds ask what the text has said; with frames=(0, 0) there is nothing but text
 
 
 def rng_of(split, seed, *index):
@@ -159,7 +194,7 @@ def make_scene(rng, mix, moves):
 
 
 def _paint(scene, image, shift, tints, split, digits, rng_state):
-    for (colour, thing, x, y, size), tint in zip(scene.objects, tints):
+    for (_, thing, x, y, size), tint in zip(scene.objects, tints):
         x, y = x + shift[0], y + shift[1]
         if thing in SHAPES:
             draw.paint_shape(image, thing, tint, x, y, size)
@@ -185,8 +220,9 @@ def render(scene, n_frames, rng, split="train", digits=None):
 
 
 def things_at(scene, n):
-    """A pair's picture cut into n x n squares, [n * n, 3]: colour, shape and side, as places in COLOURS, SHAPES and SIDES, of the
-    thing that has the middle of a square; -1 where nothing stands and for other scenes. Pairs do not move: it holds for every frame."""
+    """A pair's picture cut into n x n squares, [n * n, 3]: colour, shape and side, as places in COLOURS, SHAPES and
+    SIDES, of the thing that has the middle of a square; -1 where nothing stands and for other scenes. Pairs do not
+    move: it holds for every frame."""
     out = np.full((n * n, 3), -1, dtype=np.int64)
     if scene.subject != "pair":
         return out
@@ -198,10 +234,13 @@ def things_at(scene, n):
 
 
 def things_in_turn(scene, n):
-    """The same for n rows that stand for no place: [n, 3], the left thing in the first row, the right one in the second."""
+    """The same for n rows that stand for no place: [n, 3], the left thing in the first row, the right one in the
+    second."""
     out = np.full((n, 3), -1, dtype=np.int64)
     if scene.subject == "pair":
-        out[:2] = [(COLOURS.index(colour), SHAPES.index(shape), side) for side, (colour, shape, *_) in enumerate(scene.objects)]
+        out[:2] = [
+            (COLOURS.index(colour), SHAPES.index(shape), side) for side, (colour, shape, *_) in enumerate(scene.objects)
+        ]
     return out
 
 
@@ -244,7 +283,8 @@ class Story:
             self.said.add((i, f"colour of {facts[attribute]}"))
 
     def ask(self, rng, kind):
-        """A round of that kind about the present (the last) clip or an earlier one; None where there is nothing to ask."""
+        """A round of that kind about the present (the last) clip or an earlier one; None where there is nothing to
+        ask."""
         now = len(self.clips) - 1
         if kind == "present":
             options = [a for a in self.clips[now].scene.facts if (now, a) not in self.said]
@@ -269,7 +309,8 @@ class Story:
         return self._round(kind, attribute, about, lambda a: f"One clip back, {_ask_then(a)}")
 
     def look_back(self, rng, n_first):
-        """A recall round about one of the first clips that leaves no trace in the story; None where nothing is left to ask."""
+        """A recall round about one of the first clips that leaves no trace in the story; None where nothing is left to
+        ask."""
         now = len(self.clips) - 1
         oldest = max(0, now - (N_NUMBERS - 1))  # a number that was given anew names the later clip
         which = [i for i in range(oldest, min(n_first, now)) if self.clips[i].number >= 0 and self._untold(i)]
@@ -277,8 +318,13 @@ class Story:
             return None
         about = which[rng.integers(len(which))]
         attribute = _choose(rng, self._untold(about))
-        return Round("recall", attribute, f"In clip {self.clips[about].number}, {_ask_then(attribute)}",
-                     self.clips[about].scene.facts[attribute], now - about)
+        return Round(
+            "recall",
+            attribute,
+            f"In clip {self.clips[about].number}, {_ask_then(attribute)}",
+            self.clips[about].scene.facts[attribute],
+            now - about,
+        )
 
     def _recall(self, attribute, about):
         return self._round("recall", attribute, about, lambda a: f"In clip {self.clips[about].number}, {_ask_then(a)}")
@@ -287,14 +333,23 @@ class Story:
         self._told(about, attribute)
         if kind == "present" and attribute in _asked_later(self.clips[about].scene):
             self.told.append((about, attribute))
-        return Round(kind, attribute, words(attribute), self.clips[about].scene.facts[attribute], len(self.clips) - 1 - about)
+        return Round(
+            kind, attribute, words(attribute), self.clips[about].scene.facts[attribute], len(self.clips) - 1 - about
+        )
 
     def _order(self, rng, now):
         oldest = max(0, now - min(self.mix.horizon, N_NUMBERS - 1))
         phrases = [c.scene.phrase() for c in self.clips]
-        options = [(i, i + d) for i in range(oldest, now + 1) for d in (-1, 1)
-                   if oldest <= i + d < now and (i + d, "colour") not in self.said and "colour" in self.clips[i + d].scene.facts
-                   and phrases[i] is not None and phrases.count(phrases[i]) == 1]
+        options = [
+            (i, i + d)
+            for i in range(oldest, now + 1)
+            for d in (-1, 1)
+            if oldest <= i + d < now
+            and (i + d, "colour") not in self.said
+            and "colour" in self.clips[i + d].scene.facts
+            and phrases[i] is not None
+            and phrases.count(phrases[i]) == 1
+        ]
         if not options:
             return None
         named, about = options[rng.integers(len(options))]
@@ -312,8 +367,8 @@ def make_stream(split, seed, index, mix, digits=None):
 
 
 def stream_clips(split, seed, index, mix, digits=None, story=None):
-    """The same, one clip after the other: a stream of any length in the memory of its questions. `story`, a new Story(mix),
-    lets the caller follow what was shown and said."""
+    """The same, one clip after the other: a stream of any length in the memory of its questions. `story`, a new
+    Story(mix), lets the caller follow what was shown and said."""
     rng = rng_of(split, seed, index)
     n_clips = int(rng.integers(mix.clips[0], mix.clips[1] + 1))
     numbered = rng.random() < mix.numbered
@@ -337,10 +392,13 @@ def stream_clips(split, seed, index, mix, digits=None, story=None):
 
 
 def vocabulary():
-    """Every word that questions and answers are made of, as they stand in a text: with the space before them, or without."""
+    """Every word that questions and answers are made of, as they stand in a text: with the space before them, or
+    without."""
     texts = [text for pair in _ASK.values() for text in pair]
     texts += [_ask_now(f"{w} x") for w in ("colour of", "shape of", "side")]
     texts += [_ask_then(f"{w} x") for w in ("colour of", "shape of")]
-    texts += ["One clip back, ", "In clip "] + [f"What colour came {w} the digit letter word " for w in ("before", "after")]
+    texts += ["One clip back, ", "In clip "] + [
+        f"What colour came {w} the digit letter word " for w in ("before", "after")
+    ]
     answers = [*COLOURS, *SHAPES, *GROUNDS, *COUNTS, *PLACES, *MOTIONS, *DIGITS, *LETTERS, *WORDS]
     return texts, [f" {a}" for a in answers], [f" {n}" for n in range(N_NUMBERS)]

@@ -1,4 +1,5 @@
-"""The world keeps its promises: the same again from the same numbers, splits that cannot meet, answers that are true."""
+"""The world keeps its promises: the same again from the same numbers, splits that cannot meet, answers that are
+true."""
 
 import json
 import os
@@ -16,7 +17,9 @@ except ImportError as e:
 
 from tools.train import draw, make_streams, world
 
-MIX = world.Mix(clips=(8, 8), frames=(2, 2), rounds=(1, 3), kinds=(1.0, 1.0, 1.0, 1.0), subjects=(0.4, 0.15, 0.1, 0.15, 0.2))
+MIX = world.Mix(
+    clips=(8, 8), frames=(2, 2), rounds=(1, 3), kinds=(1.0, 1.0, 1.0, 1.0), subjects=(0.4, 0.15, 0.1, 0.15, 0.2)
+)
 
 
 def painted(frame, colour):
@@ -25,7 +28,7 @@ def painted(frame, colour):
     names = list(draw.COLOURS)
     distance = np.stack([np.square(pixels - np.array(draw.COLOURS[n])).sum(-1) for n in names])
     nearest = distance.argmin(0) == names.index(colour)
-    return nearest & (distance.min(0) < 60 ** 2)
+    return nearest & (distance.min(0) < 60**2)
 
 
 def pieces(mask, smallest=20):
@@ -98,12 +101,21 @@ class World(unittest.TestCase):
         plain, closing = streams("train", 4, mix), streams("train", 4, replace(mix, closing=(12, 12)))
         for a, b in zip(plain, closing):
             self.assertEqual([c.rounds for c in a[:-1]], [c.rounds for c in b[:-1]])
-            more = b[-1].rounds[len(a[-1].rounds):]
+            more = b[-1].rounds[len(a[-1].rounds) :]
             self.assertEqual([r.kind for r in more], ["recall"] * 12)
             self.assertGreater(max(r.distance for r in more), 12)
 
     def test_told_rounds_ask_what_the_text_has_said(self):
-        mix = replace(MIX, clips=(6, 6), frames=(0, 0), rounds=(1, 1), kinds=(1.0, 0.0, 0.0, 0.0), closing=(4, 4), told=True, numbered=1.0)
+        mix = replace(
+            MIX,
+            clips=(6, 6),
+            frames=(0, 0),
+            rounds=(1, 1),
+            kinds=(1.0, 0.0, 0.0, 0.0),
+            closing=(4, 4),
+            told=True,
+            numbered=1.0,
+        )
         n = 0
         for clips in streams("train", 8, mix):
             said = {(i, c.rounds[0].attribute): c.rounds[0].answer for i, c in enumerate(clips)}
@@ -129,7 +141,7 @@ class World(unittest.TestCase):
                         self.assertEqual([c.number for c in stream].count(about.number), 1)
                     else:
                         word, phrase = r.question.removesuffix("?").split(" came ")[1].split(" the ", 1)
-                        named = [j for j, c in enumerate(stream[:i + 1]) if c.scene.phrase() == phrase]
+                        named = [j for j, c in enumerate(stream[: i + 1]) if c.scene.phrase() == phrase]
                         self.assertEqual(len(named), 1)
                         self.assertEqual(i - r.distance, named[0] + (1 if word == "after" else -1))
         self.assertEqual(kinds, set(world.KINDS))
@@ -165,7 +177,6 @@ class World(unittest.TestCase):
         mix = world.Mix(clips=(4, 4), numbered=1.0, first=world.N_NUMBERS - 2)
         self.assertEqual([c.number for c in world.make_stream("train", 1, 0, mix)], [318, 319, 0, 1])
 
-
     def test_streams_are_written_as_they_are(self):
         with tempfile.TemporaryDirectory() as folder:
             make_streams.main([folder, "--streams", "2", "--clips", "3", "--rounds", "2", "--seed", "9"])
@@ -177,13 +188,25 @@ class World(unittest.TestCase):
                 mine = [line for line in lines if line["stream"] == stream]
                 self.assertEqual([(n["clip"], n["question"], n["answer"]) for n in mine], told)
                 files = [f for line in mine for f in line["frames"]]
-                pixels = [(Path(folder) / f).read_bytes()[-64 * 64 * 3:] for f in files]
+                pixels = [(Path(folder) / f).read_bytes()[-64 * 64 * 3 :] for f in files]
                 self.assertEqual(pixels, [f.tobytes() for c in clips for f in c.frames])
-
 
     def test_asides_look_back_at_what_was_never_said(self):
         with tempfile.TemporaryDirectory() as folder:
-            arguments = ["--clips", "24", "--kinds", "1,0,0,0", "--frames", "1", "--asides", "3", "--every", "5", "--first", "6"]
+            arguments = [
+                "--clips",
+                "24",
+                "--kinds",
+                "1,0,0,0",
+                "--frames",
+                "1",
+                "--asides",
+                "3",
+                "--every",
+                "5",
+                "--first",
+                "6",
+            ]
             make_streams.main([folder, "--seed", "9"] + arguments)
             lines = [json.loads(line) for line in (Path(folder) / "streams.jsonl").read_text().splitlines()]
             mix = world.Mix(clips=(24, 24), frames=(1, 1), rounds=(1, 1), numbered=1.0, first=1)

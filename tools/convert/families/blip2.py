@@ -1,5 +1,5 @@
-"""BLIP-2: EVA's ViT-g and the Q-Former to an encoder file (GGUF architecture `clip`, projector `qformer`), and OPT beside it to
-a file of its own. src/vision/blip2.cc defines the names: no other program has any.
+"""BLIP-2: EVA's ViT-g and the Q-Former to an encoder file (GGUF architecture `clip`, projector `qformer`), and OPT
+beside it to a file of its own. src/vision/blip2.cc defines the names: no other program has any.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -12,23 +12,60 @@ HF_NAMES = ("Blip2ForConditionalGeneration", "Blip2Model")
 MMPROJ_ARCH = "clip"
 
 # What a config.json may leave out because it is transformers' default.
-VISION_DEFAULTS = dict(hidden_size=1408, intermediate_size=6144, num_hidden_layers=39, num_attention_heads=16, image_size=224,
-                       patch_size=14, hidden_act="gelu", layer_norm_eps=1e-6)
-QFORMER_DEFAULTS = dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12,
-                        hidden_act="gelu", layer_norm_eps=1e-12, cross_attention_frequency=2, use_qformer_text_input=False)
+VISION_DEFAULTS = dict(
+    hidden_size=1408,
+    intermediate_size=6144,
+    num_hidden_layers=39,
+    num_attention_heads=16,
+    image_size=224,
+    patch_size=14,
+    hidden_act="gelu",
+    layer_norm_eps=1e-6,
+)
+QFORMER_DEFAULTS = dict(
+    hidden_size=768,
+    intermediate_size=3072,
+    num_hidden_layers=12,
+    num_attention_heads=12,
+    hidden_act="gelu",
+    layer_norm_eps=1e-12,
+    cross_attention_frequency=2,
+    use_qformer_text_input=False,
+)
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 # Names of today's files <- names of others.
-RENAMES = (("model.vision_model.", "vision_model."), ("model.qformer.", "qformer."), ("model.query_tokens", "query_tokens"),
-           ("model.language_projection.", "language_projection."), ("language_model.lm_head.", "lm_head."),
-           ("language_model.model.decoder.", opt.DECODER), ("model.language_model.decoder.", opt.DECODER))
+RENAMES = (
+    ("model.vision_model.", "vision_model."),
+    ("model.qformer.", "qformer."),
+    ("model.query_tokens", "query_tokens"),
+    ("model.language_projection.", "language_projection."),
+    ("language_model.lm_head.", "lm_head."),
+    ("language_model.model.decoder.", opt.DECODER),
+    ("model.language_model.decoder.", opt.DECODER),
+)
 
-BLOCK = {"layer_norm1": "ln1", "self_attn.qkv": "attn_qkv", "self_attn.projection": "attn_out", "layer_norm2": "ln2",
-         "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
-ATTENTION = {"attention.query": "q", "attention.key": "k", "attention.value": "v", "output.dense": "out",
-             "output.LayerNorm": "norm"}
-QUERY_FFN = {"intermediate_query.dense": "ffn_up", "output_query.dense": "ffn_down", "output_query.LayerNorm": "ffn_norm"}
+BLOCK = {
+    "layer_norm1": "ln1",
+    "self_attn.qkv": "attn_qkv",
+    "self_attn.projection": "attn_out",
+    "layer_norm2": "ln2",
+    "mlp.fc1": "ffn_up",
+    "mlp.fc2": "ffn_down",
+}
+ATTENTION = {
+    "attention.query": "q",
+    "attention.key": "k",
+    "attention.value": "v",
+    "output.dense": "out",
+    "output.LayerNorm": "norm",
+}
+QUERY_FFN = {
+    "intermediate_query.dense": "ffn_up",
+    "output_query.dense": "ffn_down",
+    "output_query.LayerNorm": "ffn_norm",
+}
 
 
 def prepare(source, mmproj):
@@ -42,7 +79,9 @@ def prepare(source, mmproj):
             raise ConvertError("config.json: a Q-Former that reads text is another model")
         for where in (source.config, source.qformer):
             if where["hidden_act"] != "gelu":
-                raise ConvertError(f"config.json: hidden_act `{where['hidden_act']}`; this encoder is defined with gelu")
+                raise ConvertError(
+                    f"config.json: hidden_act `{where['hidden_act']}`; this encoder is defined with gelu"
+                )
         source.ignore_prefix("model.", "lm_head.")
     else:
         source.config = dict(source.config.get("text_config") or {})
@@ -63,8 +102,10 @@ def mmproj_metadata(source, writer, say):
     if not isinstance(wanted, dict):  # as old processors wrote it
         wanted = {"height": wanted, "width": wanted}
     if wanted.get("height") != size or wanted.get("width") != size or processor.get("resample", 3) != 3:
-        raise ConvertError(f"preprocessor_config.json: size {wanted}, resample {processor.get('resample')}; this encoder is "
-                           f"defined with bicubic squares of {size}")
+        raise ConvertError(
+            f"preprocessor_config.json: size {wanted}, resample {processor.get('resample')}; this encoder is "
+            f"defined with bicubic squares of {size}"
+        )
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type("qformer")
     # Configurations of other language models call their width by other names (T5: d_model); the tensor is always right.

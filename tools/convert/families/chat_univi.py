@@ -15,8 +15,13 @@ HF_NAMES = ("ChatUniViLlamaForCausalLM",)
 MMPROJ_ARCH = "clip"
 
 FIXED = {"mm_projector_type": "linear", "mm_use_im_start_end": False, "mm_vision_select_feature": "patch"}
-RATES = {"use_cluster": True, "spatial_cluster_rate0": 64, "spatial_cluster_rate1": 32, "spatial_cluster_rate2": 16,
-         "temporal_cluster_rate": 1 / 16}
+RATES = {
+    "use_cluster": True,
+    "spatial_cluster_rate0": 64,
+    "spatial_cluster_rate1": 32,
+    "spatial_cluster_rate2": 16,
+    "temporal_cluster_rate": 1 / 16,
+}
 MOST_FRAMES = 64  # a constant of the published code
 
 
@@ -48,7 +53,9 @@ def mmproj_metadata(source, writer, say):
         clusters.append(n)
     per_event = 1 / rates["temporal_cluster_rate"]
     if per_event < 1 or abs(per_event - round(per_event)) > 1e-6:
-        raise ConvertError(f"config.json: temporal_cluster_rate {rates['temporal_cluster_rate']} is not one event for some frames")
+        raise ConvertError(
+            f"config.json: temporal_cluster_rate {rates['temporal_cluster_rate']} is not one event for some frames"
+        )
     clip_tower.metadata(source, writer, "chat_univi", n_used(source), {}, source.whole_config["hidden_size"])
     writer.add_string("weir.vision.fit", "crop")
     writer.add_array("clip.vision.frames.clusters", clusters)

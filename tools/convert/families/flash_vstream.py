@@ -1,5 +1,6 @@
 """Flash-VStream (the LLaVA one): CLIP, its projector and what its STAR memory has learned to a `clip` file (projector
-`flash_vstream`; src/vision/flash_vstream.cc defines the names), and the language model beside it to a `llama` file of its own.
+`flash_vstream`; src/vision/flash_vstream.cc defines the names), and the language model beside it to a `llama` file of
+its own.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -12,13 +13,24 @@ HF_NAMES = ("VStreamLlamaForCausalLM",)
 MMPROJ_ARCH = "clip"
 
 # What the file says <- config.json, and what stands for it there where it is not said: the published model's.
-KEYS = {"spatial_side": ("compress_size", 8), "spatial_count": ("video_current_memory_length", 1),
-        "temporal_side": ("compress_long_memory_size", 4), "temporal_count": ("video_long_memory_length", 25),
-        "abstract_side": ("compress_Turing_memory_size", 1), "abstract_count": ("video_Turing_memory_length", 25)}
-FIXED = {"video_sample_type": "weighted_kmeans", "compress_type": "mean", "mm_projector_type": "mlp2x_gelu",
-         "mm_use_4_vision_tokens": False, "mm_use_im_start_end": False, "mm_vision_select_feature": "patch"}
+KEYS = {
+    "spatial_side": ("compress_size", 8),
+    "spatial_count": ("video_current_memory_length", 1),
+    "temporal_side": ("compress_long_memory_size", 4),
+    "temporal_count": ("video_long_memory_length", 25),
+    "abstract_side": ("compress_Turing_memory_size", 1),
+    "abstract_count": ("video_Turing_memory_length", 25),
+}
+FIXED = {
+    "video_sample_type": "weighted_kmeans",
+    "compress_type": "mean",
+    "mm_projector_type": "mlp2x_gelu",
+    "mm_use_4_vision_tokens": False,
+    "mm_use_im_start_end": False,
+    "mm_vision_select_feature": "patch",
+}
 RETRIEVED = 3  # a constant of the published code
-BUFFER = 300   # frames that may be retrieved: that code keeps all of them, which no fixed budget can
+BUFFER = 300  # frames that may be retrieved: that code keeps all of them, which no fixed budget can
 
 
 def prepare(source, mmproj):
@@ -27,8 +39,14 @@ def prepare(source, mmproj):
         clip_tower.beside(source)
         clip_tower.require(source, FIXED)
         # Value and output layers belong to another kind of memory, which no model uses.
-        source.ignore_prefix("model.layers.", "model.embed_tokens.", "model.norm.", "lm_head.", "model.attention_model.v_proj.",
-                             "model.attention_model.out_")
+        source.ignore_prefix(
+            "model.layers.",
+            "model.embed_tokens.",
+            "model.norm.",
+            "lm_head.",
+            "model.attention_model.v_proj.",
+            "model.attention_model.out_",
+        )
     else:
         source.ignore_prefix("model.vision_tower.", "model.mm_projector.", "model.attention_model.")
 
@@ -55,7 +73,11 @@ def mmproj_metadata(source, writer, say):
 
 def mmproj_tensors(source):
     yield from clip_tower.tensors(source, n_used(source))
-    for hf, name in (("mm_projector.0", "mm.0"), ("mm_projector.2", "mm.2"), ("attention_model.q_proj", "mm.abstract_q"),
-                     ("attention_model.k_proj", "mm.abstract_k")):
+    for hf, name in (
+        ("mm_projector.0", "mm.0"),
+        ("mm_projector.2", "mm.2"),
+        ("attention_model.q_proj", "mm.abstract_q"),
+        ("attention_model.k_proj", "mm.abstract_k"),
+    ):
         for kind in ("weight", "bias"):
             yield f"{name}.{kind}", source.tensor(f"model.{hf}.{kind}")

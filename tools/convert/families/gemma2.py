@@ -21,10 +21,13 @@ def decoder_metadata(source, writer, say, global_every):
     kinds = source.get("layer_types")
     usual = ["sliding_attention" if (i + 1) % global_every else "full_attention" for i in range(n_layers)]
     if kinds and kinds != usual:
-        raise ConvertError(f"config.json: layer_types {kinds}; this architecture is defined with every {global_every}th layer "
-                           "without a window")
+        raise ConvertError(
+            f"config.json: layer_types {kinds}; this architecture is defined with every {global_every}th layer "
+            "without a window"
+        )
     writer.add_sliding_window(source.need("sliding_window"))
-    # Where a file does not say, readers guess: by head_dim, or by the width over the heads where they know the largest model.
+    # Where a file does not say, readers guess: by head_dim, or by the width over the heads where they know the largest
+    # model.
     writer.add_attention_scale(float(source.get("query_pre_attn_scalar", 256)) ** -0.5)
 
 

@@ -7,9 +7,20 @@ GGUF_ARCH = "gemma3"
 HF_NAMES = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")
 
 # What the text part of a config.json may leave out because it is transformers' default.
-TEXT_DEFAULTS = dict(vocab_size=262208, hidden_size=2304, intermediate_size=9216, num_hidden_layers=26, num_attention_heads=8,
-                     num_key_value_heads=4, head_dim=256, max_position_embeddings=131072, rms_norm_eps=1e-6,
-                     rope_theta=1000000.0, query_pre_attn_scalar=256, sliding_window=4096)
+TEXT_DEFAULTS = dict(
+    vocab_size=262208,
+    hidden_size=2304,
+    intermediate_size=9216,
+    num_hidden_layers=26,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=256,
+    max_position_embeddings=131072,
+    rms_norm_eps=1e-6,
+    rope_theta=1000000.0,
+    query_pre_attn_scalar=256,
+    sliding_window=4096,
+)
 
 LAYER = {**gemma2.LAYER, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 
@@ -19,9 +30,16 @@ def prepare(source, mmproj):
     text = source.config.get("text_config")
     if text is not None:
         source.config = {**TEXT_DEFAULTS, **text}
-        source.rename((("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."),
-                       ("model.language_model.", "model.")))
-        source.ignore_prefix("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
+        source.rename(
+            (
+                ("language_model.model.", "model."),
+                ("language_model.lm_head.", "lm_head."),
+                ("model.language_model.", "model."),
+            )
+        )
+        source.ignore_prefix(
+            "vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."
+        )
 
 
 def metadata(source, writer, say):

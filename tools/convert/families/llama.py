@@ -39,8 +39,8 @@ def decoder_metadata(source, writer, say, act="silu"):
 
 
 def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=False):
-    """Yields every tensor of the decoder; `fix(module, array)` may re-arrange one. `tied`: whether head and embedding are
-    one matrix where config.json does not say."""
+    """Yields every tensor of the decoder; `fix(module, array)` may re-arrange one. `tied`: whether head and embedding
+    are one matrix where config.json does not say."""
     yield "token_embd.weight", source.tensor("model.embed_tokens.weight")
     yield "output_norm.weight", source.tensor("model.norm.weight")
     if source.get("tie_word_embeddings", tied):
@@ -72,7 +72,10 @@ def metadata(source, writer, say):
     window = source.get("sliding_window")
     if window and window < source.need("max_position_embeddings"):
         writer.add_sliding_window(window)
-        say(f"sliding_window {window} is in the file; llama.cpp's `llama` does not read it and is exact up to that many tokens")
+        say(
+            f"sliding_window {window} is in the file; llama.cpp's `llama` does not read it and is exact up to that "
+            f"many tokens"
+        )
     decoder_metadata(source, writer, say)
 
 

@@ -1,5 +1,5 @@
-"""LLaVA-1.5 and LLaVA-1.6 (LLaVA-NeXT): a CLIP encoder and its projector to llama.cpp's `mmproj` file (GGUF architecture `clip`), and the language model
-beside it to a `llama` file of its own.
+"""LLaVA-1.5 and LLaVA-1.6 (LLaVA-NeXT): a CLIP encoder and its projector to llama.cpp's `mmproj` file (GGUF
+architecture `clip`), and the language model beside it to a `llama` file of its own.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -13,15 +13,28 @@ HF_NAMES = ("LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration"
 MMPROJ_ARCH = "clip"
 
 # What a config.json may leave out because it is transformers' default.
-TEXT_DEFAULTS = dict(hidden_size=4096, intermediate_size=11008, num_hidden_layers=32, num_attention_heads=32,
-                     max_position_embeddings=2048, rms_norm_eps=1e-6, vocab_size=32000)
+TEXT_DEFAULTS = dict(
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    max_position_embeddings=2048,
+    rms_norm_eps=1e-6,
+    vocab_size=32000,
+)
 VISION_DEFAULTS = dict(clip_tower.DEFAULTS, image_size=336)
 GRIDS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 
 # Names of today's files <- names of older ones.
-RENAMES = (("model.image_newline", "image_newline"), ("language_model.model.", "model."), ("language_model.lm_head.", "lm_head."), ("model.language_model.", "model."),
-           ("model.vision_tower.", "vision_tower."), ("model.multi_modal_projector.", "multi_modal_projector."),
-           ("vision_tower.vision_model.", "vision_tower."))
+RENAMES = (
+    ("model.image_newline", "image_newline"),
+    ("language_model.model.", "model."),
+    ("language_model.lm_head.", "lm_head."),
+    ("model.language_model.", "model."),
+    ("model.vision_tower.", "vision_tower."),
+    ("model.multi_modal_projector.", "multi_modal_projector."),
+    ("vision_tower.vision_model.", "vision_tower."),
+)
 
 
 def prepare(source, mmproj):
@@ -31,7 +44,9 @@ def prepare(source, mmproj):
     if mmproj:
         source.config = {**VISION_DEFAULTS, **(source.config.get("vision_config") or {})}
         if (kind := source.config.get("model_type", "clip_vision_model")) != "clip_vision_model":
-            raise ConvertError(f"config.json: vision encoder `{kind}`; this architecture is defined with clip_vision_model")
+            raise ConvertError(
+                f"config.json: vision encoder `{kind}`; this architecture is defined with clip_vision_model"
+            )
         source.ignore_prefix("model.", "lm_head.")
     else:
         tied = bool(source.config.get("tie_word_embeddings"))
@@ -51,7 +66,9 @@ def feature_layer(source):
 def mmproj_metadata(source, writer, say):
     config = source.whole_config
     if (strategy := config.get("vision_feature_select_strategy", "default")) != "default":
-        raise ConvertError(f"config.json: vision_feature_select_strategy `{strategy}`; only `default` drops the class token")
+        raise ConvertError(
+            f"config.json: vision_feature_select_strategy `{strategy}`; only `default` drops the class token"
+        )
     if (act := config.get("projector_hidden_act", "gelu")) != "gelu":
         raise ConvertError(f"config.json: projector_hidden_act `{act}`; this projector is defined with gelu")
     text = {**TEXT_DEFAULTS, **(config.get("text_config") or {})}
@@ -61,7 +78,9 @@ def mmproj_metadata(source, writer, say):
     if source.has("image_newline"):
         # Pairs of height and width there, of width and height here.
         pairs = config.get("image_grid_pinpoints", GRIDS)
-        writer.add_array("clip.vision.image_grid_pinpoints", [side for height, width in pairs for side in (width, height)])
+        writer.add_array(
+            "clip.vision.image_grid_pinpoints", [side for height, width in pairs for side in (width, height)]
+        )
         writer.add_string("clip.vision.mm_patch_merge_type", "spatial_unpad")
     # The folder's own processor decides what becomes of pictures that are no squares; LLaVA-1.5 itself pads them.
     pads = processor.get("do_pad") or not processor.get("do_center_crop")

@@ -5,15 +5,30 @@ from ..source import ConvertError
 GGUF_ARCH = "opt"
 HF_NAMES = ("OPTForCausalLM",)
 
-LAYER = {"self_attn_layer_norm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-         "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_output", "final_layer_norm": "ffn_norm",
-         "fc1": "ffn_up", "fc2": "ffn_down"}
+LAYER = {
+    "self_attn_layer_norm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.out_proj": "attn_output",
+    "final_layer_norm": "ffn_norm",
+    "fc1": "ffn_up",
+    "fc2": "ffn_down",
+}
 DECODER = "model.decoder."
 # The original table's rows in front of position 0: a convention of its training code.
 OFFSET = 2
 # What a config.json may leave out because it is transformers' default.
-DEFAULTS = dict(vocab_size=50272, hidden_size=768, num_hidden_layers=12, ffn_dim=3072, max_position_embeddings=2048,
-                num_attention_heads=12, do_layer_norm_before=True, tie_word_embeddings=True)
+DEFAULTS = dict(
+    vocab_size=50272,
+    hidden_size=768,
+    num_hidden_layers=12,
+    ffn_dim=3072,
+    max_position_embeddings=2048,
+    num_attention_heads=12,
+    do_layer_norm_before=True,
+    tie_word_embeddings=True,
+)
 
 
 def prepare(source, mmproj):

@@ -1,5 +1,6 @@
-"""Qwen, the first, and Qwen-VL: GGUF architecture `qwen`; with --mmproj Qwen-VL's vision transformer and resampler (GGUF
-architecture `clip`, projector `qwenvl_resampler`; src/vision/qwenvl_resampler.cc defines the names: no other program has any).
+"""Qwen, the first, and Qwen-VL: GGUF architecture `qwen`; with --mmproj Qwen-VL's vision transformer and resampler
+(GGUF architecture `clip`, projector `qwenvl_resampler`; src/vision/qwenvl_resampler.cc defines the names: no other
+program has any).
 """
 
 import numpy as np
@@ -12,7 +13,9 @@ HF_NAMES = ("QWenLMHeadModel",)
 MMPROJ_ARCH = "clip"
 
 # What a config.json may leave out because it is the published code's default.
-DEFAULTS = dict(layer_norm_epsilon=1e-6, max_position_embeddings=8192, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True)
+DEFAULTS = dict(
+    layer_norm_epsilon=1e-6, max_position_embeddings=8192, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True
+)
 N_QUERIES, EPS = 256, 1e-6
 RESAMPLER_HEAD_DIM = 128
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -21,15 +24,29 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205)))
 PICTURE_SPECIALS = ("<ref>", "</ref>", "<box>", "</box>", "<quad>", "</quad>", "<img>", "</img>", "<imgpad>")
 # What the published code writes around turns; its folders have no template.
-CHATML = ("{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}"
-          "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
-          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+CHATML = (
+    "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% "
+    "endif %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 
-RENAMES = (("transformer.visual.", "visual."), ("transformer.wte.", "model.embed_tokens."), ("transformer.ln_f.", "model.norm."),
-           ("transformer.h.", "model.layers."))
+RENAMES = (
+    ("transformer.visual.", "visual."),
+    ("transformer.wte.", "model.embed_tokens."),
+    ("transformer.ln_f.", "model.norm."),
+    ("transformer.h.", "model.layers."),
+)
 # w1 is the half that is not gated.
-LAYER = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm", "mlp.w2": "ffn_gate",
-         "mlp.w1": "ffn_up", "mlp.c_proj": "ffn_down"}
+LAYER = {
+    "ln_1": "attn_norm",
+    "attn.c_attn": "attn_qkv",
+    "attn.c_proj": "attn_output",
+    "ln_2": "ffn_norm",
+    "mlp.w2": "ffn_gate",
+    "mlp.w1": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+}
 BLOCK = {"ln_1": "ln1", "ln_2": "ln2", "attn.out_proj": "attn_out", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 
 
@@ -60,7 +77,10 @@ def metadata(source, writer, say):
     if source.get("use_dynamic_ntk") or source.get("use_logn_attn"):
         # Both begin behind the trained context and have no GGUF form; up to there the file is exact.
         if trained < source.need("max_position_embeddings"):
-            say(f"use_dynamic_ntk, use_logn_attn: the file has neither and is exact up to {trained} tokens, which it says")
+            say(
+                f"use_dynamic_ntk, use_logn_attn: the file has neither and is exact up to {trained} tokens, which it "
+                f"says"
+            )
         config["max_position_embeddings"] = min(trained, source.need("max_position_embeddings"))
     llama.decoder_metadata(source, writer, say)
     if source.chat and not source.optional_json("tokenizer_config.json").get("chat_template"):
@@ -72,9 +92,9 @@ def tensors(source):
 
 
 def resized(table, n):
-    """[rows, columns] of positions, row by row in a square, for a square of n: cubic convolution (a = -0.75) of the lines, then
-    of the columns, edges repeated."""
-    side, to = int(round(len(table) ** 0.5)), int(round(n ** 0.5))
+    """[rows, columns] of positions, row by row in a square, for a square of n: cubic convolution (a = -0.75) of the
+    lines, then of the columns, edges repeated."""
+    side, to = int(round(len(table) ** 0.5)), int(round(n**0.5))
     if side * side != len(table):
         raise ConvertError(f"{len(table)} positions are no square")
     if side == to:

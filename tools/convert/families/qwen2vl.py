@@ -12,8 +12,16 @@ HF_NAMES = ("Qwen2VLForConditionalGeneration",)
 MMPROJ_ARCH = "clip"
 
 # What a config.json may leave out because it is transformers' default.
-VISION_DEFAULTS = dict(depth=32, embed_dim=1280, num_heads=16, mlp_ratio=4, patch_size=14, spatial_merge_size=2,
-                       temporal_patch_size=2, hidden_act="quick_gelu")
+VISION_DEFAULTS = dict(
+    depth=32,
+    embed_dim=1280,
+    num_heads=16,
+    mlp_ratio=4,
+    patch_size=14,
+    spatial_merge_size=2,
+    temporal_patch_size=2,
+    hidden_act="quick_gelu",
+)
 FIXED = dict(spatial_merge_size=2, temporal_patch_size=2, hidden_act="quick_gelu", in_channels=3)
 SECTIONS = (16, 24, 24)
 MIN_PIXELS, MAX_PIXELS = 56 * 56, 28 * 28 * 1280
@@ -59,7 +67,9 @@ def mmproj_metadata(source, writer, say):
     processor = processor or source.optional_json("processor_config.json").get("image_processor", {})
     size = processor.get("size") or {}
     if processor.get("resample", 3) != 3:
-        raise ConvertError(f"preprocessor_config.json: resample {processor['resample']}; this encoder is defined with bicubic")
+        raise ConvertError(
+            f"preprocessor_config.json: resample {processor['resample']}; this encoder is defined with bicubic"
+        )
     width = source.need("embed_dim")
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type("qwen2vl_merger")
@@ -89,7 +99,7 @@ def mmproj_tensors(source):
         for kind in ("weight", "bias"):
             qkv = source.tensor(f"{block}attn.qkv.{kind}")
             for j, name in enumerate("qkv"):
-                yield f"{to}attn_{name}.{kind}", qkv[j * len(qkv) // 3:(j + 1) * len(qkv) // 3]
+                yield f"{to}attn_{name}.{kind}", qkv[j * len(qkv) // 3 : (j + 1) * len(qkv) // 3]
     yield from both("visual.merger.ln_q", "v.post_ln")
     yield from both("visual.merger.mlp.0", "mm.0")
     yield from both("visual.merger.mlp.2", "mm.2")

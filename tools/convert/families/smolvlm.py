@@ -1,5 +1,5 @@
-"""SmolVLM, SmolVLM2 and Idefics3: SigLIP and its connector to llama.cpp's `mmproj` file (GGUF architecture `clip`, projector
-`idefics3`), and the language model beside it to a `llama` file of its own.
+"""SmolVLM, SmolVLM2 and Idefics3: SigLIP and its connector to llama.cpp's `mmproj` file (GGUF architecture `clip`,
+projector `idefics3`), and the language model beside it to a `llama` file of its own.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -12,17 +12,44 @@ HF_NAMES = ("SmolVLMForConditionalGeneration", "Idefics3ForConditionalGeneration
 MMPROJ_ARCH = "clip"
 
 # What a config.json may leave out because it is transformers' default: of SmolVLM, and where Idefics3's differs.
-VISION_DEFAULTS = dict(hidden_size=1152, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=16, image_size=224,
-                       patch_size=32, hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-6)
-TEXT_DEFAULTS = dict(hidden_size=4096, intermediate_size=11008, num_hidden_layers=32, num_attention_heads=32,
-                     max_position_embeddings=2048, rms_norm_eps=1e-5, vocab_size=32000)
+VISION_DEFAULTS = dict(
+    hidden_size=1152,
+    intermediate_size=3072,
+    num_hidden_layers=12,
+    num_attention_heads=16,
+    image_size=224,
+    patch_size=32,
+    hidden_act="gelu_pytorch_tanh",
+    layer_norm_eps=1e-6,
+)
+TEXT_DEFAULTS = dict(
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    max_position_embeddings=2048,
+    rms_norm_eps=1e-5,
+    vocab_size=32000,
+)
 HALF = (0.5, 0.5, 0.5)
 LANCZOS = 1
 
-RENAMES = (("model.text_model.", "model."), ("model.vision_model.", "vision_model."), ("model.connector.", "connector."))
+RENAMES = (
+    ("model.text_model.", "model."),
+    ("model.vision_model.", "vision_model."),
+    ("model.connector.", "connector."),
+)
 
-LAYER = {"layer_norm1": "ln1", "layer_norm2": "ln2", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-         "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
+LAYER = {
+    "layer_norm1": "ln1",
+    "layer_norm2": "ln2",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.out_proj": "attn_out",
+    "mlp.fc1": "ffn_up",
+    "mlp.fc2": "ffn_down",
+}
 
 
 def prepare(source, mmproj):
@@ -53,8 +80,10 @@ def mmproj_metadata(source, writer, say):
     square = (processor.get("max_image_size") or {}).get("longest_edge", size)
     longest = (processor.get("size") or {}).get("longest_edge", 4 * square)
     if square != size or processor.get("resample", LANCZOS) != LANCZOS:
-        raise ConvertError(f"preprocessor_config.json: squares of {square}, resample {processor.get('resample')}; this encoder "
-                           f"is defined with Lanczos squares of {size}")
+        raise ConvertError(
+            f"preprocessor_config.json: squares of {square}, resample {processor.get('resample')}; this encoder "
+            f"is defined with Lanczos squares of {size}"
+        )
     text = {**TEXT_DEFAULTS, **(source.whole_config.get("text_config") or {})}
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type("idefics3")

@@ -1,11 +1,12 @@
 """A-VL (2409.14846): shares of the visual tokens are stored and read, per layer; H2O over text.
 
 Keep-set per layer. A view is a dict of one layer:
-    seq, visual, pinned, scores   [n_slots]: number in the stream, whether a picture's, whether pinned, the score: of visual
-                                  slots the attention of the newest voting row, of text the sum over rows
+    seq, visual, pinned, scores   [n_slots]: number in the stream, whether a picture's, whether pinned, the score: of
+                                  visual slots the attention of the newest voting row, of text the sum over rows
     n_seen, n_seen_visual         tokens of the stream so far, and visual ones
 
-Choices: those of src/policy/a_vl.cc, stated once more. Shares of visual tokens are rounded down, shares of text half up.
+Choices: those of src/policy/a_vl.cc, stated once more. Shares of visual tokens are rounded down, shares of text half
+up.
 """
 
 import math
@@ -33,7 +34,7 @@ def text_budget(view, prefix, options):
 def heavy_hitters(text, taken, budget, heavy):
     """`taken` first; then the newest, then the best of the others."""
     n_heavy = common.round_half_up(heavy * budget)
-    newest = sorted(text, reverse=True)[:budget - n_heavy]
+    newest = sorted(text, reverse=True)[: budget - n_heavy]
     others = [s for s in text if s not in newest and s not in taken]
     return newest + others[:n_heavy]
 
@@ -51,8 +52,18 @@ def keep(view, n_keep, options):
     room = max(0, n_keep - len(fixed))
     core = share(view, min(options["C"], options["S"]))
     budget = min(text_budget(view, prefix, options), max(room - min(core, len(visual)), room // 2))
-    return common.fill(n, n_keep, view["pinned"], prefix, heavy_hitters(text, fixed, budget, options["heavy"]), visual[:core],
-                       visual[:share(view, options["S"])], text, visual, common.newest(n, n))
+    return common.fill(
+        n,
+        n_keep,
+        view["pinned"],
+        prefix,
+        heavy_hitters(text, fixed, budget, options["heavy"]),
+        visual[:core],
+        visual[: share(view, options["S"])],
+        text,
+        visual,
+        common.newest(n, n),
+    )
 
 
 def after_prompt(views, options):
@@ -62,10 +73,10 @@ def after_prompt(views, options):
         if options["P"] < 1 and layer > 1:
             filter_view = views[1]
             ranked = [filter_view["seq"][s] for s in parts(filter_view)[2]]
-            refused = set(ranked[share(filter_view, options["P"]):])
+            refused = set(ranked[share(filter_view, options["P"]) :])
             visual = [s for s in visual if view["seq"][s] not in refused]
         pins = common.pinned_slots(view["pinned"])
-        stays = set(pins) | set(prefix) | set(visual[:share(view, options["S"])])
+        stays = set(pins) | set(prefix) | set(visual[: share(view, options["S"])])
         stays |= set(heavy_hitters(text, stays, text_budget(view, prefix, options), options["heavy"]))
         out.append(sorted(stays))
     return out
@@ -74,6 +85,6 @@ def after_prompt(views, options):
 def read(view, options):
     """What a step between two full ones reads."""
     _, _, visual = parts(view)
-    core = visual[:share(view, min(options["C"], options["S"]))]
+    core = visual[: share(view, min(options["C"], options["S"]))]
     pinned = common.pinned_slots(view["pinned"])
     return sorted(set(core) | set(pinned) | {s for s in range(len(view["seq"])) if not view["visual"][s]})

@@ -43,6 +43,6 @@ def keep(scores, n_keep, pinned=None, seq=None, window=32, kernel=7, pooling="ma
         for slot in order[n_sure:]:
             number = slot if seq is None else seq[head][slot]
             pool.append((-pooled[slot], -row[slot], -number, head, slot))
-    for *_, head, slot in sorted(pool)[:total - sum(len(taken) for taken in kept)]:
+    for *_, head, slot in sorted(pool)[: total - sum(len(taken) for taken in kept)]:
         kept[head].add(slot)
     return [sorted(taken) for taken in kept]

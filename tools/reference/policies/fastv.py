@@ -1,4 +1,5 @@
-"""FastV (ECCV 2024), the form that keeps a cache: from layer K on, text and the visual slots that layer K - 1 attends to most.
+"""FastV (ECCV 2024), the form that keeps a cache: from layer K on, text and the visual slots that layer K - 1 attends
+to most.
 
 Views as in a_vl.py; scores are the attention of the prompt's last row. A full pot keeps the newest slots.
 """
@@ -18,6 +19,11 @@ def after_prompt(views, options):
         visual = [s for s in common.ranked(ranking["scores"]) if ranking["visual"][s]]
         n = common.round_half_up((1 - options["R"]) * ranking["n_seen_visual"])
         allowed = {ranking["seq"][s] for s in visual[:n]}
-    return [[s for s in range(len(view["seq"]))
-             if layer < options["K"] or not view["visual"][s] or view["pinned"][s] or view["seq"][s] in allowed]
-            for layer, view in enumerate(views)]
+    return [
+        [
+            s
+            for s in range(len(view["seq"]))
+            if layer < options["K"] or not view["visual"][s] or view["pinned"][s] or view["seq"][s] in allowed
+        ]
+        for layer, view in enumerate(views)
+    ]

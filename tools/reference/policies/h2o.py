@@ -25,7 +25,7 @@ def accumulate(sums, attention, n_kv_heads, reduce="mean"):
     attention = np.asarray(attention)
     new = sum(common.reduce_heads(attention[:, row], n_kv_heads, reduce) for row in range(attention.shape[1]))
     if sums is not None:
-        new[:, :np.shape(sums)[1]] += np.asarray(sums, dtype=new.dtype)
+        new[:, : np.shape(sums)[1]] += np.asarray(sums, dtype=new.dtype)
     return new
 
 

@@ -27,7 +27,7 @@ def scores(attention, recent, n_kv_heads=1, per_kv_head=False):
     """[1, n_slots], or [n_kv_heads, n_slots] with per_kv_head. `attention` holds the m rows of the new prompt."""
     attention = np.asarray(attention)
     n_rows = min(recent, attention.shape[1])
-    rows = common.reduce_rows(attention[:, attention.shape[1] - n_rows:], "mean")
+    rows = common.reduce_rows(attention[:, attention.shape[1] - n_rows :], "mean")
     return common.reduce_heads(rows, n_kv_heads if per_kv_head else 1, "mean")
 
 
@@ -46,5 +46,7 @@ def keep(scores, n_keep, pinned=None, recent=64, b=0.01):
         raise common.BudgetError(f"a budget of {n_keep} slots is below the {recent} recent ones")
     if n <= n_keep:
         return [list(range(n)) for _ in scores]
-    return [common.fill(n, n_keep, pins, common.newest(n, recent), common.ranked(biased(row, recent, b)))
-            for row, pins in zip(scores, common.per_group(pinned, len(scores)))]
+    return [
+        common.fill(n, n_keep, pins, common.newest(n, recent), common.ranked(biased(row, recent, b)))
+        for row, pins in zip(scores, common.per_group(pinned, len(scores)))
+    ]

@@ -12,7 +12,7 @@ def recent_frames(frames, share):
     """First seqs of the recent frames, ascending."""
     present = sorted({f for f in frames if f >= 0})
     count = min(len(present), max(1, int(np.floor(share * len(present)))))
-    return present[len(present) - count:] if present else []
+    return present[len(present) - count :] if present else []
 
 
 def novelty(keys, frames, rows, share):
@@ -44,7 +44,7 @@ def keep(values, novel, n_keep, pinned, frames, alpha, recent, text):
             continue
         taken = dict.fromkeys(common.pinned_slots(pins))
         newest_first = list(range(n - 1, -1, -1))
-        for slot in [s for s in newest_first if frame[s] < 0][:common.round_half_up(text * n_keep)]:
+        for slot in [s for s in newest_first if frame[s] < 0][: common.round_half_up(text * n_keep)]:
             if len(taken) < n_keep:
                 taken[slot] = None
         if alpha > 0:

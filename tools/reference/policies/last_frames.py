@@ -1,6 +1,7 @@
 """The newest frames, whole, and the newest text: the baseline of streaming video (SimpleStream).
 
-One keep-set for the whole cache. A frame that does not fit ends the tier; text and then whatever is newest fill the room.
+One keep-set for the whole cache. A frame that does not fit ends the tier; text and then whatever is newest fill the
+room.
 """
 
 from .. import common
@@ -13,7 +14,7 @@ def keep(n, n_keep, pinned, frames, limit, text):
     newest_first = list(range(n - 1, -1, -1))
     words = [slot for slot in newest_first if frames[slot] < 0]
     taken = set(common.pinned_slots(pinned))
-    for slot in words[:common.round_half_up(text * n_keep)]:
+    for slot in words[: common.round_half_up(text * n_keep)]:
         if len(taken) < n_keep:
             taken.add(slot)
     whole, n_frames = list(taken), 0

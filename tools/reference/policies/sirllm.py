@@ -28,5 +28,15 @@ def keep(nll, n_keep, pinned=None, sinks=4, recent=0):
     if n_keep <= sinks:
         raise common.BudgetError(f"a budget of {n_keep} slots leaves nothing beside {sinks} sinks")
     n_surprising = max(0, n_keep - sinks - recent)
-    return [common.fill(n, n_keep, pinned, common.newest(n, min(recent, 1)), common.oldest(n, sinks),
-                        common.newest(n, recent), common.ranked(nll)[:n_surprising], common.newest(n, n))]
+    return [
+        common.fill(
+            n,
+            n_keep,
+            pinned,
+            common.newest(n, min(recent, 1)),
+            common.oldest(n, sinks),
+            common.newest(n, recent),
+            common.ranked(nll)[:n_surprising],
+            common.newest(n, n),
+        )
+    ]

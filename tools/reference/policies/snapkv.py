@@ -24,7 +24,7 @@ def scores(attention, n_kv_heads, window, reduce="mean"):
 def ranked_candidates(row, window, kernel, pooling):
     """Candidates of one group, best first, with what they were ranked by: (slots, pooled scores)."""
     row = np.asarray(row)
-    candidates = row[:max(len(row) - window, 0)]
+    candidates = row[: max(len(row) - window, 0)]
     pooled = common.pool(candidates, kernel, pooling)
     return common.ranked(pooled, candidates), pooled
 

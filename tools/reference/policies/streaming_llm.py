@@ -16,5 +16,13 @@ def budget(capacity, num_coming=0):
 def keep(n_slots, n_keep, pinned=None, sinks=4):
     if n_keep <= sinks:
         raise common.BudgetError(f"a budget of {n_keep} slots leaves no recent slot beside {sinks} sinks")
-    return [common.fill(n_slots, n_keep, pinned, common.newest(n_slots, 1), common.oldest(n_slots, sinks),
-                        common.newest(n_slots, n_slots))]
+    return [
+        common.fill(
+            n_slots,
+            n_keep,
+            pinned,
+            common.newest(n_slots, 1),
+            common.oldest(n_slots, sinks),
+            common.newest(n_slots, n_slots),
+        )
+    ]

@@ -10,6 +10,6 @@ from .. import common
 def keep(n, n_keep, pinned, frames, times, sinks, text, seconds):
     """frames: first seq of each slot's frame, -1 for text; times: ms."""
     newest_first = list(range(n - 1, -1, -1))
-    words = [slot for slot in newest_first if frames[slot] < 0][:min(text, max(0, n_keep - sinks) // 2)]
+    words = [slot for slot in newest_first if frames[slot] < 0][: min(text, max(0, n_keep - sinks) // 2)]
     vision = [slot for slot in newest_first if frames[slot] >= 0 and times[slot] >= times[n - 1] - int(seconds * 1000)]
     return [common.fill(n, n_keep, pinned, [n - 1], common.oldest(n, sinks), words, vision, newest_first)]

@@ -16,5 +16,7 @@ def scores(values):
 
 def keep(scores, n_keep, pinned=None, recent=0):
     n = np.shape(scores)[1]
-    return [common.fill(n, n_keep, pins, common.newest(n, min(recent, n_keep)), common.ranked(row))
-            for row, pins in zip(scores, common.per_group(pinned, len(scores)))]
+    return [
+        common.fill(n, n_keep, pins, common.newest(n, min(recent, n_keep)), common.ranked(row))
+        for row, pins in zip(scores, common.per_group(pinned, len(scores)))
+    ]

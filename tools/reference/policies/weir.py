@@ -57,14 +57,30 @@ def of_every_picture(visual, frames, taken, frame_rows):
         if frames[begin] >= 0:
             picture = range(begin, end)
             free = [slot for slot in common.ranked(np.asarray(visual)) if slot in picture and slot not in taken]
-            out += free[:max(0, frame_rows - sum(slot in taken for slot in picture))]
+            out += free[: max(0, frame_rows - sum(slot in taken for slot in picture))]
         end = begin
     return out
 
 
-def keep(u, nll, n_keep, pinned=None, sinks=4, alpha=0.35, z=4.0, beta=0.1, saddle=8.0, kernel=5, b=0.0, recent=0.3,
-         frame_rows=4, frames=None, visual=None):
-    """frames: [n_groups][n_slots], -1 for text; visual: keydiff.scores of all slots; None: a stream without pictures."""
+def keep(
+    u,
+    nll,
+    n_keep,
+    pinned=None,
+    sinks=4,
+    alpha=0.35,
+    z=4.0,
+    beta=0.1,
+    saddle=8.0,
+    kernel=5,
+    b=0.0,
+    recent=0.3,
+    frame_rows=4,
+    frames=None,
+    visual=None,
+):
+    """frames: [n_groups][n_slots], -1 for text; visual: keydiff.scores of all slots; None: a stream without
+    pictures."""
     out = []
     for group, (row, surprise, pins) in enumerate(zip(u, nll, common.per_group(pinned, len(u)))):
         row, surprise = np.asarray(row), np.asarray(surprise)
@@ -81,8 +97,13 @@ def keep(u, nll, n_keep, pinned=None, sinks=4, alpha=0.35, z=4.0, beta=0.1, sadd
         if beta > 0:
             real = row.dtype.type
             penalty = real(b) * np.arange(n - 1, -1, -1).astype(real) / real(n)
-            saddles = standing_out(common.pool(row, kernel, "avg") - penalty, row, real(saddle) / real(n), taken,
-                                   common.round_half_up(beta * n_keep))
+            saddles = standing_out(
+                common.pool(row, kernel, "avg") - penalty,
+                row,
+                real(saddle) / real(n),
+                taken,
+                common.round_half_up(beta * n_keep),
+            )
         tiers = [newest, first, novel, saddles]
         if visual is not None and frame_rows > 0:
             tiers.append(common.newest(n, common.round_half_up(recent * n_keep)))
