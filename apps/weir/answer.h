@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "chat/generate.h"
 #include "common.h"
-#include "engine/generate.h"
 #include "pictures.h"
 #include "text/chat_template.h"
 #include "text/sampler.h"

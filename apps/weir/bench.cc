@@ -15,8 +15,9 @@
 
 #include "base/rng.h"
 #include "bench_stream.h"
+#include "chat/probe.h"
 #include "common.h"
-#include "engine/probe.h"
+#include "io/json.h"
 
 namespace weir::app {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "io/json.h"
 
 namespace weir::app {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "answer.h"
+#include "chat/conversation.h"
 #include "progress.h"
 #include "saved.h"
-#include "serve/conversation.h"
 #include "text/stream.h"
 
 namespace weir::app {

@@ -12,10 +12,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "engine/probe.h"
+#include "chat/probe.h"
 #include "text/chat_template.h"
 #include "text/utf8.h"
 
@@ -258,10 +257,6 @@ Result<int64_t> ParseBytes(const std::string& text) {
                            text.c_str());
   }
   return static_cast<int64_t>(std::llround(value * scale));
-}
-
-std::string JsonText(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Status FlushOutput() {

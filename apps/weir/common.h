@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,8 +61,6 @@ Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat,
 
 // "262144", "64K", "64KiB", "256MiB", "1.5GiB", "2GB". Units of 1024; KB, MB, GB are 1000.
 Result<int64_t> ParseBytes(const std::string& text);
-// One line of JSON. File names need not be UTF-8: what is not becomes U+FFFD.
-std::string JsonText(const nlohmann::ordered_json& json);
 // Passes on what standard output still holds. kIo when some of it, now or before, could not be written.
 Status FlushOutput();
 // For options that must not be given as "".

@@ -7,8 +7,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/probe.h"
+#include "chat/probe.h"
 #include "eval/policy_list.h"
+#include "io/json.h"
 #include "text/chat_template.h"
 
 namespace weir::app {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "eval_common.h"
+#include "io/json.h"
 
 namespace weir::app {
 namespace {

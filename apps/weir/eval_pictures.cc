@@ -9,6 +9,7 @@
 #include <set>
 
 #include "eval/policy_list.h"
+#include "io/json.h"
 
 namespace weir::app {
 

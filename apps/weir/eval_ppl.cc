@@ -6,6 +6,7 @@
 
 #include "eval/perplexity.h"
 #include "eval_common.h"
+#include "io/json.h"
 #include "progress.h"
 #include "text/stream.h"
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "io/json.h"
 #include "pictures.h"
 
 namespace weir::app {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "answer.h"
+#include "io/json.h"
 #include "progress.h"
 #include "text/stream.h"
 

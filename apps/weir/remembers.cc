@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common.h"
+#include "io/json.h"
 #include "text/utf8.h"
 #include "trace_maps.h"
 

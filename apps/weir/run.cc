@@ -5,9 +5,10 @@
 #include <optional>
 
 #include "answer.h"
+#include "chat/conversation.h"
+#include "io/json.h"
 #include "progress.h"
 #include "saved.h"
-#include "serve/conversation.h"
 
 namespace weir::app {
 namespace {

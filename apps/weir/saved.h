@@ -7,9 +7,9 @@
 #include <string>
 
 #include "answer.h"
+#include "chat/conversation.h"
+#include "chat/session_file.h"
 #include "common.h"
-#include "serve/conversation.h"
-#include "serve/session_file.h"
 
 namespace weir::app {
 

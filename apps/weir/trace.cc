@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common.h"
+#include "io/json.h"
 #include "trace_attention.h"
 #include "trace_maps.h"
 

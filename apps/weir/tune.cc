@@ -10,10 +10,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "chat/probe.h"
 #include "common.h"
-#include "engine/probe.h"
 #include "eval/tune.h"
 #include "eval/tune_task.h"
+#include "io/json.h"
 #include "progress.h"
 #include "text/stream.h"
 

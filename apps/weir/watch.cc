@@ -10,8 +10,9 @@
 #include <optional>
 
 #include "answer.h"
+#include "chat/conversation.h"
 #include "engine/frame_feed.h"
-#include "serve/conversation.h"
+#include "io/json.h"
 
 namespace weir::app {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/generate.h"
+#include "chat/generate.h"
+#include "chat/probe.h"
 #include "engine/loaded_model.h"
-#include "engine/probe.h"
 #include "engine/session.h"
 #include "weir/weir.h"
 

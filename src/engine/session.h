@@ -46,7 +46,7 @@ struct SessionOptions {
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   bool nll = false;  // Append() will be asked for likelihoods
-  // Tokens of the policy's probe (engine/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
+  // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
   // A trace may ask where attention goes (TraceInfo::attention_rows). Costs a float for each slot and layer.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/generate.h"
-#include "engine/probe.h"
+#include "chat/generate.h"
+#include "chat/probe.h"
 
 namespace weir {
 namespace {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "chat/probe.h"
 #include "engine/loaded_model.h"
-#include "engine/probe.h"
 #include "eval/lines_suite.h"
 #include "eval/passkey.h"
 #include "eval/stream_facts.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/probe.h"
+#include "chat/probe.h"
 #include "eval/haystack.h"
 #include "eval/perplexity.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/generate.h"
+#include "chat/generate.h"
 #include "engine/picture_parts.h"
 
 namespace weir {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/generate.h"
+#include "chat/generate.h"
 
 namespace weir {
 namespace {

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "chat/logit_edits.h"
+#include "chat/score.h"
+#include "chat/stop_text.h"
 #include "engine/step_batch.h"
 #include "serve/held_map.h"
-#include "serve/logit_edits.h"
-#include "serve/score.h"
 #include "serve/session_job.h"
-#include "serve/stop_text.h"
 #include "text/sampler.h"
 #include "text/stream.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "io/json.h"
 #include "serve/answer_job.h"
 #include "serve/host.h"
-#include "serve/json.h"
 #include "serve/openai_request.h"
 
 namespace weir {

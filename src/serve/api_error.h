@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "serve/json.h"
+#include "io/json.h"
 
 namespace weir {
 

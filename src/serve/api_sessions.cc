@@ -4,9 +4,9 @@
 #include <chrono>
 #include <memory>
 
+#include "chat/session_file.h"
 #include "serve/api.h"
 #include "serve/held_map.h"
-#include "serve/session_file.h"
 #include "serve/session_job.h"
 
 namespace weir {

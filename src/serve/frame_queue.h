@@ -16,7 +16,7 @@
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "serve/picture_source.h"
+#include "chat/picture_source.h"
 #include "serve/shared_eyes.h"
 
 namespace weir {

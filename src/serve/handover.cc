@@ -12,8 +12,8 @@
 #include <mutex>
 #include <set>
 
+#include "chat/session_file.h"
 #include "io/snapshot.h"
-#include "serve/session_file.h"
 
 namespace weir {
 namespace {

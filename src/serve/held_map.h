@@ -4,7 +4,7 @@
 #include <array>
 
 #include "engine/session.h"
-#include "serve/json.h"
+#include "io/json.h"
 
 namespace weir {
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <ctime>
 
-#include "engine/probe.h"
+#include "chat/probe.h"
+#include "chat/prompt_reuse.h"
+#include "chat/session_file.h"
 #include "kv/held.h"
 #include "serve/answer_job.h"
 #include "serve/held_map.h"
-#include "serve/prompt_reuse.h"
-#include "serve/session_file.h"
 #include "serve/session_job.h"
 
 namespace weir {

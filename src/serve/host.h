@@ -21,17 +21,17 @@
 #include <vector>
 
 #include "base/ledger.h"
+#include "chat/conversation.h"
+#include "chat/score.h"
 #include "engine/eyes.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 #include "engine/step_batch.h"
+#include "io/json.h"
 #include "io/snapshot.h"
-#include "serve/conversation.h"
 #include "serve/frame_queue.h"
-#include "serve/json.h"
 #include "serve/metrics.h"
 #include "serve/scheduler.h"
-#include "serve/score.h"
 #include "serve/shared_eyes.h"
 #include "text/chat_template.h"
 
@@ -44,7 +44,7 @@ struct HostOptions {
   std::string chat_template;  // name; empty: the file's
   std::string model_name;     // what /v1/models says
   int answer_pots = 2;
-  bool cache_prompt = true;  // prompts go on from what an answer pot still holds (serve/prompt_reuse.h)
+  bool cache_prompt = true;  // prompts go on from what an answer pot still holds (chat/prompt_reuse.h)
   int max_together = 8;      // answers that are written in one forward pass; 1: each by itself
   int max_waiting = 256;     // jobs
   int64_t budget_bytes = 0;  // of all sessions and what they share; 0: as much as answer_pots + 8 default sessions need

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "io/json.h"
 #include "serve/answer_job.h"
 #include "serve/host.h"
-#include "serve/json.h"
 
 namespace weir {
 

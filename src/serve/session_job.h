@@ -9,57 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "chat/prompt_reader.h"
 #include "engine/session.h"
 #include "serve/channel.h"
 #include "serve/host.h"
-#include "serve/picture_source.h"
 #include "serve/scheduler.h"
 #include "serve/visual_feed.h"
 
 namespace weir {
-
-// What to read, in order: tokens, or what a PictureSource has next.
-struct PromptPart {
-  std::vector<int32_t> tokens;
-  bool pinned = false;
-  bool whole = false;  // not to be cut short once it began: half of it would leave a turn that neither ends nor goes on
-  bool visual = false;
-};
-
-// Reads parts chunk by chunk, with the bytes that one Session::Append() of each part would give.
-class PromptReader {
- public:
-  // `ends_prompt`: the last token ends a prompt (Session::AppendOptions::end_of_prompt). `pictures` outlives the
-  // reading of visual parts. The stream stands at the moment t_ms. The session holds the first n_held tokens already;
-  // REQUIRES: more than they come, and no picture stands before them.
-  void Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms,
-             int64_t n_held = 0);
-  bool done() const { return part_ == parts_.size(); }
-  // Whether what comes next may be left away.
-  bool may_stop() const { return done() || !parts_[part_].whole || at_ == 0; }
-  size_t part() const { return part_; }  // index of the part that comes next
-  size_t at() const { return at_; }      // tokens of it already read
-  int64_t n_read() const { return n_read_; }
-  int64_t n_visual() const { return n_visual_; }  // of them, of pictures
-  int64_t t_ms() const { return t_ms_; }          // the moment of the last picture
-  // Whether Step() would not wait.
-  bool Ready() const { return done() || !parts_[part_].visual || pictures_->Ready(); }
-
-  // One chunk or one picture. REQUIRES: !done().
-  Status Step(Session& session, const TensorObserver* observer = nullptr);
-  // What comes next is a picture. REQUIRES: !done().
-  bool visual() const { return parts_[part_].visual; }
-
- private:
-  Status LookAt(Session& session, Session::AppendOptions append);
-  std::vector<PromptPart> parts_;
-  bool ends_prompt_ = false;
-  size_t part_ = 0, at_ = 0;
-  int64_t n_read_ = 0, n_visual_ = 0;
-  PictureSource* pictures_ = nullptr;
-  int64_t t_ms_ = 0, t_part_ms_ = 0;
-  bool in_part_ = false;  // of pictures
-};
 
 // Works on a stream session (by id) or, without an id, on an answer pot. Takes it, gives it back, counts what was
 // forgotten. A job whose prompt has pictures takes a lane with it (serve/shared_eyes.h).

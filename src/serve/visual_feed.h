@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "serve/picture_source.h"
+#include "chat/picture_source.h"
 #include "serve/shared_eyes.h"
 #include "serve/visual_input.h"
 

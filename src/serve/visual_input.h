@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "serve/json.h"
+#include "io/json.h"
 
 namespace weir {
 

@@ -14,8 +14,8 @@
 #include <set>
 #include <thread>
 
+#include "chat/probe.h"
 #include "engine/frame_feed.h"
-#include "engine/probe.h"
 #include "support/build_paths.h"
 #include "support/golden.h"
 #include "support/pictures.h"

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <set>
 
+#include "chat/probe.h"
 #include "engine/eyes.h"
 #include "engine/picture_parts.h"
-#include "engine/probe.h"
 #include "eval/picture_suite.h"
 #include "eval/video_suite.h"
 #include "support/build_paths.h"

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "chat/probe.h"
 #include "engine/eyes.h"
-#include "engine/probe.h"
 #include "kv/axes.h"
 #include "media/media.h"
 #include "support/encoder.h"

@@ -15,7 +15,7 @@
 #include <numeric>
 
 #include "base/rng.h"
-#include "engine/generate.h"
+#include "chat/generate.h"
 #include "eval/perplexity.h"
 #include "support/golden.h"
 

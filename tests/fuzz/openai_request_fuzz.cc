@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "chat/conversation.h"
 #include "engine/loaded_model.h"
-#include "serve/conversation.h"
 #include "serve/host.h"
 #include "serve/openai_request.h"
 #include "support/build_paths.h"

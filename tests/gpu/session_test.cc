@@ -2,7 +2,7 @@
 // that are saved on one and go on on the other.
 #include <algorithm>
 
-#include "engine/generate.h"
+#include "chat/generate.h"
 #include "engine/session.h"
 #include "engine/step_batch.h"
 #include "gpu/devices.h"

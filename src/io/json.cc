@@ -1,4 +1,4 @@
-#include "serve/json.h"
+#include "io/json.h"
 
 #include <array>
 #include <cmath>

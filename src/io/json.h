@@ -1,4 +1,4 @@
-// JSON as requests bring it: checked before it is built, and read field by field with messages that name the field.
+// JSON of strangers: checked before it is built, and read field by field with messages that name the field.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace weir {
 
 using Json = nlohmann::ordered_json;
 
-// What a request may hold, whatever its size in bytes: a value in memory is larger than its text.
+// What a text may hold, whatever its size in bytes: a value in memory is larger than its text.
 inline constexpr int kMaxJsonDepth = 32;
 inline constexpr int64_t kMaxJsonValues = 1 << 20;
 inline constexpr int64_t kMaxJsonKeys = 1 << 16;

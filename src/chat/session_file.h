@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "chat/conversation.h"
 #include "engine/session.h"
 #include "io/gguf.h"
+#include "io/json.h"
 #include "io/snapshot.h"
-#include "serve/conversation.h"
-#include "serve/json.h"
 #include "text/sampler.h"
 
 namespace weir {

@@ -1,4 +1,4 @@
-#include "serve/session_file.h"
+#include "chat/session_file.h"
 
 #include <algorithm>
 

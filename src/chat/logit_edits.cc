@@ -1,4 +1,4 @@
-#include "serve/logit_edits.h"
+#include "chat/logit_edits.h"
 
 namespace weir {
 

@@ -1,5 +1,5 @@
 // What is told of a prompt's tokens is what the session itself measures when it reads them.
-#include "serve/score.h"
+#include "chat/score.h"
 
 #include <gtest/gtest.h>
 

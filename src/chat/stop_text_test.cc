@@ -1,4 +1,4 @@
-#include "serve/stop_text.h"
+#include "chat/stop_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "serve/conversation.h"
+#include "chat/conversation.h"
 
 #include <algorithm>
 

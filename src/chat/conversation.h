@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/json.h"
+#include "io/json.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 

@@ -1,4 +1,4 @@
-#include "engine/probe.h"
+#include "chat/probe.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "engine/generate.h"
+#include "chat/generate.h"
 
 #include <algorithm>
 #include <chrono>

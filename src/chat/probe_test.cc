@@ -1,6 +1,6 @@
 // A probe stands after what was read as a user's words would, in every chat template: whole, and with what follows
 // them.
-#include "engine/probe.h"
+#include "chat/probe.h"
 
 #include <gtest/gtest.h>
 

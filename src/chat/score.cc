@@ -1,4 +1,4 @@
-#include "serve/score.h"
+#include "chat/score.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
-#include "serve/prompt_reuse.h"
+#include "chat/prompt_reuse.h"
 
 #include <algorithm>
 
-#include "serve/session_job.h"
+#include "chat/prompt_reader.h"
 
 namespace weir {
 namespace {
