@@ -11,42 +11,34 @@ One line is one case:
     name         unique in the file
     tags         what makes it special: ties equal plateau close zeros pins pins_crowd edge tiny gaps raw rounds
                  inf_nll; pins_crowd: pinned slots leave less room than the policy's own window or sinks ask for
-    options      every parameter of the method, spelled out (below)
+    options      every parameter of the method, spelled out
     n_kv_heads   KV heads of the one layer that the case shows
     n_heads      query heads; only where a round has "attention"
     rounds       list of selections on one session, in order; a round's slots begin with the survivors of the one before
 
 A round:
 
-    n_keep       the budget: exactly min(n_keep, n) slots stay (adakv: on average over the heads, so n_kv_heads *
-                 n_keep in all)
-    num_coming   streaming_llm, sirllm: tokens about to be read; n_keep is the capacity less these
-    slots        [{seq, pinned, nll, queries}], one entry per group, or a single entry that holds for all groups.
-                 seq: number of each slot's token in its stream, ascending; pinned: the slots that are pinned;
-                 nll: -log P when the token was read, null = none (first of the stream), to be taken as +infinity;
-                 queries (h2o, normalise "count"): queries that could see the slot so far
+    n_keep       the budget: exactly min(n_keep, n) slots stay (where heads share a budget: on average over the heads,
+                 so n_kv_heads * n_keep in all)
+    num_coming   where the policy makes room for them: tokens about to be read; n_keep is the capacity less these
+    slots        [{seq, pinned, nll, queries, frame, row, t}], one entry per group, or a single entry that holds for all
+                 groups. seq: number of each slot's token in its stream, ascending; pinned: the slots that are pinned.
+                 Where the policy ranks by it, nll: -log P when the token was read, null = none (first of the stream),
+                 to be taken as +infinity; queries: queries that could see the slot so far. In streams with pictures,
+                 frame: first seq of the slot's picture or frame, -1 for text; row: its place there; t: ms of source
+                 time
     scores       [n_groups][n_slots] what the policy ranks, reduced over rows and heads, before pooling, age penalty and
-                 normalisation by `queries`. h2o: the sums after this round's rows. sirllm: the NLL after decay.
-    attention    [n_heads][n_rows][n_slots], raw level only: softmax rows of the newest n_rows slots (h2o, tova, snapkv,
-                 pyramidkv, adakv, inf_mllm, weir) or of probe tokens that are not in the pot (infinipot)
-    keys, values [n_kv_heads][n_slots][head_dim], raw level of keydiff and value_norm. There, `scores` are rounded to
-                 2^-12, and the keep-set is the same from the rounded ones.
-    novelty      [n_groups][n_slots] infinipot_v: what it ranks beside the scores, from the keys at the raw level
-    visual       [n_groups][n_slots] weir, in a stream that has held a picture: how little each key resembles the rest
+                 normalisation by `queries`; what adds up or decays from round to round, after this round
+    attention    [n_heads][n_rows][n_slots], raw level only: softmax rows of the newest n_rows slots, or of probe tokens
+                 that are not in the pot
+    keys, values [n_kv_heads][n_slots][head_dim], raw level only. There, `scores` are rounded to 2^-12, and the keep-set
+                 is the same from the rounded ones.
+    novelty,     [n_groups][n_slots] what the policy ranks beside the scores in a stream with pictures (`SECOND` in
+    visual       tools/reference/contract.py)
     keep         [n_groups][...] the slots that must stay, ascending
 
-Policies of vision, and weir with `visual`: slots also have frame (first seq of the slot's picture or frame, -1 for
-text), row (its place there) and t (ms of source time).
-
-Groups: window, streaming_llm, sirllm, streaming_vlm, last_frames one for the whole cache; tova and inf_mllm one per
-layer (inf_mllm with per_kv_head: per head); all others one per KV head.
-
-Options: streaming_llm sinks, capacity; h2o recent, reduce, normalise; sirllm sinks, recent, decay, capacity; snapkv
-window, kernel, pooling, reduce; pyramidkv those and capacity, beta, layer, n_layers (n_keep is that layer's budget);
-adakv those of snapkv and floor; inf_mllm recent, b, per_kv_head; infinipot alpha, kernel, pooling, rows, reduce;
-value_norm and keydiff recent; weir sinks, alpha, z, beta, saddle, kernel, b, rows, recent, frame_rows; streaming_vlm
-sinks, text, seconds; last_frames frames, text; lookm share, reduce; infinipot_v alpha, recent, text. What they mean,
-and every choice made where a paper is silent, is in tools/reference/policies/<policy>.py; ties, pins and budgets in
+A group is the whole cache, a layer or a KV head. What a policy's options mean, what its groups and inputs are, and
+every choice made where a paper is silent, is in tools/reference/policies/<policy>.py; ties, pins and budgets in
 tools/reference/common.py.
 
 Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
@@ -57,7 +49,6 @@ age penalty, division by counts, norms, cosines) is not written.
 import argparse
 import json
 import math
-import pathlib
 import sys
 import zlib
 from pathlib import Path
@@ -67,16 +58,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.reference import common, replay
-from tools.reference.policies import pyramidkv
+from tools.reference.contract import UNIT, Draw
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "policy"
-UNIT = 2.0**-12
-PER_HEAD = ("h2o", "snapkv", "pyramidkv", "adakv", "infinipot", "value_norm", "keydiff", "weir", "lookm", "infinipot_v")
-SCORELESS = ("window", "streaming_llm", "streaming_vlm", "last_frames")
-VISION = ("streaming_vlm", "last_frames", "lookm", "infinipot_v")
-NLL = ("sirllm", "infinipot", "weir")
-RAW_ATTENTION = ("h2o", "tova", "snapkv", "pyramidkv", "adakv", "inf_mllm", "infinipot", "weir", "lookm")
-PROBE = ("infinipot",)
+OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "policy"
 
 
 class Pot:
@@ -187,131 +171,16 @@ def attention_of(rng, n_heads, n_rows, n_slots, kind, causal=True):
     ]
 
 
-def options_of(policy, rng, i):
-    """Parameters of the i-th case, small enough for pots of a few dozen slots."""
-
-    def pick(*choices):
-        return choices[rng.randint(len(choices))]
-
-    snap = {
-        "window": pick(1, 2, 4, 8),
-        "kernel": pick(1, 3, 5, 7),
-        "pooling": ("max", "avg")[i % 2],
-        "reduce": pick("mean", "mean", "max", "sum"),
-    }
-    if policy == "streaming_llm":
-        return {"sinks": pick(0, 1, 4, 4)}
-    if policy == "h2o":
-        return {
-            "recent": pick(0, 1, 4, 8),
-            "reduce": pick("mean", "mean", "max", "sum"),
-            "normalise": "count" if i % 6 == 5 else "none",
-        }
-    if policy == "sirllm":
-        return {"sinks": pick(0, 2, 4, 4), "recent": pick(0, 0, 3, 6), "decay": pick(1.0, 0.5, 0.75, 0.7, 0.9)}
-    if policy == "snapkv":
-        return snap
-    if policy == "pyramidkv":
-        n_layers = pick(1, 2, 4, 5)
-        return {**snap, "beta": pick(2, 5, 20), "layer": int(rng.randint(n_layers)), "n_layers": n_layers}
-    if policy == "adakv":
-        return {**snap, "floor": pick(0.0, 0.25, 0.5, 1.0)}
-    if policy == "inf_mllm":
-        return {"recent": pick(1, 2, 4, 8), "b": pick(0.0, 1.0, 0.125, 0.01, 0.001, 0.0001), "per_kv_head": i % 4 == 3}
-    if policy == "infinipot":
-        return {
-            "alpha": pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0),
-            "kernel": pick(1, 1, 3, 5),
-            "pooling": pick("max", "avg"),
-            "rows": pick("sum", "sum", "max"),
-            "reduce": pick("mean", "mean", "max"),
-        }
-    if policy == "weir":
-        return {
-            "sinks": pick(0, 1, 4),
-            "alpha": pick(0.0, 0.2, 0.35, 0.5, 1.0),
-            "z": pick(-1.0, 0.0, 1.0, 2.0, 4.0),
-            "beta": pick(0.0, 0.1, 0.25, 0.5, 1.0),
-            "saddle": pick(0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
-            "kernel": pick(1, 3, 5),
-            "b": pick(0.0, 0.0, 0.125, 0.01),
-            "rows": pick(1, 2, 4, 32),
-            "recent": pick(0.0, 0.3, 0.3, 0.5),
-            "frame_rows": pick(0, 1, 2, 2, 3, 4),
-        }
-    if policy in ("value_norm", "keydiff"):
-        return {"recent": pick(0, 0, 1, 4)}
-    if policy == "streaming_vlm":
-        return {"sinks": pick(0, 1, 4), "text": pick(0, 2, 8, 512), "seconds": pick(0, 1, 2, 4, 16)}
-    if policy == "last_frames":
-        return {"frames": pick(0, 0, 1, 2, 3), "text": pick(0.0, 0.25, 0.25, 0.5, 1.0)}
-    if policy == "lookm":
-        return {"share": pick(0.0, 0.1, 0.25, 0.5, 1.0), "reduce": pick("mean", "mean", "sum")}
-    if policy == "infinipot_v":
-        return {
-            "alpha": pick(0.0, 0.25, 0.5, 0.5, 1.0),
-            "recent": pick(0.125, 0.25, 0.25, 0.5, 1.0),
-            "text": pick(0.0, 0.25, 0.25, 0.5),
-        }
-    return {}
-
-
-def fixed_slots(options):
-    """(least budget that is not rejected, sinks, recent slots that are kept)"""
-    sinks, recent = options.get("sinks", 0), options.get("window", 0)
-    recent += options.get("recent", 0) if "alpha" not in options else 0  # infinipot_v's is a share
-    least = max(1, sinks + 1, options.get("window", 0) + 1, recent if "b" in options else 0)
-    return least, sinks, recent
-
-
 def stable(case, scores, keep, step):
     """False where the keep-set hangs on rounding."""
-    again = replay.select(case, step, [np.asarray(row, np.float32) for row in scores], np.float32)
-    if again != keep:
+
+    def select(rows, dtype, **options):
+        other = {**case, "options": {**case["options"], **options}}
+        return replay.select(other, step, rows, dtype)
+
+    if select([np.asarray(row, np.float32) for row in scores], np.float32) != keep:
         return False
-    o = case["options"]
-    if case["policy"] == "inf_mllm" and len(scores[0]) > o["recent"]:
-        n = len(scores[0]) - o["recent"]
-        for row, pins, kept in zip(scores, replay.groups(case, step), keep):
-            age = np.arange(n - 1, -1, -1)
-            for real in (np.float32, np.float64):
-                b, head, ages, count = real(o["b"]), np.asarray(row[:n], real), age.astype(real), real(n)
-                for value in (head - b / count * ages, head - b * (ages / count), head + b * (-ages / count)):
-                    again = common.fill(
-                        len(row),
-                        step["n_keep"],
-                        _flags(pins, len(row)),
-                        common.newest(len(row), o["recent"]),
-                        common.ranked(value),
-                    )
-                    if again != kept:
-                        return False
-    if case["policy"] == "weir":  # neither bar may pass within rounding of a slot, unless both are the same number
-        for nudge in (1 - 1e-5, 1 + 1e-5):
-            for key in ("z", "saddle", "b"):
-                moved = {**case, "options": {**o, key: o[key] * nudge}}
-                if replay.select(moved, step, scores, np.float64) != keep:
-                    return False
-    if o.get("normalise") == "count":
-        inverse = [
-            np.asarray(row, np.float32) * (np.float32(1) / np.asarray(group["queries"], np.float32))
-            for row, group in zip(scores, replay.groups(case, step))
-        ]
-        plain = {**case, "options": {**o, "normalise": "none"}}
-        return replay.select(plain, step, inverse, np.float32) == keep
-    if case["policy"] == "keydiff" and "keys" in step:  # no sum is exact: ask for a gap at the cut
-        for row, kept, group in zip(scores, keep, replay.groups(case, step)):
-            free = set(kept) - set(group["pinned"]) - set(common.newest(len(row), o["recent"]))
-            lost = set(range(len(row))) - set(kept)
-            if free and lost and min(row[slot] for slot in free) - max(row[slot] for slot in lost) < 4 * UNIT:
-                return False
-    return True
-
-
-def _flags(group, n):
-    flags = np.zeros(n, bool)
-    flags[group["pinned"]] = True
-    return flags
+    return replay.reference(case).stable(replay.round_of(case, step), scores, keep, select)
 
 
 def pin(pot, mode, n_keep, sinks, recent, rng):
@@ -332,62 +201,74 @@ def pin(pot, mode, n_keep, sinks, recent, rng):
     return ["pins"] + (["pins_crowd"] if n > n_keep and n_keep < len(wanted) > len(chosen) else [])
 
 
+def raw_inputs(policy, case, step, pot, kind, n_new, rng):
+    """Adds the raw inputs that a policy's statistic is made of."""
+    if "attention" in policy.RAW:
+        n_rows = policy.n_rows(case["options"], n_new)
+        step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=not policy.PROBE)
+    for name in policy.RAW:
+        if name != "attention":
+            step[name] = (rng.randint(-128, 129, (len(pot.groups), pot.n(), 8)) / 64.0).tolist()
+    second = policy.second(replay.round_of(case, step))
+    if second is not None:
+        step[policy.SECOND] = second
+
+
+def not_above_zero(row):
+    return [-(k // 1 % 4096) * UNIT for k in np.array(row) / UNIT]
+
+
+def second_scores(policy, slots, kind, rng):
+    """A second statistic that follows from no raw inputs."""
+    rows = [not_above_zero(scores_of(rng, kind, len(group["seq"]))) for group in slots]
+    if policy.SECOND_OF_TEXT:
+        return rows
+    return [[x if frame >= 0 else 0 for x, frame in zip(row, group["frame"])] for row, group in zip(rows, slots)]
+
+
+def written_scores(case, step, scores, keep):
+    """Scores as they are stored, or None where they do not choose the same slots. Rounds the second statistic, too."""
+    policy = replay.reference(case)
+    if not any(name in step for name in ("keys", "values")):
+        return [np.asarray(row) for row in scores]
+    written = [np.round(row / UNIT) * UNIT for row in scores]
+    if replay.select(case, step, written, np.float64) != keep:
+        return None
+    if policy.SECOND in step:
+        second = [np.round(row / UNIT) * UNIT for row in step[policy.SECOND]]
+        rounded = {key: value for key, value in step.items() if key not in policy.RAW}
+        if replay.select(case, {**rounded, policy.SECOND: second}, written, np.float64) != keep:
+            return None
+        step[policy.SECOND] = [row.tolist() for row in second]
+    return written
+
+
 def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     """Adds one round to the case and evicts from the pot: (round, scores, keep), or None if it is not stable."""
-    policy, o = case["policy"], case["options"]
+    policy, o = replay.reference(case), case["options"]
     step = {"n_keep": n_keep}
-    if "capacity" in o and policy != "pyramidkv":
+    if policy.MOST_COMING:
         step["num_coming"] = o["capacity"] - n_keep
-    step["slots"] = pot.slots(policy in NLL, o.get("normalise") == "count")
-    n_groups, lengths = len(pot.groups), [len(group) for group in pot.groups]
-    if level == "raw" and policy in RAW_ATTENTION:
-        n_rows = min(
-            n_new,
-            n_new
-            if policy in ("h2o", "lookm")
-            else 4
-            if policy in PROBE or policy == "weir"
-            else o.get("window", o.get("recent", 1)) + 2,
-        )
-        step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=policy not in PROBE)
-    elif level == "raw" and policy in ("keydiff", "value_norm"):
-        name = "keys" if policy == "keydiff" else "values"
-        step[name] = (rng.randint(-128, 129, (n_groups, pot.n(), 8)) / 64.0).tolist()
-    elif level == "raw" and policy == "infinipot_v":
-        for name in ("keys", "values"):
-            step[name] = (rng.randint(-128, 129, (n_groups, pot.n(), 8)) / 64.0).tolist()
-        step["novelty"] = replay.novelty(case, step, np.float64)
+    step["slots"] = pot.slots(policy.NLL, policy.counts_queries(o))
+    if level == "raw":
+        raw_inputs(policy, case, step, pot, kind, n_new, rng)
     scores = replay.statistic(case, step, before, np.float64)
-    if policy == "infinipot_v" and level != "raw":
-        step["novelty"] = [
-            [
-                -(k // 1 % 4096) * UNIT if group["frame"][s] >= 0 else 0
-                for s, k in enumerate(np.array(scores_of(rng, kind, n)) / UNIT)
-            ]
-            for n, group in zip(lengths, replay.groups(case, step))
-        ]
-    if policy == "weir" and pot.vision is not None:
-        step["visual"] = [[-(k // 1 % 4096) * UNIT for k in np.array(scores_of(rng, kind, n)) / UNIT] for n in lengths]
-    if scores is None and policy not in SCORELESS:
-        scores = [np.array(scores_of(rng, kind, n)) for n in lengths]
-        if policy == "keydiff":
-            scores = [np.array([-(k // 1 % 4096) * UNIT for k in row / UNIT]) for row in scores]
+    slots = replay.round_of(case, step).slots
+    if policy.SECOND and pot.vision is not None and policy.SECOND not in step:
+        step[policy.SECOND] = second_scores(policy, slots, kind, rng)
+    if scores is None and policy.SCORES:
+        scores = [np.array(scores_of(rng, kind, len(group["seq"]))) for group in slots]
+        if policy.NEGATIVE:
+            scores = [np.array(not_above_zero(row)) for row in scores]
     keep = replay.select(case, step, scores, np.float64)
     if not stable(case, [] if scores is None else scores, keep, step):
         return None
     if scores is not None:
-        exact = policy in ("keydiff", "value_norm", "infinipot_v") and level == "raw"
-        written = [np.round(row / UNIT) * UNIT if exact else np.asarray(row) for row in scores]
-        if exact and replay.select(case, step, written, np.float64) != keep:
+        written = written_scores(case, step, scores, keep)
+        if written is None:
             return None
-        if exact and policy == "infinipot_v":
-            novel = [np.round(row / UNIT) * UNIT for row in step["novelty"]]
-            rounded = {key: value for key, value in {**step, "novelty": novel}.items() if key != "keys"}
-            if replay.select(case, rounded, written, np.float64) != keep:
-                return None
-            step["novelty"] = [row.tolist() for row in novel]
         step["scores"] = [np.asarray(row, np.float32).astype(float).tolist() for row in written]
-        if policy != "sirllm" and step["scores"] != [row.tolist() for row in written]:
+        if not policy.ROUNDED and step["scores"] != [row.tolist() for row in written]:
             return None  # a score that binary32 cannot hold
     step["keep"] = keep
     case["rounds"].append(step)
@@ -398,19 +279,19 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
 def try_case(
     policy, name, i, seed, kind="random", n=None, budget="half", pins=None, level="scores", n_rounds=1, vision=False
 ):
-    rng = np.random.RandomState(seed)
-    o = options_of(policy, rng, i)
-    if level == "raw" and policy in ("snapkv", "adakv", "pyramidkv"):
-        o["window"] = min(o["window"], 4)
+    rng, reference = np.random.RandomState(seed), replay.POLICIES[policy]
+    o = reference.options(Draw(rng, i))
+    if level == "raw":
+        o = reference.raw_options(o)
     n = n or int(rng.randint(16, 49 if level == "scores" else 25))
-    n_kv_heads = int(rng.choice([1, 2, 4])) if policy in PER_HEAD or o.get("per_kv_head") else 2
+    n_kv_heads = int(rng.choice([1, 2, 4])) if reference.per_head(o) else 2
     case = {"policy": policy, "name": name, "tags": [], "options": o, "n_kv_heads": n_kv_heads, "rounds": []}
-    if level == "raw" and policy in RAW_ATTENTION:
+    if level == "raw" and "attention" in reference.RAW:
         case["n_heads"] = n_kv_heads * int(rng.choice([1, 2] if n_kv_heads == 4 else [1, 2, 4]))
-    vision = vision or policy in VISION
-    gaps = i % 3 == 2 and n_rounds == 1 and o.get("normalise") != "count" and not vision
-    pot = Pot(rng, replay.n_groups(case), kind, gaps=gaps, spans=policy == "weir", vision=vision)
-    least, sinks, recent = fixed_slots(o)
+    vision = vision or reference.VISION == "always"
+    gaps = i % 3 == 2 and n_rounds == 1 and not reference.counts_queries(o) and not vision
+    pot = Pot(rng, reference.n_groups(case), kind, gaps=gaps, spans=reference.SPANS, vision=vision)
+    least, sinks, recent = reference.fixed(o)
     n_keep = {
         "half": lambda: int(rng.randint(least, max(least + 1, n))),
         "least": lambda: least,
@@ -424,15 +305,15 @@ def try_case(
     tags |= {"gaps"} if pot.gaps else set()
     tags |= ({"edge"} if budget != "half" else set()) | ({"tiny"} if n < 4 else set())
     tags |= ({"raw"} if level == "raw" else set()) | ({"rounds"} if n_rounds > 1 else set())
-    if policy in ("streaming_llm", "sirllm"):
+    if reference.MOST_COMING:
         o["capacity"] = max(sinks + recent, n_keep + (int(rng.randint(0, 6)) if budget == "half" else 0))
-    if policy == "pyramidkv":
+    if reference.LAYER_BUDGETS:
         o["capacity"] = n_keep
     before, n_new = None, n
     for r in range(n_rounds):
         pot.read(n_new)
-        if policy == "pyramidkv":
-            n_keep = pyramidkv.layer_budget(o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"], pot.n())
+        if reference.LAYER_BUDGETS:
+            n_keep = reference.layer_budget(o, pot.n())
         if r == 0 and pins:
             tags |= set(pin(pot, pins, n_keep, sinks, recent, rng))
         before = make_round(case, pot, n_keep, kind, level, n_new, before, rng)
@@ -441,10 +322,10 @@ def try_case(
         n_new = int(rng.randint(1, 6))
         if "num_coming" in before[0]:
             n_new = max(1, before[0]["num_coming"])
-            n_keep = max(least, o["capacity"] - int(rng.randint(1, 6 if policy == "streaming_llm" else 16)))
-    if pins == "crowd" and policy not in ("window", "tova", "infinipot") and "pins_crowd" not in tags:
+            n_keep = max(least, o["capacity"] - int(rng.randint(1, reference.MOST_COMING)))
+    if pins == "crowd" and reference.FIXED and "pins_crowd" not in tags:
         return None
-    if policy in NLL:
+    if reference.NLL:
         tags.add("inf_nll")
     case["tags"] = sorted(tags)
     stored = json.loads(json.dumps(plain(case)))  # what a reader of the file gets, state carried in either precision
@@ -455,27 +336,9 @@ def try_case(
 
 
 def make(policy):
-    plan = [
-        {"kind": kind}
-        for kind in (
-            "random",
-            "ties",
-            "random",
-            "equal",
-            "plateau",
-            "close",
-            "zeros",
-            "falling",
-            "rising",
-            "ties",
-            "random",
-            "plateau",
-            "random",
-            "ties",
-        )
-    ]
-    if policy in SCORELESS:
-        plan = [{}] * 8
+    reference = replay.POLICIES[policy]
+    kinds = "random ties random equal plateau close zeros falling rising ties random plateau random ties"
+    plan = [{"kind": kind} for kind in kinds.split()] if reference.SCORES else [{}] * 8
     plan += [{"budget": budget, "kind": kind} for budget in ("least", "n-1", "n", "n+3") for kind in ("random", "ties")]
     plan += [{"n": n, "budget": budget} for n, budget in ((1, "n"), (2, "n-1"), (3, "n-1"), (3, "least"), (2, "n+3"))]
     plan += [
@@ -492,16 +355,16 @@ def make(policy):
         )
     ]
     plan += [{"n_rounds": rounds, "kind": kind} for rounds, kind in ((3, "random"), (4, "ties"), (5, "random"))]
-    if policy in NLL:
+    if reference.NLL:
         plan += [{"n_rounds": 4, "kind": kind} for kind in ("random", "ties")]
-    if policy == "sirllm":
-        plan += [{"n_rounds": 6, "kind": kind} for kind in ("random", "ties") * 3]
+    if reference.LONG:
+        plan += [{"n_rounds": reference.LONG, "kind": kind} for kind in ("random", "ties") * 3]
     plan += [{"pins": "crowd", "kind": "ties"}, {"kind": "close"}, {"kind": "close"}]
     plan += [{"n_rounds": 3, "pins": "some"}, {"n_rounds": 4, "budget": "n+3"}]
-    if policy not in SCORELESS and policy != "sirllm":
+    if reference.RAW:
         plan += [{"level": "raw"}] * 4 + [{"level": "raw", "pins": "some"}, {"level": "raw", "kind": "equal"}]
         plan += [{"level": "raw", "n_rounds": 3}] * 2 + [{"level": "raw", "n_rounds": 2, "pins": "old"}]
-    if policy == "weir":
+    if reference.VISION == "too":
         plan += [{"vision": True, "kind": kind} for kind in ("random", "ties", "equal", "plateau", "close")]
         plan += [{"vision": True, "pins": mode} for mode in ("some", "old", "crowd")]
         plan += [{"vision": True, "n_rounds": 4, "kind": kind} for kind in ("random", "ties")]
@@ -518,7 +381,7 @@ def make(policy):
                 cases.append(case)
                 break
         else:
-            # Some policies have no such case: the fixed parts of adakv must fit, tiny pots cannot hold a window.
+            # Some policies have no such case: fixed parts must fit, tiny pots cannot hold a window.
             if spec.get("pins") not in ("all", "crowd") and "n" not in spec:
                 raise SystemExit(f"{policy}: no stable case for {spec}")
     return cases

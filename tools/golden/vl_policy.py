@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the goldens of the policies that treat pictures apart: tests/golden/policy/{a_vl,fastv}.jsonl and
-tests/golden/prompt_end/{a_vl,fastv}.jsonl, by the reference in tools/reference.
+"""Writes the goldens of policies that treat pictures apart: tests/golden/policy/<policy>.jsonl and
+tests/golden/prompt_end/<policy>.jsonl, by the reference in tools/reference.
 
     tools/golden/vl_policy.py [--check]
 
@@ -11,7 +11,8 @@ The first are what a full pot keeps, in the format of policy.py; a round has bes
     n_seen, n_seen_visual
     layers          [{seq, pinned, visual, scores}]; pinned and visual are lists of slots
     after_prompt    [n_layers][...] the slots that stay
-    read            a_vl: [n_layers][...] of those, renumbered, what a step between two full ones reads
+    read            where the policy has it: [n_layers][...] of those, renumbered, what a step between two full ones
+                    reads
 
 Scores are multiples of 2^-12, many of them equal. Needs numpy.
 """
@@ -26,10 +27,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tools.reference.policies import a_vl, fastv
+from tools.reference import policies
+from tools.reference.contract import UNIT, ViewPolicy
 
 TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
-UNIT = 2.0**-12
 
 
 def view_of(rng, layout, n_gone, ties):
@@ -69,25 +70,15 @@ LAYOUTS = [
 ]
 
 
-def options_of(policy, rng):
-    pick = lambda *values: values[rng.integers(len(values))]
-    if policy == "fastv":
-        return dict(K=pick(1, 2, 3, 9), R=pick(0.0, 0.25, 0.5, 0.75, 1.0))
-    return dict(
-        S=pick(0.45, 0.6, 1.0, 0.2),
-        C=pick(0.3, 0.1, 0.7),
-        P=pick(1, 0.9, 0.4),
-        T=pick(1.0, 0.5, 0.1),
-        heavy=pick(0.5, 0.0, 0.7),
-        text_min=pick(0, 4, 20),
-    )
+def cases(policy, reference):
+    rng = np.random.default_rng(reference.SEED)
 
+    def pick(*values):
+        return values[rng.integers(len(values))]
 
-def cases(policy, module):
-    rng = np.random.default_rng(20240607 if policy == "a_vl" else 20240608)
     full, ends = [], []
     for i in range(48):
-        layout, options = LAYOUTS[i % len(LAYOUTS)], options_of(policy, rng)
+        layout, options = LAYOUTS[i % len(LAYOUTS)], reference.options(pick)
         view = view_of(rng, layout, int(rng.integers(0, 12)), i % 2)
         n_keep = int(rng.integers(4, len(view["seq"]) + 3))
         full.append(
@@ -104,7 +95,7 @@ def cases(policy, module):
                         n_seen_visual=view["n_seen_visual"],
                         slots=[stored(view, False)],
                         scores=[view["scores"]],
-                        keep=[module.keep(view, n_keep, options)],
+                        keep=[reference.keep(view, n_keep, options)],
                     )
                 ],
             )
@@ -112,7 +103,7 @@ def cases(policy, module):
         views = [view_of(rng, layout, n_gone, i % 2) for n_gone in (0, 0, 0, int(rng.integers(0, 9)))]
         for other in views[1:]:  # pins are the stream's: the same in every layer
             other["pinned"] = [bool(views[0]["pinned"][s]) for s in other["seq"]]
-        keeps = module.after_prompt(views, options)
+        keeps = reference.after_prompt(views, options)
         line = dict(
             policy=policy,
             options=options,
@@ -121,24 +112,24 @@ def cases(policy, module):
             layers=[stored(v) for v in views],
             after_prompt=keeps,
         )
-        if policy == "a_vl":
+        if reference.READS:
             left = [
                 dict(v, **{key: [v[key][s] for s in keep] for key in ("seq", "visual", "pinned", "scores")})
                 for v, keep in zip(views, keeps)
             ]
-            line["read"] = [module.read(v, options) for v in left]
+            line["read"] = [reference.read(v, options) for v in left]
         if i < 25:
             ends.append(line)
     return full, ends
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Writes the goldens of a_vl and fastv.")
+    parser = argparse.ArgumentParser(description="Writes the goldens of policies that treat pictures apart.")
     parser.add_argument("--check", action="store_true", help="compare what is there with what would be written")
     args = parser.parse_args()
     differs = False
-    for policy, module in (("a_vl", a_vl), ("fastv", fastv)):
-        for folder, lines in zip(("policy", "prompt_end"), cases(policy, module)):
+    for policy, reference in policies.all_of(ViewPolicy).items():
+        for folder, lines in zip(("policy", "prompt_end"), cases(policy, reference)):
             path = TESTS / folder / f"{policy}.jsonl"
             text = "".join(json.dumps(line) + "\n" for line in lines)
             if args.check:

@@ -278,7 +278,7 @@ def check_weir():
 
 def check_golden():
     n_cases = 0
-    for policy in replay.POLICIES:
+    for policy, reference in replay.POLICIES.items():
         names = set()
         for line in (GOLDEN / f"{policy}.jsonl").read_text().splitlines():
             case = json.loads(line)
@@ -294,10 +294,10 @@ def check_golden():
                             near = 2.0**-12 if "keys" in step or "values" in step else 1e-6
                             expect(np.allclose(got, want, rtol=1e-6, atol=near), f"{what}: scores")
             for step in case["rounds"]:
-                slots, keep = replay.groups(case, step), step["keep"]
+                slots, keep = replay.round_of(case, step).slots, step["keep"]
                 lengths = [len(group["seq"]) for group in slots]
-                expect_equal(len(keep), replay.n_groups(case), f"{what}: groups")
-                if policy == "adakv":
+                expect_equal(len(keep), reference.n_groups(case), f"{what}: groups")
+                if reference.SHARES_HEADS:
                     expect_equal(sum(map(len, keep)), min(sum(lengths), step["n_keep"] * len(keep)), what)
                 else:
                     expect_equal([len(kept) for kept in keep], [min(n, step["n_keep"]) for n in lengths], what)
@@ -305,11 +305,8 @@ def check_golden():
                     expect(kept == sorted(set(kept)) and 0 <= kept[0] and kept[-1] < n, f"{what}: order")
                     expect(set(group["pinned"]) <= set(kept), f"{what}: pins")
                     expect(group["seq"] == sorted(set(group["seq"])), f"{what}: seq")
-                if policy == "pyramidkv":
-                    o = case["options"]
-                    budget = pyramidkv.layer_budget(
-                        o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"], lengths[0]
-                    )
+                if reference.LAYER_BUDGETS:
+                    budget = reference.layer_budget(case["options"], lengths[0])
                     expect_equal(budget, step["n_keep"], f"{what}: layer budget")
         expect(len(names) >= 24, f"{policy} has only {len(names)} cases")
     return n_cases

@@ -20,7 +20,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.reference import replay
-from tools.reference.policies import pyramidkv
 
 
 def main():
@@ -37,11 +36,9 @@ def main():
             if keep != step["keep"]:
                 n = sum(len(set(a) ^ set(b)) for a, b in zip(keep, step["keep"]))
                 differing.append(f"{case['name']}: {n} slots differ")
-            if case["policy"] == "pyramidkv":
-                o = case["options"]
-                budget = pyramidkv.layer_budget(
-                    o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"], len(step["scores"][0])
-                )
+            reference = replay.reference(case)
+            if reference.LAYER_BUDGETS:
+                budget = reference.layer_budget(case["options"], len(step["scores"][0]))
                 if budget != step["n_keep"]:
                     differing.append(f"{case['name']}: {step['n_keep']} slots, not {budget}")
     for policy, n in sorted(cases.items()):

@@ -11,7 +11,7 @@ up.
 
 import math
 
-from .. import common
+from .. import common, contract
 
 
 def parts(view):
@@ -88,3 +88,26 @@ def read(view, options):
     core = visual[: share(view, min(options["C"], options["S"]))]
     pinned = common.pinned_slots(view["pinned"])
     return sorted(set(core) | set(pinned) | {s for s in range(len(view["seq"])) if not view["visual"][s]})
+
+
+class Reference(contract.ViewPolicy):
+    SEED, READS = 20240607, True
+
+    def options(self, pick):
+        return {
+            "S": pick(0.45, 0.6, 1.0, 0.2),
+            "C": pick(0.3, 0.1, 0.7),
+            "P": pick(1, 0.9, 0.4),
+            "T": pick(1.0, 0.5, 0.1),
+            "heavy": pick(0.5, 0.0, 0.7),
+            "text_min": pick(0, 4, 20),
+        }
+
+    def keep(self, view, n_keep, options):
+        return keep(view, n_keep, options)
+
+    def after_prompt(self, views, options):
+        return after_prompt(views, options)
+
+    def read(self, view, options):
+        return read(view, options)

@@ -46,3 +46,14 @@ def keep(scores, n_keep, pinned=None, seq=None, window=32, kernel=7, pooling="ma
     for *_, head, slot in sorted(pool)[: total - sum(len(taken) for taken in kept)]:
         kept[head].add(slot)
     return [sorted(taken) for taken in kept]
+
+
+class Reference(snapkv.Reference):
+    SHARES_HEADS = True
+
+    def options(self, draw):
+        return {**draw.pooled, "floor": draw.pick(0.0, 0.25, 0.5, 1.0)}
+
+    def select(self, r, scores):
+        o = r.options
+        return keep(scores, r.n_keep, r.pinned, r.column("seq"), o["window"], o["kernel"], o["pooling"], o["floor"])

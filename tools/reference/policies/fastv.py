@@ -4,7 +4,7 @@ to most.
 Views as in a_vl.py; scores are the attention of the prompt's last row. A full pot keeps the newest slots.
 """
 
-from .. import common
+from .. import common, contract
 
 
 def keep(view, n_keep, options):
@@ -27,3 +27,16 @@ def after_prompt(views, options):
         ]
         for layer, view in enumerate(views)
     ]
+
+
+class Reference(contract.ViewPolicy):
+    SEED = 20240608
+
+    def options(self, pick):
+        return {"K": pick(1, 2, 3, 9), "R": pick(0.0, 0.25, 0.5, 0.75, 1.0)}
+
+    def keep(self, view, n_keep, options):
+        return keep(view, n_keep, options)
+
+    def after_prompt(self, views, options):
+        return after_prompt(views, options)

@@ -12,7 +12,7 @@ Choices:
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def accumulate(sums, attention, n_kv_heads, reduce="mean"):
@@ -45,3 +45,33 @@ def keep(scores, n_keep, pinned=None, recent=0, counts=None):
     for row, pins in zip(scores, common.per_group(pinned, len(scores))):
         out.append(common.fill(n, n_keep, pins, common.newest(n, min(recent, n_keep)), common.ranked(row)))
     return out
+
+
+class Reference(contract.Policy):
+    def options(self, draw):
+        return {
+            "recent": draw.pick(0, 1, 4, 8),
+            "reduce": draw.pick("mean", "mean", "max", "sum"),
+            "normalise": "count" if draw.case % 6 == 5 else "none",
+        }
+
+    def counts_queries(self, options):
+        return options["normalise"] == "count"
+
+    def statistic(self, r, before):
+        sums = None if before is None else [scores[keep] for scores, keep in zip(*before)]
+        return accumulate(sums, r.raw("attention"), r.n_kv_heads, r.options["reduce"])
+
+    def select(self, r, scores):
+        counts = r.column("queries") if self.counts_queries(r.options) else None
+        return keep(scores, r.n_keep, r.pinned, r.options["recent"], counts)
+
+    def stable(self, r, scores, keep, select):
+        if not self.counts_queries(r.options):
+            return True
+        # A division, or a product with the inverse: the same.
+        inverse = [
+            np.asarray(row, np.float32) * (np.float32(1) / np.asarray(queries, np.float32))
+            for row, queries in zip(scores, r.column("queries"))
+        ]
+        return select(inverse, np.float32, normalise="none") == keep

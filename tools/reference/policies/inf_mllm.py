@@ -20,7 +20,7 @@ Choices (the paper's prose and its Alg. 1 contradict each other):
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def scores(attention, recent, n_kv_heads=1, per_kv_head=False):
@@ -50,3 +50,39 @@ def keep(scores, n_keep, pinned=None, recent=64, b=0.01):
         common.fill(n, n_keep, pins, common.newest(n, recent), common.ranked(biased(row, recent, b)))
         for row, pins in zip(scores, common.per_group(pinned, len(scores)))
     ]
+
+
+class Reference(contract.Policy):
+    def options(self, draw):
+        recent, b = draw.pick(1, 2, 4, 8), draw.pick(0.0, 1.0, 0.125, 0.01, 0.001, 0.0001)
+        return {"recent": recent, "b": b, "per_kv_head": draw.case % 4 == 3}
+
+    def fixed(self, options):
+        return options["recent"], 0, options["recent"]
+
+    def per_head(self, options):
+        return options["per_kv_head"]
+
+    def n_rows(self, options, n_new):
+        return min(n_new, options["recent"] + 2)
+
+    def statistic(self, r, before):
+        return scores(r.raw("attention"), r.options["recent"], r.n_kv_heads, r.options["per_kv_head"])
+
+    def select(self, r, scores):
+        return keep(scores, r.n_keep, r.pinned, r.options["recent"], r.options["b"])
+
+    def stable(self, r, scores, keep, select):
+        recent = r.options["recent"]
+        n = len(scores[0]) - recent
+        if n <= 0:
+            return True
+        ages = np.arange(n - 1, -1, -1)
+        for row, pins, kept in zip(scores, r.pinned, keep):
+            for real in (np.float32, np.float64):
+                b, head, age, count = real(r.options["b"]), np.asarray(row[:n], real), ages.astype(real), real(n)
+                for value in (head - b / count * age, head - b * (age / count), head + b * (-age / count)):
+                    newest = common.newest(len(row), recent)
+                    if common.fill(len(row), r.n_keep, pins, newest, common.ranked(value)) != kept:
+                        return False
+        return True

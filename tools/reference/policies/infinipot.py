@@ -14,7 +14,7 @@ Choices:
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def scores(attention, n_kv_heads, rows="sum", reduce="mean"):
@@ -41,3 +41,26 @@ def keep(u, nll, n_keep, pinned=None, alpha=0.5, kernel=1, pooling="avg"):
         row = np.zeros(n) if u is None else np.asarray(u[head])
         out.append(common.fill(n, n_keep, pins, novel, common.ranked(common.pool(row, kernel, pooling), row)))
     return out
+
+
+class Reference(contract.Policy):
+    NLL, PROBE, FIXED = True, True, False
+
+    def options(self, draw):
+        return {
+            "alpha": draw.pick(0.0, 0.25, 0.5, 0.5, 0.75, 1.0),
+            "kernel": draw.pick(1, 1, 3, 5),
+            "pooling": draw.pick("max", "avg"),
+            "rows": draw.pick("sum", "sum", "max"),
+            "reduce": draw.pick("mean", "mean", "max"),
+        }
+
+    def n_rows(self, options, n_new):
+        return min(n_new, 4)
+
+    def statistic(self, r, before):
+        return scores(r.raw("attention"), r.n_kv_heads, r.options["rows"], r.options["reduce"])
+
+    def select(self, r, scores):
+        o = r.options
+        return keep(scores, r.nll(), r.n_keep, r.pinned, o["alpha"], o["kernel"], o["pooling"])

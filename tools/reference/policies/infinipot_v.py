@@ -5,7 +5,8 @@ Keep-set per layer and KV head. What a stream of questions adds: the newest text
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
+from . import value_norm
 
 
 def recent_frames(frames, share):
@@ -56,3 +57,28 @@ def keep(values, novel, n_keep, pinned, frames, alpha, recent, text):
                 taken[slot] = None
         out.append(common.fill(n, n_keep, pins, list(taken), common.ranked(np.asarray(norms))))
     return out
+
+
+class Reference(contract.Policy):
+    RAW, VISION, SECOND, SECOND_OF_TEXT = ("keys", "values"), "always", "novelty", False
+
+    def options(self, draw):
+        return {
+            "alpha": draw.pick(0.0, 0.25, 0.5, 0.5, 1.0),
+            "recent": draw.pick(0.125, 0.25, 0.25, 0.5, 1.0),
+            "text": draw.pick(0.0, 0.25, 0.25, 0.5),
+        }
+
+    def fixed(self, options):
+        return 1, 0, 0  # `recent` is a share
+
+    def statistic(self, r, before):
+        return value_norm.scores(r.raw("values"))
+
+    def second(self, r):
+        return novelty(r.raw("keys"), r.column("frame"), r.column("row"), r.options["recent"])
+
+    def select(self, r, scores):
+        novel = self.second(r) if r.has("keys") else r.rows("novelty")
+        o = r.options
+        return keep(scores, novel, r.n_keep, r.pinned, r.column("frame"), o["alpha"], o["recent"], o["text"])

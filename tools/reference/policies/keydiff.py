@@ -9,6 +9,7 @@ Choices: a key or an anchor of length zero has cosine 0. Which keys (before or a
 
 import numpy as np
 
+from .. import common, contract
 from . import value_norm
 
 
@@ -26,3 +27,20 @@ def scores(keys):
 
 def keep(scores, n_keep, pinned=None, recent=0):
     return value_norm.keep(scores, n_keep, pinned, recent)
+
+
+class Reference(value_norm.Reference):
+    RAW, NEGATIVE = ("keys",), True
+
+    def statistic(self, r, before):
+        return scores(r.raw("keys"))
+
+    def stable(self, r, scores, keep, select):
+        if not r.has("keys"):
+            return True
+        for row, kept, pins in zip(scores, keep, r.pinned):  # no sum is exact: ask for a gap at the cut
+            free = set(kept) - set(common.pinned_slots(pins)) - set(common.newest(len(row), r.options["recent"]))
+            lost = set(range(len(row))) - set(kept)
+            if free and lost and min(row[slot] for slot in free) - max(row[slot] for slot in lost) < 4 * contract.UNIT:
+                return False
+        return True

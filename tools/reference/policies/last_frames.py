@@ -4,7 +4,7 @@ One keep-set for the whole cache. A frame that does not fit ends the tier; text 
 room.
 """
 
-from .. import common
+from .. import common, contract
 
 
 def keep(n, n_keep, pinned, frames, limit, text):
@@ -26,3 +26,16 @@ def keep(n, n_keep, pinned, frames, limit, text):
         whole += members
         n_frames += 1
     return [common.fill(n, n_keep, pinned, whole, words, newest_first)]
+
+
+class Reference(contract.Policy):
+    RAW, SCORES, VISION = (), False, "always"
+
+    def options(self, draw):
+        return {"frames": draw.pick(0, 0, 1, 2, 3), "text": draw.pick(0.0, 0.25, 0.25, 0.5, 1.0)}
+
+    def per_head(self, options):
+        return False
+
+    def select(self, r, scores):
+        return keep(r.n, r.n_keep, r.pinned[0], r.column("frame")[0], r.options["frames"], r.options["text"])

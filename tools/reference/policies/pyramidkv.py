@@ -33,3 +33,30 @@ def layer_budget(capacity, window, beta, layer, n_layers, n_slots):
 def keep(scores, capacity, layer, n_layers, pinned=None, window=8, kernel=7, pooling="max", beta=20):
     n_keep = layer_budget(capacity, window, beta, layer, n_layers, len(scores[0]))
     return snapkv.select(scores, n_keep, pinned, window, kernel, pooling)
+
+
+class Reference(snapkv.Reference):
+    LAYER_BUDGETS = True
+
+    def options(self, draw):
+        n_layers = draw.pick(1, 2, 4, 5)
+        beta = draw.pick(2, 5, 20)
+        return {**draw.pooled, "beta": beta, "layer": draw.pick(*range(n_layers)), "n_layers": n_layers}
+
+    def layer_budget(self, options, n_slots):
+        o = options
+        return layer_budget(o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"], n_slots)
+
+    def select(self, r, scores):
+        o = r.options
+        return keep(
+            scores,
+            o["capacity"],
+            o["layer"],
+            o["n_layers"],
+            r.pinned,
+            o["window"],
+            o["kernel"],
+            o["pooling"],
+            o["beta"],
+        )

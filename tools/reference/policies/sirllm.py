@@ -15,7 +15,7 @@ Choices:
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def decayed(nll, decay):
@@ -40,3 +40,27 @@ def keep(nll, n_keep, pinned=None, sinks=4, recent=0):
             common.newest(n, n),
         )
     ]
+
+
+class Reference(contract.Policy):
+    RAW, NLL, MOST_COMING, ROUNDED, LONG = (), True, 16, True, 6
+
+    def options(self, draw):
+        return {
+            "sinks": draw.pick(0, 2, 4, 4),
+            "recent": draw.pick(0, 0, 3, 6),
+            "decay": draw.pick(1.0, 0.5, 0.75, 0.7, 0.9),
+        }
+
+    def per_head(self, options):
+        return False
+
+    def statistic(self, r, before):
+        nll = r.nll()[0]
+        if before is not None:
+            survivors = decayed(before[0][0][before[1][0]], r.options["decay"])
+            nll[: len(survivors)] = survivors
+        return [nll]
+
+    def select(self, r, scores):
+        return keep(scores[0], r.n_keep, r.pinned[0], r.options["sinks"], r.options["recent"])

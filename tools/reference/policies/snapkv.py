@@ -12,7 +12,7 @@ Choices:
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def scores(attention, n_kv_heads, window, reduce="mean"):
@@ -43,3 +43,24 @@ def keep(scores, n_keep, pinned=None, window=32, kernel=5, pooling="avg"):
     if n_keep <= window:
         raise common.BudgetError(f"a budget of {n_keep} slots leaves nothing beside a window of {window}")
     return select(scores, n_keep, pinned, window, kernel, pooling)
+
+
+class Reference(contract.Policy):
+    def options(self, draw):
+        return dict(draw.pooled)
+
+    def raw_options(self, options):
+        return {**options, "window": min(options["window"], 4)}
+
+    def fixed(self, options):
+        return options["window"] + 1, 0, options["window"]
+
+    def n_rows(self, options, n_new):
+        return min(n_new, options["window"] + 2)
+
+    def statistic(self, r, before):
+        return scores(r.raw("attention"), r.n_kv_heads, r.options["window"], r.options["reduce"])
+
+    def select(self, r, scores):
+        o = r.options
+        return keep(scores, r.n_keep, r.pinned, o["window"], o["kernel"], o["pooling"])

@@ -5,7 +5,7 @@ A budget that leaves no recent slot beside the sinks is rejected. Where pins lea
 before the sinks and the sinks go before the rest of the window (recent, at least one, then sinks).
 """
 
-from .. import common
+from .. import common, contract
 
 
 def budget(capacity, num_coming=0):
@@ -26,3 +26,16 @@ def keep(n_slots, n_keep, pinned=None, sinks=4):
             common.newest(n_slots, n_slots),
         )
     ]
+
+
+class Reference(contract.Policy):
+    RAW, SCORES, MOST_COMING = (), False, 6
+
+    def options(self, draw):
+        return {"sinks": draw.pick(0, 1, 4, 4)}
+
+    def per_head(self, options):
+        return False
+
+    def select(self, r, scores):
+        return keep(r.n, r.n_keep, r.pinned[0], r.options["sinks"])

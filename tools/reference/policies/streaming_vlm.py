@@ -4,7 +4,7 @@ One keep-set for the whole cache. The text window takes at most half of what the
 the newest of the other slots.
 """
 
-from .. import common
+from .. import common, contract
 
 
 def keep(n, n_keep, pinned, frames, times, sinks, text, seconds):
@@ -13,3 +13,21 @@ def keep(n, n_keep, pinned, frames, times, sinks, text, seconds):
     words = [slot for slot in newest_first if frames[slot] < 0][: min(text, max(0, n_keep - sinks) // 2)]
     vision = [slot for slot in newest_first if frames[slot] >= 0 and times[slot] >= times[n - 1] - int(seconds * 1000)]
     return [common.fill(n, n_keep, pinned, [n - 1], common.oldest(n, sinks), words, vision, newest_first)]
+
+
+class Reference(contract.Policy):
+    RAW, SCORES, VISION = (), False, "always"
+
+    def options(self, draw):
+        return {
+            "sinks": draw.pick(0, 1, 4),
+            "text": draw.pick(0, 2, 8, 512),
+            "seconds": draw.pick(0, 1, 2, 4, 16),
+        }
+
+    def per_head(self, options):
+        return False
+
+    def select(self, r, scores):
+        o, frames, times = r.options, r.column("frame")[0], r.column("t")[0]
+        return keep(r.n, r.n_keep, r.pinned[0], frames, times, o["sinks"], o["text"], o["seconds"])

@@ -9,7 +9,7 @@ function called after every row.
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def scores(attention):
@@ -19,3 +19,19 @@ def scores(attention):
 def keep(scores, n_keep, pinned=None):
     """`scores` [1, n_slots]."""
     return [common.fill(np.shape(scores)[1], n_keep, pinned, common.ranked(scores[0]))]
+
+
+class Reference(contract.Policy):
+    FIXED = False
+
+    def per_head(self, options):
+        return False
+
+    def n_rows(self, options, n_new):
+        return min(n_new, 3)
+
+    def statistic(self, r, before):
+        return scores(r.raw("attention"))
+
+    def select(self, r, scores):
+        return keep(scores, r.n_keep, r.pinned[0])

@@ -5,7 +5,7 @@ Keep-set per layer and KV head; needs no attention. `recent` newest slots can be
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def scores(values):
@@ -20,3 +20,16 @@ def keep(scores, n_keep, pinned=None, recent=0):
         common.fill(n, n_keep, pins, common.newest(n, min(recent, n_keep)), common.ranked(row))
         for row, pins in zip(scores, common.per_group(pinned, len(scores)))
     ]
+
+
+class Reference(contract.Policy):
+    RAW = ("values",)
+
+    def options(self, draw):
+        return {"recent": draw.pick(0, 0, 1, 4)}
+
+    def statistic(self, r, before):
+        return scores(r.raw("values"))
+
+    def select(self, r, scores):
+        return keep(scores, r.n_keep, r.pinned, r.options["recent"])

@@ -23,7 +23,7 @@ Choices:
 
 import numpy as np
 
-from .. import common
+from .. import common, contract
 
 
 def scores(attention, n_kv_heads, rows=32):
@@ -111,3 +111,50 @@ def keep(
             tiers.append(of_every_picture(visual[group], frames[group], before, frame_rows))
         out.append(common.fill(n, n_keep, pins, *tiers, common.newest(n, n)))
     return out
+
+
+class Reference(contract.Policy):
+    NLL, VISION, SECOND, SPANS = True, "too", "visual", True
+
+    def options(self, draw):
+        return {
+            "sinks": draw.pick(0, 1, 4),
+            "alpha": draw.pick(0.0, 0.2, 0.35, 0.5, 1.0),
+            "z": draw.pick(-1.0, 0.0, 1.0, 2.0, 4.0),
+            "beta": draw.pick(0.0, 0.1, 0.25, 0.5, 1.0),
+            "saddle": draw.pick(0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
+            "kernel": draw.pick(1, 3, 5),
+            "b": draw.pick(0.0, 0.0, 0.125, 0.01),
+            "rows": draw.pick(1, 2, 4, 32),
+            "recent": draw.pick(0.0, 0.3, 0.3, 0.5),
+            "frame_rows": draw.pick(0, 1, 2, 2, 3, 4),
+        }
+
+    def fixed(self, options):
+        return options["sinks"] + 1, options["sinks"], 0  # `recent` is a share
+
+    def n_rows(self, options, n_new):
+        return min(n_new, 4)
+
+    def statistic(self, r, before):
+        return scores(r.raw("attention"), r.n_kv_heads, r.options["rows"])
+
+    def select(self, r, scores):
+        o, seen = r.options, r.has("visual")
+        return keep(
+            scores,
+            r.nll(),
+            r.n_keep,
+            r.pinned,
+            *(o[name] for name in ("sinks", "alpha", "z", "beta", "saddle", "kernel", "b", "recent", "frame_rows")),
+            frames=r.column("frame") if seen else None,
+            visual=r.rows("visual") if seen else None,
+        )
+
+    def stable(self, r, scores, keep, select):
+        # Neither bar may pass within rounding of a slot, unless both are the same number.
+        return all(
+            select(scores, np.float64, **{name: r.options[name] * nudge}) == keep
+            for nudge in (1 - 1e-5, 1 + 1e-5)
+            for name in ("z", "saddle", "b")
+        )

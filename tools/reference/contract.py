@@ -1,0 +1,159 @@
+"""What a file of policies/ exposes to the generators of goldens and to replay.py, which name no policy.
+
+A policy module states the rule as plain functions, and its conventions in a class `Reference` of one of two kinds:
+
+    Policy       keep-sets of a full pot, from statistics of every slot: tools/golden/policy.py, tests/golden/policy
+    ViewPolicy   policies that treat pictures apart, layer by layer:    tools/golden/vl_policy.py
+
+The folder is the list: `policies.all_of(Policy)` finds what is there.
+"""
+
+import numpy as np
+
+UNIT = 2.0**-12  # statistics of goldens are multiples of it, so that every sum is exact in binary32 in any order
+
+
+def array(row, dtype):
+    """A stored row of numbers, in which null is infinity."""
+    return np.array([np.inf if x is None else x for x in row], dtype=dtype)
+
+
+class Round:
+    """One selection of a golden case as a policy reads it (format: tools/golden/policy.py). Numbers come in `dtype`."""
+
+    def __init__(self, case, step, n_groups, dtype):
+        self.options, self.n_kv_heads, self.dtype = case["options"], case["n_kv_heads"], dtype
+        self.step, self.n_keep = step, step["n_keep"]
+        self.slots = step["slots"] if len(step["slots"]) > 1 else step["slots"] * n_groups
+        self.n = len(self.slots[0]["seq"])
+        self.pinned = [self._flags(group) for group in self.slots]
+
+    @staticmethod
+    def _flags(group):
+        flags = np.zeros(len(group["seq"]), bool)
+        flags[group["pinned"]] = True
+        return flags
+
+    def column(self, name):
+        """[n_groups][n_slots] of what stands beside the slots: seq, frame, row, t, queries."""
+        return [group[name] for group in self.slots]
+
+    def nll(self):
+        return [array(group["nll"], self.dtype) for group in self.slots]
+
+    def has(self, name):
+        return name in self.step
+
+    def raw(self, name):
+        """attention, keys or values."""
+        return np.array(self.step[name], self.dtype)
+
+    def rows(self, name):
+        """[n_groups] rows of a stored statistic."""
+        return [array(row, self.dtype) for row in self.step[name]]
+
+
+class Draw:
+    """Chooses the options of a golden case. What it draws follows from the case's seed alone."""
+
+    def __init__(self, rng, case):
+        self.rng, self.case = rng, case
+        # Drawn for every policy, so that what follows stays where it is when a policy comes to use them.
+        self.pooled = {
+            "window": self.pick(1, 2, 4, 8),
+            "kernel": self.pick(1, 3, 5, 7),
+            "pooling": ("max", "avg")[case % 2],
+            "reduce": self.pick("mean", "mean", "max", "sum"),
+        }
+
+    def pick(self, *choices):
+        return choices[self.rng.randint(len(choices))]
+
+
+class Policy:
+    """Defaults are those of a policy that ranks the slots of every KV head by the attention that they receive."""
+
+    RAW = ("attention",)  # what the statistic is made of: attention, keys, values; () where nothing is ranked by them
+    SCORES = True  # false: nothing is ranked at all
+    NLL = False  # ranks by -log P, too
+    PROBE = False  # attention is that of a probe, whose tokens are not in the pot
+    VISION = "never"  # streams of golden cases hold pictures: "never", "always", or "too": some cases besides
+    SECOND = None  # name of a second statistic, of slots in streams with pictures
+    SECOND_OF_TEXT = True  # false: it is 0 for text
+    NEGATIVE = False  # scores are never above 0
+    ROUNDED = False  # scores are no multiples of UNIT, and stored as binary32 has them
+    SPANS = False  # spans of tokens that surprise are part of the rule
+    FIXED = True  # some slots stay whatever their scores are
+    MOST_COMING = 0  # above 0: makes room for tokens that are about to be read, fewer than this
+    LAYER_BUDGETS = False  # layer_budget() gives each layer its own
+    SHARES_HEADS = False  # the KV heads of a layer share one budget
+    LONG = 0  # golden cases of so many rounds besides, for what adds up from round to round
+
+    def options(self, draw):
+        """The method's parameters for a golden case, small enough for pots of a few dozen slots."""
+        return {}
+
+    def raw_options(self, options):
+        """The same for a case with raw inputs."""
+        return options
+
+    def fixed(self, options):
+        """(least budget that is not rejected, sinks, recent slots that are kept)"""
+        sinks = options.get("sinks", 0)
+        return max(1, sinks + 1), sinks, options.get("recent", 0)
+
+    def per_head(self, options):
+        """Whether every KV head has a keep-set of its own; otherwise the layer or the whole cache has one."""
+        return True
+
+    def counts_queries(self, options):
+        """Whether slots say how many queries could see them."""
+        return False
+
+    def n_rows(self, options, n_new):
+        """Rows of attention that a case with raw inputs shows, of n_new tokens that were read."""
+        return n_new
+
+    def layer_budget(self, options, n_slots):
+        """LAYER_BUDGETS: slots of this case's layer."""
+        raise NotImplementedError
+
+    def statistic(self, r, before):
+        """[n_groups, n_slots] what is ranked, from the raw inputs of Round `r`; None where there is nothing to rank.
+
+        `before`: (scores, keep) of the round before, or None.
+        """
+        return None
+
+    def second(self, r):
+        """SECOND from raw inputs; None where it follows from none."""
+        return None
+
+    def select(self, r, scores):
+        """The keep-sets of Round `r`, one a group."""
+        raise NotImplementedError
+
+    def stable(self, r, scores, keep, select):
+        """False where the keep-set hangs on rounding. select(scores, dtype, **options): with other numbers."""
+        return True
+
+    def n_groups(self, case):
+        return case["n_kv_heads"] if self.per_head(case["options"]) else 1
+
+
+class ViewPolicy:
+    """A policy that reads views of all layers: dicts with seq, visual, pinned, scores, n_seen, n_seen_visual."""
+
+    SEED = 0  # of its golden cases
+    READS = False  # read(view, options): the slots that a step between two full ones reads
+
+    def options(self, pick):
+        raise NotImplementedError
+
+    def keep(self, view, n_keep, options):
+        """The slots of a layer that stay when the pot is full."""
+        raise NotImplementedError
+
+    def after_prompt(self, views, options):
+        """The slots of every layer that stay at the end of a prompt."""
+        raise NotImplementedError
