@@ -41,21 +41,15 @@ Status AnswerJob::Begin() {
   begun_at_ = std::chrono::steady_clock::now();
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(request_.sampler));
   sampler_ = std::move(sampler);
-  std::vector<PromptPart> parts = request_.prompt;
+  TurnParts turn;
+  turn.parts = request_.prompt;
   if (stream_ != nullptr) {
-    const Conversation& talk = stream_->conversation;
-    if (std::vector<int32_t> head = talk.TurnHead(); !head.empty())
-      parts.push_back({std::move(head), false, true, false});
-    n_heads_ = parts.size();
-    const Conversation::Question question = talk.Ask(request_.question);
-    const auto tail = question.tokens.end() - static_cast<ptrdiff_t>(question.n_tail);
-    parts.push_back({{question.tokens.begin(), tail}, false, false, false});
-    parts.push_back({{tail, question.tokens.end()}, false, true, false});
+    turn = AskInTurn(stream_->conversation, request_.question);
     summary_.t_ms = stream_->t_ms;
-    WEIR_RETURN_IF_ERROR(session_->BeginRound(question.tokens, request_.max_tokens));
+    const std::vector<int32_t> question = TokensOf(std::span<const PromptPart>(turn.parts).subspan(turn.n_heads));
+    WEIR_RETURN_IF_ERROR(session_->BeginRound(question, request_.max_tokens));
   }
-  std::vector<int32_t> all;
-  for (const PromptPart& part : parts) all.insert(all.end(), part.tokens.begin(), part.tokens.end());
+  std::vector<int32_t> all = TokensOf(turn.parts);
   if (all.empty()) return InvalidArgument("the prompt holds no tokens");
   if (stream_ == nullptr) {
     summary_.n_cached = session_->n_seen();
@@ -74,7 +68,11 @@ Status AnswerJob::Begin() {
     pending_.tokens.push_back(first);
     prompt_ = std::move(all);
   }
-  reader_.Start(std::move(parts), true, feed_.get(), summary_.t_ms, summary_.n_cached);
+  if (stream_ != nullptr) {
+    reader_.Start(std::move(turn), stream_->conversation, feed_.get(), summary_.t_ms);
+  } else {
+    reader_.Start(std::move(turn.parts), true, feed_.get(), summary_.t_ms, summary_.n_cached);
+  }
   return Status();
 }
 
@@ -91,11 +89,10 @@ Status AnswerJob::Read() {
     scored = host_.scorer().Score(data, targets, request_.n_logprobs, &pending_.tokens);
   };
   const int64_t n_visual = reader_.n_visual();
-  const Status status = ReadStep(n_heads_, request_.score_prompt ? &score : nullptr);
+  const Status status = ReadStep(request_.score_prompt ? &score : nullptr);
   summary_.n_prompt += reader_.n_visual() - n_visual;
   n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
   n_read_.store(summary_.n_cached + reader_.n_read(), std::memory_order_relaxed);
-  if (stream_ != nullptr && reader_.done()) stream_->conversation.Asked();
   if (stream_ == nullptr) summary_.t_ms = reader_.t_ms();
   overflow_ = status.code() == StatusCode::kOverBudget;
   if (reader_.done() && request_.max_tokens == 0) finished_ = true;

@@ -102,7 +102,6 @@ class AnswerJob : public SessionJob {
   StopText stop_;
   StreamDecoder decoder_;
   std::vector<int32_t> prompt_;  // all parts: only with score_prompt
-  size_t n_heads_ = 0;           // parts that open the turn
   bool begun_ = false, finished_ = false;
   bool stopped_ = false;  // by a stop string
   AnswerSummary summary_;
