@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "chat/generate.h"
+#include "chat/answerer.h"
 #include "engine/picture_parts.h"
 
 namespace weir {
@@ -12,8 +12,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
 
 // Without a template rounds are lines, and the form says where an answer begins.
 RoundForm FormOf(const std::string& question) { return {.question = question, .gap = "\n"}; }
@@ -117,36 +115,42 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
   SamplerOptions greedy;
   greedy.temperature = 0;
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(greedy));
-  std::vector<int32_t> answer;
-  bool ended = false, end_token_read = false;
-  const auto start = Clock::now();
-  int32_t n_written = 0;
-  for (; n_written < n_least || !ended; ++n_written) {
+  AnswerOptions options;
+  options.max_tokens = options_.n_answer;
+  options.own_text = true;
+  options.t_src_ms = t_ms();
+  Answerer answerer(session_, sampler, tokenizer_, options);
+  int64_t n_written = 0;
+  const auto write = [&](Answerer& writer) -> Status {
     if (stop_ != nullptr && *stop_) return Cancelled("stopped while answering");
-    WEIR_ASSIGN_OR_RETURN(const int32_t token, DrawToken(session_, sampler));
-    if (!ended) {
-      end_token_read = tokenizer_.IsEndOfGeneration(token);
-      if (!end_token_read) answer.push_back(token);
-      // Without a template nothing but a new line may say that the answer is over.
-      ended = end_token_read || std::ssize(answer) >= options_.n_answer ||
-              (chat_ == nullptr && tokenizer_.Decode(answer).find('\n', 1) != std::string::npos);
-    }
-    Session::AppendOptions append;
-    append.generated = true;
-    append.t_src_ms = t_ms();
-    WEIR_RETURN_IF_ERROR(session_.Append({&token, 1}, append));
+    WEIR_RETURN_IF_ERROR(writer.Step());
+    // An answer cut short by a pot that may not forget is no answer of the policy.
+    WEIR_RETURN_IF_ERROR(writer.full());
+    ++n_written;
     ++n_tokens_;
     reply.used_share += UsedShare();
+    return Status();
+  };
+  const auto start = Clock::now();
+  while (!answerer.done()) {
+    WEIR_RETURN_IF_ERROR(write(answerer));
+    reply.text += answerer.TakeText();
+    // Without a template nothing but a new line may say that the answer is over.
+    if (chat_ == nullptr && reply.text.find('\n', 1) != std::string::npos) answerer.Stop();
   }
+  answerer.Finish();
+  reply.text += answerer.TakeText();
+  options.max_tokens = std::max<int64_t>(0, n_least - n_written);
+  options.ignore_eos = true;
+  for (Answerer more(session_, sampler, tokenizer_, options); !more.done();) WEIR_RETURN_IF_ERROR(write(more));
   const double seconds = SecondsSince(start);
-  reply.used_share /= n_written;
-  reply.ms_per_token = 1000 * seconds / n_written;
+  reply.used_share /= static_cast<double>(n_written);
+  reply.ms_per_token = 1000 * seconds / static_cast<double>(n_written);
   cost_.answer_tokens += n_written;
   cost_.answer_s += seconds;
-  reply.text = tokenizer_.Decode(answer);
   reply.text.erase(0, std::min(reply.text.find_first_not_of(" \n"), reply.text.size()));
   reply.text = reply.text.substr(0, reply.text.find('\n'));
-  talk_.Answered(end_token_read);
+  talk_.Answered(answerer.end_token_read());
   return reply;
 }
 
