@@ -104,11 +104,9 @@ Result<std::string> PinText(const PinFlags& flags) {
   return ReadTextFile(flags.text, kLargestPin);
 }
 
-PinnedPart FindPins(const Tokenizer& tokenizer, const PinFlags& flags, const std::vector<TextPiece>& system,
-                    bool has_system, const std::vector<TextPiece>& head, bool add_special,
-                    std::span<const int32_t> prompt) {
-  const auto count = [&](const std::vector<TextPiece>& pieces) {
-    const std::vector<int32_t> prefix = tokenizer.EncodePieces(pieces, add_special);
+PinnedPart FindPins(const PinFlags& flags, std::span<const int32_t> system, bool has_system,
+                    std::span<const int32_t> head, std::span<const int32_t> prompt) {
+  const auto count = [&](std::span<const int32_t> prefix) {
     return static_cast<size_t>(std::mismatch(prefix.begin(), prefix.end(), prompt.begin(), prompt.end()).first -
                                prefix.begin());
   };
@@ -276,17 +274,6 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   PrintConfiguration(*out.model, *out.session, options.policy.text, sampling.c_str());
   if (out.eyes != nullptr) PrintEyes(*out.encoder, *out.eyes);
   return out;
-}
-
-Result<AroundContent> SplitAtContent(const std::vector<TextPiece>& pieces) {
-  for (auto it = pieces.rbegin(); it != pieces.rend(); ++it) {
-    if (it->parse_special || it->text != kContent) continue;
-    AroundContent out;
-    out.before.assign(pieces.begin(), it.base() - 1);
-    out.after.assign(it.base(), pieces.end());
-    return out;
-  }
-  return Internal("the chat template lost the user's text");
 }
 
 }  // namespace weir::app

@@ -53,12 +53,11 @@ Result<std::string> PinText(const PinFlags& flags);
 struct PinnedPart {
   size_t begin = 0, end = 0;
 };
-// Which of the tokens of a prompt are pinned. `system`: the prompt's pieces up to where the user's turn begins; `head`:
-// up to the end of the pinned text, if there is one. Words at a seam that became one token with what follows stay
-// unpinned.
-PinnedPart FindPins(const Tokenizer& tokenizer, const PinFlags& flags, const std::vector<TextPiece>& system,
-                    bool has_system, const std::vector<TextPiece>& head, bool add_special,
-                    std::span<const int32_t> prompt);
+// Which of the tokens of a prompt are pinned. `system`: the tokens of the prompt's words up to where the user's turn
+// begins; `head`: of those up to the end of the pinned text, if there is one. Words at a seam that became one token
+// with what follows stay unpinned.
+PinnedPart FindPins(const PinFlags& flags, std::span<const int32_t> system, bool has_system,
+                    std::span<const int32_t> head, std::span<const int32_t> prompt);
 // Says on stderr what is pinned (nothing for zero tokens). kOverBudget when that leaves the pot no room to read on.
 Status CheckPins(const Session& session, const PotFlags& pot_flags, const PinFlags& flags, size_t n_pinned,
                  bool has_system);
@@ -101,13 +100,5 @@ struct ProbeContext {
 };
 Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,
                         const ProbeContext& probe = {}, const PictureNeeds& pictures = {});
-
-// A rendering of the user content kContent, split where that content stands: the real content may then be of any length
-// and be appended piece by piece. kInternal when the rendering lost it.
-inline constexpr const char* kContent = "text";
-struct AroundContent {
-  std::vector<TextPiece> before, after;
-};
-Result<AroundContent> SplitAtContent(const std::vector<TextPiece>& pieces);
 
 }  // namespace weir::app

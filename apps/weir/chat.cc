@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "answer.h"
-#include "chat/conversation.h"
+#include "chat/talk.h"
 #include "progress.h"
 #include "saved.h"
 #include "text/stream.h"
@@ -44,7 +44,7 @@ class Chat {
         tokenizer_(setup.model->tokenizer()),
         sampler_(std::move(sampler)),
         chat_(chat),
-        talk_(tokenizer_, &chat_),
+        talk_(session_, sampler_, Conversation(tokenizer_, &chat_)),
         answer_(answer),
         pot_(pot),
         pins_(pins),
@@ -73,7 +73,7 @@ class Chat {
       } else if (line == "/reset") {
         session_.Reset();
         sampler_.Reset();
-        talk_ = Conversation(tokenizer_, &chat_);
+        talk_.conversation() = Conversation(tokenizer_, &chat_);
         if (trace_ != nullptr) status = trace_->Restarted();
         if (status.ok()) status = Begin();
       } else if (line.rfind("/save ", 0) == 0) {
@@ -110,7 +110,7 @@ class Chat {
     return status.ok();
   }
 
-  Status Save(const std::string& path) { return WriteSaved(path, setup_, pot_, talk_.Save(), sampler_); }
+  Status Save(const std::string& path) { return WriteSaved(path, setup_, pot_, talk_.conversation().Save(), sampler_); }
 
   Status Load(const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(std::optional<SavedSession> saved, ReadSaved(path));
@@ -127,25 +127,19 @@ class Chat {
     }
     WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer_, &chat_, saved.note.conversation));
     WEIR_RETURN_IF_ERROR(RestoreSaved(saved, path, own_seed, setup_, &sampler_));
-    talk_ = std::move(talk);
+    talk_.conversation() = std::move(talk);
     return Status();
-  }
-
-  Status Push(const std::vector<int32_t>& tokens, bool pinned = false) {
-    for (int32_t id : tokens) sampler_.Accept(id);
-    Session::AppendOptions append;
-    append.pinned = pinned;
-    return session_.Append(tokens, append);
   }
 
   Status Begin() {
     std::optional<std::string> system;
     if (!flags_.system.empty()) system = flags_.system;
-    const std::vector<int32_t> before = talk_.Begin(system);
+    Conversation& conversation = talk_.conversation();
+    const std::vector<int32_t> before = conversation.Begin(system);
     const bool pin_system = !pins_.no_system && (system.has_value() || !pin_.empty());
     std::vector<int32_t> head;
     if (!pin_.empty()) {
-      head = talk_.TurnHead();
+      head = conversation.TurnHead();
       EncodeReport report;
       const std::vector<int32_t> pin = tokenizer_.EncodePieces(std::vector<TextPiece>{{pin_, false}}, false, &report);
       PrintReport(report, "the text of --pin");
@@ -153,18 +147,21 @@ class Chat {
     }
     WEIR_RETURN_IF_ERROR(
         CheckPins(session_, pot_, pins_, (pin_system ? before.size() : 0) + head.size(), system.has_value()));
-    WEIR_RETURN_IF_ERROR(Push(before, pin_system));
+    TalkReading reading;
+    reading.pinned = pin_system;
+    WEIR_RETURN_IF_ERROR(talk_.Read(before, reading));
     if (head.empty()) return Status();
-    WEIR_RETURN_IF_ERROR(Push(head, true));
-    talk_.TurnOpened();  // it stands at the beginning of the first message
-    talk_.TextRead();
+    reading.pinned = true;
+    WEIR_RETURN_IF_ERROR(talk_.Read(head, reading));
+    conversation.TurnOpened();  // it stands at the beginning of the first message
+    conversation.TextRead();
     return Status();
   }
 
   // The text of a file waits in the session as the beginning of the next user turn.
   Status ReadFile(const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(path));
-    WEIR_RETURN_IF_ERROR(OpenTurn());
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
     EncodeOptions options;
     options.add_special = false;
     StreamEncoder encoder(tokenizer_, options);
@@ -183,11 +180,11 @@ class Chat {
       const Status status = session_.Append(tokens, append);
       if (!status.ok()) {
         progress.Done();
-        talk_.TextRead();  // what was read stays
+        talk_.conversation().TextRead();  // what was read stays
         return status;
       }
       n_read += static_cast<int64_t>(tokens.size());
-      if (n_read > 0) talk_.TextRead();
+      if (n_read > 0) talk_.conversation().TextRead();
     }
     progress.Done();
     PrintReport(encoder.report(), path);
@@ -198,7 +195,7 @@ class Chat {
   // A picture or video waits in the session as the beginning of the next user turn.
   Status ReadPicture(const std::string& path, bool video) {
     if (eyes_ == nullptr) return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
-    WEIR_RETURN_IF_ERROR(OpenTurn());
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
     const int64_t n_before = session_.counters().seen, n_pruned = eyes_->n_pruned();
     Progress progress("looked", Progress::kAuto);
     Session::AppendOptions append;
@@ -226,56 +223,31 @@ class Chat {
     return Status();
   }
 
-  Status OpenTurn() {
-    if (talk_.turn_open()) return Status();
-    WEIR_RETURN_IF_ERROR(Push(talk_.TurnHead()));
-    talk_.TurnOpened();
-    return Status();
-  }
-
   // Reads a message and the template's words after it. Ctrl-C leaves it cut short and the turn open.
   Status ReadMessage(const std::string& message) {
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
     EncodeReport report;
-    const Conversation::Question question = talk_.Ask(message, &report);
-    const std::vector<int32_t>& tokens = question.tokens;
-    PrintReport(report, "the message");
-    WEIR_RETURN_IF_ERROR(session_.BeginRound(tokens, answer_.n_predict));
-    // The template's words are read whole: half of them would leave a turn that neither ends nor goes on.
-    const size_t n_tail = question.n_tail;
-    const std::span<const int32_t> body(tokens.data(), tokens.size() - n_tail);
     const int64_t n_before = session_.counters().seen;
     Progress progress("read", Progress::kAuto);
-    Session::AppendOptions append;
-    append.stop = &StopFlag();
-    append.progress = [&](int64_t done) { progress.Update(done, session_); };
-    Status status = session_.Append(body, append);
+    TalkReading reading;
+    reading.stop = &StopFlag();
+    reading.progress = [&](int64_t done) { progress.Update(done, session_); };
+    const Status status = talk_.Ask(message, answer_.n_predict, reading, &report);
     progress.Done();
-    const size_t n_read = static_cast<size_t>(session_.counters().seen - n_before);
-    for (const int32_t id : body.first(n_read)) sampler_.Accept(id);
-    if (n_read > 0) talk_.TextRead();
-    if (status.code() == StatusCode::kCancelled) {
-      return Cancelled(
-          "stopped after %s of the message's %s tokens; they stay read, and the next line goes on from there",
-          CountText(static_cast<int64_t>(n_read)).c_str(), CountText(static_cast<int64_t>(tokens.size())).c_str());
-    }
-    WEIR_RETURN_IF_ERROR(status);
-    append = {};
-    append.end_of_prompt = true;
-    const std::span<const int32_t> tail(tokens.data() + body.size(), n_tail);
-    for (const int32_t id : tail) sampler_.Accept(id);
-    WEIR_RETURN_IF_ERROR(session_.Append(tail, append));
-    talk_.Asked();
-    return Status();
+    PrintReport(report, "the message");
+    if (status.code() != StatusCode::kCancelled) return status;
+    return Cancelled(
+        "stopped after %s of the message's %s tokens; they stay read, and the next line goes on from there",
+        CountText(session_.counters().seen - n_before).c_str(), CountText(talk_.n_question_tokens()).c_str());
   }
 
   Status Round(const std::string& message) {
-    WEIR_RETURN_IF_ERROR(OpenTurn());
     WEIR_RETURN_IF_ERROR(ReadMessage(message));
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session_, sampler_, tokenizer_, answer_, true));
     std::printf("\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
     std::fprintf(stderr, "%s\n", KeptText(session_).c_str());
-    talk_.Answered(result.end_token_read);
+    talk_.conversation().Answered(result.end_token_read);
     return CheckNotCut(result);
   }
 
@@ -285,7 +257,7 @@ class Chat {
   const Tokenizer& tokenizer_;
   Sampler sampler_;
   const ChatTemplate chat_;
-  Conversation talk_;
+  Talk talk_;
   const AnswerFlags& answer_;
   const PotFlags& pot_;
   const PinFlags& pins_;

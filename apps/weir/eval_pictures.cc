@@ -19,7 +19,6 @@ const char* const kContenders =
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 

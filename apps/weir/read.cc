@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "answer.h"
+#include "chat/conversation.h"
 #include "io/json.h"
 #include "progress.h"
 #include "text/stream.h"
@@ -19,31 +20,14 @@ struct ReadFlags {
   std::string file, ask, system, progress = "auto";
 };
 
-// Pieces of the turn before and after the text; `*head` gets those that come before the user's turn. Models without a
-// chat template get plain words.
-Result<AroundContent> Around(const LoadedModel& model, const ModelFlags& flags, const std::string& system,
-                             const std::string& question, std::vector<TextPiece>* head, bool* includes_bos) {
+// The model's chat template. None, where the file has none and the user names none: the model then gets plain words.
+Result<std::optional<ChatTemplate>> FindTemplate(const LoadedModel& model, const ModelFlags& flags) {
   auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
-  AroundContent out;
-  if (!chat.ok() && chat.status().code() == StatusCode::kNotFound && flags.chat_template.empty()) {
-    *includes_bos = false;
-    if (!system.empty()) head->push_back({system + "\n\n", false});
-    out.before = *head;
-    out.after.push_back({"\n\nQuestion: " + question + "\nAnswer:", false});
-    return out;
+  if (chat.ok()) return std::optional<ChatTemplate>(*std::move(chat));
+  if (chat.status().code() == StatusCode::kNotFound && flags.chat_template.empty()) {
+    return std::optional<ChatTemplate>();
   }
-  if (!chat.ok()) return chat.status();
-  *includes_bos = chat->includes_bos();
-  std::vector<ChatMessage> messages;
-  if (!system.empty()) messages.push_back({"system", system});
-  messages.push_back({"user", kContent});
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat->Render(messages, true));
-  WEIR_ASSIGN_OR_RETURN(out, SplitAtContent(pieces));
-  std::optional<std::string> system_text;
-  if (!system.empty()) system_text = system;
-  *head = ChatRounds(*chat).System(system_text);
-  out.after.insert(out.after.begin(), {"\n\n" + question, false});
-  return out;
+  return chat.status();
 }
 
 Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
@@ -54,11 +38,12 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
-  bool includes_bos = false;
-  std::vector<TextPiece> system;
-  WEIR_ASSIGN_OR_RETURN(AroundContent around,
-                        Around(*setup.model, model_flags, flags.system, flags.ask, &system, &includes_bos));
-  if (!pin.empty()) around.before.push_back({pin + "\n\n", false});
+  WEIR_ASSIGN_OR_RETURN(const std::optional<ChatTemplate> chat, FindTemplate(*setup.model, model_flags));
+  std::optional<std::string> system;
+  if (!flags.system.empty()) system = flags.system;
+  Conversation talk(tokenizer, chat ? &*chat : nullptr);
+  const std::vector<int32_t> system_tokens = Conversation(talk).Begin(system);
+  talk.SetSystem(system);
 
   const auto start = std::chrono::steady_clock::now();
   Progress progress("read", flags.progress == "lines" ? Progress::kLines
@@ -74,12 +59,14 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
     return Status();
   };
   EncodeReport before_report;
-  std::vector<int32_t> tokens = tokenizer.EncodePieces(around.before, !includes_bos, &before_report);
+  std::vector<int32_t> tokens = talk.TurnHead(pin.empty() ? "" : pin + "\n\n", &before_report);
   PrintReport(before_report, "the system message");
   const bool has_system = !flags.system.empty();
-  const PinnedPart part = FindPins(tokenizer, pins, system, has_system, around.before, !includes_bos, tokens);
+  const PinnedPart part = FindPins(pins, system_tokens, has_system, tokens, tokens);
   WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, has_system));
   Status status = AppendPinned(session, tokens, part, append);
+  talk.TurnOpened();
+  talk.TextRead();
   n_read = static_cast<int64_t>(tokens.size());
   EncodeOptions text_options;
   text_options.add_special = false;
@@ -118,7 +105,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const auto asked = std::chrono::steady_clock::now();
   append.progress = nullptr;
   report = {};
-  tokens = tokenizer.EncodePieces(around.after, false, &report);
+  tokens = talk.Ask(flags.ask, &report).tokens;
   PrintReport(report, "the question");
   append.end_of_prompt = true;
   WEIR_RETURN_IF_ERROR(session.BeginRound(tokens, answer.n_predict));

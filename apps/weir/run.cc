@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "answer.h"
-#include "chat/conversation.h"
+#include "chat/talk.h"
 #include "io/json.h"
 #include "progress.h"
 #include "saved.h"
@@ -25,17 +25,16 @@ struct Prompt {
   std::vector<int32_t> tokens;
   std::vector<std::vector<int32_t>> behind;  // what stands behind each picture or video; those are in order
   PinnedPart pinned;
-  size_t n_head = 0,
-         n_tail = 0;  // of a next round: the words that open its turn, and those that belong together at its end
   std::optional<ChatTemplate> chat;
-  std::optional<Conversation> talk;  // refers to `chat`; after the prompt, before the answer
+  std::optional<Conversation> talk;  // refers to `chat`; after a first prompt, before a next one
 };
 
 // Of a session that begins.
 Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFlags& flags, const std::string& pin,
                    const std::string& text, size_t n_sources, Prompt* out) {
   EncodeReport report;
-  std::vector<TextPiece> pieces, system, head;
+  std::vector<TextPiece> pieces;
+  std::vector<int32_t> system, head;
   const std::string head_text = pin.empty() ? "" : pin + "\n\n";
   bool add_special = true;
   if (out->chat) {
@@ -43,21 +42,19 @@ Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFl
     if (!flags.system.empty()) messages.push_back({"system", flags.system});
     messages.push_back({"user", head_text + text});
     WEIR_ASSIGN_OR_RETURN(pieces, out->chat->Render(messages, true));
-    messages.back().content = kContent;
-    WEIR_ASSIGN_OR_RETURN(head, out->chat->Render(messages, true));
-    WEIR_ASSIGN_OR_RETURN(AroundContent around, SplitAtContent(head));
-    head = std::move(around.before);
     std::optional<std::string> system_text;
     if (!flags.system.empty()) system_text = flags.system;
-    system = ChatRounds(*out->chat).System(system_text);
     add_special = !out->chat->includes_bos();
     out->talk.emplace(tokenizer, &*out->chat);
-    (void)out->talk->Begin(system_text);
+    out->talk->SetSystem(system_text);
+    head = out->talk->TurnHead(head_text);
+    system = out->talk->Begin(system_text);
     out->talk->Asked();
   } else {
     pieces.push_back({head_text + text, false});
+    system = tokenizer.EncodePieces({}, add_special);
+    head = tokenizer.EncodePieces(std::vector<TextPiece>{{head_text, flags.parse_special}}, add_special);
   }
-  head.push_back({head_text, flags.parse_special});
   std::vector<std::vector<TextPiece>> parts = {pieces};
   if (n_sources > 0) parts = SplitAtMarks(pieces);
   if (parts.size() != n_sources + 1) return Internal("the chat template lost the place of a picture");
@@ -72,11 +69,12 @@ Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFl
     out->behind.back().push_back(tokenizer.eos_id());
   }
   PrintReport(report, "the prompt");
-  out->pinned = FindPins(tokenizer, pins, system, !flags.system.empty(), head, add_special, out->tokens);
+  if (out->tokens.empty() && n_sources == 0) return InvalidArgument("the prompt holds no token this model knows");
+  out->pinned = FindPins(pins, system, !flags.system.empty(), head, out->tokens);
   return Status();
 }
 
-// Of a session that goes on.
+// Of a session that goes on. A conversation asks when the session is there.
 Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const RunFlags& flags, const std::string& text,
                   Prompt* out) {
   EncodeReport report;
@@ -85,18 +83,12 @@ Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const R
                            out->chat ? "a text without rounds" : "a conversation", out->chat ? "without" : "with");
   }
   if (out->chat) {
-    WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer, &*out->chat, saved.note.conversation));
-    out->tokens = talk.TurnHead();
-    out->n_head = out->tokens.size();
-    const Conversation::Question question = talk.Ask(text, &report);
-    out->n_tail = question.n_tail;
-    out->tokens.insert(out->tokens.end(), question.tokens.begin(), question.tokens.end());
-    talk.Asked();
-    out->talk = std::move(talk);
-  } else {
-    out->tokens = tokenizer.EncodePieces(std::vector<TextPiece>{{text, flags.parse_special}}, false, &report);
+    WEIR_ASSIGN_OR_RETURN(out->talk, Conversation::Restore(tokenizer, &*out->chat, saved.note.conversation));
+    return Status();
   }
+  out->tokens = tokenizer.EncodePieces(std::vector<TextPiece>{{text, flags.parse_special}}, false, &report);
   PrintReport(report, "the prompt");
+  if (out->tokens.empty()) return InvalidArgument("the prompt holds no token this model knows");
   return Status();
 }
 
@@ -121,17 +113,16 @@ Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureF
 }
 
 // A next round is read as `chat` reads it: what is forgotten for it, and when, is then the same.
-Status ReadPrompt(Session& session, const Prompt& prompt, int64_t n_answer, const Session::AppendOptions& options) {
-  if (prompt.n_tail == 0) return AppendPinned(session, prompt.tokens, prompt.pinned, options);
-  const std::span<const int32_t> tokens = prompt.tokens;
-  const size_t seams[] = {0, prompt.n_head, tokens.size() - prompt.n_tail, tokens.size()};
-  for (size_t i = 0; i < 3; ++i) {
-    if (i == 1) WEIR_RETURN_IF_ERROR(session.BeginRound(tokens.subspan(prompt.n_head), n_answer));
-    Session::AppendOptions here = options;
-    here.end_of_prompt = i == 2;
-    here.progress = [&, before = static_cast<int64_t>(seams[i])](int64_t n_done) { options.progress(before + n_done); };
-    WEIR_RETURN_IF_ERROR(session.Append(tokens.subspan(seams[i], seams[i + 1] - seams[i]), here));
-  }
+Status ReadRound(Session& session, Sampler& sampler, Conversation* conversation, const std::string& text,
+                 int64_t n_answer, const Session::AppendOptions& options) {
+  Talk talk(session, sampler, *conversation);
+  TalkReading reading;
+  reading.stop = options.stop;
+  reading.progress = options.progress;
+  EncodeReport report;
+  WEIR_RETURN_IF_ERROR(talk.Ask(text, n_answer, reading, &report));
+  PrintReport(report, "the prompt");
+  *conversation = talk.conversation();
   return Status();
 }
 
@@ -175,7 +166,6 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
                              : FirstPrompt(tokenizer, pins, flags, pin, text, n_sources, &prompt));
   const std::vector<int32_t>& tokens = prompt.tokens;
   const PinnedPart& part = prompt.pinned;
-  if (tokens.empty() && n_sources == 0) return InvalidArgument("the prompt holds no token this model knows");
   if (saved) WEIR_RETURN_IF_ERROR(RestoreSaved(*saved, flags.session, flags.own_seed, setup, &sampler));
   WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, !flags.system.empty()));
 
@@ -186,8 +176,10 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   append.end_of_prompt = true;
   append.progress = [&](int64_t done) { progress.Update(done, session); };
   const int64_t n_before = session.counters().seen;
-  WEIR_RETURN_IF_ERROR(n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
-                                     : ReadPrompt(session, prompt, answer.n_predict, append));
+  const bool next_round = saved && prompt.talk;
+  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(session, sampler, &*prompt.talk, text, answer.n_predict, append)
+                       : n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
+                                       : AppendPinned(session, tokens, part, append));
   const int64_t n_read = session.counters().seen - n_before;
   const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.Done();

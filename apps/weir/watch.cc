@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "answer.h"
-#include "chat/conversation.h"
+#include "chat/talk.h"
 #include "engine/frame_feed.h"
 #include "io/json.h"
 
@@ -119,7 +119,7 @@ class Watcher {
         eyes_(*setup.eyes),
         tokenizer_(setup.model->tokenizer()),
         sampler_(std::move(sampler)),
-        talk_(tokenizer_, &chat),
+        talk_(session_, sampler_, Conversation(tokenizer_, &chat)),
         answer_(answer),
         feed_(feed),
         json_(json) {}
@@ -127,12 +127,14 @@ class Watcher {
   Status Begin(const std::string& system) {
     std::optional<std::string> text;
     if (!system.empty()) text = system;
-    return Push(talk_.Begin(text), text.has_value(), false);
+    TalkReading reading;
+    reading.pinned = text.has_value();
+    return talk_.Read(talk_.conversation().Begin(text), reading);
   }
 
   Status See(const FrameFeed::Prepared& frame) {
     t_ms_ = frame.t_src_ms;
-    WEIR_RETURN_IF_ERROR(OpenTurn());
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     Session::AppendOptions append;
     append.t_src_ms = t_ms_;
     append.stop = &StopFlag();
@@ -144,21 +146,18 @@ class Watcher {
   Status Ask(const std::string& question) {
     const Clock::time_point start = Clock::now();
     const int64_t asked_at = t_ms_;
-    WEIR_RETURN_IF_ERROR(OpenTurn());
-    EncodeReport report;
-    const Conversation::Question words = talk_.Ask(question, &report);
-    PrintReport(report, "the question");
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     Session::AppendOptions append;
     append.stop = &StopFlag();
     WEIR_RETURN_IF_ERROR(eyes_.Recall(append));
-    WEIR_RETURN_IF_ERROR(session_.BeginRound(words.tokens, answer_.n_predict));
-    WEIR_RETURN_IF_ERROR(Push(words.tokens, false, true));
-    talk_.Asked();
+    EncodeReport report;
+    WEIR_RETURN_IF_ERROR(talk_.Ask(question, answer_.n_predict, Reading(), &report));
+    PrintReport(report, "the question");
     const double read_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
     if (!json_) std::printf("[%s] ", TimeText(asked_at).c_str());
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                           Answer(session_, sampler_, tokenizer_, answer_, !json_, asked_at));
-    talk_.Answered(result.end_token_read);
+    talk_.conversation().Answered(result.end_token_read);
     const double ttft_ms = read_ms + result.first_token_ms;
     if (json_) {
       nlohmann::ordered_json line = Figures("answer", asked_at);
@@ -191,20 +190,11 @@ class Watcher {
   int64_t n_looked() const { return n_looked_; }
 
  private:
-  Status OpenTurn() {
-    if (talk_.turn_open()) return Status();
-    WEIR_RETURN_IF_ERROR(Push(talk_.TurnHead(), false, false));
-    talk_.TurnOpened();
-    return Status();
-  }
-
-  Status Push(const std::vector<int32_t>& tokens, bool pinned, bool end_of_prompt) {
-    for (int32_t id : tokens) sampler_.Accept(id);
-    Session::AppendOptions append;
-    append.pinned = pinned;
-    append.end_of_prompt = end_of_prompt;
-    append.t_src_ms = t_ms_;
-    return session_.Append(tokens, append);
+  TalkReading Reading() const {
+    TalkReading reading;
+    reading.t_src_ms = t_ms_;
+    reading.in_one = true;
+    return reading;
   }
 
   double FramesPerSecond() const {
@@ -250,7 +240,7 @@ class Watcher {
   Eyes& eyes_;
   const Tokenizer& tokenizer_;
   Sampler sampler_;
-  Conversation talk_;
+  Talk talk_;
   const AnswerFlags& answer_;
   FrameFeed& feed_;
   const bool json_;

@@ -8,22 +8,12 @@ namespace weir {
 Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokenizer& tokenizer, const ChatTemplate* chat,
                                          std::string_view question) {
   if (needs.evidence.rows != EvidenceRows::kProbe) return std::vector<int32_t>();
-  std::string text = needs.probe;
-  for (size_t at = text.find(kQuestionMark); at != std::string::npos;
-       at = text.find(kQuestionMark, at + question.size())) {
-    text.replace(at, kQuestionMark.size(), question);
-  }
-  std::vector<TextPiece> pieces = {{text, false}};
+  std::vector<TextPiece> pieces = {{PutQuestion(needs.probe, question), false}};
   if (needs.probe_in_template && chat != nullptr) {
-    // What follows a user's text; what stands before it belongs to a conversation's beginning. A word in place of the
-    // probe: templates trim what they are given.
-    constexpr const char* kStandIn = "text";
-    WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> turn, chat->Render({{"user", kStandIn}}, true));
-    const auto content = std::find_if(turn.rbegin(), turn.rend(), [&](const TextPiece& piece) {
-      return !piece.parse_special && piece.text == kStandIn;
-    });
-    if (content == turn.rend()) return Internal("the chat template lost the user's text");
-    pieces.insert(pieces.end(), content.base(), turn.end());
+    // What follows a user's text; what stands before it belongs to a conversation's beginning. The probe itself is not
+    // a user's text: templates trim those.
+    const std::vector<TextPiece> after = ChatRounds(*chat).Turn().after;
+    pieces.insert(pieces.end(), after.begin(), after.end());
   }
   EncodeReport report;
   std::vector<int32_t> tokens = tokenizer.EncodePieces(pieces, false, &report);

@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "base/status.h"
+#include "chat/question_form.h"
 #include "engine/session.h"
 #include "policy/policy.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace weir {
-
-// Stands in a policy's probe for the question (InfiniPot section 4.4, CaP-Q).
-inline constexpr std::string_view kQuestionMark = "{question}";
 
 // Empty for a policy that needs no probe. `chat` may be nullptr: the template's tail is then left out. Every
 // kQuestionMark in the probe becomes `question`.

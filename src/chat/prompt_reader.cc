@@ -1,10 +1,45 @@
 #include "chat/prompt_reader.h"
 
 #include <atomic>
-#include <span>
 #include <utility>
 
 namespace weir {
+namespace {
+
+void AddHead(const Conversation& talk, TurnParts* turn) {
+  std::vector<int32_t> head = talk.TurnHead();
+  if (!head.empty()) turn->parts.push_back({std::move(head), false, /*whole=*/true, false});
+  turn->n_heads = turn->parts.size();
+}
+
+}  // namespace
+
+std::vector<int32_t> TokensOf(std::span<const PromptPart> parts) {
+  std::vector<int32_t> out;
+  for (const PromptPart& part : parts) out.insert(out.end(), part.tokens.begin(), part.tokens.end());
+  return out;
+}
+
+TurnParts OpenTurn(const Conversation& talk, std::optional<PromptPart> body) {
+  TurnParts turn;
+  AddHead(talk, &turn);
+  if (body) turn.parts.push_back(*std::move(body));
+  return turn;
+}
+
+TurnParts AskInTurn(const Conversation& talk, const std::string& question, bool in_one, EncodeReport* report) {
+  TurnParts turn;
+  AddHead(talk, &turn);
+  Conversation opened = talk;
+  opened.TurnOpened();
+  Conversation::Question asked = opened.Ask(question, report);
+  const size_t n_body = in_one ? asked.tokens.size() : asked.tokens.size() - asked.n_tail;
+  const auto tail = asked.tokens.begin() + static_cast<ptrdiff_t>(n_body);
+  turn.parts.push_back({{asked.tokens.begin(), tail}, false, in_one, false});
+  if (!in_one) turn.parts.push_back({{tail, asked.tokens.end()}, false, /*whole=*/true, false});
+  turn.asks = true;
+  return turn;
+}
 
 void PromptReader::Start(std::vector<PromptPart> parts, bool ends_prompt, PictureSource* pictures, int64_t t_ms,
                          int64_t n_held) {
@@ -18,6 +53,25 @@ void PromptReader::Start(std::vector<PromptPart> parts, bool ends_prompt, Pictur
   pictures_ = pictures;
   t_ms_ = t_ms;
   in_part_ = false;
+  talk_ = nullptr;
+}
+
+void PromptReader::Start(TurnParts turn, Conversation& talk, PictureSource* pictures, int64_t t_ms) {
+  if (turn.n_heads == 0) talk.TurnOpened();
+  Start(std::move(turn.parts), turn.asks, pictures, t_ms);
+  talk_ = &talk;
+  n_heads_ = turn.n_heads;
+}
+
+Status PromptReader::Step(Session& session, const TensorObserver* observer) {
+  const bool is_text = !visual() && part_ >= (talk_ == nullptr ? 0 : n_heads_);
+  const int64_t n_before = n_read_;
+  const Status status = ReadSome(session, observer);
+  if (talk_ == nullptr) return status;
+  if (part_ >= n_heads_) talk_->TurnOpened();
+  if (is_text && n_read_ > n_before) talk_->TextRead();
+  if (done() && ends_prompt_) talk_->Asked();
+  return status;
 }
 
 Status PromptReader::LookAt(Session& session, Session::AppendOptions append) {
@@ -42,7 +96,7 @@ Status PromptReader::LookAt(Session& session, Session::AppendOptions append) {
   return Status();
 }
 
-Status PromptReader::Step(Session& session, const TensorObserver* observer) {
+Status PromptReader::ReadSome(Session& session, const TensorObserver* observer) {
   const PromptPart& part = parts_[part_];
   // Stopped by itself after the first chunk: the session then still knows that more of this prompt comes.
   std::atomic<bool> stop{false};

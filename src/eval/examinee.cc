@@ -11,9 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Stands for a user's text while the template's words around it are looked for.
-constexpr const char* kContent = "text";
-
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Greedy text with a number in it that something else follows.
@@ -27,25 +24,24 @@ bool NumberIsWhole(const std::string& text) {
 
 Examinee::Examinee(Session& session, const Tokenizer& tokenizer, const ChatTemplate* chat, bool score_gold,
                    const std::atomic<bool>* stop)
-    : session_(session), tokenizer_(tokenizer), chat_(chat), score_gold_(score_gold), stop_(stop) {}
+    : session_(session), tokenizer_(tokenizer), chat_(chat), score_gold_(score_gold), stop_(stop), talk_(NewTalk()) {}
 
 Status Examinee::Begin() {
   session_.Reset();
   pending_.clear();
-  if (chat_ == nullptr) {
-    // What the tokenizer puts before any text: BOS, or nothing.
-    pending_ = tokenizer_.EncodePieces({}, true);
-    return Status();
-  }
-  // A rendering of a user's turn, split where its content stands.
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, chat_->Render({{"user", kContent}}, true));
-  const auto at = std::find_if(pieces.begin(), pieces.end(),
-                               [&](const TextPiece& p) { return !p.parse_special && p.text == kContent; });
-  if (at == pieces.end()) return Internal("the chat template lost the user's text");
-  before_.assign(pieces.begin(), at);
-  after_.assign(at + 1, pieces.end());
-  pending_ = tokenizer_.EncodePieces(before_, !chat_->includes_bos());
-  return Status();
+  talk_ = NewTalk();
+  return OpenTurn();
+}
+
+// A question without a template is a text that is continued, and so is what comes after the answer.
+Conversation Examinee::NewTalk() const {
+  return Conversation(tokenizer_, chat_, {.question = std::string(kQuestionMark), .gap = ""});
+}
+
+Status Examinee::OpenTurn() {
+  const std::vector<int32_t> head = talk_.TurnHead();
+  talk_.TurnOpened();
+  return ReadTokens(head);
 }
 
 Status Examinee::Expect(const Question& question) {
@@ -94,10 +90,8 @@ Status Examinee::Append(std::span<const int32_t> tokens, Session::AppendOptions 
 }
 
 std::vector<int32_t> Examinee::Asked(const Question& question) const {
-  std::vector<TextPiece> pieces = {{chat_ == nullptr ? question.completion : question.chat, false}};
-  if (chat_ != nullptr) pieces.insert(pieces.end(), after_.begin(), after_.end());
   std::vector<int32_t> out = question.tokens;
-  const std::vector<int32_t> text = tokenizer_.EncodePieces(pieces, false);
+  const std::vector<int32_t> text = talk_.Ask(chat_ == nullptr ? question.completion : question.chat).tokens;
   out.insert(out.end(), text.begin(), text.end());
   return out;
 }
@@ -125,25 +119,18 @@ Result<Reply> Examinee::Answer(std::span<const int32_t> tokens, const Question& 
   if (stop_ != nullptr && *stop_) return Cancelled("stopped while answering");
   cost_.answer_tokens += static_cast<int64_t>(result.tokens.size());
   cost_.answer_s += SecondsSince(start);
-  end_token_read_ = result.end_token_read;
   // An answer cut short by a pot that may not forget is no answer of the policy.
   if (result.reason == StopReason::kPotFull) return result.full;
+  reply.end_token_read = result.end_token_read;
   return reply;
 }
 
 Result<Reply> Examinee::Ask(const Question& question) {
   WEIR_RETURN_IF_ERROR(Flush());
   WEIR_ASSIGN_OR_RETURN(const Reply reply, Answer(Asked(question), question));
-  if (chat_ == nullptr) return reply;
-  ChatRounds rounds(*chat_);
-  (void)rounds.System(std::nullopt);
-  (void)rounds.User(kContent);
-  std::vector<TextPiece> pieces = rounds.EndAnswer(end_token_read_);
-  for (TextPiece& piece : rounds.User(kContent)) {
-    if (!piece.parse_special && piece.text == kContent) break;
-    pieces.push_back(std::move(piece));
-  }
-  WEIR_RETURN_IF_ERROR(ReadTokens(tokenizer_.EncodePieces(pieces, false)));
+  talk_.Asked();
+  talk_.Answered(reply.end_token_read);
+  WEIR_RETURN_IF_ERROR(OpenTurn());
   return reply;
 }
 

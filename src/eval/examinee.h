@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "chat/conversation.h"
 #include "engine/session.h"
 #include "text/chat_template.h"
 #include "text/sampler.h"
@@ -32,6 +33,7 @@ struct Question {
 struct Reply {
   std::string text;
   bool has_gold_nll = false;
+  bool end_token_read = false;  // the model ended its answer by itself
   double gold_nll = 0;  // -log P of Question::gold, mean over its tokens. Asked aside and without a template only
 };
 
@@ -87,6 +89,9 @@ class Examinee {
 
  private:
   static constexpr size_t kFlushTokens = 4096;
+  // Opens a user's turn; its words wait with what comes next.
+  Conversation NewTalk() const;
+  Status OpenTurn();
   // The question as tokens, template included.
   std::vector<int32_t> Asked(const Question& question) const;
   Status Append(std::span<const int32_t> tokens, Session::AppendOptions append);
@@ -97,8 +102,7 @@ class Examinee {
   const ChatTemplate* chat_;
   const bool score_gold_;
   const std::atomic<bool>* stop_;
-  std::vector<TextPiece> before_, after_;  // the template around a user's text
-  bool end_token_read_ = false;            // the last answer ended by itself
+  Conversation talk_;
   std::vector<int32_t> pending_;
   std::vector<uint8_t> mark_;
   ExamCost cost_;

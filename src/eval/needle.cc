@@ -1,15 +1,13 @@
 #include "eval/needle.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "eval/haystack.h"
 #include "eval/text_match.h"
+#include "io/json.h"
 
 namespace weir {
 namespace {
-
-using Json = nlohmann::json;
 
 bool Text(const Json& object, const char* key, std::string* out) {
   const auto at = object.find(key);

@@ -1,12 +1,11 @@
 #include "eval/picture_questions.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "io/json.h"
 
 namespace weir {
 namespace {
-
-using Json = nlohmann::json;
 
 // A file of strangers may name pictures beside it, and nothing else: no device, no address, no way out of the folder.
 bool LiesInside(const std::string& name) {

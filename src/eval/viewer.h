@@ -7,13 +7,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "chat/conversation.h"
 #include "engine/session.h"
 #include "eval/encoded_pictures.h"
 #include "eval/examinee.h"
@@ -76,17 +76,9 @@ class Viewer {
                              const std::string& lead, const std::string& question);
 
  private:
-  // The template's words around a user's content, for the turn that comes next.
-  struct Turn {
-    std::vector<TextPiece> before, after;
-  };
-  static Turn NextTurn(ChatRounds& rounds);
-  // Opens a turn, where none is open: what it begins with goes to pending_.
-  void OpenTurn();
-  Status Read(std::vector<TextPiece> pieces);
   Status ReadPicture(const EncodedPicture& picture);
   Status ReadTokens(std::span<const int32_t> tokens, const Session::AppendOptions& options);
-  // The rest of the turn is read, up to where the answer begins.
+  // Reads the rest of the turn, up to where the answer begins.
   Status ReadQuestion(const std::string& question);
   Result<ViewerReply> Answer(int32_t n_least);
   void TakeShares(ViewerReply* reply) const;
@@ -99,11 +91,7 @@ class Viewer {
   const ViewerOptions options_;
   const std::atomic<bool>* stop_;
 
-  std::optional<ChatRounds> rounds_;
-  bool at_start_ = true;  // nothing was read
-  bool turn_open_ = false;
-  std::vector<TextPiece> pending_;  // words that are due before the next ones, encoded together with them
-  std::vector<TextPiece> after_;    // of the open turn
+  Conversation talk_;
   int64_t n_tokens_ = 0, n_pictures_ = 0;
   std::vector<uint8_t> mark_;
   ExamCost cost_;

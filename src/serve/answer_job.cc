@@ -1,8 +1,7 @@
 #include "serve/answer_job.h"
 
 #include <algorithm>
-
-#include "chat/generate.h"
+#include <iterator>
 
 namespace weir {
 namespace {
@@ -15,21 +14,12 @@ double Milliseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-StreamDecoder::Options DecoderOptions() {
-  StreamDecoder::Options options;
-  options.at_start = false;
-  return options;
-}
-
 }  // namespace
 
 AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
     : SessionJob(host, std::move(id), std::move(request.visuals)),
       request_(std::move(request)),
-      asked_at_(std::chrono::steady_clock::now()),
-      edits_(request_.logits),
-      stop_(request_.stop),
-      decoder_(host.tokenizer(), DecoderOptions()) {}
+      asked_at_(std::chrono::steady_clock::now()) {}
 
 std::span<const PromptPart> AnswerJob::Reusable() const {
   // Likelihoods are told of every token, so every token is read.
@@ -41,21 +31,15 @@ Status AnswerJob::Begin() {
   begun_at_ = std::chrono::steady_clock::now();
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(request_.sampler));
   sampler_ = std::move(sampler);
-  std::vector<PromptPart> parts = request_.prompt;
+  TurnParts turn;
+  turn.parts = request_.prompt;
   if (stream_ != nullptr) {
-    const Conversation& talk = stream_->conversation;
-    if (std::vector<int32_t> head = talk.TurnHead(); !head.empty())
-      parts.push_back({std::move(head), false, true, false});
-    n_heads_ = parts.size();
-    const Conversation::Question question = talk.Ask(request_.question);
-    const auto tail = question.tokens.end() - static_cast<ptrdiff_t>(question.n_tail);
-    parts.push_back({{question.tokens.begin(), tail}, false, false, false});
-    parts.push_back({{tail, question.tokens.end()}, false, true, false});
+    turn = AskInTurn(stream_->conversation, request_.question);
     summary_.t_ms = stream_->t_ms;
-    WEIR_RETURN_IF_ERROR(session_->BeginRound(question.tokens, request_.max_tokens));
+    const std::vector<int32_t> question = TokensOf(std::span<const PromptPart>(turn.parts).subspan(turn.n_heads));
+    WEIR_RETURN_IF_ERROR(session_->BeginRound(question, request_.max_tokens));
   }
-  std::vector<int32_t> all;
-  for (const PromptPart& part : parts) all.insert(all.end(), part.tokens.begin(), part.tokens.end());
+  std::vector<int32_t> all = TokensOf(turn.parts);
   if (all.empty()) return InvalidArgument("the prompt holds no tokens");
   if (stream_ == nullptr) {
     summary_.n_cached = session_->n_seen();
@@ -74,7 +58,11 @@ Status AnswerJob::Begin() {
     pending_.tokens.push_back(first);
     prompt_ = std::move(all);
   }
-  reader_.Start(std::move(parts), true, feed_.get(), summary_.t_ms, summary_.n_cached);
+  if (stream_ != nullptr) {
+    reader_.Start(std::move(turn), stream_->conversation, feed_.get(), summary_.t_ms);
+  } else {
+    reader_.Start(std::move(turn.parts), true, feed_.get(), summary_.t_ms, summary_.n_cached);
+  }
   return Status();
 }
 
@@ -91,70 +79,51 @@ Status AnswerJob::Read() {
     scored = host_.scorer().Score(data, targets, request_.n_logprobs, &pending_.tokens);
   };
   const int64_t n_visual = reader_.n_visual();
-  const Status status = ReadStep(n_heads_, request_.score_prompt ? &score : nullptr);
+  const Status status = ReadStep(request_.score_prompt ? &score : nullptr);
   summary_.n_prompt += reader_.n_visual() - n_visual;
   n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
   n_read_.store(summary_.n_cached + reader_.n_read(), std::memory_order_relaxed);
-  if (stream_ != nullptr && reader_.done()) stream_->conversation.Asked();
   if (stream_ == nullptr) summary_.t_ms = reader_.t_ms();
   overflow_ = status.code() == StatusCode::kOverBudget;
-  if (reader_.done() && request_.max_tokens == 0) finished_ = true;
+  if (reader_.done()) {
+    AnswerOptions options = request_;
+    options.read_last = stream_ != nullptr;
+    options.t_src_ms = summary_.t_ms;
+    answerer_.emplace(*session_, *sampler_, host_.tokenizer(), std::move(options));
+  }
   return status.ok() ? scored : status;
 }
 
-Result<bool> AnswerJob::Write(int32_t* token) {
+Result<bool> AnswerJob::Write() {
   const bool behind = events.size() >= kMaxEvents;
   const size_t n_likelihoods = pending_.tokens.size() * static_cast<size_t>(1 + std::max(0, request_.n_logprobs));
   if (behind && (pending_.text.size() > kMaxUnreadBytes || n_likelihoods > kMaxUnreadLikelihoods)) {
     return Cancelled("the client takes the answer too slowly");
   }
-  std::span<float> logits;  // none where nobody asks for all of them
-  if (edits_.empty() && request_.n_logprobs < 0) {
-    WEIR_ASSIGN_OR_RETURN(*token, DrawToken(*session_, *sampler_));
-  } else {
-    WEIR_ASSIGN_OR_RETURN(logits, session_->Logits());
-    edits_.Apply(logits);
-    const auto drawn = sampler_->Sample(logits);
-    edits_.Undo(logits);  // likelihoods are the model's own
-    WEIR_RETURN_IF_ERROR(drawn.status());
-    *token = *drawn;
-  }
-  if (summary_.n_answer++ == 0) {
-    first_token_at_ = std::chrono::steady_clock::now();
-    summary_.first_token_ms = Milliseconds(first_token_at_ - asked_at_);
-  }
-  const bool end = host_.tokenizer().IsEndOfGeneration(*token) && !request_.ignore_eos;
-  if (!end) {
-    edits_.Accept(*token);
-    if (request_.n_logprobs >= 0) pending_.tokens.push_back(ScoreToken(logits, *token, request_.n_logprobs));
-    std::string text;
-    decoder_.Push(*token, &text);
-    if (stop_.Push(text, &pending_.text)) stopped_ = finished_ = summary_.ended = true;
-  }
+  WEIR_ASSIGN_OR_RETURN(const bool reads, answerer_->Draw());
+  TakeWritten();
   if (!behind && (!pending_.text.empty() || !pending_.tokens.empty())) {
     events.Push(std::move(pending_));
     pending_ = AnswerEvent();
   }
-  sampler_->Accept(*token);
-  if (end) finished_ = summary_.ended = true;
-  if (summary_.n_answer == request_.max_tokens) finished_ = true;
-  return stream_ != nullptr || !finished_;
+  return reads;
 }
 
-Status AnswerJob::Written(int32_t token, const Status& read) {
-  if (read.code() == StatusCode::kOverBudget) {  // the pot is full and may not forget: the answer ends here
-    finished_ = true;
-    return Status();
-  }
-  WEIR_RETURN_IF_ERROR(read);
-  if (stream_ != nullptr && host_.tokenizer().IsEndOfGeneration(token) && !request_.ignore_eos) {
-    stream_->conversation.Answered(true);
-  }
+void AnswerJob::TakeWritten() {
+  pending_.text += answerer_->TakeText();
+  std::vector<ScoredToken> scored = answerer_->TakeScored();
+  pending_.tokens.insert(pending_.tokens.end(), std::make_move_iterator(scored.begin()),
+                         std::make_move_iterator(scored.end()));
+}
+
+Status AnswerJob::Written(const Status& read) {
+  WEIR_RETURN_IF_ERROR(answerer_->Read(read));
+  if (stream_ != nullptr) stream_->conversation.Answered(answerer_->end_token_read());
   return Status();
 }
 
 Job::Step AnswerJob::StepOf(Status status) {
-  if (status.ok() && !finished_) return Step::kMore;
+  if (status.ok() && !(answerer_ && answerer_->done())) return Step::kMore;
   status_ = std::move(status);
   return Step::kDone;
 }
@@ -168,15 +137,10 @@ Job::Step AnswerJob::Advance() {
   } else if (status.ok() && !reader_.done()) {
     status = Read();
   } else if (status.ok()) {
-    int32_t token = -1;
-    const auto reads = Write(&token);
+    const auto reads = Write();
     status = reads.status();
-    if (status.ok() && *reads) {
-      Session::AppendOptions append;
-      append.generated = true;
-      append.t_src_ms = summary_.t_ms;
-      status = Written(token, session_->Append({&token, 1}, append));
-    }
+    const int32_t token = answerer_->token();
+    if (status.ok() && *reads) status = Written(session_->Append({&token, 1}, answerer_->append()));
   }
   return StepOf(std::move(status));
 }
@@ -189,10 +153,11 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
     Status status = job.CheckGoOn();
     StepBatch::Step step;
     if (status.ok()) {
-      const auto reads = job.Write(&step.token);
+      const auto reads = job.Write();
       status = reads.status();
       if (status.ok() && *reads) {
         step.session = job.session_;
+        step.token = job.answerer_->token();
         step.t_src_ms = job.summary_.t_ms;
         reading.push_back(std::move(step));
         readers.push_back(i);
@@ -204,7 +169,7 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
   batch.Append(reading);
   for (size_t i = 0; i < reading.size(); ++i) {
     AnswerJob& job = static_cast<AnswerJob&>(*jobs[readers[i]]);
-    steps[readers[i]] = job.StepOf(job.Written(reading[i].token, reading[i].status));
+    steps[readers[i]] = job.StepOf(job.Written(reading[i].status));
   }
 }
 
@@ -213,20 +178,22 @@ void AnswerJob::Finish() {
   if (has_session) {
     summary_.tokens = session_->counters();
     summary_.held = HeldSpans(session_->pot());
-    const auto end = std::chrono::steady_clock::now(), first = summary_.n_answer > 0 ? first_token_at_ : end;
+    const auto end = std::chrono::steady_clock::now();
+    auto first = end;
+    if (answerer_ && answerer_->n_drawn() > 0) {
+      summary_.n_answer = answerer_->n_drawn();
+      first = answerer_->first_token_at();
+      summary_.first_token_ms = Milliseconds(first - asked_at_);
+    }
     if (begun_) summary_.prompt_ms = Milliseconds(first - begun_at_);
     summary_.answer_ms = Milliseconds(end - first);
     summary_.rows_pruned = stream_ != nullptr ? stream_->rows_pruned : rows_pruned_;
   }
   SessionJob::Finish();  // before anybody hears of it: the next request finds the pot free
-  if (!stopped_) {
-    std::string rest;  // a character whose last bytes never came, text that might have become a stop string
-    decoder_.Finish(&rest);
-    if (stop_.Push(rest, &pending_.text)) {
-      summary_.ended = true;
-    } else {
-      stop_.Finish(&pending_.text);
-    }
+  if (answerer_) {
+    answerer_->Finish();
+    TakeWritten();
+    summary_.ended = answerer_->ended();
   }
   summary_.cancelled = status_.code() == StatusCode::kCancelled;
   if (summary_.cancelled) host_.metrics().CountCancelled();

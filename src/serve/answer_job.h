@@ -10,25 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "chat/logit_edits.h"
+#include "chat/answerer.h"
 #include "chat/score.h"
-#include "chat/stop_text.h"
 #include "engine/step_batch.h"
 #include "serve/held_map.h"
 #include "serve/session_job.h"
 #include "text/sampler.h"
-#include "text/stream.h"
 
 namespace weir {
 
-struct AnswerRequest {
+// The job itself sets AnswerOptions::read_last and t_src_ms.
+struct AnswerRequest : AnswerOptions {
   SamplerOptions sampler;
-  LogitOptions logits;
-  int64_t max_tokens = -1;  // -1: until the model ends its answer
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
   bool cache_prompt = true;   // go on from what an answer pot holds of the prompt
-  int n_logprobs = -1;        // alternatives beside every token's likelihood; -1: no likelihoods at all
   bool score_prompt = false;  // likelihoods of the prompt's tokens too
   // What an answer pot reads, and the pictures of its visual parts; a stream session is asked `question` instead.
   std::vector<PromptPart> prompt;
@@ -87,24 +81,21 @@ class AnswerJob : public SessionJob {
   std::span<const PromptPart> Reusable() const override;
   Status Begin();
   Status Read();
-  // Draws the next token and gives its text out; sets finished_ when it is the last. True when the session is to read
-  // it.
-  Result<bool> Write(int32_t* token);
+  // Draws the next token and gives its text out. True when the session is to read it.
+  Result<bool> Write();
   // The token was read, or why not.
-  Status Written(int32_t token, const Status& read);
+  Status Written(const Status& read);
+  // Moves what the answerer has written to pending_.
+  void TakeWritten();
   Step StepOf(Status status);
 
   AnswerRequest request_;
   const std::chrono::steady_clock::time_point asked_at_;
-  std::chrono::steady_clock::time_point begun_at_, first_token_at_;
+  std::chrono::steady_clock::time_point begun_at_;
   std::optional<Sampler> sampler_;
-  LogitEdits edits_;
-  StopText stop_;
-  StreamDecoder decoder_;
-  std::vector<int32_t> prompt_;  // all parts: only with score_prompt
-  size_t n_heads_ = 0;           // parts that open the turn
-  bool begun_ = false, finished_ = false;
-  bool stopped_ = false;  // by a stop string
+  std::optional<Answerer> answerer_;  // when the prompt was read
+  std::vector<int32_t> prompt_;       // all parts: only with score_prompt
+  bool begun_ = false;
   AnswerSummary summary_;
   std::atomic<int64_t> n_read_{0}, n_prompt_{0};  // progress()
   AnswerEvent pending_;

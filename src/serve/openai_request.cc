@@ -304,7 +304,7 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
   answer.max_tokens = defaults.max_tokens;
   fields.Get("max_tokens", &answer.max_tokens, -1, kMaxTokens);
   fields.Get("ignore_eos", &answer.ignore_eos);
-  GetStops(fields, &answer.stop);
+  GetStops(fields, &answer.stop_texts);
   fields.Get("stream", &request->stream);
   if (const Json* options = fields.Get("stream_options"); options != nullptr) {
     Fields inner(*options, "stream_options.");

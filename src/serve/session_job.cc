@@ -135,10 +135,8 @@ Status SessionJob::CheckGoOn() const {
   return feed_status_;
 }
 
-Status SessionJob::ReadStep(size_t n_heads, const TensorObserver* observer) {
+Status SessionJob::ReadStep(const TensorObserver* observer) {
   const int64_t n_before = reader_.n_read();
-  const size_t part = reader_.part();
-  const bool visual = reader_.visual();
   const SharedEyes* const eyes = host_.eyes();
   const int64_t n_pruned = eyes == nullptr ? 0 : eyes->n_pruned();
   const Status status = reader_.Step(*session_, observer);
@@ -147,36 +145,23 @@ Status SessionJob::ReadStep(size_t n_heads, const TensorObserver* observer) {
     rows_pruned_ = rows_pruned_.value_or(0) + eyes->n_pruned() - n_pruned;
     if (stream_ != nullptr) stream_->rows_pruned = stream_->rows_pruned.value_or(0) + eyes->n_pruned() - n_pruned;
   }
-  if (stream_ != nullptr) {
-    stream_->t_ms = std::max(stream_->t_ms, reader_.t_ms());
-    if (reader_.part() >= n_heads) stream_->conversation.TurnOpened();
-    if (part >= n_heads && !visual && reader_.n_read() > n_before) stream_->conversation.TextRead();
-  }
+  if (stream_ != nullptr) stream_->t_ms = std::max(stream_->t_ms, reader_.t_ms());
   if (reader_.done()) feed_.reset();  // its lane is free while an answer is written
   return status;
 }
 
-size_t SessionJob::OpenTurn(PromptPart body, PictureSource* pictures, int64_t t_ms) {
-  std::vector<PromptPart> parts;
-  PromptPart head{stream_->conversation.TurnHead(), false, true, false};
-  const size_t n_heads = head.tokens.empty() ? 0 : 1;
-  if (n_heads == 0) {
-    stream_->conversation.TurnOpened();
-  } else {
-    parts.push_back(std::move(head));
-  }
-  parts.push_back(std::move(body));
-  reader_.Start(std::move(parts), false, pictures, t_ms < 0 ? stream_->t_ms : t_ms);
-  return n_heads;
+void SessionJob::StartTurn(PromptPart body, PictureSource* pictures, int64_t t_ms) {
+  Conversation& talk = stream_->conversation;
+  reader_.Start(OpenTurn(talk, std::move(body)), talk, pictures, t_ms < 0 ? stream_->t_ms : t_ms);
 }
 
 Status AppendJob::ReadSome() {
   WEIR_RETURN_IF_ERROR(CheckGoOn());
   if (!begun_) {
     begun_ = true;
-    n_heads_ = OpenTurn(std::move(body_), feed_.get(), t_ms_);
+    StartTurn(std::move(body_), feed_.get(), t_ms_);
   }
-  return reader_.done() ? Status() : ReadStep(n_heads_);
+  return reader_.done() ? Status() : ReadStep();
 }
 
 Job::Step AppendJob::Advance() {
@@ -199,7 +184,7 @@ Job::Step BeginJob::Advance() {
     head.push_back(std::move(head_));
     reader_.Start(std::move(head), false, nullptr, 0);
   }
-  if (status.ok() && !reader_.done()) status = ReadStep(/*n_heads=*/2);  // no turn is open when it has been read
+  if (status.ok() && !reader_.done()) status = ReadStep();
   if (status.ok() && !reader_.done()) return Step::kMore;
   if (status.ok()) {
     result_ = SessionJson(*stream_);
@@ -234,9 +219,9 @@ Job::Step FrameJob::Advance() {
   status_ = reader_.may_stop() ? CheckGoOn() : Status();
   if (status_.ok() && !begun_) {
     begun_ = true;
-    n_heads_ = OpenTurn({{}, false, false, true}, &source_, -1);
+    StartTurn({{}, false, false, true}, &source_, -1);
   }
-  if (status_.ok() && !reader_.done()) status_ = ReadStep(n_heads_);
+  if (status_.ok() && !reader_.done()) status_ = ReadStep();
   return status_.ok() && !reader_.done() ? Step::kMore : Step::kDone;
 }
 

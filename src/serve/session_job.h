@@ -36,12 +36,11 @@ class SessionJob : public Job {
   virtual std::span<const PromptPart> Reusable() const { return {}; }
   // Whether to stop at the next opportunity, and why. Ok: go on.
   Status CheckGoOn() const;
-  // Begins to read `body` as part of the open turn, or of one that is opened for it; gives the number of parts before
-  // it. t_ms -1: where the stream stands. REQUIRES: stream_ != nullptr.
-  size_t OpenTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
-  // Reads one step of the prompt, counts it, and keeps what the session's clock and its turn say.
-  // `n_heads`: parts that open the turn.
-  Status ReadStep(size_t n_heads, const TensorObserver* observer = nullptr);
+  // Begins to read `body` as part of the open turn, or of one that is opened for it. t_ms -1: where the stream stands.
+  // REQUIRES: stream_ != nullptr.
+  void StartTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
+  // Reads one step of the prompt, counts it, and keeps what the session's clock says.
+  Status ReadStep(const TensorObserver* observer = nullptr);
 
   Host& host_;
   const std::string id_;
@@ -103,7 +102,6 @@ class AppendJob : public SessionJob {
   PromptPart body_;
   const int64_t t_ms_ = -1;
   bool begun_ = false;
-  size_t n_heads_ = 0;  // parts before the body
 };
 
 // Reads one frame of a session's live video, and sees to it that the next one is read. Nobody waits for it.
@@ -131,7 +129,6 @@ class FrameJob : public SessionJob {
   const std::shared_ptr<FrameQueue> queue_;
   OneFrame source_;
   bool begun_ = false;
-  size_t n_heads_ = 0;
   Status status_;
 };
 

@@ -261,6 +261,7 @@ Result<ChatTemplate> ChatTemplate::FromName(std::string_view name, std::string b
   if (is_smollm2) out.default_system_ = kSmolLm2System;
   if (out.name() == "vicuna") out.default_system_ = kVicunaSystem;
   if (out.name() == "deepseek") out.default_system_ = kDeepSeekCoderSystem;
+  WEIR_RETURN_IF_ERROR(out.SplitTurns());
   return out;
 }
 
@@ -284,6 +285,24 @@ Result<ChatTemplate> ChatTemplate::ForFile(const GgufFile& file, const Tokenizer
                     Names().c_str());
   }
   return Detect(jinja, text(tokenizer.bos_id()), text(tokenizer.eos_id()));
+}
+
+Result<AroundContent> SplitAtContent(std::span<const TextPiece> pieces, std::string_view content) {
+  const auto at = std::find_if(pieces.rbegin(), pieces.rend(),
+                               [&](const TextPiece& piece) { return !piece.parse_special && piece.text == content; });
+  if (at == pieces.rend()) return Internal("the chat template lost the user's text");
+  return AroundContent{{pieces.begin(), at.base() - 1}, {at.base(), pieces.end()}};
+}
+
+Status ChatTemplate::SplitTurns() {
+  constexpr std::string_view kContent = "text";
+  for (int turn = 0; turn < kNumTurns; ++turn) {
+    ChatRounds rounds(*this);
+    if (turn == kOpened) (void)rounds.System("system");
+    if (turn == kLater) (void)rounds.User(kContent);
+    WEIR_ASSIGN_OR_RETURN(turns_[static_cast<size_t>(turn)], SplitAtContent(rounds.User(kContent), kContent));
+  }
+  return Status();
 }
 
 std::string_view ChatTemplate::name() const { return default_system_ == kSmolLm2System ? "smollm2" : format_->name; }
@@ -381,6 +400,14 @@ std::vector<TextPiece> ChatRounds::User(std::string_view content) {
   out.Template(f.generation);
   first_user_ = user_open_ = false;
   return out.Take();
+}
+
+AroundContent ChatRounds::Turn() {
+  const ChatTemplate::Turn turn = user_open_    ? ChatTemplate::kOpened
+                                  : first_user_ ? ChatTemplate::kFirst
+                                                : ChatTemplate::kLater;
+  first_user_ = user_open_ = false;
+  return chat_.turns_[turn];
 }
 
 std::vector<TextPiece> ChatRounds::EndAnswer(bool end_token_read) {

@@ -13,7 +13,9 @@
 // LLM and V2; V2.5 and V3; R1 with its distilled models).
 #pragma once
 
+#include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,13 @@ struct ChatMessage {
   std::string role;  // "system" (first, if at all), "user", "assistant"; ChatML formats take any role
   std::string content;
 };
+
+// A template's words around the content of one user turn.
+struct AroundContent {
+  std::vector<TextPiece> before, after;
+};
+// Splits a rendering of one turn where its content stands. kInternal when the template lost the content.
+Result<AroundContent> SplitAtContent(std::span<const TextPiece> pieces, std::string_view content);
 
 struct ChatFormat;  // one row of the table in chat_template.cc
 
@@ -60,9 +69,14 @@ class ChatTemplate {
   friend class ChatRounds;
   ChatTemplate(const ChatFormat* format, std::string bos, std::string eos)
       : format_(format), bos_(std::move(bos)), eos_(std::move(eos)) {}
+  // Fills in turns_. kInternal when the format loses a turn's content.
+  Status SplitTurns();
   const ChatFormat* format_;
   std::string bos_, eos_;
   std::string default_system_;
+  // The first user turn, the first one that a system text has opened already, and any later one.
+  enum Turn { kFirst, kOpened, kLater, kNumTurns };
+  std::array<AroundContent, kNumTurns> turns_;
 };
 
 // The same conversation as a stream: each call gives only the text that comes next, so that a session can append it
@@ -79,6 +93,8 @@ class ChatRounds {
   std::vector<TextPiece> System(const std::optional<std::string>& system);
   // A user's turn, up to where the answer begins.
   std::vector<TextPiece> User(std::string_view content);
+  // The same without its content: what stands before it and after it.
+  AroundContent Turn();
   // What stands between an answer and the next turn. `end_token_read`: the model's own end token is already part of
   // the session, so it is left out here.
   std::vector<TextPiece> EndAnswer(bool end_token_read);

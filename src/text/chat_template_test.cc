@@ -103,6 +103,36 @@ TEST(ChatRounds, JoinedAreTheWholeRendering) {
   }
 }
 
+// A turn without its content is what stands around it, wherever the turn is.
+TEST(ChatRounds, ATurnIsSplitAtItsContent) {
+  const auto golden = Golden();
+  for (const auto& format : golden["formats"]) {
+    auto chat = ChatTemplate::Detect(format["jinja"].get<std::string>(), golden["bos"], golden["eos"]);
+    ASSERT_TRUE(chat.ok());
+    for (const std::optional<std::string>& system : {std::optional<std::string>(), std::optional<std::string>("SYS")}) {
+      ChatRounds whole(*chat), split(*chat);
+      (void)whole.System(system);
+      (void)split.System(system);
+      for (int turn = 0; turn < 3; ++turn) {
+        const AroundContent around = split.Turn();
+        EXPECT_EQ(JoinPieces(around.before) + "USR" + JoinPieces(around.after), JoinPieces(whole.User("USR")))
+            << format["name"] << ", turn " << turn;
+      }
+    }
+  }
+}
+
+TEST(SplitAtContent, ATemplateThatLosesTheContentIsAnError) {
+  const std::vector<TextPiece> kept = {{"<user>text", true}, {"text", false}, {"<end>", true}},
+                               lost = {{"<user>text", true}, {"another", false}, {"<end>", true}};
+  const auto around = SplitAtContent(kept, "text");
+  ASSERT_TRUE(around.ok());
+  EXPECT_EQ(JoinPieces(around->before), "<user>text");
+  EXPECT_EQ(JoinPieces(around->after), "<end>");
+  EXPECT_EQ(SplitAtContent(lost, "text").status().code(), StatusCode::kInternal);
+  EXPECT_FALSE(SplitAtContent({}, "text").ok());
+}
+
 TEST(ChatRounds, LeavesOutAnEndTokenThatWasRead) {
   auto chat = ChatTemplate::FromName("chatml", "", "");
   ASSERT_TRUE(chat.ok());

@@ -1,0 +1,194 @@
+// An answer, step by step: what ends it, what of it is text, and that drawing and reading can be told apart.
+#include "chat/answerer.h"
+
+#include <gtest/gtest.h>
+
+#include "chat/generate.h"
+#include "engine/loaded_model.h"
+#include "engine/step_batch.h"
+#include "support/build_paths.h"
+
+namespace weir {
+namespace {
+
+class AnswererTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    LoadModelOptions load;
+    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
+    auto model = LoadedModel::Load(load);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    model_ = std::move(*model);
+  }
+  // A session that has read a text.
+  std::unique_ptr<Session> Asked(int32_t pot = 256, const char* policy = "full",
+                                 const std::string& text = "the man and the sea") {
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec(policy)).value();
+    options.pot_slots = pot;
+    auto session = Session::Make(model_->model(), model_->backend(), options);
+    EXPECT_TRUE(session.ok()) << session.status().message();
+    EXPECT_TRUE((*session)->Append(tokenizer().EncodePieces(std::vector<TextPiece>{{text, false}}, true)).ok());
+    return std::move(*session);
+  }
+  static Sampler Greedy() {
+    SamplerOptions options;
+    options.temperature = 0;
+    return std::move(Sampler::Create(options)).value();
+  }
+  // `n` tokens that nothing but their number ends.
+  GenerateResult Plain(int64_t n) {
+    const auto session = Asked();
+    Sampler sampler = Greedy();
+    GenerateOptions options;
+    options.max_tokens = n;
+    options.ignore_eos = true;
+    return std::move(Generate(*session, sampler, tokenizer(), options, nullptr)).value();
+  }
+  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
+
+  std::unique_ptr<LoadedModel> model_;
+};
+
+TEST_F(AnswererTest, StepsGiveWhatGenerateGives) {
+  const GenerateResult plain = Plain(12);
+  EXPECT_EQ(plain.reason, StopReason::kMaxTokens);
+  const auto session = Asked();
+  Sampler sampler = Greedy();
+  AnswerOptions options;
+  options.max_tokens = 12;
+  options.ignore_eos = true;
+  Answerer answerer(*session, sampler, tokenizer(), options);
+  const int64_t n_before = session->n_seen();
+  std::vector<int32_t> tokens;
+  std::string text;
+  while (!answerer.done()) {
+    ASSERT_TRUE(answerer.Step().ok());
+    tokens.push_back(answerer.token());
+    text += answerer.TakeText();
+  }
+  answerer.Finish();
+  text += answerer.TakeText();
+  EXPECT_EQ(tokens, plain.tokens);
+  EXPECT_EQ(text, plain.text);
+  EXPECT_EQ(answerer.n_drawn(), 12);
+  EXPECT_EQ(answerer.reason(), StopReason::kMaxTokens);
+  EXPECT_FALSE(answerer.ended());
+  EXPECT_EQ(session->n_seen(), n_before + 12);
+}
+
+TEST_F(AnswererTest, AStopTextEndsItBeforeTheText) {
+  const std::string plain = Plain(12).text;
+  ASSERT_GE(plain.size(), 8u);
+  const size_t at = plain.size() / 2;
+  const std::string stop = plain.substr(at, 2);
+  const auto session = Asked();
+  Sampler sampler = Greedy();
+  GenerateOptions options;
+  options.max_tokens = 12;
+  options.ignore_eos = true;
+  options.stop_texts = {stop};
+  const auto result = Generate(*session, sampler, tokenizer(), options, nullptr);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->reason, StopReason::kStopText);
+  EXPECT_EQ(result->text, plain.substr(0, plain.find(stop)));
+}
+
+TEST_F(AnswererTest, TheLastTokenIsReadOnlyWhereItIsWanted) {
+  const auto session = Asked();
+  Sampler sampler = Greedy();
+  AnswerOptions options;
+  options.max_tokens = 3;
+  options.ignore_eos = true;
+  options.read_last = false;
+  Answerer answerer(*session, sampler, tokenizer(), options);
+  const int64_t n_before = session->n_seen();
+  while (!answerer.done()) ASSERT_TRUE(answerer.Step().ok());
+  EXPECT_EQ(session->n_seen(), n_before + 2);
+  options.max_tokens = 0;
+  EXPECT_TRUE(Answerer(*session, sampler, tokenizer(), options).done());
+}
+
+TEST_F(AnswererTest, AFullPotEndsItAndIsNoError) {
+  const auto reading = Asked();
+  const auto session = Asked(static_cast<int32_t>(reading->n_seen()) + 2);
+  Sampler sampler = Greedy();
+  AnswerOptions options;
+  options.ignore_eos = true;
+  Answerer answerer(*session, sampler, tokenizer(), options);
+  while (!answerer.done()) ASSERT_TRUE(answerer.Step().ok());
+  EXPECT_EQ(answerer.reason(), StopReason::kPotFull);
+  EXPECT_EQ(answerer.full().code(), StatusCode::kOverBudget);
+  EXPECT_EQ(answerer.n_drawn(), 3);
+}
+
+TEST_F(AnswererTest, ItsCallerCanEndIt) {
+  const auto session = Asked();
+  Sampler sampler = Greedy();
+  Answerer answerer(*session, sampler, tokenizer(), {});
+  answerer.Stop();
+  EXPECT_EQ(answerer.reason(), StopReason::kStopped);
+  EXPECT_FALSE(answerer.ended());
+  EXPECT_EQ(answerer.n_drawn(), 0);
+}
+
+TEST_F(AnswererTest, ABiasDecidesAndLikelihoodsAreTheModels) {
+  const std::vector<int32_t> plain = Plain(1).tokens;
+  const int32_t wanted = plain[0] == 20 ? 21 : 20;
+  const auto session = Asked();
+  Sampler sampler = Greedy();
+  AnswerOptions options;
+  options.max_tokens = 2;
+  options.ignore_eos = true;
+  options.logits.bias = {{wanted, 1e4f}};
+  options.n_logprobs = 1;
+  Answerer answerer(*session, sampler, tokenizer(), options);
+  ASSERT_TRUE(answerer.Step().ok());
+  EXPECT_EQ(answerer.token(), wanted);
+  const std::vector<ScoredToken> scored = answerer.TakeScored();
+  ASSERT_EQ(scored.size(), 1u);
+  EXPECT_EQ(scored[0].id, wanted);
+  ASSERT_EQ(scored[0].top.size(), 1u);
+  EXPECT_EQ(scored[0].top[0].first, plain[0]);
+  EXPECT_TRUE(answerer.TakeScored().empty());
+}
+
+// Two answers whose tokens are read in one forward pass are the answers that each is alone.
+TEST_F(AnswererTest, SeveralShareAForwardPass) {
+  const char* const texts[] = {"the man and the sea", "the sea, the sea"};
+  std::vector<std::string> alone, together(2);
+  GenerateOptions options;
+  options.max_tokens = 8;
+  options.ignore_eos = true;
+  for (const char* text : texts) {
+    const auto session = Asked(256, "full", text);
+    Sampler sampler = Greedy();
+    alone.push_back(std::move(Generate(*session, sampler, tokenizer(), options, nullptr)).value().text);
+  }
+  const std::unique_ptr<Session> sessions[] = {Asked(256, "full", texts[0]), Asked(256, "full", texts[1])};
+  Sampler samplers[] = {Greedy(), Greedy()};
+  Answerer answerers[] = {{*sessions[0], samplers[0], tokenizer(), options},
+                          {*sessions[1], samplers[1], tokenizer(), options}};
+  Ledger ledger(int64_t{1} << 30);
+  auto batch = StepBatch::Make(model_->model(), model_->backend(), StepBatch::ShapeFor(sessions[0]->plan(), 2), ledger);
+  ASSERT_TRUE(batch.ok()) << batch.status().message();
+  while (!answerers[0].done()) {
+    StepBatch::Step steps[2];
+    for (size_t i = 0; i < 2; ++i) {
+      const auto reads = answerers[i].Draw();
+      ASSERT_TRUE(reads.ok() && *reads);
+      steps[i].session = sessions[i].get();
+      steps[i].token = answerers[i].token();
+    }
+    (*batch)->Append(steps);
+    for (size_t i = 0; i < 2; ++i) ASSERT_TRUE(answerers[i].Read(steps[i].status).ok());
+  }
+  EXPECT_GT((*batch)->n_shared(), 0);
+  for (size_t i = 0; i < 2; ++i) {
+    answerers[i].Finish();
+    EXPECT_EQ(answerers[i].TakeText(), alone[i]);
+  }
+}
+
+}  // namespace
+}  // namespace weir

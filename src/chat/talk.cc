@@ -1,0 +1,50 @@
+#include "chat/talk.h"
+
+#include <utility>
+
+namespace weir {
+
+Status Talk::Read(std::span<const int32_t> tokens, const TalkReading& reading) {
+  for (const int32_t id : tokens) sampler_.Accept(id);
+  Session::AppendOptions append;
+  append.t_src_ms = reading.t_src_ms;
+  append.pinned = reading.pinned;
+  append.stop = reading.stop;
+  append.progress = reading.progress;
+  return session_.Append(tokens, append);
+}
+
+Status Talk::ReadTurn(TurnParts turn, const TalkReading& reading) {
+  const std::vector<int32_t> tokens = TokensOf(turn.parts);
+  PromptReader reader;
+  reader.Start(std::move(turn), conversation_, nullptr, reading.t_src_ms);
+  Status status;
+  while (status.ok() && !reader.done()) {
+    if (reading.stop != nullptr && *reading.stop && reader.may_stop()) {
+      status = Cancelled("stopped while a question was read");
+    } else {
+      status = reader.Step(session_);
+      if (reading.progress) reading.progress(reader.n_read());
+    }
+  }
+  for (int64_t i = 0; i < reader.n_read(); ++i) sampler_.Accept(tokens[static_cast<size_t>(i)]);
+  return status;
+}
+
+Status Talk::OpenTurn(const TalkReading& reading) {
+  if (conversation_.turn_open()) return Status();
+  return ReadTurn(weir::OpenTurn(conversation_, std::nullopt), reading);
+}
+
+Status Talk::Ask(const std::string& question, int64_t n_answer, const TalkReading& reading, EncodeReport* report) {
+  TalkReading head;
+  head.t_src_ms = reading.t_src_ms;
+  WEIR_RETURN_IF_ERROR(OpenTurn(head));
+  TurnParts asked = AskInTurn(conversation_, question, reading.in_one, report);
+  const std::vector<int32_t> tokens = TokensOf(asked.parts);
+  n_question_tokens_ = std::ssize(tokens);
+  WEIR_RETURN_IF_ERROR(session_.BeginRound(tokens, n_answer));
+  return ReadTurn(std::move(asked), reading);
+}
+
+}  // namespace weir
