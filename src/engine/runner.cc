@@ -83,8 +83,15 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       }
       ids[n_rows + i] = id;
     }
-    segments_.push_back({item.pot, n_rows, n, item.tokens.front().seq, item.evidence, item.reads, item.watch,
-                         item.tokens.data(), item.pos_shift});
+    segments_.push_back({.pot = item.pot,
+                         .first_row = n_rows,
+                         .n_rows = n,
+                         .first_seq = item.tokens.front().seq,
+                         .evidence = item.evidence,
+                         .reads = item.reads,
+                         .watch = item.watch,
+                         .tokens = item.tokens.data(),
+                         .pos_shift = item.pos_shift});
     n_rows += n;
   }
   const Pass pass(*backend_, n_rows);
@@ -124,8 +131,12 @@ void Runner::Logits(const float* hidden, int64_t n_rows, float* out) {
 }
 
 void Runner::TopLogits(const float* logits, std::span<int32_t> ids, std::span<float> values) {
-  backend_->TopLogits(
-      {logits, model_->config().n_vocab, std::ssize(ids), ids.data(), values.data(), head_scratch_.data()});
+  backend_->TopLogits({.logits = logits,
+                       .n = model_->config().n_vocab,
+                       .k = std::ssize(ids),
+                       .ids = ids.data(),
+                       .values = values.data(),
+                       .scratch = head_scratch_.data()});
 }
 
 void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll) {

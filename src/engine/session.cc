@@ -2,12 +2,45 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "kv/held.h"
 
 namespace weir {
+namespace {
+
+// What every chunk of a call has in common.
+Chunk CallOf(const Session::AppendOptions& options) {
+  return {.columns = options.columns,
+          .t_src_ms = options.t_src_ms,
+          .pinned = options.pinned,
+          .generated = options.generated,
+          .observed = options.observer != nullptr};
+}
+
+// Rows [done, done + n) of a call.
+Chunk PartOf(const Chunk& call, int64_t done, int64_t n, int64_t n_embd) {
+  Chunk part = call;
+  part.n = n;
+  if (call.tokens != nullptr) part.tokens += done;
+  if (call.embeddings != nullptr) part.embeddings += done * n_embd;
+  part.first = done;
+  part.n_all = call.n;
+  part.n_after = call.n - done - n;
+  return part;
+}
+
+}  // namespace
+
+Session::Session(int64_t budget_bytes)
+    : core_(budget_bytes),
+      selector_(&core_, &parts_.evidence, &parts_.trace, &rewind_),
+      reads_(&core_, &selector_),
+      reader_({.core = core_,
+               .evidence = parts_.evidence,
+               .prediction = parts_.prediction,
+               .rewind = rewind_,
+               .selector = selector_,
+               .reads = reads_}) {}
 
 Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, const SessionOptions& options) {
   if (!backend.can_run()) return InvalidArgument("this model was loaded for planning only; it cannot run");
@@ -20,200 +53,43 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   }
   // What was planned is the contract: one byte more is refused, whatever the budget was.
   std::unique_ptr<Session> out(new Session(plan.total_bytes));
-  out->model_ = &model;
-  out->backend_ = &backend;
-  out->options_ = options;
-  WEIR_ASSIGN_OR_RETURN(out->policy_, options.policy.Make());
-  out->needs_ = out->policy_->Needs();
-  // A policy that does not ask has no room for a probe, and nothing to save or restore of it.
-  if (plan.probe_slots > 0) out->probe_ = options.probe;
-  WEIR_ASSIGN_OR_RETURN(out->pot_, Pot::Make(plan.pot, backend, out->ledger_));
-  WEIR_ASSIGN_OR_RETURN(out->runner_, Runner::Make(model, backend, plan.runner, out->ledger_));
-  const ModelConfig& config = model.config();
-  const auto allocate = [&](MemTag tag, int64_t bytes, Access access = Access::kShared) {
-    return backend.Allocate(out->ledger_, tag, bytes, access);
-  };
-  const int64_t logits_bytes = static_cast<int64_t>(config.n_vocab) * 4;
-  WEIR_ASSIGN_OR_RETURN(out->logits_, allocate(MemTag::kLogits, logits_bytes, Access::kDevice));
-  if (!backend.on_host()) {
-    WEIR_ASSIGN_OR_RETURN(out->host_logits_, allocate(MemTag::kLogits, logits_bytes));
-  }
-  WEIR_ASSIGN_OR_RETURN(out->last_hidden_, allocate(MemTag::kLogits, static_cast<int64_t>(config.n_embd) * 4));
-  if (plan.novelty_bytes > 0) {
-    WEIR_ASSIGN_OR_RETURN(out->novelty_, allocate(MemTag::kMeta, plan.novelty_bytes));
-    WEIR_ASSIGN_OR_RETURN(out->novelty_scratch_, allocate(MemTag::kMeta, plan.novelty_scratch_bytes));
-  }
-  if (plan.visual_bytes > 0) {
-    WEIR_ASSIGN_OR_RETURN(out->visual_, allocate(MemTag::kMeta, plan.visual_bytes));
-  }
-  if (plan.watch_bytes > 0) {
-    WEIR_ASSIGN_OR_RETURN(out->watched_, allocate(MemTag::kWorkspace, plan.watch_bytes));
-    out->watch_ = {out->watched_.as<float>(), plan.pot.max_head_slots()};
-  }
-  WEIR_ASSIGN_OR_RETURN(out->bookkeeping_, out->ledger_.Reserve(MemTag::kMeta, plan.bookkeeping_bytes));
-  const size_t max_rows = static_cast<size_t>(plan.runner.max_rows),
-               n_groups = static_cast<size_t>(plan.pot.n_groups());
-  out->chunk_.reserve(max_rows);
-  out->targets_.reserve(max_rows);
-  out->nll_.reserve(max_rows);
-  out->views_.resize(n_groups);
-  out->keeps_.resize(n_groups);
-  out->reads_.resize(out->needs_.read_every > 1 ? n_groups : 0);
-  for (KeepSet& keep : out->keeps_) keep.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
-  for (KeepSet& read : out->reads_) read.reserve(static_cast<size_t>(plan.pot.max_head_slots()));
-  if (out->needs_.evidence.visual_latest) {
-    WEIR_ASSIGN_OR_RETURN(out->latest_, allocate(MemTag::kWorkspace, plan.pot.max_head_slots() * 4));
-  }
-  out->plan_ = std::move(plan);
+  SessionCore& core = out->core_;
+  core.model = &model;
+  core.backend = &backend;
+  core.options = options;
+  WEIR_ASSIGN_OR_RETURN(core.policy, options.policy.Make());
+  core.needs = core.policy->Needs();
+  WEIR_ASSIGN_OR_RETURN(core.pot, Pot::Make(plan.pot, backend, core.ledger));
+  WEIR_ASSIGN_OR_RETURN(core.runner, Runner::Make(model, backend, plan.runner, core.ledger));
+  core.rows.reserve(static_cast<size_t>(plan.runner.max_rows));
+  core.plan = std::move(plan);
+
+  out->space_ = BufferSpace(&backend, &core.ledger);
+  SessionParts& parts = out->parts_;
+  parts.evidence = EvidenceSet(core.needs, options);
+  parts.LayOut(model, backend, core.needs, core.plan, &out->space_);
+  if (options.watch_attention) parts.trace.LayOut(core.plan.pot, &out->space_);
+  WEIR_RETURN_IF_ERROR(out->space_.status());
+  parts.prediction.Use(&backend, core.runner.get());
+  parts.evidence.Clear(core);
+  out->selector_.Prepare();
+  out->reads_.Prepare();
   return out;
 }
 
-int32_t Session::NextChunkRows(int64_t n_left) const {
-  int32_t rows = plan_.chunk_rows;
-  if (needs_.evicts && n_pinned_ > 0) rows = std::min(rows, n_slots() - n_pinned_ - (needs_.min_slots - 1));
-  if (needs_.positions == Positions::kReset) rows = std::min(rows, n_free());
-  return static_cast<int32_t>(std::min<int64_t>(std::max(rows, 0), n_left));
-}
-
-void Session::Likelihoods(std::span<const int32_t> tokens, const float* hidden, float* nll) {
-  // Row r predicts token r + 1; the first token of the chunk is predicted by the last row of the previous one.
-  const int64_t n = std::ssize(tokens);
-  if (!has_last_) {
-    nll[0] = next_nll_;
-  } else if (logits_fresh_) {
-    const float* logits = HostLogits();
-    nll[0] = backend_->LogSumExp(logits, model_->config().n_vocab) - logits[tokens[0]];
-  } else {
-    runner_->HeadNll(last_hidden_.as<float>(), tokens.data(), 1, nll);
-  }
-  if (n > 1) {
-    targets_.assign(tokens.begin() + 1, tokens.end());
-    runner_->HeadNll(hidden, targets_.data(), n - 1, nll + 1);
-  }
-}
-
-BatchItem Session::BeginChunk(const Rows& rows, const AppendOptions& options, int64_t n_after) {
-  const int32_t n = static_cast<int32_t>(rows.n);
-  const int64_t t_src_ms = std::max(options.t_src_ms, t_newest_ms_);
-  chunk_.clear();
-  for (int32_t i = 0; i < n; ++i) {
-    SlotMeta meta;
-    meta.seq = n_seen_ + i;
-    meta.t_src_ms = t_src_ms;
-    meta.token_id = rows.tokens == nullptr ? -options.columns : rows.tokens[i];
-    meta.modality = rows.modality;
-    if (rows.tokens == nullptr) meta.row = static_cast<uint16_t>(rows.first + i);
-    meta.pinned = options.pinned;
-    chunk_.push_back(meta);
-  }
-  const Evidence& evidence = needs_.evidence;
-  evidence_ = {0, n, evidence.row_reduce, evidence.head_reduce, false};
-  const bool reads_all = needs_.read_every <= 1 || !options.generated || n != 1 || rows.tokens == nullptr || ReadsAll();
-  reads_fresh_ = false;  // until the row is read
-  bool vote = evidence.rows == EvidenceRows::kAll;
-  evidence_.accumulate = vote;
-  if (evidence.visual_latest) {
-    vote = reads_all && rows.tokens != nullptr;
-    evidence_.latest = latest_.as<float>();
-  }
-  if (evidence.rows == EvidenceRows::kLast) {
-    // Only rows that a selection will ask: the newest of a prompt, and those before the pot runs full.
-    const bool near_end = !options.generated && n_after < evidence.n_last,
-               selects_next = n_free() - n < (n_after == 0 ? 1 : plan_.chunk_rows);
-    vote = near_end || selects_next;
-    const int64_t n_vote = evidence.n_last - (near_end && !selects_next ? n_after : 0);
-    evidence_.row_begin = n - std::min<int64_t>(n, n_vote);
-    // A prompt that ends in a short chunk, or in the words of a template behind it: its rows are added to those that
-    // have voted right before them.
-    evidence_.accumulate = near_end && n_after + n < evidence.n_last && n_unscored_ == 0 && n_score_rows_ > 0 &&
-                           int64_t{n_score_rows_} + n <= 2 * int64_t{evidence.n_last};
-  }
-  return {pot_.get(), chunk_,    vote ? &evidence_ : nullptr, rows.embeddings, reads_all ? nullptr : reads_.data(),
-          nullptr,    pos_shift_};
-}
-
-void Session::EndChunk(const Rows& rows, const AppendOptions& options, const BatchItem& item, const float* hidden,
-                       float* nll) {
-  const int32_t n = static_cast<int32_t>(rows.n);
-  NoteChunk(rows, options, item);
-  if (item.evidence != nullptr) {
-    const int32_t n_rows = static_cast<int32_t>(evidence_.row_end - evidence_.row_begin);
-    n_score_rows_ = evidence_.accumulate
-                        ? static_cast<int32_t>(std::min<int64_t>(INT32_MAX, int64_t{n_score_rows_} + n_rows))
-                        : n_rows;
-    n_unscored_ = 0;
-  } else {
-    n_unscored_ += n;
-  }
-  if (nll != nullptr || needs_.evidence.nll) {
-    nll_.resize(static_cast<size_t>(n));
-    if (rows.tokens != nullptr) {
-      Likelihoods({rows.tokens, static_cast<size_t>(n)}, hidden, nll_.data());
-    } else {
-      std::fill(nll_.begin(), nll_.end(), 0.0f);
-      if (!has_last_) nll_[0] = std::numeric_limits<float>::infinity();
-    }
-    if (needs_.evidence.nll) pot_->SetNll(nll_);
-    if (nll != nullptr) {
-      std::copy(nll_.begin(), nll_.end(), nll);
-      if (!has_last_) nll[0] = 0;
-    }
-  }
-  n_since_full_ = item.reads == nullptr ? 0 : n_since_full_ + 1;
-  reads_fresh_ = item.reads != nullptr;
-  n_slots_read_ = 0;
-  for (int32_t group = 0; group < pot_->shape().n_groups(); ++group) {
-    n_slots_read_ += item.reads == nullptr ? std::ssize(pot_->meta(group)) : std::ssize(item.reads[group]);
-  }
-  if (rows.tokens == nullptr && rows.first + n == rows.n_all) {
-    // What follows a picture stands behind its last line and its last column (kv/axes.h).
-    const int64_t columns = std::min<int64_t>(options.columns, rows.n_all);
-    const int64_t lines = (rows.n_all + options.columns - 1) / options.columns;
-    pos_shift_ += std::max(lines, columns) - rows.n_all;
-  }
-  const int64_t n_embd = model_->config().n_embd;
-  backend_->Copy(last_hidden_.data(), hidden + (n - 1) * n_embd, n_embd * 4);
-  has_last_ = true;
-  logits_fresh_ = false;
-  t_newest_ms_ = std::max(t_newest_ms_, options.t_src_ms);
-  n_seen_ += n;
-  n_seen_by_[static_cast<size_t>(rows.modality)] += n;
-  if (options.pinned) n_pinned_ += n;
-}
-
-Status Session::CheckTokens(std::span<const int32_t> tokens) const {
-  for (int32_t id : tokens) {
-    if (id < 0 || id >= model_->config().n_vocab) {
-      return InvalidArgument("token %d is outside the vocabulary of %d", id, model_->config().n_vocab);
-    }
-  }
-  return Status();
-}
-
-Result<int32_t> Session::MakeRoomForChunk(int64_t n_left) {
-  // Distillations come when the pot is full to the last slot, and keep what they keep whatever the chunks.
-  if (needs_.positions == Positions::kReset) WEIR_RETURN_IF_ERROR(MakeRoom(1));
-  const int32_t n = NextChunkRows(n_left);
-  if (n == 0) {
-    return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", n_pinned_,
-                      n_slots());
-  }
-  if (needs_.positions == Positions::kAbs) {
-    // Before anything is forgotten, and before other sessions of a batch depend on it.
-    WEIR_RETURN_IF_ERROR(CheckLearnedPositions(model_->config().attention, needs_.positions, n_seen_ + n));
-  }
-  WEIR_RETURN_IF_ERROR(MakeRoom(n));
-  return n;
-}
-
 Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& options) {
-  WEIR_RETURN_IF_ERROR(CheckTokens(tokens));  // before anything is forgotten to make room for them
-  if (options.nll != nullptr && !options_.nll) return InvalidArgument("this session was made without likelihoods");
-  return AppendRows({std::ssize(tokens), tokens.data()}, options);
+  WEIR_RETURN_IF_ERROR(reader_.CheckTokens(tokens));  // before anything is forgotten to make room for them
+  if (options.nll != nullptr && !core_.options.nll) {
+    return InvalidArgument("this session was made without likelihoods");
+  }
+  Chunk call = CallOf(options);
+  call.n = std::ssize(tokens);
+  call.tokens = tokens.data();
+  return AppendRows(call, options);
 }
 
 Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options) {
-  const int64_t n_embd = model_->config().n_embd;
+  const int64_t n_embd = core_.model->config().n_embd;
   if (std::ssize(rows) % n_embd != 0) {
     return InvalidArgument("%zu numbers are no whole rows of %lld", rows.size(), static_cast<long long>(n_embd));
   }
@@ -228,151 +104,119 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
   for (float value : rows) {
     if (!std::isfinite(value)) return InvalidArgument("an embedding with a number that is not finite");
   }
-  return AppendRows({std::ssize(rows) / n_embd, nullptr, rows.data(), modality}, options);
+  Chunk call = CallOf(options);
+  call.n = std::ssize(rows) / n_embd;
+  call.embeddings = rows.data();
+  call.modality = modality;
+  return AppendRows(call, options);
 }
 
-Status Session::AppendRows(const Rows& rows, const AppendOptions& options) {
-  const int64_t n_tokens = rows.n;
-  for (int64_t done = 0; done < n_tokens;) {
+Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
+  for (int64_t done = 0; done < call.n;) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done),
-                       static_cast<long long>(n_tokens));
+                       static_cast<long long>(call.n));
     }
-    WEIR_ASSIGN_OR_RETURN(const int32_t n, MakeRoomForChunk(n_tokens - done));
-    const Rows chunk = {n,
-                        rows.tokens == nullptr ? nullptr : rows.tokens + done,
-                        rows.embeddings == nullptr ? nullptr : rows.embeddings + done * model_->config().n_embd,
-                        rows.modality,
-                        done,
-                        n_tokens};
-    const bool last = done + n == n_tokens;
-    BatchItem item = BeginChunk(chunk, options, n_tokens - done - n);
+    WEIR_ASSIGN_OR_RETURN(const int32_t n, reader_.MakeRoom(call.n - done));
+    const Chunk chunk = PartOf(call, done, n, core_.model->config().n_embd);
+    BatchItem item = reader_.Begin(chunk);
     // Rows that others are asked by: ends of prompts, and tokens of answers that read all slots.
-    const bool watch = watch_.out != nullptr && trace_ != nullptr && trace_->WantsAttention() &&
-                       item.reads == nullptr && (options.generated || (last && options.end_of_prompt));
-    if (watch) item.watch = &watch_;
-    item.last_hidden_only = options.nll == nullptr && !needs_.evidence.nll;
-    WEIR_ASSIGN_OR_RETURN(const float* hidden, runner_->Forward({&item, 1}, options.observer));
-    EndChunk(chunk, options, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
-    if (watch) WEIR_RETURN_IF_ERROR(TraceAttention());
-    if (options.nll != nullptr) WEIR_RETURN_IF_ERROR(backend_->status());  // a failed device leaves them as they were
+    item.watch = parts_.trace.WatchFor(item, options.generated || (chunk.n_after == 0 && options.end_of_prompt));
+    item.last_hidden_only = options.nll == nullptr && !parts_.evidence.demand().likelihoods;
+    WEIR_ASSIGN_OR_RETURN(const float* hidden, core_.runner->Forward({&item, 1}, options.observer));
+    reader_.End(chunk, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
+    if (item.watch != nullptr) WEIR_RETURN_IF_ERROR(parts_.trace.Attended(core_));
+    if (options.nll != nullptr) {
+      WEIR_RETURN_IF_ERROR(core_.backend->status());  // a failed device leaves them as they were
+    }
     done += n;
     if (options.progress) options.progress(done);
   }
-  if (options.end_of_prompt && needs_.evicts && options_.on_overflow == OnOverflow::kEvict) {
-    const int32_t target = policy_->TargetAfterPrompt(n_slots());
-    const int32_t n_keep = std::max(target, n_pinned_ + needs_.min_slots - 1);
-    if (target >= 0 && pot_->n_used() > n_keep) WEIR_RETURN_IF_ERROR(Shrink(n_keep, "end of prompt"));
-    if (needs_.trims_prompt) WEIR_RETURN_IF_ERROR(TrimPrompt());
-  }
-  return Status();
+  return options.end_of_prompt ? selector_.EndPrompt() : Status();
 }
 
 Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read) {
-  question_.clear();
-  if (needs_.question_rows > 0 && needs_.evidence.rows == EvidenceRows::kProbe) {
-    question_.assign(question.end() - std::min<int64_t>(std::ssize(question), needs_.question_rows), question.end());
-  }
-  if (n_seen_ <= n_read) return Status();  // there is nothing before the question
-  if (needs_.evicts && options_.on_overflow == OnOverflow::kEvict) {
+  parts_.evidence.BeginRound(core_, question);
+  if (core_.stream.n_seen <= n_read) return Status();  // there is nothing before the question
+  if (core_.needs.evicts && core_.options.on_overflow == OnOverflow::kEvict) {
     // Forgetting for the sake of an answer that may turn out short would be a pity: an eighth of the pot at most.
-    const int64_t wanted = std::ssize(question) - n_read + std::clamp<int64_t>(n_answer, 0, n_slots() / 8);
-    const int64_t most = std::min(n_slots() / 2, n_slots() - n_pinned_ - (needs_.min_slots - 1));
-    if (most > 0) WEIR_RETURN_IF_ERROR(MakeRoom(static_cast<int32_t>(std::min(wanted, most))));
+    const int32_t n_slots = core_.n_slots();
+    const int64_t wanted = std::ssize(question) - n_read + std::clamp<int64_t>(n_answer, 0, n_slots / 8);
+    const int64_t most = std::min(n_slots / 2, n_slots - core_.stream.n_pinned - (core_.needs.min_slots - 1));
+    if (most > 0) WEIR_RETURN_IF_ERROR(selector_.MakeRoom(static_cast<int32_t>(std::min(wanted, most))));
   }
-  if (needs_.nll_decay != 1) {
-    pot_->ScaleNll(needs_.nll_decay);
-    ForbidRewind();
-  }
+  if (parts_.evidence.Age(core_)) rewind_.Forbid();
   return Status();
 }
 
 Status Session::SetProbe(std::span<const int32_t> tokens) {
-  if (tokens.empty() || std::ssize(tokens) > plan_.probe_slots) {
+  if (tokens.empty() || std::ssize(tokens) > core_.plan.probe_slots) {
     return InvalidArgument("a probe of %zu tokens, where %d slots are kept free for it", tokens.size(),
-                           plan_.probe_slots);
+                           core_.plan.probe_slots);
   }
+  const int32_t n_vocab = core_.model->config().n_vocab;
   for (int32_t id : tokens) {
-    if (id < 0 || id >= model_->config().n_vocab) {
-      return InvalidArgument("token %d of the probe is outside the vocabulary of %d", id, model_->config().n_vocab);
+    if (id < 0 || id >= n_vocab) {
+      return InvalidArgument("token %d of the probe is outside the vocabulary of %d", id, n_vocab);
     }
   }
-  probe_.assign(tokens.begin(), tokens.end());
+  core_.memo.probe.assign(tokens.begin(), tokens.end());
   return Status();
 }
 
-Status Session::MakeLogits() {
-  if (!has_last_) return InvalidArgument("no token was read yet, so there is nothing to continue");
-  if (logits_fresh_) return Status();
-  runner_->Logits(last_hidden_.as<float>(), 1, logits_.as<float>());
-  logits_fresh_ = true;
-  host_logits_fresh_ = false;
-  return Status();
-}
-
-void Session::TakeLogits(const float* logits) {
-  backend_->Copy(logits_.data(), logits, static_cast<int64_t>(model_->config().n_vocab) * 4);
-  logits_fresh_ = true;
-  host_logits_fresh_ = false;
-}
-
-float* Session::HostLogits() {
-  if (backend_->on_host()) return logits_.as<float>();
-  if (!host_logits_fresh_) {
-    backend_->Copy(host_logits_.data(), logits_.data(), static_cast<int64_t>(model_->config().n_vocab) * 4);
-    backend_->Synchronise();
-    host_logits_fresh_ = true;
-  }
-  return host_logits_.as<float>();
-}
-
-Result<std::span<float>> Session::Logits() {
-  WEIR_RETURN_IF_ERROR(MakeLogits());
-  float* const logits = HostLogits();
-  WEIR_RETURN_IF_ERROR(backend_->status());
-  return std::span<float>(logits, static_cast<size_t>(model_->config().n_vocab));
-}
+Result<std::span<float>> Session::Logits() { return parts_.prediction.Logits(); }
 
 Status Session::MostLikely(std::span<int32_t> ids, std::span<float> values) {
-  const int64_t n = std::ssize(ids);
-  if (n < 1 || n > std::min<int64_t>(kMaxTopLogits, model_->config().n_vocab) || std::ssize(values) != n) {
-    return InvalidArgument("the %lld most likely of %d tokens", static_cast<long long>(n), model_->config().n_vocab);
-  }
-  WEIR_RETURN_IF_ERROR(MakeLogits());
-  runner_->TopLogits(logits_.as<float>(), ids, values);
-  return backend_->status();
+  return parts_.prediction.MostLikely(ids, values);
 }
 
 void Session::Reset() {
-  pot_->Clear();
+  core_.pot->Clear();
   StartAnew();
 }
 
 void Session::StartAnew() {
-  policy_ = std::move(options_.policy.Make()).value();  // succeeded once with the same options
-  has_last_ = logits_fresh_ = false;
-  n_seen_ = n_selections_ = n_slots_read_ = pos_shift_ = 0;
-  t_newest_ms_ = kNoTime;
-  n_since_full_ = 0;
-  reads_fresh_ = false;
-  n_seen_by_ = {};
-  n_pinned_ = n_score_rows_ = n_unscored_ = 0;
-  plain_ = true;
-  n_rewindable_ = 0;
-  next_nll_ = std::numeric_limits<float>::infinity();
-  question_.clear();
-  if (plan_.probe_slots > 0) probe_ = options_.probe;
+  core_.policy = std::move(core_.options.policy.Make()).value();  // succeeded once with the same options
+  core_.stream = {};
+  parts_.evidence.Clear(core_);
+  parts_.prediction.Clear();
+  reads_.Start(0);
+  rewind_.Start(0);
+}
+
+int64_t Session::RewindPoint(int64_t n_same, int64_t n_call) const {
+  return rewind_.Point(core_, parts_.evidence, n_same, n_call);
+}
+
+void Session::Rewind(int64_t n) {
+  if (n == 0) return Reset();
+  Pot& pot = *core_.pot;
+  core_.backend->Synchronise();
+  // The row that predicts the next token is taken back; what it predicted may stand beside that token's slot.
+  const std::span<const float> nll = pot.nll(0);
+  const float next_nll = nll.empty() ? std::numeric_limits<float>::infinity() : nll[static_cast<size_t>(n)];
+  pot.DropLast(pot.n_used() - static_cast<int32_t>(n));
+  StartAnew();
+  parts_.evidence.Rewound(core_, static_cast<int32_t>(n));
+  parts_.prediction.Clear(next_nll);
+  rewind_.Start(n);
+  const std::span<const SlotMeta> kept = pot.meta(0);
+  const auto n_pinned = std::count_if(kept.begin(), kept.end(), [](const SlotMeta& m) { return m.pinned; });
+  core_.stream.n_pinned = static_cast<int32_t>(n_pinned);
+  core_.stream.t_newest_ms = kept.back().t_src_ms;
+  core_.stream.n_seen = core_.stream.n_seen_by[static_cast<size_t>(Modality::kText)] = n;
 }
 
 SessionCounters Session::counters() const {
+  const StreamPlace& stream = core_.stream;
   SessionCounters c;
-  c.seen = n_seen_;
-  c.selections = n_selections_;
-  const Held held = SummarizeHeld(*pot_, n_seen_);
+  c.seen = stream.n_seen;
+  c.selections = stream.n_selections;
+  const Held held = SummarizeHeld(*core_.pot, stream.n_seen);
   c.kept = held.n_kept;
   c.dropped = c.seen - c.kept;
   for (size_t m = 0; m < c.by.size(); ++m) {
-    c.by[m] = {n_seen_by_[m], held.n_kept_by[m], n_seen_by_[m] - held.n_kept_by[m]};
+    c.by[m] = {stream.n_seen_by[m], held.n_kept_by[m], stream.n_seen_by[m] - held.n_kept_by[m]};
   }
   return c;
 }

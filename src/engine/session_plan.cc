@@ -1,7 +1,9 @@
 // What a session will hold, computed before a byte of it exists.
+#include "engine/session_plan.h"
+
 #include <algorithm>
 
-#include "engine/session.h"
+#include "engine/session/parts.h"
 
 namespace weir {
 namespace {
@@ -9,12 +11,6 @@ namespace {
 constexpr int32_t kDefaultPot = 4096;
 constexpr int32_t kDefaultChunk = 256;
 constexpr int32_t kLargestPot = 1 << 26;
-
-// Slots that are kept free for a probe.
-int32_t ProbeSlots(const SessionOptions& options, const PolicyNeeds& needs) {
-  if (needs.evidence.rows != EvidenceRows::kProbe) return 0;
-  return std::max({needs.question_rows, options.max_probe, static_cast<int32_t>(options.probe.size())});
-}
 
 // Rows read at once in a pot of n slots: large enough for the products to reach their speed, small enough that a chunk
 // turns over only a part of a pot that evicts.
@@ -26,67 +22,49 @@ int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32
   return std::clamp(wanted, 1, std::max(1, most));
 }
 
-// Bytes of a session's own vectors and the policy's: a batch's metadata, targets and likelihoods, a view and a keep-set
-// per group, what a selection works with.
-int64_t BookkeepingBytes(const PotShape& pot, const PolicyNeeds& needs, int64_t max_rows) {
-  const int64_t n_lists = needs.read_every > 1 ? 2 : 1;  // keep-sets, and what a step reads
-  return pot.max_head_slots() * needs.scratch_per_slot +
-         max_rows * static_cast<int64_t>(sizeof(SlotMeta) + sizeof(int32_t) + sizeof(float)) +
-         pot.n_groups() * (n_lists * (pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) +
-                                      static_cast<int64_t>(sizeof(KeepSet))) +
-                           static_cast<int64_t>(sizeof(SlotView)));
-}
-
-// A layer's newest attention, apart from the sums.
-int64_t LatestBytes(const PotShape& pot, const PolicyNeeds& needs) {
-  return needs.evidence.visual_latest ? PageRound(pot.max_head_slots() * 4) : 0;
-}
-
 SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOptions& options, const PolicyNeeds& needs,
                     int32_t n_slots) {
   const ModelConfig& config = model.config();
+  SessionParts parts;
+  parts.evidence = EvidenceSet(needs, options);
+  const EvidenceDemand& demand = parts.evidence.demand();
   SessionPlan plan;
-  plan.pot.n_layers = config.attention.n_layers;
-  plan.pot.n_kv_heads = config.attention.n_kv_heads;
-  plan.pot.head_dim = config.attention.head_dim;
-  plan.pot.n_slots = n_slots;
-  plan.pot.k_type = options.k_type;
-  plan.pot.v_type = options.v_type;
-  plan.pot.positions = needs.positions;
-  plan.pot.granularity = needs.granularity;
-  plan.pot.scores = needs.evidence.scores();
-  plan.pot.nll = needs.evidence.nll;
-  plan.pot.spread = needs.spread > 0 ? needs.spread : plan.pot.n_kv_heads;
-  plan.probe_slots = ProbeSlots(options, needs);
+  plan.pot = {.n_layers = config.attention.n_layers,
+              .n_kv_heads = config.attention.n_kv_heads,
+              .head_dim = config.attention.head_dim,
+              .n_slots = n_slots,
+              .k_type = options.k_type,
+              .v_type = options.v_type,
+              .positions = needs.positions,
+              .granularity = needs.granularity,
+              .floats = demand.floats,
+              .spread = needs.spread > 0 ? needs.spread : config.attention.n_kv_heads};
+  plan.probe_slots = demand.probe_slots;
   plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
   const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
-  plan.runner = {max_rows, plan.pot.max_head_slots(), n_slots, options.nll || needs.evidence.nll,
-                 options.watch_attention || needs.evidence.rows != EvidenceRows::kNone};
-  plan.bookkeeping_bytes = BookkeepingBytes(plan.pot, needs, max_rows);
-  if (needs.evidence.recent_frames > 0) {
-    plan.novelty_bytes = PageRound(plan.pot.n_heads_total() * n_slots * 4);
-    plan.novelty_scratch_bytes = PageRound(FrameNoveltyScratchBytes(plan.pot.max_head_slots(), plan.pot.head_dim));
-  }
-  if (needs.evidence.visual_vector != VectorScore::kNone) {
-    plan.visual_bytes = PageRound(plan.pot.n_heads_total() * n_slots * 4);
-  }
+  plan.runner = {.max_rows = max_rows,
+                 .max_slots = plan.pot.max_head_slots(),
+                 .n_context = n_slots,
+                 .nll = options.nll || demand.likelihoods,
+                 .statistics = options.watch_attention || demand.attention};
+  BufferSpace space;
+  parts.LayOut(model, backend, needs, plan, &space);
   plan.items = {
       {MemTag::kKv,
        StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
                  plan.pot.n_kv_heads),
        Pot::KvBytes(plan.pot)},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
-       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + plan.bookkeeping_bytes +
-           plan.novelty_bytes + plan.novelty_scratch_bytes + plan.visual_bytes},
+       Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + space.bytes(MemTag::kMeta)},
       {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
-       Runner::WorkspaceBytes(model, backend, plan.runner) + LatestBytes(plan.pot, needs)},
-      {MemTag::kLogits, "logits and last hidden state",
-       (backend.on_host() ? 1 : 2) * PageRound(static_cast<int64_t>(config.n_vocab) * 4) +
-           PageRound(static_cast<int64_t>(config.n_embd) * 4)},
+       Runner::WorkspaceBytes(model, backend, plan.runner) + space.bytes(MemTag::kWorkspace)},
+      {MemTag::kLogits, "logits and last hidden state", space.bytes(MemTag::kLogits)},
   };
   if (options.watch_attention) {
-    plan.watch_bytes = PageRound(plan.pot.max_head_slots() * plan.pot.n_layers * 4);
-    plan.items.push_back({MemTag::kWorkspace, "where the newest token attends, for the trace", plan.watch_bytes});
+    BufferSpace watched;
+    parts.trace.LayOut(plan.pot, &watched);
+    plan.items.push_back(
+        {MemTag::kWorkspace, "where the newest token attends, for the trace", watched.bytes(MemTag::kWorkspace)});
   }
   plan.items.insert(plan.items.end(), options.beside.begin(), options.beside.end());
   for (const PlanItem& item : plan.items) plan.total_bytes += item.bytes;
@@ -114,10 +92,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {
     return InvalidArgument("a probe of more than %d tokens", kLargestPot);
   }
-  if (needs.evidence.rows == EvidenceRows::kProbe && options.probe.empty()) {
-    return InvalidArgument("policy %s ranks by a probe, and this session has none", name);
-  }
-  const int32_t min_slots = needs.min_slots + ProbeSlots(options, needs);
+  const EvidenceSet evidence(needs, options);
+  WEIR_RETURN_IF_ERROR(evidence.Check(options));
+  const int32_t min_slots = needs.min_slots + evidence.demand().probe_slots;
   SessionPlan minimum = PlanFor(model, backend, smallest, needs, min_slots);
   WEIR_RETURN_IF_ERROR(Pot::Check(minimum.pot));
 

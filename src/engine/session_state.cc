@@ -57,8 +57,9 @@ class HoldsStream {
 }  // namespace
 
 int64_t Session::state_bytes() const {
-  return static_cast<int64_t>(sizeof(StateHeader)) + (std::ssize(probe_) + std::ssize(question_)) * 4 +
-         int64_t{model_->config().n_embd} * 4 + pot_->state_bytes();
+  return static_cast<int64_t>(sizeof(StateHeader)) +
+         (std::ssize(core_.memo.probe) + std::ssize(core_.memo.question)) * 4 +
+         int64_t{core_.model->config().n_embd} * 4 + core_.pot->state_bytes();
 }
 
 Status Session::Save(std::vector<uint8_t>* out) const {
@@ -69,34 +70,36 @@ Status Session::Save(std::vector<uint8_t>* out) const {
 }
 
 Session::StateHeader Session::HeaderNow() const {
+  const StreamPlace& stream = core_.stream;
+  const EvidenceMemo& memo = core_.memo;
   StateHeader h = {};
+  h.n_seen = stream.n_seen;
+  h.n_selections = stream.n_selections;
+  h.pos_shift = stream.pos_shift;
+  h.t_newest_ms = stream.t_newest_ms;
+  h.n_pinned = stream.n_pinned;
+  h.n_score_rows = memo.n_score_rows;
+  h.n_unscored = memo.n_unscored;
+  h.n_embd = core_.model->config().n_embd;
+  h.has_last = parts_.prediction.has_row();
+  h.n_probe = static_cast<int32_t>(memo.probe.size());
+  h.n_question = static_cast<int32_t>(memo.question.size());
+  h.n_since_full = reads_.n_since_full();
+  h.has_logits = parts_.prediction.has_logits();
   std::memcpy(h.magic, kMagic, sizeof(kMagic));
-  h.n_seen = n_seen_;
-  std::copy(n_seen_by_.begin(), n_seen_by_.end(), h.n_seen_by);
-  h.n_selections = n_selections_;
-  h.pos_shift = pos_shift_;
-  h.t_newest_ms = t_newest_ms_;
-  h.n_since_full = n_since_full_;
-  h.n_pinned = n_pinned_;
-  h.n_score_rows = n_score_rows_;
-  h.n_unscored = n_unscored_;
-  h.n_embd = model_->config().n_embd;
-  h.has_last = has_last_;
-  h.has_logits = logits_fresh_;
-  h.n_probe = static_cast<int32_t>(probe_.size());
-  h.n_question = static_cast<int32_t>(question_.size());
+  std::ranges::copy(stream.n_seen_by, h.n_seen_by);
   return h;
 }
 
 Status Session::Save(ByteSink& sink) const {
-  backend_->Synchronise();
+  core_.backend->Synchronise();
   const StateHeader h = HeaderNow();
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(&h, 1))));
-  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(probe_))));
-  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(question_))));
-  WEIR_RETURN_IF_ERROR(sink.Write({last_hidden_.data(), static_cast<size_t>(h.n_embd) * 4}));
-  WEIR_RETURN_IF_ERROR(pot_->Save(sink));
-  return backend_->status();  // what a failed device did not give is zero
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(core_.memo.probe))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(core_.memo.question))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(parts_.prediction.hidden())));
+  WEIR_RETURN_IF_ERROR(core_.pot->Save(sink));
+  return core_.backend->status();  // what a failed device did not give is zero
 }
 
 Status Session::Restore(std::span<const uint8_t> bytes) {
@@ -109,13 +112,13 @@ Status Session::Restore(ByteSource& source) {
   StateHeader h;
   source.Rewind();
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&h, 1))));
-  const int32_t n_slots = plan_.pot.n_slots;
-  if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != model_->config().n_embd || h.n_seen < 0 ||
+  const int32_t n_slots = core_.plan.pot.n_slots;
+  if (std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0 || h.n_embd != core_.model->config().n_embd || h.n_seen < 0 ||
       h.n_seen > kMaxCount || h.n_selections < 0 || h.n_selections > kMaxCount || h.pos_shift > 0 ||
       h.pos_shift < -h.n_seen || h.t_newest_ms > kMaxCount || h.n_since_full < 0 || h.n_since_full > INT32_MAX / 2 ||
       h.n_pinned < 0 || h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 ||
-      h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 || h.n_probe > plan_.probe_slots || h.n_question < 0 ||
-      h.n_question > plan_.probe_slots) {
+      h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 || h.n_probe > core_.plan.probe_slots || h.n_question < 0 ||
+      h.n_question > core_.plan.probe_slots) {
     return bad;
   }
   int64_t n_left = h.n_seen;
@@ -127,26 +130,26 @@ Status Session::Restore(ByteSource& source) {
   std::vector<int32_t> ids(static_cast<size_t>(h.n_probe + h.n_question));
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(ids))));
   for (int32_t id : ids) {
-    if (id < 0 || id >= model_->config().n_vocab) return bad;
+    if (id < 0 || id >= core_.model->config().n_vocab) return bad;
   }
   const int64_t hidden_bytes = int64_t{h.n_embd} * 4;
   WEIR_RETURN_IF_ERROR(source.Skip(hidden_bytes));
-  const HoldsStream unseen(h.n_seen, h.n_pinned, pot_->shape().n_groups(), model_->config().n_vocab);
+  const HoldsStream unseen(h.n_seen, h.n_pinned, core_.pot->shape().n_groups(), core_.model->config().n_vocab);
   HoldsStream first = unseen;
-  WEIR_RETURN_IF_ERROR(pot_->CheckState(source, std::ref(first)));
+  WEIR_RETURN_IF_ERROR(core_.pot->CheckState(source, std::ref(first)));
   if (source.n_left() != 0 || !first.all_pinned()) return bad;
 
   // All of it may stand. From here on only the source itself can fail; a file that says other things by now is looked
   // through again.
-  backend_->Synchronise();
+  core_.backend->Synchronise();
   source.Rewind();
   Status status = source.Skip(static_cast<int64_t>(sizeof(h)) + std::ssize(ids) * 4);
-  if (status.ok()) status = source.Read({last_hidden_.data(), static_cast<size_t>(hidden_bytes)});
+  if (status.ok()) status = source.Read(BytesOf(parts_.prediction.hidden()));
   HoldsStream second = unseen;
-  if (status.ok()) status = pot_->Restore(source, std::ref(second));
+  if (status.ok()) status = core_.pot->Restore(source, std::ref(second));
   if (status.ok() && !second.all_pinned()) status = bad;
-  backend_->Synchronise();
-  if (status.ok()) status = backend_->status();
+  core_.backend->Synchronise();
+  if (status.ok()) status = core_.backend->status();
   if (!status.ok()) {
     Reset();
     return status;
@@ -155,41 +158,42 @@ Status Session::Restore(ByteSource& source) {
 }
 
 Status Session::CopyFrom(const Session& other) {
-  if (model_ != other.model_ || backend_ != other.backend_ || plan_.probe_slots != other.plan_.probe_slots ||
-      options_.policy.text != other.options_.policy.text) {
+  const SessionCore& its = other.core_;
+  if (core_.model != its.model || core_.backend != its.backend || core_.plan.probe_slots != its.plan.probe_slots ||
+      core_.options.policy.text != its.options.policy.text) {
     return InvalidArgument("the sessions differ in model, backend, probe or policy");
   }
   if (this == &other) return Status();
-  WEIR_RETURN_IF_ERROR(pot_->CopyFrom(*other.pot_));
-  backend_->Synchronise();
-  if (Status failed = backend_->status(); !failed.ok()) {
+  WEIR_RETURN_IF_ERROR(core_.pot->CopyFrom(*its.pot));
+  core_.backend->Synchronise();
+  if (Status failed = core_.backend->status(); !failed.ok()) {
     Reset();
     return failed;
   }
-  std::memcpy(last_hidden_.data(), other.last_hidden_.data(), static_cast<size_t>(model_->config().n_embd) * 4);
-  std::vector<int32_t> ids = other.probe_;
-  ids.insert(ids.end(), other.question_.begin(), other.question_.end());
+  std::ranges::copy(other.parts_.prediction.hidden(), parts_.prediction.hidden().begin());
+  std::vector<int32_t> ids = its.memo.probe;
+  ids.insert(ids.end(), its.memo.question.begin(), its.memo.question.end());
   return Become(other.HeaderNow(), ids);
 }
 
 Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
-  probe_.assign(ids.begin(), ids.begin() + h.n_probe);
-  question_.assign(ids.begin() + h.n_probe, ids.end());
-  has_last_ = h.has_last != 0;
-  logits_fresh_ = false;
-  n_seen_ = h.n_seen;
-  std::copy(std::begin(h.n_seen_by), std::end(h.n_seen_by), n_seen_by_.begin());
-  n_selections_ = h.n_selections;
-  pos_shift_ = h.pos_shift;
-  t_newest_ms_ = h.t_newest_ms;
-  n_since_full_ = h.n_since_full;
-  reads_fresh_ = false;
-  n_pinned_ = h.n_pinned;
-  n_score_rows_ = h.n_score_rows;
-  n_unscored_ = h.n_unscored;
-  ForbidRewind();
+  StreamPlace& stream = core_.stream;
+  stream.n_seen = h.n_seen;
+  std::ranges::copy(h.n_seen_by, stream.n_seen_by.begin());
+  stream.n_selections = h.n_selections;
+  stream.pos_shift = h.pos_shift;
+  stream.t_newest_ms = h.t_newest_ms;
+  stream.n_pinned = h.n_pinned;
+  EvidenceMemo& memo = core_.memo;
+  memo.n_score_rows = h.n_score_rows;
+  memo.n_unscored = h.n_unscored;
+  memo.probe.assign(ids.begin(), ids.begin() + h.n_probe);
+  memo.question.assign(ids.begin() + h.n_probe, ids.end());
+  parts_.prediction.Restored(h.has_last != 0);
+  reads_.Start(h.n_since_full);
+  rewind_.Forbid();
   // Part of what was saved, made again. Should a device fail at that, it has failed for good, and says so again.
-  return has_last_ && h.has_logits != 0 ? Logits().status() : Status();
+  return h.has_last != 0 && h.has_logits != 0 ? Logits().status() : Status();
 }
 
 }  // namespace weir

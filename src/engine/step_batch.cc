@@ -7,7 +7,10 @@ namespace weir {
 namespace {
 
 RunnerShape RunnerShapeOf(const StepBatch::Shape& shape) {
-  return {shape.max_sessions, shape.max_slots, shape.n_context, /*nll=*/false, shape.statistics};
+  return {.max_rows = shape.max_sessions,
+          .max_slots = shape.max_slots,
+          .n_context = shape.n_context,
+          .statistics = shape.statistics};
 }
 
 int64_t LogitsBytes(const Model& model, const StepBatch::Shape& shape) {
@@ -17,6 +20,10 @@ int64_t LogitsBytes(const Model& model, const StepBatch::Shape& shape) {
 // What all pots of one forward pass must share (kv/attend.h).
 bool Together(const PotShape& a, const PotShape& b) {
   return a.k_type == b.k_type && a.v_type == b.v_type && a.positions == b.positions;
+}
+
+Chunk ChunkOf(const StepBatch::Step& step) {
+  return {.n = 1, .tokens = &step.token, .t_src_ms = step.t_src_ms, .generated = true};
 }
 
 }  // namespace
@@ -73,17 +80,15 @@ void StepBatch::Append(std::span<Step> steps) {
 }
 
 void StepBatch::Share(std::span<Step* const> steps) {
-  Session::AppendOptions append;
-  append.generated = true;
   std::vector<Step*> reading;
   std::vector<BatchItem> items;
   for (Step* step : steps) {
-    step->status = step->session->CheckTokens({&step->token, 1});
-    if (step->status.ok()) step->status = step->session->MakeRoomForChunk(1).status();
+    ChunkReader& reader = step->session->reader_;
+    step->status = reader.CheckTokens({&step->token, 1});
+    if (step->status.ok()) step->status = reader.MakeRoom(1).status();
     if (!step->status.ok()) continue;
     reading.push_back(step);
-    append.t_src_ms = step->t_src_ms;
-    items.push_back(step->session->BeginChunk({1, &step->token}, append, 0));
+    items.push_back(reader.Begin(ChunkOf(*step)));
   }
   if (items.empty()) return;
   const auto hidden = runner_->Forward(items);
@@ -96,7 +101,7 @@ void StepBatch::Share(std::span<Step* const> steps) {
     n_shared_ += std::ssize(items);
   }
   runner_->Logits(*hidden, std::ssize(items), logits_.as<float>());
-  Backend& backend = *steps.front()->session->backend_;
+  Backend& backend = *steps.front()->session->core_.backend;
   backend.Synchronise();
   if (const Status status = backend.status(); !status.ok()) {
     for (Step* step : reading) step->status = status;
@@ -105,9 +110,8 @@ void StepBatch::Share(std::span<Step* const> steps) {
   for (size_t i = 0; i < reading.size(); ++i) {
     Session& session = *reading[i]->session;
     const int64_t at = static_cast<int64_t>(i);
-    append.t_src_ms = reading[i]->t_src_ms;
-    session.EndChunk({1, &reading[i]->token}, append, items[i], *hidden + at * n_embd_, nullptr);
-    session.TakeLogits(logits_.as<float>() + at * n_vocab_);
+    session.reader_.End(ChunkOf(*reading[i]), items[i], *hidden + at * n_embd_, nullptr);
+    session.parts_.prediction.TakeLogits(logits_.as<float>() + at * n_vocab_);
   }
 }
 

@@ -69,8 +69,9 @@ struct AttentionWatch {
 struct BatchSegment {
   Pot* pot = nullptr;
   int64_t first_row = 0, n_rows = 0;
-  int64_t first_seq = 0;                   // stream number of the first row's token: its position under kAbs
-  const EvidenceCall* evidence = nullptr;  // REQUIRES: shape().scores and an Attender made with statistics
+  int64_t first_seq = 0;  // stream number of the first row's token: its position under kAbs
+  const EvidenceCall* evidence =
+      nullptr;  // REQUIRES: SlotFloat::kScore in the pot and an Attender made with statistics
   // [n_groups of the pot]: slots that these rows read, ascending, their own the last; nullptr: all. REQUIRES: no
   // evidence.
   const std::vector<int32_t>* reads = nullptr;

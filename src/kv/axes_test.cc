@@ -183,7 +183,7 @@ TEST_P(AxesAttentionTest, EqualsANaiveSum) {
       shape.n_slots = kSlots;
       shape.k_type = shape.v_type = DType::kF32;
       shape.granularity = GetParam();
-      shape.scores = vote;
+      if (vote) shape.floats = {SlotFloat::kScore};
       auto pot = std::move(Pot::Make(shape, *backend, ledger)).value();
       std::vector<SlotMeta> all = Stream(&rng, 60);
       all.resize(64);

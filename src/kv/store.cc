@@ -1,7 +1,7 @@
 #include "kv/store.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstring>
 
 #include "ops/kv_slots.h"
@@ -50,7 +50,7 @@ Status Pot::Check(const PotShape& shape) {
   if (shape.spread < 1 || (shape.spread > 1 && shape.granularity != Granularity::kPerHead)) {
     return InvalidArgument("heads can only share a pot's slots when each has a keep-set of its own");
   }
-  if (shape.scores && shape.granularity == Granularity::kGlobal) {
+  if (shape.floats.has(SlotFloat::kScore) && shape.granularity == Granularity::kGlobal) {
     return InvalidArgument("attention statistics need a keep-set per layer or per head");
   }
   return Status();
@@ -63,8 +63,7 @@ int64_t Pot::KvBytes(const PotShape& s) {
 
 int64_t Pot::MetaBytes(const PotShape& s) {
   const int64_t n = static_cast<int64_t>(s.n_groups()) * s.n_slots;
-  return PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + (s.scores ? PageRound(n * 4) : 0) +
-         (s.nll ? PageRound(n * 4) : 0);
+  return PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + std::popcount(s.floats.bits()) * PageRound(n * 4);
 }
 
 Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, Ledger& ledger) {
@@ -80,11 +79,10 @@ Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, 
   const int64_t n = static_cast<int64_t>(shape.n_groups()) * shape.n_slots;
   WEIR_ASSIGN_OR_RETURN(pot->meta_,
                         HostBuffer::Allocate(ledger, MemTag::kMeta, n * static_cast<int64_t>(sizeof(SlotMeta))));
-  if (shape.scores) {
-    WEIR_ASSIGN_OR_RETURN(pot->scores_, backend.Allocate(ledger, MemTag::kMeta, n * 4, Access::kShared));
-  }
-  if (shape.nll) {
-    WEIR_ASSIGN_OR_RETURN(pot->nll_, HostBuffer::Allocate(ledger, MemTag::kMeta, n * 4));
+  for (const SlotFloat what : kSlotFloats) {
+    if (!shape.floats.has(what)) continue;
+    Buffer& floats = pot->floats_[static_cast<size_t>(what)];
+    WEIR_ASSIGN_OR_RETURN(floats, backend.Allocate(ledger, MemTag::kMeta, n * 4, Access::kShared));
   }
   pot->used_.assign(static_cast<size_t>(shape.n_groups()), 0);
   pot->LayOutEvenly();
@@ -115,8 +113,7 @@ Status Pot::BeginAppend(std::span<const SlotMeta> tokens) {
   for (size_t group = 0; group < used_.size(); ++group) {
     const int64_t at = GroupBegin(static_cast<int32_t>(group)) + used_[group];
     std::copy(tokens.begin(), tokens.end(), meta_.as<SlotMeta>() + at);
-    if (shape_.scores) std::fill_n(scores_.as<float>() + at, n, 0.0f);
-    if (shape_.nll) std::fill_n(nll_.as<float>() + at, n, 0.0f);
+    ForFloats([&](float* floats) { std::fill_n(floats + at, n, 0.0f); });
     used_[group] += static_cast<int32_t>(n);
   }
   return Status();
@@ -131,18 +128,9 @@ void Pot::Clear() {
   LayOutEvenly();
 }
 
-void Pot::SetNll(std::span<const float> values) {
+void Pot::SetNewest(SlotFloat what, std::span<const float> values) {
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
-    std::copy(values.begin(), values.end(), nll(group).end() - static_cast<int64_t>(values.size()));
-  }
-}
-
-void Pot::ScaleNll(float factor) {
-  if (!shape_.nll) return;
-  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
-    for (float& value : nll(group)) {
-      if (std::isfinite(value)) value *= factor;  // the first token's stays infinite, whatever the factor
-    }
+    std::ranges::copy(values, floats(what, group).last(values.size()).begin());
   }
 }
 
@@ -177,12 +165,11 @@ Status Pot::Compact(int32_t group, const KeepSet& keep) {
     }
   }
   backend_->CompactSlots(args);
-  const std::span<float> group_scores = scores(group), group_nll = nll(group);
-  for (size_t i = 0; i < keep.size(); ++i) {
-    meta[i] = meta[keep[i]];
-    if (shape_.scores) group_scores[i] = group_scores[keep[i]];
-    if (shape_.nll) group_nll[i] = group_nll[keep[i]];
-  }
+  for (size_t i = 0; i < keep.size(); ++i) meta[i] = meta[keep[i]];
+  ForFloats([&](float* floats) {
+    float* const own = floats + GroupBegin(group);
+    for (size_t i = 0; i < keep.size(); ++i) own[i] = own[keep[i]];
+  });
   used_[group] = static_cast<int32_t>(keep.size());
   return Status();
 }
@@ -199,8 +186,7 @@ void Pot::Rebalance() {
     backend_->Copy(k_.data() + to * k_slot_bytes_, k_.data() + from * k_slot_bytes_, used_[head] * k_slot_bytes_);
     backend_->Copy(v_.data() + to * v_slot_bytes_, v_.data() + from * v_slot_bytes_, used_[head] * v_slot_bytes_);
     std::memmove(meta_.as<SlotMeta>() + to, meta_.as<SlotMeta>() + from, n * sizeof(SlotMeta));
-    if (shape_.scores) std::memmove(scores_.as<float>() + to, scores_.as<float>() + from, n * 4);
-    if (shape_.nll) std::memmove(nll_.as<float>() + to, nll_.as<float>() + from, n * 4);
+    ForFloats([&](float* floats) { std::memmove(floats + to, floats + from, n * 4); });
     begin_[head] = to;
   };
   // Regions keep their order, so those that move left can go first, in order, and those that move right after them,

@@ -11,7 +11,9 @@
 // layer's keys and values are stored by kv/attend.h. DropLast() undoes the latest appends (probe tokens).
 #pragma once
 
+#include <array>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,7 +31,7 @@ class Pot {
  public:
   // kInvalidArgument for impossible shapes (Q8_0 with a head_dim that is no multiple of 32, zero slots),
   // kOverBudget with figures.
-  // Keys and values lie in memory of `backend`, which outlives the pot; scores in memory that it shares.
+  // Keys and values lie in memory of `backend`, which outlives the pot; floats beside slots in memory that it shares.
   static Result<std::unique_ptr<Pot>> Make(const PotShape& shape, Backend& backend, Ledger& ledger);
   static Status Check(const PotShape& shape);
   // Bytes Make() reserves, page rounding included.
@@ -47,11 +49,16 @@ class Pot {
   std::span<const SlotMeta> meta(int32_t group) const {
     return {meta_.as<SlotMeta>() + GroupBegin(group), static_cast<size_t>(used_[group])};
   }
-  // The declared statistics of a group's used slots; empty when they were not declared (PotShape::scores, nll).
-  std::span<float> scores(int32_t group) const { return Floats(scores_, shape_.scores, group); }
-  std::span<float> nll(int32_t group) const { return Floats(nll_, shape_.nll, group); }
+  // What stands beside a group's used slots; empty unless PotShape::floats has it.
+  std::span<float> floats(SlotFloat what, int32_t group) const {
+    if (!shape_.floats.has(what)) return {};
+    return {floats_[static_cast<size_t>(what)].as<float>() + GroupBegin(group), static_cast<size_t>(used_[group])};
+  }
+  std::span<float> scores(int32_t group) const { return floats(SlotFloat::kScore, group); }
+  std::span<float> nll(int32_t group) const { return floats(SlotFloat::kNll, group); }
 
-  // Takes tokens.size() slots at the end of every group; their statistics are 0. kOverBudget when a group lacks room.
+  // Takes tokens.size() slots at the end of every group; the floats beside them are 0. kOverBudget when a group lacks
+  // room.
   Status BeginAppend(std::span<const SlotMeta> tokens);
   // Gives back the last n slots of every group. REQUIRES: n <= n_used of every group.
   void DropLast(int32_t n);
@@ -66,9 +73,9 @@ class Pot {
   // After the last Compact() of a selection: gives every head the same free room. Does nothing unless spread > 1.
   void Rebalance();
 
-  // Records -log P of the newest nll.size() tokens in every group. REQUIRES: shape().nll, nll.size() <= used slots.
-  void SetNll(std::span<const float> nll);
-  void ScaleNll(float factor);
+  // The same floats beside the newest values.size() slots of every group. REQUIRES: PotShape::floats has them,
+  // values.size() <= used slots.
+  void SetNewest(SlotFloat what, std::span<const float> values);
 
   // Base of one head's slots.
   uint8_t* keys(int32_t layer, int32_t head) const { return k_.data() + HeadBegin(layer, head) * k_slot_bytes_; }
@@ -96,10 +103,12 @@ class Pot {
     return begin_.empty() ? static_cast<int64_t>(group) * shape_.n_slots : begin_[group];
   }
   int64_t RoomOf(int32_t group) const { return room_.empty() ? shape_.n_slots : room_[group]; }
-  template <typename AnyBuffer>
-  std::span<float> Floats(const AnyBuffer& buffer, bool declared, int32_t group) const {
-    if (!declared) return {};
-    return {buffer.template as<float>() + GroupBegin(group), static_cast<size_t>(used_[group])};
+  // Calls each(float*) with the pot's floats of every kind that it keeps.
+  template <typename Each>
+  void ForFloats(const Each& each) const {
+    for (const Buffer& floats : floats_) {
+      if (floats.data() != nullptr) each(floats.as<float>());
+    }
   }
   void LayOutEvenly();
   // How many slots every group holds, and where.
@@ -113,10 +122,9 @@ class Pot {
   int64_t k_slot_bytes_ = 0, v_slot_bytes_ = 0;
   Backend* backend_ = nullptr;
   Buffer k_, v_;
-  HostBuffer meta_;                    // [n_groups, n_slots] SlotMeta
-  Buffer scores_;                      // [n_groups, n_slots], where declared
-  HostBuffer nll_;                     // the same
-  std::vector<int32_t> used_;          // [n_groups]
+  HostBuffer meta_;                                    // [n_groups, n_slots] SlotMeta
+  std::array<Buffer, std::size(kSlotFloats)> floats_;  // by SlotFloat: [n_groups, n_slots], empty where not kept
+  std::vector<int32_t> used_;                          // [n_groups]
   std::vector<int64_t> begin_, room_;  // [n_groups] of heads that share storage: regions, in slots of the whole pot
 };
 

@@ -1,6 +1,7 @@
 // A pot as bytes: nothing of the size of the pot lies in memory beside it.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "kv/axes.h"
@@ -9,23 +10,23 @@
 namespace weir {
 namespace {
 
-// What a pot's bytes begin with.
+// What a pot's bytes begin with. The bits of `more_floats` are the SlotFloats behind the scores.
 struct PotHeader {
-  int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, nll, spread;
+  int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, more_floats, spread;
 };
 
 PotHeader HeaderOf(const PotShape& s) {
-  return {s.n_layers,
-          s.n_kv_heads,
-          s.head_dim,
-          s.n_slots,
-          static_cast<int32_t>(s.k_type),
-          static_cast<int32_t>(s.v_type),
-          static_cast<int32_t>(s.positions),
-          static_cast<int32_t>(s.granularity),
-          s.scores,
-          s.nll,
-          s.spread};
+  return {.n_layers = s.n_layers,
+          .n_kv_heads = s.n_kv_heads,
+          .head_dim = s.head_dim,
+          .n_slots = s.n_slots,
+          .k_type = static_cast<int32_t>(s.k_type),
+          .v_type = static_cast<int32_t>(s.v_type),
+          .positions = static_cast<int32_t>(s.positions),
+          .granularity = static_cast<int32_t>(s.granularity),
+          .scores = s.floats.has(SlotFloat::kScore),
+          .more_floats = static_cast<int32_t>(s.floats.bits() >> 1),
+          .spread = s.spread};
 }
 
 Status NotAPot() { return InvalidArgument("these bytes are not a saved pot of this shape"); }
@@ -91,7 +92,7 @@ using Bounce = std::array<uint8_t, 1 << 15>;
 int64_t Pot::state_bytes() const {
   int64_t n = sizeof(PotHeader) + std::ssize(used_) * 4 + (std::ssize(begin_) + std::ssize(room_)) * 8;
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
-    n += std::ssize(meta(group)) * kSlotBytes + (std::ssize(scores(group)) + std::ssize(nll(group))) * 4;
+    n += std::ssize(meta(group)) * (kSlotBytes + std::popcount(shape_.floats.bits()) * 4);
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
@@ -110,8 +111,7 @@ Status Pot::Save(ByteSink& sink) const {
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(room_))));
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
     WEIR_RETURN_IF_ERROR(WriteSlots(meta(group), sink));
-    WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(scores(group))));
-    WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(nll(group))));
+    for (const SlotFloat what : kSlotFloats) WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(floats(what, group))));
   }
   Bounce bounce;
   const auto write = [&](const uint8_t* from, int64_t n_bytes) -> Status {
@@ -161,7 +161,7 @@ Status Pot::CheckState(ByteSource& source, const SlotTest& fits) const {
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
     const int32_t n = layout.used[group];
     WEIR_RETURN_IF_ERROR(ReadSlots(source, n, [&](int32_t, const SlotMeta& meta) { return fits(group, meta); }));
-    WEIR_RETURN_IF_ERROR(source.Skip(int64_t{n} * ((shape_.scores ? 4 : 0) + (shape_.nll ? 4 : 0))));
+    WEIR_RETURN_IF_ERROR(source.Skip(int64_t{n} * std::popcount(shape_.floats.bits()) * 4));
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
@@ -186,8 +186,7 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
         slots[slot] = meta;
         return fits(group, meta);
       }));
-      WEIR_RETURN_IF_ERROR(source.Read(BytesOf(scores(group))));
-      WEIR_RETURN_IF_ERROR(source.Read(BytesOf(nll(group))));
+      for (const SlotFloat what : kSlotFloats) WEIR_RETURN_IF_ERROR(source.Read(BytesOf(floats(what, group))));
     }
     Bounce bounce;
     const auto read = [&](uint8_t* to, int64_t n_bytes) -> Status {
@@ -221,8 +220,9 @@ Status Pot::CopyFrom(const Pot& other) {
   room_ = other.room_;
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
     std::ranges::copy(other.meta(group), meta_.as<SlotMeta>() + GroupBegin(group));
-    std::ranges::copy(other.scores(group), scores(group).begin());
-    std::ranges::copy(other.nll(group), nll(group).begin());
+    for (const SlotFloat what : kSlotFloats) {
+      std::ranges::copy(other.floats(what, group), floats(what, group).begin());
+    }
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {

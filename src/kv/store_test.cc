@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include <cstring>
 #include <random>
 
@@ -80,10 +78,10 @@ void ExpectEverythingInPlace(const Pot& pot) {
           ref::LoadSlot(shape.k_type, base, static_cast<int64_t>(slot), shape.head_dim, value.data());
           for (float x : value) ASSERT_NEAR(x, want, want / 200 + 0.01f);
         }
-        if (shape.scores) {
+        if (shape.floats.has(SlotFloat::kScore)) {
           ASSERT_EQ(pot.scores(group)[slot], static_cast<float>(meta[slot].seq) + 0.5f);
         }
-        if (shape.nll) {
+        if (shape.floats.has(SlotFloat::kNll)) {
           ASSERT_EQ(pot.nll(group)[slot], static_cast<float>(meta[slot].seq) + 0.25f);
         }
       }
@@ -94,7 +92,7 @@ void ExpectEverythingInPlace(const Pot& pot) {
 void FillStatistics(Pot& pot, int64_t first_seq, int32_t n) {
   const PotShape& shape = pot.shape();
   for (int32_t group = 0; group < shape.n_groups(); ++group) {
-    for (int32_t i = 0; shape.scores && i < n; ++i) {
+    for (int32_t i = 0; shape.floats.has(SlotFloat::kScore) && i < n; ++i) {
       const auto scores = pot.scores(group);
       EXPECT_EQ(scores[scores.size() - n + i], 0.0f);
       scores[scores.size() - n + i] = static_cast<float>(first_seq + i) + 0.5f;
@@ -102,7 +100,7 @@ void FillStatistics(Pot& pot, int64_t first_seq, int32_t n) {
   }
   std::vector<float> nll;
   for (int32_t i = 0; i < n; ++i) nll.push_back(static_cast<float>(first_seq + i) + 0.25f);
-  if (shape.nll) pot.SetNll(nll);
+  if (shape.floats.has(SlotFloat::kNll)) pot.SetNewest(SlotFloat::kNll, nll);
 }
 
 using StoreCase = std::tuple<Granularity, DType, int32_t>;  // last: spread
@@ -114,8 +112,8 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   shape.granularity = std::get<0>(GetParam());
   shape.k_type = shape.v_type = std::get<1>(GetParam());
   shape.spread = std::get<2>(GetParam());
-  shape.nll = true;
-  shape.scores = shape.granularity != Granularity::kGlobal;
+  shape.floats = {SlotFloat::kNll};
+  if (shape.granularity != Granularity::kGlobal) shape.floats.Add({SlotFloat::kScore});
   Ledger ledger;
   auto made = Pot::Make(shape, Ref(), ledger);
   ASSERT_TRUE(made.ok()) << made.status().message();
@@ -192,20 +190,6 @@ INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kPerHead),
                                             ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4)));
 
-// The first token of a stream stays the most surprising one, whatever likelihoods are scaled by.
-TEST(Store, InfiniteLikelihoodsAreNotScaled) {
-  PotShape shape = SmallShape();
-  shape.nll = true;
-  Ledger ledger;
-  auto pot = std::move(Pot::Make(shape, Ref(), ledger)).value();
-  ASSERT_TRUE(pot->BeginAppend(Tokens(0, 2)).ok());
-  const float nll[] = {std::numeric_limits<float>::infinity(), 3};
-  pot->SetNll(nll);
-  pot->ScaleNll(0);
-  EXPECT_EQ(pot->nll(0)[0], nll[0]);
-  EXPECT_EQ(pot->nll(0)[1], 0);
-}
-
 TEST(Store, RefusesKeepSetsThatCannotBeHonoured) {
   Ledger ledger;
   auto pot = std::move(Pot::Make(SmallShape(), Ref(), ledger)).value();
@@ -256,7 +240,7 @@ TEST(Store, RefusesImpossibleShapes) {
   shape.spread = 2;  // heads share storage, but not their keep-sets
   EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
-  shape.scores = true;  // attention of what?
+  shape.floats = {SlotFloat::kScore};  // attention of what?
   EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.k_type = DType::kQ4_K;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,29 @@ struct SlotMeta {
 // The slots that stay, of one metadata group: strictly ascending.
 using KeepSet = std::vector<int32_t>;
 
+// What a pot may keep beside every slot of every group, one float each. It moves with the slots and is saved with them,
+// in this order.
+enum class SlotFloat : uint32_t {
+  kScore,  // the statistic that a policy ranks by: of attention, keys or values
+  kNll,    // -log P of the token when it was read
+};
+inline constexpr SlotFloat kSlotFloats[] = {SlotFloat::kScore, SlotFloat::kNll};
+
+// A set of them.
+class SlotFloats {
+ public:
+  constexpr SlotFloats() = default;
+  constexpr SlotFloats(std::initializer_list<SlotFloat> all) {
+    for (const SlotFloat one : all) bits_ |= 1u << static_cast<uint32_t>(one);
+  }
+  constexpr bool has(SlotFloat one) const { return (bits_ >> static_cast<uint32_t>(one) & 1u) != 0; }
+  constexpr void Add(SlotFloats others) { bits_ |= others.bits_; }
+  constexpr uint32_t bits() const { return bits_; }  // bit i: the i-th of the enum
+
+ private:
+  uint32_t bits_ = 0;
+};
+
 // Shape of a session's pot: everything its size in bytes depends on.
 struct PotShape {
   int32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
@@ -50,7 +74,7 @@ struct PotShape {
   DType k_type = DType::kF16, v_type = DType::kF16;
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
-  bool scores = false, nll = false;  // a float beside every slot of every group for each
+  SlotFloats floats;
   // Largest number of slots that one head may hold, as a multiple of n_slots. 1: every head owns n_slots. More: heads
   // share the n_layers * n_kv_heads * n_slots slots of the pot, and storage follows what each of them keeps. kPerHead
   // only.

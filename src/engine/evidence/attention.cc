@@ -1,0 +1,75 @@
+// weir-plugin: evidence
+// How much the rows of the stream attend to every slot: all rows, or the last ones of a prompt. Summed by the attention
+// call itself (ops/column_scores.h) into the floats beside the slots.
+#include <algorithm>
+
+#include "engine/evidence/evidence.h"
+
+namespace weir {
+namespace {
+
+class AttentionEvidence : public EvidenceKind {
+ public:
+  explicit AttentionEvidence(const Evidence& declared) : declared_(declared) {}
+
+  EvidenceDemand Demand() const override { return {.floats = {SlotFloat::kScore}, .attention = true}; }
+
+  void LayOut(const PotShape& pot, BufferSpace* space) override {
+    // A layer's newest attention, apart from the sums.
+    if (declared_.visual_latest) call_.latest = space->Floats(MemTag::kWorkspace, pot.max_head_slots());
+  }
+
+  void BeginChunk(const SessionCore& core, const Chunk& chunk, BatchItem* item) override {
+    call_.row_begin = 0;
+    call_.row_end = chunk.n;
+    call_.rows = declared_.row_reduce;
+    call_.heads = declared_.head_reduce;
+    if (Votes(core, chunk, *item)) item->evidence = &call_;
+  }
+
+  void Show(const SessionCore& core, SlotView* view) const override { view->scores = core.pot->scores(view->group); }
+
+  int64_t MostRewound(int64_t n_call) const override {
+    // The sum over all rows cannot be taken back. Nearer to the prompt's end, the chunk that ends there would vote.
+    return declared_.rows == EvidenceRows::kAll ? 0 : n_call - declared_.n_last;
+  }
+
+ private:
+  bool Votes(const SessionCore& core, const Chunk& chunk, const BatchItem& item) {
+    if (item.reads != nullptr) return false;
+    if (declared_.rows == EvidenceRows::kLast) return LastRowsVote(core, chunk);
+    call_.accumulate = true;
+    return !declared_.visual_latest || chunk.tokens != nullptr;
+  }
+
+  // Only rows that a selection will ask: the newest of a prompt, and those before the pot runs full.
+  bool LastRowsVote(const SessionCore& core, const Chunk& chunk) {
+    const int64_t n_last = declared_.n_last;
+    const bool near_end = !chunk.generated && chunk.n_after < n_last,
+               selects_next = core.n_free() - chunk.n < (chunk.n_after == 0 ? 1 : core.plan.chunk_rows);
+    const int64_t n_vote = n_last - (near_end && !selects_next ? chunk.n_after : 0);
+    call_.row_begin = chunk.n - std::min(chunk.n, n_vote);
+    // A prompt that ends in a short chunk, or in the words of a template behind it: its rows are added to those that
+    // have voted right before them.
+    const EvidenceMemo& memo = core.memo;
+    call_.accumulate = near_end && chunk.n_after + chunk.n < n_last && memo.n_unscored == 0 && memo.n_score_rows > 0 &&
+                       memo.n_score_rows + chunk.n <= 2 * n_last;
+    return near_end || selects_next;
+  }
+
+  const Evidence declared_;
+  EvidenceCall call_;  // of the chunk at hand
+};
+
+std::unique_ptr<EvidenceKind> Make(const PolicyNeeds& needs, const SessionOptions& /*options*/) {
+  const EvidenceRows rows = needs.evidence.rows;
+  if (rows != EvidenceRows::kAll && rows != EvidenceRows::kLast) return nullptr;
+  return std::make_unique<AttentionEvidence>(needs.evidence);
+}
+
+}  // namespace
+
+extern const EvidenceInfo kAttention;
+const EvidenceInfo kAttention = {.name = "attention", .make = Make};
+
+}  // namespace weir

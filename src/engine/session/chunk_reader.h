@@ -1,0 +1,56 @@
+// One chunk of a stream: room for it, what goes into the forward pass, what is learnt from it. The pass itself is the
+// caller's, who may read chunks of several sessions in one (engine/step_batch.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "engine/buffer_space.h"
+#include "engine/evidence/evidence.h"
+#include "engine/runner.h"
+#include "engine/session/core.h"
+#include "engine/session/partial_reads.h"
+#include "engine/session/prediction.h"
+#include "engine/session/rewind_mark.h"
+#include "engine/session/selector.h"
+
+namespace weir {
+
+class ChunkReader {
+ public:
+  // All of it outlives the reader.
+  struct Parts {
+    SessionCore& core;
+    EvidenceSet& evidence;
+    Prediction& prediction;
+    RewindMark& rewind;
+    Selector& selector;
+    PartialReads& reads;
+  };
+  explicit ChunkReader(const Parts& parts) : parts_(parts) {}
+
+  // Bytes of the rows' metadata.
+  static void LayOut(int64_t max_rows, BufferSpace* space) {
+    space->Reserve(MemTag::kMeta, max_rows * static_cast<int64_t>(sizeof(SlotMeta)));
+  }
+
+  // kInvalidArgument names the token that is none.
+  Status CheckTokens(std::span<const int32_t> tokens) const;
+  // How many of the n_left rows that come are read next, at least one; room is made for them. Errors as
+  // Session::Append().
+  Result<int32_t> MakeRoom(int64_t n_left);
+  // What goes into the forward pass of a chunk that fits. It refers to the session and is good until the next call.
+  BatchItem Begin(const Chunk& chunk);
+  // The pass was run. hidden: of the chunk's rows, in memory of the backend. nll: [chunk.n] -log P of each row, 0 for
+  // the first of the stream; or nullptr.
+  void End(const Chunk& chunk, const BatchItem& item, const float* hidden, float* nll);
+
+ private:
+  // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
+  int32_t NextRows(int64_t n_left) const;
+
+  const Parts parts_;
+};
+
+}  // namespace weir

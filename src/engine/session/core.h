@@ -1,0 +1,79 @@
+// What the parts of a session share: the objects it runs on, where its stream stands, and the rows at hand.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/ledger.h"
+#include "engine/runner.h"
+#include "engine/session_plan.h"
+#include "kv/store.h"
+#include "model/architecture.h"
+#include "policy/policy.h"
+
+namespace weir {
+
+// The time of the newest token before there is one.
+inline constexpr int64_t kNoTime = std::numeric_limits<int64_t>::min();
+
+// Where a stream stands. Saved with a session, cleared with it.
+struct StreamPlace {
+  int64_t n_seen = 0;  // tokens read or generated
+  std::array<int64_t, kNumModalities> n_seen_by{};
+  int64_t n_selections = 0;
+  int64_t t_newest_ms = kNoTime;
+  int64_t pos_shift = 0;     // BatchSegment::pos_shift of the next row
+  int64_t n_slots_read = 0;  // by the last row, over all groups; not saved
+  int32_t n_pinned = 0;      // slots that every group must keep
+
+  int64_t n_seen_visual() const { return n_seen - n_seen_by[static_cast<size_t>(Modality::kText)]; }
+};
+
+// What the kinds of evidence remember between calls, apart from the floats in the pot. Saved and cleared likewise.
+struct EvidenceMemo {
+  int32_t n_score_rows = 0, n_unscored = 0;  // SlotView::n_rows, n_unscored
+  std::vector<int32_t> probe;                // tokens that vote before a selection
+  std::vector<int32_t> question;             // last rows of the round's question: the probe while they are not empty
+};
+
+// Rows that are read together: tokens, or embeddings in their place.
+struct Chunk {
+  int64_t n = 0;
+  const int32_t* tokens = nullptr;    // [n], or nullptr: embeddings
+  const float* embeddings = nullptr;  // [n, n_embd]
+  Modality modality = Modality::kText;
+  int64_t first = 0;  // place of the first row in its picture or frame
+  int64_t n_all = 0;  // rows of the whole picture or frame
+  int32_t columns = 1;
+  int64_t n_after = 0;  // rows of the same call that come after this chunk
+  int64_t t_src_ms = 0;
+  bool pinned = false, generated = false;
+  bool observed = false;  // somebody looks at every tensor
+};
+
+struct SessionCore {
+  explicit SessionCore(int64_t budget_bytes) : ledger(budget_bytes) {}
+
+  Ledger ledger;  // first: outlives every reservation
+  Model* model = nullptr;
+  Backend* backend = nullptr;
+  SessionOptions options;
+  SessionPlan plan;
+  std::unique_ptr<Policy> policy;
+  PolicyNeeds needs;
+  std::unique_ptr<Pot> pot;
+  std::unique_ptr<Runner> runner;
+  std::vector<SlotMeta> rows;  // metadata of the forward pass at hand; never more than RunnerShape::max_rows
+  StreamPlace stream;
+  EvidenceMemo memo;
+
+  // The pot's slots without those kept free for a probe.
+  int32_t n_slots() const { return plan.pot.n_slots - plan.probe_slots; }
+  int32_t n_free() const { return pot->n_free() - plan.probe_slots; }
+};
+
+}  // namespace weir

@@ -1,0 +1,32 @@
+// The parts of a session that hold memory of their own beside pot and runner.
+#pragma once
+
+#include "engine/buffer_space.h"
+#include "engine/evidence/evidence.h"
+#include "engine/session/chunk_reader.h"
+#include "engine/session/partial_reads.h"
+#include "engine/session/prediction.h"
+#include "engine/session/selector.h"
+#include "engine/session/session_trace.h"
+#include "engine/session_plan.h"
+
+namespace weir {
+
+struct SessionParts {
+  EvidenceSet evidence;
+  Prediction prediction;
+  SessionTrace trace;
+
+  // Everything that the plan counts as metadata, workspace and logits of these parts; `plan` knows pot and runner. What
+  // a trace needs to watch attention is apart: SessionTrace::LayOut().
+  void LayOut(const Model& model, const Backend& backend, const PolicyNeeds& needs, const SessionPlan& plan,
+              BufferSpace* space) {
+    prediction.LayOut(model, backend, plan.runner.max_rows, space);
+    evidence.LayOut(plan.pot, space);
+    ChunkReader::LayOut(plan.runner.max_rows, space);
+    Selector::LayOut(plan.pot, needs, space);
+    PartialReads::LayOut(plan.pot, needs, space);
+  }
+};
+
+}  // namespace weir

@@ -1,0 +1,69 @@
+// What the last row that was read says of the next token: its hidden state, and from it, when somebody asks, logits and
+// likelihoods.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/status.h"
+#include "engine/buffer_space.h"
+#include "engine/runner.h"
+#include "model/architecture.h"
+
+namespace weir {
+
+class Prediction {
+ public:
+  // The memory it takes, for chunks of up to max_rows. First, and once for real.
+  void LayOut(const Model& model, const Backend& backend, int64_t max_rows, BufferSpace* space);
+  // What it runs on from then on; both outlive it.
+  void Use(Backend* backend, Runner* runner);
+
+  // Of a session that has read nothing, or whose last row is not there: `next_nll` is then the next token's likelihood.
+  void Clear(float next_nll = std::numeric_limits<float>::infinity());
+  // The hidden state of the last row of a chunk, in memory of the backend.
+  void Read(const float* hidden);
+
+  // The logits, [n_vocab], computed unless they are there; kInvalidArgument where no row is there.
+  Result<std::span<float>> Logits();
+  // As Session::MostLikely() has it.
+  Status MostLikely(std::span<int32_t> ids, std::span<float> values);
+  // The row of a batch, in memory of the backend, in the place of the logits that would be computed.
+  void TakeLogits(const float* logits);
+  // -log P of a chunk's rows, [chunk rows], to be called before Read() of its last one. hidden: of all rows, in memory
+  // of the backend. Tokens predict one another, nothing predicts embeddings (theirs is 0): the first row's is +inf, or
+  // what Clear() was given for tokens, where no row predicts it. Good until the next call.
+  std::span<const float> TokenNll(std::span<const int32_t> tokens, const float* hidden);
+  std::span<const float> EmbeddingNll(int64_t n);
+
+  bool has_row() const { return has_row_; }
+  bool has_logits() const { return has_logits_; }
+  // [n_embd], of the last row. To be read and written by the host when the backend is done.
+  std::span<float> hidden() const { return {hidden_, static_cast<size_t>(n_embd_)}; }
+  // hidden() was written from outside.
+  void Restored(bool has_row) {
+    has_row_ = has_row;
+    has_logits_ = false;
+  }
+
+ private:
+  Status MakeLogits();
+  // Where the host reads the logits, once they are there.
+  float* HostLogits();
+
+  Backend* backend_ = nullptr;
+  Runner* runner_ = nullptr;
+  int64_t n_vocab_ = 0, n_embd_ = 0;
+  float* logits_ = nullptr;       // [n_vocab]
+  float* host_logits_ = nullptr;  // a copy for who wants all of them, where they are a device's
+  float* hidden_ = nullptr;       // [n_embd]
+  bool has_row_ = false, has_logits_ = false, has_host_logits_ = false;
+  float next_nll_ = std::numeric_limits<float>::infinity();  // where no row predicts the next token
+  std::vector<int32_t> targets_;                             // of a chunk's rows
+  std::vector<float> nll_;
+};
+
+}  // namespace weir

@@ -1,0 +1,123 @@
+#include "engine/session/selector.h"
+
+#include <algorithm>
+
+namespace weir {
+
+void Selector::LayOut(const PotShape& pot, const PolicyNeeds& needs, BufferSpace* space) {
+  const int64_t keep_bytes = pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) + sizeof(KeepSet);
+  space->Reserve(MemTag::kMeta, pot.max_head_slots() * needs.scratch_per_slot +
+                                    pot.n_groups() * (keep_bytes + static_cast<int64_t>(sizeof(SlotView))));
+}
+
+void Selector::Prepare() {
+  const PotShape& shape = core_.pot->shape();
+  views_.resize(static_cast<size_t>(shape.n_groups()));
+  keeps_.resize(views_.size());
+  for (KeepSet& keep : keeps_) keep.reserve(static_cast<size_t>(shape.max_head_slots()));
+}
+
+void Selector::FillViews() {
+  core_.backend->Synchronise();
+  const PotShape& shape = core_.pot->shape();
+  const bool per_layer = shape.granularity == Granularity::kPerLayer,
+             per_head = shape.granularity == Granularity::kPerHead;
+  for (int32_t group = 0; group < shape.n_groups(); ++group) {
+    SlotView& view = views_[static_cast<size_t>(group)];
+    view = {};
+    view.group = group;
+    view.layer = per_layer ? group : per_head ? group / shape.n_kv_heads : -1;
+    view.head = per_head ? group % shape.n_kv_heads : -1;
+    view.n_layers = shape.n_layers;
+    view.n_kv_heads = shape.n_kv_heads;
+    view.slots = core_.pot->meta(group);
+    view.n_seen_visual = core_.stream.n_seen_visual();
+    view.n_seen = core_.stream.n_seen;
+    evidence_.Show(core_, &view);
+  }
+}
+
+Status Selector::KeepOnly(int32_t most, const char* reason) {
+  // A keep-set that cannot be honoured leaves every group as it was; a trace that cannot be written changes nothing of
+  // what stays.
+  for (size_t group = 0; group < views_.size(); ++group) {
+    WEIR_RETURN_IF_ERROR(core_.pot->CheckKeep(static_cast<int32_t>(group), keeps_[group]));
+  }
+  const Status traced = trace_.Selected(core_, views_, keeps_, reason);
+  for (size_t group = 0; group < views_.size(); ++group) {
+    WEIR_RETURN_IF_ERROR(core_.pot->Compact(static_cast<int32_t>(group), keeps_[group]));
+  }
+  core_.pot->Rebalance();
+  evidence_.Selected(core_, most);
+  rewind_.Forbid();
+  ++core_.stream.n_selections;
+  return traced;
+}
+
+Status Selector::TrimPrompt() {
+  FillViews();
+  core_.policy->SelectAfterPrompt(views_, keeps_);
+  bool all_stay = true;
+  for (size_t group = 0; group < views_.size(); ++group) all_stay &= keeps_[group].size() == views_[group].slots.size();
+  return all_stay ? Status() : KeepOnly(core_.pot->n_used(), "end of prompt");
+}
+
+void Selector::SelectRead(std::span<KeepSet> reads) {
+  FillViews();
+  for (size_t group = 0; group < views_.size(); ++group) core_.policy->SelectRead(views_[group], &reads[group]);
+}
+
+Status Selector::CheckCounts(int32_t n_keep) const {
+  const char* const name = core_.options.policy.info->name;
+  const int64_t n_groups = std::ssize(views_), most_of_one = int64_t{core_.pot->shape().spread} * n_keep;
+  int64_t n_before = 0, n_after = 0;
+  for (const SlotView& view : views_) n_before += std::ssize(view.slots);
+  for (const KeepSet& keep : keeps_) {
+    n_after += std::ssize(keep);
+    if (std::ssize(keep) > most_of_one) {
+      return Internal("policy %s kept %zu slots where at most %d may stay", name, keep.size(), n_keep);
+    }
+  }
+  if (n_after > std::min(n_before, n_groups * n_keep)) {
+    return Internal("policy %s kept %lld slots in all where at most %lld may stay", name,
+                    static_cast<long long>(n_after), static_cast<long long>(n_groups * n_keep));
+  }
+  return Status();
+}
+
+Status Selector::Shrink(int32_t n_keep, const char* reason) {
+  FillViews();
+  WEIR_RETURN_IF_ERROR(evidence_.Take(core_, views_));
+  // All keep-sets first: a selection that cannot be honoured leaves every group as it was.
+  core_.policy->SelectAll(views_, n_keep, keeps_);
+  WEIR_RETURN_IF_ERROR(CheckCounts(n_keep));
+  return KeepOnly(n_keep, reason);
+}
+
+Status Selector::MakeRoom(int32_t n_coming) {
+  if (core_.n_free() >= n_coming) return Status();
+  const int32_t n_slots = core_.n_slots();
+  if (!core_.needs.evicts) {
+    return OverBudget(
+        "the pot of %d tokens is full after %lld, and policy %s never forgets; use a larger --pot or another "
+        "--policy",
+        n_slots, static_cast<long long>(core_.stream.n_seen), core_.options.policy.info->name);
+  }
+  if (core_.options.on_overflow == OnOverflow::kError) {
+    return OverBudget("the pot of %d tokens is full after %lld, and --on-overflow error forbids forgetting", n_slots,
+                      static_cast<long long>(core_.stream.n_seen));
+  }
+  const int32_t least = core_.stream.n_pinned + core_.needs.min_slots - 1;
+  const int32_t target = std::max(core_.policy->TargetSlots(n_slots, n_coming), least);
+  return Shrink(std::clamp(target, 0, n_slots - n_coming), "pot full");
+}
+
+Status Selector::EndPrompt() {
+  if (!core_.needs.evicts || core_.options.on_overflow != OnOverflow::kEvict) return Status();
+  const int32_t target = core_.policy->TargetAfterPrompt(core_.n_slots());
+  const int32_t n_keep = std::max(target, core_.stream.n_pinned + core_.needs.min_slots - 1);
+  if (target >= 0 && core_.pot->n_used() > n_keep) WEIR_RETURN_IF_ERROR(Shrink(n_keep, "end of prompt"));
+  return core_.needs.trims_prompt ? TrimPrompt() : Status();
+}
+
+}  // namespace weir

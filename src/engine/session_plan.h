@@ -1,0 +1,63 @@
+// What a session is made from and what it will hold: everything is planned (PlanSession, what `weir plan` prints), then
+// reserved when the session is made, and never grows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/ledger.h"
+#include "base/status.h"
+#include "engine/runner.h"
+#include "kv/types.h"
+#include "model/architecture.h"
+#include "policy/policy.h"
+
+namespace weir {
+
+enum class OnOverflow { kEvict, kError };
+
+// One line of the plan.
+struct PlanItem {
+  MemTag tag;
+  std::string what;
+  int64_t bytes;
+};
+
+struct SessionOptions {
+  PolicySpec policy;
+  int32_t pot_slots = 0;     // |M|; 0: as many as budget_bytes holds, at most the trained context; without a
+                             // budget the trained context, at most 4096
+  int64_t budget_bytes = 0;  // 0: no limit but the pot
+  int32_t chunk_rows = 0;    // rows read at once; 0: 256, or a quarter of a pot that evicts. At most half of a pot that
+                             // evicts: a chunk must not turn the whole pot over
+  DType k_type = DType::kF16, v_type = DType::kF16;
+  OnOverflow on_overflow = OnOverflow::kEvict;
+  bool nll = false;  // Append() will be asked for likelihoods
+  // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
+  std::vector<int32_t> probe;
+  int32_t max_probe = 0;
+  // A trace may ask where attention goes (TraceInfo::attention_rows). Costs a float for each slot and layer.
+  bool watch_attention = false;
+  // What the session's owner will reserve in its ledger beside it: part of the plan and of the budget.
+  std::vector<PlanItem> beside;
+};
+
+// The whole ledger of a session, before a byte is allocated.
+struct SessionPlan {
+  PotShape pot;
+  int32_t chunk_rows = 0;
+  int32_t probe_slots = 0;  // of the pot, kept free for a probe
+  RunnerShape runner;
+  std::vector<PlanItem> items;
+  int64_t total_bytes = 0;
+  int64_t minimum_bytes = 0;  // smallest budget this policy, model and KV type can work with
+};
+
+// kOverBudget when budget_bytes is too small: the message names the smallest budget that works, or, when the pot was
+// asked for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs, or when
+// attention is to be watched under a policy that decides for each head.
+Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options);
+
+}  // namespace weir
