@@ -36,6 +36,24 @@ need_packages() {
     die "could not install: ${missing[*]}"
 }
 
+# Python comes by path: what is first in PATH may be pyenv's or conda's, which know nothing of Debian's packages. WEIR_PYTHON
+# names another interpreter, which then has to have what is needed.
+PYTHON=${WEIR_PYTHON:-/usr/bin/python3}
+# What another Python's environment sets would reach Debian's.
+[ -n "${WEIR_PYTHON:-}" ] || unset PYTHONHOME PYTHONPATH
+
+# need_python [MODULE...]: sees to it that $PYTHON runs and imports the modules (numpy, pip); installs Debian's.
+need_python() {
+  local module
+  if [ -z "${WEIR_PYTHON:-}" ]; then
+    need_packages python3 "${@/#/python3-}"
+  fi
+  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || die "$PYTHON is not Python 3.9 or newer"
+  for module in "$@"; do
+    "$PYTHON" -c "import $module" 2>/dev/null || die "$PYTHON has no module $module"
+  done
+}
+
 # need_build_packages: the compiler, CMake and the libraries of CMakeLists.txt. A compiler, CMake or Ninja that did not
 # come from a package counts too.
 need_build_packages() {
