@@ -19,14 +19,14 @@ const char* StopReasonName(StopReason reason) {
   switch (reason) {
     case StopReason::kEndOfGeneration:
       return "end";
-    case StopReason::kStopText:
-      return "stop_text";
     case StopReason::kMaxTokens:
       return "length";
     case StopReason::kStopped:
       return "stopped";
     case StopReason::kPotFull:
       return "pot_full";
+    case StopReason::kStopText:
+      return "stop_text";
   }
   return "?";
 }

@@ -38,7 +38,7 @@ struct AnswerOptions {
   int n_logprobs = -1;                  // alternatives beside the likelihood of every token; -1: no likelihoods
 };
 
-enum class StopReason { kEndOfGeneration, kStopText, kMaxTokens, kStopped, kPotFull };
+enum class StopReason { kEndOfGeneration, kMaxTokens, kStopped, kPotFull, kStopText };
 const char* StopReasonName(StopReason reason);
 
 class Answerer {
