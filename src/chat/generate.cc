@@ -2,12 +2,13 @@
 
 #include <chrono>
 
+#include "base/clock.h"
+
 namespace weir {
 
 Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokenizer& tokenizer,
                                 const GenerateOptions& options,
                                 const std::function<void(const std::string&)>& on_text) {
-  using Clock = std::chrono::steady_clock;
   const auto milliseconds = [](Clock::duration time) {
     return std::chrono::duration<double, std::milli>(time).count();
   };

@@ -4,10 +4,10 @@
 #include <cctype>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "text/special_tokens.h"
 #include "text/stream.h"
 #include "text/token_model.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {
