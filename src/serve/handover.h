@@ -7,7 +7,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 #include "serve/host.h"
@@ -38,8 +37,5 @@ class Handover {
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".weir"; }
   std::string folder_;
 };
-
-// Whether a text looks like the id of a session, so that it may name a file.
-bool IsSessionId(std::string_view id);
 
 }  // namespace weir
