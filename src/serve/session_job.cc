@@ -3,6 +3,7 @@
 #include "serve/session_json.h"
 
 namespace weir {
+
 bool SessionJob::TryStart() {
   StreamSession* const stream = id_.empty() ? nullptr : host_.sessions().Find(id_);
   if (!id_.empty() && stream == nullptr) {
