@@ -20,7 +20,8 @@
 namespace weir {
 namespace {
 
-// One at a time takes over a session, and who comes second finds it there; others wait for nobody.
+// Takeovers of one session go one after another: the second request finds the session here. Takeovers of different
+// sessions do not wait for each other.
 class TakingOver {
  public:
   explicit TakingOver(const std::string& id) : id_(id) {
@@ -56,8 +57,7 @@ Result<Handover> Handover::Make(const std::string& folder) {
   return Handover(path);
 }
 
-// On the engine's thread: while it is written nobody else can read or change it, and between the file and the session
-// there is no third state.
+// On the engine's thread: nothing can read or change the session while it is written.
 Status Handover::Write(const Host& host, const StreamSession& stream) const {
   WEIR_ASSIGN_OR_RETURN(const auto file, WriteSnapshot(host, stream, PathOf(stream.id)));
   return file->Finish();
@@ -101,7 +101,7 @@ Result<bool> Handover::Take(Host& host, const std::string& id) const {
   const TakingOver alone(id);
   if (host.sessions().Has(id) || !Holds(id)) return false;  // the folder may be slow
   const std::string path = PathOf(id);
-  // Whoever renames it first has it; the name is nobody else's.
+  // The rename decides which server gets the session; the new name must be unique.
   static std::atomic<int64_t> n_taken{0};
   const std::string mine = StrFormat("%s.%lld-%lld-%p", path.c_str(), static_cast<long long>(getpid()),
                                      static_cast<long long>(n_taken.fetch_add(1)), static_cast<const void*>(&host));
@@ -115,7 +115,7 @@ Result<bool> Handover::Take(Host& host, const std::string& id) const {
     status = CallEngine(host, [&] { return ReadSnapshot(host, **snapshot, id).status(); });
   }
   if (!status.ok()) {
-    (void)std::rename(mine.c_str(), path.c_str());  // somebody else may have room
+    (void)std::rename(mine.c_str(), path.c_str());  // another server may have room
     std::string why = status.message();
     if (const size_t at = why.find(mine); at != std::string::npos) why.replace(at, mine.size(), path);
     return Status(status.code(), std::move(why));
