@@ -20,8 +20,8 @@ class Handover {
   static Result<Handover> Make(const std::string& folder);
 
   bool enabled() const { return !folder_.empty(); }
-  // Waits until no job works on the session, writes it to the folder, and ends it here. Ok when it is not here any more.
-  // A session that cannot be written stays.
+  // Waits until no job works on the session, writes it to the folder, and ends it here. Ok when it is not here any
+  // more. A session that cannot be written stays.
   Status Leave(Host& host, const std::string& id) const;
   // The same without waiting. False: a job works on the session, which stays.
   Result<bool> LeaveIdle(Host& host, const std::string& id) const;
