@@ -3,7 +3,6 @@
 //   of_attention  time of the statistics / time of one attention call of the same rows and slots, alternating
 #include <benchmark/benchmark.h>
 
-#include <chrono>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/column_scores.h"
 #include "backend/cpu/kv_slots.h"
+#include "base/clock.h"
 #include "base/memory.h"
 
 namespace weir {
@@ -21,10 +21,6 @@ struct Bench {
   DType type;
   bool keys_rotated;
 };
-
-double Seconds(std::chrono::steady_clock::time_point from) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-}
 
 void Run(benchmark::State& state, const Bench& b, int n_threads) {
   ThreadPool pool(n_threads);
@@ -86,12 +82,12 @@ void Run(benchmark::State& state, const Bench& b, int n_threads) {
 
   double attention_s = 0, scores_s = 0;
   for (auto _ : state) {
-    const auto attention_start = std::chrono::steady_clock::now();
+    const auto attention_start = Clock::now();
     cpu::Attention(attention, pool);
-    attention_s += Seconds(attention_start);
-    const auto start = std::chrono::steady_clock::now();
+    attention_s += SecondsSince(attention_start);
+    const auto start = Clock::now();
     cpu::ColumnScores(args, pool);
-    const double s = Seconds(start);
+    const double s = SecondsSince(start);
     scores_s += s;
     state.SetIterationTime(s);
     benchmark::DoNotOptimize(scores.data());

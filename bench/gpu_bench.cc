@@ -1,7 +1,6 @@
 // A device's operations against what the device can do: bandwidth of a copy and rate of a BF16 product, measured in the
 // same call. Shapes of Llama-2 7B and Llama-3 8B, random weights. Prints Markdown. Needs a CUDA device.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "ops/kv_slots.h"
 #include "quant/format.h"
@@ -41,7 +41,6 @@ class Bench {
  private:
   // Median seconds of a call.
   double Seconds(const std::function<void()>& call) {
-    using Clock = std::chrono::steady_clock;
     call();
     backend_->Synchronise();
     std::vector<double> times;
@@ -50,7 +49,7 @@ class Bench {
       const auto start = Clock::now();
       for (int i = 0; i < n; ++i) call();
       backend_->Synchronise();
-      const double s = std::chrono::duration<double>(Clock::now() - start).count();
+      const double s = SecondsSince(start);
       // Long enough that starting and waiting do not count.
       if (s < 0.02 && n < 4096) {
         n *= 4;

@@ -11,14 +11,15 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "base/threads.h"
 
 namespace weir {
 namespace {
 
 void Spin(double microseconds) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double, std::micro>(microseconds);
-  while (std::chrono::steady_clock::now() < until) {
+  const auto until = Clock::now() + std::chrono::duration<double, std::micro>(microseconds);
+  while (Clock::now() < until) {
   }
 }
 
@@ -28,9 +29,9 @@ void Measure(benchmark::State& state, const Region& region) {
   const auto gap = static_cast<double>(state.range(0));
   for (auto _ : state) {
     if (gap > 0) Spin(gap);
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     region();
-    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    state.SetIterationTime(SecondsSince(start));
   }
 }
 

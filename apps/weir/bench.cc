@@ -7,12 +7,12 @@
 // With --against every repetition is measured twice, once per policy, in turns; the ratio is that of the medians. What
 // else the machine does then falls on both alike.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "bench_stream.h"
 #include "chat/probe.h"
@@ -107,7 +107,7 @@ class Bench {
     append.end_of_prompt = true;
     if (depth > 0) WEIR_RETURN_IF_ERROR(session.Append(ids.first(static_cast<size_t>(depth)), append));
     const std::span<const int32_t> rest = ids.subspan(static_cast<size_t>(depth));
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     if (n_prompt > 0) {
       WEIR_RETURN_IF_ERROR(session.Append(rest.first(static_cast<size_t>(n_prompt)), append));
       WEIR_RETURN_IF_ERROR(session.Logits().status());
@@ -118,7 +118,7 @@ class Bench {
       WEIR_RETURN_IF_ERROR(session.Append(rest.subspan(static_cast<size_t>(i), 1), append));
       WEIR_RETURN_IF_ERROR(session.Logits().status());
     }
-    return (n_prompt + n_gen) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return (n_prompt + n_gen) / SecondsSince(start);
   }
 
   // The least that must be read per token: weights once per chunk, and the visible slots of every chunk once.

@@ -1,23 +1,17 @@
 #include "bench_stream.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "io/json.h"
 
 namespace weir::app {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double MillisecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // Times of equal pieces of work. Storage is taken once: a benchmark of constant memory must not grow itself.
 class Times {

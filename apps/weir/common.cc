@@ -14,9 +14,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "chat/probe.h"
 #include "text/chat_template.h"
-#include "text/utf8.h"
 
 namespace weir::app {
 namespace {

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "chat/probe.h"
 #include "eval/policy_list.h"
 #include "io/json.h"
@@ -14,10 +14,6 @@
 
 namespace weir::app {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 void PutNumber(nlohmann::ordered_json* row, const std::string& key, double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) {

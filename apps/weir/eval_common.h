@@ -2,13 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "common.h"
 #include "eval/examinee.h"
 #include "eval/suite.h"
@@ -65,7 +65,7 @@ class ExamProgress {
  private:
   std::string what_;
   bool terminal_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), shown_{};
+  Clock::time_point start_ = Clock::now(), shown_{};
 };
 
 // A suite, made ready for a model.

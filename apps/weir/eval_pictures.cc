@@ -1,13 +1,13 @@
 #include "eval_pictures.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <set>
 
+#include "base/clock.h"
 #include "eval/policy_list.h"
 #include "io/json.h"
 
@@ -17,8 +17,6 @@ const char* const kContenders =
     "full;window;last_frames;streaming_llm;h2o;snapkv;inf_mllm;infinipot;infinipot_v;weir;streaming_vlm;a_vl;fastv";
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
@@ -157,7 +155,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   hooks.report = [&](const Cell& cell) { cells.push_back(cell); };
   Status status = exam.run(viewer, hooks);
   progress.Done(n_questions);
-  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  const double seconds = SecondsSince(began);
   for (const Cell& cell : cells) {
     Json row = start;
     row["task"] = cell.task;

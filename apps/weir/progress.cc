@@ -20,7 +20,7 @@ Progress::Progress(const char* what, Mode mode)
 void Progress::Update(int64_t n_tokens, const Session& session) {
   const Clock::time_point now = Clock::now();
   n_tokens_ = n_tokens;
-  seconds_ = std::chrono::duration<double>(now - start_).count();
+  seconds_ = Seconds(now - start_);
   if (!terminal_ && !lines_) return;
   if (now - shown_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(3000))) return;
   shown_ = now;

@@ -2,11 +2,11 @@
 // is silent, unless --progress asks for plain lines.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/session.h"
 
@@ -23,7 +23,6 @@ class Progress {
   double tokens_per_s() const { return seconds_ > 0 ? static_cast<double>(n_tokens_) / seconds_ : 0; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   std::string what_;
   bool terminal_, lines_;
   Clock::time_point start_ = Clock::now(), shown_{};

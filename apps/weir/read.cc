@@ -2,12 +2,12 @@
 //
 // The text is read as part of one user turn: template, text, question, template. It is tokenised while it is read, so
 // neither the text nor its tokens are ever held whole.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "answer.h"
+#include "base/clock.h"
 #include "chat/conversation.h"
 #include "io/json.h"
 #include "progress.h"
@@ -45,7 +45,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const std::vector<int32_t> system_tokens = Conversation(talk).Begin(system);
   talk.SetSystem(system);
 
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   Progress progress("read", flags.progress == "lines" ? Progress::kLines
                             : flags.progress == "off" ? Progress::kOff
                                                       : Progress::kAuto);
@@ -93,7 +93,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   PrintReport(report, flags.file == "-" ? "standard input" : flags.file);
   if (stopped && n_bytes == 0) return status;
   if (n_bytes == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
-  const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double read_s = SecondsSince(start);
   const int64_t n_text = session.counters().seen;
   if (stopped) {
     ClearStop();
@@ -102,7 +102,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
                  CountText(n_text).c_str());
   }
 
-  const auto asked = std::chrono::steady_clock::now();
+  const auto asked = Clock::now();
   append.progress = nullptr;
   report = {};
   tokens = talk.Ask(flags.ask, &report).tokens;
@@ -112,8 +112,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   WEIR_RETURN_IF_ERROR(session.Append(tokens, append));
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
-  const double ttft_ms = result.first_token_ms +
-                         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - asked).count();
+  const double ttft_ms = result.first_token_ms + MillisecondsSince(asked);
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   const double rate = static_cast<double>(n_text) / read_s;
   if (answer.output == "json") {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "common.h"
 #include "io/json.h"
-#include "text/utf8.h"
 #include "trace_maps.h"
 
 namespace weir::app {

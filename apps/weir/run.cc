@@ -1,10 +1,10 @@
 // weir run: one prompt, one answer.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "answer.h"
+#include "base/clock.h"
 #include "chat/talk.h"
 #include "io/json.h"
 #include "progress.h"
@@ -169,7 +169,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   if (saved) WEIR_RETURN_IF_ERROR(RestoreSaved(*saved, flags.session, flags.own_seed, setup, &sampler));
   WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, !flags.system.empty()));
 
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   Progress progress("read", Progress::kAuto);
   Session::AppendOptions append;
   append.stop = &StopFlag();
@@ -181,7 +181,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
                        : n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
                                        : AppendPinned(session, tokens, part, append));
   const int64_t n_read = session.counters().seen - n_before;
-  const double read_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double read_s = SecondsSince(start);
   progress.Done();
   for (int32_t id : tokens) sampler.Accept(id);
   for (const std::vector<int32_t>& more : prompt.behind) {

@@ -195,7 +195,8 @@ Status Events(const TraceFlags& flags) {
 
 // Into the file of -o, whose name says how.
 Status WriteFigure(const TraceFlags& flags, const Figure& figure) {
-  const std::string bytes = flags.output.ends_with(".png") ? FigurePng(figure) : FigureSvg(figure);
+  const bool png = flags.output.ends_with(".png");
+  WEIR_ASSIGN_OR_RETURN(const std::string bytes, png ? FigurePng(figure) : FigureSvg(figure));
   std::FILE* file = std::fopen(flags.output.c_str(), "wb");
   if (file == nullptr) return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
   const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();

@@ -1,11 +1,13 @@
 #include "trace_figure.h"
 
+#include <png.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <string_view>
 
+#include "base/base64.h"
 #include "base/status.h"
 #include "common.h"
 
@@ -41,90 +43,26 @@ int ColourIndex(float value) {
   return kFirstShade + shade;
 }
 
-uint32_t Crc(std::string_view bytes) {
-  static const auto table = [] {
-    std::array<uint32_t, 256> out{};
-    for (uint32_t n = 0; n < 256; ++n) {
-      uint32_t c = n;
-      for (int k = 0; k < 8; ++k) c = (c & 1) != 0 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
-      out[n] = c;
-    }
-    return out;
-  }();
-  uint32_t crc = 0xFFFFFFFFu;
-  for (const char byte : bytes) crc = table[(crc ^ static_cast<uint8_t>(byte)) & 0xFF] ^ (crc >> 8);
-  return ~crc;
-}
-
-void AppendBigEndian(std::string* out, uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) *out += static_cast<char>(value >> shift);
-}
-
-void AppendChunk(std::string* out, std::string_view type, std::string_view data) {
-  AppendBigEndian(out, static_cast<uint32_t>(data.size()));
-  const std::string body = std::string(type) + std::string(data);
-  *out += body;
-  AppendBigEndian(out, Crc(body));
-}
-
-// A zlib stream that stores: maps are small, and a compressor would be one more thing to depend on.
-std::string Stored(std::string_view data) {
-  constexpr size_t kBlock = 65535;
-  std::string out("\x78\x01", 2);
-  uint32_t a = 1, b = 0;
-  for (size_t at = 0; at < data.size() || at == 0; at += kBlock) {
-    const std::string_view block = data.substr(at, kBlock);
-    const uint16_t n = static_cast<uint16_t>(block.size()), inverse = static_cast<uint16_t>(~n);
-    out += at + kBlock >= data.size() ? '\1' : '\0';
-    for (const uint16_t value : {n, inverse}) {
-      out += static_cast<char>(value & 0xFF);
-      out += static_cast<char>(value >> 8);
-    }
-    out += block;
-    for (const char byte : block) {
-      a = (a + static_cast<uint8_t>(byte)) % 65521;
-      b = (b + a) % 65521;
-    }
-  }
-  AppendBigEndian(&out, b << 16 | a);
-  return out;
-}
-
-// Four bits per cell and a palette with transparency (PNG, third edition, sections 11.2 and 11.3).
-std::string Png(const HeatMap& map) {
-  std::string out("\x89PNG\r\n\x1a\n", 8), head, palette, alpha, rows;
-  AppendBigEndian(&head, static_cast<uint32_t>(map.width));
-  AppendBigEndian(&head, static_cast<uint32_t>(map.height));
-  head += std::string("\4\3\0\0\0", 5);
+// Four bits a cell and a palette with transparency.
+Result<std::string> Png(const HeatMap& map) {
+  std::string cells, palette;
+  for (const float value : map.cells) cells += static_cast<char>(ColourIndex(value));
   for (int i = 0; i < kColours; ++i) {
     const Rgb c = Colour(i);
-    for (const int channel : {c.r, c.g, c.b}) palette += static_cast<char>(channel);
-    alpha += static_cast<char>(Alpha(i));
+    for (const int channel : {c.r, c.g, c.b, Alpha(i)}) palette += static_cast<char>(channel);
   }
-  for (int y = 0; y < map.height; ++y) {
-    rows += '\0';  // no filter
-    for (int x = 0; x < map.width; x += 2) {
-      const float* cell = &map.cells[static_cast<size_t>(y) * static_cast<size_t>(map.width) + static_cast<size_t>(x)];
-      rows += static_cast<char>(ColourIndex(cell[0]) << 4 | (x + 1 < map.width ? ColourIndex(cell[1]) : 0));
-    }
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(map.width);
+  image.height = static_cast<png_uint_32>(map.height);
+  image.format = PNG_FORMAT_RGBA_COLORMAP;
+  image.colormap_entries = kColours;
+  png_alloc_size_t n_bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string out(n_bytes, '\0');
+  if (png_image_write_to_memory(&image, out.data(), &n_bytes, 0, cells.data(), 0, palette.data()) == 0) {
+    return Internal("cannot draw a map of %d by %d cells: %s", map.width, map.height, image.message);
   }
-  AppendChunk(&out, "IHDR", head);
-  AppendChunk(&out, "PLTE", palette);
-  AppendChunk(&out, "tRNS", alpha);
-  AppendChunk(&out, "IDAT", Stored(rows));
-  AppendChunk(&out, "IEND", "");
-  return out;
-}
-
-std::string Base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    const size_t n = std::min<size_t>(3, bytes.size() - i);
-    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < n ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) out += k <= n ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
+  out.resize(n_bytes);
   return out;
 }
 
@@ -159,8 +97,9 @@ constexpr int kLeft = 92, kTop = 88, kPlotWidth = 720, kPanelGap = 74, kRight = 
 
 int PlotHeight(const Panel& panel) { return panel.map.height >= 200 ? 360 : 200; }
 
-std::string PanelSvg(const Panel& panel, int top) {
+Result<std::string> PanelSvg(const Panel& panel, int top) {
   const int height = PlotHeight(panel);
+  WEIR_ASSIGN_OR_RETURN(const std::string png, Png(panel.map));
   std::string out =
       StrFormat("<text class=\"t\" x=\"%d\" y=\"%d\">%s</text>\n", kLeft, top - 10, Xml(panel.title).c_str());
   out +=
@@ -170,7 +109,7 @@ std::string PanelSvg(const Panel& panel, int top) {
              "image-rendering=\"pixelated\" "
              "href=\"data:image/png;base64,",
              kLeft, top, kPlotWidth, height) +
-         Base64(Png(panel.map)) + "\"/>\n";
+         EncodeBase64(png) + "\"/>\n";
   const auto axis = [&](bool x, double first, double last) {
     const double low = std::min(first, last), high = std::max(first, last), step = TickStep(high - low, x ? 7 : 5);
     for (double tick = std::ceil(low / step) * step; tick <= high && high > low; tick += step) {
@@ -205,7 +144,7 @@ HeatMap::HeatMap(int w, int h)
       height(h),
       cells(static_cast<size_t>(w) * static_cast<size_t>(h), std::numeric_limits<float>::quiet_NaN()) {}
 
-std::string FigureSvg(const Figure& figure) {
+Result<std::string> FigureSvg(const Figure& figure) {
   int height = kTop;
   for (const Panel& panel : figure.panels) height += PlotHeight(panel) + kPanelGap;
   const int width = kLeft + kPlotWidth + kRight;
@@ -233,13 +172,14 @@ std::string FigureSvg(const Figure& figure) {
                    Xml(figure.legend_high).c_str());
   int top = kTop;
   for (const Panel& panel : figure.panels) {
-    out += PanelSvg(panel, top);
+    WEIR_ASSIGN_OR_RETURN(const std::string svg, PanelSvg(panel, top));
+    out += svg;
     top += PlotHeight(panel) + kPanelGap;
   }
   return out + "</svg>\n";
 }
 
-std::string FigurePng(const Figure& figure) {
+Result<std::string> FigurePng(const Figure& figure) {
   constexpr int kGap = 8;
   int width = 1, height = 0;
   for (const Panel& panel : figure.panels) {

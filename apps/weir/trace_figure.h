@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+
 namespace weir::app {
 
 // A picture of numbers: cells row by row, the top row first.
@@ -31,9 +33,10 @@ struct Figure {
   std::vector<Panel> panels;            // one below the other
 };
 
+// Both: kInternal when a map cannot be encoded.
 // Readable on light and on dark pages: it follows the reader's colour scheme.
-std::string FigureSvg(const Figure& figure);
+Result<std::string> FigureSvg(const Figure& figure);
 // The maps alone, one below the other, a pixel per cell, without words.
-std::string FigurePng(const Figure& figure);
+Result<std::string> FigurePng(const Figure& figure);
 
 }  // namespace weir::app

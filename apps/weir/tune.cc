@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "chat/probe.h"
 #include "common.h"
 #include "eval/tune.h"
@@ -84,11 +84,6 @@ class Report {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static double SecondsSince(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
-
   void TablePoint(const TunePoint& point) {
     if (!header_) {
       std::printf("  %-24s %-17s %-19s", "option", "objective", "gain");

@@ -2,7 +2,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <deque>
@@ -10,14 +9,13 @@
 #include <optional>
 
 #include "answer.h"
+#include "base/clock.h"
 #include "chat/talk.h"
 #include "engine/frame_feed.h"
 #include "io/json.h"
 
 namespace weir::app {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct WatchFlags {
   std::string source, ask, system, every, report;
@@ -153,7 +151,7 @@ class Watcher {
     EncodeReport report;
     WEIR_RETURN_IF_ERROR(talk_.Ask(question, answer_.n_predict, Reading(), &report));
     PrintReport(report, "the question");
-    const double read_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    const double read_ms = MillisecondsSince(start);
     if (!json_) std::printf("[%s] ", TimeText(asked_at).c_str());
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                           Answer(session_, sampler_, tokenizer_, answer_, !json_, asked_at));
@@ -198,7 +196,7 @@ class Watcher {
   }
 
   double FramesPerSecond() const {
-    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double seconds = SecondsSince(start_);
     return seconds > 0 ? static_cast<double>(n_looked_) / seconds : 0;
   }
 

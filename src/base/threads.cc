@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace weir {
 namespace {
 
@@ -31,13 +33,13 @@ inline void Pause() {
 // Spins until done() or until kSpinTime is over.
 template <typename Done>
 void SpinUntil(const Done& done) {
-  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  const auto end = Clock::now() + kSpinTime;
   do {
     for (int i = 0; i < kPausesPerLook; ++i) {
       if (done()) return;
       Pause();
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (Clock::now() < end);
 }
 
 // Physical cores this process may run on: two threads of one core share its vector units, and a second one only adds

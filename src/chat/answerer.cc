@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace weir {
 namespace {
 
@@ -69,7 +71,7 @@ Result<int32_t> Answerer::NextToken(std::span<float>* logits) {
 Result<bool> Answerer::Draw() {
   std::span<float> logits;  // empty where nobody asks for all of them
   WEIR_ASSIGN_OR_RETURN(token_, NextToken(&logits));
-  if (n_drawn_++ == 0) first_token_at_ = std::chrono::steady_clock::now();
+  if (n_drawn_++ == 0) first_token_at_ = Clock::now();
   const bool end = IsEnd();
   if (!end) {
     edits_.Accept(token_);

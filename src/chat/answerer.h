@@ -9,12 +9,12 @@
 // with text taken by TakeText() whenever the caller likes.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "chat/logit_edits.h"
 #include "chat/score.h"
@@ -70,7 +70,7 @@ class Answerer {
 
   int64_t n_drawn() const { return n_drawn_; }
   // REQUIRES: n_drawn() > 0.
-  std::chrono::steady_clock::time_point first_token_at() const { return first_token_at_; }
+  Clock::time_point first_token_at() const { return first_token_at_; }
   // Why it ended. REQUIRES: done().
   StopReason reason() const { return *reason_; }
   // By an end token or a stop text, not because of its length, its pot or its caller.
@@ -95,7 +95,7 @@ class Answerer {
   std::vector<ScoredToken> scored_;
   int32_t token_ = -1;
   int64_t n_drawn_ = 0;
-  std::chrono::steady_clock::time_point first_token_at_;
+  Clock::time_point first_token_at_;
   std::optional<StopReason> reason_;
   bool ended_ = false, stop_text_found_ = false, end_token_read_ = false;
   Status full_;

@@ -1,16 +1,12 @@
 #include "chat/generate.h"
 
-#include <chrono>
+#include "base/clock.h"
 
 namespace weir {
 
 Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokenizer& tokenizer,
                                 const GenerateOptions& options,
                                 const std::function<void(const std::string&)>& on_text) {
-  using Clock = std::chrono::steady_clock;
-  const auto milliseconds = [](Clock::duration time) {
-    return std::chrono::duration<double, std::milli>(time).count();
-  };
   const Clock::time_point start = Clock::now();
   GenerateResult out;
   Answerer answerer(session, sampler, tokenizer, options);
@@ -38,8 +34,8 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
   out.end_token_read = answerer.end_token_read();
   if (out.tokens.empty()) return out;
   // Every token was followed by a forward pass; only the wait for the first one is left out.
-  out.first_token_ms = milliseconds(answerer.first_token_at() - start);
-  const double decode_ms = milliseconds(Clock::now() - answerer.first_token_at());
+  out.first_token_ms = Milliseconds(answerer.first_token_at() - start);
+  const double decode_ms = Milliseconds(Clock::now() - answerer.first_token_at());
   if (decode_ms > 0) out.tokens_per_s = static_cast<double>(out.tokens.size()) * 1000 / decode_ms;
   return out;
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/utf8.h"
 #include "eval/longbench_metrics.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {

@@ -1,17 +1,13 @@
 #include "eval/examinee.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "chat/generate.h"
 #include "chat/probe.h"
 
 namespace weir {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Greedy text with a number in it that something else follows.
 bool NumberIsWhole(const std::string& text) {

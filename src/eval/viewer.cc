@@ -1,17 +1,13 @@
 #include "eval/viewer.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "chat/answerer.h"
 #include "engine/picture_parts.h"
 
 namespace weir {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Without a template rounds are lines, and the form says where an answer begins.
 RoundForm FormOf(const std::string& question) { return {.question = question, .gap = "\n"}; }

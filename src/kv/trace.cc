@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "kv/held.h"
 
 namespace weir {
@@ -26,25 +27,7 @@ void AppendNumber(std::string* out, float value) {
 
 // A JSON string where `bytes` is UTF-8 by itself, else an array of its bytes: tokens may hold half a character.
 void AppendText(std::string* out, std::string_view bytes) {
-  bool utf8 = true;
-  for (size_t i = 0; i < bytes.size() && utf8;) {
-    const uint8_t lead = static_cast<uint8_t>(bytes[i]);
-    const size_t n = lead < 0x80                   ? 1
-                     : lead >= 0xC2 && lead < 0xE0 ? 2
-                     : lead >= 0xE0 && lead < 0xF0 ? 3
-                     : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                   : 0;
-    utf8 = n > 0 && i + n <= bytes.size();
-    for (size_t k = 1; utf8 && k < n; ++k) utf8 = (static_cast<uint8_t>(bytes[i + k]) & 0xC0) == 0x80;
-    if (utf8 && n > 2) {
-      // Overlong forms, surrogates and what lies beyond U+10FFFF.
-      const uint8_t next = static_cast<uint8_t>(bytes[i + 1]);
-      utf8 = !(lead == 0xE0 && next < 0xA0) && !(lead == 0xED && next > 0x9F) && !(lead == 0xF0 && next < 0x90) &&
-             !(lead == 0xF4 && next > 0x8F);
-    }
-    i += n;
-  }
-  if (!utf8) {
+  if (ValidUtf8Prefix(bytes) != bytes.size()) {
     *out += '[';
     for (size_t i = 0; i < bytes.size(); ++i) {
       *out += StrFormat(i == 0 ? "%d" : ",%d", static_cast<uint8_t>(bytes[i]));

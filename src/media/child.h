@@ -10,12 +10,12 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace weir {
@@ -52,7 +52,6 @@ class Child {
 
  private:
   Child() = default;
-  using Clock = std::chrono::steady_clock;
   // Waits for bytes on either pipe until `until`; keeps what comes on standard error. False when the time passed.
   bool Poll(Clock::time_point until);
   void DrainErrors();

@@ -12,6 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "base/clock.h"
+
 #ifdef __GLIBC__
 #define WEIR_TEST_CLOSE_FROM __GLIBC_PREREQ(2, 34)
 #else
@@ -20,8 +22,6 @@
 
 namespace weir {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 std::unique_ptr<Child> Shell(const std::string& script, const ChildLimits& limits) {
   auto child = Child::Start({"/bin/sh", "-c", script}, -1, limits);
@@ -44,8 +44,6 @@ void ExpectNoChildren() {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
 }
-
-double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
 TEST(Child, OutputAndEnd) {
   {
@@ -132,7 +130,7 @@ TEST(Child, AHangingChildIsEnded) {
     ASSERT_FALSE(text.ok());
     EXPECT_NE(text.status().message().find("gave nothing for 200 ms"), std::string::npos) << text.status().message();
   }
-  EXPECT_LT(Seconds(start), 20);
+  EXPECT_LT(SecondsSince(start), 20);
   ExpectNoChildren();
 }
 
@@ -186,7 +184,7 @@ TEST(Child, StopsWhenAsked) {
   uint8_t byte;
   const Clock::time_point start = Clock::now();
   EXPECT_EQ(child->Read(&byte, 1, &stop).status().code(), StatusCode::kCancelled);
-  EXPECT_LT(Seconds(start), 10);
+  EXPECT_LT(SecondsSince(start), 10);
   other.join();
   ExpectNoChildren();
 }

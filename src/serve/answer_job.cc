@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/clock.h"
+
 namespace weir {
 namespace {
 
@@ -10,16 +12,12 @@ namespace {
 // not stored without end for somebody who takes it drop by drop.
 constexpr size_t kMaxEvents = 256, kMaxUnreadBytes = 4 << 20, kMaxUnreadLikelihoods = 1 << 14;
 
-double Milliseconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
-
 }  // namespace
 
 AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
     : SessionJob(host, std::move(id), std::move(request.visuals)),
       request_(std::move(request)),
-      asked_at_(std::chrono::steady_clock::now()) {}
+      asked_at_(Clock::now()) {}
 
 std::span<const PromptPart> AnswerJob::Reusable() const {
   // Likelihoods are told of every token, so every token is read.
@@ -28,7 +26,7 @@ std::span<const PromptPart> AnswerJob::Reusable() const {
 }
 
 Status AnswerJob::Begin() {
-  begun_at_ = std::chrono::steady_clock::now();
+  begun_at_ = Clock::now();
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(request_.sampler));
   sampler_ = std::move(sampler);
   TurnParts turn;
@@ -178,7 +176,7 @@ void AnswerJob::Finish() {
   if (has_session) {
     summary_.tokens = session_->counters();
     summary_.held = HeldSpans(session_->pot());
-    const auto end = std::chrono::steady_clock::now();
+    const auto end = Clock::now();
     auto first = end;
     if (answerer_ && answerer_->n_drawn() > 0) {
       summary_.n_answer = answerer_->n_drawn();

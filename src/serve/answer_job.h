@@ -3,13 +3,13 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "chat/answerer.h"
 #include "chat/score.h"
 #include "engine/step_batch.h"
@@ -90,8 +90,8 @@ class AnswerJob : public SessionJob {
   Step StepOf(Status status);
 
   AnswerRequest request_;
-  const std::chrono::steady_clock::time_point asked_at_;
-  std::chrono::steady_clock::time_point begun_at_;
+  const Clock::time_point asked_at_;
+  Clock::time_point begun_at_;
   std::optional<Sampler> sampler_;
   std::optional<Answerer> answerer_;  // when the prompt was read
   std::vector<int32_t> prompt_;       // all parts: only with score_prompt

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <ctime>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace weir {
 namespace {

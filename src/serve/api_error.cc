@@ -17,6 +17,22 @@ Json ApiError::Body() const {
            {{"message", message}, {"type", type}, {"param", param}, {"code", code.empty() ? Json() : Json(code)}}}};
 }
 
+ApiError OfHttp(int http) {
+  switch (http) {
+    case 400:
+      return {http, "", "the request is malformed"};
+    case 404:
+      return {http, "", "there is no such page"};
+    case 413:
+      return {http, "", "the body is larger than --max-body allows"};
+    case 414:
+      return {http, "", "the address is too long"};
+    case 416:
+      return {http, "", "ranges are not served"};
+  }
+  return {http, "", "the request failed"};
+}
+
 ApiError FromStatus(const Status& status) {
   switch (status.code()) {
     case StatusCode::kInvalidArgument:

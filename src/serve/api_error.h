@@ -18,6 +18,8 @@ struct ApiError {
   Json Body() const;
 };
 
+// What a bare HTTP status of an error says.
+ApiError OfHttp(int http);
 // What a Status means to a client: 400 for a request that cannot be honoured, 404 for what is not there, 429 for what
 // does not fit now, 503 when the server stops and nothing was done, 500 for the rest.
 ApiError FromStatus(const Status& status);

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -14,13 +13,15 @@
 
 #include "chat/session_file.h"
 #include "io/snapshot.h"
+#include "serve/call_job.h"
+#include "serve/session_id.h"
+#include "serve/session_snapshot.h"
 
 namespace weir {
 namespace {
 
-constexpr size_t kMaxIdBytes = 100;
-
-// One at a time takes over a session, and who comes second finds it there; others wait for nobody.
+// Takeovers of one session go one after another: the second request finds the session here. Takeovers of different
+// sessions do not wait for each other.
 class TakingOver {
  public:
   explicit TakingOver(const std::string& id) : id_(id) {
@@ -47,12 +48,6 @@ class TakingOver {
 
 }  // namespace
 
-bool IsSessionId(std::string_view id) {
-  return id.size() <= kMaxIdBytes && id.starts_with("s-") && std::all_of(id.begin(), id.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-         });
-}
-
 Result<Handover> Handover::Make(const std::string& folder) {
   if (folder.empty()) return Handover("");
   const std::string path = folder + "/handover";
@@ -62,22 +57,21 @@ Result<Handover> Handover::Make(const std::string& folder) {
   return Handover(path);
 }
 
-// On the engine's thread: while it is written nobody else can read or change it, and between the file and the session
-// there is no third state.
+// On the engine's thread: nothing can read or change the session while it is written.
 Status Handover::Write(const Host& host, const StreamSession& stream) const {
-  WEIR_ASSIGN_OR_RETURN(const auto file, host.Save(stream, PathOf(stream.id)));
+  WEIR_ASSIGN_OR_RETURN(const auto file, WriteSnapshot(host, stream, PathOf(stream.id)));
   return file->Finish();
 }
 
 Result<bool> Handover::LeaveIdle(Host& host, const std::string& id) const {
   bool busy = false;
-  const Status status = host.Call([&]() -> Status {
-    const StreamSession* const stream = host.Find(id);
+  const Status status = CallEngine(host, [&]() -> Status {
+    const StreamSession* const stream = host.sessions().Find(id);
     if (stream == nullptr) return Status();
     busy = stream->busy;
     if (busy) return Status();
     WEIR_RETURN_IF_ERROR(Write(host, *stream));
-    host.Erase(id);
+    host.sessions().Erase(id);
     return Status();
   });
   if (!status.ok()) return status;
@@ -89,15 +83,15 @@ bool Handover::Holds(const std::string& id) const {
 }
 
 Status Handover::Leave(Host& host, const std::string& id) const {
-  const Status status = host.CallWith(id, [&](StreamSession& stream) -> Status {
+  const Status status = CallWithSession(host, id, [&](StreamSession& stream) -> Status {
     WEIR_RETURN_IF_ERROR(Write(host, stream));
     stream.closing = true;
     return Status();
   });
   if (status.code() == StatusCode::kNotFound) return Status();
   WEIR_RETURN_IF_ERROR(status);
-  return host.Call([&] {
-    host.Erase(id);
+  return CallEngine(host, [&] {
+    host.sessions().Erase(id);
     return Status();
   });
 }
@@ -105,9 +99,9 @@ Status Handover::Leave(Host& host, const std::string& id) const {
 Result<bool> Handover::Take(Host& host, const std::string& id) const {
   if (!enabled() || !IsSessionId(id)) return false;
   const TakingOver alone(id);
-  if (host.Has(id) || !Holds(id)) return false;  // the folder may be slow
+  if (host.sessions().Has(id) || !Holds(id)) return false;  // the folder may be slow
   const std::string path = PathOf(id);
-  // Whoever renames it first has it; the name is nobody else's.
+  // The rename decides which server gets the session; the new name must be unique.
   static std::atomic<int64_t> n_taken{0};
   const std::string mine = StrFormat("%s.%lld-%lld-%p", path.c_str(), static_cast<long long>(getpid()),
                                      static_cast<long long>(n_taken.fetch_add(1)), static_cast<const void*>(&host));
@@ -118,10 +112,10 @@ Result<bool> Handover::Take(Host& host, const std::string& id) const {
   const auto snapshot = SnapshotReader::Open(mine, host.ledger().budget_bytes() + kMaxSnapshotText);
   Status status = snapshot.status();
   if (status.ok()) {
-    status = host.Call([&] { return host.Restore(**snapshot, id).status(); });
+    status = CallEngine(host, [&] { return ReadSnapshot(host, **snapshot, id).status(); });
   }
   if (!status.ok()) {
-    (void)std::rename(mine.c_str(), path.c_str());  // somebody else may have room
+    (void)std::rename(mine.c_str(), path.c_str());  // another server may have room
     std::string why = status.message();
     if (const size_t at = why.find(mine); at != std::string::npos) why.replace(at, mine.size(), path);
     return Status(status.code(), std::move(why));

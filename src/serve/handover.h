@@ -1,13 +1,12 @@
 // Sessions that move from one server to another when the first one is told to end.
 //
-// Servers that share a folder hand sessions over through it: a server that drains writes each session there under its
-// id, and whoever is asked for a session that it does not have takes it from there. A session is written when nothing
-// works on it any more, and taken by one server alone: the file is renamed first. Sessions that nobody uses are left
-// there in the same way.
+// Servers that share a folder hand sessions over through it. A server that shuts down writes each session there under
+// its id; a server that is asked for a session it does not have takes it from there. A session is written when no job
+// works on it any more. Only one server can take it: the file is renamed first. Idle sessions are left there in the
+// same way.
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 #include "serve/host.h"
@@ -16,16 +15,17 @@ namespace weir {
 
 class Handover {
  public:
-  // Uses FOLDER/handover, which is made where it is missing; no folder: nothing is handed over. kIo when it cannot be.
+  // Uses FOLDER/handover and makes it where it is missing. An empty `folder`: nothing is handed over. kIo when the
+  // folder cannot be made.
   static Result<Handover> Make(const std::string& folder);
 
   bool enabled() const { return !folder_.empty(); }
-  // Waits until nothing works on the session, writes it to the folder, and forgets it here. Ok when it is not here any
-  // more. When it cannot be written it stays.
+  // Waits until no job works on the session, writes it to the folder, and ends it here. Ok when it is not here any
+  // more. A session that cannot be written stays.
   Status Leave(Host& host, const std::string& id) const;
-  // The same for a session that nothing works on. False: something does, and it stays.
+  // The same without waiting. False: a job works on the session, which stays.
   Result<bool> LeaveIdle(Host& host, const std::string& id) const;
-  // [engine] Writes the session to the folder; whoever calls it forgets it. REQUIRES: enabled(), nothing works on it.
+  // Writes the session to the folder; the caller ends it. REQUIRES: enabled(), and no job works on it. [engine]
   Status Write(const Host& host, const StreamSession& stream) const;
   // Whether a session of that id lies in the folder.
   bool Holds(const std::string& id) const;
@@ -38,8 +38,5 @@ class Handover {
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".weir"; }
   std::string folder_;
 };
-
-// Whether a text looks like the id of a session, so that it may name a file.
-bool IsSessionId(std::string_view id);
 
 }  // namespace weir

@@ -17,10 +17,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace weir {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kBacklog = 1024;
 

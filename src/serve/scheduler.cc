@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace weir {
 
 Scheduler::Scheduler(int max_waiting, JointStep joint)
@@ -82,7 +84,7 @@ bool Scheduler::StepNext() {
     taking.push_back(next);
   }
   std::vector<Job::Step> steps(taking.size(), Job::Step::kDone);
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   if (joint_ && next->job->CanJoin()) {
     std::vector<Job*> jobs;
     for (const auto& it : taking) jobs.push_back(it->job.get());
@@ -90,7 +92,7 @@ bool Scheduler::StepNext() {
   } else {
     steps[0] = next->job->Advance();
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = SecondsSince(start);
   for (size_t i = 0; i < taking.size(); ++i) {
     taking[i]->seconds += seconds / static_cast<double>(taking.size());
     if (steps[i] == Job::Step::kMore) continue;

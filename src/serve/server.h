@@ -1,42 +1,18 @@
 // `weir serve` as a library: the routes of docs/openapi.yaml over one host.
+//
+// This is where the rooms are put together: the host and its jobs, routes (serve/routes), keys, origins, bodies,
+// handover, drain and the sweeper of idle sessions. None of them knows the server.
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "engine/loaded_model.h"
 #include "serve/host.h"
-#include "serve/http_server.h"
-#include "serve/openai_request.h"
+#include "serve/server_options.h"
 
 namespace weir {
-
-struct ServerOptions {
-  HostOptions host;
-  HttpLimits http;
-  std::string address = "127.0.0.1";
-  int port = 8080;                    // 0: one that is free
-  std::vector<std::string> api_keys;  // a request brings one of them; none: no key is asked for
-  std::vector<std::string> origins;   // of pages of other sites that may use the server (serve/origin.h)
-  std::string folder;                 // of snapshots; empty: no saving, no restoring
-  bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
-  // A session that nothing works on and no request named for so long ends: handed over, without hand_over deleted. 0:
-  // never.
-  std::chrono::seconds session_idle{0};
-  AnswerDefaults answers;
-};
-
-// A method and a path as docs/openapi.yaml writes it.
-struct Route {
-  const char* method;
-  const char* path;
-};
-std::span<const Route> AllRoutes();
 
 class Server {
  public:

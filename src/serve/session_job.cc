@@ -1,85 +1,16 @@
 #include "serve/session_job.h"
 
+#include "serve/session_json.h"
+
 namespace weir {
-namespace {
-
-// Runs one function. Whoever posted it waits for the event, so that it may refer to what lives there.
-class CallJob : public SessionJob {
- public:
-  enum class Kind { kPlain, kWithSession, kDelete };
-  CallJob(Host& host, std::string id, Kind kind, std::function<Status(StreamSession*)> fn)
-      : SessionJob(host, std::move(id)), kind_(kind), fn_(std::move(fn)) {}
-
-  bool TryStart() override {
-    if (kind_ == Kind::kPlain) return true;
-    if (kind_ == Kind::kWithSession) return SessionJob::TryStart();
-    if (closing_ == nullptr) {
-      closing_ = host_.Find(id_);
-      if (closing_ != nullptr) closing_->closing = true;
-    }
-    return closing_ == nullptr || !closing_->busy;
-  }
-  Step Advance() override {
-    if (kind_ == Kind::kWithSession && session_ == nullptr) {
-      result_ = NotFound("there is no session '%s'", id_.c_str());
-    } else if (kind_ == Kind::kDelete) {
-      result_ = closing_ == nullptr ? NotFound("there is no session '%s'", id_.c_str()) : Status();
-      if (closing_ != nullptr) host_.Erase(id_);
-    } else {
-      result_ = fn_(stream_);
-    }
-    return Step::kDone;
-  }
-  void Finish() override {
-    if (kind_ == Kind::kWithSession) SessionJob::Finish();
-    events.Push(result_);
-  }
-  void Dropped(const Status& why) override { events.Push(why); }
-
-  Channel<Status> events;
-
- private:
-  const Kind kind_;
-  const std::function<Status(StreamSession*)> fn_;
-  StreamSession* closing_ = nullptr;
-  Status result_;
-};
-
-// Returns only when the job is over: it refers to what lives here.
-Status PostAndWait(Scheduler& scheduler, const std::shared_ptr<CallJob>& job,
-                   const std::function<bool()>& wanted = nullptr) {
-  WEIR_RETURN_IF_ERROR(scheduler.PostAlways(job));
-  for (;;) {
-    if (auto status = job->events.Pop(std::chrono::milliseconds(100))) return *status;
-    if (wanted && !wanted()) job->Cancel();
-  }
-}
-
-}  // namespace
-
-Status Host::Call(const std::function<Status()>& fn) {
-  return PostAndWait(*scheduler_,
-                     std::make_shared<CallJob>(*this, "", CallJob::Kind::kPlain, [&](StreamSession*) { return fn(); }));
-}
-
-Status Host::CallWith(const std::string& id, const std::function<Status(StreamSession&)>& fn,
-                      const std::function<bool()>& wanted) {
-  const auto job = std::make_shared<CallJob>(*this, id, CallJob::Kind::kWithSession,
-                                             [&](StreamSession* stream) { return fn(*stream); });
-  return PostAndWait(*scheduler_, job, wanted);
-}
-
-Status Host::Delete(const std::string& id) {
-  return PostAndWait(*scheduler_, std::make_shared<CallJob>(*this, id, CallJob::Kind::kDelete, nullptr));
-}
 
 bool SessionJob::TryStart() {
-  StreamSession* const stream = id_.empty() ? nullptr : host_.Find(id_);
+  StreamSession* const stream = id_.empty() ? nullptr : host_.sessions().Find(id_);
   if (!id_.empty() && stream == nullptr) {
     ticket_.reset();
     return true;
   }
-  const bool can_start = stream != nullptr ? !stream->busy : host_.HasAnswerPot();
+  const bool can_start = stream != nullptr ? !stream->busy : host_.pots().HasFree();
   std::optional<SharedEyes::Lane> lane;
   if (ticket_) {
     // Who could not use a lane yet keeps nobody from it.
@@ -93,7 +24,7 @@ bool SessionJob::TryStart() {
   }
   if (!can_start) return false;
   if (stream == nullptr) {
-    session_ = host_.TakeAnswerPot(Reusable());
+    session_ = host_.pots().Take(Reusable());
   } else {
     stream_ = stream;
     stream_->busy = true;
@@ -119,10 +50,10 @@ void SessionJob::Finish() {
   }
   if (stream_ == nullptr) {
     if (Reusable().empty()) session_->Reset();  // nobody goes on from it
-    host_.GiveAnswerPot(session_);
+    host_.pots().Give(session_);
   } else {
     stream_->busy = false;
-    stream_->used_at = std::chrono::steady_clock::now();
+    stream_->used_at = Clock::now();
   }
   session_ = nullptr;
 }
@@ -201,8 +132,8 @@ void BeginJob::Finish() {
 }
 
 void BeginJob::Forget() {
-  const StreamSession* const stream = host_.Find(id_);  // not one that somebody deletes already
-  if (stream != nullptr && !stream->busy) host_.Erase(id_);
+  const StreamSession* const stream = host_.sessions().Find(id_);  // not one that somebody deletes already
+  if (stream != nullptr && !stream->busy) host_.sessions().Erase(id_);
 }
 
 void BeginJob::Dropped(const Status& why) {

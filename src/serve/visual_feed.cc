@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/clock.h"
 #include "media/memory_file.h"
 
 namespace weir {
@@ -39,9 +40,9 @@ struct VisualFeed::State {
   // What a decoder gives, timed.
   template <typename Decoder>
   auto Timed(Decoder decode) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     auto out = decode();
-    decoding += std::chrono::steady_clock::now() - start;
+    decoding += Clock::now() - start;
     return out;
   }
   // One more picture or frame, if there may be one. Frames that only repeat the last one count: the encoder runs for
@@ -66,7 +67,7 @@ struct VisualFeed::State {
   std::vector<VisualInput> inputs;
   const std::function<void()> wake;
   int64_t n_pictures = 0;  // and frames
-  std::chrono::steady_clock::duration decoding{};
+  Clock::duration decoding{};
   std::mutex mutex;
   std::condition_variable changed;
   Item item;                      // under mutex

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "serve/base64.h"
+#include "base/base64.h"
 
 namespace weir {
 namespace {

@@ -5,10 +5,10 @@
 #include <array>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "text/pretokenizer.h"
 #include "text/special_tokens.h"
 #include "text/token_model.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {

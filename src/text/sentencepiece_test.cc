@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "base/base64.h"
 #include "support/build_paths.h"
 #include "text/stream.h"
 #include "text/tokenizer.h"
@@ -30,7 +31,7 @@ class SentencePiece : public ::testing::TestWithParam<const char*> {
     b.Add("tokenizer.ggml.unknown_token_id", golden_["unknown_id"].get<int>());
     b.Add("tokenizer.ggml.add_space_prefix", golden_["add_space_prefix"].get<bool>());
     b.Add("tokenizer.ggml.remove_extra_whitespaces", golden_["remove_extra_whitespaces"].get<bool>());
-    const std::string charsmap = testing::DecodeBase64(golden_["charsmap_base64"]);
+    const std::string charsmap = *DecodeBase64(golden_["charsmap_base64"].get<std::string>());
     if (!charsmap.empty()) {
       b.Add("tokenizer.ggml.precompiled_charsmap", std::vector<int8_t>(charsmap.begin(), charsmap.end()));
     }
@@ -72,7 +73,7 @@ class UnigramModel : public SentencePiece {};
 
 // A damaged normaliser must not be read past its end, whatever its trie says.
 TEST_P(UnigramModel, SurvivesADamagedCharsmap) {
-  const std::string charsmap = testing::DecodeBase64(golden_["charsmap_base64"]);
+  const std::string charsmap = *DecodeBase64(golden_["charsmap_base64"].get<std::string>());
   std::mt19937 rng(5);
   int loaded = 0;
   for (int round = 0; round < 300; ++round) {

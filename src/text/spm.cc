@@ -3,9 +3,9 @@
 // without a token become byte tokens. Source: google/sentencepiece, bpe_model.cc.
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/pretokenizer.h"
 #include "text/token_model.h"
-#include "text/utf8.h"
 
 namespace weir {
 

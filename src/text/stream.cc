@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/utf8.h"
 #include "text/special_tokens.h"
 #include "text/token_model.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {

@@ -4,10 +4,10 @@
 #include <cctype>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "text/special_tokens.h"
 #include "text/stream.h"
 #include "text/token_model.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {
@@ -87,9 +87,12 @@ Status Tokenizer::LoadSpecialIds(const GgufFile& file) {
     const char* key;
     int32_t* id;
   } fields[] = {
-      {"tokenizer.ggml.bos_token_id", &bos_id_},         {"tokenizer.ggml.eos_token_id", &eos_id_},
-      {"tokenizer.ggml.eot_token_id", &eot_id_},         {"tokenizer.ggml.eom_token_id", &eom_id_},
-      {"tokenizer.ggml.unknown_token_id", &unknown_id_}, {"tokenizer.ggml.padding_token_id", &padding_id_},
+      {"tokenizer.ggml.bos_token_id", &bos_id_},
+      {"tokenizer.ggml.eos_token_id", &eos_id_},
+      {"tokenizer.ggml.eot_token_id", &eot_id_},
+      {"tokenizer.ggml.eom_token_id", &eom_id_},
+      {"tokenizer.ggml.unknown_token_id", &unknown_id_},
+      {"tokenizer.ggml.padding_token_id", nullptr},  // nothing here pads; checked all the same
   };
   for (const auto& field : fields) {
     WEIR_ASSIGN_OR_RETURN(const int64_t id, file.IntOr(field.key, -1));
@@ -98,7 +101,7 @@ Status Tokenizer::LoadSpecialIds(const GgufFile& file) {
     if (clean < -1 || clean >= vocab_->size()) {
       return Corrupt("%s is %lld; the vocabulary has %d tokens", field.key, static_cast<long long>(id), vocab_->size());
     }
-    *field.id = static_cast<int32_t>(clean);
+    if (field.id != nullptr) *field.id = static_cast<int32_t>(clean);
   }
   return Status();
 }
@@ -269,7 +272,6 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, bool show_special) c
 
 int32_t Tokenizer::n_tokens() const { return vocab_->size(); }
 const std::string& Tokenizer::TokenText(int32_t id) const { return vocab_->text[id]; }
-int32_t Tokenizer::FindToken(std::string_view text) const { return vocab_->Find(text); }
 
 TokenType Tokenizer::Type(int32_t id) const {
   return id >= 0 && id < vocab_->size() ? vocab_->type[id] : TokenType::kUnused;

@@ -81,15 +81,12 @@ class Tokenizer {
   // The bytes the token stands for; not always whole characters. Empty for control tokens unless `show_special`, for
   // unused tokens, and for ids outside the vocabulary.
   std::string TokenBytes(int32_t id, bool show_special = false) const;
-  // The id of a token by its spelling, or -1.
-  int32_t FindToken(std::string_view text) const;
 
   // -1 where the file has none.
   int32_t bos_id() const { return bos_id_; }
   int32_t eos_id() const { return eos_id_; }
   int32_t eot_id() const { return eot_id_; }  // end of turn
   int32_t unknown_id() const { return unknown_id_; }
-  int32_t padding_id() const { return padding_id_; }
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
   // EOS, end of turn, end of message, and the well-known texts that end an answer ("<|im_end|>", "<|eot_id|>" ...).
@@ -114,7 +111,7 @@ class Tokenizer {
   std::unique_ptr<SpecialTokens> control_and_user_;  // for parse_special
   std::unique_ptr<SpecialTokens> user_;              // otherwise
   std::vector<int32_t> end_ids_;                     // sorted
-  int32_t bos_id_ = -1, eos_id_ = -1, eot_id_ = -1, eom_id_ = -1, unknown_id_ = -1, padding_id_ = -1;
+  int32_t bos_id_ = -1, eos_id_ = -1, eot_id_ = -1, eom_id_ = -1, unknown_id_ = -1;
   bool add_bos_ = false, add_eos_ = false, has_space_prefix_ = false, is_byte_level_ = false;
 };
 

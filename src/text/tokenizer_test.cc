@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "base/utf8.h"
 #include "text/stream.h"
-#include "text/utf8.h"
 #include "text/vocab_test_util.h"
 
 namespace weir {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <limits>
 
+#include "base/utf8.h"
 #include "text/pretokenizer.h"
 #include "text/token_model.h"
-#include "text/utf8.h"
 
 namespace weir {
 namespace {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/base64.h"
 #include "io/gguf.h"
 #include "text/tokenizer.h"
 
@@ -144,21 +145,6 @@ inline MetadataBuilder FromVocabJson(const std::string& vocab_json, const std::s
   return b;
 }
 
-inline std::string DecodeBase64(const std::string& text) {
-  std::string out;
-  uint32_t bits = 0;
-  int n_bits = 0;
-  for (const char c : text) {
-    const char* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char* at = c ? std::strchr(digits, c) : nullptr;
-    if (!at) continue;
-    bits = bits << 6 | static_cast<uint32_t>(at - digits);
-    n_bits += 6;
-    if (n_bits >= 8) out.push_back(static_cast<char>(bits >> (n_bits -= 8) & 0xFF));
-  }
-  return out;
-}
-
 // Metadata of Llama 3's tokenizer from its list of ranks. GGUF wants merges: the two parts of a token are what its
 // bytes become when only tokens of lower rank may be built.
 inline MetadataBuilder FromRanks(const std::string& ranks_text) {
@@ -166,7 +152,7 @@ inline MetadataBuilder FromRanks(const std::string& ranks_text) {
   std::vector<std::string> raw;
   for (const std::string& line : Lines(ranks_text)) {
     const size_t space = line.find(' ');
-    raw.push_back(DecodeBase64(line.substr(0, space)));
+    raw.push_back(*DecodeBase64(line.substr(0, space)));
     rank_of[raw.back()] = static_cast<int32_t>(raw.size()) - 1;
   }
   std::vector<std::string> tokens, merges;

@@ -1,4 +1,5 @@
 #include "cli/process.h"
+#include "base/clock.h"
 #include "support/build_paths.h"
 
 #include <fcntl.h>
@@ -80,7 +81,6 @@ RunResult RunWeir(const std::vector<std::string>& arguments, const RunOptions& o
   fcntl(in.write, F_SETFL, O_NONBLOCK);
   if (options.input.empty() && !options.silent_end) Pipe::Close(&in.write);
 
-  using Clock = std::chrono::steady_clock;
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(options.timeout_s);
   Clock::time_point spoke = Clock::time_point::max();  // when the first line came
   int64_t n_in_bytes = 0;

@@ -2,9 +2,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/base64.h"
 #include "chat/session_file.h"
 #include "io/json.h"
-#include "serve/base64.h"
 #include "serve/visual_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/utf8.h"
 #include "text/stream.h"
-#include "text/utf8.h"
 #include "text/vocab_test_util.h"
 
 namespace {

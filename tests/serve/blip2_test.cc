@@ -87,7 +87,7 @@ TEST_F(Blip2Test, ChatsSeeWhatAPrunerLeaves) {
   EXPECT_EQ(Text(one), run["text"]);
   EXPECT_EQ(run["rows_pruned"], kRows - 3);
   // Each answer counts its own pictures, each frame is one.
-  const Parts film = {VideoPart({{"data", Base64(Y4mBytes(8, 4))}, {"fps", 2}}), TextPart("the man")};
+  const Parts film = {VideoPart({{"data", EncodeBase64(Y4mBytes(8, 4))}, {"fps", 2}}), TextPart("the man")};
   EXPECT_EQ(ask(film).json()["weir"]["rows_pruned"], 4 * (kRows - 3));
   EXPECT_EQ(ask(film, {{"stream", true}}).events().back()["weir"]["rows_pruned"], 4 * (kRows - 3));
   EXPECT_EQ(ask({TextPart("the man")}).json()["weir"]["rows_pruned"], 0);

@@ -12,7 +12,7 @@
 
 #include "cli/process.h"
 #include "serve/openai_client.h"
-#include "serve/server.h"
+#include "serve/routes/route.h"
 #include "support/build_paths.h"
 #include "support/golden.h"
 
@@ -439,10 +439,10 @@ TEST(OpenApiFile, NamesExactlyTheRoutes) {
       if (line == "    " + std::string(method) + ":") written.insert(std::string(method) + " " + path);
     }
   }
-  for (const Route& route : AllRoutes()) {
-    std::string method = route.method;
+  for (const RouteInfo* route : AllRouteInfos()) {
+    std::string method = route->method;
     for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    served.insert(method + " " + route.path);
+    served.insert(method + " " + route->path);
   }
   EXPECT_EQ(written, served);
 }

@@ -80,7 +80,7 @@ TEST_F(PicturesTest, AChatSeesWhatTheProgramSees) {
   const Json halves = Ask(server, {TextPart("<__media"), TextPart("__>"), PicturePart(picture), TextPart("the man")});
   EXPECT_EQ(halves["weir"]["modalities"]["image"]["seen"], kRows);
 
-  const Json video = Ask(server, {VideoPart({{"data", Base64(clip)}, {"fps", 2}}), TextPart("the man")});
+  const Json video = Ask(server, {VideoPart({{"data", EncodeBase64(clip)}, {"fps", 2}}), TextPart("the man")});
   EXPECT_EQ(Text(video), RunOf({"--video", dir.Write("v.y4m", clip), "--fps", "2"})["text"]);
   EXPECT_EQ(video["weir"]["modalities"]["video"],
             (Json{{"seen", 4 * kRows}, {"kept", 4 * kRows}, {"dropped", 0}, {"from_ms", 0}, {"to_ms", 1500}}));
@@ -102,7 +102,8 @@ TEST_F(PicturesTest, AChatSeesWhatTheProgramSees) {
 
 TEST_F(PicturesTest, AVideoLongerThanThePotIsForgottenByItsTime) {
   const ServerProcess server(SeeingFlags({"--pot", "128", "--policy", "streaming_llm"}), VisionFile("llava.gguf"));
-  const Json video = Ask(server, {VideoPart({{"data", Base64(Y4mBytes(200, 4))}, {"fps", 1}}), TextPart("the man")});
+  const Json video =
+      Ask(server, {VideoPart({{"data", EncodeBase64(Y4mBytes(200, 4))}, {"fps", 1}}), TextPart("the man")});
   const Json& seen = video["weir"]["modalities"]["video"];
   EXPECT_EQ(seen["seen"], 50 * kRows);
   EXPECT_LE(seen["kept"].get<int>(), 128);
@@ -119,9 +120,9 @@ TEST_F(PicturesTest, ASessionSees) {
     Client client(server);
     const std::string id = client.Create(), blind = client.Create();
     ASSERT_EQ(client.Do(id, "append", {{"image", DataUrl(PpmBytes(60, 40))}}).status, 200);
-    ASSERT_EQ(
-        client.Do(id, "append", {{"video", {{"data", Base64(Y4mBytes(8, 4))}, {"fps", 1}}}, {"t_ms", 5000}}).status,
-        200);
+    ASSERT_EQ(client.Do(id, "append", {{"video", {{"data", EncodeBase64(Y4mBytes(8, 4))}, {"fps", 1}}}, {"t_ms", 5000}})
+                  .status,
+              200);
     EXPECT_EQ(client.State(id)["t_ms"], 6000);
     ASSERT_EQ(client.Do(id, "append", {{"frame", DataUrl(PpmBytes(40, 60))}, {"t_ms", 8000}, {"wait", true}}).status,
               200);
@@ -240,9 +241,12 @@ TEST_F(PicturesTest, HostileFilesAreAnswersAndNothingElse) {
   EXPECT_EQ(server.Post(kChat, in_system).status, 400);
   // A request may name too many frames only as many as it can hold; a video is cut off where the server says.
   const ServerProcess few(SeeingFlags({"--pot", "128", "--max-frames", "5"}), VisionFile("llava.gguf"));
-  EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", Base64(Y4mBytes(40, 4))}, {"fps", 1}})})).status, 400);
-  const Json three = VideoPart({{"data", Base64(Y4mBytes(12, 4))}, {"fps", 1}}), picture = PicturePart(PpmBytes(8, 8));
-  EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", Base64(Y4mBytes(20, 4))}, {"fps", 1}})})).status, 200);
+  EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", EncodeBase64(Y4mBytes(40, 4))}, {"fps", 1}})})).status,
+            400);
+  const Json three = VideoPart({{"data", EncodeBase64(Y4mBytes(12, 4))}, {"fps", 1}}),
+             picture = PicturePart(PpmBytes(8, 8));
+  EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", EncodeBase64(Y4mBytes(20, 4))}, {"fps", 1}})})).status,
+            200);
   EXPECT_EQ(few.Post(kChat, PictureChat({three, picture, picture})).status, 200);
   for (const Parts& many : {Parts{three, three}, Parts{three, picture, picture, picture}}) {  // of all of a request
     const HttpAnswer refused = few.Post(kChat, PictureChat(many));
@@ -251,7 +255,7 @@ TEST_F(PicturesTest, HostileFilesAreAnswersAndNothingElse) {
   }
   std::string gap = Y4mBytes(2, 1);  // a frame, and the next a day later
   gap.replace(gap.find(" F1:1 "), 6, " F1:86400 ");
-  EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", Base64(gap)}, {"fps", 1}})})).status, 400);
+  EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", EncodeBase64(gap)}, {"fps", 1}})})).status, 400);
   // Nobody else was hurt.
   EXPECT_EQ(client.State(id)["modalities"]["image"], before["modalities"]["image"]);
   EXPECT_EQ(client.State(id)["frames"], before["frames"]);
@@ -268,7 +272,7 @@ TEST_F(PicturesTest, ALongVideoHoldsUpNobody) {
   const std::string id = client.Create();
   HttpAnswer watched;
   std::thread watching([&] {
-    watched = client.Do(id, "append", {{"video", {{"data", Base64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}}}});
+    watched = client.Do(id, "append", {{"video", {{"data", EncodeBase64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}}}});
   });
   WaitFor(server, id, [&](const Json&) { return client.State(id)["seen"].get<int>() > 100; });
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 4}}).status, 200);
@@ -281,7 +285,7 @@ TEST_F(PicturesTest, ALongVideoHoldsUpNobody) {
   EXPECT_EQ(watched.status, 404) << watched.body;
   ServerProcess ending(SeeingFlags({"--pot", "128", "--max-frames", "1000000"}), VisionFile("llava.gguf"));
   std::thread until_the_end([&] {
-    ending.Post(kChat, PictureChat({VideoPart({{"data", Base64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}})}));
+    ending.Post(kChat, PictureChat({VideoPart({{"data", EncodeBase64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}})}));
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(ending.Terminate(), 0);
@@ -296,7 +300,7 @@ TEST_F(PicturesTest, FramesDoNotWaitForADecoderWithoutEnd) {
   Client client(server);
   const std::string films = client.Create(), live = client.Create();
   std::thread watching([&] {
-    client.Do(films, "append", {{"video", {{"data", Base64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}}}});
+    client.Do(films, "append", {{"video", {{"data", EncodeBase64(Y4mBytes(2000, 1, 16, 16))}, {"fps", 50}}}});
   });
   WaitFor(server, films, [&](const Json&) { return client.State(films)["seen"].get<int>() > 0; });
   // One after the other, so that it is known who is the oldest.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "cli/process.h"
 #include "serve/session_client.h"
@@ -18,7 +19,6 @@ namespace weir::testing {
 // SIGKILL at a random moment of n saves over an older file of the same name. Tests fail when one of them is neither the
 // old nor the new state, or answers otherwise than that state does.
 inline void KillDuringSaves(int n_kills) {
-  using Clock = std::chrono::steady_clock;
   const TempDir folder;
   const std::vector<std::string> arguments = {"--pot", "512", "--answer-pots", "1", "--snapshots", folder.path()};
   std::vector<std::string> answers;  // of the old and the new state, uninterrupted

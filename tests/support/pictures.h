@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/base64.h"
+
 namespace weir::testing {
 
 inline bool HasFfmpeg() {
@@ -35,17 +37,8 @@ inline std::string Y4mBytes(int n, int fps, int width = 32, int height = 16) {
   return out;
 }
 
-inline std::string Base64(const std::string& bytes) {
-  static const char* const kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    const size_t n = bytes.size() - at;
-    const auto byte = [&](size_t i) { return i < n ? static_cast<unsigned char>(bytes[at + i]) : 0u; };
-    const unsigned group = byte(0) << 16 | byte(1) << 8 | byte(2);
-    for (size_t i = 0; i < 4; ++i) out.push_back(i <= n ? kAlphabet[group >> (18 - 6 * i) & 63] : '=');
-  }
-  return out;
+inline std::string DataUrl(const std::string& bytes) {
+  return "data:application/octet-stream;base64," + EncodeBase64(bytes);
 }
-inline std::string DataUrl(const std::string& bytes) { return "data:application/octet-stream;base64," + Base64(bytes); }
 
 }  // namespace weir::testing

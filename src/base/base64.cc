@@ -1,5 +1,6 @@
-#include "serve/base64.h"
+#include "base/base64.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace weir {
@@ -14,6 +15,19 @@ int Bits(char c) {
 }
 
 }  // namespace
+
+std::string EncodeBase64(std::string_view bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t n = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < n ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out.push_back(k <= n ? kDigits[group >> (18 - 6 * k) & 63] : '=');
+  }
+  return out;
+}
 
 Result<std::string> DecodeBase64(std::string_view text) {
   const Status bad = InvalidArgument("is not base64");

@@ -8,6 +8,8 @@
 
 namespace weir {
 
+std::string EncodeBase64(std::string_view bytes);
+
 // kInvalidArgument for a character that is not of the alphabet, padding in the wrong place, a last group that no bytes
 // encode to. Padding may be left away.
 Result<std::string> DecodeBase64(std::string_view text);

@@ -1,15 +1,22 @@
-// What a stream session reads: texts, pictures, videos, and frames as they come.
+// weir-plugin: route
+// What a session reads: texts, pictures, videos, and frames as they come.
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "media/memory_file.h"
-#include "serve/api.h"
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
 #include "serve/session_job.h"
+#include "serve/session_json.h"
+#include "serve/visual_input.h"
 
 namespace weir {
 namespace {
-
-constexpr std::chrono::milliseconds kLookAtClient{100};
 
 // What one request brings.
 struct Appended {
@@ -69,61 +76,22 @@ ApiError ErrorOf(const Status& status) {
   return status.code() == StatusCode::kOverBudget ? ContextLengthExceeded(status) : FromStatus(status);
 }
 
-}  // namespace
-
-void Api::Append(const Call& call, httplib::Response& response) {
-  auto given = [&]() -> Result<Appended> {
-    WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
-    return ParseAppend(host_, body);
-  }();
-  if (!given.ok()) return SendError(FromStatus(given.status()), response);
-  const std::string& id = call.arguments[0];
-  if (given->live) return AppendFrame(id, *given->visual, given->t_ms, response);
-  std::shared_ptr<AppendJob> job;
-  if (given->visual) {
-    job = std::make_shared<AppendJob>(host_, id, *std::move(given->visual), given->pinned, given->t_ms);
-  } else {
-    EncodeOptions options;
-    options.add_special = false;
-    job = std::make_shared<AppendJob>(host_, id, host_.tokenizer().Encode(given->text, options), given->pinned);
-  }
-  if (const Status posted = host_.scheduler().Post(job); !posted.ok()) return SendError(FromStatus(posted), response);
-  const HttpConnection& client = *HttpConnection::Current();
-  for (;;) {
-    if (const auto result = job->events.Pop(kLookAtClient)) {
-      if (result->ok()) return SendJson(**result, response);
-      if (job->has_read() && result->status().code() == StatusCode::kCancelled) {
-        return SendError(CutShort(result->status()), response);
-      }
-      return SendError(ErrorOf(result->status()), response);
-    }
-    if (!client.Alive()) {
-      job->Cancel();
-      return SendError({499, "cancelled", "the client went away"}, response);
-    }
-  }
-}
-
-void Api::AppendFrame(const std::string& id, const VisualInput& frame, int64_t t_ms, httplib::Response& response) {
+// One frame of a live video: it waits in the session's queue, nobody waits for the model.
+void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, int64_t t_ms,
+                 httplib::Response& response) {
   std::shared_ptr<FrameQueue> queue;
-  const Status found = host_.Call([&]() -> Status {
-    const StreamSession* stream = host_.Find(id);
-    if (stream == nullptr) return NotFound("there is no session '%s'", id.c_str());
-    queue = stream->frames;
-    return Status();
-  });
-  if (!found.ok()) return SendError(FromStatus(found), response);
+  const Status found = LookAtSession(host, id, [&](const StreamSession& stream) { queue = stream.frames; });
+  if (!found.ok()) return SendError(found, response);
   if (queue == nullptr) {
     return SendError({400, "", "'frame' needs a session that was made with 'frames_waiting' above 0, or 'wait'"},
                      response);
   }
-  const HttpConnection& client = *HttpConnection::Current();
   const int64_t number = queue->Enter();
-  SharedEyes::Ticket ticket(*host_.eyes());
+  SharedEyes::Ticket ticket(*host.eyes());
   std::optional<SharedEyes::Lane> lane;
   while (!lane && queue->Waits(number)) {
-    lane = host_.eyes()->TakeLane(ticket, kLookAtClient);
-    if (!lane && !client.Alive()) {
+    lane = host.eyes()->TakeLane(ticket, kLookAtClient);
+    if (!lane && !ClientWaits()) {
       (void)queue->Leave(number);
       return SendError({499, "cancelled", "the client went away"}, response);
     }
@@ -133,27 +101,61 @@ void Api::AppendFrame(const std::string& id, const VisualInput& frame, int64_t t
   const Status pushed = [&]() -> Status {
     if (dropped) return Status();
     WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(frame.files[0]));
-    const auto image = DecodeImage(file.path(), lane->ledger(), host_.eyes()->media());
+    const auto image = DecodeImage(file.path(), lane->ledger(), host.eyes()->media());
     if (!image.ok()) return AboutField(image.status(), file.path(), frame.where);
     return queue->Push({image->rgb(), image->width, image->height}, t_ms, lane->ledger(), &start);
   }();
   lane.reset();
   if (start) {
-    auto job = std::make_shared<FrameJob>(host_, id, queue);
-    if (const Status posted = host_.scheduler().PostAlways(job); !posted.ok()) job->Dropped(posted);
+    auto job = std::make_shared<FrameJob>(host, id, queue);
+    if (const Status posted = host.scheduler().PostAlways(job); !posted.ok()) job->Dropped(posted);
   }
   if (!pushed.ok()) return SendError(ErrorOf(pushed), response);
   // It may have ended while the frame waited for a decoder, and nobody looks into its queue any more.
-  if (!host_.Has(id)) return SendError(FromStatus(NotFound("there is no session '%s'", id.c_str())), response);
-  const FrameCounters counters = queue->counters();
-  SendJson({{"object", "frame"},
-            {"t_ms", t_ms},
-            {"frames",
-             {{"arrived", counters.arrived},
-              {"read", counters.read},
-              {"dropped", counters.dropped},
-              {"waiting", counters.waiting}}}},
-           response, 202);
+  if (!host.sessions().Has(id))
+    return SendError(FromStatus(NotFound("there is no session '%s'", id.c_str())), response);
+  SendJson({{"object", "frame"}, {"t_ms", t_ms}, {"frames", FramesJson(queue->counters())}}, response, 202);
 }
+
+void Handle(const Call& call, httplib::Response& response) {
+  auto given = [&]() -> Result<Appended> {
+    WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
+    return ParseAppend(call.host, body);
+  }();
+  if (!given.ok()) return SendError(given.status(), response);
+  const std::string& id = call.arguments[0];
+  if (given->live) return AppendFrame(call.host, id, *given->visual, given->t_ms, response);
+  std::shared_ptr<AppendJob> job;
+  if (given->visual) {
+    job = std::make_shared<AppendJob>(call.host, id, *std::move(given->visual), given->pinned, given->t_ms);
+  } else {
+    EncodeOptions options;
+    options.add_special = false;
+    job = std::make_shared<AppendJob>(call.host, id, call.host.tokenizer().Encode(given->text, options), given->pinned);
+  }
+  if (const Status posted = call.host.scheduler().Post(job); !posted.ok()) return SendError(posted, response);
+  for (;;) {
+    if (const auto result = job->events.Pop(kLookAtClient)) {
+      if (result->ok()) return SendJson(**result, response);
+      if (job->has_read() && result->status().code() == StatusCode::kCancelled) {
+        return SendError(CutShort(result->status()), response);
+      }
+      return SendError(ErrorOf(result->status()), response);
+    }
+    if (!ClientWaits()) {
+      job->Cancel();
+      return SendError({499, "cancelled", "the client went away"}, response);
+    }
+  }
+}
+
+}  // namespace
+
+extern const RouteInfo kAppend;
+const RouteInfo kAppend = {
+    .method = "POST",
+    .path = "/v1/sessions/{id}/append",
+    .handle = Handle,
+};
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-#include "serve/base64.h"
+#include "base/base64.h"
 
 #include <gtest/gtest.h>
 
@@ -19,12 +19,15 @@ TEST(Base64, VectorsOfTheRfc) {
     const auto got = DecodeBase64(text);
     ASSERT_TRUE(got.ok()) << text;
     EXPECT_EQ(*got, bytes);
+    EXPECT_EQ(EncodeBase64(bytes), text);
     std::string bare = text;
     while (bare.ends_with('=')) bare.pop_back();
     ASSERT_TRUE(DecodeBase64(bare).ok()) << bare;
     EXPECT_EQ(*DecodeBase64(bare), bytes);
   }
-  EXPECT_EQ(*DecodeBase64("AP//gIE="), std::string("\x00\xff\xff\x80\x81", 5));
+  const std::string high("\x00\xff\xff\x80\x81", 5);
+  EXPECT_EQ(*DecodeBase64("AP//gIE="), high);
+  EXPECT_EQ(EncodeBase64(high), "AP//gIE=");
 }
 
 TEST(Base64, WhatItIsNot) {

@@ -1,15 +1,18 @@
-// Chats, completions and questions to sessions: one way to answer, whole or as a stream.
+#include "serve/answer_sender.h"
+
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <string>
+#include <utility>
+#include <vector>
 
-#include "serve/api.h"
+#include "base/clock.h"
+#include "serve/answer_job.h"
+#include "serve/http_server.h"
+#include "serve/reply.h"
 
 namespace weir {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookAtClient = std::chrono::milliseconds(100);
 // What a likelihood counts as among the bytes that requests bring: a body may become thirty times its size, too.
@@ -139,14 +142,14 @@ bool WriteNext(Stream& stream, httplib::DataSink& sink) {
 
 }  // namespace
 
-void Api::Answer(const std::string& id, CompletionRequest request, AnswerShape::Kind kind,
+void SendAnswers(Host& host, const std::string& id, CompletionRequest request, AnswerShape::Kind kind,
                  httplib::Response& response) {
   HttpConnection& client = *HttpConnection::Current();
   if (const Status room = client.Take(request.n_likelihoods * kLikelihoodBytes); !room.ok()) {
-    return SendError(FromStatus(room), response);
+    return SendError(room, response);
   }
   const bool as_stream = request.stream;
-  auto stream = std::make_shared<Stream>(host_, id, kind, std::move(request));
+  auto stream = std::make_shared<Stream>(host, id, kind, std::move(request));
   // A stream's status must be said before clients lose patience; errors that come later are events of the stream.
   const auto until = as_stream ? stream->silent_since + kLongestSilence : Clock::time_point::max();
   for (Answers::Next next; !next.last;) {
@@ -163,30 +166,6 @@ void Api::Answer(const std::string& id, CompletionRequest request, AnswerShape::
     stream->shape.Add(next.index, next.event);
   }
   SendJson(stream->shape.Whole(), response);
-}
-
-void Api::Chat(const Call& call, httplib::Response& response) {
-  const auto body = ParseJsonObject(call.body);
-  if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseChat(host_, *body, options_.answers);
-  if (!request.ok()) return SendError(FromStatus(request.status()), response);
-  Answer("", *std::move(request), AnswerShape::Kind::kChat, response);
-}
-
-void Api::Completion(const Call& call, httplib::Response& response) {
-  const auto body = ParseJsonObject(call.body);
-  if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseCompletion(host_, *body, options_.answers);
-  if (!request.ok()) return SendError(FromStatus(request.status()), response);
-  Answer("", *std::move(request), AnswerShape::Kind::kCompletion, response);
-}
-
-void Api::Ask(const Call& call, httplib::Response& response) {
-  const auto body = ParseJsonObject(call.body);
-  if (!body.ok()) return SendError(FromStatus(body.status()), response);
-  auto request = ParseAsk(host_, *body, options_.answers);
-  if (!request.ok()) return SendError(FromStatus(request.status()), response);
-  Answer(call.arguments[0], *std::move(request), AnswerShape::Kind::kChat, response);
 }
 
 }  // namespace weir

@@ -1,0 +1,73 @@
+#include "serve/admission.h"
+
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "chat/probe.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kMaxPolicyBytes = 1 << 12;
+
+}  // namespace
+
+Status CheckPolicyLength(const std::string& policy) {
+  if (policy.size() <= kMaxPolicyBytes) return Status();
+  return InvalidArgument("a policy with all its options may have at most %zu bytes, this one has %zu", kMaxPolicyBytes,
+                         policy.size());
+}
+
+Result<SessionOptions> Admission::OptionsFor(const std::string& policy, int64_t pot) const {
+  SessionOptions out = defaults_.session;
+  if (pot > 0) out.pot_slots = static_cast<int32_t>(pot);
+  if (policy.empty()) return out;
+  WEIR_RETURN_IF_ERROR(CheckPolicyLength(policy));
+  WEIR_ASSIGN_OR_RETURN(out.policy, ParsePolicySpec(policy, Profiles::kRefused));
+  WEIR_RETURN_IF_ERROR(CheckPolicyLength(out.policy.text));
+  out.probe.clear();
+  out.max_probe = 0;
+  WEIR_RETURN_IF_ERROR(PrepareProbe(model_.tokenizer(), chat_, std::nullopt, &out));
+  return out;
+}
+
+int64_t Admission::QueueBytes(int n_waiting) const {
+  return eyes_ == nullptr || n_waiting == 0 ? 0 : FrameQueue::Bytes(eyes_->config(), n_waiting);
+}
+
+bool Admission::CouldFit(const SessionOptions& options) const {
+  const auto plan = PlanSession(model_.model(), model_.backend(), options);
+  return !plan.ok() || plan->total_bytes <= ledger_.budget_bytes();
+}
+
+Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& options, int n_waiting,
+                                                       std::string id) const {
+  WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model_.model(), model_.backend(), options));
+  const int64_t needed = plan.total_bytes + QueueBytes(n_waiting), free = ledger_.budget_bytes() - ledger_.used_bytes();
+  auto bytes = ledger_.Reserve(MemTag::kOther, plan.total_bytes);
+  if (!bytes.ok() || needed > free) {
+    return OverBudget(
+        "this session needs %lld bytes; %lld of the budget of %lld are free: delete a session, ask for a smaller "
+        "pot, or start the server with a larger --budget",
+        static_cast<long long>(needed), static_cast<long long>(free), static_cast<long long>(ledger_.budget_bytes()));
+  }
+  std::shared_ptr<FrameQueue> frames;
+  if (QueueBytes(n_waiting) > 0) {
+    WEIR_ASSIGN_OR_RETURN(frames, FrameQueue::Make(*eyes_, n_waiting, ledger_));
+  }
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
+  const bool prunes = eyes_ != nullptr && defaults_.eyes.prune.info != nullptr;
+  return std::unique_ptr<StreamSession>(new StreamSession{
+      .id = std::move(id),
+      .session = std::move(session),
+      .conversation = Conversation(model_.tokenizer(), chat_),
+      .options = options,
+      .reservation = *std::move(bytes),
+      .created_s = static_cast<int64_t>(std::time(nullptr)),
+      .frames = std::move(frames),
+      .rows_pruned = prunes ? std::optional<int64_t>(0) : std::nullopt,
+  });
+}
+
+}  // namespace weir

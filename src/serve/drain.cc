@@ -1,0 +1,118 @@
+#include "serve/drain.h"
+
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "serve/call_job.h"
+#include "serve/reply.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::milliseconds kTryAgain{1000};  // to write what could not be written
+
+// Counts a request for as long as its handler runs.
+class Inside {
+ public:
+  explicit Inside(std::atomic<int>& n) : n_(n) { ++n_; }
+  ~Inside() { --n_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  std::atomic<int>& n_;
+};
+
+}  // namespace
+
+void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& response, bool* refused) {
+  const Inside inside(n_inside_);  // from before it is asked whether the server drains
+  const ApiError moved = Move(route, call);
+  *refused = moved.http != 0;
+  if (*refused) return SendError(moved, response);
+  route.handle(call, response);
+  if (route.of_session()) Correct(route, call, response);
+}
+
+ApiError Drain::Move(const RouteInfo& route, const Call& call) {
+  if (!handover_.enabled()) return {0, "", ""};
+  if (draining_) {
+    const Status left = route.of_session() ? handover_.Leave(host_, call.arguments[0]) : Status();
+    // Cancelled: the engine has stopped, and every session was handed over before that.
+    if (left.ok() || left.code() == StatusCode::kCancelled) {
+      return {503, "draining", "this server is about to end; ask again"};
+    }
+    return FromStatus(WithoutFolder(left, folder_));
+  }
+  if (!route.of_session()) return {0, "", ""};
+  const auto taken = handover_.Take(host_, call.arguments[0]);
+  return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), folder_));
+}
+
+void Drain::Correct(const RouteInfo& route, const Call& call, httplib::Response& response) {
+  if (draining_) {
+    // A session that was handed over meanwhile is missing here, but not everywhere. Work that was stopped is answered
+    // when its session can be found elsewhere, and nobody is told to ask again for what was begun.
+    if (response.status != 404 && response.status != 409 && response.status != 503) return;
+    const ApiError moved = Move(route, call);
+    if (response.status != 409) SendError(moved, response);
+  } else if (response.status == 404 && handover_.Holds(call.arguments[0])) {
+    // It was written to the folder while its request was on the way here.
+    SendError({503, "handed_over", "the session ended for want of use just now; ask again"}, response);
+  }
+}
+
+Status Drain::Run(std::chrono::seconds wait) {
+  if (!handover_.enabled()) return Status();
+  draining_ = true;
+  // Work that takes too long is ended from beside: a session is handed over when nothing works on it.
+  const auto end = Clock::now() + wait;
+  std::atomic<bool> left{false};
+  std::thread watch([&] {
+    while (!left && Clock::now() < end) std::this_thread::sleep_for(kLook);
+    host_.Hurry();
+  });
+  // Requests that came before may still make sessions, or take them over: the last look is after the last of them. An
+  // answer that is streamed goes on when its request is no longer counted.
+  Status status;
+  for (bool last = false; !last;) {
+    const bool over = Clock::now() >= end, quiet = n_inside_ == 0;
+    bool busy = false;
+    status = LeaveAll(over, &busy);
+    last = over || (quiet && !busy);
+    if (!last) std::this_thread::sleep_for(status.ok() ? kLook : kTryAgain);
+  }
+  // Chats have no session to move; they may end, too.
+  while (Clock::now() < end && (host_.scheduler().n_running() + host_.scheduler().n_waiting())) {
+    std::this_thread::sleep_for(kLook);
+  }
+  left = true;
+  watch.join();
+  return status;
+}
+
+Status Drain::LeaveAll(bool wait, bool* busy) {
+  std::vector<std::string> ids, others;
+  Status status = CallEngine(host_, [&] {
+    for (const auto& [id, stream] : host_.sessions().all()) ids.push_back(id);
+    return Status();
+  });
+  for (const std::string& id : ids) {
+    const auto left = handover_.LeaveIdle(host_, id);
+    if (!left.ok()) {
+      status = left.status();
+    } else if (!*left) {
+      others.push_back(id);
+    }
+  }
+  *busy = !others.empty();
+  if (!wait) return status;
+  for (const std::string& id : others) {
+    if (const Status one = handover_.Leave(host_, id); !one.ok()) status = one;
+  }
+  return status;
+}
+
+}  // namespace weir

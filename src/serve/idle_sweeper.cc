@@ -1,0 +1,50 @@
+#include "serve/idle_sweeper.h"
+
+#include "base/clock.h"
+#include "serve/call_job.h"
+
+namespace weir {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{20};  // how soon its end is noticed
+constexpr std::chrono::seconds kBetween{1};
+
+}  // namespace
+
+IdleSweeper::IdleSweeper(Host& host, const Handover& handover, std::chrono::seconds idle)
+    : host_(host), handover_(handover), idle_(idle) {
+  if (idle_.count() <= 0) return;
+  thread_ = std::thread([this] {
+    for (auto next = Clock::now(); !ended_; std::this_thread::sleep_for(kLook)) {
+      if (Clock::now() < next) continue;
+      Sweep();
+      next = Clock::now() + kBetween;
+    }
+  });
+}
+
+IdleSweeper::~IdleSweeper() {
+  ended_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+// One session after another: others get their turn on the engine in between.
+void IdleSweeper::Sweep() {
+  bool found = true;
+  const auto end_one = [&] {
+    StreamSession* const stream = host_.sessions().FindIdle(idle_);
+    found = stream != nullptr;
+    if (!found) return Status();
+    if (handover_.enabled() && !handover_.Write(host_, *stream).ok()) {
+      stream->used_at = Clock::now();  // kept, and tried again when it was idle once more
+      return Status();
+    }
+    host_.metrics().CountExpired();
+    host_.sessions().Erase(stream->id);
+    return Status();
+  };
+  while (found && CallEngine(host_, end_one).ok()) {
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,24 @@
+#include "serve/reply.h"
+
+#include <utility>
+
+namespace weir {
+
+void SendJsonText(std::string text, httplib::Response& response, int http) {
+  response.status = http;
+  response.set_content("", 0, "application/json");
+  response.body = std::move(text);  // not copied: answers may be large
+}
+
+void SendJson(const Json& json, httplib::Response& response, int http) {
+  SendJsonText(JsonText(json) + "\n", response, http);
+}
+
+void SendError(const ApiError& error, httplib::Response& response) {
+  if (error.http == 429) response.set_header("Retry-After", "1");
+  SendJson(error.Body(), response, error.http);
+}
+
+void SendError(const Status& status, httplib::Response& response) { SendError(FromStatus(status), response); }
+
+}  // namespace weir

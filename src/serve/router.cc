@@ -1,0 +1,83 @@
+#include "serve/router.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace weir {
+namespace {
+
+// Whether a path is what a route's pattern describes; fills in what stands for its {names}.
+bool Matches(std::string_view pattern, std::string_view path, std::vector<std::string>* arguments) {
+  arguments->clear();
+  while (!pattern.empty() && !path.empty()) {
+    const std::string_view want = pattern.substr(0, pattern.find('/', 1)), have = path.substr(0, path.find('/', 1));
+    if (want.starts_with("/{")) {
+      if (have.size() < 2) return false;
+      arguments->emplace_back(have.substr(1));
+    } else if (want != have) {
+      return false;
+    }
+    pattern.remove_prefix(want.size());
+    path.remove_prefix(have.size());
+  }
+  return pattern.empty() && path.empty();
+}
+
+bool Matches(const RouteInfo& route, std::string_view path, std::vector<std::string>* arguments) {
+  return Matches(route.path, path, arguments) || (*route.other_path != '\0' && path == route.other_path);
+}
+
+int MethodOrder(std::string_view method) { return method == "GET" ? 0 : method == "POST" ? 1 : 2; }
+
+}  // namespace
+
+Router::Router(std::span<const RouteInfo* const> routes) : routes_(routes.begin(), routes.end()) {
+  // '{' stands behind every letter, so that what is written out is tried first.
+  const auto key = [](const RouteInfo* route) {
+    return std::tuple(std::string_view(route->path), MethodOrder(route->method));
+  };
+  std::sort(routes_.begin(), routes_.end(), [&](const RouteInfo* a, const RouteInfo* b) { return key(a) < key(b); });
+}
+
+Router::Match Router::Find(std::string_view method, std::string_view path) const {
+  if (method == "HEAD") method = "GET";
+  Match out;
+  for (const RouteInfo* route : routes_) {
+    if (!Matches(*route, path, &out.arguments)) continue;
+    if (method == route->method) {
+      out.route = route;
+      return out;
+    }
+    out.allowed += (out.allowed.empty() ? "" : ", ") + std::string(route->method);
+  }
+  return out;
+}
+
+KeyRule Router::KeyOf(std::string_view path) const {
+  std::vector<std::string> arguments;
+  for (const RouteInfo* route : routes_) {
+    if (Matches(*route, path, &arguments)) return route->key;
+  }
+  return KeyRule::kAlways;
+}
+
+ApiError NotServed(std::string_view path) {
+  constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
+      {"/v1/embeddings", "this server writes text and makes no embeddings"},
+      {"/embedding", "this server writes text and makes no embeddings"},
+      {"/v1/responses", "there is no such page; ask /v1/chat/completions"},
+      {"/v1/messages", "there is no such page; ask /v1/chat/completions"},
+      {"/completion", "there is no such page; ask /v1/completions"},
+      // llama-server's answers in a shape of its own, so that it is no other name of /v1/completions.
+      {"/completions", "there is no such page; ask /v1/completions"},
+      {"/infill", "this server fills in no text; ask /v1/completions"},
+      {"/slots", "there is no such page; /v1/sessions lists what is held, /metrics what is busy"},
+  };
+  for (const auto& [other, reason] : kElsewhere) {
+    if (path == other) return {404, "not_found", reason};
+  }
+  return {404, "not_found", OfHttp(404).message};
+}
+
+}  // namespace weir

@@ -1,0 +1,29 @@
+// weir-plugin: route
+// Answers a question to a session.
+#include <utility>
+
+#include "serve/answer_sender.h"
+#include "serve/reply.h"
+#include "serve/routes/route.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(body.status(), response);
+  auto request = ParseAsk(call.host, *body, call.options.answers);
+  if (!request.ok()) return SendError(request.status(), response);
+  SendAnswers(call.host, call.arguments[0], *std::move(request), AnswerShape::Kind::kChat, response);
+}
+
+}  // namespace
+
+extern const RouteInfo kAsk;
+const RouteInfo kAsk = {
+    .method = "POST",
+    .path = "/v1/sessions/{id}/ask",
+    .handle = Handle,
+};
+
+}  // namespace weir

@@ -1,0 +1,30 @@
+// weir-plugin: route
+// Answers a chat, in an answer pot.
+#include <utility>
+
+#include "serve/answer_sender.h"
+#include "serve/reply.h"
+#include "serve/routes/route.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(body.status(), response);
+  auto request = ParseChat(call.host, *body, call.options.answers);
+  if (!request.ok()) return SendError(request.status(), response);
+  SendAnswers(call.host, "", *std::move(request), AnswerShape::Kind::kChat, response);
+}
+
+}  // namespace
+
+extern const RouteInfo kChatCompletions;
+const RouteInfo kChatCompletions = {
+    .method = "POST",
+    .path = "/v1/chat/completions",
+    .handle = Handle,
+    .other_path = "/chat/completions",
+};
+
+}  // namespace weir

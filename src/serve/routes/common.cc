@@ -1,0 +1,52 @@
+#include "serve/routes/common.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+constexpr size_t kMaxNameBytes = 100;
+
+}  // namespace
+
+bool ClientWaits() { return HttpConnection::Current()->Alive(); }
+
+Json ModelJson(const Host& host) {
+  const ModelConfig& config = host.model().model().config();
+  return {{"id", host.options().model_name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "weir"},
+          {"meta",
+           {{"architecture", config.architecture},
+            {"n_ctx_train", config.n_ctx_train},
+            {"n_vocab", config.n_vocab},
+            {"n_embd", config.n_embd},
+            {"n_layers", config.n_layers},
+            {"fingerprint", host.fingerprint()}}}};
+}
+
+ApiError AdmissionError(const Host& host, const SessionOptions& options, const Status& status) {
+  if (status.code() != StatusCode::kOverBudget) return FromStatus(status);
+  return {host.admission().CouldFit(options) ? 429 : 400, "budget_exceeded", status.message()};
+}
+
+Result<std::string> SnapshotPath(const ServerOptions& options, const Json& body) {
+  if (options.folder.empty()) return InvalidArgument("the server was started without --snapshots FOLDER");
+  Fields fields(body);
+  std::string name;
+  fields.Get("name", &name);
+  const bool fine = !name.empty() && name.size() <= kMaxNameBytes && name[0] != '.' &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+                             c == '-' || c == '.';
+                    });
+  if (!fine) {
+    fields.Fail("name",
+                StrFormat("must be 1 to %zu letters, digits, '_', '-' or '.', not beginning with '.'", kMaxNameBytes));
+  }
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  return options.folder + "/" + name + ".weir";
+}
+
+}  // namespace weir

@@ -1,0 +1,80 @@
+// weir-plugin: route
+// Makes a session and reads its system message.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
+#include "serve/session_job.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMaxFramesWaiting = 256;
+constexpr size_t kMaxSystemBytes = 1 << 16;  // it is encoded on the engine's thread
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body.empty() ? "{}" : call.body);
+  if (!body.ok()) return SendError(body.status(), response);
+  Fields fields(*body);
+  std::string policy, system;
+  int64_t pot = 0, n_waiting = call.host.options().frames_waiting;
+  bool pin_system = true;
+  fields.Get("policy", &policy);
+  fields.Get("pot", &pot, 1, 1 << 26);
+  fields.Get("system", &system);
+  if (system.size() > kMaxSystemBytes) {
+    fields.Fail("system", StrFormat("may have at most %zu bytes; append longer texts", kMaxSystemBytes));
+  }
+  fields.Get("pin_system", &pin_system);
+  fields.Get("frames_waiting", &n_waiting, 0, kMaxFramesWaiting);
+  if (call.host.eyes() == nullptr) fields.Only("frames_waiting", 0);
+  if (const Status bad = fields.Done(); !bad.ok()) return SendError(bad, response);
+  const auto options = call.host.admission().OptionsFor(policy, pot);
+  if (!options.ok()) {
+    // An unknown policy is a wrong field, not a missing page.
+    return SendError({400, "", "'policy' is not usable: " + options.status().message()}, response);
+  }
+  std::string id;
+  std::vector<int32_t> head;
+  const Status status = CallEngine(call.host, [&]() -> Status {
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, call.host.Create(*options, static_cast<int>(n_waiting)));
+    id = stream->id;
+    head = stream->conversation.Begin(system.empty() ? std::nullopt : std::optional<std::string>(system));
+    return Status();
+  });
+  if (!status.ok()) return SendError(AdmissionError(call.host, *options, status), response);
+  // Read step by step like any other text: others go on meanwhile.
+  const auto job = std::make_shared<BeginJob>(call.host, id, std::move(head), pin_system && !system.empty());
+  if (const Status posted = call.host.scheduler().PostAlways(job); !posted.ok()) {
+    return SendError(posted, response);
+  }
+  for (;;) {
+    if (const auto result = job->events.Pop(kLookAtClient)) {
+      if (result->ok()) return SendJson(**result, response, 201);
+      Status why = result->status();
+      if (why.code() == StatusCode::kOverBudget || why.code() == StatusCode::kInvalidArgument) {
+        why = InvalidArgument("'system' does not fit into the pot: %s", why.message().c_str());
+      }
+      return SendError(why, response);
+    }
+    if (!ClientWaits()) job->Cancel();  // the session then goes, too
+  }
+}
+
+}  // namespace
+
+extern const RouteInfo kCreateSession;
+const RouteInfo kCreateSession = {
+    .method = "POST",
+    .path = "/v1/sessions",
+    .handle = Handle,
+};
+
+}  // namespace weir

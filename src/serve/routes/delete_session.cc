@@ -1,0 +1,25 @@
+// weir-plugin: route
+// Ends a session and frees its bytes.
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/route.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  const std::string& id = call.arguments[0];
+  if (const Status status = DeleteSession(call.host, id); !status.ok()) return SendError(status, response);
+  SendJson({{"id", id}, {"object", "session"}, {"deleted", true}}, response);
+}
+
+}  // namespace
+
+extern const RouteInfo kDeleteSession;
+const RouteInfo kDeleteSession = {
+    .method = "DELETE",
+    .path = "/v1/sessions/{id}",
+    .handle = Handle,
+};
+
+}  // namespace weir

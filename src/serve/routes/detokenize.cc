@@ -1,0 +1,50 @@
+// weir-plugin: route
+// The text of token ids.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "serve/reply.h"
+#include "serve/routes/route.h"
+#include "text/stream.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto ids = [&]() -> Result<std::vector<int32_t>> {
+    WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
+    Fields fields(body);
+    const Json* tokens = fields.Get("tokens");
+    if (tokens == nullptr) fields.Fail("tokens", "is missing");
+    WEIR_RETURN_IF_ERROR(fields.Done());
+    return TokenIds(*tokens, "tokens", call.host.tokenizer().n_tokens());
+  }();
+  if (!ids.ok()) return SendError(ids.status(), response);
+  // A token of a few characters may stand for a hundred spaces: what is told is bounded like what is sent.
+  StreamDecoder decoder(call.host.tokenizer(), {});
+  std::string text;
+  for (const int32_t id : *ids) {
+    decoder.Push(id, &text);
+    if (std::ssize(text) > call.options.http.max_body_bytes) {
+      return SendError({400, "",
+                        StrFormat("'tokens' stand for more than %lld bytes of text: send fewer at once",
+                                  static_cast<long long>(call.options.http.max_body_bytes))},
+                       response);
+    }
+  }
+  decoder.Finish(&text);
+  SendJson({{"content", std::move(text)}}, response);
+}
+
+}  // namespace
+
+extern const RouteInfo kDetokenize;
+const RouteInfo kDetokenize = {
+    .method = "POST",
+    .path = "/detokenize",
+    .handle = Handle,
+};
+
+}  // namespace weir

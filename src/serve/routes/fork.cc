@@ -1,0 +1,46 @@
+// weir-plugin: route
+// A second session that holds and knows what the first one does.
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
+#include "serve/session_json.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  Json state;
+  SessionOptions options;
+  const Status status = CallWithSession(
+      call.host, call.arguments[0],
+      [&](StreamSession& from) -> Status {
+        options = from.options;
+        WEIR_ASSIGN_OR_RETURN(StreamSession* const to,
+                              call.host.Create(from.options, from.frames == nullptr ? 0 : from.frames->n_waiting()));
+        if (Status copied = to->session->CopyFrom(*from.session); !copied.ok()) {
+          call.host.sessions().Erase(to->id);
+          return copied;
+        }
+        to->conversation = from.conversation;
+        to->t_ms = from.t_ms;
+        to->rows_pruned = from.rows_pruned;
+        if (to->frames != nullptr) to->frames->GoOnFrom(from.frames->counters());
+        state = SessionJson(*to);
+        return Status();
+      },
+      ClientWaits);
+  if (!status.ok()) return SendError(AdmissionError(call.host, options, status), response);
+  SendJson(state, response, 201);
+}
+
+}  // namespace
+
+extern const RouteInfo kFork;
+const RouteInfo kFork = {
+    .method = "POST",
+    .path = "/v1/sessions/{id}/fork",
+    .handle = Handle,
+};
+
+}  // namespace weir

@@ -1,0 +1,31 @@
+// weir-plugin: route
+// What one session is and holds.
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/route.h"
+#include "serve/session_json.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  Json state;
+  // Not through the session's queue: its state may be seen while it reads.
+  const Status status = LookAtSession(call.host, call.arguments[0], [&](const StreamSession& stream) {
+    state = SessionJson(stream);
+    state["busy"] = stream.busy;
+  });
+  if (!status.ok()) return SendError(status, response);
+  SendJson(state, response);
+}
+
+}  // namespace
+
+extern const RouteInfo kGetSession;
+const RouteInfo kGetSession = {
+    .method = "GET",
+    .path = "/v1/sessions/{id}",
+    .handle = Handle,
+};
+
+}  // namespace weir

@@ -1,0 +1,30 @@
+// weir-plugin: route
+// The one model, as a list.
+#include <utility>
+
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  Json model = ModelJson(call.host);
+  // Without the key that there is, the name alone.
+  if (!call.options.api_keys.empty() && !call.http.has_header("Authorization")) model.erase("meta");
+  SendJson({{"object", "list"}, {"data", Json::array({std::move(model)})}}, response);
+}
+
+}  // namespace
+
+extern const RouteInfo kModels;
+const RouteInfo kModels = {
+    .method = "GET",
+    .path = "/v1/models",
+    .handle = Handle,
+    .other_path = "/models",
+    .key = KeyRule::kIfGiven,
+};
+
+}  // namespace weir

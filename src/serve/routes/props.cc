@@ -1,0 +1,74 @@
+// weir-plugin: route
+// What the server is made of, and the settings that hold where a request says nothing.
+#include <cstdlib>
+#include <utility>
+
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
+
+namespace weir {
+namespace {
+
+// As it was given: 0.8, not the digits of the nearest binary number.
+Json Decimal(float value) { return std::strtod(StrFormat("%g", value).c_str(), nullptr); }
+
+// What holds where a request says nothing, under llama-server's names.
+Json DefaultsJson(const AnswerDefaults& defaults) {
+  const SamplerOptions& sampler = defaults.sampler;
+  return {{"params",
+           {{"n_predict", defaults.max_tokens},
+            {"seed", defaults.seed ? Json(*defaults.seed) : Json(-1)},
+            {"temperature", Decimal(sampler.temperature)},
+            {"top_k", sampler.top_k},
+            {"top_p", Decimal(sampler.top_p)},
+            {"min_p", Decimal(sampler.min_p)},
+            {"repeat_penalty", Decimal(sampler.repeat_penalty)},
+            {"repeat_last_n", sampler.repeat_last_n}}}};
+}
+
+Json VisionJson(const Host& host) {
+  if (host.eyes() == nullptr) return nullptr;
+  const EncoderConfig& config = host.eyes()->config();
+  return {{"projector", config.projector},
+          {"tokens", host.eyes()->n_rows()},
+          {"prune", host.eyes()->options().prune.info == nullptr ? Json() : Json(host.eyes()->options().prune.text)},
+          {"max_side", host.eyes()->options().max_side},
+          {"lanes", host.eyes()->options().lanes},
+          {"frames_waiting", host.options().frames_waiting}};
+}
+
+void Handle(const Call& call, httplib::Response& response) {
+  Json policies = Json::array();
+  for (const PolicyInfo* policy : AllPolicyInfos()) {
+    policies.push_back({{"name", policy->name}, {"summary", policy->summary}});
+  }
+  const SessionPlan& plan = call.host.plan();
+  const HostOptions& options = call.host.options();
+  SendJson({{"model", ModelJson(call.host)},
+            {"chat_template", call.host.chat() == nullptr ? Json() : Json(std::string(call.host.chat()->name()))},
+            {"policy", options.session.policy.text},
+            {"policies", std::move(policies)},
+            {"pot", plan.pot.n_slots},
+            {"session_bytes", call.host.session_bytes()},
+            {"vision", VisionJson(call.host)},
+            {"default_generation_settings", DefaultsJson(call.options.answers)},
+            {"budget_bytes", call.host.ledger().budget_bytes()},
+            {"used_bytes", call.host.ledger().used_bytes()},
+            {"answer_pots", options.answer_pots},
+            {"on_overflow", options.session.on_overflow == OnOverflow::kError ? "error" : "evict"},
+            {"max_body_bytes", call.options.http.max_body_bytes},
+            {"snapshots", !call.options.folder.empty()}},
+           response);
+}
+
+}  // namespace
+
+extern const RouteInfo kProps;
+const RouteInfo kProps = {
+    .method = "GET",
+    .path = "/props",
+    .handle = Handle,
+};
+
+}  // namespace weir

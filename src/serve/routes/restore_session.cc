@@ -1,0 +1,40 @@
+// weir-plugin: route
+// A session from the snapshot folder.
+#include "chat/session_file.h"
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
+#include "serve/session_json.h"
+#include "serve/session_snapshot.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(body.status(), response);
+  const auto path = SnapshotPath(call.options, *body);
+  if (!path.ok()) return SendError(path.status(), response);
+  const auto snapshot = SnapshotReader::Open(*path, call.host.ledger().budget_bytes() + kMaxSnapshotText);
+  if (!snapshot.ok()) return SendError(WithoutFolder(snapshot.status(), call.options.folder), response);
+  Json state;
+  const Status status = CallEngine(call.host, [&]() -> Status {
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, ReadSnapshot(call.host, **snapshot));
+    state = SessionJson(*stream);
+    return Status();
+  });
+  if (!status.ok()) return SendError(WithoutFolder(status, call.options.folder), response);
+  SendJson(state, response, 201);
+}
+
+}  // namespace
+
+extern const RouteInfo kRestoreSession;
+const RouteInfo kRestoreSession = {
+    .method = "POST",
+    .path = "/v1/sessions/restore",
+    .handle = Handle,
+};
+
+}  // namespace weir

@@ -1,0 +1,48 @@
+// weir-plugin: route
+// Writes a session to the snapshot folder.
+#include <memory>
+#include <utility>
+
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
+#include "serve/session_json.h"
+#include "serve/session_snapshot.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(body.status(), response);
+  const auto path = SnapshotPath(call.options, *body);
+  if (!path.ok()) return SendError(path.status(), response);
+  std::unique_ptr<SnapshotWriter> file;
+  Json json;
+  Status status = CallWithSession(
+      call.host, call.arguments[0],
+      [&](StreamSession& stream) -> Status {
+        json = SessionJson(stream);
+        WEIR_ASSIGN_OR_RETURN(file, WriteSnapshot(call.host, stream, *path));
+        return Status();
+      },
+      ClientWaits);
+  // The disk is synced here, not on the engine's thread.
+  if (status.ok()) status = file->Finish();
+  if (!status.ok()) return SendError(WithoutFolder(status, call.options.folder), response);
+  SendJson(
+      {{"name", (*body)["name"]}, {"object", "snapshot"}, {"bytes", file->state_bytes()}, {"session", std::move(json)}},
+      response);
+}
+
+}  // namespace
+
+extern const RouteInfo kSaveSession;
+const RouteInfo kSaveSession = {
+    .method = "POST",
+    .path = "/v1/sessions/{id}/save",
+    .handle = Handle,
+};
+
+}  // namespace weir

@@ -1,0 +1,39 @@
+#include "serve/session_json.h"
+
+#include "kv/held.h"
+#include "serve/held_map.h"
+
+namespace weir {
+
+Json FramesJson(const FrameCounters& frames) {
+  return {{"arrived", frames.arrived}, {"read", frames.read}, {"dropped", frames.dropped}, {"waiting", frames.waiting}};
+}
+
+Json SessionJson(const StreamSession& stream) {
+  const Session& session = *stream.session;
+  const SessionCounters counters = session.counters();
+  const Held held = SummarizeHeld(session.pot(), counters.seen);
+  const int64_t queue_bytes = stream.frames == nullptr ? 0 : stream.frames->bytes();
+  Json out = {{"id", stream.id},
+              {"object", "session"},
+              {"created", stream.created_s},
+              {"idle_s", stream.idle().count()},
+              {"policy", stream.options.policy.text},
+              {"pot", session.plan().pot.n_slots},
+              {"bytes", session.plan().total_bytes + queue_bytes},
+              {"unbounded_bytes", UnboundedBytes(session)},
+              {"seen", counters.seen},
+              {"kept", counters.kept},
+              {"dropped", counters.dropped},
+              {"pinned", held.n_pinned},
+              {"oldest_unpinned", held.oldest_unpinned},
+              {"unbroken_from", held.unbroken_from},
+              {"selections", counters.selections},
+              {"modalities", ModalitiesJson(counters, HeldSpans(session.pot()))},
+              {"t_ms", stream.t_ms}};
+  if (stream.rows_pruned) out["rows_pruned"] = *stream.rows_pruned;
+  if (stream.frames != nullptr) out["frames"] = FramesJson(stream.frames->counters());
+  return out;
+}
+
+}  // namespace weir

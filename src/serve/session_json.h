@@ -1,0 +1,15 @@
+// A stream session as answers report it.
+#pragma once
+
+#include "io/json.h"
+#include "serve/session_table.h"
+
+namespace weir {
+
+// What a session is and holds. [engine]
+Json SessionJson(const StreamSession& stream);
+
+// {"arrived", "read", "dropped", "waiting"}: frames of a live video.
+Json FramesJson(const FrameCounters& frames);
+
+}  // namespace weir

@@ -1,0 +1,93 @@
+#include "serve/session_snapshot.h"
+
+#include <optional>
+#include <utility>
+
+#include "chat/session_file.h"
+#include "io/json.h"
+#include "serve/session_json.h"
+#include "serve/visual_input.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMaxCount = int64_t{1} << 50;  // that a snapshot may name: it goes on being counted
+
+// What a session has watched; a file without it is of a session that saw no pictures.
+struct Watched {
+  int64_t t_ms = 0;
+  std::optional<int64_t> rows_pruned;
+  FrameCounters frames;
+};
+
+Json ToJson(const StreamSession& stream) {
+  Json out = {{"t_ms", stream.t_ms}};
+  if (stream.rows_pruned) out["rows_pruned"] = *stream.rows_pruned;
+  if (stream.frames == nullptr) return out;
+  const FrameCounters frames = stream.frames->counters();
+  out["last_ms"] = frames.t_ms;
+  out["frames"] = FramesJson(frames);
+  return out;
+}
+
+Result<Watched> FromJson(const Json& saved) {
+  Watched out;
+  if (saved.is_null()) return out;
+  Fields fields(saved, "watched.");
+  fields.Get("t_ms", &out.t_ms, 0, kMaxMoment);
+  fields.Get("last_ms", &out.frames.t_ms, -1, kMaxMoment);
+  if (fields.Has("rows_pruned")) fields.Get("rows_pruned", &out.rows_pruned.emplace(), 0, kMaxCount);
+  const Json* counters = fields.Get("frames");
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  if (counters == nullptr) return out;
+  Fields of_frames(*counters, "watched.frames.");
+  of_frames.Get("arrived", &out.frames.arrived, 0, kMaxCount);
+  of_frames.Get("read", &out.frames.read, 0, kMaxCount);
+  of_frames.Get("dropped", &out.frames.dropped, 0, kMaxCount);
+  of_frames.Get("waiting", &out.frames.waiting, 0, kMaxCount);
+  WEIR_RETURN_IF_ERROR(of_frames.Done());
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const StreamSession& stream,
+                                                      const std::string& path) {
+  SessionNote note =
+      SessionNote::Of(*stream.session, stream.options.on_overflow, host.options().model_name, host.fingerprint());
+  note.conversation = stream.conversation.Save();
+  note.watched = ToJson(stream);
+  WEIR_ASSIGN_OR_RETURN(auto file, SnapshotWriter::Begin(path, note.ToText(), stream.session->state_bytes()));
+  WEIR_RETURN_IF_ERROR(stream.session->Save(*file));
+  return file;
+}
+
+Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const std::string& id) {
+  WEIR_ASSIGN_OR_RETURN(const SessionNote note, SessionNote::Parse(snapshot.text()));
+  if (note.fingerprint != host.fingerprint()) {
+    return InvalidArgument("the snapshot is of the model '%s', not of the one that runs here", note.model.c_str());
+  }
+  if (note.conversation.is_null()) return InvalidArgument("the snapshot is of a text without rounds");
+  auto usable = host.admission().OptionsFor(note.policy, note.pot_slots);
+  // A policy that is not there is no missing file.
+  if (!usable.ok()) return InvalidArgument("the snapshot is not usable: %s", usable.status().message().c_str());
+  SessionOptions& options = *usable;
+  options.chunk_rows = note.chunk_rows;
+  options.on_overflow = note.on_overflow;
+  WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(host.tokenizer(), host.chat(), note.conversation));
+  WEIR_ASSIGN_OR_RETURN(const Watched watched, FromJson(note.watched));
+  WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host.Create(options, -1, id));
+  stream->t_ms = watched.t_ms;
+  if (watched.rows_pruned) stream->rows_pruned = watched.rows_pruned;
+  if (stream->frames != nullptr) stream->frames->GoOnFrom(watched.frames);
+  Status status = note.CheckFits(*stream->session, host.fingerprint());
+  if (status.ok()) status = stream->session->Restore(snapshot);
+  if (!status.ok()) {
+    host.sessions().Erase(stream->id);
+    return status;
+  }
+  stream->conversation = std::move(talk);
+  return stream;
+}
+
+}  // namespace weir

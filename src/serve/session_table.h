@@ -1,0 +1,65 @@
+// The room of stream sessions: each has a pot of its own for as long as it lives, and is found by its id.
+//
+// [engine] runs on the engine's thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/ledger.h"
+#include "chat/conversation.h"
+#include "engine/session.h"
+#include "serve/frame_queue.h"
+
+namespace weir {
+
+// [engine]
+struct StreamSession {
+  std::string id;
+  std::unique_ptr<Session> session;
+  Conversation conversation;
+  SessionOptions options;
+  Reservation reservation;                   // of the host's ledger
+  int64_t created_s = 0;                     // Unix time
+  std::shared_ptr<FrameQueue> frames;        // nullptr: no live video. Requests hold it, too, while they bring a frame
+  int64_t t_ms = 0;                          // the moment of the last picture that was read
+  std::optional<int64_t> rows_pruned;        // of its pictures; nothing where nobody prunes
+  Clock::time_point used_at = Clock::now();  // when a request last named it, or a job on it ended
+  bool busy = false;                         // a job works on it
+  bool closing = false;                      // it is being deleted: jobs end at their next step
+
+  // For how long nobody has used it; 0 while a job works on it.
+  std::chrono::seconds idle() const {
+    if (busy) return std::chrono::seconds(0);
+    return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - used_at);
+  }
+};
+
+class SessionTable {
+ public:
+  // Whether there is a session of that id, which may end at any moment. Any thread; the engine is not waited for.
+  bool Has(const std::string& id) const;
+
+  // [engine] From here on.
+  // REQUIRES: there is no session of that id.
+  StreamSession* Add(std::unique_ptr<StreamSession> stream);
+  // nullptr when there is none, or it is being deleted. It counts as a use of the session.
+  StreamSession* Find(const std::string& id);
+  // One that nothing works on and that nobody has used for so long; nullptr when there is none.
+  StreamSession* FindIdle(std::chrono::seconds idle) const;
+  // Ends the session and frees its pot, if there is one of that id.
+  void Erase(const std::string& id);
+  const std::map<std::string, std::unique_ptr<StreamSession>>& all() const { return sessions_; }
+
+ private:
+  mutable std::mutex mutex_;  // the engine's thread changes sessions_ under it, and reads them without
+  std::map<std::string, std::unique_ptr<StreamSession>> sessions_;
+};
+
+}  // namespace weir
