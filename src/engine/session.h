@@ -1,7 +1,7 @@
 // Session: one endless stream inside one fixed pot.
 //
 // Append tokens at any moment, ask for the next token's logits at any moment. Before a chunk is read the session makes
-// room for it: when the pot lacks slots, the policy chooses who stays and the pot is compacted. Everything the session
+// room for it: when the pot lacks slots, the policy chooses which stay and the pot is compacted. Everything the session
 // will ever hold is planned first (engine/session_plan.h), reserved in its ledger when it is made, and never grows.
 //
 // Its parts are in engine/session/, the kinds of evidence that a policy may ask for in engine/evidence/.

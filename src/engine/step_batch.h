@@ -28,7 +28,10 @@ class StepBatch {
   };
   // What a batch of max_sessions of the kind of `plan` needs.
   static Shape ShapeFor(const SessionPlan& plan, int64_t max_sessions) {
-    return {max_sessions, plan.runner.max_slots, plan.runner.n_context, plan.runner.statistics};
+    return {.max_sessions = max_sessions,
+            .max_slots = plan.runner.max_slots,
+            .n_context = plan.runner.n_context,
+            .statistics = plan.runner.statistics};
   }
 
   // Reserves Bytes() in `ledger`.

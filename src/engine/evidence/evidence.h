@@ -44,26 +44,26 @@ class EvidenceKind {
   // planned, and with one that gives memory when it is made.
   virtual void LayOut(const PotShape& /*pot*/, BufferSpace* /*space*/) {}
 
-  // A chunk is about to be read in a forward pass, which the kind may have take attention (BatchItem::evidence). What
-  // `item` refers to lives until the next call.
+  // A chunk is about to be read. The kind may ask the forward pass for attention (BatchItem::evidence); what `item`
+  // then refers to must live until the next call.
   virtual void BeginChunk(const SessionCore& /*core*/, const Chunk& /*chunk*/, BatchItem* /*item*/) {}
-  // It was read, and its slots are the pot's newest. nll: [chunk.n], where anybody asked for likelihoods.
+  // The chunk was read; its slots are the pot's newest. nll: [chunk.n], empty where nothing asked for likelihoods.
   virtual void EndChunk(SessionCore& /*core*/, const Chunk& /*chunk*/, std::span<const float> /*nll*/) {}
 
-  // A round begins with this question, of which nothing was read yet.
+  // A round begins with this question, which may not have been read yet.
   virtual void BeginRound(SessionCore& /*core*/, std::span<const int32_t> /*question*/) {}
-  // The same once room was made, unless the stream begins with this round. True when the floats in the pot are others
-  // now than a stream without rounds would have.
+  // The same once room was made for the round, unless the stream begins with it. True when this changed floats in the
+  // pot, which then differ from those of a stream without rounds.
   virtual bool Age(SessionCore& /*core*/) { return false; }
 
-  // A selection is next. Takes what the policy will rank by; what is not kept beside the slots is put into
-  // views[group], whose slots are there already. Operations may still run when it returns.
+  // A selection is next. Takes what the policy will rank by. What is not kept beside the slots goes into the views, one
+  // a group, whose `slots` are set already. Operations may still run when it returns.
   virtual Status Take(SessionCore& /*core*/, std::span<SlotView> /*views*/) { return Status(); }
   // Puts what is kept beside the slots into the view of view->group.
   virtual void Show(const SessionCore& /*core*/, SlotView* /*view*/) const {}
 
-  // Session::RewindPoint(): how many tokens may stay at most when a prompt that ends at n_call begins like what was
-  // read, so that the floats beside the slots become the same.
+  // For Session::RewindPoint(): how many tokens at most may stay, for a prompt that ends at n_call, so that the floats
+  // beside the slots become those of reading it whole.
   virtual int64_t MostRewound(int64_t /*n_call*/) const { return std::numeric_limits<int64_t>::max(); }
 };
 
@@ -94,10 +94,11 @@ class EvidenceSet {
   void Show(const SessionCore& core, SlotView* view) const;
   int64_t MostRewound(int64_t n_call) const;
 
-  // What no kind has to care for. As new; only the n oldest tokens of the pot are left; at most `most` slots of a group
-  // stayed in a selection.
+  // Bookkeeping common to all kinds. The stream begins anew.
   void Clear(SessionCore& core);
+  // Only the n oldest tokens of the pot are left.
   void Rewound(SessionCore& core, int32_t n);
+  // A selection kept at most `most` slots of a group.
   void Selected(SessionCore& core, int32_t most);
 
  private:

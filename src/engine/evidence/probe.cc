@@ -1,6 +1,6 @@
 // weir-plugin: evidence
-// How much the rows of a probe attend to every slot. The probe, or the last rows of a round's question in its place, is
-// read on top of the pot before each selection and taken back: it leaves scores and no other trace.
+// How much the rows of a probe attend to every slot. Before each selection the probe, or in its place the last rows of
+// a round's question, is read on top of the pot and taken back: it leaves scores and no other trace.
 #include <algorithm>
 
 #include "engine/evidence/evidence.h"

@@ -1,6 +1,6 @@
 // weir-plugin: evidence
-// Statistics of the stored keys or values (ops/vector_scores.h), taken before each selection: one in the place of
-// attention, and, once the stream has held a picture, one beside it.
+// Statistics of the stored keys or values (ops/vector_scores.h), taken before each selection: one in place of
+// attention, and, once the stream has held a picture, another beside it.
 #include "engine/evidence/evidence.h"
 
 namespace weir {

@@ -1,5 +1,5 @@
-// One chunk of a stream: room for it, what goes into the forward pass, what is learnt from it. The pass itself is the
-// caller's, who may read chunks of several sessions in one (engine/step_batch.h).
+// Reads one chunk of a stream: makes room for it, prepares its part of a forward pass, records what the pass gave. The
+// caller runs the pass, which may hold chunks of several sessions (engine/step_batch.h).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace weir {
 
 class ChunkReader {
  public:
-  // All of it outlives the reader.
+  // All of them outlive the reader.
   struct Parts {
     SessionCore& core;
     EvidenceSet& evidence;
@@ -35,15 +35,16 @@ class ChunkReader {
     space->Reserve(MemTag::kMeta, max_rows * static_cast<int64_t>(sizeof(SlotMeta)));
   }
 
-  // kInvalidArgument names the token that is none.
+  // kInvalidArgument names a token outside the vocabulary.
   Status CheckTokens(std::span<const int32_t> tokens) const;
   // How many of the n_left rows that come are read next, at least one; room is made for them. Errors as
   // Session::Append().
   Result<int32_t> MakeRoom(int64_t n_left);
-  // What goes into the forward pass of a chunk that fits. It refers to the session and is good until the next call.
+  // The chunk's part of a forward pass. REQUIRES: MakeRoom() made room for it. Refers to the session; valid until the
+  // next call.
   BatchItem Begin(const Chunk& chunk);
-  // The pass was run. hidden: of the chunk's rows, in memory of the backend. nll: [chunk.n] -log P of each row, 0 for
-  // the first of the stream; or nullptr.
+  // The pass was run and gave `hidden` for the chunk's rows, in memory of the backend. `nll`, unless it is nullptr,
+  // receives -log P of each row, [chunk.n]; 0 for the first of the stream.
   void End(const Chunk& chunk, const BatchItem& item, const float* hidden, float* nll);
 
  private:

@@ -17,7 +17,7 @@
 
 namespace weir {
 
-// The time of the newest token before there is one.
+// StreamPlace::t_newest_ms of a stream without tokens.
 inline constexpr int64_t kNoTime = std::numeric_limits<int64_t>::min();
 
 // Where a stream stands. Saved with a session, cleared with it.
@@ -33,7 +33,8 @@ struct StreamPlace {
   int64_t n_seen_visual() const { return n_seen - n_seen_by[static_cast<size_t>(Modality::kText)]; }
 };
 
-// What the kinds of evidence remember between calls, apart from the floats in the pot. Saved and cleared likewise.
+// What the kinds of evidence remember between calls, apart from the floats in the pot. Saved and cleared with a
+// session.
 struct EvidenceMemo {
   int32_t n_score_rows = 0, n_unscored = 0;  // SlotView::n_rows, n_unscored
   std::vector<int32_t> probe;                // tokens that vote before a selection
@@ -52,7 +53,7 @@ struct Chunk {
   int64_t n_after = 0;  // rows of the same call that come after this chunk
   int64_t t_src_ms = 0;
   bool pinned = false, generated = false;
-  bool observed = false;  // somebody looks at every tensor
+  bool observed = false;  // a TensorObserver sees every tensor
 };
 
 struct SessionCore {

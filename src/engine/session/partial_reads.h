@@ -1,5 +1,5 @@
-// Steps of an answer that read a part of the pot: between two that read all of it, a policy may have the tokens of an
-// answer to something with pictures read only the slots that it chose (PolicyNeeds::read_every).
+// Steps that read a part of the pot. While an answer about pictures is written, a policy may let all but every K-th
+// token read only slots that it chose (PolicyNeeds::read_every).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ class PartialReads {
   // Takes them. The pot is there.
   void Prepare();
 
-  // What the rows of a chunk read, as BatchItem::reads: nullptr for all slots.
+  // What the rows of a chunk read, as BatchItem::reads has it: nullptr for all slots.
   const KeepSet* Begin(const Chunk& chunk);
-  // It was read.
+  // The chunk was read.
   void End(const BatchItem& item);
 
   // Tokens of the answer since one read all slots: saved with a session.
   int32_t n_since_full() const { return n_since_full_; }
-  // Of a stream of which so much is known.
+  // Continues a stream that has this count; what it read last is not known.
   void Start(int32_t n_since_full) {
     n_since_full_ = n_since_full;
     fresh_at_ = -1;

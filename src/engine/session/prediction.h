@@ -22,7 +22,7 @@ class Prediction {
   // What it runs on from then on; both outlive it.
   void Use(Backend* backend, Runner* runner);
 
-  // Of a session that has read nothing, or whose last row is not there: `next_nll` is then the next token's likelihood.
+  // Forgets the last row. `next_nll`: -log P of the next token, where it is known from an earlier pass.
   void Clear(float next_nll = std::numeric_limits<float>::infinity());
   // The hidden state of the last row of a chunk, in memory of the backend.
   void Read(const float* hidden);
@@ -31,17 +31,17 @@ class Prediction {
   Result<std::span<float>> Logits();
   // As Session::MostLikely() has it.
   Status MostLikely(std::span<int32_t> ids, std::span<float> values);
-  // The row of a batch, in memory of the backend, in the place of the logits that would be computed.
+  // Copies logits of a shared pass, in memory of the backend, so that they need not be computed again.
   void TakeLogits(const float* logits);
-  // -log P of a chunk's rows, [chunk rows], to be called before Read() of its last one. hidden: of all rows, in memory
-  // of the backend. Tokens predict one another, nothing predicts embeddings (theirs is 0): the first row's is +inf, or
-  // what Clear() was given for tokens, where no row predicts it. Good until the next call.
+  // -log P of each row of a chunk, before Read() takes its last one. `hidden` is that of all rows, in memory of the
+  // backend. Each token predicts the next. Nothing predicts embeddings: theirs is 0. Where no row predicts the first
+  // row, its value is +inf, or for a token what Clear() was given. Valid until the next call.
   std::span<const float> TokenNll(std::span<const int32_t> tokens, const float* hidden);
   std::span<const float> EmbeddingNll(int64_t n);
 
   bool has_row() const { return has_row_; }
   bool has_logits() const { return has_logits_; }
-  // [n_embd], of the last row. To be read and written by the host when the backend is done.
+  // [n_embd], of the last row. The host may read and write it after Backend::Synchronise().
   std::span<float> hidden() const { return {hidden_, static_cast<size_t>(n_embd_)}; }
   // hidden() was written from outside.
   void Restored(bool has_row) {
@@ -58,7 +58,7 @@ class Prediction {
   Runner* runner_ = nullptr;
   int64_t n_vocab_ = 0, n_embd_ = 0;
   float* logits_ = nullptr;       // [n_vocab]
-  float* host_logits_ = nullptr;  // a copy for who wants all of them, where they are a device's
+  float* host_logits_ = nullptr;  // their copy on the host, where they are a device's
   float* hidden_ = nullptr;       // [n_embd]
   bool has_row_ = false, has_logits_ = false, has_host_logits_ = false;
   float next_nll_ = std::numeric_limits<float>::infinity();  // where no row predicts the next token

@@ -1,4 +1,4 @@
-// How much of what was read a prompt that begins alike may keep (Session::RewindPoint()).
+// How many of the tokens read so far another prompt with the same beginning may keep (Session::RewindPoint()).
 //
 // Rows of one chunk are computed together, and on no device need their bits be those of rows that come in other chunks,
 // or one by one. So what is kept are chunks that a new prompt would come in too: whole ones, from where the pinned
@@ -15,7 +15,7 @@ namespace weir {
 
 class RewindMark {
  public:
-  // Of a stream whose first n tokens are all that was read.
+  // A stream of which exactly the first n tokens were read.
   void Start(int64_t n) {
     plain_ = true;
     n_ = n;

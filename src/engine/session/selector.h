@@ -1,4 +1,4 @@
-// Who stays in a session's pot: what a policy is told, what it answers, and what is done about it.
+// Selection: which slots of a session's pot stay. Shows the policy every group, checks its keep-sets, compacts the pot.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace weir {
 
 class Selector {
  public:
-  // All of it outlives the selector.
+  // All four outlive the selector.
   Selector(SessionCore* core, EvidenceSet* evidence, SessionTrace* trace, RewindMark* rewind)
       : core_(*core), evidence_(*evidence), trace_(*trace), rewind_(*rewind) {}
 
@@ -26,10 +26,10 @@ class Selector {
 
   // Makes n_coming slots free in every group. kOverBudget where nothing may be forgotten, or not enough.
   Status MakeRoom(int32_t n_coming);
-  // A prompt was read whole: what the policy forgets at such a moment.
+  // A prompt was read whole. Forgets what the policy drops at that moment.
   Status EndPrompt();
-  // Steps that read a part of the pot (PolicyNeeds::read_every): the slots of a group that its next row reads besides
-  // its own, as the policy chooses them now.
+  // For steps that read a part of the pot (PolicyNeeds::read_every): asks the policy which slots of each group the next
+  // row reads. Its own slot is not among them.
   void SelectRead(std::span<KeepSet> reads);
 
  private:

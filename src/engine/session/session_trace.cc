@@ -12,30 +12,30 @@ const AttentionWatch* SessionTrace::WatchFor(const BatchItem& item, bool asks) c
   return wanted && item.reads == nullptr && asks ? &watch_ : nullptr;
 }
 
-Status SessionTrace::Told(Status written) {
+Status SessionTrace::DropOnFailure(Status written) {
   if (!written.ok()) writer_ = nullptr;
   return written;
 }
 
 Status SessionTrace::Attended(const SessionCore& core) {
   core.backend->Synchronise();
-  return Told(writer_->Attended(*core.pot, core.stream.n_seen, watch_));
+  return DropOnFailure(writer_->Attended(*core.pot, core.stream.n_seen, watch_));
 }
 
 Status SessionTrace::Selected(const SessionCore& core, std::span<const SlotView> views, std::span<const KeepSet> keeps,
                               const char* reason) {
   for (size_t group = 0; group < views.size() && writer_ != nullptr; ++group) {
     const SlotView& view = views[group];
-    WEIR_RETURN_IF_ERROR(Told(writer_->Selected({.step = core.stream.n_selections,
-                                                 .n_seen = core.stream.n_seen,
-                                                 .policy = core.options.policy.info->name,
-                                                 .layer = view.layer,
-                                                 .head = view.head,
-                                                 .slots = view.slots,
-                                                 .scores = view.scores,
-                                                 .nll = view.nll,
-                                                 .keep = &keeps[group],
-                                                 .reason = reason})));
+    WEIR_RETURN_IF_ERROR(DropOnFailure(writer_->Selected({.step = core.stream.n_selections,
+                                                          .n_seen = core.stream.n_seen,
+                                                          .policy = core.options.policy.info->name,
+                                                          .layer = view.layer,
+                                                          .head = view.head,
+                                                          .slots = view.slots,
+                                                          .scores = view.scores,
+                                                          .nll = view.nll,
+                                                          .keep = &keeps[group],
+                                                          .reason = reason})));
   }
   return Status();
 }

@@ -13,7 +13,7 @@ class SessionTrace {
  public:
   // The floats that attention is watched in: of all slots, layer after layer.
   void LayOut(const PotShape& pot, BufferSpace* space);
-  // Lines go to `writer` from now on; nullptr: nowhere. A writer that fails is told of once and then left alone.
+  // Lines go to `writer` from now on; nullptr: nowhere. Its first failure is returned once, and the writer dropped.
   void SetWriter(TraceWriter* writer) { writer_ = writer; }
 
   // What a chunk's forward pass is to fill for the trace, nullptr where nobody looks. asks: its last row ends a prompt
@@ -26,8 +26,8 @@ class SessionTrace {
                   const char* reason);
 
  private:
-  // A failed writer is not asked again; the session goes on without it.
-  Status Told(Status written);
+  // Drops a writer that failed; the session continues without it.
+  Status DropOnFailure(Status written);
 
   TraceWriter* writer_ = nullptr;
   AttentionWatch watch_;
