@@ -87,20 +87,4 @@ void PrintConfiguration(const LoadedModel& model, const Session& session, const 
 // A file's bytes, at most max_bytes. kIo for what cannot be read, directories included; "-" is standard input.
 Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);
 
-// One per subcommand; each sets the callback that runs it and leaves the exit code in *code.
-void AddRun(CLI::App& app, int* code);
-void AddChat(CLI::App& app, int* code);
-void AddRead(CLI::App& app, int* code);
-void AddWatch(CLI::App& app, int* code);
-void AddPlan(CLI::App& app, int* code);
-void AddInfo(CLI::App& app, int* code);
-void AddPolicies(CLI::App& app, int* code);
-void AddPruners(CLI::App& app, int* code);
-void AddBench(CLI::App& app, int* code);
-void AddEval(CLI::App& app, int* code);
-void AddTrace(CLI::App& app, int* code);
-void AddRemembers(CLI::App& app, int* code);
-void AddTune(CLI::App& app, int* code);
-void AddServe(CLI::App& app, int* code);
-
 }  // namespace weir::app

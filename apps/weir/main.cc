@@ -1,4 +1,4 @@
-// weir: one program, a file per subcommand.
+// weir: one program, a file of commands/ per subcommand.
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/simd.h"
+#include "commands/command.h"
 #include "common.h"
 
 namespace {
@@ -80,6 +81,18 @@ weir::Status CheckSimd() {
   return weir::InvalidArgument("WEIR_SIMD is '%s'; this machine has %s", level, names.c_str());
 }
 
+// Every subcommand, under the heading of its group. Parsing sets *action to what the chosen one does.
+void AddCommands(CLI::App& app, weir::app::Action* action) {
+  using weir::app::CommandGroup;
+  for (const auto& [group, heading] : {std::pair{CommandGroup::kAnswer, "Reading and answering"},
+                                       {CommandGroup::kInspect, "Looking inside"},
+                                       {CommandGroup::kMeasure, "Measuring"}}) {
+    for (const weir::app::CommandInfo* command : weir::app::AllCommandInfos()) {
+      if (command->group == group) AddSubcommand(app, *command, action)->group(heading);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -90,21 +103,8 @@ int main(int argc, char** argv) {
   app.name("weir");
   app.set_version_flag("--version", "weir " WEIR_VERSION);
   app.require_subcommand(1);
-  int code = 0;
-  weir::app::AddRun(app, &code);
-  weir::app::AddChat(app, &code);
-  weir::app::AddRead(app, &code);
-  weir::app::AddWatch(app, &code);
-  weir::app::AddPlan(app, &code);
-  weir::app::AddInfo(app, &code);
-  weir::app::AddPolicies(app, &code);
-  weir::app::AddPruners(app, &code);
-  weir::app::AddBench(app, &code);
-  weir::app::AddEval(app, &code);
-  weir::app::AddTrace(app, &code);
-  weir::app::AddRemembers(app, &code);
-  weir::app::AddTune(app, &code);
-  weir::app::AddServe(app, &code);
+  weir::app::Action action;
+  AddCommands(app, &action);
   std::vector<std::string> arguments;
   bool flags_end = false;
   for (int i = 1; i < argc; ++i) {
@@ -115,8 +115,10 @@ int main(int argc, char** argv) {
     if (!is_text && (arguments.back() == "-fa" || arguments.back() == "-hf")) arguments.back() = "-" + arguments.back();
   }
   std::reverse(arguments.begin(), arguments.end());  // the library takes them last first
+  weir::Status status;
   try {
     app.parse(arguments);
+    status = action();
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
@@ -130,7 +132,6 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {  // nothing of ours throws; memory may run out
     return weir::app::Fail(weir::Internal("%s", e.what()));
   }
-  if (const weir::Status written = weir::app::FlushOutput(); code == 0 && !written.ok())
-    return weir::app::Fail(written);
-  return code;
+  if (status.ok()) status = weir::app::FlushOutput();
+  return status.ok() ? 0 : weir::app::Fail(status);
 }
