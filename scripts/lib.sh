@@ -57,7 +57,7 @@ need_python() {
 # need_build_packages: the compiler, CMake and the libraries of CMakeLists.txt. A compiler, CMake or Ninja that did not
 # come from a package counts too.
 need_build_packages() {
-  local want=(pkg-config libhwy-dev libpcre2-dev nlohmann-json3-dev libcli11-dev libcpp-httplib-dev
+  local want=(pkg-config libhwy-dev libpcre2-dev nlohmann-json3-dev libcli11-dev libcpp-httplib-dev libedit-dev
     libgtest-dev libbenchmark-dev)
   command -v "${CXX:-g++}" >/dev/null || want+=(g++)
   command -v cmake >/dev/null || want+=(cmake)

@@ -1,16 +1,14 @@
 // weir-plugin: command
 // weir chat: rounds in a terminal, one endless session.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <optional>
 
 #include "answer.h"
 #include "chat/talk.h"
 #include "commands/command.h"
+#include "line_input.h"
 #include "progress.h"
 #include "saved.h"
 #include "text/stream.h"
@@ -33,7 +31,8 @@ void PrintHelp() {
                "  /load FILE   go on from where a session was saved; this one is forgotten\n"
                "  /reset       forget the conversation\n"
                "  /help        this list\n"
-               "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n");
+               "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n"
+               "The up arrow brings earlier lines back; lines that are pasted together are one message.\n");
 }
 
 class Chat {
@@ -57,14 +56,23 @@ class Chat {
 
   // `saved`: where to go on from; nullptr to begin.
   Status Loop(SavedSession* saved) {
-    const bool terminal = isatty(STDIN_FILENO) != 0;
-    if (terminal) std::fprintf(stderr, "Type a message; /help lists the commands.\n");
+    LineInput input;
+    if (input.terminal()) std::fprintf(stderr, "Type a message; /help lists the commands.\n");
     WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
+    bool told_how_to_end = false;
     for (std::string line;;) {
-      if (terminal) std::fprintf(stderr, "\n> ");
+      if (input.terminal()) std::fprintf(stderr, "\n");
       ClearStop();
-      if (!std::getline(std::cin, line)) break;
-      if (!line.empty() && line.back() == '\r') line.pop_back();
+      const LineInput::Event event = input.Read("> ", &line);
+      if (event == LineInput::Event::kEnd) break;
+      if (event == LineInput::Event::kInterrupted) {
+        // On a terminal it drops the line. On an empty one it may be the second half of stopping an answer.
+        if (!input.terminal() || (line.empty() && told_how_to_end)) return Cancelled("stopped");
+        if (line.empty()) std::fprintf(stderr, "Ctrl-D or /exit ends the chat, and so does another Ctrl-C.\n");
+        told_how_to_end = line.empty();
+        continue;
+      }
+      told_how_to_end = false;
       if (line.empty()) continue;
       if (line == "/exit") break;
       Status status;
@@ -168,6 +176,7 @@ class Chat {
     options.add_special = false;
     StreamEncoder encoder(tokenizer_, options);
     Progress progress("read", Progress::kAuto);
+    progress.SetTotal(source.total_bytes());
     std::string piece;
     std::vector<int32_t> tokens;
     int64_t n_read = 0;
@@ -176,6 +185,7 @@ class Chat {
       tokens.clear();
       encoder.Push(piece, &tokens);
       if (!more) encoder.Finish(&tokens);
+      progress.NextPiece(std::ssize(piece), std::ssize(tokens));
       Session::AppendOptions append;
       append.stop = &StopFlag();
       append.progress = [&](int64_t done) { progress.Update(n_read + done, session_); };
@@ -307,6 +317,7 @@ Action AddChat(CLI::App& sub) {
   AddFpsFlag(sub, pictures.get());
   AddPotFlags(sub, pot.get());
   AddTraceFlag(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());
   AddAnswerFlags(sub, answer.get(), false);
   AddSessionFlag(sub, &flags->session);

@@ -66,6 +66,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const bool has_system = !flags.system.empty();
   const PinnedPart part = FindPins(pins, system_tokens, has_system, tokens, tokens);
   WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, has_system));
+  progress.SetTotal(source.total_bytes(), std::ssize(tokens));
   Status status = AppendPinned(session, tokens, part, append);
   talk.TurnOpened();
   talk.TextRead();
@@ -86,6 +87,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
     tokens.clear();
     encoder.Push(piece, &tokens);
     if (!more) encoder.Finish(&tokens);
+    progress.NextPiece(std::ssize(piece), std::ssize(tokens));
     status = push(tokens);
   }
   const bool stopped = status.code() == StatusCode::kCancelled;
@@ -152,6 +154,7 @@ Action AddRead(CLI::App& sub) {
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(sub, pot.get());
   AddTraceFlag(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());
   AddAnswerFlags(sub, answer.get(), true);
   return [=] {

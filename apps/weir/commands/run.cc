@@ -240,6 +240,7 @@ Action AddRun(CLI::App& sub) {
   AddPictureFlags(sub, pictures.get());
   AddPotFlags(sub, pot.get());
   AddTraceFlag(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());
   AddAnswerFlags(sub, answer.get(), true);
   AddSessionFlag(sub, &flags->session);

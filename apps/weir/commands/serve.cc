@@ -123,7 +123,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
     options.host.encoder = encoder.get();
   }
   options.host.model_name = flags.name.empty() ? ModelName(*model) : flags.name;
-  const std::string policy = options.host.session.policy.text;
+  const std::string policy = PolicyText(options.host.session.policy, pot_flags);
   const bool open = flags.api_key.empty() && flags.api_key_file.empty();
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Make(*model, std::move(options)));
   const Host& host = server->host();
@@ -131,6 +131,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
                model->backend().name().c_str(), BytesText(model->ledger().used_bytes()).c_str());
   std::fprintf(stderr, "pot      %d tokens, policy %s, %s each\n", host.plan().pot.n_slots, policy.c_str(),
                BytesText(host.session_bytes()).c_str());
+  PrintDefaultPot(pot_flags, host.plan().pot.n_slots, model->model().config());
   if (encoder != nullptr) {
     std::fprintf(stderr, "vision   %s, %d tokens a picture, weights %s, pictures up to %d pixels a side\n",
                  encoder->encoder().config().projector.c_str(), encoder->encoder().config().max_rows(),
@@ -218,6 +219,7 @@ Action AddServe(CLI::App& sub) {
   sub.add_option("--chat-template", model->chat_template,
                  "template to use instead of the file's: chatml, llama3, gemma ...");
   AddPotFlags(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
   sub.remove_option(sub.get_option("--budget"));  // here it is for all sessions together
   sub.add_option("--budget", flags->budget,
                  "bytes that all sessions together may use: 256MiB, 1GiB ...; without it what --answer-pots and eight "

@@ -216,16 +216,21 @@ Status Draw(const TraceFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(Panel kept, KeptMap(flags.file, totals, flags.filter));
   figure.panels.push_back(std::move(kept));
   WEIR_ASSIGN_OR_RETURN(std::vector<Panel> patterns, Patterns(flags.file, totals, flags.filter, kPatternPanels));
-  if (patterns.empty()) {
-    std::fprintf(
-        stderr, "weir: no attention patterns: %s\n",
-        totals.head.all_scores ? "this policy asks for no scores" : "the trace was written without --trace-scores");
-  } else {
+  if (!patterns.empty()) {
     figure.legend_low = "few, low score";
     figure.legend_high = "all, high score";
   }
+  const size_t n_patterns = patterns.size();
   for (Panel& panel : patterns) figure.panels.push_back(std::move(panel));
-  return WriteFigure(flags, figure);
+  WEIR_RETURN_IF_ERROR(WriteFigure(flags, figure));
+  std::string drawn = "what was kept";
+  if (n_patterns > 0) {
+    drawn += StrFormat(", and the scores of %zu layer%s", n_patterns, n_patterns == 1 ? "" : "s");
+  } else if (!totals.head.all_scores) {
+    drawn += " (a trace written with --trace-scores shows scores too)";
+  }
+  std::fprintf(stderr, "wrote %s: %s\n", Printable(flags.output).c_str(), drawn.c_str());
+  return Status();
 }
 
 Status Attention(const TraceFlags& flags) {
@@ -238,6 +243,8 @@ Status Attention(const TraceFlags& flags) {
     figure.legend_high = "1 (of text: the most)";
     figure.panels = AttentionPanels(study);
     WEIR_RETURN_IF_ERROR(WriteFigure(flags, figure));
+    std::fprintf(stderr, "wrote %s: the attention of %s tokens\n", Printable(flags.output).c_str(),
+                 CountText(std::ssize(study.rows)).c_str());
   }
   if (flags.summary || flags.output.empty()) PrintAttention(study);
   return Status();

@@ -61,11 +61,6 @@ Result<std::vector<int32_t>> TextTokens(const Tokenizer& tokenizer, const std::s
   return tokens;
 }
 
-std::string DurationText(double seconds) {
-  if (seconds < 60) return StrFormat("%.0f s", std::ceil(seconds));
-  return StrFormat("%.0f min %02.0f s", std::floor(seconds / 60), std::floor(std::fmod(seconds, 60)));
-}
-
 // Points as they are known: a table, or a JSON object a line; on a terminal, what is left of the search.
 class Report {
  public:
@@ -184,12 +179,12 @@ void PrintVerdict(const TuneResult& result, const std::string& output, bool json
 }
 
 // What will run, and how long that may take, before it runs.
-Status Announce(const LoadedModel& model, SessionOptions options, const TuneTask& task,
+Status Announce(const LoadedModel& model, const PotFlags& pot_flags, SessionOptions options, const TuneTask& task,
                 const std::vector<TuneAxis>& axes, int64_t n_points) {
   options.nll = true;
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), nullptr, std::nullopt, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
-  PrintConfiguration(model, *session, options.policy.text, "");
+  PrintConfiguration(model, *session, pot_flags, "");
   WEIR_ASSIGN_OR_RETURN(const Rates rates, MeasureRates(*session));
   for (const TuneAxis& axis : axes) {
     std::string values;
@@ -229,7 +224,7 @@ Status RunTune(const ModelFlags& model_flags, const PotFlags& pot_flags, TuneFla
     std::fprintf(stderr, "text     none: lines alone are measured; --file adds the likelihood of a text\n");
   }
   const int64_t n_points = std::min<int64_t>(PointsOfOnePass(options.policy, axes), flags.max_points);
-  WEIR_RETURN_IF_ERROR(Announce(*model, options, task, axes, n_points));
+  WEIR_RETURN_IF_ERROR(Announce(*model, pot_flags, options, task, axes, n_points));
   Report report(flags.json, n_points);
   TuneOptions tune;
   tune.max_points = flags.max_points;
@@ -247,6 +242,7 @@ Action AddTune(CLI::App& sub) {
   auto flags = std::make_shared<TuneFlags>();
   AddModelFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
   sub.get_option("--policy")->required()->default_str("");
   sub.add_option("-o,--output", flags->output, "profile to write, for --policy NAME:profile=FILE")
       ->required()

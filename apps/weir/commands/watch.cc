@@ -349,6 +349,7 @@ Action AddWatch(CLI::App& sub) {
                  "template to use instead of the file's: chatml, llama3, vicuna ...");
   AddPotFlags(sub, pot.get());
   AddTraceFlag(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
   AddAnswerFlags(sub, answer.get(), true);
   return [=] {
     InstallStopHandler();

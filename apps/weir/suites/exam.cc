@@ -146,7 +146,7 @@ void AddRunFlags(CLI::App& app, EvalFlags* flags) {
   // A single policy and pot become lists here.
   for (const char* name : {"--policy", "--ctx-size", "--pot"}) app.remove_option(app.get_option(name));
   app.add_option("--policy", flags->policies,
-                 "who is forgotten, one run each: NAME[:key=value,...] separated by ';' (or by ',' where a piece is no "
+                 "what is forgotten, one run each: NAME[:key=value,...] separated by ';' (or by ',' where a piece is no "
                  "key=value); may be repeated. A policy that never forgets gets a pot for the whole stream")
       ->allow_extra_args(false)
       ->capture_default_str()

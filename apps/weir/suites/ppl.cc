@@ -153,7 +153,7 @@ Status Ppl(const PplFlags& flags) {
     WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model->model(), model->backend(), one));
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceWriter> trace, StartTrace(flags.eval.pot, *session, model.get()));
-    PrintConfiguration(*model, *session, one.policy.text, "");
+    PrintConfiguration(*model, *session, flags.eval.pot, "");
     Progress progress("eval", Progress::kAuto);
     const PplRun run{flags, one.policy.text, model->tokenizer(), *session, progress, runs.size() > 1};
     WEIR_RETURN_IF_ERROR(flags.window > 0 ? Windows(run, &source) : Stream(run, &source));
@@ -166,6 +166,7 @@ Action AddPpl(CLI::App& sub) {
   auto flags = std::make_shared<PplFlags>();
   AddRunFlags(sub, &flags->eval);
   AddTraceFlag(sub, &flags->eval.pot);
+  AddVerboseFlag(sub, &flags->eval.pot);
   sub.add_option("-f,--file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
   CLI::Option* window =
       sub.add_option("--window", flags->window, "windows of N tokens, second half counted; 0 = one stream")
