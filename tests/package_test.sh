@@ -24,7 +24,7 @@ field() { dpkg-deb -f "$package" "$1"; }
 [ "$(field Package)" = weir ]
 [ "$(field Architecture)" = "$(dpkg --print-architecture)" ]
 [ "$(field Recommends)" = ffmpeg ]
-for library in libc6 libhwy1 libpcre2-8-0 libpng16-16; do
+for library in libc6 libhwy1 libpcre2-8-0 libpng16-16 libedit2 libfmt9; do
   field Depends | grep -q "$library"
 done
 

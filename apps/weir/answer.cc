@@ -271,7 +271,7 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     WEIR_ASSIGN_OR_RETURN(out.eyes, Eyes::Make(out.encoder->encoder(), *out.session, room, prune));
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
-  PrintConfiguration(*out.model, *out.session, options.policy.text, sampling.c_str());
+  PrintConfiguration(*out.model, *out.session, pot_flags, sampling.c_str());
   if (out.eyes != nullptr) PrintEyes(*out.encoder, *out.eyes);
   return out;
 }

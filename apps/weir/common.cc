@@ -22,9 +22,12 @@ namespace weir::app {
 namespace {
 
 std::atomic<bool> stop_flag{false};
+std::atomic<void (*)()> hard_stop{nullptr};
 
 void OnSignal(int) {
-  if (stop_flag.exchange(true)) _exit(130);
+  if (!stop_flag.exchange(true)) return;
+  if (void (*cleanup)() = hard_stop.load()) cleanup();
+  _exit(130);
 }
 
 Result<DType> CacheType(const std::string& name) {
@@ -87,6 +90,7 @@ std::string Printable(std::string_view text, bool lines) {
 const std::atomic<bool>& StopFlag() { return stop_flag; }
 void RequestStop() { stop_flag = true; }
 void ClearStop() { stop_flag = false; }
+void AtHardStop(void (*cleanup)()) { hard_stop = cleanup; }
 void InstallStopHandler() {
   struct sigaction action {};
   action.sa_handler = OnSignal;
@@ -139,7 +143,7 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
 
 void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("--policy", flags->policy,
-                 "who is forgotten when the pot is full: NAME[:key=value,...], see `weir policies`")
+                 "what is forgotten when the pot is full: NAME[:key=value,...], see `weir policies`")
       ->capture_default_str()
       ->type_name("NAME");
   CLI::Option* pot =
@@ -148,7 +152,8 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
                      "holds, or the context the model was trained with, up to 4096")
           ->check(Between(1, 1 << 26))
           ->type_name("TOKENS");
-  app.add_option("-c,--ctx-size", flags->ctx, "the same as --pot, under the name other programs use; 0 = as without it")
+  app.add_option("-c,--ctx-size", flags->ctx,
+                 "the same as --pot, under the name other programs use; 0 = as without either, up to 4096")
       ->check(Between(0, 1 << 26))
       ->excludes(pot)
       ->type_name("TOKENS");
@@ -165,6 +170,10 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("--on-overflow", flags->on_overflow, "evict: forget and say so; error: refuse input beyond the pot")
       ->check(CLI::IsMember({"evict", "error"}))
       ->capture_default_str();
+}
+
+void AddVerboseFlag(CLI::App& app, PotFlags* flags) {
+  app.add_flag("-v,--verbose", flags->verbose, "name every option of the policy at the start");
 }
 
 void AddTraceFlag(CLI::App& app, PotFlags* flags) {
@@ -219,7 +228,7 @@ Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat,
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   SessionOptions options;
   WEIR_ASSIGN_OR_RETURN(options.policy, ParsePolicySpec(flags.policy));
-  options.pot_slots = flags.pot > 0 ? flags.pot : flags.ctx;
+  options.pot_slots = flags.pot > 0 ? flags.pot : std::max(flags.ctx, 0);
   if (!flags.budget.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.budget_bytes, ParseBytes(flags.budget));
     if (options.budget_bytes <= 0)
@@ -283,6 +292,13 @@ std::string CountText(int64_t n) {
   return digits;
 }
 
+std::string DurationText(double seconds) {
+  const int64_t s = std::llround(std::ceil(std::clamp(seconds, 0.0, 1e9)));
+  if (s < 60) return StrFormat("%d s", static_cast<int>(s));
+  if (s < 3600) return StrFormat("%d min %02d s", static_cast<int>(s / 60), static_cast<int>(s % 60));
+  return StrFormat("%d h %02d min", static_cast<int>(s / 3600), static_cast<int>(s / 60 % 60));
+}
+
 int64_t ResidentBytes() { return StatusField("VmRSS:"); }
 int64_t PeakResidentBytes() { return StatusField("VmHWM:"); }
 
@@ -291,16 +307,33 @@ std::string ModelName(const LoadedModel& model) {
   return name.empty() ? model.file().path().substr(model.file().path().find_last_of('/') + 1) : name;
 }
 
-void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy,
-                        const char* sampling) {
+std::string PolicyText(const PolicySpec& policy, const PotFlags& flags) {
+  if (flags.verbose) return Printable(policy.text);
+  std::string said;
+  if (!policy.profile.empty()) said = "profile=" + policy.profile;
+  for (const PolicyOptionInfo& option : policy.info->options) {
+    if (!policy.given.contains(option.key)) continue;
+    said += (said.empty() ? "" : ",") + std::string(option.key) + "=" + OptionText(policy, option);
+  }
+  return Printable(policy.info->name + (said.empty() ? "" : ":" + said));
+}
+
+void PrintDefaultPot(const PotFlags& flags, int32_t n_slots, const ModelConfig& model) {
+  if (flags.ctx != 0 || n_slots >= model.n_ctx_train) return;
+  std::fprintf(stderr, "         -c 0 is %s tokens here; the model was trained with %s: -c %d\n",
+               CountText(n_slots).c_str(), CountText(model.n_ctx_train).c_str(), model.n_ctx_train);
+}
+
+void PrintConfiguration(const LoadedModel& model, const Session& session, const PotFlags& flags, const char* sampling) {
   const ModelConfig& config = model.model().config();
   const SessionPlan& plan = session.plan();
   std::fprintf(stderr, "model    %s (%s, %s), weights %s\n",
                Printable(config.name.empty() ? model.file().path() : config.name).c_str(), config.architecture.c_str(),
                model.backend().name().c_str(), BytesText(model.ledger().used_bytes()).c_str());
   std::fprintf(stderr, "pot      %d tokens, policy %s, positions %s, keys %s, values %s, %d tokens read at once\n",
-               plan.pot.n_slots, policy.c_str(), PositionsName(plan.pot.positions), InfoOf(plan.pot.k_type).name,
-               InfoOf(plan.pot.v_type).name, plan.chunk_rows);
+               plan.pot.n_slots, PolicyText(session.policy(), flags).c_str(), PositionsName(plan.pot.positions),
+               InfoOf(plan.pot.k_type).name, InfoOf(plan.pot.v_type).name, plan.chunk_rows);
+  PrintDefaultPot(flags, plan.pot.n_slots, config);
   std::fprintf(stderr, "memory   %s for this session, fixed from now on\n", BytesText(plan.total_bytes).c_str());
   if (sampling[0] != '\0') std::fprintf(stderr, "sampling %s\n", sampling);
   if (plan.pot.n_slots > config.n_ctx_train) {

@@ -29,6 +29,8 @@ void InstallStopHandler();
 void RequestStop();
 // After an answer was stopped: lets the next one be stopped too.
 void ClearStop();
+// Called before the second Ctrl-C ends the process, from the signal handler: it may do only what signal handlers may.
+void AtHardStop(void (*cleanup)());
 
 struct ModelFlags {
   std::string path, device, chat_template;
@@ -39,12 +41,14 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
 
 struct PotFlags {
   std::string policy = "weir";
-  int pot = 0, ctx = 0, chunk = 0;
+  int pot = 0, ctx = -1, chunk = 0;  // ctx: -1 where it is not given
   std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
-  bool trace_scores = false;
+  bool trace_scores = false, verbose = false;
   int trace_attention = 0;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);
+// -v, for commands that print their configuration.
+void AddVerboseFlag(CLI::App& app, PotFlags* flags);
 // Only for commands that write one.
 void AddTraceFlag(CLI::App& app, PotFlags* flags);
 // The trace that was asked for, or nullptr, from now on fed by `session`. `model`, which must outlive it, spells the
@@ -71,8 +75,9 @@ CLI::Validator Between(T low, T high) {
   return CLI::Range(low, high).description("");
 }
 
-std::string BytesText(int64_t bytes);  // "45.3 MiB"
-std::string CountText(int64_t n);      // "1,234,567"
+std::string BytesText(int64_t bytes);      // "45.3 MiB"
+std::string CountText(int64_t n);          // "1,234,567"
+std::string DurationText(double seconds);  // "45 s", "12 min 05 s", "3 h 20 min"
 // Resident memory of this process now, and its highest so far.
 int64_t ResidentBytes();
 int64_t PeakResidentBytes();
@@ -80,27 +85,14 @@ int64_t PeakResidentBytes();
 // What a model calls itself, or its file's name without folders.
 std::string ModelName(const LoadedModel& model);
 // Printed once at start, to stderr: what will really run; a warning when the policy's profile was tuned for something
-// else.
-void PrintConfiguration(const LoadedModel& model, const Session& session, const std::string& policy,
-                        const char* sampling);
+// else. `sampling`: "" where nothing is sampled.
+void PrintConfiguration(const LoadedModel& model, const Session& session, const PotFlags& flags, const char* sampling);
+// The policy as that names it: what was said of it, or with -v every option.
+std::string PolicyText(const PolicySpec& policy, const PotFlags& flags);
+// Says on stderr what `-c 0` became, where the model was trained with more.
+void PrintDefaultPot(const PotFlags& flags, int32_t n_slots, const ModelConfig& model);
 
 // A file's bytes, at most max_bytes. kIo for what cannot be read, directories included; "-" is standard input.
 Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);
-
-// One per subcommand; each sets the callback that runs it and leaves the exit code in *code.
-void AddRun(CLI::App& app, int* code);
-void AddChat(CLI::App& app, int* code);
-void AddRead(CLI::App& app, int* code);
-void AddWatch(CLI::App& app, int* code);
-void AddPlan(CLI::App& app, int* code);
-void AddInfo(CLI::App& app, int* code);
-void AddPolicies(CLI::App& app, int* code);
-void AddPruners(CLI::App& app, int* code);
-void AddBench(CLI::App& app, int* code);
-void AddEval(CLI::App& app, int* code);
-void AddTrace(CLI::App& app, int* code);
-void AddRemembers(CLI::App& app, int* code);
-void AddTune(CLI::App& app, int* code);
-void AddServe(CLI::App& app, int* code);
 
 }  // namespace weir::app

@@ -1,4 +1,4 @@
-// weir: one program, a file per subcommand.
+// weir: one program, a file of commands/ per subcommand.
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "backend/simd.h"
+#include "commands/command.h"
 #include "common.h"
+#include "foreign_flags.h"
 
 namespace {
 
@@ -25,36 +27,25 @@ std::string LongName(const std::string& argument) {
   return argument;
 }
 
-// Flags of other programs, with what does the same here.
-constexpr std::pair<std::string_view, const char*> kForeign[] = {
-    {"-fa", "attention is always computed in one pass; leave it away"},
-    {"-hf", "models are files here; download one, and give it with -m"},
-    {"-cnv", "`weir chat` talks in rounds"},
-    {"-st", "`weir run --chat` answers one turn"},
-    {"-ub", "tokens read at once are -b"},
-    {"-tb", "threads are -t, for reading and writing alike"},
-    {"-np", "`weir serve` takes --answer-pots and --together"},
-    {"-cb", "`weir serve` always answers several requests in one pass; leave it away"},
-};
-const char* InsteadOf(std::string_view argument) {
-  for (const auto& [flag, instead] : kForeign) {
-    if (argument == flag) return instead;
-  }
-  return nullptr;
-}
-
 // Whether the next word may be any text, one that looks like a flag included.
 bool TakesText(std::string_view argument) {
   constexpr std::string_view kFlags[] = {"-p", "--prompt", "--ask", "--system", "-sys", "--pin", "-f", "--file", "-m"};
   return std::find(std::begin(kFlags), std::end(kFlags), argument) != std::end(kFlags);
 }
 
+// The command that was chosen so far: `weir eval ppl` of it all.
+const CLI::App& Chosen(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  return *at;
+}
+
 // What was wrong with the command line, in one line. The library's own sentence lists surplus words last first, and
 // says of an unknown subcommand only that one is required.
 std::string Explain(const CLI::App& app, const CLI::ParseError& error, std::span<char* const> arguments) {
   for (size_t i = 1; i < arguments.size(); ++i) {
-    const char* instead = TakesText(arguments[i - 1]) ? nullptr : InsteadOf(arguments[i]);
-    if (instead != nullptr)
+    const char* instead = TakesText(arguments[i - 1]) ? nullptr : weir::app::InsteadOf(arguments[i]);
+    if (instead != nullptr && Chosen(app).get_option_no_throw(arguments[i]) == nullptr)
       return std::string(arguments[i]) + " is not known here: " + instead + " (docs/from-llama-cpp.md)";
   }
   std::string text = error.what();
@@ -80,6 +71,18 @@ weir::Status CheckSimd() {
   return weir::InvalidArgument("WEIR_SIMD is '%s'; this machine has %s", level, names.c_str());
 }
 
+// Every subcommand, under the heading of its group. Parsing sets *action to what the chosen one does.
+void AddCommands(CLI::App& app, weir::app::Action* action) {
+  using weir::app::CommandGroup;
+  for (const auto& [group, heading] : {std::pair{CommandGroup::kAnswer, "Reading and answering"},
+                                       {CommandGroup::kInspect, "Looking inside"},
+                                       {CommandGroup::kMeasure, "Measuring"}}) {
+    for (const weir::app::CommandInfo* command : weir::app::AllCommandInfos()) {
+      if (command->group == group) AddSubcommand(app, *command, action)->group(heading);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -90,47 +93,32 @@ int main(int argc, char** argv) {
   app.name("weir");
   app.set_version_flag("--version", "weir " WEIR_VERSION);
   app.require_subcommand(1);
-  int code = 0;
-  weir::app::AddRun(app, &code);
-  weir::app::AddChat(app, &code);
-  weir::app::AddRead(app, &code);
-  weir::app::AddWatch(app, &code);
-  weir::app::AddPlan(app, &code);
-  weir::app::AddInfo(app, &code);
-  weir::app::AddPolicies(app, &code);
-  weir::app::AddPruners(app, &code);
-  weir::app::AddBench(app, &code);
-  weir::app::AddEval(app, &code);
-  weir::app::AddTrace(app, &code);
-  weir::app::AddRemembers(app, &code);
-  weir::app::AddTune(app, &code);
-  weir::app::AddServe(app, &code);
+  weir::app::Action action;
+  AddCommands(app, &action);
   std::vector<std::string> arguments;
   bool flags_end = false;
   for (int i = 1; i < argc; ++i) {
     flags_end |= std::string_view(argv[i]) == "--";
     const bool is_text = flags_end || TakesText(argv[i - 1]);
     arguments.push_back(is_text ? argv[i] : LongName(argv[i]));
-    // These two would be read as `-f a` and as `-h`; the others end in an error by themselves.
-    if (!is_text && (arguments.back() == "-fa" || arguments.back() == "-hf")) arguments.back() = "-" + arguments.back();
+    // With two dashes it ends in an error, which Explain() words.
+    if (!is_text && weir::app::WouldBeMisread(arguments.back())) arguments.back().insert(0, "-");
   }
   std::reverse(arguments.begin(), arguments.end());  // the library takes them last first
+  weir::Status status;
   try {
     app.parse(arguments);
+    status = action();
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::string help = "weir";
-    for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-      at = at->get_subcommands().front();
-      help += " " + at->get_name();
-    }
+    std::string help;
+    for (const CLI::App* at = &Chosen(app); at != nullptr; at = at->get_parent()) help = at->get_name() + " " + help;
     return weir::app::Fail(weir::InvalidArgument(
-        "%s (see %s --help)", Explain(app, e, {argv, static_cast<size_t>(argc)}).c_str(), help.c_str()));
+        "%s (see %s--help)", Explain(app, e, {argv, static_cast<size_t>(argc)}).c_str(), help.c_str()));
   } catch (const std::exception& e) {  // nothing of ours throws; memory may run out
     return weir::app::Fail(weir::Internal("%s", e.what()));
   }
-  if (const weir::Status written = weir::app::FlushOutput(); code == 0 && !written.ok())
-    return weir::app::Fail(written);
-  return code;
+  if (status.ok()) status = weir::app::FlushOutput();
+  return status.ok() ? 0 : weir::app::Fail(status);
 }

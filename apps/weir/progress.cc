@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,9 +15,40 @@
 #include "common.h"
 
 namespace weir::app {
+namespace {
+
+// Of the terminal that standard error is; where it does not say, as wide as the line.
+size_t TerminalColumns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : std::string::npos;
+}
+
+}  // namespace
 
 Progress::Progress(const char* what, Mode mode)
     : what_(what), terminal_(mode == kAuto && isatty(STDERR_FILENO)), lines_(mode == kLines) {}
+
+void Progress::SetTotal(int64_t n_bytes, int64_t n_tokens) {
+  total_bytes_ = n_bytes;
+  tokens_before_ = n_tokens;
+}
+
+void Progress::NextPiece(int64_t n_bytes, int64_t n_tokens) {
+  bytes_before_ += std::exchange(piece_bytes_, n_bytes);
+  tokens_before_ += std::exchange(piece_tokens_, n_tokens);
+}
+
+std::string Progress::ShareText() const {
+  if (total_bytes_ <= 0) return "";
+  const double in_piece =
+      piece_tokens_ > 0 ? static_cast<double>(n_tokens_ - tokens_before_) / static_cast<double>(piece_tokens_) : 1;
+  const double done =
+      static_cast<double>(bytes_before_) + std::clamp(in_piece, 0.0, 1.0) * static_cast<double>(piece_bytes_);
+  const double share = std::min(done / static_cast<double>(total_bytes_), 1.0);
+  std::string out = StrFormat("%.0f%% of %s, ", 100 * share, BytesText(total_bytes_).c_str());
+  if (share > 0) out += "about " + DurationText(seconds_ * (1 - share) / share) + " left, ";
+  return out;
+}
 
 void Progress::Update(int64_t n_tokens, const Session& session) {
   const Clock::time_point now = Clock::now();
@@ -25,11 +58,13 @@ void Progress::Update(int64_t n_tokens, const Session& session) {
   if (now - shown_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(3000))) return;
   shown_ = now;
   const SessionCounters counters = session.counters();
-  std::fprintf(stderr, "%s%s %s tokens, %.0f tokens/s, pot %d/%d, dropped %s, session %s, process %s%s",
-               terminal_ ? "\r" : "", what_.c_str(), CountText(n_tokens).c_str(), tokens_per_s(),
-               session.pot().n_used(), session.plan().pot.n_slots, CountText(counters.dropped).c_str(),
-               BytesText(session.ledger().used_bytes()).c_str(), BytesText(ResidentBytes()).c_str(),
-               terminal_ ? "\033[K" : "\n");
+  std::string line = StrFormat("%s %s tokens, %s%.0f tokens/s, pot %d/%d, dropped %s, session %s, process %s",
+                               what_.c_str(), CountText(n_tokens).c_str(), ShareText().c_str(), tokens_per_s(),
+                               session.pot().n_used(), session.plan().pot.n_slots, CountText(counters.dropped).c_str(),
+                               BytesText(session.ledger().used_bytes()).c_str(), BytesText(ResidentBytes()).c_str());
+  // A longer one would go on in a next line, which "\r" does not take back.
+  if (terminal_) line.resize(std::min(line.size(), TerminalColumns()));
+  std::fprintf(stderr, "%s%s%s", terminal_ ? "\r" : "", line.c_str(), terminal_ ? "\033[K" : "\n");
   std::fflush(stderr);
   dirty_ = terminal_;
 }
@@ -45,13 +80,14 @@ Result<TextSource> TextSource::Open(const std::string& path) {
   out.fd_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (out.fd_ < 0) return IoError("cannot read %s: %s", path.c_str(), std::strerror(errno));
   struct stat info {};
-  if (fstat(out.fd_, &info) == 0 && S_ISDIR(info.st_mode))
-    return IoError("cannot read %s: it is a directory", path.c_str());
+  if (fstat(out.fd_, &info) != 0) return out;
+  if (S_ISDIR(info.st_mode)) return IoError("cannot read %s: it is a directory", path.c_str());
+  if (S_ISREG(info.st_mode)) out.total_bytes_ = info.st_size - std::max<off_t>(0, lseek(out.fd_, 0, SEEK_CUR));
   return out;
 }
 
 TextSource::TextSource(TextSource&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), total_bytes_(other.total_bytes_) {}
 
 TextSource::~TextSource() {
   if (fd_ > STDIN_FILENO) close(fd_);

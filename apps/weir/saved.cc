@@ -43,7 +43,7 @@ Status CheckGoesOn(const CLI::App& sub, const std::string& path) {
 void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   const auto given = [&sub](const char* name) { return sub.get_option(name)->count() > 0; };
   if (!given("--policy")) flags->policy = note.policy;
-  if (flags->pot == 0 && flags->ctx == 0) flags->pot = note.pot_slots;
+  if (flags->pot == 0 && flags->ctx <= 0) flags->pot = note.pot_slots;
   if (!given("--chunk")) flags->chunk = note.chunk_rows;
   if (!given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
   if (!given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);

@@ -92,11 +92,21 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError(RunTiny({"-hf", "somebody/model"}), {"-hf", "-m"});
   ExpectError({"serve", "-m", ModelPath("llama"), "-np", "4"}, {"-np", "--answer-pots"});
   ExpectError({"serve", "-m", ModelPath("llama"), "--top-p", "0"}, {"top-p"});
-  ExpectError(RunTiny({"--flash-attn", "on"}), {"'--flash-attn'"});
+  ExpectError(RunTiny({"--flash-attn", "on"}), {"--flash-attn", "one pass"});
+  // Read as a letter and its value they would be -n o-cnv, -s m and -d t.
+  ExpectError(RunTiny({"-no-cnv"}), {"-no-cnv is not known here", "leave it out"});
+  ExpectError(RunTiny({"-sm", "none"}), {"-sm is not known here"});
+  ExpectError({"bench", "-m", ModelPath("llama"), "-dt", "0.1"}, {"-dt is not known here"});
+  for (const char* flag : {"-i", "-e", "-r", "-co", "--mlock", "--no-mmap", "--jinja", "--grammar", "--lora", "--color",
+                           "--no-display-prompt", "-ub", "-tb", "-st", "--mirostat=2"}) {
+    ExpectError(RunTiny({flag}), {std::string(flag) + " is not known here: ", "docs/from-llama-cpp.md"});
+  }
   // As a text they are no flags.
   EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-fa", "-n", "4"}).code, 0);
   EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-sys", "-n", "4"}).code, 0);
   EXPECT_EQ(Run(RunTiny({"-c", "0"})).code, 0);
+  // Where a command has a flag of that name, it is that flag.
+  ExpectError({"bench", "-m", ModelPath("llama"), "-r", "x"}, {"--repetitions", "x"});
   EXPECT_EQ(Run(RunTiny({"--chat", "--chat-template", "chatml", "-sys", "Be brief."})).code, 0);
 }
 

@@ -1,6 +1,7 @@
 // What each subcommand promises to people and to the programs that read its output.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/edited_model.h"
@@ -50,25 +51,46 @@ void ExpectAnswerFields(const json& object) {
   EXPECT_GT(object["resident_bytes"], 0);
 }
 
-TEST(HelpTest, EverySubcommandExplainsItself) {
-  EXPECT_NE(Ok({"--help"}).out.find("weir read"), std::string::npos);
-  EXPECT_EQ(Ok({"--version"}).out.rfind("weir ", 0), 0u);
-  for (const Arguments& command : {Arguments{"run"},
-                                   {"chat"},
-                                   {"read"},
-                                   {"watch"},
-                                   {"plan"},
-                                   {"info"},
-                                   {"policies"},
-                                   {"pruners"},
-                                   {"trace"},
-                                   {"remembers"},
-                                   {"bench"},
-                                   {"eval"},
-                                   {"eval", "ppl"},
-                                   {"eval", "greedy"}}) {
-    EXPECT_NE(Ok(Join(command, {"--help"})).out.find("--help"), std::string::npos) << command[0];
+// Names of the files of a folder of apps/weir that begin as plug-ins of that kind do.
+Arguments PlugIns(const std::string& folder, const std::string& kind) {
+  Arguments names;
+  for (const auto& entry : std::filesystem::directory_iterator(SourceDir() + "/apps/weir/" + folder)) {
+    const std::string first = "// weir-plugin: " + kind + "\n";
+    if (FileBytes(entry.path()).rfind(first, 0) == 0) names.push_back(entry.path().stem());
   }
+  EXPECT_GT(names.size(), 9u) << folder;
+  return names;
+}
+
+TEST(HelpTest, EveryFileOfTheFoldersExplainsItself) {
+  const std::string all = Ok({"--help"}).out, suites = Ok({"eval", "--help"}).out;
+  EXPECT_NE(all.find("weir read"), std::string::npos);
+  EXPECT_EQ(Ok({"--version"}).out.rfind("weir ", 0), 0u);
+  for (const std::string& name : PlugIns("commands", "command")) {
+    EXPECT_NE(all.find("\n  " + name + " "), std::string::npos) << name;
+    EXPECT_NE(Ok({name, "--help"}).out.find("--help"), std::string::npos) << name;
+  }
+  for (const std::string& name : PlugIns("suites", "suite")) {
+    EXPECT_NE(suites.find("\n  " + name + " "), std::string::npos) << name;
+    EXPECT_NE(Ok({"eval", name, "--help"}).out.find("--help"), std::string::npos) << name;
+  }
+}
+
+TEST(BannerTest, NamesThePolicyWithWhatWasSaidOfIt) {
+  EXPECT_NE(Ok(RunTiny({})).err.find(", policy weir, "), std::string::npos);
+  EXPECT_NE(Ok(RunTiny({"--policy", "weir:recent=0.5"})).err.find(", policy weir:recent=0.5, "), std::string::npos);
+  EXPECT_NE(Ok(RunTiny({"-v"})).err.find(",beta=0.1,"), std::string::npos);
+}
+
+TEST(BannerTest, SaysWhatCZeroBecame) {
+  TempDir dir;
+  EditedModel model("llama");
+  model.metadata["llama.context_length"].v = int64_t{8192};
+  const std::string path = dir.Write("long.gguf", model.Bytes());
+  const Arguments run = {"run", "-m", path, "-p", "the", "-n", "1"};
+  EXPECT_NE(Ok(Join(run, {"-c", "0"})).err.find("-c 0 is 4,096 tokens here; the model was trained with 8,192"),
+            std::string::npos);
+  EXPECT_EQ(Ok(run).err.find("-c 0"), std::string::npos);
 }
 
 TEST(RunTest, JsonEndsWithOneObject) {
@@ -159,7 +181,11 @@ TEST(ReadTest, JsonEndsWithOneObject) {
   EXPECT_EQ(object["tokens_generated"], 6);
   EXPECT_EQ(Ok(Join({"read", book}, tail)).out, object["text"].get<std::string>() + "\n");
   EXPECT_EQ(Ok(Join({"read", "-"}, tail), text).out, object["text"].get<std::string>() + "\n");
-  EXPECT_NE(Ok(Join({"read", book, "--progress", "lines"}, tail)).err.find("pot "), std::string::npos);
+  const std::string lines = Ok(Join({"read", book, "--progress", "lines"}, tail)).err;
+  EXPECT_NE(lines.find("pot "), std::string::npos);
+  // What a file holds is known, how long a pipe is nobody knows.
+  EXPECT_NE(lines.find("% of 41.0 KiB, "), std::string::npos) << lines;
+  EXPECT_EQ(Ok(Join({"read", "-", "--progress", "lines"}, tail), text).err.find("% of "), std::string::npos);
 }
 
 TEST(PlanTest, SaysWhatTheSessionUses) {

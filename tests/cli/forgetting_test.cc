@@ -123,7 +123,7 @@ TEST_F(ForgettingTest, PicturesOfATrace) {
   Read({"--policy", "h2o", "--trace-scores"});
   const std::string trace = dir_.File("trace.jsonl"), svg = dir_.File("map.svg"), png = dir_.File("map.png");
   const RunResult run = Ok({"trace", trace, "-o", svg});
-  EXPECT_EQ(run.err, "");
+  EXPECT_EQ(run.err, "wrote " + svg + ": what was kept, and the scores of 3 layers\n");
   Ok({"trace", trace, "-o", png});
   const std::string drawn = FileBytes(svg);
   for (const char* word : {"<svg", "tokens read", "place in the stream", "layer 0", "layer 2", "selection",
@@ -132,7 +132,8 @@ TEST_F(ForgettingTest, PicturesOfATrace) {
   }
   EXPECT_EQ(FileBytes(png).rfind("\x89PNG\r\n\x1a\n", 0), 0u);
   Read({"--policy", "h2o"});
-  EXPECT_NE(Ok({"trace", trace, "-o", svg}).err.find("--trace-scores"), std::string::npos);
+  EXPECT_EQ(Ok({"trace", trace, "-o", svg}).err,
+            "wrote " + svg + ": what was kept (a trace written with --trace-scores shows scores too)\n");
   EXPECT_EQ(FileBytes(svg).find("layer 0"), std::string::npos);
   ExpectError({"trace", trace, "-o", dir_.File("map.gif")}, {".svg"});
   ExpectError({"trace", trace, "-o", dir_.File("no/such/map.svg")}, {"No such file"}, true);

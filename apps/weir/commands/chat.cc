@@ -1,0 +1,339 @@
+// weir-plugin: command
+// weir chat: rounds in a terminal, one endless session.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "answer.h"
+#include "chat/talk.h"
+#include "commands/command.h"
+#include "line_input.h"
+#include "progress.h"
+#include "saved.h"
+#include "text/stream.h"
+
+namespace weir::app {
+namespace {
+
+struct ChatFlags {
+  std::string system, session;
+  bool own_seed = false;
+};
+
+void PrintHelp() {
+  std::fprintf(stderr,
+               "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
+               "  /image PATH  look at a picture (with --mmproj); the next message is about it\n"
+               "  /video PATH  look at a video, --fps frames a second; it may be longer than the pot\n"
+               "  /memory      what is held and what was dropped\n"
+               "  /save FILE   write the session to a file, to go on from here another time\n"
+               "  /load FILE   go on from where a session was saved; this one is forgotten\n"
+               "  /reset       forget the conversation\n"
+               "  /help        this list\n"
+               "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n"
+               "The up arrow brings earlier lines back; lines that are pasted together are one message.\n");
+}
+
+class Chat {
+ public:
+  Chat(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, const PotFlags& pot,
+       const PinFlags& pins, std::string pin, const PictureFlags& pictures, const ChatFlags& flags)
+      : setup_(setup),
+        session_(*setup.session),
+        trace_(setup.trace.get()),
+        tokenizer_(setup.model->tokenizer()),
+        sampler_(std::move(sampler)),
+        chat_(chat),
+        talk_(session_, sampler_, Conversation(tokenizer_, &chat_)),
+        answer_(answer),
+        pot_(pot),
+        pins_(pins),
+        pin_(std::move(pin)),
+        eyes_(setup.eyes.get()),
+        pictures_(pictures),
+        flags_(flags) {}
+
+  // `saved`: where to go on from; nullptr to begin.
+  Status Loop(SavedSession* saved) {
+    LineInput input;
+    if (input.terminal()) std::fprintf(stderr, "Type a message; /help lists the commands.\n");
+    WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
+    bool told_how_to_end = false;
+    for (std::string line;;) {
+      if (input.terminal()) std::fprintf(stderr, "\n");
+      ClearStop();
+      const LineInput::Event event = input.Read("> ", &line);
+      if (event == LineInput::Event::kEnd) break;
+      if (event == LineInput::Event::kInterrupted) {
+        // On a terminal it drops the line. On an empty one it may be the second half of stopping an answer.
+        if (!input.terminal() || (line.empty() && told_how_to_end)) return Cancelled("stopped");
+        if (line.empty()) std::fprintf(stderr, "Ctrl-D or /exit ends the chat, and so does another Ctrl-C.\n");
+        told_how_to_end = line.empty();
+        continue;
+      }
+      told_how_to_end = false;
+      if (line.empty()) continue;
+      if (line == "/exit") break;
+      Status status;
+      if (line == "/help") {
+        PrintHelp();
+      } else if (line == "/memory") {
+        PrintMemoryLine(session_, eyes_);
+      } else if (line == "/reset") {
+        session_.Reset();
+        sampler_.Reset();
+        talk_.conversation() = Conversation(tokenizer_, &chat_);
+        if (trace_ != nullptr) status = trace_->Restarted();
+        if (status.ok()) status = Begin();
+      } else if (line.rfind("/save ", 0) == 0) {
+        if (Tell(Save(line.substr(6)))) std::fprintf(stderr, "saved to %s\n", Printable(line.substr(6)).c_str());
+      } else if (line.rfind("/load ", 0) == 0) {
+        const bool had_any = session_.n_seen() > 0;
+        const Status loaded = Load(line.substr(6));
+        // Nothing is left of either conversation: what --session holds must not be written over with that.
+        if (!loaded.ok() && had_any && session_.n_seen() == 0) return loaded;
+        Tell(loaded);
+      } else if (line.rfind("/file ", 0) == 0) {
+        status = ReadFile(line.substr(6));
+      } else if (line.rfind("/image ", 0) == 0 || line.rfind("/video ", 0) == 0) {
+        status = ReadPicture(line.substr(7), line[1] == 'v');
+      } else if (line[0] == '/') {
+        std::fprintf(stderr, "weir: no command %s; /help lists them\n", Printable(line).c_str());
+      } else {
+        status = Round(line);
+        // After every round: a terminal that is closed, or a machine that dies, costs the round it was in.
+        if (!flags_.session.empty()) Tell(Save(flags_.session));
+      }
+      // A round that failed is told; the session goes on, except where it can never take another token.
+      if (!status.ok()) {
+        if (status.code() == StatusCode::kOverBudget) return status;
+        Fail(status);
+      }
+    }
+    return flags_.session.empty() ? Status() : Save(flags_.session);
+  }
+
+ private:
+  static bool Tell(const Status& status) {
+    if (!status.ok()) Fail(status);
+    return status.ok();
+  }
+
+  Status Save(const std::string& path) { return WriteSaved(path, setup_, pot_, talk_.conversation().Save(), sampler_); }
+
+  Status Load(const std::string& path) {
+    WEIR_ASSIGN_OR_RETURN(std::optional<SavedSession> saved, ReadSaved(path));
+    if (!saved) return NotFound("there is no snapshot %s", path.c_str());
+    // Refused before anything of the chat that is there is lost.
+    if (trace_ != nullptr)
+      return InvalidArgument("/load goes on from the middle of a stream, and --trace tells one from its beginning");
+    return GoOnFrom(*saved, path, false);
+  }
+
+  Status GoOnFrom(SavedSession& saved, const std::string& path, bool own_seed) {
+    if (saved.note.conversation.is_null()) {
+      return InvalidArgument("%s is of a text without rounds; `weir run` goes on with it", path.c_str());
+    }
+    WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer_, &chat_, saved.note.conversation));
+    WEIR_RETURN_IF_ERROR(RestoreSaved(saved, path, own_seed, setup_, &sampler_));
+    talk_.conversation() = std::move(talk);
+    return Status();
+  }
+
+  Status Begin() {
+    std::optional<std::string> system;
+    if (!flags_.system.empty()) system = flags_.system;
+    Conversation& conversation = talk_.conversation();
+    const std::vector<int32_t> before = conversation.Begin(system);
+    const bool pin_system = !pins_.no_system && (system.has_value() || !pin_.empty());
+    std::vector<int32_t> head;
+    if (!pin_.empty()) {
+      head = conversation.TurnHead();
+      EncodeReport report;
+      const std::vector<int32_t> pin = tokenizer_.EncodePieces(std::vector<TextPiece>{{pin_, false}}, false, &report);
+      PrintReport(report, "the text of --pin");
+      head.insert(head.end(), pin.begin(), pin.end());
+    }
+    WEIR_RETURN_IF_ERROR(
+        CheckPins(session_, pot_, pins_, (pin_system ? before.size() : 0) + head.size(), system.has_value()));
+    TalkReading reading;
+    reading.pinned = pin_system;
+    WEIR_RETURN_IF_ERROR(talk_.Read(before, reading));
+    if (head.empty()) return Status();
+    reading.pinned = true;
+    WEIR_RETURN_IF_ERROR(talk_.Read(head, reading));
+    conversation.TurnOpened();  // it stands at the beginning of the first message
+    conversation.TextRead();
+    return Status();
+  }
+
+  // The text of a file waits in the session as the beginning of the next user turn.
+  Status ReadFile(const std::string& path) {
+    WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(path));
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
+    EncodeOptions options;
+    options.add_special = false;
+    StreamEncoder encoder(tokenizer_, options);
+    Progress progress("read", Progress::kAuto);
+    progress.SetTotal(source.total_bytes());
+    std::string piece;
+    std::vector<int32_t> tokens;
+    int64_t n_read = 0;
+    for (bool more = true; more;) {
+      WEIR_ASSIGN_OR_RETURN(more, source.Read(&piece));
+      tokens.clear();
+      encoder.Push(piece, &tokens);
+      if (!more) encoder.Finish(&tokens);
+      progress.NextPiece(std::ssize(piece), std::ssize(tokens));
+      Session::AppendOptions append;
+      append.stop = &StopFlag();
+      append.progress = [&](int64_t done) { progress.Update(n_read + done, session_); };
+      const Status status = session_.Append(tokens, append);
+      if (!status.ok()) {
+        progress.Done();
+        talk_.conversation().TextRead();  // what was read stays
+        return status;
+      }
+      n_read += static_cast<int64_t>(tokens.size());
+      if (n_read > 0) talk_.conversation().TextRead();
+    }
+    progress.Done();
+    PrintReport(encoder.report(), path);
+    std::fprintf(stderr, "read %s tokens of %s\n", CountText(n_read).c_str(), Printable(path).c_str());
+    return Status();
+  }
+
+  // A picture or video waits in the session as the beginning of the next user turn.
+  Status ReadPicture(const std::string& path, bool video) {
+    if (eyes_ == nullptr) return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
+    const int64_t n_before = session_.counters().seen, n_pruned = eyes_->n_pruned();
+    Progress progress("looked", Progress::kAuto);
+    Session::AppendOptions append;
+    append.stop = &StopFlag();
+    int64_t n_frames = 1;
+    Status status;
+    if (video) {
+      const Result<int64_t> read = eyes_->ReadVideo(path, ToFrameOptions(pictures_), append, [&](const Frame&) {
+        progress.Update(session_.counters().seen - n_before, session_);
+      });
+      status = read.status();
+      if (read.ok()) n_frames = *read;
+    } else {
+      status = eyes_->ReadPicture(path, ToMediaOptions(pictures_), append);
+    }
+    progress.Done();
+    WEIR_RETURN_IF_ERROR(status);
+    std::fprintf(stderr, "read %s tokens of %s", CountText(session_.counters().seen - n_before).c_str(),
+                 Printable(path).c_str());
+    if (video) std::fprintf(stderr, ", %s frames", CountText(n_frames).c_str());
+    if (eyes_->prune().info != nullptr) {
+      std::fprintf(stderr, ", %s rows pruned", CountText(eyes_->n_pruned() - n_pruned).c_str());
+    }
+    std::fprintf(stderr, "\n");
+    return Status();
+  }
+
+  // Reads a message and the template's words after it. Ctrl-C leaves it cut short and the turn open.
+  Status ReadMessage(const std::string& message) {
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
+    EncodeReport report;
+    const int64_t n_before = session_.counters().seen;
+    Progress progress("read", Progress::kAuto);
+    TalkReading reading;
+    reading.stop = &StopFlag();
+    reading.progress = [&](int64_t done) { progress.Update(done, session_); };
+    const Status status = talk_.Ask(message, answer_.n_predict, reading, &report);
+    progress.Done();
+    PrintReport(report, "the message");
+    if (status.code() != StatusCode::kCancelled) return status;
+    return Cancelled(
+        "stopped after %s of the message's %s tokens; they stay read, and the next line goes on from there",
+        CountText(session_.counters().seen - n_before).c_str(), CountText(talk_.n_question_tokens()).c_str());
+  }
+
+  Status Round(const std::string& message) {
+    WEIR_RETURN_IF_ERROR(ReadMessage(message));
+    WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session_, sampler_, tokenizer_, answer_, true));
+    std::printf("\n");
+    WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
+    std::fprintf(stderr, "%s\n", KeptText(session_).c_str());
+    talk_.conversation().Answered(result.end_token_read);
+    return CheckNotCut(result);
+  }
+
+  const Setup& setup_;
+  Session& session_;
+  TraceWriter* trace_;
+  const Tokenizer& tokenizer_;
+  Sampler sampler_;
+  const ChatTemplate chat_;
+  Talk talk_;
+  const AnswerFlags& answer_;
+  const PotFlags& pot_;
+  const PinFlags& pins_;
+  const std::string pin_;
+  Eyes* const eyes_;  // nullptr without an encoder
+  const PictureFlags& pictures_;
+  const ChatFlags& flags_;
+};
+
+Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer,
+               const PinFlags& pins, PictureFlags& pictures, const ChatFlags& flags) {
+  std::optional<SavedSession> saved;
+  if (!flags.session.empty()) {
+    WEIR_ASSIGN_OR_RETURN(saved, ReadSaved(flags.session));
+  }
+  if (saved) {
+    WEIR_RETURN_IF_ERROR(CheckGoesOn(sub, flags.session));
+    Adopt(sub, saved->note, &pot_flags);
+  }
+  WEIR_ASSIGN_OR_RETURN(std::string pin, PinText(pins));
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, ""},
+                                                     {&pictures, /*more_later=*/true}));
+  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
+                                                                       model_flags.chat_template));
+  Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
+  WEIR_RETURN_IF_ERROR(loop.Loop(saved ? &*saved : nullptr));
+  WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
+  PrintMemoryLine(*setup.session, setup.eyes.get());
+  return Status();
+}
+
+Action AddChat(CLI::App& sub) {
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto answer = std::make_shared<AnswerFlags>();
+  auto pins = std::make_shared<PinFlags>();
+  auto pictures = std::make_shared<PictureFlags>();
+  auto flags = std::make_shared<ChatFlags>();
+  AddModelFlags(sub, model.get());
+  sub.add_option("--system", flags->system, "system message");
+  sub.add_option("--chat-template", model->chat_template,
+                 "template to use instead of the file's: chatml, llama3, gemma ...");
+  AddEncoderFlags(sub, pictures.get());
+  AddFpsFlag(sub, pictures.get());
+  AddPotFlags(sub, pot.get());
+  AddTraceFlag(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
+  AddPinFlags(sub, pins.get());
+  AddAnswerFlags(sub, answer.get(), false);
+  AddSessionFlag(sub, &flags->session);
+  return [=, &sub] {
+    InstallStopHandler();
+    flags->own_seed = sub.get_option("--seed")->count() > 0;
+    return RunChat(sub, *model, *pot, *answer, *pins, *pictures, *flags);
+  };
+}
+
+}  // namespace
+
+extern const CommandInfo kChat;
+const CommandInfo kChat = {.name = "chat",
+                           .summary = "talk in rounds, for as long as you like; /help lists what can be typed",
+                           .group = CommandGroup::kAnswer,
+                           .add = AddChat};
+
+}  // namespace weir::app

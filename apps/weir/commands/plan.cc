@@ -1,0 +1,80 @@
+// weir-plugin: command
+// weir plan: the whole ledger of a session, before anything is allocated.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands/command.h"
+#include "io/json.h"
+#include "pictures.h"
+
+namespace weir::app {
+namespace {
+
+Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFlags* pictures,
+            const std::string& format) {
+  WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
+  WEIR_ASSIGN_OR_RETURN(const PrunerSpec prune, ToPruner(*pictures));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
+  WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, std::nullopt, &options));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadEyes(*pictures, *model));
+  if (encoder != nullptr) {
+    const bool none_yet = pictures->images.empty() && pictures->videos.empty();
+    WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));
+    WEIR_ASSIGN_OR_RETURN(options.beside, Eyes::Plan(encoder->encoder(), room, prune));
+  }
+  WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
+  if (format == "json") {
+    nlohmann::ordered_json json;
+    json["model"] = model_flags.path;
+    json["policy"] = options.policy.text;
+    if (prune.info != nullptr) json["prune"] = prune.text;
+    json["pot"] = plan.pot.n_slots;
+    json["chunk"] = plan.chunk_rows;
+    json["weights_bytes"] = model->ledger().used_bytes();
+    if (encoder != nullptr) json["encoder_weights_bytes"] = encoder->ledger().used_bytes();
+    for (const PlanItem& item : plan.items)
+      json["items"].push_back({{"tag", MemTagName(item.tag)}, {"what", item.what}, {"bytes", item.bytes}});
+    json["session_bytes"] = plan.total_bytes;
+    json["minimum_bytes"] = plan.minimum_bytes;
+    std::printf("%s\n", JsonText(json).c_str());
+    return Status();
+  }
+  std::printf("session: pot of %d tokens, policy %s\n", plan.pot.n_slots, options.policy.text.c_str());
+  for (const PlanItem& item : plan.items) {
+    std::printf("  %-10s %14s  %s\n", MemTagName(item.tag), CountText(item.bytes).c_str(), item.what.c_str());
+  }
+  std::printf("  %-10s %14s  %s, fixed before the first token\n", "session", CountText(plan.total_bytes).c_str(),
+              BytesText(plan.total_bytes).c_str());
+  std::printf("shared by all sessions:\n  %-10s %14s  prepared from %s\n", "weights",
+              CountText(model->ledger().used_bytes()).c_str(), model_flags.path.c_str());
+  if (encoder != nullptr) {
+    std::printf("  %-10s %14s  prepared from %s\n", "weights", CountText(encoder->ledger().used_bytes()).c_str(),
+                pictures->mmproj.c_str());
+  }
+  std::printf("smallest budget that works here: %s bytes\n", CountText(plan.minimum_bytes).c_str());
+  return Status();
+}
+
+Action AddPlan(CLI::App& sub) {
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto pictures = std::make_shared<PictureFlags>();
+  auto format = std::make_shared<std::string>("text");
+  AddModelFlags(sub, model.get());
+  AddPotFlags(sub, pot.get());
+  AddEncoderFlags(sub, pictures.get());
+  AddPictureFlags(sub, pictures.get());
+  sub.add_option("-o,--output", *format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  return [=] { return Plan(*model, *pot, pictures.get(), *format); };
+}
+
+}  // namespace
+
+extern const CommandInfo kPlan;
+const CommandInfo kPlan = {.name = "plan",
+                           .summary = "print every byte a session will use, without allocating it",
+                           .group = CommandGroup::kInspect,
+                           .add = AddPlan};
+
+}  // namespace weir::app

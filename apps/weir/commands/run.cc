@@ -1,0 +1,262 @@
+// weir-plugin: command
+// weir run: one prompt, one answer.
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "answer.h"
+#include "base/clock.h"
+#include "chat/talk.h"
+#include "commands/command.h"
+#include "io/json.h"
+#include "progress.h"
+#include "saved.h"
+
+namespace weir::app {
+namespace {
+
+constexpr int64_t kLargestPrompt = int64_t{1} << 30;
+
+struct RunFlags {
+  std::string prompt, file, system, session;
+  bool chat = false, own_seed = false, parse_special = false;
+};
+
+// The prompt as tokens, and which of them are pinned.
+struct Prompt {
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<int32_t>> behind;  // what stands behind each picture or video; those are in order
+  PinnedPart pinned;
+  std::optional<ChatTemplate> chat;
+  std::optional<Conversation> talk;  // refers to `chat`; after a first prompt, before a next one
+};
+
+// Of a session that begins.
+Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFlags& flags, const std::string& pin,
+                   const std::string& text, size_t n_sources, Prompt* out) {
+  EncodeReport report;
+  std::vector<TextPiece> pieces;
+  std::vector<int32_t> system, head;
+  const std::string head_text = pin.empty() ? "" : pin + "\n\n";
+  bool add_special = true;
+  if (out->chat) {
+    std::vector<ChatMessage> messages;
+    if (!flags.system.empty()) messages.push_back({"system", flags.system});
+    messages.push_back({"user", head_text + text});
+    WEIR_ASSIGN_OR_RETURN(pieces, out->chat->Render(messages, true));
+    std::optional<std::string> system_text;
+    if (!flags.system.empty()) system_text = flags.system;
+    add_special = !out->chat->includes_bos();
+    out->talk.emplace(tokenizer, &*out->chat);
+    out->talk->SetSystem(system_text);
+    head = out->talk->TurnHead(head_text);
+    system = out->talk->Begin(system_text);
+    out->talk->Asked();
+  } else {
+    pieces.push_back({head_text + text, false});
+    system = tokenizer.EncodePieces({}, add_special);
+    head = tokenizer.EncodePieces(std::vector<TextPiece>{{head_text, flags.parse_special}}, add_special);
+  }
+  std::vector<std::vector<TextPiece>> parts = {pieces};
+  if (n_sources > 0) parts = SplitAtMarks(pieces);
+  if (parts.size() != n_sources + 1) return Internal("the chat template lost the place of a picture");
+  for (std::vector<TextPiece>& part : parts) {
+    for (TextPiece& piece : part) piece.parse_special |= flags.parse_special;
+  }
+  out->tokens = tokenizer.EncodePieces(parts[0], add_special, &report);
+  for (size_t i = 1; i < parts.size(); ++i) out->behind.push_back(tokenizer.EncodePieces(parts[i], false, &report));
+  if (add_special && tokenizer.add_eos() && n_sources > 0 && !out->tokens.empty()) {
+    // The end of the text is the end of its last part.
+    out->tokens.pop_back();
+    out->behind.back().push_back(tokenizer.eos_id());
+  }
+  PrintReport(report, "the prompt");
+  if (out->tokens.empty() && n_sources == 0) return InvalidArgument("the prompt holds no token this model knows");
+  out->pinned = FindPins(pins, system, !flags.system.empty(), head, out->tokens);
+  return Status();
+}
+
+// Of a session that goes on. A conversation asks when the session is there.
+Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const RunFlags& flags, const std::string& text,
+                  Prompt* out) {
+  EncodeReport report;
+  if (saved.note.conversation.is_null() == out->chat.has_value()) {
+    return InvalidArgument("%s is of %s; go on with it %s --chat", flags.session.c_str(),
+                           out->chat ? "a text without rounds" : "a conversation", out->chat ? "without" : "with");
+  }
+  if (out->chat) {
+    WEIR_ASSIGN_OR_RETURN(out->talk, Conversation::Restore(tokenizer, &*out->chat, saved.note.conversation));
+    return Status();
+  }
+  out->tokens = tokenizer.EncodePieces(std::vector<TextPiece>{{text, flags.parse_special}}, false, &report);
+  PrintReport(report, "the prompt");
+  if (out->tokens.empty()) return InvalidArgument("the prompt holds no token this model knows");
+  return Status();
+}
+
+// Words, pictures and what stands between them. A picture at the very end ends the prompt.
+Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureFlags& pictures, Progress* progress,
+                        Session::AppendOptions options) {
+  Session& session = *setup.session;
+  int64_t n_before = 0;
+  options.progress = [&](int64_t done) { progress->Update(n_before + done, session); };
+  options.end_of_prompt = false;
+  WEIR_RETURN_IF_ERROR(AppendPinned(session, prompt.tokens, prompt.pinned, options));
+  for (size_t i = 0; i < prompt.behind.size(); ++i) {
+    const bool last = i + 1 == prompt.behind.size();
+    n_before = session.counters().seen;
+    options.end_of_prompt = last && prompt.behind[i].empty();
+    WEIR_RETURN_IF_ERROR(ReadSource(*setup.eyes, pictures, i, options));
+    n_before = session.counters().seen;
+    options.end_of_prompt = last;
+    WEIR_RETURN_IF_ERROR(session.Append(prompt.behind[i], options));
+  }
+  return Status();
+}
+
+// A next round is read as `chat` reads it: what is forgotten for it, and when, is then the same.
+Status ReadRound(Session& session, Sampler& sampler, Conversation* conversation, const std::string& text,
+                 int64_t n_answer, const Session::AppendOptions& options) {
+  Talk talk(session, sampler, *conversation);
+  TalkReading reading;
+  reading.stop = options.stop;
+  reading.progress = options.progress;
+  EncodeReport report;
+  WEIR_RETURN_IF_ERROR(talk.Ask(text, n_answer, reading, &report));
+  PrintReport(report, "the prompt");
+  *conversation = talk.conversation();
+  return Status();
+}
+
+Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, const PinFlags& pins,
+           PictureFlags& pictures, const RunFlags& flags) {
+  std::string text = flags.prompt;
+  if (!flags.file.empty()) {
+    WEIR_ASSIGN_OR_RETURN(text, ReadTextFile(flags.file, kLargestPrompt));
+  }
+  if (text.empty()) return InvalidArgument("the prompt is empty; give one with -p TEXT or -f FILE");
+  const size_t n_sources = pictures.images.size() + pictures.videos.size();
+  if (n_sources > 0) {
+    WEIR_ASSIGN_OR_RETURN(text, MarkPictures(text, n_sources));
+  }
+  std::optional<SavedSession> saved;
+  if (!flags.session.empty()) {
+    WEIR_ASSIGN_OR_RETURN(saved, ReadSaved(flags.session));
+  }
+  if (saved) {
+    WEIR_RETURN_IF_ERROR(CheckGoesOn(sub, flags.session));
+    if (n_sources > 0) {
+      return InvalidArgument(
+          "%s goes on with words; show pictures to the session that begins it, or use `weir chat` and "
+          "/image",
+          flags.session.c_str());
+    }
+    Adopt(sub, saved->note, &pot_flags);
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup,
+                        MakeSetup(model_flags, pot_flags, SamplingText(answer), {flags.chat, ""}, {&pictures}));
+  const Tokenizer& tokenizer = setup.model->tokenizer();
+  Session& session = *setup.session;
+  Prompt prompt;
+  if (flags.chat) {
+    WEIR_ASSIGN_OR_RETURN(prompt.chat,
+                          ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
+  }
+  WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags, text, &prompt)
+                             : FirstPrompt(tokenizer, pins, flags, pin, text, n_sources, &prompt));
+  const std::vector<int32_t>& tokens = prompt.tokens;
+  const PinnedPart& part = prompt.pinned;
+  if (saved) WEIR_RETURN_IF_ERROR(RestoreSaved(*saved, flags.session, flags.own_seed, setup, &sampler));
+  WEIR_RETURN_IF_ERROR(CheckPins(session, pot_flags, pins, part.end - part.begin, !flags.system.empty()));
+
+  const auto start = Clock::now();
+  Progress progress("read", Progress::kAuto);
+  Session::AppendOptions append;
+  append.stop = &StopFlag();
+  append.end_of_prompt = true;
+  append.progress = [&](int64_t done) { progress.Update(done, session); };
+  const int64_t n_before = session.counters().seen;
+  const bool next_round = saved && prompt.talk;
+  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(session, sampler, &*prompt.talk, text, answer.n_predict, append)
+                       : n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
+                                       : AppendPinned(session, tokens, part, append));
+  const int64_t n_read = session.counters().seen - n_before;
+  const double read_s = SecondsSince(start);
+  progress.Done();
+  for (int32_t id : tokens) sampler.Accept(id);
+  for (const std::vector<int32_t>& more : prompt.behind) {
+    for (int32_t id : more) sampler.Accept(id);
+  }
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
+                        Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  if (!flags.session.empty()) {
+    if (prompt.talk) prompt.talk->Answered(result.end_token_read);
+    WEIR_RETURN_IF_ERROR(
+        WriteSaved(flags.session, setup, pot_flags, prompt.talk ? prompt.talk->Save() : Json(), sampler));
+  }
+  WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
+  if (answer.output == "json") {
+    const double rate = static_cast<double>(n_read) / read_s;
+    std::printf(
+        "%s\n",
+        JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.eyes.get())).c_str());
+  } else {
+    std::printf("\n");
+    WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
+  }
+  std::fprintf(stderr, "speed    read %lld tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
+               static_cast<long long>(n_read), static_cast<double>(n_read) / read_s, result.tokens.size(),
+               result.tokens_per_s);
+  PrintMemoryLine(session, setup.eyes.get());
+  if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
+  return CheckNotCut(result);
+}
+
+Action AddRun(CLI::App& sub) {
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto answer = std::make_shared<AnswerFlags>();
+  auto pins = std::make_shared<PinFlags>();
+  auto pictures = std::make_shared<PictureFlags>();
+  auto flags = std::make_shared<RunFlags>();
+  answer->n_predict = 256;
+  AddModelFlags(sub, model.get());
+  CLI::Option* prompt = sub.add_option("-p,--prompt", flags->prompt, "the prompt");
+  sub.add_option("-f,--file", flags->file, "read the prompt from FILE; - is standard input")
+      ->excludes(prompt)
+      ->type_name("FILE");
+  CLI::Option* chat = sub.add_flag("--chat", flags->chat, "wrap the prompt in the model's chat template");
+  sub.add_flag(
+         "--parse-special", flags->parse_special,
+         "read \"<|im_start|>\" and the like in the prompt as control tokens, not as letters; for texts you trust")
+      ->excludes(chat);
+  sub.add_option("--system", flags->system, "system message")->needs(chat);
+  sub.add_option("--chat-template", model->chat_template,
+                 "template to use instead of the file's: chatml, llama3, gemma ...")
+      ->needs(chat);
+  AddEncoderFlags(sub, pictures.get());
+  AddPictureFlags(sub, pictures.get());
+  AddPotFlags(sub, pot.get());
+  AddTraceFlag(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
+  AddPinFlags(sub, pins.get());
+  AddAnswerFlags(sub, answer.get(), true);
+  AddSessionFlag(sub, &flags->session);
+  return [=, &sub] {
+    InstallStopHandler();
+    flags->own_seed = sub.get_option("--seed")->count() > 0;
+    return Run(sub, *model, *pot, *answer, *pins, *pictures, *flags);
+  };
+}
+
+}  // namespace
+
+extern const CommandInfo kRun;
+const CommandInfo kRun = {.name = "run",
+                          .summary = "continue one prompt (or answer it as a chat turn, with --chat)",
+                          .group = CommandGroup::kAnswer,
+                          .add = AddRun};
+
+}  // namespace weir::app

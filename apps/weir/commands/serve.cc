@@ -1,0 +1,325 @@
+// weir-plugin: command
+// weir serve: the model behind HTTP.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "answer.h"
+#include "commands/command.h"
+#include "common.h"
+#include "serve/origin.h"
+#include "serve/server.h"
+
+namespace weir::app {
+namespace {
+
+struct ServeFlags {
+  SamplingFlags sampling;  // of requests that name nothing else
+  std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", max_bodies, snapshots, name;
+  int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
+  std::string mmproj, prune, node;
+  std::vector<std::string> origins;
+  bool hand_over = false, cache_prompt = true;
+  int drain = 30, session_idle = 0;
+  SharedEyesOptions eyes;
+  int media_timeout_s = 30, frames_waiting = 4;
+};
+
+Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
+  const auto bytes = ParseBytes(text);
+  if (!bytes.ok() || *bytes <= 0) return InvalidArgument("%s %s: expected a size such as 64MiB", flag, text.c_str());
+  return *bytes;
+}
+
+// The keys of a text in which `separator` stands between them. White space around a key is none of it: no header brings
+// it.
+Result<std::vector<std::string>> ParseKeys(std::string_view text, char separator, const std::string& where) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  std::vector<std::string> out;
+  for (int n = 1; !text.empty(); ++n) {
+    const std::string_view part = text.substr(0, text.find(separator));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    const size_t begin = part.find_first_not_of(kSpace);
+    if (begin == part.npos) continue;
+    std::string key(part.substr(begin, part.find_last_not_of(kSpace) + 1 - begin));
+    if (std::any_of(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; })) {
+      return InvalidArgument("%s: %s %d has a control character, which no request can bring", where.c_str(),
+                             separator == '\n' ? "line" : "key", n);
+    }
+    out.push_back(std::move(key));
+  }
+  if (out.empty()) return InvalidArgument("%s holds no key", where.c_str());
+  return out;
+}
+
+Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
+  ServerOptions out;
+  WEIR_ASSIGN_OR_RETURN(out.host.session, ToSessionOptions(pot_flags));
+  out.host.chat_template = model_flags.chat_template;
+  out.host.answer_pots = flags.pots;
+  out.host.max_waiting = flags.queue;
+  out.host.max_together = flags.together;
+  out.host.cache_prompt = flags.cache_prompt;
+  if (!flags.budget.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.host.budget_bytes, PositiveBytes(flags.budget, "--budget"));
+  }
+  WEIR_ASSIGN_OR_RETURN(out.http.max_body_bytes, PositiveBytes(flags.max_body, "--max-body"));
+  if (!flags.max_bodies.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.http.max_bodies_bytes, PositiveBytes(flags.max_bodies, "--max-bodies"));
+    if (out.http.max_bodies_bytes < out.http.max_body_bytes) {
+      return InvalidArgument("--max-bodies %s has no room for one body of %s; ask for more, or a smaller --max-body",
+                             flags.max_bodies.c_str(), flags.max_body.c_str());
+    }
+  }
+  out.http.n_threads = flags.connections;
+  out.http.request_timeout_s = flags.timeout;
+  out.host.eyes = flags.eyes;
+  if (!flags.prune.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.host.eyes.prune, ParsePrunerSpec(flags.prune));
+  }
+  out.host.eyes.timeout_ms = int64_t{1000} * flags.media_timeout_s;
+  out.host.frames_waiting = flags.frames_waiting;
+  out.address = flags.host;
+  out.port = flags.port;
+  WEIR_RETURN_IF_ERROR(flags.sampling.sampler.Validate());
+  out.answers.sampler = flags.sampling.sampler;
+  if (flags.sampling.seed >= 0) out.answers.seed = static_cast<uint64_t>(flags.sampling.seed);
+  out.answers.max_tokens = flags.predict;
+  if (!flags.api_key.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.api_keys, ParseKeys(flags.api_key, ',', "--api-key"));
+  }
+  if (!flags.api_key_file.empty()) {
+    WEIR_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.api_key_file, 1 << 16));
+    WEIR_ASSIGN_OR_RETURN(out.api_keys, ParseKeys(text, '\n', flags.api_key_file));
+  }
+  out.origins = flags.origins;
+  if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
+    return InvalidArgument("--allow-origin '*' lets every page of the web use this server; it needs --api-key");
+  }
+  out.folder = flags.snapshots;
+  out.hand_over = flags.hand_over;
+  out.session_idle = std::chrono::seconds(flags.session_idle);
+  out.host.node = flags.node;
+  if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
+    return NotFound("--snapshots %s is no folder", out.folder.c_str());
+  }
+  return out;
+}
+
+Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(ServerOptions options, ToOptions(model_flags, pot_flags, flags));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
+  std::unique_ptr<LoadedEncoder> encoder;
+  if (!flags.mmproj.empty()) {
+    WEIR_ASSIGN_OR_RETURN(encoder, LoadedEncoder::Load(flags.mmproj, *model));
+    options.host.encoder = encoder.get();
+  }
+  options.host.model_name = flags.name.empty() ? ModelName(*model) : flags.name;
+  const std::string policy = PolicyText(options.host.session.policy, pot_flags);
+  const bool open = flags.api_key.empty() && flags.api_key_file.empty();
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Make(*model, std::move(options)));
+  const Host& host = server->host();
+  std::fprintf(stderr, "model    %s (%s), weights %s\n", Printable(host.options().model_name).c_str(),
+               model->backend().name().c_str(), BytesText(model->ledger().used_bytes()).c_str());
+  std::fprintf(stderr, "pot      %d tokens, policy %s, %s each\n", host.plan().pot.n_slots, policy.c_str(),
+               BytesText(host.session_bytes()).c_str());
+  PrintDefaultPot(pot_flags, host.plan().pot.n_slots, model->model().config());
+  if (encoder != nullptr) {
+    std::fprintf(stderr, "vision   %s, %d tokens a picture, weights %s, pictures up to %d pixels a side\n",
+                 encoder->encoder().config().projector.c_str(), encoder->encoder().config().max_rows(),
+                 BytesText(encoder->ledger().used_bytes()).c_str(), host.options().eyes.max_side);
+    if (const PrunerSpec& prune = host.options().eyes.prune; prune.info != nullptr) {
+      std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", prune.text.c_str(), host.eyes()->n_rows(),
+                   encoder->encoder().config().n_rows);
+    }
+  }
+  std::fprintf(stderr, "memory   %s for all sessions, %s of it for %d answer pots\n",
+               BytesText(host.ledger().budget_bytes()).c_str(), BytesText(host.ledger().used_bytes()).c_str(),
+               host.options().answer_pots);
+  std::fprintf(stderr, "sampling %s; requests may name other values\n", SamplingText(flags.sampling).c_str());
+  if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
+    std::fprintf(stderr, "weir: warning: everybody who reaches %s can use this server; --api-key asks for a key\n",
+                 Printable(flags.host).c_str());
+  }
+  std::fprintf(stderr, "serving  http://%s:%d\n", Printable(flags.host).c_str(), server->port());
+  // Signals only set a flag; somebody has to look at it.
+  std::atomic<bool> ended{false};
+  std::thread watch([&, drained = false]() mutable {
+    for (; !ended; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+      if (!StopFlag()) continue;
+      const Status left = drained ? Status() : server->Drain(std::chrono::seconds(flags.drain));
+      if (!left.ok()) {
+        std::fprintf(stderr, "weir: a session was not handed over: %s\n", Printable(left.message()).c_str());
+      }
+      drained = true;
+      server->Stop();  // again and again: it does nothing before the server listens
+    }
+  });
+  const Status status = server->Run();
+  ended = true;
+  watch.join();
+  if (StopFlag()) {
+    std::fprintf(stderr, "weir: stopped\n");
+    return Status();
+  }
+  return status;
+}
+
+void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
+  CLI::Option* const mmproj = app.add_option("--mmproj", flags->mmproj,
+                                             "vision encoder of the model, an `mmproj` file (-mm): pictures and video")
+                                  ->check(NotEmpty())
+                                  ->type_name("FILE");
+  app.add_option("--prune", flags->prune,
+                 "which rows of a picture the language model gets to see: NAME[:key=value,...], see `weir pruners`")
+      ->check(NotEmpty())
+      ->needs(mmproj)
+      ->type_name("NAME");
+  app.add_option("--max-side", flags->eyes.max_side,
+                 "pictures and frames are shrunk to so many pixels on their longer side")
+      ->check(Between(16, 1 << 14))
+      ->capture_default_str()
+      ->type_name("PIXELS");
+  app.add_option("--decoders", flags->eyes.lanes, "pictures and videos that are decoded at once; more wait")
+      ->check(Between(1, 256))
+      ->capture_default_str();
+  app.add_option("--media-timeout", flags->media_timeout_s,
+                 "longest wait for ffmpeg: for a picture, or a video's next frame")
+      ->check(Between(1, 86400))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  app.add_option("--decode-time", flags->eyes.decode_s,
+                 "longest time that decoding all pictures and videos of a request may take")
+      ->check(Between(1, 1 << 30))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  app.add_option("--max-frames", flags->eyes.max_frames,
+                 "pictures and frames of videos that are looked at in one request, repeated frames included")
+      ->check(Between(1, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--frames-waiting", flags->frames_waiting,
+                 "frames of a session's live video that may wait for the model; older ones are dropped")
+      ->check(Between(1, 256))
+      ->capture_default_str();
+}
+
+Action AddServe(CLI::App& sub) {
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto flags = std::make_shared<ServeFlags>();
+  AddModelFlags(sub, model.get());
+  sub.add_option("--chat-template", model->chat_template,
+                 "template to use instead of the file's: chatml, llama3, gemma ...");
+  AddPotFlags(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
+  sub.remove_option(sub.get_option("--budget"));  // here it is for all sessions together
+  sub.add_option("--budget", flags->budget,
+                 "bytes that all sessions together may use: 256MiB, 1GiB ...; without it what --answer-pots and eight "
+                 "sessions need")
+      ->check(NotEmpty())
+      ->type_name("BYTES");
+  sub.add_option("--host", flags->host, "address to listen on; 0.0.0.0 is every one of this machine")
+      ->check(NotEmpty())
+      ->capture_default_str();
+  sub.add_option("--port", flags->port, "port to listen on; 0 = one that is free, printed")
+      ->check(Between(0, 65535))
+      ->capture_default_str();
+  CLI::Option* key = sub.add_option("--api-key", flags->api_key, "key that every request must bring; several: KEY,KEY")
+                         ->check(NotEmpty())
+                         ->type_name("KEY");
+  sub.add_option("--api-key-file", flags->api_key_file,
+                 "file that holds the key, or several, one a line; other users cannot see it in a list of processes")
+      ->check(NotEmpty())
+      ->excludes(key)
+      ->type_name("FILE");
+  sub.add_option("--allow-origin", flags->origins,
+                 "pages of another site that may use the server, as https://app.example; may be given several times; "
+                 "with a key, '*' is every one")
+      ->check(CLI::Validator(
+          [](std::string& origin) {
+            return IsOrigin(origin) ? std::string() : "must be an origin such as https://app.example, or '*'";
+          },
+          ""))
+      ->expected(1)
+      ->take_all()
+      ->type_name("ORIGIN");
+  sub.add_option("--name", flags->name, "what the model is called; without it, what it calls itself")
+      ->check(NotEmpty());
+  sub.add_option("--answer-pots", flags->pots, "chats and completions that are answered at once")
+      ->check(Between(1, 1024))
+      ->capture_default_str();
+  sub.add_option("--together", flags->together, "answers that are written in one forward pass; 1 = each by itself")
+      ->check(Between(1, 256))
+      ->capture_default_str();
+  sub.add_flag("--cache-prompt,!--no-cache-prompt", flags->cache_prompt,
+               "chats and completions go on from what an answer pot still holds of their prompt; the default");
+  sub.add_option("--queue", flags->queue, "requests that may wait for the engine; more are refused (429)")
+      ->check(Between(1, 1 << 20))
+      ->capture_default_str();
+  sub.add_option("--connections", flags->connections, "requests that are held open at once")
+      ->check(Between(1, 4096))
+      ->capture_default_str();
+  sub.add_option("--timeout", flags->timeout, "seconds a request may take to arrive")
+      ->check(Between(1, 86400))
+      ->capture_default_str();
+  sub.add_option("--max-body", flags->max_body, "largest request body")->capture_default_str()->type_name("BYTES");
+  sub.add_option("--max-bodies", flags->max_bodies,
+                 "bytes that the bodies of all requests may have together, more are refused (429); without it what "
+                 "four of --max-body have, 32MiB at least")
+      ->check(NotEmpty())
+      ->type_name("BYTES");
+  sub.add_option("-n,--predict", flags->predict,
+                 "longest answer in tokens where a request names no limit; -1 = until the model ends it")
+      ->check(Between(-1, 1 << 30))
+      ->capture_default_str();
+  AddSamplingFlags(sub, &flags->sampling);
+  sub.add_option("--snapshots", flags->snapshots,
+                 "folder that sessions may be saved to and restored from; nothing outside it")
+      ->check(NotEmpty())
+      ->type_name("FOLDER");
+  CLI::Option* snapshots = sub.get_option("--snapshots");
+  sub.add_flag("--hand-over", flags->hand_over,
+               "when told to end, leave every session in the snapshot folder; take those that other servers left there")
+      ->needs(snapshots);
+  sub.add_option("--node", flags->node, "part of this server's session ids, for a proxy that asks the right one first")
+      ->check(CLI::Validator(
+          [](std::string& name) {
+            const bool fine = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
+              return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+            });
+            return fine ? std::string() : "must be 1 to 32 small letters and digits";
+          },
+          ""));
+  sub.add_option("--drain", flags->drain, "with --hand-over: seconds that answers may take to end")
+      ->check(Between(0, 86400))
+      ->capture_default_str();
+  sub.add_option("--session-idle", flags->session_idle,
+                 "seconds after which a session that no request names ends; with --hand-over it comes back when one "
+                 "does; 0 = never")
+      ->check(Between(0, 1 << 30))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  AddVisionFlags(sub, flags.get());
+  return [=] {
+    InstallStopHandler();
+    return Serve(*model, *pot, *flags);
+  };
+}
+
+}  // namespace
+
+extern const CommandInfo kServe;
+const CommandInfo kServe = {.name = "serve",
+                            .summary = "answer over HTTP: the OpenAI API, and sessions that read endless streams",
+                            .group = CommandGroup::kAnswer,
+                            .add = AddServe};
+
+}  // namespace weir::app

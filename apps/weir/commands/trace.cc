@@ -1,0 +1,300 @@
+// weir-plugin: command
+// weir trace: what a trace says, as a table, as one line per forgotten token, or as pictures.
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands/command.h"
+#include "common.h"
+#include "io/json.h"
+#include "trace_attention.h"
+#include "trace_maps.h"
+
+namespace weir::app {
+namespace {
+
+struct TraceFlags {
+  std::string file, output;
+  bool summary = false, events = false, attention = false;
+  double top = 0.5;
+  TraceFilter filter;
+};
+
+constexpr int kPatternPanels = 4;
+
+const char* GroupsText(Granularity granularity) {
+  return granularity == Granularity::kGlobal     ? "one decision for all layers and heads"
+         : granularity == Granularity::kPerLayer ? "a decision per layer"
+                                                 : "a decision per layer and head";
+}
+
+int64_t Total(const std::vector<SeqRun>& runs) {
+  int64_t n = 0;
+  for (const SeqRun& run : runs) n += run.count;
+  return n;
+}
+
+int64_t Overlap(const std::vector<SeqRun>& runs, int64_t begin, int64_t end) {
+  int64_t n = 0;
+  for (const SeqRun& run : runs)
+    n += std::max<int64_t>(0, std::min(end, run.first + run.count) - std::max(begin, run.first));
+  return n;
+}
+
+// One line per layer (or the only one): its heads' smallest, mean and largest number of tokens.
+void PrintLayers(const TraceTotals& totals, const std::vector<int32_t>& groups) {
+  const PotShape& pot = totals.head.pot;
+  const int32_t per_layer = pot.granularity == Granularity::kPerHead ? pot.n_kv_heads : 1;
+  std::printf("%-6s %12s %12s %12s %12s %14s\n", "layer", "dropped", "kept least", "mean", "most", "unbroken from");
+  for (size_t i = 0; i < groups.size();) {
+    const int32_t layer = groups[i] / per_layer;
+    int64_t dropped = 0, least = INT64_MAX, most = 0, sum = 0, n = 0, unbroken = 0;
+    for (; i < groups.size() && groups[i] / per_layer == layer; ++i, ++n) {
+      const std::vector<SeqRun>& held = totals.held[static_cast<size_t>(groups[i])];
+      const int64_t kept = Total(held);
+      dropped += totals.n_dropped[static_cast<size_t>(groups[i])];
+      least = std::min(least, kept);
+      most = std::max(most, kept);
+      sum += kept;
+      if (!held.empty()) unbroken = std::max(unbroken, held.back().first);
+    }
+    std::printf("%-6s %12s %12s %12.1f %12s %14s\n",
+                pot.granularity == Granularity::kGlobal ? "all" : std::to_string(layer).c_str(),
+                CountText(dropped).c_str(), CountText(least).c_str(), static_cast<double>(sum) / static_cast<double>(n),
+                CountText(most).c_str(), CountText(unbroken).c_str());
+  }
+}
+
+// How much of each modality is held, and of the tokens that have a time, of each tenth of it. `groups`: those looked
+// at.
+void PrintModalities(const TraceTotals& totals, const std::vector<int32_t>& groups) {
+  constexpr int64_t kParts = 10;
+  int64_t seen[kNumModalities] = {}, held[kNumModalities] = {}, n_in_part[kParts] = {}, held_in_part[kParts] = {};
+  int64_t last_ms = 0;
+  for (const TraceToken& token : totals.tokens) {
+    ++seen[static_cast<int>(token.modality)];
+    last_ms = std::max(last_ms, token.t_src_ms);
+  }
+  if (seen[0] == totals.n_tokens) return;
+  const auto part_of = [last_ms](const TraceToken& token) {
+    return std::clamp<int64_t>(token.t_src_ms * kParts / (last_ms + 1), 0, kParts - 1);
+  };
+  for (const TraceToken& token : totals.tokens) n_in_part[part_of(token)] += token.modality == Modality::kVideo;
+  for (const int32_t group : groups) {
+    for (const SeqRun& run : totals.held[static_cast<size_t>(group)]) {
+      for (int64_t seq = run.first; seq < run.first + run.count; ++seq) {
+        const TraceToken& token = totals.tokens[static_cast<size_t>(seq)];
+        ++held[static_cast<int>(token.modality)];
+        held_in_part[part_of(token)] += token.modality == Modality::kVideo;
+      }
+    }
+  }
+  const auto share = [&groups](int64_t part, int64_t whole) {
+    return 100 * static_cast<double>(part) / static_cast<double>(groups.size()) / static_cast<double>(whole);
+  };
+  std::printf("\n%-24s %12s %8s\n", "modality", "seen", "held");
+  for (int m = 0; m < kNumModalities; ++m) {
+    if (seen[m] == 0) continue;
+    std::printf("%-24s %12s %7.2f%%\n", ModalityName(static_cast<Modality>(m)), CountText(seen[m]).c_str(),
+                share(held[m], seen[m]));
+  }
+  if (seen[static_cast<int>(Modality::kVideo)] == 0) return;
+  std::printf("\n%-24s %12s %8s\n", "video, seconds", "seen", "held");
+  for (int64_t part = 0; part < kParts; ++part) {
+    if (n_in_part[part] == 0) continue;
+    const double tenth = static_cast<double>(last_ms + 1) / 1000 / kParts;
+    std::printf(
+        "%-24s %12s %7.2f%%\n",
+        StrFormat("%.1f to %.1f", tenth * static_cast<double>(part), tenth * static_cast<double>(part + 1)).c_str(),
+        CountText(n_in_part[part]).c_str(), share(held_in_part[part], n_in_part[part]));
+  }
+}
+
+Status Summary(const TraceFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
+  const PotShape& pot = totals.head.pot;
+  const std::vector<int32_t> groups = flags.filter.Groups(pot);
+  if (groups.empty()) return InvalidArgument("%s has no such layer or head", flags.file.c_str());
+  std::printf("model      %s\npolicy     %s\n", Printable(totals.head.model).c_str(),
+              Printable(totals.head.policy).c_str());
+  std::printf("pot        %s tokens x %d layers x %d KV heads, %s\n", CountText(pot.n_slots).c_str(), pot.n_layers,
+              pot.n_kv_heads, GroupsText(pot.granularity));
+  if (totals.n_restarts > 0)
+    std::printf("restarts   %s; what follows is the last stream\n", CountText(totals.n_restarts).c_str());
+  if (totals.counters.has_value()) {
+    std::printf("tokens     %s seen, %s kept, %s dropped\n", CountText(totals.counters->seen).c_str(),
+                CountText(totals.counters->kept).c_str(), CountText(totals.counters->dropped).c_str());
+  } else {
+    std::printf("tokens     %s seen; the trace was not closed, so newer ones are missing\n",
+                CountText(totals.n_tokens).c_str());
+  }
+  std::printf("selections %s\n", CountText(totals.n_selections).c_str());
+  for (const auto& [reason, n] : totals.reasons) {
+    std::printf("           %s for \"%s\"%s\n", CountText(n).c_str(), Printable(reason).c_str(),
+                pot.n_groups() > 1 ? ", counted per layer or head" : "");
+  }
+  std::printf("\n");
+  PrintLayers(totals, groups);
+  if (totals.n_tokens == 0) return Status();
+  std::printf("\n%-24s %8s\n", "tokens of the stream", "held");
+  constexpr int64_t kParts = 10;
+  for (int64_t part = 0; part < kParts; ++part) {
+    const int64_t begin = totals.n_tokens * part / kParts, end = totals.n_tokens * (part + 1) / kParts;
+    if (begin == end) continue;
+    double held = 0;
+    for (const int32_t group : groups)
+      held += static_cast<double>(Overlap(totals.held[static_cast<size_t>(group)], begin, end));
+    std::printf("%-24s %7.2f%%\n", (CountText(begin) + " to " + CountText(end)).c_str(),
+                100 * held / static_cast<double>(groups.size()) / static_cast<double>(end - begin));
+  }
+  PrintModalities(totals, groups);
+  return Status();
+}
+
+// Every forgotten token as one line of JSON, with all that is known of it.
+Status Events(const TraceFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceReader> reader, TraceReader::Open(flags.file));
+  const bool all = reader->head().all_scores;
+  const auto number = [](const std::vector<float>& values, size_t i) -> nlohmann::ordered_json {
+    return i < values.size() && std::isfinite(values[i]) ? nlohmann::ordered_json(values[i]) : nlohmann::ordered_json();
+  };
+  TraceStep step;
+  for (;;) {
+    WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&step));
+    if (!more) return Status();
+    if (!flags.filter.Takes(step)) continue;
+    size_t n_dropped = 0, at = 0;
+    int64_t slot_of_run = 0;  // of step.before[at]
+    for (const SeqRun& run : step.dropped) {
+      for (int64_t slot = run.first; slot < run.first + run.count; ++slot, ++n_dropped) {
+        while (slot >= slot_of_run + step.before[at].count) slot_of_run += step.before[at++].count;
+        const int64_t seq = step.before[at].first + (slot - slot_of_run);
+        const TraceToken& token = reader->tokens()[static_cast<size_t>(seq)];
+        const size_t value = all ? static_cast<size_t>(slot) : n_dropped;
+        nlohmann::ordered_json line = {{"step", step.step},
+                                       {"policy", reader->head().policy},
+                                       {"layer", step.layer},
+                                       {"head", step.head},
+                                       {"slot", slot},
+                                       {"seq", seq},
+                                       {"t_src_ms", token.t_src_ms},
+                                       {"modality", ModalityName(token.modality)},
+                                       {"token", token.id}};
+        if (const std::string* piece = reader->piece(token.id); piece != nullptr) line["text"] = *piece;
+        if (!step.scores.empty()) line["score"] = number(step.scores, value);
+        if (!step.nll.empty()) line["nll"] = number(step.nll, value);
+        line["reason"] = step.reason;
+        std::printf("%s\n", JsonText(line).c_str());
+      }
+    }
+    if (std::ferror(stdout) != 0) return FlushOutput();  // nobody reads on
+  }
+}
+
+// Into the file of -o, whose name says how.
+Status WriteFigure(const TraceFlags& flags, const Figure& figure) {
+  const bool png = flags.output.ends_with(".png");
+  WEIR_ASSIGN_OR_RETURN(const std::string bytes, png ? FigurePng(figure) : FigureSvg(figure));
+  std::FILE* file = std::fopen(flags.output.c_str(), "wb");
+  if (file == nullptr) return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (std::fclose(file) != 0 || !written)
+    return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  return Status();
+}
+
+Status Draw(const TraceFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
+  Figure figure;
+  figure.title = "Pot of " + CountText(totals.head.pot.n_slots) + ", " + totals.head.model;
+  figure.subtitle = totals.head.policy;
+  figure.legend_low = "few";
+  figure.legend_high = "all";
+  WEIR_ASSIGN_OR_RETURN(Panel kept, KeptMap(flags.file, totals, flags.filter));
+  figure.panels.push_back(std::move(kept));
+  WEIR_ASSIGN_OR_RETURN(std::vector<Panel> patterns, Patterns(flags.file, totals, flags.filter, kPatternPanels));
+  if (!patterns.empty()) {
+    figure.legend_low = "few, low score";
+    figure.legend_high = "all, high score";
+  }
+  const size_t n_patterns = patterns.size();
+  for (Panel& panel : patterns) figure.panels.push_back(std::move(panel));
+  WEIR_RETURN_IF_ERROR(WriteFigure(flags, figure));
+  std::string drawn = "what was kept";
+  if (n_patterns > 0) {
+    drawn += StrFormat(", and the scores of %zu layer%s", n_patterns, n_patterns == 1 ? "" : "s");
+  } else if (!totals.head.all_scores) {
+    drawn += " (a trace written with --trace-scores shows scores too)";
+  }
+  std::fprintf(stderr, "wrote %s: %s\n", Printable(flags.output).c_str(), drawn.c_str());
+  return Status();
+}
+
+Status Attention(const TraceFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const AttentionStudy study, StudyAttention(flags.file, flags.filter, flags.top));
+  if (!flags.output.empty()) {
+    Figure figure;
+    figure.title = "Attention of " + CountText(std::ssize(study.rows)) + " tokens, " + study.head.model;
+    figure.subtitle = study.head.policy;
+    figure.legend_low = "0";
+    figure.legend_high = "1 (of text: the most)";
+    figure.panels = AttentionPanels(study);
+    WEIR_RETURN_IF_ERROR(WriteFigure(flags, figure));
+    std::fprintf(stderr, "wrote %s: the attention of %s tokens\n", Printable(flags.output).c_str(),
+                 CountText(std::ssize(study.rows)).c_str());
+  }
+  if (flags.summary || flags.output.empty()) PrintAttention(study);
+  return Status();
+}
+
+Status Trace(const TraceFlags& flags) {
+  if (!flags.output.empty() && !flags.output.ends_with(".png") && !flags.output.ends_with(".svg")) {
+    return InvalidArgument("-o %s: expected a name that ends in .svg or .png", flags.output.c_str());
+  }
+  if (flags.attention) return Attention(flags);
+  if (!flags.output.empty()) WEIR_RETURN_IF_ERROR(Draw(flags));
+  if (flags.events) return Events(flags);
+  return flags.summary || flags.output.empty() ? Summary(flags) : Status();
+}
+
+Action AddTrace(CLI::App& sub) {
+  auto flags = std::make_shared<TraceFlags>();
+  sub.add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
+  sub.add_option(
+         "-o,--output", flags->output,
+         "draw what was kept, and with --trace-scores where attention went: .svg, or .png for the maps without words")
+      ->check(NotEmpty())
+      ->type_name("FILE");
+  CLI::Option* summary = sub.add_flag("--summary", flags->summary, "print the table (the default without -o)");
+  sub.add_flag("--events", flags->events, "print one line of JSON per forgotten token")->excludes(summary);
+  CLI::Option* attention =
+      sub.add_flag("--attention", flags->attention,
+                   "of a trace with --trace-attention: how sparse attention on pictures is, how alike it is between "
+                   "layers and between tokens of the answer, how text decays; a table, or with -o pictures")
+          ->excludes("--events");
+  sub.add_option("--top", flags->top, "with --attention: the share of a picture's tokens that counts as important")
+      ->needs(attention)
+      ->check(CLI::Range(0.0, 1.0).description(""))
+      ->capture_default_str();
+  sub.add_option("--layer", flags->filter.layer, "only this layer; -1 = all")
+      ->check(Between(-1, 1 << 20))
+      ->capture_default_str();
+  sub.add_option("--head", flags->filter.head, "only this KV head; -1 = all")
+      ->check(Between(-1, 1 << 20))
+      ->capture_default_str();
+  return [=] { return Trace(*flags); };
+}
+
+}  // namespace
+
+extern const CommandInfo kTrace;
+const CommandInfo kTrace = {.name = "trace",
+                            .summary = "what was forgotten, from a file of --trace: a table, events, or pictures",
+                            .group = CommandGroup::kInspect,
+                            .add = AddTrace};
+
+}  // namespace weir::app

@@ -1,0 +1,368 @@
+// weir-plugin: command
+// weir watch: a video as it plays, and questions about it at any moment.
+#include <poll.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "answer.h"
+#include "base/clock.h"
+#include "chat/talk.h"
+#include "commands/command.h"
+#include "engine/frame_feed.h"
+#include "io/json.h"
+
+namespace weir::app {
+namespace {
+
+struct WatchFlags {
+  std::string source, ask, system, every, report;
+  bool fast = false;
+  int queue = 8;
+};
+
+// "30s", "1.5m", "500ms", "2h"; seconds without a unit.
+Result<int64_t> ParseDuration(const char* flag, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  const double scale = unit == "ms"                  ? 1
+                       : unit.empty() || unit == "s" ? 1e3
+                       : unit == "m"                 ? 60e3
+                       : unit == "h"                 ? 3600e3
+                                                     : 0;
+  if (end == text.c_str() || !std::isfinite(value) || value * scale < 1 || value * scale > 1e12) {
+    return InvalidArgument("%s '%s' is no span of time; write for example 500ms, 30s, 2m or 1h", flag, text.c_str());
+  }
+  return static_cast<int64_t>(std::llround(value * scale));
+}
+
+std::string TimeText(int64_t ms) {
+  return StrFormat("%lld:%02lld:%02lld.%lld", static_cast<long long>(ms / 3600000),
+                   static_cast<long long>(ms / 60000 % 60), static_cast<long long>(ms / 1000 % 60),
+                   static_cast<long long>(ms / 100 % 10));
+}
+
+// Lines of standard input, without waiting for them.
+class Questions {
+ public:
+  explicit Questions(bool listen) : open_(listen) {}
+  struct Question {
+    std::string text;
+    int64_t at_ms = -1;  // not before this moment of the video; -1: now
+  };
+  // Takes in what has been typed.
+  void Listen() {
+    while (open_) {
+      struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+      if (poll(&input, 1, 0) <= 0) return;
+      char buffer[4096];
+      const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
+      if (n <= 0) {
+        open_ = false;
+        if (!line_.empty()) Add();
+        return;
+      }
+      for (ssize_t i = 0; i < n; ++i) {
+        if (buffer[i] != '\n') {
+          line_ += buffer[i];
+        } else {
+          Add();
+        }
+      }
+    }
+  }
+  // The next question that is due, or none; at the end of the video all of them are.
+  bool Next(int64_t now_ms, bool at_end, Question* question) {
+    for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+      if (!at_end && it->at_ms > now_ms) continue;
+      *question = *it;
+      waiting_.erase(it);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  // "@12.5 What happens?" waits for second 12.5 of the video.
+  void Add() {
+    Question question;
+    std::string text = std::move(line_);
+    line_.clear();
+    if (!text.empty() && text.back() == '\r') text.pop_back();
+    if (!text.empty() && text[0] == '@') {
+      char* end = nullptr;
+      const double second = std::strtod(text.c_str() + 1, &end);
+      if (end != text.c_str() + 1 && *end == ' ' && second >= 0 && second < 1e9) {
+        question.at_ms = std::llround(second * 1000);
+        text = end + 1;
+      }
+    }
+    question.text = text;
+    if (!text.empty()) waiting_.push_back(std::move(question));
+  }
+
+  bool open_;
+  std::string line_;
+  std::deque<Question> waiting_;
+};
+
+class Watcher {
+ public:
+  Watcher(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, FrameFeed& feed,
+          bool json)
+      : session_(*setup.session),
+        eyes_(*setup.eyes),
+        tokenizer_(setup.model->tokenizer()),
+        sampler_(std::move(sampler)),
+        talk_(session_, sampler_, Conversation(tokenizer_, &chat)),
+        answer_(answer),
+        feed_(feed),
+        json_(json) {}
+
+  Status Begin(const std::string& system) {
+    std::optional<std::string> text;
+    if (!system.empty()) text = system;
+    TalkReading reading;
+    reading.pinned = text.has_value();
+    return talk_.Read(talk_.conversation().Begin(text), reading);
+  }
+
+  Status See(const FrameFeed::Prepared& frame) {
+    t_ms_ = frame.t_src_ms;
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
+    Session::AppendOptions append;
+    append.t_src_ms = t_ms_;
+    append.stop = &StopFlag();
+    WEIR_RETURN_IF_ERROR(eyes_.ReadPrepared(frame.pixels, append));
+    ++n_looked_;
+    return Status();
+  }
+
+  Status Ask(const std::string& question) {
+    const Clock::time_point start = Clock::now();
+    const int64_t asked_at = t_ms_;
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
+    Session::AppendOptions append;
+    append.stop = &StopFlag();
+    WEIR_RETURN_IF_ERROR(eyes_.Recall(append));
+    EncodeReport report;
+    WEIR_RETURN_IF_ERROR(talk_.Ask(question, answer_.n_predict, Reading(), &report));
+    PrintReport(report, "the question");
+    const double read_ms = MillisecondsSince(start);
+    if (!json_) std::printf("[%s] ", TimeText(asked_at).c_str());
+    WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
+                          Answer(session_, sampler_, tokenizer_, answer_, !json_, asked_at));
+    talk_.conversation().Answered(result.end_token_read);
+    const double ttft_ms = read_ms + result.first_token_ms;
+    if (json_) {
+      nlohmann::ordered_json line = Figures("answer", asked_at);
+      line["question"] = question;
+      line["text"] = result.text;
+      line["stop"] = StopReasonName(result.reason);
+      line["ttft_ms"] = ttft_ms;
+      line["decode_tokens_per_s"] = result.tokens_per_s;
+      std::printf("%s\n", JsonText(line).c_str());
+      WEIR_RETURN_IF_ERROR(FlushOutput());
+    } else {
+      std::printf("\n");
+      WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
+      PrintFigures(StrFormat("first token after %.0f ms, %.1f tokens/s; ", ttft_ms, result.tokens_per_s));
+    }
+    return CheckNotCut(result);
+  }
+
+  // Where the video and memory stand.
+  Status Report() {
+    if (!json_) {
+      PrintFigures(StrFormat("at %s ", TimeText(t_ms_).c_str()));
+      return Status();
+    }
+    std::printf("%s\n", JsonText(Figures("report", t_ms_)).c_str());
+    return FlushOutput();
+  }
+
+  int64_t t_ms() const { return t_ms_; }
+  int64_t n_looked() const { return n_looked_; }
+
+ private:
+  TalkReading Reading() const {
+    TalkReading reading;
+    reading.t_src_ms = t_ms_;
+    reading.in_one = true;
+    return reading;
+  }
+
+  double FramesPerSecond() const {
+    const double seconds = SecondsSince(start_);
+    return seconds > 0 ? static_cast<double>(n_looked_) / seconds : 0;
+  }
+
+  nlohmann::ordered_json Figures(const char* type, int64_t t_ms) const {
+    const FrameFeed::Counters frames = feed_.counters();
+    const SessionCounters tokens = session_.counters();
+    nlohmann::ordered_json line = {{"type", type},
+                                   {"t_ms", t_ms},
+                                   {"frames_arrived", frames.arrived},
+                                   {"frames_looked_at", n_looked_},
+                                   {"frames_dropped", frames.dropped},
+                                   {"frames_waiting", frames.waiting},
+                                   {"frames_per_s", FramesPerSecond()},
+                                   {"tokens_seen", tokens.seen},
+                                   {"tokens_kept", tokens.kept},
+                                   {"tokens_dropped", tokens.dropped}};
+    if (const auto modalities = ModalitiesJson(tokens); !modalities.is_null()) line["modalities"] = modalities;
+    AddPruned(&eyes_, &line);
+    line["session_bytes"] = session_.ledger().used_bytes();
+    line["resident_bytes"] = ResidentBytes();
+    return line;
+  }
+
+  void PrintFigures(const std::string& what) const {
+    const FrameFeed::Counters frames = feed_.counters();
+    const SessionCounters tokens = session_.counters();
+    const std::string pruned = PrunedText(eyes_);
+    std::fprintf(
+        stderr,
+        "watch    %s%s frames looked at (%.2f/s), %s dropped, %s waiting; tokens %s seen, %s kept; %s%ssession %s, "
+        "process %s\n",
+        what.c_str(), CountText(n_looked_).c_str(), FramesPerSecond(), CountText(frames.dropped).c_str(),
+        CountText(frames.waiting).c_str(), CountText(tokens.seen).c_str(), CountText(tokens.kept).c_str(),
+        pruned.c_str(), pruned.empty() ? "" : "; ", BytesText(session_.ledger().used_bytes()).c_str(),
+        BytesText(ResidentBytes()).c_str());
+  }
+
+  Session& session_;
+  Eyes& eyes_;
+  const Tokenizer& tokenizer_;
+  Sampler sampler_;
+  Talk talk_;
+  const AnswerFlags& answer_;
+  FrameFeed& feed_;
+  const bool json_;
+  const Clock::time_point start_ = Clock::now();
+  int64_t t_ms_ = 0, n_looked_ = 0;  // the latest frame's time; frames that are part of the stream
+};
+
+// Moments of the video, every `every` ms from the first on.
+class Schedule {
+ public:
+  explicit Schedule(int64_t every) : every_(every), next_(every) {}
+  bool Due(int64_t t_ms) {
+    if (every_ == 0 || t_ms < next_) return false;
+    next_ = (t_ms / every_ + 1) * every_;
+    return true;
+  }
+
+ private:
+  const int64_t every_;
+  int64_t next_;
+};
+
+Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, PictureFlags& pictures,
+             const WatchFlags& flags) {
+  int64_t every = 0, report = 0;
+  if (!flags.every.empty()) {
+    if (flags.ask.empty()) return InvalidArgument("--every needs a question: --ask TEXT");
+    WEIR_ASSIGN_OR_RETURN(every, ParseDuration("--every", flags.every));
+  }
+  if (!flags.report.empty()) {
+    WEIR_ASSIGN_OR_RETURN(report, ParseDuration("--report", flags.report));
+  }
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  pictures.videos = {flags.source};
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask},
+                                                     {&pictures, false, flags.queue + 1}));
+  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
+                                                                       model_flags.chat_template));
+  FrameFeed::Options options;
+  options.frames = ToFrameOptions(pictures);
+  options.frames.real_time = !flags.fast;
+  options.drop = !flags.fast;
+  // A source that plays takes its time from frame to frame.
+  options.frames.media.wall_ms =
+      std::max(options.frames.media.wall_ms, static_cast<int64_t>(std::llround(std::min(3000 / pictures.fps, 1e9))));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FrameFeed> feed, FrameFeed::Start(*setup.eyes, flags.source, options));
+
+  Questions questions(flags.source != "-");
+  Schedule ask(every), reports(report);
+  Watcher watcher(setup, std::move(sampler), chat, answer, *feed, answer.output == "json");
+  WEIR_RETURN_IF_ERROR(watcher.Begin(flags.system));
+  Questions::Question question;
+  FrameFeed::Prepared frame;
+  while (!StopFlag()) {
+    questions.Listen();
+    if (watcher.n_looked() > 0 && questions.Next(watcher.t_ms(), false, &question)) {
+      WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
+    } else if (feed->Take(&frame, 50)) {
+      WEIR_RETURN_IF_ERROR(watcher.See(frame));
+      if (ask.Due(watcher.t_ms())) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
+      if (reports.Due(watcher.t_ms())) WEIR_RETURN_IF_ERROR(watcher.Report());
+    } else if (feed->ended()) {
+      break;
+    }
+  }
+  WEIR_RETURN_IF_ERROR(feed->status());
+  while (!StopFlag() && questions.Next(watcher.t_ms(), true, &question)) {
+    WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
+  }
+  if (!StopFlag() && every == 0 && !flags.ask.empty()) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
+  WEIR_RETURN_IF_ERROR(watcher.Report());
+  WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
+  return StopFlag() ? Cancelled("stopped; the answers so far are above") : Status();
+}
+
+Action AddWatch(CLI::App& sub) {
+  auto model = std::make_shared<ModelFlags>();
+  auto pot = std::make_shared<PotFlags>();
+  auto answer = std::make_shared<AnswerFlags>();
+  auto pictures = std::make_shared<PictureFlags>();
+  auto flags = std::make_shared<WatchFlags>();
+  answer->n_predict = 128;
+  AddModelFlags(sub, model.get());
+  sub.add_option("video,-f,--file", flags->source,
+                 "video, pipe, camera (/dev/video0) or rtsp:// stream; - is standard input")
+      ->required()
+      ->type_name("FILE");
+  AddEncoderFlags(sub, pictures.get());
+  AddFpsFlag(sub, pictures.get());
+  CLI::Option* ask = sub.add_option("--ask", flags->ask, "a question: at the end of the video, or --every so often")
+                         ->check(NotEmpty())
+                         ->type_name("TEXT");
+  sub.add_option("--every", flags->every, "ask it each time so much of the video has passed: 30s, 5m ...")
+      ->needs(ask)
+      ->type_name("TIME");
+  sub.add_option("--report", flags->report, "say where frames, tokens and memory stand, so often: 1m ...")
+      ->type_name("TIME");
+  sub.add_flag("--fast", flags->fast, "a file is read as fast as it can be looked at; no frame is dropped");
+  sub.add_option("--queue", flags->queue, "frames that may wait while an answer is written; older ones are dropped")
+      ->check(Between(1, 1 << 12))
+      ->capture_default_str();
+  sub.add_option("--system", flags->system, "system message");
+  sub.add_option("--chat-template", model->chat_template,
+                 "template to use instead of the file's: chatml, llama3, vicuna ...");
+  AddPotFlags(sub, pot.get());
+  AddTraceFlag(sub, pot.get());
+  AddVerboseFlag(sub, pot.get());
+  AddAnswerFlags(sub, answer.get(), true);
+  return [=] {
+    InstallStopHandler();
+    return pictures->mmproj.empty() ? InvalidArgument("watching needs the model's vision encoder: --mmproj FILE")
+                                    : Watch(*model, *pot, *answer, *pictures, *flags);
+  };
+}
+
+}  // namespace
+
+extern const CommandInfo kWatch;
+const CommandInfo kWatch = {
+    .name = "watch",
+    .summary = "watch a video as it plays, through a fixed pot; questions at any moment, one a line on standard input",
+    .group = CommandGroup::kAnswer,
+    .add = AddWatch};
+
+}  // namespace weir::app

@@ -1,0 +1,286 @@
+#include "line_input.h"
+
+#include <histedit.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cwchar>
+#include <string_view>
+
+#include "common.h"
+#include "text/utf8.h"
+
+namespace weir::app {
+namespace {
+
+// With these a terminal marks what is pasted (xterm's bracketed paste).
+constexpr std::string_view kMarkPastes = "\033[?2004h", kMarkNoPastes = "\033[?2004l";
+constexpr const wchar_t *kPasteBegins = L"\033[200~", *kPasteEnds = L"\033[201~";
+
+// For a process that ends in the signal handler.
+struct Terminal {
+  int fd = -1;
+  bool marks_pastes = false;
+  termios mode{};
+};
+Terminal terminal_at_start;
+
+void RestoreTerminal() {
+  const Terminal& was = terminal_at_start;
+  if (was.fd < 0) return;
+  tcsetattr(STDIN_FILENO, TCSANOW, &was.mode);
+  if (was.marks_pastes && write(was.fd, kMarkNoPastes.data(), kMarkNoPastes.size()) < 0) return;
+}
+
+// libedit asks the locale what a character is. Everything here is UTF-8, whatever the user's locale is.
+class Utf8Locale {
+ public:
+  Utf8Locale() : ours_(newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t{})) {
+    if (ours_ != locale_t{}) before_ = uselocale(ours_);
+  }
+  ~Utf8Locale() {
+    if (ours_ == locale_t{}) return;
+    uselocale(before_);
+    freelocale(ours_);
+  }
+  Utf8Locale(const Utf8Locale&) = delete;
+  Utf8Locale& operator=(const Utf8Locale&) = delete;
+
+ private:
+  locale_t ours_, before_{};
+};
+
+}  // namespace
+
+// Standard input, with waits that Ctrl-C ends.
+class LineInput::Bytes {
+ public:
+  enum Result { kRead, kEnd, kStopped };
+  // Adds what has come. `idle` is called a few times a second while nothing does.
+  template <typename Idle>
+  Result Fill(const Idle& idle) {
+    char buffer[1 << 16];
+    for (;;) {
+      if (StopFlag()) return kStopped;
+      pollfd ready{STDIN_FILENO, POLLIN, 0};
+      const int n_ready = poll(&ready, 1, 200);
+      if (n_ready < 0 && errno == EINTR) continue;
+      if (n_ready == 0) {
+        idle();
+        continue;
+      }
+      const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return kEnd;
+      waiting_.erase(0, at_);
+      at_ = 0;
+      waiting_.append(buffer, static_cast<size_t>(n));
+      return kRead;
+    }
+  }
+  std::string_view waiting() const { return std::string_view(waiting_).substr(at_); }
+  void Take(size_t n) { at_ += n; }
+
+ private:
+  std::string waiting_;
+  size_t at_ = 0;
+};
+
+class LineInput::Editor {
+ public:
+  // nullptr when there is no terminal to edit on.
+  static std::unique_ptr<Editor> Open(Bytes* bytes) {
+    if (isatty(STDIN_FILENO) == 0) return nullptr;
+    std::unique_ptr<Editor> out(new Editor(bytes));
+    return out->Start() ? std::move(out) : nullptr;
+  }
+  ~Editor() {
+    if (editor_ != nullptr) el_end(editor_);
+    if (history_ != nullptr) history_wend(history_);
+    RestoreTerminal();
+    terminal_at_start.fd = -1;
+    if (screen_ != nullptr && screen_ != stderr) std::fclose(screen_);
+  }
+
+  Event Read(const char* prompt, std::string* line) {
+    const Utf8Locale utf8;
+    prompt_.assign(prompt, prompt + std::strlen(prompt));
+    stopped_ = false;
+    int n = 0;
+    const wchar_t* text = el_wgets(editor_, &n);
+    if (stopped_) {
+      const LineInfoW* typed = el_wline(editor_);
+      *line = Utf8({typed->buffer, typed->lastchar});
+      std::fputs("^C\n", screen_);
+      return Event::kInterrupted;
+    }
+    if (text == nullptr || n <= 0) {
+      std::fputc('\n', screen_);
+      return Event::kEnd;
+    }
+    std::wstring_view view(text, static_cast<size_t>(n));
+    if (view.back() == L'\n') view.remove_suffix(1);
+    *line = Utf8(view);
+    HistEventW event;
+    if (!view.empty()) history_w(history_, &event, H_ENTER, std::wstring(view).c_str());
+    return Event::kLine;
+  }
+
+ private:
+  explicit Editor(Bytes* bytes) : bytes_(bytes) {}
+
+  bool Start() {
+    const Utf8Locale utf8;
+    if (tcgetattr(STDIN_FILENO, &terminal_at_start.mode) != 0) return false;
+    const char* name = ttyname(STDIN_FILENO);
+    screen_ = isatty(STDERR_FILENO) != 0 ? stderr : name != nullptr ? std::fopen(name, "w") : nullptr;
+    if (screen_ == nullptr) return false;
+    history_ = history_winit();
+    editor_ = el_init("weir", stdin, screen_, screen_);
+    if (history_ == nullptr || editor_ == nullptr) return false;
+    terminal_at_start.fd = fileno(screen_);
+    AtHardStop(RestoreTerminal);
+    HistEventW event;
+    constexpr int kRecalled = 1000;
+    history_w(history_, &event, H_SETSIZE, kRecalled);
+    history_w(history_, &event, H_SETUNIQUE, 1);
+    el_wset(editor_, EL_CLIENTDATA, this);
+    el_wset(editor_, EL_GETCFN, Next);
+    el_wset(editor_, EL_PROMPT, Prompt);
+    el_wset(editor_, EL_HIST, history_w, history_);
+    el_wset(editor_, EL_EDITOR, L"emacs");
+    el_wset(editor_, EL_ADDFN, L"weir-paste", L"Insert what is pasted", Paste);
+    el_wset(editor_, EL_BIND, kPasteBegins, L"weir-paste", nullptr);
+    // Between lines too, the kernel must not collect a line of its own: it would cut it.
+    el_wset(editor_, EL_SETTY, L"-x", L"-icanon", nullptr);
+    termios mode = terminal_at_start.mode;
+    mode.c_lflag &= ~static_cast<tcflag_t>(ICANON);
+    mode.c_cc[VMIN] = 1;
+    mode.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &mode);
+    const char* kind = std::getenv("TERM");
+    if (kind != nullptr && std::strcmp(kind, "dumb") != 0 && std::strcmp(kind, "emacs") != 0) {
+      terminal_at_start.marks_pastes = true;
+      std::fputs(kMarkPastes.data(), screen_);
+      std::fflush(screen_);
+    }
+    return true;
+  }
+
+  static Editor* Of(EditLine* editor) {
+    void* out = nullptr;
+    el_wget(editor, EL_CLIENTDATA, &out);
+    return static_cast<Editor*>(out);
+  }
+  static wchar_t* Prompt(EditLine* editor) { return Of(editor)->prompt_.data(); }
+
+  // The next character: 1, 0 at the end, -1 after Ctrl-C.
+  static int Next(EditLine* editor, wchar_t* out) {
+    Editor& self = *Of(editor);
+    for (bool more = true;;) {
+      const std::string_view waiting = self.bytes_->waiting();
+      if (!waiting.empty()) {
+        const Utf8Char c = DecodeUtf8(waiting, 0);
+        if (!c.truncated || !more) {
+          self.bytes_->Take(static_cast<size_t>(c.bytes));
+          *out = static_cast<wchar_t>(c.cp);
+          return 1;
+        }
+      }
+      if (!more) return 0;
+      const Bytes::Result result = self.bytes_->Fill([&self] { self.LookAtTerminal(); });
+      if (result == Bytes::kStopped) {
+        self.stopped_ = true;
+        return -1;
+      }
+      more = result == Bytes::kRead;
+    }
+  }
+
+  // What happens to a terminal while nothing is typed.
+  void LookAtTerminal() {
+    winsize size{};
+    if (ioctl(fileno(screen_), TIOCGWINSZ, &size) == 0 && (size.ws_col != columns_ || size.ws_row != rows_)) {
+      if (columns_ != 0) el_resize(editor_);
+      columns_ = size.ws_col;
+      rows_ = size.ws_row;
+    }
+    // After Ctrl-Z and `fg`, the shell has left the terminal in a mode of its own.
+    termios mode{};
+    if (tcgetattr(STDIN_FILENO, &mode) == 0 && (mode.c_lflag & ICANON) != 0) {
+      el_wset(editor_, EL_PREP_TERM, 0);
+      el_wset(editor_, EL_PREP_TERM, 1);
+      el_wset(editor_, EL_REFRESH);
+    }
+  }
+
+  // What stands between the terminal's marks, line feeds included.
+  static unsigned char Paste(EditLine* editor, wint_t) {
+    const std::wstring_view end = kPasteEnds;
+    std::wstring text;
+    for (wchar_t c; el_wgetc(editor, &c) == 1;) {
+      const bool after_return = !text.empty() && text.back() == L'\r';
+      if (after_return) text.back() = L'\n';
+      if (after_return && c == L'\n') continue;
+      text.push_back(c == L'\0' ? L'\xFFFD' : c);
+      if (text.ends_with(end)) {
+        text.resize(text.size() - end.size());
+        break;
+      }
+    }
+    // The last line's end would only move the cursor.
+    while (!text.empty() && (text.back() == L'\n' || text.back() == L'\r')) text.pop_back();
+    if (!text.empty() && el_winsertstr(editor, text.c_str()) != 0) return CC_ERROR;
+    return CC_REFRESH;
+  }
+
+  static std::string Utf8(std::wstring_view text) {
+    std::string out;
+    for (const wchar_t c : text) AppendUtf8(static_cast<char32_t>(c), &out);
+    return out;
+  }
+
+  Bytes* const bytes_;
+  EditLine* editor_ = nullptr;
+  HistoryW* history_ = nullptr;
+  std::FILE* screen_ = nullptr;
+  std::wstring prompt_;
+  bool stopped_ = false;
+  int columns_ = 0, rows_ = 0;
+};
+
+LineInput::LineInput() : bytes_(std::make_unique<Bytes>()), editor_(Editor::Open(bytes_.get())) {}
+LineInput::~LineInput() = default;
+
+LineInput::Event LineInput::Read(const char* prompt, std::string* line) {
+  line->clear();
+  if (editor_ != nullptr) return editor_->Read(prompt, line);
+  for (size_t looked_at = 0;;) {
+    const std::string_view waiting = bytes_->waiting();
+    if (const size_t end = waiting.find('\n', looked_at); end != std::string_view::npos) {
+      *line = waiting.substr(0, end);
+      bytes_->Take(end + 1);
+      break;
+    }
+    looked_at = waiting.size();
+    const Bytes::Result result = bytes_->Fill([] {});
+    if (result == Bytes::kRead) continue;
+    *line = bytes_->waiting();
+    bytes_->Take(line->size());
+    if (result == Bytes::kStopped) return Event::kInterrupted;
+    if (line->empty()) return Event::kEnd;
+    break;
+  }
+  if (!line->empty() && line->back() == '\r') line->pop_back();
+  return Event::kLine;
+}
+
+}  // namespace weir::app

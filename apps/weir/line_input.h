@@ -1,0 +1,41 @@
+// Lines that a user types or pastes, whole however long they are.
+//
+// On a terminal they can be edited (libedit: arrow keys, Ctrl-A, Ctrl-K and so on) and recalled with the up and down
+// arrows; several lines pasted at once are one message where the terminal marks a paste, as nearly all do. Left to
+// itself, the kernel cuts a terminal's lines at 4,095 bytes; while a LineInput exists it does not, nor does it cut what
+// is typed ahead. From a pipe or a file, lines are read as they are.
+//
+// One at a time in a process, used by one thread. Lines to recall are kept in memory only.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace weir::app {
+
+class LineInput {
+ public:
+  // Takes standard input. A terminal gets its mode back at the end, also when a second Ctrl-C ends the process.
+  LineInput();
+  ~LineInput();
+  LineInput(const LineInput&) = delete;
+  LineInput& operator=(const LineInput&) = delete;
+
+  bool terminal() const { return editor_ != nullptr; }
+
+  enum class Event {
+    kLine,         // *line has it, without its end; pasted, it may hold line feeds
+    kEnd,          // Ctrl-D, or the end of the file
+    kInterrupted,  // Ctrl-C (StopFlag() in common.h); *line has what was typed until then
+  };
+  // Shows `prompt`, one line of ASCII, on a terminal, and waits for a line.
+  Event Read(const char* prompt, std::string* line);
+
+ private:
+  class Bytes;
+  class Editor;
+  std::unique_ptr<Bytes> bytes_;
+  std::unique_ptr<Editor> editor_;  // nullptr unless standard input is a terminal
+};
+
+}  // namespace weir::app

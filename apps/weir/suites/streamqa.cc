@@ -1,0 +1,67 @@
+// weir-plugin: suite
+// weir eval streamqa: facts told along an endless text, asked for later.
+#include <algorithm>
+
+#include "eval/stream_facts.h"
+#include "suites/exam.h"
+#include "suites/suite.h"
+
+namespace weir::app {
+namespace {
+
+struct StreamQaFlags {
+  EvalFlags eval;
+  StreamQaOptions options;
+  std::string file;
+};
+
+Result<Exam> MakeExam(const StreamQaFlags& flags) {
+  constexpr int64_t kMaxTextBytes = int64_t{1} << 30;
+  StreamQaOptions options = flags.options;
+  options.n = flags.eval.n;
+  options.seed = flags.eval.seed;
+  if (flags.eval.prompt == "chat") options.n_answer = std::max(options.n_answer, 40);
+  auto text = std::make_shared<std::string>();
+  if (!flags.file.empty()) {
+    WEIR_ASSIGN_OR_RETURN(*text, ReadTextFile(flags.file, kMaxTextBytes));
+    if (text->empty()) return InvalidArgument("%s holds no text", flags.file.c_str());
+  }
+  options.text = *text;
+  int64_t farthest = 0;
+  for (const int64_t distance : options.distances) farthest = std::max(farthest, distance);
+  Exam exam{
+      .suite = "streamqa", .read_tokens = farthest + options.n * options.every_tokens, .n_answer = options.n_answer};
+  exam.longest_tokens = exam.read_tokens + 2 * options.every_tokens + 512;
+  exam.n_questions = static_cast<int64_t>(options.distances.size() + 1) * options.n;
+  exam.run = [options, text](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
+    return RunStreamQa(asked, options, hooks);
+  };
+  return exam;
+}
+
+Action AddStreamQa(CLI::App& sub) {
+  auto flags = std::make_shared<StreamQaFlags>();
+  StreamQaOptions* options = &flags->options;
+  AddRunFlags(sub, &flags->eval);
+  AddExamFlags(sub, &flags->eval, 50);
+  sub.add_option("-f,--file", flags->file, "text that facts are put into; without it, made-up prose")
+      ->type_name("FILE");
+  sub.add_option("--distance", options->distances, "tokens between a fact and its question")
+      ->delimiter(',')
+      ->capture_default_str();
+  sub.add_option("--gap", options->gap_tokens, "tokens between facts")
+      ->check(Between(int64_t{16}, int64_t{1} << 30))
+      ->capture_default_str();
+  sub.add_option("--every", options->every_tokens, "tokens between points where questions are asked")
+      ->check(Between(int64_t{16}, int64_t{1} << 30))
+      ->capture_default_str();
+  return [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); };
+}
+
+}  // namespace
+
+extern const SuiteInfo kStreamqa;
+const SuiteInfo kStreamqa = {
+    .name = "streamqa", .summary = "facts told along an endless text, asked for later", .add = AddStreamQa};
+
+}  // namespace weir::app

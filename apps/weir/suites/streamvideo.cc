@@ -1,0 +1,32 @@
+// weir-plugin: suite
+// weir eval streamvideo: a stream's beginning, asked for ever later.
+#include <memory>
+
+#include "suites/suite.h"
+#include "suites/video_flags.h"
+
+namespace weir::app {
+namespace {
+
+Action AddStreamVideo(CLI::App& sub) {
+  auto flags = std::make_shared<VideoFlags>();
+  AddVideoFlags(sub, flags.get());
+  sub.add_option("--first", flags->options.first_minutes, "minutes of the stream that count as its beginning")
+      ->check(CLI::Range(1e-6, 1e9).description(""))
+      ->capture_default_str()
+      ->type_name("MINUTES");
+  sub.add_option("--ages", flags->options.ages, "minutes since then, from which on a row of its own begins")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("MINUTES,...");
+  return [=] { return RunPictureExam(flags->run, MakeVideoExam("streamvideo", *flags, 0, RunStreamVideo)); };
+}
+
+}  // namespace
+
+extern const SuiteInfo kStreamvideo;
+const SuiteInfo kStreamvideo = {.name = "streamvideo",
+                                .summary = "what was seen in the first minute, asked while the pot turns over",
+                                .add = AddStreamVideo};
+
+}  // namespace weir::app

@@ -1,0 +1,53 @@
+#include "suites/video_flags.h"
+
+#include <cstdio>
+
+namespace weir::app {
+namespace {
+
+// "[0:12] In clip 3, what colour was it? red (right; 212 tokens seen, 180 held)", on standard error.
+void PrintRound(const ScoredRound& round, const Viewer& viewer) {
+  const PictureQuestion& q = *round.question;
+  const int64_t seconds = static_cast<int64_t>(60 * (round.about_min + round.age_min));
+  const SessionCounters tokens = viewer.session().counters();
+  const std::string verdict = round.right ? "right" : "wrong: " + q.answers.front();
+  std::fprintf(stderr, "[%lld:%02lld] %s %s (%s; %s tokens seen, %s held)\n", static_cast<long long>(seconds / 60),
+               static_cast<long long>(seconds % 60), Printable(q.question).c_str(), Printable(round.answer).c_str(),
+               Printable(verdict).c_str(), CountText(tokens.seen).c_str(), CountText(tokens.kept).c_str());
+}
+
+}  // namespace
+
+MakePictureExam MakeVideoExam(const char* suite, const VideoFlags& flags, int32_t n_rounds, RunVideoSuite run) {
+  return [=, &flags](const PictureExamInput& input) -> Result<PictureExam> {
+    VideoSuiteOptions options = flags.options;
+    options.own_answers = flags.answers == "own";
+    if (flags.transcript) options.on_round = PrintRound;
+    const std::vector<PictureQuestion> questions = FirstRounds(input.questions, flags.n_streams, n_rounds);
+    PictureExam exam;
+    exam.suite = suite;
+    exam.longest_tokens = input.longest_tokens(questions, false);
+    exam.settings = StrFormat("streams=%d rounds=%d answers=%s fps=%g", flags.n_streams, n_rounds,
+                              flags.answers.c_str(), flags.run.fps);
+    exam.run = [=](Viewer& viewer, const SuiteHooks& hooks) { return run(viewer, questions, options, hooks); };
+    return exam;
+  };
+}
+
+void AddVideoFlags(CLI::App& sub, VideoFlags* flags) {
+  flags->run.eval.pots = {512};
+  AddPictureRunFlags(sub, &flags->run, kContenders);
+  AddFrameFlags(sub, &flags->run);
+  AddPruneFlag(sub, &flags->run);
+  sub.add_option("--streams", flags->n_streams, "streams of the folder, from the first on; 0 = all")
+      ->check(Between(0, 1 << 30))
+      ->capture_default_str();
+  sub.add_option("--answers", flags->answers,
+                 "what stays in the stream as an answer: own, the model's; true, the right one. The model's is scored")
+      ->check(CLI::IsMember({"own", "true"}))
+      ->capture_default_str();
+  sub.add_flag("--transcript", flags->transcript,
+               "also print every question and answer, with its time, to standard error");
+}
+
+}  // namespace weir::app

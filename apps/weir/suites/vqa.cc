@@ -1,0 +1,24 @@
+// weir-plugin: suite
+// weir eval vqa: questions about pictures, each by itself.
+#include <memory>
+
+#include "suites/suite.h"
+#include "suites/vqa_flags.h"
+
+namespace weir::app {
+namespace {
+
+Action AddVqa(CLI::App& sub) {
+  auto flags = std::make_shared<VqaFlags>();
+  AddVqaFlags(sub, flags.get(), "full");
+  AddPruneFlag(sub, &flags->run);
+  return [=] { return RunPictureExam(flags->run, MakeVqaExam("vqa", *flags)); };
+}
+
+}  // namespace
+
+extern const SuiteInfo kVqa;
+const SuiteInfo kVqa = {
+    .name = "vqa", .summary = "questions about pictures of a folder, each by itself", .add = AddVqa};
+
+}  // namespace weir::app
