@@ -37,9 +37,9 @@ std::vector<float> Gaussian(int64_t n, float scale, uint32_t seed) {
 }
 
 std::vector<uint8_t> Encoded(DType type, const std::vector<float>& in) {
-  const int64_t block = FormatOf(type).block_elements;
+  const int64_t block = InfoOf(type).block_elements;
   const int64_t blocks = (static_cast<int64_t>(in.size()) + block - 1) / block;
-  std::vector<uint8_t> out(blocks * FormatOf(type).block_bytes);
+  std::vector<uint8_t> out(blocks * InfoOf(type).block_bytes);
   EncodeRow(type, in.data(), static_cast<int64_t>(in.size()), out.data());
   return out;
 }
@@ -102,9 +102,9 @@ TEST(FormatTest, TableAgreesWithElementTypes) {
   for (DType type : AllTypes()) {
     const QuantFormat& format = FormatOf(type);
     EXPECT_EQ(format.type, type) << InfoOf(type).name;
-    EXPECT_EQ(format.block_elements, InfoOf(type).block_elements) << InfoOf(type).name;
-    EXPECT_EQ(format.block_bytes, InfoOf(type).block_bytes) << InfoOf(type).name;
-    EXPECT_LE(format.block_elements, kMaxBlockElements) << InfoOf(type).name;
+    EXPECT_EQ(format.info.block_elements, InfoOf(type).block_elements) << InfoOf(type).name;
+    EXPECT_EQ(format.info.block_bytes, InfoOf(type).block_bytes) << InfoOf(type).name;
+    EXPECT_LE(format.info.block_elements, kMaxBlockElements) << InfoOf(type).name;
   }
 }
 
@@ -244,15 +244,15 @@ TEST(FormatTest, FiniteCheckAgreesWithDecoding) {
     const QuantFormat& format = FormatOf(type);
     std::mt19937 rng(17);
     for (int round = 0; round < 3000; ++round) {
-      std::vector<uint8_t> block(format.block_bytes);
+      std::vector<uint8_t> block(format.info.block_bytes);
       for (uint8_t& byte : block) byte = static_cast<uint8_t>(rng());
-      std::vector<float> out(format.block_elements);
+      std::vector<float> out(format.info.block_elements);
       format.decode(block.data(), out.data());
       const bool decoded_finite = std::all_of(out.begin(), out.end(), [](float x) { return std::isfinite(x); });
-      const bool judged = AllFinite(type, block.data(), format.block_elements);
+      const bool judged = AllFinite(type, block.data(), format.info.block_elements);
       // The check may refuse a block whose bad scale meets only zero codes; it must never pass a bad value.
       ASSERT_TRUE(decoded_finite || !judged) << InfoOf(type).name;
-      ASSERT_TRUE(format.block_elements > 1 || judged == decoded_finite) << InfoOf(type).name;
+      ASSERT_TRUE(format.info.block_elements > 1 || judged == decoded_finite) << InfoOf(type).name;
     }
   }
 }
