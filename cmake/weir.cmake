@@ -72,10 +72,18 @@ std::span<const ${kind}Info* const> All${kind}Infos() { return kTable; }
   set(${out} ${path} PARENT_SCOPE)
 endfunction()
 
-# weir_library(NAME [DEPS folders] [LIBS targets] [TABLE Kind]): src/NAME/**.cc becomes libweir_NAME.a, each *_test.cc a
-# test program of its own, so that one broken file never hides another's result.
+# weir_jumbo(TARGET): with WEIR_JUMBO, eight sources are compiled as one, so that the headers they share are read, and what
+# these define is compiled, once. Names in the anonymous namespaces of such a folder must differ.
+function(weir_jumbo target)
+  if(WEIR_JUMBO)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
+# weir_library(NAME [JUMBO] [DEPS folders] [LIBS targets] [TABLE Kind]): src/NAME/**.cc becomes libweir_NAME.a, each *_test.cc
+# a test program of its own, so that one broken file never hides another's result. JUMBO: as weir_jumbo().
 function(weir_library name)
-  cmake_parse_arguments(ARG "" "TABLE" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "JUMBO" "TABLE" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
   # What is built in one of two ways (cmake/cuda.cmake).
   list(FILTER sources EXCLUDE REGEX "/src/backend/(cuda|no_cuda)/")
@@ -88,6 +96,9 @@ function(weir_library name)
   endif()
   if(sources)
     add_library(weir_${name} STATIC ${sources})
+    if(ARG_JUMBO)
+      weir_jumbo(weir_${name})
+    endif()
     set(scope PUBLIC)
   else()
     add_library(weir_${name} INTERFACE)
