@@ -9,10 +9,10 @@ if(WEIR_SANITIZE)
   target_link_options(weir_flags INTERFACE -fsanitize=${WEIR_SANITIZE})
 endif()
 
-# weir_table(OUT FOLDER KIND [NAMESPACE name] [EXTENSION cu]): writes a source file that lists the plug-ins of FOLDER, a path from the
-# root such as src/policy; its path goes to OUT. KIND is the first half of their type's name (Policy: PolicyInfo), which
-# FOLDER's last part and the kind in small letters declare (policy/policy.h), together with All<KIND>Infos(), which the
-# new file defines.
+# weir_table(OUT FOLDER KIND [NAMESPACE name] [EXTENSION cu]): writes a source file that lists the plug-ins of FOLDER, a path
+# from the root such as src/policy; its path goes to OUT. KIND is the first half of their type's name (Policy: PolicyInfo),
+# which the header of the kind's name in FOLDER declares (policy/policy.h), together with All<KIND>Infos(), which the new
+# file defines.
 # A plug-in is a .cc file whose first line is `// weir-plugin: <kind>`; the object it must define is named after the
 # file (streaming_llm.cc defines `kStreamingLlm`). A file that forgets to define it is a link error, and because the
 # table refers to every object, the linker cannot drop one.
@@ -73,7 +73,7 @@ std::span<const ${kind}Info* const> All${kind}Infos() { return kTable; }
 endfunction()
 
 # weir_jumbo(TARGET): with WEIR_JUMBO, eight sources are compiled as one, so that the headers they share are read, and what
-# these define is compiled, once. Names in the anonymous namespaces of such a folder must differ.
+# these define is compiled, once. Names in the anonymous namespaces of such a target must differ.
 function(weir_jumbo target)
   if(WEIR_JUMBO)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -81,7 +81,8 @@ function(weir_jumbo target)
 endfunction()
 
 # weir_library(NAME [JUMBO] [DEPS folders] [LIBS targets] [TABLE Kind]): src/NAME/**.cc becomes libweir_NAME.a, each *_test.cc
-# a test program of its own, so that one broken file never hides another's result. JUMBO: as weir_jumbo().
+# a test program of its own, so that one broken file never hides another's result. JUMBO: weir_jumbo(), but
+# for plug-ins, whose authors do not know each other's names.
 function(weir_library name)
   cmake_parse_arguments(ARG "JUMBO" "TABLE" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
@@ -98,6 +99,12 @@ function(weir_library name)
     add_library(weir_${name} STATIC ${sources})
     if(ARG_JUMBO)
       weir_jumbo(weir_${name})
+      foreach(source ${sources})
+        file(STRINGS ${source} first LIMIT_COUNT 1)
+        if(first MATCHES "^// weir-plugin:")
+          set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        endif()
+      endforeach()
     endif()
     set(scope PUBLIC)
   else()

@@ -25,6 +25,9 @@ inline constexpr int kMaxBlockElements = 256;
 struct QuantFormat {
   DType type;
   DTypeInfo info;
+  // What encoding and decoding may change normally distributed values by: root mean square of the differences over that
+  // of the values. A few percent above what the encoder reaches, so that tests see a worse one.
+  double round_trip_error = 0;
   // One block to block_elements floats.
   void (*decode)(const uint8_t* block, float* out);
   // block_elements floats to one block. A block with a NaN or an infinity in it, or with values too large for the

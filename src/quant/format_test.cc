@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "quant/block_formats.h"
 #include "quant/half.h"
 #include "quant/k_search.h"
 #include "support/build_paths.h"
@@ -102,8 +103,7 @@ TEST(FormatTest, TableAgreesWithElementTypes) {
   for (DType type : AllTypes()) {
     const QuantFormat& format = FormatOf(type);
     EXPECT_EQ(format.type, type) << InfoOf(type).name;
-    EXPECT_EQ(format.info.block_elements, InfoOf(type).block_elements) << InfoOf(type).name;
-    EXPECT_EQ(format.info.block_bytes, InfoOf(type).block_bytes) << InfoOf(type).name;
+    EXPECT_EQ(&format.info, &InfoOf(type)) << InfoOf(type).name;
     EXPECT_LE(format.info.block_elements, kMaxBlockElements) << InfoOf(type).name;
   }
 }
@@ -135,20 +135,37 @@ TEST(FormatTest, EncodesLikeTheReferenceWhereItIsDefined) {
   EXPECT_EQ(seen.size(), 7u);
 }
 
-// Bounds are about 5% above what the encoders reach on Gaussian values, so that a worse search shows.
-TEST(FormatTest, RoundTripErrorStaysWithinBounds) {
-  const std::map<DType, double> bounds = {
-      {DType::kF32, 0.0},    {DType::kF16, 2.2e-4},  {DType::kBF16, 1.75e-3}, {DType::kQ8_0, 5.6e-3},
-      {DType::kQ4_0, 0.090}, {DType::kQ4_1, 0.082},  {DType::kQ5_0, 0.0445},  {DType::kQ5_1, 0.0397},
-      {DType::kQ4_K, 0.074}, {DType::kQ5_K, 0.0364}, {DType::kQ6_K, 0.0183},
-  };
+TEST(FormatTest, RoundTripErrorIsWhatTheFormatSays) {
   for (DType type : AllTypes()) {
     if (type == DType::kI32) continue;
-    ASSERT_TRUE(bounds.count(type)) << InfoOf(type).name << " needs a bound";
     for (const float scale : {0.02f, 3.0f}) {
       const std::vector<float> in = Gaussian(256 * 64, scale, 7);
       const double error = RelativeError(in, Decoded(type, Encoded(type, in), static_cast<int64_t>(in.size())));
-      EXPECT_LE(error, bounds.at(type)) << InfoOf(type).name << " scale " << scale;
+      EXPECT_LE(error, FormatOf(type).round_trip_error) << InfoOf(type).name << " scale " << scale;
+    }
+  }
+}
+
+// Codes and scales, put together as quant/codes.h says, are the decoded values bit for bit.
+TEST(FormatTest, CodesAreTheValues) {
+  for (DType type : AllTypes()) {
+    const CodeLayout codes = CodesOf(type);
+    ASSERT_EQ(codes.has_codes(), FormatOf(type).read_codes != nullptr) << InfoOf(type).name;
+    if (!codes.has_codes()) continue;
+    const std::vector<uint8_t> row = Encoded(type, Gaussian(512, 1.0f, 13));
+    const std::vector<float> expected = Decoded(type, row, 512);
+    for (int64_t b = 0; b < 512 / kCodeBlock; ++b) {
+      const CodeBlock block = FormatOf(type).read_codes(row.data(), b);
+      const float d = F16ToF32(block.d), m = F16ToF32(block.m);
+      for (int i = 0; i < kCodeBlock; ++i) {
+        float scale = d, addend = m;
+        if (codes.scales == ScaleKind::kSuper) scale = d * block.sub[0], addend = -(m * block.sub[1]);
+        if (codes.scales == ScaleKind::kSuper16) scale = d * static_cast<int8_t>(block.sub[i / 16]);
+        ASSERT_LT(block.code[i], 1 << codes.bits) << InfoOf(type).name;
+        const float product = static_cast<float>(block.code[i] - codes.offset()) * scale;
+        const float value = codes.has_addend() ? product + addend : product;
+        ASSERT_EQ(BitsOf(value), BitsOf(expected[b * kCodeBlock + i])) << InfoOf(type).name << " " << b << " " << i;
+      }
     }
   }
 }

@@ -38,6 +38,7 @@ bool AlwaysFinite(const uint8_t* bytes, int64_t n) { return true; }
 const QuantFormat kF32Format = {
     .type = DType::kF32,
     .info = {.name = "F32", .gguf_number = 0, .block_elements = 1, .block_bytes = 4},
+    .round_trip_error = 0.0,
     .decode = DecodeF32,
     .encode = EncodeF32,
     .finite = Finite<uint32_t, 0x7fffffffu, 0x7f800000u>,
@@ -46,6 +47,7 @@ const QuantFormat kF32Format = {
 const QuantFormat kF16Format = {
     .type = DType::kF16,
     .info = {.name = "F16", .gguf_number = 1, .block_elements = 1, .block_bytes = 2},
+    .round_trip_error = 2.2e-4,
     .decode = DecodeF16,
     .encode = EncodeF16,
     .finite = Finite<uint16_t, 0x7fff, 0x7c00>,
@@ -54,6 +56,7 @@ const QuantFormat kF16Format = {
 const QuantFormat kBF16Format = {
     .type = DType::kBF16,
     .info = {.name = "BF16", .gguf_number = 30, .block_elements = 1, .block_bytes = 2},
+    .round_trip_error = 1.75e-3,
     .decode = DecodeBF16,
     .encode = EncodeBF16,
     .finite = Finite<uint16_t, 0x7fff, 0x7f80>,

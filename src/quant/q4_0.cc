@@ -44,6 +44,7 @@ const QuantFormat kQ4_0Format = {
              .gguf_number = 2,
              .block_elements = BlockQ4_0::kElements,
              .block_bytes = sizeof(BlockQ4_0)},
+    .round_trip_error = 0.090,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ4_0, offsetof(BlockQ4_0, d)>,

@@ -44,6 +44,7 @@ const QuantFormat kQ4_1Format = {
              .gguf_number = 3,
              .block_elements = BlockQ4_1::kElements,
              .block_bytes = sizeof(BlockQ4_1)},
+    .round_trip_error = 0.082,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ4_1, offsetof(BlockQ4_1, d), offsetof(BlockQ4_1, m)>,

@@ -41,6 +41,7 @@ const QuantFormat kQ4_KFormat = {
              .gguf_number = 12,
              .block_elements = BlockQ4_K::kElements,
              .block_bytes = sizeof(BlockQ4_K)},
+    .round_trip_error = 0.074,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ4_K, offsetof(BlockQ4_K, d), offsetof(BlockQ4_K, dmin)>,

@@ -47,6 +47,7 @@ const QuantFormat kQ5_0Format = {
              .gguf_number = 6,
              .block_elements = BlockQ5_0::kElements,
              .block_bytes = sizeof(BlockQ5_0)},
+    .round_trip_error = 0.0445,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ5_0, offsetof(BlockQ5_0, d)>,

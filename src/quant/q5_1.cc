@@ -48,6 +48,7 @@ const QuantFormat kQ5_1Format = {
              .gguf_number = 7,
              .block_elements = BlockQ5_1::kElements,
              .block_bytes = sizeof(BlockQ5_1)},
+    .round_trip_error = 0.0397,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ5_1, offsetof(BlockQ5_1, d), offsetof(BlockQ5_1, m)>,

@@ -43,6 +43,7 @@ const QuantFormat kQ5_KFormat = {
              .gguf_number = 13,
              .block_elements = BlockQ5_K::kElements,
              .block_bytes = sizeof(BlockQ5_K)},
+    .round_trip_error = 0.0364,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ5_K, offsetof(BlockQ5_K, d), offsetof(BlockQ5_K, dmin)>,

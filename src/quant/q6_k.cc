@@ -63,6 +63,7 @@ const QuantFormat kQ6_KFormat = {
              .gguf_number = 14,
              .block_elements = BlockQ6_K::kElements,
              .block_bytes = sizeof(BlockQ6_K)},
+    .round_trip_error = 0.0183,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ6_K, offsetof(BlockQ6_K, d)>,

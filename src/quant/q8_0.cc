@@ -42,6 +42,7 @@ const QuantFormat kQ8_0Format = {
              .gguf_number = 8,
              .block_elements = BlockQ8_0::kElements,
              .block_bytes = sizeof(BlockQ8_0)},
+    .round_trip_error = 5.6e-3,
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockQ8_0, offsetof(BlockQ8_0, d)>,
