@@ -37,6 +37,7 @@ if(weir_has_cuda)
   set_target_properties(weir_backend PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF
                         CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
+  list(APPEND kernels ${cuda_weights})
   target_sources(weir_backend PRIVATE ${kernels})
   # As for C++, no product and sum is made one rounding unless the source says so.
   set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-fmad=false")

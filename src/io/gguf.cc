@@ -262,8 +262,8 @@ Status ReadTensorInfo(Reader& reader, int64_t alignment, GgufTensor* tensor) {
   WEIR_RETURN_IF_ERROR(ReadShape(reader, what, n_dims, tensor, &n_elements));
   uint32_t number = 0;
   WEIR_RETURN_IF_ERROR(reader.Read(what.c_str(), &number));
-  const GgufTensorType* type = FindGgufTensorType(number);
-  if (type == nullptr) {
+  const std::optional<GgufTensorType> type = FindGgufTensorType(number);
+  if (!type) {
     return Unsupported("%s: at byte %" PRIu64 ": %s has element type %u, which this program does not know",
                        reader.path(), reader.position() - 4, what.c_str(), number);
   }

@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 #include "io/mmap.h"
-#include "tensor/dtype.h"
+#include "quant/dtype.h"
 
 namespace weir {
 

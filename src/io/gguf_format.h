@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "tensor/dtype.h"
+#include "quant/dtype.h"
 
 namespace weir {
 
@@ -48,14 +48,11 @@ int64_t MinBytesOf(GgufType type);
 
 // One element type a file may name.
 struct GgufTensorType {
-  uint32_t number;
   const char* name;
   std::optional<DType> dtype;  // absent when this build cannot use it
 };
 
-// nullptr when the number stands for nothing known.
-const GgufTensorType* FindGgufTensorType(uint32_t number);
-// The file's number for a type; every DType has one.
-uint32_t GgufNumberOf(DType type);
+// nullopt when the number stands for nothing known.
+std::optional<GgufTensorType> FindGgufTensorType(uint32_t number);
 
 }  // namespace weir

@@ -102,7 +102,7 @@ Result<std::vector<uint8_t>> GgufWriter::Bytes() const {
     for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size) {
       Append(static_cast<uint64_t>(*size), &head);
     }
-    Append(GgufNumberOf(tensor.type), &head);
+    Append(InfoOf(tensor.type).gguf_number, &head);
     Append(offset, &head);
     offset += aligned(tensor.data.size());
   }

@@ -20,7 +20,7 @@
 
 #include "base/status.h"
 #include "io/gguf_format.h"
-#include "tensor/dtype.h"
+#include "quant/dtype.h"
 
 namespace weir {
 

@@ -15,13 +15,18 @@ struct PotHeader {
   int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, more_floats, spread;
 };
 
+// What saved pots call the types of keys and values (Pot::Check() has the list); -1: none of them.
+int32_t TypeNumber(DType type) {
+  return type == DType::kF32 ? 0 : type == DType::kF16 ? 1 : type == DType::kQ8_0 ? 4 : -1;
+}
+
 PotHeader HeaderOf(const PotShape& s) {
   return {.n_layers = s.n_layers,
           .n_kv_heads = s.n_kv_heads,
           .head_dim = s.head_dim,
           .n_slots = s.n_slots,
-          .k_type = static_cast<int32_t>(s.k_type),
-          .v_type = static_cast<int32_t>(s.v_type),
+          .k_type = TypeNumber(s.k_type),
+          .v_type = TypeNumber(s.v_type),
           .positions = static_cast<int32_t>(s.positions),
           .granularity = static_cast<int32_t>(s.granularity),
           .scores = s.floats.has(SlotFloat::kScore),

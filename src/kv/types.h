@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/dtype.h"
+#include "quant/dtype.h"
 
 namespace weir {
 

@@ -8,7 +8,9 @@ namespace weir {
 
 extern const ArchitectureInfo kGemma2;
 const ArchitectureInfo kGemma2 = {
-    "gemma2", "Gemma 2", [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "gemma2",
+    .models = "Gemma 2",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.post_norms = options.scaled_embedding = true;
@@ -23,6 +25,7 @@ const ArchitectureInfo kGemma2 = {
       const int32_t scaled_by = config.n_layers == 46 ? config.n_embd / attention.n_heads : attention.head_dim;
       WEIR_ASSIGN_OR_RETURN(attention.scale, ReadScale(file, "gemma2.attention.scale", scaled_by));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -8,8 +8,9 @@ namespace weir {
 
 extern const ArchitectureInfo kGemma3;
 const ArchitectureInfo kGemma3 = {
-    "gemma3", "Gemma 3 (text)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "gemma3",
+    .models = "Gemma 3 (text)",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.post_norms = options.head_norms = options.scaled_embedding = true;
@@ -29,6 +30,7 @@ const ArchitectureInfo kGemma3 = {
       const int32_t scaled_by = config.n_layers == 62 ? config.n_embd / attention.n_heads : attention.head_dim;
       WEIR_ASSIGN_OR_RETURN(attention.scale, ReadScale(file, "gemma3.attention.scale", scaled_by));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

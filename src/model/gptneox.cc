@@ -177,11 +177,13 @@ void GptNeox::Forward(const ForwardArgs& args) {
 
 extern const ArchitectureInfo kGptneox;
 const ArchitectureInfo kGptneox = {
-    "gptneox", "Pythia, GPT-NeoX",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "gptneox",
+    .models = "Pythia, GPT-NeoX",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<GptNeox>(backend);
       WEIR_RETURN_IF_ERROR(model->Load(file, ledger));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

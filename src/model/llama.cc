@@ -8,14 +8,16 @@ namespace weir {
 
 extern const ArchitectureInfo kLlama;
 const ArchitectureInfo kLlama = {
-    "llama", "Llama 1-3.2, Vicuna, LongChat, Mistral, SmolLM2",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "llama",
+    .models = "Llama 1-3.2, Vicuna, LongChat, Mistral, SmolLM2",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.interleaved_rope = true;
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "llama", options, ledger));
       WEIR_RETURN_IF_ERROR(ReadWindows(file, "llama", 0, 0, &model->mutable_config().attention));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -185,11 +185,13 @@ void Opt::Forward(const ForwardArgs& args) {
 
 extern const ArchitectureInfo kOpt;
 const ArchitectureInfo kOpt = {
-    "opt", "OPT (the language model of BLIP-2)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "opt",
+    .models = "OPT (the language model of BLIP-2)",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<Opt>(backend);
       WEIR_RETURN_IF_ERROR(model->Load(file, ledger));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

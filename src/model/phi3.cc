@@ -8,14 +8,16 @@ namespace weir {
 
 extern const ArchitectureInfo kPhi3;
 const ArchitectureInfo kPhi3 = {
-    "phi3", "Phi-3, Phi-3.5, Phi-4-mini",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "phi3",
+    .models = "Phi-3, Phi-3.5, Phi-4-mini",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.fused_qkv = options.fused_gate = true;
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "phi3", options, ledger));
       WEIR_RETURN_IF_ERROR(ReadWindows(file, "phi3", 0, 0, &model->mutable_config().attention));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

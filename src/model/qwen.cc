@@ -9,13 +9,15 @@ namespace weir {
 
 extern const ArchitectureInfo kQwen;
 const ArchitectureInfo kQwen = {
-    "qwen", "Qwen (the first), Qwen-VL's language model",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "qwen",
+    .models = "Qwen (the first), Qwen-VL's language model",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.fused_qkv = options.fused_bias = options.halved_ff = true;
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "qwen", options, ledger));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -6,11 +6,13 @@ namespace weir {
 
 extern const ArchitectureInfo kQwen2;
 const ArchitectureInfo kQwen2 = {
-    "qwen2", "Qwen2, Qwen2.5",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "qwen2",
+    .models = "Qwen2, Qwen2.5",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "qwen2", PreNormDecoder::Options(), ledger));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -29,12 +29,14 @@ Status ReadSections(const GgufFile& file, AttentionLayout* layout) {
 
 extern const ArchitectureInfo kQwen2vl;
 const ArchitectureInfo kQwen2vl = {
-    "qwen2vl", "Qwen2-VL (language model; the encoder is an mmproj file)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "qwen2vl",
+    .models = "Qwen2-VL (language model; the encoder is an mmproj file)",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "qwen2vl", PreNormDecoder::Options(), ledger));
       WEIR_RETURN_IF_ERROR(ReadSections(file, &model->mutable_config().attention));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -7,13 +7,15 @@ namespace weir {
 
 extern const ArchitectureInfo kQwen3;
 const ArchitectureInfo kQwen3 = {
-    "qwen3", "Qwen3 (dense)",
-    [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
+    .name = "qwen3",
+    .models = "Qwen3 (dense)",
+    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.head_norms = true;
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "qwen3", options, ledger));
       return std::unique_ptr<Model>(std::move(model));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "tensor/dtype.h"
+#include "quant/dtype.h"
 
 namespace weir {
 

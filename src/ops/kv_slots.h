@@ -9,7 +9,7 @@
 #include <span>
 
 #include "ops/rope.h"
-#include "tensor/dtype.h"
+#include "quant/dtype.h"
 
 namespace weir {
 

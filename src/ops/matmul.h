@@ -11,7 +11,7 @@
 
 #include "base/ledger.h"
 #include "base/status.h"
-#include "tensor/dtype.h"
+#include "quant/dtype.h"
 
 namespace weir {
 

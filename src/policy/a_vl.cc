@@ -203,10 +203,14 @@ class AVl : public Policy {
 }  // namespace
 
 extern const PolicyInfo kAVl;
-const PolicyInfo kAVl = {"a_vl", "stores a share of each picture, reads a core of it; heavy hitters of text",
-                         "Zhang et al., A-VL: Adaptive Attention for Large Vision-Language Models, 2024", kOptions,
-                         [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                           return std::unique_ptr<Policy>(new AVl(options));
-                         }};
+const PolicyInfo kAVl = {
+    .name = "a_vl",
+    .summary = "stores a share of each picture, reads a core of it; heavy hitters of text",
+    .paper = "Zhang et al., A-VL: Adaptive Attention for Large Vision-Language Models, 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new AVl(options));
+    },
+};
 
 }  // namespace weir

@@ -153,12 +153,16 @@ class AdaKv : public Policy {
 
 extern const PolicyInfo kAdakv;
 const PolicyInfo kAdakv = {
-    "adakv", "SnapKV with one budget for all heads of a layer",
-    "Feng et al., Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for "
-    "Efficient LLM Inference, arXiv 2407.11550",
-    kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+    .name = "adakv",
+    .summary = "SnapKV with one budget for all heads of a layer",
+    .paper =
+        "Feng et al., Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for "
+        "Efficient LLM Inference, arXiv 2407.11550",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
       WEIR_ASSIGN_OR_RETURN(const Observation observation, Observation::From(options));
       return std::unique_ptr<Policy>(new AdaKv(observation, options.Number("floor"), options.Int("step")));
-    }};
+    },
+};
 
 }  // namespace weir

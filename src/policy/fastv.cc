@@ -90,11 +90,14 @@ class FastV : public Policy {
 }  // namespace
 
 extern const PolicyInfo kFastv;
-const PolicyInfo kFastv = {"fastv",
-                           "layers behind the first few keep only the visual tokens that one of them attends to",
-                           "Chen et al., An Image is Worth 1/2 Tokens After Layer 2, ECCV 2024", kOptions,
-                           [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                             return std::unique_ptr<Policy>(new FastV(options));
-                           }};
+const PolicyInfo kFastv = {
+    .name = "fastv",
+    .summary = "layers behind the first few keep only the visual tokens that one of them attends to",
+    .paper = "Chen et al., An Image is Worth 1/2 Tokens After Layer 2, ECCV 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new FastV(options));
+    },
+};
 
 }  // namespace weir

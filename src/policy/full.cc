@@ -22,10 +22,9 @@ class Full : public Policy {
 
 extern const PolicyInfo kFull;
 const PolicyInfo kFull = {
-    "full",
-    "keeps everything; a full pot is an error",
-    "",
-    {},
-    [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> { return std::unique_ptr<Policy>(new Full); }};
+    .name = "full",
+    .summary = "keeps everything; a full pot is an error",
+    .make = [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> { return std::unique_ptr<Policy>(new Full); },
+};
 
 }  // namespace weir

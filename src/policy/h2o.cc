@@ -82,10 +82,14 @@ class H2o : public Policy {
 }  // namespace
 
 extern const PolicyInfo kH2o;
-const PolicyInfo kH2o = {"h2o", "keeps heavy hitters (most attention since they were read) and the newest",
-                         "Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference, NeurIPS 2023",
-                         kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                           return std::unique_ptr<Policy>(new H2o(options));
-                         }};
+const PolicyInfo kH2o = {
+    .name = "h2o",
+    .summary = "keeps heavy hitters (most attention since they were read) and the newest",
+    .paper = "Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference, NeurIPS 2023",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new H2o(options));
+    },
+};
 
 }  // namespace weir

@@ -92,11 +92,16 @@ class InfMllm : public Policy {
 }  // namespace
 
 extern const PolicyInfo kInfMllm;
-const PolicyInfo kInfMllm = {"inf_mllm", "keeps what the new prompt attends to, old slots at a penalty, and the newest",
-                             "Ning et al., Inf-MLLM: Efficient Streaming Inference of Multimodal Large Language "
-                             "Models on a Single GPU, arXiv 2409.09086",
-                             kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                               return std::unique_ptr<Policy>(new InfMllm(options));
-                             }};
+const PolicyInfo kInfMllm = {
+    .name = "inf_mllm",
+    .summary = "keeps what the new prompt attends to, old slots at a penalty, and the newest",
+    .paper =
+        "Ning et al., Inf-MLLM: Efficient Streaming Inference of Multimodal Large Language "
+        "Models on a Single GPU, arXiv 2409.09086",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new InfMllm(options));
+    },
+};
 
 }  // namespace weir

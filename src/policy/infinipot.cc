@@ -105,14 +105,17 @@ class InfiniPot : public Policy {
 
 extern const PolicyInfo kInfinipot;
 const PolicyInfo kInfinipot = {
-    "infinipot", "distils a full pot into surprising tokens and those a catalyst prompt attends to",
-    "Kim et al., InfiniPot: Infinite Context Processing on Memory-Constrained LLMs, EMNLP 2024", kOptions,
-    [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+    .name = "infinipot",
+    .summary = "distils a full pot into surprising tokens and those a catalyst prompt attends to",
+    .paper = "Kim et al., InfiniPot: Infinite Context Processing on Memory-Constrained LLMs, EMNLP 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
       if (options.Int("kernel") % 2 == 0) return InvalidArgument("policy option kernel must be odd");
       if (options.Number("alpha") < 1 && options.Text("catalyst").empty() && options.Text("template") == "off") {
         return InvalidArgument("policy infinipot needs a catalyst, or alpha=1");
       }
       return std::unique_ptr<Policy>(new InfiniPot(options));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -94,12 +94,16 @@ class InfiniPotV : public Policy {
 }  // namespace
 
 extern const PolicyInfo kInfinipotV;
-const PolicyInfo kInfinipotV = {"infinipot_v",
-                                "keeps what is new against the last frames, and the longest value vectors",
-                                "Kim et al., InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video "
-                                "Understanding, NeurIPS 2025",
-                                kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                                  return std::unique_ptr<Policy>(new InfiniPotV(options));
-                                }};
+const PolicyInfo kInfinipotV = {
+    .name = "infinipot_v",
+    .summary = "keeps what is new against the last frames, and the longest value vectors",
+    .paper =
+        "Kim et al., InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video "
+        "Understanding, NeurIPS 2025",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new InfiniPotV(options));
+    },
+};
 
 }  // namespace weir

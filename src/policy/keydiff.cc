@@ -51,10 +51,14 @@ class KeyDiff : public Policy {
 }  // namespace
 
 extern const PolicyInfo kKeydiff;
-const PolicyInfo kKeydiff = {"keydiff", "keeps the keys that are least like the others",
-                             "Park et al., KeyDiff: Key Similarity-Based KV Cache Eviction, arXiv 2504.15364", kOptions,
-                             [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                               return std::unique_ptr<Policy>(new KeyDiff(options.Int("recent"), options.Int("step")));
-                             }};
+const PolicyInfo kKeydiff = {
+    .name = "keydiff",
+    .summary = "keeps the keys that are least like the others",
+    .paper = "Park et al., KeyDiff: Key Similarity-Based KV Cache Eviction, arXiv 2504.15364",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new KeyDiff(options.Int("recent"), options.Int("step")));
+    },
+};
 
 }  // namespace weir

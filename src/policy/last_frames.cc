@@ -69,10 +69,14 @@ class LastFrames : public Policy {
 }  // namespace
 
 extern const PolicyInfo kLastFrames;
-const PolicyInfo kLastFrames = {"last_frames", "keeps the newest frames whole, and the newest text",
-                                "SimpleStream: the newest frames as a baseline of streaming video", kOptions,
-                                [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                                  return std::unique_ptr<Policy>(new LastFrames(options));
-                                }};
+const PolicyInfo kLastFrames = {
+    .name = "last_frames",
+    .summary = "keeps the newest frames whole, and the newest text",
+    .paper = "SimpleStream: the newest frames as a baseline of streaming video",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new LastFrames(options));
+    },
+};
 
 }  // namespace weir

@@ -77,11 +77,16 @@ class LookM : public Policy {
 }  // namespace
 
 extern const PolicyInfo kLookm;
-const PolicyInfo kLookm = {"lookm", "keeps the newest, then text before pictures, each by accumulated attention",
-                           "Wan et al., LOOK-M: Look-Once Optimization in KV Cache for Efficient Multimodal "
-                           "Long-Context Inference, EMNLP 2024",
-                           kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                             return std::unique_ptr<Policy>(new LookM(options));
-                           }};
+const PolicyInfo kLookm = {
+    .name = "lookm",
+    .summary = "keeps the newest, then text before pictures, each by accumulated attention",
+    .paper =
+        "Wan et al., LOOK-M: Look-Once Optimization in KV Cache for Efficient Multimodal "
+        "Long-Context Inference, EMNLP 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new LookM(options));
+    },
+};
 
 }  // namespace weir

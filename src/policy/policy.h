@@ -101,10 +101,10 @@ using PolicyOptions = Options;
 using PolicyOptionInfo = OptionInfo;
 
 struct PolicyInfo {
-  const char* name;     // = file name
-  const char* summary;  // one line for `weir policies`
-  const char* paper;    // source, or "" for baselines of common knowledge
-  std::span<const PolicyOptionInfo> options;
+  const char* name;        // = file name
+  const char* summary;     // one line for `weir policies`
+  const char* paper = "";  // source, or "" for baselines of common knowledge
+  std::span<const PolicyOptionInfo> options = {};
   Result<std::unique_ptr<Policy>> (*make)(const PolicyOptions& options);
 };
 

@@ -146,11 +146,16 @@ class PyramidKv : public Policy {
 
 extern const PolicyInfo kPyramidkv;
 const PolicyInfo kPyramidkv = {
-    "pyramidkv", "SnapKV with more slots for lower layers than for higher ones",
-    "Cai et al., PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling, arXiv 2406.02069",
-    kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+    .name = "pyramidkv",
+    .summary = "SnapKV with more slots for lower layers than for higher ones",
+    .paper =
+        "Cai et al., PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling, arXiv "
+        "2406.02069",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
       WEIR_ASSIGN_OR_RETURN(const Observation observation, Observation::From(options));
       return std::unique_ptr<Policy>(new PyramidKv(observation, options.Int("beta")));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -73,9 +73,13 @@ class Random : public Policy {
 }  // namespace
 
 extern const PolicyInfo kRandom;
-const PolicyInfo kRandom = {"random", "keeps slots by lot: the control", "", kOptions,
-                            [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                              return std::unique_ptr<Policy>(new Random(options));
-                            }};
+const PolicyInfo kRandom = {
+    .name = "random",
+    .summary = "keeps slots by lot: the control",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new Random(options));
+    },
+};
 
 }  // namespace weir

@@ -70,10 +70,14 @@ class SirLlm : public Policy {
 }  // namespace
 
 extern const PolicyInfo kSirllm;
-const PolicyInfo kSirllm = {"sirllm", "keeps the most surprising tokens, the first ones and the newest",
-                            "Yao et al., SirLLM: Streaming Infinite Retentive LLM, ACL 2024", kOptions,
-                            [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                              return std::unique_ptr<Policy>(new SirLlm(options));
-                            }};
+const PolicyInfo kSirllm = {
+    .name = "sirllm",
+    .summary = "keeps the most surprising tokens, the first ones and the newest",
+    .paper = "Yao et al., SirLLM: Streaming Infinite Retentive LLM, ACL 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new SirLlm(options));
+    },
+};
 
 }  // namespace weir

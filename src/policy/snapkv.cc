@@ -58,11 +58,15 @@ class SnapKv : public Policy {
 }  // namespace
 
 extern const PolicyInfo kSnapkv;
-const PolicyInfo kSnapkv = {"snapkv", "keeps what the end of the prompt attends to, with neighbours, and that end",
-                            "Li et al., SnapKV: LLM Knows What You are Looking for Before Generation, NeurIPS 2024",
-                            kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                              WEIR_ASSIGN_OR_RETURN(const Observation observation, Observation::From(options));
-                              return std::unique_ptr<Policy>(new SnapKv(observation, options.Int("step")));
-                            }};
+const PolicyInfo kSnapkv = {
+    .name = "snapkv",
+    .summary = "keeps what the end of the prompt attends to, with neighbours, and that end",
+    .paper = "Li et al., SnapKV: LLM Knows What You are Looking for Before Generation, NeurIPS 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      WEIR_ASSIGN_OR_RETURN(const Observation observation, Observation::From(options));
+      return std::unique_ptr<Policy>(new SnapKv(observation, options.Int("step")));
+    },
+};
 
 }  // namespace weir

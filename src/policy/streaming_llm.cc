@@ -46,10 +46,13 @@ class StreamingLlm : public Policy {
 
 extern const PolicyInfo kStreamingLlm;
 const PolicyInfo kStreamingLlm = {
-    "streaming_llm", "keeps the first tokens (attention sinks) and the newest ones",
-    "Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024", kOptions,
-    [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+    .name = "streaming_llm",
+    .summary = "keeps the first tokens (attention sinks) and the newest ones",
+    .paper = "Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
       return std::unique_ptr<Policy>(new StreamingLlm(options.Int("sinks"), options.Int("step")));
-    }};
+    },
+};
 
 }  // namespace weir

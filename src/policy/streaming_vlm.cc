@@ -68,11 +68,14 @@ class StreamingVlm : public Policy {
 }  // namespace
 
 extern const PolicyInfo kStreamingVlm;
-const PolicyInfo kStreamingVlm = {"streaming_vlm",
-                                  "keeps the first tokens, the newest text and the last seconds of video",
-                                  "Xu et al., StreamingVLM: Real-Time Understanding for Infinite Video Streams, 2025",
-                                  kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                                    return std::unique_ptr<Policy>(new StreamingVlm(options));
-                                  }};
+const PolicyInfo kStreamingVlm = {
+    .name = "streaming_vlm",
+    .summary = "keeps the first tokens, the newest text and the last seconds of video",
+    .paper = "Xu et al., StreamingVLM: Real-Time Understanding for Infinite Video Streams, 2025",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new StreamingVlm(options));
+    },
+};
 
 }  // namespace weir

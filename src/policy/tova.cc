@@ -54,10 +54,14 @@ class Tova : public Policy {
 }  // namespace
 
 extern const PolicyInfo kTova;
-const PolicyInfo kTova = {"tova", "keeps what the latest token attends to most",
-                          "Oren et al., Transformers are Multi-State RNNs, EMNLP 2024", kOptions,
-                          [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                            return std::unique_ptr<Policy>(new Tova(options.Int("step")));
-                          }};
+const PolicyInfo kTova = {
+    .name = "tova",
+    .summary = "keeps what the latest token attends to most",
+    .paper = "Oren et al., Transformers are Multi-State RNNs, EMNLP 2024",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new Tova(options.Int("step")));
+    },
+};
 
 }  // namespace weir

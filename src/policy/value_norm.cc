@@ -52,11 +52,15 @@ class ValueNorm : public Policy {
 
 extern const PolicyInfo kValueNorm;
 const PolicyInfo kValueNorm = {
-    "value_norm", "keeps the longest value vectors",
-    "Kim et al., InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video "
-    "Understanding, NeurIPS 2025",
-    kOptions, [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+    .name = "value_norm",
+    .summary = "keeps the longest value vectors",
+    .paper =
+        "Kim et al., InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video "
+        "Understanding, NeurIPS 2025",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
       return std::unique_ptr<Policy>(new ValueNorm(options.Int("recent"), options.Int("step")));
-    }};
+    },
+};
 
 }  // namespace weir

@@ -184,13 +184,15 @@ class WeirPolicy : public Policy {
 }  // namespace
 
 extern const PolicyInfo kWeir;
-const PolicyInfo kWeir = {"weir",
-                          "keeps the newest, and older tokens that surprised or are attended to far above the rest",
-                          "StreamingLLM, InfiniPot, Inf-MLLM and SnapKV combined", kOptions,
-                          [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                            if (options.Int("kernel") % 2 == 0)
-                              return InvalidArgument("policy option kernel must be odd");
-                            return std::unique_ptr<Policy>(new WeirPolicy(options));
-                          }};
+const PolicyInfo kWeir = {
+    .name = "weir",
+    .summary = "keeps the newest, and older tokens that surprised or are attended to far above the rest",
+    .paper = "StreamingLLM, InfiniPot, Inf-MLLM and SnapKV combined",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      if (options.Int("kernel") % 2 == 0) return InvalidArgument("policy option kernel must be odd");
+      return std::unique_ptr<Policy>(new WeirPolicy(options));
+    },
+};
 
 }  // namespace weir

@@ -33,9 +33,13 @@ class Window : public Policy {
 }  // namespace
 
 extern const PolicyInfo kWindow;
-const PolicyInfo kWindow = {"window", "keeps the newest tokens only", "", kOptions,
-                            [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
-                              return std::unique_ptr<Policy>(new Window(options.Int("step")));
-                            }};
+const PolicyInfo kWindow = {
+    .name = "window",
+    .summary = "keeps the newest tokens only",
+    .options = kOptions,
+    .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
+      return std::unique_ptr<Policy>(new Window(options.Int("step")));
+    },
+};
 
 }  // namespace weir

@@ -125,9 +125,11 @@ Result<std::vector<int32_t>> ParseLayers(const std::string& text) {
 
 extern const PrunerInfo kCatp;
 const PrunerInfo kCatp = {
-    "catp", "keeps the queries that the picture's tokens vote for, by rank of cross-attention",
-    "Liao et al., CATP: Cross-Attention Token Pruning for Accuracy Preserved Multimodal Model Inference, 2024",
-    kOptions, [](const Options& options) -> Result<std::unique_ptr<Pruner>> {
+    .name = "catp",
+    .summary = "keeps the queries that the picture's tokens vote for, by rank of cross-attention",
+    .paper = "Liao et al., CATP: Cross-Attention Token Pruning for Accuracy Preserved Multimodal Model Inference, 2024",
+    .options = kOptions,
+    .make = [](const Options& options) -> Result<std::unique_ptr<Pruner>> {
       const std::string& text = options.Text("layers");
       const bool weighted = options.Text("weights") == "image";
       if (text == "all") return std::unique_ptr<Pruner>(new Catp(true, {}, weighted));
@@ -135,6 +137,7 @@ const PrunerInfo kCatp = {
       if (text == "last") return std::unique_ptr<Pruner>(new Catp(false, {kLast}, weighted));
       WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> layers, ParseLayers(text));
       return std::unique_ptr<Pruner>(new Catp(false, std::move(layers), weighted));
-    }};
+    },
+};
 
 }  // namespace weir

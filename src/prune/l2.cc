@@ -40,8 +40,9 @@ class L2 final : public Pruner {
 
 extern const PrunerInfo kL2;
 const PrunerInfo kL2 = {
-    "l2", "keeps the rows of the largest norm", "", {}, [](const Options&) -> Result<std::unique_ptr<Pruner>> {
-      return std::unique_ptr<Pruner>(new L2);
-    }};
+    .name = "l2",
+    .summary = "keeps the rows of the largest norm",
+    .make = [](const Options&) -> Result<std::unique_ptr<Pruner>> { return std::unique_ptr<Pruner>(new L2); },
+};
 
 }  // namespace weir

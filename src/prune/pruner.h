@@ -34,10 +34,10 @@ class Pruner : public SignalSink {
 };
 
 struct PrunerInfo {
-  const char* name;                     // = file name
-  const char* summary;                  // one line for a list
-  const char* paper;                    // source, or "" for baselines of common knowledge
-  std::span<const OptionInfo> options;  // beside kKeepOption, which every pruner has
+  const char* name;                          // = file name
+  const char* summary;                       // one line for a list
+  const char* paper = "";                    // source, or "" for baselines of common knowledge
+  std::span<const OptionInfo> options = {};  // beside kKeepOption, which every pruner has
   Result<std::unique_ptr<Pruner>> (*make)(const Options& options);
 };
 

@@ -40,10 +40,12 @@ class SelfAttention final : public Pruner {
 
 extern const PrunerInfo kSelfAttention;
 const PrunerInfo kSelfAttention = {
-    "self_attention",
-    "keeps the queries that other queries attend to most",
-    "Wang et al., SpAtten, HPCA 2021",
-    {},
-    [](const Options&) -> Result<std::unique_ptr<Pruner>> { return std::unique_ptr<Pruner>(new SelfAttention); }};
+    .name = "self_attention",
+    .summary = "keeps the queries that other queries attend to most",
+    .paper = "Wang et al., SpAtten, HPCA 2021",
+    .make = [](const Options&) -> Result<std::unique_ptr<Pruner>> {
+      return std::unique_ptr<Pruner>(new SelfAttention);
+    },
+};
 
 }  // namespace weir

@@ -7,17 +7,15 @@
 // Decoding is exact: the value is computed in binary32 in the order the format's header states, so that it equals the
 // reference decoder bit for bit. Encoding aims at a small error; two encoders of one format may choose different codes.
 //
-// To add a format:
-//   1. src/quant/my_fmt.h and .cc: the block struct with its size asserted, decode, encode, `kMyFmtFormat`
-//   2. tensor/dtype.h and .cc: an enumerator and its row (name, elements and bytes of a block)
-//   3. format.cc: its place in the table (the compiler refuses a table of another length than the enumeration)
-//   4. io/gguf_format.cc: the file's number for it
-//   5. tools/golden/quant.py: its name; run it, and format_test checks the rest
+// A block format is a file of this folder, q4_k.h with q4_k.cc: the first has the block struct, BlockQ4_K, the second
+// the object kQ4_KFormat. The build finds it there (cmake/formats.cmake); docs/recipes/add-a-quant-format.md has the
+// steps.
 #pragma once
 
 #include <cstdint>
 
-#include "tensor/dtype.h"
+#include "quant/codes.h"
+#include "quant/dtype.h"
 
 namespace weir {
 
@@ -26,8 +24,10 @@ inline constexpr int kMaxBlockElements = 256;
 
 struct QuantFormat {
   DType type;
-  int block_elements;
-  int block_bytes;
+  DTypeInfo info;
+  // What encoding and decoding may change normally distributed values by: root mean square of the differences over that
+  // of the values. A few percent above what the encoder reaches, so that tests see a worse one.
+  double round_trip_error = 0;
   // One block to block_elements floats.
   void (*decode)(const uint8_t* block, float* out);
   // block_elements floats to one block. A block with a NaN or an infinity in it, or with values too large for the
@@ -36,6 +36,9 @@ struct QuantFormat {
   // False when one of n_blocks consecutive blocks holds a value or scale that is NaN or infinite. Integer codes
   // cannot be, so block formats look at their scales only.
   bool (*finite)(const uint8_t* blocks, int64_t n_blocks);
+  // Block `b` of 32 elements of a row, taken apart. nullptr where CodesOf(type) (quant/block_formats.h) says that the
+  // format is not made of codes.
+  CodeBlock (*read_codes)(const uint8_t* row, int64_t b) = nullptr;
 };
 
 // Never fails: every element type has a format (I32 converts to the nearest float and back, saturating).

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "quant/codes.h"
+
 namespace weir {
 
 inline constexpr int kSuperElements = 256;  // elements of a K block
@@ -30,6 +32,19 @@ inline GroupScale UnpackScale(const uint8_t* packed, int group) {
           (packed[group + 4] >> 4) | ((packed[group] >> 6) << 4)};
 }
 void PackScale(GroupScale value, int group, uint8_t* packed);
+
+// Group g of a Q4_K or Q5_K block: its low nibbles, scale and minimum.
+template <typename Block>
+void ReadMinGroup(const Block& block, int g, CodeBlock* out) {
+  for (int i = 0; i < kCodeBlock; ++i) {
+    out->code[i] = (block.qs[g / 2 * kMinGroupElements + i] >> (g % 2 * 4)) & 0x0f;
+  }
+  const GroupScale pair = UnpackScale(block.scales, g);
+  out->sub[0] = static_cast<uint8_t>(pair.scale);
+  out->sub[1] = static_cast<uint8_t>(pair.min);
+  out->d = block.d;
+  out->m = block.dmin;
+}
 
 // Everything a Q4_K or Q5_K block stores, before the codes are packed into bytes.
 struct MinBlock {

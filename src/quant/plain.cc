@@ -35,9 +35,39 @@ bool AlwaysFinite(const uint8_t* bytes, int64_t n) { return true; }
 
 }  // namespace
 
-const QuantFormat kF32Format = {DType::kF32, 1, 4, DecodeF32, EncodeF32, Finite<uint32_t, 0x7fffffffu, 0x7f800000u>};
-const QuantFormat kF16Format = {DType::kF16, 1, 2, DecodeF16, EncodeF16, Finite<uint16_t, 0x7fff, 0x7c00>};
-const QuantFormat kBF16Format = {DType::kBF16, 1, 2, DecodeBF16, EncodeBF16, Finite<uint16_t, 0x7fff, 0x7f80>};
-const QuantFormat kI32Format = {DType::kI32, 1, 4, DecodeI32, EncodeI32, AlwaysFinite};
+const QuantFormat kF32Format = {
+    .type = DType::kF32,
+    .info = {.name = "F32", .gguf_number = 0, .block_elements = 1, .block_bytes = 4},
+    .round_trip_error = 0.0,
+    .decode = DecodeF32,
+    .encode = EncodeF32,
+    .finite = Finite<uint32_t, 0x7fffffffu, 0x7f800000u>,
+};
+
+const QuantFormat kF16Format = {
+    .type = DType::kF16,
+    .info = {.name = "F16", .gguf_number = 1, .block_elements = 1, .block_bytes = 2},
+    .round_trip_error = 2.2e-4,
+    .decode = DecodeF16,
+    .encode = EncodeF16,
+    .finite = Finite<uint16_t, 0x7fff, 0x7c00>,
+};
+
+const QuantFormat kBF16Format = {
+    .type = DType::kBF16,
+    .info = {.name = "BF16", .gguf_number = 30, .block_elements = 1, .block_bytes = 2},
+    .round_trip_error = 1.75e-3,
+    .decode = DecodeBF16,
+    .encode = EncodeBF16,
+    .finite = Finite<uint16_t, 0x7fff, 0x7f80>,
+};
+
+const QuantFormat kI32Format = {
+    .type = DType::kI32,
+    .info = {.name = "I32", .gguf_number = 26, .block_elements = 1, .block_bytes = 4},
+    .decode = DecodeI32,
+    .encode = EncodeI32,
+    .finite = AlwaysFinite,
+};
 
 }  // namespace weir

@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q4_0.h"
 
 namespace weir {
@@ -27,13 +28,27 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ4_0>(row + b * static_cast<int64_t>(sizeof(BlockQ4_0)));
+  CodeBlock out;
+  ReadNibbles(block.qs, &out);
+  out.d = block.d;
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ4_0Format = {DType::kQ4_0,
-                                 BlockQ4_0::kElements,
-                                 sizeof(BlockQ4_0),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ4_0, offsetof(BlockQ4_0, d)>};
+const QuantFormat kQ4_0Format = {
+    .type = DType::kQ4_0,
+    .info = {.name = "Q4_0",
+             .gguf_number = 2,
+             .block_elements = BlockQ4_0::kElements,
+             .block_bytes = sizeof(BlockQ4_0)},
+    .round_trip_error = 0.090,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ4_0, offsetof(BlockQ4_0, d)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

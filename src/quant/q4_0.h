@@ -5,12 +5,14 @@
 #include <cstdint>
 
 #include "quant/block.h"
+#include "quant/codes.h"
 #include "quant/format.h"
 
 namespace weir {
 
 struct BlockQ4_0 {
   static constexpr int kElements = 32;
+  static constexpr CodeLayout kCodes = {.bits = 4, .offset_log2 = 3, .scales = ScaleKind::kHalf};
   uint16_t d;                 // F16 scale
   uint8_t qs[kElements / 2];  // codes
 };

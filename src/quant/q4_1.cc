@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q4_1.h"
 
 #include <algorithm>
@@ -26,13 +27,28 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ4_1>(row + b * static_cast<int64_t>(sizeof(BlockQ4_1)));
+  CodeBlock out;
+  ReadNibbles(block.qs, &out);
+  out.d = block.d;
+  out.m = block.m;
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ4_1Format = {DType::kQ4_1,
-                                 BlockQ4_1::kElements,
-                                 sizeof(BlockQ4_1),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ4_1, offsetof(BlockQ4_1, d), offsetof(BlockQ4_1, m)>};
+const QuantFormat kQ4_1Format = {
+    .type = DType::kQ4_1,
+    .info = {.name = "Q4_1",
+             .gguf_number = 3,
+             .block_elements = BlockQ4_1::kElements,
+             .block_bytes = sizeof(BlockQ4_1)},
+    .round_trip_error = 0.082,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ4_1, offsetof(BlockQ4_1, d), offsetof(BlockQ4_1, m)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

@@ -5,12 +5,14 @@
 #include <cstdint>
 
 #include "quant/block.h"
+#include "quant/codes.h"
 #include "quant/format.h"
 
 namespace weir {
 
 struct BlockQ4_1 {
   static constexpr int kElements = 32;
+  static constexpr CodeLayout kCodes = {.bits = 4, .scales = ScaleKind::kHalfMin};
   uint16_t d;                 // F16 scale
   uint16_t m;                 // F16 minimum
   uint8_t qs[kElements / 2];  // codes

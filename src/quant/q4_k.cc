@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q4_k.h"
 
 namespace weir {
@@ -24,13 +25,27 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ4_K>(row + b / 8 * static_cast<int64_t>(sizeof(BlockQ4_K)));
+  CodeBlock out;
+  const int g = static_cast<int>(b % kMinGroups);
+  ReadMinGroup(block, g, &out);
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ4_KFormat = {DType::kQ4_K,
-                                 BlockQ4_K::kElements,
-                                 sizeof(BlockQ4_K),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ4_K, offsetof(BlockQ4_K, d), offsetof(BlockQ4_K, dmin)>};
+const QuantFormat kQ4_KFormat = {
+    .type = DType::kQ4_K,
+    .info = {.name = "Q4_K",
+             .gguf_number = 12,
+             .block_elements = BlockQ4_K::kElements,
+             .block_bytes = sizeof(BlockQ4_K)},
+    .round_trip_error = 0.074,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ4_K, offsetof(BlockQ4_K, d), offsetof(BlockQ4_K, dmin)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

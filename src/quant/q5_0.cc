@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q5_0.h"
 
 namespace weir {
@@ -29,13 +30,28 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ5_0>(row + b * static_cast<int64_t>(sizeof(BlockQ5_0)));
+  CodeBlock out;
+  ReadNibbles(block.qs, &out);
+  ReadFifthBits(block.qh, &out);
+  out.d = block.d;
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ5_0Format = {DType::kQ5_0,
-                                 BlockQ5_0::kElements,
-                                 sizeof(BlockQ5_0),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ5_0, offsetof(BlockQ5_0, d)>};
+const QuantFormat kQ5_0Format = {
+    .type = DType::kQ5_0,
+    .info = {.name = "Q5_0",
+             .gguf_number = 6,
+             .block_elements = BlockQ5_0::kElements,
+             .block_bytes = sizeof(BlockQ5_0)},
+    .round_trip_error = 0.0445,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ5_0, offsetof(BlockQ5_0, d)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

@@ -5,12 +5,14 @@
 #include <cstdint>
 
 #include "quant/block.h"
+#include "quant/codes.h"
 #include "quant/format.h"
 
 namespace weir {
 
 struct BlockQ5_0 {
   static constexpr int kElements = 32;
+  static constexpr CodeLayout kCodes = {.bits = 5, .offset_log2 = 4, .scales = ScaleKind::kHalf};
   uint16_t d;                 // F16 scale
   uint8_t qh[kElements / 8];  // fifth bits
   uint8_t qs[kElements / 2];  // low four bits

@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q5_1.h"
 
 #include <algorithm>
@@ -29,13 +30,29 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ5_1>(row + b * static_cast<int64_t>(sizeof(BlockQ5_1)));
+  CodeBlock out;
+  ReadNibbles(block.qs, &out);
+  ReadFifthBits(block.qh, &out);
+  out.d = block.d;
+  out.m = block.m;
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ5_1Format = {DType::kQ5_1,
-                                 BlockQ5_1::kElements,
-                                 sizeof(BlockQ5_1),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ5_1, offsetof(BlockQ5_1, d), offsetof(BlockQ5_1, m)>};
+const QuantFormat kQ5_1Format = {
+    .type = DType::kQ5_1,
+    .info = {.name = "Q5_1",
+             .gguf_number = 7,
+             .block_elements = BlockQ5_1::kElements,
+             .block_bytes = sizeof(BlockQ5_1)},
+    .round_trip_error = 0.0397,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ5_1, offsetof(BlockQ5_1, d), offsetof(BlockQ5_1, m)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q5_k.h"
 
 namespace weir {
@@ -25,13 +26,28 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ5_K>(row + b / 8 * static_cast<int64_t>(sizeof(BlockQ5_K)));
+  CodeBlock out;
+  const int g = static_cast<int>(b % kMinGroups);
+  ReadMinGroup(block, g, &out);
+  for (int i = 0; i < kCodeBlock; ++i) out.code[i] |= static_cast<uint8_t>((block.qh[i] >> g & 1) << 4);
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ5_KFormat = {DType::kQ5_K,
-                                 BlockQ5_K::kElements,
-                                 sizeof(BlockQ5_K),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ5_K, offsetof(BlockQ5_K, d), offsetof(BlockQ5_K, dmin)>};
+const QuantFormat kQ5_KFormat = {
+    .type = DType::kQ5_K,
+    .info = {.name = "Q5_K",
+             .gguf_number = 13,
+             .block_elements = BlockQ5_K::kElements,
+             .block_bytes = sizeof(BlockQ5_K)},
+    .round_trip_error = 0.0364,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ5_K, offsetof(BlockQ5_K, d), offsetof(BlockQ5_K, dmin)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "quant/block.h"
+#include "quant/codes.h"
 #include "quant/format.h"
 #include "quant/k_search.h"
 
@@ -13,6 +14,7 @@ namespace weir {
 
 struct BlockQ5_K {
   static constexpr int kElements = kSuperElements;
+  static constexpr CodeLayout kCodes = {.bits = 5, .scales = ScaleKind::kSuper};
   uint16_t d;                         // F16 scale of the scales
   uint16_t dmin;                      // F16 scale of the minimums
   uint8_t scales[kPackedScaleBytes];  // 8 six-bit pairs

@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q6_k.h"
 
 namespace weir {
@@ -38,13 +39,35 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ6_K>(row + b / 8 * static_cast<int64_t>(sizeof(BlockQ6_K)));
+  CodeBlock out;
+  const int g = static_cast<int>(b % 8), half = g / 4, quarter = g % 4;
+  const uint8_t* ql = block.ql + half * 64 + quarter % 2 * BlockQ6_K::kQuarter;
+  const uint8_t* qh = block.qh + half * 32;
+  for (int i = 0; i < kCodeBlock; ++i) {
+    const int low = (ql[i] >> (quarter / 2 * 4)) & 0x0f;
+    out.code[i] = static_cast<uint8_t>(low | ((qh[i] >> (quarter * 2)) & 3) << 4);
+  }
+  out.sub[0] = static_cast<uint8_t>(block.scales[2 * g]);
+  out.sub[1] = static_cast<uint8_t>(block.scales[2 * g + 1]);
+  out.d = block.d;
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ6_KFormat = {DType::kQ6_K,
-                                 BlockQ6_K::kElements,
-                                 sizeof(BlockQ6_K),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ6_K, offsetof(BlockQ6_K, d)>};
+const QuantFormat kQ6_KFormat = {
+    .type = DType::kQ6_K,
+    .info = {.name = "Q6_K",
+             .gguf_number = 14,
+             .block_elements = BlockQ6_K::kElements,
+             .block_bytes = sizeof(BlockQ6_K)},
+    .round_trip_error = 0.0183,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ6_K, offsetof(BlockQ6_K, d)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "quant/block.h"
+#include "quant/codes.h"
 #include "quant/format.h"
 #include "quant/k_search.h"
 
@@ -15,6 +16,7 @@ namespace weir {
 
 struct BlockQ6_K {
   static constexpr int kElements = kSuperElements;
+  static constexpr CodeLayout kCodes = {.bits = 6, .offset_log2 = 5, .scales = ScaleKind::kSuper16};
   static constexpr int kGroupElements = 16;
   static constexpr int kQuarter = 32;
   uint8_t ql[kElements / 2];                  // low four bits

@@ -1,3 +1,4 @@
+// weir-plugin: format
 #include "quant/q8_0.h"
 
 #include <algorithm>
@@ -25,13 +26,27 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockQ8_0>(row + b * static_cast<int64_t>(sizeof(BlockQ8_0)));
+  CodeBlock out;
+  for (int i = 0; i < kCodeBlock; ++i) out.code[i] = static_cast<uint8_t>(block.qs[i]) ^ 0x80;  // + 128
+  out.d = block.d;
+  return out;
+}
+
 }  // namespace
 
-const QuantFormat kQ8_0Format = {DType::kQ8_0,
-                                 BlockQ8_0::kElements,
-                                 sizeof(BlockQ8_0),
-                                 Decode,
-                                 Encode,
-                                 HalfScalesFinite<BlockQ8_0, offsetof(BlockQ8_0, d)>};
+const QuantFormat kQ8_0Format = {
+    .type = DType::kQ8_0,
+    .info = {.name = "Q8_0",
+             .gguf_number = 8,
+             .block_elements = BlockQ8_0::kElements,
+             .block_bytes = sizeof(BlockQ8_0)},
+    .round_trip_error = 5.6e-3,
+    .decode = Decode,
+    .encode = Encode,
+    .finite = HalfScalesFinite<BlockQ8_0, offsetof(BlockQ8_0, d)>,
+    .read_codes = ReadCodes,
+};
 
 }  // namespace weir

@@ -4,12 +4,14 @@
 #include <cstdint>
 
 #include "quant/block.h"
+#include "quant/codes.h"
 #include "quant/format.h"
 
 namespace weir {
 
 struct BlockQ8_0 {
   static constexpr int kElements = 32;
+  static constexpr CodeLayout kCodes = {.bits = 8, .offset_log2 = 7, .scales = ScaleKind::kHalf};
   uint16_t d;            // F16 scale
   int8_t qs[kElements];  // codes, -127 to 127 from our encoder; -128 is read as written
 };

@@ -342,6 +342,11 @@ void Blip2::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kBlip2;
-const EncoderInfo kBlip2 = {"blip2", "qformer", "BLIP-2 (EVA ViT-g and Q-Former)", LoadEncoderAs<Blip2>};
+const EncoderInfo kBlip2 = {
+    .name = "blip2",
+    .projector = "qformer",
+    .models = "BLIP-2 (EVA ViT-g and Q-Former)",
+    .load = LoadEncoderAs<Blip2>,
+};
 
 }  // namespace weir

@@ -247,7 +247,12 @@ std::unique_ptr<FrameMemory> ChatUnivi::MakeFrameMemory(uint8_t* memory) {
 }  // namespace
 
 extern const EncoderInfo kChatUnivi;
-const EncoderInfo kChatUnivi = {"chat_univi", "chat_univi", "Chat-UniVi (CLIP, patches and frames merged to clusters)",
-                                LoadEncoderAs<ChatUnivi>, /*host_only=*/true};
+const EncoderInfo kChatUnivi = {
+    .name = "chat_univi",
+    .projector = "chat_univi",
+    .models = "Chat-UniVi (CLIP, patches and frames merged to clusters)",
+    .load = LoadEncoderAs<ChatUnivi>,
+    .host_only = true,
+};
 
 }  // namespace weir

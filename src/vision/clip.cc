@@ -110,7 +110,11 @@ void Clip::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kClip;
-const EncoderInfo kClip = {"clip", "mlp", "LLaVA-1.5, LLaVA-1.6 and other CLIP encoders with an MLP projector",
-                           LoadEncoderAs<Clip>};
+const EncoderInfo kClip = {
+    .name = "clip",
+    .projector = "mlp",
+    .models = "LLaVA-1.5, LLaVA-1.6 and other CLIP encoders with an MLP projector",
+    .load = LoadEncoderAs<Clip>,
+};
 
 }  // namespace weir

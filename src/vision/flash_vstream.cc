@@ -380,8 +380,12 @@ std::unique_ptr<FrameMemory> FlashVstream::MakeFrameMemory(uint8_t* memory) {
 }  // namespace
 
 extern const EncoderInfo kFlashVstream;
-const EncoderInfo kFlashVstream = {"flash_vstream", "flash_vstream",
-                                   "Flash-VStream (CLIP, STAR memory of a video's frames)", LoadEncoderAs<FlashVstream>,
-                                   /*host_only=*/true};
+const EncoderInfo kFlashVstream = {
+    .name = "flash_vstream",
+    .projector = "flash_vstream",
+    .models = "Flash-VStream (CLIP, STAR memory of a video's frames)",
+    .load = LoadEncoderAs<FlashVstream>,
+    .host_only = true,
+};
 
 }  // namespace weir

@@ -167,7 +167,11 @@ void Idefics3::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kIdefics3;
-const EncoderInfo kIdefics3 = {"idefics3", "idefics3", "SmolVLM, SmolVLM2, Idefics3 (SigLIP, pixel shuffle)",
-                               LoadEncoderAs<Idefics3>};
+const EncoderInfo kIdefics3 = {
+    .name = "idefics3",
+    .projector = "idefics3",
+    .models = "SmolVLM, SmolVLM2, Idefics3 (SigLIP, pixel shuffle)",
+    .load = LoadEncoderAs<Idefics3>,
+};
 
 }  // namespace weir

@@ -206,7 +206,11 @@ void Qwen2vlMerger::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kQwen2vlMerger;
-const EncoderInfo kQwen2vlMerger = {"qwen2vl_merger", "qwen2vl_merger", "Qwen2-VL (pictures of any size, 2D RoPE)",
-                                    LoadEncoderAs<Qwen2vlMerger>};
+const EncoderInfo kQwen2vlMerger = {
+    .name = "qwen2vl_merger",
+    .projector = "qwen2vl_merger",
+    .models = "Qwen2-VL (pictures of any size, 2D RoPE)",
+    .load = LoadEncoderAs<Qwen2vlMerger>,
+};
 
 }  // namespace weir

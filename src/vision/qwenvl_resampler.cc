@@ -208,8 +208,11 @@ void QwenvlResampler::Encode(const EncodeArgs& args) {
 }  // namespace
 
 extern const EncoderInfo kQwenvlResampler;
-const EncoderInfo kQwenvlResampler = {"qwenvl_resampler", "qwenvl_resampler",
-                                      "Qwen-VL (ViT-bigG, cross-attention of 256 queries)",
-                                      LoadEncoderAs<QwenvlResampler>};
+const EncoderInfo kQwenvlResampler = {
+    .name = "qwenvl_resampler",
+    .projector = "qwenvl_resampler",
+    .models = "Qwen-VL (ViT-bigG, cross-attention of 256 queries)",
+    .load = LoadEncoderAs<QwenvlResampler>,
+};
 
 }  // namespace weir

@@ -53,7 +53,7 @@ class ProductsTest : public DeviceTest {
 };
 
 TEST_P(ProductsTest, EveryWeightTypeAnyNumberOfRows) {
-  for (DType type : cpu::kWeightTypes) {
+  for (DType type : cpu::WeightTypes()) {
     for (const int64_t n_rows : {1, 3, 8, 9, 70}) {
       SCOPED_TRACE(std::string(InfoOf(type).name) + ", rows " + std::to_string(n_rows));
       const int64_t n_in = IsBlocked(type) ? 768 : 301;
@@ -95,7 +95,7 @@ TEST_P(ProductsTest, AnActivationThatIsNoNumberIsSeen) {
 }
 
 TEST_P(ProductsTest, EmbeddingsAreTheDecodedRows) {
-  for (DType type : cpu::kWeightTypes) {
+  for (DType type : cpu::WeightTypes()) {
     const int64_t n_in = 512, n_out = 20;
     const cpu::Weights weights = cpu::Weights::Random(rng_, type, n_out, n_in);
     const MatrixSource source = {"w", type, n_out, n_in, weights.data()};

@@ -174,14 +174,10 @@ void DecodeTile(const uint8_t* slots, int64_t slot_bytes, int64_t first, const i
 void DecodeTile(DType type, const uint8_t* slots, int64_t first, const int32_t* index, int64_t n, int64_t n_padded,
                 int64_t head_dim, float* out) {
   const int64_t slot_bytes = SlotBytes(type, head_dim);
-  switch (type) {
-    case DType::kF16:
-      return DecodeTile<DType::kF16>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
-    case DType::kQ8_0:
-      return DecodeTile<DType::kQ8_0>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
-    default:
-      return DecodeTile<DType::kF32>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
-  }
+  if (type == DType::kF16) return DecodeTile<DType::kF16>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
+  if (type == DType::kQ8_0)
+    return DecodeTile<DType::kQ8_0>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
+  DecodeTile<DType::kF32>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
 }
 
 // to[i, j] = from[j, i], from of n_j rows. Blocks keep both sides within a few cache lines.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/pack.h"
 
 namespace weir::cpu {
@@ -77,7 +76,7 @@ void MatMul(const MatMulArgs& args, ThreadPool& pool) {
     product.y_stride = out->y_stride;
     product.bias = out->bias == nullptr ? nullptr : out->bias + panel * kPanel;
     product.accumulate = out->accumulate;
-    Product(product);
+    w->weights().product(product);
   });
 }
 

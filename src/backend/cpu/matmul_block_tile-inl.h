@@ -5,10 +5,9 @@
 inline constexpr int kBlockPrefetch = 1536;
 
 // kRows rows times kVecs * kLanes columns from vector `vector` of a panel, all of k.
-template <DType kType, class Dots, int kRows, int kVecs>
+template <PackLayout kLayout, class Dots, int kRows, int kVecs>
 HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, int vector) {
-  constexpr PackLayout kLayout = LayoutOf(kType);
-  constexpr bool kMin = kLayout.scales == ScaleKind::kHalfMin || kLayout.scales == ScaleKind::kSuper;
+  constexpr bool kMin = kLayout.has_addend();
   constexpr int kHalves = kLayout.scales == ScaleKind::kSuper16 ? 2 : 1;
   const DF df;
   const int64_t n_blocks = args.w->n_blocks();
@@ -70,22 +69,22 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
 
 // All rows times all panels: rows by four with Dots, as many columns as registers hold; those left over with Rest, a
 // whole panel at once, so that its memory is read in order.
-template <DType kType, class Dots, class Rest>
+template <PackLayout kLayout, class Dots, class Rest>
 void BlockPanels(const ProductArgs& args) {
   for (int64_t panel = 0; panel < args.n_panels; ++panel) {
     const int64_t n_fours = args.n_rows / 4 * 4;
     for (int vector = 0; n_fours > 0 && vector < kVectors; ++vector) {
-      for (int64_t row = 0; row < n_fours; row += 4) BlockTile<kType, Dots, 4, 1>(args, panel, row, vector);
+      for (int64_t row = 0; row < n_fours; row += 4) BlockTile<kLayout, Dots, 4, 1>(args, panel, row, vector);
     }
     switch (args.n_rows - n_fours) {
       case 3:
-        BlockTile<kType, Rest, 3, kVectors>(args, panel, n_fours, 0);
+        BlockTile<kLayout, Rest, 3, kVectors>(args, panel, n_fours, 0);
         break;
       case 2:
-        BlockTile<kType, Rest, 2, kVectors>(args, panel, n_fours, 0);
+        BlockTile<kLayout, Rest, 2, kVectors>(args, panel, n_fours, 0);
         break;
       case 1:
-        BlockTile<kType, Rest, 1, kVectors>(args, panel, n_fours, 0);
+        BlockTile<kLayout, Rest, 1, kVectors>(args, panel, n_fours, 0);
         break;
       default:
         break;

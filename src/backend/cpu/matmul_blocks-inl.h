@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/coded_weights.h"
 #include "backend/cpu/matmul_tile-inl.h"
 #include "backend/cpu/unroll.h"
 #include "hwy/cache_control.h"

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "backend/backend.h"
-#include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/pack.h"
 #include "backend/cpu/testing.h"
 #include "gtest/gtest.h"
@@ -154,7 +153,7 @@ TEST_P(MatMulTest, BrokenActivationsStayVisible) {
 }
 
 std::string TypeName(const testing::TestParamInfo<DType>& info) { return InfoOf(info.param).name; }
-INSTANTIATE_TEST_SUITE_P(Types, MatMulTest, testing::ValuesIn(kWeightTypes), TypeName);
+INSTANTIATE_TEST_SUITE_P(Types, MatMulTest, testing::ValuesIn(WeightTypes()), TypeName);
 
 // With scales of one and whole activations every step is exact, so all targets must give the reference's bits: any lost
 // carry, saturation or wrong offset shows.

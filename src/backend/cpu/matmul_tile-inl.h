@@ -6,7 +6,7 @@
 #define WEIR_BACKEND_CPU_MATMUL_TILE_INL_H_
 #endif
 
-#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/pack.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

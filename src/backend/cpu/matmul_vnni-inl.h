@@ -1,12 +1,13 @@
 // Products of packed block formats with VNNI instructions: vpdpbusd multiplies 64 unsigned codes with 64 signed
 // activations and adds groups of four into 16 int32 lanes, one lane an output row.
 //
-// Included by matmul_kernels.cc, once for every target that has AVX-512 VNNI: later Highways know several. The portable
+// Included by coded_product.cc, once for every target that has AVX-512 VNNI: later Highways know several. The portable
 // twin in that file computes the same integers.
 
 #include <immintrin.h>
 
-#include "backend/cpu/matmul_kernels.h"
+#include "backend/cpu/coded_weights.h"
+#include "backend/cpu/pack.h"
 #include "backend/cpu/unroll.h"
 
 // Highway's AVX3_DL implies the instruction (it is only chosen where CPUID reports it), but its compiler flags name the
@@ -90,10 +91,9 @@ HWY_INLINE void LoadScales(const uint8_t* scales, int64_t b, __m512* scale, __m5
 }
 
 // kRows rows times kPanels panels, all of k.
-template <DType kType, int kRows, int kPanels>
+template <PackLayout kLayout, int kRows, int kPanels>
 HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
-  constexpr PackLayout kLayout = LayoutOf(kType);
-  constexpr bool kMin = kLayout.scales == ScaleKind::kHalfMin || kLayout.scales == ScaleKind::kSuper;
+  constexpr bool kMin = kLayout.has_addend();
   constexpr int kHalves = kLayout.scales == ScaleKind::kSuper16 ? 2 : 1;
   const int64_t n_blocks = args.w->n_blocks();
   const ActBlock* act = args.act + row * n_blocks;
@@ -190,28 +190,28 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
 }
 
 // All rows times the panels from `panel` on that fit kPanels at a time; returns the first panel left.
-template <DType kType, int kPanels>
+template <PackLayout kLayout, int kPanels>
 int64_t Panels(const ProductArgs& args, int64_t panel) {
   for (; panel + kPanels <= args.n_panels; panel += kPanels) {
     int64_t row = 0;
     if constexpr (kPanels <= 2) {
-      for (; row + 6 <= args.n_rows; row += 6) Tile<kType, 6, kPanels>(args, panel, row);
+      for (; row + 6 <= args.n_rows; row += 6) Tile<kLayout, 6, kPanels>(args, panel, row);
     }
     switch (args.n_rows - row) {
       case 1:
-        Tile<kType, 1, kPanels>(args, panel, row);
+        Tile<kLayout, 1, kPanels>(args, panel, row);
         break;
       case 2:
-        Tile<kType, 2, kPanels>(args, panel, row);
+        Tile<kLayout, 2, kPanels>(args, panel, row);
         break;
       case 3:
-        Tile<kType, 3, kPanels>(args, panel, row);
+        Tile<kLayout, 3, kPanels>(args, panel, row);
         break;
       case 4:
-        if constexpr (kPanels <= 2) Tile<kType, 4, kPanels>(args, panel, row);
+        if constexpr (kPanels <= 2) Tile<kLayout, 4, kPanels>(args, panel, row);
         break;
       case 5:
-        if constexpr (kPanels <= 2) Tile<kType, 5, kPanels>(args, panel, row);
+        if constexpr (kPanels <= 2) Tile<kLayout, 5, kPanels>(args, panel, row);
         break;
       default:
         break;
@@ -220,15 +220,15 @@ int64_t Panels(const ProductArgs& args, int64_t panel) {
   return panel;
 }
 
-template <DType kType>
+template <PackLayout kLayout>
 void Quantised(const ProductArgs& args) {
   int64_t panel = 0;
   if (args.n_rows <= 3) {
-    panel = Panels<kType, 4>(args, panel);
+    panel = Panels<kLayout, 4>(args, panel);
   } else {
-    panel = Panels<kType, 2>(args, panel);
+    panel = Panels<kLayout, 2>(args, panel);
   }
-  Panels<kType, 1>(args, panel);
+  Panels<kLayout, 1>(args, panel);
 }
 
 }  // namespace weir::cpu::HWY_NAMESPACE::vnni

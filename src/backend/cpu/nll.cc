@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "backend/cpu/matmul.h"
-#include "backend/cpu/matmul_kernels.h"
 #include "backend/cpu/pack.h"
 
 #define HWY_WANT_AVX3_DL
@@ -179,7 +178,7 @@ void HeadNll(const NllArgs& args, ThreadPool& pool) {
       product.y = tile;
       product.y_stride = kNllCols;
       product.bias = args.bias == nullptr ? nullptr : args.bias + col;
-      Product(product);
+      w.weights().product(product);
       const int64_t n_cols = std::min(product.n_panels * kPanel, w.n_out() - col);
       for (int64_t r = 0; r < n_rows; ++r) {
         float* z = tile + r * kNllCols;

@@ -80,7 +80,7 @@ TEST_P(PackTest, RefusesWeightsThatAreNotFinite) {
   EXPECT_EQ(ledger.used_bytes(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, PackTest, testing::ValuesIn(kWeightTypes),
+INSTANTIATE_TEST_SUITE_P(Types, PackTest, testing::ValuesIn(WeightTypes()),
                          [](const testing::TestParamInfo<DType>& info) {
                            return std::string(InfoOf(info.param).name);
                          });

@@ -18,9 +18,14 @@
 
 namespace weir::cpu {
 
-inline constexpr DType kWeightTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,
-                                         DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+// All element types that weights may have.
+inline std::vector<DType> WeightTypes() {
+  std::vector<DType> types;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    if (static_cast<DType>(i) != DType::kI32) types.push_back(static_cast<DType>(i));
+  }
+  return types;
+}
 
 // Runs fn once for every set of instructions of this machine.
 template <typename Fn>

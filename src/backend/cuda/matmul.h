@@ -10,27 +10,24 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/library.h"
-#include "backend/cuda/planar.h"
 #include "ops/matmul.h"
 
 namespace weir::WEIR_GPU {
+
+struct WeightsInfo;  // weights.h
 
 class DeviceMatrix final : public Matrix {
  public:
   static Result<std::unique_ptr<Matrix>> Make(Device& device, const MatrixSource& source, Ledger& ledger);
   static int64_t PackedBytes(DType type, int64_t n_out, int64_t n_in);
 
-  bool is_planar() const { return PlanarFormatOf(type_).is_block; }
-  const Planar& planar() const { return planar_; }
-  // Rows of a plain matrix, 16-byte aligned, padded with zeros.
-  const uint8_t* rows() const { return buffer_.data(); }
-  int64_t pitch_bytes() const { return pitch_bytes_; }
+  const WeightsInfo& weights() const { return weights_; }
+  const uint8_t* data() const { return buffer_.data(); }
 
  private:
   DeviceMatrix(const MatrixSource& source, Buffer buffer);
   Buffer buffer_;
-  Planar planar_;
-  int64_t pitch_bytes_ = 0;
+  const WeightsInfo& weights_;
 };
 
 // Where a product's results go.
@@ -62,11 +59,9 @@ void Product(Device& device, Library& library, Activations& x, const DeviceMatri
 void MatMul(Device& device, Library& library, const MatMulArgs& args);
 void EmbedRows(Device& device, const Matrix& table, const int32_t* ids, int64_t n, float* out);
 
-// What matmul.cu calls of the other files: products of few rows, and of any number without a library.
+// What the layouts' products share: the rows that count as few, and x.codes, x.scales and x.sums, made at their first
+// use.
 inline constexpr int64_t kFewRows = 8;
-void PlanarProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
-                   const ProductOut& out);
-void PlainProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
-                  const ProductOut& out);
+void RoundActivations(Device& device, Activations& x);
 
 }  // namespace weir::WEIR_GPU

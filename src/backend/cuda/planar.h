@@ -1,15 +1,16 @@
-// Quantised weights as kernels want them: every part of a format in a plane of its own, so that neighbouring lanes read
-// neighbouring 16-byte pieces, which the 18- or 210-byte blocks of the files do not allow. Nothing is rounded: a planar
-// row decodes to the bits of the file's row.
+// Weights made of codes (quant/codes.h) as kernels want them: every part of a format in a plane of its own, so that
+// neighbouring lanes read neighbouring 16-byte pieces, which the 18- or 210-byte blocks of the files do not allow.
+// Nothing is rounded: a planar row decodes to the bits of the file's row.
 //
 // A row is cut into blocks of 32 elements, block b of row o has number o * n_blocks + b in every plane:
 //
 //   codes   16 bytes: byte i holds the low four bits of element i (low nibble) and of element 16 + i (high nibble)
-//           32 bytes for Q8_0: the codes themselves
+//           32 bytes for codes of 8 bits, as signed bytes
 //   high    5-bit formats: 4 bytes, bit w of byte j is bit 4 of element 4w + j
 //           6-bit formats: 8 bytes, bits 2(w % 4) of byte j of word w / 4 are bits 4 and 5 of element 4w + j
-//   sub     K formats: the two bytes scale and minimum, or, Q6_K, the scales of elements 0-15 and 16-31
-//   super   one or two halves, d and what the minimum is counted in; one set a block, or one for 8 blocks (K formats)
+//   sub     kSuper: the two bytes scale and minimum; kSuper16: the scales of elements 0-15 and 16-31
+//   super   one or two halves, d and what the minimum is counted in; one set a block, or one for 8 blocks (kSuper,
+//   kSuper16)
 //
 // A "word" is four elements, 4w to 4w + 3, as signed bytes: what Dot4() and MmaS8() take. With a block's scale a[h] (h:
 // first or second 16 elements) and addend m,  element = a[h] * code + m.
@@ -18,7 +19,8 @@
 #include <cstdint>
 
 #include "backend/cuda/grid.h"
-#include "tensor/dtype.h"
+#include "quant/block_formats.h"
+#include "quant/dtype.h"
 
 namespace weir::WEIR_GPU {
 
@@ -26,38 +28,34 @@ inline constexpr int kPlanarBlock = 32;
 inline constexpr int kPlanarWords = 8;
 
 struct PlanarFormat {
-  int code_bytes;    // of a block
-  int high_bits;     // of an element beyond four
-  int sub_bytes;     // of a block
-  int super_halves;  // of a set
-  int super_blocks;  // blocks that share a set
-  int offset;        // subtracted from a code
-  bool minimum;      // elements have an addend
-  bool is_block;     // a format of this table
+  int code_bytes = 0;       // of a block
+  int high_bits = 0;        // of an element beyond four
+  int sub_bytes = 0;        // of a block
+  int super_halves = 0;     // of a set
+  int super_blocks = 1;     // blocks that share a set
+  int offset = 0;           // subtracted from a code
+  bool minimum = false;     // elements have an addend
+  bool two_scales = false;  // a block's halves have scales of their own
 };
 
-WEIR_BOTH constexpr PlanarFormat PlanarFormatOf(DType type) {
-  switch (type) {
-    case DType::kQ8_0:
-      return {32, 0, 0, 1, 1, 0, false, true};
-    case DType::kQ4_0:
-      return {16, 0, 0, 1, 1, 8, false, true};
-    case DType::kQ4_1:
-      return {16, 0, 0, 2, 1, 0, true, true};
-    case DType::kQ5_0:
-      return {16, 1, 0, 1, 1, 16, false, true};
-    case DType::kQ5_1:
-      return {16, 1, 0, 2, 1, 0, true, true};
-    case DType::kQ4_K:
-      return {16, 0, 2, 2, 8, 0, true, true};
-    case DType::kQ5_K:
-      return {16, 1, 2, 2, 8, 0, true, true};
-    case DType::kQ6_K:
-      return {16, 2, 2, 1, 8, 32, false, true};
-    default:
-      return {0, 0, 0, 0, 1, 0, false, false};
-  }
+constexpr PlanarFormat PlanarFormatOf(DType type) {
+  const CodeLayout codes = CodesOf(type);
+  if (!codes.has_codes()) return {};
+  const bool whole_bytes = codes.bits == 8;  // which are signed here
+  return {
+      .code_bytes = whole_bytes ? 32 : 16,
+      .high_bits = whole_bytes ? 0 : codes.bits - 4,
+      .sub_bytes = codes.has_sub() ? 2 : 0,
+      .super_halves = codes.has_addend() ? 2 : 1,
+      .super_blocks = codes.has_sub() ? 8 : 1,
+      .offset = whole_bytes ? 0 : codes.offset(),
+      .minimum = codes.has_addend(),
+      .two_scales = codes.scales == ScaleKind::kSuper16,
+  };
 }
+// What kernels see of it.
+template <DType kType>
+inline constexpr PlanarFormat kPlanarFormat = PlanarFormatOf(kType);
 
 // The planes of a matrix. `high` and `sub` are nullptr where a format has none.
 struct Planar {
@@ -85,7 +83,7 @@ struct BlockScale {
 
 template <DType kType>
 WEIR_DEVICE BlockScale ScaleOf(const Planar& w, int64_t block) {
-  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
   const uint16_t* super = w.super + block / kFormat.super_blocks * kFormat.super_halves;
   const float d = HalfToFloat(super[0]);
   BlockScale out = {{d, d}, 0.0f};
@@ -115,7 +113,7 @@ WEIR_DEVICE uint32_t WithOffset(uint32_t codes) {
 // All words of a block.
 template <DType kType>
 WEIR_DEVICE void LoadWords(const Planar& w, int64_t block, uint32_t words[kPlanarWords]) {
-  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
   const uint4* codes = reinterpret_cast<const uint4*>(w.codes + block * kFormat.code_bytes);
   const uint4 first = codes[0];
   if (kFormat.code_bytes == 32) {
@@ -146,52 +144,5 @@ WEIR_DEVICE float ElementOf(const BlockScale& scale, const uint32_t words[kPlana
   const auto code = static_cast<float>(static_cast<int8_t>(words[i / 4] >> (i % 4 * 8)));
   return scale.a[i / 16] * code + scale.m;
 }
-
-// The statement that follows, with the block format that `type` is as the constant kType.
-#define WEIR_FOR_PLANAR(type, kType, ...)   \
-  switch (type) {                           \
-    case DType::kQ8_0: {                    \
-      constexpr DType kType = DType::kQ8_0; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    case DType::kQ4_0: {                    \
-      constexpr DType kType = DType::kQ4_0; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    case DType::kQ4_1: {                    \
-      constexpr DType kType = DType::kQ4_1; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    case DType::kQ5_0: {                    \
-      constexpr DType kType = DType::kQ5_0; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    case DType::kQ5_1: {                    \
-      constexpr DType kType = DType::kQ5_1; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    case DType::kQ4_K: {                    \
-      constexpr DType kType = DType::kQ4_K; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    case DType::kQ5_K: {                    \
-      constexpr DType kType = DType::kQ5_K; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    case DType::kQ6_K: {                    \
-      constexpr DType kType = DType::kQ6_K; \
-      __VA_ARGS__;                          \
-      break;                                \
-    }                                       \
-    default:                                \
-      break;                                \
-  }
 
 }  // namespace weir::WEIR_GPU

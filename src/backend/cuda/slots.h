@@ -3,8 +3,8 @@
 
 #include "backend/cuda/grid.h"
 #include "ops/rope.h"
+#include "quant/dtype.h"
 #include "quant/q8_0.h"
-#include "tensor/dtype.h"
 
 namespace weir::WEIR_GPU {
 

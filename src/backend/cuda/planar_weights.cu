@@ -1,6 +1,12 @@
-// Products with quantised weights: one warp a row of weights while few activations come, tiles on the int8 matrix units
-// when many do.
+// weir-plugin: weights
+// Weights made of codes, in planes (planar.h). Products: one warp a row of weights while few activations come, tiles on
+// the int8 matrix units when many do.
+#include <array>
+#include <utility>
+
 #include "backend/cuda/matmul.h"
+#include "backend/cuda/planar.h"
+#include "backend/cuda/weights.h"
 
 namespace weir::WEIR_GPU {
 namespace {
@@ -21,7 +27,7 @@ WEIR_DEVICE void Store(const ProductOut& out, int64_t r, int64_t o, float value)
 // Few rows: every lane takes a block of the row of weights, neighbouring lanes neighbouring blocks.
 template <DType kType, int kRows>
 WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
-  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
   const int64_t o = GlobalThread() / kWarp;
   if (o >= n_out) return;
   float sum[kRows];
@@ -41,7 +47,7 @@ WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t 
       const int dot0 = Dot4(words[0], low.x, Dot4(words[1], low.y, Dot4(words[2], low.z, Dot4(words[3], low.w, 0))));
       const int dot1 =
           Dot4(words[4], high.x, Dot4(words[5], high.y, Dot4(words[6], high.z, Dot4(words[7], high.w, 0))));
-      float value = kType == DType::kQ6_K
+      float value = kFormat.two_scales
                         ? fmaf(scale.a[0], static_cast<float>(dot0), scale.a[1] * static_cast<float>(dot1))
                         : scale.a[0] * static_cast<float>(dot0 + dot1);
       if (kFormat.minimum) value = fmaf(scale.m, static_cast<float>(x.sums[at]), value);
@@ -74,7 +80,7 @@ struct TileMemory {
 template <DType kType>
 WEIR_DEVICE void LoadTile(const Planar& w, int64_t first, int64_t o0, int64_t n_out, const Rounded& x, int64_t r0,
                           int64_t n_rows, int64_t b0, TileMemory& tile) {
-  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
   const int row = ThreadIdx() / kStep, which = ThreadIdx() % kStep;
   const int64_t b = b0 + which;
   uint32_t words[kPlanarWords];
@@ -116,7 +122,7 @@ WEIR_DEVICE uint32_t Word(const uint8_t* bytes) { return *reinterpret_cast<const
 // 32, so that the block's scales apply to whole integers.
 template <DType kType>
 WEIR_KERNEL void Many(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
-  constexpr PlanarFormat kFormat = PlanarFormatOf(kType);
+  constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
   auto& tile = *reinterpret_cast<TileMemory*>(SharedMemory());
   const int64_t o0 = static_cast<int64_t>(BlockIdx()) * kTile, r0 = static_cast<int64_t>(BlockIdxY()) * kTile;
   const int g = Lane() / 4, t = Lane() % 4;
@@ -155,7 +161,7 @@ WEIR_KERNEL void Many(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t
         WEIR_UNROLL
         for (int n = 0; n < 4; ++n) {
           float value[4];
-          if (kType == DType::kQ6_K) {
+          if (kFormat.two_scales) {
             // The halves of a block have scales of their own: each is multiplied with zeros in the other's place.
             const uint32_t low[4] = {left[0], left[1], 0, 0}, high[4] = {0, 0, left[2], left[3]};
             int c0[4] = {0, 0, 0, 0}, c1[4] = {0, 0, 0, 0};
@@ -188,6 +194,7 @@ WEIR_KERNEL void Many(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t
 }
 
 constexpr int kFewThreads = 128;
+constexpr int kEmbedThreads = 256;
 
 template <DType kType>
 void Run(Device& device, const Activations& x, const Planar& w, int64_t first, int64_t n_out, const ProductOut& out) {
@@ -203,11 +210,77 @@ void Run(Device& device, const Activations& x, const Planar& w, int64_t first, i
   }
 }
 
+template <DType kType>
+WEIR_KERNEL void EmbedPlanar(Planar w, const int32_t* ids, float* out) {
+  const int64_t row = ids[BlockIdx()];
+  for (int64_t i = ThreadIdx(); i < w.n_blocks * kPlanarWords; i += NumThreads()) {
+    const int64_t b = i / kPlanarWords, block = row * w.n_blocks + b;
+    uint32_t words[kPlanarWords];
+    LoadWords<kType>(w, block, words);
+    const BlockScale scale = ScaleOf<kType>(w, block);
+    float* to = out + (BlockIdx() * w.n_blocks + b) * kPlanarBlock;
+    WEIR_UNROLL
+    for (int e = 0; e < kPlanarBlock; ++e) {
+      if (e / 4 == i % kPlanarWords) to[e] = ElementOf(scale, words, e);
+    }
+  }
+}
+
+template <DType kType>
+void Embed(Device& device, const Planar& w, const int32_t* rows, int64_t n, float* out) {
+  device.Launch(EmbedPlanar<kType>, Grid{n}, kEmbedThreads, 0, w, rows, out);
+}
+
+// What is compiled for a format.
+struct Compiled {
+  void (*run)(Device&, const Activations&, const Planar&, int64_t first, int64_t n_out, const ProductOut&) = nullptr;
+  void (*embed)(Device&, const Planar&, const int32_t* rows, int64_t n, float* out) = nullptr;
+};
+template <DType kType>
+constexpr Compiled CompiledFor() {
+  if constexpr (CodesOf(kType).has_codes()) {
+    return {Run<kType>, Embed<kType>};
+  } else {
+    return {};
+  }
+}
+template <size_t... kTypes>
+constexpr std::array<Compiled, kNumDTypes> AllCompiled(std::index_sequence<kTypes...>) {
+  return {CompiledFor<static_cast<DType>(kTypes)>()...};
+}
+constexpr std::array<Compiled, kNumDTypes> kCompiled = AllCompiled(std::make_index_sequence<kNumDTypes>());
+
+Planar PlanesOf(const DeviceMatrix& w) {
+  return PlanarAt(w.data(), PlanarLayoutOf(w.type(), w.n_out(), w.n_in()), w.type(), w.n_in());
+}
+
+Suits Suit(DType type) { return CodesOf(type).has_codes() ? Suits::kFamily : Suits::kNot; }
+
+int64_t Bytes(DType type, int64_t n_out, int64_t n_in) { return PlanarLayoutOf(type, n_out, n_in).bytes; }
+
+void Pack(const MatrixSource& source, const uint8_t* row, int64_t o, uint8_t* base) {
+  PackPlanarRow(source.type, row, source.n_in, o, PlanarLayoutOf(source.type, source.n_out, source.n_in), base);
+}
+
+void PlanarProduct(Device& device, Library&, Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
+                   const ProductOut& out) {
+  RoundActivations(device, x);
+  kCompiled[static_cast<size_t>(w.type())].run(device, x, PlanesOf(w), first, n_out, out);
+}
+
+void EmbedRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
+  kCompiled[static_cast<size_t>(w.type())].embed(device, PlanesOf(w), rows, n, out);
+}
+
 }  // namespace
 
-void PlanarProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
-                   const ProductOut& out) {
-  WEIR_FOR_PLANAR(w.type(), kType, Run<kType>(device, x, w.planar(), first, n_out, out));
-}
+extern const WeightsInfo kPlanarWeights;
+const WeightsInfo kPlanarWeights = {
+    .suits = Suit,
+    .bytes = Bytes,
+    .pack = Pack,
+    .product = PlanarProduct,
+    .embed = EmbedRows,
+};
 
 }  // namespace weir::WEIR_GPU

@@ -1,0 +1,129 @@
+// weir-plugin: weights
+#include "backend/cpu/coded_weights.h"
+
+#include <cstring>
+
+#include "quant/format.h"
+#include "quant/half.h"
+
+namespace weir::cpu {
+namespace {
+
+static_assert(kCodeBlock == kQ8Block);
+
+Suits Suit(DType type) { return CodesOf(type).has_codes() ? Suits::kFamily : Suits::kNot; }
+
+int64_t PanelBytes(DType type, int64_t n_in) {
+  const PackLayout layout = LayoutOf(type);
+  const int64_t n_blocks = n_in / kCodeBlock;
+  return (n_blocks * layout.code_bytes() + layout.scale_bytes(n_blocks) + 63) / 64 * 64;
+}
+
+// Writes the codes of one column into a block of a panel. REQUIRES: the block's bytes were zero.
+void PutCodes(int bits, const uint8_t* code, int col, uint8_t* out) {
+  if (bits == 8) {
+    for (int group = 0; group < 8; ++group) std::memcpy(out + group * 64 + 4 * col, code + 4 * group, 4);
+    return;
+  }
+  uint8_t pairs[16];
+  for (int k = 0; k < 16; ++k) pairs[k] = static_cast<uint8_t>((code[k] & 15) | code[k + 16] << 4);
+  for (int group = 0; group < 4; ++group) std::memcpy(out + group * 64 + 4 * col, pairs + 4 * group, 4);
+  if (bits == 4) return;
+  for (int k = 0; k < kCodeBlock; ++k) {
+    const int group = k / 4, byte = 4 * col + k % 4;
+    if (bits == 5) {
+      out[256 + group * 8 + byte / 8] |= static_cast<uint8_t>((code[k] >> 4) << (byte % 8));
+    } else {
+      out[256 + group / 4 * 64 + byte] |= static_cast<uint8_t>((code[k] >> 4) << (2 * (group % 4)));
+    }
+  }
+}
+
+void PutU16(uint8_t* at, int col, uint16_t value) { std::memcpy(at + 2 * col, &value, 2); }
+float GetF16(const uint8_t* at, int col) {
+  uint16_t bits;
+  std::memcpy(&bits, at + 2 * col, 2);
+  return F16ToF32(bits);
+}
+
+void Pack(DType type, const uint8_t* row, int64_t n_in, int col, uint8_t* panel) {
+  const QuantFormat& format = FormatOf(type);
+  const PackLayout layout = LayoutOf(type);
+  const int64_t n_blocks = n_in / kCodeBlock;
+  uint8_t* scales = panel + n_blocks * layout.code_bytes();
+  for (int64_t b = 0; b < n_blocks; ++b) {
+    const CodeBlock block = format.read_codes(row, b);
+    PutCodes(layout.bits, block.code, col, panel + b * layout.code_bytes());
+    uint8_t* super = scales + b / kSuperBlocks * layout.super_bytes();
+    const int64_t j = b % kSuperBlocks;
+    switch (layout.scales) {
+      case ScaleKind::kHalf:
+        PutU16(scales + b * 32, col, block.d);
+        break;
+      case ScaleKind::kHalfMin:
+        PutU16(scales + b * 64, col, block.d);
+        PutU16(scales + b * 64 + 32, col, block.m);
+        break;
+      case ScaleKind::kSuper:
+        PutU16(super, col, block.d);
+        PutU16(super + 32, col, block.m);
+        super[64 + j * 32 + col] = block.sub[0];
+        super[64 + j * 32 + 16 + col] = block.sub[1];
+        break;
+      case ScaleKind::kSuper16:
+        PutU16(super, col, block.d);
+        super[32 + j * 32 + col] = block.sub[0];
+        super[32 + j * 32 + 16 + col] = block.sub[1];
+        break;
+    }
+  }
+}
+
+void Decode(DType type, const uint8_t* panel, int64_t n_in, int col, float* out) {
+  const PackLayout layout = LayoutOf(type);
+  const int64_t n_blocks = n_in / kCodeBlock;
+  const uint8_t* scales = panel + n_blocks * layout.code_bytes();
+  for (int64_t b = 0; b < n_blocks; ++b, out += kCodeBlock) {
+    const uint8_t* super = scales + b / kSuperBlocks * layout.super_bytes();
+    const int64_t j = b % kSuperBlocks;
+    float scale[2] = {0, 0};  // of the first and the last 16 elements
+    float add = 0;
+    switch (layout.scales) {
+      case ScaleKind::kHalf:
+        scale[0] = scale[1] = GetF16(scales + b * 32, col);
+        break;
+      case ScaleKind::kHalfMin:
+        scale[0] = scale[1] = GetF16(scales + b * 64, col);
+        add = GetF16(scales + b * 64 + 32, col);
+        break;
+      case ScaleKind::kSuper:
+        scale[0] = scale[1] = GetF16(super, col) * super[64 + j * 32 + col];
+        add = -(GetF16(super + 32, col) * super[64 + j * 32 + 16 + col]);
+        break;
+      case ScaleKind::kSuper16:
+        for (int h = 0; h < 2; ++h) {
+          scale[h] = GetF16(super, col) * static_cast<int8_t>(super[32 + j * 32 + 16 * h + col]);
+        }
+        break;
+    }
+    for (int k = 0; k < kCodeBlock; ++k) {
+      const float product =
+          static_cast<float>(GetCode(layout.bits, panel + b * layout.code_bytes(), col, k) - layout.offset()) *
+          scale[k / 16];
+      out[k] = layout.has_addend() ? product + add : product;  // adding 0 would lose the sign of -0
+    }
+  }
+}
+
+}  // namespace
+
+extern const WeightsInfo kCodedWeights;
+const WeightsInfo kCodedWeights = {
+    .suits = Suit,
+    .panel_bytes = PanelBytes,
+    .pack = Pack,
+    .decode = Decode,
+    .product = CodedProduct,
+};
+
+}  // namespace weir::cpu

@@ -1,0 +1,69 @@
+// Layouts of weights on the CPU: plug-ins, found by the build in this folder (cmake/weir.cmake). A file whose first
+// line is `// weir-plugin: weights`, coded_weights.cc for example, defines one, `kCodedWeights`. For every element type
+// the layout that suits it best is taken, so that a file for a single type replaces what that type had before.
+//
+// Output rows are grouped into panels of kPanel = 16, one SIMD lane a row. What a panel's bytes mean is the layout's
+// own affair, with two exceptions: panels of a matrix are of one size, and a column can be read back exactly.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/suits.h"
+#include "ops/matmul.h"
+#include "quant/dtype.h"
+
+namespace weir::cpu {
+
+inline constexpr int kPanel = 16;
+
+class PackedMatrix;
+
+// One block of 32 rounded activations, as QuantizeRowQ8 rounds them, with the sums that weights with an offset or an
+// addend need. Integers are exact; the sums are negated because offsets are subtracted.
+struct ActBlock {
+  int8_t q[kQ8Block];
+  float d;             // scale; NaN for a block that was not finite
+  float d_sum;         // d * sum of q
+  int32_t neg_sum;     // -(sum of q)
+  int32_t neg_sum_lo;  // -(sum of the first 16)
+};
+static_assert(sizeof(ActBlock) == 48);
+
+// Rounds n_blocks * 32 floats (activations.cc).
+void RoundActivations(const float* x, int64_t n_blocks, ActBlock* out);
+
+// y = x w^T for some rows and panels. An output element is always formed by the same chain of operations, along k from
+// the first block to the last, whatever rows and panels are computed beside it: results do not depend on batch size,
+// split or thread count.
+struct ProductArgs {
+  const PackedMatrix* w = nullptr;
+  int64_t first_panel = 0, n_panels = 0;
+  int64_t n_rows = 0;
+  const ActBlock* act = nullptr;  // block formats: [n_rows, n_blocks]
+  const float* x = nullptr;       // plain types: [n_rows, n_in], rows x_stride floats apart
+  int64_t x_stride = 0;
+  float* y = nullptr;  // row 0, first column of first_panel; columns past w->n_out() are not touched
+  int64_t y_stride = 0;
+  const float* bias = nullptr;  // at the first column of first_panel, or nullptr
+  bool accumulate = false;
+};
+
+struct WeightsInfo {
+  Suits (*suits)(DType type);
+  // Bytes of a panel, a multiple of 64.
+  int64_t (*panel_bytes)(DType type, int64_t n_in);
+  // Writes a row of the file into column `col` of a panel. REQUIRES: the column's bytes were zero.
+  void (*pack)(DType type, const uint8_t* row, int64_t n_in, int col, uint8_t* panel);
+  // Column `col` of a panel as floats: the same bits as DecodeRow() of the file's row.
+  void (*decode)(DType type, const uint8_t* panel, int64_t n_in, int col, float* out);
+  void (*product)(const ProductArgs& args);
+};
+
+// All of the folder, in the order of their names; generated.
+std::span<const WeightsInfo* const> AllWeightsInfos();
+
+// Never fails: one layout suits everything. Two that suit a type equally are told apart by name, the first wins.
+const WeightsInfo& WeightsFor(DType type);
+
+}  // namespace weir::cpu
