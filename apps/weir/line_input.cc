@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "common.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace weir::app {
 namespace {

@@ -17,6 +17,15 @@ Result<DType> CacheType(const std::string& name) {
   return InvalidArgument("the snapshot has a cache of type '%s', which this build does not know", name.c_str());
 }
 
+// An element type's number in fingerprints. The first twelve are those of the first release, so that its session files
+// still fit; any other type has its number in GGUF files, above them.
+uint8_t FingerprintNumber(DType type) {
+  constexpr std::string_view kFirst[] = {"F32",  "F16",  "BF16", "I32",  "Q8_0", "Q4_0",
+                                         "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
+  const auto at = std::find(std::begin(kFirst), std::end(kFirst), InfoOf(type).name);
+  return static_cast<uint8_t>(at == std::end(kFirst) ? 128 + InfoOf(type).gguf_number : at - std::begin(kFirst));
+}
+
 }  // namespace
 
 std::string ModelFingerprint(const GgufFile& file) {
@@ -29,7 +38,8 @@ std::string ModelFingerprint(const GgufFile& file) {
   for (const GgufTensor& tensor : file.tensors()) {
     mix(tensor.name.data(), tensor.name.size());
     mix(tensor.shape.data(), tensor.shape.size() * sizeof(int64_t));
-    mix(&tensor.type, sizeof(tensor.type));
+    const uint8_t type = FingerprintNumber(tensor.type);
+    mix(&type, sizeof(type));
     mix(tensor.data, static_cast<size_t>(std::min<int64_t>(tensor.bytes, 64)));
   }
   return StrFormat("%016llx", static_cast<unsigned long long>(sum));
