@@ -62,11 +62,11 @@ function(weir_table out folder kind)
 namespace ${namespace} {
 ${decls}
 namespace {
-const ${kind}Info* const kTable[] = {
+const ${kind}Info* const k${kind}Table[] = {
 ${refs}};
 }  // namespace
 
-std::span<const ${kind}Info* const> All${kind}Infos() { return kTable; }
+std::span<const ${kind}Info* const> All${kind}Infos() { return k${kind}Table; }
 }  // namespace ${namespace}
 ")
   set(${out} ${path} PARENT_SCOPE)
