@@ -46,20 +46,22 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error, std::span
   for (size_t i = 1; i < arguments.size(); ++i) {
     const char* instead = TakesText(arguments[i - 1]) ? nullptr : weir::app::InsteadOf(arguments[i]);
     if (instead != nullptr && Chosen(app).get_option_no_throw(arguments[i]) == nullptr)
-      return std::string(arguments[i]) + " is not known here: " + instead + " (docs/from-llama-cpp.md)";
+      return std::string(arguments[i]) + " is not known here: " + instead + " (see docs/from-llama-cpp.md)";
   }
-  std::string text = error.what();
+  std::string text = error.what(), help = "--help)";
   if (const size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
+  for (const CLI::App* at = &Chosen(app); at != nullptr; at = at->get_parent()) help = at->get_name() + " " + help;
+  help = " (see " + help;
   const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   for (const char* argument : arguments) {
     if (extras && argument[0] == '-' && (text + ' ').find(' ' + std::string(argument) + ' ') != std::string::npos)
-      return "'" + std::string(argument) + "' is no flag known here";
+      return "'" + std::string(argument) + "' is no flag known here" + help;
   }
   const std::vector<std::string> surplus = app.remaining(/*recurse=*/true);
   if (!surplus.empty() && (extras || error.get_name() == "RequiredError")) {
-    return "'" + surplus.front() + "' is no subcommand or flag known here";
+    return "'" + surplus.front() + "' is no subcommand or flag known here" + help;
   }
-  return text;
+  return text + help;
 }
 
 // WEIR_SIMD holds the kernels to less than the machine has.
@@ -112,10 +114,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::string help;
-    for (const CLI::App* at = &Chosen(app); at != nullptr; at = at->get_parent()) help = at->get_name() + " " + help;
-    return weir::app::Fail(weir::InvalidArgument(
-        "%s (see %s--help)", Explain(app, e, {argv, static_cast<size_t>(argc)}).c_str(), help.c_str()));
+    return weir::app::Fail(weir::InvalidArgument("%s", Explain(app, e, {argv, static_cast<size_t>(argc)}).c_str()));
   } catch (const std::exception& e) {  // nothing of ours throws; memory may run out
     return weir::app::Fail(weir::Internal("%s", e.what()));
   }
