@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
+#include "engine/picture_reader.h"
 #include "support/encoder.h"
 #include "support/picture.h"
 
@@ -196,7 +197,7 @@ struct Pair {
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<LoadedEncoder> encoder;
   std::unique_ptr<Session> session;
-  std::unique_ptr<Eyes> eyes;
+  std::unique_ptr<PictureReader> reader;
 
   explicit Pair(const std::string& file) {
     LoadModelOptions load;
@@ -210,9 +211,9 @@ struct Pair {
     options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
     options.pot_slots = 256;
     options.k_type = options.v_type = DType::kF32;
-    options.beside = Eyes::Plan(encoder->encoder(), room);
+    options.beside = std::move(PictureReader::Plan(encoder->encoder(), room)).value();
     session = std::move(Session::Make(model->model(), model->backend(), options)).value();
-    eyes = std::move(Eyes::Make(encoder->encoder(), *session, room)).value();
+    reader = std::move(PictureReader::Make(encoder->encoder(), *session, room)).value();
   }
   int64_t seen(Modality modality) const { return session->counters().by[static_cast<size_t>(modality)].seen; }
   std::vector<float> Logits() const {
@@ -226,18 +227,18 @@ TEST_P(FramesTest, ASessionReadsWhatIsKeptBeforeAQuestion) {
   Pair pair(File());
   const std::vector<int32_t> before = {1, 5, 9}, question = {17, 4, 33};
   ASSERT_TRUE(pair.session->Append(before).ok());
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
   EXPECT_EQ(pair.session->counters().seen, 3) << "nothing was looked at";
   const bool star = GetParam().name == "flash_vstream";
   const int n_frames = star ? 9 : 10;
   for (int t = 0; t < n_frames; ++t) {
     Session::AppendOptions append;
     append.t_src_ms = 500 * t;
-    ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(t), append).ok());
+    ASSERT_TRUE(pair.reader->ReadPrepared(Frame(t), append).ok());
   }
   EXPECT_EQ(pair.session->counters().seen, 3);
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
-  ASSERT_TRUE(pair.eyes->Recall({}).ok()) << "once is enough";
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok()) << "once is enough";
   const auto& rows = golden_.at(star ? "rows.9" : "rows.0.10");
   EXPECT_EQ(pair.seen(Modality::kVideo), rows.rows);
   for (const SlotMeta& slot : pair.session->pot().meta(0)) {
@@ -259,22 +260,22 @@ TEST_P(FramesTest, ASessionReadsWhatIsKeptBeforeAQuestion) {
 TEST_P(FramesTest, AVideoWithoutEndNeedsNoMoreMemory) {
   Pair pair(File());
   for (int t = 0; t < 45; ++t) {
-    ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(t % kFrames), {}).ok());
+    ASSERT_TRUE(pair.reader->ReadPrepared(Frame(t % kFrames), {}).ok());
     EXPECT_LE(pair.session->ledger().peak_bytes(), pair.session->plan().total_bytes);
   }
   const bool star = GetParam().name == "flash_vstream";
   EXPECT_EQ(pair.seen(Modality::kVideo), star ? 0 : 4 * 63);
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
   EXPECT_EQ(pair.seen(Modality::kVideo), star ? 80 : 4 * 63 + 2 * 21);
-  ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(0), {}).ok());
-  pair.eyes->Forget();
+  ASSERT_TRUE(pair.reader->ReadPrepared(Frame(0), {}).ok());
+  pair.reader->frames().Forget();
   const int64_t seen = pair.session->counters().seen;
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
   EXPECT_EQ(pair.session->counters().seen, seen);
   const std::vector<uint8_t> rgb = testing::Picture(30, 40);
-  ASSERT_TRUE(pair.eyes->ReadPixels({rgb.data(), 30, 40}, Modality::kImage, {}).ok());
+  ASSERT_TRUE(pair.reader->ReadPixels({rgb.data(), 30, 40}, Modality::kImage, {}).ok());
   EXPECT_EQ(pair.seen(Modality::kImage), GetParam().n_rows) << "a picture is read at once";
-  ASSERT_TRUE(pair.eyes->ReadPixels({rgb.data(), 30, 40}, Modality::kVideo, {}).ok());
+  ASSERT_TRUE(pair.reader->ReadPixels({rgb.data(), 30, 40}, Modality::kVideo, {}).ok());
   EXPECT_EQ(pair.session->counters().seen, seen + GetParam().n_rows);
 }
 
@@ -284,12 +285,12 @@ TEST_P(FramesTest, ItsMemoryIsInThePlan) {
   room.Include(64, 64);
   Encoder& encoder = pair.encoder->encoder();
   int64_t planned = 0;
-  for (const PlanItem& item : Eyes::Plan(encoder, room)) {
+  for (const PlanItem& item : PictureReader::Plan(encoder, room).value()) {
     if (item.what.find("frames") != std::string::npos) planned += item.bytes;
   }
   EXPECT_EQ(planned, PageRound(encoder.FrameMemoryBytes()));
   EXPECT_GE(planned, encoder.config().n_recalled * 40 * 4);
-  EXPECT_EQ(Eyes::Plan(encoder, room, std::move(ParsePrunerSpec("l2")).value()).status().code(),
+  EXPECT_EQ(PictureReader::Plan(encoder, room, std::move(ParsePrunerSpec("l2")).value()).status().code(),
             StatusCode::kUnsupported);
 }
 

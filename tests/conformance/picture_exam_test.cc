@@ -9,8 +9,9 @@
 #include <set>
 
 #include "chat/probe.h"
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
 #include "engine/picture_parts.h"
+#include "engine/picture_reader.h"
 #include "eval/picture_suite.h"
 #include "eval/video_suite.h"
 #include "support/build_paths.h"

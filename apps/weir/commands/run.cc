@@ -106,7 +106,7 @@ Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureF
     const bool last = i + 1 == prompt.behind.size();
     n_before = session.counters().seen;
     options.end_of_prompt = last && prompt.behind[i].empty();
-    WEIR_RETURN_IF_ERROR(ReadSource(*setup.eyes, pictures, i, options));
+    WEIR_RETURN_IF_ERROR(ReadSource(*setup.reader, pictures, i, options));
     n_before = session.counters().seen;
     options.end_of_prompt = last;
     WEIR_RETURN_IF_ERROR(session.Append(prompt.behind[i], options));
@@ -201,7 +201,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     const double rate = static_cast<double>(n_read) / read_s;
     std::printf(
         "%s\n",
-        JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.eyes.get())).c_str());
+        JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.reader.get())).c_str());
   } else {
     std::printf("\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
@@ -209,7 +209,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   std::fprintf(stderr, "speed    read %lld tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
                static_cast<long long>(n_read), static_cast<double>(n_read) / read_s, result.tokens.size(),
                result.tokens_per_s);
-  PrintMemoryLine(session, setup.eyes.get());
+  PrintMemoryLine(session, setup.reader.get());
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
   return CheckNotCut(result);
 }
