@@ -85,7 +85,6 @@ Status Viewer::ReadVisual(const std::function<Status(const Session::AppendOption
 }
 
 Status Viewer::ReadQuestion(const std::string& question) {
-  // The head of a turn of its own is part of the question's tokens, so that frames that wait stand before both.
   if (frames_ != nullptr) {
     WEIR_RETURN_IF_ERROR(ReadVisual(
         [&](const Session::AppendOptions& append) { return frames_->Recall(pictures_.encoder(), session_, append); }));
