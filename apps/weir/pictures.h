@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common.h"
+#include "engine/loaded_encoder.h"
 #include "engine/picture_reader.h"
 #include "text/chat_template.h"
 

@@ -8,6 +8,7 @@
 
 #include "commands/command.h"
 #include "common.h"
+#include "engine/loaded_encoder.h"
 #include "engine/picture_reader.h"
 #include "engine/plan_backend.h"
 
