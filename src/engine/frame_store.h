@@ -1,8 +1,8 @@
 // The frames of one stream that wait to be read together.
 //
 // Some encoders make rows of all frames together (vision/frame_memory.h): a frame is then taken in without a token, and
-// Recall() reads what the frames have become, before a question. Other encoders keep nothing: a stream of theirs has a
-// store that is read through, frame by frame.
+// Recall() reads what the frames have become, before a question. Other encoders keep nothing: their store passes every
+// frame on to the session at once.
 //
 // What is kept belongs to the stream as its pot does: in its plan and its ledger, in its snapshots, in its copies.
 #pragma once

@@ -35,8 +35,8 @@ class PictureEncoder {
   static Result<std::unique_ptr<PictureEncoder>> MakeSetAside(const PrunerSpec& spec, Encoder& encoder,
                                                               int32_t max_side, Ledger& ledger);
 
-  // The picture's rows that stay, [n, n_embd], in their order; valid until the next call. Errors of Preprocess();
-  // kCorrupt when the pruner was told numbers that are none.
+  // The rows of the picture that stay, [n, n_embd], in their order; valid until the next call. Errors of Preprocess();
+  // kCorrupt when the encoder gives the pruner numbers that are not finite.
   Result<std::span<const float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr);
   // Of what Prepare() made, as frames of a video are looked at.
   Result<std::span<const float>> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr);
@@ -69,7 +69,7 @@ class PictureEncoder {
 
  private:
   PictureEncoder() = default;
-  // Who is told of the picture that comes: nobody when there is nothing to choose.
+  // What is told of the next picture's attention: the pruner, or nullptr where there is nothing to choose.
   SignalSink* BeginPicture();
   // Moves the rows that stay to the front.
   Result<std::span<const float>> Thin(std::span<float> rows);

@@ -17,7 +17,7 @@ int64_t LaneBytes(const ImageTransform& transform, int32_t max_side) {
 
 DecodeLanes::Lane::~Lane() {
   if (lanes_ == nullptr) return;
-  // Told under the lock: whoever waits for the last lane may be the end of them all.
+  // Notified under the lock: the destructor may be what waits, and nothing of the object is left after it.
   const std::lock_guard<std::mutex> lock(lanes_->mutex_);
   lanes_->places_[index_].taken = false;
   lanes_->freed_.notify_all();

@@ -60,8 +60,8 @@ class DecodeLanes {
     DecodeLanes* lanes_;
     size_t index_;
   };
-  // A place in the line for a lane, in the order in which tickets are drawn. A ticket that is not asked with (any more,
-  // or for now) holds up no other. Any thread; one at a time. Does not outlive the lanes.
+  // A place in the queue for a lane, in the order in which tickets are made. A ticket that nobody presents, for now or
+  // any more, holds up no other. Any thread, one at a time. Must not outlive the lanes.
   class Ticket {
    public:
     explicit Ticket(DecodeLanes& lanes);

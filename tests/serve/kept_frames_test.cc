@@ -111,7 +111,7 @@ TEST_P(KeptFramesTest, ALiveVideoIsKeptToo) {
   }
   Frames(client, waited, 0, 5);
   EXPECT_EQ(client.Ask(live, "who?"), client.Ask(waited, "who?"));
-  // A video of a session joins its frames; an empty file of frames is one of a session that kept none.
+  // A video of a session joins its frames.
   Json list = Json::array();
   for (int i = 0; i < 5; ++i) list.push_back(DataUrl(PpmBytes(40, 30, 37 * i)));
   const std::string whole = client.Create();
