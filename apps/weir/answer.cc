@@ -173,7 +173,7 @@ nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters) {
 }
 
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
-                                  double ttft_ms, const Eyes* eyes) {
+                                  double ttft_ms, const PictureReader* reader) {
   const SessionCounters counters = session.counters();
   const Held held = SummarizeHeld(session.pot(), counters.seen);
   nlohmann::ordered_json json;
@@ -183,7 +183,7 @@ nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& 
   json["tokens_kept"] = counters.kept;
   json["tokens_dropped"] = counters.dropped;
   if (const auto modalities = ModalitiesJson(counters); !modalities.is_null()) json["modalities"] = modalities;
-  AddPruned(eyes, &json);
+  AddPruned(reader, &json);
   json["tokens_pinned"] = held.n_pinned;
   json["oldest_unpinned"] = held.oldest_unpinned;
   json["unbroken_from"] = held.unbroken_from;
@@ -196,8 +196,9 @@ nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& 
   return json;
 }
 
-void AddPruned(const Eyes* eyes, nlohmann::ordered_json* json) {
-  if (eyes != nullptr && eyes->prune().info != nullptr) (*json)["rows_pruned"] = eyes->n_pruned();
+void AddPruned(const PictureReader* reader, nlohmann::ordered_json* json) {
+  if (reader != nullptr && reader->pictures().pruner().info != nullptr)
+    (*json)["rows_pruned"] = reader->pictures().n_pruned();
 }
 
 std::string KeptText(const Session& session) {
@@ -211,7 +212,7 @@ std::string KeptText(const Session& session) {
   return out + StrFormat("; unbroken from token %s)", CountText(held.unbroken_from).c_str());
 }
 
-void PrintMemoryLine(const Session& session, const Eyes* eyes) {
+void PrintMemoryLine(const Session& session, const PictureReader* reader) {
   const SessionCounters counters = session.counters();
   std::fprintf(stderr, "tokens   %s seen, %s kept, %s dropped; session %s of %s; process %s\n",
                CountText(counters.seen).c_str(), CountText(counters.kept).c_str(), CountText(counters.dropped).c_str(),
@@ -228,8 +229,8 @@ void PrintMemoryLine(const Session& session, const Eyes* eyes) {
     }
     std::fprintf(stderr, "         %s\n", line.c_str());
   }
-  if (eyes != nullptr && eyes->prune().info != nullptr)
-    std::fprintf(stderr, "         %s\n", PrunedText(*eyes).c_str());
+  if (reader != nullptr && reader->pictures().pruner().info != nullptr)
+    std::fprintf(stderr, "         %s\n", PrunedText(*reader).c_str());
   if (counters.dropped > 0) std::fprintf(stderr, "%s\n", KeptText(session).c_str());
 }
 
@@ -259,20 +260,20 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   WEIR_RETURN_IF_ERROR(AddProbe(*out.model, model_flags, probe.in_chat, question, &options));
   PictureRoom room;
   if (pictures.flags != nullptr) {
-    WEIR_ASSIGN_OR_RETURN(out.encoder, LoadEyes(*pictures.flags, *out.model));
+    WEIR_ASSIGN_OR_RETURN(out.encoder, LoadPictureEncoder(*pictures.flags, *out.model));
   }
   if (out.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(room, MeasurePictures(pictures.flags, pictures.more_later));
     room.n_waiting = pictures.n_waiting;
-    WEIR_ASSIGN_OR_RETURN(options.beside, Eyes::Plan(out.encoder->encoder(), room, prune));
+    WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(out.encoder->encoder(), room, prune));
   }
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
   if (out.encoder != nullptr) {
-    WEIR_ASSIGN_OR_RETURN(out.eyes, Eyes::Make(out.encoder->encoder(), *out.session, room, prune));
+    WEIR_ASSIGN_OR_RETURN(out.reader, PictureReader::Make(out.encoder->encoder(), *out.session, room, prune));
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
   PrintConfiguration(*out.model, *out.session, pot_flags, sampling.c_str());
-  if (out.eyes != nullptr) PrintEyes(*out.encoder, *out.eyes);
+  if (out.reader != nullptr) PrintEncoder(*out.encoder, *out.reader);
   return out;
 }
 

@@ -67,25 +67,25 @@ Status AppendPinned(Session& session, std::span<const int32_t> tokens, const Pin
 
 // Token counters of each modality that was seen, nothing when that was text alone.
 nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters);
-// The object that `-o json` ends with. `eyes`: whose pruned rows are counted; nullptr without pictures.
+// The object that `-o json` ends with. `reader`: whose pruned rows are counted; nullptr without pictures.
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
-                                  double ttft_ms, const Eyes* eyes = nullptr);
+                                  double ttft_ms, const PictureReader* reader = nullptr);
 // Adds the count of pruned rows where there is a pruner.
-void AddPruned(const Eyes* eyes, nlohmann::ordered_json* json);
+void AddPruned(const PictureReader* reader, nlohmann::ordered_json* json);
 // One line to stderr: tokens seen, kept, dropped, memory; one more each for modalities and a pruner.
-void PrintMemoryLine(const Session& session, const Eyes* eyes = nullptr);
+void PrintMemoryLine(const Session& session, const PictureReader* reader = nullptr);
 // "kept 2,048 of 167,916 (oldest unpinned: token 151,204; unbroken from token 166,001)"
 std::string KeptText(const Session& session);
 // Warns about replaced or dropped input bytes.
 void PrintReport(const EncodeReport& report, const std::string& where);
 
-// A model, a session, its trace, its eyes: what every answering command sets up the same way.
+// A model, a session, its trace, its reader: what every answering command sets up the same way.
 struct Setup {
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<LoadedEncoder> encoder;  // nullptr without --mmproj
   std::unique_ptr<TraceWriter> trace;
   std::unique_ptr<Session> session;
-  std::unique_ptr<Eyes> eyes;  // nullptr without --mmproj
+  std::unique_ptr<PictureReader> reader;  // nullptr without --mmproj
 };
 // What the session must have room for beside text. `flags` may be changed by MeasurePictures().
 struct PictureNeeds {

@@ -78,7 +78,7 @@ FrameOptions ToFrameOptions(const PictureFlags& flags) {
   return options;
 }
 
-Result<std::unique_ptr<LoadedEncoder>> LoadEyes(const PictureFlags& flags, LoadedModel& model) {
+Result<std::unique_ptr<LoadedEncoder>> LoadPictureEncoder(const PictureFlags& flags, LoadedModel& model) {
   if (!flags.mmproj.empty()) return LoadedEncoder::Load(flags.mmproj, model);
   if (flags.images.empty() && flags.videos.empty()) return std::unique_ptr<LoadedEncoder>();
   return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
@@ -102,22 +102,22 @@ Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later) {
   return room;
 }
 
-void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes) {
-  const EncoderConfig& config = eyes.config();
+void PrintEncoder(const LoadedEncoder& encoder, const PictureReader& reader) {
+  const EncoderConfig& config = reader.config();
   const std::string& name = config.name.empty() ? encoder.file().path() : config.name;
   const std::string more = config.grids.empty() ? "" : StrFormat(" (%d with tiles)", config.max_rows());
   std::fprintf(stderr, "vision   %s (%s), %d tokens a picture%s, weights %s, pictures up to %d x %d pixels\n",
                Printable(name).c_str(), config.projector.c_str(), config.n_rows, more.c_str(),
-               BytesText(encoder.ledger().used_bytes()).c_str(), eyes.room().max_side, eyes.room().min_side);
-  if (eyes.prune().info != nullptr) {
-    std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", eyes.prune().text.c_str(), eyes.n_rows(),
-                 config.n_rows);
+               BytesText(encoder.ledger().used_bytes()).c_str(), reader.room().max_side, reader.room().min_side);
+  if (reader.pictures().pruner().info != nullptr) {
+    std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", reader.pictures().pruner().text.c_str(),
+                 reader.pictures().n_rows(), config.n_rows);
   }
 }
 
-std::string PrunedText(const Eyes& eyes) {
-  if (eyes.prune().info == nullptr) return "";
-  return StrFormat("%s rows of pictures pruned", CountText(eyes.n_pruned()).c_str());
+std::string PrunedText(const PictureReader& reader) {
+  if (reader.pictures().pruner().info == nullptr) return "";
+  return StrFormat("%s rows of pictures pruned", CountText(reader.pictures().n_pruned()).c_str());
 }
 
 Result<std::string> MarkPictures(const std::string& prompt, size_t n) {
@@ -137,9 +137,10 @@ std::vector<std::vector<TextPiece>> SplitAtMarks(const std::vector<TextPiece>& p
   return SplitAtMark(pieces, kPictureMark);
 }
 
-Status ReadSource(Eyes& eyes, const PictureFlags& flags, size_t index, const Session::AppendOptions& append) {
-  if (index < flags.images.size()) return eyes.ReadPicture(flags.images[index], ToMediaOptions(flags), append);
-  return eyes.ReadVideo(flags.videos[index - flags.images.size()], ToFrameOptions(flags), append).status();
+Status ReadSource(PictureReader& reader, const PictureFlags& flags, size_t index,
+                  const Session::AppendOptions& append) {
+  if (index < flags.images.size()) return reader.ReadPicture(flags.images[index], ToMediaOptions(flags), append);
+  return reader.ReadVideo(flags.videos[index - flags.images.size()], ToFrameOptions(flags), append).status();
 }
 
 }  // namespace weir::app

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "common.h"
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
+#include "engine/picture_reader.h"
 #include "text/chat_template.h"
 
 namespace weir::app {
@@ -34,15 +35,15 @@ FrameOptions ToFrameOptions(const PictureFlags& flags);
 Result<PrunerSpec> ToPruner(const PictureFlags& flags);
 
 // The encoder of --mmproj, or nullptr without one. kInvalidArgument for pictures without an encoder.
-Result<std::unique_ptr<LoadedEncoder>> LoadEyes(const PictureFlags& flags, LoadedModel& model);
+Result<std::unique_ptr<LoadedEncoder>> LoadPictureEncoder(const PictureFlags& flags, LoadedModel& model);
 // Room for every source of the flags, which are asked for their size; for what cannot be asked (a pipe, a camera) and
 // for what will only be named later, --max-side or kUnknownSide: *flags then says so.
 inline constexpr int kUnknownSide = 2048;
 Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later);
 // A line of the configuration on stderr.
-void PrintEyes(const LoadedEncoder& encoder, const Eyes& eyes);
+void PrintEncoder(const LoadedEncoder& encoder, const PictureReader& reader);
 // "16 rows of pictures pruned", for lines on stderr; empty without a pruner.
-std::string PrunedText(const Eyes& eyes);
+std::string PrunedText(const PictureReader& reader);
 
 // A prompt with n marks (kPictureMark of text/chat_template.h): as it is where it has some (kInvalidArgument when they
 // are more or fewer), else with all of them before it, as LLaVA was trained.
@@ -51,6 +52,6 @@ Result<std::string> MarkPictures(const std::string& prompt, size_t n);
 std::vector<std::vector<TextPiece>> SplitAtMarks(const std::vector<TextPiece>& pieces);
 
 // Reads source `index` of the flags (images first) into the session.
-Status ReadSource(Eyes& eyes, const PictureFlags& flags, size_t index, const Session::AppendOptions& append);
+Status ReadSource(PictureReader& reader, const PictureFlags& flags, size_t index, const Session::AppendOptions& append);
 
 }  // namespace weir::app

@@ -59,7 +59,9 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
     status = RestoreSampler(saved.note.sampler, &goes_on);
     if (own_seed) goes_on.Restore({sampler->Save().draws, goes_on.Save().recent});
   }
-  if (status.ok()) status = session.Restore(*saved.file);
+  const GgufFile* const encoder = setup.encoder == nullptr ? nullptr : &setup.encoder->file();
+  FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
+  if (status.ok()) status = RestoreState(saved.note, *saved.file, encoder, &session, frames);
   if (status.ok()) *sampler = std::move(goes_on);
   saved.file.reset();
   if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
@@ -78,8 +80,10 @@ Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& f
                                      ModelName(*setup.model), ModelFingerprint(setup.model->file()));
   note.conversation = std::move(conversation);
   WEIR_ASSIGN_OR_RETURN(note.sampler, SaveSampler(sampler));
-  WEIR_ASSIGN_OR_RETURN(const auto file, SnapshotWriter::Begin(path, note.ToText(), session.state_bytes()));
-  WEIR_RETURN_IF_ERROR(session.Save(*file));
+  const FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
+  if (frames != nullptr) note.Describe(*frames, setup.encoder->file());
+  WEIR_ASSIGN_OR_RETURN(const auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(session, frames)));
+  WEIR_RETURN_IF_ERROR(SaveState(session, frames, *file));
   return file->Finish();
 }
 

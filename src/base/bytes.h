@@ -91,4 +91,44 @@ class SpanSource final : public ByteSource {
   int64_t at_ = 0;
 };
 
+// A stretch of another source, which must outlive it and is read by nobody else meanwhile.
+class SectionSource final : public ByteSource {
+ public:
+  // REQUIRES: begin and n are not negative, and the whole source has begin + n bytes.
+  SectionSource(ByteSource& whole, int64_t begin, int64_t n) : whole_(whole), begin_(begin), n_(n) {}
+  Status Read(std::span<uint8_t> to) override {
+    if (std::ssize(to) > n_left()) return EndsEarly();
+    WEIR_RETURN_IF_ERROR(Place());
+    WEIR_RETURN_IF_ERROR(whole_.Read(to));
+    at_ += std::ssize(to);
+    return Status();
+  }
+  Status Skip(int64_t n) override {
+    if (n < 0 || n > n_left()) return EndsEarly();
+    WEIR_RETURN_IF_ERROR(Place());
+    WEIR_RETURN_IF_ERROR(whole_.Skip(n));
+    at_ += n;
+    return Status();
+  }
+  int64_t n_left() const override { return n_ - at_; }
+  void Rewind() override {
+    at_ = 0;
+    placed_ = false;
+  }
+
+ private:
+  // The whole source may stand anywhere before the first byte is asked for.
+  Status Place() {
+    if (placed_) return Status();
+    placed_ = true;
+    whole_.Rewind();
+    return whole_.Skip(begin_);
+  }
+
+  ByteSource& whole_;
+  const int64_t begin_, n_;
+  int64_t at_ = 0;
+  bool placed_ = false;
+};
+
 }  // namespace weir

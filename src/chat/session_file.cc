@@ -60,19 +60,30 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   return out;
 }
 
+void SessionNote::Describe(const FrameStore& store, const GgufFile& encoder) {
+  frames.reset();
+  if (store.state_bytes() == 0) return;
+  const Result<std::string> name = encoder.StringOr("general.name", "");
+  frames = {store.state_bytes(), name.ok() ? *name : "", ModelFingerprint(encoder)};
+}
+
 std::string SessionNote::ToText() const {
-  return JsonText({{"format", 1},
-                   {"model", model},
-                   {"fingerprint", fingerprint},
-                   {"policy", policy},
-                   {"pot", pot_slots},
-                   {"chunk", chunk_rows},
-                   {"k_type", InfoOf(k_type).name},
-                   {"v_type", InfoOf(v_type).name},
-                   {"on_overflow", OverflowName(on_overflow)},
-                   {"conversation", conversation},
-                   {"watched", watched},
-                   {"sampler", sampler}});
+  Json text = {{"format", 1},
+               {"model", model},
+               {"fingerprint", fingerprint},
+               {"policy", policy},
+               {"pot", pot_slots},
+               {"chunk", chunk_rows},
+               {"k_type", InfoOf(k_type).name},
+               {"v_type", InfoOf(v_type).name},
+               {"on_overflow", OverflowName(on_overflow)},
+               {"conversation", conversation},
+               {"watched", watched},
+               {"sampler", sampler}};
+  if (frames) {
+    text["frames"] = {{"encoder", frames->encoder}, {"fingerprint", frames->fingerprint}, {"bytes", frames->bytes}};
+  }
+  return JsonText(text);
 }
 
 Result<SessionNote> SessionNote::Parse(const std::string& text) {
@@ -93,7 +104,16 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   if (const Json* conversation = fields.Get("conversation")) out.conversation = *conversation;
   if (const Json* watched = fields.Get("watched")) out.watched = *watched;
   if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
+  const Json* const frames = fields.Get("frames");
   WEIR_RETURN_IF_ERROR(fields.Done());
+  if (frames != nullptr && !frames->is_null()) {
+    Fields of_frames(*frames, "frames.");
+    out.frames.emplace();
+    of_frames.Get("encoder", &out.frames->encoder);
+    of_frames.Get("fingerprint", &out.frames->fingerprint);
+    of_frames.Get("bytes", &out.frames->bytes, 1, INT64_MAX);
+    WEIR_RETURN_IF_ERROR(of_frames.Done());
+  }
   if (format == 0 || out.policy.empty() || pot == 0 || chunk == 0) {
     return InvalidArgument("the snapshot lacks fields: it was not written by this program");
   }
@@ -125,6 +145,40 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
                            InfoOf(plan.pot.v_type).name);
   }
   return Status();
+}
+
+int64_t StateBytes(const Session& session, const FrameStore* frames) {
+  return session.state_bytes() + (frames == nullptr ? 0 : frames->state_bytes());
+}
+
+Status SaveState(const Session& session, const FrameStore* frames, ByteSink& sink) {
+  WEIR_RETURN_IF_ERROR(session.Save(sink));
+  return frames == nullptr ? Status() : frames->Save(sink);
+}
+
+Status RestoreState(const SessionNote& note, ByteSource& source, const GgufFile* encoder, Session* session,
+                    FrameStore* frames) {
+  source.Rewind();
+  int64_t n_session = source.n_left(), n_frames = 0;
+  if (note.frames) {
+    const char* const name = note.frames->encoder.c_str();
+    if (encoder == nullptr || frames == nullptr) {
+      return InvalidArgument("the snapshot keeps frames of the vision encoder '%s', which is missing: --mmproj", name);
+    }
+    if (note.frames->fingerprint != ModelFingerprint(*encoder)) {
+      return InvalidArgument("the snapshot keeps frames of the vision encoder '%s', not of the one that runs here",
+                             name);
+    }
+    n_frames = note.frames->bytes;
+    if (n_frames > n_session) return EndsEarly();
+    n_session -= n_frames;
+  }
+  SectionSource of_session(source, 0, n_session), of_frames(source, n_session, n_frames);
+  WEIR_RETURN_IF_ERROR(session->Restore(of_session));
+  if (frames == nullptr) return Status();
+  const Status status = frames->Restore(of_frames);
+  if (!status.ok()) session->Reset();
+  return status;
 }
 
 Result<Json> SaveSampler(const Sampler& sampler) {

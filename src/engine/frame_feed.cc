@@ -6,18 +6,19 @@
 
 namespace weir {
 
-Result<std::unique_ptr<FrameFeed>> FrameFeed::Start(Eyes& eyes, const std::string& source, const Options& options) {
-  const int32_t n_waiting = eyes.room().n_waiting;
+Result<std::unique_ptr<FrameFeed>> FrameFeed::Start(PictureReader& reader, const std::string& source,
+                                                    const Options& options) {
+  const int32_t n_waiting = reader.room().n_waiting;
   if (n_waiting < 2) return InvalidArgument("a queue of %d frames; at least 2 are needed", n_waiting);
-  std::unique_ptr<FrameFeed> out(new FrameFeed(eyes, options.drop));
-  Ledger& ledger = eyes.session().ledger();
+  std::unique_ptr<FrameFeed> out(new FrameFeed(reader, options.drop));
+  Ledger& ledger = reader.session().ledger();
   for (int32_t i = 0; i < n_waiting; ++i) {
     Slot& slot = out->slots_.emplace_back();
-    WEIR_ASSIGN_OR_RETURN(slot.pixels, HostBuffer::Allocate(ledger, MemTag::kVision, eyes.n_prepared() * 4));
+    WEIR_ASSIGN_OR_RETURN(slot.pixels, HostBuffer::Allocate(ledger, MemTag::kVision, reader.n_prepared() * 4));
     out->free_.push_back(i);
   }
   FrameOptions frames = options.frames;
-  frames.media = eyes.Limited(frames.media);
+  frames.media = reader.Limited(frames.media);
   WEIR_ASSIGN_OR_RETURN(out->reader_, FrameReader::Open(source, ledger, frames));
   try {
     out->thread_ = std::thread([feed = out.get()] { feed->Read(); });
@@ -61,7 +62,7 @@ void FrameFeed::Read() {
     if (slot < 0) break;
     slots_[static_cast<size_t>(slot)].t_src_ms = frame.t_src_ms;
     status =
-        eyes_.Prepare({frame.rgb, frame.width, frame.height}, slots_[static_cast<size_t>(slot)].pixels.as<float>());
+        pictures_.Prepare({frame.rgb, frame.width, frame.height}, slots_[static_cast<size_t>(slot)].pixels.as<float>());
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!status.ok()) break;
     ++counters_.arrived;

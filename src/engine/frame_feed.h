@@ -17,7 +17,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/eyes.h"
+#include "engine/picture_reader.h"
 #include "media/media.h"
 
 namespace weir {
@@ -34,16 +34,17 @@ class FrameFeed {
     int64_t waiting = 0;  // of them, in the queue now
   };
 
-  // Opens the source and starts the thread. The queue holds eyes.room().n_waiting - 1 frames, one more is in the hands
-  // of the caller; their memory is reserved in the session's ledger. kInvalidArgument for n_waiting below 2, otherwise
-  // errors as FrameReader::Open() has them. `eyes` must outlive it.
-  static Result<std::unique_ptr<FrameFeed>> Start(Eyes& eyes, const std::string& source, const Options& options);
+  // Opens the source and starts the thread. The queue holds reader.room().n_waiting - 1 frames, one more is in the
+  // hands of the caller; their memory is reserved in the session's ledger. kInvalidArgument for n_waiting below 2,
+  // otherwise errors as FrameReader::Open() has them. `reader` must outlive it.
+  static Result<std::unique_ptr<FrameFeed>> Start(PictureReader& reader, const std::string& source,
+                                                  const Options& options);
   // Ends the thread and the child process.
   ~FrameFeed();
 
   struct Prepared {
     int64_t t_src_ms = 0;
-    const float* pixels = nullptr;  // for Eyes::ReadPrepared(); valid until the next call of Take()
+    const float* pixels = nullptr;  // for PictureReader::ReadPrepared(); valid until the next call of Take()
   };
   // The oldest waiting frame, or false when none came within `wait_ms` or the source has ended.
   bool Take(Prepared* frame, int64_t wait_ms);
@@ -60,12 +61,12 @@ class FrameFeed {
     HostBuffer pixels;
   };
 
-  FrameFeed(Eyes& eyes, bool drop) : eyes_(eyes), drop_(drop) {}
+  FrameFeed(PictureReader& reader, bool drop) : pictures_(reader), drop_(drop) {}
   void Read();
   // A buffer to fill, or -1 when the feed is being stopped.
   int Claim();
 
-  Eyes& eyes_;
+  PictureReader& pictures_;
   const bool drop_;
   std::unique_ptr<FrameReader> reader_;
   std::vector<Slot> slots_;

@@ -20,7 +20,7 @@ Result<RgbView> PictureFiles::Get(const std::string& path) {
 Result<std::unique_ptr<EncodedPictures>> EncodedPictures::Make(PictureFiles& files, Encoder& encoder,
                                                                const PrunerSpec& pruner, int64_t most_bytes) {
   std::unique_ptr<EncodedPictures> out(new EncodedPictures(files, encoder, most_bytes));
-  WEIR_ASSIGN_OR_RETURN(out->images_, PrunedEncoder::Make(pruner, encoder, out->ledger_));
+  WEIR_ASSIGN_OR_RETURN(out->images_, PictureEncoder::Make(pruner, encoder, out->ledger_));
   const int64_t n = InputFloats(encoder.config().transform);
   WEIR_ASSIGN_OR_RETURN(out->pixels_, HostBuffer::Allocate(out->ledger_, MemTag::kVision, n * 4));
   return out;
@@ -31,7 +31,7 @@ int32_t EncodedPictures::max_tokens() const {
   size_t words = 0;
   for (const std::vector<int32_t>& tokens : config.words.tokens) words = std::max(words, tokens.size());
   // Before every square, and around the whole.
-  const bool pruned = images_->spec().info != nullptr;  // then without squares
+  const bool pruned = images_->pruner().info != nullptr;  // then without squares
   const int32_t n_words = (pruned ? 0 : config.max_squares * config.max_squares) + 2;
   return (pruned ? images_->n_rows() : config.max_rows()) + n_words * static_cast<int32_t>(words);
 }
@@ -39,7 +39,7 @@ int32_t EncodedPictures::max_tokens() const {
 Result<EncodedPicture> EncodedPictures::Encode(const RgbView& picture, bool is_frame) {
   std::span<const float> rows;
   if (is_frame) {
-    WEIR_RETURN_IF_ERROR(Preprocess(picture, encoder_.config().transform, ledger_, pixels_.as<float>()));
+    WEIR_RETURN_IF_ERROR(images_->Prepare(picture, ledger_, pixels_.as<float>()));
     WEIR_ASSIGN_OR_RETURN(rows, images_->EncodePixels(pixels_.as<float>()));
   } else {
     WEIR_ASSIGN_OR_RETURN(rows, images_->Encode(picture));
@@ -47,12 +47,13 @@ Result<EncodedPicture> EncodedPictures::Encode(const RgbView& picture, bool is_f
   return EncodedPicture{rows, images_->parts()};
 }
 
+Result<const float*> EncodedPictures::Prepared(const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(const RgbView picture, files_.Get(path));
+  WEIR_RETURN_IF_ERROR(images_->Prepare(picture, ledger_, pixels_.as<float>()));
+  return static_cast<const float*>(pixels_.as<float>());
+}
+
 Result<EncodedPicture> EncodedPictures::Get(const std::string& path, bool is_frame) {
-  if (is_frame && encoder_.FrameMemoryBytes() > 0) {
-    return Unsupported(
-        "this encoder keeps a memory of a video's frames, which questions about single frames would leave out; ask it "
-        "about pictures (weir eval vqa)");
-  }
   if (const auto found = kept_.find({path, is_frame}); found != kept_.end()) {
     return EncodedPicture{found->second.rows, found->second.parts};
   }

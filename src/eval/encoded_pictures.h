@@ -14,7 +14,7 @@
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "engine/pruned_encoder.h"
+#include "engine/picture_encoder.h"
 #include "media/media.h"
 #include "vision/encoder.h"
 
@@ -46,16 +46,20 @@ struct EncodedPicture {
 // What an encoder makes of them, thinned out by a pruner where one is given.
 class EncodedPictures {
  public:
-  // `files` and `encoder` must outlive it. Errors of PrunedEncoder::Make().
+  // `files` and `encoder` must outlive it. Errors of PictureEncoder::Make().
   static Result<std::unique_ptr<EncodedPictures>> Make(PictureFiles& files, Encoder& encoder, const PrunerSpec& pruner,
                                                        int64_t most_bytes = PictureFiles::kDefaultBytes);
 
   // Valid until the next call. A frame is looked at once, without an encoder's tiles and squares. Errors of
   // DecodeImage() and Preprocess().
   Result<EncodedPicture> Get(const std::string& path, bool is_frame);
+  // A frame made ready for the encoder, [encoder().n_prepared()]: for streams that keep frames together, whose rows
+  // depend on more than one. Valid until the next call. Errors as Get() has them.
+  Result<const float*> Prepared(const std::string& path);
   // Tokens that a picture may become.
   int32_t max_tokens() const;
   const EncoderConfig& config() const { return encoder_.config(); }
+  PictureEncoder& encoder() { return *images_; }
   // Memory of encoder, pruner and kept rows.
   const Ledger& ledger() const { return ledger_; }
 
@@ -73,7 +77,7 @@ class EncodedPictures {
   Encoder& encoder_;
   const int64_t most_bytes_;
   Ledger ledger_;  // first of what it counts
-  std::unique_ptr<PrunedEncoder> images_;
+  std::unique_ptr<PictureEncoder> images_;
   HostBuffer pixels_;  // of a frame
   int64_t kept_bytes_ = 0;
   std::map<std::pair<std::string, bool>, Kept> kept_;

@@ -15,17 +15,19 @@ RoundForm FormOf(const std::string& question) { return {.question = question, .g
 }  // namespace
 
 Viewer::Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
-               const ViewerOptions& options, const std::atomic<bool>* stop)
+               const ViewerOptions& options, const std::atomic<bool>* stop, FrameStore* frames)
     : session_(session),
       pictures_(pictures),
       tokenizer_(tokenizer),
       chat_(chat),
       options_(options),
       stop_(stop),
+      frames_(frames != nullptr && frames->keeps() ? frames : nullptr),
       talk_(tokenizer, chat, FormOf(options.form)) {}
 
 Status Viewer::Begin() {
   session_.Reset();
+  if (frames_ != nullptr) frames_->Forget();
   n_tokens_ = n_pictures_ = 0;
   talk_ = Conversation(tokenizer_, chat_, FormOf(options_.form));
   return Status();
@@ -48,21 +50,33 @@ Status Viewer::Show(std::string_view lead, std::span<const std::string> pictures
   talk_.TurnOpened();
   WEIR_RETURN_IF_ERROR(ReadTokens(head, {}));
   for (const std::string& path : pictures) {
-    WEIR_ASSIGN_OR_RETURN(const EncodedPicture picture, pictures_.Get(path, options_.video));
-    WEIR_RETURN_IF_ERROR(ReadPicture(picture));
+    WEIR_RETURN_IF_ERROR(ReadPicture(path));
     ++n_pictures_;
   }
   return Status();
 }
 
-Status Viewer::ReadPicture(const EncodedPicture& picture) {
+Status Viewer::ReadPicture(const std::string& path) {
+  if (options_.video && frames_ != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(const float* const frame, pictures_.Prepared(path));
+    return ReadVisual([&](const Session::AppendOptions& append) {
+      return frames_->ReadPrepared(pictures_.encoder(), frame, session_, append);
+    });
+  }
+  WEIR_ASSIGN_OR_RETURN(const EncodedPicture picture, pictures_.Get(path, options_.video));
+  return ReadVisual([&](const Session::AppendOptions& append) {
+    return AppendParts(pictures_.config(), picture.parts, picture.rows,
+                       options_.video ? Modality::kVideo : Modality::kImage, session_, append);
+  });
+}
+
+Status Viewer::ReadVisual(const std::function<Status(const Session::AppendOptions&)>& read) {
   const auto start = Clock::now();
   Session::AppendOptions append;
   append.stop = stop_;
   append.t_src_ms = t_ms();
   const int64_t n_before = session_.n_seen();
-  WEIR_RETURN_IF_ERROR(AppendParts(pictures_.config(), picture.parts, picture.rows,
-                                   options_.video ? Modality::kVideo : Modality::kImage, session_, append));
+  WEIR_RETURN_IF_ERROR(read(append));
   const int64_t n_read = session_.n_seen() - n_before;
   n_tokens_ += n_read;
   cost_.read_tokens += n_read;
@@ -71,6 +85,10 @@ Status Viewer::ReadPicture(const EncodedPicture& picture) {
 }
 
 Status Viewer::ReadQuestion(const std::string& question) {
+  if (frames_ != nullptr) {
+    WEIR_RETURN_IF_ERROR(ReadVisual(
+        [&](const Session::AppendOptions& append) { return frames_->Recall(pictures_.encoder(), session_, append); }));
+  }
   const std::vector<int32_t> tokens = talk_.Ask(question).tokens;
   talk_.Asked();
   WEIR_RETURN_IF_ERROR(session_.BeginRound(tokens, options_.n_answer));
@@ -157,11 +175,20 @@ Result<ViewerReply> Viewer::Ask(const std::string& question) {
 
 Result<ViewerReply> Viewer::AskAside(const std::string& question) {
   WEIR_RETURN_IF_ERROR(session_.Save(&mark_));
+  frames_mark_.clear();
+  if (frames_ != nullptr) {
+    VectorSink sink(&frames_mark_);
+    WEIR_RETURN_IF_ERROR(frames_->Save(sink));
+  }
   const Conversation talk = talk_;
   const int64_t n_tokens = n_tokens_;
   WEIR_RETURN_IF_ERROR(ReadQuestion(question));
   WEIR_ASSIGN_OR_RETURN(ViewerReply reply, Answer(options_.n_decode));
   WEIR_RETURN_IF_ERROR(session_.Restore(mark_));
+  if (frames_ != nullptr) {
+    SpanSource source(frames_mark_);
+    WEIR_RETURN_IF_ERROR(frames_->Restore(source));
+  }
   talk_ = talk;
   n_tokens_ = n_tokens;
   return reply;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "base/status.h"
 #include "chat/conversation.h"
+#include "engine/frame_store.h"
 #include "engine/session.h"
 #include "eval/encoded_pictures.h"
 #include "eval/examinee.h"
@@ -48,9 +50,10 @@ struct ViewerReply {
 
 class Viewer {
  public:
-  // `chat` may be nullptr. All must outlive the object.
+  // `chat` may be nullptr. `frames` keeps the session's frames, where they are frames of a video and the encoder makes
+  // rows of them together; a question then reads what they have become. All must outlive the object.
   Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
-         const ViewerOptions& options, const std::atomic<bool>* stop);
+         const ViewerOptions& options, const std::atomic<bool>* stop, FrameStore* frames = nullptr);
 
   // Empties the session; what stands before the first turn is read with it.
   Status Begin();
@@ -76,7 +79,9 @@ class Viewer {
                              const std::string& lead, const std::string& question);
 
  private:
-  Status ReadPicture(const EncodedPicture& picture);
+  Status ReadPicture(const std::string& path);
+  // Reads what came of pictures with `read`, and counts it.
+  Status ReadVisual(const std::function<Status(const Session::AppendOptions&)>& read);
   Status ReadTokens(std::span<const int32_t> tokens, const Session::AppendOptions& options);
   // Reads the rest of the turn, up to where the answer begins.
   Status ReadQuestion(const std::string& question);
@@ -90,10 +95,11 @@ class Viewer {
   const ChatTemplate* chat_;
   const ViewerOptions options_;
   const std::atomic<bool>* stop_;
+  FrameStore* const frames_;  // nullptr: none are kept
 
   Conversation talk_;
   int64_t n_tokens_ = 0, n_pictures_ = 0;
-  std::vector<uint8_t> mark_;
+  std::vector<uint8_t> mark_, frames_mark_;
   ExamCost cost_;
 };
 

@@ -33,7 +33,7 @@ Result<SessionOptions> Admission::OptionsFor(const std::string& policy, int64_t 
 }
 
 int64_t Admission::QueueBytes(int n_waiting) const {
-  return eyes_ == nullptr || n_waiting == 0 ? 0 : FrameQueue::Bytes(eyes_->config(), n_waiting);
+  return vision_ == nullptr || n_waiting == 0 ? 0 : FrameQueue::Bytes(vision_->encoder->config(), n_waiting);
 }
 
 bool Admission::CouldFit(const SessionOptions& options) const {
@@ -54,10 +54,14 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
   }
   std::shared_ptr<FrameQueue> frames;
   if (QueueBytes(n_waiting) > 0) {
-    WEIR_ASSIGN_OR_RETURN(frames, FrameQueue::Make(*eyes_, n_waiting, ledger_));
+    WEIR_ASSIGN_OR_RETURN(frames, FrameQueue::Make(*vision_, n_waiting, ledger_));
   }
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
-  const bool prunes = eyes_ != nullptr && defaults_.eyes.prune.info != nullptr;
+  std::unique_ptr<FrameStore> kept_frames;
+  if (vision_ != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(kept_frames, FrameStore::Make(defaults_.encoder->encoder(), session->ledger()));
+  }
+  const bool prunes = vision_ != nullptr && defaults_.prune.info != nullptr;
   return std::unique_ptr<StreamSession>(new StreamSession{
       .id = std::move(id),
       .session = std::move(session),
@@ -65,6 +69,7 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
       .options = options,
       .reservation = *std::move(bytes),
       .created_s = static_cast<int64_t>(std::time(nullptr)),
+      .kept_frames = std::move(kept_frames),
       .frames = std::move(frames),
       .rows_pruned = prunes ? std::optional<int64_t>(0) : std::nullopt,
   });

@@ -12,16 +12,17 @@
 #include "base/ledger.h"
 #include "serve/host_options.h"
 #include "serve/session_table.h"
+#include "serve/shared_vision.h"
 #include "text/chat_template.h"
 
 namespace weir {
 
 class Admission {
  public:
-  // All of them outlive it. `chat` is nullptr for a model without a chat template, `eyes` without an encoder.
-  Admission(LoadedModel& model, const ChatTemplate* chat, const HostOptions& options, const SharedEyes* eyes,
+  // All of them outlive it. `chat` is nullptr for a model without a chat template, `vision` without an encoder.
+  Admission(LoadedModel& model, const ChatTemplate* chat, const HostOptions& options, SharedVision* vision,
             Ledger& ledger)
-      : model_(model), chat_(chat), defaults_(options), eyes_(eyes), ledger_(ledger) {}
+      : model_(model), chat_(chat), defaults_(options), vision_(vision), ledger_(ledger) {}
 
   // The default kind with another policy or pot; an empty policy and pot 0 are the default's. kInvalidArgument for a
   // policy that names a profile (requests open no files) or has more than 4 KiB with its options written out.
@@ -38,7 +39,7 @@ class Admission {
   LoadedModel& model_;
   const ChatTemplate* const chat_;
   const HostOptions& defaults_;
-  const SharedEyes* const eyes_;
+  SharedVision* const vision_;
   Ledger& ledger_;
 };
 

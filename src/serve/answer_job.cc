@@ -33,6 +33,10 @@ Status AnswerJob::Begin() {
   turn.parts = request_.prompt;
   if (stream_ != nullptr) {
     turn = AskInTurn(stream_->conversation, request_.question);
+    if (stream_->kept_frames != nullptr && stream_->kept_frames->fresh()) {
+      recalled_.emplace(*host_.vision()->encoder, *stream_->kept_frames);
+      turn.parts.insert(turn.parts.begin() + static_cast<ptrdiff_t>(turn.n_heads), {{}, false, false, true});
+    }
     summary_.t_ms = stream_->t_ms;
     const std::vector<int32_t> question = TokensOf(std::span<const PromptPart>(turn.parts).subspan(turn.n_heads));
     WEIR_RETURN_IF_ERROR(session_->BeginRound(question, request_.max_tokens));
@@ -57,7 +61,7 @@ Status AnswerJob::Begin() {
     prompt_ = std::move(all);
   }
   if (stream_ != nullptr) {
-    reader_.Start(std::move(turn), stream_->conversation, feed_.get(), summary_.t_ms);
+    reader_.Start(std::move(turn), stream_->conversation, recalled_ ? &*recalled_ : nullptr, summary_.t_ms);
   } else {
     reader_.Start(std::move(turn.parts), true, feed_.get(), summary_.t_ms, summary_.n_cached);
   }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "chat/answerer.h"
+#include "chat/recalled_frames.h"
 #include "chat/score.h"
 #include "engine/step_batch.h"
 #include "serve/held_map.h"
@@ -93,6 +94,7 @@ class AnswerJob : public SessionJob {
   const Clock::time_point asked_at_;
   Clock::time_point begun_at_;
   std::optional<Sampler> sampler_;
+  std::optional<RecalledFrames> recalled_;
   std::optional<Answerer> answerer_;  // when the prompt was read
   std::vector<int32_t> prompt_;       // all parts: only with score_prompt
   bool begun_ = false;

@@ -6,12 +6,15 @@
 
 namespace weir {
 
-Result<AnswerPots> AnswerPots::Make(LoadedModel& model, const SessionOptions& options, int n, int64_t bytes_each,
-                                    Ledger& ledger) {
+Result<AnswerPots> AnswerPots::Make(LoadedModel& model, Encoder* encoder, const SessionOptions& options, int n,
+                                    int64_t bytes_each, Ledger& ledger) {
   AnswerPots out;
   for (int i = 0; i < n; ++i) {
     WEIR_ASSIGN_OR_RETURN(Reservation bytes, ledger.Reserve(MemTag::kOther, bytes_each));
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> pot, Session::Make(model.model(), model.backend(), options));
+    if (encoder != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(out.kept_frames_[pot.get()], FrameStore::Make(*encoder, pot->ledger()));
+    }
     out.free_.push_back(pot.get());
     out.pots_.push_back(std::move(pot));
     out.reservations_.push_back(std::move(bytes));

@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/ledger.h"
 #include "chat/prompt_reader.h"
+#include "engine/frame_store.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 
@@ -22,10 +24,11 @@ namespace weir {
 class AnswerPots {
  public:
   AnswerPots() = default;
-  // n pots of the same kind, each of which reserves `bytes_each` of `ledger` first. kOverBudget when the ledger lacks
-  // them; errors of Session::Make. `model` and `ledger` outlive the pots.
-  static Result<AnswerPots> Make(LoadedModel& model, const SessionOptions& options, int n, int64_t bytes_each,
-                                 Ledger& ledger);
+  // n pots of the same kind, each of which reserves `bytes_each` of `ledger` first. `encoder` may be nullptr.
+  // kOverBudget when the ledger lacks the bytes; errors of Session::Make. `model`, `encoder` and `ledger` outlive the
+  // pots.
+  static Result<AnswerPots> Make(LoadedModel& model, Encoder* encoder, const SessionOptions& options, int n,
+                                 int64_t bytes_each, Ledger& ledger);
 
   int64_t n() const { return std::ssize(pots_); }
   int64_t n_free() const { return std::ssize(free_); }
@@ -38,10 +41,13 @@ class AnswerPots {
   Session* Take(std::span<const PromptPart> prompt);
   // Of Take(). What the pot holds may be gone on from; one that was Reset() is the first to be lent again.
   void Give(Session* session);
+  // What a pot keeps of a video's frames while it reads them. REQUIRES: there is an encoder.
+  FrameStore& KeptFrames(const Session& pot) { return *kept_frames_.at(&pot); }
 
  private:
   std::vector<Reservation> reservations_;
   std::vector<std::unique_ptr<Session>> pots_;
+  std::map<const Session*, std::unique_ptr<FrameStore>> kept_frames_;  // in the ledgers of pots_
   std::vector<Session*> free_;
 };
 

@@ -8,14 +8,14 @@ int64_t FrameQueue::Bytes(const EncoderConfig& config, int n_waiting) {
   return (n_waiting + 2) * PageRound(InputFloats(config.transform) * 4);
 }
 
-Result<std::shared_ptr<FrameQueue>> FrameQueue::Make(const SharedEyes& eyes, int n_waiting, Ledger& ledger) {
-  const int64_t bytes = Bytes(eyes.config(), n_waiting);
-  std::shared_ptr<FrameQueue> out(new FrameQueue(eyes, bytes));
+Result<std::shared_ptr<FrameQueue>> FrameQueue::Make(SharedVision& vision, int n_waiting, Ledger& ledger) {
+  const int64_t bytes = Bytes(vision.encoder->config(), n_waiting);
+  std::shared_ptr<FrameQueue> out(new FrameQueue(vision, bytes));
   WEIR_ASSIGN_OR_RETURN(out->reservation_, ledger.Reserve(MemTag::kVision, bytes));
   out->slots_.resize(static_cast<size_t>(n_waiting) + 2);
   for (size_t i = 0; i < out->slots_.size(); ++i) {
     WEIR_ASSIGN_OR_RETURN(out->slots_[i].pixels,
-                          HostBuffer::Allocate(out->ledger_, MemTag::kVision, eyes.n_prepared() * 4));
+                          HostBuffer::Allocate(out->ledger_, MemTag::kVision, vision.encoder->n_prepared() * 4));
     out->free_.push_back(i);
   }
   return out;
@@ -34,8 +34,8 @@ int64_t FrameQueue::Enter() {
     undecoded_.pop_front();
     ++counters_.arrived;
     ++counters_.dropped;
-    ++eyes_.counts().frames_arrived;
-    ++eyes_.counts().frames_dropped;
+    ++vision_.counts.frames_arrived;
+    ++vision_.counts.frames_dropped;
   }
   return next_number_++;
 }
@@ -64,12 +64,12 @@ Status FrameQueue::Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* 
       free_.push_back(waiting_.front());
       waiting_.pop_front();
       ++counters_.dropped;
-      ++eyes_.counts().frames_dropped;
+      ++vision_.counts.frames_dropped;
     }
     slot = free_.front();
     free_.pop_front();
   }
-  const Status ready = eyes_.Prepare(frame, work, slots_[slot].pixels.as<float>());
+  const Status ready = vision_.encoder->Prepare(frame, work, slots_[slot].pixels.as<float>());
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!ready.ok()) {
     free_.push_back(slot);
@@ -78,14 +78,14 @@ Status FrameQueue::Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* 
   slots_[slot].t_ms = t_ms;
   counters_.t_ms = t_ms;
   ++counters_.arrived;
-  ++eyes_.counts().frames_arrived;
+  ++vision_.counts.frames_arrived;
   waiting_.push_back(slot);
   *start = !read_;
   read_ = true;
   return Status();
 }
 
-Result<std::optional<int64_t>> FrameQueue::Read(SharedEyes& eyes, Session& session,
+Result<std::optional<int64_t>> FrameQueue::Read(FrameStore& kept, Session& session,
                                                 const Session::AppendOptions& append) {
   size_t slot = 0;
   {
@@ -96,15 +96,16 @@ Result<std::optional<int64_t>> FrameQueue::Read(SharedEyes& eyes, Session& sessi
   }
   Session::AppendOptions here = append;
   here.t_src_ms = slots_[slot].t_ms;
-  const Status status = eyes.ReadFrame(slots_[slot].pixels.as<float>(), session, here);
+  const Status status = kept.ReadPrepared(*vision_.encoder, slots_[slot].pixels.as<float>(), session, here);
   const std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(slot);
   if (!status.ok()) {
     ++counters_.dropped;
-    ++eyes_.counts().frames_dropped;
+    ++vision_.counts.frames_dropped;
     return status;
   }
   ++counters_.read;
+  ++vision_.counts.frames_read;
   return std::optional<int64_t>(here.t_src_ms);
 }
 
@@ -113,7 +114,7 @@ bool FrameQueue::Pause(const Status& status) {
   if (!status.ok()) {
     status_ = status;
     counters_.dropped += std::ssize(waiting_);
-    eyes_.counts().frames_dropped += std::ssize(waiting_);
+    vision_.counts.frames_dropped += std::ssize(waiting_);
     free_.insert(free_.end(), waiting_.begin(), waiting_.end());
     waiting_.clear();
   }

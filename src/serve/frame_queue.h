@@ -17,7 +17,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "chat/picture_source.h"
-#include "serve/shared_eyes.h"
+#include "engine/frame_store.h"
+#include "engine/session.h"
+#include "serve/shared_vision.h"
 
 namespace weir {
 
@@ -31,8 +33,8 @@ class FrameQueue {
  public:
   // Bytes that Make() reserves under kVision: `n_waiting` frames, one in the engine's hands, one that is arriving.
   static int64_t Bytes(const EncoderConfig& config, int n_waiting);
-  // kOverBudget. `eyes` and `ledger` outlive it. REQUIRES: n_waiting >= 1.
-  static Result<std::shared_ptr<FrameQueue>> Make(const SharedEyes& eyes, int n_waiting, Ledger& ledger);
+  // kOverBudget. `vision` and `ledger` outlive it. REQUIRES: n_waiting >= 1.
+  static Result<std::shared_ptr<FrameQueue>> Make(SharedVision& vision, int n_waiting, Ledger& ledger);
   // Goes on with another queue's stream; its frames that waited count as dropped. REQUIRES: nothing arrived yet.
   void GoOnFrom(const FrameCounters& before);
 
@@ -49,8 +51,8 @@ class FrameQueue {
   // caller posts a job that does.
   Status Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* start);
 
-  // [engine] The oldest waiting frame is read into the session; nullopt: none waits.
-  Result<std::optional<int64_t>> Read(SharedEyes& eyes, Session& session, const Session::AppendOptions& append);
+  // [engine] The oldest waiting frame is read into the session, or kept with its frames; nullopt: none waits.
+  Result<std::optional<int64_t>> Read(FrameStore& kept, Session& session, const Session::AppendOptions& append);
   // [engine] The job that reads ends. True: more frames wait, another job has to go on. With an error the next Push()
   // tells it.
   bool Pause(const Status& status);
@@ -63,9 +65,9 @@ class FrameQueue {
     int64_t t_ms = 0;
     HostBuffer pixels;
   };
-  explicit FrameQueue(const SharedEyes& eyes, int64_t bytes) : eyes_(eyes), ledger_(bytes) {}
+  explicit FrameQueue(SharedVision& vision, int64_t bytes) : vision_(vision), ledger_(bytes) {}
 
-  const SharedEyes& eyes_;
+  SharedVision& vision_;
   Reservation reservation_;
   Ledger ledger_;
   std::vector<Slot> slots_;

@@ -17,8 +17,9 @@ Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options
   const int64_t bytes =
       PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch);
   if (options.encoder == nullptr) return bytes;
-  WEIR_ASSIGN_OR_RETURN(const int64_t eyes_bytes, SharedEyes::Bytes(options.encoder->encoder(), options.eyes));
-  return bytes + eyes_bytes;
+  WEIR_ASSIGN_OR_RETURN(const int64_t vision_bytes,
+                        SharedVision::Bytes(options.encoder->encoder(), options.prune, options.decode));
+  return bytes + vision_bytes;
 }
 
 int64_t DefaultBudget(const HostOptions& options, int64_t shared_bytes, int64_t session_bytes) {
@@ -35,6 +36,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   if (!chat.ok() && !options.chat_template.empty()) return chat.status();
   WEIR_RETURN_IF_ERROR(CheckPolicyLength(options.session.policy.text));
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
+  if (options.encoder != nullptr) options.session.beside = FrameStore::Plan(options.encoder->encoder());
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
   const StepBatch::Shape batch = StepBatch::ShapeFor(plan, options.max_together);
   WEIR_ASSIGN_OR_RETURN(const int64_t shared_bytes, SharedBytes(model, options, batch));
@@ -56,14 +58,15 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
 }
 
 Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
-  WEIR_ASSIGN_OR_RETURN(pots_,
-                        AnswerPots::Make(model_, options_.session, options_.answer_pots, plan_.total_bytes, ledger_));
-  if (options_.encoder != nullptr) {
-    WEIR_ASSIGN_OR_RETURN(eyes_, SharedEyes::Make(options_.encoder->encoder(), options_.eyes, ledger_));
+  Encoder* const encoder = options_.encoder == nullptr ? nullptr : &options_.encoder->encoder();
+  WEIR_ASSIGN_OR_RETURN(
+      pots_, AnswerPots::Make(model_, encoder, options_.session, options_.answer_pots, plan_.total_bytes, ledger_));
+  if (encoder != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(vision_, SharedVision::Make(*encoder, options_.prune, options_.decode, ledger_));
   }
   WEIR_ASSIGN_OR_RETURN(scorer_, PromptScorer::Make(model_.model(), model_.backend(), ledger_));
   WEIR_ASSIGN_OR_RETURN(batch_, StepBatch::Make(model_.model(), model_.backend(), batch, ledger_));
-  admission_.emplace(model_, chat(), options_, eyes_.get(), ledger_);
+  admission_.emplace(model_, chat(), options_, vision_.get(), ledger_);
   Scheduler::JointStep joint;
   if (joint_step != nullptr && options_.max_together > 1) {
     joint = [joint_step, shared = batch_.get()](std::span<Job* const> jobs, std::span<Job::Step> steps) {
@@ -100,13 +103,13 @@ Gauges Host::ReadGauges() const {
     const SessionCounters counters = stream->session->counters();
     for (size_t m = 0; m < out.tokens_resident.size(); ++m) out.tokens_resident[m] += counters.by[m].kept;
   }
-  if (eyes_ != nullptr) {
-    const EyesCounts& counts = eyes_->counts();
+  if (vision_ != nullptr) {
+    const VisionCounts& counts = vision_->counts;
     out.pictures_read = counts.pictures_read;
     out.frames_read = counts.frames_read;
     out.frames_arrived = counts.frames_arrived;
     out.frames_dropped = counts.frames_dropped;
-    out.rows_pruned = eyes_->n_pruned();
+    out.rows_pruned = vision_->encoder->n_pruned();
   }
   out.jobs_running = scheduler_->n_running();
   out.jobs_waiting = scheduler_->n_waiting();

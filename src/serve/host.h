@@ -25,7 +25,7 @@
 #include "serve/metrics.h"
 #include "serve/scheduler.h"
 #include "serve/session_table.h"
-#include "serve/shared_eyes.h"
+#include "serve/shared_vision.h"
 #include "text/chat_template.h"
 
 namespace weir {
@@ -55,7 +55,7 @@ class Host {
   Scheduler& scheduler() { return *scheduler_; }
   Metrics& metrics() { return metrics_; }
   // nullptr without an encoder.
-  SharedEyes* eyes() const { return eyes_.get(); }
+  SharedVision* vision() const { return vision_.get(); }
 
   // Jobs on sessions and answer pots end at their next step. Any thread.
   void Hurry() { hurry_ = true; }
@@ -83,7 +83,7 @@ class Host {
   std::string fingerprint_;
   Metrics metrics_;
   Ledger ledger_;
-  std::unique_ptr<SharedEyes> eyes_;
+  std::unique_ptr<SharedVision> vision_;
   std::unique_ptr<PromptScorer> scorer_;
   std::unique_ptr<StepBatch> batch_;
   std::optional<Admission> admission_;

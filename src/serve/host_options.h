@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
-#include "serve/shared_eyes.h"
+#include "prune/pruner.h"
+#include "serve/decode_lanes.h"
 
 namespace weir {
 
@@ -21,7 +22,8 @@ struct HostOptions {
   int max_waiting = 256;     // jobs
   int64_t budget_bytes = 0;  // of all sessions and what they share; 0: as much as answer_pots + 8 default sessions need
   LoadedEncoder* encoder = nullptr;  // nullptr: no pictures. Outlives the host
-  SharedEyesOptions eyes;
+  PrunerSpec prune;                  // what thins out the rows of every picture and frame
+  DecodeOptions decode;
   std::string node;        // part of every session's id: which of several servers made it. Letters, digits
   int frames_waiting = 4;  // of a session's live video, where its request says nothing
 };

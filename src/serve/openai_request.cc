@@ -195,7 +195,7 @@ Result<Messages> GetMessages(const Host& host, Fields& fields) {
     return InvalidArgument("'messages' must be a list of 1 to %zu messages", kMaxMessages);
   }
   Messages out;
-  if (host.eyes() != nullptr) out.mark = UnusedMark(*list);
+  if (host.vision() != nullptr) out.mark = UnusedMark(*list);
   for (size_t i = 0; i < list->size(); ++i) {
     const std::string where = "messages[" + std::to_string(i) + "].";
     Fields message((*list)[i], where);
@@ -212,7 +212,7 @@ Result<Messages> GetMessages(const Host& host, Fields& fields) {
       message.Fail("role", "must be system, developer, user or assistant");
     }
     WEIR_RETURN_IF_ERROR(message.Done());
-    const bool sees = host.eyes() != nullptr && read.role == "user";
+    const bool sees = host.vision() != nullptr && read.role == "user";
     WEIR_RETURN_IF_ERROR(GetContent((*list)[i], where, sees, &out, &read.content));
     out.list.push_back(std::move(read));
   }

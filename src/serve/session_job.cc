@@ -11,11 +11,11 @@ bool SessionJob::TryStart() {
     return true;
   }
   const bool can_start = stream != nullptr ? !stream->busy : host_.pots().HasFree();
-  std::optional<SharedEyes::Lane> lane;
+  std::optional<DecodeLanes::Lane> lane;
   if (ticket_) {
     // Who could not use a lane yet keeps nobody from it.
     if (can_start) {
-      lane = host_.eyes()->TakeLane(*ticket_, std::chrono::milliseconds(0));
+      lane = host_.vision()->lanes->Take(*ticket_, std::chrono::milliseconds(0));
     } else {
       ticket_->StepAside();
     }
@@ -32,7 +32,10 @@ bool SessionJob::TryStart() {
   }
   before_ = session_->counters();
   if (lane) {
-    auto feed = VisualFeed::Start(*host_.eyes(), *std::move(lane), std::move(visuals_),
+    // A prompt that comes whole has its videos where they stand; a stream's question is about all of its frames.
+    const auto videos = stream_ == nullptr ? VisualFeed::Videos::kWhole : VisualFeed::Videos::kOfStream;
+    FrameStore& kept = stream_ == nullptr ? host_.pots().KeptFrames(*session_) : *stream_->kept_frames;
+    auto feed = VisualFeed::Start(*host_.vision(), *std::move(lane), kept, videos, std::move(visuals_),
                                   [&scheduler = host_.scheduler()] { scheduler.Wake(); });
     feed_status_ = feed.status();
     if (feed.ok()) feed_ = *std::move(feed);
@@ -68,13 +71,13 @@ Status SessionJob::CheckGoOn() const {
 
 Status SessionJob::ReadStep(const TensorObserver* observer) {
   const int64_t n_before = reader_.n_read();
-  const SharedEyes* const eyes = host_.eyes();
-  const int64_t n_pruned = eyes == nullptr ? 0 : eyes->n_pruned();
+  const PictureEncoder* const encoder = host_.vision() == nullptr ? nullptr : host_.vision()->encoder.get();
+  const int64_t n_pruned = encoder == nullptr ? 0 : encoder->n_pruned();
   const Status status = reader_.Step(*session_, observer);
   host_.metrics().CountRead(reader_.n_read() - n_before);
-  if (eyes != nullptr && eyes->options().prune.info != nullptr) {
-    rows_pruned_ = rows_pruned_.value_or(0) + eyes->n_pruned() - n_pruned;
-    if (stream_ != nullptr) stream_->rows_pruned = stream_->rows_pruned.value_or(0) + eyes->n_pruned() - n_pruned;
+  if (encoder != nullptr && encoder->pruner().info != nullptr) {
+    rows_pruned_ = rows_pruned_.value_or(0) + encoder->n_pruned() - n_pruned;
+    if (stream_ != nullptr) stream_->rows_pruned = stream_->rows_pruned.value_or(0) + encoder->n_pruned() - n_pruned;
   }
   if (stream_ != nullptr) stream_->t_ms = std::max(stream_->t_ms, reader_.t_ms());
   if (reader_.done()) feed_.reset();  // its lane is free while an answer is written
@@ -143,7 +146,7 @@ void BeginJob::Dropped(const Status& why) {
 
 Result<std::optional<int64_t>> FrameJob::OneFrame::ReadNext(Session& session, const Session::AppendOptions& append) {
   if (std::exchange(read_, true)) return std::optional<int64_t>();
-  return queue_.Read(*host_.eyes(), session, append);
+  return job_.queue_->Read(*job_.stream_->kept_frames, session, append);
 }
 
 Job::Step FrameJob::Advance() {

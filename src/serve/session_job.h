@@ -19,12 +19,12 @@
 namespace weir {
 
 // Works on a stream session (by id) or, without an id, on an answer pot. Takes it, gives it back, counts what was
-// forgotten. A job whose prompt has pictures takes a lane with it (serve/shared_eyes.h).
+// forgotten. A job whose prompt has pictures takes a lane with it (serve/decode_lanes.h).
 class SessionJob : public Job {
  public:
   SessionJob(Host& host, std::string id, std::vector<VisualInput> visuals = {})
       : host_(host), id_(std::move(id)), visuals_(std::move(visuals)) {
-    if (!visuals_.empty()) ticket_.emplace(*host_.eyes());
+    if (!visuals_.empty()) ticket_.emplace(*host_.vision()->lanes);
   }
   bool TryStart() override;
   bool Ready() override { return (stream_ != nullptr && stream_->closing) || host_.hurry() || reader_.Ready(); }
@@ -52,7 +52,7 @@ class SessionJob : public Job {
 
  private:
   std::vector<VisualInput> visuals_;
-  std::optional<SharedEyes::Ticket> ticket_;  // for a lane, as long as it waits for one
+  std::optional<DecodeLanes::Ticket> ticket_;  // for a lane, as long as it waits for one
   Status feed_status_;
   SessionCounters before_;
 };
@@ -108,7 +108,7 @@ class AppendJob : public SessionJob {
 class FrameJob : public SessionJob {
  public:
   FrameJob(Host& host, std::string id, std::shared_ptr<FrameQueue> queue)
-      : SessionJob(host, std::move(id)), queue_(std::move(queue)), source_(host, *queue_) {}
+      : SessionJob(host, std::move(id)), queue_(std::move(queue)), source_(*this) {}
   Step Advance() override;
   void Finish() override;
   void Dropped(const Status& why) override { (void)queue_->Pause(why); }
@@ -117,13 +117,12 @@ class FrameJob : public SessionJob {
   // One frame is one part.
   class OneFrame : public PictureSource {
    public:
-    OneFrame(Host& host, FrameQueue& queue) : host_(host), queue_(queue) {}
+    explicit OneFrame(FrameJob& job) : job_(job) {}
     bool Ready() override { return true; }
     Result<std::optional<int64_t>> ReadNext(Session& session, const Session::AppendOptions& append) override;
 
    private:
-    Host& host_;
-    FrameQueue& queue_;
+    FrameJob& job_;
     bool read_ = false;
   };
   const std::shared_ptr<FrameQueue> queue_;

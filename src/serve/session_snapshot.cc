@@ -57,8 +57,10 @@ Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const St
       SessionNote::Of(*stream.session, stream.options.on_overflow, host.options().model_name, host.fingerprint());
   note.conversation = stream.conversation.Save();
   note.watched = ToJson(stream);
-  WEIR_ASSIGN_OR_RETURN(auto file, SnapshotWriter::Begin(path, note.ToText(), stream.session->state_bytes()));
-  WEIR_RETURN_IF_ERROR(stream.session->Save(*file));
+  const FrameStore* const frames = stream.kept_frames.get();
+  if (frames != nullptr) note.Describe(*frames, host.options().encoder->file());
+  WEIR_ASSIGN_OR_RETURN(auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(*stream.session, frames)));
+  WEIR_RETURN_IF_ERROR(SaveState(*stream.session, frames, *file));
   return file;
 }
 
@@ -81,7 +83,10 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   if (watched.rows_pruned) stream->rows_pruned = watched.rows_pruned;
   if (stream->frames != nullptr) stream->frames->GoOnFrom(watched.frames);
   Status status = note.CheckFits(*stream->session, host.fingerprint());
-  if (status.ok()) status = stream->session->Restore(snapshot);
+  const GgufFile* const encoder = host.options().encoder == nullptr ? nullptr : &host.options().encoder->file();
+  if (status.ok()) {
+    status = RestoreState(note, snapshot, encoder, stream->session.get(), stream->kept_frames.get());
+  }
   if (!status.ok()) {
     host.sessions().Erase(stream->id);
     return status;

@@ -15,7 +15,7 @@ Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const St
                                                       const std::string& path);
 
 // A new session from such a file. An empty id: a new one. kInvalidArgument for a snapshot of another model or of a
-// policy that is not here; errors of Host::Create and Session::Restore. [engine]
+// policy that is not here; errors of Host::Create and RestoreState. [engine]
 Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const std::string& id = "");
 
 }  // namespace weir

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/ledger.h"
 #include "chat/conversation.h"
+#include "engine/frame_store.h"
 #include "engine/session.h"
 #include "serve/frame_queue.h"
 
@@ -27,6 +28,7 @@ struct StreamSession {
   SessionOptions options;
   Reservation reservation;                   // of the host's ledger
   int64_t created_s = 0;                     // Unix time
+  std::unique_ptr<FrameStore> kept_frames;   // in the session's ledger; nullptr without an encoder
   std::shared_ptr<FrameQueue> frames;        // nullptr: no live video. Requests hold it, too, while they bring a frame
   int64_t t_ms = 0;                          // the moment of the last picture that was read
   std::optional<int64_t> rows_pruned;        // of its pictures; nothing where nobody prunes

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "media/memory_file.h"
@@ -24,8 +25,8 @@ struct Item {
 
 // Of the thread and the feed together; the picture that `item` speaks of stays where it is until the item is taken.
 struct VisualFeed::State {
-  State(SharedEyes& eyes, SharedEyes::Lane lane, std::vector<VisualInput> inputs, std::function<void()> wake)
-      : eyes(eyes), lane(std::move(lane)), inputs(std::move(inputs)), wake(std::move(wake)) {}
+  State(SharedVision& vision, DecodeLanes::Lane lane, std::vector<VisualInput> inputs, std::function<void()> wake)
+      : vision(vision), lane(std::move(lane)), inputs(std::move(inputs)), wake(std::move(wake)) {}
 
   // Shows an item and waits until it was taken. False when nobody will take it any more.
   bool Show(Item next) {
@@ -62,8 +63,8 @@ struct VisualFeed::State {
     }
   }
 
-  SharedEyes& eyes;
-  SharedEyes::Lane lane;
+  SharedVision& vision;
+  DecodeLanes::Lane lane;
   std::vector<VisualInput> inputs;
   const std::function<void()> wake;
   int64_t n_pictures = 0;  // and frames
@@ -88,7 +89,7 @@ Status AboutField(const Status& status, const std::string& path, const std::stri
 }
 
 Status VisualFeed::State::CountOne(const std::string& where) {
-  const SharedEyesOptions& options = eyes.options();
+  const DecodeOptions& options = vision.lanes->options();
   if (++n_pictures > options.max_frames) {
     return InvalidArgument(
         "'%s' goes beyond the %lld pictures and frames of one request: ask for fewer a second, or "
@@ -109,14 +110,15 @@ Status VisualFeed::State::DecodePicture(const VisualInput& input, size_t index) 
   const std::string where = is_frame ? input.where + ".frames[" + std::to_string(index) + "]" : input.where;
   WEIR_RETURN_IF_ERROR(CountOne(where));
   WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(input.files[index]));
-  const auto image = Timed([&] { return DecodeImage(file.path(), lane.ledger(), eyes.media()); });
+  const auto image = Timed([&] { return DecodeImage(file.path(), lane.ledger(), vision.lanes->media()); });
   if (!image.ok()) return AboutField(image.status(), file.path(), where);
   Item next;
   next.kind = is_frame ? Item::Kind::kFrame : Item::Kind::kPicture;
   next.picture = {image->rgb(), image->width, image->height};
   if (is_frame) {
     next.t_ms = input.t_ms[index];
-    WEIR_RETURN_IF_ERROR(AboutField(eyes.Prepare(next.picture, lane.ledger(), lane.prepared()), file.path(), where));
+    WEIR_RETURN_IF_ERROR(
+        AboutField(vision.encoder->Prepare(next.picture, lane.ledger(), lane.prepared()), file.path(), where));
   }
   return Show(std::move(next)) ? Status() : Cancelled("nobody looks any more");
 }
@@ -125,10 +127,10 @@ Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
   WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(input.files[0]));
   const auto about = [&](const Status& status) { return AboutField(status, file.path(), input.where); };
   FrameOptions options;
-  options.media = eyes.media();
+  options.media = vision.lanes->media();
   options.fps = input.fps;
   const int64_t spent_s = std::chrono::duration_cast<std::chrono::seconds>(decoding).count();
-  options.cpu_s = std::max<int64_t>(1, eyes.options().decode_s - spent_s);
+  options.cpu_s = std::max<int64_t>(1, vision.lanes->options().decode_s - spent_s);
   auto reader = Timed([&] { return FrameReader::Open(file.path(), lane.ledger(), options); });
   if (!reader.ok()) return about(reader.status());
   Frame frame;
@@ -140,7 +142,8 @@ Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
     Item next;
     next.kind = Item::Kind::kFrame;
     next.t_ms = frame.t_src_ms;
-    WEIR_RETURN_IF_ERROR(about(eyes.Prepare({frame.rgb, frame.width, frame.height}, lane.ledger(), lane.prepared())));
+    WEIR_RETURN_IF_ERROR(
+        about(vision.encoder->Prepare({frame.rgb, frame.width, frame.height}, lane.ledger(), lane.prepared())));
     if (!Show(std::move(next))) return Cancelled("nobody looks any more");
   }
 }
@@ -151,9 +154,10 @@ Status VisualFeed::State::Decode(const VisualInput& input) {
   return Status();
 }
 
-Result<std::unique_ptr<VisualFeed>> VisualFeed::Start(SharedEyes& eyes, SharedEyes::Lane lane,
-                                                      std::vector<VisualInput> inputs, std::function<void()> wake) {
-  auto state = std::make_shared<State>(eyes, std::move(lane), std::move(inputs), std::move(wake));
+Result<std::unique_ptr<VisualFeed>> VisualFeed::Start(SharedVision& vision, DecodeLanes::Lane lane, FrameStore& kept,
+                                                      Videos videos, std::vector<VisualInput> inputs,
+                                                      std::function<void()> wake) {
+  auto state = std::make_shared<State>(vision, std::move(lane), std::move(inputs), std::move(wake));
   try {
     std::thread([state]() mutable {
       state->Run();
@@ -162,7 +166,7 @@ Result<std::unique_ptr<VisualFeed>> VisualFeed::Start(SharedEyes& eyes, SharedEy
   } catch (const std::system_error& e) {
     return IoError("cannot start a thread to decode pictures: %s", e.what());
   }
-  return std::unique_ptr<VisualFeed>(new VisualFeed(eyes, std::move(state)));
+  return std::unique_ptr<VisualFeed>(new VisualFeed(vision, kept, videos, std::move(state)));
 }
 
 VisualFeed::~VisualFeed() {
@@ -174,6 +178,27 @@ VisualFeed::~VisualFeed() {
 bool VisualFeed::Ready() {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->item.kind != Item::Kind::kNone;
+}
+
+Status VisualFeed::ReadItem(bool is_frame, const RgbView& picture, Session& session,
+                            const Session::AppendOptions& append) {
+  if (!is_frame) {
+    WEIR_RETURN_IF_ERROR(vision_.encoder->Read(picture, Modality::kImage, session, append));
+    ++vision_.counts.pictures_read;
+    return Status();
+  }
+  if (!in_video_ && videos_ == Videos::kWhole) kept_.Forget();
+  in_video_ = true;
+  WEIR_RETURN_IF_ERROR(kept_.ReadPrepared(*vision_.encoder, state_->lane.prepared(), session, append));
+  ++vision_.counts.frames_read;
+  return Status();
+}
+
+Status VisualFeed::EndPart(Session& session, const Session::AppendOptions& append) {
+  if (!std::exchange(in_video_, false) || videos_ != Videos::kWhole) return Status();
+  WEIR_RETURN_IF_ERROR(kept_.Recall(*vision_.encoder, session, append));
+  kept_.Forget();
+  return Status();
 }
 
 Result<std::optional<int64_t>> VisualFeed::ReadNext(Session& session, const Session::AppendOptions& append) {
@@ -192,8 +217,11 @@ Result<std::optional<int64_t>> VisualFeed::ReadNext(Session& session, const Sess
   } else {
     here.t_src_ms += item.t_ms;
   }
-  if (status.ok() && item.kind == Item::Kind::kPicture) status = eyes_.ReadPicture(item.picture, session, here);
-  if (status.ok() && item.kind == Item::Kind::kFrame) status = eyes_.ReadFrame(state.lane.prepared(), session, here);
+  if (status.ok()) {
+    status = item.kind == Item::Kind::kEndOfPart
+                 ? EndPart(session, append)
+                 : ReadItem(item.kind == Item::Kind::kFrame, item.picture, session, here);
+  }
   {
     const std::lock_guard<std::mutex> lock(state.mutex);
     state.item = Item();

@@ -90,7 +90,11 @@ class EventMemory final : public FrameMemory {
   }
   bool full() const override { return n_frames_ == m_.n_buffer_; }
   void Recall(const EncodeArgs& args) override;
-  void Clear() override { n_frames_ = 0; }
+
+ protected:
+  Progress progress() const override { return {n_frames_, n_frames_ > 0}; }
+  bool Become(const Progress& progress) override;
+  std::vector<Numbers> InUse() const override;
 
  private:
   void LayOut(Workspace* space) {
@@ -114,6 +118,18 @@ class EventMemory final : public FrameMemory {
   int32_t *event_ = nullptr, *cluster_ = nullptr;
   void* scratch_ = nullptr;
 };
+
+bool EventMemory::Become(const Progress& progress) {
+  if (progress.n_taken < 0 || progress.n_taken > m_.n_buffer_ || progress.fresh != (progress.n_taken > 0)) return false;
+  n_frames_ = progress.n_taken;
+  return true;
+}
+
+std::vector<FrameMemory::Numbers> EventMemory::InUse() const {
+  const int64_t d = m_.tower_.n_embd();
+  return {{{frames_, static_cast<size_t>(n_frames_ * m_.config().n_rows * d)}, {}},
+          {{means_, static_cast<size_t>(n_frames_ * d)}, {}}};
+}
 
 void EventMemory::Take(const EncodeArgs& args) {
   Workspace space(args.workspace);

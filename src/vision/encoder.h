@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/gguf.h"
+#include "vision/frame_memory.h"
 #include "vision/signals.h"
 #include "vision/tiles.h"
 
@@ -73,23 +74,6 @@ struct EncodeArgs {
   // copies).
   const VisionObserver* observer = nullptr;
   SignalSink* signals = nullptr;  // who wants to see the attention; nullptr: nobody
-};
-
-// What some encoders keep of a video's frames, and make rows of together, where others make rows of every frame. Of one
-// stream; in memory whose size does not depend on how many frames there are.
-class FrameMemory {
- public:
-  virtual ~FrameMemory() = default;
-  // Takes a frame in; args.out is not used. REQUIRES: !full().
-  virtual void Take(const EncodeArgs& args) = 0;
-  // No frame can be taken before Recall().
-  virtual bool full() const = 0;
-  // How many rows Recall() would give; 0 when no frame came since the last one.
-  virtual int32_t n_rows() const = 0;
-  // What the frames so far become, [n_rows(), n_embd] in args.out; args.pixels is not used.
-  virtual void Recall(const EncodeArgs& args) = 0;
-  // Forgets them all.
-  virtual void Clear() = 0;
 };
 
 // Immutable after loading. SignalSource: what it tells a sink about a picture, nothing by default.

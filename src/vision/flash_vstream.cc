@@ -34,6 +34,7 @@ constexpr int kMostSteps = 10;         // of k-means
 constexpr double kTolerance = 1e-4;    // how little all centroids together may move to be done
 constexpr double kClearly = 1 - 1e-4;  // a squared distance that is no rounding error less
 constexpr int64_t kMostRows = 1 << 16;
+constexpr int64_t kMostFrames = int64_t{1} << 50;  // that a restored stream may name: it goes on being counted
 
 // Averages squares of [from, from, d] to [to, to, d].
 void Pool(const float* x, int64_t from, int64_t to, int64_t d, float* out) {
@@ -121,10 +122,11 @@ class StarMemory final : public FrameMemory {
   }
   bool full() const override { return false; }
   void Recall(const EncodeArgs& args) override;
-  void Clear() override {
-    n_seen_ = n_temporal_ = n_abstract_ = 0;
-    fresh_ = false;
-  }
+
+ protected:
+  Progress progress() const override { return {n_seen_, fresh_}; }
+  bool Become(const Progress& progress) override;
+  std::vector<Numbers> InUse() const override;
 
  private:
   void LayOut(Workspace* space) {
@@ -160,6 +162,24 @@ class StarMemory final : public FrameMemory {
   double *weight_ = nullptr, *next_weight_ = nullptr;
   int32_t* label_ = nullptr;
 };
+
+bool StarMemory::Become(const Progress& progress) {
+  if (progress.n_taken < 0 || progress.n_taken > kMostFrames || (progress.fresh && progress.n_taken == 0)) return false;
+  n_seen_ = progress.n_taken;
+  n_temporal_ = std::min(n_seen_, m_.temporal_.n);
+  n_abstract_ = std::min(n_seen_, m_.abstract_.n);
+  fresh_ = progress.fresh;
+  return true;
+}
+
+std::vector<FrameMemory::Numbers> StarMemory::InUse() const {
+  const auto floats = [](float* data, int64_t n) { return Numbers{{data, static_cast<size_t>(n)}, {}}; };
+  const int64_t d = m_.tower_.n_embd();
+  return {floats(frames_, Buffered() * m_.spatial_.rows() * d),
+          floats(temporal_, n_temporal_ * temporal_cols()),
+          floats(abstract_, n_abstract_ * m_.abstract_.rows() * d),
+          {{}, {weight_, static_cast<size_t>(n_temporal_)}}};
+}
 
 void StarMemory::Take(const EncodeArgs& args) {
   Workspace space(args.workspace);

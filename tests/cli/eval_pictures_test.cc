@@ -116,6 +116,25 @@ TEST_F(EvalPicturesTest, VideoQaHasARowForEveryPolicyPotRoundsAndKind) {
   EXPECT_EQ(Figures(Rows(arguments)), Figures(rows));
 }
 
+// Encoders that make rows of all frames together sit the same exam, and what they keep is in the session's bytes.
+TEST_F(EvalPicturesTest, FramesThatAreKeptSitTheExam) {
+  for (const char* name : {"flash_vstream.gguf", "chat_univi.gguf"}) {
+    SCOPED_TRACE(name);
+    for (const char* suite : {"videoqa", "streamvideo"}) {
+      const Arguments arguments = {"eval",     suite,
+                                   "-m",       VisionFile("llava.gguf"),
+                                   "--mmproj", VisionFile(name),
+                                   "--answer", "3",
+                                   "--data",   dir_.path(),
+                                   "--policy", "full;streaming_llm",
+                                   "--pot",    "128"};
+      const std::vector<json> rows = Rows(arguments);
+      EXPECT_FALSE(rows.empty());
+      EXPECT_EQ(Figures(Rows(arguments)), Figures(rows));
+    }
+  }
+}
+
 TEST_F(EvalPicturesTest, AllContendersWithoutBeingNamed) {
   std::set<std::string> policies;
   for (const json& row : Rows(Command("videoqa", {"--data", dir_.path(), "--pot", "96", "--rounds", "4"}))) {

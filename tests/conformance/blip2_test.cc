@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "engine/pruned_encoder.h"
+#include "engine/picture_encoder.h"
 #include "engine/session.h"
 #include "support/build_paths.h"
 #include "support/encoder.h"
@@ -176,14 +176,14 @@ TEST_F(Blip2Test, PrunedRowsAreThoseTheVotesChose) {
     SCOPED_TRACE(text);
     const PrunerSpec spec = std::move(ParsePrunerSpec(text)).value();
     const int64_t before = ledger.used_bytes();
-    const auto bytes = PrunedEncoder::PrunerBytes(spec, *encoder_);
+    const auto bytes = PictureEncoder::PrunerBytes(spec, *encoder_);
     ASSERT_TRUE(bytes.ok());
     // A budget without room for the pruner is refused before the pruner takes any.
     Ledger small(ImageEncoder::Bytes(*encoder_) + *bytes - 1);
-    EXPECT_EQ(PrunedEncoder::Make(spec, *encoder_, small).status().code(), StatusCode::kOverBudget);
+    EXPECT_EQ(PictureEncoder::Make(spec, *encoder_, small).status().code(), StatusCode::kOverBudget);
     EXPECT_EQ(small.used_bytes(), 0);
     {
-      auto pruned = PrunedEncoder::Make(spec, *encoder_, ledger);
+      auto pruned = PictureEncoder::Make(spec, *encoder_, ledger);
       ASSERT_TRUE(pruned.ok()) << pruned.status().message();
       EXPECT_EQ(ledger.used_bytes(), before + ImageEncoder::Bytes(*encoder_) + *bytes);
       // What the pruner makes of the maps that the whole encoding told.
@@ -215,12 +215,12 @@ TEST_F(Blip2Test, PrunedRowsAreThoseTheVotesChose) {
   }
 }
 
-TEST(PrunedEncoder, AnEncoderWithoutQueriesHasNothingToRank) {
+TEST(PictureEncoder, AnEncoderWithoutQueriesHasNothingToRank) {
   Ledger ledger;
   auto backend = MakeRefBackend();
   auto file = std::move(GgufFile::Open(VisionDir() + "clip.gguf")).value();
   auto encoder = std::move(LoadEncoder(*file, *backend, ledger)).value();
-  EXPECT_EQ(PrunedEncoder::Make(std::move(ParsePrunerSpec("catp")).value(), *encoder, ledger).status().code(),
+  EXPECT_EQ(PictureEncoder::Make(std::move(ParsePrunerSpec("catp")).value(), *encoder, ledger).status().code(),
             StatusCode::kUnsupported);
 }
 

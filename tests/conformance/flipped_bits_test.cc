@@ -21,14 +21,14 @@ constexpr int64_t kBudget = int64_t{64} << 20;
 
 Status RunEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const auto encoder, LoadEncoder(file, backend, ledger));
-  WEIR_ASSIGN_OR_RETURN(const auto eyes, ImageEncoder::Make(*encoder, ledger));
+  WEIR_ASSIGN_OR_RETURN(const auto images, ImageEncoder::Make(*encoder, ledger));
   for (const auto& [width, height] : {std::pair{61, 23}, {9, 40}}) {
     const std::vector<uint8_t> pixels = testing::Picture(static_cast<uint32_t>(width), static_cast<uint32_t>(height));
-    WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, eyes->Encode({pixels.data(), width, height}));
+    WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images->Encode({pixels.data(), width, height}));
     int64_t n_rows = 0;
-    for (const PicturePart& part : eyes->parts()) n_rows += part.n_rows;
-    EXPECT_EQ(std::ssize(rows), n_rows * eyes->config().n_embd);
-    EXPECT_LE(n_rows, eyes->config().max_rows());
+    for (const PicturePart& part : images->parts()) n_rows += part.n_rows;
+    EXPECT_EQ(std::ssize(rows), n_rows * images->config().n_embd);
+    EXPECT_LE(n_rows, images->config().max_rows());
   }
   return Status();
 }

@@ -3,10 +3,16 @@
 // it.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <limits>
 #include <memory>
 
-#include "engine/eyes.h"
+#include "base/rng.h"
+#include "engine/frame_store.h"
+#include "engine/loaded_encoder.h"
+#include "engine/picture_reader.h"
 #include "support/encoder.h"
 #include "support/picture.h"
 
@@ -196,7 +202,7 @@ struct Pair {
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<LoadedEncoder> encoder;
   std::unique_ptr<Session> session;
-  std::unique_ptr<Eyes> eyes;
+  std::unique_ptr<PictureReader> reader;
 
   explicit Pair(const std::string& file) {
     LoadModelOptions load;
@@ -210,9 +216,9 @@ struct Pair {
     options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
     options.pot_slots = 256;
     options.k_type = options.v_type = DType::kF32;
-    options.beside = Eyes::Plan(encoder->encoder(), room);
+    options.beside = std::move(PictureReader::Plan(encoder->encoder(), room)).value();
     session = std::move(Session::Make(model->model(), model->backend(), options)).value();
-    eyes = std::move(Eyes::Make(encoder->encoder(), *session, room)).value();
+    reader = std::move(PictureReader::Make(encoder->encoder(), *session, room)).value();
   }
   int64_t seen(Modality modality) const { return session->counters().by[static_cast<size_t>(modality)].seen; }
   std::vector<float> Logits() const {
@@ -226,18 +232,18 @@ TEST_P(FramesTest, ASessionReadsWhatIsKeptBeforeAQuestion) {
   Pair pair(File());
   const std::vector<int32_t> before = {1, 5, 9}, question = {17, 4, 33};
   ASSERT_TRUE(pair.session->Append(before).ok());
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
   EXPECT_EQ(pair.session->counters().seen, 3) << "nothing was looked at";
   const bool star = GetParam().name == "flash_vstream";
   const int n_frames = star ? 9 : 10;
   for (int t = 0; t < n_frames; ++t) {
     Session::AppendOptions append;
     append.t_src_ms = 500 * t;
-    ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(t), append).ok());
+    ASSERT_TRUE(pair.reader->ReadPrepared(Frame(t), append).ok());
   }
   EXPECT_EQ(pair.session->counters().seen, 3);
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
-  ASSERT_TRUE(pair.eyes->Recall({}).ok()) << "once is enough";
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok()) << "once is enough";
   const auto& rows = golden_.at(star ? "rows.9" : "rows.0.10");
   EXPECT_EQ(pair.seen(Modality::kVideo), rows.rows);
   for (const SlotMeta& slot : pair.session->pot().meta(0)) {
@@ -259,22 +265,22 @@ TEST_P(FramesTest, ASessionReadsWhatIsKeptBeforeAQuestion) {
 TEST_P(FramesTest, AVideoWithoutEndNeedsNoMoreMemory) {
   Pair pair(File());
   for (int t = 0; t < 45; ++t) {
-    ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(t % kFrames), {}).ok());
+    ASSERT_TRUE(pair.reader->ReadPrepared(Frame(t % kFrames), {}).ok());
     EXPECT_LE(pair.session->ledger().peak_bytes(), pair.session->plan().total_bytes);
   }
   const bool star = GetParam().name == "flash_vstream";
   EXPECT_EQ(pair.seen(Modality::kVideo), star ? 0 : 4 * 63);
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
   EXPECT_EQ(pair.seen(Modality::kVideo), star ? 80 : 4 * 63 + 2 * 21);
-  ASSERT_TRUE(pair.eyes->ReadPrepared(Frame(0), {}).ok());
-  pair.eyes->Forget();
+  ASSERT_TRUE(pair.reader->ReadPrepared(Frame(0), {}).ok());
+  pair.reader->frames().Forget();
   const int64_t seen = pair.session->counters().seen;
-  ASSERT_TRUE(pair.eyes->Recall({}).ok());
+  ASSERT_TRUE(pair.reader->Recall({}).ok());
   EXPECT_EQ(pair.session->counters().seen, seen);
   const std::vector<uint8_t> rgb = testing::Picture(30, 40);
-  ASSERT_TRUE(pair.eyes->ReadPixels({rgb.data(), 30, 40}, Modality::kImage, {}).ok());
+  ASSERT_TRUE(pair.reader->ReadPixels({rgb.data(), 30, 40}, Modality::kImage, {}).ok());
   EXPECT_EQ(pair.seen(Modality::kImage), GetParam().n_rows) << "a picture is read at once";
-  ASSERT_TRUE(pair.eyes->ReadPixels({rgb.data(), 30, 40}, Modality::kVideo, {}).ok());
+  ASSERT_TRUE(pair.reader->ReadPixels({rgb.data(), 30, 40}, Modality::kVideo, {}).ok());
   EXPECT_EQ(pair.session->counters().seen, seen + GetParam().n_rows);
 }
 
@@ -284,13 +290,98 @@ TEST_P(FramesTest, ItsMemoryIsInThePlan) {
   room.Include(64, 64);
   Encoder& encoder = pair.encoder->encoder();
   int64_t planned = 0;
-  for (const PlanItem& item : Eyes::Plan(encoder, room)) {
+  for (const PlanItem& item : PictureReader::Plan(encoder, room).value()) {
     if (item.what.find("frames") != std::string::npos) planned += item.bytes;
   }
   EXPECT_EQ(planned, PageRound(encoder.FrameMemoryBytes()));
   EXPECT_GE(planned, encoder.config().n_recalled * 40 * 4);
-  EXPECT_EQ(Eyes::Plan(encoder, room, std::move(ParsePrunerSpec("l2")).value()).status().code(),
+  EXPECT_EQ(PictureReader::Plan(encoder, room, std::move(ParsePrunerSpec("l2")).value()).status().code(),
             StatusCode::kUnsupported);
+}
+
+// At any moment: what is restored or copied makes the rows that the original makes, of all frames to come.
+TEST_P(FramesTest, WhatIsKeptIsSavedAndCopied) {
+  TinyEncoder tiny(File(), MakeCpuBackend(2));
+  ASSERT_NE(tiny.encoder, nullptr);
+  auto images = std::move(ImageEncoder::Make(*tiny.encoder, tiny.ledger)).value();
+  const auto take = [&](FrameMemory& memory, int from, int to) {
+    std::vector<float> out;
+    for (int t = from; t < to; ++t) {
+      if (memory.full()) images->Recall(memory);
+      images->TakePixels(Frame(t % kFrames), memory);
+      if (t % 3 != 2) continue;
+      const std::span<const float> rows = images->Recall(memory);
+      out.insert(out.end(), rows.begin(), rows.end());
+    }
+    return out;
+  };
+  for (const int n : {0, 1, 2, 3, 4, 7, 14, 40}) {
+    SCOPED_TRACE(n);
+    Guarded first(*tiny.encoder), second(*tiny.encoder), third(*tiny.encoder);
+    take(*first.memory, 0, n);
+    std::vector<uint8_t> saved;
+    VectorSink sink(&saved);
+    ASSERT_TRUE(first.memory->Save(sink).ok());
+    EXPECT_EQ(std::ssize(saved), first.memory->state_bytes());
+    take(*second.memory, 3, 8);  // whatever it held is gone
+    SpanSource source(saved);
+    const Status restored = second.memory->Restore(source);
+    ASSERT_TRUE(restored.ok()) << restored.message();
+    EXPECT_EQ(source.n_left(), 0);
+    third.memory->CopyFrom(*first.memory);
+    EXPECT_EQ(second.memory->n_rows(), first.memory->n_rows());
+    const std::vector<float> rows = take(*first.memory, n, n + 13);
+    EXPECT_FALSE(rows.empty());
+    EXPECT_EQ(take(*second.memory, n, n + 13), rows);
+    EXPECT_EQ(take(*third.memory, n, n + 13), rows);
+    second.ExpectKept();
+    third.ExpectKept();
+  }
+}
+
+TEST_P(FramesTest, BytesOfNoStoreAreRefused) {
+  Pair pair(File()), other(GetParam().name == "flash_vstream" ? "chat_univi.gguf" : "flash_vstream.gguf");
+  FrameStore& store = pair.reader->frames();
+  EXPECT_EQ(store.state_bytes(), 0);
+  for (int t = 0; t < 5; ++t) ASSERT_TRUE(pair.reader->ReadPrepared(Frame(t), {}).ok());
+  std::vector<uint8_t> good;
+  VectorSink sink(&good);
+  ASSERT_TRUE(store.Save(sink).ok());
+  EXPECT_EQ(std::ssize(good), store.state_bytes());
+  const auto restore = [](FrameStore& to, std::span<const uint8_t> bytes) {
+    SpanSource source(bytes);
+    return to.Restore(source);
+  };
+  EXPECT_EQ(restore(other.reader->frames(), good).code(), StatusCode::kInvalidArgument);
+  for (size_t n = 1; n < good.size(); n += n < 64 ? 1 : good.size() / 23) {
+    EXPECT_EQ(restore(store, std::span(good).first(n)).code(), StatusCode::kInvalidArgument) << n << " bytes";
+    EXPECT_EQ(store.state_bytes(), 0) << "nothing is kept of half of it";
+  }
+  std::vector<uint8_t> more = good;
+  more.push_back(0);
+  EXPECT_EQ(restore(store, more).code(), StatusCode::kInvalidArgument);
+  // A number that is none, and in the last place of Flash-VStream's a weight beyond the number of frames.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const size_t at : {size_t{32}, good.size() - 8}) {
+    std::vector<uint8_t> bad = good;
+    std::memcpy(&bad[at], &nan, sizeof(nan));
+    std::memcpy(&bad[at + 4], &nan, sizeof(nan));
+    EXPECT_EQ(restore(store, bad).code(), StatusCode::kInvalidArgument) << at;
+  }
+  // Any byte may be another one: it is refused, or the stream goes on with what it says.
+  Rng rng(7);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<uint8_t> bad = good;
+    bad[static_cast<size_t>(rng.Below(i < 100 ? 32 : bad.size()))] ^= static_cast<uint8_t>(1 + rng.Below(255));
+    const Status status = restore(store, bad);
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kInvalidArgument);
+    (void)pair.reader->ReadPrepared(Frame(i % kFrames), {});
+    (void)pair.reader->Recall({});
+  }
+  EXPECT_TRUE(restore(store, good).ok());
+  EXPECT_EQ(std::ssize(good), store.state_bytes());
+  EXPECT_TRUE(restore(store, {}).ok());
+  EXPECT_FALSE(store.fresh()) << "a snapshot without frames is of a stream that keeps none";
 }
 
 // Sizes of the memory out of bounds, of any of its keys.

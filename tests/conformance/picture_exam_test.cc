@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 #include "chat/probe.h"
-#include "engine/eyes.h"
+#include "engine/frame_store.h"
+#include "engine/loaded_encoder.h"
 #include "engine/picture_parts.h"
+#include "engine/picture_reader.h"
 #include "eval/picture_suite.h"
 #include "eval/video_suite.h"
 #include "support/build_paths.h"
@@ -184,6 +187,56 @@ TEST(PictureExam, ColumnsAreThePictures) {
   ASSERT_FALSE(visual_exam.empty());
   EXPECT_EQ(visual_exam, visual_alone);
   EXPECT_LT(visual_exam.front(), -1) << "more than one column";
+}
+
+// Where an encoder makes rows of all frames together, a question reads them; one that is asked aside leaves what was
+// kept as it was.
+TEST_F(PictureExamTest, FramesThatAreKeptAreReadByQuestions) {
+  for (const auto& [name, n_first, n_second] :
+       {std::tuple{"flash_vstream", 12 + 16 + 48, 80}, {"chat_univi", 21, 21}}) {
+    SCOPED_TRACE(name);
+    auto encoder =
+        std::move(LoadedEncoder::Load(SourceDir() + "/tests/golden/vision/" + name + ".gguf", *model_)).value();
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
+    options.pot_slots = 256;
+    options.beside = FrameStore::Plan(encoder->encoder());
+    auto session = std::move(Session::Make(model_->model(), model_->backend(), options)).value();
+    auto frames = std::move(FrameStore::Make(encoder->encoder(), session->ledger())).value();
+    EXPECT_EQ(session->ledger().used_bytes(), session->plan().total_bytes);
+    PictureFiles files{MediaOptions()};
+    auto rows = std::move(EncodedPictures::Make(files, encoder->encoder(), PrunerSpec())).value();
+    ViewerOptions viewing;
+    viewing.video = true;
+    Viewer viewer(*session, *rows, model_->tokenizer(), &*chat_, viewing, nullptr, frames.get());
+    const auto n_video = [&] { return session->counters().by[static_cast<size_t>(Modality::kVideo)].seen; };
+    const auto sit = [&](bool aside) {
+      std::vector<std::string> said;
+      EXPECT_TRUE(viewer.Begin().ok());
+      int shown = 0;
+      for (const int n : {4, 3}) {
+        std::vector<std::string> clip;
+        for (int i = 0; i < n; ++i) clip.push_back(Picture(shown++));
+        const int64_t before = n_video();
+        EXPECT_TRUE(viewer.Show("Clip:", clip).ok());
+        EXPECT_EQ(n_video(), before);
+        for (int i = 0; aside && i < 2; ++i) {
+          const auto reply = viewer.AskAside("the man");
+          EXPECT_TRUE(reply.ok()) << reply.status().message();
+          EXPECT_EQ(n_video(), before);
+          EXPECT_TRUE(frames->fresh());
+        }
+        const auto reply = viewer.Ask("the man");
+        EXPECT_TRUE(reply.ok()) << reply.status().message();
+        EXPECT_EQ(n_video() - before, n == 4 ? n_first : n_second);
+        EXPECT_EQ(viewer.n_tokens(), session->counters().seen);
+        said.push_back(reply->text);
+      }
+      return std::pair(said, testing::LogitsOf(*session));
+    };
+    EXPECT_EQ(sit(true), sit(false));
+    EXPECT_LE(session->ledger().peak_bytes(), session->plan().total_bytes);
+  }
 }
 
 TEST_F(PictureExamTest, WithoutATemplateThePictureStandsBeforeTheForm) {

@@ -11,8 +11,8 @@
 #include <memory>
 
 #include "base/rng.h"
-#include "engine/eyes.h"
 #include "engine/loaded_model.h"
+#include "engine/picture_reader.h"
 #include "engine/session.h"
 #include "io/gguf_writer.h"
 #include "io/snapshot.h"
@@ -180,24 +180,24 @@ bool ThroughAFile(Session& session) {
   return ok;
 }
 
-// A session, with its eyes where there is an encoder, reads a picture of the given size and then the tokens.
+// A session, with a picture reader where there is an encoder, reads a picture of the given size and then the tokens.
 bool Live(Model& model, Backend& backend, Encoder* encoder, SessionOptions options, int32_t width, int32_t height,
           std::span<const int32_t> tokens, Measured* out) {
   PictureRoom room;
   room.Include(width, height);
-  if (encoder != nullptr) options.beside = Eyes::Plan(*encoder, room);
+  if (encoder != nullptr) options.beside = std::move(PictureReader::Plan(*encoder, room)).value();
   auto session = Session::Make(model, backend, options);
   if (!session.ok()) return false;
   out->planned = (*session)->plan().total_bytes;
-  std::unique_ptr<Eyes> eyes;
+  std::unique_ptr<PictureReader> reader;
   HostBuffer pixels;
   if (encoder != nullptr) {
-    auto made = Eyes::Make(*encoder, **session, room);
+    auto made = PictureReader::Make(*encoder, **session, room);
     auto memory = HostBuffer::Allocate((*session)->ledger(), MemTag::kVision, int64_t{3} * width * height);
     if (!made.ok() || !memory.ok()) return false;
-    eyes = std::move(made).value();
+    reader = std::move(made).value();
     pixels = std::move(memory).value();
-    if (!eyes->ReadPixels({pixels.data(), width, height}, Modality::kImage, {}).ok()) return false;
+    if (!reader->ReadPixels({pixels.data(), width, height}, Modality::kImage, {}).ok()) return false;
   }
   if (!(*session)->Append(tokens).ok() || !(*session)->Logits().ok()) return false;
   if (!ThroughAFile(**session)) return false;
@@ -299,7 +299,7 @@ TEST(PlanProcess, PicturesToo) {
   const Files files = {path + ".gguf", path + ".mmproj.gguf"};
   ASSERT_TRUE(WriteModel(kShapes[0], files.model).ok());
   ASSERT_TRUE(WriteEncoder(kShapes[0].n_embd, files.encoder).ok());
-  Check("with eyes", files);
+  Check("with an encoder", files);
   std::remove(files.model.c_str());
   std::remove(files.encoder.c_str());
 }

@@ -9,7 +9,8 @@
 #include <memory>
 
 #include "chat/probe.h"
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
+#include "engine/picture_reader.h"
 #include "kv/axes.h"
 #include "media/media.h"
 #include "support/encoder.h"
@@ -135,10 +136,10 @@ TEST(Qwen2Vl, RowsMatchTheReference) {
   TinyEncoder tiny("qwen2vl_merger.gguf", MakeCpuBackend(2));
   ASSERT_NE(tiny.encoder, nullptr);
   Ledger ledger;
-  auto eyes = std::move(ImageEncoder::Make(*tiny.encoder, ledger)).value();
+  auto images = std::move(ImageEncoder::Make(*tiny.encoder, ledger)).value();
   EXPECT_EQ(ForEachPicture("rows",
                            [&](const RgbView& image, const GoldenEntry& want) {
-                             const auto rows = eyes->Encode(image);
+                             const auto rows = images->Encode(image);
                              ASSERT_TRUE(rows.ok()) << rows.status().message();
                              ASSERT_EQ(rows->size(), want.data.size());
                              EXPECT_LT(RelativeError(rows->data(), want.data.data(), want.data.size()), 1e-3);
@@ -150,7 +151,7 @@ struct Pair {
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<LoadedEncoder> encoder;
   std::unique_ptr<Session> session;
-  std::unique_ptr<Eyes> eyes;
+  std::unique_ptr<PictureReader> reader;
 
   Pair(const std::string& policy, int32_t pot, const std::string& device = "cpu", DType kv = DType::kF32) {
     LoadModelOptions load;
@@ -166,15 +167,15 @@ struct Pair {
     options.pot_slots = pot;
     options.k_type = options.v_type = kv;
     EXPECT_TRUE(PrepareProbe(model->tokenizer(), nullptr, "", &options).ok());
-    options.beside = Eyes::Plan(encoder->encoder(), room);
+    options.beside = std::move(PictureReader::Plan(encoder->encoder(), room)).value();
     auto made = Session::Make(model->model(), model->backend(), options);
     EXPECT_TRUE(made.ok()) << made.status().message();
     session = std::move(made).value();
-    eyes = std::move(Eyes::Make(encoder->encoder(), *session, room)).value();
+    reader = std::move(PictureReader::Make(encoder->encoder(), *session, room)).value();
   }
   void Show(int32_t width, int32_t height) const {
     const std::vector<uint8_t> rgb = testing::Picture(static_cast<uint32_t>(width), static_cast<uint32_t>(height));
-    const Status read = eyes->ReadPixels({rgb.data(), width, height}, Modality::kImage, {});
+    const Status read = reader->ReadPixels({rgb.data(), width, height}, Modality::kImage, {});
     ASSERT_TRUE(read.ok()) << read.message();
   }
   void Say(const std::vector<int32_t>& tokens) const { ASSERT_TRUE(session->Append(tokens).ok()); }

@@ -5,7 +5,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
+#include "engine/picture_reader.h"
 #include "support/encoder.h"
 #include "support/picture.h"
 #include "text/chat_template.h"
@@ -119,9 +120,9 @@ TEST_F(QwenVlTest, AConversationIsTheReferences) {
   options.policy = std::move(ParsePolicySpec("full")).value();
   options.pot_slots = 256;
   options.k_type = options.v_type = DType::kF32;
-  options.beside = Eyes::Plan(encoder, room);
+  options.beside = std::move(PictureReader::Plan(encoder, room)).value();
   auto session = std::move(Session::Make(model->model(), model->backend(), options)).value();
-  auto eyes = std::move(Eyes::Make(encoder, *session, room)).value();
+  auto reader = std::move(PictureReader::Make(encoder, *session, room)).value();
   const Tokenizer& tokenizer = model->tokenizer();
   auto chat = ChatTemplate::ForFile(model->file(), tokenizer, "");
   ASSERT_TRUE(chat.ok()) << chat.status().message();
@@ -141,7 +142,7 @@ TEST_F(QwenVlTest, AConversationIsTheReferences) {
                     [&](const testing::GoldenEntry& want, const std::string& size, const RgbView& image) {
                       session->Reset();
                       ASSERT_TRUE(session->Append(tokenizer.EncodePieces(before, false)).ok());
-                      const Status read = eyes->ReadPixels(image, Modality::kImage, {});
+                      const Status read = reader->ReadPixels(image, Modality::kImage, {});
                       ASSERT_TRUE(read.ok()) << read.message();
                       ASSERT_TRUE(session->Append(tokenizer.EncodePieces(after, false)).ok());
                       std::vector<float> ids;

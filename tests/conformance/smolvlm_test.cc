@@ -7,7 +7,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
+#include "engine/picture_reader.h"
 #include "media/media.h"
 #include "support/encoder.h"
 #include "support/picture.h"
@@ -152,21 +153,21 @@ TEST_F(SmolVlmTest, RowsOfAllSquaresMatchTheReference) {
   TinyEncoder tiny("idefics3.gguf", MakeCpuBackend(2));
   ASSERT_NE(tiny.encoder, nullptr);
   Ledger ledger;
-  auto eyes = std::move(ImageEncoder::Make(*tiny.encoder, ledger)).value();
+  auto images = std::move(ImageEncoder::Make(*tiny.encoder, ledger)).value();
   EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*tiny.encoder));
   EXPECT_EQ(ForEach("rows",
                     [&](const testing::GoldenEntry& want, const std::string&, const RgbView& image) {
-                      const auto rows = eyes->Encode(image);
+                      const auto rows = images->Encode(image);
                       ASSERT_TRUE(rows.ok()) << rows.status().message();
                       ASSERT_EQ(rows->size(), want.data.size());
                       EXPECT_LE(want.rows, tiny.encoder->config().max_rows());
                       EXPECT_LT(RelativeError(rows->data(), want.data.data(), want.data.size()), 1e-3);
                       int64_t n_rows = 0;
-                      for (const PicturePart& part : eyes->parts()) n_rows += part.n_rows;
+                      for (const PicturePart& part : images->parts()) n_rows += part.n_rows;
                       EXPECT_EQ(n_rows, want.rows);
                     }),
             8);
-  EXPECT_EQ(eyes->Encode({nullptr, 0, 0}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(images->Encode({nullptr, 0, 0}).status().code(), StatusCode::kInvalidArgument);
 }
 
 // A chat turn about a picture: the same tokens in the same order, then the same logits.
@@ -184,9 +185,9 @@ TEST_F(SmolVlmTest, AConversationIsTheReferences) {
   options.policy = std::move(ParsePolicySpec("full")).value();
   options.pot_slots = 512;
   options.k_type = options.v_type = DType::kF32;
-  options.beside = Eyes::Plan(encoder, room);
+  options.beside = std::move(PictureReader::Plan(encoder, room)).value();
   auto session = std::move(Session::Make(model->model(), model->backend(), options)).value();
-  auto eyes = std::move(Eyes::Make(encoder, *session, room)).value();
+  auto reader = std::move(PictureReader::Make(encoder, *session, room)).value();
   const Tokenizer& tokenizer = model->tokenizer();
   auto chat = ChatTemplate::ForFile(model->file(), tokenizer, "");
   ASSERT_TRUE(chat.ok()) << chat.status().message();
@@ -210,7 +211,7 @@ TEST_F(SmolVlmTest, AConversationIsTheReferences) {
                       append.progress = [&](int64_t n_done) { n_told = n_done; };
                       ASSERT_TRUE(session->Append(tokenizer.EncodePieces(before, false)).ok());
                       const int64_t n_before = session->counters().seen;
-                      const Status read = eyes->ReadPixels(image, Modality::kImage, append);
+                      const Status read = reader->ReadPixels(image, Modality::kImage, append);
                       ASSERT_TRUE(read.ok()) << read.message();
                       EXPECT_EQ(n_told, session->counters().seen - n_before) << "progress counts the words, too";
                       ASSERT_TRUE(session->Append(tokenizer.EncodePieces(after, false)).ok());
@@ -227,8 +228,8 @@ TEST_F(SmolVlmTest, AConversationIsTheReferences) {
             8);
   // A frame of a video is looked at once, between its words.
   session->Reset();
-  std::vector<float> frame(static_cast<size_t>(eyes->n_prepared()), 0.25f);
-  ASSERT_TRUE(eyes->ReadPrepared(frame.data(), {}).ok());
+  std::vector<float> frame(static_cast<size_t>(reader->n_prepared()), 0.25f);
+  ASSERT_TRUE(reader->ReadPrepared(frame.data(), {}).ok());
   EXPECT_EQ(session->counters().by[static_cast<size_t>(Modality::kVideo)].seen, 9);
   EXPECT_EQ(session->counters().seen, 12);
 }

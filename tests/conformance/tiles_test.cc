@@ -82,7 +82,7 @@ TEST(Tiles, RowsMatchTheReference) {
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   Encoder& encoder = **loaded;
   EXPECT_EQ(encoder.config().grids.size(), 5u);
-  auto eyes = std::move(ImageEncoder::Make(encoder, ledger)).value();
+  auto images = std::move(ImageEncoder::Make(encoder, ledger)).value();
   EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(encoder));
   int n_pictures = 0;
   for (const auto& [name, want] : golden) {
@@ -91,7 +91,7 @@ TEST(Tiles, RowsMatchTheReference) {
     ++n_pictures;
     const auto [width, height] = SizeOf(name);
     const std::vector<uint8_t> rgb = Picture(static_cast<uint32_t>(width), static_cast<uint32_t>(height));
-    const auto rows = eyes->Encode({rgb.data(), width, height});
+    const auto rows = images->Encode({rgb.data(), width, height});
     ASSERT_TRUE(rows.ok()) << rows.status().message();
     ASSERT_EQ(rows->size(), want.data.size());
     EXPECT_LE(want.rows, encoder.config().max_rows());

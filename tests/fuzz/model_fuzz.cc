@@ -54,12 +54,12 @@ std::vector<Good> GoodFiles() {
 
 weir::Status RunEncoder(const weir::GgufFile& file, weir::Backend& backend, weir::Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const auto encoder, weir::LoadEncoder(file, backend, ledger));
-  WEIR_ASSIGN_OR_RETURN(const auto eyes, weir::ImageEncoder::Make(*encoder, ledger));
+  WEIR_ASSIGN_OR_RETURN(const auto images, weir::ImageEncoder::Make(*encoder, ledger));
   const std::vector<uint8_t> pixels(61 * 23 * 3, 100);
-  WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, eyes->Encode({pixels.data(), 61, 23}));
+  WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images->Encode({pixels.data(), 61, 23}));
   int64_t n_rows = 0;
-  for (const weir::PicturePart& part : eyes->parts()) n_rows += part.n_rows;
-  if (std::ssize(rows) != n_rows * eyes->config().n_embd) std::abort();
+  for (const weir::PicturePart& part : images->parts()) n_rows += part.n_rows;
+  if (std::ssize(rows) != n_rows * images->config().n_embd) std::abort();
   return weir::Status();
 }
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "engine/pruned_encoder.h"
+#include "engine/picture_encoder.h"
 #include "gpu/devices.h"
 #include "support/encoder.h"
 #include "support/picture.h"
@@ -81,9 +81,9 @@ TEST_P(EncodersTest, PrunersAreToldTheSameAndKeepTheSame) {
     SCOPED_TRACE(text);
     const PrunerSpec spec = std::move(ParsePrunerSpec(text)).value();
     Ledger ledger;
-    auto on_device = std::move(PrunedEncoder::Make(spec, *mine, ledger)).value();
-    EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*mine) + *PrunedEncoder::PrunerBytes(spec, *mine));
-    auto on_cpu = std::move(PrunedEncoder::Make(spec, *theirs, ledger)).value();
+    auto on_device = std::move(PictureEncoder::Make(spec, *mine, ledger)).value();
+    EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*mine) + *PictureEncoder::PrunerBytes(spec, *mine));
+    auto on_cpu = std::move(PictureEncoder::Make(spec, *theirs, ledger)).value();
     const auto rows = on_device->Encode(view), want = on_cpu->Encode(view);
     ASSERT_TRUE(rows.ok() && want.ok());
     EXPECT_EQ(KeepSet(on_device->kept().begin(), on_device->kept().end()),

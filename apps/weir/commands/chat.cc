@@ -50,7 +50,7 @@ class Chat {
         pot_(pot),
         pins_(pins),
         pin_(std::move(pin)),
-        eyes_(setup.eyes.get()),
+        reader_(setup.reader.get()),
         pictures_(pictures),
         flags_(flags) {}
 
@@ -79,9 +79,10 @@ class Chat {
       if (line == "/help") {
         PrintHelp();
       } else if (line == "/memory") {
-        PrintMemoryLine(session_, eyes_);
+        PrintMemoryLine(session_, reader_);
       } else if (line == "/reset") {
         session_.Reset();
+        if (reader_ != nullptr) reader_->frames().Forget();
         sampler_.Reset();
         talk_.conversation() = Conversation(tokenizer_, &chat_);
         if (trace_ != nullptr) status = trace_->Restarted();
@@ -206,30 +207,30 @@ class Chat {
 
   // A picture or video waits in the session as the beginning of the next user turn.
   Status ReadPicture(const std::string& path, bool video) {
-    if (eyes_ == nullptr) return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
+    if (reader_ == nullptr) return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
-    const int64_t n_before = session_.counters().seen, n_pruned = eyes_->n_pruned();
+    const int64_t n_before = session_.counters().seen, n_pruned = reader_->pictures().n_pruned();
     Progress progress("looked", Progress::kAuto);
     Session::AppendOptions append;
     append.stop = &StopFlag();
     int64_t n_frames = 1;
     Status status;
     if (video) {
-      const Result<int64_t> read = eyes_->ReadVideo(path, ToFrameOptions(pictures_), append, [&](const Frame&) {
+      const Result<int64_t> read = reader_->ReadVideo(path, ToFrameOptions(pictures_), append, [&](const Frame&) {
         progress.Update(session_.counters().seen - n_before, session_);
       });
       status = read.status();
       if (read.ok()) n_frames = *read;
     } else {
-      status = eyes_->ReadPicture(path, ToMediaOptions(pictures_), append);
+      status = reader_->ReadPicture(path, ToMediaOptions(pictures_), append);
     }
     progress.Done();
     WEIR_RETURN_IF_ERROR(status);
     std::fprintf(stderr, "read %s tokens of %s", CountText(session_.counters().seen - n_before).c_str(),
                  Printable(path).c_str());
     if (video) std::fprintf(stderr, ", %s frames", CountText(n_frames).c_str());
-    if (eyes_->prune().info != nullptr) {
-      std::fprintf(stderr, ", %s rows pruned", CountText(eyes_->n_pruned() - n_pruned).c_str());
+    if (reader_->pictures().pruner().info != nullptr) {
+      std::fprintf(stderr, ", %s rows pruned", CountText(reader_->pictures().n_pruned() - n_pruned).c_str());
     }
     std::fprintf(stderr, "\n");
     return Status();
@@ -239,6 +240,8 @@ class Chat {
   Status ReadMessage(const std::string& message) {
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
     EncodeReport report;
+    // Frames that a server's session kept before it came here.
+    if (reader_ != nullptr) WEIR_RETURN_IF_ERROR(reader_->Recall({}));
     const int64_t n_before = session_.counters().seen;
     Progress progress("read", Progress::kAuto);
     TalkReading reading;
@@ -274,7 +277,7 @@ class Chat {
   const PotFlags& pot_;
   const PinFlags& pins_;
   const std::string pin_;
-  Eyes* const eyes_;  // nullptr without an encoder
+  PictureReader* const reader_;  // nullptr without an encoder
   const PictureFlags& pictures_;
   const ChatFlags& flags_;
 };
@@ -298,7 +301,7 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
   WEIR_RETURN_IF_ERROR(loop.Loop(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
-  PrintMemoryLine(*setup.session, setup.eyes.get());
+  PrintMemoryLine(*setup.session, setup.reader.get());
   return Status();
 }
 

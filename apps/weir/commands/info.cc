@@ -8,7 +8,8 @@
 
 #include "commands/command.h"
 #include "common.h"
-#include "engine/eyes.h"
+#include "engine/loaded_encoder.h"
+#include "engine/picture_reader.h"
 #include "engine/plan_backend.h"
 
 namespace weir::app {
@@ -57,7 +58,7 @@ void PrintEncoder(const GgufFile& file) {
   std::string pruners;
   for (const PrunerInfo* info : AllPrunerInfos()) {
     const Result<PrunerSpec> spec = ParsePrunerSpec(info->name);
-    if (spec.ok() && PrunedEncoder::PrunerBytes(*spec, encoder).ok()) {
+    if (spec.ok() && PictureEncoder::PrunerBytes(*spec, encoder).ok()) {
       pruners += (pruners.empty() ? "" : ", ") + std::string(info->name);
     }
   }
@@ -77,11 +78,12 @@ void PrintModel(const std::string& path, const std::string& mmproj) {
               Printable((*model)->model().config().architecture).c_str(),
               BytesText((*model)->ledger().used_bytes()).c_str());
   if (mmproj.empty()) return;
-  const auto eyes = LoadedEncoder::Load(mmproj, **model);
-  if (eyes.ok()) {
-    std::printf("with %s: yes, %d tokens a picture\n", Printable(mmproj).c_str(), (*eyes)->encoder().config().n_rows);
+  const auto encoder = LoadedEncoder::Load(mmproj, **model);
+  if (encoder.ok()) {
+    std::printf("with %s: yes, %d tokens a picture\n", Printable(mmproj).c_str(),
+                (*encoder)->encoder().config().n_rows);
   } else {
-    std::printf("with %s: no: %s\n", Printable(mmproj).c_str(), Printable(eyes.status().message()).c_str());
+    std::printf("with %s: no: %s\n", Printable(mmproj).c_str(), Printable(encoder.status().message()).c_str());
   }
 }
 

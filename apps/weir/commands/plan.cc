@@ -17,11 +17,11 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
   WEIR_ASSIGN_OR_RETURN(const PrunerSpec prune, ToPruner(*pictures));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
   WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, std::nullopt, &options));
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadEyes(*pictures, *model));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadPictureEncoder(*pictures, *model));
   if (encoder != nullptr) {
     const bool none_yet = pictures->images.empty() && pictures->videos.empty();
     WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));
-    WEIR_ASSIGN_OR_RETURN(options.beside, Eyes::Plan(encoder->encoder(), room, prune));
+    WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(encoder->encoder(), room, prune));
   }
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {

@@ -106,7 +106,7 @@ Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureF
     const bool last = i + 1 == prompt.behind.size();
     n_before = session.counters().seen;
     options.end_of_prompt = last && prompt.behind[i].empty();
-    WEIR_RETURN_IF_ERROR(ReadSource(*setup.eyes, pictures, i, options));
+    WEIR_RETURN_IF_ERROR(ReadSource(*setup.reader, pictures, i, options));
     n_before = session.counters().seen;
     options.end_of_prompt = last;
     WEIR_RETURN_IF_ERROR(session.Append(prompt.behind[i], options));
@@ -115,13 +115,16 @@ Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureF
 }
 
 // A next round is read as `chat` reads it: what is forgotten for it, and when, is then the same.
-Status ReadRound(Session& session, Sampler& sampler, Conversation* conversation, const std::string& text,
+Status ReadRound(const Setup& setup, Sampler& sampler, Conversation* conversation, const std::string& text,
                  int64_t n_answer, const Session::AppendOptions& options) {
-  Talk talk(session, sampler, *conversation);
+  Talk talk(*setup.session, sampler, *conversation);
   TalkReading reading;
   reading.stop = options.stop;
   reading.progress = options.progress;
   EncodeReport report;
+  WEIR_RETURN_IF_ERROR(talk.OpenTurn());
+  // Frames that a server's session kept before it came here.
+  if (setup.reader != nullptr) WEIR_RETURN_IF_ERROR(setup.reader->Recall({}));
   WEIR_RETURN_IF_ERROR(talk.Ask(text, n_answer, reading, &report));
   PrintReport(report, "the prompt");
   *conversation = talk.conversation();
@@ -179,7 +182,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   append.progress = [&](int64_t done) { progress.Update(done, session); };
   const int64_t n_before = session.counters().seen;
   const bool next_round = saved && prompt.talk;
-  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(session, sampler, &*prompt.talk, text, answer.n_predict, append)
+  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(setup, sampler, &*prompt.talk, text, answer.n_predict, append)
                        : n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
                                        : AppendPinned(session, tokens, part, append));
   const int64_t n_read = session.counters().seen - n_before;
@@ -201,7 +204,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     const double rate = static_cast<double>(n_read) / read_s;
     std::printf(
         "%s\n",
-        JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.eyes.get())).c_str());
+        JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.reader.get())).c_str());
   } else {
     std::printf("\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
@@ -209,7 +212,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   std::fprintf(stderr, "speed    read %lld tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
                static_cast<long long>(n_read), static_cast<double>(n_read) / read_s, result.tokens.size(),
                result.tokens_per_s);
-  PrintMemoryLine(session, setup.eyes.get());
+  PrintMemoryLine(session, setup.reader.get());
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
   return CheckNotCut(result);
 }

@@ -29,7 +29,7 @@ struct ServeFlags {
   std::vector<std::string> origins;
   bool hand_over = false, cache_prompt = true;
   int drain = 30, session_idle = 0;
-  SharedEyesOptions eyes;
+  DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
 };
 
@@ -81,11 +81,11 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   }
   out.http.n_threads = flags.connections;
   out.http.request_timeout_s = flags.timeout;
-  out.host.eyes = flags.eyes;
+  out.host.decode = flags.decode;
   if (!flags.prune.empty()) {
-    WEIR_ASSIGN_OR_RETURN(out.host.eyes.prune, ParsePrunerSpec(flags.prune));
+    WEIR_ASSIGN_OR_RETURN(out.host.prune, ParsePrunerSpec(flags.prune));
   }
-  out.host.eyes.timeout_ms = int64_t{1000} * flags.media_timeout_s;
+  out.host.decode.timeout_ms = int64_t{1000} * flags.media_timeout_s;
   out.host.frames_waiting = flags.frames_waiting;
   out.address = flags.host;
   out.port = flags.port;
@@ -135,10 +135,10 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   if (encoder != nullptr) {
     std::fprintf(stderr, "vision   %s, %d tokens a picture, weights %s, pictures up to %d pixels a side\n",
                  encoder->encoder().config().projector.c_str(), encoder->encoder().config().max_rows(),
-                 BytesText(encoder->ledger().used_bytes()).c_str(), host.options().eyes.max_side);
-    if (const PrunerSpec& prune = host.options().eyes.prune; prune.info != nullptr) {
-      std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", prune.text.c_str(), host.eyes()->n_rows(),
-                   encoder->encoder().config().n_rows);
+                 BytesText(encoder->ledger().used_bytes()).c_str(), host.options().decode.max_side);
+    if (const PrunerSpec& prune = host.options().prune; prune.info != nullptr) {
+      std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", prune.text.c_str(),
+                   host.vision()->encoder->n_rows(), encoder->encoder().config().n_rows);
     }
   }
   std::fprintf(stderr, "memory   %s for all sessions, %s of it for %d answer pots\n",
@@ -183,12 +183,12 @@ void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
       ->check(NotEmpty())
       ->needs(mmproj)
       ->type_name("NAME");
-  app.add_option("--max-side", flags->eyes.max_side,
+  app.add_option("--max-side", flags->decode.max_side,
                  "pictures and frames are shrunk to so many pixels on their longer side")
       ->check(Between(16, 1 << 14))
       ->capture_default_str()
       ->type_name("PIXELS");
-  app.add_option("--decoders", flags->eyes.lanes, "pictures and videos that are decoded at once; more wait")
+  app.add_option("--decoders", flags->decode.lanes, "pictures and videos that are decoded at once; more wait")
       ->check(Between(1, 256))
       ->capture_default_str();
   app.add_option("--media-timeout", flags->media_timeout_s,
@@ -196,12 +196,12 @@ void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
       ->check(Between(1, 86400))
       ->capture_default_str()
       ->type_name("SECONDS");
-  app.add_option("--decode-time", flags->eyes.decode_s,
+  app.add_option("--decode-time", flags->decode.decode_s,
                  "longest time that decoding all pictures and videos of a request may take")
       ->check(Between(1, 1 << 30))
       ->capture_default_str()
       ->type_name("SECONDS");
-  app.add_option("--max-frames", flags->eyes.max_frames,
+  app.add_option("--max-frames", flags->decode.max_frames,
                  "pictures and frames of videos that are looked at in one request, repeated frames included")
       ->check(Between(1, 1 << 30))
       ->capture_default_str();

@@ -116,7 +116,7 @@ class Watcher {
   Watcher(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, FrameFeed& feed,
           bool json)
       : session_(*setup.session),
-        eyes_(*setup.eyes),
+        reader_(*setup.reader),
         tokenizer_(setup.model->tokenizer()),
         sampler_(std::move(sampler)),
         talk_(session_, sampler_, Conversation(tokenizer_, &chat)),
@@ -138,7 +138,7 @@ class Watcher {
     Session::AppendOptions append;
     append.t_src_ms = t_ms_;
     append.stop = &StopFlag();
-    WEIR_RETURN_IF_ERROR(eyes_.ReadPrepared(frame.pixels, append));
+    WEIR_RETURN_IF_ERROR(reader_.ReadPrepared(frame.pixels, append));
     ++n_looked_;
     return Status();
   }
@@ -149,7 +149,7 @@ class Watcher {
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     Session::AppendOptions append;
     append.stop = &StopFlag();
-    WEIR_RETURN_IF_ERROR(eyes_.Recall(append));
+    WEIR_RETURN_IF_ERROR(reader_.Recall(append));
     EncodeReport report;
     WEIR_RETURN_IF_ERROR(talk_.Ask(question, answer_.n_predict, Reading(), &report));
     PrintReport(report, "the question");
@@ -216,7 +216,7 @@ class Watcher {
                                    {"tokens_kept", tokens.kept},
                                    {"tokens_dropped", tokens.dropped}};
     if (const auto modalities = ModalitiesJson(tokens); !modalities.is_null()) line["modalities"] = modalities;
-    AddPruned(&eyes_, &line);
+    AddPruned(&reader_, &line);
     line["session_bytes"] = session_.ledger().used_bytes();
     line["resident_bytes"] = ResidentBytes();
     return line;
@@ -225,7 +225,7 @@ class Watcher {
   void PrintFigures(const std::string& what) const {
     const FrameFeed::Counters frames = feed_.counters();
     const SessionCounters tokens = session_.counters();
-    const std::string pruned = PrunedText(eyes_);
+    const std::string pruned = PrunedText(reader_);
     std::fprintf(
         stderr,
         "watch    %s%s frames looked at (%.2f/s), %s dropped, %s waiting; tokens %s seen, %s kept; %s%ssession %s, "
@@ -237,7 +237,7 @@ class Watcher {
   }
 
   Session& session_;
-  Eyes& eyes_;
+  PictureReader& reader_;
   const Tokenizer& tokenizer_;
   Sampler sampler_;
   Talk talk_;
@@ -286,7 +286,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   // A source that plays takes its time from frame to frame.
   options.frames.media.wall_ms =
       std::max(options.frames.media.wall_ms, static_cast<int64_t>(std::llround(std::min(3000 / pictures.fps, 1e9))));
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FrameFeed> feed, FrameFeed::Start(*setup.eyes, flags.source, options));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FrameFeed> feed, FrameFeed::Start(*setup.reader, flags.source, options));
 
   Questions questions(flags.source != "-");
   Schedule ask(every), reports(report);

@@ -68,14 +68,16 @@ Result<std::vector<PictureQuestion>> ReadQuestions(const std::string& data) {
 // How long streams of such questions become.
 class Lengths {
  public:
-  Lengths(const Tokenizer& tokenizer, const ChatTemplate* chat, const ViewerOptions& viewer, int32_t rows)
-      : tokenizer_(tokenizer), chat_(chat), viewer_(viewer), rows_(rows) {}
+  // `rows`: of a picture; `recalled`: of frames that are kept together, 0 where they are not.
+  Lengths(const Tokenizer& tokenizer, const ChatTemplate* chat, const ViewerOptions& viewer, int32_t rows,
+          int32_t recalled)
+      : tokenizer_(tokenizer), chat_(chat), viewer_(viewer), rows_(rows), recalled_(recalled) {}
 
   // The longest prompt of a question that is asked by itself.
   int64_t Prompt(std::span<const PictureQuestion> questions) const {
     int64_t longest = 0, shown = 0;
     for (const PictureQuestion& q : questions) {
-      if (!q.pictures.empty()) shown = std::ssize(q.pictures) * rows_;
+      if (!q.pictures.empty()) shown = Rows(q);
       longest = std::max(longest, shown + Words(q));
     }
     return longest;
@@ -85,7 +87,7 @@ class Lengths {
     int64_t longest = 0;
     for (const std::span<const PictureQuestion> stream : SplitStreams(questions)) {
       int64_t n = 0;
-      for (const PictureQuestion& q : stream) n += std::ssize(q.pictures) * rows_ + Words(q) + Answer();
+      for (const PictureQuestion& q : stream) n += Rows(q) + Words(q) + Answer();
       longest = std::max(longest, n);
     }
     return longest;
@@ -103,7 +105,11 @@ class Lengths {
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_;
   const ViewerOptions& viewer_;
-  const int32_t rows_;
+  // Frames that are kept together become at most as many rows as all of them would alone, or as the memory has.
+  int64_t Rows(const PictureQuestion& q) const {
+    return q.pictures.empty() ? 0 : std::max<int64_t>(std::ssize(q.pictures) * rows_, recalled_);
+  }
+  const int32_t rows_, recalled_;
 };
 
 struct Sitting {
@@ -117,7 +123,7 @@ struct Sitting {
   double full_ms_per_token = 0;  // of the run that keeps everything
 };
 
-Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, const PruneRun& prune,
+Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, const PruneRun& prune, Encoder& encoder,
               EncodedPictures& rows) {
   const PictureEvalFlags& flags = sitting.flags;
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags.eval, run));
@@ -129,8 +135,13 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
     options.pot_slots = static_cast<int32_t>(std::ceil(flags.share * static_cast<double>(sitting.longest_prompt)));
   }
   WEIR_RETURN_IF_ERROR(AddProbe(sitting.model, flags.eval.model, sitting.chat != nullptr, std::nullopt, &options));
+  if (sitting.viewer.video) options.beside = FrameStore::Plan(encoder);
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                         Session::Make(sitting.model.model(), sitting.model.backend(), options));
+  std::unique_ptr<FrameStore> frames;
+  if (sitting.viewer.video) {
+    WEIR_ASSIGN_OR_RETURN(frames, FrameStore::Make(encoder, session->ledger()));
+  }
   Json start = RowStart(exam.suite, "", flags.eval, options.policy.text, *session);
   start["data"] = sitting.data;
   start["prune"] = prune.spec.info != nullptr ? prune.spec.text : "none";
@@ -145,7 +156,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
     std::fprintf(stderr, "%s: finished before\n", what.c_str());
     return Status();
   }
-  Viewer viewer(*session, rows, sitting.model.tokenizer(), sitting.chat, sitting.viewer, &StopFlag());
+  Viewer viewer(*session, rows, sitting.model.tokenizer(), sitting.chat, sitting.viewer, &StopFlag(), frames.get());
   ExamProgress progress(what);
   int64_t n_questions = 0;
   const Clock::time_point began = Clock::now();
@@ -255,7 +266,7 @@ Status RunPictureExam(const PictureEvalFlags& flags, const MakePictureExam& make
   PictureExamInput input;
   WEIR_ASSIGN_OR_RETURN(input.questions, ReadQuestions(flags.data));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(flags.eval.model));
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadEyes(flags.pictures, *model));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadPictureEncoder(flags.pictures, *model));
   if (choose) {
     WEIR_ASSIGN_OR_RETURN(pruners, choose(encoder->encoder()));
   }
@@ -280,13 +291,14 @@ Status RunPictureExam(const PictureEvalFlags& flags, const MakePictureExam& make
   for (const PruneRun& prune : pruners) {
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<EncodedPictures> rows,
                           EncodedPictures::Make(files, encoder->encoder(), prune.spec));
-    const Lengths lengths(model->tokenizer(), sitting.chat, viewer, rows->max_tokens());
+    const Lengths lengths(model->tokenizer(), sitting.chat, viewer, rows->max_tokens(),
+                          viewer.video ? encoder->encoder().config().n_recalled : 0);
     sitting.longest_prompt = lengths.Prompt(input.questions);
     input.longest_tokens = [&](std::span<const PictureQuestion> questions, bool apart) {
       return apart ? sitting.longest_prompt + lengths.Answer() : lengths.Stream(questions);
     };
     WEIR_ASSIGN_OR_RETURN(const PictureExam exam, make(input));
-    for (const EvalRun& run : runs) WEIR_RETURN_IF_ERROR(OneRun(sitting, exam, run, prune, *rows));
+    for (const EvalRun& run : runs) WEIR_RETURN_IF_ERROR(OneRun(sitting, exam, run, prune, encoder->encoder(), *rows));
   }
   return Status();
 }

@@ -49,7 +49,7 @@ Result<Appended> ParseAppend(const Host& host, const Json& body) {
   if (what == "frame" && out.t_ms < 0) fields.Fail("t_ms", "is missing: the moment that the frame shows");
   fields.Get("pinned", &out.pinned);
   if (out.pinned && out.live) fields.Fail("pinned", "is for what is waited for");
-  if (what != "text" && host.eyes() == nullptr) {
+  if (what != "text" && host.vision() == nullptr) {
     fields.Fail(kind, "is for servers that run with --mmproj");
   }
   for (const Json* picture : {image, frame}) {
@@ -87,10 +87,11 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
                      response);
   }
   const int64_t number = queue->Enter();
-  SharedEyes::Ticket ticket(*host.eyes());
-  std::optional<SharedEyes::Lane> lane;
+  DecodeLanes& lanes = *host.vision()->lanes;
+  DecodeLanes::Ticket ticket(lanes);
+  std::optional<DecodeLanes::Lane> lane;
   while (!lane && queue->Waits(number)) {
-    lane = host.eyes()->TakeLane(ticket, kLookAtClient);
+    lane = lanes.Take(ticket, kLookAtClient);
     if (!lane && !ClientWaits()) {
       (void)queue->Leave(number);
       return SendError({499, "cancelled", "the client went away"}, response);
@@ -101,7 +102,7 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
   const Status pushed = [&]() -> Status {
     if (dropped) return Status();
     WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(frame.files[0]));
-    const auto image = DecodeImage(file.path(), lane->ledger(), host.eyes()->media());
+    const auto image = DecodeImage(file.path(), lane->ledger(), lanes.media());
     if (!image.ok()) return AboutField(image.status(), file.path(), frame.where);
     return queue->Push({image->rgb(), image->width, image->height}, t_ms, lane->ledger(), &start);
   }();

@@ -34,7 +34,7 @@ void Handle(const Call& call, httplib::Response& response) {
   }
   fields.Get("pin_system", &pin_system);
   fields.Get("frames_waiting", &n_waiting, 0, kMaxFramesWaiting);
-  if (call.host.eyes() == nullptr) fields.Only("frames_waiting", 0);
+  if (call.host.vision() == nullptr) fields.Only("frames_waiting", 0);
   if (const Status bad = fields.Done(); !bad.ok()) return SendError(bad, response);
   const auto options = call.host.admission().OptionsFor(policy, pot);
   if (!options.ok()) {

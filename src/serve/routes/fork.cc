@@ -22,6 +22,7 @@ void Handle(const Call& call, httplib::Response& response) {
           call.host.sessions().Erase(to->id);
           return copied;
         }
+        if (to->kept_frames != nullptr) to->kept_frames->CopyFrom(*from.kept_frames);
         to->conversation = from.conversation;
         to->t_ms = from.t_ms;
         to->rows_pruned = from.rows_pruned;

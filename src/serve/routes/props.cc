@@ -28,13 +28,14 @@ Json DefaultsJson(const AnswerDefaults& defaults) {
 }
 
 Json VisionJson(const Host& host) {
-  if (host.eyes() == nullptr) return nullptr;
-  const EncoderConfig& config = host.eyes()->config();
-  return {{"projector", config.projector},
-          {"tokens", host.eyes()->n_rows()},
-          {"prune", host.eyes()->options().prune.info == nullptr ? Json() : Json(host.eyes()->options().prune.text)},
-          {"max_side", host.eyes()->options().max_side},
-          {"lanes", host.eyes()->options().lanes},
+  const SharedVision* const vision = host.vision();
+  if (vision == nullptr) return nullptr;
+  const PrunerSpec& prune = vision->encoder->pruner();
+  return {{"projector", vision->encoder->config().projector},
+          {"tokens", vision->encoder->n_rows()},
+          {"prune", prune.info == nullptr ? Json() : Json(prune.text)},
+          {"max_side", vision->lanes->options().max_side},
+          {"lanes", vision->lanes->options().lanes},
           {"frames_waiting", host.options().frames_waiting}};
 }
 

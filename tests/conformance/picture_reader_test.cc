@@ -1,6 +1,6 @@
 // Pictures and frames in a session: the pair against the reference that made its golden, memory against the plan, and
 // frames that arrive while nobody looks.
-#include "engine/eyes.h"
+#include "engine/picture_reader.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 
 #include "chat/probe.h"
 #include "engine/frame_feed.h"
+#include "engine/loaded_encoder.h"
 #include "support/build_paths.h"
 #include "support/golden.h"
 #include "support/pictures.h"
@@ -30,7 +31,7 @@ struct Pair {
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<LoadedEncoder> encoder;
   std::unique_ptr<Session> session;
-  std::unique_ptr<Eyes> eyes;
+  std::unique_ptr<PictureReader> reader;
 };
 
 Pair MakePair(const std::string& policy, int32_t pot, const PictureRoom& room, const std::string& device = "cpu") {
@@ -46,9 +47,9 @@ Pair MakePair(const std::string& policy, int32_t pot, const PictureRoom& room, c
   options.pot_slots = pot;
   options.k_type = options.v_type = DType::kF32;
   EXPECT_TRUE(PrepareProbe(out.model->tokenizer(), nullptr, "", &options).ok());
-  options.beside = Eyes::Plan(out.encoder->encoder(), room);
+  options.beside = std::move(PictureReader::Plan(out.encoder->encoder(), room)).value();
   out.session = std::move(Session::Make(out.model->model(), out.model->backend(), options)).value();
-  out.eyes = std::move(Eyes::Make(out.encoder->encoder(), *out.session, room)).value();
+  out.reader = std::move(PictureReader::Make(out.encoder->encoder(), *out.session, room)).value();
   return out;
 }
 
@@ -59,11 +60,11 @@ PictureRoom Room(int32_t width, int32_t height, int32_t n_waiting = 0) {
   return room;
 }
 
-class EyesTest : public ::testing::Test {
+class PictureReaderTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!testing::HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
-    folder_ = std::filesystem::temp_directory_path() / ("weir_eyes_test_" + std::to_string(getpid()));
+    folder_ = std::filesystem::temp_directory_path() / ("weir_picture_reader_test_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override {
@@ -100,21 +101,21 @@ TEST(Pair, LogitsMatchTheReference) {
       ASSERT_TRUE(pair.session->Append({&id, 1}).ok());
       expect_row(row++);
     }
-    ASSERT_TRUE(pair.eyes->ReadPrepared(golden.at("pixels").data.data(), {}).ok());
-    row += pair.eyes->config().n_rows;
+    ASSERT_TRUE(pair.reader->ReadPrepared(golden.at("pixels").data.data(), {}).ok());
+    row += pair.reader->config().n_rows;
     expect_row(row - 1);
     for (const int32_t id : tokens("after")) {
       ASSERT_TRUE(pair.session->Append({&id, 1}).ok());
       expect_row(row++);
     }
     EXPECT_EQ(row, want.rows);
-    EXPECT_EQ(pair.session->counters().by[static_cast<size_t>(Modality::kVideo)].seen, pair.eyes->config().n_rows);
+    EXPECT_EQ(pair.session->counters().by[static_cast<size_t>(Modality::kVideo)].seen, pair.reader->config().n_rows);
   }
 }
 
-std::vector<float> Pixels(const Eyes& eyes, uint64_t seed) {
+std::vector<float> Pixels(const PictureReader& reader, uint64_t seed) {
   Rng rng(seed);
-  std::vector<float> out(static_cast<size_t>(eyes.n_prepared()));
+  std::vector<float> out(static_cast<size_t>(reader.n_prepared()));
   for (float& x : out) x = static_cast<float>(rng.Below(2000)) / 500 - 2;
   return out;
 }
@@ -132,7 +133,7 @@ TEST(Pair, EveryPolicyReadsMixedTokens) {
         const std::vector<int32_t> question = {10 + round, 20, 30, 40};
         Session::AppendOptions append;
         append.t_src_ms = 1000 * round;
-        ASSERT_TRUE(p->eyes->ReadPrepared(Pixels(*p->eyes, static_cast<uint64_t>(round)).data(), append).ok());
+        ASSERT_TRUE(p->reader->ReadPrepared(Pixels(*p->reader, static_cast<uint64_t>(round)).data(), append).ok());
         ASSERT_TRUE(session.BeginRound(question, 8).ok());
         append.end_of_prompt = true;
         ASSERT_TRUE(session.Append(question, append).ok());
@@ -162,7 +163,7 @@ TEST(Pair, NoveltyIsTakenFromTheStoredKeys) {
   const std::vector<int32_t> before = {9, 8, 7}, after(25, 12), last = {3};
   ASSERT_TRUE(session.Append(before).ok());
   for (uint64_t frame = 0; frame < 4; ++frame) {
-    ASSERT_TRUE(pair.eyes->ReadPrepared(Pixels(*pair.eyes, frame / 2).data(), {}).ok());
+    ASSERT_TRUE(pair.reader->ReadPrepared(Pixels(*pair.reader, frame / 2).data(), {}).ok());
   }
   ASSERT_TRUE(session.Append(after).ok());
   const Pot& pot = session.pot();
@@ -199,7 +200,7 @@ TEST(Pair, NoveltyIsTakenFromTheStoredKeys) {
   Pair more = MakePair("infinipot_v:alpha=1,text=0,recent=0.34,ratio=0.5", 128, Room(8, 8));
   ASSERT_TRUE(more.session->Append(before).ok());
   for (uint64_t frame = 0; frame < 4; ++frame) {
-    ASSERT_TRUE(more.eyes->ReadPrepared(Pixels(*more.eyes, frame == 3 ? 1 : frame).data(), {}).ok());
+    ASSERT_TRUE(more.reader->ReadPrepared(Pixels(*more.reader, frame == 3 ? 1 : frame).data(), {}).ok());
   }
   ASSERT_TRUE(more.session->Append(after).ok());
   ASSERT_TRUE(more.session->Append(last).ok());
@@ -225,7 +226,7 @@ TEST(Pair, WeirRanksRowsByTheStoredKeys) {
   std::vector<uint8_t> saved;
   ASSERT_TRUE(session.Save(&saved).ok());
   for (uint64_t frame = 0; frame < 4; ++frame) {
-    ASSERT_TRUE(pair.eyes->ReadPrepared(Pixels(*pair.eyes, frame).data(), {}).ok());
+    ASSERT_TRUE(pair.reader->ReadPrepared(Pixels(*pair.reader, frame).data(), {}).ok());
   }
   ASSERT_TRUE(session.Append(after).ok());
   const Pot& pot = session.pot();
@@ -279,26 +280,26 @@ TEST(Pair, PartsThatDoNotBelongTogether) {
 }
 
 // A video that ends a prompt ends it once, however many frames it has.
-TEST_F(EyesTest, AVideoEndsAPromptOnce) {
+TEST_F(PictureReaderTest, AVideoEndsAPromptOnce) {
   const std::string video = Write("v.y4m", testing::Y4mBytes(6, 2));
   Pair pair = MakePair("snapkv:capacity=40,window=4", 128, Room(40, 30));
   FrameOptions frames;
   frames.fps = 1;
   Session::AppendOptions append;
   append.end_of_prompt = true;
-  ASSERT_TRUE(pair.eyes->ReadVideo(video, frames, append).ok());
-  EXPECT_EQ(pair.session->counters().seen, 3 * pair.eyes->config().n_rows);
+  ASSERT_TRUE(pair.reader->ReadVideo(video, frames, append).ok());
+  EXPECT_EQ(pair.session->counters().seen, 3 * pair.reader->config().n_rows);
   EXPECT_EQ(pair.session->counters().selections, 1);
 }
 
-TEST_F(EyesTest, PicturesAndFramesCarryWhatTheyAre) {
+TEST_F(PictureReaderTest, PicturesAndFramesCarryWhatTheyAre) {
   const std::string picture = Write("a.ppm", testing::PpmBytes(40, 30)),
                     video = Write("v.y4m", testing::Y4mBytes(6, 2));
   Pair pair = MakePair("window", 64, Room(40, 30));
-  const int32_t n = pair.eyes->config().n_rows;
+  const int32_t n = pair.reader->config().n_rows;
   const int32_t word = 9;
   ASSERT_TRUE(pair.session->Append({&word, 1}).ok());
-  const Status read = pair.eyes->ReadPicture(picture, {}, {});
+  const Status read = pair.reader->ReadPicture(picture, {}, {});
   ASSERT_TRUE(read.ok()) << read.message();
   FrameOptions frames;
   frames.fps = 1;
@@ -306,7 +307,7 @@ TEST_F(EyesTest, PicturesAndFramesCarryWhatTheyAre) {
   append.t_src_ms = 500;
   std::vector<int64_t> times;
   const auto n_frames =
-      pair.eyes->ReadVideo(video, frames, append, [&](const Frame& f) { times.push_back(f.t_src_ms); });
+      pair.reader->ReadVideo(video, frames, append, [&](const Frame& f) { times.push_back(f.t_src_ms); });
   ASSERT_TRUE(n_frames.ok()) << n_frames.status().message();
   EXPECT_EQ(*n_frames, 3);
   EXPECT_EQ(times, (std::vector<int64_t>{0, 1000, 2000}));
@@ -342,30 +343,31 @@ TEST_F(EyesTest, PicturesAndFramesCarryWhatTheyAre) {
   EXPECT_EQ(pair.session->pot().meta(0).back().row, n - 1);
 }
 
-TEST_F(EyesTest, ThePlanHoldsPicturesAndIsNeverExceeded) {
+TEST_F(PictureReaderTest, ThePlanHoldsPicturesAndIsNeverExceeded) {
   for (const auto& [width, height] : {std::pair{40, 30}, {300, 11}, {11, 300}, {5, 5}}) {
     SCOPED_TRACE(std::to_string(width) + " x " + std::to_string(height));
     const std::string picture = Write("p.ppm", testing::PpmBytes(width, height));
     Pair pair = MakePair("window", 64, Room(width, height));
-    const Status read = pair.eyes->ReadPicture(picture, {}, {});
+    const Status read = pair.reader->ReadPicture(picture, {}, {});
     ASSERT_TRUE(read.ok()) << read.message();
     // The plan is what was used: no more, and little less.
     const int64_t planned = pair.session->plan().total_bytes, peak = pair.session->ledger().peak_bytes();
     EXPECT_LE(peak, planned);
     EXPECT_GT(peak, planned - (64 << 10));
-    EXPECT_EQ(pair.session->ledger().used_bytes() + Eyes::Plan(pair.encoder->encoder(), Room(width, height))[1].bytes,
+    EXPECT_EQ(pair.session->ledger().used_bytes() +
+                  PictureReader::Plan(pair.encoder->encoder(), Room(width, height)).value()[1].bytes,
               planned);
     // Larger ones are refused before their pixels exist, and shrunk where that is asked for.
     const std::string larger = Write("l.ppm", testing::PpmBytes(2 * width, 2 * height));
-    EXPECT_EQ(pair.eyes->ReadPicture(larger, {}, {}).code(), StatusCode::kUnsupported);
+    EXPECT_EQ(pair.reader->ReadPicture(larger, {}, {}).code(), StatusCode::kUnsupported);
     MediaOptions shrink;
     shrink.max_side = std::max(width, height);
-    EXPECT_TRUE(pair.eyes->ReadPicture(larger, shrink, {}).ok());
+    EXPECT_TRUE(pair.reader->ReadPicture(larger, shrink, {}).ok());
     EXPECT_LE(pair.session->ledger().peak_bytes(), planned);
   }
 }
 
-TEST_F(EyesTest, PreprocessingNeverAsksForMoreThanItSays) {
+TEST_F(PictureReaderTest, PreprocessingNeverAsksForMoreThanItSays) {
   for (const Fit fit : {Fit::kCrop, Fit::kPad, Fit::kStretch}) {
     for (const auto& [width, height] : {std::pair{1, 1}, {3, 500}, {500, 3}, {64, 64}, {200, 130}, {37, 40}}) {
       ImageTransform transform;
@@ -381,12 +383,12 @@ TEST_F(EyesTest, PreprocessingNeverAsksForMoreThanItSays) {
   }
 }
 
-TEST_F(EyesTest, FramesArriveWhileNobodyLooks) {
+TEST_F(PictureReaderTest, FramesArriveWhileNobodyLooks) {
   const std::string video = Write("v.y4m", testing::Y4mBytes(40, 10));
   Pair pair = MakePair("window", 64, Room(32, 16, 4));
   FrameFeed::Options options;
   options.frames.fps = 10;
-  auto feed = std::move(FrameFeed::Start(*pair.eyes, video, options)).value();
+  auto feed = std::move(FrameFeed::Start(*pair.reader, video, options)).value();
   // Nothing is taken: the file is read to its end all the same, and only the newest frames wait.
   for (int i = 0; i < 600 && feed->counters().arrived < 40; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -400,7 +402,7 @@ TEST_F(EyesTest, FramesArriveWhileNobodyLooks) {
   while (feed->Take(&frame, 1000)) {
     EXPECT_GT(frame.t_src_ms, last);
     last = frame.t_src_ms;
-    ASSERT_TRUE(pair.eyes->ReadPrepared(frame.pixels, {}).ok());
+    ASSERT_TRUE(pair.reader->ReadPrepared(frame.pixels, {}).ok());
     ++n_taken;
   }
   EXPECT_EQ(last, 3900);
@@ -411,13 +413,13 @@ TEST_F(EyesTest, FramesArriveWhileNobodyLooks) {
   EXPECT_LE(pair.session->ledger().peak_bytes(), pair.session->plan().total_bytes);
 }
 
-TEST_F(EyesTest, AFileThatWaitsLosesNothing) {
+TEST_F(PictureReaderTest, AFileThatWaitsLosesNothing) {
   const std::string video = Write("v.y4m", testing::Y4mBytes(25, 5));
   Pair pair = MakePair("window", 64, Room(32, 16, 3));
   FrameFeed::Options options;
   options.frames.fps = 5;
   options.drop = false;
-  auto feed = std::move(FrameFeed::Start(*pair.eyes, video, options)).value();
+  auto feed = std::move(FrameFeed::Start(*pair.reader, video, options)).value();
   FrameFeed::Prepared frame;
   std::vector<int64_t> times;
   while (!feed->ended()) {
@@ -427,15 +429,16 @@ TEST_F(EyesTest, AFileThatWaitsLosesNothing) {
   for (size_t i = 0; i < times.size(); ++i) EXPECT_EQ(times[i], static_cast<int64_t>(200 * i));
   EXPECT_EQ(feed->counters().dropped, 0);
   // Ending a feed that is not finished neither hangs nor leaks.
-  auto unfinished = std::move(FrameFeed::Start(*pair.eyes, video, options));
+  auto unfinished = std::move(FrameFeed::Start(*pair.reader, video, options));
   EXPECT_EQ(unfinished.status().code(), StatusCode::kOverBudget) << "two queues were not planned";
   feed.reset();
   for (int i = 0; i < 3; ++i) {
-    auto again = FrameFeed::Start(*pair.eyes, video, options);
+    auto again = FrameFeed::Start(*pair.reader, video, options);
     ASSERT_TRUE(again.ok()) << again.status().message();
     EXPECT_TRUE((*again)->Take(&frame, 5000));
   }
-  EXPECT_EQ(FrameFeed::Start(*pair.eyes, Write("bad.mp4", "no video"), options).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(FrameFeed::Start(*pair.reader, Write("bad.mp4", "no video"), options).status().code(),
+            StatusCode::kCorrupt);
 }
 
 }  // namespace

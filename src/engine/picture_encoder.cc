@@ -1,12 +1,15 @@
-#include "engine/pruned_encoder.h"
+#include "engine/picture_encoder.h"
 
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
+
+#include "engine/picture_parts.h"
 
 namespace weir {
 
-Result<int64_t> PrunedEncoder::PrunerBytes(const PrunerSpec& spec, const Encoder& encoder) {
+Result<int64_t> PictureEncoder::PrunerBytes(const PrunerSpec& spec, const Encoder& encoder) {
   if (spec.info == nullptr) return int64_t{0};
   if (!encoder.config().grids.empty() || encoder.config().max_squares > 0) {
     return Unsupported("pruner %s: pictures that are looked at in tiles are not pruned", spec.info->name);
@@ -19,8 +22,8 @@ Result<int64_t> PrunedEncoder::PrunerBytes(const PrunerSpec& spec, const Encoder
   return bytes + int64_t{encoder.config().n_rows} * 4;
 }
 
-Result<std::unique_ptr<PrunedEncoder>> PrunedEncoder::Make(const PrunerSpec& spec, Encoder& encoder, Ledger& ledger) {
-  std::unique_ptr<PrunedEncoder> out(new PrunedEncoder);
+Result<std::unique_ptr<PictureEncoder>> PictureEncoder::Make(const PrunerSpec& spec, Encoder& encoder, Ledger& ledger) {
+  std::unique_ptr<PictureEncoder> out(new PictureEncoder);
   out->spec_ = spec;
   out->n_rows_ = encoder.config().n_rows;
   WEIR_ASSIGN_OR_RETURN(const int64_t pruner_bytes, PrunerBytes(spec, encoder));
@@ -36,22 +39,50 @@ Result<std::unique_ptr<PrunedEncoder>> PrunedEncoder::Make(const PrunerSpec& spe
   return out;
 }
 
-SignalSink* PrunedEncoder::BeginPicture() {
+Result<int64_t> PictureEncoder::BytesSetAside(const PrunerSpec& spec, const Encoder& encoder, int32_t max_side) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t pruner, PrunerBytes(spec, encoder));
+  return ImageEncoder::Bytes(encoder) + pruner + PreprocessBytes(max_side, max_side, encoder.config().transform);
+}
+
+Result<std::unique_ptr<PictureEncoder>> PictureEncoder::MakeSetAside(const PrunerSpec& spec, Encoder& encoder,
+                                                                     int32_t max_side, Ledger& ledger) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t bytes, BytesSetAside(spec, encoder, max_side));
+  WEIR_ASSIGN_OR_RETURN(Reservation set_aside, ledger.Reserve(MemTag::kVision, bytes));
+  auto own = std::make_unique<Ledger>(bytes);
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<PictureEncoder> out, Make(spec, encoder, *own));
+  out->set_aside_ = std::move(set_aside);
+  out->own_ledger_ = std::move(own);
+  return out;
+}
+
+Status PictureEncoder::Read(const RgbView& picture, Modality modality, Session& session,
+                            const Session::AppendOptions& append) {
+  WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, Encode(picture));
+  return AppendParts(config(), parts(), rows, modality, session, append);
+}
+
+Status PictureEncoder::ReadPrepared(const float* pixels, Modality modality, Session& session,
+                                    const Session::AppendOptions& append) {
+  WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, EncodePixels(pixels));
+  return AppendParts(config(), parts(), rows, modality, session, append);
+}
+
+SignalSink* PictureEncoder::BeginPicture() {
   if (pruner_ == nullptr || n_rows_ == images_->config().n_rows) return nullptr;
   pruner_->Begin();
   return pruner_.get();
 }
 
-Result<std::span<const float>> PrunedEncoder::Encode(const RgbView& image, const VisionObserver* observer) {
+Result<std::span<const float>> PictureEncoder::Encode(const RgbView& image, const VisionObserver* observer) {
   WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images_->Encode(image, observer, BeginPicture()));
   return Thin(rows);
 }
 
-Result<std::span<const float>> PrunedEncoder::EncodePixels(const float* pixels, const VisionObserver* observer) {
+Result<std::span<const float>> PictureEncoder::EncodePixels(const float* pixels, const VisionObserver* observer) {
   return Thin(images_->EncodePixels(pixels, observer, BeginPicture()));
 }
 
-Result<std::span<const float>> PrunedEncoder::Thin(std::span<float> rows) {
+Result<std::span<const float>> PictureEncoder::Thin(std::span<float> rows) {
   parts_.assign(images_->parts().begin(), images_->parts().end());
   if (pruner_ == nullptr || n_rows_ == images_->config().n_rows) return std::span<const float>(rows);
   parts_.front() = {parts_.front().words, n_rows_};

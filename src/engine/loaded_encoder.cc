@@ -1,0 +1,47 @@
+#include "engine/loaded_encoder.h"
+
+#include <utility>
+#include <vector>
+
+namespace weir {
+namespace {
+
+// The encoder's words in the model's vocabulary.
+Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, const Tokenizer& tokenizer) {
+  std::vector<std::vector<int32_t>> out;
+  for (const std::string& text : words.text) {
+    const TextPiece piece = {text, true};
+    out.push_back(tokenizer.EncodePieces({&piece, 1}, false));
+    if (out.size() == 1 && out.front().size() != 1) {
+      return InvalidArgument("the model's vocabulary has no token %s, which this encoder's pictures need",
+                             text.c_str());
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& path, LoadedModel& model) {
+  std::unique_ptr<LoadedEncoder> out(new LoadedEncoder);
+  WEIR_ASSIGN_OR_RETURN(out->file_, GgufFile::Open(path));
+  WEIR_ASSIGN_OR_RETURN(const EncoderInfo* info, FindEncoder(*out->file_));
+  Backend& backend = info->host_only ? model.host_backend() : model.backend();
+  WEIR_ASSIGN_OR_RETURN(out->encoder_, LoadEncoder(*out->file_, backend, out->ledger_));
+  const int32_t rows = out->encoder_->config().n_embd, wanted = model.model().config().n_embd;
+  if (rows != wanted) {
+    return InvalidArgument("%s makes rows of %d numbers, %s reads rows of %d: they do not belong together",
+                           path.c_str(), rows, model.file().path().c_str(), wanted);
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> words,
+                        WordTokens(out->encoder_->config().words, model.tokenizer()));
+  out->encoder_->SetWordTokens(std::move(words));
+  return out;
+}
+
+const std::string& LoadedEncoder::name() const {
+  const std::string& name = encoder_->config().name;
+  return name.empty() ? file_->path() : name;
+}
+
+}  // namespace weir

@@ -1,0 +1,89 @@
+// One encoder at work for a model: pictures and frames in, rows of a session out.
+//
+// It holds the encoder's working memory and the pruner that thins out rows before the language model sees them; without
+// a pruner all of them stay. Any number of sessions may share it, one picture at a time: it is used by one thread.
+// Prepare() alone may run in other threads meanwhile.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/ledger.h"
+#include "base/status.h"
+#include "engine/session.h"
+#include "kv/types.h"
+#include "prune/pruner.h"
+#include "vision/encoder.h"
+
+namespace weir {
+
+class PictureEncoder {
+ public:
+  // Bytes that Make() reserves for the pruner, beside ImageEncoder::Bytes(); 0 for a spec without one. kUnsupported
+  // when the encoder does not offer what the pruner needs, cuts pictures into tiles or keeps frames together,
+  // kInvalidArgument when an option does not fit it.
+  static Result<int64_t> PrunerBytes(const PrunerSpec& spec, const Encoder& encoder);
+  // Buffers of the encoder and of the pruner are reserved in `ledger` under kVision before they exist; what one
+  // picture's size asks for beside them (PreprocessBytes()), while it is read. Both arguments outlive the object.
+  // Errors of PrunerBytes() and ImageEncoder::Make().
+  static Result<std::unique_ptr<PictureEncoder>> Make(const PrunerSpec& spec, Encoder& encoder, Ledger& ledger);
+
+  // The same for a ledger that others fill up meanwhile: room for any picture of up to max_side x max_side pixels is
+  // reserved at once. The first gives the bytes.
+  static Result<int64_t> BytesSetAside(const PrunerSpec& spec, const Encoder& encoder, int32_t max_side);
+  static Result<std::unique_ptr<PictureEncoder>> MakeSetAside(const PrunerSpec& spec, Encoder& encoder,
+                                                              int32_t max_side, Ledger& ledger);
+
+  // The rows of the picture that stay, [n, n_embd], in their order; valid until the next call. Errors of Preprocess();
+  // kCorrupt when the encoder gives the pruner numbers that are not finite.
+  Result<std::span<const float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr);
+  // Of what Prepare() made, as frames of a video are looked at.
+  Result<std::span<const float>> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr);
+
+  // Reads a picture into a session: its rows, and the words of the model's family between them. Errors of Encode(),
+  // Session::Append() and Session::AppendEmbeddings(); what was read before the error stays read.
+  Status Read(const RgbView& picture, Modality modality, Session& session, const Session::AppendOptions& append);
+  Status ReadPrepared(const float* pixels, Modality modality, Session& session, const Session::AppendOptions& append);
+
+  // Floats of a frame made ready, and making it so: working memory is reserved in `work`. Any thread. Errors of
+  // Preprocess().
+  int64_t n_prepared() const { return InputFloats(config().transform); }
+  Status Prepare(const RgbView& frame, Ledger& work, float* out) const {
+    return Preprocess(frame, config().transform, work, out);
+  }
+
+  // What the last picture's rows are, in order, and the words between them.
+  std::span<const PicturePart> parts() const { return pruner_ == nullptr ? images_->parts() : parts_; }
+  // With a pruner: which of the encoder's rows the last picture's are, ascending.
+  std::span<const int32_t> kept() const { return kept_; }
+  // Of every picture that is not looked at in tiles.
+  int32_t n_rows() const { return n_rows_; }
+  // Rows that were pruned so far.
+  int64_t n_pruned() const { return n_pruned_; }
+  // For frames that are kept together (engine/frame_store.h), which nobody prunes.
+  ImageEncoder& images() { return *images_; }
+  const EncoderConfig& config() const { return images_->config(); }
+  // PrunerSpec::info is nullptr: nothing is pruned.
+  const PrunerSpec& pruner() const { return spec_; }
+
+ private:
+  PictureEncoder() = default;
+  // What is told of the next picture's attention: the pruner, or nullptr where there is nothing to choose.
+  SignalSink* BeginPicture();
+  // Moves the rows that stay to the front.
+  Result<std::span<const float>> Thin(std::span<float> rows);
+
+  Reservation set_aside_;
+  std::unique_ptr<Ledger> own_ledger_;  // of set_aside_
+  PrunerSpec spec_;
+  std::unique_ptr<ImageEncoder> images_;
+  std::unique_ptr<Pruner> pruner_;  // nullptr: all rows stay
+  Reservation bytes_;
+  int32_t n_rows_ = 0;
+  int64_t n_pruned_ = 0;
+  KeepSet kept_;
+  std::vector<PicturePart> parts_;
+};
+
+}  // namespace weir
