@@ -53,13 +53,17 @@ typedef struct weir_model weir_model;
 
 typedef struct weir_model_options {
   size_t struct_bytes;
-  int32_t n_threads;  /* 0: one for every usable core */
-  const char* device; /* "cpu", or "ref" for the slow scalar reference; NULL: "cpu" */
+  int32_t n_threads;         /* 0: one for every usable core */
+  const char* device;        /* "cpu"; "cuda"; "auto": a GPU where there is one, else the CPU; "ref": the slow scalar
+                                reference. NULL: "cpu". WEIR_UNSUPPORTED for a GPU that this build or machine lacks */
+  const char* mmproj;        /* the model's vision encoder, a GGUF file; NULL: no pictures */
+  const char* chat_template; /* the name of a chat template; NULL: the file's, if it has one */
 } weir_model_options;
 #define WEIR_MODEL_OPTIONS_INIT \
-  { sizeof(weir_model_options), 0, NULL }
+  { sizeof(weir_model_options), 0, NULL, NULL, NULL }
 
-/* Loads a GGUF file. `options` may be NULL. *model is the caller's to close, after all its sessions. */
+/* Loads a GGUF file. `options` may be NULL. *model is the caller's to close, after all its sessions. A chat template in the
+ * file that this build does not know is no error here; weir_session_ask() then is. */
 WEIR_API weir_status weir_model_open(const char* path, const weir_model_options* options, weir_model** model);
 /* NULL does nothing. */
 WEIR_API void weir_model_close(weir_model* model);
@@ -67,10 +71,13 @@ WEIR_API void weir_model_close(weir_model* model);
 typedef struct weir_model_info {
   size_t struct_bytes;
   int32_t n_vocab, n_embd, n_layers, n_ctx_train;
-  int64_t weight_bytes; /* that the weights hold in memory */
+  int64_t weight_bytes;     /* that the weights hold in memory, the encoder's included */
+  int32_t has_chat;         /* not 0: there is a chat template */
+  int32_t has_vision;       /* not 0: there is a vision encoder */
+  int32_t tokens_a_picture; /* at most; 0 without an encoder */
 } weir_model_info;
 #define WEIR_MODEL_INFO_INIT \
-  { sizeof(weir_model_info), 0, 0, 0, 0, 0 }
+  { sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0 }
 WEIR_API weir_status weir_model_describe(const weir_model* model, weir_model_info* info);
 
 /* Text to token ids. Writes at most `capacity` of them; *n_ids is how many there are, so that a call with capacity 0
@@ -92,9 +99,12 @@ typedef struct weir_session_options {
   int64_t budget_bytes; /* 0: no limit but the pot */
   int32_t chunk_tokens; /* tokens read at once; 0: a quarter of the pot, at most 256 */
   int32_t never_forget; /* not 0: a full pot is WEIR_OVER_BUDGET */
+  const char* prune;    /* "NAME" or "NAME:key=value,..." of `weir pruners`: rows of pictures that are not read; NULL: none */
+  int32_t picture_side; /* pictures are shrunk to so many pixels on their longer side; 0: 1024. Their memory is part of the
+                           session's bytes where the model has an encoder */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0 }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0 }
 
 /* `options` may be NULL. *session is the caller's to close. WEIR_OVER_BUDGET names the smallest budget that works. */
 WEIR_API weir_status weir_session_open(weir_model* model, const weir_session_options* options, weir_session** session);
@@ -139,6 +149,43 @@ typedef enum weir_end { WEIR_ENDED = 0, WEIR_MAX_TOKENS = 1, WEIR_STOPPED = 2, W
 WEIR_API weir_status weir_session_generate(weir_session* session, const weir_generate_options* options,
                                            weir_text_callback on_text, void* user, size_t* n_tokens, weir_end* end);
 
+/* ---- chats
+ *
+ * A session becomes a chat with its first call of this part, or of the next one. The words of the model's chat template
+ * are then read by the library: what is appended as text, picture or video belongs to the user's turn, and
+ * weir_session_ask() ends it. A model without a template gets plain words ("Question: ... Answer:").
+ * weir_session_append_tokens(), weir_session_append_text() and weir_session_generate() stay what they are: they read and
+ * write without any template, and have no place inside a chat. */
+
+/* What stands before the first turn. Optional; the first call of a chat, WEIR_INVALID_ARGUMENT later. `system` may be NULL
+ * with n_bytes 0. Flags: WEIR_PINNED. */
+WEIR_API weir_status weir_session_begin_chat(weir_session* session, const char* system, size_t n_bytes, uint32_t flags);
+/* Reads a text of any length as part of the user's turn. Flags: WEIR_PINNED. */
+WEIR_API weir_status weir_session_say(weir_session* session, const char* text, size_t n_bytes, uint32_t flags);
+/* Reads a question, which ends the turn, and writes the answer. The rest as weir_session_generate(). */
+WEIR_API weir_status weir_session_ask(weir_session* session, const char* question, size_t n_bytes,
+                                      const weir_generate_options* options, weir_text_callback on_text, void* user,
+                                      size_t* n_tokens, weir_end* end);
+
+/* ---- pictures and video, as part of the user's turn. WEIR_INVALID_ARGUMENT without an encoder.
+ *
+ * Files are decoded by `ffmpeg` in a process of its own, with limits on time and memory. Times are milliseconds of the
+ * stream; a stream's clock never runs back. */
+
+/* A picture from a file. Flags: WEIR_PINNED. */
+WEIR_API weir_status weir_session_see_file(weir_session* session, const char* path, uint32_t flags);
+/* A picture as pixels: `height` lines of `width` pixels, 3 bytes each (red, green, blue), without gaps. t_ms: -1 for a
+ * picture by itself; otherwise it is a frame of a video, of that moment. A frame may be larger than picture_side by no pixel:
+ * WEIR_UNSUPPORTED. Flags: WEIR_PINNED. */
+WEIR_API weir_status weir_session_see_pixels(weir_session* session, const uint8_t* rgb, int32_t width, int32_t height,
+                                             int64_t t_ms, uint32_t flags);
+/* A video from a file, `frames_per_s` frames of each second. *n_frames (may be NULL): how many were read, before an error
+ * as well. Flags: WEIR_PINNED. */
+WEIR_API weir_status weir_session_see_video(weir_session* session, const char* path, double frames_per_s, uint32_t flags,
+                                            int64_t* n_frames);
+
+/* ---- what a session holds */
+
 typedef struct weir_counters {
   size_t struct_bytes;
   int64_t seen;       /* tokens read or generated so far */
@@ -153,9 +200,9 @@ WEIR_API weir_status weir_session_counters(const weir_session* session, weir_cou
 
 /* Forgets everything; the session is as new. */
 WEIR_API weir_status weir_session_reset(weir_session* session);
-/* The session as bytes: writes at most `capacity` of them, *n_bytes is how many there are (nothing is written when they
- * do not fit; after an error they mean nothing). A session of the same build, model and options that restores them goes
- * on with the same bytes. */
+/* The session as bytes, its chat and the frames that its encoder keeps included: writes at most `capacity` of them, *n_bytes
+ * is how many there are (nothing is written when they do not fit; after an error they mean nothing). A session of the same
+ * build, model and options that restores them continues with the same bytes. */
 WEIR_API weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes);
 /* WEIR_INVALID_ARGUMENT when the bytes are not from such a session, which then is as it was. */
 WEIR_API weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, size_t n_bytes);

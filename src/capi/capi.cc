@@ -1,24 +1,35 @@
-// The C interface over the engine: checks handles and sizes, translates, and lets nothing thrown out.
+// The C interface over chat and engine: checks handles and sizes, translates, and lets no exception out.
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "chat/generate.h"
 #include "chat/probe.h"
+#include "chat/talk.h"
+#include "engine/loaded_encoder.h"
 #include "engine/loaded_model.h"
+#include "engine/picture_reader.h"
 #include "engine/session.h"
+#include "io/json.h"
 #include "weir/weir.h"
 
 struct weir_model {
   std::unique_ptr<weir::LoadedModel> loaded;
+  std::unique_ptr<weir::LoadedEncoder> encoder;  // nullptr: no pictures
+  std::optional<weir::ChatTemplate> chat;
+  weir::Status no_chat;  // why there is none
 };
 struct weir_session {
   weir_model* model = nullptr;
   std::unique_ptr<weir::Session> session;
+  std::unique_ptr<weir::PictureReader> pictures;  // nullptr without an encoder
+  std::optional<weir::Conversation> talk;         // nullopt: no chat, or none yet
 };
 
 namespace weir {
@@ -84,6 +95,95 @@ Status Append(weir_session* session, std::span<const int32_t> ids, uint32_t flag
   return session->session->Append(ids, append);
 }
 
+constexpr int32_t kDefaultPictureSide = 1024;
+
+Status CheckPinFlag(uint32_t flags) {
+  if ((flags & ~uint32_t{WEIR_PINNED}) == 0) return Status();
+  return InvalidArgument("flags %u: WEIR_PINNED is the only one here", flags);
+}
+
+// The chat of a session, begun without a system text where nobody began it.
+Status EnsureChat(weir_session* session, const std::optional<std::string>& system, bool pinned) {
+  if (session->talk) return Status();
+  const weir_model& model = *session->model;
+  if (!model.chat && model.no_chat.code() != StatusCode::kNotFound) return model.no_chat;
+  Conversation talk(model.loaded->tokenizer(), model.chat ? &*model.chat : nullptr);
+  Session::AppendOptions append;
+  append.pinned = pinned;
+  WEIR_RETURN_IF_ERROR(session->session->Append(talk.Begin(system), append));
+  session->talk = std::move(talk);
+  return Status();
+}
+
+// Lets `fn` talk with a sampler; the conversation stays the session's, whatever comes of it.
+template <typename Fn>
+Status WithTalk(weir_session* session, Sampler& sampler, Fn fn) {
+  Talk talk(*session->session, sampler, std::move(*session->talk));
+  const Status status = fn(talk);
+  session->talk = std::move(talk.conversation());
+  return status;
+}
+
+Status OpenUserTurn(weir_session* session) {
+  WEIR_RETURN_IF_ERROR(EnsureChat(session, std::nullopt, false));
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create({}));  // it hears of the words, and is not asked for any
+  return WithTalk(session, sampler, [](Talk& talk) { return talk.OpenTurn(); });
+}
+
+// A picture or video is about to be read into the user's turn.
+Result<Session::AppendOptions> BeginPicture(weir_session* session, uint32_t flags) {
+  WEIR_RETURN_IF_ERROR(CheckPinFlag(flags));
+  if (session->pictures == nullptr) return InvalidArgument("pictures need a vision encoder: weir_model_options.mmproj");
+  WEIR_RETURN_IF_ERROR(OpenUserTurn(session));
+  Session::AppendOptions append;
+  append.pinned = (flags & WEIR_PINNED) != 0;
+  return append;
+}
+
+// Files larger than the session's room are shrunk to it.
+MediaOptions MediaFor(const weir_session& session) {
+  MediaOptions media;
+  media.max_side = session.pictures->room().max_side;
+  return media;
+}
+
+Status WriteAnswer(weir_session* session, Sampler& sampler, const weir_generate_options& given, weir_text_callback on_text,
+                   void* user, size_t* n_tokens, weir_end* end) {
+  std::atomic<bool> stop{false};
+  GenerateOptions generate;
+  generate.max_tokens = given.max_tokens;
+  generate.ignore_eos = given.ignore_end != 0;
+  generate.stop = &stop;
+  const auto take = [&](const std::string& text) {
+    if (on_text != nullptr && on_text(text.data(), text.size(), user) != 0) stop = true;
+  };
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
+                        Generate(*session->session, sampler, session->model->loaded->tokenizer(), generate, take));
+  if (session->talk) session->talk->Answered(result.end_token_read);
+  if (n_tokens != nullptr) *n_tokens = result.tokens.size();
+  if (end != nullptr) *end = static_cast<weir_end>(result.reason);
+  return Status();
+}
+static_assert(static_cast<int>(StopReason::kEndOfGeneration) == WEIR_ENDED &&
+                  static_cast<int>(StopReason::kPotFull) == WEIR_POT_FULL,
+              "the two lists are one");
+
+Result<Sampler> SamplerFor(const weir_generate_options& given) {
+  SamplerOptions sampling;
+  sampling.temperature = given.temperature;
+  sampling.top_k = given.top_k;
+  sampling.top_p = given.top_p;
+  sampling.min_p = given.min_p;
+  sampling.seed = given.seed;
+  return Sampler::Create(sampling);
+}
+
+// In front of a saved session: how long its parts are. The session, the frames that its encoder keeps, the chat as JSON.
+struct SavedParts {
+  char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '1'};
+  int64_t session_bytes = 0, frame_bytes = 0, chat_bytes = 0;
+};
+
 }  // namespace
 }  // namespace weir
 
@@ -108,6 +208,18 @@ weir_status weir_model_open(const char* path, const weir_model_options* options,
     if (given.device != nullptr) load.device = given.device;
     auto out = std::make_unique<weir_model>();
     WEIR_ASSIGN_OR_RETURN(out->loaded, weir::LoadedModel::Load(load));
+    const std::string name = given.chat_template == nullptr ? "" : given.chat_template;
+    auto chat = weir::ChatTemplate::ForFile(out->loaded->file(), out->loaded->tokenizer(), name);
+    if (chat.ok()) {
+      out->chat = *std::move(chat);
+    } else if (!name.empty()) {
+      return chat.status();
+    } else {
+      out->no_chat = chat.status();
+    }
+    if (given.mmproj != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(out->encoder, weir::LoadedEncoder::Load(given.mmproj, *out->loaded));
+    }
     *model = out.release();
     return Status();
   });
@@ -119,9 +231,18 @@ weir_status weir_model_describe(const weir_model* model, weir_model_info* info) 
   return Guarded([&]() -> Status {
     if (model == nullptr || info == nullptr) return kNull;
     const weir::ModelConfig& config = model->loaded->model().config();
-    return weir::Write<weir_model_info>({sizeof(weir_model_info), config.n_vocab, config.n_embd, config.n_layers,
-                                         config.n_ctx_train, model->loaded->ledger().used_bytes()},
-                                        info);
+    const weir::LoadedEncoder* const encoder = model->encoder.get();
+    weir_model_info out = WEIR_MODEL_INFO_INIT;
+    out.n_vocab = config.n_vocab;
+    out.n_embd = config.n_embd;
+    out.n_layers = config.n_layers;
+    out.n_ctx_train = config.n_ctx_train;
+    out.weight_bytes =
+        model->loaded->ledger().used_bytes() + (encoder == nullptr ? 0 : encoder->ledger().used_bytes());
+    out.has_chat = model->chat ? 1 : 0;
+    out.has_vision = encoder == nullptr ? 0 : 1;
+    out.tokens_a_picture = encoder == nullptr ? 0 : encoder->encoder().config().max_rows();
+    return weir::Write(out, info);
   });
 }
 
@@ -172,9 +293,25 @@ weir_status weir_session_open(weir_model* model, const weir_session_options* opt
     out.chunk_rows = given.chunk_tokens;
     if (given.never_forget != 0) out.on_overflow = weir::OnOverflow::kError;
     WEIR_RETURN_IF_ERROR(weir::PrepareProbe(model->loaded->tokenizer(), nullptr, std::nullopt, &out));
+    weir::PrunerSpec prune;
+    if (given.prune != nullptr) {
+      if (model->encoder == nullptr) return weir::InvalidArgument("prune needs a vision encoder: weir_model_options.mmproj");
+      WEIR_ASSIGN_OR_RETURN(prune, weir::ParsePrunerSpec(given.prune));
+    }
+    if (given.picture_side < 0) return weir::InvalidArgument("picture_side is %d", given.picture_side);
+    weir::PictureRoom room;
+    if (model->encoder != nullptr) {
+      const int32_t side = given.picture_side > 0 ? given.picture_side : weir::kDefaultPictureSide;
+      room.Include(side, side);
+      WEIR_ASSIGN_OR_RETURN(out.beside, weir::PictureReader::Plan(model->encoder->encoder(), room, prune));
+    }
     auto made = std::make_unique<weir_session>();
     made->model = model;
     WEIR_ASSIGN_OR_RETURN(made->session, weir::Session::Make(model->loaded->model(), model->loaded->backend(), out));
+    if (model->encoder != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(made->pictures,
+                            weir::PictureReader::Make(model->encoder->encoder(), *made->session, room, prune));
+    }
     *session = made.release();
     return Status();
   });
@@ -217,33 +354,91 @@ weir_status weir_session_generate(weir_session* session, const weir_generate_opt
     if (session == nullptr) return kNull;
     weir_generate_options given = WEIR_GENERATE_OPTIONS_INIT;
     WEIR_RETURN_IF_ERROR(weir::Read(options, &given));
-    weir::SamplerOptions sampling;
-    sampling.temperature = given.temperature;
-    sampling.top_k = given.top_k;
-    sampling.top_p = given.top_p;
-    sampling.min_p = given.min_p;
-    sampling.seed = given.seed;
-    WEIR_ASSIGN_OR_RETURN(weir::Sampler sampler, weir::Sampler::Create(sampling));
-    std::atomic<bool> stop{false};
-    weir::GenerateOptions generate;
-    generate.max_tokens = given.max_tokens;
-    generate.ignore_eos = given.ignore_end != 0;
-    generate.stop = &stop;
-    WEIR_ASSIGN_OR_RETURN(const weir::GenerateResult result,
-                          weir::Generate(*session->session, sampler, session->model->loaded->tokenizer(), generate,
-                                         [&](const std::string& text) {
-                                           if (on_text != nullptr && on_text(text.data(), text.size(), user) != 0) {
-                                             stop = true;
-                                           }
-                                         }));
-    if (n_tokens != nullptr) *n_tokens = result.tokens.size();
-    if (end != nullptr) *end = static_cast<weir_end>(result.reason);
+    WEIR_ASSIGN_OR_RETURN(weir::Sampler sampler, weir::SamplerFor(given));
+    return weir::WriteAnswer(session, sampler, given, on_text, user, n_tokens, end);
+  });
+}
+
+weir_status weir_session_begin_chat(weir_session* session, const char* system, size_t n_bytes, uint32_t flags) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || (system == nullptr && n_bytes > 0)) return kNull;
+    WEIR_RETURN_IF_ERROR(weir::CheckPinFlag(flags));
+    if (session->talk) return weir::InvalidArgument("the chat has begun already");
+    std::optional<std::string> text;
+    if (system != nullptr) text.emplace(system, n_bytes);
+    return weir::EnsureChat(session, text, (flags & WEIR_PINNED) != 0);
+  });
+}
+
+weir_status weir_session_say(weir_session* session, const char* text, size_t n_bytes, uint32_t flags) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || (text == nullptr && n_bytes > 0)) return kNull;
+    WEIR_RETURN_IF_ERROR(weir::CheckPinFlag(flags));
+    WEIR_RETURN_IF_ERROR(weir::OpenUserTurn(session));
+    weir::EncodeOptions options;
+    options.add_special = false;
+    const std::vector<int32_t> ids =
+        session->model->loaded->tokenizer().Encode(std::string_view(text, n_bytes), options);
+    WEIR_RETURN_IF_ERROR(weir::Append(session, ids, flags));
+    if (!ids.empty()) session->talk->TextRead();
     return Status();
   });
 }
-static_assert(static_cast<int>(weir::StopReason::kEndOfGeneration) == WEIR_ENDED &&
-                  static_cast<int>(weir::StopReason::kPotFull) == WEIR_POT_FULL,
-              "the two lists are one");
+
+weir_status weir_session_ask(weir_session* session, const char* question, size_t n_bytes,
+                             const weir_generate_options* options, weir_text_callback on_text, void* user,
+                             size_t* n_tokens, weir_end* end) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || (question == nullptr && n_bytes > 0)) return kNull;
+    weir_generate_options given = WEIR_GENERATE_OPTIONS_INIT;
+    WEIR_RETURN_IF_ERROR(weir::Read(options, &given));
+    WEIR_ASSIGN_OR_RETURN(weir::Sampler sampler, weir::SamplerFor(given));
+    WEIR_RETURN_IF_ERROR(weir::OpenUserTurn(session));
+    if (session->pictures != nullptr) WEIR_RETURN_IF_ERROR(session->pictures->Recall({}));
+    WEIR_RETURN_IF_ERROR(weir::WithTalk(session, sampler, [&](weir::Talk& talk) {
+      return talk.Ask(std::string(question == nullptr ? "" : question, n_bytes), given.max_tokens);
+    }));
+    return weir::WriteAnswer(session, sampler, given, on_text, user, n_tokens, end);
+  });
+}
+
+weir_status weir_session_see_file(weir_session* session, const char* path, uint32_t flags) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || path == nullptr) return kNull;
+    WEIR_ASSIGN_OR_RETURN(const weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
+    return session->pictures->ReadPicture(path, weir::MediaFor(*session), append);
+  });
+}
+
+weir_status weir_session_see_pixels(weir_session* session, const uint8_t* rgb, int32_t width, int32_t height,
+                                    int64_t t_ms, uint32_t flags) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || rgb == nullptr) return kNull;
+    if (width < 1 || height < 1 || t_ms < -1) {
+      return weir::InvalidArgument("a picture of %d x %d pixels at %lld ms", width, height, static_cast<long long>(t_ms));
+    }
+    WEIR_ASSIGN_OR_RETURN(weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
+    append.t_src_ms = std::max<int64_t>(t_ms, 0);
+    const weir::Modality modality = t_ms < 0 ? weir::Modality::kImage : weir::Modality::kVideo;
+    return session->pictures->ReadPixels({rgb, width, height}, modality, append);
+  });
+}
+
+weir_status weir_session_see_video(weir_session* session, const char* path, double frames_per_s, uint32_t flags,
+                                   int64_t* n_frames) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || path == nullptr) return kNull;
+    if (n_frames != nullptr) *n_frames = 0;
+    WEIR_ASSIGN_OR_RETURN(const weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
+    weir::FrameOptions frames;
+    frames.media = weir::MediaFor(*session);
+    frames.fps = frames_per_s;
+    const auto count = [&](const weir::Frame&) {
+      if (n_frames != nullptr) ++*n_frames;
+    };
+    return session->pictures->ReadVideo(path, frames, append, count).status();
+  });
+}
 
 weir_status weir_session_counters(const weir_session* session, weir_counters* counters) {
   return Guarded([&]() -> Status {
@@ -259,6 +454,8 @@ weir_status weir_session_reset(weir_session* session) {
   return Guarded([&]() -> Status {
     if (session == nullptr) return kNull;
     session->session->Reset();
+    if (session->pictures != nullptr) session->pictures->frames().Forget();
+    session->talk.reset();
     return Status();
   });
 }
@@ -266,17 +463,52 @@ weir_status weir_session_reset(weir_session* session) {
 weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes) {
   return Guarded([&]() -> Status {
     if (session == nullptr || n_bytes == nullptr || (bytes == nullptr && capacity > 0)) return kNull;
-    *n_bytes = static_cast<size_t>(session->session->state_bytes());
+    const std::string chat = session->talk ? weir::JsonText(session->talk->Save()) : "";
+    weir::FrameStore* const frames = session->pictures == nullptr ? nullptr : &session->pictures->frames();
+    weir::SavedParts parts;
+    parts.session_bytes = session->session->state_bytes();
+    parts.frame_bytes = frames == nullptr ? 0 : frames->state_bytes();
+    parts.chat_bytes = std::ssize(chat);
+    *n_bytes = sizeof(parts) + static_cast<size_t>(parts.session_bytes + parts.frame_bytes + parts.chat_bytes);
     if (*n_bytes > capacity) return Status();
     weir::SpanSink sink({bytes, capacity});
-    return session->session->Save(sink);
+    WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(&parts), sizeof(parts)}));
+    WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(chat.data()), chat.size()}));
+    WEIR_RETURN_IF_ERROR(session->session->Save(sink));
+    return parts.frame_bytes == 0 ? Status() : frames->Save(sink);
   });
 }
 
 weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, size_t n_bytes) {
   return Guarded([&]() -> Status {
     if (session == nullptr || (bytes == nullptr && n_bytes > 0)) return kNull;
-    return session->session->Restore({bytes, n_bytes});
+    weir::SavedParts parts;
+    const weir::Status wrong = weir::InvalidArgument("these bytes are not a session that weir_session_save() wrote");
+    if (n_bytes < sizeof(parts) || std::memcmp(bytes, parts.magic, sizeof(parts.magic)) != 0) return wrong;
+    std::memcpy(&parts, bytes, sizeof(parts));
+    int64_t left = static_cast<int64_t>(n_bytes - sizeof(parts));
+    for (const int64_t part : {parts.session_bytes, parts.frame_bytes, parts.chat_bytes}) {
+      if (part < 0 || part > left) return wrong;
+      left -= part;
+    }
+    weir::FrameStore* const frames = session->pictures == nullptr ? nullptr : &session->pictures->frames();
+    if (left != 0 || (parts.frame_bytes > 0 && (frames == nullptr || !frames->keeps()))) return wrong;
+    const uint8_t* at = bytes + sizeof(parts);
+    std::optional<weir::Conversation> talk;
+    if (parts.chat_bytes > 0) {
+      const weir_model& model = *session->model;
+      WEIR_ASSIGN_OR_RETURN(const weir::Json saved,
+                            weir::ParseJsonObject({reinterpret_cast<const char*>(at), static_cast<size_t>(parts.chat_bytes)}));
+      WEIR_ASSIGN_OR_RETURN(talk, weir::Conversation::Restore(model.loaded->tokenizer(),
+                                                              model.chat ? &*model.chat : nullptr, saved));
+    }
+    at += parts.chat_bytes;
+    WEIR_RETURN_IF_ERROR(session->session->Restore({at, static_cast<size_t>(parts.session_bytes)}));
+    session->talk = std::move(talk);
+    if (frames != nullptr) frames->Forget();
+    if (parts.frame_bytes == 0) return Status();
+    weir::SpanSource source({at + parts.session_bytes, static_cast<size_t>(parts.frame_bytes)});
+    return frames->Restore(source);
   });
 }
 
