@@ -1,5 +1,6 @@
 // A device's operations against what the device can do: bandwidth of a copy and rate of a BF16 product, measured in the
 // same call. Shapes of Llama-2 7B and Llama-3 8B, random weights. Prints Markdown. Needs a CUDA device.
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -63,7 +64,7 @@ class Bench {
   }
   static void Row(const std::string& what, double value, const char* unit, double ceiling) {
     std::printf("| %s | %.1f %s | %s |\n", what.c_str(), value, unit,
-                ceiling > 0 ? StrFormat("%.0f %%", 100 * value / ceiling).c_str() : "");
+                ceiling > 0 ? fmt::format("{:.0f} %", 100 * value / ceiling).c_str() : "");
     std::fflush(stdout);
   }
   uint8_t* Take(int64_t bytes) {
@@ -145,7 +146,7 @@ class Bench {
         backend_->MatMul({heads, d, n_rows, d, gate_up, scratch});
         backend_->MatMul({heads, ff, n_rows, ff, last, scratch});
       });
-      const std::string what = StrFormat("7B layer, %s, %lld rows", InfoOf(type).name, static_cast<long long>(n_rows));
+      const std::string what = fmt::format("7B layer, {}, {} rows", InfoOf(type).name, n_rows);
       if (n_rows <= 8) {
         Row(what, static_cast<double>(bytes) / seconds / 1e9, "GB/s", bandwidth_);
       } else {
@@ -201,8 +202,7 @@ class Bench {
     const double scored = Seconds([&] { backend_->AttentionWithScores(args, {&with, 1}); });
     segment.selected = lists.data(), segment.n_selected = n_list.data();
     const double selected = Seconds([&] { backend_->Attention(args); });
-    const std::string what = StrFormat("attention, %lld rows over %lld keys", static_cast<long long>(n_rows),
-                                       static_cast<long long>(n_keys));
+    const std::string what = fmt::format("attention, {} rows over {} keys", n_rows, n_keys);
     const double bytes = static_cast<double>(2 * kv * n_keys * slot),
                  flops = 4.0 * heads * dim * n_rows * (n_keys - n_rows / 2.0);
     if (n_rows == 1) {
@@ -242,7 +242,7 @@ class Bench {
     std::vector<int32_t> ids(static_cast<size_t>(k));
     std::vector<float> values(static_cast<size_t>(k));
     const double seconds = Seconds([&] { backend_->TopLogits({logits, n, k, ids.data(), values.data(), scratch}); });
-    Row(StrFormat("the %lld largest of 128256 logits", static_cast<long long>(k)), seconds * 1e6, "us", 0);
+    Row(fmt::format("the {} largest of 128256 logits", k), seconds * 1e6, "us", 0);
     buffers_.clear();
   }
 

@@ -4,6 +4,7 @@
 //   matmul_bench --benchmark_filter='Q4_1' --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -78,8 +79,7 @@ int main(int argc, char** argv) {
       if (shape.n_in % weir::InfoOf(type).block_elements != 0) continue;
       for (const int64_t n_rows : weir::kRowCounts) {
         const std::string name =
-            weir::StrFormat("%s/%lldx%lld/rows:%lld", weir::InfoOf(type).name, static_cast<long long>(shape.n_out),
-                            static_cast<long long>(shape.n_in), static_cast<long long>(n_rows));
+            fmt::format("{}/{}x{}/rows:{}", weir::InfoOf(type).name, shape.n_out, shape.n_in, n_rows);
         benchmark::RegisterBenchmark(name.c_str(), weir::MatMul, type, shape, n_rows, 0)->UseRealTime();
       }
     }

@@ -2,11 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 
 #include "kv/held.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -57,11 +59,11 @@ std::string SamplingText(const SamplingFlags& flags) {
   const SamplerOptions& s = flags.sampler;
   std::string out = "greedy";
   if (s.temperature > 0) {
-    out = StrFormat("temp %g, top-k %d, top-p %g, min-p %g", s.temperature, s.top_k, s.top_p, s.min_p);
-    if (flags.seed >= 0) out += StrFormat(", seed %lld", static_cast<long long>(flags.seed));
+    out = fmt::format("temp {:g}, top-k {}, top-p {:g}, min-p {:g}", s.temperature, s.top_k, s.top_p, s.min_p);
+    if (flags.seed >= 0) out += fmt::format(", seed {}", flags.seed);
   }
   if (s.repeat_penalty != 1.0f) {
-    out += StrFormat(", repeat penalty %g over ", s.repeat_penalty);
+    out += fmt::format(", repeat penalty {:g} over ", s.repeat_penalty);
     out += s.repeat_last_n < 0 ? "all" : std::to_string(s.repeat_last_n);
   }
   return out;
@@ -87,7 +89,7 @@ Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenize
 
 Status CheckNotCut(const GenerateResult& result) {
   if (result.reason != StopReason::kPotFull) return Status();
-  return OverBudget("the answer was cut short: %s", result.full.message().c_str());
+  return OverBudget("the answer was cut short: {}", result.full.message());
 }
 
 void AddPinFlags(CLI::App& app, PinFlags* flags) {
@@ -130,15 +132,15 @@ Status CheckPins(const Session& session, const PotFlags& pot_flags, const PinFla
     what += stat(flags.text.c_str(), &info) == 0 ? "the text of " + Printable(flags.text)
                                                  : std::string("the text of --pin");
   }
-  std::fprintf(stderr, "pinned   %s tokens: %s\n", CountText(static_cast<int64_t>(n_pinned)).c_str(), what.c_str());
+  Print(stderr, "pinned   {} tokens: {}\n", CountText(static_cast<int64_t>(n_pinned)), what);
   WEIR_ASSIGN_OR_RETURN(const PolicySpec spec, ParsePolicySpec(pot_flags.policy));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, spec.Make());
   const SessionPlan& plan = session.plan();
   const int64_t n_needed = static_cast<int64_t>(n_pinned) + plan.probe_slots + policy->Needs().min_slots;
   if (n_needed <= plan.pot.n_slots) return Status();
-  return OverBudget("%zu pinned tokens leave no room in a pot of %d with policy %s; use --pot %lld or more%s%s",
-                    n_pinned, plan.pot.n_slots, spec.info->name, static_cast<long long>(n_needed),
-                    flags.text.empty() ? "" : ", a shorter --pin", system ? ", or --no-pin-system" : "");
+  return OverBudget("{} pinned tokens leave no room in a pot of {} with policy {}; use --pot {} or more{}{}", n_pinned,
+                    plan.pot.n_slots, spec.info->name, n_needed, flags.text.empty() ? "" : ", a shorter --pin",
+                    system ? ", or --no-pin-system" : "");
 }
 
 Status AppendPinned(Session& session, std::span<const int32_t> tokens, const PinnedPart& part,
@@ -204,45 +206,43 @@ void AddPruned(const PictureReader* reader, nlohmann::ordered_json* json) {
 std::string KeptText(const Session& session) {
   const int64_t n_seen = session.counters().seen;
   const Held held = SummarizeHeld(session.pot(), n_seen);
-  std::string out = StrFormat("kept %s of %s", CountText(held.n_kept).c_str(), CountText(n_seen).c_str());
+  std::string out = fmt::format("kept {} of {}", CountText(held.n_kept), CountText(n_seen));
   if (held.n_kept == n_seen) return out;
   out += held.oldest_unpinned < 0 ? std::string(" (nothing unpinned")
-                                  : StrFormat(" (oldest unpinned: token %s", CountText(held.oldest_unpinned).c_str());
+                                  : fmt::format(" (oldest unpinned: token {}", CountText(held.oldest_unpinned));
   if (held.unbroken_from == n_seen) return out + "; the newest is missing somewhere)";
-  return out + StrFormat("; unbroken from token %s)", CountText(held.unbroken_from).c_str());
+  return out + fmt::format("; unbroken from token {})", CountText(held.unbroken_from));
 }
 
 void PrintMemoryLine(const Session& session, const PictureReader* reader) {
   const SessionCounters counters = session.counters();
-  std::fprintf(stderr, "tokens   %s seen, %s kept, %s dropped; session %s of %s; process %s\n",
-               CountText(counters.seen).c_str(), CountText(counters.kept).c_str(), CountText(counters.dropped).c_str(),
-               BytesText(session.ledger().peak_bytes()).c_str(), BytesText(session.plan().total_bytes).c_str(),
-               BytesText(ResidentBytes()).c_str());
+  Print(stderr, "tokens   {} seen, {} kept, {} dropped; session {} of {}; process {}\n", CountText(counters.seen),
+        CountText(counters.kept), CountText(counters.dropped), BytesText(session.ledger().peak_bytes()),
+        BytesText(session.plan().total_bytes), BytesText(ResidentBytes()));
   if (counters.by[0].seen != counters.seen) {
     std::string line;
     for (int m = 0; m < kNumModalities; ++m) {
       const TokenCounters& c = counters.by[static_cast<size_t>(m)];
       if (c.seen == 0) continue;
-      line += StrFormat("%s%s %s seen, %s kept, %s dropped", line.empty() ? "" : "; ",
-                        ModalityName(static_cast<Modality>(m)), CountText(c.seen).c_str(), CountText(c.kept).c_str(),
-                        CountText(c.dropped).c_str());
+      line += fmt::format("{}{} {} seen, {} kept, {} dropped", line.empty() ? "" : "; ",
+                          ModalityName(static_cast<Modality>(m)), CountText(c.seen), CountText(c.kept),
+                          CountText(c.dropped));
     }
-    std::fprintf(stderr, "         %s\n", line.c_str());
+    Print(stderr, "         {}\n", line);
   }
   if (reader != nullptr && reader->pictures().pruner().info != nullptr)
-    std::fprintf(stderr, "         %s\n", PrunedText(*reader).c_str());
-  if (counters.dropped > 0) std::fprintf(stderr, "%s\n", KeptText(session).c_str());
+    Print(stderr, "         {}\n", PrunedText(*reader));
+  if (counters.dropped > 0) Print(stderr, "{}\n", KeptText(session));
 }
 
 void PrintReport(const EncodeReport& report, const std::string& where) {
   if (report.n_replaced > 0) {
-    std::fprintf(stderr, "weir: warning: %s is not all UTF-8; %s broken sequence%s read as U+FFFD\n",
-                 Printable(where).c_str(), CountText(report.n_replaced).c_str(),
-                 report.n_replaced == 1 ? " was" : "s were");
+    Print(stderr, "weir: warning: {} is not all UTF-8; {} broken sequence{} read as U+FFFD\n", Printable(where),
+          CountText(report.n_replaced), report.n_replaced == 1 ? " was" : "s were");
   }
   if (report.n_dropped_bytes > 0) {
-    std::fprintf(stderr, "weir: warning: %s holds %s bytes that this vocabulary has no token for; they were left out\n",
-                 Printable(where).c_str(), CountText(report.n_dropped_bytes).c_str());
+    Print(stderr, "weir: warning: {} holds {} bytes that this vocabulary has no token for; they were left out\n",
+          Printable(where), CountText(report.n_dropped_bytes));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "io/json.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -97,12 +98,13 @@ class StreamBench {
 
   void PrintHead() const {
     if (flags_.format == "md") {
-      std::printf(
-          "| tokens seen | reading t/s | chunk ms: median, 95 %%, 99 %%, most | writing t/s | token ms: median, 95 %%, "
-          "99 %%, "
-          "most | session | process |\n|--:|--:|---|--:|---|--:|--:|\n");
+      Print(stdout,
+            "| tokens seen | reading t/s | chunk ms: median, 95 %, 99 %, most | writing t/s | token ms: median, 95 %, "
+            "99 %, "
+            "most | session | process |\n|--:|--:|---|--:|---|--:|--:|\n");
     } else if (flags_.format == "csv") {
-      std::printf(
+      Print(
+          stdout,
           "tokens_seen,read_tokens_per_s,chunk_p50_ms,chunk_p95_ms,chunk_p99_ms,chunk_max_ms,write_tokens_per_s,token_"
           "p50_ms,"
           "token_p95_ms,token_p99_ms,token_max_ms,ledger_bytes,resident_bytes\n");
@@ -125,17 +127,14 @@ class StreamBench {
       row["token_ms"] = Percentiles(steps_);
       row["ledger_bytes"] = ledger;
       row["resident_bytes"] = resident;
-      std::printf("%s\n", JsonText(row).c_str());
+      Print(stdout, "{}\n", JsonText(row));
     } else if (flags_.format == "csv") {
-      std::printf("%lld,%.3f,%s,%.3f,%s,%lld,%lld\n", static_cast<long long>(seen), reading,
-                  Joined(chunks_, "%.3f,%.3f,%.3f,%.3f").c_str(), writing,
-                  Joined(steps_, "%.3f,%.3f,%.3f,%.3f").c_str(), static_cast<long long>(ledger),
-                  static_cast<long long>(resident));
+      Print(stdout, "{},{:.3f},{},{:.3f},{},{},{}\n", seen, reading, Joined(chunks_, "%.3f,%.3f,%.3f,%.3f"), writing,
+            Joined(steps_, "%.3f,%.3f,%.3f,%.3f"), ledger, resident);
     } else {
-      std::printf("| %s | %.1f | %s | %.1f | %s | %s | %s |\n", CountText(seen).c_str(), reading,
-                  Joined(chunks_, "%.2f, %.2f, %.2f, %.2f").c_str(), writing,
-                  Joined(steps_, "%.2f, %.2f, %.2f, %.2f").c_str(), BytesText(ledger).c_str(),
-                  BytesText(resident).c_str());
+      Print(stdout, "| {} | {:.1f} | {} | {:.1f} | {} | {} | {} |\n", CountText(seen), reading,
+            Joined(chunks_, "%.2f, %.2f, %.2f, %.2f"), writing, Joined(steps_, "%.2f, %.2f, %.2f, %.2f"),
+            BytesText(ledger), BytesText(resident));
     }
   }
 

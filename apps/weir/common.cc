@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -16,6 +17,7 @@
 
 #include "base/utf8.h"
 #include "chat/probe.h"
+#include "print.h"
 #include "text/chat_template.h"
 
 namespace weir::app {
@@ -34,7 +36,7 @@ Result<DType> CacheType(const std::string& name) {
   if (name == "f32") return DType::kF32;
   if (name == "f16") return DType::kF16;
   if (name == "q8_0") return DType::kQ8_0;
-  return InvalidArgument("cache type '%s' is not supported; use f32, f16 or q8_0", name.c_str());
+  return InvalidArgument("cache type '{}' is not supported; use f32, f16 or q8_0", name);
 }
 
 int64_t StatusField(const char* field) {
@@ -60,7 +62,7 @@ int Fail(const Status& status) {
   std::replace(line.begin(), line.end(), '\n', ' ');
   line = Printable(line);
   const bool cancelled = status.code() == StatusCode::kCancelled;
-  std::fprintf(stderr, "weir: %s%s\n", cancelled ? "" : "error: ", line.c_str());
+  Print(stderr, "weir: {}{}\n", cancelled ? "" : "error: ", line);
   if (cancelled) return 130;
   return status.code() == StatusCode::kInternal ? 1 : 2;
 }
@@ -76,10 +78,10 @@ std::string Printable(std::string_view text, bool lines) {
         out += bytes;
         continue;
       }
-      for (const char byte : bytes) out += StrFormat("\\x%02x", static_cast<unsigned char>(byte));
+      for (const char byte : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
     } else if ((c.cp >= 0x80 && c.cp < 0xA0) || (c.cp >= 0x2028 && c.cp <= 0x202E) ||
                (c.cp >= 0x2066 && c.cp <= 0x2069)) {
-      out += StrFormat("\\u{%x}", static_cast<unsigned>(c.cp));
+      out += fmt::format("\\u{{{:x}}}", static_cast<unsigned>(c.cp));
     } else {
       out += bytes;
     }
@@ -121,7 +123,7 @@ Result<bool> WantsCudaGraphs() {
   const char* wanted = std::getenv("WEIR_CUDA_GRAPH");
   if (wanted == nullptr || std::string_view(wanted) == "1") return true;
   if (std::string_view(wanted) == "0") return false;
-  return InvalidArgument("WEIR_CUDA_GRAPH is '%s'; it is 0 or 1", wanted);
+  return InvalidArgument("WEIR_CUDA_GRAPH is '{}'; it is 0 or 1", wanted);
 }
 
 }  // namespace
@@ -136,7 +138,7 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
   options.plan_only = plan_only;
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, LoadedModel::Load(options));
   if (!model->device_note().empty()) {
-    std::fprintf(stderr, "weir: %s; running on the CPU\n", Printable(model->device_note()).c_str());
+    Print(stderr, "weir: {}; running on the CPU\n", Printable(model->device_note()));
   }
   return model;
 }
@@ -231,8 +233,7 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   options.pot_slots = flags.pot > 0 ? flags.pot : std::max(flags.ctx, 0);
   if (!flags.budget.empty()) {
     WEIR_ASSIGN_OR_RETURN(options.budget_bytes, ParseBytes(flags.budget));
-    if (options.budget_bytes <= 0)
-      return InvalidArgument("--budget %s: expected more than 0 bytes", flags.budget.c_str());
+    if (options.budget_bytes <= 0) return InvalidArgument("--budget {}: expected more than 0 bytes", flags.budget);
   }
   options.chunk_rows = flags.chunk;
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
@@ -262,8 +263,7 @@ Result<int64_t> ParseBytes(const std::string& text) {
     if (unit == name) scale = bytes;
   }
   if (error != std::errc() || scale == 0 || !(value >= 0) || value * scale > 1e15) {
-    return InvalidArgument("--budget '%s' is not a size; write for example 262144, 64KiB, 256MiB or 1.5GiB",
-                           text.c_str());
+    return InvalidArgument("--budget '{}' is not a size; write for example 262144, 64KiB, 256MiB or 1.5GiB", text);
   }
   return static_cast<int64_t>(std::llround(value * scale));
 }
@@ -271,7 +271,7 @@ Result<int64_t> ParseBytes(const std::string& text) {
 Status FlushOutput() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return Status();
-  return IoError("cannot write the output%s%s", errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : "");
+  return IoError("cannot write the output{}{}", errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : "");
 }
 
 const CLI::Validator& NotEmpty() {
@@ -281,9 +281,9 @@ const CLI::Validator& NotEmpty() {
 }
 
 std::string BytesText(int64_t bytes) {
-  if (bytes >= (int64_t{1} << 30)) return StrFormat("%.2f GiB", static_cast<double>(bytes) / (1 << 30));
-  if (bytes >= (1 << 20)) return StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  return StrFormat("%.1f KiB", static_cast<double>(bytes) / 1024);
+  if (bytes >= (int64_t{1} << 30)) return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
+  if (bytes >= (1 << 20)) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
 }
 
 std::string CountText(int64_t n) {
@@ -294,9 +294,9 @@ std::string CountText(int64_t n) {
 
 std::string DurationText(double seconds) {
   const int64_t s = std::llround(std::ceil(std::clamp(seconds, 0.0, 1e9)));
-  if (s < 60) return StrFormat("%d s", static_cast<int>(s));
-  if (s < 3600) return StrFormat("%d min %02d s", static_cast<int>(s / 60), static_cast<int>(s % 60));
-  return StrFormat("%d h %02d min", static_cast<int>(s / 3600), static_cast<int>(s / 60 % 60));
+  if (s < 60) return fmt::format("{} s", static_cast<int>(s));
+  if (s < 3600) return fmt::format("{} min {:02} s", static_cast<int>(s / 60), static_cast<int>(s % 60));
+  return fmt::format("{} h {:02} min", static_cast<int>(s / 3600), static_cast<int>(s / 60 % 60));
 }
 
 int64_t ResidentBytes() { return StatusField("VmRSS:"); }
@@ -320,56 +320,55 @@ std::string PolicyText(const PolicySpec& policy, const PotFlags& flags) {
 
 void PrintDefaultPot(const PotFlags& flags, int32_t n_slots, const ModelConfig& model) {
   if (flags.ctx != 0 || n_slots >= model.n_ctx_train) return;
-  std::fprintf(stderr, "         -c 0 is %s tokens here; the model was trained with %s: -c %d\n",
-               CountText(n_slots).c_str(), CountText(model.n_ctx_train).c_str(), model.n_ctx_train);
+  Print(stderr, "         -c 0 is {} tokens here; the model was trained with {}: -c {}\n", CountText(n_slots),
+        CountText(model.n_ctx_train), model.n_ctx_train);
 }
 
 void PrintConfiguration(const LoadedModel& model, const Session& session, const PotFlags& flags, const char* sampling) {
   const ModelConfig& config = model.model().config();
   const SessionPlan& plan = session.plan();
-  std::fprintf(stderr, "model    %s (%s, %s), weights %s\n",
-               Printable(config.name.empty() ? model.file().path() : config.name).c_str(), config.architecture.c_str(),
-               model.backend().name().c_str(), BytesText(model.ledger().used_bytes()).c_str());
-  std::fprintf(stderr, "pot      %d tokens, policy %s, positions %s, keys %s, values %s, %d tokens read at once\n",
-               plan.pot.n_slots, PolicyText(session.policy(), flags).c_str(), PositionsName(plan.pot.positions),
-               InfoOf(plan.pot.k_type).name, InfoOf(plan.pot.v_type).name, plan.chunk_rows);
+  Print(stderr, "model    {} ({}, {}), weights {}\n",
+        Printable(config.name.empty() ? model.file().path() : config.name), config.architecture, model.backend().name(),
+        BytesText(model.ledger().used_bytes()));
+  Print(stderr, "pot      {} tokens, policy {}, positions {}, keys {}, values {}, {} tokens read at once\n",
+        plan.pot.n_slots, PolicyText(session.policy(), flags), PositionsName(plan.pot.positions),
+        InfoOf(plan.pot.k_type).name, InfoOf(plan.pot.v_type).name, plan.chunk_rows);
   PrintDefaultPot(flags, plan.pot.n_slots, config);
-  std::fprintf(stderr, "memory   %s for this session, fixed from now on\n", BytesText(plan.total_bytes).c_str());
-  if (sampling[0] != '\0') std::fprintf(stderr, "sampling %s\n", sampling);
+  Print(stderr, "memory   {} for this session, fixed from now on\n", BytesText(plan.total_bytes));
+  if (sampling[0] != '\0') Print(stderr, "sampling {}\n", sampling);
   if (plan.pot.n_slots > config.n_ctx_train) {
-    std::fprintf(stderr, "weir: warning: the pot of %d tokens is longer than the %d the model was trained with\n",
-                 plan.pot.n_slots, config.n_ctx_train);
+    Print(stderr, "weir: warning: the pot of {} tokens is longer than the {} the model was trained with\n",
+          plan.pot.n_slots, config.n_ctx_train);
   }
   const PolicySpec& spec = session.policy();
   if (!spec.profile.empty() && (spec.profile_pot != plan.pot.n_slots || spec.profile_model != ModelName(model))) {
-    std::fprintf(stderr, "weir: warning: profile %s was tuned with %s and a pot of %d\n",
-                 Printable(spec.profile).c_str(), Printable(spec.profile_model).c_str(), spec.profile_pot);
+    Print(stderr, "weir: warning: profile {} was tuned with {} and a pot of {}\n", Printable(spec.profile),
+          Printable(spec.profile_model), spec.profile_pot);
   }
 }
 
 Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return IoError("cannot read %s: %s", path.c_str(), std::strerror(errno));
+  if (file == nullptr) return IoError("cannot read {}: {}", path, std::strerror(errno));
   struct stat info {};
   std::string out;
   bool failed = fstat(fileno(file), &info) != 0;
   if (!failed && S_ISDIR(info.st_mode)) {
     if (file != stdin) std::fclose(file);
-    return IoError("cannot read %s: it is a directory", path.c_str());
+    return IoError("cannot read {}: it is a directory", path);
   }
   char buffer[1 << 16];
   for (size_t n; !failed && (n = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) {
     out.append(buffer, n);
     if (static_cast<int64_t>(out.size()) > max_bytes) {
       if (file != stdin) std::fclose(file);
-      return InvalidArgument("%s is larger than %s; use `weir read` for long texts", path.c_str(),
-                             BytesText(max_bytes).c_str());
+      return InvalidArgument("{} is larger than {}; use `weir read` for long texts", path, BytesText(max_bytes));
     }
   }
   failed = failed || std::ferror(file) != 0;
   const int code = errno;
   if (file != stdin) std::fclose(file);
-  if (failed) return IoError("cannot read %s: %s", path.c_str(), std::strerror(code));
+  if (failed) return IoError("cannot read {}: {}", path, std::strerror(code));
   return out;
 }
 

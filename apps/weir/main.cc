@@ -70,7 +70,7 @@ weir::Status CheckSimd() {
   if (level == nullptr || weir::LimitSimd(level)) return {};
   std::string names;
   for (const char* name : weir::SimdLevels()) names += std::string(names.empty() ? "" : ", ") + name;
-  return weir::InvalidArgument("WEIR_SIMD is '%s'; this machine has %s", level, names.c_str());
+  return weir::InvalidArgument("WEIR_SIMD is '{}'; this machine has {}", level, names);
 }
 
 // Every subcommand, under the heading of its group. Parsing sets *action to what the chosen one does.
@@ -114,9 +114,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    return weir::app::Fail(weir::InvalidArgument("%s", Explain(app, e, {argv, static_cast<size_t>(argc)}).c_str()));
+    return weir::app::Fail(weir::InvalidArgument("{}", Explain(app, e, {argv, static_cast<size_t>(argc)})));
   } catch (const std::exception& e) {  // nothing of ours throws; memory may run out
-    return weir::app::Fail(weir::Internal("%s", e.what()));
+    return weir::app::Fail(weir::Internal("{}", e.what()));
   }
   if (status.ok()) status = weir::app::FlushOutput();
   return status.ok() ? 0 : weir::app::Fail(status);

@@ -2,8 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <cstdio>
 
+#include "print.h"
 #include "text/picture_marks.h"
 
 namespace weir::app {
@@ -105,19 +107,19 @@ Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later) {
 void PrintEncoder(const LoadedEncoder& encoder, const PictureReader& reader) {
   const EncoderConfig& config = reader.config();
   const std::string& name = config.name.empty() ? encoder.file().path() : config.name;
-  const std::string more = config.grids.empty() ? "" : StrFormat(" (%d with tiles)", config.max_rows());
-  std::fprintf(stderr, "vision   %s (%s), %d tokens a picture%s, weights %s, pictures up to %d x %d pixels\n",
-               Printable(name).c_str(), config.projector.c_str(), config.n_rows, more.c_str(),
-               BytesText(encoder.ledger().used_bytes()).c_str(), reader.room().max_side, reader.room().min_side);
+  const std::string more = config.grids.empty() ? "" : fmt::format(" ({} with tiles)", config.max_rows());
+  Print(stderr, "vision   {} ({}), {} tokens a picture{}, weights {}, pictures up to {} x {} pixels\n", Printable(name),
+        config.projector, config.n_rows, more, BytesText(encoder.ledger().used_bytes()), reader.room().max_side,
+        reader.room().min_side);
   if (reader.pictures().pruner().info != nullptr) {
-    std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", reader.pictures().pruner().text.c_str(),
-                 reader.pictures().n_rows(), config.n_rows);
+    Print(stderr, "pruner   {}, {} of a picture's {} tokens stay\n", reader.pictures().pruner().text,
+          reader.pictures().n_rows(), config.n_rows);
   }
 }
 
 std::string PrunedText(const PictureReader& reader) {
   if (reader.pictures().pruner().info == nullptr) return "";
-  return StrFormat("%s rows of pictures pruned", CountText(reader.pictures().n_pruned()).c_str());
+  return fmt::format("{} rows of pictures pruned", CountText(reader.pictures().n_pruned()));
 }
 
 Result<std::string> MarkPictures(const std::string& prompt, size_t n) {
@@ -125,7 +127,7 @@ Result<std::string> MarkPictures(const std::string& prompt, size_t n) {
   size_t n_found = 0;
   for (size_t at = prompt.find(mark); at != std::string::npos; at = prompt.find(mark, at + mark.size())) ++n_found;
   if (n_found != 0 && n_found != n) {
-    return InvalidArgument("the prompt names %zu places with %s, there are %zu pictures and videos", n_found,
+    return InvalidArgument("the prompt names {} places with {}, there are {} pictures and videos", n_found,
                            kPictureMark, n);
   }
   std::string out;

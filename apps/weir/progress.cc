@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "common.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -45,7 +47,7 @@ std::string Progress::ShareText() const {
   const double done =
       static_cast<double>(bytes_before_) + std::clamp(in_piece, 0.0, 1.0) * static_cast<double>(piece_bytes_);
   const double share = std::min(done / static_cast<double>(total_bytes_), 1.0);
-  std::string out = StrFormat("%.0f%% of %s, ", 100 * share, BytesText(total_bytes_).c_str());
+  std::string out = fmt::format("{:.0f}% of {}, ", 100 * share, BytesText(total_bytes_));
   if (share > 0) out += "about " + DurationText(seconds_ * (1 - share) / share) + " left, ";
   return out;
 }
@@ -58,19 +60,19 @@ void Progress::Update(int64_t n_tokens, const Session& session) {
   if (now - shown_ < (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(3000))) return;
   shown_ = now;
   const SessionCounters counters = session.counters();
-  std::string line = StrFormat("%s %s tokens, %s%.0f tokens/s, pot %d/%d, dropped %s, session %s, process %s",
-                               what_.c_str(), CountText(n_tokens).c_str(), ShareText().c_str(), tokens_per_s(),
-                               session.pot().n_used(), session.plan().pot.n_slots, CountText(counters.dropped).c_str(),
-                               BytesText(session.ledger().used_bytes()).c_str(), BytesText(ResidentBytes()).c_str());
+  std::string line =
+      fmt::format("{} {} tokens, {}{:.0f} tokens/s, pot {}/{}, dropped {}, session {}, process {}", what_,
+                  CountText(n_tokens), ShareText(), tokens_per_s(), session.pot().n_used(), session.plan().pot.n_slots,
+                  CountText(counters.dropped), BytesText(session.ledger().used_bytes()), BytesText(ResidentBytes()));
   // A longer one would go on in a next line, which "\r" does not take back.
   if (terminal_) line.resize(std::min(line.size(), TerminalColumns()));
-  std::fprintf(stderr, "%s%s%s", terminal_ ? "\r" : "", line.c_str(), terminal_ ? "\033[K" : "\n");
+  Print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\033[K" : "\n");
   std::fflush(stderr);
   dirty_ = terminal_;
 }
 
 void Progress::Done() {
-  if (dirty_) std::fprintf(stderr, "\n");
+  if (dirty_) Print(stderr, "\n");
   dirty_ = false;
 }
 
@@ -78,10 +80,10 @@ Result<TextSource> TextSource::Open(const std::string& path) {
   TextSource out;
   out.path_ = path;
   out.fd_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (out.fd_ < 0) return IoError("cannot read %s: %s", path.c_str(), std::strerror(errno));
+  if (out.fd_ < 0) return IoError("cannot read {}: {}", path, std::strerror(errno));
   struct stat info {};
   if (fstat(out.fd_, &info) != 0) return out;
-  if (S_ISDIR(info.st_mode)) return IoError("cannot read %s: it is a directory", path.c_str());
+  if (S_ISDIR(info.st_mode)) return IoError("cannot read {}: it is a directory", path);
   if (S_ISREG(info.st_mode)) out.total_bytes_ = info.st_size - std::max<off_t>(0, lseek(out.fd_, 0, SEEK_CUR));
   return out;
 }
@@ -96,7 +98,7 @@ TextSource::~TextSource() {
 Result<bool> TextSource::Read(std::string* piece) {
   constexpr size_t kPieceBytes = 1 << 16;
   for (piece->clear();;) {
-    if (StopFlag()) return Cancelled("stopped while reading %s", path_.c_str());
+    if (StopFlag()) return Cancelled("stopped while reading {}", path_);
     // A wait with an end: a Ctrl-C that comes between the question above and read() is seen at the next turn.
     pollfd ready{fd_, POLLIN, 0};
     const int n_ready = poll(&ready, 1, 200);
@@ -105,7 +107,7 @@ Result<bool> TextSource::Read(std::string* piece) {
     const ssize_t n = read(fd_, piece->data(), piece->size());
     piece->resize(n > 0 ? static_cast<size_t>(n) : 0);
     if (n >= 0) return n > 0;
-    if (errno != EINTR) return IoError("cannot read %s: %s", path_.c_str(), std::strerror(errno));
+    if (errno != EINTR) return IoError("cannot read {}: {}", path_, std::strerror(errno));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "saved.h"
+#include "print.h"
 
 #include <algorithm>
 #include <cctype>
@@ -34,7 +35,7 @@ void AddSessionFlag(CLI::App& sub, std::string* path) {
 Status CheckGoesOn(const CLI::App& sub, const std::string& path) {
   for (const char* name : {"--system", "--pin", "--no-pin-system"}) {
     if (sub.get_option(name)->count() > 0) {
-      return InvalidArgument("%s says how a session begins; the one in %s began already", name, path.c_str());
+      return InvalidArgument("{} says how a session begins; the one in {} began already", name, path);
     }
   }
   return Status();
@@ -69,7 +70,7 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
         "tokens of it were forgotten before, and a trace tells a stream from its beginning; leave --trace away");
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
-  std::fprintf(stderr, "session  %s: %s\n", Printable(path).c_str(), KeptText(session).c_str());
+  Print(stderr, "session  {}: {}\n", Printable(path), KeptText(session));
   return Status();
 }
 

@@ -1,5 +1,6 @@
 #include "trace_attention.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <numeric>
 
 #include "common.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -131,7 +133,7 @@ Panel Square(const std::string& title, const std::string& axis, double first, do
 Result<AttentionStudy> StudyAttention(const std::string& path, const TraceFilter& filter, double top) {
   WEIR_ASSIGN_OR_RETURN(const Rows read, ReadRows(path));
   if (read.rows.empty()) {
-    return InvalidArgument("%s holds no attention; write it with --trace-attention N", path.c_str());
+    return InvalidArgument("{} holds no attention; write it with --trace-attention N", path);
   }
   AttentionStudy out;
   out.head = read.head;
@@ -139,7 +141,7 @@ Result<AttentionStudy> StudyAttention(const std::string& path, const TraceFilter
   for (int32_t layer = 0; layer < read.head.pot.n_layers; ++layer) {
     if (filter.layer < 0 || filter.layer == layer) out.layers.push_back(layer);
   }
-  if (out.layers.empty()) return InvalidArgument("%s has no such layer", path.c_str());
+  if (out.layers.empty()) return InvalidArgument("{} has no such layer", path);
   const size_t n_layers = out.layers.size(), n_rows = read.rows.size();
   const size_t n_bins = static_cast<size_t>(Bin(std::ssize(read.tokens)) + 1);
   std::vector<std::vector<Cell>> cells(n_rows, std::vector<Cell>(n_layers));
@@ -210,39 +212,38 @@ Result<AttentionStudy> StudyAttention(const std::string& path, const TraceFilter
 }
 
 void PrintAttention(const AttentionStudy& study) {
-  std::printf("model      %s\npolicy     %s\n", Printable(study.head.model).c_str(),
-              Printable(study.head.policy).c_str());
-  std::printf("rows       %zu tokens, from token %s to %s\n", study.rows.size(), CountText(study.rows.front()).c_str(),
-              CountText(study.rows.back()).c_str());
-  const auto number = [](double value) { return std::isnan(value) ? std::string("-") : StrFormat("%.4f", value); };
+  Print(stdout, "model      {}\npolicy     {}\n", Printable(study.head.model), Printable(study.head.policy));
+  Print(stdout, "rows       {} tokens, from token {} to {}\n", study.rows.size(), CountText(study.rows.front()),
+        CountText(study.rows.back()));
+  const auto number = [](double value) { return std::isnan(value) ? std::string("-") : fmt::format("{:.4f}", value); };
   if (study.n_visual_rows > 0) {
     const double percent = 100 * study.top;
-    std::printf("\n%-6s %16s %16s %16s %12s %12s\n", "layer", "visual tokens", "their attention", "for 80% of it",
-                StrFormat("top %g%% has", percent).c_str(), StrFormat("PPCI layer %d", study.layers[0]).c_str());
+    Print(stdout, "\n{:<6} {:>16} {:>16} {:>16} {:>12} {:>12}\n", "layer", "visual tokens", "their attention",
+          "for 80% of it", fmt::format("top {:g}% has", percent), fmt::format("PPCI layer {}", study.layers[0]));
     for (size_t l = 0; l < study.layers.size(); ++l) {
       const std::vector<double>& curve = study.sparsity[l];
       const auto enough = std::find_if(curve.begin(), curve.end(), [](double share) { return share >= kEnough; });
       const double at = study.top * kSparsityParts;
       const size_t i = std::min(static_cast<size_t>(at), curve.size() - 2);
-      std::printf(
-          "%-6d %16s %16s %16s %12s %12s\n", study.layers[l], number(study.visual_tokens[l]).c_str(),
-          number(study.visual_attention[l]).c_str(),
-          number(enough == curve.end() ? kNan : static_cast<double>(enough - curve.begin()) / kSparsityParts).c_str(),
-          number(curve[i] + (at - static_cast<double>(i)) * (curve[i + 1] - curve[i])).c_str(),
-          number(study.layer_ppci[0][l]).c_str());
+      Print(stdout, "{:<6} {:>16} {:>16} {:>16} {:>12} {:>12}\n", study.layers[l], number(study.visual_tokens[l]),
+            number(study.visual_attention[l]),
+            number(enough == curve.end() ? kNan : static_cast<double>(enough - curve.begin()) / kSparsityParts),
+            number(curve[i] + (at - static_cast<double>(i)) * (curve[i + 1] - curve[i])),
+            number(study.layer_ppci[0][l]));
     }
-    std::printf("\n%-24s %16s %16s\n", "token", "PPCI with first", "with the last");
+    Print(stdout, "\n{:<24} {:>16} {:>16}\n", "token", "PPCI with first", "with the last");
     for (size_t r = 0; r < study.rows.size(); ++r) {
-      std::printf("%-24s %16s %16s\n", CountText(study.rows[r]).c_str(), number(study.row_ppci[0][r]).c_str(),
-                  number(r == 0 ? kNan : study.row_ppci[r - 1][r]).c_str());
+      Print(stdout, "{:<24} {:>16} {:>16}\n", CountText(study.rows[r]), number(study.row_ppci[0][r]),
+            number(r == 0 ? kNan : study.row_ppci[r - 1][r]));
     }
   }
-  std::printf("\n%-24s %16s %16s %16s\n", "text, distance", "share of text's", "a token, first", "a token, last");
+  Print(stdout, "\n{:<24} {:>16} {:>16} {:>16}\n", "text, distance", "share of text's", "a token, first",
+        "a token, last");
   for (size_t bin = 0; bin < study.decay_share.size(); ++bin) {
     const double first = study.decay.front()[bin], last = study.decay.back()[bin];
     if (std::isnan(first) && std::isnan(last)) continue;
-    std::printf("%-24s %16s %16s %16s\n", BinText(static_cast<int>(bin)).c_str(),
-                number(study.decay_share[bin]).c_str(), number(first).c_str(), number(last).c_str());
+    Print(stdout, "{:<24} {:>16} {:>16} {:>16}\n", BinText(static_cast<int>(bin)), number(study.decay_share[bin]),
+          number(first), number(last));
   }
 }
 
@@ -266,9 +267,9 @@ std::vector<Panel> AttentionPanels(const AttentionStudy& study) {
     }
     out.push_back(std::move(sparsity));
     const double percent = 100 * study.top;
-    out.push_back(Square(StrFormat("PPCI at %g%%: visual tokens that layers have in common", percent), "layer",
+    out.push_back(Square(fmt::format("PPCI at {:g}%: visual tokens that layers have in common", percent), "layer",
                          first_layer, last_layer, study.layer_ppci));
-    out.push_back(Square(StrFormat("PPCI at %g%%: visual tokens that moments have in common", percent),
+    out.push_back(Square(fmt::format("PPCI at {:g}%: visual tokens that moments have in common", percent),
                          "token of the answer", 0, n_rows, study.row_ppci));
   }
   Panel decay;

@@ -2,6 +2,7 @@
 
 #include <png.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -60,7 +61,7 @@ Result<std::string> Png(const HeatMap& map) {
   png_alloc_size_t n_bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
   std::string out(n_bytes, '\0');
   if (png_image_write_to_memory(&image, out.data(), &n_bytes, 0, cells.data(), 0, palette.data()) == 0) {
-    return Internal("cannot draw a map of %d by %d cells: %s", map.width, map.height, image.message);
+    return Internal("cannot draw a map of {} by {} cells: {}", map.width, map.height, image.message);
   }
   out.resize(n_bytes);
   return out;
@@ -100,12 +101,11 @@ int PlotHeight(const Panel& panel) { return panel.map.height >= 200 ? 360 : 200;
 Result<std::string> PanelSvg(const Panel& panel, int top) {
   const int height = PlotHeight(panel);
   WEIR_ASSIGN_OR_RETURN(const std::string png, Png(panel.map));
-  std::string out =
-      StrFormat("<text class=\"t\" x=\"%d\" y=\"%d\">%s</text>\n", kLeft, top - 10, Xml(panel.title).c_str());
+  std::string out = fmt::format("<text class=\"t\" x=\"{}\" y=\"{}\">{}</text>\n", kLeft, top - 10, Xml(panel.title));
   out +=
-      StrFormat("<rect class=\"p\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", kLeft, top, kPlotWidth, height);
-  out += StrFormat(
-             "<image x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" preserveAspectRatio=\"none\" "
+      fmt::format("<rect class=\"p\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n", kLeft, top, kPlotWidth, height);
+  out += fmt::format(
+             "<image x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" preserveAspectRatio=\"none\" "
              "image-rendering=\"pixelated\" "
              "href=\"data:image/png;base64,",
              kLeft, top, kPlotWidth, height) +
@@ -117,23 +117,23 @@ Result<std::string> PanelSvg(const Panel& panel, int top) {
       const std::string label = CountText(static_cast<int64_t>(std::llround(tick)));
       if (x) {
         const double px = kLeft + at * kPlotWidth;
-        out += StrFormat(
-            "<path class=\"a\" d=\"M%.1f %dv5\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", px,
-            top + height, px, top + height + 19, label.c_str());
+        out += fmt::format(
+            "<path class=\"a\" d=\"M{:.1f} {}v5\"/><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", px,
+            top + height, px, top + height + 19, label);
       } else {
         const double py = top + at * height;
-        out +=
-            StrFormat("<path class=\"a\" d=\"M%d %.1fh-5\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                      kLeft, py, kLeft - 9, py + 4, label.c_str());
+        out += fmt::format(
+            "<path class=\"a\" d=\"M{} {:.1f}h-5\"/><text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", kLeft,
+            py, kLeft - 9, py + 4, label);
       }
     }
   };
   axis(true, panel.x_first, panel.x_last);
   axis(false, panel.y_first, panel.y_last);
-  out += StrFormat("<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", kLeft + kPlotWidth / 2,
-                   top + height + 38, Xml(panel.x_label).c_str());
-  out += StrFormat("<text transform=\"translate(18 %d) rotate(-90)\" text-anchor=\"middle\">%s</text>\n",
-                   top + height / 2, Xml(panel.y_label).c_str());
+  out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", kLeft + kPlotWidth / 2,
+                     top + height + 38, Xml(panel.x_label));
+  out += fmt::format("<text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+                     top + height / 2, Xml(panel.y_label));
   return out;
 }
 
@@ -148,28 +148,29 @@ Result<std::string> FigureSvg(const Figure& figure) {
   int height = kTop;
   for (const Panel& panel : figure.panels) height += PlotHeight(panel) + kPanelGap;
   const int width = kLeft + kPlotWidth + kRight;
-  std::string out = StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">\n"
-      "<title>%s</title>\n"
-      "<style>text{font:12px sans-serif;fill:#24292f}.h{font-size:15px;font-weight:600}.t{font-weight:600}"
-      ".a{stroke:#57606a;fill:none}.p{fill:#f3f4f6;stroke:#8c959f}.b{fill:#ffffff}"
-      "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.a{stroke:#9198a1}.p{fill:#1b2027;stroke:#59636e}.b{fill:#"
-      "0d1117}}"
-      "</style>\n<rect class=\"b\" width=\"100%%\" height=\"100%%\"/>\n",
-      width, height, width, height, Xml(figure.title).c_str());
-  out += StrFormat("<text class=\"h\" x=\"%d\" y=\"22\">%s</text>\n", kLeft, Xml(figure.title).c_str());
-  out += StrFormat("<text x=\"%d\" y=\"40\">%s</text>\n", kLeft, Xml(figure.subtitle).c_str());
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" height=\"{}\" role=\"img\">\n"
+      "<title>{}</title>\n"
+      "<style>text{{font:12px sans-serif;fill:#24292f}}.h{{font-size:15px;font-weight:600}}.t{{font-weight:600}}"
+      ".a{{stroke:#57606a;fill:none}}.p{{fill:#f3f4f6;stroke:#8c959f}}.b{{fill:#ffffff}}"
+      "@media(prefers-color-scheme:dark){{text{{fill:#e6edf3}}.a{{stroke:#9198a1}}.p{{fill:#1b2027;stroke:#59636e}}.b{{"
+      "fill:#"
+      "0d1117}}}}"
+      "</style>\n<rect class=\"b\" width=\"100%\" height=\"100%\"/>\n",
+      width, height, width, height, Xml(figure.title));
+  out += fmt::format("<text class=\"h\" x=\"{}\" y=\"22\">{}</text>\n", kLeft, Xml(figure.title));
+  out += fmt::format("<text x=\"{}\" y=\"40\">{}</text>\n", kLeft, Xml(figure.subtitle));
   // The legend: the colours as the maps use them, words at both ends.
   constexpr int kSwatch = 14;
   const int legend = kLeft + kPlotWidth - 300;
   for (int i = kFirstShade; i < kColours; ++i) {
     const Rgb c = Colour(i);
-    out += StrFormat("<rect x=\"%d\" y=\"52\" width=\"%d\" height=\"10\" fill=\"rgb(%d,%d,%d)\"/>",
-                     legend + (i - kFirstShade) * kSwatch, kSwatch, c.r, c.g, c.b);
+    out += fmt::format("<rect x=\"{}\" y=\"52\" width=\"{}\" height=\"10\" fill=\"rgb({},{},{})\"/>",
+                       legend + (i - kFirstShade) * kSwatch, kSwatch, c.r, c.g, c.b);
   }
-  out += StrFormat("\n<text x=\"%d\" y=\"61\" text-anchor=\"end\">%s</text><text x=\"%d\" y=\"61\">%s</text>\n",
-                   legend - 6, Xml(figure.legend_low).c_str(), legend + (kColours - kFirstShade) * kSwatch + 6,
-                   Xml(figure.legend_high).c_str());
+  out += fmt::format("\n<text x=\"{}\" y=\"61\" text-anchor=\"end\">{}</text><text x=\"{}\" y=\"61\">{}</text>\n",
+                     legend - 6, Xml(figure.legend_low), legend + (kColours - kFirstShade) * kSwatch + 6,
+                     Xml(figure.legend_high));
   int top = kTop;
   for (const Panel& panel : figure.panels) {
     WEIR_ASSIGN_OR_RETURN(const std::string svg, PanelSvg(panel, top));

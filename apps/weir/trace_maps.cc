@@ -1,5 +1,6 @@
 #include "trace_maps.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 
@@ -101,8 +102,8 @@ Result<TraceTotals> ReadTotals(const std::string& path) {
 Result<Panel> KeptMap(const std::string& path, const TraceTotals& totals, const TraceFilter& filter) {
   const PotShape& pot = totals.head.pot;
   const std::vector<int32_t> groups = filter.Groups(pot);
-  if (groups.empty()) return InvalidArgument("%s has no such layer or head", path.c_str());
-  if (totals.n_tokens == 0) return InvalidArgument("%s names no token, so there is nothing to draw", path.c_str());
+  if (groups.empty()) return InvalidArgument("{} has no such layer or head", path);
+  if (totals.n_tokens == 0) return InvalidArgument("{} names no token, so there is nothing to draw", path);
   const int64_t n = totals.n_tokens;
   Panel out;
   out.title = "What was kept while the stream was read: share of layers and heads, square root";
@@ -166,7 +167,7 @@ Result<std::vector<Panel>> Patterns(const std::string& path, const TraceTotals& 
   for (const int layer : layers) {
     Panel panel;
     panel.title = layer < 0 ? "Scores in the pot before each selection"
-                            : StrFormat("Scores in the pot before each selection, layer %d", layer);
+                            : fmt::format("Scores in the pot before each selection, layer {}", layer);
     panel.x_label = "place in the pot (slot), oldest first";
     panel.y_label = "selection";
     panel.x_last = static_cast<double>(widest);

@@ -27,14 +27,12 @@ void Reservation::Release() {
 }
 
 Result<Reservation> Ledger::Reserve(MemTag tag, int64_t bytes) {
-  if (bytes < 0)
-    return InvalidArgument("cannot reserve %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
+  if (bytes < 0) return InvalidArgument("cannot reserve {} bytes for {}", bytes, MemTagName(tag));
   std::lock_guard<std::mutex> lock(mutex_);
   const bool injected = fail_nth_ > 0 && --fail_nth_ == 0;
   if (injected || bytes > budget_bytes_ - used_bytes_) {
-    return OverBudget("%s needs %lld bytes, but %lld of the budget of %lld bytes are in use", MemTagName(tag),
-                      static_cast<long long>(bytes), static_cast<long long>(used_bytes_),
-                      static_cast<long long>(budget_bytes_));
+    return OverBudget("{} needs {} bytes, but {} of the budget of {} bytes are in use", MemTagName(tag), bytes,
+                      used_bytes_, budget_bytes_);
   }
   used_bytes_ += bytes;
   used_by_tag_[static_cast<int>(tag)] += bytes;

@@ -134,15 +134,14 @@ void HostBuffer::Unmap() {
 }
 
 Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, ThreadPool* pool) {
-  if (bytes < 0)
-    return InvalidArgument("cannot allocate %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
+  if (bytes < 0) return InvalidArgument("cannot allocate {} bytes for {}", bytes, MemTagName(tag));
   HostBuffer out;
   WEIR_ASSIGN_OR_RETURN(out.reservation_, ledger.Reserve(tag, PageRound(bytes)));
   if (out.reservation_.bytes() == 0) return out;
   if (out.reservation_.bytes() >= kAskSystemFrom) {
     if (const int64_t available = AvailableHostBytes(); out.reservation_.bytes() > available) {
-      return OverBudget("%s needs %lld bytes, the system has %lld left", MemTagName(tag),
-                        static_cast<long long>(out.reservation_.bytes()), static_cast<long long>(available));
+      return OverBudget("{} needs {} bytes, the system has {} left", MemTagName(tag), out.reservation_.bytes(),
+                        available);
     }
   }
   const auto size = static_cast<size_t>(out.reservation_.bytes());
@@ -151,8 +150,7 @@ Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t byte
   if (data == MAP_FAILED || !PopulateAll(data, size, pool)) {
     const int error = errno;
     if (data != MAP_FAILED) munmap(data, size);
-    return IoError("the system cannot give %lld bytes for %s: %s", static_cast<long long>(size), MemTagName(tag),
-                   std::strerror(error));
+    return IoError("the system cannot give {} bytes for {}: {}", size, MemTagName(tag), std::strerror(error));
   }
   out.data_ = static_cast<uint8_t*>(data);
   return out;

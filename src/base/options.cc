@@ -1,5 +1,6 @@
 #include "base/options.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -14,7 +15,7 @@ Result<OptionValue> TakeValue(const char* kind, const std::string& key, std::str
     const size_t comma = std::min(rest->find(','), rest->size());
     value.text = rest->substr(0, comma);
     rest->remove_prefix(comma);
-    if (value.text.empty()) return InvalidArgument("%s option %s has no value", kind, key.c_str());
+    if (value.text.empty()) return InvalidArgument("{} option {} has no value", kind, key);
     return value;
   }
   value.quoted = true;
@@ -23,7 +24,7 @@ Result<OptionValue> TakeValue(const char* kind, const std::string& key, std::str
     if (c == '"') {
       rest->remove_prefix(i + 1);
       if (!rest->empty() && rest->front() != ',') {
-        return InvalidArgument("%s option %s: something follows the closing quote", kind, key.c_str());
+        return InvalidArgument("{} option {}: something follows the closing quote", kind, key);
       }
       return value;
     }
@@ -33,13 +34,12 @@ Result<OptionValue> TakeValue(const char* kind, const std::string& key, std::str
       if (c == 'n') {
         c = '\n';
       } else if (c != '"' && c != '\\') {
-        return InvalidArgument("%s option %s: \\%c in quotes; only \\\", \\\\ and \\n have a meaning", kind,
-                               key.c_str(), c);
+        return InvalidArgument("{} option {}: \\{} in quotes; only \\\", \\\\ and \\n have a meaning", kind, key, c);
       }
     }
     value.text += c;
   }
-  return InvalidArgument("%s option %s: a quote is not closed", kind, key.c_str());
+  return InvalidArgument("{} option {}: a quote is not closed", kind, key);
 }
 
 // The form TakeValue() reads back.
@@ -78,8 +78,7 @@ const OptionInfo* OptionOwner::Find(std::string_view key) const {
 Status OptionOwner::Unknown(std::string_view key) const {
   std::string known;
   for (const OptionInfo& option : options) known += (known.empty() ? "" : ", ") + std::string(option.key);
-  return InvalidArgument("%s %s has no option '%.*s'; it takes: %s", kind, name, static_cast<int>(key.size()),
-                         key.data(), known.empty() ? "none" : known.c_str());
+  return InvalidArgument("{} {} has no option '{}'; it takes: {}", kind, name, key, known.empty() ? "none" : known);
 }
 
 Options Options::Defaults(const OptionOwner& owner) {
@@ -97,11 +96,10 @@ Options Options::Defaults(const OptionOwner& owner) {
 Status Options::Set(const OptionOwner& owner, const OptionInfo& option, const OptionValue& value) {
   if (option.text != nullptr) {
     if (value.text.find('\0') != std::string::npos) {
-      return InvalidArgument("%s option %s holds a zero byte", owner.kind, option.key);
+      return InvalidArgument("{} option {} holds a zero byte", owner.kind, option.key);
     }
     if (option.choices != nullptr && !IsChoice(option.choices, value.text)) {
-      return InvalidArgument("%s option %s=%s: expected one of %s", owner.kind, option.key, value.text.c_str(),
-                             option.choices);
+      return InvalidArgument("{} option {}={}: expected one of {}", owner.kind, option.key, value.text, option.choices);
     }
     texts_[option.key] = value.text;
     return Status();
@@ -111,7 +109,7 @@ Status Options::Set(const OptionOwner& owner, const OptionInfo& option, const Op
   const auto [stop, error] = std::from_chars(value.text.data(), end, number);
   if (value.quoted || error != std::errc() || stop != end || !(number >= option.min && number <= option.max) ||
       (option.integral && number != std::floor(number))) {
-    return InvalidArgument("%s option %s=%s: expected %s from %g to %g", owner.kind, option.key, value.text.c_str(),
+    return InvalidArgument("{} option {}={}: expected {} from {:g} to {:g}", owner.kind, option.key, value.text,
                            option.integral ? "a whole number" : "a number", option.min, option.max);
   }
   values_[option.key] = number + 0.0;  // -0 becomes 0
@@ -135,7 +133,7 @@ std::string Options::Describe(const OptionOwner& owner) const {
 std::string NumberText(double value) {
   std::string text;
   for (int digits = 6; digits <= 17; ++digits) {
-    text = StrFormat("%.*g", digits, value);
+    text = fmt::format("{:.{}g}", value, digits);
     double back = 0;
     std::from_chars(text.data(), text.data() + text.size(), back);
     if (back == value) break;
@@ -146,17 +144,17 @@ std::string NumberText(double value) {
 Result<std::vector<GivenOption>> SplitOptions(const OptionOwner& owner, std::string_view list, std::string_view extra) {
   std::vector<GivenOption> out;
   for (std::string_view rest = list;;) {
-    if (rest.empty()) return InvalidArgument("%s %s: an option is missing at the end", owner.kind, owner.name);
+    if (rest.empty()) return InvalidArgument("{} {}: an option is missing at the end", owner.kind, owner.name);
     const size_t equals = rest.find('='), comma = rest.find(',');
     const std::string key(rest.substr(0, std::min(equals, comma)));
     if (equals == std::string_view::npos || comma < equals) {
-      return InvalidArgument("%s option '%s' is not of the form key=value", owner.kind, key.c_str());
+      return InvalidArgument("{} option '{}' is not of the form key=value", owner.kind, key);
     }
     const bool is_extra = !extra.empty() && key == extra;
     const OptionInfo* option = is_extra ? nullptr : owner.Find(key);
     if (option == nullptr && !is_extra) return owner.Unknown(key);
     for (const GivenOption& earlier : out) {
-      if (earlier.option == option) return InvalidArgument("%s option %s is given twice", owner.kind, key.c_str());
+      if (earlier.option == option) return InvalidArgument("{} option {} is given twice", owner.kind, key);
     }
     rest.remove_prefix(equals + 1);
     WEIR_ASSIGN_OR_RETURN(OptionValue value, TakeValue(owner.kind, key, &rest));

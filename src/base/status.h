@@ -4,7 +4,8 @@
 // A message is one line: what was wrong, where, and what to do about it.
 #pragma once
 
-#include <cstdarg>
+#include <fmt/core.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,17 +38,24 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// printf-style constructors: `return InvalidArgument("pot of %d tokens is too small", n)`.
-#define WEIR_PRINTF_LIKE __attribute__((format(printf, 1, 2)))
-Status InvalidArgument(const char* format, ...) WEIR_PRINTF_LIKE;
-Status NotFound(const char* format, ...) WEIR_PRINTF_LIKE;
-Status Corrupt(const char* format, ...) WEIR_PRINTF_LIKE;
-Status Unsupported(const char* format, ...) WEIR_PRINTF_LIKE;
-Status OverBudget(const char* format, ...) WEIR_PRINTF_LIKE;
-Status IoError(const char* format, ...) WEIR_PRINTF_LIKE;
-Status Cancelled(const char* format, ...) WEIR_PRINTF_LIKE;
-Status Internal(const char* format, ...) WEIR_PRINTF_LIKE;
-std::string StrFormat(const char* format, ...) WEIR_PRINTF_LIKE;
+// The message of a Status that formats it: `return InvalidArgument("a pot of {} tokens is too small", n)`. The format
+// is checked when it is compiled.
+Status FormatStatus(StatusCode code, fmt::string_view format, fmt::format_args args);
+
+#define WEIR_STATUS_FUNCTION(Name, code)                                           \
+  template <typename... Args>                                                      \
+  Status Name(fmt::format_string<Args...> format, Args&&... args) {                \
+    return FormatStatus(StatusCode::code, format, fmt::make_format_args(args...)); \
+  }
+WEIR_STATUS_FUNCTION(InvalidArgument, kInvalidArgument)
+WEIR_STATUS_FUNCTION(NotFound, kNotFound)
+WEIR_STATUS_FUNCTION(Corrupt, kCorrupt)
+WEIR_STATUS_FUNCTION(Unsupported, kUnsupported)
+WEIR_STATUS_FUNCTION(OverBudget, kOverBudget)
+WEIR_STATUS_FUNCTION(IoError, kIo)
+WEIR_STATUS_FUNCTION(Cancelled, kCancelled)
+WEIR_STATUS_FUNCTION(Internal, kInternal)
+#undef WEIR_STATUS_FUNCTION
 
 // A T, or the Status that says why there is none. REQUIRES: ok() before value(), `*` or `->`.
 template <typename T>

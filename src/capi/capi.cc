@@ -53,7 +53,7 @@ weir_status Guarded(Fn fn) {
   } catch (const std::bad_alloc&) {
     return Answer(Internal("out of memory"));
   } catch (const std::exception& error) {
-    return Answer(Internal("%s", error.what()));
+    return Answer(Internal("{}", error.what()));
   } catch (...) {
     return Answer(Internal("something was thrown"));
   }
@@ -66,7 +66,7 @@ template <typename T>
 Status Read(const T* given, T* out) {
   if (given == nullptr) return Status();
   if (given->struct_bytes < sizeof(size_t) || given->struct_bytes > 4096) {
-    return InvalidArgument("struct_bytes is %zu; use the INIT macro", given->struct_bytes);
+    return InvalidArgument("struct_bytes is {}; use the INIT macro", given->struct_bytes);
   }
   std::memcpy(out, given, std::min(given->struct_bytes, sizeof(T)));
   return Status();
@@ -78,7 +78,7 @@ Status Write(T value, T* out) {
   if (out == nullptr) return kNull;
   const size_t room = out->struct_bytes;
   if (room < sizeof(size_t) || room > 4096) {
-    return InvalidArgument("struct_bytes is %zu; use the INIT macro", room);
+    return InvalidArgument("struct_bytes is {}; use the INIT macro", room);
   }
   std::memcpy(out, &value, std::min(room, sizeof(T)));
   out->struct_bytes = room;
@@ -87,7 +87,7 @@ Status Write(T value, T* out) {
 
 Status Append(weir_session* session, std::span<const int32_t> ids, uint32_t flags) {
   if ((flags & ~uint32_t{WEIR_PINNED | WEIR_END_OF_PROMPT | WEIR_SPECIAL}) != 0) {
-    return InvalidArgument("flags %u are not known", flags);
+    return InvalidArgument("flags {} are not known", flags);
   }
   Session::AppendOptions append;
   append.pinned = (flags & WEIR_PINNED) != 0;
@@ -99,7 +99,7 @@ constexpr int32_t kDefaultPictureSide = 1024;
 
 Status CheckPinFlag(uint32_t flags) {
   if ((flags & ~uint32_t{WEIR_PINNED}) == 0) return Status();
-  return InvalidArgument("flags %u: WEIR_PINNED is the only one here", flags);
+  return InvalidArgument("flags {}: WEIR_PINNED is the only one here", flags);
 }
 
 // The chat of a session, begun without a system text where nobody began it.
@@ -147,8 +147,8 @@ MediaOptions MediaFor(const weir_session& session) {
   return media;
 }
 
-Status WriteAnswer(weir_session* session, Sampler& sampler, const weir_generate_options& given, weir_text_callback on_text,
-                   void* user, size_t* n_tokens, weir_end* end) {
+Status WriteAnswer(weir_session* session, Sampler& sampler, const weir_generate_options& given,
+                   weir_text_callback on_text, void* user, size_t* n_tokens, weir_end* end) {
   std::atomic<bool> stop{false};
   GenerateOptions generate;
   generate.max_tokens = given.max_tokens;
@@ -178,7 +178,8 @@ Result<Sampler> SamplerFor(const weir_generate_options& given) {
   return Sampler::Create(sampling);
 }
 
-// In front of a saved session: how long its parts are. The session, the frames that its encoder keeps, the chat as JSON.
+// In front of a saved session: how long its parts are. The session, the frames that its encoder keeps, the chat as
+// JSON.
 struct SavedParts {
   char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '1'};
   int64_t session_bytes = 0, frame_bytes = 0, chat_bytes = 0;
@@ -237,8 +238,7 @@ weir_status weir_model_describe(const weir_model* model, weir_model_info* info) 
     out.n_embd = config.n_embd;
     out.n_layers = config.n_layers;
     out.n_ctx_train = config.n_ctx_train;
-    out.weight_bytes =
-        model->loaded->ledger().used_bytes() + (encoder == nullptr ? 0 : encoder->ledger().used_bytes());
+    out.weight_bytes = model->loaded->ledger().used_bytes() + (encoder == nullptr ? 0 : encoder->ledger().used_bytes());
     out.has_chat = model->chat ? 1 : 0;
     out.has_vision = encoder == nullptr ? 0 : 1;
     out.tokens_a_picture = encoder == nullptr ? 0 : encoder->encoder().config().max_rows();
@@ -270,7 +270,7 @@ weir_status weir_model_decode(const weir_model* model, const int32_t* ids, size_
     const int32_t n_vocab = model->loaded->model().config().n_vocab;
     for (size_t i = 0; i < n_ids; ++i) {
       if (ids[i] < 0 || ids[i] >= n_vocab) {
-        return weir::InvalidArgument("token %d is outside the vocabulary of %d", ids[i], n_vocab);
+        return weir::InvalidArgument("token {} is outside the vocabulary of {}", ids[i], n_vocab);
       }
     }
     const std::string out = model->loaded->tokenizer().Decode({ids, n_ids});
@@ -295,10 +295,11 @@ weir_status weir_session_open(weir_model* model, const weir_session_options* opt
     WEIR_RETURN_IF_ERROR(weir::PrepareProbe(model->loaded->tokenizer(), nullptr, std::nullopt, &out));
     weir::PrunerSpec prune;
     if (given.prune != nullptr) {
-      if (model->encoder == nullptr) return weir::InvalidArgument("prune needs a vision encoder: weir_model_options.mmproj");
+      if (model->encoder == nullptr)
+        return weir::InvalidArgument("prune needs a vision encoder: weir_model_options.mmproj");
       WEIR_ASSIGN_OR_RETURN(prune, weir::ParsePrunerSpec(given.prune));
     }
-    if (given.picture_side < 0) return weir::InvalidArgument("picture_side is %d", given.picture_side);
+    if (given.picture_side < 0) return weir::InvalidArgument("picture_side is {}", given.picture_side);
     weir::PictureRoom room;
     if (model->encoder != nullptr) {
       const int32_t side = given.picture_side > 0 ? given.picture_side : weir::kDefaultPictureSide;
@@ -415,7 +416,7 @@ weir_status weir_session_see_pixels(weir_session* session, const uint8_t* rgb, i
   return Guarded([&]() -> Status {
     if (session == nullptr || rgb == nullptr) return kNull;
     if (width < 1 || height < 1 || t_ms < -1) {
-      return weir::InvalidArgument("a picture of %d x %d pixels at %lld ms", width, height, static_cast<long long>(t_ms));
+      return weir::InvalidArgument("a picture of {} x {} pixels at {} ms", width, height, t_ms);
     }
     WEIR_ASSIGN_OR_RETURN(weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
     append.t_src_ms = std::max<int64_t>(t_ms, 0);
@@ -497,10 +498,10 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
     std::optional<weir::Conversation> talk;
     if (parts.chat_bytes > 0) {
       const weir_model& model = *session->model;
-      WEIR_ASSIGN_OR_RETURN(const weir::Json saved,
-                            weir::ParseJsonObject({reinterpret_cast<const char*>(at), static_cast<size_t>(parts.chat_bytes)}));
-      WEIR_ASSIGN_OR_RETURN(talk, weir::Conversation::Restore(model.loaded->tokenizer(),
-                                                              model.chat ? &*model.chat : nullptr, saved));
+      WEIR_ASSIGN_OR_RETURN(const weir::Json saved, weir::ParseJsonObject({reinterpret_cast<const char*>(at),
+                                                                           static_cast<size_t>(parts.chat_bytes)}));
+      WEIR_ASSIGN_OR_RETURN(
+          talk, weir::Conversation::Restore(model.loaded->tokenizer(), model.chat ? &*model.chat : nullptr, saved));
     }
     at += parts.chat_bytes;
     WEIR_RETURN_IF_ERROR(session->session->Restore({at, static_cast<size_t>(parts.session_bytes)}));

@@ -127,8 +127,8 @@ Result<Conversation> Conversation::Restore(const Tokenizer& tokenizer, const Cha
   fields.Get("end_token_read", &out.end_token_read_);
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (name != (chat == nullptr ? std::string_view() : chat->name())) {
-    return InvalidArgument("the snapshot was made with the chat template '%s', the session here uses '%s'",
-                           name.c_str(), chat == nullptr ? "" : std::string(chat->name()).c_str());
+    return InvalidArgument("the snapshot was made with the chat template '{}', the session here uses '{}'", name,
+                           chat == nullptr ? "" : std::string(chat->name()));
   }
   return out;
 }

@@ -27,9 +27,9 @@ Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::o
   const PolicyNeeds needs = policy->Needs();
   if (!question && needs.probe.find(kQuestionMark) != std::string::npos) {
     return InvalidArgument(
-        "policy %s: its catalyst names %s, and no question is known here before the text is read; "
+        "policy {}: its catalyst names {}, and no question is known here before the text is read; "
         "leave it out, or ask together with the text (weir read --ask)",
-        options->policy.info->name, std::string(kQuestionMark).c_str());
+        options->policy.info->name, kQuestionMark);
   }
   WEIR_ASSIGN_OR_RETURN(options->probe, ProbeTokens(needs, tokenizer, chat, question.value_or("")));
   options->max_probe = std::max(options->max_probe, static_cast<int32_t>(options->probe.size()));

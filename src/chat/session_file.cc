@@ -1,5 +1,6 @@
 #include "chat/session_file.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 namespace weir {
@@ -14,7 +15,7 @@ Result<DType> CacheType(const std::string& name) {
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
     if (name == InfoOf(type).name) return type;
   }
-  return InvalidArgument("the snapshot has a cache of type '%s', which this build does not know", name.c_str());
+  return InvalidArgument("the snapshot has a cache of type '{}', which this build does not know", name);
 }
 
 // An element type's number in fingerprints. The first twelve are those of the first release, so that its session files
@@ -42,7 +43,7 @@ std::string ModelFingerprint(const GgufFile& file) {
     mix(&type, sizeof(type));
     mix(tensor.data, static_cast<size_t>(std::min<int64_t>(tensor.bytes, 64)));
   }
-  return StrFormat("%016llx", static_cast<unsigned long long>(sum));
+  return fmt::format("{:016x}", sum);
 }
 
 SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std::string model,
@@ -128,19 +129,18 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
 Status SessionNote::CheckFits(const Session& session, const std::string& fingerprint_here) const {
   const SessionPlan& plan = session.plan();
   if (fingerprint != fingerprint_here) {
-    return InvalidArgument("the snapshot is of the model '%s', not of the one that runs here", model.c_str());
+    return InvalidArgument("the snapshot is of the model '{}', not of the one that runs here", model);
   }
   if (policy != session.policy().text) {
-    return InvalidArgument("the snapshot's policy is %s, this session's %s", policy.c_str(),
-                           session.policy().text.c_str());
+    return InvalidArgument("the snapshot's policy is {}, this session's {}", policy, session.policy().text);
   }
   if (pot_slots != plan.pot.n_slots || chunk_rows != plan.chunk_rows) {
     return InvalidArgument(
-        "the snapshot's pot holds %d tokens and reads %d at once, this session's holds %d and reads %d", pot_slots,
+        "the snapshot's pot holds {} tokens and reads {} at once, this session's holds {} and reads {}", pot_slots,
         chunk_rows, plan.pot.n_slots, plan.chunk_rows);
   }
   if (k_type != plan.pot.k_type || v_type != plan.pot.v_type) {
-    return InvalidArgument("the snapshot holds keys as %s and values as %s, this session as %s and %s",
+    return InvalidArgument("the snapshot holds keys as {} and values as {}, this session as {} and {}",
                            InfoOf(k_type).name, InfoOf(v_type).name, InfoOf(plan.pot.k_type).name,
                            InfoOf(plan.pot.v_type).name);
   }
@@ -163,10 +163,10 @@ Status RestoreState(const SessionNote& note, ByteSource& source, const GgufFile*
   if (note.frames) {
     const char* const name = note.frames->encoder.c_str();
     if (encoder == nullptr || frames == nullptr) {
-      return InvalidArgument("the snapshot keeps frames of the vision encoder '%s', which is missing: --mmproj", name);
+      return InvalidArgument("the snapshot keeps frames of the vision encoder '{}', which is missing: --mmproj", name);
     }
     if (note.frames->fingerprint != ModelFingerprint(*encoder)) {
-      return InvalidArgument("the snapshot keeps frames of the vision encoder '%s', not of the one that runs here",
+      return InvalidArgument("the snapshot keeps frames of the vision encoder '{}', not of the one that runs here",
                              name);
     }
     n_frames = note.frames->bytes;
@@ -184,8 +184,8 @@ Status RestoreState(const SessionNote& note, ByteSource& source, const GgufFile*
 Result<Json> SaveSampler(const Sampler& sampler) {
   const Sampler::State state = sampler.Save();
   if (std::ssize(state.recent) > kMaxHistory) {
-    return InvalidArgument("a history of %zu tokens for the repeat penalty cannot be saved; at most %lld can",
-                           state.recent.size(), static_cast<long long>(kMaxHistory));
+    return InvalidArgument("a history of {} tokens for the repeat penalty cannot be saved; at most {} can",
+                           state.recent.size(), kMaxHistory);
   }
   return Json{{"draws", state.draws}, {"recent", state.recent}};
 }

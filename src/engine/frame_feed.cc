@@ -9,7 +9,7 @@ namespace weir {
 Result<std::unique_ptr<FrameFeed>> FrameFeed::Start(PictureReader& reader, const std::string& source,
                                                     const Options& options) {
   const int32_t n_waiting = reader.room().n_waiting;
-  if (n_waiting < 2) return InvalidArgument("a queue of %d frames; at least 2 are needed", n_waiting);
+  if (n_waiting < 2) return InvalidArgument("a queue of {} frames; at least 2 are needed", n_waiting);
   std::unique_ptr<FrameFeed> out(new FrameFeed(reader, options.drop));
   Ledger& ledger = reader.session().ledger();
   for (int32_t i = 0; i < n_waiting; ++i) {
@@ -23,7 +23,7 @@ Result<std::unique_ptr<FrameFeed>> FrameFeed::Start(PictureReader& reader, const
   try {
     out->thread_ = std::thread([feed = out.get()] { feed->Read(); });
   } catch (const std::system_error& e) {  // the system has no thread left
-    return IoError("cannot start a thread for %s: %s", source.c_str(), e.what());
+    return IoError("cannot start a thread for {}: {}", source, e.what());
   }
   return out;
 }

@@ -13,8 +13,7 @@ Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, 
     const TextPiece piece = {text, true};
     out.push_back(tokenizer.EncodePieces({&piece, 1}, false));
     if (out.size() == 1 && out.front().size() != 1) {
-      return InvalidArgument("the model's vocabulary has no token %s, which this encoder's pictures need",
-                             text.c_str());
+      return InvalidArgument("the model's vocabulary has no token {}, which this encoder's pictures need", text);
     }
   }
   return out;
@@ -30,8 +29,8 @@ Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& pa
   WEIR_ASSIGN_OR_RETURN(out->encoder_, LoadEncoder(*out->file_, backend, out->ledger_));
   const int32_t rows = out->encoder_->config().n_embd, wanted = model.model().config().n_embd;
   if (rows != wanted) {
-    return InvalidArgument("%s makes rows of %d numbers, %s reads rows of %d: they do not belong together",
-                           path.c_str(), rows, model.file().path().c_str(), wanted);
+    return InvalidArgument("{} makes rows of {} numbers, {} reads rows of {}: they do not belong together", path, rows,
+                           model.file().path(), wanted);
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> words,
                         WordTokens(out->encoder_->config().words, model.tokenizer()));

@@ -9,18 +9,18 @@ namespace {
 Status CheckWhole(const GgufFile& file) {
   WEIR_ASSIGN_OR_RETURN(const int64_t n_files, file.IntOr("split.count", 1));
   if (n_files <= 1) return Status();
-  return Unsupported("%s: one of %lld files of a split model; join them first (llama-gguf-split --merge)",
-                     file.path().c_str(), static_cast<long long>(n_files));
+  return Unsupported("{}: one of {} files of a split model; join them first (llama-gguf-split --merge)", file.path(),
+                     n_files);
 }
 
 // The device that the options together mean.
 Result<std::string> DeviceOf(const LoadModelOptions& options) {
   const std::string& device = options.device;
   if (device != "cpu" && device != "cuda" && device != "auto" && device != "ref") {
-    return InvalidArgument("device '%s' is not known; known: cpu, cuda, auto, ref", device.c_str());
+    return InvalidArgument("device '{}' is not known; known: cpu, cuda, auto, ref", device);
   }
   if (options.n_gpu_layers > 0 && (device == "cpu" || device == "ref")) {
-    return InvalidArgument("%d layers on a GPU, and the device is to be %s", options.n_gpu_layers, device.c_str());
+    return InvalidArgument("{} layers on a GPU, and the device is to be {}", options.n_gpu_layers, device);
   }
   if (options.n_gpu_layers == 0 && device == "cuda")
     return InvalidArgument("no layers on a GPU, and the device is to be cuda");
@@ -51,7 +51,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
   WEIR_ASSIGN_OR_RETURN(out->model_, LoadModel(*out->file_, *out->backend_, out->ledger_));
   if (out->model_->config().attention.has_axes() && !out->backend_->on_host()) {
     const std::string why = "positions on three axes are not computed on " + out->backend_->name();
-    if (device == "cuda") return Unsupported("%s; run this model on the CPU", why.c_str());
+    if (device == "cuda") return Unsupported("{}; run this model on the CPU", why);
     out->device_note_ = why;
     out->model_.reset();
     out->backend_ = std::move(out->host_backend_);
@@ -60,7 +60,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
   if (const int n_layers = out->model_->config().n_layers;
       options.n_gpu_layers > 0 && options.n_gpu_layers < n_layers) {
     return InvalidArgument(
-        "%d of the model's %d layers on a device: a model is on one device as a whole; give 0, or %d or more",
+        "{} of the model's {} layers on a device: a model is on one device as a whole; give 0, or {} or more",
         options.n_gpu_layers, n_layers, n_layers);
   }
   WEIR_ASSIGN_OR_RETURN(out->tokenizer_, Tokenizer::Load(*out->file_));

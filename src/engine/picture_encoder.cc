@@ -12,10 +12,10 @@ namespace weir {
 Result<int64_t> PictureEncoder::PrunerBytes(const PrunerSpec& spec, const Encoder& encoder) {
   if (spec.info == nullptr) return int64_t{0};
   if (!encoder.config().grids.empty() || encoder.config().max_squares > 0) {
-    return Unsupported("pruner %s: pictures that are looked at in tiles are not pruned", spec.info->name);
+    return Unsupported("pruner {}: pictures that are looked at in tiles are not pruned", spec.info->name);
   }
   if (encoder.config().n_recalled > 0) {
-    return Unsupported("pruner %s: rows of an encoder that keeps frames together are not pruned", spec.info->name);
+    return Unsupported("pruner {}: rows of an encoder that keeps frames together are not pruned", spec.info->name);
   }
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Pruner> pruner, spec.Make());
   WEIR_ASSIGN_OR_RETURN(const int64_t bytes, pruner->MemoryBytes(encoder));

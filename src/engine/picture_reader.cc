@@ -1,5 +1,6 @@
 #include "engine/picture_reader.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <utility>
 
@@ -26,11 +27,11 @@ Result<std::vector<PlanItem>> PictureReader::Plan(const Encoder& encoder, const 
                                                   const PrunerSpec& prune) {
   std::vector<PlanItem> items = {
       {MemTag::kVision, "input, work and rows of the vision encoder", ImageEncoder::Bytes(encoder)},
-      {MemTag::kVision, StrFormat("a picture of up to %d x %d pixels", room.max_side, room.min_side),
+      {MemTag::kVision, fmt::format("a picture of up to {} x {} pixels", room.max_side, room.min_side),
        PictureBytes(encoder, room)}};
   for (PlanItem& item : FrameStore::Plan(encoder)) items.push_back(std::move(item));
   if (room.n_waiting > 0) {
-    items.push_back({MemTag::kVision, StrFormat("%d frames that may wait", room.n_waiting),
+    items.push_back({MemTag::kVision, fmt::format("{} frames that may wait", room.n_waiting),
                      room.n_waiting * PageRound(InputFloats(encoder.config().transform) * 4)});
   }
   WEIR_ASSIGN_OR_RETURN(const int64_t bytes, PictureEncoder::PrunerBytes(prune, encoder));
@@ -89,7 +90,7 @@ Result<int64_t> PictureReader::ReadVideo(const std::string& source, const FrameO
 Status PictureReader::ReadPixels(const RgbView& picture, Modality modality, const Session::AppendOptions& append) {
   if (std::max(picture.width, picture.height) > room_.max_side ||
       std::min(picture.width, picture.height) > room_.min_side) {
-    return Unsupported("a picture of %d x %d pixels, where room was made for %d x %d", picture.width, picture.height,
+    return Unsupported("a picture of {} x {} pixels, where room was made for {} x {}", picture.width, picture.height,
                        room_.max_side, room_.min_side);
   }
   if (modality == Modality::kVideo) return frames_->Read(*pictures_, picture, session_, append);

@@ -70,16 +70,16 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       if (earlier.pot == item.pot) return InvalidArgument("a pot stands twice in one batch");
     }
     if (n_rows + n > shape_.max_rows) {
-      return InvalidArgument("a batch of more than %lld rows", static_cast<long long>(shape_.max_rows));
+      return InvalidArgument("a batch of more than {} rows", shape_.max_rows);
     }
     if (n > item.pot->n_free()) {
-      return OverBudget("a pot of %d slots has %d free, %lld tokens are coming", item.pot->shape().n_slots,
-                        item.pot->n_free(), static_cast<long long>(n));
+      return OverBudget("a pot of {} slots has {} free, {} tokens are coming", item.pot->shape().n_slots,
+                        item.pot->n_free(), n);
     }
     for (int64_t i = 0; i < n && item.embeddings == nullptr; ++i) {
       const int32_t id = item.tokens[i].token_id;
       if (id < 0 || id >= model_->config().n_vocab) {
-        return InvalidArgument("token %d is outside the vocabulary of %d", id, model_->config().n_vocab);
+        return InvalidArgument("token {} is outside the vocabulary of {}", id, model_->config().n_vocab);
       }
       ids[n_rows + i] = id;
     }

@@ -48,8 +48,8 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   // Asked for the whole at once: buffers are taken one by one, and each alone may still fit.
   // Of a device only its own bytes would count, and it says itself when they are too many.
   if (const int64_t available = backend.AvailableBytes(); backend.on_host() && plan.total_bytes > available) {
-    return OverBudget("this session needs %lld bytes, the system has %lld left; ask for a smaller --pot or --budget",
-                      static_cast<long long>(plan.total_bytes), static_cast<long long>(available));
+    return OverBudget("this session needs {} bytes, the system has {} left; ask for a smaller --pot or --budget",
+                      plan.total_bytes, available);
   }
   // What was planned is the contract: one byte more is refused, whatever the budget was.
   std::unique_ptr<Session> out(new Session(plan.total_bytes));
@@ -91,15 +91,14 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
 Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options) {
   const int64_t n_embd = core_.model->config().n_embd;
   if (std::ssize(rows) % n_embd != 0) {
-    return InvalidArgument("%zu numbers are no whole rows of %lld", rows.size(), static_cast<long long>(n_embd));
+    return InvalidArgument("{} numbers are no whole rows of {}", rows.size(), n_embd);
   }
   if (std::ssize(rows) / n_embd > (1 << 16)) {
-    return InvalidArgument("%lld rows of one picture or frame; 65,536 are possible",
-                           static_cast<long long>(std::ssize(rows) / n_embd));
+    return InvalidArgument("{} rows of one picture or frame; 65,536 are possible", std::ssize(rows) / n_embd);
   }
   if (options.nll != nullptr) return InvalidArgument("nothing predicts an embedding: it has no likelihood");
   if (options.columns < 1 || options.columns > kMaxColumns) {
-    return InvalidArgument("a picture of %d columns; 1 to 65,536 are possible", options.columns);
+    return InvalidArgument("a picture of {} columns; 1 to 65,536 are possible", options.columns);
   }
   for (float value : rows) {
     if (!std::isfinite(value)) return InvalidArgument("an embedding with a number that is not finite");
@@ -114,8 +113,7 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
 Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
   for (int64_t done = 0; done < call.n;) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
-      return Cancelled("stopped after %lld of %lld tokens", static_cast<long long>(done),
-                       static_cast<long long>(call.n));
+      return Cancelled("stopped after {} of {} tokens", done, call.n);
     }
     WEIR_ASSIGN_OR_RETURN(const int32_t n, reader_.MakeRoom(call.n - done));
     const Chunk chunk = PartOf(call, done, n, core_.model->config().n_embd);
@@ -151,13 +149,13 @@ Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer, 
 
 Status Session::SetProbe(std::span<const int32_t> tokens) {
   if (tokens.empty() || std::ssize(tokens) > core_.plan.probe_slots) {
-    return InvalidArgument("a probe of %zu tokens, where %d slots are kept free for it", tokens.size(),
+    return InvalidArgument("a probe of {} tokens, where {} slots are kept free for it", tokens.size(),
                            core_.plan.probe_slots);
   }
   const int32_t n_vocab = core_.model->config().n_vocab;
   for (int32_t id : tokens) {
     if (id < 0 || id >= n_vocab) {
-      return InvalidArgument("token %d of the probe is outside the vocabulary of %d", id, n_vocab);
+      return InvalidArgument("token {} of the probe is outside the vocabulary of {}", id, n_vocab);
     }
   }
   core_.memo.probe.assign(tokens.begin(), tokens.end());

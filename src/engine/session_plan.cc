@@ -1,6 +1,7 @@
 // What a session will hold, computed before a byte of it exists.
 #include "engine/session_plan.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "engine/session/parts.h"
@@ -51,12 +52,12 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   parts.LayOut(model, backend, needs, plan, &space);
   plan.items = {
       {MemTag::kKv,
-       StrFormat("keys and values, %d slots x %d layers x %d KV heads", n_slots, plan.pot.n_layers,
-                 plan.pot.n_kv_heads),
+       fmt::format("keys and values, {} slots x {} layers x {} KV heads", n_slots, plan.pot.n_layers,
+                   plan.pot.n_kv_heads),
        Pot::KvBytes(plan.pot)},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
        Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + space.bytes(MemTag::kMeta)},
-      {MemTag::kWorkspace, StrFormat("activations and scratch, %lld rows at once", static_cast<long long>(max_rows)),
+      {MemTag::kWorkspace, fmt::format("activations and scratch, {} rows at once", max_rows),
        Runner::WorkspaceBytes(model, backend, plan.runner) + space.bytes(MemTag::kWorkspace)},
       {MemTag::kLogits, "logits and last hidden state", space.bytes(MemTag::kLogits)},
   };
@@ -78,19 +79,19 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   const PolicyNeeds needs = policy->Needs();
   const char* name = options.policy.info->name;
   if (options.pot_slots < 0 || options.pot_slots > kLargestPot) {
-    return InvalidArgument("a pot of %d tokens: expected 1 to %d", options.pot_slots, kLargestPot);
+    return InvalidArgument("a pot of {} tokens: expected 1 to {}", options.pot_slots, kLargestPot);
   }
-  if (options.chunk_rows < 0) return InvalidArgument("a chunk of %d rows: expected at least 1", options.chunk_rows);
+  if (options.chunk_rows < 0) return InvalidArgument("a chunk of {} rows: expected at least 1", options.chunk_rows);
   if (options.watch_attention && needs.granularity == Granularity::kPerHead) {
     return InvalidArgument(
-        "policy %s decides for each head; attention is traced under policies that decide for each layer "
+        "policy {} decides for each head; attention is traced under policies that decide for each layer "
         "or once for all of them",
         name);
   }
   SessionOptions smallest = options;
   smallest.chunk_rows = 1;
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {
-    return InvalidArgument("a probe of more than %d tokens", kLargestPot);
+    return InvalidArgument("a probe of more than {} tokens", kLargestPot);
   }
   const EvidenceSet evidence(needs, options);
   WEIR_RETURN_IF_ERROR(evidence.Check(options));
@@ -100,14 +101,13 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
 
   int32_t n_slots = options.pot_slots;
   if (n_slots > 0 && n_slots < min_slots) {
-    return InvalidArgument("a pot of %d tokens is too small for policy %s, which needs at least %d", n_slots, name,
+    return InvalidArgument("a pot of {} tokens is too small for policy {}, which needs at least {}", n_slots, name,
                            min_slots);
   }
   const int64_t budget = options.budget_bytes;
   if (budget > 0 && budget < minimum.total_bytes) {
-    return OverBudget(
-        "a budget of %lld bytes is too small for this model with policy %s; the smallest that works is %lld",
-        static_cast<long long>(budget), name, static_cast<long long>(minimum.total_bytes));
+    return OverBudget("a budget of {} bytes is too small for this model with policy {}; the smallest that works is {}",
+                      budget, name, minimum.total_bytes);
   }
   // Largest pot whose plan fits; the plan grows with the pot.
   const auto largest_pot = [&](int32_t most) {
@@ -129,7 +129,7 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
   }
   if (const int32_t most = model.config().attention.n_learned_positions; most > 0 && n_slots > most) {
-    return InvalidArgument("a pot of %d tokens: this model has learned %d positions, which is its largest pot", n_slots,
+    return InvalidArgument("a pot of {} tokens: this model has learned {} positions, which is its largest pot", n_slots,
                            most);
   }
   SessionPlan plan = PlanFor(model, backend, options, needs, n_slots);
@@ -143,8 +143,8 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   }
   if (budget > 0 && plan.total_bytes > budget) {
     return OverBudget(
-        "a pot of %d tokens with policy %s needs %lld bytes, the budget is %lld; the largest pot that fits has %d",
-        n_slots, name, static_cast<long long>(plan.total_bytes), static_cast<long long>(budget), largest_pot(n_slots));
+        "a pot of {} tokens with policy {} needs {} bytes, the budget is {}; the largest pot that fits has {}", n_slots,
+        name, plan.total_bytes, budget, largest_pot(n_slots));
   }
   plan.minimum_bytes = minimum.total_bytes;
   return plan;

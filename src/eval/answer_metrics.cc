@@ -137,8 +137,7 @@ double Anls(std::string_view prediction, std::span<const std::string> golds) {
 
 Status CheckAnswerMetric(std::string_view metric) {
   if (std::find(std::begin(kMetrics), std::end(kMetrics), metric) != std::end(kMetrics)) return Status();
-  return Unsupported("metric '%.*s'; known: exact, vqa, anls, f1, rouge_l, cider", static_cast<int>(metric.size()),
-                     metric.data());
+  return Unsupported("metric '{}'; known: exact, vqa, anls, f1, rouge_l, cider", metric);
 }
 
 Result<double> AnswerScore(std::string_view metric, std::string_view prediction, std::span<const std::string> golds) {

@@ -1,5 +1,6 @@
 #include "eval/lines.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -64,11 +65,11 @@ std::string LinesHeader() {
 std::string LineText(LineFormat format, const Line& line) {
   switch (format) {
     case LineFormat::kRegister:
-      return StrFormat("The REGISTER_CONTENT in line %s is <%d>\n", line.key.c_str(), line.value);
+      return fmt::format("The REGISTER_CONTENT in line {} is <{}>\n", line.key, line.value);
     case LineFormat::kLongEval:
-      return StrFormat("line %s: REGISTER_CONTENT is <%d>\n", line.key.c_str(), line.value);
+      return fmt::format("line {}: REGISTER_CONTENT is <{}>\n", line.key, line.value);
     case LineFormat::kPlain:
-      return StrFormat("%s: %d\n", line.key.c_str(), line.value);
+      return fmt::format("{}: {}\n", line.key, line.value);
   }
   return "";
 }
@@ -81,11 +82,8 @@ Question LineQuestion(LineFormat format, const Line& line) {
   const size_t answer_at = whole[value_at - 1] == ' ' ? value_at - 1 : value_at;
   out.completion = whole.substr(0, answer_at);
   out.gold = whole.substr(answer_at, value_at - answer_at + value.size());
-  out.chat =
-      StrFormat(format == LineFormat::kPlain
-                    ? "\nNow the record is over. What is the number of line %s? Answer with the number."
-                    : "\nNow the record is over. What is the <REGISTER_CONTENT> in line %s? Answer with the number.",
-                line.key.c_str());
+  const char* const what = format == LineFormat::kPlain ? "number of" : "<REGISTER_CONTENT> in";
+  out.chat = fmt::format("\nNow the record is over. What is the {} line {}? Answer with the number.", what, line.key);
   out.number = true;
   return out;
 }
@@ -112,7 +110,7 @@ Result<std::vector<LinesCase>> ParseLinesCases(std::string_view jsonl) {
     const auto has = [&](const char* key) { return row.is_object() && row.contains(key); };
     if (!has("prompt") || !row["prompt"].is_string() || !has("expected_number") ||
         !row["expected_number"].is_number_integer()) {
-      return Corrupt("line %lld is no object with `prompt` and `expected_number`", static_cast<long long>(n));
+      return Corrupt("line {} is no object with `prompt` and `expected_number`", n);
     }
     LinesCase one;
     one.prompt = row["prompt"].get<std::string>();

@@ -97,11 +97,10 @@ Status CheckLinesOptions(const LinesOptions& options, bool stream) {
   const LineSource source(options.keys, 0);
   for (const int32_t value : stream ? options.distances : options.n_lines) {
     if (value < 1)
-      return InvalidArgument("%s of %d lines: expected at least 1", stream ? "a distance" : "a prompt", value);
+      return InvalidArgument("{} of {} lines: expected at least 1", stream ? "a distance" : "a prompt", value);
     const int64_t most = stream && options.keys != LineKeys::kNumber ? source.n_keys() / 2 : source.n_keys();
     if (value > most) {
-      return InvalidArgument("%d lines: there are names for %lld; choose other keys", value,
-                             static_cast<long long>(most));
+      return InvalidArgument("{} lines: there are names for {}; choose other keys", value, most);
     }
   }
   if ((stream ? options.distances : options.n_lines).empty()) return InvalidArgument("no distance or length was given");

@@ -38,8 +38,7 @@ Result<std::vector<LongBenchSample>> ParseLongBench(std::string_view jsonl) {
       if (good) sample.max_new_tokens = static_cast<int32_t>(most);
     }
     if (!good) {
-      return Corrupt("line %lld is no sample: expected `dataset`, `metric`, `prompt`, `answers` and `max_new_tokens`",
-                     static_cast<long long>(n));
+      return Corrupt("line {} is no sample: expected `dataset`, `metric`, `prompt`, `answers` and `max_new_tokens`", n);
     }
     out.push_back(std::move(sample));
   }

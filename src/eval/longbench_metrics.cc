@@ -100,8 +100,7 @@ Result<double> LongBenchScore(std::string_view metric, std::string_view predicti
   if (metric == "rouge") score = RougeL;
   if (metric == "retrieval" || metric == "retrieval_zh" || metric == "count") score = IntegerShare;
   if (score == nullptr) {
-    return Unsupported("metric '%.*s'; known: qa_f1, rouge, retrieval, retrieval_zh, count",
-                       static_cast<int>(metric.size()), metric.data());
+    return Unsupported("metric '{}'; known: qa_f1, rouge, retrieval, retrieval_zh, count", metric);
   }
   if (golds.empty()) return InvalidArgument("no gold answer to compare with");
   double best = 0;

@@ -62,14 +62,14 @@ Result<std::vector<Needle>> ParseNeedles(std::string_view json) {
   for (const char* kind : {"single", "multi"}) {
     const auto list = root.find(kind);
     if (list == root.end()) continue;
-    if (!list->is_array()) return Corrupt("`%s` of the needles is no list", kind);
+    if (!list->is_array()) return Corrupt("`{}` of the needles is no list", kind);
     for (const Json& row : *list) {
       Needle needle;
       std::string one;
       if (!row.is_object() || !Text(row, "question", &needle.question) ||
           !Texts(row, "must_contain", &needle.must_contain) ||
           !(Text(row, "needle", &one) || Texts(row, "needles", &needle.needles))) {
-        return Corrupt("needle %zu of `%s` lacks `needle` or `needles`, `question` or `must_contain`",
+        return Corrupt("needle {} of `{}` lacks `needle` or `needles`, `question` or `must_contain`",
                        static_cast<size_t>(&row - &list->front()), kind);
       }
       if (!one.empty()) needle.needles.push_back(std::move(one));
@@ -77,7 +77,7 @@ Result<std::vector<Needle>> ParseNeedles(std::string_view json) {
         return std::find(texts.begin(), texts.end(), std::string()) != texts.end();
       };
       if (needle.needles.empty() || has_empty(needle.needles) || has_empty(needle.must_contain)) {
-        return Corrupt("needle %zu of `%s` hides an empty text or asks for one",
+        return Corrupt("needle {} of `{}` hides an empty text or asks for one",
                        static_cast<size_t>(&row - &list->front()), kind);
       }
       std::vector<std::string> answers;
@@ -119,12 +119,11 @@ Status RunNeedle(Examinee& examinee, const NeedleOptions& options, const SuiteHo
     return InvalidArgument("needles, lengths, depths and trials are needed");
   }
   for (const double depth : options.depths) {
-    if (!(depth >= 0 && depth <= 1)) return InvalidArgument("a depth of %g: expected 0 to 1", depth);
+    if (!(depth >= 0 && depth <= 1)) return InvalidArgument("a depth of {:g}: expected 0 to 1", depth);
   }
   int64_t asked = 0;
   for (const int64_t length : options.lengths) {
-    if (length < 128)
-      return InvalidArgument("a length of %lld tokens: expected at least 128", static_cast<long long>(length));
+    if (length < 128) return InvalidArgument("a length of {} tokens: expected at least 128", length);
     for (const double depth : options.depths) {
       Cell cell;
       cell.task = "grid";

@@ -1,5 +1,6 @@
 #include "eval/passkey.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "eval/text_match.h"
@@ -25,7 +26,7 @@ void Count(const Reply& reply, int32_t key, Cell* cell) {
 PasskeyStream::PasskeyStream(const Examinee& examinee, uint64_t seed) {
   key_ = 1 + static_cast<int32_t>(Rng(seed).Below(50000));
   task_ = examinee.Encode(kTask);
-  sentence_ = examinee.Encode(StrFormat("\nThe pass key is %d. Do not forget it: %d is the pass key.\n", key_, key_));
+  sentence_ = examinee.Encode(fmt::format("\nThe pass key is {}. Do not forget it: {} is the pass key.\n", key_, key_));
   filler_ = examinee.Encode(kFiller);
 }
 
@@ -61,15 +62,14 @@ Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing) {
   }
   for (const int64_t length : options.lengths) {
     if (length < kShortest) {
-      return InvalidArgument("a length of %lld tokens: expected at least %lld", static_cast<long long>(length),
-                             static_cast<long long>(kShortest));
+      return InvalidArgument("a length of {} tokens: expected at least {}", length, kShortest);
     }
   }
   for (const double depth : options.depths) {
-    if (!(depth >= 0 && depth <= 1)) return InvalidArgument("a depth of %g: expected 0 to 1", depth);
+    if (!(depth >= 0 && depth <= 1)) return InvalidArgument("a depth of {:g}: expected 0 to 1", depth);
   }
   for (const int64_t at : options.key_at) {
-    if (at < 0) return InvalidArgument("a key after %lld tokens: expected at least 0", static_cast<long long>(at));
+    if (at < 0) return InvalidArgument("a key after {} tokens: expected at least 0", at);
   }
   return Status();
 }
@@ -131,9 +131,8 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
       question.n_answer = options.n_answer;
       WEIR_RETURN_IF_ERROR(examinee.Expect(question));
       if (lengths.back() - begin - stream.n_fixed() < options.key_at[k]) {
-        return InvalidArgument(
-            "a key after %lld tokens of filler does not fit into %lld tokens: ask for a longer length",
-            static_cast<long long>(options.key_at[k]), static_cast<long long>(lengths.back()));
+        return InvalidArgument("a key after {} tokens of filler does not fit into {} tokens: ask for a longer length",
+                               options.key_at[k], lengths.back());
       }
       constexpr int64_t kPiece = 4096;  // a long stream is never held whole
       int64_t at = 0;

@@ -12,14 +12,14 @@ PerplexityResult NllMean::Result() const {
 Result<PerplexityResult> WindowPerplexity(Session& session, std::span<const int32_t> tokens,
                                           const WindowOptions& options) {
   const int32_t n_ctx = options.n_ctx;
-  if (n_ctx < 4) return InvalidArgument("windows of %d tokens: expected at least 4", n_ctx);
+  if (n_ctx < 4) return InvalidArgument("windows of {} tokens: expected at least 4", n_ctx);
   if (session.plan().pot.n_slots < n_ctx) {
-    return InvalidArgument("windows of %d tokens do not fit a pot of %d", n_ctx, session.plan().pot.n_slots);
+    return InvalidArgument("windows of {} tokens do not fit a pot of {}", n_ctx, session.plan().pot.n_slots);
   }
   int64_t n_windows = static_cast<int64_t>(tokens.size()) / n_ctx;
   if (options.max_windows > 0) n_windows = std::min(n_windows, options.max_windows);
   if (n_windows == 0) {
-    return InvalidArgument("the text has %zu tokens, one window needs %d", tokens.size(), n_ctx);
+    return InvalidArgument("the text has {} tokens, one window needs {}", tokens.size(), n_ctx);
   }
   NllMean mean;
   std::vector<int32_t> window(static_cast<size_t>(n_ctx));

@@ -85,7 +85,7 @@ Result<std::vector<PictureQuestion>> ParsePictureQuestions(std::string_view json
     ++n_line;
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Json row = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object()) return Corrupt("line %lld is no JSON object", n_line);
+    if (!row.is_object()) return Corrupt("line {} is no JSON object", n_line);
     PictureQuestion q;
     Line line(row);
     line.Number("stream", &q.stream);
@@ -102,16 +102,15 @@ Result<std::vector<PictureQuestion>> ParsePictureQuestions(std::string_view json
     line.Text("kind", &q.kind);
     line.Flag("aside", &q.aside);
     if (!line.good() || q.question.empty() || q.answers.empty()) {
-      return Corrupt("line %lld is no question: expected `question`, `answer` or `answers`, and `image` or `frames`",
+      return Corrupt("line {} is no question: expected `question`, `answer` or `answers`, and `image` or `frames`",
                      n_line);
     }
     for (const std::string& name : names) {
-      if (!LiesInside(name))
-        return Corrupt("line %lld: the picture '%s' is not inside the folder", n_line, name.c_str());
+      if (!LiesInside(name)) return Corrupt("line {}: the picture '{}' is not inside the folder", n_line, name);
       q.pictures.push_back(folder + "/" + name);
     }
     if (names.empty() && before == nullptr) {
-      return Corrupt("line %lld asks about a picture, and none was shown in its stream", n_line);
+      return Corrupt("line {} asks about a picture, and none was shown in its stream", n_line);
     }
     out.push_back(std::move(q));
   }

@@ -128,9 +128,8 @@ Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const Sui
   cells[0].numbers = {{"distance", 0}};
   for (size_t d = 0; d < options.distances.size(); ++d) {
     if (options.distances[d] < options.gap_tokens || options.distances[d] > farthest) {
-      return InvalidArgument("a distance of %lld tokens: with facts every %lld, expected %lld to %lld",
-                             static_cast<long long>(options.distances[d]), static_cast<long long>(options.gap_tokens),
-                             static_cast<long long>(options.gap_tokens), static_cast<long long>(farthest));
+      return InvalidArgument("a distance of {} tokens: with facts every {}, expected {} to {}", options.distances[d],
+                             options.gap_tokens, options.gap_tokens, farthest);
     }
     Cell& cell = cells[d + 1];
     cell.task = "stream";

@@ -56,7 +56,7 @@ Result<std::vector<TuneAxis>> DeclaredAxes(const PolicySpec& start) {
     out.push_back(std::move(axis));
   }
   if (!out.empty()) return out;
-  return InvalidArgument("policy %s declares no values to search%s; name some: --search \"key=value,value;key=...\"",
+  return InvalidArgument("policy {} declares no values to search{}; name some: --search \"key=value,value;key=...\"",
                          start.info->name, start.given.empty() ? "" : " beside the options that are given");
 }
 
@@ -179,15 +179,14 @@ Result<std::vector<TuneAxis>> TuneAxes(const PolicySpec& start, std::string_view
     search.remove_prefix(std::min<size_t>(1, search.size()));
     const size_t equals = one.find('=');
     if (equals == std::string_view::npos) {
-      return InvalidArgument("--search '%.*s' is not of the form key=value,value", static_cast<int>(one.size()),
-                             one.data());
+      return InvalidArgument("--search '{}' is not of the form key=value,value", one);
     }
     TuneAxis axis{std::string(one.substr(0, equals)), {}};
     one.remove_prefix(equals + 1);
     if (start.given.count(axis.key) != 0) {
-      return InvalidArgument("option %s is both given and searched", axis.key.c_str());
+      return InvalidArgument("option {} is both given and searched", axis.key);
     }
-    if (!keys.insert(axis.key).second) return InvalidArgument("option %s is searched twice", axis.key.c_str());
+    if (!keys.insert(axis.key).second) return InvalidArgument("option {} is searched twice", axis.key);
     const PolicyOptionInfo* option = FindOption(*start.info, axis.key);
     // WithOption() knows how to say which options there are.
     if (option == nullptr) return WithOption(start, axis.key, "0").status();

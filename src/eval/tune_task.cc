@@ -75,7 +75,7 @@ Status TuneTask::MakeLines() {
   }
   const double lines_per_pot = static_cast<double>(pot()) / tokens_per_line_;
   if (asks_lines() && lines_per_pot < 2) {
-    return InvalidArgument("a pot of %d tokens holds less than two lines to ask for; use at least %.0f", pot(),
+    return InvalidArgument("a pot of {} tokens holds less than two lines to ask for; use at least {:.0f}", pot(),
                            std::ceil(2 * tokens_per_line_));
   }
   lines_.distances.clear();
@@ -108,8 +108,8 @@ Status TuneTask::SetText(std::vector<int32_t> tokens) {
   if (slice_ <= pot()) {
     slice_ = 0;
     return InvalidArgument(
-        "the text has %lld tokens; %d trials with a pot of %d need more than %lld, half of them held out",
-        static_cast<long long>(n_tokens), options_.n_trials, pot(), static_cast<long long>(n_slices * pot()));
+        "the text has {} tokens; {} trials with a pot of {} need more than {}, half of them held out", n_tokens,
+        options_.n_trials, pot(), n_slices * pot());
   }
   text_ = std::move(tokens);
   return Status();

@@ -26,9 +26,7 @@ class Watching {
     round.question = &q;
     const auto about = clips_.find(q.clip - q.distance);
     if (about == clips_.end()) {
-      return Corrupt("clip %lld of stream %lld asks %lld clips back, where nothing was shown",
-                     static_cast<long long>(q.clip), static_cast<long long>(q.stream),
-                     static_cast<long long>(q.distance));
+      return Corrupt("clip {} of stream {} asks {} clips back, where nothing was shown", q.clip, q.stream, q.distance);
     }
     round.tokens_back = viewer_.n_tokens() - about->second.end;
     round.about_min = about->second.begins_min;

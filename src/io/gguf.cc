@@ -1,7 +1,7 @@
 #include "io/gguf.h"
 
+#include <fmt/core.h>
 #include <algorithm>
-#include <cinttypes>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -23,7 +23,7 @@ std::string Quoted(std::string_view text) {
   for (const char c : text.substr(0, kMaxShown)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) {
-      out += StrFormat("\\x%02x", byte);
+      out += fmt::format("\\x{:02x}", byte);
     } else {
       out += c;
     }
@@ -44,8 +44,8 @@ class Reader {
 
   Status Take(uint64_t n, const char* what, const uint8_t** out) {
     if (n > remaining()) {
-      return Corrupt("%s: at byte %" PRIu64 ": %s needs %" PRIu64 " bytes, the file has %" PRIu64 " left", path(),
-                     position_, what, n, remaining());
+      return Corrupt("{}: at byte {}: {} needs {} bytes, the file has {} left", path(), position_, what, n,
+                     remaining());
     }
     *out = bytes_.data() + position_;
     position_ += n;
@@ -73,8 +73,8 @@ class Reader {
   // this, memory taken for them is in proportion to the file's size.
   Status CheckCount(uint64_t count, uint64_t min_bytes, const std::string& what) {
     if (count > remaining() / min_bytes) {
-      return Corrupt("%s: at byte %" PRIu64 ": %" PRIu64 " %s cannot fit in the %" PRIu64 " bytes left", path(),
-                     position_, count, what.c_str(), remaining());
+      return Corrupt("{}: at byte {}: {} {} cannot fit in the {} bytes left", path(), position_, count, what,
+                     remaining());
     }
     return Status();
   }
@@ -95,7 +95,7 @@ Status ReadWidened(Reader& reader, uint64_t count, const std::string& what, Gguf
     std::memcpy(&value, bytes + i * sizeof(Stored), sizeof(Stored));
     if constexpr (std::is_same_v<Stored, uint64_t>) {
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return Corrupt("%s: %s holds %" PRIu64 ", beyond a signed 64-bit integer", reader.path(), what.c_str(), value);
+        return Corrupt("{}: {} holds {}, beyond a signed 64-bit integer", reader.path(), what, value);
       }
     }
     values[i] = static_cast<Wide>(value);
@@ -109,7 +109,7 @@ Status ReadBools(Reader& reader, uint64_t count, const std::string& what, GgufVa
   WEIR_RETURN_IF_ERROR(reader.Take(count, what.c_str(), &bytes));
   std::vector<bool> values(count);
   for (uint64_t i = 0; i < count; ++i) {
-    if (bytes[i] > 1) return Corrupt("%s: %s: %d is no truth value", reader.path(), what.c_str(), bytes[i]);
+    if (bytes[i] > 1) return Corrupt("{}: {}: {} is no truth value", reader.path(), what, bytes[i]);
     values[i] = bytes[i] != 0;
   }
   out->v = std::move(values);
@@ -151,10 +151,10 @@ Status ReadElements(Reader& reader, GgufType type, uint64_t count, const std::st
     case GgufType::kString:
       return ReadStrings(reader, count, what, out);
     case GgufType::kArray:
-      return Unsupported("%s: %s is an array of arrays", reader.path(), what.c_str());
+      return Unsupported("{}: {} is an array of arrays", reader.path(), what);
   }
-  return Corrupt("%s: at byte %" PRIu64 ": %s has value type %u, which does not exist", reader.path(),
-                 reader.position(), what.c_str(), static_cast<unsigned>(type));
+  return Corrupt("{}: at byte {}: {} has value type {}, which does not exist", reader.path(), reader.position(), what,
+                 static_cast<unsigned>(type));
 }
 
 // The only element of an array of one.
@@ -194,13 +194,13 @@ Status ReadValue(Reader& reader, const std::string& what, GgufValue* out) {
 Status ReadHeader(Reader& reader, uint32_t* version, uint64_t* n_tensors, uint64_t* n_keys) {
   uint32_t magic = 0;
   WEIR_RETURN_IF_ERROR(reader.Read("the magic number", &magic));
-  if (magic != kGgufMagic) return Corrupt("%s: not a GGUF file (it does not start with \"GGUF\")", reader.path());
+  if (magic != kGgufMagic) return Corrupt("{}: not a GGUF file (it does not start with \"GGUF\")", reader.path());
   WEIR_RETURN_IF_ERROR(reader.Read("the version", version));
   if (*version != 2 && *version != 3) {
     if ((*version & 0xffff) == 0 && *version != 0) {
-      return Unsupported("%s: a big-endian GGUF file; convert it to little-endian", reader.path());
+      return Unsupported("{}: a big-endian GGUF file; convert it to little-endian", reader.path());
     }
-    return Unsupported("%s: GGUF version %u; this program reads versions 2 and 3", reader.path(), *version);
+    return Unsupported("{}: GGUF version {}; this program reads versions 2 and 3", reader.path(), *version);
   }
   WEIR_RETURN_IF_ERROR(reader.Read("the number of tensors", n_tensors));
   return reader.Read("the number of keys", n_keys);
@@ -213,12 +213,12 @@ Status ReadMetadata(Reader& reader, uint64_t n_keys, Metadata* metadata) {
     const uint64_t start = reader.position();
     std::string key;
     WEIR_RETURN_IF_ERROR(reader.ReadString("a key's name", &key));
-    if (key.empty()) return Corrupt("%s: at byte %" PRIu64 ": a key without a name", reader.path(), start);
+    if (key.empty()) return Corrupt("{}: at byte {}: a key without a name", reader.path(), start);
     GgufValue value;
     WEIR_RETURN_IF_ERROR(ReadValue(reader, "key " + Quoted(key), &value));
     const auto [at, is_new] = metadata->try_emplace(std::move(key), std::move(value));
     if (!is_new) {
-      return Corrupt("%s: at byte %" PRIu64 ": key %s is there twice", reader.path(), start, Quoted(at->first).c_str());
+      return Corrupt("{}: at byte {}: key {} is there twice", reader.path(), start, Quoted(at->first));
     }
   }
   return Status();
@@ -233,8 +233,8 @@ Status ReadShape(Reader& reader, const std::string& what, uint32_t n_dims, GgufT
     uint64_t size = 0;
     WEIR_RETURN_IF_ERROR(reader.Read(what.c_str(), &size));
     if (size == 0 || size > kMaxElements / product) {
-      return Corrupt("%s: at byte %" PRIu64 ": %s has size %" PRIu64 " in dimension %u", reader.path(),
-                     reader.position() - sizeof(size), what.c_str(), size, d);
+      return Corrupt("{}: at byte {}: {} has size {} in dimension {}", reader.path(), reader.position() - sizeof(size),
+                     what, size, d);
     }
     product *= size;
     tensor->shape.push_back(static_cast<int64_t>(size));
@@ -250,13 +250,13 @@ Status ReadShape(Reader& reader, const std::string& what, uint32_t n_dims, GgufT
 Status ReadTensorInfo(Reader& reader, int64_t alignment, GgufTensor* tensor) {
   const uint64_t start = reader.position();
   WEIR_RETURN_IF_ERROR(reader.ReadString("a tensor's name", &tensor->name));
-  if (tensor->name.empty()) return Corrupt("%s: at byte %" PRIu64 ": a tensor without a name", reader.path(), start);
+  if (tensor->name.empty()) return Corrupt("{}: at byte {}: a tensor without a name", reader.path(), start);
   const std::string what = "tensor " + Quoted(tensor->name);
   uint32_t n_dims = 0;
   WEIR_RETURN_IF_ERROR(reader.Read(what.c_str(), &n_dims));
   if (n_dims > kGgufMaxDims) {
-    return Corrupt("%s: at byte %" PRIu64 ": %s has %u dimensions, at most %u are allowed", reader.path(), start,
-                   what.c_str(), n_dims, kGgufMaxDims);
+    return Corrupt("{}: at byte {}: {} has {} dimensions, at most {} are allowed", reader.path(), start, what, n_dims,
+                   kGgufMaxDims);
   }
   int64_t n_elements = 0;
   WEIR_RETURN_IF_ERROR(ReadShape(reader, what, n_dims, tensor, &n_elements));
@@ -264,24 +264,24 @@ Status ReadTensorInfo(Reader& reader, int64_t alignment, GgufTensor* tensor) {
   WEIR_RETURN_IF_ERROR(reader.Read(what.c_str(), &number));
   const std::optional<GgufTensorType> type = FindGgufTensorType(number);
   if (!type) {
-    return Unsupported("%s: at byte %" PRIu64 ": %s has element type %u, which this program does not know",
-                       reader.path(), reader.position() - 4, what.c_str(), number);
+    return Unsupported("{}: at byte {}: {} has element type {}, which this program does not know", reader.path(),
+                       reader.position() - 4, what, number);
   }
   if (!type->dtype) {
-    return Unsupported("%s: at byte %" PRIu64 ": %s has element type %s, which this program cannot use", reader.path(),
-                       reader.position() - 4, what.c_str(), type->name);
+    return Unsupported("{}: at byte {}: {} has element type {}, which this program cannot use", reader.path(),
+                       reader.position() - 4, what, type->name);
   }
   tensor->type = *type->dtype;
   const DTypeInfo& info = InfoOf(tensor->type);
   if (tensor->shape.back() % info.block_elements != 0) {
-    return Corrupt("%s: at byte %" PRIu64 ": %s has rows of %" PRId64 " elements, not a multiple of %s's %d",
-                   reader.path(), start, what.c_str(), tensor->shape.back(), info.name, info.block_elements);
+    return Corrupt("{}: at byte {}: {} has rows of {} elements, not a multiple of {}'s {}", reader.path(), start, what,
+                   tensor->shape.back(), info.name, info.block_elements);
   }
   tensor->bytes = RowBytes(tensor->type, n_elements);
   WEIR_RETURN_IF_ERROR(reader.Read(what.c_str(), &tensor->file_offset));
   if (tensor->file_offset % static_cast<uint64_t>(alignment) != 0) {
-    return Corrupt("%s: at byte %" PRIu64 ": %s has data offset %" PRIu64 ", not a multiple of the alignment %" PRId64,
-                   reader.path(), reader.position() - 8, what.c_str(), tensor->file_offset, alignment);
+    return Corrupt("{}: at byte {}: {} has data offset {}, not a multiple of the alignment {}", reader.path(),
+                   reader.position() - 8, what, tensor->file_offset, alignment);
   }
   return Status();
 }
@@ -295,9 +295,10 @@ Status PlaceTensors(const Reader& reader, int64_t alignment, std::span<const uin
     const uint64_t available = data_start <= bytes.size() ? bytes.size() - data_start : 0;
     const uint64_t needed = static_cast<uint64_t>(tensor.bytes);
     if (tensor.file_offset > available || needed > available - tensor.file_offset) {
-      return Corrupt("%s: tensor %s: %" PRIu64 " bytes at data offset %" PRIu64 " (data starts at byte %" PRIu64
-                     ") pass the file's end at byte %zu; is the download complete?",
-                     reader.path(), Quoted(tensor.name).c_str(), needed, tensor.file_offset, data_start, bytes.size());
+      return Corrupt(
+          "{}: tensor {}: {} bytes at data offset {} (data starts at byte {}) pass the file's end at byte {}; is the "
+          "download complete?",
+          reader.path(), Quoted(tensor.name), needed, tensor.file_offset, data_start, bytes.size());
     }
     tensor.file_offset += data_start;
     tensor.data = bytes.data() + tensor.file_offset;
@@ -310,8 +311,8 @@ Status PlaceTensors(const Reader& reader, int64_t alignment, std::span<const uin
     const GgufTensor& before = (*tensors)[order[i - 1]];
     const GgufTensor& after = (*tensors)[order[i]];
     if (before.file_offset + static_cast<uint64_t>(before.bytes) > after.file_offset) {
-      return Corrupt("%s: at byte %" PRIu64 ": tensors %s and %s overlap", reader.path(), after.file_offset,
-                     Quoted(before.name).c_str(), Quoted(after.name).c_str());
+      return Corrupt("{}: at byte {}: tensors {} and {} overlap", reader.path(), after.file_offset, Quoted(before.name),
+                     Quoted(after.name));
     }
   }
   return Status();
@@ -342,7 +343,7 @@ Status GgufFile::ParseAll() {
   try {
     return ParseChecked();
   } catch (const std::bad_alloc&) {
-    return OverBudget("%s: no memory left for its metadata", path_.c_str());
+    return OverBudget("{}: no memory left for its metadata", path_);
   }
 }
 
@@ -354,8 +355,8 @@ Status GgufFile::ParseChecked() {
   WEIR_RETURN_IF_ERROR(ReadMetadata(reader, n_keys, &metadata_));
   WEIR_ASSIGN_OR_RETURN(const int64_t alignment, IntOr(kGgufAlignmentKey, kGgufDefaultAlignment));
   if (!IsGgufAlignment(alignment)) {
-    return Corrupt("%s: %s is %" PRId64 ", not a power of two from 8 to %" PRId64, path_.c_str(), kGgufAlignmentKey,
-                   alignment, kGgufMaxAlignment);
+    return Corrupt("{}: {} is {}, not a power of two from 8 to {}", path_, kGgufAlignmentKey, alignment,
+                   kGgufMaxAlignment);
   }
   constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 4 + 8;  // length, one byte of name, dimensions, type, offset
   WEIR_RETURN_IF_ERROR(reader.CheckCount(n_tensors, kMinTensorBytes, "tensors"));
@@ -364,8 +365,7 @@ Status GgufFile::ParseChecked() {
     GgufTensor tensor;
     WEIR_RETURN_IF_ERROR(ReadTensorInfo(reader, alignment, &tensor));
     if (!tensor_index_.try_emplace(tensor.name, tensors_.size()).second) {
-      return Corrupt("%s: at byte %" PRIu64 ": tensor %s is there twice", path_.c_str(), start,
-                     Quoted(tensor.name).c_str());
+      return Corrupt("{}: at byte {}: tensor {} is there twice", path_, start, Quoted(tensor.name));
     }
     tensors_.push_back(std::move(tensor));
   }

@@ -33,10 +33,10 @@ template <typename T, typename Convert>
 Result<T> Lookup(const GgufFile& file, std::string_view key, const char* expected, Convert convert) {
   const auto at = file.metadata().find(key);
   const std::string name(key);
-  if (at == file.metadata().end()) return NotFound("%s: key '%s' is missing", file.path().c_str(), name.c_str());
+  if (at == file.metadata().end()) return NotFound("{}: key '{}' is missing", file.path(), name);
   std::optional<T> value = convert(at->second);
   if (!value) {
-    return Corrupt("%s: key '%s' is %s, expected %s", file.path().c_str(), name.c_str(), KindOf(at->second), expected);
+    return Corrupt("{}: key '{}' is {}, expected {}", file.path(), name, KindOf(at->second), expected);
   }
   return *std::move(value);
 }

@@ -1,7 +1,6 @@
 #include "io/gguf_writer.h"
 
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <limits>
 #include <set>
@@ -47,34 +46,34 @@ std::string GgufWriter::StartArray(GgufType type, uint64_t count) {
 }
 
 Status GgufWriter::Check() const {
-  if (!IsGgufAlignment(alignment_)) return InvalidArgument("alignment %" PRId64 " cannot be written", alignment_);
+  if (!IsGgufAlignment(alignment_)) return InvalidArgument("alignment {} cannot be written", alignment_);
   std::set<std::string_view> seen;
   for (const auto& [key, value] : keys_) {
     if (key.empty()) return InvalidArgument("a key needs a name");
-    if (!seen.insert(key).second) return InvalidArgument("key '%s' is given twice", key.c_str());
+    if (!seen.insert(key).second) return InvalidArgument("key '{}' is given twice", key);
   }
   seen.clear();
   for (const Tensor& tensor : tensors_) {
     const char* name = tensor.name.c_str();
     if (tensor.name.empty()) return InvalidArgument("a tensor needs a name");
-    if (!seen.insert(tensor.name).second) return InvalidArgument("tensor '%s' is given twice", name);
+    if (!seen.insert(tensor.name).second) return InvalidArgument("tensor '{}' is given twice", name);
     if (tensor.shape.empty() || tensor.shape.size() > kGgufMaxDims) {
-      return InvalidArgument("tensor '%s' has %zu dimensions, not 1 to %u", name, tensor.shape.size(), kGgufMaxDims);
+      return InvalidArgument("tensor '{}' has {} dimensions, not 1 to {}", name, tensor.shape.size(), kGgufMaxDims);
     }
     int64_t elements = 1;
     for (const int64_t size : tensor.shape) {
       if (size < 1 || size > std::numeric_limits<int64_t>::max() / 8 / elements) {
-        return InvalidArgument("tensor '%s' has a dimension of %" PRId64, name, size);
+        return InvalidArgument("tensor '{}' has a dimension of {}", name, size);
       }
       elements *= size;
     }
     if (tensor.shape.back() % InfoOf(tensor.type).block_elements != 0) {
-      return InvalidArgument("tensor '%s' has rows of %" PRId64 " elements, not whole blocks of %s", name,
-                             tensor.shape.back(), InfoOf(tensor.type).name);
+      return InvalidArgument("tensor '{}' has rows of {} elements, not whole blocks of {}", name, tensor.shape.back(),
+                             InfoOf(tensor.type).name);
     }
     const int64_t bytes = RowBytes(tensor.type, elements);
     if (static_cast<uint64_t>(bytes) != tensor.data.size()) {
-      return InvalidArgument("tensor '%s' needs %" PRId64 " bytes and has %zu", name, bytes, tensor.data.size());
+      return InvalidArgument("tensor '{}' needs {} bytes and has {}", name, bytes, tensor.data.size());
     }
   }
   return Status();
@@ -119,12 +118,12 @@ Result<std::vector<uint8_t>> GgufWriter::Bytes() const {
 Status GgufWriter::WriteFile(const std::string& path) const {
   WEIR_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, Bytes());
   std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return IoError("%s: cannot create: %s", path.c_str(), std::strerror(errno));
+  if (file == nullptr) return IoError("{}: cannot create: {}", path, std::strerror(errno));
   const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
   const int error = errno;
   // Closing flushes: a full disk may show only here.
   if (std::fclose(file) != 0 || !written) {
-    return IoError("%s: cannot write: %s", path.c_str(), std::strerror(written ? errno : error));
+    return IoError("{}: cannot write: {}", path, std::strerror(written ? errno : error));
   }
   return Status();
 }

@@ -1,5 +1,6 @@
 #include "io/json.h"
 
+#include <fmt/core.h>
 #include <array>
 #include <cmath>
 
@@ -22,21 +23,20 @@ Status CheckSize(std::string_view text) {
       in_string = true;
     } else if (c == '[' || c == '{') {
       ++n_values;
-      if (++depth > kMaxJsonDepth) return InvalidArgument("the JSON is nested deeper than %d", kMaxJsonDepth);
+      if (++depth > kMaxJsonDepth) return InvalidArgument("the JSON is nested deeper than {}", kMaxJsonDepth);
       n_keys_at[static_cast<size_t>(depth)] = 0;
     } else if (c == ']' || c == '}') {
       if (--depth < 0) return InvalidArgument("the body is not valid JSON");
     } else if (c == ',') {
       if (++n_values > kMaxJsonValues) {
-        return InvalidArgument("the JSON holds more than %lld values", static_cast<long long>(kMaxJsonValues));
+        return InvalidArgument("the JSON holds more than {} values", kMaxJsonValues);
       }
     } else if (c == ':') {
       if (++n_keys > kMaxJsonKeys) {
-        return InvalidArgument("the JSON holds more than %lld keys", static_cast<long long>(kMaxJsonKeys));
+        return InvalidArgument("the JSON holds more than {} keys", kMaxJsonKeys);
       }
       if (++n_keys_at[static_cast<size_t>(depth)] > kMaxJsonKeysOfOne) {
-        return InvalidArgument("an object of the JSON holds more than %lld keys",
-                               static_cast<long long>(kMaxJsonKeysOfOne));
+        return InvalidArgument("an object of the JSON holds more than {} keys", kMaxJsonKeysOfOne);
       }
     }
   }
@@ -58,7 +58,7 @@ std::string JsonText(const Json& json) { return json.dump(-1, ' ', false, Json::
 Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
   if (!object.is_object()) {
     const std::string name = where_.empty() ? "the body" : "'" + where_.substr(0, where_.size() - 1) + "'";
-    status_ = InvalidArgument("%s must be an object", name.c_str());
+    status_ = InvalidArgument("{} must be an object", name);
   }
 }
 
@@ -90,8 +90,7 @@ void Fields::Get(const char* key, int64_t* out, int64_t min, int64_t max) {
   const bool fits = value->is_number_integer() &&
                     (!value->is_number_unsigned() || value->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
   if (!fits || value->get<int64_t>() < min || value->get<int64_t>() > max) {
-    return Fail(key, StrFormat("must be a whole number from %lld to %lld", static_cast<long long>(min),
-                               static_cast<long long>(max)));
+    return Fail(key, fmt::format("must be a whole number from {} to {}", min, max));
   }
   *out = value->get<int64_t>();
 }
@@ -100,7 +99,7 @@ void Fields::Get(const char* key, float* out, double min, double max) {
   const Json* value = Get(key);
   if (value == nullptr) return;
   const double number = value->is_number() ? value->get<double>() : NAN;
-  if (!(number >= min && number <= max)) return Fail(key, StrFormat("must be a number from %g to %g", min, max));
+  if (!(number >= min && number <= max)) return Fail(key, fmt::format("must be a number from {:g} to {:g}", min, max));
   *out = static_cast<float>(number);
 }
 
@@ -110,7 +109,7 @@ void Fields::Only(const char* key, const Json& only) {
 }
 
 void Fields::Fail(const char* key, const std::string& what) {
-  if (status_.ok()) status_ = InvalidArgument("'%s%s' %s", where_.c_str(), key, what.c_str());
+  if (status_.ok()) status_ = InvalidArgument("'{}{}' {}", where_, key, what);
 }
 
 void Fields::Take(const Status& status) {
@@ -126,20 +125,20 @@ Status Fields::Done() const {
   if (!status_.ok()) return status_;
   for (const auto& [key, value] : object_.items()) {
     if (known_.find(key) == known_.end()) {
-      return InvalidArgument("'%s%s' is not a known field", where_.c_str(), key.substr(0, 64).c_str());
+      return InvalidArgument("'{}{}' is not a known field", where_, key.substr(0, 64));
     }
   }
   return Status();
 }
 
 Result<std::vector<int32_t>> TokenIds(const Json& array, const std::string& key, int32_t n_vocab) {
-  if (!array.is_array()) return InvalidArgument("'%s' must be a list of token ids", key.c_str());
+  if (!array.is_array()) return InvalidArgument("'{}' must be a list of token ids", key);
   std::vector<int32_t> out;
   out.reserve(array.size());
   for (size_t i = 0; i < array.size(); ++i) {
     const Json& value = array[i];
     if (!value.is_number_unsigned() || value.get<uint64_t>() >= static_cast<uint64_t>(n_vocab)) {
-      return InvalidArgument("'%s[%zu]' must be a token id from 0 to %d", key.c_str(), i, n_vocab - 1);
+      return InvalidArgument("'{}[{}]' must be a token id from 0 to {}", key, i, n_vocab - 1);
     }
     out.push_back(static_cast<int32_t>(value.get<uint64_t>()));
   }

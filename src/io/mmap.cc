@@ -48,18 +48,18 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     const int error = errno;
-    if (error == ENOENT || error == ENOTDIR) return NotFound("%s: no such file", path.c_str());
-    return IoError("%s: cannot open: %s", path.c_str(), std::strerror(error));
+    if (error == ENOENT || error == ENOTDIR) return NotFound("{}: no such file", path);
+    return IoError("{}: cannot open: {}", path, std::strerror(error));
   }
   struct stat info;
-  if (::fstat(file.get(), &info) != 0) return IoError("%s: cannot stat: %s", path.c_str(), std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) return IoError("%s: is a directory, not a file", path.c_str());
-  if (!S_ISREG(info.st_mode)) return IoError("%s: not an ordinary file", path.c_str());
-  if (info.st_size == 0) return Corrupt("%s: the file is empty", path.c_str());
+  if (::fstat(file.get(), &info) != 0) return IoError("{}: cannot stat: {}", path, std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) return IoError("{}: is a directory, not a file", path);
+  if (!S_ISREG(info.st_mode)) return IoError("{}: not an ordinary file", path);
+  if (info.st_size == 0) return Corrupt("{}: the file is empty", path);
   const size_t size = static_cast<size_t>(info.st_size);
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) {
-    return IoError("%s: cannot map %zu bytes: %s", path.c_str(), size, std::strerror(errno));
+    return IoError("{}: cannot map {} bytes: {}", path, size, std::strerror(errno));
   }
   MappedFile mapped;
   mapped.bytes_ = {static_cast<const uint8_t*>(address), size};

@@ -55,7 +55,7 @@ class File {
 };
 
 Status Failed(const char* what, const std::string& path) {
-  return IoError("cannot %s %s: %s", what, path.c_str(), std::strerror(errno));
+  return IoError("cannot {} {}: {}", what, path, std::strerror(errno));
 }
 
 Status WriteAll(int fd, std::span<const uint8_t> bytes, const std::string& path) {
@@ -73,7 +73,7 @@ Status ReadAt(int fd, int64_t at, std::span<uint8_t> to, const std::string& path
     const ssize_t n = pread(fd, to.data(), std::min<size_t>(to.size(), size_t{1} << 30), at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed("read", path);
-    if (n == 0) return Corrupt("%s ends early", path.c_str());
+    if (n == 0) return Corrupt("{} ends early", path);
     to = to.subspan(static_cast<size_t>(n));
     at += n;
   }
@@ -143,8 +143,8 @@ void Checksum::End() {
 Result<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Begin(const std::string& path, std::string_view text,
                                                               int64_t state_bytes) {
   if (std::ssize(text) > kMaxSnapshotText) {
-    return OverBudget("the text of snapshot %s has %zu bytes, more than the %lld that may be written", path.c_str(),
-                      text.size(), static_cast<long long>(kMaxSnapshotText));
+    return OverBudget("the text of snapshot {} has {} bytes, more than the {} that may be written", path, text.size(),
+                      kMaxSnapshotText);
   }
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
@@ -198,33 +198,31 @@ Result<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& 
   // Not blocking: a pipe of that name would wait for ever.
   const int fd = reader->fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    if (errno == ENOENT) return NotFound("there is no snapshot %s", path.c_str());
+    if (errno == ENOENT) return NotFound("there is no snapshot {}", path);
     return Failed("read", path);
   }
   struct stat info {};
   if (fstat(fd, &info) != 0) return Failed("read", path);
-  if (!S_ISREG(info.st_mode)) return IoError("%s is no regular file", path.c_str());
+  if (!S_ISREG(info.st_mode)) return IoError("{} is no regular file", path);
   if (info.st_size > max_bytes) {
-    return OverBudget("snapshot %s has %lld bytes, more than the %lld that may be read", path.c_str(),
-                      static_cast<long long>(info.st_size), static_cast<long long>(max_bytes));
+    return OverBudget("snapshot {} has {} bytes, more than the {} that may be read", path, info.st_size, max_bytes);
   }
   const uint64_t n_bytes = static_cast<uint64_t>(info.st_size);
   Header header;
-  const auto not_one = [&] { return Corrupt("%s is no snapshot of a session; name one, or a new file", path.c_str()); };
+  const auto not_one = [&] { return Corrupt("{} is no snapshot of a session; name one, or a new file", path); };
   if (n_bytes < sizeof(header)) return not_one();
   WEIR_RETURN_IF_ERROR(ReadAt(fd, 0, {reinterpret_cast<uint8_t*>(&header), sizeof(header)}, path));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) return not_one();
   if (header.version != kVersion) {
-    return Unsupported("snapshot %s has version %u; this build reads version %u", path.c_str(), header.version,
-                       kVersion);
+    return Unsupported("snapshot {} has version {}; this build reads version {}", path, header.version, kVersion);
   }
   const uint64_t n_payload = n_bytes - sizeof(header);
   if (header.text_bytes > n_payload || header.state_bytes != n_payload - header.text_bytes) {
-    return Corrupt("snapshot %s does not have the length it names", path.c_str());
+    return Corrupt("snapshot {} does not have the length it names", path);
   }
   if (header.text_bytes > uint64_t{kMaxSnapshotText}) {
-    return OverBudget("the text of snapshot %s has %llu bytes, more than the %lld that may be read", path.c_str(),
-                      static_cast<unsigned long long>(header.text_bytes), static_cast<long long>(kMaxSnapshotText));
+    return OverBudget("the text of snapshot {} has {} bytes, more than the {} that may be read", path,
+                      header.text_bytes, kMaxSnapshotText);
   }
   reader->path_ = path;
   reader->text_.resize(header.text_bytes);
@@ -241,7 +239,7 @@ Result<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& 
     sum.Add(here);
   }
   sum.End();
-  if (sum.value() != header.checksum) return Corrupt("snapshot %s is damaged", path.c_str());
+  if (sum.value() != header.checksum) return Corrupt("snapshot {} is damaged", path);
   reader->Rewind();
   return reader;
 }
@@ -258,7 +256,7 @@ Status SnapshotReader::Read(std::span<uint8_t> to) {
   struct stat now {};
   if (fstat(fd_, &now) != 0) return Failed("read", path_);
   if (now.st_mtim.tv_sec != changed_.tv_sec || now.st_mtim.tv_nsec != changed_.tv_nsec) {
-    return Corrupt("%s was written to while it was read", path_.c_str());
+    return Corrupt("{} was written to while it was read", path_);
   }
   return Status();
 }

@@ -54,7 +54,7 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   WEIR_ASSIGN_OR_RETURN(out->ropes_[0], RopeTable::Make(layout.rope, max_slots, n_context));
   if (layout.window_rope) {
     if (layout.window_rope->n_rot != layout.rope.n_rot) {
-      return InvalidArgument("window layers rotate %d elements of a head, the others %d", layout.window_rope->n_rot,
+      return InvalidArgument("window layers rotate {} elements of a head, the others {}", layout.window_rope->n_rot,
                              layout.rope.n_rot);
     }
     WEIR_ASSIGN_OR_RETURN(out->ropes_[1], RopeTable::Make(*layout.window_rope, max_slots, n_context));
@@ -81,9 +81,9 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
 Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions, int64_t end) {
   if (layout.n_learned_positions == 0 || end <= layout.n_learned_positions) return Status();
   return OverBudget(
-      "this model has learned %d positions, and token %lld of %s would need another; use a policy whose "
+      "this model has learned {} positions, and token {} of {} would need another; use a policy whose "
       "positions are slots, in a pot of at most so many",
-      layout.n_learned_positions, static_cast<long long>(end), positions == Positions::kAbs ? "the stream" : "a pot");
+      layout.n_learned_positions, end, positions == Positions::kAbs ? "the stream" : "a pot");
 }
 
 Status Attender::Plan(std::span<const BatchSegment> segments) {
@@ -96,14 +96,13 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
     }
     if (shape.n_layers != layout_.n_layers || shape.n_kv_heads != layout_.n_kv_heads ||
         shape.head_dim != layout_.head_dim || shape.max_head_slots() > max_slots_) {
-      return InvalidArgument("a pot of %d layers x %d heads x %d slots does not fit this model's attention",
+      return InvalidArgument("a pot of {} layers x {} heads x {} slots does not fit this model's attention",
                              shape.n_layers, shape.n_kv_heads, shape.n_slots);
     }
     n_rows += segment.n_rows;
   }
   if (n_rows > max_rows_) {
-    return InvalidArgument("a batch of %lld rows exceeds the %lld planned for", static_cast<long long>(n_rows),
-                           static_cast<long long>(max_rows_));
+    return InvalidArgument("a batch of {} rows exceeds the {} planned for", n_rows, max_rows_);
   }
 
   if (layout_.n_learned_positions > 0) WEIR_RETURN_IF_ERROR(PlanPositions(segments));

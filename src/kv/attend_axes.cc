@@ -32,14 +32,13 @@ int64_t Attender::AxesBytes(const AttentionLayout& layout, int64_t max_rows, int
 Status Attender::MakeAxes(Ledger& ledger) {
   if (!layout_.has_axes()) return Status();
   if (!backend_->on_host()) {
-    return Unsupported("positions on three axes are not computed on %s; run this model on the CPU",
-                       backend_->name().c_str());
+    return Unsupported("positions on three axes are not computed on {}; run this model on the CPU", backend_->name());
   }
   int64_t n_pairs = 0;
   for (const int32_t n : layout_.axis_pairs) n_pairs += n;
   if (layout_.has_windows() || n_pairs != layout_.rope.n_rot / 2) {
-    return InvalidArgument("positions on three axes with sliding windows, or with %lld pairs of %d",
-                           static_cast<long long>(n_pairs), layout_.rope.n_rot / 2);
+    return InvalidArgument("positions on three axes with sliding windows, or with {} pairs of {}", n_pairs,
+                           layout_.rope.n_rot / 2);
   }
   const AxesMemory axes = MemoryOf(layout_, max_rows_, max_slots_);
   const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kWorkspace, bytes); };

@@ -34,16 +34,16 @@ const char* ModalityName(Modality modality) {
 
 Status Pot::Check(const PotShape& shape) {
   if (shape.n_layers <= 0 || shape.n_kv_heads <= 0 || shape.head_dim <= 0) {
-    return InvalidArgument("a pot needs layers, KV heads and a head size, got %d x %d x %d", shape.n_layers,
+    return InvalidArgument("a pot needs layers, KV heads and a head size, got {} x {} x {}", shape.n_layers,
                            shape.n_kv_heads, shape.head_dim);
   }
-  if (shape.n_slots <= 0) return InvalidArgument("a pot needs at least one slot, got %d", shape.n_slots);
+  if (shape.n_slots <= 0) return InvalidArgument("a pot needs at least one slot, got {}", shape.n_slots);
   for (DType type : {shape.k_type, shape.v_type}) {
     if (type != DType::kF32 && type != DType::kF16 && type != DType::kQ8_0) {
-      return InvalidArgument("a KV cache of type %s is not supported; use f32, f16 or q8_0", InfoOf(type).name);
+      return InvalidArgument("a KV cache of type {} is not supported; use f32, f16 or q8_0", InfoOf(type).name);
     }
     if (shape.head_dim % InfoOf(type).block_elements != 0) {
-      return InvalidArgument("a %s KV cache needs a head size that is a multiple of %d, this model has %d",
+      return InvalidArgument("a {} KV cache needs a head size that is a multiple of {}, this model has {}",
                              InfoOf(type).name, InfoOf(type).block_elements, shape.head_dim);
     }
   }
@@ -107,7 +107,7 @@ int32_t Pot::n_free() const {
 
 Status Pot::BeginAppend(std::span<const SlotMeta> tokens) {
   if (static_cast<int64_t>(tokens.size()) > n_free()) {
-    return OverBudget("the pot of %d slots has %d free, the chunk needs %zu", shape_.n_slots, n_free(), tokens.size());
+    return OverBudget("the pot of {} slots has {} free, the chunk needs {}", shape_.n_slots, n_free(), tokens.size());
   }
   const size_t n = tokens.size();
   for (size_t group = 0; group < used_.size(); ++group) {
@@ -140,15 +140,15 @@ Status Pot::CheckKeep(int32_t group, const KeepSet& keep) const {
   int32_t expected = 0;  // the lowest slot that the next kept one may be
   for (int32_t slot : keep) {
     if (slot < expected || slot >= used) {
-      return InvalidArgument("keep-set of group %d: slot %d out of order or beyond the %d in use", group, slot, used);
+      return InvalidArgument("keep-set of group {}: slot {} out of order or beyond the {} in use", group, slot, used);
     }
     for (int32_t s = expected; s < slot; ++s) {
-      if (meta[s].pinned) return InvalidArgument("keep-set of group %d drops pinned slot %d", group, s);
+      if (meta[s].pinned) return InvalidArgument("keep-set of group {} drops pinned slot {}", group, s);
     }
     expected = slot + 1;
   }
   for (int32_t s = expected; s < used; ++s) {
-    if (meta[s].pinned) return InvalidArgument("keep-set of group %d drops pinned slot %d", group, s);
+    if (meta[s].pinned) return InvalidArgument("keep-set of group {} drops pinned slot {}", group, s);
   }
   return Status();
 }

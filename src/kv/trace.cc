@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -30,7 +31,7 @@ void AppendText(std::string* out, std::string_view bytes) {
   if (ValidUtf8Prefix(bytes) != bytes.size()) {
     *out += '[';
     for (size_t i = 0; i < bytes.size(); ++i) {
-      *out += StrFormat(i == 0 ? "%d" : ",%d", static_cast<uint8_t>(bytes[i]));
+      *out += fmt::format("{}{}", i == 0 ? "" : ",", static_cast<uint8_t>(bytes[i]));
     }
     *out += ']';
     return;
@@ -41,7 +42,7 @@ void AppendText(std::string* out, std::string_view bytes) {
       *out += '\\';
       *out += c;
     } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7F) {
-      *out += StrFormat("\\u%04x", static_cast<uint8_t>(c));
+      *out += fmt::format("\\u{:04x}", static_cast<uint8_t>(c));
     } else {
       *out += c;
     }
@@ -69,19 +70,19 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path, 
   out->info_ = std::move(info);
   struct stat file {};
   const bool exists = stat(path.c_str(), &file) == 0;
-  if (exists && S_ISDIR(file.st_mode)) return IoError("cannot write the trace %s: it is a directory", path.c_str());
+  if (exists && S_ISDIR(file.st_mode)) return IoError("cannot write the trace {}: it is a directory", path);
   if (!exists || S_ISREG(file.st_mode)) out->part_ = path + ".part";
   out->file_ = std::fopen(out->part_.empty() ? path.c_str() : out->part_.c_str(), "wb");
-  if (out->file_ == nullptr) return IoError("cannot write the trace %s: %s", path.c_str(), std::strerror(errno));
+  if (out->file_ == nullptr) return IoError("cannot write the trace {}: {}", path, std::strerror(errno));
   const PotShape& pot = out->info_.pot;
   std::string& line = out->line_;
   line = "{\"type\":\"trace\",\"version\":1,\"model\":";
   AppendText(&line, out->info_.model);
   line += ",\"policy\":";
   AppendText(&line, out->info_.policy);
-  line += StrFormat(
-      ",\"layers\":%d,\"kv_heads\":%d,\"slots\":%d,\"spread\":%d,\"granularity\":\"%s\",\"positions\":\"%s\","
-      "\"all_scores\":%s}",
+  line += fmt::format(
+      ",\"layers\":{},\"kv_heads\":{},\"slots\":{},\"spread\":{},\"granularity\":\"{}\",\"positions\":\"{}\","
+      "\"all_scores\":{}}}",
       pot.n_layers, pot.n_kv_heads, pot.n_slots, pot.spread, GranularityName(pot.granularity),
       PositionsName(pot.positions), out->info_.all_scores ? "true" : "false");
   WEIR_RETURN_IF_ERROR(out->Write());
@@ -103,7 +104,7 @@ Status TraceWriter::Fail() {
   std::fclose(file_);
   file_ = nullptr;
   RemovePart();
-  return IoError("cannot write the trace %s: %s", path_.c_str(), std::strerror(error));
+  return IoError("cannot write the trace {}: {}", path_, std::strerror(error));
 }
 
 Status TraceWriter::Write() {
@@ -122,7 +123,7 @@ void TraceWriter::AddPieces(std::span<const SlotMeta> slots) {
     if (id >= spelled_.size()) spelled_.resize(id + 1);
     if (spelled_[id]) continue;
     spelled_[id] = true;
-    line_ += StrFormat("%s\"%d\":", any ? "," : ",\"pieces\":{", m.token_id);
+    line_ += fmt::format("{}\"{}\":", any ? "," : ",\"pieces\":{", m.token_id);
     AppendText(&line_, info_.piece(m.token_id));
     any = true;
   }
@@ -135,8 +136,8 @@ void TraceWriter::AddRuns(const char* key, std::span<const SlotMeta> slots, bool
     const bool yes = is(slots[i]);
     for (run = 1; i + run < slots.size() && is(slots[i + run]) == yes;) ++run;
     if (!yes) continue;
-    line_ += any ? std::string(",") : StrFormat(",\"%s\":[", key);
-    line_ += StrFormat("[%zu,%zu]", i, run);
+    line_ += any ? std::string(",") : fmt::format(",\"{}\":[", key);
+    line_ += fmt::format("[{},{}]", i, run);
     any = true;
   }
   if (any) line_ += ']';
@@ -151,12 +152,12 @@ Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
     while (n < kTokensPerLine && at + n < slots.size() && slots[at + n].seq == slots[at].seq + static_cast<int64_t>(n))
       ++n;
     const std::span<const SlotMeta> part = slots.subspan(at, n);
-    line_ = StrFormat("{\"type\":\"tokens\",\"seq\":%lld,\"ids\":[", static_cast<long long>(part[0].seq));
-    for (size_t i = 0; i < n; ++i) line_ += StrFormat(i == 0 ? "%d" : ",%d", std::max(part[i].token_id, -1));
+    line_ = fmt::format("{{\"type\":\"tokens\",\"seq\":{},\"ids\":[", part[0].seq);
+    for (size_t i = 0; i < n; ++i) line_ += fmt::format("{}{}", i == 0 ? "" : ",", std::max(part[i].token_id, -1));
     line_ += "],\"t_src_ms\":[";
     for (size_t i = 0, run = 1; i < n; i += run) {
       for (run = 1; i + run < n && part[i + run].t_src_ms == part[i].t_src_ms;) ++run;
-      line_ += StrFormat(i == 0 ? "[%lld,%zu]" : ",[%lld,%zu]", static_cast<long long>(part[i].t_src_ms), run);
+      line_ += fmt::format("{}[{},{}]", i == 0 ? "" : ",", part[i].t_src_ms, run);
     }
     line_ += ']';
     AddRuns("pinned", part, [](const SlotMeta& m) { return m.pinned; });
@@ -179,7 +180,7 @@ bool TraceWriter::Restarts(const TraceSelection& selection) const {
 }
 
 Status TraceWriter::Selected(const TraceSelection& selection) {
-  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
+  if (file_ == nullptr) return IoError("the trace {} is closed", path_);
   const std::span<const SlotMeta> slots = selection.slots;
   const KeepSet& keep = *selection.keep;
   if (Restarts(selection)) WEIR_RETURN_IF_ERROR(Restarted());
@@ -191,10 +192,9 @@ Status TraceWriter::Selected(const TraceSelection& selection) {
     first_.head = selection.head;
   }
   WEIR_RETURN_IF_ERROR(Announce(slots));
-  line_ = StrFormat(
-      "{\"type\":\"select\",\"step\":%lld,\"n_seen\":%lld,\"layer\":%d,\"head\":%d,\"n\":%zu,\"keep\":%zu,\"reason\":",
-      static_cast<long long>(selection.step), static_cast<long long>(selection.n_seen), selection.layer, selection.head,
-      slots.size(), keep.size());
+  line_ = fmt::format(
+      "{{\"type\":\"select\",\"step\":{},\"n_seen\":{},\"layer\":{},\"head\":{},\"n\":{},\"keep\":{},\"reason\":",
+      selection.step, selection.n_seen, selection.layer, selection.head, slots.size(), keep.size());
   AppendText(&line_, selection.reason);
   line_ += ",\"drop\":[";
   // Slots that go: the gaps between those that stay.
@@ -215,7 +215,7 @@ Status TraceWriter::Selected(const TraceSelection& selection) {
     const size_t to = idx < keep.size() ? static_cast<size_t>(keep[idx]) : slots.size();
     if (to > from) {
       if (any) line_ += ',';
-      line_ += to - from == 1 ? StrFormat("%zu", from) : StrFormat("[%zu,%zu]", from, to - from);
+      line_ += to - from == 1 ? fmt::format("{}", from) : fmt::format("[{},{}]", from, to - from);
       any = true;
       for (size_t slot = from; slot < to && !info_.all_scores; ++slot) add(slot);
     }
@@ -235,8 +235,7 @@ Status TraceWriter::Attended(const Pot& pot, int64_t n_seen, const AttentionWatc
   ++n_attended_;
   WEIR_RETURN_IF_ERROR(Announce(pot.meta(0)));
   for (int32_t layer = 0; layer < pot.shape().n_layers; ++layer) {
-    line_ = StrFormat("{\"type\":\"attention\",\"n_seen\":%lld,\"layer\":%d,\"score\":[",
-                      static_cast<long long>(n_seen), layer);
+    line_ = fmt::format("{{\"type\":\"attention\",\"n_seen\":{},\"layer\":{},\"score\":[", n_seen, layer);
     const float* scores = watch.out + layer * watch.stride;
     for (int32_t slot = 0; slot < pot.n_used(layer, 0); ++slot) {
       if (slot > 0) line_ += ',';
@@ -249,25 +248,24 @@ Status TraceWriter::Attended(const Pot& pot, int64_t n_seen, const AttentionWatc
 }
 
 Status TraceWriter::Restarted() {
-  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
+  if (file_ == nullptr) return IoError("the trace {} is closed", path_);
   n_announced_ = n_selections_ = 0;
   line_ = "{\"type\":\"restart\"}";
   return Write();
 }
 
 Status TraceWriter::Close(const Pot& pot, int64_t n_seen) {
-  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
+  if (file_ == nullptr) return IoError("the trace {} is closed", path_);
   WEIR_RETURN_IF_ERROR(Announce(pot.meta(0)));
   const int64_t n_kept = SummarizeHeld(pot, n_seen).n_kept;
-  line_ = StrFormat("{\"type\":\"end\",\"seen\":%lld,\"kept\":%lld,\"dropped\":%lld,\"selections\":%lld}",
-                    static_cast<long long>(n_seen), static_cast<long long>(n_kept),
-                    static_cast<long long>(n_seen - n_kept), static_cast<long long>(n_selections_));
+  line_ = fmt::format("{{\"type\":\"end\",\"seen\":{},\"kept\":{},\"dropped\":{},\"selections\":{}}}", n_seen, n_kept,
+                      n_seen - n_kept, n_selections_);
   WEIR_RETURN_IF_ERROR(Write());
   return Finish();
 }
 
 Status TraceWriter::Close() {
-  if (file_ == nullptr) return IoError("the trace %s is closed", path_.c_str());
+  if (file_ == nullptr) return IoError("the trace {} is closed", path_);
   return Finish();
 }
 
@@ -277,7 +275,7 @@ Status TraceWriter::Finish() {
   if (error != 0 || (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0)) {
     const int code = errno;
     RemovePart();
-    return IoError("cannot write the trace %s: %s", path_.c_str(), std::strerror(code));
+    return IoError("cannot write the trace {}: {}", path_, std::strerror(code));
   }
   return Status();
 }

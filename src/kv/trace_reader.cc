@@ -100,22 +100,20 @@ struct TraceReader::Line {
   }
 };
 
-Status TraceReader::Bad(const char* what) const {
-  return Corrupt("%s: line %lld: %s", path_.c_str(), static_cast<long long>(n_lines_), what);
-}
+Status TraceReader::Bad(const char* what) const { return Corrupt("{}: line {}: {}", path_, n_lines_, what); }
 
 Result<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path) {
   std::unique_ptr<TraceReader> out(new TraceReader);
   out->path_ = path;
   out->file_ = std::fopen(path.c_str(), "rb");
-  if (out->file_ == nullptr) return IoError("cannot read %s: %s", path.c_str(), std::strerror(errno));
+  if (out->file_ == nullptr) return IoError("cannot read {}: {}", path, std::strerror(errno));
   struct stat info {};
   if (fstat(fileno(out->file_), &info) == 0 && S_ISDIR(info.st_mode))
-    return IoError("cannot read %s: it is a directory", path.c_str());
+    return IoError("cannot read {}: it is a directory", path);
   WEIR_ASSIGN_OR_RETURN(const bool more, out->ReadLine());
   Line line;
   if (more) line.value = json::parse(out->text_, nullptr, /*allow_exceptions=*/false);
-  if (!line.value.is_object() || line["type"] != "trace") return Corrupt("%s is no trace of weir", path.c_str());
+  if (!line.value.is_object() || line["type"] != "trace") return Corrupt("{} is no trace of weir", path);
   WEIR_RETURN_IF_ERROR(out->Head(line));
   return out;
 }
@@ -132,7 +130,7 @@ Result<bool> TraceReader::ReadLine() {
       buffer_.resize(std::fread(buffer_.data(), 1, buffer_.size(), file_));
       at_ = 0;
       if (buffer_.empty()) {
-        if (std::ferror(file_) != 0) return IoError("cannot read %s: %s", path_.c_str(), std::strerror(errno));
+        if (std::ferror(file_) != 0) return IoError("cannot read {}: {}", path_, std::strerror(errno));
         n_lines_ += !text_.empty();
         return !text_.empty();
       }
@@ -154,8 +152,7 @@ Result<bool> TraceReader::ReadLine() {
 Status TraceReader::Head(const Line& line) {
   int64_t version = 0, layers = 0, heads = 0, slots = 0, spread = 0;
   if (!Number(line["version"], 1, kLargest, &version)) return Bad("no version");
-  if (version != 1)
-    return Unsupported("%s: traces of version %lld are not known here", path_.c_str(), static_cast<long long>(version));
+  if (version != 1) return Unsupported("{}: traces of version {} are not known here", path_, version);
   const json& granularity = line["granularity"];
   // A writer that was told nothing of its pot says zero.
   if (!Number(line["layers"], 0, kMostGroups, &layers) || !Number(line["kv_heads"], 0, kMostGroups, &heads) ||

@@ -37,7 +37,7 @@ struct Pipe {
   int ends[2] = {-1, -1};
   Status Open() {
     if (pipe2(ends, O_CLOEXEC) == 0) return Status();
-    return IoError("cannot open a pipe: %s", std::strerror(errno));
+    return IoError("cannot open a pipe: {}", std::strerror(errno));
   }
   ~Pipe() {
     Close(&ends[0]);
@@ -114,10 +114,10 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv
   if (error != 0) {
     child->pid_ = -1;
     if (error == ENOENT || error == EACCES) {
-      return NotFound("cannot start %s: %s; images and video need ffmpeg and ffprobe installed", argv[0].c_str(),
+      return NotFound("cannot start {}: {}; images and video need ffmpeg and ffprobe installed", argv[0],
                       std::strerror(error));
     }
-    return IoError("cannot start %s: %s", argv[0].c_str(), std::strerror(error));
+    return IoError("cannot start {}: {}", argv[0], std::strerror(error));
   }
   // posix_spawn cannot set limits. They are in force long before the child has opened its input.
   Limit(child->pid_, RLIMIT_CPU, limits.cpu_s);
@@ -190,7 +190,7 @@ Result<int64_t> Child::Read(uint8_t* to, int64_t n, const std::atomic<bool>* sto
   while (true) {
     if (stop != nullptr && stop->load(std::memory_order_relaxed)) {
       Kill();
-      return Cancelled("stopped while reading from %s", name_.c_str());
+      return Cancelled("stopped while reading from {}", name_);
     }
     const ssize_t got = read(out_, to, static_cast<size_t>(n));
     if (got > 0) return static_cast<int64_t>(got);
@@ -200,16 +200,14 @@ Result<int64_t> Child::Read(uint8_t* to, int64_t n, const std::atomic<bool>* sto
     }
     if (errno != EAGAIN && errno != EINTR) {
       Kill();
-      return IoError("cannot read from %s: %s", name_.c_str(), std::strerror(errno));
+      return IoError("cannot read from {}: {}", name_, std::strerror(errno));
     }
     const Clock::time_point until = std::min(wall, stall);
     if (Poll(until == never ? Clock::now() + kTick : until)) continue;
     if (until == never) continue;
     Kill();
-    return until == wall ? IoError("%s took longer than %lld ms and was ended", name_.c_str(),
-                                   static_cast<long long>(limits_.wall_ms))
-                         : IoError("%s gave nothing for %lld ms and was ended", name_.c_str(),
-                                   static_cast<long long>(limits_.stall_ms));
+    return until == wall ? IoError("{} took longer than {} ms and was ended", name_, limits_.wall_ms)
+                         : IoError("{} gave nothing for {} ms and was ended", name_, limits_.stall_ms);
   }
 }
 
@@ -223,7 +221,7 @@ Status Child::Finish() {
   while (!Reap(false)) {
     if (Clock::now() >= until) {
       Kill();
-      return IoError("%s did not end and was ended", name_.c_str());
+      return IoError("{} did not end and was ended", name_);
     }
     usleep(1000);
   }
@@ -236,13 +234,12 @@ Status Child::Failure() const {
     const int sig = WTERMSIG(wait_status_);
     // The kernel kills by its own count, and on a loaded machine tells us a smaller one.
     const bool spent = limits_.cpu_s > 0 && (sig == SIGXCPU || sig == SIGKILL) && cpu_ms_ >= 500 * limits_.cpu_s;
-    return spent ? IoError("%s used more than %lld s of processor time and was ended", name_.c_str(),
-                           static_cast<long long>(limits_.cpu_s))
-                 : IoError("%s was ended by signal %d", name_.c_str(), sig);
+    return spent ? IoError("{} used more than {} s of processor time and was ended", name_, limits_.cpu_s)
+                 : IoError("{} was ended by signal {}", name_, sig);
   }
   const std::string line = Complaint();
-  return line.empty() ? Corrupt("%s failed with code %d", name_.c_str(), WEXITSTATUS(wait_status_))
-                      : Corrupt("%s: %s", name_.c_str(), line.c_str());
+  return line.empty() ? Corrupt("{} failed with code {}", name_, WEXITSTATUS(wait_status_))
+                      : Corrupt("{}: {}", name_, line);
 }
 
 std::string Child::Complaint() const {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -55,13 +56,10 @@ int64_t Whole(const nlohmann::json& object, const char* key) {
 
 Status CheckSize(const std::string& source, int64_t width, int64_t height, int64_t max_pixels) {
   if (width < 1 || height < 1) {
-    return Corrupt("%s: a picture of %lld x %lld pixels", source.c_str(), static_cast<long long>(width),
-                   static_cast<long long>(height));
+    return Corrupt("{}: a picture of {} x {} pixels", source, width, height);
   }
   if (width > kMaxPictureSide || height > kMaxPictureSide || width * height > max_pixels) {
-    return Unsupported("%s: %lld x %lld pixels are more than the %lld that are accepted", source.c_str(),
-                       static_cast<long long>(width), static_cast<long long>(height),
-                       static_cast<long long>(max_pixels));
+    return Unsupported("{}: {} x {} pixels are more than the {} that are accepted", source, width, height, max_pixels);
   }
   return Status();
 }
@@ -71,21 +69,21 @@ int64_t MaxDecoded(const MediaOptions& options) { return std::min(options.max_pi
 
 Status CheckMaxSide(int32_t max_side) {
   if (max_side >= 0 && max_side <= kMaxPictureSide) return Status();
-  return InvalidArgument("pictures of at most %d pixels a side; 0 to %d are possible", max_side, kMaxPictureSide);
+  return InvalidArgument("pictures of at most {} pixels a side; 0 to {} are possible", max_side, kMaxPictureSide);
 }
 
 // Filters that end with shrinking to `max_side`, if there is such a limit; empty: none.
 std::string WithMaxSide(std::string filters, int32_t max_side) {
   if (max_side == 0) return filters;
   if (!filters.empty()) filters += ",";
-  return filters + StrFormat("scale=w='min(%d,iw)':h='min(%d,ih)':force_original_aspect_ratio=decrease:flags=bicubic",
-                             max_side, max_side);
+  return filters + fmt::format("scale=w='min({},iw)':h='min({},ih)':force_original_aspect_ratio=decrease:flags=bicubic",
+                               max_side, max_side);
 }
 
 Result<MediaInfo> ParseProbe(const std::string& source, const std::string& text, const std::string& complaint,
                              const MediaOptions& options) {
   const nlohmann::json root = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return Corrupt("%s: ffprobe's answer is not JSON", source.c_str());
+  if (!root.is_object()) return Corrupt("{}: ffprobe's answer is not JSON", source);
   MediaInfo out;
   const nlohmann::json format = root.value("format", nlohmann::json::object());
   if (format.is_object()) {
@@ -105,15 +103,15 @@ Result<MediaInfo> ParseProbe(const std::string& source, const std::string& text,
     out.fps = Ratio(Text(stream, "avg_frame_rate"));
     const int64_t width = Whole(stream, "width"), height = Whole(stream, "height");
     if (width == 0 && height == 0) {
-      return Corrupt("%s: not even its size can be told: %s", source.c_str(), complaint.c_str());
+      return Corrupt("{}: not even its size can be told: {}", source, complaint);
     }
     WEIR_RETURN_IF_ERROR(CheckSize(source, width, height, options.max_pixels));
     out.width = static_cast<int32_t>(width);
     out.height = static_cast<int32_t>(height);
   }
   if (!has_video) {
-    return out.has_audio ? Unsupported("%s has sound but no picture", source.c_str())
-                         : Corrupt("%s has no picture in it", source.c_str());
+    return out.has_audio ? Unsupported("{} has sound but no picture", source)
+                         : Corrupt("{} has no picture in it", source);
   }
   return out;
 }
@@ -150,7 +148,7 @@ Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& opti
   std::string text(static_cast<size_t>(kMaxProbeBytes), '\0');
   int64_t n = 0;
   while (true) {
-    if (n == kMaxProbeBytes) return Corrupt("%s: ffprobe's answer is longer than a MiB", source.c_str());
+    if (n == kMaxProbeBytes) return Corrupt("{}: ffprobe's answer is longer than a MiB", source);
     const Result<int64_t> got = child->Read(reinterpret_cast<uint8_t*>(text.data()) + n, kMaxProbeBytes - n);
     if (!got.ok()) return About(source, got.status());
     if (*got == 0) break;
@@ -187,7 +185,7 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
   if (!read.ok()) return About(source, read.status());
   const Status finished = child->Finish();
   if (!*read) {
-    return finished.ok() ? Corrupt("%s: ffmpeg found no picture in it", source.c_str()) : About(source, finished);
+    return finished.ok() ? Corrupt("{}: ffmpeg found no picture in it", source) : About(source, finished);
   }
   return out;
 }
@@ -195,7 +193,7 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
 Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source, Ledger& ledger,
                                                        const FrameOptions& options) {
   if (!(options.fps > 0 && options.fps <= 1000)) {
-    return InvalidArgument("%g frames a second; more than 0 and at most 1000 are possible", options.fps);
+    return InvalidArgument("{:g} frames a second; more than 0 and at most 1000 are possible", options.fps);
   }
   WEIR_RETURN_IF_ERROR(CheckMaxSide(options.media.max_side));
   WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source));
@@ -204,7 +202,7 @@ Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source
                                       ? Command(options.media.ffmpeg, {"-nostdin", "-threads", "1", "-re"}, input)
                                       : Command(options.media.ffmpeg, {"-nostdin", "-threads", "1"}, input);
   // Rounding up puts into frame k the last picture of source time <= k / fps.
-  const std::string filter = WithMaxSide(StrFormat("fps=%.9g:round=up", options.fps), options.media.max_side);
+  const std::string filter = WithMaxSide(fmt::format("fps={:.9g}:round=up", options.fps), options.media.max_side);
   for (const char* word :
        {"-map", "0:v:0", "-vf", filter.c_str(), "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
     argv.push_back(word);

@@ -26,12 +26,12 @@ MemoryFile::~MemoryFile() {
 
 Result<MemoryFile> MemoryFile::Make(std::string_view bytes) {
   const int fd = memfd_create("weir-media", MFD_CLOEXEC);
-  if (fd < 0) return IoError("cannot make a file in memory: %s", std::strerror(errno));
+  if (fd < 0) return IoError("cannot make a file in memory: {}", std::strerror(errno));
   MemoryFile out(fd);
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return IoError("cannot write a file in memory: %s", std::strerror(errno));
+    if (n <= 0) return IoError("cannot write a file in memory: {}", std::strerror(errno));
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   return out;

@@ -39,8 +39,7 @@ Result<bool> ReadPpm(const PpmRead& read, const PpmAllocate& allocate) {
   WEIR_ASSIGN_OR_RETURN(const int64_t height, ReadNumber(read));
   WEIR_ASSIGN_OR_RETURN(const int64_t largest, ReadNumber(read));
   if (width < 1 || height < 1 || width > kMaxPictureSide || height > kMaxPictureSide || largest != 255) {
-    return Corrupt("the decoder gave a picture of %lld x %lld, largest value %lld", static_cast<long long>(width),
-                   static_cast<long long>(height), static_cast<long long>(largest));
+    return Corrupt("the decoder gave a picture of {} x {}, largest value {}", width, height, largest);
   }
   WEIR_ASSIGN_OR_RETURN(uint8_t* const to, allocate(width, height));
   WEIR_ASSIGN_OR_RETURN(const bool whole, ReadAll(read, to, 3 * width * height));

@@ -33,8 +33,7 @@ OpenSource::~OpenSource() {
 
 Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
   OpenSource out;
-  const Status only_once =
-      InvalidArgument("%s can be read only once, and asking what it is would use it up", source.c_str());
+  const Status only_once = InvalidArgument("{} can be read only once, and asking what it is would use it up", source);
   if (source.empty()) return InvalidArgument("a picture or video needs a name");
   if (source.find('\0') != std::string::npos) return InvalidArgument("the name of a picture or video has a zero byte");
   if (source.starts_with("rtsp://") || source.starts_with("rtsps://")) {
@@ -58,10 +57,10 @@ Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
   }
   struct stat info;
   if (stat(source.c_str(), &info) != 0) {
-    return errno == ENOENT || errno == ENOTDIR ? NotFound("%s: no such file", source.c_str())
-                                               : IoError("%s: %s", source.c_str(), std::strerror(errno));
+    return errno == ENOENT || errno == ENOTDIR ? NotFound("{}: no such file", source)
+                                               : IoError("{}: {}", source, std::strerror(errno));
   }
-  if (S_ISDIR(info.st_mode)) return InvalidArgument("%s is a folder, not a picture or video", source.c_str());
+  if (S_ISDIR(info.st_mode)) return InvalidArgument("{} is a folder, not a picture or video", source);
   if (S_ISCHR(info.st_mode) && source.starts_with("/dev/video")) {
     if (again) return only_once;
     out.live = out.once = true;
@@ -69,12 +68,12 @@ Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
     return out;
   }
   if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) {
-    return InvalidArgument("%s is neither a file nor a pipe nor a camera (/dev/video*)", source.c_str());
+    return InvalidArgument("{} is neither a file nor a pipe nor a camera (/dev/video*)", source);
   }
-  if (S_ISREG(info.st_mode) && info.st_size == 0) return Corrupt("%s is empty", source.c_str());
+  if (S_ISREG(info.st_mode) && info.st_size == 0) return Corrupt("{} is empty", source);
   if (S_ISFIFO(info.st_mode) && again) return only_once;
   out.fd = open(source.c_str(), O_RDONLY | O_CLOEXEC);
-  if (out.fd < 0) return IoError("%s: cannot open: %s", source.c_str(), std::strerror(errno));
+  if (out.fd < 0) return IoError("{}: cannot open: {}", source, std::strerror(errno));
   out.owned = true;
   out.once = S_ISFIFO(info.st_mode);
   // A file is named by its descriptor, so that ffmpeg can seek in it.

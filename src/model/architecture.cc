@@ -1,5 +1,6 @@
 #include "model/architecture.h"
 
+#include <fmt/core.h>
 #include <vector>
 
 namespace weir {
@@ -15,8 +16,7 @@ void Observe(Backend& backend, const TensorObserver& observer, const std::string
 Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const std::string name, file.String("general.architecture"));
   if (name == "clip") {
-    return InvalidArgument("%s is a vision encoder; it goes with --mmproj, beside its language model",
-                           file.path().c_str());
+    return InvalidArgument("{} is a vision encoder; it goes with --mmproj, beside its language model", file.path());
   }
   std::string known;
   for (const ArchitectureInfo* info : AllArchitectureInfos()) {
@@ -26,13 +26,12 @@ Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend,
       if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt && code != StatusCode::kUnsupported)
         return model;
       // Whose rules the file breaks is half of what is wrong with it.
-      return Status(code, StrFormat("%s (read as architecture '%s': %s)", model.status().message().c_str(), info->name,
-                                    info->models));
+      return Status(
+          code, fmt::format("{} (read as architecture '{}': {})", model.status().message(), info->name, info->models));
     }
     known += (known.empty() ? "" : ", ") + std::string(info->name);
   }
-  return Unsupported("%s: architecture '%s' is not supported; this build knows: %s", file.path().c_str(), name.c_str(),
-                     known.c_str());
+  return Unsupported("{}: architecture '{}' is not supported; this build knows: {}", file.path(), name, known);
 }
 
 }  // namespace weir

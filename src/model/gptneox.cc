@@ -52,8 +52,8 @@ Status GptNeox::Load(const GgufFile& file, Ledger& ledger) {
   constexpr char kArch[] = "gptneox";
   WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, kArch));
   if (m.n_kv_heads != m.n_heads || m.n_heads * m.head_dim != m.n_embd) {
-    return Corrupt("%s: %d heads of size %d with %d KV heads do not make the %d columns of a %s model",
-                   file.path().c_str(), m.n_heads, m.head_dim, m.n_kv_heads, m.n_embd, kArch);
+    return Corrupt("{}: {} heads of size {} with {} KV heads do not make the {} columns of a {} model", file.path(),
+                   m.n_heads, m.head_dim, m.n_kv_heads, m.n_embd, kArch);
   }
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config_));

@@ -57,8 +57,8 @@ class Opt final : public Model {
 Status Opt::Load(const GgufFile& file, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, "opt"));
   if (m.n_kv_heads != m.n_heads || m.n_heads * m.head_dim != m.n_embd) {
-    return Corrupt("%s: %d heads and %d KV heads of %d columns do not make a width of %d", file.path().c_str(),
-                   m.n_heads, m.n_kv_heads, m.head_dim, m.n_embd);
+    return Corrupt("{}: {} heads and {} KV heads of {} columns do not make a width of {}", file.path(), m.n_heads,
+                   m.n_kv_heads, m.head_dim, m.n_embd);
   }
   WEIR_RETURN_IF_ERROR(FillConfig(file, "opt", m, &config_));
   WEIR_ASSIGN_OR_RETURN(norm_before_, file.BoolOr("opt.norm_before", true));

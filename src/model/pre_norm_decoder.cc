@@ -13,7 +13,7 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
   if (options.halved_ff) {
-    if (m.n_ff % 2 != 0) return Corrupt("%s: %s.feed_forward_length is odd", file.path().c_str(), arch);
+    if (m.n_ff % 2 != 0) return Corrupt("{}: {}.feed_forward_length is odd", file.path(), arch);
     config_.n_ff = m.n_ff / 2;
   }
   WEIR_ASSIGN_OR_RETURN(config_.attention.rope, ReadRopeConfig(file, arch, m, loader));

@@ -9,7 +9,7 @@ namespace {
 // Pairs of each axis; files have a fourth number, which no model uses.
 Status ReadSections(const GgufFile& file, AttentionLayout* layout) {
   const std::string key = "qwen2vl.rope.dimension_sections";
-  if (!file.Has(key)) return NotFound("%s: key '%s' is missing", file.path().c_str(), key.c_str());
+  if (!file.Has(key)) return NotFound("{}: key '{}' is missing", file.path(), key);
   const std::vector<int64_t>* sections = file.IntArray(key);
   const int64_t n_pairs = layout->rope.n_rot / 2;
   int64_t n_left = n_pairs;
@@ -21,8 +21,7 @@ Status ReadSections(const GgufFile& file, AttentionLayout* layout) {
     if (sane && i < kAxes) layout->axis_pairs[i] = static_cast<int32_t>(n);
   }
   if (sane && n_left == 0) return Status();
-  return Corrupt("%s: %s must be three numbers that are %lld together", file.path().c_str(), key.c_str(),
-                 static_cast<long long>(n_pairs));
+  return Corrupt("{}: {} must be three numbers that are {} together", file.path(), key, n_pairs);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ Result<int32_t> Bounded(const GgufFile& file, const std::string& key, int64_t mi
 // A number that is divided by or raised to a power.
 Status Positive(const GgufFile& file, const std::string& key, double value) {
   if (std::isfinite(value) && value > 0) return Status();
-  return Corrupt("%s: %s is %g, expected a positive number", file.path().c_str(), key.c_str(), value);
+  return Corrupt("{}: {} is {:g}, expected a positive number", file.path(), key, value);
 }
 
 // Frequency factors: every one of them divides a frequency.
@@ -34,7 +34,7 @@ Status LoadFactors(const GgufFile& file, WeightLoader& loader, const char* name,
   WEIR_RETURN_IF_ERROR(loader.Load(name, n, &factors));
   for (float factor : factors.data) {
     if (!(factor > 0))
-      return Corrupt("%s: tensor %s holds the factor %g, expected positive numbers", file.path().c_str(), name, factor);
+      return Corrupt("{}: tensor {} holds the factor {:g}, expected positive numbers", file.path(), name, factor);
   }
   *out = std::move(factors.data);
   return Status();
@@ -52,12 +52,12 @@ bool HasQuantisedLayers(const GgufFile& file) {
 
 Result<const GgufTensor*> WeightLoader::Take(const std::string& name, const std::vector<int64_t>& shape) {
   const GgufTensor* tensor = file_.Tensor(name);
-  if (tensor == nullptr) return NotFound("%s: tensor %s is missing", file_.path().c_str(), name.c_str());
+  if (tensor == nullptr) return NotFound("{}: tensor {} is missing", file_.path(), name);
   std::vector<int64_t> have = tensor->shape;
   while (have.size() > shape.size() && have.front() == 1) have.erase(have.begin());
   if (have != shape) {
-    return Corrupt("%s: tensor %s has shape %s, expected %s", file_.path().c_str(), name.c_str(),
-                   ShapeText(tensor->shape).c_str(), ShapeText(shape).c_str());
+    return Corrupt("{}: tensor {} has shape {}, expected {}", file_.path(), name, ShapeText(tensor->shape),
+                   ShapeText(shape));
   }
   taken_.insert(name);
   return tensor;
@@ -118,8 +118,7 @@ Status WeightLoader::LoadPart(const std::string& name, int64_t n_all, int64_t fi
   DecodeRow(tensor->type, tensor->data, n_all, all.data());
   for (int64_t i = 0; i < n_all; ++i) {
     if (!std::isfinite(all[i])) {
-      return Corrupt("%s: tensor %s holds a value that is not finite at index %lld", file_.path().c_str(), name.c_str(),
-                     static_cast<long long>(i));
+      return Corrupt("{}: tensor {} holds a value that is not finite at index {}", file_.path(), name, i);
     }
   }
   WEIR_ASSIGN_OR_RETURN(out->reservation, ledger_.Reserve(MemTag::kWeights, n * 4));
@@ -147,8 +146,8 @@ Status WeightLoader::Load(const std::string& name, int64_t n_out, int64_t n_in, 
 Status WeightLoader::Finish() const {
   for (const GgufTensor& tensor : file_.tensors()) {
     if (!taken_.contains(tensor.name)) {
-      return Corrupt("%s: tensor %s is unknown to this architecture; the file is newer than this build or damaged",
-                     file_.path().c_str(), tensor.name.c_str());
+      return Corrupt("{}: tensor {} is unknown to this architecture; the file is newer than this build or damaged",
+                     file_.path(), tensor.name);
     }
   }
   return Status();
@@ -157,8 +156,7 @@ Status WeightLoader::Finish() const {
 Result<int64_t> BoundedInt(const GgufFile& file, const std::string& key, int64_t min, int64_t max) {
   WEIR_ASSIGN_OR_RETURN(const int64_t value, file.Int(key));
   if (value >= min && value <= max) return value;
-  return Corrupt("%s: %s is %lld, expected %lld to %lld", file.path().c_str(), key.c_str(),
-                 static_cast<long long>(value), static_cast<long long>(min), static_cast<long long>(max));
+  return Corrupt("{}: {} is {}, expected {} to {}", file.path(), key, value, min, max);
 }
 
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch) {
@@ -176,39 +174,38 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   const std::string rms_key = arch + ".attention.layer_norm_rms_epsilon";
   const std::string eps_key = file.Has(rms_key) ? rms_key : arch + ".attention.layer_norm_epsilon";
   if (!file.Has(eps_key)) {
-    return NotFound("%s: key '%s' is missing, and so is '%s'", file.path().c_str(), rms_key.c_str(), eps_key.c_str());
+    return NotFound("{}: key '{}' is missing, and so is '{}'", file.path(), rms_key, eps_key);
   }
   WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(eps_key));
   if (!std::isfinite(eps) || eps < 0)
-    return Corrupt("%s: %s is %g, expected a small positive number", file.path().c_str(), eps_key.c_str(), eps);
+    return Corrupt("{}: {} is {:g}, expected a small positive number", file.path(), eps_key, eps);
   m.norm_eps = static_cast<float>(eps);
   if (m.n_heads % m.n_kv_heads != 0) {
-    return Corrupt("%s: %d heads cannot be shared by %d KV heads", file.path().c_str(), m.n_heads, m.n_kv_heads);
+    return Corrupt("{}: {} heads cannot be shared by {} KV heads", file.path(), m.n_heads, m.n_kv_heads);
   }
   if (value_dim != m.head_dim || m.head_dim % 8 != 0) {
     return Unsupported(
-        "%s: keys of size %d (%s.attention.key_length) with values of size %d (value_length) are not supported; both "
+        "{}: keys of size {} ({}.attention.key_length) with values of size {} (value_length) are not supported; both "
         "must be equal and a multiple of 8",
-        file.path().c_str(), m.head_dim, arch.c_str(), value_dim);
+        file.path(), m.head_dim, arch, value_dim);
   }
   if (file.Has(arch + ".expert_count")) {
     WEIR_ASSIGN_OR_RETURN(const int64_t experts, file.Int(arch + ".expert_count"));
     if (experts > 0) {
-      return Unsupported("%s: mixture-of-experts models (%lld experts) are not supported", file.path().c_str(),
-                         static_cast<long long>(experts));
+      return Unsupported("{}: mixture-of-experts models ({} experts) are not supported", file.path(), experts);
     }
   }
   const GgufTensor* embedding = file.Tensor("token_embd.weight");
-  if (embedding == nullptr) return NotFound("%s: tensor token_embd.weight is missing", file.path().c_str());
+  if (embedding == nullptr) return NotFound("{}: tensor token_embd.weight is missing", file.path());
   const int64_t n_vocab = embedding->shape.front();
   if (embedding->shape.size() != 2 || n_vocab < 1 || n_vocab > (1 << 22)) {
-    return Corrupt("%s: tensor token_embd.weight has shape %s, expected [vocabulary, %d]", file.path().c_str(),
-                   ShapeText(embedding->shape).c_str(), m.n_embd);
+    return Corrupt("{}: tensor token_embd.weight has shape {}, expected [vocabulary, {}]", file.path(),
+                   ShapeText(embedding->shape), m.n_embd);
   }
   m.n_vocab = static_cast<int32_t>(n_vocab);
   const std::vector<std::string>* tokens = file.StringArray("tokenizer.ggml.tokens");
   if (tokens != nullptr && static_cast<int64_t>(tokens->size()) > n_vocab) {
-    return Corrupt("%s: the tokenizer has %zu tokens, the embedding only %d rows", file.path().c_str(), tokens->size(),
+    return Corrupt("{}: the tokenizer has {} tokens, the embedding only {} rows", file.path(), tokens->size(),
                    m.n_vocab);
   }
   return m;
@@ -236,7 +233,7 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
                                   WeightLoader& loader) {
   RopeConfig rope;
   WEIR_ASSIGN_OR_RETURN(rope.n_rot, Bounded(file, arch + ".rope.dimension_count", 0, meta.head_dim, meta.head_dim));
-  if (rope.n_rot % 2 != 0) return Corrupt("%s: %s.rope.dimension_count is odd", file.path().c_str(), arch.c_str());
+  if (rope.n_rot % 2 != 0) return Corrupt("{}: {}.rope.dimension_count is odd", file.path(), arch);
   WEIR_ASSIGN_OR_RETURN(rope.freq_base, ReadFreqBase(file, arch + ".rope.freq_base"));
   const std::string scaling = arch + ".rope.scaling.";
   WEIR_ASSIGN_OR_RETURN(const std::string type, file.StringOr(scaling + "type", ""));
@@ -262,8 +259,8 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
   } else if (type.empty() || type == "none") {
     rope.factor = 1.0;
   } else {
-    return Unsupported("%s: %stype '%s' is not supported; known: none, linear, yarn, longrope", file.path().c_str(),
-                       scaling.c_str(), type.c_str());
+    return Unsupported("{}: {}type '{}' is not supported; known: none, linear, yarn, longrope", file.path(), scaling,
+                       type);
   }
   const int64_t half = rope.n_rot / 2;
   WEIR_RETURN_IF_ERROR(LoadFactors(file, loader, "rope_freqs.weight", half, &rope.freq_factors));

@@ -12,21 +12,21 @@ namespace weir {
 
 Status CheckMatrixSource(const MatrixSource& source) {
   const DTypeInfo& info = InfoOf(source.type);
-  if (source.type == DType::kI32) return Unsupported("tensor %s: I32 is not a weight type", source.name);
-  if (source.data == nullptr) return InvalidArgument("tensor %s: no data", source.name);
+  if (source.type == DType::kI32) return Unsupported("tensor {}: I32 is not a weight type", source.name);
+  if (source.data == nullptr) return InvalidArgument("tensor {}: no data", source.name);
   const auto n_out = static_cast<long long>(source.n_out), n_in = static_cast<long long>(source.n_in);
   if (source.n_out < 1 || source.n_in < 1 || source.n_out > kMaxMatrixSide || source.n_in > kMaxMatrixSide) {
-    return Corrupt("tensor %s: %lld x %lld is not a matrix size", source.name, n_out, n_in);
+    return Corrupt("tensor {}: {} x {} is not a matrix size", source.name, n_out, n_in);
   }
   if (source.n_in % info.block_elements != 0) {
-    return Corrupt("tensor %s: rows of %lld elements are not whole %s blocks of %d", source.name, n_in, info.name,
+    return Corrupt("tensor {}: rows of {} elements are not whole {} blocks of {}", source.name, n_in, info.name,
                    info.block_elements);
   }
   if (source.row_order != nullptr) {
     for (int64_t o = 0; o < source.n_out; ++o) {
       if (source.row_order[o] < 0 || source.row_order[o] >= source.n_out) {
-        return InvalidArgument("tensor %s: row order has %d at %lld of %lld rows", source.name, source.row_order[o],
-                               static_cast<long long>(o), n_out);
+        return InvalidArgument("tensor {}: row order has {} at {} of {} rows", source.name, source.row_order[o], o,
+                               n_out);
       }
     }
   }
@@ -77,7 +77,7 @@ class RefMatrix final : public Matrix {
 Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
   if (!AllFinite(source.type, source.data, source.n_out * source.n_in)) {
-    return Corrupt("tensor %s: a weight is NaN or infinite", source.name);
+    return Corrupt("tensor {}: a weight is NaN or infinite", source.name);
   }
   WEIR_ASSIGN_OR_RETURN(HostBuffer rows, HostBuffer::Allocate(ledger, MemTag::kWeights,
                                                               RowBytes(source.type, source.n_in) * source.n_out));

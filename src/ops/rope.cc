@@ -36,41 +36,42 @@ Status CheckFactors(const RopeConfig& config, const std::vector<float>& factors,
   if (factors.empty()) return Status();
   const size_t n_pairs = static_cast<size_t>(config.n_rot / 2);
   if (factors.size() != n_pairs) {
-    return InvalidArgument("rotary embedding: %zu %sfrequency factors for %zu pairs", factors.size(), which, n_pairs);
+    return InvalidArgument("rotary embedding: {} {}frequency factors for {} pairs", factors.size(), which, n_pairs);
   }
   for (float f : factors) {
-    if (!FinitePositive(f)) return InvalidArgument("rotary embedding: %sfrequency factor %g is not positive", which, f);
+    if (!FinitePositive(f))
+      return InvalidArgument("rotary embedding: {}frequency factor {:g} is not positive", which, f);
   }
   return Status();
 }
 
 Status Check(const RopeConfig& config, int64_t n_positions) {
   if (config.n_rot < 0 || config.n_rot % 2 != 0 || config.n_rot > kMaxRot) {
-    return InvalidArgument("rotary embedding: %d rotated elements; need an even number from 0 to %d", config.n_rot,
+    return InvalidArgument("rotary embedding: {} rotated elements; need an even number from 0 to {}", config.n_rot,
                            kMaxRot);
   }
   if (n_positions < 0 || n_positions > kMaxPositions) {
-    return InvalidArgument("rotary embedding: cannot make a table of %lld positions",
-                           static_cast<long long>(n_positions));
+    return InvalidArgument("rotary embedding: cannot make a table of {} positions", n_positions);
   }
   if (config.n_rot == 0) return Status();
   if (!FinitePositive(config.freq_base)) {
-    return InvalidArgument("rotary embedding: frequency base %g is not positive", config.freq_base);
+    return InvalidArgument("rotary embedding: frequency base {:g} is not positive", config.freq_base);
   }
   if (!FinitePositive(config.factor)) {
-    return InvalidArgument("rotary embedding: scaling factor %g is not positive", config.factor);
+    return InvalidArgument("rotary embedding: scaling factor {:g} is not positive", config.factor);
   }
   if (!FinitePositive(config.attn_factor)) {
-    return InvalidArgument("rotary embedding: attention factor %g is not positive", config.attn_factor);
+    return InvalidArgument("rotary embedding: attention factor {:g} is not positive", config.attn_factor);
   }
   if (config.scaling == RopeConfig::Scaling::kYarn) {
     if (!FinitePositive(config.original_context) || !FinitePositive(config.yarn_beta_fast) ||
         !FinitePositive(config.yarn_beta_slow) || !std::isfinite(config.yarn_ext_factor)) {
-      return InvalidArgument("rotary embedding: YaRN needs a trained context and positive betas (context %g, %g, %g)",
-                             config.original_context, config.yarn_beta_fast, config.yarn_beta_slow);
+      return InvalidArgument(
+          "rotary embedding: YaRN needs a trained context and positive betas (context {:g}, {:g}, {:g})",
+          config.original_context, config.yarn_beta_fast, config.yarn_beta_slow);
     }
     if (config.freq_base <= 1) {
-      return InvalidArgument("rotary embedding: YaRN needs a frequency base above 1, not %g", config.freq_base);
+      return InvalidArgument("rotary embedding: YaRN needs a frequency base above 1, not {:g}", config.freq_base);
     }
   }
   WEIR_RETURN_IF_ERROR(CheckFactors(config, config.freq_factors, ""));
@@ -105,7 +106,7 @@ Result<RopeTable> RopeTable::Make(const RopeConfig& config, int64_t n_positions,
     table.base_cos.resize(static_cast<size_t>(n_tiles) * n_pairs);
     table.base_sin.resize(table.base_cos.size());
   } catch (const std::bad_alloc&) {
-    return OverBudget("rotary embedding: no memory for a table of %lld positions", static_cast<long long>(n_positions));
+    return OverBudget("rotary embedding: no memory for a table of {} positions", n_positions);
   }
   if (n_pairs == 0) return table;
 

@@ -8,7 +8,7 @@ Result<Observation> Observation::From(const PolicyOptions& options) {
   Observation out;
   out.window = options.Int("window");
   out.kernel = options.Int("kernel");
-  if (out.kernel % 2 == 0) return InvalidArgument("policy option kernel must be odd, not %d", out.kernel);
+  if (out.kernel % 2 == 0) return InvalidArgument("policy option kernel must be odd, not {}", out.kernel);
   out.pooling = PoolingOf(options.Text("pooling"));
   const std::string& reduce = options.Text("reduce");
   out.reduce = reduce == "max" ? HeadReduce::kMax : reduce == "sum" ? HeadReduce::kSum : HeadReduce::kMean;

@@ -16,8 +16,7 @@ OptionOwner OwnerOf(const PolicyInfo& info) { return {"policy", info.name, info.
 Status ApplyProfile(const std::string& path, PolicySpec* spec) {
   WEIR_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(path));
   if (profile.policy != spec->info->name) {
-    return InvalidArgument("profile %s is one of policy %s, not of %s", path.c_str(), profile.policy.c_str(),
-                           spec->info->name);
+    return InvalidArgument("profile {} is one of policy {}, not of {}", path, profile.policy, spec->info->name);
   }
   const OptionOwner owner = OwnerOf(*spec->info);
   for (const auto& [key, value] : profile.options) {
@@ -28,13 +27,13 @@ Status ApplyProfile(const std::string& path, PolicySpec* spec) {
     } else if (const std::string* text = std::get_if<std::string>(&value);
                (text != nullptr) != (option->text != nullptr)) {
       status =
-          InvalidArgument("policy option %s: expected a %s", option->key, option->text != nullptr ? "text" : "number");
+          InvalidArgument("policy option {}: expected a {}", option->key, option->text != nullptr ? "text" : "number");
     } else {
       const OptionValue given =
           text != nullptr ? OptionValue{*text, true} : OptionValue{NumberText(std::get<double>(value)), false};
       status = spec->options.Set(owner, *option, given);
     }
-    if (!status.ok()) return InvalidArgument("profile %s: %s", path.c_str(), status.message().c_str());
+    if (!status.ok()) return InvalidArgument("profile {}: {}", path, status.message());
   }
   spec->profile = path;
   spec->profile_model = profile.model;
@@ -59,8 +58,7 @@ Result<PolicySpec> ParsePolicySpec(std::string_view text, Profiles profiles) {
   if (spec.info == nullptr) {
     std::string known;
     for (const PolicyInfo* info : AllPolicyInfos()) known += (known.empty() ? "" : ", ") + std::string(info->name);
-    return NotFound("no policy is called '%.*s'; there are: %s", static_cast<int>(name.size()), name.data(),
-                    known.c_str());
+    return NotFound("no policy is called '{}'; there are: {}", name, known);
   }
   const OptionOwner owner = OwnerOf(*spec.info);
   spec.options = Options::Defaults(owner);

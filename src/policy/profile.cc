@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -17,9 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "weir-profile-1";
 
 // What every kind of trouble with a profile's text begins with.
-Status Bad(const std::string& name, const std::string& what) {
-  return Corrupt("profile %s: %s", name.c_str(), what.c_str());
-}
+Status Bad(const std::string& name, const std::string& what) { return Corrupt("profile {}: {}", name, what); }
 
 Status CheckKeys(const Json& object, std::initializer_list<std::string_view> known, const std::string& where,
                  const std::string& name) {
@@ -72,13 +71,13 @@ Json NumberJson(double value) {
 
 Result<Profile> ParseProfile(std::string_view json, const std::string& name) {
   if (static_cast<int64_t>(json.size()) > kMaxProfileBytes) {
-    return Bad(name, StrFormat("longer than %lld bytes", static_cast<long long>(kMaxProfileBytes)));
+    return Bad(name, fmt::format("longer than {} bytes", kMaxProfileBytes));
   }
   const Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) return Bad(name, "no JSON object");
   WEIR_ASSIGN_OR_RETURN(const std::string format, TextOf(root, "format", name));
   if (format != kFormat) {
-    return Unsupported("profile %s is of the format '%s'; known is %s", name.c_str(), format.c_str(), kFormat);
+    return Unsupported("profile {} is of the format '{}'; known is {}", name, format, kFormat);
   }
   WEIR_RETURN_IF_ERROR(
       CheckKeys(root, {"format", "policy", "model", "pot", "options", "seed", "kept", "tasks"}, "", name));
@@ -119,18 +118,18 @@ Result<Profile> ParseProfile(std::string_view json, const std::string& name) {
 Result<Profile> ReadProfile(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
-    return errno == ENOENT ? NotFound("there is no profile %s", path.c_str())
-                           : IoError("cannot read profile %s: %s", path.c_str(), std::strerror(errno));
+    return errno == ENOENT ? NotFound("there is no profile {}", path)
+                           : IoError("cannot read profile {}: {}", path, std::strerror(errno));
   }
-  if (!S_ISREG(info.st_mode)) return IoError("cannot read profile %s: it is no regular file", path.c_str());
+  if (!S_ISREG(info.st_mode)) return IoError("cannot read profile {}: it is no regular file", path);
   std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return IoError("cannot read profile %s: %s", path.c_str(), std::strerror(errno));
+  if (file == nullptr) return IoError("cannot read profile {}: {}", path, std::strerror(errno));
   std::string text(static_cast<size_t>(kMaxProfileBytes) + 1, '\0');
   const size_t n = std::fread(text.data(), 1, text.size(), file);
   const bool failed = std::ferror(file) != 0;
   const int code = errno;
   std::fclose(file);
-  if (failed) return IoError("cannot read profile %s: %s", path.c_str(), std::strerror(code));
+  if (failed) return IoError("cannot read profile {}: {}", path, std::strerror(code));
   return ParseProfile(std::string_view(text).substr(0, n), path);
 }
 
@@ -163,11 +162,10 @@ std::string ProfileText(const Profile& profile) {
 Status WriteProfile(const std::string& path, const Profile& profile) {
   const std::string text = ProfileText(profile), part = path + ".part";
   if (static_cast<int64_t>(text.size()) > kMaxProfileBytes) {
-    return InvalidArgument("the profile has %zu bytes; none may be longer than %lld", text.size(),
-                           static_cast<long long>(kMaxProfileBytes));
+    return InvalidArgument("the profile has {} bytes; none may be longer than {}", text.size(), kMaxProfileBytes);
   }
   std::FILE* file = std::fopen(part.c_str(), "wb");
-  if (file == nullptr) return IoError("cannot write profile %s: %s", path.c_str(), std::strerror(errno));
+  if (file == nullptr) return IoError("cannot write profile {}: {}", path, std::strerror(errno));
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   int code = errno;
   const bool closed = std::fclose(file) == 0;
@@ -175,7 +173,7 @@ Status WriteProfile(const std::string& path, const Profile& profile) {
   if (written && closed && std::rename(part.c_str(), path.c_str()) == 0) return Status();
   if (written && closed) code = errno;
   std::remove(part.c_str());
-  return IoError("cannot write profile %s: %s", path.c_str(), std::strerror(code));
+  return IoError("cannot write profile {}: {}", path, std::strerror(code));
 }
 
 }  // namespace weir

@@ -50,7 +50,7 @@ class Catp final : public Pruner {
     }
     for (const int32_t layer : layers_) {
       if (layer >= cross.n_layers) {
-        return InvalidArgument("pruner catp: layer %d of %d with cross-attention", layer, cross.n_layers);
+        return InvalidArgument("pruner catp: layer {} of {} with cross-attention", layer, cross.n_layers);
       }
     }
     return cross.n_rows * (8 + 4) + cross.n_cols * 8;
@@ -112,8 +112,7 @@ Result<std::vector<int32_t>> ParseLayers(const std::string& text) {
     const auto [stop, error] = std::from_chars(at, end, layer);
     if (error != std::errc() || layer < 0 || (stop != end && *stop != '+') ||
         std::find(out.begin(), out.end(), layer) != out.end()) {
-      return InvalidArgument("pruner option layers=%s: expected all, first, last, or numbers from 0, as 0+2+5",
-                             text.c_str());
+      return InvalidArgument("pruner option layers={}: expected all, first, last, or numbers from 0, as 0+2+5", text);
     }
     out.push_back(layer);
     if (stop == end) return out;

@@ -24,8 +24,7 @@ Result<PrunerSpec> ParsePrunerSpec(std::string_view text) {
   if (spec.info == nullptr) {
     std::string known;
     for (const PrunerInfo* info : AllPrunerInfos()) known += (known.empty() ? "" : ", ") + std::string(info->name);
-    return NotFound("no pruner is called '%.*s'; there are: %s", static_cast<int>(name.size()), name.data(),
-                    known.c_str());
+    return NotFound("no pruner is called '{}'; there are: {}", name, known);
   }
   std::vector<OptionInfo> options = {kKeepOption};
   options.insert(options.end(), spec.info->options.begin(), spec.info->options.end());

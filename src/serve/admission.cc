@@ -15,7 +15,7 @@ constexpr size_t kMaxPolicyBytes = 1 << 12;
 
 Status CheckPolicyLength(const std::string& policy) {
   if (policy.size() <= kMaxPolicyBytes) return Status();
-  return InvalidArgument("a policy with all its options may have at most %zu bytes, this one has %zu", kMaxPolicyBytes,
+  return InvalidArgument("a policy with all its options may have at most {} bytes, this one has {}", kMaxPolicyBytes,
                          policy.size());
 }
 
@@ -48,9 +48,9 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
   auto bytes = ledger_.Reserve(MemTag::kOther, plan.total_bytes);
   if (!bytes.ok() || needed > free) {
     return OverBudget(
-        "this session needs %lld bytes; %lld of the budget of %lld are free: delete a session, ask for a smaller "
+        "this session needs {} bytes; {} of the budget of {} are free: delete a session, ask for a smaller "
         "pot, or start the server with a larger --budget",
-        static_cast<long long>(needed), static_cast<long long>(free), static_cast<long long>(ledger_.budget_bytes()));
+        needed, free, ledger_.budget_bytes());
   }
   std::shared_ptr<FrameQueue> frames;
   if (QueueBytes(n_waiting) > 0) {

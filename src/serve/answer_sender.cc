@@ -1,5 +1,6 @@
 #include "serve/answer_sender.h"
 
+#include <fmt/core.h>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -72,8 +73,7 @@ class Answers {
   std::string Comment() const {
     const AnswerJob::Progress progress = job_->progress();
     if (progress.n_read == progress.n_prompt) return ": waiting\n\n";
-    return StrFormat(": reading %lld/%lld tokens\n\n", static_cast<long long>(progress.n_read),
-                     static_cast<long long>(progress.n_prompt));
+    return fmt::format(": reading {}/{} tokens\n\n", progress.n_read, progress.n_prompt);
   }
 
  private:

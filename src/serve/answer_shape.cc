@@ -1,5 +1,6 @@
 #include "serve/answer_shape.h"
 
+#include <fmt/core.h>
 #include <atomic>
 #include <ctime>
 
@@ -10,8 +11,7 @@ namespace {
 
 std::string NewAnswerId(const char* prefix) {
   static std::atomic<int64_t> n{0};
-  return StrFormat("%s-%llx-%llx", prefix, static_cast<unsigned long long>(std::time(nullptr)),
-                   static_cast<unsigned long long>(n.fetch_add(1)));
+  return fmt::format("{}-{:x}-{:x}", prefix, std::time(nullptr), n.fetch_add(1));
 }
 
 // Moves the lists of `more` to the ends of those of `to`.
@@ -48,7 +48,7 @@ std::string AnswerShape::Spelling(int32_t id) const {
   const std::string bytes = host_.tokenizer().TokenBytes(id, /*show_special=*/true);
   if (ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
   std::string out = "bytes:";
-  for (const char byte : bytes) out += StrFormat("\\x%02x", static_cast<unsigned char>(byte));
+  for (const char byte : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
   return out;
 }
 

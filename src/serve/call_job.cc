@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-Status NoSuchSession(const std::string& id) { return NotFound("there is no session '%s'", id.c_str()); }
+Status NoSuchSession(const std::string& id) { return NotFound("there is no session '{}'", id); }
 
 // Runs one function. Whoever posted it waits for the event, so that it may refer to what lives there.
 class CallJob : public SessionJob {

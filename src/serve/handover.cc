@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
@@ -52,7 +53,7 @@ Result<Handover> Handover::Make(const std::string& folder) {
   if (folder.empty()) return Handover("");
   const std::string path = folder + "/handover";
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return IoError("cannot make %s: %s", path.c_str(), std::strerror(errno));
+    return IoError("cannot make {}: {}", path, std::strerror(errno));
   }
   return Handover(path);
 }
@@ -103,11 +104,11 @@ Result<bool> Handover::Take(Host& host, const std::string& id) const {
   const std::string path = PathOf(id);
   // The rename decides which server gets the session; the new name must be unique.
   static std::atomic<int64_t> n_taken{0};
-  const std::string mine = StrFormat("%s.%lld-%lld-%p", path.c_str(), static_cast<long long>(getpid()),
-                                     static_cast<long long>(n_taken.fetch_add(1)), static_cast<const void*>(&host));
+  const std::string mine =
+      fmt::format("{}.{}-{}-{}", path, getpid(), n_taken.fetch_add(1), static_cast<const void*>(&host));
   if (std::rename(path.c_str(), mine.c_str()) != 0) {
     if (errno == ENOENT) return false;
-    return IoError("cannot take the session over: %s", std::strerror(errno));
+    return IoError("cannot take the session over: {}", std::strerror(errno));
   }
   const auto snapshot = SnapshotReader::Open(mine, host.ledger().budget_bytes() + kMaxSnapshotText);
   Status status = snapshot.status();

@@ -44,10 +44,9 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
       options.budget_bytes > 0 ? options.budget_bytes : DefaultBudget(options, shared_bytes, plan.total_bytes);
   if (shared_bytes + options.answer_pots * plan.total_bytes > budget) {
     return OverBudget(
-        "%d answer pots of %d tokens need %lld bytes, the budget is %lld; ask for a smaller --pot or fewer "
+        "{} answer pots of {} tokens need {} bytes, the budget is {}; ask for a smaller --pot or fewer "
         "--answer-pots",
-        options.answer_pots, plan.pot.n_slots,
-        static_cast<long long>(shared_bytes + options.answer_pots * plan.total_bytes), static_cast<long long>(budget));
+        options.answer_pots, plan.pot.n_slots, shared_bytes + options.answer_pots * plan.total_bytes, budget);
   }
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
   if (chat.ok()) out->chat_ = *std::move(chat);
@@ -84,7 +83,7 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
   if (id.empty()) {
     WEIR_ASSIGN_OR_RETURN(id, NewSessionId(options_.node));
   }
-  if (sessions_.Has(id)) return InvalidArgument("there is a session '%s' already", id.c_str());
+  if (sessions_.Has(id)) return InvalidArgument("there is a session '{}' already", id);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<StreamSession> stream, admission_->Make(options, n_waiting, std::move(id)));
   return sessions_.Add(std::move(stream));
 }

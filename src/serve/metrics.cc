@@ -1,13 +1,14 @@
 #include "serve/metrics.h"
 
+#include <fmt/core.h>
+
 #include "base/status.h"
 
 namespace weir {
 namespace {
 
 void Line(const char* name, const char* type, const char* help, int64_t value, std::string* out) {
-  *out +=
-      StrFormat("# HELP %s %s\n# TYPE %s %s\n%s %lld\n", name, help, name, type, name, static_cast<long long>(value));
+  *out += fmt::format("# HELP {} {}\n# TYPE {} {}\n{} {}\n", name, help, name, type, name, value);
 }
 
 }  // namespace
@@ -66,8 +67,8 @@ std::string Metrics::Text(const Gauges& gauges) const {
   Line("weir_answer_pots_busy", "gauge", "Of them, in use.", gauges.answer_pots_busy, &out);
   out += "# HELP weir_tokens_resident Tokens held by stream sessions.\n# TYPE weir_tokens_resident gauge\n";
   for (size_t m = 0; m < gauges.tokens_resident.size(); ++m) {
-    out += StrFormat("weir_tokens_resident{modality=\"%s\"} %lld\n", ModalityName(static_cast<Modality>(m)),
-                     static_cast<long long>(gauges.tokens_resident[m]));
+    out += fmt::format("weir_tokens_resident{{modality=\"{}\"}} {}\n", ModalityName(static_cast<Modality>(m)),
+                       gauges.tokens_resident[m]);
   }
   Line("weir_pictures_read_total", "counter", "Pictures that were read.", gauges.pictures_read, &out);
   Line("weir_frames_read_total", "counter", "Frames of videos that were read.", gauges.frames_read, &out);
@@ -91,20 +92,17 @@ std::string Metrics::Text(const Gauges& gauges) const {
   Line("weir_sessions_expired_total", "counter", "Sessions that ended because nobody used them.", n_expired_, &out);
   out += "# HELP weir_requests_total Requests by route and status.\n# TYPE weir_requests_total counter\n";
   for (const auto& [key, n] : requests_) {
-    out += StrFormat("weir_requests_total{route=\"%s\",status=\"%d\"} %lld\n", key.first.c_str(), key.second,
-                     static_cast<long long>(n));
+    out += fmt::format("weir_requests_total{{route=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, n);
   }
   out += "# HELP weir_selections_total Times a pot had to shrink.\n# TYPE weir_selections_total counter\n";
   for (const auto& [policy, e] : evictions_) {
-    out +=
-        StrFormat("weir_selections_total{policy=\"%s\"} %lld\n", policy.c_str(), static_cast<long long>(e.selections));
+    out += fmt::format("weir_selections_total{{policy=\"{}\"}} {}\n", policy, e.selections);
   }
   out +=
       "# HELP weir_evicted_tokens_total Tokens that no layer holds any more.\n# TYPE weir_evicted_tokens_total "
       "counter\n";
   for (const auto& [policy, e] : evictions_) {
-    out +=
-        StrFormat("weir_evicted_tokens_total{policy=\"%s\"} %lld\n", policy.c_str(), static_cast<long long>(e.tokens));
+    out += fmt::format("weir_evicted_tokens_total{{policy=\"{}\"}} {}\n", policy, e.tokens);
   }
   out +=
       "# HELP weir_ttft_seconds Time from a request to the first token of its answer.\n# TYPE weir_ttft_seconds "
@@ -112,12 +110,12 @@ std::string Metrics::Text(const Gauges& gauges) const {
   int64_t n = 0;
   for (size_t i = 0; i < kTtftBounds.size(); ++i) {
     n += ttft_[i];
-    out += StrFormat("weir_ttft_seconds_bucket{le=\"%g\"} %lld\n", kTtftBounds[i], static_cast<long long>(n));
+    out += fmt::format("weir_ttft_seconds_bucket{{le=\"{:g}\"}} {}\n", kTtftBounds[i], n);
   }
   n += ttft_.back();
-  out += StrFormat(
-      "weir_ttft_seconds_bucket{le=\"+Inf\"} %lld\nweir_ttft_seconds_sum %.6f\nweir_ttft_seconds_count %lld\n",
-      static_cast<long long>(n), ttft_sum_s_, static_cast<long long>(n));
+  out += fmt::format(
+      "weir_ttft_seconds_bucket{{le=\"+Inf\"}} {}\nweir_ttft_seconds_sum {:.6f}\nweir_ttft_seconds_count {}\n", n,
+      ttft_sum_s_, n);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -38,9 +39,9 @@ void GetStops(Fields& fields, std::vector<std::string>* stops) {
   } else {
     return fields.Fail("stop", "must be a string or a list of strings");
   }
-  if (stops->size() > kMaxStops) fields.Fail("stop", StrFormat("may name at most %zu texts", kMaxStops));
+  if (stops->size() > kMaxStops) fields.Fail("stop", fmt::format("may name at most {} texts", kMaxStops));
   for (const std::string& stop : *stops) {
-    if (stop.size() > kMaxStopBytes) fields.Fail("stop", StrFormat("may have at most %zu bytes each", kMaxStopBytes));
+    if (stop.size() > kMaxStopBytes) fields.Fail("stop", fmt::format("may have at most {} bytes each", kMaxStopBytes));
   }
 }
 
@@ -49,7 +50,7 @@ void GetBias(Fields& fields, int32_t n_vocab, std::map<int32_t, float>* bias) {
   const Json* value = fields.Get("logit_bias");
   if (value == nullptr) return;
   const std::string wrong =
-      StrFormat("must map token ids from 0 to %d, as text, to numbers from -100 to 100", n_vocab - 1);
+      fmt::format("must map token ids from 0 to {}, as text, to numbers from -100 to 100", n_vocab - 1);
   if (!value->is_object()) return fields.Fail("logit_bias", wrong);
   for (const auto& [key, number] : value->items()) {
     int32_t id = -1;
@@ -101,8 +102,8 @@ Status CheckScored(size_t n_answers, CompletionRequest* request) {
   const double most = static_cast<double>(max_tokens) * (1 + request->n_top) * static_cast<double>(n_answers);
   if (most > static_cast<double>(kMaxScored)) {
     return InvalidArgument(
-        "'max_tokens' with 'logprobs' may ask for %lld likelihoods at most, where the answer is not streamed",
-        static_cast<long long>(kMaxScored));
+        "'max_tokens' with 'logprobs' may ask for {} likelihoods at most, where the answer is not streamed",
+        kMaxScored);
   }
   request->n_likelihoods = static_cast<int64_t>(most);
   return Status();
@@ -164,12 +165,12 @@ Status GetVisual(Fields& part, const std::string& type, const std::string& where
 // A string, or a list of texts, pictures and videos. `sees`: pictures can be read, in this role.
 Status GetContent(const Json& message, const std::string& where, bool sees, Messages* out, std::string* text) {
   const auto it = message.find("content");
-  if (it == message.end() || it->is_null()) return InvalidArgument("'%scontent' is missing", where.c_str());
+  if (it == message.end() || it->is_null()) return InvalidArgument("'{}content' is missing", where);
   if (it->is_string()) {
     *text = it->get<std::string>();
     return Status();
   }
-  if (!it->is_array()) return InvalidArgument("'%scontent' must be a string or a list of parts", where.c_str());
+  if (!it->is_array()) return InvalidArgument("'{}content' must be a string or a list of parts", where);
   for (size_t i = 0; i < it->size(); ++i) {
     const std::string part_where = where + "content[" + std::to_string(i) + "].";
     Fields part((*it)[i], part_where);
@@ -192,7 +193,7 @@ Status GetContent(const Json& message, const std::string& where, bool sees, Mess
 Result<Messages> GetMessages(const Host& host, Fields& fields) {
   const Json* list = fields.Get("messages");
   if (list == nullptr || !list->is_array() || list->empty() || list->size() > kMaxMessages) {
-    return InvalidArgument("'messages' must be a list of 1 to %zu messages", kMaxMessages);
+    return InvalidArgument("'messages' must be a list of 1 to {} messages", kMaxMessages);
   }
   Messages out;
   if (host.vision() != nullptr) out.mark = UnusedMark(*list);
@@ -403,7 +404,7 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
   const bool many = prompt->is_array() && !(*prompt)[0].is_number();
   if (many) {
     prompts.clear();
-    if (prompt->size() > kMaxPrompts) return InvalidArgument("'prompt' may hold at most %zu prompts", kMaxPrompts);
+    if (prompt->size() > kMaxPrompts) return InvalidArgument("'prompt' may hold at most {} prompts", kMaxPrompts);
     for (const Json& one : *prompt) prompts.push_back(&one);
   }
   WEIR_RETURN_IF_ERROR(CheckScored(prompts.size() * static_cast<size_t>(out.n), &out));
@@ -417,14 +418,14 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
     std::string text;
     WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                           PromptTokens(host, *prompts[i], key, parse_special, echo ? &text : nullptr));
-    if (tokens.empty()) return InvalidArgument("'%s' holds no tokens", key.c_str());
+    if (tokens.empty()) return InvalidArgument("'{}' holds no tokens", key);
     if (one.score_prompt && (n_scored += std::ssize(tokens) * (1 + out.n_top) * out.n) > kMaxScored) {
-      return InvalidArgument("'echo' with 'logprobs' may tell %lld likelihoods at most: send fewer tokens at once",
-                             static_cast<long long>(kMaxScored));
+      return InvalidArgument("'echo' with 'logprobs' may tell {} likelihoods at most: send fewer tokens at once",
+                             kMaxScored);
     }
     if ((n_echoed += std::ssize(text) * out.n) > kMaxEchoed) {
-      return InvalidArgument("'echo' may repeat %lld bytes at most: ask without it, or for fewer answers at once",
-                             static_cast<long long>(kMaxEchoed));
+      return InvalidArgument("'echo' may repeat {} bytes at most: ask without it, or for fewer answers at once",
+                             kMaxEchoed);
     }
     one.prompt.push_back({std::move(tokens), false, false, false});
     out.answers.push_back(std::move(one));
@@ -449,8 +450,7 @@ Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const Ans
   fields.Get("question", &answer.question);
   if (answer.question.empty()) fields.Fail("question", "must not be empty");
   if (std::ssize(answer.question) > kMaxQuestionBytes) {
-    fields.Fail("question", StrFormat("may have at most %lld bytes; append longer texts first",
-                                      static_cast<long long>(kMaxQuestionBytes)));
+    fields.Fail("question", fmt::format("may have at most {} bytes; append longer texts first", kMaxQuestionBytes));
   }
   WEIR_RETURN_IF_ERROR(fields.Done());
   WEIR_RETURN_IF_ERROR(CheckScored(1, &out));

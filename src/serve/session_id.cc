@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
 
@@ -16,7 +17,7 @@ Result<std::string> NewSessionId(const std::string& node) {
   uint8_t bytes[16];
   if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return IoError("the system gives no random numbers");
   std::string id = node.empty() ? "s-" : "s-" + node + "-";
-  for (const uint8_t byte : bytes) id += StrFormat("%02x", byte);
+  for (const uint8_t byte : bytes) id += fmt::format("{:02x}", byte);
   return id;
 }
 

@@ -62,7 +62,7 @@ void SessionJob::Finish() {
 }
 
 Status SessionJob::CheckGoOn() const {
-  if (session_ == nullptr) return NotFound("there is no session '%s'", id_.c_str());
+  if (session_ == nullptr) return NotFound("there is no session '{}'", id_);
   if (stream_ != nullptr && stream_->closing) return NotFound("the session was deleted meanwhile");
   if (cancelled()) return Cancelled("the client went away");
   if (host_.hurry()) return Cancelled("the server is stopping");

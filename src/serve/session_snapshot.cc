@@ -67,12 +67,12 @@ Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const St
 Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const std::string& id) {
   WEIR_ASSIGN_OR_RETURN(const SessionNote note, SessionNote::Parse(snapshot.text()));
   if (note.fingerprint != host.fingerprint()) {
-    return InvalidArgument("the snapshot is of the model '%s', not of the one that runs here", note.model.c_str());
+    return InvalidArgument("the snapshot is of the model '{}', not of the one that runs here", note.model);
   }
   if (note.conversation.is_null()) return InvalidArgument("the snapshot is of a text without rounds");
   auto usable = host.admission().OptionsFor(note.policy, note.pot_slots);
   // A policy that is not there is no missing file.
-  if (!usable.ok()) return InvalidArgument("the snapshot is not usable: %s", usable.status().message().c_str());
+  if (!usable.ok()) return InvalidArgument("the snapshot is not usable: {}", usable.status().message());
   SessionOptions& options = *usable;
   options.chunk_rows = note.chunk_rows;
   options.on_overflow = note.on_overflow;

@@ -92,15 +92,15 @@ Status VisualFeed::State::CountOne(const std::string& where) {
   const DecodeOptions& options = vision.lanes->options();
   if (++n_pictures > options.max_frames) {
     return InvalidArgument(
-        "'%s' goes beyond the %lld pictures and frames of one request: ask for fewer a second, or "
+        "'{}' goes beyond the {} pictures and frames of one request: ask for fewer a second, or "
         "send parts",
-        where.c_str(), static_cast<long long>(options.max_frames));
+        where, options.max_frames);
   }
   if (decoding > std::chrono::seconds(options.decode_s)) {
     return InvalidArgument(
-        "'%s' takes too long: decoding the pictures and videos of one request may take %lld s; "
+        "'{}' takes too long: decoding the pictures and videos of one request may take {} s; "
         "send parts",
-        where.c_str(), static_cast<long long>(options.decode_s));
+        where, options.decode_s);
   }
   return Status();
 }
@@ -164,7 +164,7 @@ Result<std::unique_ptr<VisualFeed>> VisualFeed::Start(SharedVision& vision, Deco
       state.reset();
     }).detach();
   } catch (const std::system_error& e) {
-    return IoError("cannot start a thread to decode pictures: %s", e.what());
+    return IoError("cannot start a thread to decode pictures: {}", e.what());
   }
   return std::unique_ptr<VisualFeed>(new VisualFeed(vision, kept, videos, std::move(state)));
 }
@@ -213,7 +213,7 @@ Result<std::optional<int64_t>> VisualFeed::ReadNext(Session& session, const Sess
   Session::AppendOptions here = append;
   Status status;
   if (item.t_ms > kMaxMoment - here.t_src_ms) {
-    status = InvalidArgument("a stream ends at %lld ms; this video goes on beyond", static_cast<long long>(kMaxMoment));
+    status = InvalidArgument("a stream ends at {} ms; this video goes on beyond", kMaxMoment);
   } else {
     here.t_src_ms += item.t_ms;
   }

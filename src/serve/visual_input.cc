@@ -24,7 +24,7 @@ Result<std::vector<int64_t>> Moments(const Json* given, size_t n, double fps, co
   }
   if (given == nullptr) return out;
   const Status bad =
-      InvalidArgument("'%s.t_ms' must be a list of %zu moments in milliseconds that do not go back", where.c_str(), n);
+      InvalidArgument("'{}.t_ms' must be a list of {} moments in milliseconds that do not go back", where, n);
   if (!given->is_array() || given->size() != n) return bad;
   for (const Json& value : *given) {
     if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(kMaxMoment)) return bad;
@@ -42,16 +42,16 @@ Result<std::string> FileBytes(const std::string& text, const std::string& where)
   if (StartsWithWord(data, "data:")) {
     const size_t comma = data.find(',');
     if (comma == std::string_view::npos || !data.substr(0, comma).ends_with(";base64")) {
-      return InvalidArgument("'%s' must be a data: URL in base64: data:TYPE;base64,...", where.c_str());
+      return InvalidArgument("'{}' must be a data: URL in base64: data:TYPE;base64,...", where);
     }
     data.remove_prefix(comma + 1);
   } else if (data.substr(0, 32).find("://") != std::string_view::npos || StartsWithWord(data, "file:")) {
-    return Unsupported("'%s' is an address; this server fetches nothing: send the bytes as data:TYPE;base64,...",
-                       where.c_str());
+    return Unsupported("'{}' is an address; this server fetches nothing: send the bytes as data:TYPE;base64,...",
+                       where);
   }
   auto bytes = DecodeBase64(data);
-  if (!bytes.ok()) return InvalidArgument("'%s' %s", where.c_str(), bytes.status().message().c_str());
-  if (bytes->empty()) return InvalidArgument("'%s' is empty", where.c_str());
+  if (!bytes.ok()) return InvalidArgument("'{}' {}", where, bytes.status().message());
+  if (bytes->empty()) return InvalidArgument("'{}' is empty", where);
   return bytes;
 }
 
@@ -97,7 +97,7 @@ Result<VisualInput> ParseVideo(const Json& json, const std::string& where) {
   WEIR_ASSIGN_OR_RETURN(out.t_ms, Moments(t_ms, frames->size(), fps, where));
   for (size_t i = 0; i < frames->size(); ++i) {
     const std::string name = where + ".frames[" + std::to_string(i) + "]";
-    if (!(*frames)[i].is_string()) return InvalidArgument("'%s' must be a string", name.c_str());
+    if (!(*frames)[i].is_string()) return InvalidArgument("'{}' must be a string", name);
     WEIR_ASSIGN_OR_RETURN(std::string bytes, FileBytes((*frames)[i].get_ref<const std::string&>(), name));
     out.files.push_back(std::move(bytes));
   }

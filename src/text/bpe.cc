@@ -139,7 +139,7 @@ class Bpe final : public TokenModel {
       // A merge is written "left right"; the left part has at least one byte, which may itself be a space.
       const size_t space = merges[i].find(' ', 1);
       if (space == std::string::npos || space + 1 == merges[i].size()) {
-        return Corrupt("tokenizer.ggml.merges[%zu] is not two symbols with a space between", i);
+        return Corrupt("tokenizer.ggml.merges[{}] is not two symbols with a space between", i);
       }
       const std::string left = merges[i].substr(0, space), right = merges[i].substr(space + 1);
       merges_.Insert(symbol(left), symbol(right), {static_cast<uint32_t>(i), symbol(left + right)});

@@ -413,8 +413,7 @@ Result<ChatTemplate> ChatTemplate::FromName(std::string_view name, std::string b
   if (name == "mistral") name = "mistral-v3";
   const ChatFormat* format = FindFormat(is_smollm2 ? "chatml" : name);
   if (!format) {
-    return InvalidArgument("--chat-template '%.*s' is not known; accepted: %s",
-                           static_cast<int>(std::min<size_t>(name.size(), 64)), name.data(), Names().c_str());
+    return InvalidArgument("--chat-template '{}' is not known; accepted: {}", name.substr(0, 64), Names());
   }
   ChatTemplate out(format, std::move(bos), std::move(eos));
   if (is_smollm2) out.default_system_ = kSmolLm2System;
@@ -427,8 +426,7 @@ Result<ChatTemplate> ChatTemplate::FromName(std::string_view name, std::string b
 Result<ChatTemplate> ChatTemplate::Detect(std::string_view jinja, std::string bos, std::string eos) {
   const char* name = DetectName(jinja);
   if (!name) {
-    return Unsupported("the model's chat template is not recognised; choose one with --chat-template: %s",
-                       Names().c_str());
+    return Unsupported("the model's chat template is not recognised; choose one with --chat-template: {}", Names());
   }
   WEIR_ASSIGN_OR_RETURN(ChatTemplate out, FromName(name, std::move(bos), std::move(eos)));
   if (out.name() == "chatml") out.default_system_ = ChatMlDefault(jinja);
@@ -440,8 +438,7 @@ Result<ChatTemplate> ChatTemplate::ForFile(const GgufFile& file, const Tokenizer
   if (!name.empty()) return FromName(name, text(tokenizer.bos_id()), text(tokenizer.eos_id()));
   WEIR_ASSIGN_OR_RETURN(const std::string jinja, file.StringOr("tokenizer.chat_template", ""));
   if (jinja.empty()) {
-    return NotFound("%s has no chat template; choose one with --chat-template: %s", file.path().c_str(),
-                    Names().c_str());
+    return NotFound("{} has no chat template; choose one with --chat-template: {}", file.path(), Names());
   }
   return Detect(jinja, text(tokenizer.bos_id()), text(tokenizer.eos_id()));
 }
@@ -487,14 +484,14 @@ Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessag
     if (messages[i].role == "user") last_user = i;
   }
   if (has_system && f.system_place != kBlock && last_user == messages.size()) {
-    return InvalidArgument("chat template '%s' puts the system text into a user message, and there is none", f.name);
+    return InvalidArgument("chat template '{}' puts the system text into a user message, and there is none", f.name);
   }
   bool first_user = true;
   for (size_t i = has_system; i < messages.size(); ++i) {
     const auto& [role, content] = messages[i];
     if (f.must_alternate && (role == "user") != ((i - has_system) % 2 == 0)) {
-      return InvalidArgument("chat template '%s' needs user and assistant messages in turn; message %zu is '%s'",
-                             f.name, i, role.substr(0, 32).c_str());
+      return InvalidArgument("chat template '{}' needs user and assistant messages in turn; message {} is '{}'", f.name,
+                             i, role.substr(0, 32));
     }
     if (role == "user") {
       const bool with_system = has_system && ((f.system_place == kFirstUser && first_user) ||
@@ -522,7 +519,7 @@ Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessag
       out.Content(content, false, false);
       out.Template(f.user_close);
     } else {
-      return InvalidArgument("chat template '%s' has no role '%s'", f.name, role.substr(0, 32).c_str());
+      return InvalidArgument("chat template '{}' has no role '{}'", f.name, role.substr(0, 32));
     }
   }
   if (add_generation_prompt) {

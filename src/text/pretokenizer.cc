@@ -169,14 +169,14 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(std::string_view pre)
   if (info == std::end(kPres)) {
     std::string names;
     for (const PreInfo& p : kPres) names += (names.empty() ? "" : ", ") + std::string(p.name);
-    return Unsupported("tokenizer.ggml.pre is '%.*s', which is not one of the known pre-tokenizers: %s",
-                       static_cast<int>(std::min<size_t>(pre.size(), 64)), pre.data(), names.c_str());
+    return Unsupported("tokenizer.ggml.pre is '{}', which is not one of the known pre-tokenizers: {}",
+                       pre.substr(0, 64), names);
   }
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(info->pattern), PCRE2_ZERO_TERMINATED,
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset, nullptr);
-  if (!code) return Internal("pre-tokenizer '%s': PCRE2 error %d at %zu of its expression", info->name, error, offset);
+  if (!code) return Internal("pre-tokenizer '{}': PCRE2 error {} at {} of its expression", info->name, error, offset);
   // Where the system forbids executable memory, the interpreter gives the same words, more slowly.
   (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   std::unique_ptr<PreTokenizer> out(new PreTokenizer);

@@ -25,7 +25,7 @@ bool MoreLikely(const Sampler::Candidate& a, const Sampler::Candidate& b) {
 }
 
 Status NotUsable(int32_t id, float logit) {
-  return Corrupt("the logit of token %d is %g: the model's output is not usable", id, logit);
+  return Corrupt("the logit of token {} is {:g}: the model's output is not usable", id, logit);
 }
 
 // Fills `probability` from the logits divided by `temperature`. REQUIRES: the first candidate has the largest logit.
@@ -39,14 +39,14 @@ void Softmax(std::vector<Sampler::Candidate>* candidates, double temperature) {
 }  // namespace
 
 Status SamplerOptions::Validate() const {
-  if (!std::isfinite(temperature)) return InvalidArgument("temperature is %g; it must be finite", temperature);
-  if (!(top_p > 0 && top_p <= 1)) return InvalidArgument("top-p is %g; it must be above 0 and at most 1", top_p);
-  if (!(min_p >= 0 && min_p <= 1)) return InvalidArgument("min-p is %g; it must be from 0 to 1", min_p);
+  if (!std::isfinite(temperature)) return InvalidArgument("temperature is {:g}; it must be finite", temperature);
+  if (!(top_p > 0 && top_p <= 1)) return InvalidArgument("top-p is {:g}; it must be above 0 and at most 1", top_p);
+  if (!(min_p >= 0 && min_p <= 1)) return InvalidArgument("min-p is {:g}; it must be from 0 to 1", min_p);
   if (!(repeat_penalty > 0 && std::isfinite(repeat_penalty))) {
-    return InvalidArgument("repeat penalty is %g; it must be above 0 and finite", repeat_penalty);
+    return InvalidArgument("repeat penalty is {:g}; it must be above 0 and finite", repeat_penalty);
   }
   if (repeat_last_n < -1 || repeat_last_n > kMaxRecent) {
-    return InvalidArgument("repeat last n is %d; it must be from 0 to %d, or -1 for all", repeat_last_n, kMaxRecent);
+    return InvalidArgument("repeat last n is {}; it must be from 0 to {}, or -1 for all", repeat_last_n, kMaxRecent);
   }
   return Status();
 }
@@ -105,7 +105,7 @@ size_t Sampler::MostKept(size_t n) const {
 
 Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const float> logits) const {
   if (logits.empty() || logits.size() > INT32_MAX)
-    return InvalidArgument("cannot sample from %zu logits", logits.size());
+    return InvalidArgument("cannot sample from {} logits", logits.size());
   // Ids come in ascending order, so the penalised ones are met by walking a sorted list beside them.
   const std::vector<int32_t> recent = Penalised();
   auto penalised = std::lower_bound(recent.begin(), recent.end(), 0);
@@ -184,7 +184,7 @@ int32_t Sampler::n_deciding() const {
 
 Result<int32_t> Sampler::SampleMostLikely(std::span<const int32_t> ids, std::span<const float> logits) {
   if (logits.empty() || ids.size() != logits.size()) {
-    return InvalidArgument("cannot sample from %zu logits of %zu tokens", logits.size(), ids.size());
+    return InvalidArgument("cannot sample from {} logits of {} tokens", logits.size(), ids.size());
   }
   if (!std::isfinite(logits.front())) return NotUsable(ids.front(), logits.front());
   const std::vector<int32_t> recent = Penalised();

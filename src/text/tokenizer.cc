@@ -38,7 +38,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const GgufFile& file) {
 Status Tokenizer::LoadVocab(const GgufFile& file) {
   const auto* tokens = file.StringArray("tokenizer.ggml.tokens");
   if (!tokens || tokens->empty()) {
-    return NotFound("%s: tokenizer.ggml.tokens is missing: the file has no vocabulary", file.path().c_str());
+    return NotFound("{}: tokenizer.ggml.tokens is missing: the file has no vocabulary", file.path());
   }
   if (tokens->size() > static_cast<size_t>(INT32_MAX) / 8) return Corrupt("tokenizer.ggml.tokens: too many entries");
   vocab_ = std::make_unique<Vocab>();
@@ -49,11 +49,11 @@ Status Tokenizer::LoadVocab(const GgufFile& file) {
   if (file.Has("tokenizer.ggml.scores")) {
     const auto* scores = file.FloatArray("tokenizer.ggml.scores");
     if (!scores || scores->size() != n) {
-      return Corrupt("tokenizer.ggml.scores: expected %zu floats, one for each token", n);
+      return Corrupt("tokenizer.ggml.scores: expected {} floats, one for each token", n);
     }
     for (size_t i = 0; i < n; ++i) {
       const auto score = static_cast<float>((*scores)[i]);
-      if (!std::isfinite(score)) return Corrupt("tokenizer.ggml.scores[%zu] is not finite", i);
+      if (!std::isfinite(score)) return Corrupt("tokenizer.ggml.scores[{}] is not finite", i);
       vocab_->score[i] = score;
     }
   }
@@ -61,13 +61,13 @@ Status Tokenizer::LoadVocab(const GgufFile& file) {
   if (file.Has("tokenizer.ggml.token_type")) {
     const auto* types = file.IntArray("tokenizer.ggml.token_type");
     if (!types || types->size() != n) {
-      return Corrupt("tokenizer.ggml.token_type: expected %zu integers, one for each token", n);
+      return Corrupt("tokenizer.ggml.token_type: expected {} integers, one for each token", n);
     }
     for (size_t i = 0; i < n; ++i) {
       const int64_t type = (*types)[i];
       // 0 is "undefined" in the numbering; files use it for ordinary tokens.
       if (type < 0 || type > 6) {
-        return Corrupt("tokenizer.ggml.token_type[%zu] is %lld; expected 0 to 6", i, static_cast<long long>(type));
+        return Corrupt("tokenizer.ggml.token_type[{}] is {}; expected 0 to 6", i, type);
       }
       if (type > 0) vocab_->type[i] = static_cast<TokenType>(type);
     }
@@ -99,7 +99,7 @@ Status Tokenizer::LoadSpecialIds(const GgufFile& file) {
     // Some converters write 2^32 - 1 for "none".
     const int64_t clean = id == 0xFFFFFFFF ? -1 : id;
     if (clean < -1 || clean >= vocab_->size()) {
-      return Corrupt("%s is %lld; the vocabulary has %d tokens", field.key, static_cast<long long>(id), vocab_->size());
+      return Corrupt("{} is {}; the vocabulary has {} tokens", field.key, id, vocab_->size());
     }
     if (field.id != nullptr) *field.id = static_cast<int32_t>(clean);
   }
@@ -117,7 +117,7 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
     is_byte_level_ = true;
   } else if (model == "llama" || model == "t5") {
     if (!file.Has("tokenizer.ggml.scores")) {
-      return NotFound("tokenizer.ggml.scores is missing; a '%s' tokenizer needs it", model.c_str());
+      return NotFound("tokenizer.ggml.scores is missing; a '{}' tokenizer needs it", model);
     }
     const bool is_spm = model == "llama";
     // What the GGUF convention assumes for keys that a file leaves out.
@@ -146,8 +146,7 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
       WEIR_ASSIGN_OR_RETURN(model_, MakeUnigram(*vocab_, space, std::move(charsmap)));
     }
   } else {
-    return Unsupported("tokenizer.ggml.model is '%s'; known models are gpt2, llama and t5",
-                       model.substr(0, 64).c_str());
+    return Unsupported("tokenizer.ggml.model is '{}'; known models are gpt2, llama and t5", model.substr(0, 64));
   }
   WEIR_ASSIGN_OR_RETURN(add_bos_, file.BoolOr("tokenizer.ggml.add_bos_token", add_bos_));
   WEIR_ASSIGN_OR_RETURN(add_eos_, file.BoolOr("tokenizer.ggml.add_eos_token", add_eos_));

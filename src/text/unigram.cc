@@ -19,11 +19,11 @@ class Charsmap {
  public:
   Status Load(std::string blob) {
     if (blob.empty()) return Status();
-    if (blob.size() < 4) return Corrupt("tokenizer.ggml.precompiled_charsmap: %zu bytes is too short", blob.size());
+    if (blob.size() < 4) return Corrupt("tokenizer.ggml.precompiled_charsmap: {} bytes is too short", blob.size());
     uint32_t trie_bytes = 0;  // little-endian, like the trie itself
     for (int i = 3; i >= 0; --i) trie_bytes = trie_bytes << 8 | static_cast<uint8_t>(blob[i]);
     if (trie_bytes % 4 || trie_bytes > blob.size() - 4) {
-      return Corrupt("tokenizer.ggml.precompiled_charsmap: a trie of %u bytes in %zu", trie_bytes, blob.size());
+      return Corrupt("tokenizer.ggml.precompiled_charsmap: a trie of {} bytes in {}", trie_bytes, blob.size());
     }
     trie_.resize(trie_bytes / 4);
     if (!trie_.empty()) std::memcpy(trie_.data(), blob.data() + 4, trie_bytes);

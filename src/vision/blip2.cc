@@ -171,11 +171,11 @@ Status Blip2::Load(const GgufFile& file, Ledger& ledger) {
     WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_down", q_embd_, q_ff_, &block.down));
     WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_norm", q_embd_, &block.norm));
   }
-  if (n_cross_ == 0) return Corrupt("%s: no block of the Q-Former sees the picture", file.path().c_str());
+  if (n_cross_ == 0) return Corrupt("{}: no block of the Q-Former sees the picture", file.path());
   const GgufTensor* projection = file.Tensor("v.proj_linear.weight");
   const int64_t n_out = projection == nullptr ? 1 : projection->shape.front();
   if (n_out > (1 << 17)) {
-    return Corrupt("%s: a projection to %lld columns", file.path().c_str(), static_cast<long long>(n_out));
+    return Corrupt("{}: a projection to {} columns", file.path(), n_out);
   }
   config_.n_embd = static_cast<int32_t>(n_out);
   WEIR_RETURN_IF_ERROR(loader.Load("v.proj_linear", n_out, q_embd_, &projection_));

@@ -193,15 +193,14 @@ Status ChatUnivi::ReadMetadata(const GgufFile& file) {
     most = levels_[i];
   }
   if (!sane) {
-    return Corrupt("%s: %sclusters must be three numbers that fall from at most %lld", file.path().c_str(), key.c_str(),
-                   static_cast<long long>(tower_.n_patches()));
+    return Corrupt("{}: {}clusters must be three numbers that fall from at most {}", file.path(), key,
+                   tower_.n_patches());
   }
   WEIR_ASSIGN_OR_RETURN(frames_per_event_, BoundedInt(file, key + "per_event", 1, 1 << 12));
   WEIR_ASSIGN_OR_RETURN(n_buffer_, BoundedInt(file, key + "buffer_count", 3, 1 << 12));
   const int64_t n_events = std::max<int64_t>(2, (n_buffer_ + frames_per_event_ - 1) / frames_per_event_);
   if (n * n_events > kMostRows) {
-    return Unsupported("%s: %lld rows of %lld frames; 65,536 are possible", file.path().c_str(),
-                       static_cast<long long>(n * n_events), static_cast<long long>(n_buffer_));
+    return Unsupported("{}: {} rows of {} frames; 65,536 are possible", file.path(), n * n_events, n_buffer_);
   }
   config_.n_rows = static_cast<int32_t>(n);
   config_.n_recalled = static_cast<int32_t>(n * n_events);
@@ -215,7 +214,7 @@ Status ChatUnivi::Load(const GgufFile& file, Ledger& ledger) {
   const GgufTensor* projection = file.Tensor("mm.0.weight");
   const int64_t n_out = projection == nullptr ? 1 : projection->shape.front();
   if (n_out > (1 << 17)) {
-    return Corrupt("%s: a projection to %lld columns", file.path().c_str(), static_cast<long long>(n_out));
+    return Corrupt("{}: a projection to {} columns", file.path(), n_out);
   }
   config_.n_embd = static_cast<int32_t>(n_out);
   WEIR_RETURN_IF_ERROR(loader.Load("mm.0", n_out, tower_.n_embd(), &projection_));

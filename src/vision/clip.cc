@@ -63,26 +63,23 @@ Status Clip::ReadGrids(const GgufFile& file) {
   if (!file.Has(key)) return Status();
   WEIR_ASSIGN_OR_RETURN(const std::string merge, file.StringOr("clip.vision.mm_patch_merge_type", "flat"));
   if (merge != "spatial_unpad") {
-    return Unsupported("%s: clip.vision.mm_patch_merge_type '%s'; spatial_unpad is known", file.path().c_str(),
-                       merge.c_str());
+    return Unsupported("{}: clip.vision.mm_patch_merge_type '{}'; spatial_unpad is known", file.path(), merge);
   }
   const std::vector<int64_t>* sides = file.IntArray(key);
   if (sides == nullptr || sides->empty() || sides->size() % 2 != 0 || sides->size() > 256) {
-    return Corrupt("%s: %s must be pairs of numbers", file.path().c_str(), key.c_str());
+    return Corrupt("{}: {} must be pairs of numbers", file.path(), key);
   }
   const int64_t size = config_.transform.size;
   for (size_t i = 0; i < sides->size(); i += 2) {
     for (const int64_t side : {(*sides)[i], (*sides)[i + 1]}) {
       if (side < size || side % size != 0 || side / size > 16) {
-        return Corrupt("%s: a grid of %lld x %lld pixels for tiles of %lld", file.path().c_str(),
-                       static_cast<long long>((*sides)[i]), static_cast<long long>((*sides)[i + 1]),
-                       static_cast<long long>(size));
+        return Corrupt("{}: a grid of {} x {} pixels for tiles of {}", file.path(), (*sides)[i], (*sides)[i + 1], size);
       }
     }
     config_.grids.push_back({static_cast<int32_t>((*sides)[i]), static_cast<int32_t>((*sides)[i + 1])});
   }
   if (config_.max_rows() > (1 << 16)) {
-    return Unsupported("%s: %d tokens a picture; 65,536 are possible", file.path().c_str(), config_.max_rows());
+    return Unsupported("{}: {} tokens a picture; 65,536 are possible", file.path(), config_.max_rows());
   }
   config_.transform.fit = Fit::kStretch;
   return Status();

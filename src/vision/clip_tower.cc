@@ -10,7 +10,7 @@ Status ClipTower::ReadMetadata(const GgufFile& file, ImageTransform* transform) 
   WEIR_ASSIGN_OR_RETURN(vit_, ReadClassVitShape(file));
   WEIR_ASSIGN_OR_RETURN(const bool gelu, file.BoolOr("clip.use_gelu", false));
   WEIR_ASSIGN_OR_RETURN(const bool silu, file.BoolOr("clip.use_silu", false));
-  if (silu) return Unsupported("%s: a CLIP encoder with SiLU", file.path().c_str());
+  if (silu) return Unsupported("{}: a CLIP encoder with SiLU", file.path());
   act_ = gelu ? GeluKind::kErf : GeluKind::kQuick;
   // Projectors were trained on the layer before the last. Converters that do not write the key leave that last one out
   // of the file, so that all that is there counts.
@@ -18,19 +18,18 @@ Status ClipTower::ReadMetadata(const GgufFile& file, ImageTransform* transform) 
   if (file.Has(v + "feature_layer")) {
     const std::vector<int64_t>* layers = file.IntArray(v + "feature_layer");
     if (layers == nullptr || layers->size() != 1) {
-      return Unsupported("%s: features of several layers", file.path().c_str());
+      return Unsupported("{}: features of several layers", file.path());
     }
     depth_ = layers->front();
   }
   if (depth_ < 0 || depth_ > vit_.n_layers) {
-    return Corrupt("%s: features of layer %lld of %lld", file.path().c_str(), static_cast<long long>(depth_),
-                   static_cast<long long>(vit_.n_layers));
+    return Corrupt("{}: features of layer {} of {}", file.path(), depth_, vit_.n_layers);
   }
   transform->size = static_cast<int32_t>(vit_.size);
   // LLaVA-1.5 was trained on padded pictures; a file whose own processor crops says so.
   WEIR_ASSIGN_OR_RETURN(const std::string fit, file.StringOr("weir.vision.fit", "pad"));
   if (fit != "pad" && fit != "crop") {
-    return Unsupported("%s: weir.vision.fit '%s'; pad and crop are known", file.path().c_str(), fit.c_str());
+    return Unsupported("{}: weir.vision.fit '{}'; pad and crop are known", file.path(), fit);
   }
   transform->fit = fit == "pad" ? Fit::kPad : Fit::kCrop;
   return ReadNormalisation(file, transform);
@@ -70,12 +69,11 @@ Status LoadMlpProjector(const GgufFile& file, WeightLoader& loader, int64_t n_in
   const GgufTensor* one = file.Tensor("mm.0.weight");
   const GgufTensor* two = file.Tensor("mm.2.weight");
   if (one == nullptr || two == nullptr) {
-    return NotFound("%s: tensors mm.0.weight and mm.2.weight, the projector, are missing", file.path().c_str());
+    return NotFound("{}: tensors mm.0.weight and mm.2.weight, the projector, are missing", file.path());
   }
   const int64_t n_hidden = one->shape.front(), n_out = two->shape.front();
   if (n_hidden > (1 << 17) || n_out > (1 << 17)) {
-    return Corrupt("%s: a projector of %lld and %lld rows", file.path().c_str(), static_cast<long long>(n_hidden),
-                   static_cast<long long>(n_out));
+    return Corrupt("{}: a projector of {} and {} rows", file.path(), n_hidden, n_out);
   }
   WEIR_RETURN_IF_ERROR(loader.Load("mm.0", n_hidden, n_in, first));
   return loader.Load("mm.2", n_out, n_hidden, second);

@@ -1,5 +1,6 @@
 #include "vision/encoder.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -17,8 +18,7 @@ Result<const EncoderInfo*> FindEncoder(const GgufFile& file) {
   WEIR_ASSIGN_OR_RETURN(const std::string architecture, file.String("general.architecture"));
   WEIR_ASSIGN_OR_RETURN(const bool has_vision, file.BoolOr("clip.has_vision_encoder", false));
   if (architecture != "clip" || !has_vision) {
-    return InvalidArgument("%s is no vision encoder: its architecture is '%s'", file.path().c_str(),
-                           architecture.c_str());
+    return InvalidArgument("{} is no vision encoder: its architecture is '{}'", file.path(), architecture);
   }
   const char* key = file.Has("clip.vision.projector_type") ? "clip.vision.projector_type" : "clip.projector_type";
   // The oldest files have no such key; they are LLaVA's.
@@ -28,14 +28,13 @@ Result<const EncoderInfo*> FindEncoder(const GgufFile& file) {
     if (projector == info->projector) return info;
     known += (known.empty() ? "" : ", ") + std::string(info->projector);
   }
-  return Unsupported("%s: projector '%s' is not supported; this build knows: %s", file.path().c_str(),
-                     projector.c_str(), known.c_str());
+  return Unsupported("{}: projector '{}' is not supported; this build knows: {}", file.path(), projector, known);
 }
 
 Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const EncoderInfo* info, FindEncoder(file));
   if (info->host_only && !backend.on_host()) {
-    return Unsupported("%s: vision encoder '%s' runs on the CPU only", file.path().c_str(), info->projector);
+    return Unsupported("{}: vision encoder '{}' runs on the CPU only", file.path(), info->projector);
   }
   auto encoder = info->load(file, backend, ledger);
   const StatusCode code = encoder.status().code();
@@ -43,8 +42,8 @@ Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& back
     return encoder;
   }
   // Whose rules the file breaks is half of what is wrong with it.
-  return Status(code, StrFormat("%s (read as vision encoder '%s': %s)", encoder.status().message().c_str(),
-                                info->projector, info->models));
+  return Status(code, fmt::format("{} (read as vision encoder '{}': {})", encoder.status().message(), info->projector,
+                                  info->models));
 }
 
 namespace {

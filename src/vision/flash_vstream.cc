@@ -332,8 +332,8 @@ Status FlashVstream::ReadMetadata(const GgufFile& file) {
     WEIR_ASSIGN_OR_RETURN(part->side, BoundedInt(file, key + name + "_side", 1, from));
     WEIR_ASSIGN_OR_RETURN(part->n, BoundedInt(file, key + name + "_count", 1, 1 << 12));
     if (from % part->side != 0) {
-      return Corrupt("%s: %s%s_side is %lld, which %lld rows a side do not divide into", file.path().c_str(),
-                     key.c_str(), name, static_cast<long long>(part->side), static_cast<long long>(from));
+      return Corrupt("{}: {}{}_side is {}, which {} rows a side do not divide into", file.path(), key, name, part->side,
+                     from);
     }
     if (part == &spatial_) from = part->side;  // the others are averaged from it
   }
@@ -342,14 +342,13 @@ Status FlashVstream::ReadMetadata(const GgufFile& file) {
   WEIR_ASSIGN_OR_RETURN(n_key_, BoundedInt(file, key + "key_length", 1, 1 << 16));
   WEIR_ASSIGN_OR_RETURN(const double ratio, file.Float(key + "update_ratio"));
   if (!(ratio >= 0 && ratio <= 1)) {
-    return Corrupt("%s: %supdate_ratio is %g, expected 0 to 1", file.path().c_str(), key.c_str(), ratio);
+    return Corrupt("{}: {}update_ratio is {:g}, expected 0 to 1", file.path(), key, ratio);
   }
   update_ratio_ = static_cast<float>(ratio);
   const int64_t n =
       abstract_.n * abstract_.rows() + temporal_.n * temporal_.rows() + (n_retrieved_ + spatial_.n) * spatial_.rows();
   if (n > kMostRows) {
-    return Unsupported("%s: a memory of %lld rows; 65,536 are possible", file.path().c_str(),
-                       static_cast<long long>(n));
+    return Unsupported("{}: a memory of {} rows; 65,536 are possible", file.path(), n);
   }
   config_.n_recalled = static_cast<int32_t>(n);
   config_.n_side = static_cast<int32_t>(spatial_.side);

@@ -63,8 +63,8 @@ Status Idefics3::ReadMetadata(const GgufFile& file) {
   n_pos_ = n_side_ * n_side_;
   WEIR_ASSIGN_OR_RETURN(scale_, BoundedInt(file, v + "projector.scale_factor", 1, n_side_));
   if (n_pos_ > (1 << 16) || n_side_ % scale_ != 0) {
-    return Corrupt("%s: a picture of %lld x %lld patches, %lld of them a row along each side", file.path().c_str(),
-                   static_cast<long long>(n_side_), static_cast<long long>(n_side_), static_cast<long long>(scale_));
+    return Corrupt("{}: a picture of {} x {} patches, {} of them a row along each side", file.path(), n_side_, n_side_,
+                   scale_);
   }
   config_.n_side = static_cast<int32_t>(n_side_ / scale_);
   config_.n_rows = config_.n_side * config_.n_side;
@@ -95,9 +95,8 @@ Status Idefics3::ReadSquares(const GgufFile& file) {
   if (!split || n == 1) return Status();
   config_.max_squares = n;
   if (n > kMostSquares || config_.max_rows() > (1 << 16)) {
-    return Unsupported("%s: pictures of %d x %d squares; %lld x %lld and 65,536 tokens are possible",
-                       file.path().c_str(), n, n, static_cast<long long>(kMostSquares),
-                       static_cast<long long>(kMostSquares));
+    return Unsupported("{}: pictures of {} x {} squares; {} x {} and 65,536 tokens are possible", file.path(), n, n,
+                       kMostSquares, kMostSquares);
   }
   words.text.push_back("\n\n" + whole);
   words.open_last = 2;
@@ -123,7 +122,7 @@ Status Idefics3::Load(const GgufFile& file, Ledger& ledger) {
   const GgufTensor* connector = file.Tensor("mm.model.fc.weight");
   const int64_t n_out = connector == nullptr ? 1 : connector->shape.front();
   if (n_out > (1 << 17)) {
-    return Corrupt("%s: a projection to %lld columns", file.path().c_str(), static_cast<long long>(n_out));
+    return Corrupt("{}: a projection to {} columns", file.path(), n_out);
   }
   config_.n_embd = static_cast<int32_t>(n_out);
   WEIR_RETURN_IF_ERROR(loader.Load("mm.model.fc.weight", n_out, n_in(), &connector_.w));

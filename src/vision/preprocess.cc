@@ -21,7 +21,7 @@ Status Check(const RgbView& image, const ImageTransform& t) {
   if (t.fit == Fit::kSplit) sane = sane && t.longest_side >= 1 && t.longest_side <= kMaxImageSize;
   for (int c = 0; c < 3; ++c) sane = sane && std::isfinite(t.mean[c]) && std::isfinite(t.std[c]) && t.std[c] > 0;
   if (!sane)
-    return InvalidArgument("a picture can become 1 to %d pixels wide, with a deviation above 0", kMaxImageSize);
+    return InvalidArgument("a picture can become 1 to {} pixels wide, with a deviation above 0", kMaxImageSize);
   return Status();
 }
 
@@ -89,7 +89,7 @@ PictureSize InputSize(const float* input, const ImageTransform& t) {
 Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& t) {
   const double w = width, h = height, f = t.factor;
   if (std::max(w, h) / std::min(w, h) > kMaxRatio) {
-    return Unsupported("a picture of %d x %d pixels: one side may be 200 times the other", width, height);
+    return Unsupported("a picture of {} x {} pixels: one side may be 200 times the other", width, height);
   }
   // Halves go to the even neighbour, as Python rounds.
   double across = std::nearbyint(w / f) * f, down = std::nearbyint(h / f) * f;
@@ -129,7 +129,7 @@ PictureSize LongestSideSize(int32_t width, int32_t height, int32_t longest_side)
 Result<PictureCopy> ResizePicture(const RgbView& image, PictureSize size, Resample resample, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(CheckPixels(image));
   if (size.width < 1 || size.height < 1 || std::max(size.width, size.height) > 2 * kMaxImageSize) {
-    return InvalidArgument("a picture resized to %d x %d pixels", size.width, size.height);
+    return InvalidArgument("a picture resized to {} x {} pixels", size.width, size.height);
   }
   PictureCopy out;
   out.size = size;

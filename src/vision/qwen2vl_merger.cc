@@ -84,8 +84,8 @@ Status Qwen2vlMerger::ReadMetadata(const GgufFile& file) {
     shape_.n_ff = up->shape[up->shape[0] == shape_.n_embd ? 1 : 0];
   }
   if (shape_.n_ff > (1 << 18) || shape_.head_dim() % 4 != 0) {
-    return Corrupt("%s: heads of %lld numbers and a feed-forward part of %lld", file.path().c_str(),
-                   static_cast<long long>(shape_.head_dim()), static_cast<long long>(shape_.n_ff));
+    return Corrupt("{}: heads of {} numbers and a feed-forward part of {}", file.path(), shape_.head_dim(),
+                   shape_.n_ff);
   }
   ImageTransform& transform = config_.transform;
   transform.fit = Fit::kMultiples;
@@ -99,14 +99,12 @@ Status Qwen2vlMerger::ReadMetadata(const GgufFile& file) {
   }
   const int64_t square = int64_t{transform.factor} * transform.factor;
   if (transform.min_pixels > transform.max_pixels || transform.max_pixels < square) {
-    return Corrupt("%s: pictures of %lld to %lld pixels, in squares of %lld", file.path().c_str(),
-                   static_cast<long long>(transform.min_pixels), static_cast<long long>(transform.max_pixels),
-                   static_cast<long long>(square));
+    return Corrupt("{}: pictures of {} to {} pixels, in squares of {}", file.path(), transform.min_pixels,
+                   transform.max_pixels, square);
   }
   const int64_t n_rows = (InputFloats(transform) - 2) / 3 / square;
   if (n_rows > (1 << 16)) {
-    return Unsupported("%s: %lld tokens a picture; 65,536 are possible", file.path().c_str(),
-                       static_cast<long long>(n_rows));
+    return Unsupported("{}: {} tokens a picture; 65,536 are possible", file.path(), n_rows);
   }
   config_.n_rows = static_cast<int32_t>(n_rows);
   max_patches_ = n_rows * kMerge * kMerge;
@@ -137,7 +135,7 @@ Status Qwen2vlMerger::Load(const GgufFile& file, Ledger& ledger) {
   const GgufTensor* last = file.Tensor("mm.2.weight");
   const int64_t n_out = last == nullptr ? 1 : last->shape.front();
   if (n_out > (1 << 17)) {
-    return Corrupt("%s: a projection to %lld columns", file.path().c_str(), static_cast<long long>(n_out));
+    return Corrupt("{}: a projection to {} columns", file.path(), n_out);
   }
   config_.n_embd = static_cast<int32_t>(n_out);
   WEIR_RETURN_IF_ERROR(loader.Load("mm.0", wide, wide, &mm0_));

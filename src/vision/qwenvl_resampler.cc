@@ -72,7 +72,7 @@ Status QwenvlResampler::ReadMetadata(const GgufFile& file) {
   WEIR_RETURN_IF_ERROR(ReadVitShape(file, &shape_));
   n_pos_ = (size / patch_) * (size / patch_);
   if (n_pos_ > (1 << 16)) {
-    return Corrupt("%s: %lld patches a picture", file.path().c_str(), static_cast<long long>(n_pos_));
+    return Corrupt("{}: {} patches a picture", file.path(), n_pos_);
   }
   WEIR_ASSIGN_OR_RETURN(n_out_, BoundedInt(file, v + "projection_dim", 1, 1 << 17));
   WEIR_ASSIGN_OR_RETURN(n_queries_, BoundedInt(file, resampler + "query_count", 1, 1 << 12));

@@ -17,7 +17,7 @@ Result<ClassVitShape> ReadClassVitShape(const GgufFile& file) {
   out.n_side = out.size / out.patch;
   out.n_pos = out.n_side * out.n_side + 1;
   if (out.n_pos > (1 << 16)) {
-    return Corrupt("%s: %lld patches a picture", file.path().c_str(), static_cast<long long>(out.n_pos - 1));
+    return Corrupt("{}: {} patches a picture", file.path(), out.n_pos - 1);
   }
   return out;
 }
@@ -69,12 +69,12 @@ Status ReadNormalisation(const GgufFile& file, ImageTransform* transform) {
        {std::pair{"clip.vision.image_mean", transform->mean}, std::pair{"clip.vision.image_std", transform->std}}) {
     const std::vector<double>* values = file.FloatArray(key);
     if (values == nullptr || values->size() != 3) {
-      return Corrupt("%s: %s must be three numbers", file.path().c_str(), key);
+      return Corrupt("{}: {} must be three numbers", file.path(), key);
     }
     for (int c = 0; c < 3; ++c) {
       to[c] = static_cast<float>((*values)[c]);
       if (!std::isfinite(to[c]) || (to == transform->std && to[c] <= 0)) {
-        return Corrupt("%s: %s holds %g", file.path().c_str(), key, (*values)[c]);
+        return Corrupt("{}: {} holds {:g}", file.path(), key, (*values)[c]);
       }
     }
   }

@@ -18,13 +18,12 @@ Status ReadVitShape(const GgufFile& file, VitShape* shape) {
 
 Status CheckHeads(const GgufFile& file, int64_t n_cols, int64_t n_heads) {
   if (n_cols % n_heads == 0 && n_cols / n_heads <= kMaxHeadDim) return Status();
-  return Corrupt("%s: %lld columns cannot be shared by %lld heads", file.path().c_str(), static_cast<long long>(n_cols),
-                 static_cast<long long>(n_heads));
+  return Corrupt("{}: {} columns cannot be shared by {} heads", file.path(), n_cols, n_heads);
 }
 
 Result<float> ReadNormEps(const GgufFile& file, const std::string& key) {
   WEIR_ASSIGN_OR_RETURN(const double eps, file.Float(key));
-  if (!std::isfinite(eps) || eps < 0) return Corrupt("%s: %s is %g", file.path().c_str(), key.c_str(), eps);
+  if (!std::isfinite(eps) || eps < 0) return Corrupt("{}: {} is {:g}", file.path(), key, eps);
   return static_cast<float>(eps);
 }
 

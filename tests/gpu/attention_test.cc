@@ -1,5 +1,6 @@
 // Attention and its statistics on a device against the scalar reference, over random pots: both forms of keys, every
 // slot type, ragged heads, windows, lists of slots, soft caps, several pots in a call.
+#include <fmt/core.h>
 #include <algorithm>
 #include <numeric>
 
@@ -111,11 +112,10 @@ class AttentionTest : public DeviceTest {
 
   void Check(const Case& c) {
     SCOPED_TRACE(
-        StrFormat("%s, %lld heads, %lld KV heads of %lld, %lld rows, %d slots, rotation %d%s%s%s%s, cap %g, %d pots",
-                  InfoOf(c.type).name, static_cast<long long>(c.n_heads), static_cast<long long>(c.n_kv),
-                  static_cast<long long>(c.dim), static_cast<long long>(c.n_rows), c.n_slots, c.n_rot,
-                  c.rotated ? " done" : "", c.ragged ? ", ragged" : "", c.window ? ", window" : "",
-                  c.selected ? ", selected" : "", c.softcap, c.n_segments));
+        fmt::format("{}, {} heads, {} KV heads of {}, {} rows, {} slots, rotation {}{}{}{}{}, cap {:g}, {} pots",
+                    InfoOf(c.type).name, c.n_heads, c.n_kv, c.dim, c.n_rows, c.n_slots, c.n_rot,
+                    c.rotated ? " done" : "", c.ragged ? ", ragged" : "", c.window ? ", window" : "",
+                    c.selected ? ", selected" : "", c.softcap, c.n_segments));
     const auto b = Make(c);
     ref_->Attention(b->host);
     backend_->Attention(b->device);

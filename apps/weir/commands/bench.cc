@@ -7,6 +7,7 @@
 //
 // With --against every repetition is measured twice, once per policy, in turns; the ratio is that of the medians. What
 // else the machine does then falls on both alike.
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include "commands/command.h"
 #include "common.h"
 #include "io/json.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -53,13 +55,13 @@ class Bench {
 
   Status Run() {
     if (flags_.format == "md") {
-      std::printf("| model | test | policy | pot | threads | t/s | bytes/token | GB/s | peak |%s\n",
-                  options_.size() > 1 ? " median against the other |" : "");
-      std::printf("|---|---|---|--:|--:|--:|--:|--:|--:|%s\n", options_.size() > 1 ? "--:|" : "");
+      Print(stdout, "| model | test | policy | pot | threads | t/s | bytes/token | GB/s | peak |{}\n",
+            options_.size() > 1 ? " median against the other |" : "");
+      Print(stdout, "|---|---|---|--:|--:|--:|--:|--:|--:|{}\n", options_.size() > 1 ? "--:|" : "");
     } else if (flags_.format == "csv") {
-      std::printf(
-          "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,median,bytes_per_token,gb_per_s,"
-          "peak_bytes,ratio\n");
+      Print(stdout,
+            "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,median,bytes_per_token,gb_per_s,"
+            "peak_bytes,ratio\n");
     }
     for (int depth : flags_.depth) {
       for (int n : flags_.n_prompt) {
@@ -140,8 +142,8 @@ class Bench {
   void Print(const Session& session, const std::string& policy, int n_prompt, int n_gen, int depth, const Figure& rate,
              double ratio) const {
     const std::string file = model_flags_.path.substr(model_flags_.path.find_last_of('/') + 1);
-    std::string test = n_prompt > 0 ? StrFormat("pp%d", n_prompt) : StrFormat("tg%d", n_gen);
-    if (depth > 0) test += StrFormat(" @ d%d", depth);
+    std::string test = n_prompt > 0 ? fmt::format("pp{}", n_prompt) : fmt::format("tg{}", n_gen);
+    if (depth > 0) test += fmt::format(" @ d{}", depth);
     const double bytes = BytesPerToken(session, n_prompt, n_gen, depth), gb_per_s = bytes * rate.mean / 1e9;
     const int64_t peak = session.ledger().peak_bytes() + model_.ledger().used_bytes();
     const int pot = session.plan().pot.n_slots, threads = model_.backend().n_threads();
@@ -162,15 +164,14 @@ class Bench {
       row["gb_per_s"] = gb_per_s;
       row["peak_bytes"] = peak;
       if (ratio > 0) row["ratio"] = ratio;
-      std::printf("%s\n", JsonText(row).c_str());
+      Print(stdout, "{}\n", JsonText(row));
     } else if (flags_.format == "csv") {
-      std::printf("%s,%s,%d,%d,%d,\"%s\",%d,%d,%.3f,%.3f,%.3f,%.0f,%.3f,%lld,%.4f\n", file.c_str(), test.c_str(),
-                  n_prompt, n_gen, depth, policy.c_str(), pot, threads, rate.mean, rate.stddev, rate.median, bytes,
-                  gb_per_s, static_cast<long long>(peak), ratio);
+      Print(stdout, "{},{},{},{},{},\"{}\",{},{},{:.3f},{:.3f},{:.3f},{:.0f},{:.3f},{},{:.4f}\n", file, test, n_prompt,
+            n_gen, depth, policy, pot, threads, rate.mean, rate.stddev, rate.median, bytes, gb_per_s, peak, ratio);
     } else {
-      std::printf("| %s | %s | %s | %d | %d | %.2f ± %.2f | %s | %.2f | %s |%s\n", file.c_str(), test.c_str(),
-                  policy.c_str(), pot, threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)).c_str(),
-                  gb_per_s, BytesText(peak).c_str(), ratio > 0 ? StrFormat(" %.3f |", ratio).c_str() : "");
+      Print(stdout, "| {} | {} | {} | {} | {} | {:.2f} ± {:.2f} | {} | {:.2f} | {} |{}\n", file, test, policy, pot,
+            threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)), gb_per_s, BytesText(peak),
+            ratio > 0 ? fmt::format(" {:.3f} |", ratio).c_str() : "");
     }
   }
 

@@ -9,6 +9,7 @@
 #include "chat/talk.h"
 #include "commands/command.h"
 #include "line_input.h"
+#include "print.h"
 #include "progress.h"
 #include "saved.h"
 #include "text/stream.h"
@@ -22,17 +23,17 @@ struct ChatFlags {
 };
 
 void PrintHelp() {
-  std::fprintf(stderr,
-               "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
-               "  /image PATH  look at a picture (with --mmproj); the next message is about it\n"
-               "  /video PATH  look at a video, --fps frames a second; it may be longer than the pot\n"
-               "  /memory      what is held and what was dropped\n"
-               "  /save FILE   write the session to a file, to go on from here another time\n"
-               "  /load FILE   go on from where a session was saved; this one is forgotten\n"
-               "  /reset       forget the conversation\n"
-               "  /help        this list\n"
-               "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n"
-               "The up arrow brings earlier lines back; lines that are pasted together are one message.\n");
+  Print(stderr,
+        "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
+        "  /image PATH  look at a picture (with --mmproj); the next message is about it\n"
+        "  /video PATH  look at a video, --fps frames a second; it may be longer than the pot\n"
+        "  /memory      what is held and what was dropped\n"
+        "  /save FILE   write the session to a file, to go on from here another time\n"
+        "  /load FILE   go on from where a session was saved; this one is forgotten\n"
+        "  /reset       forget the conversation\n"
+        "  /help        this list\n"
+        "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n"
+        "The up arrow brings earlier lines back; lines that are pasted together are one message.\n");
 }
 
 class Chat {
@@ -57,18 +58,18 @@ class Chat {
   // `saved`: where to go on from; nullptr to begin.
   Status Loop(SavedSession* saved) {
     LineInput input;
-    if (input.terminal()) std::fprintf(stderr, "Type a message; /help lists the commands.\n");
+    if (input.terminal()) Print(stderr, "Type a message; /help lists the commands.\n");
     WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
     bool told_how_to_end = false;
     for (std::string line;;) {
-      if (input.terminal()) std::fprintf(stderr, "\n");
+      if (input.terminal()) Print(stderr, "\n");
       ClearStop();
       const LineInput::Event event = input.Read("> ", &line);
       if (event == LineInput::Event::kEnd) break;
       if (event == LineInput::Event::kInterrupted) {
         // On a terminal it drops the line. On an empty one it may be the second half of stopping an answer.
         if (!input.terminal() || (line.empty() && told_how_to_end)) return Cancelled("stopped");
-        if (line.empty()) std::fprintf(stderr, "Ctrl-D or /exit ends the chat, and so does another Ctrl-C.\n");
+        if (line.empty()) Print(stderr, "Ctrl-D or /exit ends the chat, and so does another Ctrl-C.\n");
         told_how_to_end = line.empty();
         continue;
       }
@@ -88,7 +89,7 @@ class Chat {
         if (trace_ != nullptr) status = trace_->Restarted();
         if (status.ok()) status = Begin();
       } else if (line.rfind("/save ", 0) == 0) {
-        if (Tell(Save(line.substr(6)))) std::fprintf(stderr, "saved to %s\n", Printable(line.substr(6)).c_str());
+        if (Tell(Save(line.substr(6)))) Print(stderr, "saved to {}\n", Printable(line.substr(6)));
       } else if (line.rfind("/load ", 0) == 0) {
         const bool had_any = session_.n_seen() > 0;
         const Status loaded = Load(line.substr(6));
@@ -100,7 +101,7 @@ class Chat {
       } else if (line.rfind("/image ", 0) == 0 || line.rfind("/video ", 0) == 0) {
         status = ReadPicture(line.substr(7), line[1] == 'v');
       } else if (line[0] == '/') {
-        std::fprintf(stderr, "weir: no command %s; /help lists them\n", Printable(line).c_str());
+        Print(stderr, "weir: no command {}; /help lists them\n", Printable(line));
       } else {
         status = Round(line);
         // After every round: a terminal that is closed, or a machine that dies, costs the round it was in.
@@ -125,7 +126,7 @@ class Chat {
 
   Status Load(const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(std::optional<SavedSession> saved, ReadSaved(path));
-    if (!saved) return NotFound("there is no snapshot %s", path.c_str());
+    if (!saved) return NotFound("there is no snapshot {}", path);
     // Refused before anything of the chat that is there is lost.
     if (trace_ != nullptr)
       return InvalidArgument("/load goes on from the middle of a stream, and --trace tells one from its beginning");
@@ -134,7 +135,7 @@ class Chat {
 
   Status GoOnFrom(SavedSession& saved, const std::string& path, bool own_seed) {
     if (saved.note.conversation.is_null()) {
-      return InvalidArgument("%s is of a text without rounds; `weir run` goes on with it", path.c_str());
+      return InvalidArgument("{} is of a text without rounds; `weir run` goes on with it", path);
     }
     WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer_, &chat_, saved.note.conversation));
     WEIR_RETURN_IF_ERROR(RestoreSaved(saved, path, own_seed, setup_, &sampler_));
@@ -201,7 +202,7 @@ class Chat {
     }
     progress.Done();
     PrintReport(encoder.report(), path);
-    std::fprintf(stderr, "read %s tokens of %s\n", CountText(n_read).c_str(), Printable(path).c_str());
+    Print(stderr, "read {} tokens of {}\n", CountText(n_read), Printable(path));
     return Status();
   }
 
@@ -226,13 +227,12 @@ class Chat {
     }
     progress.Done();
     WEIR_RETURN_IF_ERROR(status);
-    std::fprintf(stderr, "read %s tokens of %s", CountText(session_.counters().seen - n_before).c_str(),
-                 Printable(path).c_str());
-    if (video) std::fprintf(stderr, ", %s frames", CountText(n_frames).c_str());
+    Print(stderr, "read {} tokens of {}", CountText(session_.counters().seen - n_before), Printable(path));
+    if (video) Print(stderr, ", {} frames", CountText(n_frames));
     if (reader_->pictures().pruner().info != nullptr) {
-      std::fprintf(stderr, ", %s rows pruned", CountText(reader_->pictures().n_pruned() - n_pruned).c_str());
+      Print(stderr, ", {} rows pruned", CountText(reader_->pictures().n_pruned() - n_pruned));
     }
-    std::fprintf(stderr, "\n");
+    Print(stderr, "\n");
     return Status();
   }
 
@@ -252,16 +252,16 @@ class Chat {
     PrintReport(report, "the message");
     if (status.code() != StatusCode::kCancelled) return status;
     return Cancelled(
-        "stopped after %s of the message's %s tokens; they stay read, and the next line goes on from there",
-        CountText(session_.counters().seen - n_before).c_str(), CountText(talk_.n_question_tokens()).c_str());
+        "stopped after {} of the message's {} tokens; they stay read, and the next line goes on from there",
+        CountText(session_.counters().seen - n_before), CountText(talk_.n_question_tokens()));
   }
 
   Status Round(const std::string& message) {
     WEIR_RETURN_IF_ERROR(ReadMessage(message));
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session_, sampler_, tokenizer_, answer_, true));
-    std::printf("\n");
+    Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
-    std::fprintf(stderr, "%s\n", KeptText(session_).c_str());
+    Print(stderr, "{}\n", KeptText(session_));
     talk_.conversation().Answered(result.end_token_read);
     return CheckNotCut(result);
   }

@@ -1,6 +1,7 @@
 // weir-plugin: command
 // weir info: what a model file or a vision encoder is, without loading its weights, and whether the two belong
 // together.
+#include <fmt/core.h>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -11,13 +12,14 @@
 #include "engine/loaded_encoder.h"
 #include "engine/picture_reader.h"
 #include "engine/plan_backend.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
 
 std::string ValueText(const GgufValue& value) {
   if (const auto* i = std::get_if<int64_t>(&value.v)) return std::to_string(*i);
-  if (const auto* d = std::get_if<double>(&value.v)) return StrFormat("%g", *d);
+  if (const auto* d = std::get_if<double>(&value.v)) return fmt::format("{:g}", *d);
   if (const auto* b = std::get_if<bool>(&value.v)) return *b ? "true" : "false";
   if (const auto* s = std::get_if<std::string>(&value.v)) {
     // Escaped a second time: JSON leaves DEL, C1 controls and marks of direction as they are.
@@ -33,7 +35,7 @@ std::string ValueText(const GgufValue& value) {
         return 0;
       },
       value.v);
-  return StrFormat("[%zu values]", n);
+  return fmt::format("[{} values]", n);
 }
 
 void PrintEncoder(const GgufFile& file) {
@@ -41,20 +43,21 @@ void PrintEncoder(const GgufFile& file) {
   Ledger ledger;
   const auto loaded = LoadEncoder(file, backend, ledger);
   if (!loaded.ok()) {
-    std::printf("runs here: no: %s\n", Printable(loaded.status().message()).c_str());
+    Print(stdout, "runs here: no: {}\n", Printable(loaded.status().message()));
     return;
   }
   const Encoder& encoder = **loaded;
   const EncoderConfig& config = encoder.config();
-  std::printf("runs here: yes, as vision encoder %s, beside models with embeddings of %d; weights in memory %s\n",
-              Printable(config.projector).c_str(), config.n_embd, BytesText(ledger.used_bytes()).c_str());
-  std::printf("pictures: %d x %d pixels become %d tokens", config.transform.size, config.transform.size, config.n_rows);
-  if (!config.grids.empty()) std::printf(", with tiles up to %d", config.max_rows());
+  Print(stdout, "runs here: yes, as vision encoder {}, beside models with embeddings of {}; weights in memory {}\n",
+        Printable(config.projector), config.n_embd, BytesText(ledger.used_bytes()));
+  Print(stdout, "pictures: {} x {} pixels become {} tokens", config.transform.size, config.transform.size,
+        config.n_rows);
+  if (!config.grids.empty()) Print(stdout, ", with tiles up to {}", config.max_rows());
   if (config.n_recalled > 0) {
-    std::printf("; a video's frames are read together, as up to %d tokens, and kept in %s", config.n_recalled,
-                BytesText(encoder.FrameMemoryBytes()).c_str());
+    Print(stdout, "; a video's frames are read together, as up to {} tokens, and kept in {}", config.n_recalled,
+          BytesText(encoder.FrameMemoryBytes()));
   }
-  std::printf("; work for each session %s\n", BytesText(ImageEncoder::Bytes(encoder)).c_str());
+  Print(stdout, "; work for each session {}\n", BytesText(ImageEncoder::Bytes(encoder)));
   std::string pruners;
   for (const PrunerInfo* info : AllPrunerInfos()) {
     const Result<PrunerSpec> spec = ParsePrunerSpec(info->name);
@@ -62,7 +65,7 @@ void PrintEncoder(const GgufFile& file) {
       pruners += (pruners.empty() ? "" : ", ") + std::string(info->name);
     }
   }
-  std::printf("pruners: %s\n", pruners.empty() ? "none" : pruners.c_str());
+  Print(stdout, "pruners: {}\n", pruners.empty() ? "none" : pruners);
 }
 
 // Whether it would run is the question people ask; answered by binding every tensor, without weights.
@@ -71,29 +74,27 @@ void PrintModel(const std::string& path, const std::string& mmproj) {
   flags.path = path;
   const auto model = Load(flags, /*plan_only=*/true);
   if (!model.ok()) {
-    std::printf("runs here: no: %s\n", Printable(model.status().message()).c_str());
+    Print(stdout, "runs here: no: {}\n", Printable(model.status().message()));
     return;
   }
-  std::printf("runs here: yes, as %s; weights in memory %s\n",
-              Printable((*model)->model().config().architecture).c_str(),
-              BytesText((*model)->ledger().used_bytes()).c_str());
+  Print(stdout, "runs here: yes, as {}; weights in memory {}\n", Printable((*model)->model().config().architecture),
+        BytesText((*model)->ledger().used_bytes()));
   if (mmproj.empty()) return;
   const auto encoder = LoadedEncoder::Load(mmproj, **model);
   if (encoder.ok()) {
-    std::printf("with %s: yes, %d tokens a picture\n", Printable(mmproj).c_str(),
-                (*encoder)->encoder().config().n_rows);
+    Print(stdout, "with {}: yes, {} tokens a picture\n", Printable(mmproj), (*encoder)->encoder().config().n_rows);
   } else {
-    std::printf("with %s: no: %s\n", Printable(mmproj).c_str(), Printable(encoder.status().message()).c_str());
+    Print(stdout, "with {}: no: {}\n", Printable(mmproj), Printable(encoder.status().message()));
   }
 }
 
 Status Info(const std::string& path, const std::string& mmproj, bool tensors) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
   if (IsEncoder(*file) && !mmproj.empty()) {
-    return InvalidArgument("%s is a vision encoder itself; --mmproj goes with its language model", path.c_str());
+    return InvalidArgument("{} is a vision encoder itself; --mmproj goes with its language model", path);
   }
-  std::printf("%s: GGUF version %u, %s, %zu tensors\n", Printable(path).c_str(), file->version(),
-              BytesText(file->file_bytes()).c_str(), file->tensors().size());
+  Print(stdout, "{}: GGUF version {}, {}, {} tensors\n", Printable(path), file->version(),
+        BytesText(file->file_bytes()), file->tensors().size());
   std::map<std::string, std::pair<int64_t, int64_t>> types;
   for (const GgufTensor& tensor : file->tensors()) {
     auto& [count, bytes] = types[InfoOf(tensor.type).name];
@@ -101,17 +102,16 @@ Status Info(const std::string& path, const std::string& mmproj, bool tensors) {
     bytes += tensor.bytes;
   }
   for (const auto& [name, entry] : types) {
-    std::printf("  %-5s %5lld tensors %12s\n", name.c_str(), static_cast<long long>(entry.first),
-                BytesText(entry.second).c_str());
+    Print(stdout, "  {:<5} {:5} tensors {:>12}\n", name, entry.first, BytesText(entry.second));
   }
   for (const auto& [key, value] : file->metadata()) {
-    std::printf("  %s = %s\n", Printable(key).c_str(), ValueText(value).c_str());
+    Print(stdout, "  {} = {}\n", Printable(key), ValueText(value));
   }
   if (tensors) {
     for (const GgufTensor& tensor : file->tensors()) {
       std::string shape;
       for (int64_t n : tensor.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(n);
-      std::printf("  %-40s %-5s %s\n", Printable(tensor.name).c_str(), InfoOf(tensor.type).name, shape.c_str());
+      Print(stdout, "  {:<40} {:<5} {}\n", Printable(tensor.name), InfoOf(tensor.type).name, shape);
     }
   }
   if (IsEncoder(*file)) {

@@ -7,6 +7,7 @@
 #include "commands/command.h"
 #include "io/json.h"
 #include "pictures.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -37,22 +38,22 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
       json["items"].push_back({{"tag", MemTagName(item.tag)}, {"what", item.what}, {"bytes", item.bytes}});
     json["session_bytes"] = plan.total_bytes;
     json["minimum_bytes"] = plan.minimum_bytes;
-    std::printf("%s\n", JsonText(json).c_str());
+    Print(stdout, "{}\n", JsonText(json));
     return Status();
   }
-  std::printf("session: pot of %d tokens, policy %s\n", plan.pot.n_slots, options.policy.text.c_str());
+  Print(stdout, "session: pot of {} tokens, policy {}\n", plan.pot.n_slots, options.policy.text);
   for (const PlanItem& item : plan.items) {
-    std::printf("  %-10s %14s  %s\n", MemTagName(item.tag), CountText(item.bytes).c_str(), item.what.c_str());
+    Print(stdout, "  {:<10} {:>14}  {}\n", MemTagName(item.tag), CountText(item.bytes), item.what);
   }
-  std::printf("  %-10s %14s  %s, fixed before the first token\n", "session", CountText(plan.total_bytes).c_str(),
-              BytesText(plan.total_bytes).c_str());
-  std::printf("shared by all sessions:\n  %-10s %14s  prepared from %s\n", "weights",
-              CountText(model->ledger().used_bytes()).c_str(), model_flags.path.c_str());
+  Print(stdout, "  {:<10} {:>14}  {}, fixed before the first token\n", "session", CountText(plan.total_bytes),
+        BytesText(plan.total_bytes));
+  Print(stdout, "shared by all sessions:\n  {:<10} {:>14}  prepared from {}\n", "weights",
+        CountText(model->ledger().used_bytes()), model_flags.path);
   if (encoder != nullptr) {
-    std::printf("  %-10s %14s  prepared from %s\n", "weights", CountText(encoder->ledger().used_bytes()).c_str(),
-                pictures->mmproj.c_str());
+    Print(stdout, "  {:<10} {:>14}  prepared from {}\n", "weights", CountText(encoder->ledger().used_bytes()),
+          pictures->mmproj);
   }
-  std::printf("smallest budget that works here: %s bytes\n", CountText(plan.minimum_bytes).c_str());
+  Print(stdout, "smallest budget that works here: {} bytes\n", CountText(plan.minimum_bytes));
   return Status();
 }
 

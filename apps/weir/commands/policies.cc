@@ -5,6 +5,7 @@
 #include "commands/catalogue.h"
 #include "commands/command.h"
 #include "policy/policy.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -14,8 +15,8 @@ Status ListPolicies() {
     PrintCatalogueHead(info->name, info->summary, info->paper);
     if (auto policy = info->make(ParsePolicySpec(info->name)->options); policy.ok()) {
       const PolicyNeeds needs = (*policy)->Needs();
-      std::printf("    positions %s, smallest pot %d%s\n", PositionsName(needs.positions), needs.min_slots,
-                  needs.probe.empty() ? "" : " and the catalyst's tokens");
+      Print(stdout, "    positions {}, smallest pot {}{}\n", PositionsName(needs.positions), needs.min_slots,
+            needs.probe.empty() ? "" : " and the catalyst's tokens");
     }
     PrintCatalogueOptions({"policy", info->name, info->options});
   }

@@ -12,6 +12,7 @@
 #include "chat/conversation.h"
 #include "commands/command.h"
 #include "io/json.h"
+#include "print.h"
 #include "progress.h"
 #include "text/stream.h"
 
@@ -96,14 +97,13 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   EncodeReport report = encoder.report();
   PrintReport(report, flags.file == "-" ? "standard input" : flags.file);
   if (stopped && n_bytes == 0) return status;
-  if (n_bytes == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
+  if (n_bytes == 0) return InvalidArgument("{} holds no text", flags.file);
   const double read_s = SecondsSince(start);
   const int64_t n_text = session.counters().seen;
   if (stopped) {
     ClearStop();
-    std::fprintf(stderr,
-                 "weir: stopped reading after %s tokens; answering from what was read (Ctrl-C again ends this too)\n",
-                 CountText(n_text).c_str());
+    Print(stderr, "weir: stopped reading after {} tokens; answering from what was read (Ctrl-C again ends this too)\n",
+          CountText(n_text));
   }
 
   const auto asked = Clock::now();
@@ -120,17 +120,16 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   const double rate = static_cast<double>(n_text) / read_s;
   if (answer.output == "json") {
-    std::printf("%s\n", JsonText(AnswerJson(session, result, rate, ttft_ms)).c_str());
+    Print(stdout, "{}\n", JsonText(AnswerJson(session, result, rate, ttft_ms)));
   } else {
-    std::printf("\n");
+    Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
-  std::fprintf(stderr, "speed    read %s tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
-               CountText(n_text).c_str(), rate, result.tokens.size(), result.tokens_per_s);
+  Print(stderr, "speed    read {} tokens at {:.1f} tokens/s, wrote {} at {:.1f} tokens/s\n", CountText(n_text), rate,
+        result.tokens.size(), result.tokens_per_s);
   PrintMemoryLine(session);
   if (stopped || result.reason == StopReason::kStopped)
-    return Cancelled(stopped ? "stopped; the answer is from what was read by then"
-                             : "stopped; the answer so far is above");
+    return Cancelled("stopped; the answer {}", stopped ? "is from what was read by then" : "so far is above");
   return CheckNotCut(result);
 }
 

@@ -1,5 +1,6 @@
 // weir-plugin: command
 // weir remembers: what of a part of the stream was still held when the trace ended.
+#include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "commands/command.h"
 #include "common.h"
 #include "io/json.h"
+#include "print.h"
 #include "trace_maps.h"
 
 namespace weir::app {
@@ -58,8 +60,7 @@ bool ParsePercent(std::string_view text, double* out) {
 }
 
 Status BadSpan(const std::string& text) {
-  return InvalidArgument("--at %s: write tokens (1000:1200, 1000), shares (25%%, 25%%:50%%) or times (00:30-01:00)",
-                         text.c_str());
+  return InvalidArgument("--at {}: write tokens (1000:1200, 1000), shares (25%, 25%:50%) or times (00:30-01:00)", text);
 }
 
 Result<Span> ParseSpan(const std::string& text, const std::vector<TraceToken>& tokens) {
@@ -71,7 +72,7 @@ Result<Span> ParseSpan(const std::string& text, const std::vector<TraceToken>& t
     if (!ParseTime(std::string_view(text).substr(0, dash), &from_ms) ||
         !ParseTime(std::string_view(text).substr(dash + 1), &to_ms))
       return BadSpan(text);
-    if (to_ms <= from_ms) return InvalidArgument("--at %s: the span ends before it begins", text.c_str());
+    if (to_ms <= from_ms) return InvalidArgument("--at {}: the span ends before it begins", text);
     // Times ascend along a stream: the first token at or after each end of the span.
     const auto seq_at = [&](int64_t ms) {
       return std::lower_bound(tokens.begin(), tokens.end(), ms,
@@ -96,10 +97,10 @@ Result<Span> ParseSpan(const std::string& text, const std::vector<TraceToken>& t
       out.end = n;
       if (!to.empty() && !ParseWhole(to, &out.end)) return BadSpan(text);
     }
-    if (out.begin >= n) return InvalidArgument("--at %s: the stream had %s tokens", text.c_str(), CountText(n).c_str());
+    if (out.begin >= n) return InvalidArgument("--at {}: the stream had {} tokens", text, CountText(n));
     out.end = std::min(out.end, n);
   }
-  if (out.begin >= out.end) return InvalidArgument("--at %s: no token of the stream is there", text.c_str());
+  if (out.begin >= out.end) return InvalidArgument("--at {}: no token of the stream is there", text);
   return out;
 }
 
@@ -121,7 +122,7 @@ std::string HeldText(const TraceReader& reader, const Span& span, const std::vec
   std::string out, run;
   int64_t n_gone = 0;
   const auto close_gap = [&] {
-    if (n_gone > 0) out += StrFormat("[... %s token%s ...]", CountText(n_gone).c_str(), n_gone == 1 ? "" : "s");
+    if (n_gone > 0) out += fmt::format("[... {} token{} ...]", CountText(n_gone), n_gone == 1 ? "" : "s");
     n_gone = 0;
   };
   const auto close_run = [&] {
@@ -136,7 +137,7 @@ std::string HeldText(const TraceReader& reader, const Span& span, const std::vec
     close_gap();
     const int32_t id = reader.tokens()[static_cast<size_t>(seq)].id;
     const std::string* piece = reader.piece(id);
-    run += piece != nullptr ? *piece : id < 0 ? std::string("<image>") : StrFormat("<%d>", id);
+    run += piece != nullptr ? *piece : id < 0 ? std::string("<image>") : fmt::format("<{}>", id);
   }
   close_run();
   close_gap();
@@ -150,12 +151,12 @@ Status Remembers(const RemembersFlags& flags) {
     WEIR_ASSIGN_OR_RETURN(more, reader->Next(&step));
   }
   if (!reader->counters().has_value()) {
-    std::fprintf(stderr, "weir: warning: the trace was not closed; tokens after its last selection are missing\n");
+    Print(stderr, "weir: warning: the trace was not closed; tokens after its last selection are missing\n");
   }
   WEIR_ASSIGN_OR_RETURN(const Span span, ParseSpan(flags.at, reader->tokens()));
   const PotShape& pot = reader->head().pot;
   const std::vector<int32_t> groups = flags.filter.Groups(pot);
-  if (groups.empty()) return InvalidArgument("%s has no such layer or head", flags.file.c_str());
+  if (groups.empty()) return InvalidArgument("{} has no such layer or head", flags.file);
   const int64_t n = span.end - span.begin;
   std::vector<int32_t> holders(static_cast<size_t>(n), 0);
   std::vector<double> shares;
@@ -189,30 +190,29 @@ Status Remembers(const RemembersFlags& flags) {
       json["by_group"].push_back({{"layer", layer}, {"head", head}, {"share", shares[i]}});
     }
     json["text"] = text;
-    std::printf("%s\n", JsonText(json).c_str());
+    Print(stdout, "{}\n", JsonText(json));
     return Status();
   }
-  std::printf("tokens %s to %s of %s: %s tokens, %s pinned\n", CountText(span.begin).c_str(),
-              CountText(span.end).c_str(), CountText(reader->n_tokens()).c_str(), CountText(n).c_str(),
-              CountText(n_pinned).c_str());
-  std::printf("held by %s: %s (%.1f%%)\n",
-              least <= 1 ? "at least one layer or head"
-                         : StrFormat("at least %d of %zu layers or heads", least, groups.size()).c_str(),
-              CountText(n_held).c_str(), 100 * static_cast<double>(n_held) / static_cast<double>(n));
+  Print(stdout, "tokens {} to {} of {}: {} tokens, {} pinned\n", CountText(span.begin), CountText(span.end),
+        CountText(reader->n_tokens()), CountText(n), CountText(n_pinned));
+  Print(stdout, "held by {}: {} ({:.1f}%)\n",
+        least <= 1 ? "at least one layer or head"
+                   : fmt::format("at least {} of {} layers or heads", least, groups.size()),
+        CountText(n_held), 100 * static_cast<double>(n_held) / static_cast<double>(n));
   if (groups.size() > 1) {
-    std::printf("share held, %zu layers or heads: least %.1f%%, mean %.1f%%, most %.1f%%\n", groups.size(),
-                100 * share.least, 100 * share.mean, 100 * share.most);
-    std::printf("%-6s %8s %8s %8s\n", "layer", "least", "mean", "most");
+    Print(stdout, "share held, {} layers or heads: least {:.1f}%, mean {:.1f}%, most {:.1f}%\n", groups.size(),
+          100 * share.least, 100 * share.mean, 100 * share.most);
+    Print(stdout, "{:<6} {:>8} {:>8} {:>8}\n", "layer", "least", "mean", "most");
     for (size_t i = 0; i < groups.size();) {
       const int32_t layer = layer_of(i);
       std::vector<double> heads;
       for (; i < groups.size() && layer_of(i) == layer; ++i) heads.push_back(shares[i]);
       const Share of_layer = ShareOf(heads);
-      std::printf("%-6d %7.1f%% %7.1f%% %7.1f%%\n", layer, 100 * of_layer.least, 100 * of_layer.mean,
-                  100 * of_layer.most);
+      Print(stdout, "{:<6} {:7.1f}% {:7.1f}% {:7.1f}%\n", layer, 100 * of_layer.least, 100 * of_layer.mean,
+            100 * of_layer.most);
     }
   }
-  std::printf("\n%s\n", text.c_str());
+  Print(stdout, "\n{}\n", text);
   return Status();
 }
 

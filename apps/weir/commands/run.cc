@@ -9,6 +9,7 @@
 #include "chat/talk.h"
 #include "commands/command.h"
 #include "io/json.h"
+#include "print.h"
 #include "progress.h"
 #include "saved.h"
 
@@ -81,7 +82,7 @@ Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const R
                   Prompt* out) {
   EncodeReport report;
   if (saved.note.conversation.is_null() == out->chat.has_value()) {
-    return InvalidArgument("%s is of %s; go on with it %s --chat", flags.session.c_str(),
+    return InvalidArgument("{} is of {}; go on with it {} --chat", flags.session,
                            out->chat ? "a text without rounds" : "a conversation", out->chat ? "without" : "with");
   }
   if (out->chat) {
@@ -150,9 +151,9 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     WEIR_RETURN_IF_ERROR(CheckGoesOn(sub, flags.session));
     if (n_sources > 0) {
       return InvalidArgument(
-          "%s goes on with words; show pictures to the session that begins it, or use `weir chat` and "
+          "{} goes on with words; show pictures to the session that begins it, or use `weir chat` and "
           "/image",
-          flags.session.c_str());
+          flags.session);
     }
     Adopt(sub, saved->note, &pot_flags);
   }
@@ -202,16 +203,14 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   if (answer.output == "json") {
     const double rate = static_cast<double>(n_read) / read_s;
-    std::printf(
-        "%s\n",
-        JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.reader.get())).c_str());
+    Print(stdout, "{}\n",
+          JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.reader.get())));
   } else {
-    std::printf("\n");
+    Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
-  std::fprintf(stderr, "speed    read %lld tokens at %.1f tokens/s, wrote %zu at %.1f tokens/s\n",
-               static_cast<long long>(n_read), static_cast<double>(n_read) / read_s, result.tokens.size(),
-               result.tokens_per_s);
+  Print(stderr, "speed    read {} tokens at {:.1f} tokens/s, wrote {} at {:.1f} tokens/s\n", n_read,
+        static_cast<double>(n_read) / read_s, result.tokens.size(), result.tokens_per_s);
   PrintMemoryLine(session, setup.reader.get());
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
   return CheckNotCut(result);

@@ -15,6 +15,7 @@
 #include "answer.h"
 #include "commands/command.h"
 #include "common.h"
+#include "print.h"
 #include "serve/origin.h"
 #include "serve/server.h"
 
@@ -35,7 +36,7 @@ struct ServeFlags {
 
 Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
   const auto bytes = ParseBytes(text);
-  if (!bytes.ok() || *bytes <= 0) return InvalidArgument("%s %s: expected a size such as 64MiB", flag, text.c_str());
+  if (!bytes.ok() || *bytes <= 0) return InvalidArgument("{} {}: expected a size such as 64MiB", flag, text);
   return *bytes;
 }
 
@@ -51,12 +52,12 @@ Result<std::vector<std::string>> ParseKeys(std::string_view text, char separator
     if (begin == part.npos) continue;
     std::string key(part.substr(begin, part.find_last_not_of(kSpace) + 1 - begin));
     if (std::any_of(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; })) {
-      return InvalidArgument("%s: %s %d has a control character, which no request can bring", where.c_str(),
+      return InvalidArgument("{}: {} {} has a control character, which no request can bring", where,
                              separator == '\n' ? "line" : "key", n);
     }
     out.push_back(std::move(key));
   }
-  if (out.empty()) return InvalidArgument("%s holds no key", where.c_str());
+  if (out.empty()) return InvalidArgument("{} holds no key", where);
   return out;
 }
 
@@ -75,8 +76,8 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   if (!flags.max_bodies.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.http.max_bodies_bytes, PositiveBytes(flags.max_bodies, "--max-bodies"));
     if (out.http.max_bodies_bytes < out.http.max_body_bytes) {
-      return InvalidArgument("--max-bodies %s has no room for one body of %s; ask for more, or a smaller --max-body",
-                             flags.max_bodies.c_str(), flags.max_body.c_str());
+      return InvalidArgument("--max-bodies {} has no room for one body of {}; ask for more, or a smaller --max-body",
+                             flags.max_bodies, flags.max_body);
     }
   }
   out.http.n_threads = flags.connections;
@@ -109,7 +110,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.session_idle = std::chrono::seconds(flags.session_idle);
   out.host.node = flags.node;
   if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
-    return NotFound("--snapshots %s is no folder", out.folder.c_str());
+    return NotFound("--snapshots {} is no folder", out.folder);
   }
   return out;
 }
@@ -127,29 +128,28 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   const bool open = flags.api_key.empty() && flags.api_key_file.empty();
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Make(*model, std::move(options)));
   const Host& host = server->host();
-  std::fprintf(stderr, "model    %s (%s), weights %s\n", Printable(host.options().model_name).c_str(),
-               model->backend().name().c_str(), BytesText(model->ledger().used_bytes()).c_str());
-  std::fprintf(stderr, "pot      %d tokens, policy %s, %s each\n", host.plan().pot.n_slots, policy.c_str(),
-               BytesText(host.session_bytes()).c_str());
+  Print(stderr, "model    {} ({}), weights {}\n", Printable(host.options().model_name), model->backend().name(),
+        BytesText(model->ledger().used_bytes()));
+  Print(stderr, "pot      {} tokens, policy {}, {} each\n", host.plan().pot.n_slots, policy,
+        BytesText(host.session_bytes()));
   PrintDefaultPot(pot_flags, host.plan().pot.n_slots, model->model().config());
   if (encoder != nullptr) {
-    std::fprintf(stderr, "vision   %s, %d tokens a picture, weights %s, pictures up to %d pixels a side\n",
-                 encoder->encoder().config().projector.c_str(), encoder->encoder().config().max_rows(),
-                 BytesText(encoder->ledger().used_bytes()).c_str(), host.options().decode.max_side);
+    Print(stderr, "vision   {}, {} tokens a picture, weights {}, pictures up to {} pixels a side\n",
+          encoder->encoder().config().projector, encoder->encoder().config().max_rows(),
+          BytesText(encoder->ledger().used_bytes()), host.options().decode.max_side);
     if (const PrunerSpec& prune = host.options().prune; prune.info != nullptr) {
-      std::fprintf(stderr, "pruner   %s, %d of a picture's %d tokens stay\n", prune.text.c_str(),
-                   host.vision()->encoder->n_rows(), encoder->encoder().config().n_rows);
+      Print(stderr, "pruner   {}, {} of a picture's {} tokens stay\n", prune.text, host.vision()->encoder->n_rows(),
+            encoder->encoder().config().n_rows);
     }
   }
-  std::fprintf(stderr, "memory   %s for all sessions, %s of it for %d answer pots\n",
-               BytesText(host.ledger().budget_bytes()).c_str(), BytesText(host.ledger().used_bytes()).c_str(),
-               host.options().answer_pots);
-  std::fprintf(stderr, "sampling %s; requests may name other values\n", SamplingText(flags.sampling).c_str());
+  Print(stderr, "memory   {} for all sessions, {} of it for {} answer pots\n", BytesText(host.ledger().budget_bytes()),
+        BytesText(host.ledger().used_bytes()), host.options().answer_pots);
+  Print(stderr, "sampling {}; requests may name other values\n", SamplingText(flags.sampling));
   if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
-    std::fprintf(stderr, "weir: warning: everybody who reaches %s can use this server; --api-key asks for a key\n",
-                 Printable(flags.host).c_str());
+    Print(stderr, "weir: warning: everybody who reaches {} can use this server; --api-key asks for a key\n",
+          Printable(flags.host));
   }
-  std::fprintf(stderr, "serving  http://%s:%d\n", Printable(flags.host).c_str(), server->port());
+  Print(stderr, "serving  http://{}:{}\n", Printable(flags.host), server->port());
   // Signals only set a flag; somebody has to look at it.
   std::atomic<bool> ended{false};
   std::thread watch([&, drained = false]() mutable {
@@ -157,7 +157,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
       if (!StopFlag()) continue;
       const Status left = drained ? Status() : server->Drain(std::chrono::seconds(flags.drain));
       if (!left.ok()) {
-        std::fprintf(stderr, "weir: a session was not handed over: %s\n", Printable(left.message()).c_str());
+        Print(stderr, "weir: a session was not handed over: {}\n", Printable(left.message()));
       }
       drained = true;
       server->Stop();  // again and again: it does nothing before the server listens
@@ -167,7 +167,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   ended = true;
   watch.join();
   if (StopFlag()) {
-    std::fprintf(stderr, "weir: stopped\n");
+    Print(stderr, "weir: stopped\n");
     return Status();
   }
   return status;

@@ -1,5 +1,6 @@
 // weir-plugin: command
 // weir trace: what a trace says, as a table, as one line per forgotten token, or as pictures.
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "commands/command.h"
 #include "common.h"
 #include "io/json.h"
+#include "print.h"
 #include "trace_attention.h"
 #include "trace_maps.h"
 
@@ -49,7 +51,8 @@ int64_t Overlap(const std::vector<SeqRun>& runs, int64_t begin, int64_t end) {
 void PrintLayers(const TraceTotals& totals, const std::vector<int32_t>& groups) {
   const PotShape& pot = totals.head.pot;
   const int32_t per_layer = pot.granularity == Granularity::kPerHead ? pot.n_kv_heads : 1;
-  std::printf("%-6s %12s %12s %12s %12s %14s\n", "layer", "dropped", "kept least", "mean", "most", "unbroken from");
+  Print(stdout, "{:<6} {:>12} {:>12} {:>12} {:>12} {:>14}\n", "layer", "dropped", "kept least", "mean", "most",
+        "unbroken from");
   for (size_t i = 0; i < groups.size();) {
     const int32_t layer = groups[i] / per_layer;
     int64_t dropped = 0, least = INT64_MAX, most = 0, sum = 0, n = 0, unbroken = 0;
@@ -62,10 +65,9 @@ void PrintLayers(const TraceTotals& totals, const std::vector<int32_t>& groups) 
       sum += kept;
       if (!held.empty()) unbroken = std::max(unbroken, held.back().first);
     }
-    std::printf("%-6s %12s %12s %12.1f %12s %14s\n",
-                pot.granularity == Granularity::kGlobal ? "all" : std::to_string(layer).c_str(),
-                CountText(dropped).c_str(), CountText(least).c_str(), static_cast<double>(sum) / static_cast<double>(n),
-                CountText(most).c_str(), CountText(unbroken).c_str());
+    Print(stdout, "{:<6} {:>12} {:>12} {:12.1f} {:>12} {:>14}\n",
+          pot.granularity == Granularity::kGlobal ? "all" : std::to_string(layer), CountText(dropped), CountText(least),
+          static_cast<double>(sum) / static_cast<double>(n), CountText(most), CountText(unbroken));
   }
 }
 
@@ -96,21 +98,20 @@ void PrintModalities(const TraceTotals& totals, const std::vector<int32_t>& grou
   const auto share = [&groups](int64_t part, int64_t whole) {
     return 100 * static_cast<double>(part) / static_cast<double>(groups.size()) / static_cast<double>(whole);
   };
-  std::printf("\n%-24s %12s %8s\n", "modality", "seen", "held");
+  Print(stdout, "\n{:<24} {:>12} {:>8}\n", "modality", "seen", "held");
   for (int m = 0; m < kNumModalities; ++m) {
     if (seen[m] == 0) continue;
-    std::printf("%-24s %12s %7.2f%%\n", ModalityName(static_cast<Modality>(m)), CountText(seen[m]).c_str(),
-                share(held[m], seen[m]));
+    Print(stdout, "{:<24} {:>12} {:7.2f}%\n", ModalityName(static_cast<Modality>(m)), CountText(seen[m]),
+          share(held[m], seen[m]));
   }
   if (seen[static_cast<int>(Modality::kVideo)] == 0) return;
-  std::printf("\n%-24s %12s %8s\n", "video, seconds", "seen", "held");
+  Print(stdout, "\n{:<24} {:>12} {:>8}\n", "video, seconds", "seen", "held");
   for (int64_t part = 0; part < kParts; ++part) {
     if (n_in_part[part] == 0) continue;
     const double tenth = static_cast<double>(last_ms + 1) / 1000 / kParts;
-    std::printf(
-        "%-24s %12s %7.2f%%\n",
-        StrFormat("%.1f to %.1f", tenth * static_cast<double>(part), tenth * static_cast<double>(part + 1)).c_str(),
-        CountText(n_in_part[part]).c_str(), share(held_in_part[part], n_in_part[part]));
+    Print(stdout, "{:<24} {:>12} {:7.2f}%\n",
+          fmt::format("{:.1f} to {:.1f}", tenth * static_cast<double>(part), tenth * static_cast<double>(part + 1)),
+          CountText(n_in_part[part]), share(held_in_part[part], n_in_part[part]));
   }
 }
 
@@ -118,29 +119,28 @@ Status Summary(const TraceFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
   const PotShape& pot = totals.head.pot;
   const std::vector<int32_t> groups = flags.filter.Groups(pot);
-  if (groups.empty()) return InvalidArgument("%s has no such layer or head", flags.file.c_str());
-  std::printf("model      %s\npolicy     %s\n", Printable(totals.head.model).c_str(),
-              Printable(totals.head.policy).c_str());
-  std::printf("pot        %s tokens x %d layers x %d KV heads, %s\n", CountText(pot.n_slots).c_str(), pot.n_layers,
-              pot.n_kv_heads, GroupsText(pot.granularity));
+  if (groups.empty()) return InvalidArgument("{} has no such layer or head", flags.file);
+  Print(stdout, "model      {}\npolicy     {}\n", Printable(totals.head.model), Printable(totals.head.policy));
+  Print(stdout, "pot        {} tokens x {} layers x {} KV heads, {}\n", CountText(pot.n_slots), pot.n_layers,
+        pot.n_kv_heads, GroupsText(pot.granularity));
   if (totals.n_restarts > 0)
-    std::printf("restarts   %s; what follows is the last stream\n", CountText(totals.n_restarts).c_str());
+    Print(stdout, "restarts   {}; what follows is the last stream\n", CountText(totals.n_restarts));
   if (totals.counters.has_value()) {
-    std::printf("tokens     %s seen, %s kept, %s dropped\n", CountText(totals.counters->seen).c_str(),
-                CountText(totals.counters->kept).c_str(), CountText(totals.counters->dropped).c_str());
+    Print(stdout, "tokens     {} seen, {} kept, {} dropped\n", CountText(totals.counters->seen),
+          CountText(totals.counters->kept), CountText(totals.counters->dropped));
   } else {
-    std::printf("tokens     %s seen; the trace was not closed, so newer ones are missing\n",
-                CountText(totals.n_tokens).c_str());
+    Print(stdout, "tokens     {} seen; the trace was not closed, so newer ones are missing\n",
+          CountText(totals.n_tokens));
   }
-  std::printf("selections %s\n", CountText(totals.n_selections).c_str());
+  Print(stdout, "selections {}\n", CountText(totals.n_selections));
   for (const auto& [reason, n] : totals.reasons) {
-    std::printf("           %s for \"%s\"%s\n", CountText(n).c_str(), Printable(reason).c_str(),
-                pot.n_groups() > 1 ? ", counted per layer or head" : "");
+    Print(stdout, "           {} for \"{}\"{}\n", CountText(n), Printable(reason),
+          pot.n_groups() > 1 ? ", counted per layer or head" : "");
   }
-  std::printf("\n");
+  Print(stdout, "\n");
   PrintLayers(totals, groups);
   if (totals.n_tokens == 0) return Status();
-  std::printf("\n%-24s %8s\n", "tokens of the stream", "held");
+  Print(stdout, "\n{:<24} {:>8}\n", "tokens of the stream", "held");
   constexpr int64_t kParts = 10;
   for (int64_t part = 0; part < kParts; ++part) {
     const int64_t begin = totals.n_tokens * part / kParts, end = totals.n_tokens * (part + 1) / kParts;
@@ -148,8 +148,8 @@ Status Summary(const TraceFlags& flags) {
     double held = 0;
     for (const int32_t group : groups)
       held += static_cast<double>(Overlap(totals.held[static_cast<size_t>(group)], begin, end));
-    std::printf("%-24s %7.2f%%\n", (CountText(begin) + " to " + CountText(end)).c_str(),
-                100 * held / static_cast<double>(groups.size()) / static_cast<double>(end - begin));
+    Print(stdout, "{:<24} {:7.2f}%\n", (CountText(begin) + " to " + CountText(end)),
+          100 * held / static_cast<double>(groups.size()) / static_cast<double>(end - begin));
   }
   PrintModalities(totals, groups);
   return Status();
@@ -188,7 +188,7 @@ Status Events(const TraceFlags& flags) {
         if (!step.scores.empty()) line["score"] = number(step.scores, value);
         if (!step.nll.empty()) line["nll"] = number(step.nll, value);
         line["reason"] = step.reason;
-        std::printf("%s\n", JsonText(line).c_str());
+        Print(stdout, "{}\n", JsonText(line));
       }
     }
     if (std::ferror(stdout) != 0) return FlushOutput();  // nobody reads on
@@ -200,10 +200,9 @@ Status WriteFigure(const TraceFlags& flags, const Figure& figure) {
   const bool png = flags.output.ends_with(".png");
   WEIR_ASSIGN_OR_RETURN(const std::string bytes, png ? FigurePng(figure) : FigureSvg(figure));
   std::FILE* file = std::fopen(flags.output.c_str(), "wb");
-  if (file == nullptr) return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  if (file == nullptr) return IoError("cannot write {}: {}", flags.output, std::strerror(errno));
   const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  if (std::fclose(file) != 0 || !written)
-    return IoError("cannot write %s: %s", flags.output.c_str(), std::strerror(errno));
+  if (std::fclose(file) != 0 || !written) return IoError("cannot write {}: {}", flags.output, std::strerror(errno));
   return Status();
 }
 
@@ -226,11 +225,11 @@ Status Draw(const TraceFlags& flags) {
   WEIR_RETURN_IF_ERROR(WriteFigure(flags, figure));
   std::string drawn = "what was kept";
   if (n_patterns > 0) {
-    drawn += StrFormat(", and the scores of %zu layer%s", n_patterns, n_patterns == 1 ? "" : "s");
+    drawn += fmt::format(", and the scores of {} layer{}", n_patterns, n_patterns == 1 ? "" : "s");
   } else if (!totals.head.all_scores) {
     drawn += " (a trace written with --trace-scores shows scores too)";
   }
-  std::fprintf(stderr, "wrote %s: %s\n", Printable(flags.output).c_str(), drawn.c_str());
+  Print(stderr, "wrote {}: {}\n", Printable(flags.output), drawn);
   return Status();
 }
 
@@ -244,8 +243,7 @@ Status Attention(const TraceFlags& flags) {
     figure.legend_high = "1 (of text: the most)";
     figure.panels = AttentionPanels(study);
     WEIR_RETURN_IF_ERROR(WriteFigure(flags, figure));
-    std::fprintf(stderr, "wrote %s: the attention of %s tokens\n", Printable(flags.output).c_str(),
-                 CountText(std::ssize(study.rows)).c_str());
+    Print(stderr, "wrote {}: the attention of {} tokens\n", Printable(flags.output), CountText(std::ssize(study.rows)));
   }
   if (flags.summary || flags.output.empty()) PrintAttention(study);
   return Status();
@@ -253,7 +251,7 @@ Status Attention(const TraceFlags& flags) {
 
 Status Trace(const TraceFlags& flags) {
   if (!flags.output.empty() && !flags.output.ends_with(".png") && !flags.output.ends_with(".svg")) {
-    return InvalidArgument("-o %s: expected a name that ends in .svg or .png", flags.output.c_str());
+    return InvalidArgument("-o {}: expected a name that ends in .svg or .png", flags.output);
   }
   if (flags.attention) return Attention(flags);
   if (!flags.output.empty()) WEIR_RETURN_IF_ERROR(Draw(flags));

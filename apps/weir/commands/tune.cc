@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include "eval/tune.h"
 #include "eval/tune_task.h"
 #include "io/json.h"
+#include "print.h"
 #include "progress.h"
 #include "text/stream.h"
 
@@ -35,11 +37,11 @@ struct TuneFlags {
 Status CheckOutput(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return InvalidArgument("--output %s: it is no regular file", path.c_str());
+    return InvalidArgument("--output {}: it is no regular file", path);
   }
   const std::string part = path + ".part";
   std::FILE* file = std::fopen(part.c_str(), "wb");
-  if (file == nullptr) return IoError("cannot write %s: %s", path.c_str(), std::strerror(errno));
+  if (file == nullptr) return IoError("cannot write {}: {}", path, std::strerror(errno));
   std::fclose(file);
   std::remove(part.c_str());
   return Status();
@@ -73,39 +75,38 @@ class Report {
     ++n_points_;
     const double per_point = SecondsSince(start_) / static_cast<double>(n_points_);
     if (n_points_ == 1 || terminal_) {
-      std::fprintf(
-          stderr, "tune     point %lld, one pass has %lld; %s a point, about %s to go\n",
-          static_cast<long long>(n_points_), static_cast<long long>(n_expected_), DurationText(per_point).c_str(),
-          DurationText(per_point * static_cast<double>(std::max<int64_t>(0, n_expected_ - n_points_) + 2)).c_str());
+      Print(stderr, "tune     point {}, one pass has {}; {} a point, about {} to go\n", n_points_, n_expected_,
+            DurationText(per_point),
+            DurationText(per_point * static_cast<double>(std::max<int64_t>(0, n_expected_ - n_points_) + 2)));
     }
   }
 
  private:
   void TablePoint(const TunePoint& point) {
     if (!header_) {
-      std::printf("  %-24s %-17s %-19s", "option", "objective", "gain");
-      for (size_t i = 1; i < point.figures.size(); ++i) std::printf(" %-15s", point.figures[i].name.c_str());
-      std::printf("\n");
+      Print(stdout, "  {:<24} {:<17} {:<19}", "option", "objective", "gain");
+      for (size_t i = 1; i < point.figures.size(); ++i) Print(stdout, " {:<15}", point.figures[i].name);
+      Print(stdout, "\n");
       header_ = true;
     }
     std::string name = point.key.empty() ? "default" : point.key + "=" + point.value;
     if (point.held_out) {
       name = held_out_ ? "found" : "default";
-      if (!held_out_) std::printf("held-out trials:\n");
+      if (!held_out_) Print(stdout, "held-out trials:\n");
       held_out_ = true;
     }
-    std::printf("%c %-24s ", point.best ? '*' : ' ', Printable(name).c_str());
+    Print(stdout, "{} {:<24} ", point.best ? '*' : ' ', Printable(name));
     if (!point.status.ok()) {
-      std::printf("passed over: %s\n", Printable(point.status.message()).c_str());
+      Print(stdout, "passed over: {}\n", Printable(point.status.message()));
       return;
     }
-    std::printf("%-17s %-19s", MeanText(MeanOf(point.figures[0])).c_str(),
-                name == "default" ? "" : StrFormat("%+.4f +- %.4f", point.gain.mean(), point.gain.std_error()).c_str());
-    for (size_t i = 1; i < point.figures.size(); ++i) std::printf(" %-15s", MeanText(MeanOf(point.figures[i])).c_str());
-    std::printf("\n");
+    Print(stdout, "{:<17} {:<19}", MeanText(MeanOf(point.figures[0])),
+          name == "default" ? "" : fmt::format("{:+.4f} +- {:.4f}", point.gain.mean(), point.gain.std_error()));
+    for (size_t i = 1; i < point.figures.size(); ++i) Print(stdout, " {:<15}", MeanText(MeanOf(point.figures[i])));
+    Print(stdout, "\n");
   }
   static std::string MeanText(const RunningMean& mean) {
-    return StrFormat("%.4f +- %.3f", mean.mean(), mean.std_error());
+    return fmt::format("{:.4f} +- {:.3f}", mean.mean(), mean.std_error());
   }
 
   void JsonPoint(const TunePoint& point) {
@@ -130,7 +131,7 @@ class Report {
       row["trials"] = point.gain.n();
     }
     row["seconds"] = SecondsSince(start_);
-    std::printf("%s\n", JsonText(row).c_str());
+    Print(stdout, "{}\n", JsonText(row));
   }
 
   const bool json_;
@@ -154,23 +155,23 @@ void PrintVerdict(const TuneResult& result, const std::string& output, bool json
     row["points"] = result.n_points;
     row["converged"] = result.converged;
     row["profile"] = output;
-    std::printf("%s\n", JsonText(row).c_str());
+    Print(stdout, "{}\n", JsonText(row));
     return;
   }
-  if (!result.converged) std::printf("the search ended at its limit, after %d points\n", result.n_points);
+  if (!result.converged) Print(stdout, "the search ended at its limit, after {} points\n", result.n_points);
   if (result.found.text == result.start.text) {
-    std::printf("nothing tried was better than the default\n");
+    Print(stdout, "nothing tried was better than the default\n");
   } else if (result.kept_found) {
-    std::printf("found is better than the default by %.4f +- %.4f nats on held-out trials\n", gain.mean(),
-                gain.std_error());
+    Print(stdout, "found is better than the default by {:.4f} +- {:.4f} nats on held-out trials\n", gain.mean(),
+          gain.std_error());
   } else {
-    std::printf(
-        "found differs from the default by %+.4f +- %.4f nats on held-out trials: no more than the error of the "
-        "measurement, or worse; the default is kept\n",
-        gain.mean(), gain.std_error());
+    Print(stdout,
+          "found differs from the default by {:+.4f} +- {:.4f} nats on held-out trials: no more than the error of the "
+          "measurement, or worse; the default is kept\n",
+          gain.mean(), gain.std_error());
   }
-  std::printf("kept %s\nwritten to %s: use it with --policy %s:profile=%s\n", Printable(result.kept().text).c_str(),
-              Printable(output).c_str(), result.start.info->name, Printable(output).c_str());
+  Print(stdout, "kept {}\nwritten to {}: use it with --policy {}:profile={}\n", Printable(result.kept().text),
+        Printable(output), result.start.info->name, Printable(output));
 }
 
 // What will run, and how long that may take, before it runs.
@@ -184,20 +185,19 @@ Status Announce(const LoadedModel& model, const PotFlags& pot_flags, SessionOpti
   for (const TuneAxis& axis : axes) {
     std::string values;
     for (const std::string& value : axis.values) values += (values.empty() ? "" : ", ") + value;
-    std::fprintf(stderr, "search   %s: %s\n", axis.key.c_str(), Printable(values).c_str());
+    Print(stderr, "search   {}: {}\n", axis.key, Printable(values));
   }
   if (task.asks_lines()) {
     std::string distances;
-    for (const int32_t distance : task.lines().distances) distances += StrFormat(" %d", distance);
-    std::fprintf(stderr, "trials   lines asked for from%s lines back\n", distances.c_str());
+    for (const int32_t distance : task.lines().distances) distances += fmt::format(" {}", distance);
+    Print(stderr, "trials   lines asked for from{} lines back\n", distances);
   }
   // A question is read twice, once with its answer, and one token is generated.
   const double per_point = static_cast<double>(task.tokens_per_point()) / rates.read +
                            3 * static_cast<double>(task.questions_per_point()) / rates.answer;
-  std::fprintf(stderr, "tune     one pass has %lld points of %s tokens and %lld questions: at least %s\n",
-               static_cast<long long>(n_points), CountText(task.tokens_per_point()).c_str(),
-               static_cast<long long>(task.questions_per_point()),
-               DurationText(per_point * static_cast<double>(n_points + 2)).c_str());
+  Print(stderr, "tune     one pass has {} points of {} tokens and {} questions: at least {}\n", n_points,
+        CountText(task.tokens_per_point()), task.questions_per_point(),
+        DurationText(per_point * static_cast<double>(n_points + 2)));
   return Status();
 }
 
@@ -216,7 +216,7 @@ Status RunTune(const ModelFlags& model_flags, const PotFlags& pot_flags, TuneFla
                           TextTokens(model->tokenizer(), flags.file, task.text_tokens_wanted()));
     WEIR_RETURN_IF_ERROR(task.SetText(std::move(text)));
   } else if (flags.file.empty()) {
-    std::fprintf(stderr, "text     none: lines alone are measured; --file adds the likelihood of a text\n");
+    Print(stderr, "text     none: lines alone are measured; --file adds the likelihood of a text\n");
   }
   const int64_t n_points = std::min<int64_t>(PointsOfOnePass(options.policy, axes), flags.max_points);
   WEIR_RETURN_IF_ERROR(Announce(*model, pot_flags, options, task, axes, n_points));

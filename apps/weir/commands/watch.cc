@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <cmath>
 #include <cstdio>
 #include <deque>
@@ -15,6 +16,7 @@
 #include "commands/command.h"
 #include "engine/frame_feed.h"
 #include "io/json.h"
+#include "print.h"
 
 namespace weir::app {
 namespace {
@@ -36,15 +38,13 @@ Result<int64_t> ParseDuration(const char* flag, const std::string& text) {
                        : unit == "h"                 ? 3600e3
                                                      : 0;
   if (end == text.c_str() || !std::isfinite(value) || value * scale < 1 || value * scale > 1e12) {
-    return InvalidArgument("%s '%s' is no span of time; write for example 500ms, 30s, 2m or 1h", flag, text.c_str());
+    return InvalidArgument("{} '{}' is no span of time; write for example 500ms, 30s, 2m or 1h", flag, text);
   }
   return static_cast<int64_t>(std::llround(value * scale));
 }
 
 std::string TimeText(int64_t ms) {
-  return StrFormat("%lld:%02lld:%02lld.%lld", static_cast<long long>(ms / 3600000),
-                   static_cast<long long>(ms / 60000 % 60), static_cast<long long>(ms / 1000 % 60),
-                   static_cast<long long>(ms / 100 % 10));
+  return fmt::format("{}:{:02}:{:02}.{}", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, ms / 100 % 10);
 }
 
 // Lines of standard input, without waiting for them.
@@ -154,7 +154,7 @@ class Watcher {
     WEIR_RETURN_IF_ERROR(talk_.Ask(question, answer_.n_predict, Reading(), &report));
     PrintReport(report, "the question");
     const double read_ms = MillisecondsSince(start);
-    if (!json_) std::printf("[%s] ", TimeText(asked_at).c_str());
+    if (!json_) Print(stdout, "[{}] ", TimeText(asked_at));
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                           Answer(session_, sampler_, tokenizer_, answer_, !json_, asked_at));
     talk_.conversation().Answered(result.end_token_read);
@@ -166,12 +166,12 @@ class Watcher {
       line["stop"] = StopReasonName(result.reason);
       line["ttft_ms"] = ttft_ms;
       line["decode_tokens_per_s"] = result.tokens_per_s;
-      std::printf("%s\n", JsonText(line).c_str());
+      Print(stdout, "{}\n", JsonText(line));
       WEIR_RETURN_IF_ERROR(FlushOutput());
     } else {
-      std::printf("\n");
+      Print(stdout, "\n");
       WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
-      PrintFigures(StrFormat("first token after %.0f ms, %.1f tokens/s; ", ttft_ms, result.tokens_per_s));
+      PrintFigures(fmt::format("first token after {:.0f} ms, {:.1f} tokens/s; ", ttft_ms, result.tokens_per_s));
     }
     return CheckNotCut(result);
   }
@@ -179,10 +179,10 @@ class Watcher {
   // Where the video and memory stand.
   Status Report() {
     if (!json_) {
-      PrintFigures(StrFormat("at %s ", TimeText(t_ms_).c_str()));
+      PrintFigures(fmt::format("at {} ", TimeText(t_ms_)));
       return Status();
     }
-    std::printf("%s\n", JsonText(Figures("report", t_ms_)).c_str());
+    Print(stdout, "{}\n", JsonText(Figures("report", t_ms_)));
     return FlushOutput();
   }
 
@@ -226,14 +226,12 @@ class Watcher {
     const FrameFeed::Counters frames = feed_.counters();
     const SessionCounters tokens = session_.counters();
     const std::string pruned = PrunedText(reader_);
-    std::fprintf(
-        stderr,
-        "watch    %s%s frames looked at (%.2f/s), %s dropped, %s waiting; tokens %s seen, %s kept; %s%ssession %s, "
-        "process %s\n",
-        what.c_str(), CountText(n_looked_).c_str(), FramesPerSecond(), CountText(frames.dropped).c_str(),
-        CountText(frames.waiting).c_str(), CountText(tokens.seen).c_str(), CountText(tokens.kept).c_str(),
-        pruned.c_str(), pruned.empty() ? "" : "; ", BytesText(session_.ledger().used_bytes()).c_str(),
-        BytesText(ResidentBytes()).c_str());
+    Print(stderr,
+          "watch    {}{} frames looked at ({:.2f}/s), {} dropped, {} waiting; tokens {} seen, {} kept; {}{}session {}, "
+          "process {}\n",
+          what, CountText(n_looked_), FramesPerSecond(), CountText(frames.dropped), CountText(frames.waiting),
+          CountText(tokens.seen), CountText(tokens.kept), pruned, pruned.empty() ? "" : "; ",
+          BytesText(session_.ledger().used_bytes()), BytesText(ResidentBytes()));
   }
 
   Session& session_;

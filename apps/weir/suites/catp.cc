@@ -1,5 +1,6 @@
 // weir-plugin: suite
 // weir eval catp: questions about pruned pictures, with the variants of CATP and its baselines.
+#include <fmt/core.h>
 #include <memory>
 
 #include "suites/suite.h"
@@ -15,7 +16,7 @@ Result<std::vector<PruneRun>> CatpRuns(const Encoder& encoder, const std::vector
     return Unsupported("catp ranks the queries of a Q-Former by their cross-attention; this encoder has none");
   }
   std::vector<std::string> methods = {"catp:layers=all", "catp:layers=all,weights=image", "catp:layers=first"};
-  for (int32_t layer = 1; layer < n_layers; ++layer) methods.push_back(StrFormat("catp:layers=%d", layer));
+  for (int32_t layer = 1; layer < n_layers; ++layer) methods.push_back(fmt::format("catp:layers={}", layer));
   methods.insert(methods.end(), {"l2", "self_attention"});
   std::vector<std::string> list = {"none"};
   for (const std::string& method : methods) {

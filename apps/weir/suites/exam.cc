@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "chat/probe.h"
 #include "eval/policy_list.h"
 #include "io/json.h"
+#include "print.h"
 #include "text/chat_template.h"
 
 namespace weir::app {
@@ -43,14 +45,13 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   if (estimate) {
     WEIR_ASSIGN_OR_RETURN(const Rates rates, MeasureRates(*session));
     const double n_asked = static_cast<double>(exam.n_questions);
-    std::fprintf(stderr, "%s: %zu run%s of about %s tokens and %s questions, at most %.0f s each on this machine\n",
-                 exam.suite, n_runs, n_runs == 1 ? "" : "s", CountText(exam.read_tokens).c_str(),
-                 CountText(exam.n_questions).c_str(),
-                 static_cast<double>(exam.read_tokens) / rates.read + n_asked * exam.n_answer / rates.answer);
+    Print(stderr, "{}: {} run{} of about {} tokens and {} questions, at most {:.0f} s each on this machine\n",
+          exam.suite, n_runs, n_runs == 1 ? "" : "s", CountText(exam.read_tokens), CountText(exam.n_questions),
+          static_cast<double>(exam.read_tokens) / rates.read + n_asked * exam.n_answer / rates.answer);
   }
   Examinee asked(*session, model.tokenizer(), chat, flags.gold_nll, &StopFlag());
   Examinee plain(*session, model.tokenizer(), nullptr, flags.gold_nll, &StopFlag());
-  ExamProgress progress(StrFormat("%s %s, pot %d", exam.suite, run.policy.c_str(), session->plan().pot.n_slots));
+  ExamProgress progress(fmt::format("{} {}, pot {}", exam.suite, run.policy, session->plan().pot.n_slots));
   int64_t n_questions = 0;
   const Clock::time_point start = Clock::now();
   SuiteHooks hooks;
@@ -64,13 +65,13 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
     ExamCost cost = asked.cost();
     cost += plain.cost();
     PutCost(cost, SecondsSince(start), *session, &row);
-    std::printf("%s\n", JsonText(row).c_str());
+    Print(stdout, "{}\n", JsonText(row));
     std::fflush(stdout);
   };
   const Status status = exam.run(asked, plain, hooks);
   progress.Done(n_questions);
   if (status.code() == StatusCode::kOverBudget) {
-    std::fprintf(stderr, "weir: warning: %s ends here: %s\n", run.policy.c_str(), status.message().c_str());
+    Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, status.message());
     return Status();
   }
   return status;
@@ -82,13 +83,13 @@ void ExamProgress::Update(int64_t done, int64_t total) {
   if (!terminal_ || (SecondsSince(shown_) < 0.2 && done < total)) return;
   shown_ = Clock::now();
   const double s = SecondsSince(start_), left = s * static_cast<double>(total - done) / static_cast<double>(done);
-  std::fprintf(stderr, "\r%s: %s of %s questions, %.0f s, about %.0f s left\033[K", what_.c_str(),
-               CountText(done).c_str(), CountText(total).c_str(), s, left);
+  Print(stderr, "\r{}: {} of {} questions, {:.0f} s, about {:.0f} s left\033[K", what_, CountText(done),
+        CountText(total), s, left);
 }
 
 void ExamProgress::Done(int64_t n_questions) {
-  std::fprintf(stderr, "%s%s: %s questions, %.1f s%s\n", terminal_ ? "\r" : "", what_.c_str(),
-               CountText(n_questions).c_str(), SecondsSince(start_), terminal_ ? "\033[K" : "");
+  Print(stderr, "{}{}: {} questions, {:.1f} s{}\n", terminal_ ? "\r" : "", what_, CountText(n_questions),
+        SecondsSince(start_), terminal_ ? "\033[K" : "");
 }
 
 ExamProgress::ExamProgress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO)) {}
@@ -97,10 +98,10 @@ void GivePotForAll(const std::string& policy, int64_t longest_tokens, const Mode
                    SessionOptions* options) {
   options->pot_slots = static_cast<int32_t>(std::clamp<int64_t>(longest_tokens, 256, kLargestFullPot));
   if (longest_tokens <= model.n_ctx_train) return;
-  std::fprintf(stderr,
-               "weir: warning: %s keeps streams of up to %s tokens, the model was trained with %s: as a ceiling it "
-               "holds no further than that\n",
-               policy.c_str(), CountText(longest_tokens).c_str(), CountText(model.n_ctx_train).c_str());
+  Print(stderr,
+        "weir: warning: {} keeps streams of up to {} tokens, the model was trained with {}: as a ceiling it "
+        "holds no further than that\n",
+        policy, CountText(longest_tokens), CountText(model.n_ctx_train));
 }
 
 void PutCell(const Cell& cell, const Session& session, nlohmann::ordered_json* out) {
@@ -141,9 +142,10 @@ void AddRunFlags(CLI::App& app, EvalFlags* flags) {
   AddPotFlags(app, &flags->pot);
   // A single policy and pot become lists here.
   for (const char* name : {"--policy", "--ctx-size", "--pot"}) app.remove_option(app.get_option(name));
-  app.add_option("--policy", flags->policies,
-                 "what is forgotten, one run each: NAME[:key=value,...] separated by ';' (or by ',' where a piece is no "
-                 "key=value); may be repeated. A policy that never forgets gets a pot for the whole stream")
+  app.add_option(
+         "--policy", flags->policies,
+         "what is forgotten, one run each: NAME[:key=value,...] separated by ';' (or by ',' where a piece is no "
+         "key=value); may be repeated. A policy that never forgets gets a pot for the whole stream")
       ->allow_extra_args(false)
       ->capture_default_str()
       ->type_name("LIST");

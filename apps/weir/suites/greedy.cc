@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json.h"
+#include "print.h"
 #include "suites/exam.h"
 #include "suites/suite.h"
 
@@ -34,7 +35,7 @@ Status Greedy(const ModelFlags& model_flags, const PotFlags& pot_flags, const st
     out["top"].push_back({logits[best], second < 0 ? logits[best] : logits[second]});
     WEIR_RETURN_IF_ERROR(session->Append({&best, 1}));
   }
-  std::printf("%s\n", JsonText(out).c_str());
+  Print(stdout, "{}\n", JsonText(out));
   return Status();
 }
 

@@ -40,7 +40,7 @@ Result<Exam> MakeExam(const LinesFlags& flags, LinesOptions options, const Loade
     constexpr int64_t kMaxFileBytes = int64_t{1} << 28;
     WEIR_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.file, kMaxFileBytes));
     auto cases = ParseLinesCases(text);
-    if (!cases.ok()) return Corrupt("%s: %s", flags.file.c_str(), cases.status().message().c_str());
+    if (!cases.ok()) return Corrupt("{}: {}", flags.file, cases.status().message());
     exam.n_questions = std::min<int64_t>(options.n, static_cast<int64_t>(cases->size()));
     for (int64_t i = 0; i < exam.n_questions; ++i) {
       const auto n = static_cast<int64_t>(model.tokenizer().Encode((*cases)[static_cast<size_t>(i)].prompt).size());

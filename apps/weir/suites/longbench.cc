@@ -20,7 +20,7 @@ Result<Exam> MakeExam(const LongBenchFlags& flags, const LoadedModel& model) {
   constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
   WEIR_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.file, kMaxFileBytes));
   auto samples = ParseLongBench(text);
-  if (!samples.ok()) return Corrupt("%s: %s", flags.file.c_str(), samples.status().message().c_str());
+  if (!samples.ok()) return Corrupt("{}: {}", flags.file, samples.status().message());
   LongBenchOptions options = flags.options;
   options.n = flags.eval.n;
   int32_t longest_answer = 0;

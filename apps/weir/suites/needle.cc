@@ -24,13 +24,13 @@ Result<Exam> MakeExam(const NeedleFlags& flags) {
   if (!flags.needles.empty()) {
     WEIR_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(flags.needles, kMaxNeedleBytes));
     auto needles = ParseNeedles(json);
-    if (!needles.ok()) return Corrupt("%s: %s", flags.needles.c_str(), needles.status().message().c_str());
+    if (!needles.ok()) return Corrupt("{}: {}", flags.needles, needles.status().message());
     options.needles = std::move(*needles);
   }
   auto text = std::make_shared<std::string>();
   if (!flags.file.empty()) {
     WEIR_ASSIGN_OR_RETURN(*text, ReadTextFile(flags.file, kMaxTextBytes));
-    if (text->empty()) return InvalidArgument("%s holds no text", flags.file.c_str());
+    if (text->empty()) return InvalidArgument("{} holds no text", flags.file);
   }
   options.haystack = *text;
   int64_t longest = 0, all = 0;

@@ -1,5 +1,6 @@
 #include "suites/picture_exam.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "eval/policy_list.h"
 #include "io/json.h"
+#include "print.h"
 
 namespace weir::app {
 
@@ -56,12 +58,12 @@ Result<std::vector<PictureQuestion>> ReadQuestions(const std::string& data) {
     path = data + "/questions.jsonl";
     if (!std::filesystem::exists(path, error)) path = data + "/streams.jsonl";
     if (!std::filesystem::exists(path, error)) {
-      return NotFound("%s has neither questions.jsonl nor streams.jsonl", data.c_str());
+      return NotFound("{} has neither questions.jsonl nor streams.jsonl", data);
     }
   }
   WEIR_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
   auto questions = ParsePictureQuestions(text, folder.empty() ? "." : folder);
-  if (!questions.ok()) return Corrupt("%s: %s", path.c_str(), questions.status().message().c_str());
+  if (!questions.ok()) return Corrupt("{}: {}", path, questions.status().message());
   return questions;
 }
 
@@ -148,12 +150,11 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   start["method"] = prune.method;
   start["keep"] = prune.keep;
   start["prompt"] = sitting.prompt;
-  start["settings"] =
-      exam.settings + StrFormat(" answer=%d form=%s", sitting.viewer.n_answer, sitting.viewer.form.c_str());
-  const std::string what = StrFormat("%s %s, pot %d%s", exam.suite, run.policy.c_str(), session->plan().pot.n_slots,
-                                     prune.spec.info != nullptr ? (", " + prune.spec.text).c_str() : "");
+  start["settings"] = exam.settings + fmt::format(" answer={} form={}", sitting.viewer.n_answer, sitting.viewer.form);
+  const std::string what = fmt::format("{} {}, pot {}{}", exam.suite, run.policy, session->plan().pot.n_slots,
+                                       prune.spec.info != nullptr ? (", " + prune.spec.text).c_str() : "");
   if (sitting.finished.contains(RunKey(start))) {
-    std::fprintf(stderr, "%s: finished before\n", what.c_str());
+    Print(stderr, "{}: finished before\n", what);
     return Status();
   }
   Viewer viewer(*session, rows, sitting.model.tokenizer(), sitting.chat, sitting.viewer, &StopFlag(), frames.get());
@@ -181,11 +182,11 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
         row["latency_ratio"] = row["ms_per_token"].get<double>() / sitting.full_ms_per_token;
     }
     row["complete"] = status.ok();
-    std::printf("%s\n", JsonText(row).c_str());
+    Print(stdout, "{}\n", JsonText(row));
   }
   WEIR_RETURN_IF_ERROR(FlushOutput());
   if (status.code() == StatusCode::kOverBudget) {
-    std::fprintf(stderr, "weir: warning: %s ends here: %s\n", run.policy.c_str(), status.message().c_str());
+    Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, status.message());
     return Status();
   }
   return status;

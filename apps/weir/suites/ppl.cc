@@ -7,6 +7,7 @@
 
 #include "eval/perplexity.h"
 #include "io/json.h"
+#include "print.h"
 #include "progress.h"
 #include "suites/exam.h"
 #include "suites/suite.h"
@@ -49,7 +50,7 @@ struct PplRun {
     row["resident_bytes"] = ResidentBytes();
     if (first >= 0) row["first_token"] = first;
     if (end >= 0) row["end_token"] = end;
-    std::printf("%s\n", JsonText(row).c_str());
+    Print(stdout, "{}\n", JsonText(row));
     std::fflush(stdout);
   }
 };
@@ -120,10 +121,10 @@ Status Stream(const PplRun& run, TextSource* source) {
   }
   stream.Finish();
   run.progress.Done();
-  if (session.counters().seen == 0) return InvalidArgument("%s holds no text", flags.file.c_str());
+  if (session.counters().seen == 0) return InvalidArgument("{} holds no text", flags.file);
   run.Print("stream_total", stream.total().Result(), session.counters().seen);
   if (!full.ok()) {
-    std::fprintf(stderr, "weir: warning: %s ends here: %s\n", run.policy.c_str(), full.message().c_str());
+    Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, full.message());
   }
   return Status();
 }

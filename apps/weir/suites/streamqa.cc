@@ -24,7 +24,7 @@ Result<Exam> MakeExam(const StreamQaFlags& flags) {
   auto text = std::make_shared<std::string>();
   if (!flags.file.empty()) {
     WEIR_ASSIGN_OR_RETURN(*text, ReadTextFile(flags.file, kMaxTextBytes));
-    if (text->empty()) return InvalidArgument("%s holds no text", flags.file.c_str());
+    if (text->empty()) return InvalidArgument("{} holds no text", flags.file);
   }
   options.text = *text;
   int64_t farthest = 0;

@@ -1,5 +1,7 @@
 #include "suites/video_flags.h"
+#include "print.h"
 
+#include <fmt/core.h>
 #include <cstdio>
 
 namespace weir::app {
@@ -11,9 +13,8 @@ void PrintRound(const ScoredRound& round, const Viewer& viewer) {
   const int64_t seconds = static_cast<int64_t>(60 * (round.about_min + round.age_min));
   const SessionCounters tokens = viewer.session().counters();
   const std::string verdict = round.right ? "right" : "wrong: " + q.answers.front();
-  std::fprintf(stderr, "[%lld:%02lld] %s %s (%s; %s tokens seen, %s held)\n", static_cast<long long>(seconds / 60),
-               static_cast<long long>(seconds % 60), Printable(q.question).c_str(), Printable(round.answer).c_str(),
-               Printable(verdict).c_str(), CountText(tokens.seen).c_str(), CountText(tokens.kept).c_str());
+  Print(stderr, "[{}:{:02}] {} {} ({}; {} tokens seen, {} held)\n", seconds / 60, seconds % 60, Printable(q.question),
+        Printable(round.answer), Printable(verdict), CountText(tokens.seen), CountText(tokens.kept));
 }
 
 }  // namespace
@@ -27,8 +28,8 @@ MakePictureExam MakeVideoExam(const char* suite, const VideoFlags& flags, int32_
     PictureExam exam;
     exam.suite = suite;
     exam.longest_tokens = input.longest_tokens(questions, false);
-    exam.settings = StrFormat("streams=%d rounds=%d answers=%s fps=%g", flags.n_streams, n_rounds,
-                              flags.answers.c_str(), flags.run.fps);
+    exam.settings = fmt::format("streams={} rounds={} answers={} fps={:g}", flags.n_streams, n_rounds, flags.answers,
+                                flags.run.fps);
     exam.run = [=](Viewer& viewer, const SuiteHooks& hooks) { return run(viewer, questions, options, hooks); };
     return exam;
   };

@@ -1,5 +1,7 @@
 #include "suites/vqa_flags.h"
 
+#include <fmt/core.h>
+
 #include "eval/answer_metrics.h"
 
 namespace weir::app {
@@ -12,7 +14,7 @@ MakePictureExam MakeVqaExam(const char* suite, const VqaFlags& flags) {
     PictureExam exam;
     exam.suite = suite;
     exam.longest_tokens = input.longest_tokens(input.questions, true);
-    exam.settings = StrFormat("n=%d decode=%d", options.n, flags.run.viewer.n_decode);
+    exam.settings = fmt::format("n={} decode={}", options.n, flags.run.viewer.n_decode);
     for (const std::string& metric : options.metrics) exam.settings += " " + metric;
     exam.run = [&input, options](Viewer& viewer, const SuiteHooks& hooks) {
       return RunPictureSuite(viewer, input.questions, options, hooks);

@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <memory>
 #include <string>
 
@@ -24,7 +25,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int n_threads) : pool_(n_threads) {}
 
   std::string name() const override {
-    return StrFormat("cpu (%s, %d thread%s)", SimdLevel(), pool_.n_threads(), pool_.n_threads() == 1 ? "" : "s");
+    return fmt::format("cpu ({}, {} thread{})", SimdLevel(), pool_.n_threads(), pool_.n_threads() == 1 ? "" : "s");
   }
   int n_threads() const override { return pool_.n_threads(); }
 

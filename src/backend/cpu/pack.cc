@@ -42,7 +42,7 @@ Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, L
       matrix->weights_.pack(source.type, row, source.n_in, static_cast<int>(o % kPanel), panel);
     }
   });
-  if (!finite.load()) return Corrupt("tensor %s: a weight is NaN or infinite", source.name);
+  if (!finite.load()) return Corrupt("tensor {}: a weight is NaN or infinite", source.name);
   return std::unique_ptr<Matrix>(std::move(matrix));
 }
 

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <fmt/core.h>
 #include <string>
 
 #include "backend/cuda/attention.h"
@@ -20,7 +21,7 @@ class DeviceBackend final : public Backend {
   DeviceBackend(std::unique_ptr<Device> device, std::unique_ptr<Library> library)
       : device_(std::move(device)), library_(std::move(library)) {}
 
-  std::string name() const override { return StrFormat("%s (%s)", WEIR_GPU_NAME, device_->name().c_str()); }
+  std::string name() const override { return fmt::format("{} ({})", WEIR_GPU_NAME, device_->name()); }
   bool on_host() const override { return false; }
 
   Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access) override {

@@ -1,5 +1,6 @@
 #include "backend/cuda/device.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -11,7 +12,7 @@ constexpr int kOldestMajor = 8;  // sm_80: asynchronous copies, int8 and half ma
 
 cudaStream_t StreamOf(Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
-Status NoDevice(const char* why) { return Unsupported("no CUDA device: %s", why); }
+Status NoDevice(const char* why) { return Unsupported("no CUDA device: {}", why); }
 
 }  // namespace
 
@@ -29,13 +30,13 @@ Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger, bool graphs) {
     return NoDevice(cudaGetErrorString(error));
   }
   if (properties.major < kOldestMajor) {
-    return NoDevice(StrFormat("%s has compute capability %d.%d, this program needs %d.0", properties.name,
-                              properties.major, properties.minor, kOldestMajor)
+    return NoDevice(fmt::format("{} has compute capability {}.{}, this program needs {}.0", properties.name,
+                                properties.major, properties.minor, kOldestMajor)
                         .c_str());
   }
   std::unique_ptr<Device> out(new Device);
   out->memory_ = std::make_unique<Memory>();
-  out->name_ = StrFormat("%s, sm_%d%d", properties.name, properties.major, properties.minor);
+  out->name_ = fmt::format("{}, sm_{}{}", properties.name, properties.major, properties.minor);
   out->n_multiprocessors_ = properties.multiProcessorCount;
   if (const Status opened = out->stream_.Open(); !opened.ok()) return NoDevice(opened.message().c_str());
   WEIR_RETURN_IF_ERROR(out->OpenStream(ledger, graphs));
@@ -54,8 +55,7 @@ int64_t Device::AvailableBytes() const {
 }
 
 Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access) {
-  if (bytes < 0)
-    return InvalidArgument("cannot allocate %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
+  if (bytes < 0) return InvalidArgument("cannot allocate {} bytes for {}", bytes, MemTagName(tag));
   WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(tag, PageRound(bytes)));
   if (reservation.bytes() == 0) return Buffer();
   const size_t size = static_cast<size_t>(reservation.bytes());
@@ -65,9 +65,8 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
   const cudaError_t error = access == Access::kDevice ? cudaMalloc(&data, size) : cudaMallocHost(&data, size);
   if (error != cudaSuccess) {
     cudaGetLastError();  // told here, not by the next call
-    return OverBudget("%s needs %lld bytes, the device gives none of them (%s); it has %lld left", MemTagName(tag),
-                      static_cast<long long>(size), cudaGetErrorString(error),
-                      static_cast<long long>(AvailableBytes()));
+    return OverBudget("{} needs {} bytes, the device gives none of them ({}); it has {} left", MemTagName(tag), size,
+                      cudaGetErrorString(error), AvailableBytes());
   }
   if (access == Access::kDevice) {
     stream_.Check(StatusOf(cudaMemsetAsync(data, 0, size, StreamOf(stream_)), "clearing memory"));

@@ -76,7 +76,7 @@ KernelCall CallOf(void (*)(P...)) {
 }
 
 inline Status StatusOf(cudaError_t error, const char* what) {
-  return error == cudaSuccess ? Status() : Internal("CUDA: %s: %s", what, cudaGetErrorString(error));
+  return error == cudaSuccess ? Status() : Internal("CUDA: {}: {}", what, cudaGetErrorString(error));
 }
 
 }  // namespace weir::cuda

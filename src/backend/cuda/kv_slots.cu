@@ -220,7 +220,7 @@ void VectorScores(Device& device, std::span<const VectorScoresArgs> args) {
     }
     const int64_t slot_bytes = SlotBytes(like.type, like.head_dim);
     if (like.head_dim > kMaxVector) {
-      device.stream().Fail(Internal("statistics of vectors of %lld", static_cast<long long>(like.head_dim)));
+      device.stream().Fail(Internal("statistics of vectors of {}", like.head_dim));
     } else if (like.what == VectorScore::kValueNorm) {
       device.Launch(ValueNorms, Grid{Blocks(most, kScoreThreads / kWarp), n}, kScoreThreads, 0, heads, like.head_dim,
                     slot_bytes);

@@ -29,7 +29,7 @@ struct Library::State {
 
   void Check(cublasStatus_t status, const char* what) {
     if (status != CUBLAS_STATUS_SUCCESS)
-      device->stream().Fail(Internal("cuBLASLt: %s: %s", what, cublasLtGetStatusString(status)));
+      device->stream().Fail(Internal("cuBLASLt: {}: {}", what, cublasLtGetStatusString(status)));
   }
 };
 
@@ -38,7 +38,7 @@ Result<std::unique_ptr<Library>> Library::Make(Device& device, Ledger& ledger) {
   out->state_ = std::make_unique<State>();
   out->state_->device = &device;
   if (const cublasStatus_t status = cublasLtCreate(&out->state_->handle); status != CUBLAS_STATUS_SUCCESS) {
-    return Unsupported("cuBLASLt does not start: %s", cublasLtGetStatusString(status));
+    return Unsupported("cuBLASLt does not start: {}", cublasLtGetStatusString(status));
   }
   WEIR_ASSIGN_OR_RETURN(out->state_->workspace,
                         device.Allocate(ledger, MemTag::kWorkspace, kWorkspaceBytes, Access::kDevice));
@@ -103,8 +103,7 @@ void Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_ro
     if (n_found > 0) {
       found = s.algorithms.emplace(shape, best.algo).first;
     } else {
-      s.device->stream().Fail(Internal("cuBLASLt has no kernel for %lld x %lld x %lld", static_cast<long long>(n_rows),
-                                       static_cast<long long>(n_in), static_cast<long long>(n_out)));
+      s.device->stream().Fail(Internal("cuBLASLt has no kernel for {} x {} x {}", n_rows, n_in, n_out));
     }
     cublasLtMatmulPreferenceDestroy(preference);
   }

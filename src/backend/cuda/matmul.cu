@@ -56,7 +56,7 @@ int64_t DeviceMatrix::PackedBytes(DType type, int64_t n_out, int64_t n_in) {
 Result<std::unique_ptr<Matrix>> DeviceMatrix::Make(Device& device, const MatrixSource& source, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
   if (!AllFinite(source.type, source.data, source.n_out * source.n_in)) {
-    return Corrupt("tensor %s: a weight is NaN or infinite", source.name);
+    return Corrupt("tensor {}: a weight is NaN or infinite", source.name);
   }
   const int64_t bytes = PackedBytes(source.type, source.n_out, source.n_in);
   const int64_t row_bytes = RowBytes(source.type, source.n_in);

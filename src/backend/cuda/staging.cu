@@ -34,7 +34,7 @@ void Device::CopyApart(void* to, const void* from, int64_t n_bytes) {
 
 void Device::MakeStageRoom(int64_t n_bytes) {
   if (n_bytes > kStageBytes) {
-    stream_.Fail(Internal("lists of %lld bytes for the device", static_cast<long long>(n_bytes)));
+    stream_.Fail(Internal("lists of {} bytes for the device", n_bytes));
   } else if (staged_ + n_bytes > kStageBytes) {
     Synchronise();
   }
@@ -43,7 +43,7 @@ void Device::MakeStageRoom(int64_t n_bytes) {
 const void* Device::StageBytes(const void* host, int64_t n_bytes) {
   const int64_t room = StagedBytes(n_bytes);
   if (room > kStageBytes) {
-    stream_.Fail(Internal("a list of %lld bytes for the device", static_cast<long long>(n_bytes)));
+    stream_.Fail(Internal("a list of {} bytes for the device", n_bytes));
     return stage_.data();
   }
   if (staged_ + room > kStageBytes) Synchronise();

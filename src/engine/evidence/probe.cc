@@ -21,7 +21,7 @@ class ProbeEvidence : public EvidenceKind {
 
   Status Check(const SessionOptions& options) const override {
     if (!options.probe.empty()) return Status();
-    return InvalidArgument("policy %s ranks by a probe, and this session has none", options.policy.info->name);
+    return InvalidArgument("policy {} ranks by a probe, and this session has none", options.policy.info->name);
   }
 
   void BeginRound(SessionCore& core, std::span<const int32_t> question) override {

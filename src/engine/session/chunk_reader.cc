@@ -29,7 +29,7 @@ int64_t SlotsRead(const Pot& pot, const BatchItem& item) {
 Status ChunkReader::CheckTokens(std::span<const int32_t> tokens) const {
   const int32_t n_vocab = parts_.core.model->config().n_vocab;
   for (int32_t id : tokens) {
-    if (id < 0 || id >= n_vocab) return InvalidArgument("token %d is outside the vocabulary of %d", id, n_vocab);
+    if (id < 0 || id >= n_vocab) return InvalidArgument("token {} is outside the vocabulary of {}", id, n_vocab);
   }
   return Status();
 }
@@ -51,7 +51,7 @@ Result<int32_t> ChunkReader::MakeRoom(int64_t n_left) {
   if (positions == Positions::kReset) WEIR_RETURN_IF_ERROR(parts_.selector.MakeRoom(1));
   const int32_t n = NextRows(n_left);
   if (n == 0) {
-    return OverBudget("%d of the pot's %d slots are pinned, which leaves no room for more tokens", core.stream.n_pinned,
+    return OverBudget("{} of the pot's {} slots are pinned, which leaves no room for more tokens", core.stream.n_pinned,
                       core.n_slots());
   }
   if (positions == Positions::kAbs) {

@@ -66,8 +66,7 @@ Result<std::span<float>> Prediction::Logits() {
 Status Prediction::MostLikely(std::span<int32_t> ids, std::span<float> values) {
   const int64_t n = std::ssize(ids);
   if (n < 1 || n > std::min<int64_t>(kMaxTopLogits, n_vocab_) || std::ssize(values) != n) {
-    return InvalidArgument("the %lld most likely of %lld tokens", static_cast<long long>(n),
-                           static_cast<long long>(n_vocab_));
+    return InvalidArgument("the {} most likely of {} tokens", n, n_vocab_);
   }
   WEIR_RETURN_IF_ERROR(MakeLogits());
   runner_->TopLogits(logits_, ids, values);

@@ -75,12 +75,11 @@ Status Selector::CheckCounts(int32_t n_keep) const {
   for (const KeepSet& keep : keeps_) {
     n_after += std::ssize(keep);
     if (std::ssize(keep) > most_of_one) {
-      return Internal("policy %s kept %zu slots where at most %d may stay", name, keep.size(), n_keep);
+      return Internal("policy {} kept {} slots where at most {} may stay", name, keep.size(), n_keep);
     }
   }
   if (n_after > std::min(n_before, n_groups * n_keep)) {
-    return Internal("policy %s kept %lld slots in all where at most %lld may stay", name,
-                    static_cast<long long>(n_after), static_cast<long long>(n_groups * n_keep));
+    return Internal("policy {} kept {} slots in all where at most {} may stay", name, n_after, n_groups * n_keep);
   }
   return Status();
 }
@@ -99,13 +98,13 @@ Status Selector::MakeRoom(int32_t n_coming) {
   const int32_t n_slots = core_.n_slots();
   if (!core_.needs.evicts) {
     return OverBudget(
-        "the pot of %d tokens is full after %lld, and policy %s never forgets; use a larger --pot or another "
+        "the pot of {} tokens is full after {}, and policy {} never forgets; use a larger --pot or another "
         "--policy",
-        n_slots, static_cast<long long>(core_.stream.n_seen), core_.options.policy.info->name);
+        n_slots, core_.stream.n_seen, core_.options.policy.info->name);
   }
   if (core_.options.on_overflow == OnOverflow::kError) {
-    return OverBudget("the pot of %d tokens is full after %lld, and --on-overflow error forbids forgetting", n_slots,
-                      static_cast<long long>(core_.stream.n_seen));
+    return OverBudget("the pot of {} tokens is full after {}, and --on-overflow error forbids forgetting", n_slots,
+                      core_.stream.n_seen);
   }
   const int32_t least = core_.stream.n_pinned + core_.needs.min_slots - 1;
   const int32_t target = std::max(core_.policy->TargetSlots(n_slots, n_coming), least);

@@ -113,8 +113,7 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
   }
   if (!pushed.ok()) return SendError(ErrorOf(pushed), response);
   // It may have ended while the frame waited for a decoder, and nobody looks into its queue any more.
-  if (!host.sessions().Has(id))
-    return SendError(FromStatus(NotFound("there is no session '%s'", id.c_str())), response);
+  if (!host.sessions().Has(id)) return SendError(FromStatus(NotFound("there is no session '{}'", id)), response);
   SendJson({{"object", "frame"}, {"t_ms", t_ms}, {"frames", FramesJson(queue->counters())}}, response, 202);
 }
 

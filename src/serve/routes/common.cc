@@ -1,5 +1,6 @@
 #include "serve/routes/common.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 namespace weir {
@@ -43,7 +44,7 @@ Result<std::string> SnapshotPath(const ServerOptions& options, const Json& body)
                     });
   if (!fine) {
     fields.Fail("name",
-                StrFormat("must be 1 to %zu letters, digits, '_', '-' or '.', not beginning with '.'", kMaxNameBytes));
+                fmt::format("must be 1 to {} letters, digits, '_', '-' or '.', not beginning with '.'", kMaxNameBytes));
   }
   WEIR_RETURN_IF_ERROR(fields.Done());
   return options.folder + "/" + name + ".weir";

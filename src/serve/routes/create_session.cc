@@ -1,5 +1,6 @@
 // weir-plugin: route
 // Makes a session and reads its system message.
+#include <fmt/core.h>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,7 +31,7 @@ void Handle(const Call& call, httplib::Response& response) {
   fields.Get("pot", &pot, 1, 1 << 26);
   fields.Get("system", &system);
   if (system.size() > kMaxSystemBytes) {
-    fields.Fail("system", StrFormat("may have at most %zu bytes; append longer texts", kMaxSystemBytes));
+    fields.Fail("system", fmt::format("may have at most {} bytes; append longer texts", kMaxSystemBytes));
   }
   fields.Get("pin_system", &pin_system);
   fields.Get("frames_waiting", &n_waiting, 0, kMaxFramesWaiting);
@@ -60,7 +61,7 @@ void Handle(const Call& call, httplib::Response& response) {
       if (result->ok()) return SendJson(**result, response, 201);
       Status why = result->status();
       if (why.code() == StatusCode::kOverBudget || why.code() == StatusCode::kInvalidArgument) {
-        why = InvalidArgument("'system' does not fit into the pot: %s", why.message().c_str());
+        why = InvalidArgument("'system' does not fit into the pot: {}", why.message());
       }
       return SendError(why, response);
     }

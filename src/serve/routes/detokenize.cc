@@ -1,5 +1,6 @@
 // weir-plugin: route
 // The text of token ids.
+#include <fmt/core.h>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -29,8 +30,8 @@ void Handle(const Call& call, httplib::Response& response) {
     decoder.Push(id, &text);
     if (std::ssize(text) > call.options.http.max_body_bytes) {
       return SendError({400, "",
-                        StrFormat("'tokens' stand for more than %lld bytes of text: send fewer at once",
-                                  static_cast<long long>(call.options.http.max_body_bytes))},
+                        fmt::format("'tokens' stand for more than {} bytes of text: send fewer at once",
+                                    call.options.http.max_body_bytes)},
                        response);
     }
   }

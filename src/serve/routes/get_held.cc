@@ -1,5 +1,6 @@
 // weir-plugin: route
 // What a session still holds of its stream, over time and layers.
+#include <fmt/core.h>
 #include <charconv>
 #include <cstdint>
 #include <string>
@@ -21,9 +22,7 @@ void Handle(const Call& call, httplib::Response& response) {
     const std::string text = call.http.get_param_value("bins");
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n_bins);
     if (error != std::errc() || end != text.data() + text.size() || n_bins < 1 || n_bins > kMaxBins) {
-      return SendError(
-          {400, "", StrFormat("'bins' must be a whole number from 1 to %lld", static_cast<long long>(kMaxBins))},
-          response);
+      return SendError({400, "", fmt::format("'bins' must be a whole number from 1 to {}", kMaxBins)}, response);
     }
   }
   Json held;

@@ -1,5 +1,6 @@
 // weir-plugin: route
 // What the server is made of, and the settings that hold where a request says nothing.
+#include <fmt/core.h>
 #include <cstdlib>
 #include <utility>
 
@@ -11,7 +12,7 @@ namespace weir {
 namespace {
 
 // As it was given: 0.8, not the digits of the nearest binary number.
-Json Decimal(float value) { return std::strtod(StrFormat("%g", value).c_str(), nullptr); }
+Json Decimal(float value) { return std::strtod(fmt::format("{:g}", value).c_str(), nullptr); }
 
 // What holds where a request says nothing, under llama-server's names.
 Json DefaultsJson(const AnswerDefaults& defaults) {

@@ -69,8 +69,7 @@ Device::~Device() {
 int64_t Device::AvailableBytes() const { return kArenaBytes - memory_->used; }
 
 Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access) {
-  if (bytes < 0)
-    return InvalidArgument("cannot allocate %lld bytes for %s", static_cast<long long>(bytes), MemTagName(tag));
+  if (bytes < 0) return InvalidArgument("cannot allocate {} bytes for {}", bytes, MemTagName(tag));
   WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(tag, PageRound(bytes)));
   const int64_t size = reservation.bytes();
   if (size == 0) return Buffer();

@@ -183,9 +183,8 @@ void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function<void()>& body) {
   if (grid.x * grid.y * grid.z == 0) return Status();
   if (threads < 1 || threads > kMaxThreads || shared_bytes > kSharedLimit || grid.y > 65535 || grid.z > 65535) {
-    return Internal("twin: a launch of %d threads, %lld bytes of shared memory, grid %lld x %lld x %lld", threads,
-                    static_cast<long long>(shared_bytes), static_cast<long long>(grid.x),
-                    static_cast<long long>(grid.y), static_cast<long long>(grid.z));
+    return Internal("twin: a launch of {} threads, {} bytes of shared memory, grid {} x {} x {}", threads, shared_bytes,
+                    grid.x, grid.y, grid.z);
   }
   Block& b = Now();
   b.body = &body;
@@ -212,7 +211,7 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
           if (n_left > 0 && !b.progress) {
             // The fibers wait for ever: they are given up, with their stacks.
             for (int t = 0; t < threads; ++t) b.fibers[t].started = false;
-            return Internal("twin: %d of %d threads wait at a barrier that the others never reach", n_left, threads);
+            return Internal("twin: {} of {} threads wait at a barrier that the others never reach", n_left, threads);
           }
         }
         for (int i = 0; i < kFence; ++i) {
