@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on the CPU: decode against bytes of keys and values read, prefill against F32 operations.
 //
 //   bytes_per_second  stored keys and values read once a call (what decode is bound by)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a turn of a growing chat costs, with prompts that go on from what a pot holds and with prompts that are read
 anew.
 

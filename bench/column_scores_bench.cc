@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention statistics on the CPU beside the attention call whose weights they are.
 //
 //   of_attention  time of the statistics / time of one attention call of the same rows and slots, alternating

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device's operations against what the device can do: bandwidth of a copy and rate of a BF16 product, measured in the
 // same call. Shapes of Llama-2 7B and Llama-3 8B, random weights. Prints Markdown. Needs a CUDA device.
 #include <fmt/core.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products in the shapes of real models. `bytes_per_second` counts the packed weights once a call (what one row must
 // read), `ops` two operations a multiply-add.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of one new token over a list of slots, against all slots with the same kernels: what A-VL's decode steps
 // cost.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What it costs to hand a piece of work to the pool and get it back, beside an OpenMP region doing the same. A decode
 // step has some 200 such regions, most of them tens of microseconds long.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For Arm, from another machine: the preset "arm". Programs run under qemu's emulation of a user's program, with every
 # instruction that qemu knows, over the libc that Debian installs for Arm beside the machine's own. (Over the one that comes
 # with the compiler, in /usr/aarch64-linux-gnu, threads do not start.)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The CUDA backend, or what stands in its place. Sets weir_has_cuda.
 set(weir_has_cuda OFF)
 if(NOT WEIR_CUDA MATCHES "^(ON|OFF|AUTO)$")

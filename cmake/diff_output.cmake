@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Runs PROGRAM with MODEL and fails when it fails or does not print what is in the file WANT.
 execute_process(COMMAND ${PROGRAM} ${MODEL} OUTPUT_VARIABLE said ERROR_VARIABLE errors RESULT_VARIABLE code)
 file(READ ${WANT} want)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The block formats of src/quant: sources whose first line is `// weir-plugin: format`. Two headers say what is there:
 #
 # quant/dtype_list.h      enum class DType, an enumerator a format: q4_k.cc is kQ4_K

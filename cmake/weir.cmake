@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Build rules shared by every folder: warnings, sanitizers, "the folder is the list".
 
 add_library(weir_flags INTERFACE)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a text ten thousand words long into a pot of 64 tokens, and goes on writing.
  *
  *     endless MODEL.gguf

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One session becomes two that go on from the same moment; errors are told by kind.
 //
 //     fork MODEL.gguf

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # install_test.sh BUILD SOURCE: installs a build into an empty folder, builds the examples against what is there, once through
 # find_package and once through pkg-config, and compares what they print.
 set -euo pipefail

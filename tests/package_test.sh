@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # package_test.sh BUILD SOURCE: makes the Debian package of a build and looks at what is in it, then runs it from there.
 set -euo pipefail
 build=$1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linked into the programs of conformance/: WEIR_SIMD, as of `weir`, holds them to a set of instructions.
 #include <cstdio>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `run`, `chat` and `read` share: sampling flags (those of `serve`, too), the trace, printing an answer, the
 // closing JSON object.
 #pragma once

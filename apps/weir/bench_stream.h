@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // weir bench --stream: what a token costs after millions of them.
 #pragma once
 

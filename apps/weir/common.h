@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the subcommands share: flags people already know, one way to fail, one effective configuration.
 #pragma once
 

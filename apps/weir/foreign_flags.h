@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flags of llama.cpp that mean nothing here, or mean something else, each with a line of advice, so that a command line
 // that worked there is not read wrongly here. docs/from-llama-cpp.md tells the same as a table.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines that a user types or pastes, whole however long they are.
 //
 // On a terminal they can be edited (libedit: arrow keys, Ctrl-A, Ctrl-K and so on) and recalled with the up and down

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // weir: one program, a file of commands/ per subcommand.
 #include <algorithm>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `run`, `chat`, `watch` and `plan` share of pictures and video: flags, the encoder file, how large they are,
 // where in a prompt they stand.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formatted text to a stream of the C library. Unlike fmt::print() it does not throw when the stream refuses: the
 // caller asks FlushOutput(), or std::ferror(), when it matters.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The progress line of long reads: tokens read, how much of the whole and how long the rest will take where the whole
 // is known, rate, pot fill, memory. On a terminal it redraws itself and stays within the line; in a pipe it is silent,
 // unless --progress asks for plain lines.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --session FILE of `run` and `chat`, /save and /load: a session that outlives the program.
 #pragma once
 

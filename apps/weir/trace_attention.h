@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What rows of attention in a trace say of pictures and text: the observations that A-VL is built on ("A-VL: Adaptive
 // Attention for Large Vision-Language Models", 2409.14846, section 3).
 //

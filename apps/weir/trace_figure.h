@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Heat maps as SVG or PNG, without a plotting library: what `weir trace` draws.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a trace to pictures: what was kept over a stream's life, and where attention went in the pot.
 #pragma once
 

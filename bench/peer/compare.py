@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tokens a second beside llama.cpp: the same file, the same threads, in turns.
 
     bench/peer/compare.py --peer PATH/llama-bench -m MODEL.gguf [-m ANOTHER] [-p 512] [-n 128] [-d 0,4096] [-t 2] [-r 5]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Time from a program's start to its first token and its end, beside llama.cpp: the same file, the same threads, in
 turns.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weir in C: a language model that reads a stream without an end inside a pot of fixed size.
  *
  * A model is loaded once and shared; a session is one stream with a pot of its own, whose bytes are reserved when it is

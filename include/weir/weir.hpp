@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weir in C++: handles that close themselves, errors that are thrown. Everything else is in weir.h.
 #ifndef WEIR_WEIR_HPP_
 #define WEIR_WEIR_HPP_

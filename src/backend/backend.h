@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backend: a device's memory and its version of every operation.
 //
 // The contracts are in ops/: one header an op, with its scalar reference. A backend overrides what it does better; what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which instructions the kernels run on.
 //
 // Kernels are compiled for several sets of instructions and pick the best one that the machine has, when they are first

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a backend chooses among its layouts of weights: for every element type, the one that suits it best.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes on their way from or to somewhere, a piece at a time: what is as large as a pot never lies twice in memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of durations and deadlines: it never goes back and knows no date.
 #pragma once
 

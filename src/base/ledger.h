@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The byte ledger: a budget that is fixed before the first token, and the one door to memory.
 //
 // Every buffer of a session holds a move-only Reservation made before its bytes exist; the destructor gives them back.

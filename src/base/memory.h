@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory behind a reservation: whole pages, zeroed and touched at once, so that the process holds the bytes from
 // the moment the ledger says so, and a machine that cannot give them refuses at the start and not in mid-stream.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options of plug-ins as a user writes them: "name:key=value,key="text, with commas"". Policies and pruners share the
 // form.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Portable random numbers: the same seed gives the same sequence with every compiler and on every machine, which the
 // standard distributions do not promise. xoshiro256** (Blackman and Vigna 2018), seeded by splitmix64.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Status and Result<T>: how every library function of Weir reports failure. Nothing in the library prints, exits,
 // aborts or throws for a bad file, a bad request or a full budget: it returns one of these.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Persistent worker threads. One pool per backend; the calling thread is worker 0, so a pool of one thread starts none.
 //
 // Work is split by the caller into tasks whose results do not depend on who runs them: a pool of any size gives the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8 as bytes that cannot be trusted: decoding, checking and repairing. Everything behind these functions may
 // assume valid text.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cutting one reserved block of memory into the arrays of a pass: nothing is allocated while it runs.
 //
 // The same lines lay the arrays out twice: once over no memory, to learn how many bytes the pass needs (used()), and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C interface over chat and engine: checks handles and sizes, translates, and lets no exception out.
 #include <algorithm>
 #include <cstring>

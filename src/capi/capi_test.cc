@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the C interface promises beyond the engine: no call brings its caller down, sizes and lengths are kept.
 #include <gtest/gtest.h>
 

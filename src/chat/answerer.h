@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One answer, written token by token: logits, sampler, token, text, until something ends it.
 //
 // Drawing a token and reading it are two steps, so that the tokens of several answers can be read in one forward pass

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer, step by step: what ends it, what of it is text, and that drawing and reading can be told apart.
 #include "chat/answerer.h"
 

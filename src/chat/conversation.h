@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rounds of one session: what its model reads between one question and the next.
 //
 // Texts that are appended stand at the beginning of the next user turn, the question ends it. A model without a chat

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rounds are the template's, in every template: joined with what comes next, or as tokens of their own.
 #include "chat/conversation.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer in one call: an Answerer (chat/answerer.h) stepped until it is done.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a request asks of single tokens, in the terms of the OpenAI API: a bias, and less of what its answer has already
 // said.
 #pragma once

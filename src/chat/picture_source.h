@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the visual parts of a prompt come from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A probe stands after what was read as a user's words would, in every chat template: whole, and with what follows
 // them.
 #include "chat/probe.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prompt in parts, and what reads it into a session chunk by chunk, so that other work can be done in between.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which free answer pot reads a prompt, and how much of the prompt stands in it already.
 //
 // A chat sends its whole history with every turn. A pot still holds what its last request read; when the new prompt

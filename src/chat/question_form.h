@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A text with a place for a question in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a stream keeps of its frames, as a part of the prompt that asks about them.
 #pragma once
 

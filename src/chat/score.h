@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Likelihoods of tokens beside the alternatives: what `logprobs` answers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is told of a prompt's tokens is what the session itself measures when it reads them.
 #include "chat/score.h"
 

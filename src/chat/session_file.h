@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), behind them those of FrameStore::Save()
 // where the stream keeps frames, and a text that says what they need.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stop strings in a text that arrives piece by piece.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A conversation held with one session by a caller that waits: opens turns and asks, word for word as the template has
 // them. Answers are written by Generate() (chat/generate.h); Conversation::Answered() is told how they ended.
 //

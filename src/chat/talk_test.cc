@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A conversation held with a session: what is read is the template's, once, and a question cut short leaves its turn
 // open.
 #include "chat/talk.h"

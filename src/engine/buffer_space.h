@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers that are laid out twice by the same lines: once to learn how many bytes a plan needs, once to take them. What
 // was planned and what is held cannot differ.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames that keep arriving while a session is busy: a thread reads the video and makes frames ready for the encoder, a
 // bounded queue holds them until the session looks.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The frames of one stream that wait to be read together.
 //
 // Some encoders make rows of all frames together (vision/frame_memory.h): a frame is then taken in without a token, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A vision encoder that goes with a loaded model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/loaded_model.h"
 
 #include "engine/plan_backend.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model file made ready: mapped, checked, bound to its architecture, weights prepared, tokenizer loaded.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One encoder at work for a model: pictures and frames in, rows of a session out.
 //
 // It holds the encoder's working memory and the pruner that thins out rows before the language model sees them; without

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A picture as a session reads it: the encoder's rows, and the words of the model's family between them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and video for one session that has an encoder to itself, from files and cameras.
 //
 // Everything it holds is part of the session's plan and reserved in its ledger: the encoder's working memory, the

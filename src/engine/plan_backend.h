@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend that prepares nothing: it knows how many bytes another backend would use. Loading a model through it binds
 // and checks every tensor and fills the ledger, in milliseconds and without the memory.
 #pragma once

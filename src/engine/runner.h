@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runner: one forward pass over a batch of segments, each with its own pot. A lone session is a batch of one.
 //
 // All working memory (activations, attention scratch, hidden states, logits) is reserved when the runner is made, for

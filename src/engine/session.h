@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Session: one endless stream inside one fixed pot.
 //
 // Append tokens at any moment, ask for the next token's logits at any moment. Before a chunk is read the session makes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session will hold, computed before a byte of it exists.
 #include "engine/session_plan.h"
 

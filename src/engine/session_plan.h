@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session is made from and what it will hold: everything is planned (PlanSession, what `weir plan` prints), then
 // reserved when the session is made, and never grows.
 #pragma once

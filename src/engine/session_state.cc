@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session as bytes: what decides everything that comes next.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StepBatch: the next token of several sessions in one forward pass.
 //
 // Reading one token alone passes over every weight for the sake of one row; sessions that write at the same time share

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scores of short answers, as the papers' tables have them: one answer of a model against the right ones, best match
 // counts. Every score is in [0, 1] but for CIDEr (eval/cider.h), which needs all answers of a set at once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CIDEr: how much a description shares with what people wrote about the same picture, counted in runs of one to four
 // words that are rare over all pictures. Vedantam et al., "CIDEr: Consensus-based Image Description Evaluation" (CVPR
 // 2015), in the form CIDEr-D (its section 5.1) that tables of captions report: clipped counts, a Gaussian penalty

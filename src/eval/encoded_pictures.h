@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of files as rows for a language model, each decoded and encoded once however many policies look at it.
 //
 // What is held is the exam's own memory, counted in ledgers of its own: a session that sits the exam has nothing of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model that sits an exam: text is read into a session, questions are put to it, answers are greedy.
 //
 // Questions can be asked aside: the session's state is saved before and restored after, so that a question leaves no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Suites on a tiny model: what is asked of every policy is the same, questions aside leave no trace, cells have their
 // numbers.
 #include "eval/examinee.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text to hide things in: sentences of a file, again and again, or prose that is made up as it is read. Never ends.
 #pragma once
 

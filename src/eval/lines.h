@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines with a number each, the material of line retrieval (LongEval: Li et al. 2023, "How Long Can Open-Source LLMs
 // Truly Promise on Context Length?"; StreamEval: Xiao et al. 2023, arXiv 2309.17453, section 4.4 and figure 8;
 // Inf-MLLM, arXiv 2409.09086, section 4.2). Values are uniform in 1..50000.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Line retrieval: one prompt a trial (LongEval), or one endless stream with questions on the way (StreamEval, Inf-MLLM
 // section 4.2). Score: the number in the answer equals the line's.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LongBench (Bai et al. 2023, arXiv 2308.14508): whole prompts from a file, answers scored by the task's metric.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LongBench's metrics (Bai et al. 2023, arXiv 2308.14508, table 1), each in [0, 1].
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expected figures are worked out by hand from the definitions.
 #include "eval/longbench_metrics.h"
 

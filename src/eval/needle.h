@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Needle in a haystack: one or more sentences put into a long text at a depth (Kamradt 2023,
 // LLMTest_NeedleInAHaystack). Judged by words that a right answer must contain instead of by a language model.
 #pragma once

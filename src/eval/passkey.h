@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passkey: a number said once in endless filler (Mohtashami and Jaggi 2023, "Landmark Attention", arXiv 2305.16300,
 // section 4.2; InfiniPot, arXiv 2410.01518, figure 4). Key uniform in 1..50000; score: the first integer of the answer.
 //

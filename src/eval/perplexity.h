@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Perplexity: exp(mean NLL), two protocols.
 //
 // Windows: the text is cut into windows of n_ctx tokens, each read into an empty pot; only the second half of every

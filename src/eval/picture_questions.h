@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Questions about pictures, from files: a folder with a JSON object a line and the pictures that the lines name.
 //
 //   image, images or frames   the pictures shown before the question, relative to the folder: a name or a list of

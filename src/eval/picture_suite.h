@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Questions about pictures, each by itself: the session is emptied, the pictures are shown, the question is asked.
 //
 // The protocol of the papers on visual tokens (VQA, DocVQA, TextVQA, captions): one sample, one prompt, greedy. Beside

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several policies in one text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Questions along an endless text: short facts about distinct people are told on the way, and asked for at given
 // distances. After the question styles of VStream-QA (present and memory questions along one stream), in text. Score:
 // the number in the answer equals the fact's.

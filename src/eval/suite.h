@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the suites share: figures with their errors, the cells they belong to, seeds.
 //
 // A suite is a function that puts questions to an Examinee (eval/examinee.h) and reports one Cell per combination of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Was the answer right? Exact rules for exact questions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coordinate search over a policy's options: each option in turn takes the value that measures best while the others
 // stand still, until a whole pass changes nothing. The winner is then compared with the start on material the search
 // never saw.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `weir tune` measures a policy by. A trial is
 //
 //   lines   one stream of named numbers (eval/lines_suite.h), longer than the pot, along which the model is asked for

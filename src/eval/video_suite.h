@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Questions along streams of clips, in rounds: what is shown stays in the stream, and so do questions and answers.
 //
 // videoqa (Inf-MLLM section 4.2, table 1): clip after clip with a question each, scored over the first 5, 10 and 300

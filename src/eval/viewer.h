@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model that is shown pictures in rounds and asked about them; answers are greedy.
 //
 // A round is the user's turn of a chat template: words, pictures, a question. Models without a template (BLIP-2 with

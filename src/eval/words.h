@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Word lists that generated tests draw names from. Part of every generator's definition: a change changes what a seed
 // means.
 #pragma once

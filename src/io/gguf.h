@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GGUF files (version 2 and 3, little-endian): metadata and tensors of a model, memory-mapped read-only.
 //
 // A GGUF file is hostile input. Open() walks every count, offset, string and type and checks it against the file's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbers of the GGUF file format, shared by reader and writer.
 //
 // A file is: magic "GGUF", version (u32), tensor count (u64), key count (u64); then per key its name, a value type and

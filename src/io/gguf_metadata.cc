@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Typed look-ups of GgufFile.
 #include <iterator>
 #include <optional>

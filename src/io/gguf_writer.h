@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds GGUF files (version 3): small models for tests, and the output of tools. Everything is held in memory until
 // Bytes() or WriteFile(), so the largest file is bounded by memory; real models are converted elsewhere.
 //

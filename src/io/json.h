@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON of strangers: checked before it is built, and read field by field with messages that name the field.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file mapped read-only into memory, unmapped by the destructor. Move-only.
 //
 // The bytes are the file's: when another process shortens the file while it is mapped, touching the lost pages kills

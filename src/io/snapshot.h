@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Snapshot files: a saved session as one file that is always whole.
 //
 // Layout, little-endian: magic "weirsnap", u32 version, u32 zero, u64 text bytes, u64 state bytes, u64 checksum, then

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Snapshots that are in memory as a whole, for tests that compare or damage them.
 #pragma once
 

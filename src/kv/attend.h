@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one call a model makes: append this layer's keys and values to every pot of the batch, attend, return the mix.
 //
 // An Attender is planned once per forward pass (Plan() takes the batch's segments) and consumed layer by

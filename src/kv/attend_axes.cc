@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention where positions have three axes (kv/axes.h).
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows in a pot with gaps: which slots a row sees, under every position policy.
 #include "kv/attend.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Positions on three axes (time, line, column) of the tokens that a pot holds.
 //
 // Under the position policies `cache` and `reset` an entry's position is what the tokens that are held make it, at any

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Positions on three axes: of what is held against a naive reference, and attention over them against a naive sum.
 #include "kv/axes.h"
 

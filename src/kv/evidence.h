@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evidence: what a policy may ask to know of every slot, beside its metadata. Declared before the pot is made,
 // collected beside inference, kept in the pot as one float per slot and group, moved with the slots when the pot is
 // compacted.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a pot holds, seen from the stream: the figures that an answer reports.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pot: where keys, values and their metadata live.
 //
 // All slots of a session are reserved and touched when the pot is made; nothing grows afterwards. Layout, outermost

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pot as bytes: nothing of the size of the pot lies in memory beside it.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trace: what was forgotten, when, by whom and why, so that forgetting can be inspected, counted and drawn.
 //
 // JSON lines (one object each; its "type" comes first), small because nothing is said twice:

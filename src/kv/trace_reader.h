@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a trace (kv/trace.h) back: one selection of one group at a time, with the tokens it was about.
 //
 // The file is hostile input. What is kept of it: every token's id, time and pin, the text of every id, and what each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plain data shared by the store, the policies and the engine. Four numbers that are never mixed:
 //   pos    what RoPE sees           slot   where an entry is stored, 0 = oldest of its head
 //   idx    place in a list          t_src  time in the source stream, milliseconds

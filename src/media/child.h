@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A child process whose output is read: the decoders of strangers' files run in it and never in ours.
 //
 // No shell: the program gets an argument vector. It has its own process group, and what it may spend is limited: wall

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and video as RGB frames, decoded by `ffmpeg` and `ffprobe` in child processes (media/child.h): any codec,
 // container, webcam or stream they know, and no parser of strangers' bytes in this process.
 //

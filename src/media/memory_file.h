@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes as a file without a place: what a stranger's request brought, handed to a decoder that wants a file it can seek
 // in.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of a pipe or file in the PPM format (P6, 8 bits), one after the other: the one picture format that is
 // simpler than its description, and that says how large each frame is.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a user's name for a source becomes: an open descriptor and ffmpeg's input arguments.
 #pragma once
 

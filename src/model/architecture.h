@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Architectures: what a model file's tensors mean.
 //
 // Adding one is adding one file src/model/my_arch.cc whose first line is `// weir-plugin: architecture` and which

@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // Gemma 2 (arXiv 2408.00118, section 2): the pre-norm decoder with a second norm behind attention and feed-forward
 // layer, gelu gates, embeddings scaled by sqrt(n_embd), soft-capped attention scores and logits, and a sliding window
 // on every other layer, the first one included.

@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // Gemma 3, language model (arXiv 2503.19786, section 2): as Gemma 2 with norms on q and k in place of the soft caps,
 // and five layers with a sliding window to one without. The two kinds have rotary embeddings of their own: window
 // layers a base of 10,000 and no scaling, the others the file's base and scaling.

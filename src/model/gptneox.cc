@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // GPT-NeoX and Pythia (arXiv 2204.06745, section 2; arXiv 2304.01373): layer norm, biases everywhere, rotary positions
 // on the first part of every head, and, in most of them, attention and feed-forward side by side on one residual:
 //

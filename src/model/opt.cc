@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // OPT ("OPT: Open Pre-trained Transformer Language Models", 2205.01068): learned positions added to the embeddings,
 // layer norm with a bias, biases everywhere, ReLU, head tied to the embedding.
 //

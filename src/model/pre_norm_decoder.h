@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder most families share: RMS norm before attention and before a gated feed-forward layer, rotary positions,
 // grouped KV heads, residual stream in F32. An architecture file says how its metadata and tensor names map to these
 // fields; what it does not have stays empty.

@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // Qwen, the first ("Qwen Technical Report", 2309.16609, section 2.3), and the language model of Qwen-VL (2308.12966):
 // the pre-norm decoder with q, k and v and their biases in one tensor. Its published code stretches the rotary base and
 // scales queries by the logarithm of their position beyond the trained context; neither has a key in GGUF, neither

@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // Qwen2 and Qwen2.5: the pre-norm decoder with biases on q, k and v; rotary pairs are half-split in the file.
 #include "model/pre_norm_decoder.h"
 

@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // Qwen2-VL's language model: Qwen2 with positions on three axes (2409.12191, section 2.1). Text stands at the same
 // number on all of them; what pictures do is kv/axes.h's business.
 #include "model/pre_norm_decoder.h"

@@ -1,4 +1,5 @@
 // weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
 // Qwen3: the pre-norm decoder with an RMS norm on every head of q and k (arXiv 2505.09388, section 2), no biases, and
 // heads whose size the file gives apart from the width.
 #include "model/pre_norm_decoder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Binding a model file's tensors to an architecture's fields. Every tensor is asked for by name and shape; what nobody
 // asked for is an error too, so that a half-understood file never runs.
 #pragma once

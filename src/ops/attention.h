@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of new rows over the slots of their pots, one layer, several pots in one call.
 //
 //   out[r, h, :] = sum_s p_s * v[kv(h), s, :]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention statistics: how much some rows attended to each slot, reduced on the fly. The signal of every policy that
 // ranks by attention (Inf-MLLM 3.2, InfiniPot 3.3, H2O, TOVA, SnapKV, A-VL).
 //

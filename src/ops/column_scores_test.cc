@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference itself, against the attention reference and answers known without it.
 #include "ops/column_scores.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row-wise operations between products. All F32; in and out may be the same array.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How new a visual token is: how little its key resembles those that stand at the same place of recent frames
 // (InfiniPot-V's temporal redundancy, TaR, NeurIPS 2025). One number per slot of one head:
 //

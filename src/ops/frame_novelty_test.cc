@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/frame_novelty.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of every query row over every key row: no order, no positions, no pot. Encoders of pictures use it among
 // their patches, and with other rows than their own for cross-attention.
 //

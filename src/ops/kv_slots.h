@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Raw storage of keys and values: what a slot looks like, and the two operations that write slots.
 //
 // One KV head of one layer owns two arrays of slots (keys and values), each slot `SlotBytes(type, head_dim)` wide,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of activations with weight matrices: y[r, o] = sum_k x[r, k] * w[o, k] (+ bias[o]) (+ y[r, o]).
 //
 // Weights of block formats (Q8_0, Q4_1, Q4_K ...) multiply activations that were rounded to int8 in blocks of 32 along

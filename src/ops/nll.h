@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Negative log-likelihood of given next tokens, without ever holding n_rows x vocabulary logits: projection,
 // log-sum-exp and gather are fused over tiles of the vocabulary.
 //

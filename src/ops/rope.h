@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding. Every scaling kind of the model files (none, linear, NTK-aware base, YaRN, llama3
 // frequency factors, longrope) reduces to one inverse frequency per pair and one magnitude factor, computed once here.
 //

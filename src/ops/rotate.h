@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary embedding of all heads of rows, in place: each row by its own angles.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Squares of a picture put in a row: how pixels become patches, and how patches become the rows of a pixel shuffle.
 //
 //   y[n, p, line, c * dim ..] = x[p, n_y * side + line, (n_x * side + c) * dim ..]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The largest logits of a row, found where they are: what a sampler needs of a vocabulary, without the vocabulary.
 #pragma once
 

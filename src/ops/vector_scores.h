@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of stored keys or values, for policies that rank without attention. One score per slot of one head.
 //
 //   kKeyDiff    -cos(k[s], m), m = mean over the slots of k / |k|: keys unlike the rest score high

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference itself, against answers known without it.
 #include "ops/vector_scores.h"
 

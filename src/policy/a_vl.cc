@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // A-VL: of a picture, each layer stores what the prompt's end attends to and reads a core of it; of text, heavy
 // hitters.
 // Paper: "A-VL: Adaptive Attention for Large Vision-Language Models" (2409.14846), section 4.

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // AdaKV: SnapKV's ranking with one budget for all heads of a layer, so that heads whose attention is spread keep more.
 // Paper: "Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference" (arXiv
 // 2407.11550), section 3, algorithms 1 and 2 (Ada-SnapKV).

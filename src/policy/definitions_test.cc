@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Facts that follow from the methods' definitions, whoever implements them.
 #include <gtest/gtest.h>
 

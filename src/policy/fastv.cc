@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // FastV: from layer K on, only the visual tokens that layer K's last row attends to.
 // Paper: "An Image is Worth 1/2 Tokens After Layer 2: Plug-and-Play Inference Acceleration for Large Vision-Language
 // Models" (ECCV 2024), section 4.1.

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // Nothing is ever forgotten: the ordinary cache. A pot that is full is an error, never a silent cut.
 #include "policy/policy.h"
 

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // H2O: the slots with the most accumulated attention (heavy hitters), and the newest.
 // Paper: "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models" (NeurIPS 2023),
 // section 4, algorithm 1.

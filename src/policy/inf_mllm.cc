@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // Inf-MLLM: slots that the new prompt attends to, with a linear penalty on age, and the newest ones.
 // Paper: "Inf-MLLM: Efficient Streaming Inference of Multimodal Large Language Models on a Single GPU"
 // (arXiv 2409.09086), sections 3.2 to 3.4, algorithm 1.

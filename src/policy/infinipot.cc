@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // InfiniPot: when the pot is full, distil it into the tokens that surprised the model and those that a catalyst prompt
 // attends to.
 // Paper: "InfiniPot: Infinite Context Processing on Memory-Constrained LLMs" (EMNLP 2024, arXiv 2410.01518), section 3:

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // InfiniPot-V: when the pot is full, keep what is new against the last frames, and the longest value vectors.
 // Paper: "InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video Understanding" (NeurIPS 2025,
 // arXiv 2506.15745): temporal-axis redundancy TaR (section 3.2) and value norm VaN (3.3), no attention and no question.

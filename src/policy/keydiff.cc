@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // KeyDiff: the slots whose keys point away from the mean direction of all keys.
 // Paper: "KeyDiff: Key Similarity-Based KV Cache Eviction for Long-Context LLM Inference in Resource-Constrained
 // Environments" (arXiv 2504.15364), section 3.

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // Last frames: the newest pictures or frames, whole, and the newest text. The baseline of streaming video that many
 // memory methods do not beat (SimpleStream).
 //

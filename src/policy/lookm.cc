@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // LOOK-M: text before pictures, and of each the heavy hitters; the newest always.
 // Paper: "LOOK-M: Look-Once Optimization in KV Cache for Efficient Multimodal Long-Context Inference" (Findings of
 // EMNLP 2024, arXiv 2406.18139), section 3: attention summed over all queries as in H2O, with a text prior: visual

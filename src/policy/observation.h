@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Observation windows: what SnapKV, PyramidKV and AdaKV share. The last rows of a prompt vote for the slots before
 // them, the votes are pooled over neighbours, and the window's own slots stay.
 // Paper: "SnapKV: LLM Knows What You are Looking for Before Generation" (NeurIPS 2024), section 4, listing 1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry's look-up and the text form of a policy: name:key=value,key="text, with commas",profile=file.
 #include "policy/policy.h"
 

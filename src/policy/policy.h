@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Eviction policies: who stays when a pot is full.
 //
 // Adding one is adding one file src/policy/my_policy.cc whose first line is `// weir-plugin: policy` and which defines

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profiles: options of a policy as `weir tune` found them, in a small JSON file. `--policy NAME:profile=FILE` reads one
 // (ParsePolicySpec in policy/policy.h).
 //

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // PyramidKV: SnapKV's ranking, with more slots for lower layers and fewer for higher ones.
 // Paper: "PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling" (arXiv 2406.02069),
 // section 4.

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // Random: slots are kept by lot. The control of every ranking: a policy that is no better has learnt nothing.
 //
 // The lot of a slot is a function of the seed, its layer, its head and its token's number, not of a state: the same

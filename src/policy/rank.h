@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What rankings of slots share: the tie rule, pooling over neighbours, and filling a budget exactly.
 //
 // Order of slots, everywhere: the higher score first, of equal ones the higher score before pooling, then the newer

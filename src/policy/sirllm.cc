@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // SirLLM: the tokens that surprised the model most when it read them, the first ones, and the newest.
 // Paper: "SirLLM: Streaming Infinite Retentive LLM" (ACL 2024), section 3.
 //

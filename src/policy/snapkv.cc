@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // SnapKV: the slots that the end of a prompt attends to, with their neighbours, and that end itself.
 // Paper: "SnapKV: LLM Knows What You are Looking for Before Generation" (NeurIPS 2024), section 4, listing 1.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far policies that evict at every step shrink a pot. Freeing exactly what is needed would move the whole pot for
 // every token, which costs more than attending to a few slots less; so several slots go at once.
 #pragma once

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // StreamingLLM: attention sinks plus the newest tokens, positions inside the cache.
 // Paper: "Efficient Streaming Language Models with Attention Sinks" (ICLR 2024), section 3.2 and figure 4.
 //

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // StreamingVLM: attention sinks, a long window of text, a short window of vision.
 // Paper: "StreamingVLM: Real-Time Understanding for Infinite Video Streams" (arXiv 2510.09608), section 3: the first
 // tokens, the newest `text` text tokens (512 in the paper) and the visual tokens of the last `seconds` (16 in the

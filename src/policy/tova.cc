@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // TOVA: the slots that the latest token attends to most.
 // Paper: "Transformers are Multi-State RNNs" (EMNLP 2024), section 3.2.
 //

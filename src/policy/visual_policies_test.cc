@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policies that know what a token is: facts that follow from their definitions. What they keep slot by slot is in
 // tests/golden/policy.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // weir-plugin: policy
+// SPDX-License-Identifier: Apache-2.0
 // Weir's own policy: the newest tokens, unless something stands out.
 //
 // The published methods give a fixed share of the pot to what they rank best, and pay for it with recent text wherever

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the rule of `weir` promises: nothing is paid where nothing stands out, and what does stays at any age.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // weir-plugin: pruner
+// SPDX-License-Identifier: Apache-2.0
 // CATP: queries vote for by every image token, by rank of the attention they pay it.
 // Paper: "CATP: Cross-Attention Token Pruning for Accuracy Preserved Multimodal Model Inference", section 3,
 // algorithm 1.

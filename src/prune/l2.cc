@@ -1,4 +1,5 @@
 // weir-plugin: pruner
+// SPDX-License-Identifier: Apache-2.0
 // L2: the rows of the largest Euclidean norm before they are projected to the language model's width. The baseline that
 // CATP is compared with. Behind a layer norm, as in a Q-Former, norms hardly differ: little better than chance there.
 #include <cmath>

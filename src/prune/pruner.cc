@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry's look-up, the text form of a pruner, and the choice of rows that all of them share.
 #include "prune/pruner.h"
 

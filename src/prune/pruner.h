@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pruners: which rows of a picture the language model gets to see. Rows that a pruner drops never reach the model: no
 // slot, no attention, no feed-forward layer.
 //

@@ -1,4 +1,5 @@
 // weir-plugin: pruner
+// SPDX-License-Identifier: Apache-2.0
 // Self-attention: the queries that other queries attend to most, summed over rows, heads and layers of the Q-Former's
 // self-attention. The baseline that CATP is compared with; the rule of SpAtten ("SpAtten: Efficient Sparse Attention
 // Architecture with Cascade Token and Head Pruning", HPCA 2021, section III-A), applied once instead of layer by layer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Helpers shared by the block formats of this folder. Not for use outside it.
 #pragma once
 

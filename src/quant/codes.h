@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats whose weights are small integers with scales. Kernels on packed codes (backend/cpu/coded_weights.cc,
 // backend/cuda/planar_weights.cu) know formats by this description alone: a format that has one runs on them with
 // nothing else written.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types of stored tensors: F32, F16, BF16, I32 (plain.cc) and the block formats, one file of this folder each.
 //
 // The enumerators are generated from the folder's file names: q4_k.cc is DType::kQ4_K. Their numbers hold for one build

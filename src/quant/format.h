@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Weir knows about an element type: how a block of it becomes floats and back. Every stored tensor, quantised or
 // plain, is read through this table, so a new format works everywhere (slowly) before anyone writes a fast kernel.
 //

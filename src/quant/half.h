@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two 16-bit floating-point types, converted in plain integer arithmetic: the same bits on every machine, whether
 // or not it has half-precision instructions. SIMD kernels may use faster conversions; they must agree with these.
 //

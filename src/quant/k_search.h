@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scale search shared by the encoders of the K formats, whose blocks of 256 elements hold 8 or 16 groups with small
 // integer scales of their own. Not for use outside this folder.
 //

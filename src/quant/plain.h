@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The unquantised element types as formats of one element per block.
 #pragma once
 

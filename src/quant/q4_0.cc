@@ -1,4 +1,5 @@
 // weir-plugin: format
+// SPDX-License-Identifier: Apache-2.0
 #include "quant/q4_0.h"
 
 namespace weir {

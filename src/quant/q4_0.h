@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q4_0: 32 four-bit codes with one scale. value = (code - 8) * d.
 // Element i (0 to 15) is the low nibble of byte i, element 16 + i its high nibble.
 #pragma once

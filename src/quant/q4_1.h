@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q4_1: 32 four-bit codes with a scale and a minimum. value = code * d + m.
 // Element i (0 to 15) is the low nibble of byte i, element 16 + i its high nibble.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q4_K: 256 four-bit codes in 8 groups of 32, each with a six-bit scale and minimum (packing: k_search.h).
 // value = code * (d * scale) - (dmin * min), both products rounded to binary32 first.
 // 32 bytes of codes serve two groups: the low nibbles are group 2j, the high nibbles group 2j + 1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q6_K: 256 six-bit codes in 16 groups of 16, each with a signed eight-bit scale.
 // value = (code - 32) * (d * scale), the product d * scale rounded to binary32 first.
 // Each half of the block (128 elements, four quarters of 32) has 64 bytes of low nibbles and 32 of upper bits:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q8_0: 32 signed bytes with one scale. value = code * d.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The room of admission: which kinds of stream sessions a request may ask for, what one needs, and whether the budget
 // still has it.
 //

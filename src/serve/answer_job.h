@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A question and its answer: reads a prompt, then writes token by token until something says stop.
 #pragma once
 

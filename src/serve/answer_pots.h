@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The room of answer pots: a few sessions that are made at the start and lent to requests which bring their whole
 // prompt.
 //

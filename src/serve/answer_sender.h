@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chats, completions and questions to sessions: one way to answer, whole or as a stream of events.
 #pragma once
 

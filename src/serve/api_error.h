@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors in the shape that clients of the OpenAI API know.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys that requests bring: `Authorization: Bearer KEY`.
 #pragma once
 

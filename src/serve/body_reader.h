@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a request's body within the server's limits.
 #pragma once
 

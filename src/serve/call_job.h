@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that run on the engine's thread for somebody who waits for them. They are jobs like any other, and go in
 // between the steps of those that run. Any thread but the engine's; kCancelled when the engine stops.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the engine's thread says to the thread of one request: a queue of events that never makes the engine wait.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What browsers ask before a page of another site may use the server (cross-origin resource sharing).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lanes in which a server decodes pictures and videos.
 //
 // Decoding (ffmpeg, and making a frame ready for the encoder) is done by threads of requests. Each needs a lane, which

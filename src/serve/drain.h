@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graceful shutdown of a server that hands its sessions over (serve/handover.h), and what requests see of it.
 //
 // A server that is not shutting down takes over, before a request on a session, a session that another server left in

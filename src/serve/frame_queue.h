@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames of one session's live video that arrive while the engine is busy with something else.
 //
 // Whoever sends a frame does not wait for the model: the frame is made ready for the encoder and waits here. When the

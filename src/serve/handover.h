@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions that move from one server to another when the first one is told to end.
 //
 // Servers that share a folder hand sessions over through it. A server that shuts down writes each session there under

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session still holds of its stream, over time and layers: what a page draws.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host: one model, a fixed budget of bytes, and the rooms that share them.
 //
 // A few answer pots are made at the start (serve/answer_pots.h); the rest of the budget goes to stream sessions

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The HTTP library with limits of our own around it.
 //
 // cpp-httplib gives each connection a thread and reads heads and chunked bodies of any length. Here a connection

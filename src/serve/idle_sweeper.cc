@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "serve/idle_sweeper.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends sessions that nobody uses, so that their bytes go back to the budget.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the server counts, in Prometheus' text format.
 #pragma once
 

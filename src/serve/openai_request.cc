@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "serve/openai_request.h"
 
 #include <sys/random.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests of the OpenAI API, checked field by field: what is known is read, what is unknown or unsupported is refused
 // by name.
 //

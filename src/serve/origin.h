@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which web pages may use the server. A browser sends requests for every page its user visits, and from his machine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which route a request is for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread owns the model; everything that touches it is a job of small steps on that thread.
 //
 // A step is one chunk of a prompt or one token of an answer. Of the jobs that run, the one that has had the least of

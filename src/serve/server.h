@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `weir serve` as a library: the routes of docs/openapi.yaml over one host.
 //
 // This is where the rooms are put together: the host and its jobs, routes (serve/routes), keys, origins, bodies,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a server is made of.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ids of stream sessions. Whoever knows a session's id may talk to it, so that an id must not be guessable; it also
 // names the session's file where sessions are handed over.
 #pragma once

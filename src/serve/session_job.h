@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs on one session: what they share, and the short ones.
 #pragma once
 

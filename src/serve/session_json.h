@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream session as answers report it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream session as a file, and back: its state, its conversation, and what it has watched.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The room of stream sessions: each has a pot of its own for as long as it lives, and is found by its id.
 //
 // [engine] runs on the engine's thread only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all sessions of a server share to see with: one encoder at work, lanes to decode in, and counts.
 //
 // What a session keeps of its frames is its own (engine/frame_store.h).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pictures and videos of one request, decoded one after the other by a thread of their own while the engine does
 // something else.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and video as a request brings them: files in base64, and the moments they show.
 //
 // Nothing is looked into here: what the bytes are, ffmpeg says later. Nothing is fetched: an address of another machine

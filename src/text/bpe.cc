@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM): every byte is a printable character of the vocabulary's alphabet, a
 // pre-tokenizer cuts the text into words, and inside a word the pair with the lowest merge rank is joined until none is
 // left (Sennrich et al. 2016; alphabet: openai/gpt-2, bytes_to_unicode).

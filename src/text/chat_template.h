@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chat templates: rounds of a conversation -> the text a model was trained to read.
 //
 // Model files carry their template as a Jinja program. It is recognised by its markers and rendered natively, with the

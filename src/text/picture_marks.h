@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Renderings of conversations that are cut where pictures stand.
 #pragma once
 

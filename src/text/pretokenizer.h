@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pre-tokenizers: the regular expression that cuts text into words before byte-level BPE merges inside each word.
 //
 // A GGUF file names its expression in `tokenizer.ggml.pre`. Known names and where their expressions are published:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampler: logits -> the next token.
 //
 // The usual steps in the order that llama.cpp users know: repeat penalty, top-k, top-p, min-p, temperature, then one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SPM and unigram models against the outputs of the SentencePiece library (tools/golden/unigram.py).
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the texts of special tokens in a text. Where several begin at one place the longest wins, and the leftmost
 // match is taken first, as in the tokenizers the models were trained with.
 #pragma once

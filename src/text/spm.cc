@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SentencePiece-style BPE (Llama 1 and 2, Mistral, Gemma, Phi-3): spaces are spelled U+2581, and of all neighbouring
 // symbols whose joint text is a token, the pair with the highest score is joined first, until none is left. Characters
 // without a token become byte tokens. Source: google/sentencepiece, bpe_model.cc.

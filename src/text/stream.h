@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Endless text: tokens out of pieces of any size, and text out of tokens one by one, in bounded memory.
 #pragma once
 

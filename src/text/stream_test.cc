@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Special tokens, pieces, decoding and what Load() refuses, on a tokenizer small enough to read. Streams over real
 // vocabularies are tested in tokenizer_test.cc.
 #include "text/stream.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inside src/text: what a tokenizer model (bpe.cc, spm.cc, unigram.cc) is to tokenizer.cc. Users want tokenizer.h.
 #pragma once
 

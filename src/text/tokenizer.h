@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers: text to token ids and back, from nothing but a GGUF file's metadata.
 //
 // Three models: byte-level BPE (`tokenizer.ggml.model` = "gpt2"; its word splitting is named by `tokenizer.ggml.pre`,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unigram language model (T5 and its kin): of all ways to write a text as tokens, the one with the highest sum of
 // scores (Kudo 2018, "Subword Regularization"; google/sentencepiece, unigram_model.cc). Text is normalised first by
 // rules that the file carries in compiled form ("precompiled charsmap": a double array, Kanda 2018, and the replacement

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests: GGUF metadata built in memory, and the vocabularies of the data folder turned into it, so that every test
 // goes through Tokenizer::Load().
 #pragma once

@@ -1,4 +1,5 @@
 // weir-plugin: encoder
+// SPDX-License-Identifier: Apache-2.0
 // BLIP-2's encoder ("BLIP-2: Bootstrapping Language-Image Pre-training with Frozen Image Encoders and Large Language
 // Models", 2301.12597, section 3.1): EVA's ViT-g, then the Q-Former, whose learned queries attend to each other and, in
 // some of its blocks, to the picture; their rows, projected, are what the language model reads.

@@ -1,4 +1,5 @@
 // weir-plugin: encoder
+// SPDX-License-Identifier: Apache-2.0
 // Chat-UniVi ("Chat-UniVi: Unified Visual Representation Empowers Large Language Models with Image and Video
 // Understanding", 2311.08046, section 3.1 and 3.2): CLIP, its patches' rows merged to fewer and fewer clusters
 // (vision/dpc_knn.h), all levels one after the other, through one matrix. A video's frames are first clustered into

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CLIP's vision transformer ("Learning Transferable Visual Models From Natural Language Supervision", 2103.00020,
 // section 2.4) up to the block whose output projectors read: patches and class token, a norm, blocks. Several encoders
 // put something of their own behind it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Density peaks among nearest neighbours: which rows belong together ("Study on density peaks clustering based on
 // k-nearest neighbors and principal component analysis", Knowledge-Based Systems 2016; as Chat-UniVi, 2311.08046,
 // section 3.1, merges visual tokens by it).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters of rows: groups that anybody sees, rows that are all the same, sizes at their bounds. Whole encoders are
 // held to the reference by conformance/frames_test.cc.
 #include "vision/dpc_knn.h"

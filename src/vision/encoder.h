@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vision encoders: what turns a picture into rows that a language model reads like token embeddings.
 //
 // Adding one is adding one file src/vision/my_encoder.cc whose first line is `// weir-plugin: encoder` and which

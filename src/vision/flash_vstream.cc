@@ -1,4 +1,5 @@
 // weir-plugin: encoder
+// SPDX-License-Identifier: Apache-2.0
 // Flash-VStream ("Flash-VStream: Memory-Based Real-Time Understanding for Long Video Streams", 2406.08085,
 // section 3.2): CLIP, and the STAR memory of a video's frames in front of LLaVA's projector. Of every frame t, whose
 // patches' rows are averaged to grids of different sizes,

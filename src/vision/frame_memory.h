@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What some encoders keep of a video's frames, and make rows of together, where others make rows of every frame.
 //
 // One object belongs to one stream. It lives in memory whose size does not depend on how many frames there are

@@ -1,4 +1,5 @@
 // weir-plugin: encoder
+// SPDX-License-Identifier: Apache-2.0
 // SigLIP's vision transformer with the connector of Idefics3 ("Building and better understanding vision-language
 // models", 2408.12637, section 2) and SmolVLM (2504.05299, section 2): the rows of the last block's norm, each square
 // of `scale` x `scale` patches put side by side (pixel shuffle), through one matrix. There is no class token.

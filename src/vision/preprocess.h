@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a picture's pixels to an encoder's input, exactly as the models' own processors do it (transformers'
 // CLIPImageProcessor over Pillow): resampling in 8 bits with Pillow's fixed-point arithmetic, horizontally, then
 // vertically, then (v / 255 - mean) / std.

@@ -1,4 +1,5 @@
 // weir-plugin: encoder
+// SPDX-License-Identifier: Apache-2.0
 // Qwen2-VL's encoder ("Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution",
 // 2409.12191, section 2.1): a vision transformer that takes pictures of any size, queries and keys rotated by line and
 // column, then the merger, which puts each square of 2 x 2 patches side by side and sends it through two layers.

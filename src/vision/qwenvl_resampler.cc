@@ -1,4 +1,5 @@
 // weir-plugin: encoder
+// SPDX-License-Identifier: Apache-2.0
 // Qwen-VL's encoder ("Qwen-VL: A Versatile Vision-Language Model for Understanding, Localization, Text Reading, and
 // Beyond", 2308.12966, section 2.1): a vision transformer without class token, then one layer of cross-attention in
 // which learned queries, 256 in published models, read the patches. Queries and keys carry positions of a grid, sines

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pillow's resampling of 8-bit pictures, to the last bit: coefficients with 22 bits behind the point, one rounding
 // after each of two passes. Only what is wanted of the result is computed, row by row.
 #pragma once

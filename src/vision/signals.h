@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What may be seen of an encoder while it reads a picture: the evidence of pruners. Plain data between the two: an
 // encoder knows no pruner, a pruner no encoder, the engine introduces them.
 //

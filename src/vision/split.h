@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of any resolution as squares (Idefics3, "Building and better understanding vision-language models",
 // 2408.12637, section 2; SmolVLM, 2504.05299, section 2.2): the encoder looks at squares of a large copy of the
 // picture, and last at the whole of it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of any resolution as tiles (LLaVA-1.6, "AnyRes"): the encoder looks at the whole picture once, and at
 // squares of a larger copy of it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What encoders built on a vision transformer with a class token share: their sizes, and how pixels become rows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The blocks of a vision transformer, as most encoders have them ("An Image is Worth 16x16 Words", 2010.11929, section
 // 3.1): x' = x + attn(norm1(x)); x'' = x' + ffn(norm2(x')), attention of every row to every row.
 //

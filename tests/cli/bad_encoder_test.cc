@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the programs say of vision encoders: good ones, damaged ones, and such that belong to another model.
 #include <gtest/gtest.h>
 

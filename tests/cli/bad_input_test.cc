@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompts, flags, budgets and policies that cannot be honoured.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model files that are cut short, damaged, of another kind, or not what their metadata says.
 #include <gtest/gtest.h>
 

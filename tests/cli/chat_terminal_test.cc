@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // weir chat on a terminal: lines of any length, pastes, lines recalled, Ctrl-C. The terminal is a pseudo-terminal.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each subcommand promises to people and to the programs that read its output.
 #include <gtest/gtest.h>
 

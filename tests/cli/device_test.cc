@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which device runs, and what is said about it.
 #include <cstdlib>
 

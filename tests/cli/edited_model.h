@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A good model file taken apart, so that a test can break one thing and write it back.
 #pragma once
 

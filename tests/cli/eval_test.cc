@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the suites of `weir eval` promise to the programs that read their rows.
 #include <gtest/gtest.h>
 

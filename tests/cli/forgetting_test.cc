@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Honest forgetting: pins that hold, counts that agree, traces that say what the session really kept.
 #include <nlohmann/json.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ctrl-C: what was read is answered from, what was written stays, and the exit code says 130.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and video through the program: what they become, what is counted and planned, and what is refused.
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the real program as a user would: arguments, standard input, the interrupt key. The path of the program is
 // compiled in (support/build_paths.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pruners through the programs: how many rows of pictures the language model sees, what is counted, planned and
 // refused.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fixture for what the program must refuse: one line that says what was wrong, exit code 2, nothing written, never a
 // crash.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --session, /save and /load: a conversation in pieces says what it would have said in one.
 #include <filesystem>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `weir trace --attention`: on attention that is known, and on what a tiny pair writes.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // weir tune as a user runs it, and its profiles in the other commands.
 #include <unistd.h>
 

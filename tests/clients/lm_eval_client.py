@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """EleutherAI's lm_eval against the real server, and the same score by `weir eval ppl`.
 
     tests/clients/lm_eval_client.py PROGRAM [MODEL]

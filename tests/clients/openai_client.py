@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The official `openai` client against the real server.
 
     tests/clients/openai_client.py PROGRAM [MODEL]

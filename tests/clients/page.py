@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The page of `weir serve` in a real headless Chromium.
 
     tests/clients/page.py PROGRAM [MODEL] [--pictures FOLDER]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A video that plays in the page of `weir serve` while questions are asked, in a real headless Chromium.
 
     tests/clients/page_video.py PROGRAM [MODEL MMPROJ] [--pictures FOLDER]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`weir serve` for the scripts of this folder.
 
 WEIR_PYTHON names an interpreter that has the clients' packages, where the one that runs a script has not; WEIR_MODEL is

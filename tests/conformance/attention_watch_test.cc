@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the newest token attends, as a trace says it: the attention that policies rank by, and nothing else changes.
 #include <gtest/gtest.h>
 #include <unistd.h>

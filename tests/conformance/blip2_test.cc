@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BLIP-2's encoder, language model and pruners against the reference implementation (tools/golden/blip2.py).
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of an encoder in a session: they behave as the tokens whose embeddings they are.
 #include <gtest/gtest.h>
 

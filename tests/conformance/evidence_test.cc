@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What policies are shown, against its definition: after many evictions the attention of a chunk's last rows, computed
 // anew from the stored keys with every key rotated to its slot and every query to its own (methods CACHE and RESET: the
 // kept tokens stand at positions 0, 1, 2 ... as if the others had never been).

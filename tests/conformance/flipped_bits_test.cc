@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every model and encoder file of the goldens with bits of its head turned over: it is refused, or it runs within a
 // bound of memory; nothing crashes (under a sanitizer: nothing is read or written out of bounds, no sum overflows).
 #include <gtest/gtest.h>

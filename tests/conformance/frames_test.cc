@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoders that make rows of a video's frames together, against the rules of their papers
 // (tools/golden/frames.py): CLIP and its patches as a picture, what becomes of frames, and a session that reads
 // it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors that hold several matrices (Phi-3's qkv and gate_up, GPT-NeoX's and Qwen's qkv) are cut apart while loading,
 // in every type of storage: a cut at the wrong byte would read another matrix's blocks.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every model and encoder file of the goldens with one part left out: each key and each tensor in turn is either one
 // that files may lack, or the error names it, the family whose rules it breaks, and nothing stays reserved.
 #include <gtest/gtest.h>

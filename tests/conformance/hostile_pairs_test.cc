@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoder files and OPT models that were damaged in one place: each is refused in words that name the place, none
 // crashes, and nothing stays reserved. What the programs make of such files is in tests/cli/bad_encoder_test.cc.
 #include <gtest/gtest.h>

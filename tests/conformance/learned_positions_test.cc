@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models with a table of learned positions: what is added at the input is a slot of the pot, or the token's number in
 // the stream, and never a row that the table does not have.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every tiny model of tests/golden/models against the reference implementation that made it: each named intermediate,
 // the logits, any chunking, any thread count, several pots in one forward pass.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model that is shown pictures and asked about them: rounds as the chat template has them, questions that leave no
 // trace, shares of what is stored and read, suites that count and score.
 #include <gtest/gtest.h>

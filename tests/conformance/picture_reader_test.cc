@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and frames in a session: the pair against the reference that made its golden, memory against the plan, and
 // frames that arrive while nobody looks.
 #include "engine/picture_reader.h"

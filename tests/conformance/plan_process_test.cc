@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan against the process itself: resident memory, as the kernel's page tables hold it, grows by what was planned.
 //
 // Every case runs in a child process of its own, so that neither freed pages nor other tests blur the figure.

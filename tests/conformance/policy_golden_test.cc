@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every policy must keep, slot by slot: the cases of tests/golden/policy, made by the independent reference in
 // tools/reference (format: tools/golden/policy.py). A policy of the folder without such a file fails here.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Facts that follow from single methods, seen through a session on a tiny model.
 #include <gtest/gtest.h>
 

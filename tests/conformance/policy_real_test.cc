@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policies on a real model, which WEIR_MODEL names: what tiny random models cannot show. Attention there has sinks,
 // likelihoods have meaning, scores come close to one another.
 //

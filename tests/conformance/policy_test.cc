@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every policy of the folder, on tiny real models: the promises that no policy may break.
 #include <gtest/gtest.h>
 

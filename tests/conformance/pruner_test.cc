@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every pruner against the independent reference of tools/golden/prune.py, and facts that follow from the methods.
 #include <gtest/gtest.h>
 

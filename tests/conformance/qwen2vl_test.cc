@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Qwen2-VL: pictures of any size, the encoder, and a language model whose positions have three axes, against the
 // reference implementation that made tests/golden/vision/qwen2vl.golden (tools/golden/qwen2vl.py); every policy
 // over a stream of words and pictures.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Qwen-VL: encoder, transform and the pair, against the rules of its paper and code that made
 // tests/golden/vision/qwenvl.golden (tools/golden/qwenvl.py).
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contract of a session: what was planned is what is used; what cannot work says what would.
 #include "engine/session.h"
 #include "kv/trace_reader.h"

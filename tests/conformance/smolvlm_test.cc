@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SmolVLM: encoder, squares, words between them and the pair, against the reference implementation that made
 // tests/golden/vision/smolvlm.golden (tools/golden/smolvlm.py).
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions that write together hold and say the same bytes as sessions that write alone.
 #include "engine/step_batch.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures in tiles (LLaVA-1.6) against the reference that made tests/golden/vision/next.golden: the tiles' pixels to
 // less than one step of 8 bits, the rows of the whole picture, tiles and line ends to 1e-3.
 #include "vision/tiles.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policies that treat pictures apart: what they store at the end of a prompt and read at each step, against the
 // independent reference (tools/golden/vl_policy.py) and in sessions over rows of embeddings.
 #include <gtest/gtest.h>

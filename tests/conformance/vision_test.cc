@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vision against the reference implementations that made the goldens of tests/golden/vision: preprocessing to less than
 // one step of 8 bits, every named intermediate of an encoder to 1e-3.
 #include <gtest/gtest.h>

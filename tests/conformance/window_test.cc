@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models whose layers have sliding windows, in pots that forget (docs/decisions/0007-windows-count-positions.md).
 #include <gtest/gtest.h>
 

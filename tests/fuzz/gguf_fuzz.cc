@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer target of the GGUF reader: any bytes either parse, and then every value and tensor byte can be read, or
 // give an error.
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of models and encoders among the goldens with bytes of their heads changed: refused, or running within a
 // bound of memory. tests/conformance/flipped_bits_test.cc does the same with bits turned by chance.
 //

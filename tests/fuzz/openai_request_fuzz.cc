@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any JSON as the body of a chat, a completion or a question, and as the rounds of a saved session: refused in one
 // line, or read as something that can be answered.
 //

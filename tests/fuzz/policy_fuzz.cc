@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text as a policy's name with options, and as a profile: refused, or what it is normalised to means the same.
 //
 // Input: one byte choosing which of the two, then the text.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as pictures in the PPM format, in pieces of any size: no picture larger than what was read for it.
 //
 // Input: one byte, the size of the pieces; then the stream.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text as a request's body, as the text of a snapshot, as the bytes of a picture: refused in one line, or read.
 #include <cstdlib>
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text as a file of samples: LongBench's, LongEval's lines, needles, and questions about pictures.
 #include <cstdlib>
 #include <string_view>

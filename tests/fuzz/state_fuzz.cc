@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as the state of a session: refused, or a session that goes on and can be saved and read again.
 //
 // Input: one byte choosing policy and cache type, one how the rest is meant: the state itself, or changes to a good one

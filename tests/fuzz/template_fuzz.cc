@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any Jinja program is recognised or refused, and any messages are rendered without their text ever landing in a piece
 // that parses control tokens.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any text, encoded whole and in pieces by each tokenizer model: no crash, equal ids, bounded output.
 //
 // Input: one byte choosing the model, one choosing the options and the size of the pieces, then the text.

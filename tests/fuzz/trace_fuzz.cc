@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any bytes as a trace: read to its end, or refused with the line that is wrong.
 #include <sys/mman.h>
 #include <unistd.h>

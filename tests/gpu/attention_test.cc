@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention and its statistics on a device against the scalar reference, over random pots: both forms of keys, every
 // slot type, ragged heads, windows, lists of slots, soft caps, several pots in a call.
 #include <fmt/core.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the CUDA backend share. Each runs twice: on the host's twin of a device, everywhere, and on the
 // device, skipped where there is none.
 #pragma once

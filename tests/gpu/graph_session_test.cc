@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models written token by token, each pass as one graph: the bytes of the answers are those of passes whose
 // operations are launched one by one, and after the first tokens every pass is a replay.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded passes on the twin: what is replayed must be what was asked for, whatever changed, whatever is refused.
 #include <gtest/gtest.h>
 

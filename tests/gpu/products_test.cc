@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products, embeddings and likelihoods on a device against the scalar reference. Activations of block formats are
 // rounded to the same integers, so that only the order of F32 sums differs; halves and bfloats round their activations
 // too when many rows meet the library's kernels, which the bounds say.

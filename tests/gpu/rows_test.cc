@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row-wise operations and angles on a device against the scalar reference.
 #include <array>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing, moving and measuring slots on a device against the scalar reference: stored bytes are the same bytes.
 #include <tuple>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The twin itself: what it must refuse, or tests on it would prove little.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions that move: a server is told to end, another one goes on.
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Snapshots that somebody wrote by hand: a checksum tells damage, not malice. Each is refused, and nobody else notices.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clients that mean harm, or die in the middle: right answers, flat memory, other clients unaffected.
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams whose encoder makes rows of all frames together, over HTTP: what is kept of frames is read before a question,
 // saved, restored and copied with its session, and counted in its bytes.
 #include <gtest/gtest.h>

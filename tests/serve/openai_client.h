@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chats and completions as a client of the OpenAI API sends them, and what it reads of the answers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a request may ask of its answer beyond the plain one: several of them, biases, penalties; and what is told of
 // it.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The OpenAI routes of the real server, over HTTP.
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and videos as a client sends them, to the tiny pair of tests/golden/vision.
 #pragma once
 

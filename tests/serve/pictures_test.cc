@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and video over HTTP: what they become, what is counted, and what is refused without harm to anybody else.
 #include <gtest/gtest.h>
 #include <unistd.h>

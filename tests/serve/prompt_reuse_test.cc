@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompts that begin like the last one: what is not read again, and that nobody can tell but by the time.
 #include <gtest/gtest.h>
 

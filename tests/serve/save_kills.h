@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kills of a server that saves a session: what is restored is the old state or the new one, and goes on as it would
 // have.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real `weir serve` on a free port, and what a client says to it.
 #pragma once
 

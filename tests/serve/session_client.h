@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream sessions as a client speaks to them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream sessions of the real server: reading, asking, copying, saving, coming back, and how many there may be.
 #include <gtest/gtest.h>
 #include <sys/socket.h>

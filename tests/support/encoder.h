@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of every vision encoder ask of it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the goldens of tests/golden/models: entries of a text line "name rows cols\n" followed by rows x cols
 // little-endian floats, as tools/golden/tiny_models.py writes them.
 #pragma once

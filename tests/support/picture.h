@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synthetic pictures, the same on both sides of a golden.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and videos for tests, as bytes that ffmpeg reads: uncompressed, so that every pixel is known.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiny random models with sessions on them, for tests of what a session holds.
 #pragma once
 

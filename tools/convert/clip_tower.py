@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CLIP's vision transformer in a `clip` file: what LLaVA and families built like it have in common."""
 
 import json

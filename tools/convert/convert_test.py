@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a folder's configuration may leave out or say in other words: the metadata of the file is right all the same."""
 
 import base64

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Converts a Hugging Face model folder to GGUF.
 
     tools/convert/hf_to_gguf.py FOLDER [-o OUT.gguf] [--outtype f16] [--mmproj]

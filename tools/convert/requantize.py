@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Rewrites a GGUF file with another weight type: metadata as it is, matrices decoded and encoded anew.
 
     pip install gguf numpy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RoPE scaling: Hugging Face parameters to GGUF keys and per-frequency factor tensors.
 
 GGUF knows the kinds none, linear, yarn and longrope by key; llama3 is stored as one divisor per frequency in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a Hugging Face model folder: config.json and safetensors shards, without torch."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokenizers: a model folder's tokenizer files to GGUF's `tokenizer.ggml.*` keys.
 
 tokenizer.model (SentencePiece) becomes the model `llama`; tokenizer.json, vocab.json with merges.txt, or a *.tiktoken

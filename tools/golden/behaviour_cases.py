@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The calls of the program that record_behaviour.py makes, by section. Paths begin at a folder that holds `in`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The server as record_behaviour.py asks it: every route, answers and errors, with status, headers and body."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What record_behaviour.py shows the program: models, texts, pictures and questions, gathered in one folder.
 
 The folder is made once and used by every recording. Models are copies and names are relative to it, so that what the

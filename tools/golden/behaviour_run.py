@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the program for record_behaviour.py, and takes out of its output what cannot be the same twice."""
 
 from __future__ import annotations

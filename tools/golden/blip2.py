@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds tests/golden/vision/blip2*: a tiny random BLIP-2 with its reference numbers.
 
     tools/golden/blip2.py [--out tests/golden/vision]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds tests/golden/vision/flash_vstream* and chat_univi*: tiny random encoders that make rows of a video's frames
 together, with their reference numbers.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/policy/<policy>.jsonl: what each eviction policy must keep, by the reference in tools/reference.
 
     pip install numpy

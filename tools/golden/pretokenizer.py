@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/tokenizer/pretokenizer.json: texts cut into words by the expressions that the models' makers
 publish, for pretokenizer_test.
 

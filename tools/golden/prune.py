@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds tests/golden/prune/pruners.golden: random attention maps and what the pruners make of them.
 
     tools/golden/prune.py [--out tests/golden/prune]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/quant/blocks.txt: blocks and floats as the reference package `gguf` (PyPI) converts them.
 
 Usage: python3 tools/golden/quant.py            (needs: pip install gguf numpy)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds tests/golden/vision/qwen2vl*: a tiny random Qwen2-VL with its reference numbers.
 
     tools/golden/qwen2vl.py [--out tests/golden/vision] [--images FOLDER]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model folder as Qwen's own repository lays it out (the first Qwen and Qwen-VL), from transformers' Qwen2, which
 computes the same thing: its query, key and value layers become one, its gate is called w2."""
 

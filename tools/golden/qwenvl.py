@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds tests/golden/vision/qwenvl*: a tiny random Qwen-VL with its reference numbers.
 
     tools/golden/qwenvl.py [--out tests/golden/vision]

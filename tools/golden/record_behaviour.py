@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what the program says and does, to show that a change of its inside leaves every byte as it was.
 
     tools/golden/record_behaviour.py record --weir PROGRAM --out FOLDER [--threads 2] [--jobs 1] [--only SECTION]

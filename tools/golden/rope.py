@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/rope/inv_freq.json: inverse frequencies and magnitudes of every scaling kind of rotary embedding,
 as the `transformers` package computes them, beside the configuration in the words of src/ops/rope.h.
 

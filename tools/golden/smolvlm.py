@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds tests/golden/vision/idefics3.gguf and smolvlm*: a tiny random SmolVLM with its reference numbers.
 
     tools/golden/smolvlm.py [--out tests/golden/vision] [--images FOLDER]

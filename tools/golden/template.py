@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/template/cases.json: conversations rendered by Jinja2, for chat_template_test.
 
 The programs below are written for this file, one for each format, with the markers by which formats are told apart.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds the tiny random models of tests/golden/models with their reference numbers.
 
     tools/golden/tiny_models.py [--out tests/golden/models] [NAME ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/tokenizer/*.json: small SentencePiece models as GGUF arrays, and what SentencePiece makes of
 some texts with them, for sentencepiece_test.
 

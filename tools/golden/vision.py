@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds the goldens of tests/golden/vision: a tiny random vision encoder and preprocessed pictures.
 
     tools/golden/vision.py [--out tests/golden/vision] [--images FOLDER]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the goldens of policies that treat pictures apart: tests/golden/policy/<policy>.jsonl and
 tests/golden/prompt_end/<policy>.jsonl, by the reference in tools/reference.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Registers, spills, shared memory and occupancy of every CUDA kernel, as the compiler reports them.
 
     tools/gpu/kernels.py [--arch sm_90] [--nvcc nvcc] [--markdown docs/gpu.md]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Times PyTorch's attention at the shapes of bench/gpu_bench.cc, as Markdown rows: what weir's kernels are held
 against.
 

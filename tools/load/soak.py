@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Many streams through one server at once, each through its own pot: no budget exceeded, nobody hears another one.
 
     tools/load/soak.py PROGRAM MODEL [-n 8] [--tokens 100000] [--frames 0] [--pot 512] [--ask-every 10000] [--

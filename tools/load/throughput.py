@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Answers of a server one after another and at once: tokens a second, and whether both say the same.
 
     tools/load/throughput.py PROGRAM MODEL [-n 8] [--tokens 128] [--prompt-words 200] [--rounds 3] [-- SERVE-FLAG...]

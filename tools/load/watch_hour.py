@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Watches an hour of video through a fixed pot and draws the process's memory.
 
     tools/load/watch_hour.py --weir build/release/weir -m MODEL.gguf --mmproj MMPROJ.gguf --clip CLIP.mp4 [--out FOLDER]

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares weir with llama.cpp on the same files."""

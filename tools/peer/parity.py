@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares greedy continuations and perplexity of weir with llama.cpp on the same model file.
 
     pip install llama-cpp-python

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the tiny models of the goldens in llama.cpp and compares its logits with the reference's, its answers with
 weir's.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares greedy answers about pictures of weir with llama.cpp's multimodal library (mtmd) on the same pair of files.
 
     pip install llama-cpp-python gguf numpy

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws a table or a chart from the JSON lines that `weir eval` and `weir bench` write.
 
     tools/plot/chart.py ROWS.jsonl... --table > table.md

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws what `weir eval` measured: curves, heat maps, bars. One chart a call; every row says which policy and pot it
 is.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of `weir eval` and `weir bench`, and the names of their runs: shared by the tables and the charts."""
 
 import json

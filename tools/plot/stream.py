@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws what `weir eval ppl` measured along a stream: resident memory and perplexity against tokens read.
 
     weir eval ppl -m MODEL -f BOOKS.txt --policy "streaming_llm;window" --pot 1024 > streams.jsonl

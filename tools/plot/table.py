@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Markdown tables from the JSON lines of `weir eval`: one row a policy (and pot), one column a cell.
 
     tools/plot/table.py lines.jsonl --column distance

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks the reference policies against facts that follow from the methods' definitions, and the golden files against
 the reference.
 

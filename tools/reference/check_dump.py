@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lets the reference policies make the selections of a real model again.
 
     pip install numpy

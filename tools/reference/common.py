@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all reference policies share: order, ties, pooling, head reduction, and how a budget is filled.
 
 The reference exists to hold the engine's policies to identical keep-sets, so it shares no code with them. One file is

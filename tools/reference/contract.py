@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a file of policies/ exposes to the generators of goldens and to replay.py, which name no policy.
 
 A policy module states the rule as plain functions, and its conventions in a class `Reference` of one of two kinds:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the reference on a golden case as stored on disk (format: tools/golden/policy.py)."""
 
 import numpy as np

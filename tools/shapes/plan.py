@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What `weir plan` says for models whose weights are not here.
 
     tools/shapes/plan.py --weir build/release/weir [--pots 512,4096] [NAME ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a model file with random weights in the shape of a real model.
 
 Speed and memory do not depend on the values of weights, so a shape can be measured without its model:

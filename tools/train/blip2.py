@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """weir-tiny-blip2: BLIP-2 made small ("BLIP-2: Bootstrapping Language-Image Pre-training with Frozen Image Encoders and
 Large Language Models", 2301.12597): EVA's vision transformer, a Q-Former with 32 queries, an OPT decoder; single
 pictures. The modules are those of `transformers`. Nothing is frozen: there is no pre-trained part to protect.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches for training and for testing, made when they are asked for: step n of a stage is the same on every machine.
 
 A batch of frames has pictures with their labels, one batch of streams has token ids with a place for every picture row

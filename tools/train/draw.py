@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of the procedural world with numpy alone: shapes, glyphs, real digits, textured grounds."""
 
 import gzip

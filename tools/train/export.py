@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a trained model to the files others read: transformers' folder, then the two GGUF files of
 tools/convert/hf_to_gguf.py."""
 

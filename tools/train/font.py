@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small bitmap font: capital letters and digits, 5 pixels wide and 7 high."""
 
 import numpy as np

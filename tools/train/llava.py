@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """weir-tiny-llava: LLaVA-1.5 made small ("Improved Baselines with Visual Instruction Tuning", 2310.03744): CLIP's
 vision transformer, a projector of two layers, a Llama decoder. The modules are those of `transformers`, so that the
 folder it saves is converted like any other.

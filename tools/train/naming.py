@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a decoder learns what a token stands for, before anything asks for it.
 
 "In clip 57, what colour was it?" is answered in two steps: a clip's tokens take up its number from the label before

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an encoder learns to see before it learns to talk: one small classifier a label on the rows it gives."""
 
 import torch

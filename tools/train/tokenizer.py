@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The small models' tokenizer: byte-level BPE as GPT-2's, with every word and clip number of the world as one token.
 
 It is trained by the `tokenizers` package on the world's own words, so that any other text still has a spelling, in

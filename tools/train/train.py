@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small vision-language model of our own, from nothing, and writes its GGUF files.
 
     tools/train/train.py llava|blip2 --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recipe keeps its promises: text as the programs write it, a run in pieces is the run in one, files that are
 whole."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The procedural video world: clips of shapes, digits, letters and words on textured grounds, with questions about
 them.
 

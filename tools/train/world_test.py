@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The world keeps its promises: the same again from the same numbers, splits that cannot meet, answers that are
 true."""
 

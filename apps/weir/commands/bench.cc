@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir bench: tokens per second, and what the machine had to move for them.
 //
 // Columns follow llama-bench (pp = prefill of n_prompt tokens, tg = n_gen tokens one by one, @ d = after depth tokens).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How `weir policies` and `weir pruners` print what there is to choose from.
 #pragma once
 

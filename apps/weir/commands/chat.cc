@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir chat: rounds in a terminal, one endless session.
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir eval: the protocols that results are measured with. One JSON line per figure; a file of suites/ per suite.
 #include <memory>
 

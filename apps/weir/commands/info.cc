@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir info: what a model file or a vision encoder is, without loading its weights, and whether the two belong
 // together.
 #include <fmt/core.h>

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir plan: the whole ledger of a session, before anything is allocated.
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir policies: the eviction policies, with options and defaults.
 #include <cstdio>
 

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir pruners: what can thin out pictures, with options and defaults.
 #include "commands/catalogue.h"
 #include "commands/command.h"

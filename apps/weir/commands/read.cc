@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir read: a text of any length through one pot, then questions about it.
 //
 // The text is read as part of one user turn: template, text, question, template. It is tokenised while it is read, so

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir remembers: what of a part of the stream was still held when the trace ended.
 #include <fmt/core.h>
 #include <algorithm>

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir run: one prompt, one answer.
 #include <cstdio>
 #include <memory>

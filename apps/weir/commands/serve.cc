@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir serve: the model behind HTTP.
 #include <sys/stat.h>
 

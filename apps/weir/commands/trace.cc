@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir trace: what a trace says, as a table, as one line per forgotten token, or as pictures.
 #include <fmt/core.h>
 #include <algorithm>

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir tune: finds a policy's options for one model and one pot, and writes them to a profile.
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 // weir-plugin: command
+// SPDX-License-Identifier: Apache-2.0
 // weir watch: a video as it plays, and questions about it at any moment.
 #include <poll.h>
 #include <unistd.h>

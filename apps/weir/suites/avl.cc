@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval avl: questions about pictures of which shares are stored and read.
 #include <memory>
 

@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval catp: questions about pruned pictures, with the variants of CATP and its baselines.
 #include <fmt/core.h>
 #include <memory>

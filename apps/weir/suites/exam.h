@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the suites of `weir eval` share: policies and pots in lists, one loop over them, one shape of a row.
 #pragma once
 

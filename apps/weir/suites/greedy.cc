@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval greedy: ids and logits for comparisons with other programs.
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval lines: line retrieval along one stream (StreamEval, Inf-MLLM) or from one prompt a trial (LongEval).
 #include <algorithm>
 

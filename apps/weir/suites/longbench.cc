@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval longbench: published long prompts, answers scored by each task's metric.
 #include <algorithm>
 #include <map>

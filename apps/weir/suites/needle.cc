@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval needle: sentences hidden in a text.
 #include <algorithm>
 

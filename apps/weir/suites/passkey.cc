@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval passkey: a number hidden in filler.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the suites of `weir eval` that show pictures share: the questions' folder, the encoder, pruners and policies in
 // lists, one loop over them.
 #pragma once

@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval ppl: perplexity of a text, as one endless stream or in windows.
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval streamqa: facts told along an endless text, asked for later.
 #include <algorithm>
 

@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval streamvideo: a stream's beginning, asked for ever later.
 #include <memory>
 

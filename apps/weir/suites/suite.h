@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a suite of `weir eval` is to the program: its name, its line of help, its flags, and what it does.
 //
 // A suite is one file of this folder, and the folder is the list. The file begins with the line

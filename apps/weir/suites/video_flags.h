@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the suites of rounds along a video stream (videoqa, streamvideo) share: flags and the exam made of them.
 #pragma once
 

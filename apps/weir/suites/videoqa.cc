@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval videoqa: rounds of clips and questions along one stream.
 #include <algorithm>
 #include <memory>

@@ -1,4 +1,5 @@
 // weir-plugin: suite
+// SPDX-License-Identifier: Apache-2.0
 // weir eval vqa: questions about pictures, each by itself.
 #include <memory>
 

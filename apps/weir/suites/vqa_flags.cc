@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "suites/vqa_flags.h"
 
 #include <fmt/core.h>

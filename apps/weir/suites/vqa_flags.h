@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the suites of single questions about pictures (vqa, catp, avl) share: flags and the exam made of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations rounded to int8, for products with weights of block formats.
 #include <limits>
 

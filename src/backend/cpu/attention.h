@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU version of ops/attention.h: SIMD with run-time dispatch, spread over a thread pool.
 //
 // The work is cut by shapes alone (blocks of rows, ranges of slots), never by the number of threads, and partial

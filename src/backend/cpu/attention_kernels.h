@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two attention kernels behind attention.cc. Both work on one KV head of one segment; all query heads that share
 // it are handled together. "Query row" j is head j % group of new row j / group, so that rows are causally ordered.
 //

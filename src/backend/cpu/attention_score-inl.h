@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scores of few query rows over one tile of slots, for attention_slots.cc; compiled once per target.
 #if defined(WEIR_BACKEND_CPU_ATTENTION_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_BACKEND_CPU_ATTENTION_SCORE_INL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU attention kernels against the scalar reference, on every SIMD target this machine has, with several pools.
 #include "backend/cpu/attention.h"
 

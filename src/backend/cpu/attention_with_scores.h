@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention and its statistics in one pass: CPU version of Backend::AttentionWithScores().
 //
 // Scores that are sums over rows and heads need nothing but the weights attention computes on its way. They are kept

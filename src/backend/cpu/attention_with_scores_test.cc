@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention and its statistics in one pass. Check() holds it to the references together with the second pass, for every
 // shape of column_scores_test.cc; here is what is its own.
 #include "backend/cpu/attention_with_scores.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of weights made of codes (coded_weights.h), dispatched at run time to the widest instructions of the
 // machine.
 #include <array>

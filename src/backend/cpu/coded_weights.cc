@@ -1,4 +1,5 @@
 // weir-plugin: weights
+// SPDX-License-Identifier: Apache-2.0
 #include "backend/cpu/coded_weights.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels of weights that are integer codes with scales (quant/codes.h): the layout, and the products on it.
 //
 // Inside a panel everything lies in the order in which a product walks along k, so that a pass over a matrix is a pass

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU version of ops/column_scores.h: SIMD with run-time dispatch, spread over a thread pool.
 //
 // Declared rows are taken a batch at a time (kBatchRows query rows). One pass scores the batch against every block of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "backend/cpu/column_scores_kernels.h"
 
 #include <algorithm>

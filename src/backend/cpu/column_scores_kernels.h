@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two kernels behind column_scores.cc. Both work on a batch of query rows of one KV head and on blocks of
 // kSlotBlock slots; SIMD lanes are slots wherever weights are touched.
 //

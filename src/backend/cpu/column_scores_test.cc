@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU attention statistics against the scalar reference, on every SIMD target this machine has, with several pools.
 #include "backend/cpu/column_scores.h"
 

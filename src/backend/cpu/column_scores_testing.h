@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of attention statistics share: random calls with guarded memory, and the comparison of every SIMD
 // target and pool with the scalar reference. For tests only.
 #pragma once

@@ -1,4 +1,5 @@
 // weir-plugin: weights
+// SPDX-License-Identifier: Apache-2.0
 // What any format can do: rows stay as the file has them, and a product decodes them block by block. Slow for a few
 // rows of activations, because decoding is scalar; for many, each block is decoded once for all of them.
 #include <algorithm>

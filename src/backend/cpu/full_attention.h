@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU version of ops/full_attention.h. Work is cut into heads and blocks of rows, whatever the number of threads: the
 // same call gives the same bytes for every pool on a given SIMD target.
 #pragma once

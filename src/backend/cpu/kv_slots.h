@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU versions of the slot operations of ops/kv_slots.h: one task per head, so that a layer's heads spread over the
 // workers. Stored bytes equal those of the reference on every SIMD target and for every number of threads.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU slot operations: the reference's bytes on every SIMD target, and a long life of evictions.
 #include "backend/cpu/kv_slots.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products on the CPU: rounds the activations once, then spreads panels and rows over the pool.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer dot products with Arm's dot-product and matrix instructions, and the tile of products over them. The build's
 // own target need not have these: arm_dots() (simd.h) says what the machine has.
 

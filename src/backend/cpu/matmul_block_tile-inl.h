@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tile of products of packed block formats, over any Dots of matmul_blocks-inl.h. Included inside a namespace, once
 // for every set of instructions: code is compiled for those that its place in the file says, wherever it is used.
 

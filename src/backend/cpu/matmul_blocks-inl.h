@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of packed block formats without AVX-512 VNNI: one tile, and the integer dot products it is built on for
 // every instruction set; compiled once per target.
 #if defined(WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of packed block formats with VNNI instructions: vpdpbusd multiplies 64 unsigned codes with 64 signed
 // activations and adds groups of four into 16 int32 lanes, one lane an output row.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Likelihood of given tokens on the CPU, fused with the projection onto the vocabulary.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A weight matrix in the layout that the CPU kernels of its type read (weights.h), packed once when a model is loaded.
 #pragma once
 

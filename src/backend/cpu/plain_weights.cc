@@ -1,4 +1,5 @@
 // weir-plugin: weights
+// SPDX-License-Identifier: Apache-2.0
 // F32, F16 and BF16: a panel is [n_in][16] elements in their storage type, multiplied with F32 activations.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optional instructions, which Highway's targets do not tell apart, as far as they are there and allowed
 // (backend/simd.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of this folder share: a loop over the machine's SIMD targets, random weights of every format.
 // For tests only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of stored keys and values on the CPU (ops/vector_scores.h): one task per head.
 #pragma once
 

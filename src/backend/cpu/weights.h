@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layouts of weights on the CPU: plug-ins, found by the build in this folder (cmake/weir.cmake). A file whose first
 // line is `// weir-plugin: weights`, coded_weights.cc for example, defines one, `kCodedWeights`. For every element type
 // the layout that suits it best is taken, so that a file for a single type replaces what that type had before.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention over slots, with statistics, on a device. Contracts: ops/attention.h, ops/column_scores.h.
 //
 // Queries are rotated and scaled once into scratch. Kernels go over the slots in tiles that they bring into shared

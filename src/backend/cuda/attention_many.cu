@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of many rows on the half matrix units: a block has 64 queries of one KV head and goes over the slots 64 at
 // a time. Scores, weights and the mix stay in registers; queries, keys, values and weights are rounded to halves, sums
 // are F32.

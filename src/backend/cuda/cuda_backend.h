@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backend over a device (device.h), whichever of the two it is. Programs ask for it by MakeCudaBackend() of
 // backend.h.
 #pragma once

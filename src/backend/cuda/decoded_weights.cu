@@ -1,4 +1,5 @@
 // weir-plugin: weights
+// SPDX-License-Identifier: Apache-2.0
 // What any format can do: weights are decoded to F32 when a model is loaded, which takes four bytes each, and multiply
 // activations rounded as the contract says.
 #include "backend/cuda/matmul.h"

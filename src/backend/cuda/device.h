@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device's memory, its one stream of work, and small arrays of the host on their way to kernels.
 //
 // What differs is implemented twice, chosen by the namespace: device.cu for CUDA, twin/device.cc for the host's twin,

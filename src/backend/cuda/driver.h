@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The few things that a device itself does with work. driver.cu is CUDA, twin/driver.cc the host's twin: it puts work
 // off until somebody waits, and refuses of graphs what CUDA refuses.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row-wise operations, squares and angles on a device. Contracts: ops/elementwise.h, ops/squares.h, ops/rope.h,
 // ops/rotate.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How new a picture's tokens are, on a device. Contract: ops/frame_novelty.h; scratch is shared memory, whose places
 // the host has written.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of pictures on a device. Contract: ops/full_attention.h.
 //
 // Everything in F32: what an encoder's attention loses to halves (11 bits of every query and key) its goldens do not

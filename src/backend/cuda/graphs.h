@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes as graphs: which graph of the device does a pass, what of it has changed, and when one is worth making.
 //
 // From one token to the next a pass is the same operations on the same memory, but for the few that follow the pot: a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels are written in: blocks of threads, warps of 32, shared memory, barriers. Under nvcc this is CUDA itself.
 // Under a host compiler it is a twin (twin/grid.h) that runs the very same kernel source one block after the other, so
 // that every kernel is tested, index by index and barrier by barrier, on machines without a device.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // grid.h on a device: thin names for CUDA's own.
 #pragma once
 

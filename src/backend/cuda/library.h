@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vendor's matrix products, for plain weights and many rows. The host's twin has none and multiplies by itself.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with weights on a device. Contracts: ops/matmul.h.
 //
 // Block formats multiply activations rounded to int8 as the contract says, by Dot4() for a few rows and by the int8

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Likelihoods of given tokens on a device. Contract: ops/nll.h.
 #pragma once
 

@@ -1,4 +1,5 @@
 // weir-plugin: weights
+// SPDX-License-Identifier: Apache-2.0
 // F32, F16 and BF16 as the file has them, rows 16-byte aligned and padded with zeros. Products with F32 activations:
 // one warp a row of weights, any number of activations, eight at a time. Many activations go to the library, where it
 // can.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights made of codes (quant/codes.h) as kernels want them: every part of a format in a plane of its own, so that
 // neighbouring lanes read neighbouring 16-byte pieces, which the 18- or 210-byte blocks of the files do not allow.
 // Nothing is rounded: a planar row decodes to the bits of the file's row.

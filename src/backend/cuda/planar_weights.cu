@@ -1,4 +1,5 @@
 // weir-plugin: weights
+// SPDX-License-Identifier: Apache-2.0
 // Weights made of codes, in planes (planar.h). Products: one warp a row of weights while few activations come, tiles on
 // the int8 matrix units when many do.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stored keys and values as kernels read them. Layouts: ops/kv_slots.h.
 #pragma once
 

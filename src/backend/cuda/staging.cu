@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What both devices do in one way: arrays of the host on their way to kernels, copies, recorded passes.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of a device's work: launches and copies, sent as they are asked for or, within a recorded pass, held back
 // and sent as one graph (graphs.h).
 #pragma once

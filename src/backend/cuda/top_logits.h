@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The largest logits on a device. Contract: ops/top_logits.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a device is asked to do, written down: launches with the bytes of their parameters, and copies.
 //
 // A list is what a pass is recorded in, and what a graph of the device keeps of the pass that it does. It takes no

@@ -1,4 +1,5 @@
 // weir-plugin: evidence
+// SPDX-License-Identifier: Apache-2.0
 // How much the rows of the stream attend to every slot: all rows, or the last ones of a prompt. Summed by the attention
 // call itself (ops/column_scores.h) into the floats beside the slots.
 #include <algorithm>

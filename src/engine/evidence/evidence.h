@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kind of evidence: what a session learns of every slot beside its metadata, for the policy that declared it
 // (kv/evidence.h).
 //

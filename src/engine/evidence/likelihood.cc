@@ -1,4 +1,5 @@
 // weir-plugin: evidence
+// SPDX-License-Identifier: Apache-2.0
 // -log P of every token when it was read: the tokens that the model did not expect.
 #include <cmath>
 

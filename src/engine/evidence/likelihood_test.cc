@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Likelihoods beside the slots, seen through a session.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // weir-plugin: evidence
+// SPDX-License-Identifier: Apache-2.0
 // How little a visual token's key resembles those at the same place of recent frames (ops/frame_novelty.h), taken
 // before each selection.
 #include "engine/evidence/evidence.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads one chunk of a stream: makes room for it, prepares its part of a forward pass, records what the pass gave. The
 // caller runs the pass, which may hold chunks of several sessions (engine/step_batch.h).
 #pragma once

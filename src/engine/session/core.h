@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parts of a session share: the objects it runs on, where its stream stands, and the rows at hand.
 #pragma once
 

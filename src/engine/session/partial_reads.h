@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that read a part of the pot. While an answer about pictures is written, a policy may let all but every K-th
 // token read only slots that it chose (PolicyNeeds::read_every).
 #pragma once

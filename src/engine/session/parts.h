@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a session that hold memory of their own beside pot and runner.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the last row that was read says of the next token: its hidden state, and from it, when somebody asks, logits and
 // likelihoods.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many of the tokens read so far another prompt with the same beginning may keep (Session::RewindPoint()).
 //
 // Rows of one chunk are computed together, and on no device need their bits be those of rows that come in other chunks,

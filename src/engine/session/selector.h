@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Selection: which slots of a session's pot stay. Shows the policy every group, checks its keep-sets, compacts the pot.
 #pragma once
 

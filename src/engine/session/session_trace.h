@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session's side of a trace (kv/trace.h): lines of what is forgotten and, where the trace asks, of where the newest
 // rows attend.
 #pragma once

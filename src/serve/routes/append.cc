@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // What a session reads: texts, pictures, videos, and frames as they come.
 #include <cstdint>
 #include <memory>

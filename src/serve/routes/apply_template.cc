@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // What the model of a chat would read, as text.
 #include "serve/openai_request.h"
 #include "serve/reply.h"

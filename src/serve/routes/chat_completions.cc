@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // Answers a chat, in an answer pot.
 #include <utility>
 

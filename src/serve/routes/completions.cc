@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // Goes on with a text, in an answer pot.
 #include <utility>
 

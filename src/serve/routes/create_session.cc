@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // Makes a session and reads its system message.
 #include <fmt/core.h>
 #include <cstdint>

@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // The text of token ids.
 #include <fmt/core.h>
 #include <cstdint>

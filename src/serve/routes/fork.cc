@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // A second session that holds and knows what the first one does.
 #include "serve/call_job.h"
 #include "serve/reply.h"

@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // What a session still holds of its stream, over time and layers.
 #include <fmt/core.h>
 #include <charconv>

@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // Whether the server answers at all.
 #include "serve/reply.h"
 #include "serve/routes/route.h"

@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // What the server counts, for Prometheus.
 #include "serve/call_job.h"
 #include "serve/reply.h"

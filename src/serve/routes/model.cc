@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // The one model, by its name.
 #include "serve/reply.h"
 #include "serve/routes/common.h"

@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // What the server is made of, and the settings that hold where a request says nothing.
 #include <fmt/core.h>
 #include <cstdlib>

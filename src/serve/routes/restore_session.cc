@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // A session from the snapshot folder.
 #include "chat/session_file.h"
 #include "serve/call_job.h"

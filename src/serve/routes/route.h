@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contract of a route: one method of one path of the server.
 //
 // A route is one file of this folder whose first line is `// weir-plugin: route`. It defines a RouteInfo named after

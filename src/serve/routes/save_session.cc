@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // Writes a session to the snapshot folder.
 #include <memory>
 #include <utility>

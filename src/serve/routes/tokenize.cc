@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // Token ids of a text.
 #include <charconv>
 #include <cstdint>

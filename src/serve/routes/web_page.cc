@@ -1,4 +1,5 @@
 // weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
 // The page: everything is in it.
 #include "serve/page.h"
 #include "serve/reply.h"

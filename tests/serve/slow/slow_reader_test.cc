@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A client that takes an endless answer drop by drop: what it does not take is not stored for ever.
 #include <gtest/gtest.h>
 #include <sys/socket.h>

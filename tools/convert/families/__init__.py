@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One file per architecture family; this folder is the list.
 
 A family module defines

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BLIP-2: EVA's ViT-g and the Q-Former to an encoder file (GGUF architecture `clip`, projector `qformer`), and OPT
 beside it to a file of its own. src/vision/blip2.cc defines the names: no other program has any.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chat-UniVi: CLIP, the sizes of its clusters and its projector to a `clip` file (projector `chat_univi`;
 src/vision/chat_univi.cc defines the names), and the language model beside it to a `llama` file of its own.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flash-VStream (the LLaVA one): CLIP, its projector and what its STAR memory has learned to a `clip` file (projector
 `flash_vstream`; src/vision/flash_vstream.cc defines the names), and the language model beside it to a `llama` file of
 its own.

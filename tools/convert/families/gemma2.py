@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gemma 2: GGUF architecture `gemma2`. Gemma 3 shares what is not named after Gemma 2."""
 
 from ..source import ConvertError

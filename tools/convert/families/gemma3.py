@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gemma 3, language model: GGUF architecture `gemma3`. The vision encoder that most sizes have is left out."""
 
 from ..source import ConvertError

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPT-NeoX and Pythia: GGUF architecture `gptneox`."""
 
 from .. import rope

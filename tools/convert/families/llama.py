@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Llama 1 to 3, Vicuna, Mistral, SmolLM2: GGUF architecture `llama`."""
 
 from .. import rope

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LLaVA-1.5 and LLaVA-1.6 (LLaVA-NeXT): a CLIP encoder and its projector to llama.cpp's `mmproj` file (GGUF
 architecture `clip`), and the language model beside it to a `llama` file of its own.
 

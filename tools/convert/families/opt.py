@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OPT: GGUF architecture `opt`. src/model/opt.cc defines its names: no other program has any."""
 
 from ..source import ConvertError

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Phi-3, Phi-3.5, Phi-4-mini: GGUF architecture `phi3`."""
 
 from . import llama

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Qwen, the first, and Qwen-VL: GGUF architecture `qwen`; with --mmproj Qwen-VL's vision transformer and resampler
 (GGUF architecture `clip`, projector `qwenvl_resampler`; src/vision/qwenvl_resampler.cc defines the names: no other
 program has any).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Qwen2 and Qwen2.5: GGUF architecture `qwen2`. RoPE halves as in Hugging Face, so no row moves."""
 
 from ..source import ConvertError

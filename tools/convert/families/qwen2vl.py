@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Qwen2-VL: its vision transformer and merger to llama.cpp's `mmproj` file (GGUF architecture `clip`, projector
 `qwen2vl_merger`), and the language model beside it to a `qwen2vl` file of its own.
 

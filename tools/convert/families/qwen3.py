@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Qwen3 (dense): GGUF architecture `qwen3`."""
 
 from ..source import ConvertError

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SmolVLM, SmolVLM2 and Idefics3: SigLIP and its connector to llama.cpp's `mmproj` file (GGUF architecture `clip`,
 projector `idefics3`), and the language model beside it to a `llama` file of its own.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One eviction policy a file, from its paper; this folder is the list (what a file exposes: ../contract.py)."""
 
 import importlib

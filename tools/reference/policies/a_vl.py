@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A-VL (2409.14846): shares of the visual tokens are stored and read, per layer; H2O over text.
 
 Keep-set per layer. A view is a dict of one layer:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AdaKV: SnapKV's ranking with one budget for all heads of a layer, so that heads with spread attention keep more.
 
 The heads of a layer share n_kv_heads * n_keep slots. Every head keeps its pinned slots and its window. Of what its

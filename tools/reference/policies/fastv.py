@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FastV (ECCV 2024), the form that keeps a cache: from layer K on, text and the visual slots that layer K - 1 attends
 to most.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """H2O ("Heavy-Hitter Oracle"): the slots with the most accumulated attention, and the newest `recent`.
 
 Keep-set per layer and KV head. State per entry and KV head: the sum of the attention of all queries since it entered,

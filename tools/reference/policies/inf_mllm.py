@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inf-MLLM (arXiv 2409.09086): slots that the new prompt attends to, with a linear penalty on age, and the newest ones.
 
 Keep-set per layer, once per round, after the prompt's attention. With n slots, the last l = `recent` are always kept

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """InfiniPot (arXiv 2410.01518): surprising tokens (NuC) and tokens a catalyst prompt attends to (CaP).
 
 Keep-set per layer and KV head, when the pot is full. The |C| = n_keep slots that stay are the T = round(alpha * |C|)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KeyDiff (arXiv 2504.15364): the slots whose keys point away from the mean direction of all keys.
 
 Keep-set per layer and KV head; needs no attention. Score = -cos(key, anchor), anchor = mean of the keys scaled to

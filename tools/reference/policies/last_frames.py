@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The newest frames, whole, and the newest text: the baseline of streaming video (SimpleStream).
 
 One keep-set for the whole cache. A frame that does not fit ends the tier; text and then whatever is newest fill the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LOOK-M's text prior: recent slots, then text by accumulated attention, then visual tokens (EMNLP 2024 Findings).
 
 Keep-set per layer and KV head; the sums are H2O's. Nothing is merged.

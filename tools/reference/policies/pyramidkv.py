@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyramidKV: SnapKV with more slots in lower layers and fewer in higher ones.
 
 The budget of a layer follows from the average budget C, the window w, the steepness beta, the depth and the length n

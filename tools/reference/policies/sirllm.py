@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SirLLM: the most surprising tokens, the first `sinks`, and the newest.
 
 Global keep-set, once per round, before the round's `num_coming` tokens are read. A stored token carries its NLL; after

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SnapKV: the slots the last `window` queries of a prompt attend to, pooled over neighbours, and the window itself.
 
 Keep-set per layer and KV head, once at the end of prefill. The window's own slots are always kept and never pooled:

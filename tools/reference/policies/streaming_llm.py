@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """StreamingLLM ("Efficient Streaming Language Models with Attention Sinks"): the first slots and the newest stay.
 
 Global keep-set, no scores, applied after every forward or, in a chat, before a prompt of `num_coming` tokens.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """StreamingVLM: attention sinks, the newest text, the visual tokens of the last seconds (arXiv 2510.09608).
 
 One keep-set for the whole cache. The text window takes at most half of what the sinks leave; room that is left goes to

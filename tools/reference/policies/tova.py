@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TOVA ("Transformers are Multi-State RNNs"): the slots the latest query attends to most.
 
 Keep-set per layer: the latest row's attention, mean over all query heads, no accumulation. Nothing is protected: the

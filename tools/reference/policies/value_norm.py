@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Value norm: the slots whose value vectors are longest (the VaN half of InfiniPot-V, without its pooling).
 
 Keep-set per layer and KV head; needs no attention. `recent` newest slots can be protected; none by default.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weir's own policy: the newest tokens, unless something stands out.
 
 Keep-set per KV head. Of n_keep slots, in this order: pinned ones, the newest one, the first `sinks`; spans that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // grid.h on the host: kernels as plain functions, a block's threads as fibers of one thread. For tests only.
 #pragma once
 
