@@ -51,7 +51,7 @@ struct PplRun {
     row["resident_bytes"] = ResidentBytes();
     if (first >= 0) row["first_token"] = first;
     if (end >= 0) row["end_token"] = end;
-    Print(stdout, "{}\n", JsonText(row));
+    app::Print(stdout, "{}\n", JsonText(row));
     std::fflush(stdout);
   }
 };
@@ -125,7 +125,7 @@ Status Stream(const PplRun& run, TextSource* source) {
   if (session.counters().seen == 0) return InvalidArgument("{} holds no text", flags.file);
   run.Print("stream_total", stream.total().Result(), session.counters().seen);
   if (!full.ok()) {
-    Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, full.message());
+    app::Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, full.message());
   }
   return Status();
 }
