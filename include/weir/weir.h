@@ -45,7 +45,7 @@ typedef enum weir_status {
 
 /* Why the last call of this thread failed; "" when none did. Good until the thread's next call. Never NULL. */
 WEIR_API const char* weir_last_error(void);
-/* "0.1.0". */
+/* "0.2.0". */
 WEIR_API const char* weir_version(void);
 
 /* ---- models */

@@ -81,19 +81,39 @@ class SessionHandle {
     Check(weir_session_append_tokens(get(), ids.data(), ids.size(), flags));
   }
   // The whole text; `on_text` gets it piece by piece and may return false to stop. It must not throw.
-  std::string Generate(weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT,
-                       const std::function<bool(const std::string&)>& on_text = nullptr) {
-    struct Sink {
-      std::string text;
-      const std::function<bool(const std::string&)>& on_text;
-    } sink{{}, on_text};
-    const weir_text_callback take = [](const char* text, std::size_t n, void* user) {
-      Sink& to = *static_cast<Sink*>(user);
-      to.text.append(text, n);
-      return to.on_text && !to.on_text(std::string(text, n)) ? 1 : 0;
-    };
-    Check(weir_session_generate(get(), &options, take, &sink, nullptr, nullptr));
+  using OnText = std::function<bool(const std::string&)>;
+  std::string Generate(weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT, const OnText& on_text = nullptr) {
+    Sink sink{{}, on_text};
+    Check(weir_session_generate(get(), &options, &Sink::Take, &sink, nullptr, nullptr));
     return sink.text;
+  }
+
+  // A chat: see "chats" in weir.h.
+  void BeginChat(const std::string& system, std::uint32_t flags = WEIR_PINNED) {
+    Check(weir_session_begin_chat(get(), system.data(), system.size(), flags));
+  }
+  void Say(const std::string& text, std::uint32_t flags = 0) {
+    Check(weir_session_say(get(), text.data(), text.size(), flags));
+  }
+  std::string Ask(const std::string& question, weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT,
+                  const OnText& on_text = nullptr) {
+    Sink sink{{}, on_text};
+    Check(weir_session_ask(get(), question.data(), question.size(), &options, &Sink::Take, &sink, nullptr, nullptr));
+    return sink.text;
+  }
+  void SeeFile(const std::string& path, std::uint32_t flags = 0) {
+    Check(weir_session_see_file(get(), path.c_str(), flags));
+  }
+  // `rgb`: 3 bytes a pixel, line by line. t_ms as for weir_session_see_pixels().
+  void SeePixels(const std::uint8_t* rgb, std::int32_t width, std::int32_t height, std::int64_t t_ms = -1,
+                 std::uint32_t flags = 0) {
+    Check(weir_session_see_pixels(get(), rgb, width, height, t_ms, flags));
+  }
+  // How many frames were read.
+  std::int64_t SeeVideo(const std::string& path, double frames_per_s = 1, std::uint32_t flags = 0) {
+    std::int64_t n = 0;
+    Check(weir_session_see_video(get(), path.c_str(), frames_per_s, flags, &n));
+    return n;
   }
   weir_counters counters() const {
     weir_counters out = WEIR_COUNTERS_INIT;
@@ -113,6 +133,16 @@ class SessionHandle {
   }
 
  private:
+  // Where the text of an answer goes.
+  struct Sink {
+    std::string text;
+    const OnText& on_text;
+    static int Take(const char* text, std::size_t n, void* user) {
+      Sink& to = *static_cast<Sink*>(user);
+      to.text.append(text, n);
+      return to.on_text && !to.on_text(std::string(text, n)) ? 1 : 0;
+    }
+  };
   struct Close {
     void operator()(weir_session* session) const { weir_session_close(session); }
   };

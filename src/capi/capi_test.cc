@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -146,6 +147,88 @@ TEST_F(CapiTest, ACallbackStopsAnAnswer) {
   EXPECT_LT(n_tokens, 40u);
   options.top_p = 2;
   EXPECT_EQ(weir_session_generate(session_, &options, nullptr, nullptr, nullptr, nullptr), WEIR_INVALID_ARGUMENT);
+}
+
+// A chat with pins, whose session is saved in the middle of a turn.
+TEST(CapiChat, RoundsGoOnFromASavedSession) {
+  const weir::ModelHandle model(kModel);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.pot_tokens = 96;
+  weir::SessionHandle one(model, options), two(model, options);
+  one.BeginChat("the man and the sea");
+  EXPECT_THROW(one.BeginChat("again"), weir::Error);
+  one.Say("the boat and the river");
+  weir_generate_options writing = WEIR_GENERATE_OPTIONS_INIT;
+  writing.temperature = 0;
+  writing.max_tokens = 6;
+  writing.ignore_end = 1;
+  one.Ask("the man?", writing);
+  one.Say("and the sea");
+  const std::vector<std::uint8_t> saved = one.Save();
+  two.Restore(saved);
+  EXPECT_EQ(one.Ask("the boat?", writing), two.Ask("the boat?", writing));
+  EXPECT_EQ(one.counters().seen, two.counters().seen);
+  two.Reset();
+  EXPECT_EQ(two.counters().seen, 0);
+  two.BeginChat("");  // a new chat may begin
+  std::vector<std::uint8_t> broken = saved;
+  broken.pop_back();
+  EXPECT_THROW(two.Restore(broken), weir::Error);
+  broken = saved;
+  broken[8] ^= 0x40;  // the length of a part
+  EXPECT_THROW(two.Restore(broken), weir::Error);
+  EXPECT_EQ(weir_session_say(one.get(), "a", 1, WEIR_SPECIAL), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_see_file(one.get(), "a.png", 0), WEIR_INVALID_ARGUMENT);  // there is no encoder
+}
+
+TEST(CapiChat, DevicesAreAskedByName) {
+  weir_model* model = nullptr;
+  weir_model_options options = WEIR_MODEL_OPTIONS_INIT;
+  options.device = "ref";
+  ASSERT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_OK) << weir_last_error();
+  weir_model_close(model);
+  options.device = "nothing";
+  EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_INVALID_ARGUMENT);
+  options.device = nullptr;
+  options.chat_template = "nobody's";
+  EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_INVALID_ARGUMENT);
+}
+
+TEST(CapiPictures, PixelsAndFilesAreTheSamePicture) {
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "clip.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "llava.gguf", model_options);
+  EXPECT_NE(model.info().has_vision, 0);
+  EXPECT_GT(model.info().tokens_a_picture, 0);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.pot_tokens = 256;
+  options.picture_side = 64;
+  const std::int32_t side = 48;
+  std::vector<std::uint8_t> rgb(3 * side * side);
+  for (std::size_t i = 0; i < rgb.size(); ++i) rgb[i] = static_cast<std::uint8_t>(i * 7);
+  const std::string path = ::testing::TempDir() + "capi_picture.ppm";
+  std::ofstream file(path, std::ios::binary);
+  file << "P6\n" << side << ' ' << side << "\n255\n";
+  file.write(reinterpret_cast<const char*>(rgb.data()), static_cast<std::streamsize>(rgb.size()));
+  file.close();
+
+  weir_generate_options writing = WEIR_GENERATE_OPTIONS_INIT;
+  writing.temperature = 0;
+  writing.max_tokens = 8;
+  writing.ignore_end = 1;
+  weir::SessionHandle one(model, options), two(model, options), three(model, options);
+  one.SeePixels(rgb.data(), side, side);
+  two.SeeFile(path);
+  const std::string answer = one.Ask("what?", writing);
+  EXPECT_EQ(answer, two.Ask("what?", writing));
+  three.Restore(one.Save());
+  EXPECT_EQ(one.Ask("and?", writing), three.Ask("and?", writing));
+  EXPECT_THROW(one.SeePixels(rgb.data(), 0, side), weir::Error);
+  one.SeePixels(rgb.data(), side, side, 5000, WEIR_PINNED);  // a frame
+  EXPECT_EQ(weir_session_see_pixels(one.get(), rgb.data(), side, side, -2, 0), WEIR_INVALID_ARGUMENT);
+  options.prune = "nobody";
+  EXPECT_THROW(weir::SessionHandle(model, options), weir::Error);
 }
 
 TEST(Capi, TheWrapperThrowsWhatTheLibraryAnswers) {
