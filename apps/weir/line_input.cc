@@ -16,8 +16,8 @@
 #include <cwchar>
 #include <string_view>
 
-#include "common.h"
 #include "base/utf8.h"
+#include "common.h"
 
 namespace weir::app {
 namespace {

@@ -63,8 +63,8 @@ typedef struct weir_model_options {
 #define WEIR_MODEL_OPTIONS_INIT \
   { sizeof(weir_model_options), 0, NULL, NULL, NULL }
 
-/* Loads a GGUF file. `options` may be NULL. *model is the caller's to close, after all its sessions. A chat template in the
- * file that this build does not know is no error here; weir_session_ask() then is. */
+/* Loads a GGUF file. `options` may be NULL. *model is the caller's to close, after all its sessions. A chat template in
+ * the file that this build does not know is no error here; weir_session_ask() then is. */
 WEIR_API weir_status weir_model_open(const char* path, const weir_model_options* options, weir_model** model);
 /* NULL does nothing. */
 WEIR_API void weir_model_close(weir_model* model);
@@ -100,9 +100,9 @@ typedef struct weir_session_options {
   int64_t budget_bytes; /* 0: no limit but the pot */
   int32_t chunk_tokens; /* tokens read at once; 0: a quarter of the pot, at most 256 */
   int32_t never_forget; /* not 0: a full pot is WEIR_OVER_BUDGET */
-  const char* prune;    /* "NAME" or "NAME:key=value,..." of `weir pruners`: rows of pictures that are not read; NULL: none */
-  int32_t picture_side; /* pictures are shrunk to so many pixels on their longer side; 0: 1024. Their memory is part of the
-                           session's bytes where the model has an encoder */
+  const char* prune;    /* "NAME" or "NAME:key=value,..." of `weir pruners`, which drops rows of pictures; NULL: none */
+  int32_t picture_side; /* pictures are shrunk to so many pixels on their longer side; 0: 1024. Their memory is part of
+                           the session's bytes where the model has an encoder */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
   { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0 }
@@ -155,11 +155,11 @@ WEIR_API weir_status weir_session_generate(weir_session* session, const weir_gen
  * A session becomes a chat with its first call of this part, or of the next one. The words of the model's chat template
  * are then read by the library: what is appended as text, picture or video belongs to the user's turn, and
  * weir_session_ask() ends it. A model without a template gets plain words ("Question: ... Answer:").
- * weir_session_append_tokens(), weir_session_append_text() and weir_session_generate() stay what they are: they read and
- * write without any template, and have no place inside a chat. */
+ * weir_session_append_tokens(), weir_session_append_text() and weir_session_generate() stay what they are: they read
+ * and write without any template, and have no place inside a chat. */
 
-/* What stands before the first turn. Optional; the first call of a chat, WEIR_INVALID_ARGUMENT later. `system` may be NULL
- * with n_bytes 0. Flags: WEIR_PINNED. */
+/* What stands before the first turn. Optional; the first call of a chat, WEIR_INVALID_ARGUMENT later. `system` may be
+ * NULL with n_bytes 0. Flags: WEIR_PINNED. */
 WEIR_API weir_status weir_session_begin_chat(weir_session* session, const char* system, size_t n_bytes, uint32_t flags);
 /* Reads a text of any length as part of the user's turn. Flags: WEIR_PINNED. */
 WEIR_API weir_status weir_session_say(weir_session* session, const char* text, size_t n_bytes, uint32_t flags);
@@ -176,14 +176,14 @@ WEIR_API weir_status weir_session_ask(weir_session* session, const char* questio
 /* A picture from a file. Flags: WEIR_PINNED. */
 WEIR_API weir_status weir_session_see_file(weir_session* session, const char* path, uint32_t flags);
 /* A picture as pixels: `height` lines of `width` pixels, 3 bytes each (red, green, blue), without gaps. t_ms: -1 for a
- * picture by itself; otherwise it is a frame of a video, of that moment. A frame may be larger than picture_side by no pixel:
- * WEIR_UNSUPPORTED. Flags: WEIR_PINNED. */
+ * picture by itself; otherwise it is a frame of a video, of that moment. A frame may be larger than picture_side by no
+ * pixel: WEIR_UNSUPPORTED. Flags: WEIR_PINNED. */
 WEIR_API weir_status weir_session_see_pixels(weir_session* session, const uint8_t* rgb, int32_t width, int32_t height,
                                              int64_t t_ms, uint32_t flags);
-/* A video from a file, `frames_per_s` frames of each second. *n_frames (may be NULL): how many were read, before an error
- * as well. Flags: WEIR_PINNED. */
-WEIR_API weir_status weir_session_see_video(weir_session* session, const char* path, double frames_per_s, uint32_t flags,
-                                            int64_t* n_frames);
+/* A video from a file, `frames_per_s` frames of each second. *n_frames (may be NULL): how many were read, before an
+ * error as well. Flags: WEIR_PINNED. */
+WEIR_API weir_status weir_session_see_video(weir_session* session, const char* path, double frames_per_s,
+                                            uint32_t flags, int64_t* n_frames);
 
 /* ---- what a session holds */
 
@@ -201,9 +201,9 @@ WEIR_API weir_status weir_session_counters(const weir_session* session, weir_cou
 
 /* Forgets everything; the session is as new. */
 WEIR_API weir_status weir_session_reset(weir_session* session);
-/* The session as bytes, its chat and the frames that its encoder keeps included: writes at most `capacity` of them, *n_bytes
- * is how many there are (nothing is written when they do not fit; after an error they mean nothing). A session of the same
- * build, model and options that restores them continues with the same bytes. */
+/* The session as bytes, its chat and the frames that its encoder keeps included: writes at most `capacity` of them,
+ * *n_bytes is how many there are (nothing is written when they do not fit; after an error they mean nothing). A session
+ * of the same build, model and options that restores them continues with the same bytes. */
 WEIR_API weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes);
 /* WEIR_INVALID_ARGUMENT when the bytes are not from such a session, which then is as it was. */
 WEIR_API weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, size_t n_bytes);

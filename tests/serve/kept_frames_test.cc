@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/base64.h"
 #include "cli/process.h"
 #include "io/snapshot_test_util.h"
 #include "serve/picture_client.h"
@@ -131,7 +132,7 @@ TEST_P(KeptFramesTest, ALiveVideoIsKeptToo) {
 TEST_P(KeptFramesTest, AChatSeesWhatTheProgramSees) {
   const ServerProcess server(Flags(), Model());
   const std::string clip = Y4mBytes(9, 2);
-  const Json body = PictureChat({VideoPart({{"data", Base64(clip)}, {"fps", 2}}), TextPart("the man")});
+  const Json body = PictureChat({VideoPart({{"data", EncodeBase64(clip)}, {"fps", 2}}), TextPart("the man")});
   const RunResult run = RunWeir({"run",
                                  "-m",
                                  Model(),

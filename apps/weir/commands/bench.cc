@@ -57,12 +57,13 @@ class Bench {
   Status Run() {
     if (flags_.format == "md") {
       app::Print(stdout, "| model | test | policy | pot | threads | t/s | bytes/token | GB/s | peak |{}\n",
-            options_.size() > 1 ? " median against the other |" : "");
+                 options_.size() > 1 ? " median against the other |" : "");
       app::Print(stdout, "|---|---|---|--:|--:|--:|--:|--:|--:|{}\n", options_.size() > 1 ? "--:|" : "");
     } else if (flags_.format == "csv") {
-      app::Print(stdout,
-            "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,median,bytes_per_token,gb_per_s,"
-            "peak_bytes,ratio\n");
+      app::Print(
+          stdout,
+          "model,test,n_prompt,n_gen,depth,policy,pot,threads,tokens_per_s,stddev,median,bytes_per_token,gb_per_s,"
+          "peak_bytes,ratio\n");
     }
     for (int depth : flags_.depth) {
       for (int n : flags_.n_prompt) {
@@ -167,12 +168,13 @@ class Bench {
       if (ratio > 0) row["ratio"] = ratio;
       app::Print(stdout, "{}\n", JsonText(row));
     } else if (flags_.format == "csv") {
-      app::Print(stdout, "{},{},{},{},{},\"{}\",{},{},{:.3f},{:.3f},{:.3f},{:.0f},{:.3f},{},{:.4f}\n", file, test, n_prompt,
-            n_gen, depth, policy, pot, threads, rate.mean, rate.stddev, rate.median, bytes, gb_per_s, peak, ratio);
+      app::Print(stdout, "{},{},{},{},{},\"{}\",{},{},{:.3f},{:.3f},{:.3f},{:.0f},{:.3f},{},{:.4f}\n", file, test,
+                 n_prompt, n_gen, depth, policy, pot, threads, rate.mean, rate.stddev, rate.median, bytes, gb_per_s,
+                 peak, ratio);
     } else {
       app::Print(stdout, "| {} | {} | {} | {} | {} | {:.2f} ± {:.2f} | {} | {:.2f} | {} |{}\n", file, test, policy, pot,
-            threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)), gb_per_s, BytesText(peak),
-            ratio > 0 ? fmt::format(" {:.3f} |", ratio).c_str() : "");
+                 threads, rate.mean, rate.stddev, BytesText(static_cast<int64_t>(bytes)), gb_per_s, BytesText(peak),
+                 ratio > 0 ? fmt::format(" {:.3f} |", ratio).c_str() : "");
     }
   }
 
