@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 'f', 'r', '0', '1'};
+constexpr char kFrameStoreMagic[8] = {'w', 'e', 'i', 'r', 'f', 'r', '0', '1'};
 constexpr int64_t kMostMs = int64_t{1} << 60;  // sums of two times are numbers, too
 
 struct StateHeader {
@@ -79,7 +79,7 @@ int64_t FrameStore::state_bytes() const {
 Status FrameStore::Save(ByteSink& sink) const {
   if (state_bytes() == 0) return Status();
   StateHeader header = {};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  std::memcpy(header.magic, kFrameStoreMagic, sizeof(kFrameStoreMagic));
   header.newest_ms = newest_ms_;
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span<const StateHeader>(&header, 1))));
   return memory_->Save(sink);
@@ -92,7 +92,7 @@ Status FrameStore::Restore(ByteSource& source) {
   if (memory_ == nullptr) return bad;
   StateHeader header;
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 || header.newest_ms < -kMostMs ||
+  if (std::memcmp(header.magic, kFrameStoreMagic, sizeof(kFrameStoreMagic)) != 0 || header.newest_ms < -kMostMs ||
       header.newest_ms > kMostMs) {
     return bad;
   }

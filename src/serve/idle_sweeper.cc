@@ -7,7 +7,7 @@
 namespace weir {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};  // how soon its end is noticed
+constexpr std::chrono::milliseconds kLookForIdle{20};  // how soon its end is noticed
 constexpr std::chrono::seconds kBetween{1};
 
 }  // namespace
@@ -16,7 +16,7 @@ IdleSweeper::IdleSweeper(Host& host, const Handover& handover, std::chrono::seco
     : host_(host), handover_(handover), idle_(idle) {
   if (idle_.count() <= 0) return;
   thread_ = std::thread([this] {
-    for (auto next = Clock::now(); !ended_; std::this_thread::sleep_for(kLook)) {
+    for (auto next = Clock::now(); !ended_; std::this_thread::sleep_for(kLookForIdle)) {
       if (Clock::now() < next) continue;
       Sweep();
       next = Clock::now() + kBetween;

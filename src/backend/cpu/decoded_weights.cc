@@ -13,7 +13,7 @@ namespace {
 // Rows of activations that are summed beside each other: as many as a task has.
 constexpr int64_t kMostRows = 96;
 
-Suits Suit(DType type) { return type == DType::kI32 ? Suits::kNot : Suits::kEverything; }
+Suits Suit(DType type) { return IsBlocked(type) ? Suits::kEverything : Suits::kNot; }
 
 int64_t PanelBytes(DType type, int64_t n_in) { return (kPanel * RowBytes(type, n_in) + 63) / 64 * 64; }
 

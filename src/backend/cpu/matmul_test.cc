@@ -106,6 +106,40 @@ TEST_P(MatMulTest, EqualForEveryBatchSize) {
   });
 }
 
+// Layouts that another one replaces too, such as the one that only decodes.
+TEST_P(MatMulTest, EveryLayoutThatTakesTheTypeEqualsReference) {
+  const DType type = GetParam();
+  Rng rng(7);
+  Ledger ledger;
+  ThreadPool pool(2);
+  const std::unique_ptr<Backend> reference = MakeRefBackend(), cpu = MakeCpuBackend(2);
+  const int64_t n_in = 512, n_out = 37;
+  const Weights weights = Weights::Random(rng, type, n_out, n_in);
+  const MatrixSource source = {"w", type, n_out, n_in, weights.data(), nullptr};
+  const std::unique_ptr<Matrix> expected_w = Prepare(*reference, source, ledger);
+  const std::vector<float> bias = Normals(rng, n_out);
+  for (const WeightsInfo* layout : AllWeightsInfos()) {
+    if (layout->suits(type) == Suits::kNot) continue;
+    Result<std::unique_ptr<Matrix>> w = PackedMatrix::Make(source, ledger, pool, layout);
+    ASSERT_TRUE(w.ok()) << w.status().message();
+    for (int64_t o = 0; o < n_out; ++o) {
+      std::vector<float> row(static_cast<size_t>(n_in)), decoded(row.size());
+      DecodeRow(type, weights.data() + o * RowBytes(type, n_in), n_in, row.data());
+      static_cast<const PackedMatrix&>(**w).DecodeRow(o, decoded.data());
+      ASSERT_EQ(row, decoded) << "row " << o;
+    }
+    for (const int64_t n_rows : {1, 3, 100}) {
+      const std::vector<float> x = Normals(rng, n_rows * n_in);
+      const Call call = {n_rows, n_in, n_out, x.data(), bias.data(), true};
+      const std::vector<float> expected = Multiply(*reference, *expected_w, call, 0.75f);
+      const std::vector<float> got = Multiply(*cpu, **w, call, 0.75f);
+      float largest = 0;
+      for (const float v : expected) largest = std::max(largest, std::fabs(v));
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 2e-6f * (largest + 10)) << n_rows;
+    }
+  }
+}
+
 TEST_P(MatMulTest, ThreeProductsOfOneCall) {
   const DType type = GetParam();
   Rng rng(3);

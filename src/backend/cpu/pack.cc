@@ -19,20 +19,23 @@ int64_t PackedMatrix::PackedBytes(DType type, int64_t n_out, int64_t n_in) {
   return (n_out + kPanel - 1) / kPanel * WeightsFor(type).panel_bytes(type, n_in);
 }
 
-PackedMatrix::PackedMatrix(const MatrixSource& source, HostBuffer buffer)
+PackedMatrix::PackedMatrix(const MatrixSource& source, HostBuffer buffer, const WeightsInfo& weights)
     : Matrix(source.type, source.n_out, source.n_in),
       buffer_(std::move(buffer)),
-      weights_(WeightsFor(source.type)),
+      weights_(weights),
       panel_bytes_(weights_.panel_bytes(source.type, source.n_in)) {
   bytes_ = n_panels() * panel_bytes_;
 }
 
-Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool) {
+Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool,
+                                                   const WeightsInfo* weights) {
   WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
+  const WeightsInfo& layout = weights != nullptr ? *weights : WeightsFor(source.type);
+  const int64_t n_panels = (source.n_out + kPanel - 1) / kPanel;
   WEIR_ASSIGN_OR_RETURN(
       HostBuffer buffer,
-      HostBuffer::Allocate(ledger, MemTag::kWeights, PackedBytes(source.type, source.n_out, source.n_in), &pool));
-  std::unique_ptr<PackedMatrix> matrix(new PackedMatrix(source, std::move(buffer)));
+      HostBuffer::Allocate(ledger, MemTag::kWeights, n_panels * layout.panel_bytes(source.type, source.n_in), &pool));
+  std::unique_ptr<PackedMatrix> matrix(new PackedMatrix(source, std::move(buffer), layout));
   const int64_t row_bytes = RowBytes(source.type, source.n_in);
   std::atomic<bool> finite{true};
   pool.For(matrix->n_panels(), [&](int64_t p, int) {

@@ -19,7 +19,9 @@ class PackedMatrix final : public Matrix {
  public:
   // Checks, reserves exactly the bytes of the packed form under kWeights, then packs on the pool. Errors of
   // CheckMatrixSource; kCorrupt for a weight that is NaN or infinite; kOverBudget; kIo when the system has no memory.
-  static Result<std::unique_ptr<Matrix>> Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool);
+  // `weights`: the layout, nullptr for the one that suits the type best; others are for comparisons.
+  static Result<std::unique_ptr<Matrix>> Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool,
+                                              const WeightsInfo* weights = nullptr);
 
   // Bytes of the packed form, before page rounding. REQUIRES: a source that passed CheckMatrixSource.
   static int64_t PackedBytes(DType type, int64_t n_out, int64_t n_in);
@@ -34,7 +36,7 @@ class PackedMatrix final : public Matrix {
   void DecodeRow(int64_t o, float* out) const;
 
  private:
-  PackedMatrix(const MatrixSource& source, HostBuffer buffer);
+  PackedMatrix(const MatrixSource& source, HostBuffer buffer, const WeightsInfo& weights);
 
   HostBuffer buffer_;
   const WeightsInfo& weights_;
