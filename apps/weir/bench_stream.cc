@@ -130,12 +130,11 @@ class StreamBench {
       row["resident_bytes"] = resident;
       Print(stdout, "{}\n", JsonText(row));
     } else if (flags_.format == "csv") {
-      Print(stdout, "{},{:.3f},{},{:.3f},{},{},{}\n", seen, reading, Joined(chunks_, "%.3f,%.3f,%.3f,%.3f"), writing,
-            Joined(steps_, "%.3f,%.3f,%.3f,%.3f"), ledger, resident);
+      Print(stdout, "{},{:.3f},{},{:.3f},{},{},{}\n", seen, reading, Joined(chunks_, 3, ","), writing,
+            Joined(steps_, 3, ","), ledger, resident);
     } else {
       Print(stdout, "| {} | {:.1f} | {} | {:.1f} | {} | {} | {} |\n", CountText(seen), reading,
-            Joined(chunks_, "%.2f, %.2f, %.2f, %.2f"), writing, Joined(steps_, "%.2f, %.2f, %.2f, %.2f"),
-            BytesText(ledger), BytesText(resident));
+            Joined(chunks_, 2, ", "), writing, Joined(steps_, 2, ", "), BytesText(ledger), BytesText(resident));
     }
   }
 
@@ -145,10 +144,11 @@ class StreamBench {
             {"p99", times.Percentile(0.99)},
             {"max", times.Percentile(1)}};
   }
-  static std::string Joined(const Times& times, const char* format) {
-    char text[128];
-    std::snprintf(text, sizeof text, format, times.Percentile(0.5), times.Percentile(0.95), times.Percentile(0.99),
-                  times.Percentile(1));
+  static std::string Joined(const Times& times, int decimals, const char* between) {
+    std::string text;
+    for (const double share : {0.5, 0.95, 0.99, 1.0}) {
+      text += fmt::format("{}{:.{}f}", text.empty() ? "" : between, times.Percentile(share), decimals);
+    }
     return text;
   }
 

@@ -8,8 +8,8 @@ namespace {
 
 // Names of fields and files are other people's.
 TEST(StatusTest, AMessageIsOneLine) {
-  EXPECT_EQ(InvalidArgument("'%s' is not a known field", "a\nb\x01\x7F").message(), "'a b??' is not a known field");
-  EXPECT_EQ(NotFound("%s", "\u00e9\u4e2d").message(), "\u00e9\u4e2d");
+  EXPECT_EQ(InvalidArgument("'{}' is not a known field", "a\nb\x01\x7F").message(), "'a b??' is not a known field");
+  EXPECT_EQ(NotFound("{}", "\u00e9\u4e2d").message(), "\u00e9\u4e2d");
 }
 
 }  // namespace

@@ -291,7 +291,9 @@ TEST_P(FramesTest, ItsMemoryIsInThePlan) {
   room.Include(64, 64);
   Encoder& encoder = pair.encoder->encoder();
   int64_t planned = 0;
-  for (const PlanItem& item : PictureReader::Plan(encoder, room).value()) {
+  const auto plan = PictureReader::Plan(encoder, room);
+  ASSERT_TRUE(plan.ok());
+  for (const PlanItem& item : *plan) {
     if (item.what.find("frames") != std::string::npos) planned += item.bytes;
   }
   EXPECT_EQ(planned, PageRound(encoder.FrameMemoryBytes()));
