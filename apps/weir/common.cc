@@ -309,9 +309,9 @@ std::string ModelName(const LoadedModel& model) {
 }
 
 std::string PolicyText(const PolicySpec& policy, const PotFlags& flags) {
-  if (flags.verbose) return Printable(policy.text);
+  // Of a profile, what it came to: the file may change.
+  if (flags.verbose || !policy.profile.empty()) return Printable(policy.text);
   std::string said;
-  if (!policy.profile.empty()) said = "profile=" + policy.profile;
   for (const PolicyOptionInfo& option : policy.info->options) {
     if (!policy.given.contains(option.key)) continue;
     said += (said.empty() ? "" : ",") + std::string(option.key) + "=" + OptionText(policy, option);
