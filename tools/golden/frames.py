@@ -5,18 +5,19 @@ jointly, with their reference numbers.
 
     tools/golden/frames.py [--out tests/golden/vision]
 
-NAME.gguf     random weights laid out as the family's repository does (CLIP made by `transformers`), converted by
-hf_to_gguf.py NAME.golden   the paper's rules, reimplemented below in NumPy, applied to CLIP's rows, all
-                            in float64
+NAME.gguf     random weights laid out as in the family's repository (CLIP made by `transformers`), converted by
+              hf_to_gguf.py
+NAME.golden   the paper's rules, reimplemented below in NumPy, applied to CLIP's rows, all in float64
 
 Format as in tiny_models.py. `pixels`: frames in sequence, [frames * 3 * SIZE, SIZE]. Entries:
   v.*, mm.*          intermediates of the first frame, encoded as a picture
-  star.T, rows.T     Flash-VStream's memory after T frames (2406.08085, section 3.2), and what the language model reads
-  of it merged.A.B, rows.A.B   Chat-UniVi's rows of frames A to B (2311.08046, section 3.2), before and behind its
-                               projection
+  star.T, rows.T     Flash-VStream's memory after T frames (2406.08085, section 3.2), and the rows that the
+                     language model reads of it
+  merged.A.B, rows.A.B   Chat-UniVi's rows of frames A to B (2311.08046, section 3.2), before and after its
+                     projection
 
-What the papers leave open is as src/vision/flash_vstream.cc and dpc_knn.h say. Needs torch, transformers, safetensors,
-gguf.
+Choices that the papers leave open are documented in src/vision/flash_vstream.cc and dpc_knn.h. Needs torch,
+transformers, safetensors, gguf.
 """
 
 import argparse

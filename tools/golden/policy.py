@@ -44,8 +44,8 @@ every choice made where a paper is silent, is in tools/reference/policies/<polic
 tools/reference/common.py.
 
 Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
-exact in binary32 in any order. A case whose keep-set depends on the precision or order of inexact operations (decay, age
-penalty, division by counts, norms, cosines) is not written.
+exact in binary32 in any order. A case whose keep-set depends on the precision or order of inexact operations (decay,
+age penalty, division by counts, norms, cosines) is not written.
 """
 
 import argparse

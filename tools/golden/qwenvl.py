@@ -4,14 +4,15 @@
 
     tools/golden/qwenvl.py [--out tests/golden/vision]
 
-qwenvl_resampler.gguf   the encoder: random weights laid out as Qwen-VL's repository does, converted by hf_to_gguf.py to
-F32 qwenvl.gguf             its language model, with a vocabulary read from a .tiktoken file
+qwenvl_resampler.gguf   the encoder: random weights laid out as in Qwen-VL's repository, converted to F32 by
+                        hf_to_gguf.py
+qwenvl.gguf             its language model, with a vocabulary read from a .tiktoken file
 qwenvl.golden           the rules of the paper (2308.12966, section 2.1) and of its published code, reimplemented
                         below in PyTorch and run in float64; the language model is transformers'
                         Qwen2, which computes the same thing as Qwen
 
 Format as in tiny_models.py. Besides the intermediates of one square of random numbers (`pixels`):
-  picture.WxH   the synthetic picture of vision.py as Qwen-VL's transform makes it
+  picture.WxH   the synthetic picture of vision.py after Qwen-VL's transform
   ids.WxH       a chat turn of this picture and words; the picture's rows are -1
   logits.WxH    after the last token of that turn, [1, vocab]
 

@@ -4,8 +4,9 @@
 
     tools/golden/smolvlm.py [--out tests/golden/vision] [--images FOLDER]
 
-idefics3.gguf    the encoder and its connector made by `transformers` from a fixed seed, converted by hf_to_gguf.py to
-F32 smolvlm.gguf     its language model, with a vocabulary that has the words around pictures
+idefics3.gguf    the encoder and its connector made by `transformers` from a fixed seed, converted to F32 by
+                 hf_to_gguf.py
+smolvlm.gguf     its language model, with a vocabulary that has the words around pictures
 smolvlm.golden   their results in `transformers`, in float64
 smolvlm_files.golden   `squares.NAME`: its image processor's output for the PNG files of FOLDER, if given
 

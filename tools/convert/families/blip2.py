@@ -12,7 +12,7 @@ GGUF_ARCH = "opt"
 HF_NAMES = ("Blip2ForConditionalGeneration", "Blip2Model")
 MMPROJ_ARCH = "clip"
 
-# Keys that config.json omits when they have transformers' default.
+# transformers' defaults for keys that config.json may omit.
 VISION_DEFAULTS = dict(
     hidden_size=1408,
     intermediate_size=6144,

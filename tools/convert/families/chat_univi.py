@@ -49,7 +49,7 @@ def mmproj_metadata(source, writer, say):
         raise ConvertError("config.json: use_cluster is false; this encoder is defined with clusters")
     n, clusters = (source.need("image_size") // source.need("patch_size")) ** 2, []
     for i in range(3):
-        rate = rates[f"spatial_cluster_rate{i}"]  # above 1: a number of clusters; otherwise a share
+        rate = rates[f"spatial_cluster_rate{i}"]  # above 1: a number of clusters; up to 1: a share
         n = math.ceil(rate) if rate > 1 else max(math.ceil(n * rate), 1)
         clusters.append(n)
     per_event = 1 / rates["temporal_cluster_rate"]

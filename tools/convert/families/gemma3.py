@@ -7,7 +7,7 @@ from . import gemma2
 GGUF_ARCH = "gemma3"
 HF_NAMES = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")
 
-# Keys that the text part of config.json omits when they have transformers' default.
+# transformers' defaults for keys that the text part of config.json may omit.
 TEXT_DEFAULTS = dict(
     vocab_size=262208,
     hidden_size=2304,

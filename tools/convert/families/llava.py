@@ -13,7 +13,7 @@ GGUF_ARCH = "llama"
 HF_NAMES = ("LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration")
 MMPROJ_ARCH = "clip"
 
-# Keys that config.json omits when they have transformers' default.
+# transformers' defaults for keys that config.json may omit.
 TEXT_DEFAULTS = dict(
     hidden_size=4096,
     intermediate_size=11008,

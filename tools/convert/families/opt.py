@@ -19,7 +19,7 @@ LAYER = {
 DECODER = "model.decoder."
 # Rows of the original table before position 0, a convention of its training code.
 OFFSET = 2
-# Keys that config.json omits when they have transformers' default.
+# transformers' defaults for keys that config.json may omit.
 DEFAULTS = dict(
     vocab_size=50272,
     hidden_size=768,

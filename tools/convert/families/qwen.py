@@ -13,7 +13,7 @@ GGUF_ARCH = "qwen"
 HF_NAMES = ("QWenLMHeadModel",)
 MMPROJ_ARCH = "clip"
 
-# Keys that config.json omits when they have the published code's default.
+# The published code's defaults for keys that config.json may omit.
 DEFAULTS = dict(
     layer_norm_epsilon=1e-6, max_position_embeddings=8192, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True
 )

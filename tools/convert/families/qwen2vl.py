@@ -12,7 +12,7 @@ GGUF_ARCH = "qwen2vl"
 HF_NAMES = ("Qwen2VLForConditionalGeneration",)
 MMPROJ_ARCH = "clip"
 
-# Keys that config.json omits when they have transformers' default.
+# transformers' defaults for keys that config.json may omit.
 VISION_DEFAULTS = dict(
     depth=32,
     embed_dim=1280,

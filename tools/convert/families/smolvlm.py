@@ -12,7 +12,7 @@ GGUF_ARCH = "llama"
 HF_NAMES = ("SmolVLMForConditionalGeneration", "Idefics3ForConditionalGeneration")
 MMPROJ_ARCH = "clip"
 
-# Keys that config.json omits when they have transformers' default: SmolVLM's, and Idefics3's where it differs.
+# transformers' defaults for keys that config.json may omit: SmolVLM's, and Idefics3's where they differ.
 VISION_DEFAULTS = dict(
     hidden_size=1152,
     intermediate_size=3072,
