@@ -56,8 +56,8 @@ class Model(nn.Module):
         super().__init__()
         (v_width, v_blocks, v_heads), (q_width, q_blocks, q_heads), (width, blocks, ff, heads) = SIZES[size]
         # The configurations' own initial weights (1e-10 and 0.02) are meant to be overwritten by pre-trained ones. A
-        # Q-Former with large ones gives 32 equal rows forever: what its blocks add to all queries alike drowns out their
-        # differences. So they are small, except for those by which a query chooses patches.
+        # Q-Former with large ones gives 32 equal rows forever: what its blocks add to all queries alike drowns out
+        # their differences. So they are small, except for those by which a query chooses patches.
         vision = dict(
             initializer_range=0.09,
             hidden_size=v_width,
