@@ -104,7 +104,7 @@ class Policy:
         return max(1, sinks + 1), sinks, options.get("recent", 0)
 
     def per_head(self, options):
-        """Whether every KV head has a keep-set of its own; otherwise the layer or the whole cache has one."""
+        """Whether every KV head has its own keep-set; otherwise the layer or the whole cache has one."""
         return True
 
     def counts_queries(self, options):
