@@ -8,7 +8,7 @@ cd "$ROOT"
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-# as_root COMMAND...: as it is for root, through sudo for others.
+# as_root COMMAND...: runs it directly as root, otherwise through sudo.
 as_root() {
   if [ "$(id -u)" -eq 0 ]; then
     "$@"
@@ -30,19 +30,19 @@ need_packages() {
   [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || die "these packages are missing, and installing needs root or sudo:
   apt-get install ${missing[*]}"
   say "installing ${missing[*]}"
-  # The lists of a fresh container are empty, those of an old one stale: update first, and only when something is missing.
+  # Package lists are empty in a fresh container and stale in an old one: update first, but only when something is missing.
   as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 || die "apt-get update failed; is there a network?"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2 ||
     die "could not install: ${missing[*]}"
 }
 
-# Python comes by path: what is first in PATH may be pyenv's or conda's, which know nothing of Debian's packages. WEIR_PYTHON
-# names another interpreter, which then has to have what is needed.
+# Python is called by absolute path: the first one in PATH may be pyenv's or conda's, which do not see Debian's packages.
+# WEIR_PYTHON names another interpreter, which must then have the modules.
 PYTHON=${WEIR_PYTHON:-/usr/bin/python3}
-# What another Python's environment sets would reach Debian's.
+# Variables set for another Python would affect Debian's.
 [ -n "${WEIR_PYTHON:-}" ] || unset PYTHONHOME PYTHONPATH
 
-# need_python [MODULE...]: sees to it that $PYTHON runs and imports the modules (numpy, pip); installs Debian's.
+# need_python [MODULE...]: ensures that $PYTHON runs and imports the modules (numpy, pip); installs Debian's.
 need_python() {
   local module
   if [ -z "${WEIR_PYTHON:-}" ]; then
@@ -54,8 +54,8 @@ need_python() {
   done
 }
 
-# need_build_packages: the compiler, CMake and the libraries of CMakeLists.txt. A compiler, CMake or Ninja that did not
-# come from a package counts too.
+# need_build_packages: the compiler, CMake and the libraries of CMakeLists.txt. A compiler, CMake or Ninja installed
+# without a package counts too.
 need_build_packages() {
   local want=(pkg-config libhwy-dev libpcre2-dev nlohmann-json3-dev libcli11-dev libcpp-httplib-dev libpng-dev
     libedit-dev libfmt-dev
@@ -66,7 +66,7 @@ need_build_packages() {
   need_packages "${want[@]}"
 }
 
-# n_jobs: compiler processes to run at once; one per core, but never more than the memory carries (1 GiB each).
+# n_jobs: parallel compiler processes: one per core, limited by available memory (1 GiB each).
 n_jobs() {
   local cores memory
   cores=$(nproc)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python beside the program; every package says what it is for. Nothing here is needed to build or to run weir."""
+"""Python tools; each package states its purpose. None of them is needed to build or run weir."""

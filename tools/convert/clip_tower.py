@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CLIP's vision transformer in a `clip` file: what LLaVA and families built like it have in common."""
+"""CLIP's vision transformer in a `clip` file: shared by LLaVA and families built like it."""
 
 import json
 
@@ -7,7 +7,7 @@ from .source import ConvertError
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-# ViT-L/14, where a folder does not say.
+# Defaults: ViT-L/14.
 DEFAULTS = dict(
     hidden_size=1024,
     intermediate_size=4096,
@@ -32,7 +32,7 @@ LAYER = {
 
 
 def require(source, fixed):
-    """Refuses a folder whose whole settings differ from those that an encoder is defined with."""
+    """Rejects a folder whose settings differ from those that an encoder is defined with."""
     for key, value in fixed.items():
         if source.whole_config.get(key, value) != value:
             raise ConvertError(f"config.json: {key} `{source.whole_config[key]}`; this encoder is defined with {value}")
@@ -40,8 +40,8 @@ def require(source, fixed):
 
 def beside(source):
     """For families whose folder names the encoder (`mm_vision_tower`) and may not hold it: reads it from
-    FOLDER/vision_tower. The encoder's tensors are called vision_tower.* then, its settings are source.config, the whole
-    ones source.whole_config."""
+    FOLDER/vision_tower. The encoder's tensors are then named vision_tower.*; its settings are in source.config, the
+    full settings in source.whole_config."""
     source.whole_config, source.config = source.config, dict(DEFAULTS)
     source.rename((("model.vision_tower.vision_tower.vision_model.", "vision_tower."),))
     folder = source.folder / "vision_tower"
@@ -63,7 +63,7 @@ def beside(source):
 
 
 def feature_layer(source, layer):
-    """How many blocks run: -1 is the last one's output, -2 the one's before it."""
+    """Number of blocks to run: -1 is the output of the last one, -2 of the one before it."""
     if not isinstance(layer, int):
         raise ConvertError(f"config.json: vision_feature_layer {layer}; one layer is converted")
     return layer if layer >= 0 else source.need("num_hidden_layers") + 1 + layer
@@ -82,7 +82,7 @@ def metadata(source, writer, projector, n_used, processor, n_out):
     writer.add_vision_patch_size(source.need("patch_size"))
     writer.add_vision_embedding_length(source.need("hidden_size"))
     writer.add_vision_feed_forward_length(source.need("intermediate_size"))
-    # Blocks behind the chosen layer are left out.
+    # Blocks after the chosen layer are omitted.
     writer.add_vision_block_count(n_used)
     writer.add_vision_head_count(source.need("num_attention_heads"))
     writer.add_vision_attention_layernorm_eps(source.need("layer_norm_eps"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a folder's configuration may leave out or say in other words: the metadata of the file is right all the same."""
+"""Keys that a configuration may omit or spell differently still give the right metadata."""
 
 import base64
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
-    import gguf  # noqa: F401  (what is tested imports it)
+    import gguf  # noqa: F401  (the tested modules import it)
     import numpy as np
 except ImportError as e:
     raise unittest.SkipTest(f"needs numpy and gguf: {e}") from e
@@ -20,7 +20,7 @@ from tools.convert.source import ConvertError, Source
 
 
 class Folder(Source):
-    """A model folder of a configuration, small files and tensors that are all in memory."""
+    """A model folder held in memory: a configuration, small files and tensors."""
 
     def __init__(self, config, files=(), tensors=()):
         self.folder, self.config, self.files, self.arrays = Path("folder"), config, dict(files), dict(tensors)
@@ -34,7 +34,7 @@ class Folder(Source):
 
 
 class Writer:
-    """Keeps what is added."""
+    """Records what is added."""
 
     def __init__(self):
         self.values = {}
@@ -91,7 +91,7 @@ class Gemma(unittest.TestCase):
         return writer.values["attention_scale"]
 
     def test_scale_is_always_said(self):
-        self.assertEqual(self.scale(query_pre_attn_scalar=16), 0.25)  # what a reader would guess, too
+        self.assertEqual(self.scale(query_pre_attn_scalar=16), 0.25)  # also a reader's default
         self.assertEqual(self.scale(query_pre_attn_scalar=144), 1 / 12)
         self.assertEqual(self.scale(), 1 / 16)
 
@@ -149,7 +149,7 @@ class Qwen(unittest.TestCase):
     def test_positions_of_a_finer_grid(self):
         table = np.arange(16, dtype=np.float32).reshape(16, 1)
         out = qwen.resized(table, 64).reshape(8, 8)
-        # torch.nn.functional.interpolate, bicubic, of the same numbers.
+        # The result of torch.nn.functional.interpolate, bicubic, for the same input.
         want = [-0.52734, -0.23047, 0.24609, 0.875, 1.28125, 1.91016, 2.38672, 2.68359]
         np.testing.assert_allclose(out[0], want, atol=1e-5)
         np.testing.assert_allclose(qwen.resized(np.ones((16, 3), np.float32), 25), 1, atol=1e-6)

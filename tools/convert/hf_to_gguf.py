@@ -5,7 +5,7 @@
     tools/convert/hf_to_gguf.py FOLDER [-o OUT.gguf] [--outtype f16] [--mmproj]
 
 FOLDER holds config.json, *.safetensors and the tokenizer's files. Tensor and key names, and the row order of q and k,
-are the ones llama.cpp's files have, so the result loads there too. Needs the Python packages numpy and gguf (and
+are those of llama.cpp's files, so the result loads there too. Needs the Python packages numpy and gguf (and
 sentencepiece for a tokenizer.model). One file per architecture family: tools/convert/families/.
 """
 
@@ -74,7 +74,7 @@ def add(writer, name, array, wanted):
 
 
 def convert_folder(folder, out, outtype="f16", pre=None, with_vocab=True, name=None, mmproj=False):
-    """Writes `out`; raises ConvertError. The file appears under its name only when it is complete."""
+    """Writes `out`; raises ConvertError. The file gets its final name only when it is complete."""
     source = Source(folder)
     family = families.by_hf_name().get(source.hf_name)
     if family is None:

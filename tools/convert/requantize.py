@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites a GGUF file with another weight type: metadata as it is, matrices decoded and encoded anew.
+"""Rewrites a GGUF file with another weight type: metadata unchanged, matrices decoded and re-encoded.
 
     pip install gguf numpy
     tools/convert/requantize.py IN.gguf OUT.gguf --type f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1
 
-One-dimensional tensors (norms, biases) stay F32. Matrices whose rows are no multiple of the type's block keep their
-type. f32 loses nothing: what the quantised file means, in plain numbers. Other types round what was rounded once
-already, so such files are for comparing speed, not quality.
+One-dimensional tensors (norms, biases) stay F32. Matrices whose row length is not a multiple of the type's block keep
+their type. f32 is lossless: the exact values of the quantised file. Other types round already rounded values, so such
+files are for comparing speed, not quality.
 """
 
 import argparse

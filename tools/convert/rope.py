@@ -2,8 +2,8 @@
 """RoPE scaling: Hugging Face parameters to GGUF keys and per-frequency factor tensors.
 
 GGUF knows the kinds none, linear, yarn and longrope by key; llama3 is stored as one divisor per frequency in
-`rope_freqs.weight`. Dynamic NTK has no GGUF form: up to the trained length it equals plain RoPE, which is what the file
-then says, and the converter prints so.
+`rope_freqs.weight`. Dynamic NTK has no GGUF form: up to the trained length it equals plain RoPE, so the file is
+written as plain RoPE and the converter prints a remark.
 """
 
 import math
@@ -57,7 +57,7 @@ def write_keys(source, writer, say):
         if attention is None:
             attention = 1.0 if factor <= 1.0 else math.sqrt(1.0 + math.log(factor) / math.log(original))
         writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
-        writer.add_rope_scaling_factor(1.0)  # the factors below are the whole scaling
+        writer.add_rope_scaling_factor(1.0)  # the factors below are all of the scaling
         writer.add_rope_scaling_orig_ctx_len(original)
         writer.add_rope_scaling_attn_factors(float(attention))
     else:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class ConvertError(Exception):
-    """The folder cannot be converted; the message says what is wrong and where."""
+    """The folder cannot be converted; the message gives the reason and the place."""
 
 
 _NUMPY = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
@@ -82,7 +82,7 @@ class Source:
         return np.asarray(data, dtype=np.float32)
 
     def ignore(self, suffix):
-        """Marks tensors that carry nothing the file needs (buffers that old versions saved)."""
+        """Marks tensors that the file does not need (buffers saved by old versions)."""
         self._used.update(n for n in self._where if n.endswith(suffix))
 
     def ignore_prefix(self, *prefixes):
@@ -90,7 +90,7 @@ class Source:
         self._used.update(n for n in self._where if n.startswith(prefixes))
 
     def rename(self, prefixes):
-        """Gives tensors other names: (old prefix, new prefix) pairs, each applied where it fits, in order."""
+        """Renames tensors by (old prefix, new prefix) pairs, applied in order wherever they match."""
         renamed = {}
         for name, where in self._where.items():
             for old, new in prefixes:
@@ -122,8 +122,8 @@ class Source:
         return self.get("head_dim") or self.need("hidden_size") // self.need("num_attention_heads")
 
     def rope(self):
-        """(kind, parameters, theta): one view of `rope_scaling` (old) and `rope_parameters` (new), of the layers
-        without a sliding window where the two kinds differ."""
+        """(kind, parameters, theta): a unified view of `rope_scaling` (old) and `rope_parameters` (new); if layers with
+        and without a sliding window differ, those of the latter."""
         params = dict(self.get("rope_scaling") or {})
         params.update(self.get("rope_parameters") or {})
         params = params.get("full_attention", params)
@@ -132,7 +132,7 @@ class Source:
         return {"su": "longrope", "mrope": "default"}.get(kind, kind), params, float(theta)
 
     def n_rot(self):
-        """How many elements of a head RoPE rotates."""
+        """Number of elements per head that RoPE rotates."""
         params = self.rope()[1]
         part = params.get("partial_rotary_factor") or self.get("partial_rotary_factor") or self.get("rotary_pct", 1.0)
         return int(self.head_dim() * part)

@@ -15,12 +15,12 @@ from .source import ConvertError
 
 T = gguf.TokenType
 
-# A fragment that only one family's pre-tokenizer has -> the name readers know it by. First match wins.
+# A fragment unique to one family's pre-tokenizer -> its GGUF name. First match wins.
 _PRE_BY_REGEX = (
     (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|", "llama-bpe"),
     (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", "qwen2"),
     (r"\p{L}+|\p{N}{1}|", "seed-coder"),
-    (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|", "tekken"),  # GPT-4o's words go on with a contraction
+    (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|", "tekken"),  # in GPT-4o a word may end with a contraction
     (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+", "gpt-4o"),
     ("\\s?[A-Za-z\u00b5", "deepseek-llm"),
     (r"\s?\p{P}+", "deepseek-coder"),
@@ -29,7 +29,7 @@ _PRE_BY_REGEX = (
 
 
 def detect_pre(pre):
-    """The name of a byte-level BPE's pre-tokenizer, from its description in tokenizer.json."""
+    """The GGUF name of a byte-level BPE's pre-tokenizer, from tokenizer.json."""
     steps = pre.get("pretokenizers", [pre]) if pre else []
     regexes = [s["pattern"].get("Regex", "") for s in steps if s.get("type") == "Split"]
     for fragment, name in _PRE_BY_REGEX:
@@ -51,7 +51,7 @@ def _load(folder, name):
 
 
 def _pad(tokens, types, n_vocab, scores=None):
-    """Fills gaps (and rows that the embedding has beyond the vocabulary) with tokens nobody can write."""
+    """Fills gaps (and embedding rows beyond the vocabulary) with placeholder tokens that no text matches."""
     if len(tokens) > n_vocab:
         raise ConvertError(f"tokenizer has {len(tokens)} tokens, the model only {n_vocab}")
     tokens.extend([None] * (n_vocab - len(tokens)))
@@ -76,7 +76,7 @@ def _open_sentencepiece(path):
 
 
 def _from_sentencepiece(source, writer, sp):
-    """Returns every token's id, for the special ones."""
+    """Returns every token's id, for looking up the special ones."""
     tokens, scores, types = [], [], []
     for i in range(sp.vocab_size()):
         tokens.append(sp.IdToPiece(i))
@@ -173,7 +173,7 @@ def _specials(source, writer, tok, pieces):
         if isinstance(flag := conf.get(f"add_{kind}_token"), bool):
             getattr(writer, f"add_add_{kind}_token")(flag)
         elif kind == "bos" and tok:
-            # Newer folders say it in the post-processor only.
+            # Newer folders define it only in the post-processor.
             steps = json.dumps(tok.get("post_processor") or {})
             bos = conf.get("bos_token")
             bos = bos.get("content") if isinstance(bos, dict) else bos
@@ -191,7 +191,7 @@ def _specials(source, writer, tok, pieces):
 
 
 def _from_merges(folder):
-    """vocab.json and merges.txt in the shape of a tokenizer.json; which pre-tokenizer they go with is not in them."""
+    """vocab.json and merges.txt in the shape of a tokenizer.json; they do not name the pre-tokenizer."""
     path = folder / "merges.txt"
     vocab = _load(folder, "vocab.json")
     if not vocab or not path.is_file():
@@ -208,15 +208,15 @@ def _from_merges(folder):
 
 
 def byte_alphabet():
-    """GPT-2's printable stand-in for each byte, in byte order."""
+    """GPT-2's printable substitute for each byte, in byte order."""
     plain = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255]
     others = [b for b in range(256) if b not in plain]
     return [chr(b) if b in plain else chr(256 + others.index(b)) for b in range(256)]
 
 
 def _halves(token, ranks):
-    """The two tokens whose joining makes this one: what is left of its bytes when pairs of lower rank were joined,
-    lowest first."""
+    """The two tokens whose merge gives this one: what remains of its bytes after all merges of lower rank, lowest
+    first."""
     parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
         pairs = [ranks.get(a + b, len(ranks)) for a, b in zip(parts, parts[1:])]
@@ -231,7 +231,7 @@ def _halves(token, ranks):
 
 def _from_tiktoken(source):
     """A *.tiktoken in the shape of a tokenizer.json: byte strings by rank, which is their id. Special tokens follow;
-    which ones is only in the family's code."""
+    they are listed only in the family's code."""
     files = sorted(source.folder.glob("*.tiktoken"))
     specials = getattr(source, "special_tokens", None)
     if not files or specials is None:
@@ -254,7 +254,7 @@ def _from_tiktoken(source):
         "model": {"type": "BPE", "vocab": {text(token): rank for token, rank in ranks.items()}, "merges": merges},
         "added_tokens": [{"id": len(ranks) + i, "content": t, "special": True} for i, t in enumerate(specials)],
         "pre": "qwen2",
-    }  # the expression of Qwen's code, which has no file either
+    }  # the expression in Qwen's code; no file has it
 
 
 def write(source, writer, pre_name=None):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the files of tests/golden, byte for byte the same every time, and records what the program does."""
+"""Generates the files of tests/golden reproducibly, and records the program's behaviour."""

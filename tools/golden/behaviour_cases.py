@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of the program that record_behaviour.py makes, by section. Paths begin at a folder that holds `in`."""
+"""The program calls of record_behaviour.py, by section. Paths are relative to a folder that holds `in`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLICIES = (
     "weir streaming_llm inf_mllm infinipot h2o tova snapkv pyramidkv adakv sirllm keydiff value_norm a_vl fastv "
     "streaming_vlm last_frames infinipot_v lookm window random full"
 ).split()
-# Of policies whose choices change what is computed.
+# For policies whose choices change what is computed.
 VARIANTS = """
 a_vl:heavy=0.2,text_min=5 a_vl:positions=abs adakv:reduce=max,floor=0.5 adakv:capacity=48,pooling=avg,kernel=3
 fastv:positions=abs h2o:share=0.2 h2o:recent=16,step=1 h2o:reduce=sum,normalise=count inf_mllm:recent=16,b=0.01
@@ -29,7 +29,7 @@ weir:beta=0.4,saddle=2,kernel=1 weir:frame_rows=0,recent=0.6 weir:b=0.01,rows=8,
 REAL = "in/models/smollm2.gguf"
 LLAMA = "in/golden/llama.gguf"
 WIDE = "in/golden/llama_wide_heads.gguf"  # heads that q8_0 can store
-# Language model and encoder.
+# (language model, encoder)
 PAIRS = {
     "clip": ("vision/llava", "vision/clip"),
     "clip_next": ("vision/llava", "vision/clip_next"),
@@ -98,14 +98,14 @@ def golden_text(make: Maker, name: str) -> Case:
 
 
 def simd_levels(recorder: Recorder) -> list[str]:
-    """The instruction sets that WEIR_SIMD may name here: the program tells when the name is wrong."""
+    """The values WEIR_SIMD accepts on this machine, from the program's error for an invalid name."""
     environment = {**os.environ, "WEIR_SIMD": "?"}
     told = subprocess.run([str(recorder.program), "policies"], env=environment, capture_output=True, text=True)
     return told.stderr.strip().rpartition("this machine has ")[2].replace(" and ", ",").replace(",", " ").split()
 
 
 def kernel_text(make: Maker) -> Iterator[Case]:
-    """What depends on instruction sets, threads, types of stored keys and sizes of chunks."""
+    """Cases that depend on instruction sets, threads, cache types and chunk sizes."""
     for level in simd_levels(make.recorder):
         steps = [
             make.step("eval ppl", model, f"-f in/words.txt --pot 128 --policy weir -n {n}", WEIR_SIMD=level)
@@ -135,7 +135,7 @@ def kernel_text(make: Maker) -> Iterator[Case]:
 
 
 def chat_cases(make: Maker, name: str, model: str, flags: str) -> Iterator[Case]:
-    """Saved sessions hold the seed, so that they have one even where nothing is drawn."""
+    """Saved sessions store the seed, so a fixed one is set even where nothing is sampled."""
     rounds = "Hello! Who are you?\nName a river.\n"
     after = "And another one?\n/file in/words.txt\nWhat did you read?\n/reset\nHello!\n/nothing\n/memory\n"
     chat = lambda more, stdin, *rest: make.step("chat", model, f"{flags} {more}", *rest, stdin=stdin, kind="raw")
@@ -206,7 +206,7 @@ def real_text(make: Maker) -> Iterator[Case]:
 
 
 def eval_cases(make: Maker) -> Iterator[Case]:
-    """Each suite of `weir eval` that shows no pictures, with its own flags."""
+    """Each text-only suite of `weir eval`, with its own flags."""
     for name, model, pot in (("llama", LLAMA, 256), ("real", REAL, 256)):
         flags = f"--pot {pot} --policy weir;streaming_llm"
         n = 3 if name == "llama" else 2
@@ -270,7 +270,7 @@ def pair_case(make: Maker, name: str) -> Case:
 
 
 def pruned_case(make: Maker, name: str) -> Case:
-    """Pairs that cannot be pruned say so, which is kept as well."""
+    """Pairs that do not support pruning report an error, which is recorded too."""
     model, eyes = pair(name)
     pruners = ["l2:keep=0.5", "l2:keep=0.125"]
     if "blip2" in name:
@@ -379,7 +379,7 @@ def picture_cases(recorder: Recorder) -> Iterator[Case]:
 
 
 def traced(make: Maker, policy: str, folder: str, model: str, flags: str) -> Case:
-    """A stream that is far longer than the pot: its likelihoods, and in the trace every token that was forgotten."""
+    """A stream far longer than the pot: its likelihoods, and a trace of every evicted token."""
     steps = [make.step("eval ppl", model, f"--policy {policy} --trace t.jsonl {flags}")]
     steps += [Step(["trace", "t.jsonl"], kind="raw"), Step(["trace", "t.jsonl", "-o", "t.svg"], kind="raw")]
     steps += [Step(["remembers", "t.jsonl", "--at", at, "-o", "json"], kind="raw") for at in ("50%", "95%", "0")]
@@ -388,7 +388,7 @@ def traced(make: Maker, policy: str, folder: str, model: str, flags: str) -> Cas
 
 
 def answered(make: Maker, policy: str) -> Case:
-    """Prompts that end, answers, questions aside: what policies do then is more than what they do in a stream."""
+    """Finite prompts, answers and questions asked aside, where policies do more than in a stream."""
     llama = lambda flags, *more: make.step("run", LLAMA, f"--policy {policy} -n 24 {GREEDY} -o json {flags}", *more)
     real = f"--policy {policy} --pot 256 -n 24 --temp 0 -o json"
     scored = "--trace s.jsonl --trace-scores"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server as record_behaviour.py asks it: every route, answers and errors, with status, headers and body."""
+"""The server cases of record_behaviour.py: every route, answers and errors, with status, headers and body."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any
 
 from tools.golden.behaviour_run import Recorder, without_volatile
 
-# Said anew each time, or implied by the body that is compared anyway.
+# Different each time, or implied by the body, which is compared anyway.
 HEADERS_LEFT_OUT = ("date", "content-length")
-START_LIMIT_S, CALL_LIMIT_S = 600, 1200  # of a machine that has much else to do
+START_LIMIT_S, CALL_LIMIT_S = 600, 1200  # on a busy machine
 PATIENT = "--timeout 600 --media-timeout 600 --decode-time 6000"
 SESSION_ID = re.compile(rb"\bs-(?:[a-z0-9]+-)?[0-9a-f]{16,}\b")
 ANSWER_ID = re.compile(rb'"(chatcmpl|cmpl)-[0-9a-f]+-([0-9a-f]+)"')
@@ -82,7 +82,7 @@ class Server:
         return code
 
     def normal(self, text: bytes) -> bytes:
-        """Ids become numbers in the order in which they were seen; times go."""
+        """Replaces ids with numbers in order of appearance; removes times."""
 
         def number(found: re.Match[bytes]) -> bytes:
             if found[0] not in self.ids:
@@ -125,7 +125,7 @@ class Server:
         return self.call(name, "POST", path, body, {key.replace("_", "-"): value for key, value in headers.items()})
 
     def raw(self, name: str, text: bytes) -> None:
-        """Bytes as they are, for requests that no client makes."""
+        """Sends raw bytes, for requests that no client library makes."""
         with socket.create_connection(("127.0.0.1", self.port), CALL_LIMIT_S) as connection:
             connection.sendall(text)
             connection.shutdown(socket.SHUT_WR)
@@ -137,7 +137,7 @@ class Server:
 
 
 def chat(*words: str) -> list[dict[str, str]]:
-    """Messages, of the user and the assistant in turn."""
+    """Messages, alternating between user and assistant."""
     return [{"role": "assistant" if i % 2 else "user", "content": text} for i, text in enumerate(words)]
 
 
@@ -373,7 +373,7 @@ def wrong_sessions(server: Server, path: str) -> None:
 
 
 def together(server: Server) -> None:
-    """Answers that share forward passes say what each says alone; the ids of such answers have no order."""
+    """Batched answers equal the answers one at a time; their ids have no order."""
     bodies = [
         {"prompt": f"the man {'and the sea ' * i}", "max_tokens": 24, "seed": i, "temperature": 0.8, "ignore_eos": True}
         for i in range(6)
@@ -431,7 +431,7 @@ def guarded_server(recorder: Recorder, out: Path, folder: Path) -> None:
 
 
 def moved_sessions(recorder: Recorder, out: Path, folder: Path) -> None:
-    """A session that goes from one server to the next."""
+    """A session handed over from one server to the next."""
     (folder / "handed").mkdir()
     flags = "-m in/golden/llama.gguf --chat-template chatml --pot 128 --snapshots handed --hand-over --node"
     with Server(recorder, out, "first", folder, f"{flags} a") as first:
@@ -498,7 +498,7 @@ def shown_sessions(server: Server, pictures: list[str], video: str) -> None:
 
 
 def live_frames(server: Server, path: str, pictures: list[str]) -> None:
-    """Frames that nobody waits for: one at a time, each looked at before the next, so that the counts are the same."""
+    """Frames sent without `wait`: one at a time, each read before the next, so that the counts are reproducible."""
     for i, picture in enumerate(pictures):
         status, _ = server.send(
             "POST",

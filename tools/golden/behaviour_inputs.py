@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What record_behaviour.py shows the program: models, texts, pictures and questions, gathered in one folder.
+"""The inputs of record_behaviour.py: models, texts, pictures and questions, in one folder.
 
-The folder is made once and used by every recording. Models are copies and names are relative to it, so that what the
-program prints does not depend on where a checkout lies, or on files that move from one place of the tree to another.
+The folder is made once and used by every recording. Models are copied into it and names are relative to it, so that
+the output does not depend on the location of the checkout or of files in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def copy_models(root: Path, out: Path, real_model: Path) -> None:
 
 
 def sentences(n_words: int, seed: int) -> str:
-    """Words that the tiny models know, the same on every machine."""
+    """Words from the tiny models' vocabulary, the same on every machine."""
     rng = random.Random(seed)
     out = []
     for i in range(n_words):
@@ -109,7 +109,7 @@ def write_rounds(out: Path) -> None:
 
 
 def write_worlds(root: Path, out: Path) -> None:
-    """Held-out clips and pictures of the world that the small models of the tree were trained on."""
+    """Held-out clips and pictures of the world that the small models were trained on."""
     sets = {
         "clips": "--streams 1 --clips 16 --frames 2 --kinds 2,1,2,1 --horizon 12 --seed 7000",
         "pictures": "--clips 12 --frames 1 --rounds 2 --kinds 1,0,0,0 --unnamed --seed 7001",
@@ -122,7 +122,7 @@ def write_worlds(root: Path, out: Path) -> None:
 
 
 def make_inputs(root: Path, out: Path, real_model: Path) -> None:
-    """Fills `out` unless it was filled before."""
+    """Fills `out` unless it is already filled."""
     if (out / MADE).exists():
         return
     shutil.rmtree(out, ignore_errors=True)

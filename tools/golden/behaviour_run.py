@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program for record_behaviour.py, and takes out of its output what cannot be the same twice."""
+"""Runs the program for record_behaviour.py, and removes from its output what is not reproducible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Times, rates and the memory of the process as the kernel counts it; the figures of the ledger stay.
+# Times, rates and process memory as the kernel reports it; the ledger's figures are kept.
 VOLATILE_FIELDS = (
     "tokens_per_s",
     "decode_tokens_per_s",
@@ -31,7 +31,7 @@ VOLATILE_FIELDS = (
     "idle_s",
 )
 BENCH_FIELDS = ("stddev", "median", "gb_per_s", "ratio")
-# How far the decoder is ahead of the model, and what it holds while it is.
+# How far the decoder is ahead of the model, and what it buffers.
 WATCH_FIELDS = ("frames_arrived", "frames_waiting", "session_bytes")
 LIMIT_S = 3600
 
@@ -48,26 +48,26 @@ PATTERNS = {
 
 
 def without_volatile(text: bytes, kind: str = "rows") -> bytes:
-    """The same bytes, with a dash for the values of the fields above. Numbers are not parsed: their digits stay."""
+    """Replaces the values of the fields above with a dash. Numbers are not parsed, so their digits are kept."""
     return PATTERNS[kind].sub(rb'"\1":"-"', text)
 
 
 @dataclass
 class Step:
-    """One call of the program. `kind`: raw keeps standard output as it is; the others take volatile fields out."""
+    """One call of the program. `kind`: raw keeps standard output unchanged; the others remove volatile fields."""
 
     arguments: list[str]
     stdin: bytes = b""
     kind: str = "rows"
-    program: str = ""  # another one than weir
+    program: str = ""  # a program other than weir
     environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Case:
-    """Steps that are run in order in one folder; their output is one file, and each of `files` that they leave another.
+    """Steps run in order in one folder; their output is one file, and so is each of the `files` they write.
 
-    `digests` are files of which size and SHA-256 are kept.
+    `digests` are files whose size and SHA-256 are recorded.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Case:
 
 
 class Recorder:
-    """One recording: the program, where its cases go, and what they are made from."""
+    """One recording: the program, the output folder and the inputs."""
 
     def __init__(self, program: Path, out: Path, inputs: Path, work: Path, threads: int) -> None:
         self.program, self.out, self.inputs, self.work, self.threads = program, out, inputs, work, threads

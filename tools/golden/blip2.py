@@ -9,9 +9,9 @@ blip2.gguf       the encoder (vision transformer, Q-Former, projection) made by 
 blip2_opt.gguf   its language model
 blip2.golden     what `transformers` makes of one picture of random numbers, in float64
 
-Format as in tiny_models.py. Beside the named intermediates:
-  signal.mass, signal.self.L, signal.cross.L   attention weights, recomputed here from the queries and keys that the
-                   library formed: received by each image token in the last block [1, n]; of the Q-Former's layers
+Format as in tiny_models.py. Besides the named intermediates:
+  signal.mass, signal.self.L, signal.cross.L   attention weights, recomputed here from the library's queries and
+                   keys: received by each image token in the last block [1, n]; of the Q-Former's layers
                    [heads * queries, n]
   tokens, logits   a prompt after the picture's rows, and the logits of each of its tokens
   picture.WxH      what BLIP's own image processor makes of the synthetic picture of vision.py
@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.convert import hf_to_gguf
 from tools.golden.vision import picture, write
 
-# 37 = 5 * 7 + 2: sizes that no vector length divides.
+# 37 = 5 * 7 + 2: sizes that are not multiples of any vector length.
 VISION = dict(
     hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=5, image_size=37, patch_size=7
 )
@@ -85,7 +85,7 @@ def build(seed):
             elif name == "query_tokens" or "embedding" in name and p.ndim == 3:
                 p.copy_(torch.randn(p.shape, generator=g))
             else:
-                # Wide enough that attention picks a few keys instead of averaging all of them.
+                # Large enough that attention picks a few keys instead of averaging all of them.
                 wide = 2.0 if any(part in name for part in ("query.", "key.", "qkv", "q_proj", "k_proj")) else 1.0
                 p.copy_(wide / p[0].numel() ** 0.5 * torch.randn(p.shape, generator=g))
     return model
@@ -138,7 +138,7 @@ def run(model, pixels):
             keep(name, module, before)
     ids = torch.tensor([[IMAGE_TOKEN] * N_QUERIES + list(PROMPT)])
     with torch.no_grad():
-        # The norm after the last block runs a second time for a pooled row that nothing here uses.
+        # The norm after the last block runs a second time, for a pooled row that is not used here.
         seen["v.post_ln"] = model.vision_model(pixels).last_hidden_state[0].numpy()
         out = model(pixel_values=pixels, input_ids=ids, attention_mask=torch.ones_like(ids))
     for h in hooks:

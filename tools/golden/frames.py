@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Builds tests/golden/vision/flash_vstream* and chat_univi*: tiny random encoders that make rows of a video's frames
-together, with their reference numbers.
+"""Builds tests/golden/vision/flash_vstream* and chat_univi*: tiny random encoders that encode a video's frames
+jointly, with their reference numbers.
 
     tools/golden/frames.py [--out tests/golden/vision]
 
-NAME.gguf     random weights laid out as the family's repository does (CLIP made by `transformers`), converted by
-hf_to_gguf.py NAME.golden   what the rules of the paper, written down once more below in NumPy, make of CLIP's rows, all
-                            in float64
+NAME.gguf     random weights laid out as in the family's repository (CLIP made by `transformers`), converted by
+              hf_to_gguf.py
+NAME.golden   the paper's rules, reimplemented below in NumPy, applied to CLIP's rows, all in float64
 
-Format as in tiny_models.py. `pixels`: frames one after the other, [frames * 3 * SIZE, SIZE]. Entries:
-  v.*, mm.*          intermediates of the first frame, looked at as a picture
-  star.T, rows.T     Flash-VStream's memory after T frames (2406.08085, section 3.2), and what the language model reads
-  of it merged.A.B, rows.A.B   Chat-UniVi's rows of frames A to B (2311.08046, section 3.2), before and behind its
-                               projection
+Format as in tiny_models.py. `pixels`: frames in sequence, [frames * 3 * SIZE, SIZE]. Entries:
+  v.*, mm.*          intermediates of the first frame, encoded as a picture
+  star.T, rows.T     Flash-VStream's memory after T frames (2406.08085, section 3.2), and the rows that the
+                     language model reads of it
+  merged.A.B, rows.A.B   Chat-UniVi's rows of frames A to B (2311.08046, section 3.2), before and after its
+                     projection
 
-What the papers leave open is as src/vision/flash_vstream.cc and dpc_knn.h say. Needs torch, transformers, safetensors,
-gguf.
+Choices that the papers leave open are documented in src/vision/flash_vstream.cc and dpc_knn.h. Needs torch,
+transformers, safetensors, gguf.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from tools.convert import hf_to_gguf
 from tools.convert.families import chat_univi, flash_vstream
 from tools.golden.vision import write
 
-# 8 patches along a side; widths that no vector length divides.
+# 8 patches along a side; widths that are not multiples of any vector length.
 VISION = dict(
     hidden_size=40,
     intermediate_size=72,
@@ -58,7 +59,7 @@ TEXT = dict(
     head_dim=16,
     max_position_embeddings=512,
 )
-# Scenes come back, and change while nothing else does.
+# Scenes recur, and change while nothing else does.
 SCENES, NOISE = (0, 0, 0, 1, 1, 2, 2, 2, 0, 3, 3, 3, 1, 4, 4, 0), 0.25
 STAR = dict(
     compress_size=4,
@@ -98,8 +99,8 @@ def layer(n_out, n_in, g):
 
 
 def save(folder, name, model, tower, inside, parts, **config):
-    """A folder as published ones are: the language model's tensors, parts beside them, the encoder's inside or in a
-    folder of their own."""
+    """A folder laid out like the published ones: the language model's tensors and other parts, with the encoder's
+    inside or in a separate folder."""
     out = dict(model.state_dict())
     out.update(
         {f"model.{part}.{key}": value for part, module in parts.items() for key, value in module.state_dict().items()}
@@ -169,7 +170,7 @@ def linear(module, x):
 
 
 def pool(x, side):
-    """Rows of a square grid, averaged to a grid of `side`."""
+    """Rows of a square grid, averaged down to a grid of `side`."""
     n = round(len(x) ** 0.5)
     return x.reshape(side, n // side, side, n // side, -1).mean(axis=(1, 3)).reshape(side * side, -1)
 
@@ -234,7 +235,7 @@ def star(frames, wq, wk):
             for c in sorted(range(len(points)), key=lambda c: -weights[c])[:RETRIEVED]:
                 nearest, best = 0, math.inf
                 for t, apart in enumerate(((pooled - points[c]) ** 2).sum(axis=1)):
-                    if apart < best * (1 - 1e-4):  # equally near up to rounding: the older
+                    if apart < best * (1 - 1e-4):  # equally near up to rounding: take the older
                         nearest, best = t, apart
                 retrieved.append(buffer[nearest])
         newest = buffer[-STAR["video_current_memory_length"] :]
@@ -243,7 +244,7 @@ def star(frames, wq, wk):
 
 
 def clusters(x, n, k):
-    """Density peaks among k nearest neighbours: which of n clusters each row belongs to."""
+    """Density-peaks clustering with k nearest neighbours: the cluster, of n, of each row."""
     k = min(3, max(n // 2, 1)) if k > n else k
     distance = np.sqrt(((x[:, None] - x[None]) ** 2).sum(axis=2) / x.shape[1])
     density = np.exp(-(np.sort(distance, axis=1)[:, :k] ** 2).mean(axis=1))

@@ -4,13 +4,13 @@
 
     pip install numpy
     tools/golden/policy.py               write the files (the same bytes every time)
-    tools/golden/policy.py --check       compare what is there with what would be written
+    tools/golden/policy.py --check       compare the files with what would be written
 
 One line is one case:
 
     policy       file name and registry name
     name         unique in the file
-    tags         what makes it special: ties equal plateau close zeros pins pins_crowd edge tiny gaps raw rounds
+    tags         special properties: ties equal plateau close zeros pins pins_crowd edge tiny gaps raw rounds
                  inf_nll; pins_crowd: pinned slots leave less room than the policy's own window or sinks ask for
     options      every parameter of the method, spelled out
     n_kv_heads   KV heads of the one layer that the case shows
@@ -21,20 +21,21 @@ A round:
 
     n_keep       the budget: exactly min(n_keep, n) slots stay (where heads share a budget: on average over the heads,
                  so n_kv_heads * n_keep in all)
-    num_coming   where the policy makes room for them: tokens about to be read; n_keep is the capacity less these
+    num_coming   if the policy makes room in advance: tokens about to be read; n_keep is the capacity less these
     slots        [{seq, pinned, nll, queries, frame, row, t}], one entry per group, or a single entry that holds for all
                  groups. seq: number of each slot's token in its stream, ascending; pinned: the slots that are pinned.
                  Where the policy ranks by it, nll: -log P when the token was read, null = none (first of the stream),
                  to be taken as +infinity; queries: queries that could see the slot so far. In streams with pictures,
                  frame: first seq of the slot's picture or frame, -1 for text; row: its place there; t: ms of source
                  time
-    scores       [n_groups][n_slots] what the policy ranks, reduced over rows and heads, before pooling, age penalty and
-                 normalisation by `queries`; what adds up or decays from round to round, after this round
+    scores       [n_groups][n_slots] the statistic that the policy ranks, reduced over rows and heads, before pooling,
+    age penalty and
+                 normalisation by `queries`; for accumulated or decaying statistics, after this round
     attention    [n_heads][n_rows][n_slots], raw level only: softmax rows of the newest n_rows slots, or of probe tokens
                  that are not in the pot
     keys, values [n_kv_heads][n_slots][head_dim], raw level only. There, `scores` are rounded to 2^-12, and the keep-set
                  is the same from the rounded ones.
-    novelty,     [n_groups][n_slots] what the policy ranks beside the scores in a stream with pictures (`SECOND` in
+    novelty,     [n_groups][n_slots] the second statistic that the policy ranks in a stream with pictures (`SECOND` in
     visual       tools/reference/contract.py)
     keep         [n_groups][...] the slots that must stay, ascending
 
@@ -43,7 +44,7 @@ every choice made where a paper is silent, is in tools/reference/policies/<polic
 tools/reference/common.py.
 
 Scores, NLLs and attention are multiples of 2^-12 (their means multiples of a smaller power of two), so every sum is
-exact in binary32 in any order. A case whose keep-set depends on the precision or the order of what is not exact (decay,
+exact in binary32 in any order. A case whose keep-set depends on the precision or order of inexact operations (decay,
 age penalty, division by counts, norms, cosines) is not written.
 """
 
@@ -84,7 +85,7 @@ class Pot:
             seq = self.next_seq
             for group in self.groups:
                 group.append(seq)
-            # Near zero for a third of the tokens, as those of chat templates are.
+            # Near zero for a third of the tokens, as in chat templates.
             high = self.nll_range or (16 if self.rng.randint(3) == 0 else 40000)
             low = 0
             if self.spans:
@@ -173,7 +174,7 @@ def attention_of(rng, n_heads, n_rows, n_slots, kind, causal=True):
 
 
 def stable(case, scores, keep, step):
-    """False where the keep-set hangs on rounding."""
+    """False if the keep-set depends on rounding."""
 
     def select(rows, dtype, **options):
         other = {**case, "options": {**case["options"], **options}}
@@ -203,7 +204,7 @@ def pin(pot, mode, n_keep, sinks, recent, rng):
 
 
 def raw_inputs(policy, case, step, pot, kind, n_new, rng):
-    """Adds the raw inputs that a policy's statistic is made of."""
+    """Adds the raw inputs of a policy's statistic."""
     if "attention" in policy.RAW:
         n_rows = policy.n_rows(case["options"], n_new)
         step["attention"] = attention_of(rng, case["n_heads"], n_rows, pot.n(), kind, causal=not policy.PROBE)
@@ -228,7 +229,7 @@ def second_scores(policy, slots, kind, rng):
 
 
 def written_scores(case, step, scores, keep):
-    """Scores as they are stored, or None where they do not choose the same slots. Rounds the second statistic, too."""
+    """Scores as stored, or None if they do not choose the same slots. Rounds the second statistic, too."""
     policy = replay.reference(case)
     if not any(name in step for name in ("keys", "values")):
         return [np.asarray(row) for row in scores]
@@ -329,7 +330,7 @@ def try_case(
     if reference.NLL:
         tags.add("inf_nll")
     case["tags"] = sorted(tags)
-    stored = json.loads(json.dumps(plain(case)))  # what a reader of the file gets, state carried in either precision
+    stored = json.loads(json.dumps(plain(case)))  # as a reader of the file recomputes it, in either precision
     for real in (np.float32, np.float64):
         if [keep for _, keep in replay.replay(stored, real)] != [step["keep"] for step in stored["rounds"]]:
             return None
@@ -376,7 +377,7 @@ def make(policy):
             seed = zlib.crc32(f"{policy} {i} {attempt}".encode())
             try:
                 case = try_case(policy, f"{policy}-{i}", i, seed, **spec)
-            except common.BudgetError:  # an impossible budget; the next seed draws other parameters
+            except common.BudgetError:  # an impossible budget; the next seed draws different parameters
                 continue
             if case is not None:
                 cases.append(case)

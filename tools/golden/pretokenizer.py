@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/tokenizer/pretokenizer.json: texts cut into words by the expressions that the models' makers
-publish, for pretokenizer_test.
+"""Writes tests/golden/tokenizer/pretokenizer.json: texts split into words by the models' published
+expressions, for pretokenizer_test.
 
-Each entry of RULES is what a tokenizer.json says: expressions applied one after the other, each cutting the pieces that
-the earlier ones left into its matches and what lies between them.
+Each entry of RULES is as in a tokenizer.json: expressions applied in order, each splitting the pieces left by the
+earlier ones into its matches and the text between them.
 
 Needs: regex. Run from the repository root: python3 tools/golden/pretokenizer.py
 """
@@ -23,7 +23,7 @@ O200K = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+SHORT|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*SHORT|DIGITS"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# DeepSeek's letters with case, as ranges: what Unicode 11 had, but for a few scripts.
+# DeepSeek's cased letters, as ranges: those of Unicode 11 except a few scripts.
 CASED = (
     "A-Za-z\xb5\xc0-\xd6\xd8-\xf6\xf8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d"
     "\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5"
@@ -109,7 +109,7 @@ TEXTS = [
     "\u20ac5 \u00a9 x\u00b1y \u2192\u2264 ^~`|+=<> \u02c6 _a_ __b",
     "   1  22   333    4444  a  !  \u4e2d  \u05e9  \U0001f60a",
 ]
-# What rules tell apart, to be strung together at random.
+# Fragments that the rules distinguish, concatenated at random.
 ALPHABET = (
     "a",
     "Zb",

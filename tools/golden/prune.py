@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Builds tests/golden/prune/pruners.golden: random attention maps and what the pruners make of them.
+"""Builds tests/golden/prune/pruners.golden: random attention maps and the pruners' results for them.
 
     tools/golden/prune.py [--out tests/golden/prune]
 
-An independent statement of the rules, from the papers and in NumPy. Format as in tiny_models.py:
+An independent implementation of the papers' rules in NumPy. Format as in tiny_models.py:
   mass [1, image tokens], self.L.H [queries, queries], cross.L.H [queries, image tokens], outputs [queries, width]
                  signals of a picture; rows of maps sum to 1. Values are coarse, so that many are equal: ties are ranked
                  too.
@@ -25,7 +25,7 @@ N_QUERIES, N_IMAGE, N_HEADS, N_CROSS, N_SELF, WIDTH = 32, 29, 3, 6, 4, 20
 def coarse_map(rng, rows, cols):
     """Rows that sum to 1, of few different values."""
     levels = rng.integers(1, 9, (rows, cols)).astype(np.float64)
-    # A common denominator per map keeps equal levels equal; what is missing to 1 goes to one column.
+    # A common denominator per map keeps equal levels equal; the remainder to 1 goes to one column.
     p = levels / (8.0 * cols)
     p[:, 0] += 1.0 - p.sum(axis=1)
     return p.astype(np.float32)

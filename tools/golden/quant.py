@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/quant/blocks.txt: blocks and floats as the reference package `gguf` (PyPI) converts them.
+"""Writes tests/golden/quant/blocks.txt: blocks and floats converted by the reference package `gguf` (PyPI).
 
 Usage: python3 tools/golden/quant.py            (needs: pip install gguf numpy)
 
@@ -17,7 +17,7 @@ from gguf.constants import GGML_QUANT_SIZES
 
 BLOCKED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
 ENCODED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
-# Byte offsets of the binary16 scales in a block; every other byte may hold anything.
+# Byte offsets of the binary16 scales in a block; every other byte is arbitrary.
 HALVES = {
     "Q8_0": [0],
     "Q4_0": [0],

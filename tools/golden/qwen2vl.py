@@ -6,10 +6,10 @@
 
 qwen2vl_merger.gguf  the encoder made by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32
 qwen2vl.gguf         its language model
-qwen2vl.golden       what `transformers` makes of them, in float64
-qwen2vl_files.golden `picture.NAME`: what its image processor makes of the PNG files of FOLDER, if it is given
+qwen2vl.golden       their results in `transformers`, in float64
+qwen2vl_files.golden `picture.NAME`: its image processor's output for the PNG files of FOLDER, if given
 
-Format as in tiny_models.py. Beside the intermediates of one input of random numbers (`pixels`, [3 * height, width]):
+Format as in tiny_models.py. Besides the intermediates of one input of random numbers (`pixels`, [3 * height, width]):
   picture.WxH   what Qwen2-VL's own image processor makes of the synthetic picture of vision.py, put together
                 again from its patches, [3 * height, width]
   rows.WxH      the encoder's rows of it
@@ -37,7 +37,7 @@ from tools.convert import hf_to_gguf
 from tools.golden import tiny_models
 from tools.golden.vision import picture, write
 
-# Patches of 5 pixels, heads of 12 numbers: sizes that no vector length divides.
+# Patches of 5 pixels, heads of 12 numbers: sizes that are not multiples of any vector length.
 PATCH, MERGE = 5, 2
 FACTOR, MIN_PIXELS, MAX_PIXELS = PATCH * MERGE, 4 * 100, 40 * 100
 VISION = dict(depth=3, embed_dim=36, hidden_size=48, mlp_ratio=2, num_heads=3, patch_size=PATCH)
@@ -95,7 +95,7 @@ def build(seed):
 
 
 def patches(pixels):
-    """[3, height, width] as the model takes it: patches square by square, each of two equal frames."""
+    """[3, height, width] to the model's input: patches square by square, each of two equal frames."""
     _, height, width = pixels.shape
     lines, columns = height // PATCH, width // PATCH
     x = pixels.reshape(3, lines // MERGE, MERGE, PATCH, columns // MERGE, MERGE, PATCH).transpose(1, 4, 2, 5, 0, 3, 6)
@@ -104,7 +104,7 @@ def patches(pixels):
 
 
 def pixels_of(values, grid):
-    """The inverse: what the processor made, as a picture."""
+    """The inverse: the processor's output as a picture."""
     _, lines, columns = (int(n) for n in grid)
     x = values.reshape(lines // MERGE, columns // MERGE, MERGE, MERGE, 3, 2, PATCH, PATCH)
     assert (x[..., 0, :, :] == x[..., 1, :, :]).all()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model folder as Qwen's own repository lays it out (the first Qwen and Qwen-VL), from transformers' Qwen2, which
-computes the same thing: its query, key and value layers become one, its gate is called w2."""
+computes the same thing: its query, key and value layers are fused, its gate is named w2."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ BLOCK = {
 
 
 def save(model, folder, **config):
-    """`config`: what config.json says beside the sizes; `visual_tensors`, if given, are saved too."""
+    """`config`: entries of config.json besides the sizes; `visual_tensors`, if given, are saved too."""
     have, c = model.state_dict(), model.config
     out = {
         "transformer.wte.weight": have["model.embed_tokens.weight"],

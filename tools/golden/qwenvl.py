@@ -4,14 +4,15 @@
 
     tools/golden/qwenvl.py [--out tests/golden/vision]
 
-qwenvl_resampler.gguf   the encoder: random weights laid out as Qwen-VL's repository does, converted by hf_to_gguf.py to
-F32 qwenvl.gguf             its language model, with a vocabulary read from a .tiktoken file
-qwenvl.golden           what the rules of the paper (2308.12966, section 2.1) and of its published code make of them,
-                        written down once more below in PyTorch and run in float64; the language model is transformers'
+qwenvl_resampler.gguf   the encoder: random weights laid out as in Qwen-VL's repository, converted to F32 by
+                        hf_to_gguf.py
+qwenvl.gguf             its language model, with a vocabulary read from a .tiktoken file
+qwenvl.golden           the rules of the paper (2308.12966, section 2.1) and of its published code, reimplemented
+                        below in PyTorch and run in float64; the language model is transformers'
                         Qwen2, which computes the same thing as Qwen
 
-Format as in tiny_models.py. Beside the intermediates of one square of random numbers (`pixels`):
-  picture.WxH   the synthetic picture of vision.py as Qwen-VL's transform makes it
+Format as in tiny_models.py. Besides the intermediates of one square of random numbers (`pixels`):
+  picture.WxH   the synthetic picture of vision.py after Qwen-VL's transform
   ids.WxH       a chat turn of this picture and words; the picture's rows are -1
   logits.WxH    after the last token of that turn, [1, vocab]
 
@@ -39,7 +40,7 @@ from tools.convert.families import qwen
 from tools.golden import qwen_folder, tiny_models
 from tools.golden.vision import picture, write
 
-# 7 patches along a side, positions of 4; 4 x 4 queries: sizes that no vector length divides.
+# 7 patches along a side, positions of 4; 4 x 4 queries: sizes that are not multiples of any vector length.
 VISUAL = dict(image_size=37, patch_size=5, width=40, layers=3, heads=5, mlp_ratio=1.8, output_dim=48, n_queries=16)
 N_HEADS, POSITIONS = 3, 16
 N_MERGES = 512 - 256 - len(qwen.SPECIALS + qwen.PICTURE_SPECIALS)
@@ -61,21 +62,21 @@ WORDS = "the man and the"
 
 
 def tokens_by_rank():
-    """Every byte, then merges: what a .tiktoken holds."""
+    """The contents of a .tiktoken: every byte, then merges."""
     letters = {letter: bytes([b]) for b, letter in enumerate(tiny_models.byte_alphabet())}
     merged = [m.replace(" ", "") for line in tiny_models.MERGES.split("\n") for m in line.split("|")][:N_MERGES]
     return [bytes([b]) for b in range(256)] + [b"".join(letters[c] for c in token) for token in merged]
 
 
 def encode(text, ranks):
-    """The rule of tiktoken: of all neighbours the pair whose joining has the lowest rank, until none has one."""
+    """tiktoken's rule: repeatedly merge the adjacent pair of lowest rank, until no pair has one."""
     specials = {t: len(ranks) + i for i, t in enumerate(qwen.SPECIALS + qwen.PICTURE_SPECIALS)}
     out = []
     for piece in re.split("(" + "|".join(map(re.escape, specials)) + ")", text):
         if piece in specials:
             out.append(specials[piece])
             continue
-        # Of Qwen's expression what these words need: letters with what stands before them, ends of lines.
+        # The part of Qwen's expression that these words need: letters with a preceding character, line ends.
         for word in re.findall(r"[^\r\nA-Za-z]?[A-Za-z]+|[^\sA-Za-z]+[\r\n]*|\s*[\r\n]+|\s+", piece):
             parts = [bytes([b]) for b in word.encode()]
             while len(parts) > 1:
@@ -216,7 +217,7 @@ def main():
                 if p.ndim == 1
                 else wide / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g)
             )
-    qwen.RESAMPLER_HEAD_DIM = VISUAL["output_dim"] // N_HEADS  # a constant of the published code
+    qwen.RESAMPLER_HEAD_DIM = VISUAL["output_dim"] // N_HEADS  # hard-coded in the published code
     with tempfile.TemporaryDirectory() as folder:
         qwen_folder.save(
             model,

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what the program says and does, to show that a change of its inside leaves every byte as it was.
+"""Records the program's output, to show that a refactoring leaves every byte unchanged.
 
     tools/golden/record_behaviour.py record --weir PROGRAM --out FOLDER [--threads 2] [--jobs 1] [--only SECTION]
     tools/golden/record_behaviour.py compare FOLDER FOLDER
 
 `record` runs the program about two thousand times (sections: text, pictures, policies, plans, capi, http) and writes
-what comes out into FOLDER/SECTION, one file for each case: answers, traces, rows of evaluations, plans, bodies of
-HTTP. Times, rates, ids and the memory of the process are taken out, by the names in behaviour_run.py; nothing else
-is. Standard error, help and progress are not recorded. `compare` lists the cases that differ, each with its first
-lines that do, and exits with 1 when there are any.
+its output to FOLDER/SECTION, one file per case: answers, traces, rows of evaluations, plans, bodies of
+HTTP. Only times, rates, ids and process memory are removed, by the names in behaviour_run.py. Standard error, help and
+progress are not recorded. `compare` lists the cases that differ, each with its first differing lines, and exits with 1
+if there are any.
 
-Models and texts are gathered once in --inputs (default: `inputs` beside FOLDER). Recordings that are compared must
-share them, and the number of threads. Needs the model of scripts/fetch-model and ffmpeg; making the inputs also needs
-numpy under /usr/bin/python3. On two cores that do nothing else a recording takes about eight minutes; on a busy
+Models and texts are collected once in --inputs (default: `inputs` beside FOLDER). Recordings to be compared must
+share them and the number of threads. Needs the model of scripts/fetch-model and ffmpeg; making the inputs also needs
+numpy under /usr/bin/python3. On two idle cores a recording takes about eight minutes; on a busy
 machine more --jobs help.
 """
 
@@ -86,7 +86,7 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 def shown(line: bytes | None, at: int) -> str:
-    """A line around the byte where it begins to differ."""
+    """An excerpt around the first byte that differs."""
     if line is None:
         return "(the end)"
     begin = max(0, at - LONGEST_LINE_SHOWN // 3)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/rope/inv_freq.json: inverse frequencies and magnitudes of every scaling kind of rotary embedding,
-as the `transformers` package computes them, beside the configuration in the words of src/ops/rope.h.
+as the `transformers` package computes them, with the configuration in the terms of src/ops/rope.h.
 
     pip install transformers torch
     tools/golden/rope.py tests/golden/rope/inv_freq.json
@@ -67,7 +67,7 @@ def case(name, head_dim, base, rotary=1.0, n_positions=4096, **scaling):
             "original_context": scaling["original_max_position_embeddings"],
             "freq_factors": scaling["short_factor"],
             "freq_factors_long": scaling["long_factor"],
-            "attn_factor": magnitude,  # files store the ready value
+            "attn_factor": magnitude,  # files store the final value
         }
     return {"name": name, "config": weir, "inv_freq": inv_freq, "magnitude": float(magnitude)}
 

@@ -4,12 +4,13 @@
 
     tools/golden/smolvlm.py [--out tests/golden/vision] [--images FOLDER]
 
-idefics3.gguf    the encoder and its connector made by `transformers` from a fixed seed, converted by hf_to_gguf.py to
-F32 smolvlm.gguf     its language model, with a vocabulary that has the words around pictures
-smolvlm.golden   what `transformers` makes of them, in float64
-smolvlm_files.golden   `squares.NAME`: what its image processor makes of the PNG files of FOLDER, if it is given
+idefics3.gguf    the encoder and its connector made by `transformers` from a fixed seed, converted to F32 by
+                 hf_to_gguf.py
+smolvlm.gguf     its language model, with a vocabulary that has the words around pictures
+smolvlm.golden   their results in `transformers`, in float64
+smolvlm_files.golden   `squares.NAME`: its image processor's output for the PNG files of FOLDER, if given
 
-Format as in tiny_models.py. Beside the intermediates of one square of random numbers (`pixels`):
+Format as in tiny_models.py. Besides the intermediates of one square of random numbers (`pixels`):
   squares.WxH   what SmolVLM's own image processor makes of the synthetic picture of vision.py,
                 [squares * 3 * SIZE, SIZE], the whole picture last
   rows.WxH      the connector's rows of all of them
@@ -38,7 +39,7 @@ from tools.convert import hf_to_gguf
 from tools.golden import tiny_models
 from tools.golden.vision import picture, write
 
-# 6 patches along a side, 3 rows: sizes that no vector length divides.
+# 6 patches along a side, 3 rows: sizes that are not multiples of any vector length.
 VISION = dict(
     hidden_size=40, intermediate_size=72, num_hidden_layers=3, num_attention_heads=5, image_size=36, patch_size=6
 )
@@ -134,7 +135,7 @@ def processor_of(size, longest, **more):
 
 
 def squares(processor, image):
-    """[squares * 3 * size, size], and how many lines and columns of them."""
+    """[squares * 3 * size, size], and the numbers of rows and columns of squares."""
     out = processor(image, return_tensors="np", return_row_col_info=True)
     pixels = np.asarray(out["pixel_values"][0], dtype=np.float32)
     return pixels, out["rows"][0][0], out["cols"][0][0]

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/golden/template/cases.json: conversations rendered by Jinja2, for chat_template_test.
 
-The programs below are written for this file, one for each format, with the markers by which formats are told apart.
-`--check DIR` compares them with programs from model repositories (DIR/NAME.jinja or DIR/NAME.VARIANT.jinja), to see
-that they give the same text; use it when a format changes.
+The templates below are written for this file, one per format, with the markers that identify each format.
+`--check DIR` verifies that they render the same text as templates from model repositories (DIR/NAME.jinja or
+DIR/NAME.VARIANT.jinja); use it when a format changes.
 
 Needs: jinja2. Run from the repository root: python3 tools/golden/template.py
 """
@@ -204,7 +204,7 @@ def raise_exception(message):
 
 
 def render(program, messages, generation):
-    # The settings under which the models' programs were written.
+    # The Jinja settings that the models' templates assume.
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     env.globals["raise_exception"] = raise_exception
     try:

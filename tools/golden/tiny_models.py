@@ -6,9 +6,9 @@
 
 Each model is built by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32 GGUF, and run by
 `transformers` in float64 on a fixed token sequence (its RoPE angles, RMSNorm and nothing else stay in float32, as that
-library computes them). NAME.golden holds what came out. Needs torch, transformers, gguf.
+library computes them). NAME.golden holds the results. Needs torch, transformers, gguf.
 
-Format of a golden: entries one after the other to the end of the file, each a line `name rows cols\\n` in ASCII
+Format of a golden: a sequence of entries to the end of the file, each a line `name rows cols\\n` in ASCII
 followed by rows * cols little-endian float32 values, row by row. The entries, with n = number of tokens:
   tokens [n, 1], pos [n, 1]     the input; small integers, exact in float32
   rows [r, 1]                   which tokens the intermediates below were stored for (first 8 and last 8)
@@ -99,7 +99,7 @@ MODELS = {
             rope_parameters=dict(rope_type="default", rope_theta=1000000.0),
         ),
     ),
-    # Saved as Qwen's own repository lays it out.
+    # Saved in the layout of Qwen's own repository.
     "qwen": (
         "qwen",
         dict(
@@ -218,7 +218,7 @@ MODELS = {
         ),
     ),
     "opt": ("opt", dict(OPT)),
-    # As OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
+    # Like OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
     "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
 }
 
@@ -299,15 +299,15 @@ def build(kind, settings, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
-                # Gemma stores what is added to 1.
+                # Gemma stores offsets from 1.
                 p.copy_((0.0 if kind.startswith("gemma") else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
             elif name.endswith("bias"):
                 p.copy_(0.3 * torch.randn(p.shape, generator=g))
             elif kind.startswith("gemma") and "embed_tokens" in name:
-                # Scaled by the root of the width on the way in, multiplied as it is on the way out.
+                # Scaled by the square root of the width at the input, unscaled at the output.
                 p.copy_(torch.randn(p.shape, generator=g) / p.shape[1] ** 0.5 * 2)
             elif "q_proj" in name or "k_proj" in name or "qkv" in name or "query_key_value" in name:
-                # Wide enough that attention picks a few keys instead of averaging all of them.
+                # Large enough that attention picks a few keys instead of averaging all of them.
                 p.copy_(2.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
             else:
                 p.copy_(1.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
@@ -362,7 +362,7 @@ LAYERS = {
 
 
 def split_qkv(config, qkv):
-    """q, k and v of a module that computes all three: [n, heads, q k v] in GPT-NeoX, one after the other in Phi-3."""
+    """q, k and v of a module that computes all three: [n, heads, q k v] in GPT-NeoX, concatenated in Phi-3."""
     n, n_heads = qkv.shape[0], config.num_attention_heads
     if config.model_type == "gpt_neox":
         return [part.reshape(n, -1) for part in qkv.reshape(n, n_heads, 3, -1).unbind(2)]
@@ -377,7 +377,7 @@ def run(model, tokens, pos):
 
     def rows(out):
         out = out[0] if isinstance(out, tuple) else out
-        if out.dim() == 4 and out.shape[1] != len(tokens):  # Gemma 3 norms heads after it moved them outwards
+        if out.dim() == 4 and out.shape[1] != len(tokens):  # Gemma 3 normalises heads after transposing them
             out = out.transpose(1, 2)
         return out.reshape(len(tokens), -1)
 
@@ -388,7 +388,7 @@ def run(model, tokens, pos):
             hooks.append(module.register_forward_hook(lambda m, i, o: seen.__setitem__(name, rows(o))))
 
     base, kind = model.base_model, model.config.model_type
-    if kind == "opt":  # what enters the first block has the positions in it
+    if kind == "opt":  # the first block's input includes the positions
         base = base.decoder
         keep("embd", base.layers[0], before=True)
         last = base.final_layer_norm or base.layers[-1]
@@ -422,7 +422,7 @@ def make(name, out, seed):
     with tempfile.TemporaryDirectory() as folder:
         qwen_folder.save(model, folder) if kind == "qwen" else model.save_pretrained(folder)
         write_tokenizer(Path(folder))
-        # Readers expect Phi-3's own vocabulary in a file that is called so.
+        # Readers expect Phi-3's own vocabulary in a file named phi3.
         title = name.replace("phi3", "phi")
         hf_to_gguf.convert_folder(folder, out / f"{name}.gguf", "f32", name=f"tiny random {title}")
     tokens = np.random.default_rng(seed).integers(3, VOCAB, N_TOKENS).tolist()

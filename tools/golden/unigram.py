@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/tokenizer/*.json: small SentencePiece models as GGUF arrays, and what SentencePiece makes of
-some texts with them, for sentencepiece_test.
+"""Writes tests/golden/tokenizer/*.json: small SentencePiece models as GGUF arrays, and SentencePiece's
+tokenization of some texts with them, for sentencepiece_test.
 
 The models are trained on a public-domain text (the first 300 kB of FILE). Needs: sentencepiece, protobuf.
 Run from the repository root: python3 tools/golden/unigram.py FILE

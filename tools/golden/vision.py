@@ -13,8 +13,8 @@ llava.gguf, llava.golden A random language model for that encoder, as hf_to_gguf
 clip_next.gguf, next.golden  The same encoder as LLaVA-1.6 with tiles: `tiles.WIDTHxHEIGHT`, what its image processor
                          makes of a synthetic picture, [3 * SIZE * n, SIZE]; `rows.WIDTHxHEIGHT`, what `transformers`
                          makes of that, in float64, newline rows included.
-preprocess.golden        What transformers' own image processors make of synthetic pictures.
-preprocess_files.golden  The same for the PNG files of FOLDER, if it is given.
+preprocess.golden        The output of transformers' own image processors for synthetic pictures.
+preprocess_files.golden  The same for the PNG files of FOLDER, if given.
 
 Format as in tiny_models.py: entries of a line `name rows cols\\n` and rows * cols little-endian float32 values. An
 entry of the preprocess files is called FIT.FILTER.SIZE.PICTURE, with [3 * SIZE, SIZE] values; a synthetic PICTURE is
@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.convert import hf_to_gguf
 from tools.golden import tiny_models
 
-# 49 = 7 * 7: sizes that no vector length divides.
+# 49 = 7 * 7: sizes that are not multiples of any vector length.
 VISION = dict(
     hidden_size=40,
     intermediate_size=72,
@@ -110,7 +110,7 @@ def picture(width, height):
 
 
 def processors(size):
-    """(name, processor): each way a picture becomes a square."""
+    """(name, processor) for each way of making a picture square."""
     filters = (("bicubic", Image.Resampling.BICUBIC), ("bilinear", Image.Resampling.BILINEAR))
     for name, resample in filters:
         common = dict(resample=resample, crop_size=dict(height=size, width=size))

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the goldens of policies that treat pictures apart: tests/golden/policy/<policy>.jsonl and
+"""Writes the goldens of policies that treat pictures separately: tests/golden/policy/<policy>.jsonl and
 tests/golden/prompt_end/<policy>.jsonl, by the reference in tools/reference.
 
     tools/golden/vl_policy.py [--check]
 
-The first are what a full pot keeps, in the format of policy.py; a round has besides: n_seen, n_seen_visual, and in
-`slots` visual: the slots that are a picture's. The second are ends of prompts, one a line:
+The first are the keep-sets of a full pot, in the format of policy.py; a round also has n_seen, n_seen_visual, and in
+`slots` visual: the slots of pictures. The second are ends of prompts, one per line:
 
     policy, options
     n_seen, n_seen_visual
     layers          [{seq, pinned, visual, scores}]; pinned and visual are lists of slots
-    after_prompt    [n_layers][...] the slots that stay
-    read            where the policy has it: [n_layers][...] of those, renumbered, what a step between two full ones
-                    reads
+    after_prompt    [n_layers][...] the slots that are kept
+    read            if the policy has it: [n_layers][...] of those, renumbered, the slots that a step between two full
+                    ones reads
 
 Scores are multiples of 2^-12, many of them equal. Needs numpy.
 """
@@ -35,7 +35,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
 
 
 def view_of(rng, layout, n_gone, ties):
-    """One layer after `layout` was read: [(n, visual)] runs; n_gone tokens behind the first text left."""
+    """One layer after reading `layout`, [(n, visual)] runs; n_gone tokens after the first text were evicted."""
     visual = np.concatenate([np.full(n, v) for n, v in layout])
     seq = np.arange(len(visual))
     first = layout[0][0] if len(layout) > 1 else 0
@@ -102,7 +102,7 @@ def cases(policy, reference):
             )
         )
         views = [view_of(rng, layout, n_gone, i % 2) for n_gone in (0, 0, 0, int(rng.integers(0, 9)))]
-        for other in views[1:]:  # pins are the stream's: the same in every layer
+        for other in views[1:]:  # pins belong to the stream: the same in every layer
             other["pinned"] = [bool(views[0]["pinned"][s]) for s in other["seq"]]
         keeps = reference.after_prompt(views, options)
         line = dict(

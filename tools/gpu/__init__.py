@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiler gives to the CUDA kernels, and the speed of PyTorch's beside them."""
+"""The CUDA kernels' resource usage as compiled, and the speed of PyTorch's kernels for comparison."""

@@ -3,11 +3,11 @@
 """Registers, spills, shared memory and occupancy of every CUDA kernel, as the compiler reports them.
 
     tools/gpu/kernels.py [--arch sm_90] [--nvcc nvcc] [--markdown docs/gpu.md]
-    tools/gpu/kernels.py --log build.log         of a build with CMAKE_CUDA_FLAGS="-Xptxas -v", which compiles nothing
+    tools/gpu/kernels.py --log build.log         a log of CMAKE_CUDA_FLAGS="-Xptxas -v"; compiles nothing
 
-Compiles the files of src/backend/cuda, for every capability that one program holds unless --arch names some, and prints
-a Markdown table with the worst of all capabilities and what each kernel has on the newest; with --markdown it replaces
-the table between the file's marks. Exit code 1 when a kernel spills or keeps an array in local memory.
+Compiles the files of src/backend/cuda, for every capability in the program unless --arch names some, and prints a
+Markdown table with the worst figures over all capabilities and those on the newest; with --markdown it replaces the
+table between the file's marks. Exit code 1 when a kernel spills or keeps an array in local memory.
 """
 
 import argparse
@@ -21,8 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- kernels: tools/gpu/kernels.py -->\n", "<!-- end of kernels -->\n"
 
-# Threads of a block, and bytes of shared memory it is launched with at heads of 128 and rows of 4096: what the
-# launchers say.
+# Threads per block, and bytes of dynamic shared memory at heads of 128 and rows of 4096, as in the launchers.
 DIM = 128
 LAUNCH = {
     "AttendTile": (128, 4 * (32 * (DIM + 1) + 2 * 16 * DIM + 16 * 32 + 3 * 16)),
@@ -48,9 +47,9 @@ LAUNCH = {
     "Unpack": (512, 0),
     **{f"MixTile<{n}>": (256, 4 * (64 * 68 + 2 * 64 * 36)) for n in (4, 6, 8)},
 }
-# Kernels that may use local memory: sines of large angles in double precision, once a pass for a chunk's rows.
+# Kernels that may use local memory: sines of large angles in double precision, once per pass for a chunk's rows.
 COLD = {"AnglesEach"}
-# Of a multiprocessor: registers, threads, blocks, shared memory in bytes.
+# Per multiprocessor: registers, threads, blocks, shared memory in bytes.
 LIMITS = {
     "80": (65536, 2048, 32, 164 << 10),
     "86": (65536, 1536, 16, 100 << 10),
@@ -85,7 +84,7 @@ def compile_file(args, source):
 
 
 def split_log(text):
-    """(file, its part) of ninja's output."""
+    """(file, its section) of ninja's output."""
     parts = re.split(r"^\[\d+/\d+\] Building CUDA object \S*?/(\w+\.cu)\.o\n", text, flags=re.M)
     return list(zip(parts[1::2], parts[2::2]))
 

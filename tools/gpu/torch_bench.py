@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times PyTorch's attention at the shapes of bench/gpu_bench.cc, as Markdown rows: what weir's kernels are held
-against.
+"""Times PyTorch's attention at the shapes of bench/gpu_bench.cc, as Markdown rows, for comparison with weir's
+kernels.
 
     tools/gpu/torch_bench.py
 
@@ -40,7 +40,7 @@ def main():
     for n_keys in (2048, 8192, 32768, 131072):
         for n_rows in (1, 256):
             q = torch.randn(1, HEADS, n_rows, DIM, device="cuda", dtype=torch.float16)
-            # Its fast kernels want as many KV heads as heads; the copies are not timed.
+            # PyTorch's fast kernels need as many KV heads as query heads; the copies are not timed.
             k, v = (
                 torch.randn(1, KV_HEADS, n_keys, DIM, device="cuda", dtype=torch.float16).repeat_interleave(
                     HEADS // KV_HEADS, 1

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long runs and many clients at once: what the program does under load."""
+"""Load tests: long runs and many concurrent clients."""

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Many streams through one server at once, each through its own pot: no budget exceeded, nobody hears another one.
+"""Many concurrent streams through one server, each with its own pot: no budget is exceeded and no stream affects
+another.
 
     tools/load/soak.py PROGRAM MODEL [-n 8] [--tokens 100000] [--frames 0] [--pot 512] [--ask-every 10000] [--
     SERVE-FLAG...]
 
-Gives the server a budget that holds N sessions and not one more. Every stream reads a text of its own, is asked after
-so many tokens, and with --frames reads frames of its own too (the server then needs --mmproj). All streams run in turn
-first and then together; every answer has to be the same in both. Meanwhile the server's metrics and its resident memory
-are looked at. Ends with one line of JSON; exits with 1 when a promise was broken.
+Gives the server a budget for exactly N sessions. Every stream reads its own text, answers a question every --ask-every
+tokens, and with --frames also reads its own frames (the server then needs --mmproj). All streams run first in turn and
+then concurrently; every answer must be the same in both. Meanwhile the tool polls the server's metrics and resident
+memory. Ends with one line of JSON; exits with 1 when a check fails.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 
-PIECE_WORDS = 300  # of a text that is appended at once
+PIECE_WORDS = 300  # of text per append request
 WORDS = "river rain stone bridge mill boat winter harvest lantern market road island".split()
 
 
@@ -43,7 +44,7 @@ class Client:
 
 
 def picture(stream, n):
-    """A small picture that no other stream shows."""
+    """A small picture, unique to this stream."""
     pixels = bytes(
         (7 * x + 31 * y + 85 * c + 11 * n + 53 * stream) % 256 for y in range(24) for x in range(32) for c in range(3)
     )
@@ -51,7 +52,7 @@ def picture(stream, n):
 
 
 class Stream:
-    """One stream's life: what it was told and what it said."""
+    """One stream: its input and its answers."""
 
     def __init__(self, client, number, args):
         self.client, self.number, self.args = client, number, args
@@ -65,7 +66,7 @@ class Stream:
     def run(self):
         try:
             self.live()
-        except (SystemExit, OSError) as error:  # a thread's end is heard by nobody
+        except (SystemExit, OSError) as error:  # an exception in a thread would otherwise be lost
             self.error = str(error)
 
     def live(self):
@@ -104,7 +105,7 @@ class Stream:
 
 
 class Watch(threading.Thread):
-    """Looks at the server's metrics and memory until it is told to stop."""
+    """Polls the server's metrics and memory until stopped."""
 
     def __init__(self, client, pid):
         super().__init__(daemon=True)

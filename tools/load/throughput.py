@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a server one after another and at once: tokens a second, and whether both say the same.
+"""Sequential and concurrent answers of a server: throughput in tokens a second, and whether both give the same text.
 
     tools/load/throughput.py PROGRAM MODEL [-n 8] [--tokens 128] [--prompt-words 200] [--rounds 3] [-- SERVE-FLAG...]
 
-Starts `PROGRAM serve` with N answer pots. Each round asks N different prompts, first in turn and then together, with
-greedy answers of a fixed length; the two halves of a round see the same machine. The figures are of writing alone: from
-the first token of an answer (together: from the last answer's first token) to the end.
+Starts `PROGRAM serve` with N answer pots. Each round asks N different prompts, first in turn and then concurrently,
+with greedy answers of a fixed length, so that both halves of a round run under the same conditions. Only writing is
+timed: from the first token of an answer (concurrently: from the last answer's first token) to the end.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Answer:
                 self.times.append(time.monotonic())
 
     def tokens_between(self, begin, end):
-        """A token may end in the middle of a character: pieces of text stand for the tokens."""
+        """Counts pieces of text as tokens: a token may end in the middle of a character."""
         return sum(begin < t <= end for t in self.times) * self.n_tokens / len(self.times)
 
 

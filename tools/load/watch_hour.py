@@ -4,11 +4,11 @@
 
     tools/load/watch_hour.py --weir build/release/weir -m MODEL.gguf --mmproj MMPROJ.gguf --clip CLIP.mp4 [--out FOLDER]
 
-The clip is looped to an hour at one frame a second (ffmpeg) and watched as fast as it can be looked at, with a question
-every five minutes. A cache without a bound is measured in several runs: the first minute, five, ten ... of the same
-video with policy `full` and room for just the tokens of that time, since a session takes its memory when it starts.
-Writes pot.jsonl and full.jsonl (what `weir watch --report 1m -o json` said, of `full` the last report of each run) and
-memory.svg. Exits 1 when resident memory between minute 5 and the end moved by more than 2 MiB, or a frame was dropped.
+The clip is looped to an hour at one frame a second (ffmpeg) and watched at full speed, with a question every five
+minutes. An unbounded cache is measured in several runs: the first minute, five, ten ... of the same video with policy
+`full` and room for exactly the tokens of that time, since a session allocates its memory when it starts.
+Writes pot.jsonl and full.jsonl (the output of `weir watch --report 1m -o json`; for `full` the last report of each run)
+and memory.svg. Exits 1 when resident memory changed by more than 2 MiB after minute 5, or a frame was dropped.
 Needs ffmpeg and matplotlib.
 """
 
@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 def make_hour(clip, seconds, side, path):
-    """The clip at one frame a second, then its packets again and again."""
+    """The clip at one frame a second, then its packets repeated."""
     once = path.with_suffix(".once.mp4")
     subprocess.run(
         [
@@ -115,7 +115,7 @@ def never_forgets(args, rows, seconds):
         ["ffmpeg", "-v", "error", "-y", "-i", str(args.out / "hour.mp4"), "-t", str(seconds), "-c", "copy", str(video)],
         check=True,
     )
-    # What the bounded run had seen by then; the end of a video is a frame early or late.
+    # The tokens the bounded run had seen by then; the end of a video may be a frame early or late.
     seen = next((row["tokens_seen"] for row in rows if row["t_ms"] >= seconds * 1000), rows[-1]["tokens_seen"])
     last = watch(args, video, seen + 128, "full", "5m")[-1]
     video.unlink()
@@ -166,7 +166,7 @@ def main():
     parser.add_argument("--side", type=int, default=320, help="width of the looped video")
     parser.add_argument("-t", "--threads", type=int, default=1)
     args = parser.parse_args()
-    plt = pyplot()  # an hour before it is used: what is missing is said now
+    plt = pyplot()  # needed only after an hour: report a missing module now
     args.out.mkdir(parents=True, exist_ok=True)
     video = args.out / "hour.mp4"
     make_hour(args.clip, args.seconds, args.side, video)

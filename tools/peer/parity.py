@@ -5,8 +5,8 @@
     pip install llama-cpp-python
     tools/peer/parity.py --weir build/release/weir -m MODEL.gguf --prompts PROMPTS.txt [--text wiki.test.raw]
 
-Greedy: both continue each prompt (one per line of the file) by 128 tokens with the full cache. Where they part, the two
-leading logits at that step are printed for llama.cpp and for weir: a parting is excused when both gaps are below 0.05.
+Greedy: both continue each prompt (one per line of the file) by 128 tokens with the full cache. Where they diverge, the
+top two logits at that step are printed for llama.cpp and weir: a divergence is excused when both gaps are below 0.05.
 On files with quantised weights both programs round activations to 8 bits, and a difference in the last bit of one sum
 changes logits by some tenths; --control compares llama.cpp with itself (flash attention on and off) to show how much.
 Perplexity: windows of 512 tokens, second half counted, both programs on the same tokens.
@@ -25,7 +25,7 @@ MAX_GAP = 0.05
 
 
 def weir_greedy(args, tokens, n):
-    """weir's continuation of `tokens`: ids and the two leading logits of every step."""
+    """weir's continuation of `tokens`: ids and the top two logits of every step."""
     out = subprocess.run(
         [
             args.weir,
@@ -85,8 +85,7 @@ def peer_greedy(llm, tokens, n):
 
 
 def peer_perplexity(llm, tokens, n_ctx, max_windows, first):
-    """Every window begins with the token `first`, in place of its own, where there is one (as llama-perplexity has
-    it)."""
+    """If `first` is given, it replaces the first token of every window (as in llama-perplexity)."""
     nll, count = 0.0, 0
     windows = len(tokens) // n_ctx
     if max_windows:

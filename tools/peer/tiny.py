@@ -6,11 +6,11 @@ weir's.
     pip install llama-cpp-python
     tools/peer/tiny.py [--weir build/release/weir] [NAME ...]
 
-What loads there and gives the same leading token at every position is a file both programs understand alike: names, row
-order, scaling. Prints one Markdown row a model: the largest difference relative to the largest logit, and at how many
-positions the leading token is the same. With --weir both programs also write, each fed its own words: how many of the
-tokens are the same before they part, and the gap of llama.cpp's two leading logits there, relative to the largest.
-Models that llama.cpp has no architecture or no key for differ or do not load.
+A file that loads there and gives the same top token at every position is read the same way by both programs: names, row
+order, scaling. Prints one Markdown row per model: the largest difference relative to the largest logit, and at how many
+positions the top token is the same. With --weir both programs also generate, each from its own output: the number of
+equal tokens before they diverge, and the gap of llama.cpp's top two logits there, relative to the largest.
+Models for which llama.cpp has no architecture or key differ or do not load.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def load(path, n_ctx, all_rows):
 
 
 def reading(path, want):
-    """The largest difference relative to the largest logit, and at how many positions the leading token is the same."""
+    """The largest difference relative to the largest logit, and at how many positions the top token is the same."""
     tokens = [int(t) for t in want["tokens"][:, 0]]
     llm = load(path, len(tokens), True)
     llm.eval(tokens)
@@ -53,7 +53,7 @@ def reading(path, want):
 
 
 def writing(path, weir, tokens, n):
-    """How many of n tokens are the same, and the peer's relative gap where they part."""
+    """How many of n tokens are the same, and the peer's relative gap where they diverge."""
     out = subprocess.run(
         [
             weir,

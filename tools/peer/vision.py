@@ -6,21 +6,21 @@
     tools/peer/vision.py --weir build/release/weir -m MODEL.gguf --mmproj MMPROJ.gguf [--image FILE ...] [--pictures 8]
 
 Both answer each prompt about each picture, as a plain prompt and as a chat turn, with the full cache in F32. Pictures
-are random ones of the encoder's own size, because the two resize differently (llama.cpp approximates, weir repeats the
-reference to the last bit), and each --image, which is told apart as `resized`. Encoders that resize every picture
-(SmolVLM) are shown --flat ones instead, of one random colour each, which any filter leaves alone; --side gives the size
-for encoders that take any (Qwen2-VL: a multiple of two patches, within the bounds of pixels that the file has and those
-that llama.cpp has of its own).
+are random ones of the encoder's own size, because the two resize differently (llama.cpp approximates, weir reproduces
+the reference to the last bit), and each --image, reported separately as `resized`. For encoders that resize every
+picture (SmolVLM), --flat uses pictures of one random colour each, which no filter changes; --side gives the size for
+encoders that accept any (Qwen2-VL: a multiple of two patches, within both the file's pixel bounds and llama.cpp's
+own).
 
-llama.cpp since May 2025 puts CLIP's class token behind the patches, but gives out positions and takes rows as if it
-stood before them: every patch gets its neighbour's position, the first one's row is lost, the class token's takes part
-(its issue 25814). --cls-first puts it first again, as its pull request 25844 does, through a library that stands before
-llama.cpp's when the process starts (needs a C compiler). Without it the two cannot agree.
+Since May 2025 llama.cpp puts CLIP's class token after the patches, but assigns positions and takes rows as if it came
+first: every patch gets its neighbour's position, the first patch's row is lost, and the class token's row is used (its
+issue 25814). --cls-first puts it first again, as its pull request 25844 does, through a library preloaded before
+llama.cpp's (needs a C compiler). Without it the two cannot agree.
 
-Prints a JSON line per answer: how many tokens are the
-same, and where they part, how far llama.cpp's two leading logits lie apart; then a summary. A parting at a gap below
-0.05 is excused: llama.cpp's GELU is an approximation from a table of halves, which moves the rows by a thousandth of
-their size. Exits 1 when an answer about a picture of the encoder's size differs otherwise, or a file is refused.
+Prints a JSON line per answer: how many tokens are the same, and the gap of llama.cpp's top two logits where they
+diverge; then a summary. A divergence at a gap below 0.05 is excused: llama.cpp's GELU is an approximation from a table
+of half-precision values, which changes the rows by a thousandth of their size. Exits 1 when an answer about a picture
+of the encoder's size differs otherwise, or a file is refused.
 """
 
 import argparse
@@ -53,7 +53,7 @@ PROMPTS = ("the man and the", "What is in this picture?")
 
 
 def restart_with_shim():
-    """This program once more, with ggml_concat interposed."""
+    """Re-executes this program with ggml_concat interposed."""
     if "PEER_VISION_GGML" in os.environ:
         return
     folder = tempfile.mkdtemp()
@@ -95,7 +95,7 @@ class Peer:
         return buffer.raw[:n].decode().replace("User: <__media__>", "User:<__media__>")
 
     def answer(self, picture, prompt, n_predict):
-        """Tokens, and with which gap of the two leading logits each came."""
+        """Tokens, each with the gap between the top two logits."""
         self.llm.reset()
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.llm.ctx), True)
         found = mtmd.mtmd_helper_bitmap_init_from_file(self.vision, str(picture).encode(), False)

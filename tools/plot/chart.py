@@ -5,8 +5,8 @@
     tools/plot/chart.py ROWS.jsonl... --table > table.md
     tools/plot/chart.py ROWS.jsonl... -x pot -y value --series policy [--where task=needle] -o chart.svg
 
-A row is one JSON object a line; lines that are not objects are an error. Error bars come from `stderr` (eval) or
-`stddev` (bench) when every drawn row has one. The table keeps every row, also those that lose. Charts need matplotlib.
+Input has one JSON object per line; any other line is an error. Error bars come from `stderr` (eval) or
+`stddev` (bench) when every drawn row has one. The table shows every row, including the worst. Charts need matplotlib.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tools.plot.rows import pyplot, read, text_of
 
 
 def table(rows, columns):
-    """Markdown; a column that is the same in every row is said once, above."""
+    """Markdown; a column that is the same in every row is printed once, above."""
     columns = columns or list(dict.fromkeys(k for r in rows for k in r))
     fixed = [c for c in columns if len(rows) > 1 and len({json.dumps(r.get(c)) for r in rows}) == 1]
     out = []

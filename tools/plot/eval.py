@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what `weir eval` measured: curves, heat maps, bars. One chart a call; every row says which policy and pot it
-is.
+"""Draws what `weir eval` measured: curves, heat maps, bars. One chart per call; every row names its policy and
+pot.
 
     tools/plot/eval.py curve ROWS.jsonl... -o chart.svg [-x distance|tokens_back|length|...] [-y value|gold_nll]
     tools/plot/eval.py heat  ROWS.jsonl... -o chart.svg [-x length] [-r depth]
     tools/plot/eval.py bars  ROWS.jsonl... -o chart.svg [-x task]
 
---where KEY=VALUE keeps rows with that value; may be repeated. Bars on curves are one standard error. Dotted lines stand
-where the pots end, when the axis counts tokens back. Rows that lose are drawn like rows that win. Needs matplotlib.
+--where KEY=VALUE keeps rows with that value; may be repeated. Bars on curves are one standard error. Dotted lines mark
+the ends of the pots when the axis counts tokens back. All rows are drawn alike, best or worst. Needs matplotlib.
 """
 
 import argparse
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.plot.rows import pyplot, read, short, text_of
 
-# Okabe and Ito's colours: told apart by people who do not see red and green. Shapes and dashes tell them apart in grey.
+# Okabe and Ito's colours, safe for colour-blind readers. Shapes and dashes distinguish the lines in greyscale.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A7B00"]
 MARKERS = "osD^vPX*"
 DASHES = ["-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (5, 5)), (0, (1, 3))]
@@ -42,12 +42,12 @@ def number(row, key):
 
 
 def run_of(row, axis):
-    """What a line of a chart stands for: a policy and its pot, or the policy alone where pots are the axis."""
+    """The label of a line: a policy and its pot, or the policy alone where pots are the axis."""
     return row["policy"], 0 if axis == "pot" else row["pot"]
 
 
 def short_names(rows, axis):
-    """Names of runs: the policy, the options in which runs differ, its pot where there are several."""
+    """Names of runs: the policy, the options in which runs differ, and the pot if there are several."""
     keys = list(dict.fromkeys(run_of(r, axis) for r in rows))
     policies = [policy for policy, _ in keys]
     many_pots = len({n for _, n in keys}) > 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def pyplot():
-    """matplotlib, drawing to files alone; exits with one line where it is missing."""
+    """matplotlib with a file-only backend; exits with one line if it is missing."""
     try:
         import matplotlib
     except ImportError as e:
@@ -45,7 +45,7 @@ def text_of(value):
 
 
 def split(options):
-    """Options at commas outside double quotes."""
+    """Splits options at commas outside double quotes."""
     parts, quoted, start = [], False, 0
     for at, char in enumerate(options):
         if char == '"' and (at == 0 or options[at - 1] != "\\"):
@@ -57,7 +57,7 @@ def split(options):
 
 
 def short(policy, all_policies):
-    """The policy with those options only in which runs of that policy differ."""
+    """The policy with only those options in which its runs differ."""
     name, _, options = policy.partition(":")
     pairs = dict(part.partition("=")[::2] for part in split(options))
     other = [

@@ -8,8 +8,8 @@
     tools/plot/stream.py streams.jsonl --ratio ratio.svg --against streaming_llm
 
 A file may hold several runs; NAME= renames the one it holds. --memory draws the first run. --ratio divides every run's
-perplexity over all that was read so far, beyond the first --skip tokens, by that of --against, the run whose name
-begins so; --top cuts the chart off above.
+cumulative perplexity, beyond the first --skip tokens, by that of the run whose name begins with --against; --top is the
+upper limit of the chart.
 --kv-bytes: bytes of keys and values per token (`weir plan`: keys and values / slots); the memory chart then shows,
 dashed, what a cache that never forgets would need on top of the same weights. That line is calculated, not measured.
 Needs matplotlib.
@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.plot.rows import pyplot, short
 
 GIB = 1 << 30
-BESIDE = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # a legend that hides no line
+BESIDE = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # keeps the legend off the lines
 
 
 def read(arguments):
-    """Runs of all [NAME=]FILEs: what the legend calls them, and their rows."""
+    """Runs of all [NAME=]FILEs: legend names and rows."""
     found = []
     for argument in arguments:
         name, _, path = ("", "", argument) if os.path.exists(argument) else argument.rpartition("=")

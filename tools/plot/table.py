@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown tables from the JSON lines of `weir eval`: one row a policy (and pot), one column a cell.
+"""Markdown tables from the JSON lines of `weir eval`: one row per policy (and pot), one column per cell.
 
     tools/plot/table.py lines.jsonl --column distance
     tools/plot/table.py passkey.jsonl --column length --value gold_nll
@@ -8,10 +8,10 @@
     tools/plot/table.py videoqa.jsonl --column kind --where rounds=300 --show peak_bytes
     tools/plot/table.py catp.jsonl --column keep --row method
 
---column may name several parameters, separated by commas: those a row lacks are left out of its heading. --show adds
+--column may name several parameters, separated by commas: those a row lacks are omitted from its heading. --show adds
 columns of figures that a policy's rows share or, where they differ, of its first row. A cell is the figure and its
-standard error; what was not measured is left empty. The best figure of a column is bold, with all that lie within one
-standard error of it.
+standard error, or empty if not measured. The best figure of a column is bold, as are all within one standard error of
+it.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def figure(row, value):
 
 
 def heading(row, keys):
-    """What a row's column is called: the values of the parameters it has."""
+    """The name of a row's column: the values of its parameters."""
     values = [row[key] for key in keys if key in row]
     if len(keys) == 1 or len(values) == 1:
         return values[0]
@@ -51,7 +51,7 @@ def heading(row, keys):
 
 
 def in_order(columns):
-    """Numbers by size; words as they came."""
+    """Sorts numbers by size; keeps words in input order."""
     numbers = all(isinstance(column, (int, float)) for column in columns)
     return sorted(set(columns)) if numbers else list(dict.fromkeys(columns))
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the eviction policies keep, written a second time in NumPy from the papers' rules: see common.py."""
+"""Independent NumPy implementations of the eviction policies, from the papers' rules: see common.py."""

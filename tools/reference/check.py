@@ -150,7 +150,7 @@ def check_infinipot():
 
 
 def check_sirllm():
-    # A model that expects what followed the last occurrence of the present token, and nothing in particular otherwise.
+    # A model that predicts what followed the last occurrence of the current token, and is uniform otherwise.
     string = RNG.permutation(50)[:40].tolist()
     tokens, last, logits = string + string, {}, []
     for i, token in enumerate(tokens):
@@ -164,7 +164,7 @@ def check_sirllm():
     expect(nll[41:].mean() < 0.1 * nll[1:40].mean(), "a second copy must surprise less")
     shifted = common.nll(np.array(logits)[1:], tokens[1:], before=logits[0])
     expect(np.array_equal(nll[1:], shifted), "a chunk continues with the last row of the one before")
-    # The formula of the published code: row i gathers token i itself, then the list moves by one.
+    # The published code's formula: row i gathers token i itself, then the list shifts by one.
     log_p = np.array(logits) - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     misaligned = -log_p[np.arange(79), tokens[:79]]
     expect(not misaligned[40:].mean() < misaligned[:39].mean(), "the check would not tell the two formulas apart")
@@ -268,7 +268,7 @@ def check_weir():
         spike[0, 20] = 0.125 + above  # 8 / 64
         kept = weir.keep(spike, flat[:, :64], 16, saddle=8.0, kernel=1)[0]
         expect_equal(20 in kept, above > 0, "a saddle is above its bar")
-        aged = spike + 0.5 * 43 / 64  # what its age costs it at b = 0.5
+        aged = spike + 0.5 * 43 / 64  # its age penalty at b = 0.5
         aged[0, :20] = aged[0, 21:] = 0
         kept = weir.keep(aged, flat[:, :64], 16, saddle=8.0, kernel=1, b=0.5)[0]
         expect_equal(20 in kept, above > 0, "a saddle is above its bar and the penalty of its age")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lets the reference policies make the selections of a real model again.
+"""Repeats the selections of a real model with the reference policies.
 
     pip install numpy
     WEIR_MODEL=model.gguf WEIR_DUMP=dump.jsonl build/dev/tests/conformance_policy_real_test

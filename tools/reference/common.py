@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all reference policies share: order, ties, pooling, head reduction, and how a budget is filled.
+"""Shared by all reference policies: order, ties, pooling, head reduction, and filling a budget.
 
-The reference exists to hold the engine's policies to identical keep-sets, so it shares no code with them. One file is
-one policy. Words: a *slot* is a place in the cache of one group, 0 = oldest; a *group* is what has one keep-set (the
+The engine's policies must produce the same keep-sets as the reference, so the reference shares no code with them. One
+file is one policy. Terms: a *slot* is a place in the cache of one group, 0 = oldest; a *group* shares one keep-set (the
 whole cache, a layer, or a KV head of a layer). Shapes are outermost first:
 
     attention  [n_heads, n_rows, n_slots]  softmax probabilities of query rows; rows are the newest, in order
     scores     [n_groups, n_slots]         attention after the reduction over rows and heads
     pinned     [n_slots] or [n_groups, n_slots] of bool, or None
 
-A keep-set is an ascending list of slots. Arithmetic happens in the dtype of the arrays that come in: the golden cases
-run in float32 and in float64 and are thrown away when the two disagree.
+A keep-set is an ascending list of slots. Arithmetic uses the dtype of the input arrays: the golden cases run in
+float32 and float64 and are discarded when the two disagree.
 
 Choices that hold for every policy here, where the papers are silent:
 - Order: keep-sets are ascending, always. Slot order is an input of the next round.
 - Ties: higher score first, then the higher score before pooling, then the newer slot.
 - A budget of n_keep for n <= n_keep slots keeps everything.
-- Pinned slots are always kept and count in the budget; exactly n_keep slots stay. Room that pins take is first lost by
-  the selected slots, then by the sinks, then by the older part of the recent window, whose newest slot goes last.
-  More pins than budget is an error (BudgetError), and so is a budget that the policy's own fixed parts exceed.
+- Pinned slots are always kept and count in the budget; exactly n_keep slots stay. Pins take room first from
+  the selected slots, then from the sinks, then from the older part of the recent window, whose newest slot goes last.
+  More pins than budget is an error (BudgetError), and so is a budget smaller than the policy's own fixed parts.
 - Rounding of a share of a budget: floor(x + 0.5).
 """
 
@@ -39,7 +39,7 @@ def ranked(scores, unpooled=None):
     """Slots, best first, by the tie rule."""
     scores = np.asarray(scores)
     unpooled = scores if unpooled is None else np.asarray(unpooled)
-    # lexsort: the last key decides first.
+    # lexsort: the last key is the primary one.
     return np.lexsort((-np.arange(len(scores)), -unpooled, -scores)).tolist()
 
 
@@ -72,7 +72,7 @@ def fill(n, n_keep, pinned, *tiers):
 
 
 def take(n_keep, pinned, *tiers):
-    """The slots that fill() has taken when the tiers end or the budget does, in that order."""
+    """The slots that fill() takes until the tiers or the budget are exhausted, in that order."""
     taken = dict.fromkeys(pinned_slots(pinned))
     if len(taken) > n_keep:
         raise BudgetError(f"{len(taken)} pinned slots exceed a budget of {n_keep}")
@@ -85,7 +85,7 @@ def take(n_keep, pinned, *tiers):
 
 
 def per_group(pinned, n_groups):
-    """`pinned` spelled out for every group."""
+    """`pinned` broadcast to every group."""
     if pinned is None or np.ndim(pinned[0]) == 0:
         return [pinned] * n_groups
     return list(pinned)
@@ -141,7 +141,7 @@ def pool(scores, kernel, kind):
 def nll(logits, tokens, before=None):
     """-log P(tokens[i]) of a chunk, from logits [n_tokens, n_vocab], whose row i predicts tokens[i + 1].
 
-    `before` is the last logits row of the chunk before. The first token of a stream has none, so nothing predicted it:
+    `before` is the last logits row of the chunk before. The first token of a stream has none, so its value is
     +inf, which keeps it.
     """
     logits = np.asarray(logits, dtype=np.float64)

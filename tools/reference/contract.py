@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a file of policies/ exposes to the generators of goldens and to replay.py, which name no policy.
+"""The interface of a file of policies/ to the golden generators and replay.py, which name no policy.
 
 A policy module states the rule as plain functions, and its conventions in a class `Reference` of one of two kinds:
 
     Policy       keep-sets of a full pot, from statistics of every slot: tools/golden/policy.py, tests/golden/policy
-    ViewPolicy   policies that treat pictures apart, layer by layer:    tools/golden/vl_policy.py
+    ViewPolicy   policies that treat pictures separately, layer by layer:    tools/golden/vl_policy.py
 
-The folder is the list: `policies.all_of(Policy)` finds what is there.
+The folder is the list: `policies.all_of(Policy)` finds them.
 """
 
 import numpy as np
 
-UNIT = 2.0**-12  # statistics of goldens are multiples of it, so that every sum is exact in binary32 in any order
+UNIT = 2.0**-12  # golden statistics are multiples of it, so that every sum is exact in binary32 in any order
 
 
 def array(row, dtype):
-    """A stored row of numbers, in which null is infinity."""
+    """A stored row of numbers; null means infinity."""
     return np.array([np.inf if x is None else x for x in row], dtype=dtype)
 
 
@@ -36,7 +36,7 @@ class Round:
         return flags
 
     def column(self, name):
-        """[n_groups][n_slots] of what stands beside the slots: seq, frame, row, t, queries."""
+        """[n_groups][n_slots] of a per-slot field: seq, frame, row, t, queries."""
         return [group[name] for group in self.slots]
 
     def nll(self):
@@ -55,11 +55,11 @@ class Round:
 
 
 class Draw:
-    """Chooses the options of a golden case. What it draws follows from the case's seed alone."""
+    """Chooses the options of a golden case. Its draws depend only on the case's seed."""
 
     def __init__(self, rng, case):
         self.rng, self.case = rng, case
-        # Drawn for every policy, so that what follows stays where it is when a policy comes to use them.
+        # Drawn for every policy, so that later draws do not change when a policy starts to use them.
         self.pooled = {
             "window": self.pick(1, 2, 4, 8),
             "kernel": self.pick(1, 3, 5, 7),
@@ -72,23 +72,23 @@ class Draw:
 
 
 class Policy:
-    """Defaults are those of a policy that ranks the slots of every KV head by the attention that they receive."""
+    """The defaults describe a policy that ranks the slots of every KV head by the attention they receive."""
 
-    RAW = ("attention",)  # what the statistic is made of: attention, keys, values; () where nothing is ranked by them
-    SCORES = True  # false: nothing is ranked at all
-    NLL = False  # ranks by -log P, too
-    PROBE = False  # attention is that of a probe, whose tokens are not in the pot
+    RAW = ("attention",)  # inputs of the statistic: attention, keys, values; () if it uses none of them
+    SCORES = True  # false: the policy ranks nothing
+    NLL = False  # also ranks by -log P
+    PROBE = False  # attention comes from a probe whose tokens are not in the pot
     VISION = "never"  # streams of golden cases hold pictures: "never", "always", or "too": some cases besides
     SECOND = None  # name of a second statistic, of slots in streams with pictures
     SECOND_OF_TEXT = True  # false: it is 0 for text
     NEGATIVE = False  # scores are never above 0
-    ROUNDED = False  # scores are no multiples of UNIT, and stored as binary32 has them
-    SPANS = False  # spans of tokens that surprise are part of the rule
-    FIXED = True  # some slots stay whatever their scores are
-    MOST_COMING = 0  # above 0: makes room for tokens that are about to be read, fewer than this
+    ROUNDED = False  # scores are not multiples of UNIT; they are stored as binary32 values
+    SPANS = False  # the rule uses spans of surprising tokens
+    FIXED = True  # some slots are kept regardless of their scores
+    MOST_COMING = 0  # above 0: makes room for tokens about to be read, fewer than this
     LAYER_BUDGETS = False  # layer_budget() gives each layer its own
     SHARES_HEADS = False  # the KV heads of a layer share one budget
-    LONG = 0  # golden cases of so many rounds besides, for what adds up from round to round
+    LONG = 0  # additional golden cases with this many rounds, for accumulating statistics
 
     def options(self, draw):
         """The method's parameters for a golden case, small enough for pots of a few dozen slots."""
@@ -99,20 +99,20 @@ class Policy:
         return options
 
     def fixed(self, options):
-        """(least budget that is not rejected, sinks, recent slots that are kept)"""
+        """(smallest valid budget, sinks, recent slots that are kept)"""
         sinks = options.get("sinks", 0)
         return max(1, sinks + 1), sinks, options.get("recent", 0)
 
     def per_head(self, options):
-        """Whether every KV head has a keep-set of its own; otherwise the layer or the whole cache has one."""
+        """Whether every KV head has its own keep-set; otherwise the layer or the whole cache has one."""
         return True
 
     def counts_queries(self, options):
-        """Whether slots say how many queries could see them."""
+        """Whether slots count the queries that could see them."""
         return False
 
     def n_rows(self, options, n_new):
-        """Rows of attention that a case with raw inputs shows, of n_new tokens that were read."""
+        """Number of attention rows in a case with raw inputs, for n_new tokens read."""
         return n_new
 
     def layer_budget(self, options, n_slots):
@@ -120,22 +120,22 @@ class Policy:
         raise NotImplementedError
 
     def statistic(self, r, before):
-        """[n_groups, n_slots] what is ranked, from the raw inputs of Round `r`; None where there is nothing to rank.
+        """[n_groups, n_slots] the ranked statistic, from the raw inputs of Round `r`; None if nothing is ranked.
 
         `before`: (scores, keep) of the round before, or None.
         """
         return None
 
     def second(self, r):
-        """SECOND from raw inputs; None where it follows from none."""
+        """SECOND from raw inputs, or None if it does not depend on them."""
         return None
 
     def select(self, r, scores):
-        """The keep-sets of Round `r`, one a group."""
+        """The keep-sets of Round `r`, one per group."""
         raise NotImplementedError
 
     def stable(self, r, scores, keep, select):
-        """False where the keep-set hangs on rounding. select(scores, dtype, **options): with other numbers."""
+        """False if the keep-set depends on rounding. select(scores, dtype, **options): selects with other numbers."""
         return True
 
     def n_groups(self, case):
@@ -152,9 +152,9 @@ class ViewPolicy:
         raise NotImplementedError
 
     def keep(self, view, n_keep, options):
-        """The slots of a layer that stay when the pot is full."""
+        """The slots of a layer that are kept when the pot is full."""
         raise NotImplementedError
 
     def after_prompt(self, views, options):
-        """The slots of every layer that stay at the end of a prompt."""
+        """The slots of every layer that are kept at the end of a prompt."""
         raise NotImplementedError

@@ -18,7 +18,7 @@ def round_of(case, step, dtype=np.float64):
 
 
 def statistic(case, step, before, dtype):
-    """What the policy ranks, from the raw inputs of a step, or None where the step has no raw inputs.
+    """The ranked statistic, from the raw inputs of a step, or None if the step has none.
 
     `before`: (step, scores, keep) of the round before, or None.
     """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model files with the shape of a real model and no training, for speed and for `weir plan`."""
+"""Untrained model files in the shapes of real models, for speed measurements and `weir plan`."""

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `weir plan` says for models whose weights are not here.
+"""Runs `weir plan` for models without having their weights.
 
     tools/shapes/plan.py --weir build/release/weir [--pots 512,4096] [NAME ...]
     tools/shapes/plan.py --weir build/release/weir --check docs/models.md
 
-For each model a GGUF file with its real metadata and tensor shapes, and holes where the weights would be, is made in a
-temporary folder and planned: the plan depends on nothing else. Prints one Markdown row a model: weights as Q8_0, keys
-and values of one token in F16, then for each pot those of all tokens and all that a session holds beside the weights
-(statistics of the policy, activations, logits, too). --check compares a file's rows instead: keys and values must be
-the same, the rest may differ by 5 percent, because packing and scratch are a processor's. Needs Python with numpy and
-gguf.
+For each model the tool creates a sparse GGUF file with the real metadata and tensor shapes in a temporary folder and
+plans it: the plan depends on nothing else. Prints one Markdown row per model: weights as Q8_0, keys and values of one
+token in F16, then for each pot the keys and values of all tokens and the whole session without weights (including
+policy statistics, activations and logits). --check compares a file's rows instead: keys and values must be equal, the
+rest may differ by 5 percent, because packing and scratch depend on the processor. Needs Python with numpy and gguf.
 """
 
 import argparse
@@ -26,7 +25,7 @@ import numpy as np
 
 Q = gguf.GGMLQuantizationType
 
-# name: architecture, layers, width, feed-forward, heads, KV heads, head size, vocabulary, trained context, what else
+# name: architecture, layers, width, feed-forward, heads, KV heads, head size, vocabulary, trained context, other keys
 MODELS = {
     "SmolLM2-135M": ("llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, {}),
     "Llama-3.2-1B": ("llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, {}),
@@ -113,7 +112,7 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
             w.add_array(f"{arch}.{key}", value)
         elif "." in key:
             w.add_uint32(f"{arch}.{key}", value)
-    # One word of a vocabulary that nobody reads.
+    # One placeholder word of the vocabulary, which is never read.
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("gpt-2")
     w.add_token_list(["a"])
@@ -167,7 +166,7 @@ def plan(weir, policy, name, pots):
 
 
 def agree(want, got):
-    """Whether two rows say the same: what they say of keys and values exactly, the rest within 5 percent."""
+    """Whether two rows match: keys and values exactly, the rest within 5 percent."""
     if len(want) != len(got):
         return False
     for i, (a, b) in enumerate(zip(want[1:], got[1:])):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a model file with random weights in the shape of a real model.
 
-Speed and memory do not depend on the values of weights, so a shape can be measured without its model:
+Speed and memory do not depend on the values of weights, so a shape can be measured without the real model:
 
     tools/shapes/random_weights.py llama2-7b --type q4_0 7b.gguf
     weir bench -m 7b.gguf --policy infinipot --against streaming_llm --pot 2048 -p 4096
@@ -53,9 +53,9 @@ TYPES = {
 
 
 class Weights:
-    """Encoded random rows, cut from one pool: every matrix has other bytes, and none takes time to make."""
+    """Encoded random rows, cut from one pool: every matrix is different, and all are fast to create."""
 
-    POOL = 1 << 22  # values; a multiple of every row length that is used, rounded down below
+    POOL = 1 << 22  # values; rounded down below to a multiple of the row length
 
     def __init__(self, kind, seed):
         self.kind = kind
@@ -72,7 +72,7 @@ class Weights:
 
 
 def add_vocabulary(out, n_vocab):
-    """Text becomes its bytes; the other ids stand for words that no text has."""
+    """Text is encoded as bytes; the other ids are words that match no text."""
     control, unknown, normal, byte = 3, 2, 1, 6
     tokens = [("<unk>", unknown), ("<s>", control), ("</s>", control)]
     tokens += [(f"<0x{i:02X}>", byte) for i in range(256)]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the small vision-language models of models/, in a generated world."""
+"""Trains the small vision-language models of models/ on a generated world."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir-tiny-blip2: BLIP-2 made small ("BLIP-2: Bootstrapping Language-Image Pre-training with Frozen Image Encoders and
 Large Language Models", 2301.12597): EVA's vision transformer, a Q-Former with 32 queries, an OPT decoder; single
-pictures. The modules are those of `transformers`. Nothing is frozen: there is no pre-trained part to protect.
+pictures only. The modules are those of `transformers`. Nothing is frozen: there is no pre-trained part to protect.
 
-Patches of 8 pixels give 64 of them, so that queries have something to choose from, and every block of the Q-Former
-attends to the picture: a layer a vote, as many as the BLIP-2 that CATP was measured on has.
+Patches of 8 pixels give 64 patches, so that queries have a choice, and every block of the Q-Former attends to the
+picture: one vote per layer, as many as in the BLIP-2 that CATP was measured on.
 """
 
 import json
@@ -26,13 +26,13 @@ SIZES = {
     "base": ((192, 6, 6), (192, 6, 6), (320, 6, 1280, 5)),
 }
 SUBJECTS = (0.3, 0.1, 0.1, 0.15, 0.35)
-HARD = (0.12, 0.15, 0.13, 0.1, 0.5)  # what takes longest: pairs, digits, letters
+HARD = (0.12, 0.15, 0.13, 0.1, 0.5)  # the slowest to learn: pairs, digits, letters
 
 
 def stages(size):
-    """Many questions a picture first, then one of a pair, whose answer no earlier one can give away, then as few as a
-    user asks, of pictures that lack rows: where the decoder has only ever seen all 32, each at its place, it is lost
-    with fewer."""
+    """First many questions per picture, then one about a pair, whose answer no earlier one can reveal, then as few as a
+    user asks, about pictures with rows removed: a decoder trained only on all 32 rows in their places fails with
+    fewer."""
     many = Mix(clips=(1, 1), frames=(1, 1), rounds=(3, 5), subjects=SUBJECTS)
     one = Mix(clips=(1, 1), frames=(1, 1), rounds=(1, 1), subjects=HARD)
     few = Mix(clips=(1, 1), frames=(1, 1), rounds=(1, 2), subjects=SUBJECTS)
@@ -56,8 +56,8 @@ class Model(nn.Module):
         super().__init__()
         (v_width, v_blocks, v_heads), (q_width, q_blocks, q_heads), (width, blocks, ff, heads) = SIZES[size]
         # The configurations' own initial weights (1e-10 and 0.02) are meant to be overwritten by pre-trained ones. A
-        # Q-Former of large ones gives 32 equal rows for good: what its blocks add to all queries alike drowns what they
-        # differ by. So they are small, but for those by which a query chooses patches.
+        # Q-Former with large ones gives 32 equal rows forever: what its blocks add to all queries alike drowns out
+        # their differences. So they are small, except for those by which a query chooses patches.
         vision = dict(
             initializer_range=0.09,
             hidden_size=v_width,
@@ -69,7 +69,7 @@ class Model(nn.Module):
             hidden_act="gelu",
             layer_norm_eps=1e-6,
         )
-        # No text ever goes through the Q-Former: its vocabulary is as small as it may be.
+        # No text goes through the Q-Former, so its vocabulary is minimal.
         qformer = dict(
             initializer_range=0.02,
             vocab_size=8,
@@ -111,11 +111,11 @@ class Model(nn.Module):
                 nn.init.normal_(choosing.weight, std=0.12)
         nn.init.normal_(
             self.whole.vision_model.embeddings.position_embedding, std=0.5
-        )  # and places are what they part by
+        )  # and positions tell patches apart
         self.n_rows, self.width, self.image = N_QUERIES, width, 2
 
     def eyes(self):
-        """The modules that see."""
+        """The vision modules."""
         return [self.whole.vision_model, self.whole.qformer, self.whole.language_projection]
 
     def rows(self, pixels):
@@ -126,7 +126,7 @@ class Model(nn.Module):
         return self.whole.language_projection(told)
 
     def hidden(self, ids, rows):
-        """As llava's."""
+        """Like llava's."""
         decoder = self.whole.language_model.model.decoder
         embedded = decoder.embed_tokens(ids)
         at = (ids == self.image).unsqueeze(-1).expand_as(embedded)

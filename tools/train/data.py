@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches for training and for testing, made when they are asked for: step n of a stage is the same on every machine.
+"""Batches for training and testing, generated on demand: step n of a stage is the same on every machine.
 
-A batch of frames has pictures with their labels, one batch of streams has token ids with a place for every picture row
-and the places where an answer is due. Arrays are torch tensors, pictures uint8 until the device has them.
+A batch of frames has pictures with their labels; a batch of streams has token ids with a position for every picture row
+and the positions where an answer is due. Arrays are torch tensors, pictures uint8 until the device has them.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tools.train import draw, tokenizer, world
 
-# What a picture is labelled with while an encoder learns to see: name -> classes. -1 where a picture has no such thing.
+# Picture labels for training an encoder: name -> classes. -1 if a picture has no such thing.
 LABELS = {
     "subject": world.SUBJECTS,
     "ground": world.GROUNDS,
@@ -31,21 +31,21 @@ LABELS = {
     "right colour": world.COLOURS,
     "column": range(8),
     "row": range(8),
-}  # where a single thing's middle is, in eighths: what motion is seen by
+}  # centre of a single thing, in eighths; motion is read from it
 END = len(world.KINDS)  # kind of the token that ends an answer
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the course. Without a mix its batches are frames, with one they are streams."""
+    """One stage of training. Without a mix its batches are frames, with one they are streams."""
 
     name: str
     steps: int
     batch: int
     lr: float
     mix: world.Mix | None = None
-    see_lr: float = 1.0  # the encoder's learning rate, as a share of the others'; 0: it stays as it is
-    thin: float = 0.0  # share of the single pictures of which the decoder sees some rows only, as behind a pruner
+    see_lr: float = 1.0  # the encoder's learning rate, relative to the others'; 0: frozen
+    thin: float = 0.0  # share of the single pictures of which the decoder sees only some rows, as after a pruner
 
 
 def _labels(scene):
@@ -70,8 +70,8 @@ def frames_batch(split, seed, step, n, mix, digits):
 
 
 def detail(r):
-    """What a round's accuracy is also reported as: present ones by what is asked, memory ones by how far back it
-    was."""
+    """The subcategory under which a round's accuracy is reported: present rounds by attribute, memory rounds by
+    distance."""
     if r.kind == "present":
         what, _, of = r.attribute.partition(" ")
         return f"present: {what} of one of two" if of else f"present: {what}"
@@ -79,14 +79,14 @@ def detail(r):
 
 
 class _Row:
-    """A sequence being written, with the places where an answer's tokens are due."""
+    """A sequence being built, with the positions where an answer's tokens are due."""
 
     def __init__(self):
         self.ids, self.frames, self.due, self.things, self.seen = [], [], [], [], []
 
     def answer(self, encode, r, due=True):
-        """`due`: the answer can be known; a picture that is left out is not asked about, its answer is text like any
-        other."""
+        """`due`: the answer can be known; if its picture is omitted, the answer is treated as ordinary
+        text."""
         for token, kind, what in (
             (encode(f" {r.answer}"), world.KINDS.index(r.kind), detail(r)),
             ([encode.eos], END, None),
@@ -97,7 +97,7 @@ class _Row:
 
 
 def stream_row(clips, encode, n_rows):
-    """A conversation about a stream: `n_rows` image tokens a frame, squares of it, as the chat format lays them out."""
+    """A conversation about a stream: `n_rows` image tokens per frame, one per square, in the chat format."""
     row = _Row()
     row.ids.append(encode.bos)
     for clip in clips:
@@ -114,7 +114,7 @@ def stream_row(clips, encode, n_rows):
 
 def picture_row(clip, encode, seen, image_first):
     """Questions about one picture, in BLIP-2's form. Its processor puts the picture before the first token, other
-    programs begin with that token: both are read. `seen`: of each of its rows, whether it is there."""
+    programs after it: both orders are trained. `seen`: whether each row is present."""
     row = _Row()
     rows = [encode.image] * int(seen.sum())
     row.ids += rows + [encode.bos] if image_first else [encode.bos] + rows
@@ -128,7 +128,7 @@ def picture_row(clip, encode, seen, image_first):
 
 
 def pack(rows, pad):
-    """Rows of several lengths as one rectangle; what is due is named by its place in the flattened one."""
+    """Pads rows of different lengths to a rectangle; due tokens are indexed in the flattened one."""
     width = max(len(r.ids) for r in rows)
     ids = np.full((len(rows), width), pad, dtype=np.int64)
     for i, r in enumerate(rows):
@@ -169,13 +169,13 @@ class Steps(Dataset):
         return self.stage.steps
 
     def __getitem__(self, step):
-        if self._made is None:  # once in each worker
+        if self._made is None:  # once per worker
             self._made = tokenizer.Encoder(), draw.Digits(self.data)
         encode, digits = self._made
         stage = self.stage
         if stage.mix is None:
             return frames_batch(self.split, self.seed, step, stage.batch, world.Mix(), digits)
-        # One length a batch, so that little of it is padding.
+        # One length per batch, to keep padding small.
         n_clips = int(world.rng_of(self.split, self.seed, step, 1).integers(stage.mix.clips[0], stage.mix.clips[1] + 1))
         mix, rows = replace(stage.mix, clips=(n_clips, n_clips)), []
         for i in range(step * stage.batch, (step + 1) * stage.batch):
@@ -188,7 +188,7 @@ class Steps(Dataset):
         return pack(rows, encode.eos)
 
     def _seen(self, i):
-        """[n_rows] of whether the decoder sees them: all, or an eighth at least."""
+        """[n_rows] mask of the rows that the decoder sees: all, or at least an eighth."""
         rng, seen = world.rng_of(self.split, self.seed, i, 2), np.ones(self.n_rows, dtype=bool)
         if rng.random() < self.stage.thin:
             seen[:] = False
@@ -197,6 +197,6 @@ class Steps(Dataset):
 
 
 def load(steps, first, workers):
-    """The batches from number `first` on."""
+    """The batches, starting with number `first`."""
     more = dict(prefetch_factor=4, persistent_workers=False) if workers else {}
     return DataLoader(steps, batch_size=None, sampler=range(first, len(steps)), num_workers=workers, **more)

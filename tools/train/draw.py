@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-SIZE = 64  # pixels, both sides
+SIZE = 64  # width and height in pixels
 
 COLOURS = {
     "red": (215, 40, 40),
@@ -62,7 +62,7 @@ def paint_shape(image, shape, colour, x, y, radius):
 
 
 def paint_mask(image, mask, colour, x, y):
-    """Paints `mask` [h, w] with its middle at (x, y), moved so that all of it is in the picture."""
+    """Paints `mask` [h, w] centred at (x, y), shifted so that all of it is in the picture."""
     h, w = mask.shape
     x0, y0 = (int(np.clip(round(at - n / 2), 0, SIZE - n)) for at, n in ((x, w), (y, h)))
     _blend(image[y0 : y0 + h, x0 : x0 + w], mask, colour)
@@ -74,7 +74,7 @@ def _blend(region, alpha, colour):
 
 
 def ground(kind, rng):
-    """[SIZE, SIZE, 3] float32: greys, so that no ground has an object's colour."""
+    """[SIZE, SIZE, 3] float32, grey, so that no ground has an object's colour."""
     low = rng.uniform(25, 70)
     image = np.full((SIZE, SIZE), low, dtype=np.float32)
     period, phase, high = rng.uniform(9, 14), rng.uniform(0, 14, 2), low + rng.uniform(40, 60)
@@ -93,13 +93,13 @@ def ground(kind, rng):
 
 
 def finish(image, rng):
-    """uint8 with the noise of a cheap camera."""
+    """To uint8, with the noise of a cheap camera."""
     noise = rng.integers(-6, 7, image.shape, dtype=np.int8)
     return np.clip(image + noise, 0, 255).astype(np.uint8)
 
 
 class Digits:
-    """Handwritten digits (MNIST, IDX files); every fifth one is held out. Empty where the folder has none."""
+    """Handwritten digits (MNIST, IDX files); every fifth one is held out. Empty if the folder has none."""
 
     def __init__(self, folder=None):
         self._of = {}

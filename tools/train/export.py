@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a trained model to the files others read: transformers' folder, then the two GGUF files of
-tools/convert/hf_to_gguf.py."""
+"""Exports a trained model: transformers' folder, then the two GGUF files by tools/convert/hf_to_gguf.py."""
 
 import torch
 
@@ -24,7 +23,7 @@ def export(recipe, model, out, outtype="f16"):
 
 
 def too_large(files):
-    """What is wrong with the files' size, or None."""
+    """An error message about the files' size, or None."""
     size = sum(f.stat().st_size for f in files)
     return (
         f"{size} bytes; a committed model has at most {MOST_BYTES} (try --outtype q8_0)" if size > MOST_BYTES else None

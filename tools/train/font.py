@@ -55,7 +55,7 @@ GLYPHS = {c: _bitmap(rows) for c, rows in _ROWS.items()}
 
 
 def text_mask(text, scale):
-    """[height, width] of zeros and ones: the letters beside each other, a pixel between two, each pixel `scale`
+    """[height, width] of zeros and ones: the letters side by side, one pixel apart, each pixel `scale`
     wide."""
     gap = np.zeros((HEIGHT, 1), dtype=np.float32)
     parts = [part for c in text.upper() for part in (GLYPHS[c], gap)][:-1]

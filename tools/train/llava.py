@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir-tiny-llava: LLaVA-1.5 made small ("Improved Baselines with Visual Instruction Tuning", 2310.03744): CLIP's
-vision transformer, a projector of two layers, a Llama decoder. The modules are those of `transformers`, so that the
-folder it saves is converted like any other.
+vision transformer, a projector of two layers, a Llama decoder. The modules are those of `transformers`, so the
+saved folder is converted like any other.
 
-A frame is 64 x 64 pixels in patches of 16: 16 rows. The encoder has as many blocks as are used: what LLaVA leaves out
-(the last block of CLIP) is not trained in the first place. Keys are matched over thousands of tokens, so heads are wide
-(64) and RoPE slow (theta 500,000): half of a head's pairs turn less than once in the context.
+A frame is 64 x 64 pixels in patches of 16: 16 rows. The encoder has only the blocks that are used: CLIP's last block,
+which LLaVA skips, is not trained at all. Keys are matched over thousands of tokens, so heads are wide (64) and RoPE
+slow (theta 500,000): half of a head's pairs turn less than once in the context.
 """
 
 import json
@@ -25,14 +25,14 @@ SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forwar
     "small": ((128, 4, 4), (192, 6, 384, 4, 2)),
     "base": ((192, 6, 6), (320, 8, 768, 8, 2)),
 }
-PAIRS = (0.3, 0.1, 0.1, 0.15, 0.35)  # two things in a picture, one of them asked for, take longest to learn
-ONLY_PAIRS = (0.08, 0.03, 0.03, 0.06, 0.8)  # nearly: nothing else is forgotten meanwhile
-SINGLES = (0.45, 0.2, 0.1, 0.15, 0.1)  # what is looked for in the past should be seen at once
+PAIRS = (0.3, 0.1, 0.1, 0.15, 0.35)  # questions about one of two things in a picture take longest to learn
+ONLY_PAIRS = (0.08, 0.03, 0.03, 0.06, 0.8)  # only nearly all, so that nothing else is forgotten
+SINGLES = (0.45, 0.2, 0.1, 0.15, 0.1)  # picture contents must be recognised before they are looked up in the past
 
 
 def stages(size):
-    """Short before long, the present before the past. What is asked most in a stage is what it is there to teach: many
-    questions a clip while single pictures are learned, memory questions once pictures can be read."""
+    """Short before long, the present before the past. Each stage asks mostly what it teaches: many questions per clip
+    while single pictures are learned, memory questions once pictures can be read."""
     if size == "tiny":
         return [
             Stage("see", 1200, 64, 2e-3),
@@ -133,13 +133,13 @@ class Model(nn.Module):
             tie_word_embeddings=True,
         )
         self.whole = transformers.LlavaForConditionalGeneration(config)
-        # Output rows that are seldom the answer are pushed the same way by every other answer: clip numbers begin far
-        # enough apart to stay different.
+        # Output rows that are rarely the answer are pushed the same way by every other answer: clip numbers start far
+        # enough apart to stay distinct.
         nn.init.normal_(self.embeddings(), std=0.1)
         self.n_rows, self.width, self.image = (draw.SIZE // 16) ** 2, width, 2
 
     def eyes(self):
-        """The modules that see."""
+        """The vision modules."""
         return [self.whole.model.vision_tower, self.whole.model.multi_modal_projector]
 
     def rows(self, pixels):
@@ -148,8 +148,8 @@ class Model(nn.Module):
         return self.whole.model.multi_modal_projector(seen[:, 1:])
 
     def hidden(self, ids, rows):
-        """ids [n, t] with an image token for every row -> [n, t, width], at the end and where tokens should know their
-        clip."""
+        """ids [n, t] with an image token for every row -> [n, t, width], at the last layer and where tokens should know
+        their clip."""
         text = self.whole.model.language_model
         embedded = text.embed_tokens(ids)
         at = (ids == self.image).unsqueeze(-1).expand_as(embedded)

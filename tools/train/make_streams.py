@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes held-out streams of the world as files that any program can read: what evaluations ask a model about.
+"""Writes held-out streams of the world in formats that any program can read, as input for evaluations.
 
     tools/train/make_streams.py OUT [--streams 1] [--clips 300] [--frames 2] [--rounds 1] [--kinds 1,1,1,1] [--seed 1]
                                 [--horizon N] [--asides N --every CLIPS --first CLIPS] [--unnamed]
                                 [--data FOLDER]
 
-OUT/STREAM/CLIP.FRAME.ppm are the frames (64 x 64, binary PPM), OUT/streams.jsonl has one round a line, in order:
-  stream, clip      numbers from 0 on; number: what the clip is called in texts, -1 where it has no name
-  frames            the clip's files, relative to OUT, in its first round; otherwise empty: nothing new is shown
+OUT/STREAM/CLIP.FRAME.ppm are the frames (64 x 64, binary PPM), OUT/streams.jsonl has one round per line, in order:
+  stream, clip      numbers from 0; number: the clip's name in texts, -1 if it has none
+  frames            the clip's files, relative to OUT, in its first round; empty in later rounds
   lead, question    the user's turn is lead + the frames + question
   answer            the only right one
-  kind, attribute   present, back, recall or order; what is asked
-  distance          how many clips lie between the one it is about and the present one
-  aside             true: to be asked without a trace in the stream; otherwise absent
+  kind, attribute   present, back, recall or order; the attribute in question
+  distance          number of clips between its subject and the present one
+  aside             true: ask without leaving a trace in the stream; otherwise absent
 With --asides N, every --every clips N questions about the first --first clips are asked aside. With --unnamed clips
-have no names. --kinds are the weights of the four kinds. The same numbers make the same files. Needs numpy alone.
+have no names. --kinds are the weights of the four kinds. The same numbers make the same files. Needs only numpy.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from tools.train import draw, world
 
 
 def asides(story, rng, n_first, n):
-    """Up to n different questions about the first clips, as they would be asked now."""
+    """Up to n different questions about the first clips, phrased as of now."""
     found = {}
     for _ in range(8 * n):
         r = story.look_back(rng, n_first) if len(found) < n else None

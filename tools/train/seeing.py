@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an encoder learns to see before it learns to talk: one small classifier a label on the rows it gives."""
+"""Trains an encoder to see before the model learns to talk: one small classifier per label on its output rows."""
 
 import torch
 from torch import nn
@@ -17,8 +17,8 @@ def normalise(pixels):
 
 
 class Heads(nn.Module):
-    """A classifier attends to the rows with a query of its own, as a question will later. With `rows_each` it has only
-    so many of them to look at, so that rows that stand for no place have something to differ by."""
+    """Each classifier attends to the rows with its own query, as a question will later. With `rows_each` it sees only
+    that many rows, so that rows without a position have a reason to differ."""
 
     def __init__(self, width, rows_each=None):
         super().__init__()
@@ -39,7 +39,7 @@ class Heads(nn.Module):
         return [out(m) for out, m in zip(self.out, mixed)]
 
     def loss(self, rows, labels):
-        """(mean cross-entropy over what is labelled, {label: (right, of)})."""
+        """(mean cross-entropy over the labelled pictures, {label: (right, of)})."""
         losses, right = [], {}
         for i, (name, logits) in enumerate(zip(data.LABELS, self(rows))):
             of = labels[:, i]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small models' tokenizer: byte-level BPE as GPT-2's, with every word and clip number of the world as one token.
+"""The small models' tokenizer: byte-level BPE like GPT-2's, with every word and clip number of the world as one token.
 
-It is trained by the `tokenizers` package on the world's own words, so that any other text still has a spelling, in
-bytes. The chat format is Vicuna's, the one LLaVA-1.5 has, with its turns on lines of their own.
+It is trained by the `tokenizers` package on the world's own words, and any other text falls back to
+bytes. The chat format is Vicuna's, as in LLaVA-1.5, with each turn on its own line.
 """
 
 import json
@@ -12,26 +12,26 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from tools.train import world
 
 BOS, EOS, IMAGE = "<s>", "</s>", "<image>"  # ids 0, 1, 2
-VOCAB = 864  # rows of the embedding; what the words leave free is padded by the converter
+VOCAB = 864  # rows of the embedding; the converter pads unused ones
 CHAT_TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}{{ 'USER: ' + message['content'] + '\\n' }}"
     "{% elif message['role'] == 'assistant' %}{{ 'ASSISTANT: ' + message['content'] + eos_token + '\\n' }}"
     "{% else %}{{ message['content'] + '\\n\\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
 )
-# A BLIP-2 prompt is one question behind the picture's rows.
+# A BLIP-2 prompt is one question after the picture's rows.
 QUESTION, ANSWER = "Question: ", " Answer:"
 
 
 def turn(clip, question, leads):
-    """(text before the frames, text after them) of a round's user turn, as the chat format writes it."""
+    """(text before the frames, text after them) of a round's user turn, in the chat format."""
     if not leads:
         return f"USER: {question}\nASSISTANT:", None
     return "USER: " + (f"Clip {clip.number}:" if clip.number >= 0 else ""), f"{question}\nASSISTANT:"
 
 
 def build():
-    """Trains it: always the same, for nothing in it is drawn."""
+    """Trains it; deterministic, since nothing is random."""
     texts, answers, numbers = world.vocabulary()
     frame = ["USER: Clip 1:", "\nASSISTANT: red", QUESTION + "What", ANSWER]
     tokenizer = Tokenizer(models.BPE())
@@ -44,7 +44,7 @@ def build():
         special_tokens=[AddedToken(t, special=True) for t in (BOS, EOS, IMAGE)],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
-    # Numbers are rarer: were their pieces merged first, words would run out of room.
+    # Numbers are rarer: if their pieces were merged first, words would run out of room.
     tokenizer.train_from_iterator((texts + answers + frame) * 20 + numbers * 3, trainer)
     return tokenizer
 
@@ -62,7 +62,7 @@ def write(folder, chat=True):
 
 
 class Encoder:
-    """Texts to ids, remembering each text: a world says the same few thousand things."""
+    """Texts to ids, with a cache: the world uses the same few thousand texts."""
 
     def __init__(self):
         self.tokenizer = build()

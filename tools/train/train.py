@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small vision-language model of our own, from nothing, and writes its GGUF files.
+"""Trains one of our small vision-language models from scratch and writes its GGUF files.
 
     tools/train/train.py llava|blip2 --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]
 
-The same command again goes on where the last one stopped: after M minutes, by Ctrl-C, or by a power cut (then at most
---save-every seconds are lost). Every batch follows from --seed and its number, so a run in ten pieces is the run in
-one. FOLDER gets log.jsonl, checkpoint.pt and, when the course is through, the model in transformers' form (hf/) and as
-GGUF.
+The same command again resumes after M minutes, Ctrl-C or a power cut (which loses at most --save-every seconds). Every
+batch depends only on --seed and its number, so a run in ten pieces equals an uninterrupted one. FOLDER gets log.jsonl,
+checkpoint.pt and, when training is complete, the model in transformers' format (hf/) and as GGUF.
 
---size small is made for one core of a CPU, base for a GPU; tiny shows in minutes that all of it works. --scale 0.1
-shortens every stage to a tenth. --data: the folder with image_qa/mnist, for handwritten digits beside drawn ones. Needs
-torch, transformers, tokenizers, gguf.
+--size small is made for one core of a CPU, base for a GPU; tiny is a quick test of the whole pipeline. --scale 0.1
+shortens every stage to a tenth. --data: the folder with image_qa/mnist, for handwritten digits in addition to drawn
+ones. Needs torch, transformers, tokenizers, gguf.
 """
 
 import argparse
@@ -33,11 +32,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.train import data, naming, seeing, tokenizer, world
 
 WARMUP, FINAL_LR = 100, 0.05  # steps; share of a stage's learning rate at its end
-END_WEIGHT = 0.1  # of the loss of an answer's end, which is learned at once
+END_WEIGHT = 0.1  # weight of the loss at an answer's end, which is learned quickly
 
 
 class Course:
-    """A model on its way: where it stands, and everything that is needed to go on from there."""
+    """A training run: its progress, and all state needed to resume."""
 
     def __init__(self, args):
         self.args = args
@@ -74,7 +73,7 @@ class Course:
         )
 
     def save(self):
-        """All or nothing: a checkpoint is only replaced by a whole one."""
+        """Atomic: a checkpoint is only replaced by a complete one."""
         partial = self.checkpoint.with_suffix(".partial")
         with open(partial, "wb") as f:
             torch.save(
@@ -115,7 +114,7 @@ class Course:
                 return self.heads.loss(self.model.rows(batch["pixels"]), batch["labels"])
             with torch.set_grad_enabled(torch.is_grad_enabled() and stage.see_lr > 0):
                 pixels = batch["pixels"]
-                rows = self.model.rows(pixels) if len(pixels) else torch.zeros(0, device=self.device)  # text alone
+                rows = self.model.rows(pixels) if len(pixels) else torch.zeros(0, device=self.device)  # text only
                 if batch["seen"] is not None:
                     rows = rows[batch["seen"]]
             hidden, early = self.model.hidden(batch["ids"], rows)
@@ -155,7 +154,7 @@ class Course:
 
     @torch.no_grad()
     def examine(self, stage, n_batches):
-        """Accuracy of greedy answers on streams that training never sees, given the true earlier answers: {what:
+        """Accuracy of greedy answers on held-out streams, given the true earlier answers: {category:
         share}."""
         self.model.eval()
         total = {}
@@ -170,7 +169,7 @@ class Course:
 
 
 def train(course, log):
-    """Goes on until the course is through (true) or its time is up (false)."""
+    """Trains until all stages are done (true) or the time is up (false)."""
     began, stop = time.monotonic(), []
     kept = {name: signal.signal(name, lambda *_: stop.append(True)) for name in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe keeps its promises: text as the programs write it, a run in pieces is the run in one, files that are
-whole."""
+"""Tests of the training recipe: text matches what the programs write, a resumed run equals an uninterrupted one, files
+are complete."""
 
 import sys
 import tempfile
@@ -44,7 +44,7 @@ class Text(unittest.TestCase):
                     ]
             text = tokenizer.BOS + template.render(messages=messages, eos_token=tokenizer.EOS)
             row = data.stream_row(clips, self.encode, 5)
-            # The line's end behind the last answer is the next turn's.
+            # The line end after the last answer belongs to the next turn.
             self.assertEqual(row.ids, self.encode(text.removesuffix("\n")))
             self.assertEqual(len(row.frames), sum(len(c.frames) for c in clips))
 
@@ -184,7 +184,7 @@ class Run(unittest.TestCase):
                 n += 1
                 if train.train(piece, log):
                     break
-            self.assertEqual(n, 9)  # a step each, and one that finds nothing left to do
+            self.assertEqual(n, 9)  # one step each, and a last run with nothing left to do
         for (name, a), b in zip(whole.model.state_dict().items(), piece.model.state_dict().values()):
             self.assertTrue(torch.equal(a, b), name)
 
@@ -216,7 +216,7 @@ class Run(unittest.TestCase):
                 self.assertGreater(len(recipe.stages(size)), 2)
 
     def test_pictures_of_blip2_learn(self):
-        """One picture, seen again and again, is learned."""
+        """One picture, repeated, is learned."""
         with tempfile.TemporaryDirectory() as folder:
             made = course("blip2", Path(folder))
             stage = replace(made.stages[1], steps=10 * train.WARMUP)

@@ -5,17 +5,17 @@ them.
 A stream is a list of clips, a clip a few frames and one or more rounds (question, answer). Questions come in four
 kinds:
 
-  present   about the clip that has just been shown: colour, shape, count, place, motion, digit, letter, word, ground,
+  present   about the clip just shown: colour, shape, count, place, motion, digit, letter, word, ground,
             and of a pair of objects the colour of a shape, the shape of a colour, the one on the left or right
   back      the same about the clip before it
-  recall    the same about a clip that is named by its number
+  recall    the same about a clip identified by its number
   order     the colour of the clip before or after the one that showed a certain thing
 
-What a memory question asks was never said in the stream's text before: the answer is in the earlier frames alone.
-Everything follows from (split, seed, index), so a stream can be made again at any time. The two splits cannot meet: the
-split's name is part of what every random number is drawn from, and real digits (draw.Digits) are divided between them.
+The answer to a memory question never appears earlier in the stream's text: it is only in the earlier frames.
+Everything is a function of (split, seed, index), so a stream can be regenerated at any time. The two splits are
+disjoint: the split's name is part of every random seed, and real digits (draw.Digits) are divided between them.
 
-Only numpy is needed.
+Needs only numpy.
 """
 
 from dataclasses import dataclass, field
@@ -59,13 +59,13 @@ WORDS = (
 SUBJECTS = ("shape", "digit", "letter", "word", "pair")
 SIDES = ("left", "right")  # of a pair's things, in this order
 KINDS = ("present", "back", "recall", "order")
-N_NUMBERS = 320  # clips are called 0 .. 319; longer streams begin anew
+N_NUMBERS = 320  # clips are called 0 .. 319; longer streams start over
 
 _SPLITS = {"train": 1, "held_out": 2}
 _CENTRE = {"left": (17, 32), "right": (47, 32), "top": (32, 17), "bottom": (32, 47), "middle": (32, 32)}
 _STEP = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1), "nowhere": (0, 0)}
 
-# How each attribute is asked for: now, in an earlier clip.
+# Wording of the question for each attribute: now, in an earlier clip.
 _ASK = {
     "colour": ("What colour is it?", "what colour was it?"),
     "shape": ("What shape is it?", "what shape was it?"),
@@ -92,7 +92,7 @@ class Scene:
     real_digits: bool = False
 
     def phrase(self):
-        """The words that name it, or None."""
+        """The phrase that identifies it, or None."""
         f = self.facts
         if self.subject == "shape":
             return f"{f['colour']} {f['shape']}"
@@ -102,11 +102,11 @@ class Scene:
 @dataclass
 class Round:
     kind: str  # of KINDS
-    attribute: str  # what is asked
+    attribute: str  # the attribute in question
     question: str
     answer: str
-    distance: int  # clips between the one it is about and the present one
-    leads: bool = False  # the clip's frames stand in this round
+    distance: int  # clips between its subject and the present one
+    leads: bool = False  # this round contains the clip's frames
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class Mix:
-    """What streams look like. Ranges are inclusive; `kinds` are weights of KINDS, `subjects` of SUBJECTS."""
+    """The composition of streams. Ranges are inclusive; `kinds` are weights of KINDS, `subjects` of SUBJECTS."""
 
     clips: tuple = (2, 4)
     frames: tuple = (1, 2)
@@ -128,14 +128,14 @@ class Mix:
     subjects: tuple = (0.4, 0.15, 0.1, 0.15, 0.2)
     numbered: float = 0.85  # streams whose clips are introduced by their number
     first: int = -1  # number of the first clip; -1: any
-    horizon: int = 1 << 30  # memory questions reach back so many clips
-    real: float = 0.5  # digits that are handwritten, where there are any
+    horizon: int = 1 << 30  # how many clips back memory questions reach
+    real: float = 0.5  # share of digits that are handwritten, if available
     closing: tuple = (
         0,
         0,
-    )  # recall rounds more at the end, about all clips: where questions come as often as facts, what is
-    # left to ask lies a few clips back, and nothing is learned about the distant ones
-    told: bool = False  # recall rounds ask what the text has said; with frames=(0, 0) there is nothing but text
+    )  # additional recall rounds at the end, about all clips: if questions come as often as facts, those
+    # left to ask are about clips just past, and nothing is learned about the distant ones
+    told: bool = False  # recall rounds ask about facts in the text; with frames=(0, 0) there is only text
 
 
 def rng_of(split, seed, *index):
@@ -207,7 +207,7 @@ def _paint(scene, image, shift, tints, split, digits, rng_state):
 
 
 def render(scene, n_frames, rng, split="train", digits=None):
-    """[n_frames, 64, 64, 3] uint8. The last frame has everything where the facts say; motion leads there."""
+    """[n_frames, 64, 64, 3] uint8. The last frame has everything at the positions of the facts; motion ends there."""
     background = draw.ground(scene.ground, rng)
     tints = [np.clip(np.asarray(draw.COLOURS[o[0]]) + rng.uniform(-9, 9, 3), 0, 255) for o in scene.objects]
     step = np.asarray(_STEP[scene.facts.get("motion", "nowhere")], dtype=np.float32)
@@ -222,8 +222,8 @@ def render(scene, n_frames, rng, split="train", digits=None):
 
 def things_at(scene, n):
     """A pair's picture cut into n x n squares, [n * n, 3]: colour, shape and side, as places in COLOURS, SHAPES and
-    SIDES, of the thing that has the middle of a square; -1 where nothing stands and for other scenes. Pairs do not
-    move: it holds for every frame."""
+    SIDES, of the thing at the centre of a square; -1 for empty squares and other scenes. Pairs do not
+    move, so it holds for every frame."""
     out = np.full((n * n, 3), -1, dtype=np.int64)
     if scene.subject != "pair":
         return out
@@ -235,7 +235,7 @@ def things_at(scene, n):
 
 
 def things_in_turn(scene, n):
-    """The same for n rows that stand for no place: [n, 3], the left thing in the first row, the right one in the
+    """The same for n rows without a position: [n, 3], the left thing in the first row, the right one in the
     second."""
     out = np.full((n, 3), -1, dtype=np.int64)
     if scene.subject == "pair":
@@ -266,7 +266,7 @@ def _asked_later(scene):
 
 
 class Story:
-    """What was shown and what was said so far."""
+    """What was shown and said so far."""
 
     def __init__(self, mix):
         self.mix, self.clips, self.said, self.told = mix, [], set(), []
@@ -275,7 +275,7 @@ class Story:
         return [a for a in _asked_later(self.clips[i].scene) if (i, a) not in self.said]
 
     def _told(self, i, attribute):
-        """A pair's objects are tied: that the circle is red says that the red one is a circle."""
+        """A pair's facts are linked: if the circle is red, the red one is a circle."""
         facts = self.clips[i].scene.facts
         self.said.add((i, attribute))
         if attribute.startswith("colour of"):
@@ -284,8 +284,8 @@ class Story:
             self.said.add((i, f"colour of {facts[attribute]}"))
 
     def ask(self, rng, kind):
-        """A round of that kind about the present (the last) clip or an earlier one; None where there is nothing to
-        ask."""
+        """A round of that kind about the present (the last) clip or an earlier one; None if no question is
+        left."""
         now = len(self.clips) - 1
         if kind == "present":
             options = [a for a in self.clips[now].scene.facts if (now, a) not in self.said]
@@ -310,10 +310,10 @@ class Story:
         return self._round(kind, attribute, about, lambda a: f"One clip back, {_ask_then(a)}")
 
     def look_back(self, rng, n_first):
-        """A recall round about one of the first clips that leaves no trace in the story; None where nothing is left to
-        ask."""
+        """A recall round about one of the first clips that leaves no trace in the story; None if no question is
+        left."""
         now = len(self.clips) - 1
-        oldest = max(0, now - (N_NUMBERS - 1))  # a number that was given anew names the later clip
+        oldest = max(0, now - (N_NUMBERS - 1))  # a reused number names the later clip
         which = [i for i in range(oldest, min(n_first, now)) if self.clips[i].number >= 0 and self._untold(i)]
         if not which:
             return None
@@ -355,7 +355,7 @@ class Story:
             return None
         named, about = options[rng.integers(len(options))]
         word = "before" if about < named else "after"
-        # The phrase itself says what the named clip showed.
+        # The phrase itself reveals what the named clip showed.
         for attribute in self.clips[named].scene.facts.keys() & {"colour", "shape", "digit", "letter", "word"}:
             if self.clips[named].scene.subject in ("shape", attribute):
                 self.said.add((named, attribute))
@@ -368,7 +368,7 @@ def make_stream(split, seed, index, mix, digits=None):
 
 
 def stream_clips(split, seed, index, mix, digits=None, story=None):
-    """The same, one clip after the other: a stream of any length in the memory of its questions. `story`, a new
+    """The same as a generator, clip by clip: a stream of any length in the memory of its questions. `story`, a new
     Story(mix), lets the caller follow what was shown and said."""
     rng = rng_of(split, seed, index)
     n_clips = int(rng.integers(mix.clips[0], mix.clips[1] + 1))
@@ -393,8 +393,8 @@ def stream_clips(split, seed, index, mix, digits=None, story=None):
 
 
 def vocabulary():
-    """Every word that questions and answers are made of, as they stand in a text: with the space before them, or
-    without."""
+    """Every word of questions and answers, as it appears in text: with or without the preceding
+    space."""
     texts = [text for pair in _ASK.values() for text in pair]
     texts += [_ask_now(f"{w} x") for w in ("colour of", "shape of", "side")]
     texts += [_ask_then(f"{w} x") for w in ("colour of", "shape of")]

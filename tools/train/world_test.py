@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world keeps its promises: the same again from the same numbers, splits that cannot meet, answers that are
-true."""
+"""Tests of the world: the same seeds give the same streams, splits are disjoint, answers are true."""
 
 import json
 import os
@@ -24,7 +23,7 @@ MIX = world.Mix(
 
 
 def painted(frame, colour):
-    """Where a frame has the colour: nearer to it than to any other colour, and not grey."""
+    """Mask of a frame's pixels of the colour: nearer to it than to any other colour, and not grey."""
     pixels = frame.astype(np.float32)
     names = list(draw.COLOURS)
     distance = np.stack([np.square(pixels - np.array(draw.COLOURS[n])).sum(-1) for n in names])
@@ -33,7 +32,7 @@ def painted(frame, colour):
 
 
 def pieces(mask, smallest=20):
-    """How many connected regions of at least that many pixels."""
+    """Number of connected regions with at least that many pixels."""
     left, n = mask.copy(), 0
     while left.any():
         seed = np.zeros_like(left)
@@ -148,7 +147,8 @@ class World(unittest.TestCase):
         self.assertEqual(kinds, set(world.KINDS))
 
     def test_memory_is_never_in_the_text(self):
-        """Nobody has said before what is asked: not in a round about that clip, not by naming what it showed."""
+        """The answer never appeared before: neither in a round about that clip nor in a phrase that names what it
+        showed."""
         for stream in streams("train", 60):
             said = set()
             for i, clip in enumerate(stream):
@@ -168,7 +168,7 @@ class World(unittest.TestCase):
                         said.update((named, a) for a in (("colour", "shape") if subject == "shape" else (subject,)))
 
     def test_colours_answer_evenly(self):
-        """No answer is so frequent that guessing it would look like seeing."""
+        """No answer is frequent enough for guessing to look like seeing."""
         answers = [r.answer for s in streams("train", 120) for c in s for r in c.rounds if r.attribute == "colour"]
         share = max(answers.count(a) for a in set(answers)) / len(answers)
         self.assertGreater(len(answers), 400)

@@ -15,13 +15,13 @@ async function call(method, path, body, signal) {
   }
   if (response.status === 401) $('key-field').hidden = false;
   let message = 'status ' + response.status;
-  try { message = (await response.json()).error.message; } catch { /* not one of the server's own answers */ }
+  try { message = (await response.json()).error.message; } catch { /* not a JSON error from the server */ }
   throw new Error(message);
 }
 const json = async (...args) => (await call(...args)).json();
 const ofSession = (what) => '/v1/sessions/' + state.id + what;
 
-// Objects of a stream of server-sent events.
+// Yields the parsed objects of a stream of server-sent events.
 async function* events(response) {
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
@@ -30,7 +30,7 @@ async function* events(response) {
     if (done) return;
     text += decoder.decode(value, { stream: true });
     for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
-      if (text.startsWith(':')) continue;  // it is still reading
+      if (text.startsWith(':')) continue;  // a comment: the model is still reading
       const data = text.slice(0, end).replace(/^data: /, '');
       if (data === '[DONE]') return;
       yield JSON.parse(data);
@@ -118,7 +118,7 @@ function drawMemory() {
     g.stroke();
   }
   $('mine').textContent = 'this session: ' + bytesText(last.bytes);
-  $('theirs').textContent = 'a cache that forgets nothing: ' + bytesText(last.unbounded);
+  $('theirs').textContent = 'an unbounded cache: ' + bytesText(last.unbounded);
 }
 
 function drawMap(held) {
@@ -158,7 +158,7 @@ async function look() {
     const before = state.seen.at(-1);
     if (!before || before.seen !== session.seen) {
       state.seen.push({ seen: session.seen, bytes: session.bytes, unbounded: session.unbounded_bytes });
-      // A stream has no end, what is drawn of it has: every other point stays.
+      // A stream is endless but the chart is not: keep every other point.
       if (state.seen.length > 1000) state.seen = state.seen.filter((_, i) => i % 2 === 0);
     }
     drawMemory();
@@ -169,7 +169,7 @@ async function look() {
   } catch (error) { console.warn(error.message); }
 }
 
-// ---- what a user does
+// ---- user actions
 
 function busy(on) {
   state.busy = on;
@@ -178,7 +178,7 @@ function busy(on) {
   if (!on) state.stop = null;
 }
 
-// Runs one piece of work that Stop ends.
+// Runs one task, which the Stop button can cancel.
 async function work(task) {
   if (state.busy) return;
   state.stop = new AbortController();
@@ -224,13 +224,13 @@ const ask = (question) => work(async (signal) => {
     text += piece;
     markdown(text, answer);
     $('log').scrollTop = $('log').scrollHeight;
-    count({ 'to the first token': ((first - start) / 1000).toFixed(2) + ' s' });
+    count({ 'time to first token': ((first - start) / 1000).toFixed(2) + ' s' });
     if (n > 1) count({ 'pieces a second': ((n - 1) / (performance.now() - first) * 1000).toFixed(1) });
   }
-  if (!text) answer.lastChild.textContent = '(nothing)';
+  if (!text) answer.lastChild.textContent = '(empty answer)';
 });
 
-// Texts of any length: pieces of what a request may hold, cut where a line ends.
+// Reads a text of any length in pieces that fit a request, split at line ends.
 const readText = (text, name) => work(async (signal) => {
   const note = say('note', '');
   for (let at = 0; at < text.length;) {
@@ -285,12 +285,12 @@ addEventListener('pagehide', () => {
 async function start() {
   try {
     const props = await json('GET', '/props');
-    $('log').replaceChildren();  // a key may have been asked for before
+    $('log').replaceChildren();  // removes an earlier prompt for the key
     $('model').textContent = props.model.id;
     state.vision = props.vision;
     const { params } = props.default_generation_settings;
     state.sampling = params.temperature > 0 ? 'temperature ' + params.temperature + ', top-k ' + params.top_k + ', top-p ' +
-      params.top_p + ', min-p ' + params.min_p : 'always the most likely token';
+      params.top_p + ', min-p ' + params.min_p : 'greedy';
     if (params.repeat_penalty !== 1) state.sampling += ', repeat penalty ' + params.repeat_penalty;
     showVision();
     state.pieceBytes = Math.min(state.pieceBytes, Math.floor(props.max_body_bytes / 8));

@@ -1,11 +1,11 @@
 
-// ---- pictures and video: a file or the camera plays, and frames of it go to the session while it does
+// ---- pictures and video: while a file or the camera plays, its frames are sent to the session
 
 const watch = { timer: 0, sending: false, offset: 0, last: -1, url: '', read: [] };
 
 const clock = (ms) => Math.floor(ms / 60000) + ':' + (ms / 1000 % 60).toFixed(1).padStart(4, '0');
 
-// The moment of the video that a question was asked at.
+// The video time at which a question was asked.
 function stamp(ms) {
   const time = document.createElement('time');
   time.textContent = '[' + clock(ms) + '] ';
@@ -20,7 +20,7 @@ function showVision() {
   $('attach').title = 'Read a text, look at a picture, watch a video (or drop it here)';
 }
 
-// A picture, or what a video shows now, no larger than the server looks at.
+// A picture or a video's current frame as a JPEG, scaled down to the server's maximum size.
 function still(source, width, height) {
   const scale = Math.min(1, state.vision.max_side / Math.max(width, height));
   const canvas = document.createElement('canvas');
@@ -45,7 +45,7 @@ function forgetFrames() {
   watch.read = [];
 }
 
-// Frames of the last ten seconds, by the server's count.
+// Updates the frame counters and the rate over the last ten seconds, from the server's counts.
 function countFrames(frames) {
   const now = performance.now();
   watch.read.push([now, frames.read]);
@@ -65,7 +65,7 @@ async function sendFrame() {
   const video = $('video');
   if (watch.sending || video.paused || video.ended || !video.videoWidth || !state.id) return;
   const moment = Math.round(video.currentTime * 1000);
-  // Where a video starts again or is wound back, the stream's time goes on.
+  // When a video restarts or seeks back, the stream's time keeps increasing.
   if (moment + watch.offset <= watch.last) watch.offset = watch.last + 1 - moment;
   const t_ms = moment + watch.offset, id = state.id;
   watch.sending = true;
@@ -105,7 +105,7 @@ function unwatch() {
 
 async function show(name, source) {
   unwatch();
-  await work(async () => {});  // a session to show it to
+  await work(async () => {});  // creates a session if there is none
   if (!state.id) return;
   const video = $('video');
   if (source instanceof Blob) {
@@ -132,7 +132,7 @@ async function takeFile(file) {
   } else if (state.vision && file.type.startsWith('video/')) {
     await show(file.name, file);
   } else if (/^(image|video)\//.test(file.type)) {
-    say('note error', 'this server was started without an encoder for pictures (--mmproj)');
+    say('note error', 'this server was started without a vision encoder (--mmproj)');
   } else {
     await readText(await file.text(), file.name);
   }

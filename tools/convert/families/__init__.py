@@ -6,10 +6,10 @@ A family module defines
   HF_NAMES      the `architectures` entries of config.json that it converts
   metadata(source, writer, say)   writes the keys; say(text) prints a remark for the user
   tensors(source)                 yields (GGUF name, float32 array, outermost dimension first)
-and, where it comes with a vision encoder,
+and, if it has a vision encoder,
   MMPROJ_ARCH, mmproj_metadata(...), mmproj_tensors(...)   the same for the encoder's own file
-  prepare(source, mmproj)                                  called first: makes the folder look like one of its halves
-Adding an architecture is adding such a file: no list to edit.
+  prepare(source, mmproj)                                  called first: makes the folder look like one half of it
+To add an architecture, add such a file; there is no list to edit.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BLIP-2: EVA's ViT-g and the Q-Former to an encoder file (GGUF architecture `clip`, projector `qformer`), and OPT
-beside it to a file of its own. src/vision/blip2.cc defines the names: no other program has any.
+"""BLIP-2: EVA's ViT-g and the Q-Former to an encoder file (GGUF architecture `clip`, projector `qformer`), and the OPT
+language model to a separate file. src/vision/blip2.cc defines the names, which no other program has.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -12,7 +12,7 @@ GGUF_ARCH = "opt"
 HF_NAMES = ("Blip2ForConditionalGeneration", "Blip2Model")
 MMPROJ_ARCH = "clip"
 
-# What a config.json may leave out because it is transformers' default.
+# transformers' defaults for keys that config.json may omit.
 VISION_DEFAULTS = dict(
     hidden_size=1408,
     intermediate_size=6144,
@@ -36,7 +36,7 @@ QFORMER_DEFAULTS = dict(
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
-# Names of today's files <- names of others.
+# Current tensor names <- other names.
 RENAMES = (
     ("model.vision_model.", "vision_model."),
     ("model.qformer.", "qformer."),
@@ -70,7 +70,7 @@ QUERY_FFN = {
 
 
 def prepare(source, mmproj):
-    """Makes the folder look like the half of it that is converted."""
+    """Makes the folder look like only the half that is being converted."""
     source.whole_config = source.config
     source.rename(RENAMES)
     if mmproj:
@@ -100,7 +100,7 @@ def mmproj_metadata(source, writer, say):
     processor = processor or source.optional_json("processor_config.json").get("image_processor", {})
     size = source.need("image_size")
     wanted = processor.get("size", size)
-    if not isinstance(wanted, dict):  # as old processors wrote it
+    if not isinstance(wanted, dict):  # written by old processors
         wanted = {"height": wanted, "width": wanted}
     if wanted.get("height") != size or wanted.get("width") != size or processor.get("resample", 3) != 3:
         raise ConvertError(
@@ -109,7 +109,7 @@ def mmproj_metadata(source, writer, say):
         )
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type("qformer")
-    # Configurations of other language models call their width by other names (T5: d_model); the tensor is always right.
+    # Other language models name their width differently (T5: d_model), so it is read from the tensor.
     writer.add_vision_projection_dim(source.tensor("language_projection.weight").shape[0])
     writer.add_vision_image_size(size)
     writer.add_vision_patch_size(source.need("patch_size"))

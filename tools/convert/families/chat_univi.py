@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chat-UniVi: CLIP, the sizes of its clusters and its projector to a `clip` file (projector `chat_univi`;
-src/vision/chat_univi.cc defines the names), and the language model beside it to a `llama` file of its own.
+src/vision/chat_univi.cc defines the names), and the language model to a separate `llama` file.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -23,11 +23,11 @@ RATES = {
     "spatial_cluster_rate2": 16,
     "temporal_cluster_rate": 1 / 16,
 }
-MOST_FRAMES = 64  # a constant of the published code
+MOST_FRAMES = 64  # hard-coded in the published code
 
 
 def prepare(source, mmproj):
-    """Makes the folder look like the half of it that is converted."""
+    """Makes the folder look like only the half that is being converted."""
     if mmproj:
         clip_tower.beside(source)
         clip_tower.require(source, FIXED)
@@ -49,7 +49,7 @@ def mmproj_metadata(source, writer, say):
         raise ConvertError("config.json: use_cluster is false; this encoder is defined with clusters")
     n, clusters = (source.need("image_size") // source.need("patch_size")) ** 2, []
     for i in range(3):
-        rate = rates[f"spatial_cluster_rate{i}"]  # a number of clusters above 1, a share up to it
+        rate = rates[f"spatial_cluster_rate{i}"]  # above 1: a number of clusters; up to 1: a share
         n = math.ceil(rate) if rate > 1 else max(math.ceil(n * rate), 1)
         clusters.append(n)
     per_event = 1 / rates["temporal_cluster_rate"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flash-VStream (the LLaVA one): CLIP, its projector and what its STAR memory has learned to a `clip` file (projector
-`flash_vstream`; src/vision/flash_vstream.cc defines the names), and the language model beside it to a `llama` file of
-its own.
+"""Flash-VStream (the LLaVA one): CLIP, its projector and the learned weights of its STAR memory to a `clip` file
+(projector `flash_vstream`; src/vision/flash_vstream.cc defines the names), and the language model to a separate
+`llama` file.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -13,7 +13,7 @@ GGUF_ARCH = "llama"
 HF_NAMES = ("VStreamLlamaForCausalLM",)
 MMPROJ_ARCH = "clip"
 
-# What the file says <- config.json, and what stands for it there where it is not said: the published model's.
+# GGUF key <- config.json key, with the published model's value as the default.
 KEYS = {
     "spatial_side": ("compress_size", 8),
     "spatial_count": ("video_current_memory_length", 1),
@@ -30,16 +30,16 @@ FIXED = {
     "mm_use_im_start_end": False,
     "mm_vision_select_feature": "patch",
 }
-RETRIEVED = 3  # a constant of the published code
-BUFFER = 300  # frames that may be retrieved: that code keeps all of them, which no fixed budget can
+RETRIEVED = 3  # hard-coded in the published code
+BUFFER = 300  # retrievable frames; the published code keeps all of them, which no fixed budget allows
 
 
 def prepare(source, mmproj):
-    """Makes the folder look like the half of it that is converted."""
+    """Makes the folder look like only the half that is being converted."""
     if mmproj:
         clip_tower.beside(source)
         clip_tower.require(source, FIXED)
-        # Value and output layers belong to another kind of memory, which no model uses.
+        # Value and output layers belong to a memory variant that no model uses.
         source.ignore_prefix(
             "model.layers.",
             "model.embed_tokens.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemma 2: GGUF architecture `gemma2`. Gemma 3 shares what is not named after Gemma 2."""
+"""Gemma 2: GGUF architecture `gemma2`. Gemma 3 shares everything not named after Gemma 2."""
 
 from ..source import ConvertError
 from . import llama
@@ -16,7 +16,7 @@ LAYER = {
 
 
 def decoder_metadata(source, writer, say, global_every):
-    """Keys both generations have; layer l has no window where (l + 1) % global_every == 0."""
+    """Keys of both generations; layer l has no window where (l + 1) % global_every == 0."""
     llama.decoder_metadata(source, writer, say, act="gelu_pytorch_tanh")
     n_layers = source.need("num_hidden_layers")
     kinds = source.get("layer_types")
@@ -27,13 +27,13 @@ def decoder_metadata(source, writer, say, global_every):
             "without a window"
         )
     writer.add_sliding_window(source.need("sliding_window"))
-    # Where a file does not say, readers guess: by head_dim, or by the width over the heads where they know the largest
+    # Without this key readers guess: head_dim, or width divided by heads if they recognise the largest
     # model.
     writer.add_attention_scale(float(source.get("query_pre_attn_scalar", 256)) ** -0.5)
 
 
 def tensors(source, layer_map=LAYER):
-    """Norm weights are stored as what they add to 1."""
+    """Norm weights are stored as offsets from 1."""
     for name, array in llama.decoder_tensors(source, layer_map, tied=True):
         yield name, array + 1.0 if name.endswith("norm.weight") else array
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemma 3, language model: GGUF architecture `gemma3`. The vision encoder that most sizes have is left out."""
+"""Gemma 3, language model: GGUF architecture `gemma3`. The vision encoder that most sizes have is omitted."""
 
 from ..source import ConvertError
 from . import gemma2
@@ -7,7 +7,7 @@ from . import gemma2
 GGUF_ARCH = "gemma3"
 HF_NAMES = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")
 
-# What the text part of a config.json may leave out because it is transformers' default.
+# transformers' defaults for keys that the text part of config.json may omit.
 TEXT_DEFAULTS = dict(
     vocab_size=262208,
     hidden_size=2304,
@@ -27,7 +27,7 @@ LAYER = {**gemma2.LAYER, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": 
 
 
 def prepare(source, mmproj):
-    """Leaves the language model of a folder that has a vision encoder beside it."""
+    """Keeps only the language model of a folder that also has a vision encoder."""
     text = source.config.get("text_config")
     if text is not None:
         source.config = {**TEXT_DEFAULTS, **text}
@@ -53,7 +53,7 @@ def metadata(source, writer, say):
     if local.get("rope_type", "default") != "default":
         raise ConvertError("config.json: window layers with scaled RoPE are not converted")
     base = local.get("rope_theta") or source.get("rope_local_base_freq", 10000.0)
-    if base != 10000.0:  # what every reader assumes
+    if base != 10000.0:  # assumed by every reader
         writer.add_rope_freq_base_swa(base)
 
 

@@ -40,8 +40,8 @@ def decoder_metadata(source, writer, say, act="silu"):
 
 
 def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=False):
-    """Yields every tensor of the decoder; `fix(module, array)` may re-arrange one. `tied`: whether head and embedding
-    are one matrix where config.json does not say."""
+    """Yields every tensor of the decoder; `fix(module, array)` may rearrange one. `tied`: the default for whether head
+    and embedding are one matrix."""
     yield "token_embd.weight", source.tensor("model.embed_tokens.weight")
     yield "output_norm.weight", source.tensor("model.norm.weight")
     if source.get("tie_word_embeddings", tied):
@@ -59,7 +59,7 @@ def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=Fal
 
 
 def interleave(rows, n_heads):
-    """Re-orders the rows of each head from (first halves, second halves) to pairs: 0, d/2, 1, d/2 + 1, ...
+    """Reorders the rows of each head from (first halves, second halves) to pairs: 0, d/2, 1, d/2 + 1, ...
 
     Hugging Face rotates element i with i + d/2, GGUF's `llama` rotates 2i with 2i + 1.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLaVA-1.5 and LLaVA-1.6 (LLaVA-NeXT): a CLIP encoder and its projector to llama.cpp's `mmproj` file (GGUF
-architecture `clip`), and the language model beside it to a `llama` file of its own.
+architecture `clip`), and the language model to a separate `llama` file.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -13,7 +13,7 @@ GGUF_ARCH = "llama"
 HF_NAMES = ("LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration")
 MMPROJ_ARCH = "clip"
 
-# What a config.json may leave out because it is transformers' default.
+# transformers' defaults for keys that config.json may omit.
 TEXT_DEFAULTS = dict(
     hidden_size=4096,
     intermediate_size=11008,
@@ -26,7 +26,7 @@ TEXT_DEFAULTS = dict(
 VISION_DEFAULTS = dict(clip_tower.DEFAULTS, image_size=336)
 GRIDS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 
-# Names of today's files <- names of older ones.
+# Current tensor names <- older names.
 RENAMES = (
     ("model.image_newline", "image_newline"),
     ("language_model.model.", "model."),
@@ -39,7 +39,7 @@ RENAMES = (
 
 
 def prepare(source, mmproj):
-    """Makes the folder look like the half of it that is converted."""
+    """Makes the folder look like only the half that is being converted."""
     source.whole_config = source.config
     source.rename(RENAMES)
     if mmproj:
@@ -77,13 +77,13 @@ def mmproj_metadata(source, writer, say):
     processor = processor or source.optional_json("processor_config.json").get("image_processor", {})
     clip_tower.metadata(source, writer, "mlp", feature_layer(source), processor, text["hidden_size"])
     if source.has("image_newline"):
-        # Pairs of height and width there, of width and height here.
+        # The source has (height, width) pairs, GGUF has (width, height).
         pairs = config.get("image_grid_pinpoints", GRIDS)
         writer.add_array(
             "clip.vision.image_grid_pinpoints", [side for height, width in pairs for side in (width, height)]
         )
         writer.add_string("clip.vision.mm_patch_merge_type", "spatial_unpad")
-    # The folder's own processor decides what becomes of pictures that are no squares; LLaVA-1.5 itself pads them.
+    # The folder's processor decides how non-square pictures are handled; LLaVA-1.5 itself pads them.
     pads = processor.get("do_pad") or not processor.get("do_center_crop")
     writer.add_string("weir.vision.fit", "pad" if pads else "crop")
 

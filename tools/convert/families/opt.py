@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OPT: GGUF architecture `opt`. src/model/opt.cc defines its names: no other program has any."""
+"""OPT: GGUF architecture `opt`. src/model/opt.cc defines the names, which no other program has."""
 
 from ..source import ConvertError
 
@@ -17,9 +17,9 @@ LAYER = {
     "fc2": "ffn_down",
 }
 DECODER = "model.decoder."
-# The original table's rows in front of position 0: a convention of its training code.
+# Rows of the original table before position 0, a convention of its training code.
 OFFSET = 2
-# What a config.json may leave out because it is transformers' default.
+# transformers' defaults for keys that config.json may omit.
 DEFAULTS = dict(
     vocab_size=50272,
     hidden_size=768,
@@ -34,7 +34,7 @@ DEFAULTS = dict(
 
 def prepare(source, mmproj):
     source.config = {**DEFAULTS, **source.config}
-    # Files of the first converters leave `model.` out.
+    # Early converters omitted the prefix `model.`.
     source.rename((("decoder.", DECODER),))
 
 
@@ -50,7 +50,7 @@ def metadata(source, writer, say):
     writer.add_feed_forward_length(source.need("ffn_dim"))
     writer.add_head_count(n_heads)
     writer.add_head_count_kv(n_heads)
-    writer.add_layer_norm_eps(1e-5)  # of the library's layer norm; no configuration names it
+    writer.add_layer_norm_eps(1e-5)  # the default of PyTorch's layer norm; no configuration has it
     writer.add_bool("opt.norm_before", bool(source.need("do_layer_norm_before")))
     writer.add_vocab_size(source.need("vocab_size"))
 
@@ -62,7 +62,7 @@ def tensors(source):
         source.ignore("lm_head.weight")
     head = embedding if tied else source.tensor("lm_head.weight")
     if source.has(f"{DECODER}project_in.weight"):
-        # Both projections are linear and touch nothing else: as part of the tables they cost memory and no time.
+        # Both projections are linear and used nowhere else: folded into the tables they cost memory but no time.
         into, out = source.tensor(f"{DECODER}project_in.weight"), source.tensor(f"{DECODER}project_out.weight")
         embedding, head, tied = embedding @ into.T, head @ out, False
     yield "token_embd.weight", embedding

@@ -6,7 +6,7 @@ from . import llama
 GGUF_ARCH = "phi3"
 HF_NAMES = ("Phi3ForCausalLM",)
 
-# q, k and v are one tensor in both formats, gate and up another; the halves' order is the same.
+# Both formats fuse q, k and v into one tensor, and gate and up into another, in the same order.
 LAYER = {
     "input_layernorm": "attn_norm",
     "self_attn.qkv_proj": "attn_qkv",
@@ -19,7 +19,7 @@ LAYER = {
 
 def metadata(source, writer, say):
     llama.decoder_metadata(source, writer, say)
-    if source.rope()[0] != "longrope":  # which writes it itself
+    if source.rope()[0] != "longrope":  # which writes the key itself
         writer.add_rope_scaling_orig_ctx_len(source.original_context(source.rope()[1]))
     # 0 says "none" to readers that would assume a window.
     window = source.get("sliding_window") or 0

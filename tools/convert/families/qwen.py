@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen, the first, and Qwen-VL: GGUF architecture `qwen`; with --mmproj Qwen-VL's vision transformer and resampler
-(GGUF architecture `clip`, projector `qwenvl_resampler`; src/vision/qwenvl_resampler.cc defines the names: no other
-program has any).
+"""Qwen (first generation) and Qwen-VL: GGUF architecture `qwen`; with --mmproj Qwen-VL's vision transformer and
+resampler (GGUF architecture `clip`, projector `qwenvl_resampler`; src/vision/qwenvl_resampler.cc defines the names,
+which no other program has).
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ GGUF_ARCH = "qwen"
 HF_NAMES = ("QWenLMHeadModel",)
 MMPROJ_ARCH = "clip"
 
-# What a config.json may leave out because it is the published code's default.
+# The published code's defaults for keys that config.json may omit.
 DEFAULTS = dict(
     layer_norm_epsilon=1e-6, max_position_embeddings=8192, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True
 )
@@ -24,7 +24,7 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205)))
 PICTURE_SPECIALS = ("<ref>", "</ref>", "<box>", "</box>", "<quad>", "</quad>", "<img>", "</img>", "<imgpad>")
-# What the published code writes around turns; its folders have no template.
+# The turn markers of the published code; its folders have no template.
 CHATML = (
     "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% "
     "endif %}"
@@ -52,7 +52,7 @@ BLOCK = {"ln_1": "ln1", "ln_2": "ln2", "attn.out_proj": "attn_out", "mlp.c_fc": 
 
 
 def prepare(source, mmproj):
-    """Makes the folder look like the half of it that is converted."""
+    """Makes the folder look like only the half that is being converted."""
     config = source.config = {**DEFAULTS, **source.config}
     source.rename(RENAMES)
     source.special_tokens = SPECIALS + (PICTURE_SPECIALS if "visual" in config else ())
@@ -66,7 +66,7 @@ def prepare(source, mmproj):
     if not config["no_bias"]:
         raise ConvertError("config.json: no_bias=false has no GGUF form for qwen")
     config["rms_norm_eps"] = config["layer_norm_epsilon"]
-    # A folder says nowhere what a turn ends with but here.
+    # The only place in a folder that defines the end of a turn.
     source.chat = source.optional_json("generation_config.json").get("chat_format") == "chatml"
     config.setdefault("eos_token", "<|im_end|>" if source.chat else "<|endoftext|>")
 
@@ -76,7 +76,7 @@ def metadata(source, writer, say):
     if source.get("kv_channels", source.head_dim()) != source.head_dim():
         raise ConvertError(f"config.json: kv_channels {config['kv_channels']} for heads of {source.head_dim()}")
     if source.get("use_dynamic_ntk") or source.get("use_logn_attn"):
-        # Both begin behind the trained context and have no GGUF form; up to there the file is exact.
+        # Both apply only beyond the trained context and have no GGUF form; up to there the file is exact.
         if trained < source.need("max_position_embeddings"):
             say(
                 f"use_dynamic_ntk, use_logn_attn: the file has neither and is exact up to {trained} tokens, which it "
@@ -147,7 +147,7 @@ def mmproj_tensors(source):
         for hf, name in BLOCK.items():
             yield from both(block + hf, to + name)
         for kind in ("weight", "bias"):
-            # Every head's q, k and v stand beside each other.
+            # q, k and v of each head are adjacent.
             qkv = source.tensor(f"visual.{block}attn.in_proj.{kind}")
             parts = qkv.reshape(n_heads, 3, -1, *qkv.shape[1:])
             for j, name in enumerate("qkv"):
@@ -164,4 +164,4 @@ def mmproj_tensors(source):
             yield f"resampler.attn.{name}.{kind}", part
     yield from both("attn_pool.attn.out_proj", "resampler.attn.out")
     yield from both("ln_post", "resampler.ln_post")
-    yield "resampler.proj.weight", source.tensor("visual.proj").T  # there the rows are multiplied from the left
+    yield "resampler.proj.weight", source.tensor("visual.proj").T  # the published code multiplies from the left

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Qwen2-VL: its vision transformer and merger to llama.cpp's `mmproj` file (GGUF architecture `clip`, projector
-`qwen2vl_merger`), and the language model beside it to a `qwen2vl` file of its own.
+`qwen2vl_merger`), and the language model to a separate `qwen2vl` file.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -12,7 +12,7 @@ GGUF_ARCH = "qwen2vl"
 HF_NAMES = ("Qwen2VLForConditionalGeneration",)
 MMPROJ_ARCH = "clip"
 
-# What a config.json may leave out because it is transformers' default.
+# transformers' defaults for keys that config.json may omit.
 VISION_DEFAULTS = dict(
     depth=32,
     embed_dim=1280,
@@ -35,9 +35,9 @@ BLOCK = {"norm1": "ln1", "norm2": "ln2", "attn.proj": "attn_out", "mlp.fc1": "ff
 
 
 def prepare(source, mmproj):
-    """Makes the folder look like the half of it that is converted."""
+    """Makes the folder look like only the half that is being converted."""
     source.rename(RENAMES)
-    # Older files have the language model's settings beside the encoder's.
+    # Older configurations keep the language model's settings at the top level, next to the encoder's.
     text = {**source.config, **(source.config.get("text_config") or {})}
     if mmproj:
         source.text = text
@@ -75,7 +75,7 @@ def mmproj_metadata(source, writer, say):
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type("qwen2vl_merger")
     writer.add_vision_projection_dim(source.text["hidden_size"])
-    writer.add_vision_image_size(source.get("image_size", 560))  # for readers that want one: pictures are of any size
+    writer.add_vision_image_size(source.get("image_size", 560))  # some readers require one; any size works
     writer.add_vision_min_pixels(processor.get("min_pixels") or size.get("shortest_edge") or MIN_PIXELS)
     writer.add_vision_max_pixels(processor.get("max_pixels") or size.get("longest_edge") or MAX_PIXELS)
     writer.add_vision_patch_size(source.need("patch_size"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SmolVLM, SmolVLM2 and Idefics3: SigLIP and its connector to llama.cpp's `mmproj` file (GGUF architecture `clip`,
-projector `idefics3`), and the language model beside it to a `llama` file of its own.
+projector `idefics3`), and the language model to a separate `llama` file.
 
 With --mmproj the encoder is converted, without it the language model.
 """
@@ -12,7 +12,7 @@ GGUF_ARCH = "llama"
 HF_NAMES = ("SmolVLMForConditionalGeneration", "Idefics3ForConditionalGeneration")
 MMPROJ_ARCH = "clip"
 
-# What a config.json may leave out because it is transformers' default: of SmolVLM, and where Idefics3's differs.
+# transformers' defaults for keys that config.json may omit: SmolVLM's, and Idefics3's where they differ.
 VISION_DEFAULTS = dict(
     hidden_size=1152,
     intermediate_size=3072,
@@ -54,7 +54,7 @@ LAYER = {
 
 
 def prepare(source, mmproj):
-    """Makes the folder look like the half of it that is converted."""
+    """Makes the folder look like only the half that is being converted."""
     source.whole_config = source.config
     source.rename(RENAMES)
     if mmproj:
@@ -66,7 +66,7 @@ def prepare(source, mmproj):
         text = source.config.get("text_config") or {}
         if (kind := text.get("model_type", "llama")) != "llama":
             raise ConvertError(f"config.json: language model `{kind}`; this architecture is converted with llama")
-        # Releases disagree about where they say that head and embedding are one matrix; the tensors tell.
+        # Releases state in different places that head and embedding are tied; the tensors are reliable.
         source.config = {**TEXT_DEFAULTS, **text, "tie_word_embeddings": not source.has("lm_head.weight")}
         source.ignore_prefix("vision_model.", "connector.")
 
@@ -101,7 +101,7 @@ def mmproj_metadata(source, writer, say):
     writer.add_vision_attention_layernorm_eps(source.need("layer_norm_eps"))
     writer.add_vision_image_mean(processor.get("image_mean", HALF))
     writer.add_vision_image_std(processor.get("image_std", HALF))
-    # llama.cpp has no key for a processor that looks at every picture once.
+    # llama.cpp has no key for a processor that does not split pictures.
     writer.add_bool("weir.vision.split", processor.get("do_image_splitting", True))
 
 

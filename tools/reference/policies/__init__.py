@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One eviction policy a file, from its paper; this folder is the list (what a file exposes: ../contract.py)."""
+"""One eviction policy per file, from its paper; this folder is the list (what a file exposes: ../contract.py)."""
 
 import importlib
 import pkgutil

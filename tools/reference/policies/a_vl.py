@@ -2,11 +2,11 @@
 """A-VL (2409.14846): shares of the visual tokens are stored and read, per layer; H2O over text.
 
 Keep-set per layer. A view is a dict of one layer:
-    seq, visual, pinned, scores   [n_slots]: number in the stream, whether a picture's, whether pinned, the score: of
-                                  visual slots the attention of the newest voting row, of text the sum over rows
+    seq, visual, pinned, scores   [n_slots]: number in the stream, whether visual, whether pinned, the score: for
+                                  visual slots the attention of the newest voting row, for text the sum over rows
     n_seen, n_seen_visual         tokens of the stream so far, and visual ones
 
-Choices: those of src/policy/a_vl.cc, stated once more. Shares of visual tokens are rounded down, shares of text half
+Choices: those of src/policy/a_vl.cc, restated. Shares of visual tokens are rounded down, shares of text half
 up.
 """
 
@@ -84,7 +84,7 @@ def after_prompt(views, options):
 
 
 def read(view, options):
-    """What a step between two full ones reads."""
+    """The slots that a step between two full ones reads."""
     _, _, visual = parts(view)
     core = visual[: share(view, min(options["C"], options["S"]))]
     pinned = common.pinned_slots(view["pinned"])

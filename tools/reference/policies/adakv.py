@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """AdaKV: SnapKV's ranking with one budget for all heads of a layer, so that heads with spread attention keep more.
 
-The heads of a layer share n_kv_heads * n_keep slots. Every head keeps its pinned slots and its window. Of what its
-own n_keep would leave beside them, a share `floor` is guaranteed to the head's own best candidates; the rest of the
+The heads of a layer share n_kv_heads * n_keep slots. Every head keeps its pinned slots and its window. Of the
+rest of its n_keep, a share `floor` is guaranteed to the head's own best candidates; the rest of the
 layer's slots goes to the best candidates of all heads.
 
 Choices (the public wrappers disagree in detail):

@@ -13,7 +13,7 @@ Choices (the paper's prose and its Alg. 1 contradict each other):
 - Mean over rows and over query heads, not sum: a sum would change what a given b means. Option `per_kv_head`: mean over
   the group, a keep-set per KV head.
 - l is a parameter (mode "fixed"); mode "prompt" has l = m, the length of the new prompt, and r = n_keep - m.
-- The last l never compete, the older part of a prompt longer than l does.
+- The last l slots never compete; the older part of a prompt longer than l does.
 - A prompt shorter than l has m rows and is divided by m; the last l slots are protected all the same.
 - Nothing leaves while N <= r.
 - A budget below l is an error.

@@ -6,9 +6,9 @@ with the largest NLL, then the rest by u, the attention they receive from the ro
 
 Choices:
 - Rows of the catalyst are summed; heads of a group are reduced by their mean ("max" is an option of both).
-- NLL is the value recorded when the token was read; later cycles carry it. It is ranked per KV head over the entries
+- NLL is the value recorded when the token was read; later cycles keep it. It is ranked per KV head over the entries
   that this head still holds. The first token of the stream has +inf.
-- u is not pooled by default. When it is, pooling runs over all slots of the head, those that NuC took included.
+- u is not pooled by default. When it is, pooling runs over all slots of the head, including those that NuC took.
 - Pinned slots are taken first; alpha divides what is left: T = round(alpha * (|C| - number of pinned slots)).
 - alpha = 1 needs no catalyst: u may be None.
 """

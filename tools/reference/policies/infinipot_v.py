@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """InfiniPot-V: temporal redundancy of keys (TaR), then value norms (VaN) (NeurIPS 2025, arXiv 2506.15745).
 
-Keep-set per layer and KV head. What a stream of questions adds: the newest text takes up to `text` of the budget.
+Keep-set per layer and KV head. Extension for streams with questions: the newest text takes up to `text` of the budget.
 """
 
 import numpy as np

@@ -4,7 +4,7 @@
 Keep-set per layer and KV head; needs no attention. Score = -cos(key, anchor), anchor = mean of the keys scaled to
 length one, over all slots of the head, pinned and recent ones included. Highest scores stay.
 
-Choices: a key or an anchor of length zero has cosine 0. Which keys (before or after rotation) is the caller's affair.
+Choices: a key or an anchor of length zero has cosine 0. The caller chooses the keys (before or after rotation).
 `recent` newest slots can be protected; none by default.
 """
 
@@ -39,7 +39,7 @@ class Reference(value_norm.Reference):
     def stable(self, r, scores, keep, select):
         if not r.has("keys"):
             return True
-        for row, kept, pins in zip(scores, keep, r.pinned):  # no sum is exact: ask for a gap at the cut
+        for row, kept, pins in zip(scores, keep, r.pinned):  # no sum is exact: require a gap at the cut
             free = set(kept) - set(common.pinned_slots(pins)) - set(common.newest(len(row), r.options["recent"]))
             lost = set(range(len(row))) - set(kept)
             if free and lost and min(row[slot] for slot in free) - max(row[slot] for slot in lost) < 4 * contract.UNIT:

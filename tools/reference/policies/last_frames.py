@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newest frames, whole, and the newest text: the baseline of streaming video (SimpleStream).
 
-One keep-set for the whole cache. A frame that does not fit ends the tier; text and then whatever is newest fill the
-room.
+One keep-set for the whole cache. A frame that does not fit ends the tier; text and then the newest remaining slots
+fill the room.
 """
 
 from .. import common, contract
 
 
 def keep(n, n_keep, pinned, frames, limit, text):
-    """frames: first seq of each slot's frame, -1 for text; limit: most frames that stay, 0 = as many as fit."""
+    """frames: first seq of each slot's frame, -1 for text; limit: maximum number of frames kept, 0 = as many as fit."""
     if n <= n_keep:
         return [list(range(n))]
     newest_first = list(range(n - 1, -1, -1))

@@ -3,11 +3,11 @@
 
 The budget of a layer follows from the average budget C, the window w, the steepness beta, the depth and the length n
 of the prompt. Integer division makes the steps between layers too small, never too large, so the layers together may
-keep more than n_layers * C (by less than n_layers * (n_layers - 1) / 2 slots per KV head): a fixed pot has to reckon
-with that.
+keep more than n_layers * C (by less than n_layers * (n_layers - 1) / 2 slots per KV head): a fixed pot must allow
+for that.
 
-Choices: a model of one layer gets C. At n = C nothing is evicted, as at n < C. A top layer may be left with its window
-alone.
+Choices: a model of one layer gets C. At n = C nothing is evicted, as at n < C. A top layer may keep only its
+window.
 """
 
 from .. import common

@@ -5,12 +5,12 @@ Global keep-set, once per round, before the round's `num_coming` tokens are read
 the selection of every round, whether or not anything was evicted, all stored NLLs are multiplied by `decay`.
 
 With capacity C = sinks + recent + n_entropy and n_keep = C - num_coming, the n_entropy - num_coming slots of highest
-NLL are wanted: that is n_keep - sinks - recent, and none if negative. They are ranked over all slots, sinks and
-recent ones included; whatever overlaps leaves free is filled newest first.
+NLL are selected: that is n_keep - sinks - recent, and none if negative. They are ranked over all slots, sinks and
+recent ones included; room left by overlaps is filled newest first.
 
 Choices:
 - The true NLL of a token (common.nll), not the published code's, which is shifted by one token.
-- The first token of the stream has +inf, not the maximum of its chunk; decay leaves it there.
+- The first token of the stream has +inf, not the maximum of its chunk; decay does not change it.
 - A budget of n_keep <= sinks is rejected.
 """
 

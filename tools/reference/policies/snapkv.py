@@ -8,7 +8,7 @@ Choices:
 - Query heads of a group are reduced (mean by default) before pooling.
 - Ties of pooled scores go to the higher score before pooling, then to the newer slot.
 - A budget of n_keep <= window is rejected.
-- Pinned candidates are pooled like any other, so their neighbours profit from them.
+- Pinned candidates are pooled like any other, so they raise their neighbours' scores.
 """
 
 import numpy as np
@@ -17,13 +17,13 @@ from .. import common, contract
 
 
 def scores(attention, n_kv_heads, window, reduce="mean"):
-    """Sum of the last `window` rows, per KV head; the window's own columns come along and are not used."""
+    """Sum of the last `window` rows, per KV head; the window's own columns are included but not used."""
     attention = np.asarray(attention)
     return common.reduce_heads(common.reduce_rows(attention[:, -window:], "sum"), n_kv_heads, reduce)
 
 
 def ranked_candidates(row, window, kernel, pooling):
-    """Candidates of one group, best first, with what they were ranked by: (slots, pooled scores)."""
+    """Candidates of one group, best first, with their ranking values: (slots, pooled scores)."""
     row = np.asarray(row)
     candidates = row[: max(len(row) - window, 0)]
     pooled = common.pool(candidates, kernel, pooling)
@@ -31,7 +31,7 @@ def ranked_candidates(row, window, kernel, pooling):
 
 
 def select(scores, n_keep, pinned=None, window=32, kernel=5, pooling="avg"):
-    """As keep, for any budget: one that does not exceed the window keeps the newest slots."""
+    """Like keep, for any budget: one that does not exceed the window keeps the newest slots."""
     n = np.shape(scores)[1]
     out = []
     for row, pins in zip(scores, common.per_group(pinned, len(scores))):

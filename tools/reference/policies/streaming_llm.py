@@ -10,7 +10,7 @@ from .. import common, contract
 
 
 def budget(capacity, num_coming=0):
-    """Slots that may stay when num_coming tokens are about to be read into `capacity` slots."""
+    """Slots that can be kept when num_coming tokens are about to be read into `capacity` slots."""
     return capacity - num_coming
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """StreamingVLM: attention sinks, the newest text, the visual tokens of the last seconds (arXiv 2510.09608).
 
-One keep-set for the whole cache. The text window takes at most half of what the sinks leave; room that is left goes to
-the newest of the other slots.
+One keep-set for the whole cache. The text window takes at most half of the room after the sinks; remaining room goes
+to the newest of the other slots.
 """
 
 from .. import common, contract

@@ -4,7 +4,7 @@
 Keep-set per KV head. Of n_keep slots, in this order: pinned ones, the newest one, the first `sinks`; spans that
 surprised the model (at most round(alpha * n_keep)); slots that the prompt's last rows attend to (at most
 round(beta * n_keep)); once the stream has held a picture, the newest round(recent * n_keep) and `frame_rows` slots of
-every picture, newest pictures first, best by keydiff.scores; the newest. What stands out:
+every picture, newest pictures first, best by keydiff.scores; the newest. Definitions:
 
     surprise   N_j = mean of -log P over the `kernel` neighbours of slot j;  N_j > m + z * 1.4826 * d,
                m = median of N, d = median of |N - m|
@@ -12,13 +12,13 @@ every picture, newest pictures first, best by keydiff.scores; the newest. What s
                B_j = A_j - b * (n - 1 - j) / n;  B_j > saddle / n, 1 / n being what an average slot gets
 
 Choices:
-- Medians are those of the whole pot, kept slots included; the upper one of an even count; what is not finite does not
-  count.
-- +inf of the first token spreads to its neighbours through the mean, so that they stand out like it.
-- A slot that stands out and is kept for another reason takes nothing from its share.
-- A share of zero does not look at its statistic.
-- Fewer rows than `rows`: as many as there are.
-- Visual slots do not surprise, and count in no median.
+- Medians are over the whole pot, kept slots included; the upper one for an even count; non-finite values are
+  ignored.
+- +inf of the first token spreads to its neighbours through the mean, so they stand out too.
+- A slot that stands out but is kept for another reason does not count against its share.
+- A share of zero ignores its statistic.
+- If there are fewer than `rows` rows, all are used.
+- Visual slots are never surprising and are excluded from medians.
 - A picture is a run of slots with the same frame. Its slots that are kept for another reason count in its frame_rows.
 """
 
@@ -44,7 +44,7 @@ def surprise_bar(pooled, z):
 
 
 def standing_out(pooled, unpooled, bar, taken, share):
-    """At most `share` slots above the bar that are not taken, best first."""
+    """At most `share` slots above the bar and not yet taken, best first."""
     return [slot for slot in common.ranked(pooled, unpooled) if pooled[slot] > bar and slot not in taken][:share]
 
 
@@ -153,7 +153,7 @@ class Reference(contract.Policy):
         )
 
     def stable(self, r, scores, keep, select):
-        # Neither bar may pass within rounding of a slot, unless both are the same number.
+        # Neither bar may be within rounding of a slot's value, unless the two are equal.
         return all(
             select(scores, np.float64, **{name: r.options[name] * nudge}) == keep
             for nudge in (1 - 1e-5, 1 + 1e-5)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Window attention: the newest slots stay. A baseline that must collapse when the first tokens of the stream leave.
+"""Window attention: the newest slots stay. A baseline that must collapse once the first tokens of the stream are
+evicted.
 
 Global keep-set, no scores. Pinned slots are kept beside the window and shorten it.
 """
