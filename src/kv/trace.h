@@ -12,12 +12,12 @@
 //   {"type":"restart"}
 //   {"type":"end","seen":1500,"kept":1204,"dropped":296,"selections":2}
 //
-// trace   the first line. `slots` is the pot's capacity per head, `spread` the most one head may hold, as a multiple of it.
+// trace   the first line. `slots` is the pot's capacity per head, `spread` the most one head may hold, in multiples.
 // tokens  tokens that were read since the previous line, from `seq` (the running number in the stream) on: once each,
 //         whatever the number of heads. A token id of -1 is a visual embedding. `t_src_ms` is a list of [value, count];
 //         `pinned`, `image` and `video` (each omitted when empty) are lists of [place in ids, count]; tokens in
-//         neither of the last two are text. `pieces`: the text of ids that are new to the file, an array of bytes where the text
-//         is not UTF-8 by itself.
+//         neither of the last two are text. `pieces`: the text of ids that are new to the file, an array of bytes
+//         where the text is not UTF-8 by itself.
 // select  one group at one selection: `n` slots before it, `keep` after it, and the dropped slots. layer and head are
 //         -1 if one decision covers all of them. `drop` lists slots, ascending: a number, or [first, count]. `score`
 //         and `nll` are present if the policy declared them: one value per dropped slot, in order, or one per slot
@@ -54,8 +54,8 @@ struct TraceInfo {
   std::string model;
   std::string policy;  // with the effective value of every option
   PotShape pot;
-  bool all_scores = false;  // also scores and NLLs of kept slots: the data of attention patterns. Much larger.
-  int64_t attention_rows = 0;                 // attention of at most this many tokens, all layers of each; 0: none
+  bool all_scores = false;     // also scores and NLLs of kept slots: the data of attention patterns. Much larger.
+  int64_t attention_rows = 0;  // attention of at most this many tokens, all layers of each; 0: none
   std::function<std::string(int32_t)> piece;  // the bytes of a token; without it only ids are written
 };
 

@@ -11,8 +11,8 @@
 //   gpt-4o     openai/tiktoken, o200k_base (Phi-4-mini, gpt-oss)
 //   tekken     mistralai, tekken.json (Mistral Nemo, Mistral Small 3)
 //   deepseek-llm, deepseek-coder, deepseek-v3     tokenizer.json of those models
-//   default    what the GGUF convention does for files of unknown origin: punctuation, digits by three, then GPT-2
-//   Where a model applies several expressions one after the other, the one used here is a single equivalent.
+//   default    the GGUF convention for files of unknown origin: punctuation, digits by three, then GPT-2
+// For a model that applies several expressions in sequence, a single equivalent one is used here.
 //
 // Streaming guarantee: a word depends only on the bytes from its start to kMaxWordBytes after it, never on earlier
 // text. Text that has no boundary for kMaxWordBytes is cut there, in whole texts and in streams alike, so both always
