@@ -57,7 +57,7 @@ struct EncoderConfig {
   std::vector<Grid> grids;
   std::span<const float> newline;  // [n_embd], the encoder's
   int32_t n_recalled = 0;          // if frames are kept in a FrameMemory: the most rows it returns
-  int32_t max_squares = 0;  // if pictures are cut into squares (vision/split.h): the most along each side
+  int32_t max_squares = 0;         // if pictures are cut into squares (vision/split.h): the most along each side
   PictureWords words;
   // The most rows of any picture.
   int32_t max_rows() const;
