@@ -61,11 +61,11 @@ class FastV : public Policy {
   }
 
   void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) override {
-    // Seqs of the visual tokens that stay; a layer that holds others than the one that ranks keeps those it shares.
+    // Seqs of the visual tokens to keep; a layer with other tokens than the ranking layer keeps those that both have.
     std::vector<int64_t> best;
     if (first_ < std::ssize(views)) {
       const SlotView& ranked = views[first_ - 1];
-      // Of a long stream more were seen than any pot holds.
+      // A long stream has seen more than any pot holds.
       const auto n_stay = std::min((1 - dropped_) * static_cast<double>(ranked.n_seen_visual),
                                    static_cast<double>(ranked.slots.size()));
       best = BestVisual(ranked.slots, {ranked.scores, {}}, RoundHalfUp(n_stay));

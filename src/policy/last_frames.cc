@@ -44,7 +44,7 @@ class LastFrames : public Policy {
         --end;
         continue;
       }
-      // Slots of one frame are neighbours: tokens are stored in the order of the stream.
+      // Slots of one frame are adjacent: tokens are stored in the order of the stream.
       const int64_t frame = view.slots[end - 1].frame();
       int32_t begin = end, n_new = 0;
       for (;

@@ -50,8 +50,8 @@ class SirLlm : public Policy {
     return StepTarget(step_, n_slots, n_coming, sinks_ + 1);
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
-    // Sinks and recent slots are ranked as well: where they are among the most surprising, no lesser one replaces them,
-    // and what that leaves free goes to the newest.
+    // Sinks and recent slots are ranked as well: if they are among the most surprising, no lesser slot replaces them,
+    // and the room left goes to the newest.
     const int32_t n_surprising = std::max(0, n_keep - sinks_ - recent_);
     picker_.Begin(view.slots, n_keep);
     picker_.TakeNewest(std::min(recent_, 1));

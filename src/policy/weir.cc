@@ -41,7 +41,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     {"kernel", 5, 1, 255, true, "neighbours that both are averaged over, odd; 1 = none", "1|5|9"},
     {"b", 0, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
     {"rows", 32, 1, 1 << 16, true, "last tokens of a prompt whose attention votes"},
-    // No ladders: `weir tune` measures texts, where these two do nothing.
+    // No ladders: `weir tune` measures texts, where these two have no effect.
     {"recent", 0.3, 0, 1, false, "with pictures: share of what stays that is the newest"},
     {"frame_rows", 4, 0, 1 << 16, true, "tokens of every older picture that stay; 0: they are tokens like others"},
     TextOption("catalyst", "",
@@ -115,7 +115,7 @@ class WeirPolicy : public Policy {
   }
 
  private:
-  // Up to frame_rows_ slots of each picture, those that are taken included; newest pictures first.
+  // Up to frame_rows_ slots of each picture, including those already taken; newest pictures first.
   void TakeOfEveryPicture(const SlotView& view) {
     for (int32_t end = picker_.n_slots(); end > 0 && picker_.room() > 0;) {
       int32_t begin = end - 1, n_taken = picker_.taken(begin);
