@@ -21,8 +21,8 @@
 // - Rows of pictures have no vote; steps that read the core add nothing to the sums of text.
 // - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read
 //   (docs/decisions/0010-prefill-reads-every-row.md).
-// - A full pot: then go, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and
-//   by sum. The paper's caches grow instead.
+// - A full pot evicts, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and by
+//   sum. The paper's caches grow instead.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
 #include <cmath>

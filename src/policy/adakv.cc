@@ -4,16 +4,16 @@
 // Paper: "Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference" (arXiv
 // 2407.11550), section 3, algorithms 1 and 2 (Ada-SnapKV).
 //
-// The KV heads of a layer share n_heads * n_keep slots. Every head keeps its window, and of what its own n_keep would
-// leave beside it the share `floor` goes to the head's best candidates. What is left of the layer's slots goes to the
-// best candidates of all heads.
+// The KV heads of a layer share n_heads * n_keep slots. Every head keeps its window, and the share `floor` of the rest
+// of its own n_keep goes to the head's best candidates. The layer's remaining slots go to the best candidates of all
+// heads.
 //
-// Heads of unequal length are stored as such: the memory a head does not use is another head's.
+// Heads of unequal length are stored as such: memory that one head does not use is available to the others.
 //
 // Differences (public implementations disagree in detail):
 // - The guaranteed number is rounded down. Ranking across heads: pooled score, score before the pool, the token read
 //   later (slots of different heads cannot be compared), the lower head.
-// - Pinned slots belong to what a head keeps anyway. Where they and the window exceed n_keep the window shrinks.
+// - Pinned slots are always kept. If they and the window exceed n_keep, the window shrinks.
 // - When keep-sets are chosen, and the positions: as in policy/snapkv.cc.
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 // The random number of a slot is a function of the seed, its layer, its head and its token's number, not of any state:
 // the same stream gives the same keep-sets, whatever was saved, restored or run in between.
 //
-//   draw=once    a token has one lot for life. What stays is at every moment a uniform sample of the whole stream, as
-//                reservoir sampling gives it.
+//   draw=once    a token has one number for life. The kept slots are always a uniform sample of the whole stream, as
+//                in reservoir sampling.
 //   draw=again   every selection draws anew: the older a token, the more draws it must have survived.
 #include "base/rng.h"
 #include "policy/policy.h"

@@ -12,10 +12,10 @@
 // - The true likelihood of a token. The published code gathers row i at token i, which the model has already consumed,
 //   and so gives every token the likelihood of repeating the one before it.
 // - The first token of a stream has no likelihood: +infinity, which keeps it, not the maximum of its chunk.
-// - The paper evicts once a round, before the round is read. So does this where the engine is told of rounds; a stream
+// - The paper evicts once a round, before the round is read. So does this if the engine knows of rounds; a stream
 //   without rounds frees `step` slots at once, and its likelihoods do not decay.
 // - Stored values decay when a round starts, after the paper at its end: all of them alike, so no ranking differs.
-// - Where pins crowd a selection, the newest recent slot goes before the sinks, these before the rest.
+// - If pins leave too little room, the newest recent slot has priority over the sinks, and these over the rest.
 #include <algorithm>
 
 #include "policy/policy.h"
