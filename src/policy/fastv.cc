@@ -14,8 +14,7 @@
 //   still computed in later layers while the prompt is read (docs/decisions/0010-prefill-reads-every-row.md); what is
 //   saved is memory and the time of every later step.
 // - Every prompt ranks all visual tokens again, and a layer behind keeps those of them that it still has: in a stream
-//   of
-//   rounds the pictures of earlier ones shrink on, below round((1 - R) N).
+//   of rounds the pictures of earlier ones shrink on, below round((1 - R) N).
 // - A full pot keeps the newest slots of each layer: the paper has no such case.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>

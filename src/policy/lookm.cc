@@ -14,8 +14,7 @@
 // - The paper merges what it evicts into the kept entry of the nearest key. Nothing is merged here: a kept token is
 //   unchanged.
 // - The paper compresses once, after the prompt, by ratios of its length; here the budget is the pot, of which `share`
-//   is
-//   recent, and a pot that fills again is compressed again.
+//   is recent, and a pot that fills again is compressed again.
 // - Text alone may be more than a pot holds: it is then ranked by a, and of the visual tokens only recent ones are
 //   kept.
 #include <algorithm>

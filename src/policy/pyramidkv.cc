@@ -13,12 +13,10 @@
 //
 // Differences:
 // - Rounding makes the published steps between layers too small, never too large, so the layers together would keep up
-// to
-//   L (L - 1) / 2 slots more than L C. A pot has no such room: the excess is given back by one slot a layer, from the
-//   lowest up, round and round. A layer keeps its pinned slots; what that costs is given back likewise.
-// - The paper compresses once, after the prompt: `capacity`. For a pot that is full, C is half of what the incoming
-// tokens
-//   leave free, because the published shape needs n of twice C. Where layers already hold unequal numbers, the
+//   to L (L - 1) / 2 slots more than L C. A pot has no such room: the excess is removed by one slot a layer, from the
+//   lowest up, round and round. A layer keeps its pinned slots; the excess from that is removed likewise.
+// - The paper compresses once, after the prompt: `capacity`. For a full pot, C is half of what the incoming tokens
+//   leave free, because the published shape needs n of twice C. If layers already hold unequal numbers, the
 //   exception for a small n does not apply again (it would flatten the pyramid), and n is that of the fullest layer.
 // - Keep-sets are SnapKV's, with the differences listed there.
 #include <algorithm>

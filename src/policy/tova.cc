@@ -10,8 +10,7 @@
 //
 // Differences:
 // - Room is made before a chunk is read, so the row that votes is the last one of the chunk before. A prompt longer
-//   than
-//   the pot is trimmed chunk after chunk; the published code trims it once, by its last row.
+//   than the pot is trimmed chunk after chunk; the published code trims it once, by its last row.
 // - The paper drops one slot per token; `step` slots are evicted at once by default (step=1 is the paper's schedule).
 // - Positions are slots. The published code keeps keys rotated at their place in the stream, which leaves the trained
 //   window on long ones.
