@@ -7,7 +7,7 @@
 // N visual tokens were read so far. s = attention of the newest voting row, mean over the query heads of the layer.
 //
 //   after a prompt   visual: the floor(S N) largest s stay, per layer (P: but for those that layer 2 holds and
-//                    ranks below its floor(P N) largest); text behind the first picture: H2O with a budget of round(T
+//                    ranks below its floor(P N) largest); text after the first picture: H2O with a budget of round(T
 //                    L), L such tokens so far
 //   while answering  a step reads all text and the floor(C N) visual slots of largest s, the core; every K-th step
 //                    reads all that is stored and ranks anew
@@ -40,7 +40,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     {"C", 0.3, 0, 1, false, "share of the visual tokens that a step reads", "0.2|0.3|0.45"},
     {"K", 3, 0, 1 << 20, true, "every K-th step reads all that is stored; 0 = every step", "1|3|8"},
     {"P", 1, 0, 1, false, "share of the visual tokens that layers behind the second may store"},
-    {"T", 1, 0, 1, false, "share of the text behind the first picture that stays", "0.5|0.7|1"},
+    {"T", 1, 0, 1, false, "share of the text after the first picture that stays", "0.5|0.7|1"},
     {"heavy", 0.5, 0, 1, false, "share of that text kept for its attention; the rest is the newest"},
     {"text_min", 20, 0, 1 << 20, true, "tokens of that text that stay in any case"},
     TextOption("positions", "cache", "abs: places in the stream, as published; they end with the trained window",
@@ -177,7 +177,7 @@ class AVl : public Policy {
       picker_.Take(heap[i]);
     }
   }
-  // H2O over text behind the first picture: the newest `recent`, then the `heavy` best of the others.
+  // H2O over text after the first picture: the newest `recent`, then the `heavy` best of the others.
   void TakeText(const SlotView& view, int32_t n_heavy, int32_t recent) {
     std::vector<int32_t>& order = order_;
     order = text_slots_;

@@ -13,7 +13,7 @@
 // - This is the variant with a cache: the published evaluation chooses again at every step. Rows of dropped tokens are
 //   still computed in later layers while the prompt is read (docs/decisions/0010-prefill-reads-every-row.md); what is
 //   saved is memory and the time of every later step.
-// - Every prompt ranks all visual tokens again, and a layer behind keeps those of them that it still has: in a stream
+// - Every prompt ranks all visual tokens again, and a later layer keeps those that it still has: in a stream
 //   of rounds the pictures of earlier ones shrink on, below round((1 - R) N).
 // - A full pot keeps the newest slots of each layer: the paper has no such case.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.

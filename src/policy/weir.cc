@@ -159,7 +159,7 @@ class WeirPolicy : public Policy {
     std::nth_element(sorted_.begin(), middle, sorted_.end());
     return *middle;
   }
-  // The best `count` of the slots whose pooled value lies above `threshold`.
+  // The best `count` of the slots whose pooled value is above `threshold`.
   void TakeAbove(float threshold, std::span<const float> unpooled, int32_t n, int32_t count) {
     int32_t n_above = 0;
     for (int32_t j = 0; j < n; ++j) n_above += pooled_[j] > threshold && !picker_.taken(j);
