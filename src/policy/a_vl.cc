@@ -40,7 +40,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     {"C", 0.3, 0, 1, false, "share of the visual tokens that a step reads", "0.2|0.3|0.45"},
     {"K", 3, 0, 1 << 20, true, "every K-th step reads all that is stored; 0 = every step", "1|3|8"},
     {"P", 1, 0, 1, false, "share of the visual tokens that layers behind the second may store"},
-    {"T", 1, 0, 1, false, "share of the text after the first picture that stays", "0.5|0.7|1"},
+    {"T", 1, 0, 1, false, "share of the text behind the first picture that stays", "0.5|0.7|1"},
     {"heavy", 0.5, 0, 1, false, "share of that text kept for its attention; the rest is the newest"},
     {"text_min", 20, 0, 1 << 20, true, "tokens of that text that stay in any case"},
     TextOption("positions", "cache", "abs: places in the stream, as published; they end with the trained window",

@@ -4,7 +4,7 @@
 //
 //   {"format": "weir-profile-1",
 //    "policy": "inf_mllm",                  name of the policy; no other one takes the file
-//    "model": "SmolLM2 135M Instruct",      what it was tuned with: a warning if another model or pot runs, not an error
+//    "model": "SmolLM2 135M Instruct",      what it was tuned with: warns if another model or pot runs, no error
 //    "pot": 512,                            slots per layer and head
 //    "options": {"recent": 32, "b": 0.001}, numbers and texts; what is left out has the policy's own default
 //    "seed": 0,
