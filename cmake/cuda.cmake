@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA backend, or what stands in its place. Sets weir_has_cuda.
+# The CUDA backend, or its stub. Sets weir_has_cuda.
 set(weir_has_cuda OFF)
 if(NOT WEIR_CUDA MATCHES "^(ON|OFF|AUTO)$")
   message(FATAL_ERROR "WEIR_CUDA is '${WEIR_CUDA}'; it is ON, OFF or AUTO")
 endif()
 if(NOT WEIR_CUDA STREQUAL "OFF")
-  # nvcc is not on everybody's PATH.
+  # nvcc may not be on the PATH.
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     find_program(weir_nvcc nvcc PATHS /usr/local/cuda/bin)
     if(weir_nvcc)
       set(CMAKE_CUDA_COMPILER ${weir_nvcc})
     endif()
   endif()
-  # One program for all: A100, RTX 30, Orin, RTX 40, H100 and H200. Set before the language is, which has a default of its own.
+  # One program for all: A100, RTX 30, Orin, RTX 40, H100 and H200. Set before enabling the language, which has a default.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "80;86;87;89;90" CACHE STRING "Compute capabilities that kernels are compiled for")
   endif()
@@ -31,7 +31,7 @@ endif()
 
 if(weir_has_cuda)
   message(STATUS "CUDA backend: ${CMAKE_CUDA_COMPILER}, compute capabilities ${CMAKE_CUDA_ARCHITECTURES}")
-  # CMake before 3.26 does not know that nvcc 12 has it.
+  # CMake before 3.26 does not know that nvcc 12 supports it.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   endif()
@@ -40,7 +40,7 @@ if(weir_has_cuda)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)
   list(APPEND kernels ${cuda_weights})
   target_sources(weir_backend PRIVATE ${kernels})
-  # As for C++, no product and sum is made one rounding unless the source says so.
+  # As for C++, no contraction of a product and a sum (FMA) unless the source asks for it.
   set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "-fmad=false")
   target_link_libraries(weir_backend PRIVATE CUDA::cudart_static CUDA::cublasLt)
 else()

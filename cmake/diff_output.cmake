@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Runs PROGRAM with ARGUMENTS (a|b|c) and fails when it fails or does not print what is in the file WANT.
+# Runs PROGRAM with ARGUMENTS (a|b|c) and fails if it fails or its output differs from the file WANT.
 string(REPLACE "|" ";" ARGUMENTS "${ARGUMENTS}")
 execute_process(COMMAND ${PROGRAM} ${ARGUMENTS} OUTPUT_VARIABLE said ERROR_VARIABLE errors RESULT_VARIABLE code)
 file(READ ${WANT} want)

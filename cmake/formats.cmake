@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# The block formats of src/quant: sources whose first line is `// weir-plugin: format`. Two headers say what is there:
+# The block formats of src/quant: sources whose first line is `// weir-plugin: format`. Two generated headers list them:
 #
-# quant/dtype_list.h      enum class DType, an enumerator a format: q4_k.cc is kQ4_K
+# quant/dtype_list.h      enum class DType, one enumerator per format: q4_k.cc is kQ4_K
 # quant/block_formats.h   all formats' headers, a list of their objects (kQ4_KFormat), and CodesOf()
 #
-# A file that does not define what they name (struct BlockQ4_K with kCodes, kQ4_KFormat) is an error of the compiler or the
-# linker.
+# A file that does not define these names (struct BlockQ4_K with kCodes, kQ4_KFormat) is a compiler or linker error.
 function(weir_formats)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/quant/*.cc)
   list(SORT files)

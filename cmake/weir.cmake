@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Build rules shared by every folder: warnings, sanitizers, "the folder is the list".
+# Build rules shared by every folder: warnings, sanitizers, and plug-in tables generated from the files in a folder.
 
 add_library(weir_flags INTERFACE)
 set(host_only $<COMPILE_LANGUAGE:C,CXX>)
@@ -73,8 +73,8 @@ std::span<const ${kind}Info* const> All${kind}Infos() { return k${kind}Table; }
   set(${out} ${path} PARENT_SCOPE)
 endfunction()
 
-# weir_jumbo(TARGET): with WEIR_JUMBO, eight sources are compiled as one, so that the headers they share are read, and what
-# these define is compiled, once. Names in the anonymous namespaces of such a target must differ.
+# weir_jumbo(TARGET): with WEIR_JUMBO, eight sources are compiled as one (a unity build), so that shared headers are
+# parsed and compiled once. Names in the anonymous namespaces of such a target must differ.
 function(weir_jumbo target)
   if(WEIR_JUMBO)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -82,12 +82,12 @@ function(weir_jumbo target)
 endfunction()
 
 # weir_library(NAME [JUMBO] [DEPS folders] [LIBS targets] [TABLE Kind]): src/NAME/**.cc becomes libweir_NAME.a, each *_test.cc
-# a test program of its own, so that one broken file never hides another's result. JUMBO: weir_jumbo(), but
-# for plug-ins, whose authors do not know each other's names.
+# a test program of its own, so that one broken file never hides another's result. JUMBO: weir_jumbo(), except for
+# plug-ins, which are written independently and may reuse names.
 function(weir_library name)
   cmake_parse_arguments(ARG "JUMBO" "TABLE" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
-  # What is built in one of two ways (cmake/cuda.cmake).
+  # Built in one of two ways (cmake/cuda.cmake).
   list(FILTER sources EXCLUDE REGEX "/src/backend/(cuda|no_cuda)/")
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -125,7 +125,7 @@ function(weir_library name)
   endif()
 endfunction()
 
-# Defines what tests/support/build_paths.h declares, as a library of its own (weir_build_paths).
+# Defines the declarations of tests/support/build_paths.h, as a library (weir_build_paths).
 function(weir_build_paths)
   set(path ${CMAKE_BINARY_DIR}/generated/build_paths.cc)
   file(GENERATE OUTPUT ${path} CONTENT
@@ -143,8 +143,8 @@ std::string ProgramPath() { return \"$<TARGET_FILE:weir>\"; }
   target_include_directories(weir_build_paths PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 endfunction()
 
-# weir_test(NAME SOURCES files LIBS targets [LABEL slow]): one GoogleTest program, one CTest entry. What it tests is optimised as
-# ever; its own lines are many, run for moments and would take nearly twice as long to compile.
+# weir_test(NAME SOURCES files LIBS targets [LABEL slow]): one GoogleTest program, one CTest entry. The code under test is
+# optimised as usual; the test's own code is long, runs briefly and would take nearly twice as long to compile.
 function(weir_test name)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -157,9 +157,9 @@ function(weir_test name)
   endif()
 endfunction()
 
-# weir_page(OUT FOLDER): writes a source file that defines kPage (serve/page.h): FOLDER/index.html, into which the others are
-# put where it names them: page.js at WEIR_PAGE_SCRIPT, watch.js at WEIR_PAGE_WATCH, page.css at WEIR_PAGE_STYLE. Changed
-# files are seen by the next build.
+# weir_page(OUT FOLDER): writes a source file that defines kPage (serve/page.h): FOLDER/index.html, with the other files
+# inserted at their placeholders: page.js at WEIR_PAGE_SCRIPT, watch.js at WEIR_PAGE_WATCH, page.css at WEIR_PAGE_STYLE.
+# The next build picks up changed files.
 function(weir_page out folder)
   file(READ ${folder}/index.html page)
   foreach(part "SCRIPT page.js" "WATCH watch.js" "STYLE page.css")

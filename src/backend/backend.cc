@@ -53,7 +53,7 @@ int64_t Backend::AttentionWithScoresScratchBytes(const AttentionShape& shape) co
   return std::max(AttentionScratchBytes(shape), ColumnScoresScratchBytes(shape));
 }
 
-// The references take what they need from the heap: they are for tests, not for budgets.
+// The references allocate from the heap: they are for tests, not for budgets.
 int64_t Backend::MatMulScratchBytes(int64_t, int64_t) const { return 0; }
 int64_t Backend::NllScratchBytes(int64_t, int64_t) const { return 0; }
 int64_t Backend::TopLogitsScratchBytes(int64_t) const { return 0; }

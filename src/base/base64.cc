@@ -7,7 +7,7 @@
 namespace weir {
 namespace {
 
-// The six bits that a character stands for, or -1.
+// The six-bit value of a character, or -1.
 int Bits(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;

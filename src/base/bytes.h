@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes on their way from or to somewhere, a piece at a time: what is as large as a pot never lies twice in memory.
+// Byte streams, read or written in pieces, so that data the size of a pot is never in memory twice.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace weir {
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
-  // Takes all of `bytes`. After an error nothing that was written means anything.
+  // Takes all of `bytes`. After an error, everything written so far is invalid.
   virtual Status Write(std::span<const uint8_t> bytes) = 0;
 };
 
@@ -23,7 +23,7 @@ inline Status EndsEarly() { return InvalidArgument("the saved session ends early
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills `to`, or skips n bytes. EndsEarly() when there are fewer.
+  // Fills `to`, or skips n bytes. EndsEarly() when fewer remain.
   virtual Status Read(std::span<uint8_t> to) = 0;
   virtual Status Skip(int64_t n) = 0;
   virtual int64_t n_left() const = 0;
@@ -31,7 +31,7 @@ class ByteSource {
   virtual void Rewind() = 0;
 };
 
-// The bytes of plain objects as they lie.
+// The raw bytes of plain objects.
 template <typename T>
 std::span<const uint8_t> BytesOf(std::span<const T> objects) {
   return {reinterpret_cast<const uint8_t*>(objects.data()), objects.size_bytes()};
@@ -54,7 +54,7 @@ class VectorSink final : public ByteSink {
   std::vector<uint8_t>* out_;
 };
 
-// Fills memory of the caller's. kInvalidArgument when it is too small.
+// Fills memory owned by the caller. kInvalidArgument when it is too small.
 class SpanSink final : public ByteSink {
  public:
   explicit SpanSink(std::span<uint8_t> to) : to_(to) {}
@@ -69,7 +69,7 @@ class SpanSink final : public ByteSink {
   std::span<uint8_t> to_;
 };
 
-// Reads memory of the caller's.
+// Reads memory owned by the caller.
 class SpanSource final : public ByteSource {
  public:
   explicit SpanSource(std::span<const uint8_t> bytes) : bytes_(bytes) {}
@@ -92,7 +92,7 @@ class SpanSource final : public ByteSource {
   int64_t at_ = 0;
 };
 
-// A stretch of another source, which must outlive it and is read by nobody else meanwhile.
+// A range of another source. That source must outlive it and must not be read by anything else meanwhile.
 class SectionSource final : public ByteSource {
  public:
   // REQUIRES: begin and n are not negative, and the whole source has begin + n bytes.
@@ -118,7 +118,7 @@ class SectionSource final : public ByteSource {
   }
 
  private:
-  // The whole source may stand anywhere before the first byte is asked for.
+  // The underlying source may be at any position before the first read.
   Status Place() {
     if (placed_) return Status();
     placed_ = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock of durations and deadlines: it never goes back and knows no date.
+// The monotonic clock for durations and deadlines.
 #pragma once
 
 #include <chrono>

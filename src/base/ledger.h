@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The byte ledger: a budget that is fixed before the first token, and the one door to memory.
+// The byte ledger: a budget that is fixed before the first token, and the only way to memory.
 //
-// Every buffer of a session holds a move-only Reservation made before its bytes exist; the destructor gives them back.
-// Over budget is an ordinary answer with figures in it (kOverBudget), never a crash. A Ledger is not tied to any
+// Every buffer of a session holds a move-only Reservation, made before the bytes are allocated; the destructor releases
+// them. Over budget is an ordinary error with figures in it (kOverBudget), never a crash. A Ledger is not tied to any
 // allocator: base/memory.h turns a reservation into touched pages on the host, a device backend into device memory.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace weir {
 
-// Who holds the bytes. Keep it short: reports print one line per tag.
+// The owner of the bytes. Keep it short: reports print one line per tag.
 enum class MemTag { kWeights, kKv, kMeta, kWorkspace, kLogits, kVision, kOther };
 inline constexpr int kNumMemTags = 7;
 const char* MemTagName(MemTag tag);

@@ -16,7 +16,7 @@
 namespace weir {
 namespace {
 
-// Smaller blocks are not worth reading two files for.
+// Below this size, the check is not worth reading two files.
 constexpr int64_t kAskSystemFrom = int64_t{64} << 20;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 
@@ -30,8 +30,8 @@ int64_t NumberIn(const char* path, int64_t fallback) {
   return read ? value : fallback;
 }
 
-// What the process's control group (version 2) and its parents still allow. Pages of files count as used there but are
-// given up when memory is short, so they are added back.
+// Memory that the process's control group (version 2) and its parents still allow. Page cache counts as used there but
+// is reclaimed when memory is short, so it is added back.
 int64_t AvailableInControlGroup() {
   std::FILE* file = std::fopen("/proc/self/cgroup", "r");
   if (file == nullptr) return INT64_MAX;
@@ -64,7 +64,7 @@ int64_t AvailableInControlGroup() {
   }
 }
 
-// A mapping that begins where a huge page does.
+// A mapping that is aligned to a huge page.
 void* MapAligned(size_t bytes) {
   const size_t more = bytes + kHugePageBytes;
   void* wide = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -86,11 +86,13 @@ bool Populate(void* data, size_t bytes) {
   return true;
 }
 
-// The same on all threads of a pool, in whole huge pages where the system has them: streaming through a pot or a matrix
-// in small pages spends a good part of its time on looking up addresses.
+// The same on all threads of a pool, with huge pages if the system has them: streaming through a pot or a matrix in
+// small pages spends much of its time on TLB misses.
 bool PopulateAll(void* data, size_t bytes, ThreadPool* pool) {
 #ifdef MADV_HUGEPAGE
-  if (bytes >= kHugePageBytes) madvise(data, bytes, MADV_HUGEPAGE);  // a hint: what follows is right without it
+  if (bytes >= kHugePageBytes)
+    madvise(data, bytes, MADV_HUGEPAGE);  // only a hint: the code below is correct without
+                                          // it
 #endif
   constexpr size_t kPiece = 8 * kHugePageBytes;
   if (pool == nullptr || bytes <= kPiece) return Populate(data, bytes);

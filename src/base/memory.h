@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory behind a reservation: whole pages, zeroed and touched at once, so that the process holds the bytes from
-// the moment the ledger says so, and a machine that cannot give them refuses at the start and not in mid-stream.
+// Host memory behind a reservation: whole pages, zeroed and touched at once. The process holds the bytes as soon as the
+// ledger counts them, and a machine without enough memory fails at the start, not in mid-stream.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr int64_t kPageBytes = 4096;
 inline int64_t PageRound(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 // Memory the system can still give this process without swapping, from /proc/meminfo and the control group; INT64_MAX
-// where neither can be read.
+// when neither can be read.
 int64_t AvailableHostBytes();
 
 // Move-only block of zeroed memory, aligned to a page.
@@ -30,9 +30,9 @@ class HostBuffer {
   ~HostBuffer();
 
   // Reserves PageRound(bytes) in `ledger`, then maps them. kInvalidArgument for a negative count, kOverBudget when the
-  // ledger or the system has too little left (a populated mapping larger than memory would end the process, so that is
-  // asked first), kIo when the system refuses the mapping. Zeroing takes as long as the system needs for it; a pool,
-  // which may be nullptr, shares it out.
+  // ledger or the system has too little left (checked first, because a populated mapping larger than memory would kill
+  // the process), kIo when the system refuses the mapping. Zeroing takes time; a pool, which may be nullptr,
+  // parallelises it.
   static Result<HostBuffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, ThreadPool* pool = nullptr);
 
   uint8_t* data() const { return data_; }
@@ -49,11 +49,11 @@ class HostBuffer {
   Reservation reservation_;
 };
 
-// Move-only block of memory of whatever device gave it (Backend::Allocate()). On the host it is a HostBuffer. Whether
-// the host may touch the bytes is the giver's business.
+// Move-only block of memory from any device (Backend::Allocate()). On the host it is a HostBuffer. Whether the host may
+// access the bytes depends on the device.
 class Buffer {
  public:
-  // Gives `data` back to the device `owner`, which outlives the buffer.
+  // Returns `data` to the device `owner`, which outlives the buffer.
   using FreeFn = void (*)(void* owner, uint8_t* data);
 
   Buffer() = default;

@@ -34,14 +34,14 @@ TEST(HostBuffer, PagesAreResidentAtOnce) {
   for (const unsigned char page : resident) ASSERT_EQ(page & 1, 1);
 }
 
-// Large blocks begin where a huge page does, take not a page more than was reserved, and are as zeroed and resident as
-// small ones, the last page too.
+// Large blocks are aligned to a huge page, take no more pages than reserved, and are zeroed and resident like small
+// ones, including the last page.
 TEST(HostBuffer, LargeBlocksAreResidentToTheLastPage) {
   Ledger ledger;
   const int64_t huge = int64_t{2} << 20;
   ThreadPool threads(3);
   for (const int64_t bytes : {huge, huge + 1, 3 * huge - kPageBytes, 17 * huge + 1}) {
-    // Shared out among threads where there is enough of it.
+    // Parallelised over threads for a large block.
     Result<HostBuffer> buffer = HostBuffer::Allocate(ledger, MemTag::kKv, bytes, bytes > huge ? &threads : nullptr);
     ASSERT_TRUE(buffer.ok());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % static_cast<uintptr_t>(huge), 0u);
@@ -80,7 +80,7 @@ TEST(HostBuffer, EmptyOverBudgetAndImpossible) {
   EXPECT_EQ(ledger.used_bytes(), 0);
 }
 
-// A machine that has no room answers at once, and the reservation is given back.
+// A machine without enough memory returns an error at once, and the reservation is released.
 TEST(HostBuffer, MoreThanTheMachineHasIsAnAnswer) {
   Ledger ledger;
   const int64_t available = AvailableHostBytes();

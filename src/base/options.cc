@@ -43,7 +43,7 @@ Result<OptionValue> TakeValue(const char* kind, const std::string& key, std::str
   return InvalidArgument("{} option {}: a quote is not closed", kind, key);
 }
 
-// The form TakeValue() reads back.
+// The form that TakeValue() reads.
 std::string Quoted(const std::string& text) {
   if (!text.empty() && text.find_first_of(",\"\\\n") == std::string::npos) return text;
   std::string out = "\"";

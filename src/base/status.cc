@@ -6,7 +6,7 @@
 namespace weir {
 namespace {
 
-// What is repeated of a file or a request may hold line feeds and worse.
+// Text quoted from a file or a request may contain line feeds and other control characters.
 void OneLine(std::string* message) {
   for (char& c : *message) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = c == '\n' ? ' ' : '?';

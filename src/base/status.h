@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status and Result<T>: how every library function of Weir reports failure. Nothing in the library prints, exits,
-// aborts or throws for a bad file, a bad request or a full budget: it returns one of these.
+// Status and Result<T>: how every library function of Weir reports errors. Nothing in the library prints, exits, aborts
+// or throws for a bad file, a bad request or a full budget: it returns one of these.
 //
-// A message is one line: what was wrong, where, and what to do about it.
+// A message is one line: what is wrong, where, and what to do about it.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,14 +15,14 @@ namespace weir {
 
 enum class StatusCode {
   kOk = 0,
-  kInvalidArgument,  // the caller asked for something that cannot be honoured (flags, sizes, empty prompt)
+  kInvalidArgument,  // invalid request by the caller (flags, sizes, empty prompt)
   kNotFound,         // no such file, policy, tensor, key
-  kCorrupt,          // a file or request whose bytes contradict themselves
-  kUnsupported,      // well-formed, but this build cannot do it (architecture, tensor type)
-  kOverBudget,       // the ledger has not enough bytes left, or the pot not enough slots
-  kIo,               // the operating system refused (open, read, write, map)
-  kCancelled,        // the user or the embedder asked to stop
-  kInternal,         // a broken promise of our own
+  kCorrupt,          // a file or request that is inconsistent
+  kUnsupported,      // well-formed, but not supported by this build (architecture, tensor type)
+  kOverBudget,       // not enough bytes left in the ledger, or slots in the pot
+  kIo,               // the operating system reported an error (open, read, write, map)
+  kCancelled,        // cancelled by the user or the embedder
+  kInternal,         // a bug: an invariant is broken
 };
 
 class [[nodiscard]] Status {
@@ -39,8 +39,8 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// The message of a Status that formats it: `return InvalidArgument("a pot of {} tokens is too small", n)`. The format
-// is checked when it is compiled.
+// Formats the message of a Status: `return InvalidArgument("a pot of {} tokens is too small", n)`. The format is
+// checked at compile time.
 Status FormatStatus(StatusCode code, fmt::string_view format, fmt::format_args args);
 
 #define WEIR_STATUS_FUNCTION(Name, code)                                           \
@@ -58,7 +58,7 @@ WEIR_STATUS_FUNCTION(Cancelled, kCancelled)
 WEIR_STATUS_FUNCTION(Internal, kInternal)
 #undef WEIR_STATUS_FUNCTION
 
-// A T, or the Status that says why there is none. REQUIRES: ok() before value(), `*` or `->`.
+// A T, or the Status that says why it is missing. REQUIRES: ok() before value(), `*` or `->`.
 template <typename T>
 class [[nodiscard]] Result {
  public:

@@ -6,7 +6,7 @@
 namespace weir {
 namespace {
 
-// Names of fields and files are other people's.
+// Field names come from untrusted input.
 TEST(StatusTest, AMessageIsOneLine) {
   EXPECT_EQ(InvalidArgument("'{}' is not a known field", "a\nb\x01\x7F").message(), "'a b??' is not a known field");
   EXPECT_EQ(NotFound("{}", "\u00e9\u4e2d").message(), "\u00e9\u4e2d");

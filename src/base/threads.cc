@@ -18,7 +18,7 @@
 namespace weir {
 namespace {
 
-// How long a waiting thread spins before it gives the core away: longer than the gap between two products of a decode
+// How long a waiting thread spins before it releases the core: longer than the gap between two products of a decode
 // step, short enough that an idle session costs nothing.
 constexpr std::chrono::microseconds kSpinTime{100};
 constexpr int kPausesPerLook = 32;
@@ -43,7 +43,7 @@ void SpinUntil(const Done& done) {
   } while (Clock::now() < end);
 }
 
-// Physical cores this process may run on: two threads of one core share its vector units, and a second one only adds
+// Physical cores this process may run on: two threads of one core share its vector units, so a second one only adds
 // waiting. A container's CPU quota counts too.
 int UsableCores() {
   cpu_set_t set;
@@ -68,11 +68,11 @@ int UsableCores() {
 
 }  // namespace
 
-// A call publishes its fields, then stores `state`: the call's number above, the tasks nobody has taken below. Taking a
-// task is one compare-and-swap on that word, so whoever succeeds knows that its call is still running and that the
-// fields are that call's: Run() returns only when every task was counted in `done`. A worker that wakes late finds no
-// task and touches nothing, so nobody ever waits for a worker that the system has not scheduled: on a busy machine the
-// caller simply does all the work itself.
+// A call publishes its fields, then stores `state`: the call's number in the upper bits, the number of untaken tasks in
+// the lower ones. Taking a task is one compare-and-swap on that word, so a thread that succeeds knows that its call is
+// still running and that the fields belong to it: Run() returns only when every task was counted in `done`. A worker
+// that wakes late finds no task and accesses nothing, so no thread ever waits for a worker that the system has not
+// scheduled: on a busy machine the caller does all the work itself.
 struct ThreadPool::Shared {
   static constexpr uint64_t kTasksMask = 0xffffffff;
   std::atomic<uint64_t> state{0};
@@ -108,7 +108,7 @@ struct ThreadPool::Shared {
 
 ThreadPool::ThreadPool(int n_threads)
     : n_threads_(n_threads > 0 ? n_threads : UsableCores()), shared_(std::make_unique<Shared>()) {
-  // A system that gives fewer threads than asked for (a limit on processes) gets a smaller pool, not a crash.
+  // If the system provides fewer threads than requested (a process limit), the pool is smaller; it does not crash.
   try {
     for (int i = 1; i < n_threads_; ++i) shared_->workers.emplace_back([s = shared_.get(), i] { s->Work(i); });
   } catch (const std::system_error&) {
@@ -139,7 +139,7 @@ void ThreadPool::Run(int64_t n_tasks, TaskFn fn, const void* closure) {
   s.wake.notify_all();
   s.Drain(0);
   SpinUntil([&] { return s.done.load(std::memory_order_acquire) == n_tasks; });
-  // Somebody else needs this core: perhaps the worker that holds the last task.
+  // Another thread needs this core: perhaps the worker that runs the last task.
   while (s.done.load(std::memory_order_acquire) != n_tasks) std::this_thread::yield();
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Persistent worker threads. One pool per backend; the calling thread is worker 0, so a pool of one thread starts none.
 //
-// Work is split by the caller into tasks whose results do not depend on who runs them: a pool of any size gives the
-// same bytes. Workers spin for a short while between calls (a forward pass makes a call every few tens of
-// microseconds) and sleep afterwards.
+// The caller splits the work into tasks whose results do not depend on the worker that runs them, so pools of any size
+// give the same bytes. Workers spin briefly between calls (a forward pass makes a call every few tens of microseconds),
+// then sleep.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace weir {
 class ThreadPool {
  public:
   // n_threads >= 1; 0 means one per physical core that this process may use, within its container's CPU quota. When the
-  // system refuses to start that many, the pool is smaller: ask n_threads().
+  // system cannot start that many, the pool is smaller: see n_threads().
   explicit ThreadPool(int n_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -37,8 +37,8 @@ TEST(ThreadPool, ZeroMeansAtLeastOne) {
   EXPECT_GE(pool.n_threads(), 1);
 }
 
-// Plain (not atomic) writes of the tasks are visible to the caller afterwards, and the caller's to the tasks: under the
-// thread sanitizer this fails if an ordering is missing.
+// Plain (not atomic) writes of the tasks are visible to the caller afterwards, and the caller's to the tasks: under
+// ThreadSanitizer this fails if an ordering is missing.
 TEST(ThreadPool, PublishesMemoryBothWays) {
   ThreadPool pool(3);
   std::vector<int64_t> values(64, 0);

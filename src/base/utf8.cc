@@ -9,7 +9,7 @@ Utf8Char DecodeUtf8(std::string_view text, size_t pos) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(pos);
   if (first < 0x80) return {first, 1, true, false};
-  // The second byte's range is what rules out overlong forms, surrogates and values past U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and values past U+10FFFF.
   int length = 0;
   uint8_t low = 0x80, high = 0xBF;
   char32_t cp = 0;

@@ -41,8 +41,8 @@ TEST(Utf8, RepairsMaximalSubparts) {
       {"\xE0\x80\xAF", "???", 3},       // overlong
       {"\xED\xA0\x80", "???", 3},       // surrogate
       {"\xF4\x90\x80\x80", "????", 4},  // above U+10FFFF
-      {"\xE2\x82", "?", 1},             // cut off
-      {"\xF0\x9F\xA6z", "?z", 1},       // broken off
+      {"\xE2\x82", "?", 1},             // truncated
+      {"\xF0\x9F\xA6z", "?z", 1},       // interrupted
       {"\xE2\x82\xE2\x82\xAC", "?\xE2\x82\xAC", 1},
       {"01234567890123456789\xC3", "01234567890123456789?", 1},
   };

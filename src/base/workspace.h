@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting one reserved block of memory into the arrays of a pass: nothing is allocated while it runs.
+// Divides one reserved block of memory into the arrays of a pass, so that nothing is allocated during the pass.
 //
-// The same lines lay the arrays out twice: once over no memory, to learn how many bytes the pass needs (used()), and
-// then, at every call, over a block of that size.
+// The same code lays out the arrays twice: once without memory, to compute how many bytes the pass needs (used()), and
+// then, in every call, over a block of that size.
 #pragma once
 
 #include <cstdint>
 
 namespace weir {
 
-// Bytes an array takes from a workspace.
+// Bytes that an array takes in a workspace.
 inline int64_t AlignedBytes(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Hands out consecutive 64-byte aligned pieces. A copy goes on from where the original stood: two halves of a pass that
-// never live together may share memory.
+// Returns consecutive 64-byte aligned pieces. A copy continues from the original's position: two parts of a pass that
+// are never live together may share memory.
 class Workspace {
  public:
-  // `base` is 64-byte aligned, or nullptr: every piece is then nullptr, and only used() means something.
+  // `base` is 64-byte aligned, or nullptr: then every piece is nullptr, and only used() is meaningful.
   explicit Workspace(uint8_t* base) : base_(base) {}
   float* Floats(int64_t n) { return reinterpret_cast<float*>(Bytes(n * 4)); }
   uint8_t* Bytes(int64_t n) {

@@ -17,7 +17,7 @@ namespace {
 
 using Metadata = std::map<std::string, GgufValue, std::less<>>;
 
-// A name out of a hostile file, made fit for a one-line message.
+// A name from an untrusted file, sanitised for a one-line message.
 std::string Quoted(std::string_view text) {
   constexpr size_t kMaxShown = 80;
   std::string out = "'";
@@ -33,7 +33,7 @@ std::string Quoted(std::string_view text) {
   return out;
 }
 
-// Walks the bytes in order; no read passes the end.
+// Reads the bytes in order; no read goes past the end.
 class Reader {
  public:
   Reader(std::span<const uint8_t> bytes, const std::string& path) : bytes_(bytes), path_(path) {}
@@ -70,8 +70,8 @@ class Reader {
     return Status();
   }
 
-  // A count of things of at least min_bytes each, refused when they cannot fit in what is left of the file: after
-  // this, memory taken for them is in proportion to the file's size.
+  // A count of items of at least min_bytes each, rejected when they cannot fit in the rest of the file: memory
+  // allocated for them is therefore in proportion to the file's size.
   Status CheckCount(uint64_t count, uint64_t min_bytes, const std::string& what) {
     if (count > remaining() / min_bytes) {
       return Corrupt("{}: at byte {}: {} {} cannot fit in the {} bytes left", path(), position_, count, what,
@@ -124,7 +124,7 @@ Status ReadStrings(Reader& reader, uint64_t count, const std::string& what, Gguf
   return Status();
 }
 
-// `count` elements of one type, as an array whatever the count.
+// `count` elements of one type, always as an array.
 Status ReadElements(Reader& reader, GgufType type, uint64_t count, const std::string& what, GgufValue* out) {
   switch (type) {
     case GgufType::kUint8:
@@ -225,7 +225,7 @@ Status ReadMetadata(Reader& reader, uint64_t n_keys, Metadata* metadata) {
   return Status();
 }
 
-// Fills shape and bytes, refusing sizes that overflow.
+// Fills shape and bytes; rejects sizes that overflow.
 Status ReadShape(Reader& reader, const std::string& what, uint32_t n_dims, GgufTensor* tensor, int64_t* n_elements) {
   // Room for the widest element (4 bytes) and for adding offsets.
   constexpr uint64_t kMaxElements = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 8;
@@ -240,7 +240,7 @@ Status ReadShape(Reader& reader, const std::string& what, uint32_t n_dims, GgufT
     product *= size;
     tensor->shape.push_back(static_cast<int64_t>(size));
   }
-  // A scalar is stored without dimensions; a row of one element says the same.
+  // A scalar is stored without dimensions, equivalent to a row of one element.
   if (tensor->shape.empty()) tensor->shape.push_back(1);
   std::reverse(tensor->shape.begin(), tensor->shape.end());
   *n_elements = static_cast<int64_t>(product);
@@ -287,7 +287,7 @@ Status ReadTensorInfo(Reader& reader, int64_t alignment, GgufTensor* tensor) {
   return Status();
 }
 
-// Turns offsets within the data section into addresses, all of them inside the file and apart from each other.
+// Turns offsets within the data section into addresses; checks that tensors are inside the file and do not overlap.
 Status PlaceTensors(const Reader& reader, int64_t alignment, std::span<const uint8_t> bytes,
                     std::vector<GgufTensor>* tensors) {
   const uint64_t step = static_cast<uint64_t>(alignment);
@@ -339,7 +339,7 @@ Result<std::unique_ptr<GgufFile>> GgufFile::Parse(std::span<const uint8_t> bytes
 }
 
 Status GgufFile::ParseAll() {
-  // Strings take up to four times their bytes in the file once unpacked: a huge hostile file can still ask for more
+  // Unpacked strings take up to four times their bytes in the file: a huge malicious file can still need more memory
   // than there is.
   try {
     return ParseChecked();

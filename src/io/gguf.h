@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF files (version 2 and 3, little-endian): metadata and tensors of a model, memory-mapped read-only.
+// GGUF files (versions 2 and 3, little-endian): metadata and tensors of a model, memory-mapped read-only.
 //
-// A GGUF file is hostile input. Open() walks every count, offset, string and type and checks it against the file's
-// size before anything is used or allocated, so that afterwards each accessor is a plain look-up and every tensor's
-// bytes are known to lie inside the mapping. Errors name the file, the key or tensor, the byte offset, and what was
-// expected.
+// A GGUF file is untrusted input. Open() checks every count, offset, string and type against the file's size before
+// anything is used or allocated. Afterwards every accessor is a plain look-up, and every tensor is inside the mapping.
+// Errors name the file, the key or tensor, the byte offset, and the expected value.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +29,12 @@ struct GgufValue {
       v;
 };
 
-// One tensor of the file. The data stays in the mapping.
+// One tensor of the file. Its data stays in the mapping.
 struct GgufTensor {
   std::string name;
   DType type = DType::kF32;
   std::vector<int64_t> shape;     // outermost first (the file stores innermost first); 1 to 4 entries, each >= 1
-  const uint8_t* data = nullptr;  // file_offset bytes into the file, which starts at a page (Parse(): at its bytes)
+  const uint8_t* data = nullptr;  // at file_offset in the file, which starts at a page boundary (Parse(): at its bytes)
   int64_t bytes = 0;              // exactly the bytes the shape needs
   uint64_t file_offset = 0;       // a multiple of general.alignment, which is at least 8; no two tensors overlap
 };
@@ -45,11 +44,11 @@ class GgufFile {
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  // Maps and checks the file at `path`. kNotFound when there is none, kIo when it cannot be read (a directory
-  // included), kCorrupt when its bytes contradict themselves or end early, kUnsupported for another version, big-endian
-  // files, arrays of arrays and tensor types this build lacks (named).
+  // Maps and checks the file at `path`. kNotFound when it does not exist, kIo when it cannot be read (a directory
+  // included), kCorrupt when it is inconsistent or truncated, kUnsupported for another version, big-endian files,
+  // arrays of arrays and tensor types this build lacks (named).
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
-  // The same over bytes that outlive the object (tests, fuzzers). `name` stands for the path in messages.
+  // The same for bytes in memory, which must outlive the object (tests, fuzzers). `name` replaces the path in messages.
   static Result<std::unique_ptr<GgufFile>> Parse(std::span<const uint8_t> bytes, std::string name);
 
   const std::string& path() const { return path_; }
@@ -59,13 +58,13 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
 
   bool Has(std::string_view key) const { return metadata_.find(key) != metadata_.end(); }
-  // Required values: kNotFound names the missing key, kCorrupt a value of another type. Int accepts an integral
+  // Required values: kNotFound names the missing key, kCorrupt means a value of another type. Int accepts an integral
   // bool; Float accepts integers.
   Result<int64_t> Int(std::string_view key) const;
   Result<double> Float(std::string_view key) const;
   Result<bool> Bool(std::string_view key) const;
   Result<std::string> String(std::string_view key) const;
-  // Optional values: `fallback` when the key is absent; still an error when it is there with another type.
+  // Optional values: `fallback` when the key is absent; still an error when it has another type.
   Result<int64_t> IntOr(std::string_view key, int64_t fallback) const;
   Result<double> FloatOr(std::string_view key, double fallback) const;
   Result<bool> BoolOr(std::string_view key, bool fallback) const;
@@ -78,8 +77,8 @@ class GgufFile {
   // nullptr when there is no such tensor.
   const GgufTensor* Tensor(std::string_view name) const;
 
-  // Tells the system that the mapped pages are no longer needed (after weights were packed elsewhere). Later reads
-  // still work; they read the file again. No-op for Parse().
+  // Releases the mapped pages (after weights were packed elsewhere). Later reads still work; they read the file again.
+  // No-op for Parse().
   void ReleasePages() const { mapping_.ReleasePages(); }
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read in place");
 
-// Types that no format of quant/ reads, so that an error can name them.
+// Types without a format in quant/, so that an error can name them.
 struct ForeignType {
   uint32_t number;
   const char* name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of the GGUF file format, shared by reader and writer.
+// The constants of the GGUF file format, shared by reader and writer.
 //
 // A file is: magic "GGUF", version (u32), tensor count (u64), key count (u64); then per key its name, a value type and
 // the value; then per tensor its name, number of dimensions (u32), dimensions innermost first (u64 each), element type
@@ -16,14 +16,14 @@
 namespace weir {
 
 inline constexpr uint32_t kGgufMagic = 0x46554747;  // "GGUF"
-inline constexpr uint32_t kGgufVersion = 3;         // what the writer writes; 2 has the same layout
+inline constexpr uint32_t kGgufVersion = 3;         // written version; 2 has the same layout
 inline constexpr int64_t kGgufDefaultAlignment = 32;
 inline constexpr int64_t kGgufMaxAlignment = int64_t{1} << 20;
 inline constexpr uint32_t kGgufMaxDims = 4;
 inline constexpr char kGgufAlignmentKey[] = "general.alignment";
 
-// Offsets of tensors are multiples of this. At least 8, so that every element type can be read in place; the upper
-// bound is ours, against files that ask for a gap nobody needs.
+// Tensor offsets are multiples of this. At least 8, so that every element type can be read in place; the upper bound is
+// ours, against files with useless gaps.
 inline constexpr bool IsGgufAlignment(int64_t alignment) {
   return alignment >= 8 && alignment <= kGgufMaxAlignment && (alignment & (alignment - 1)) == 0;
 }
@@ -44,16 +44,16 @@ enum class GgufType : uint32_t {
   kFloat64 = 12,
 };
 
-// Bytes of a value, or the fewest it can have (a string's length field); 0 for a number that is no type.
+// Size of a value, or its minimum (a string's length field); 0 for an unknown type number.
 int64_t MinBytesOf(GgufType type);
 
-// One element type a file may name.
+// One element type that a file may use.
 struct GgufTensorType {
   const char* name;
-  std::optional<DType> dtype;  // absent when this build cannot use it
+  std::optional<DType> dtype;  // absent when this build does not support it
 };
 
-// nullopt when the number stands for nothing known.
+// nullopt for an unknown number.
 std::optional<GgufTensorType> FindGgufTensorType(uint32_t number);
 
 }  // namespace weir

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// What a value is called in a message.
+// The name of a value's type in messages.
 const char* KindOf(const GgufValue& value) {
   static constexpr const char* kNames[] = {"an integer",
                                            "a number",
@@ -29,7 +29,7 @@ const T* Find(const GgufFile& file, std::string_view key) {
   return at == file.metadata().end() ? nullptr : std::get_if<T>(&at->second.v);
 }
 
-// The value of a key through `convert`, which answers nothing for a value of another type.
+// The value of a key through `convert`, which returns nothing for a value of another type.
 template <typename T, typename Convert>
 Result<T> Lookup(const GgufFile& file, std::string_view key, const char* expected, Convert convert) {
   const auto at = file.metadata().find(key);

@@ -60,7 +60,7 @@ Bytes SmallFile() {
 
 Status StatusOf(const Bytes& bytes) { return GgufFile::Parse(bytes, "test.gguf").status(); }
 
-// Reads everything a caller could read; under a sanitizer this proves that what was accepted is really there.
+// Reads everything a caller could read; under a sanitizer this proves that all accepted data exists.
 uint64_t TouchAll(const GgufFile& file) {
   uint64_t sum = file.version();
   for (const auto& [key, value] : file.metadata()) {
@@ -174,7 +174,7 @@ TEST(GgufTest, EveryTruncationIsAnError) {
   const Bytes bytes = SmallFile();
   ASSERT_TRUE(StatusOf(bytes).ok());
   for (size_t n = 0; n < bytes.size(); ++n) {
-    // A copy of exactly n bytes, so that a sanitizer sees any read past them.
+    // A copy of exactly n bytes, so that a sanitizer detects any read past them.
     const Status status = StatusOf(Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)));
     ASSERT_EQ(status.code(), StatusCode::kCorrupt) << n << " bytes: " << status.message();
   }

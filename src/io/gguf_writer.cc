@@ -122,7 +122,7 @@ Status GgufWriter::WriteFile(const std::string& path) const {
   if (file == nullptr) return IoError("{}: cannot create: {}", path, std::strerror(errno));
   const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
   const int error = errno;
-  // Closing flushes: a full disk may show only here.
+  // Closing flushes: a full disk may show up only here.
   if (std::fclose(file) != 0 || !written) {
     return IoError("{}: cannot write: {}", path, std::strerror(written ? errno : error));
   }

@@ -8,7 +8,7 @@
 //   writer.AddTensor("token_embd.weight", DType::kF32, {n_vocab, n_embd}, bytes);
 //   Status status = writer.WriteFile("tiny.gguf");
 //
-// Nothing is checked while the pieces are collected; Bytes() and WriteFile() check the whole.
+// Nothing is checked while the pieces are collected; Bytes() and WriteFile() check everything.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace weir {
 
-// The file's type of a C++ type. Integers and floats of every width, and bool.
+// The GGUF type of a C++ type. Integers and floats of every width, and bool.
 template <typename T>
 constexpr GgufType GgufTypeOf() {
   if constexpr (std::is_same_v<T, bool>) return GgufType::kBool;
@@ -61,13 +61,13 @@ class GgufWriter {
   void SetString(std::string key, std::string_view value);
   void SetStrings(std::string key, const std::vector<std::string>& values);
 
-  // `shape` outermost first, 1 to 4 sizes; `data` is exactly the bytes that shape and type need.
+  // `shape` outermost first, 1 to 4 sizes; `data` must have exactly the bytes that shape and type need.
   void AddTensor(std::string name, DType type, std::vector<int64_t> shape, std::vector<uint8_t> data);
 
-  // The whole file. kInvalidArgument names a key or tensor given twice or without a name, a tensor whose bytes do not
-  // match its shape, or a bad alignment.
+  // The whole file. kInvalidArgument names a duplicate or empty key or tensor name, a tensor whose bytes do not match
+  // its shape, or a bad alignment.
   Result<std::vector<uint8_t>> Bytes() const;
-  // The same into a file, replacing what was there. kIo when it cannot be written.
+  // Writes the same to a file, replacing its contents. kIo when it cannot be written.
   Status WriteFile(const std::string& path) const;
 
  private:

@@ -8,12 +8,12 @@
 namespace weir {
 namespace {
 
-// Depth and counts from the text alone, so that nothing is built of what is refused. Text that is no JSON may be
-// counted wrongly; the parser then refuses it.
+// Counts depth and values from the text alone, so that nothing is built for rejected text. Invalid JSON may be counted
+// wrongly; the parser then rejects it.
 Status CheckSize(std::string_view text) {
   int depth = 0;
   int64_t n_values = 1, n_keys = 0;
-  std::array<int64_t, kMaxJsonDepth + 1> n_keys_at{};  // of the object that is open at each depth
+  std::array<int64_t, kMaxJsonDepth + 1> n_keys_at{};  // of the open object at each depth
   bool in_string = false;
   for (size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of strangers: checked before it is built, and read field by field with messages that name the field.
+// Untrusted JSON: checked before it is built, and read field by field with messages that name the field.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,26 @@ namespace weir {
 
 using Json = nlohmann::ordered_json;
 
-// What a text may hold, whatever its size in bytes: a value in memory is larger than its text.
+// Limits for a text, whatever its size in bytes: a parsed value takes more memory than its text.
 inline constexpr int kMaxJsonDepth = 32;
 inline constexpr int64_t kMaxJsonValues = 1 << 20;
 inline constexpr int64_t kMaxJsonKeys = 1 << 16;
-inline constexpr int64_t kMaxJsonKeysOfOne = 1 << 11;  // of one object, which looks them up one after another
+inline constexpr int64_t kMaxJsonKeysOfOne = 1 << 11;  // of one object, where look-up is linear
 
-// An object. kInvalidArgument for text that is no JSON, no object, no UTF-8, too deep or of too many values.
+// Parses an object. kInvalidArgument for text that is not JSON, not an object, not UTF-8, too deep or has too many
+// values.
 Result<Json> ParseJsonObject(std::string_view text);
 
-// One line; bytes that are no UTF-8 become U+FFFD.
+// One line; invalid UTF-8 becomes U+FFFD.
 std::string JsonText(const Json& json);
 
-// Reads the fields of one object. Each Get() marks its field as known and leaves *out alone when the field is absent or
-// null; the first thing that is wrong stays. Done() gives it, or names a field nobody asked for.
+// Reads the fields of one object. Each Get() marks its field as known and leaves *out unchanged when the field is
+// absent or null. The first error is kept. Done() returns it, or an error that names an unknown field.
 //
-// Messages begin with the field's name in single quotes, with the way to it: 'messages[2].content'.
+// Messages begin with the field's path in single quotes: 'messages[2].content'.
 class Fields {
  public:
-  // REQUIRES: `object` outlives this. `where` is put before names: "stream_options.".
+  // REQUIRES: `object` outlives this. `where` is the prefix of field names: "stream_options.".
   explicit Fields(const Json& object, std::string where = {});
 
   void Get(const char* key, std::string* out);
@@ -42,15 +43,15 @@ class Fields {
   void Get(const char* key, float* out, double min, double max);
   // The value itself; nullptr when absent or null.
   const Json* Get(const char* key);
-  // Accepted, whatever it holds, and without effect.
+  // Accepted with any value, and ignored.
   void Ignore(const char* key) { known_.insert(key); }
-  // For what only one value of is supported: absent, null or equal to `only`.
+  // For fields that support only one value: absent, null or equal to `only`.
   void Only(const char* key, const Json& only);
   // "'where.key' <what>".
   void Fail(const char* key, const std::string& what);
-  // Something else was wrong.
+  // Records another error.
   void Take(const Status& status);
-  // There, and not null.
+  // Present and not null.
   bool Has(const char* key) const;
 
   Status Done() const;
@@ -62,7 +63,7 @@ class Fields {
   Status status_;
 };
 
-// [number, ...] -> ids of [0, n_vocab). kInvalidArgument names `key` and the place.
+// [number, ...] -> ids in [0, n_vocab). kInvalidArgument names `key` and the index.
 Result<std::vector<int32_t>> TokenIds(const Json& array, const std::string& key, int32_t n_vocab);
 
 }  // namespace weir

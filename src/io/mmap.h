@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file mapped read-only into memory, unmapped by the destructor. Move-only.
 //
-// The bytes are the file's: when another process shortens the file while it is mapped, touching the lost pages kills
-// this process (SIGBUS). Replace model files by renaming a new file over them, never by rewriting them in place.
+// The mapping shares the file: if another process truncates the file, accessing the lost pages kills this process
+// (SIGBUS). Replace model files by renaming a new file over them, never by rewriting them in place.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ class MappedFile {
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
 
-  // kNotFound when nothing is there, kIo when it cannot be opened or is not an ordinary file (directory, pipe, device),
-  // kCorrupt when it is empty. Never blocks on a pipe.
+  // kNotFound when the file does not exist, kIo when it cannot be opened or is not a regular file (directory, pipe,
+  // device), kCorrupt when it is empty. Never blocks on a pipe.
   static Result<MappedFile> Open(const std::string& path);
 
   // Empty for a default-constructed or moved-from object.
   std::span<const uint8_t> bytes() const { return bytes_; }
 
-  // Gives resident pages back to the system; a later read brings them back from the file.
+  // Releases resident pages; a later read loads them from the file again.
   void ReleasePages() const;
 
  private:

@@ -31,7 +31,7 @@ std::span<const uint8_t> TextBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Of all that stands before the state.
+// Of everything before the state.
 Checksum Begun(const Header& header, std::string_view text) {
   Checksum sum;
   sum.Add({reinterpret_cast<const uint8_t*>(&header), kCoveredBytes});
@@ -81,8 +81,8 @@ Status ReadAt(int fd, int64_t at, std::span<uint8_t> to, const std::string& path
   return Status();
 }
 
-// The part, empty and locked. Between open and lock another writer may have renamed it, and writing into it would then
-// damage a finished file: so what is locked must still be what the name says.
+// The part file, empty and locked. Between open and lock another writer may have renamed it, and writing would then
+// damage a finished file: so check that the name still refers to the locked file.
 Result<int> OpenPart(const std::string& part) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -107,7 +107,7 @@ Result<int> OpenPart(const std::string& part) {
 
 }  // namespace
 
-// Eight bytes a step, each step a bijection of the sum: no change of a single word can go unseen.
+// Eight bytes a step, each step a bijection of the sum: any change of a single word is detected.
 void Checksum::Step(uint64_t word) {
   sum_ = (sum_ ^ word) * 0x9E3779B97F4A7C15u;
   sum_ ^= sum_ >> 29;
@@ -167,7 +167,7 @@ Result<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Begin(const std::string&
 
 SnapshotWriter::~SnapshotWriter() {
   if (fd_ < 0) return;
-  unlink(part_.c_str());  // while it is locked: the name is no other writer's yet
+  unlink(part_.c_str());  // while it is locked: no other writer uses the name yet
   close(fd_);
 }
 
@@ -196,7 +196,7 @@ Status SnapshotWriter::Finish() {
 
 Result<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path, int64_t max_bytes) {
   std::unique_ptr<SnapshotReader> reader(new SnapshotReader);
-  // Not blocking: a pipe of that name would wait for ever.
+  // Non-blocking: opening a pipe of that name would wait forever.
   const int fd = reader->fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     if (errno == ENOENT) return NotFound("there is no snapshot {}", path);

@@ -98,7 +98,7 @@ TEST_F(SnapshotTest, WhatCannotBeWrittenLeavesTheOldOne) {
   std::filesystem::create_directory(path_ + ".part");
   EXPECT_EQ(WriteSnapshot(path_, "new", State(5, 10)).code(), StatusCode::kIo);
   EXPECT_EQ(ReadSnapshot(path_, kMax)->text, "old");
-  // A link in the part's place is not followed.
+  // A symlink in the part file's place is not followed.
   std::filesystem::remove(path_ + ".part");
   std::ofstream(folder_ + "/other") << "precious";
   std::filesystem::create_symlink(folder_ + "/other", path_ + ".part");
@@ -106,7 +106,7 @@ TEST_F(SnapshotTest, WhatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_EQ(std::filesystem::file_size(folder_ + "/other"), 8u);
 }
 
-// What comes in pieces is the same file, whatever their sizes.
+// Pieces of any size give the same file.
 TEST_F(SnapshotTest, PiecesMakeTheSameFile) {
   const std::vector<uint8_t> state = State(6, 5000);
   ASSERT_TRUE(WriteSnapshot(path_, "text", state).ok());
@@ -164,7 +164,7 @@ TEST_F(SnapshotTest, WhatIsNotFinishedIsNotThere) {
   }
   EXPECT_EQ(ReadSnapshot(path_, kMax)->text, "old");
   EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
-  // Nor does a state change while it is read: what was cut meanwhile is found.
+  // A state that changes while it is read is detected: here, truncation.
   auto read = SnapshotReader::Open(path_, kMax);
   ASSERT_TRUE(read.ok());
   std::filesystem::resize_file(path_, 60);
@@ -222,7 +222,7 @@ TEST_F(SnapshotTest, AKillLeavesTheOldOrTheNew) {
     held = now;
   }
   RecordProperty("new", n_new);
-  ASSERT_TRUE(WriteSnapshot(path_, "last", State(1, 10)).ok());  // whatever parts stayed behind
+  ASSERT_TRUE(WriteSnapshot(path_, "last", State(1, 10)).ok());  // whatever part files were left
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots that are in memory as a whole, for tests that compare or damage them.
+// Snapshots held in memory as a whole, for tests that compare or damage them.
 #pragma once
 
 #include <span>

@@ -165,7 +165,7 @@ void Attender::FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_
   int64_t slot = 0;
   for (int64_t i = 0; i < segment.n_rows; ++i) {
     if (shape.positions == Positions::kAbs) {
-      // The position of a slot is its place in the stream.
+      // A slot's position is its number in the stream.
       const int64_t oldest = segment.first_seq + i - layout_.window + 1;
       const auto at = std::lower_bound(meta.begin() + slot, meta.begin() + own + i, oldest,
                                        [](const SlotMeta& m, int64_t seq) { return m.seq < seq; });
@@ -286,7 +286,7 @@ void Attender::Run(int32_t layer, const AttentionArgs& args) {
   if (n_voting == 0) return backend_->Attention(args);
   scores_.clear();
   score_ptrs_.clear();
-  score_ptrs_.reserve(segments_.size() * layout_.n_kv_heads);  // pointers into it stay
+  score_ptrs_.reserve(segments_.size() * layout_.n_kv_heads);  // pointers into it stay valid
   for (size_t i = 0; i < segments_.size(); ++i) {
     if (segments_[i].evidence == nullptr) continue;
     const Pot& pot = *segments_[i].pot;

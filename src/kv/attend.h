@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one call a model makes: append this layer's keys and values to every pot of the batch, attend, return the mix.
+// The one call a model makes per layer: append its keys and values to every pot of the batch, attend, and return the
+// output.
 //
-// An Attender is planned once per forward pass (Plan() takes the batch's segments) and consumed layer by
-// layer. The model knows neither slots nor positions nor policies.
+// An Attender is planned once per forward pass (Plan() takes the batch's segments) and consumed layer by layer. The
+// model knows nothing of slots, positions or policies.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +22,25 @@
 
 namespace weir {
 
-// What attention needs to know of a model: data an architecture returns, never a switch elsewhere.
+// The model's attention parameters: data that an architecture returns, never a switch elsewhere.
 struct AttentionLayout {
   int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float scale = 0;    // 1 / sqrt(head_dim) for most
-  float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: as they are
+  float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: no cap
   // The layers' matrices are quantised, so that queries, keys and values carry the rounding of their 8-bit activations:
   // prompts may be read with AttentionArgs::bf16 (docs/decisions/0013-prompts-in-bf16.md), unless the pot holds F32.
   bool bf16 = false;
   RopeConfig rope;         // n_rot = 0: no rotary embedding
   AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
   bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }
-  // Rows of a table of learned positions that the model adds at its input (Attender::positions()); 0: it has none.
+  // Rows of a table of learned positions that the model adds to its input (Attender::positions()); 0: none.
   int32_t n_learned_positions = 0;
-  // Layers with a sliding window: a row sees what stands less than `window` positions before it, positions as RoPE sees
-  // them (docs/decisions/0007-windows-count-positions.md). The pot holds the same slots for them as for the others.
+  // Layers with a sliding window: a row sees entries less than `window` positions before it, with positions as RoPE
+  // sees them (docs/decisions/0007-windows-count-positions.md). The pot holds the same slots for them as for the
+  // others.
   int32_t window = 0;
   std::vector<bool> window_layers;        // [n_layers], or empty: none
-  std::optional<RopeConfig> window_rope;  // their rotary embedding where it is not `rope`; the same n_rot
+  std::optional<RopeConfig> window_rope;  // their rotary embedding if it is not `rope`; the same n_rot
 
   bool has_windows() const { return !window_layers.empty(); }
   bool is_window(int32_t layer) const { return has_windows() && window_layers[layer]; }
@@ -47,20 +49,20 @@ struct AttentionLayout {
 // kOverBudget when a token at position `end` - 1 would need more learned positions than the model has.
 Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions, int64_t end);
 
-// Statistics to take of a segment while it attends: which of its rows vote, how they are reduced. They go to the pot's
-// scores, one layer (PotShape::granularity kPerLayer) or one KV head (kPerHead) a group.
+// Statistics to collect from a segment during attention: which of its rows vote, and how they are reduced. They go to
+// the pot's scores, one group per layer (PotShape::granularity kPerLayer) or per KV head (kPerHead).
 struct EvidenceCall {
   int64_t row_begin = 0, row_end = 0;  // relative to the segment's first row
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
   bool accumulate = false;  // add to the scores, or replace them
-  // Working memory, a float for each slot of the largest head. Where it is given, scores of text are accumulated and
-  // those of visual slots replaced by the last voting row's. REQUIRES: kPerLayer, RowReduce::kSum.
+  // Working memory, one float for each slot of the largest head. If set, scores of text are accumulated and those of
+  // visual slots are replaced by the last voting row's. REQUIRES: kPerLayer, RowReduce::kSum.
   float* latest = nullptr;
 };
 
-// Attention to look at, beside any statistics: after a pass, how much the newest row of a segment attended to every
-// slot, mean over the layer's query heads.
+// Attention for inspection, independent of any statistics: after a pass, how much a segment's newest row attended to
+// every slot, mean over the layer's query heads.
 struct AttentionWatch {
   float* out = nullptr;  // [n_layers, stride]
   int64_t stride = 0;    // at least the slots of the largest layer
@@ -73,13 +75,13 @@ struct BatchSegment {
   int64_t first_seq = 0;  // stream number of the first row's token: its position under kAbs
   const EvidenceCall* evidence =
       nullptr;  // REQUIRES: SlotFloat::kScore in the pot and an Attender made with statistics
-  // [n_groups of the pot]: slots that these rows read, ascending, their own the last; nullptr: all. REQUIRES: no
+  // [n_groups of the pot]: the slots that these rows read, ascending, ending with their own; nullptr: all. REQUIRES: no
   // evidence.
   const std::vector<int32_t>* reads = nullptr;
-  // REQUIRES: an Attender made with statistics, heads of a layer that hold the same slots, no reads.
+  // REQUIRES: an Attender made with statistics, a layer whose heads hold the same slots, no reads.
   const AttentionWatch* watch = nullptr;
-  // Where positions have three axes: what is known of the rows, [n_rows] until Plan() returns, and under kAbs how far
-  // the first row's position, or its picture's, lies behind its seq (pictures take fewer positions than rows).
+  // For positions with three axes: metadata of the rows, [n_rows], valid until Plan() returns; and under kAbs, how far
+  // the position of the first row, or of its picture, is behind its seq (pictures take fewer positions than rows).
   const SlotMeta* tokens = nullptr;
   int64_t pos_shift = 0;
 };
@@ -87,7 +89,7 @@ struct BatchSegment {
 class Attender {
  public:
   // Sized for batches of up to max_rows rows over pots of up to max_slots slots a head, with or without statistics;
-  // reserves everything it will ever need. `n_context`: as RopeTable::Make().
+  // reserves all the memory it will ever need. `n_context`: as RopeTable::Make().
   static Result<std::unique_ptr<Attender>> Make(Backend& backend, const AttentionLayout& layout, int64_t max_rows,
                                                 int64_t max_slots, int64_t n_context, bool statistics, Ledger& ledger);
   // Bytes Make() reserves: rotary tables (kMeta), angles and scratch (kWorkspace).
@@ -103,29 +105,29 @@ class Attender {
   void Attend(int32_t layer, const float* q, const float* k, const float* v, float* out);
 
   // Positions of the planned rows, [n_rows], for a model with learned ones (nullptr otherwise): a row's number in its
-  // stream under kAbs, else how many slots of its pot are in use once it is stored, less one. What was added at the
-  // input is part of every key and value, so that kept entries stay where they were read.
+  // stream under kAbs, otherwise the number of slots of its pot in use once it is stored, less one. What was added at
+  // the input is part of every key and value, so kept entries retain the positions they were read at.
   const int32_t* positions() const { return layout_.n_learned_positions > 0 ? positions_.as<int32_t>() : nullptr; }
 
   const AttentionLayout& layout() const { return layout_; }
 
  private:
-  // Attention of everything that is planned, and the statistics that segments ask for.
+  // Attention of everything in the plan, and the statistics that segments request.
   void Run(int32_t layer, const AttentionArgs& args);
-  // Where positions have three axes: the bytes for them (0 for other layouts); allocates them, and refuses what is not
-  // possible along axes.
+  // For positions with three axes: their bytes (0 for other layouts); allocates them and rejects what three axes do not
+  // support.
   static int64_t AxesBytes(const AttentionLayout& layout, int64_t max_rows, int64_t max_slots);
   Status MakeAxes(Ledger& ledger);
-  // Run() along the axes: of a pot and a group at a time, over a rotated copy of its keys.
+  // Run() with three axes: one pot and one group at a time, over a rotated copy of its keys.
   void RunAlongAxes(int32_t layer, const AttentionArgs& args);
-  // Rotates the keys of heads [head, head + n_heads), which hold the same tokens, into rotated_ and lets k_ptrs_ point
+  // Rotates the keys of heads [head, head + n_heads), which hold the same tokens, into rotated_ and points k_ptrs_
   // there.
   void RotateKeys(const BatchSegment& segment, size_t at, int32_t n_heads, int64_t n_slots);
-  // The newest row's attention over the slots, for who watches it.
+  // The newest row's attention over the slots, for AttentionWatch.
   void Watch(int32_t layer, const BatchSegment& segment, const AttentionSegment& view, const AttentionArgs& args);
   ColumnScoresArgs ScoresOf(const AttentionArgs& args, const BatchSegment& segment, const AttentionSegment* view,
                             float* const* out) const;
-  // Brings what `latest` received into the pot's scores of a layer.
+  // Adds the contents of `latest` to the pot's scores of a layer.
   void SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores);
   Status PlanPositions(std::span<const BatchSegment> segments);
   // The first slot that each row of a segment sees in a window layer.
@@ -134,23 +136,23 @@ class Attender {
   Backend* backend_ = nullptr;
   AttentionLayout layout_;
   int64_t max_rows_ = 0, max_slots_ = 0;
-  RopeTable ropes_[2];  // of ordinary layers; of window layers where they have their own
+  RopeTable ropes_[2];  // of ordinary layers; of window layers if they have their own
   Reservation rope_bytes_;
   Buffer rope_copies_[2];   // the tables, for a device's kernels
   Buffer angles_;           // [tables, 2, max_rows, n_rot/2] cos then sin of the rows' positions
-  HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the layer at hand, int32
+  HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the current layer, int32
   HostBuffer positions_;    // [max_rows] of rows with learned positions
-  HostBuffer axes_;         // int32 [4, max_slots]: coordinates, and room to find them
+  HostBuffer axes_;         // int32 [4, max_slots]: coordinates, and scratch to compute them
   HostBuffer axis_angles_;  // [2, max_slots, n_rot/2] of a group's slots
-  HostBuffer rotated_;      // [n_kv_heads, max_slots, head_dim] F32: keys of the group at hand
+  HostBuffer rotated_;      // [n_kv_heads, max_slots, head_dim] F32: keys of the current group
   HostBuffer decoded_;      // [n_kv_heads, kDecodeRows, head_dim]
-  Buffer scratch_;          // of the attention and statistics kernels, one after the other
+  Buffer scratch_;          // of the attention and statistics kernels, which run in turn
   // The current plan.
   std::vector<BatchSegment> segments_;
-  std::vector<const uint8_t*> k_ptrs_, v_ptrs_;  // [n_segments, n_kv_heads], of the layer at hand
+  std::vector<const uint8_t*> k_ptrs_, v_ptrs_;  // [n_segments, n_kv_heads], of the current layer
   std::vector<int32_t> n_slots_;                 // same shape
   std::vector<const int32_t*> first_ptrs_;       // same shape
-  std::vector<const int32_t*> read_ptrs_;        // same shape; of segments that read a part of their slots
+  std::vector<const int32_t*> read_ptrs_;        // same shape; of segments that read only part of their slots
   std::vector<int32_t> n_read_;                  // same shape
   std::vector<AttentionSegment> views_;          // [n_segments]
   std::vector<StoreSlotsArgs> stores_;

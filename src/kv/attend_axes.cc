@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention where positions have three axes (kv/axes.h).
+// Attention for positions with three axes (kv/axes.h).
 #include <algorithm>
 
 #include "kv/attend.h"
@@ -8,10 +8,10 @@
 namespace weir {
 namespace {
 
-// Slots of a head that are decoded at once on the way to their rotation.
+// Slots of a head that are decoded at once before their rotation.
 constexpr int64_t kDecodeRows = 64;
 
-// Where positions have three axes: a group's coordinates and room to find them, their angles, its rotated keys.
+// For positions with three axes: a group's coordinates and scratch to compute them, their angles, its rotated keys.
 struct AxesMemory {
   int64_t coordinates = 0, angles = 0, rotated = 0, decoded = 0;
   int64_t total() const { return PageRound(coordinates) + PageRound(angles) + PageRound(rotated) + PageRound(decoded); }
@@ -55,7 +55,7 @@ void Attender::RotateKeys(const BatchSegment& segment, size_t at, int32_t n_head
   const int64_t half = layout_.rope.n_rot / 2, dim = layout_.head_dim, slot_bytes = SlotBytes(type, dim);
   const float* const cos = axis_angles_.as<float>();
   const float* const sin = cos + max_slots_ * half;
-  // Keys in F32 are read where they lie.
+  // Keys in F32 are read in place.
   const int64_t step = type == DType::kF32 ? n_slots : kDecodeRows;
   for (int64_t first = 0; first < n_slots; first += step) {
     const int64_t n = std::min(step, n_slots - first);

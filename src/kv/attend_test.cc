@@ -31,7 +31,7 @@ std::vector<SlotMeta> Tokens(int64_t first_seq, int64_t n) {
 // With queries of zeros a row's output is the mean of the values it sees. Values are their token's seq.
 class WindowTest : public ::testing::TestWithParam<Positions> {
  protected:
-  // Appends rows and returns what each of them sees on average in a layer.
+  // Appends rows and returns the average of what each of them sees in a layer.
   std::vector<float> Append(Pot& pot, Attender& attender, int64_t first_seq, int64_t n, int32_t layer) {
     const BatchSegment segment = {&pot, 0, n, first_seq};
     EXPECT_TRUE(attender.Plan({&segment, 1}).ok());
@@ -39,7 +39,7 @@ class WindowTest : public ::testing::TestWithParam<Positions> {
     const std::vector<float> zeros(static_cast<size_t>(n * kDim), 0.0f);
     std::vector<float> values(zeros.size()), out(zeros.size());
     for (int64_t i = 0; i < n * kDim; ++i) values[i] = static_cast<float>(first_seq + i / kDim);
-    // Both layers, so that neither holds slots that were never written.
+    // Both layers, so that neither has slots that were never written.
     std::vector<float> means;
     for (int32_t l = 0; l < 2; ++l) {
       attender.Attend(l, zeros.data(), zeros.data(), values.data(), out.data());

@@ -26,7 +26,7 @@ void HeldPositions(std::span<const SlotMeta> slots, int32_t* scratch, int32_t* p
       continue;
     }
     while (end < n && slots[end].modality != Modality::kText && slots[end].frame() == slots[begin].frame()) ++end;
-    // The columns of which something is held, in order.
+    // The columns with held tokens, in order.
     for (int64_t i = begin; i < end; ++i) scratch[i - begin] = ColumnOf(slots[i]);
     std::sort(scratch, scratch + (end - begin));
     int32_t* const last = std::unique(scratch, scratch + (end - begin));

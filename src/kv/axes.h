@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions on three axes (time, line, column) of the tokens that a pot holds.
+// Positions on three axes (time, line, column) of the tokens in a pot.
 //
-// Under the position policies `cache` and `reset` an entry's position is what the tokens that are held make it, at any
-// moment (docs/decisions/0009-three-axes.md):
-// - a text token stands one behind all that is before it, on every axis;
-// - a picture begins there, too. Its tokens keep their order along lines and columns; a line or a column of which no
-//   token is held is closed, as a dropped text token is. What follows begins behind its last line and its last column.
-// As long as nothing of a picture was dropped, that is what the model was trained with. No coordinate ever reaches the
-// number of tokens that are held.
+// Under the position policies `cache` and `reset`, an entry's position is computed from the tokens held at the moment
+// (docs/decisions/0009-three-axes.md):
+// - a text token comes one after everything before it, on every axis;
+// - a picture begins there, too. Its tokens keep their order along lines and columns; a line or column without any held
+//   token closes up, as a dropped text token does. What follows begins after its last line and its last column. As long
+//   as no part of a picture was dropped, this is how the model was trained. Coordinates are always less than the number
+//   of held tokens.
 #pragma once
 
 #include <algorithm>
@@ -26,23 +26,23 @@ inline constexpr int kAxes = 3;
 // section 2.1). All 0: positions have one axis.
 using AxisPairs = std::array<int32_t, kAxes>;
 
-// Most columns of a picture, and a visual token's place in it: its rows stand line by line.
+// Most columns of a picture, and a visual token's place in it: its rows are stored line by line.
 inline constexpr int32_t kMaxColumns = 1 << 16;
 inline int32_t LineOf(const SlotMeta& m) { return m.row / std::max(-m.token_id, 1); }
 inline int32_t ColumnOf(const SlotMeta& m) { return m.row % std::max(-m.token_id, 1); }
 
-// Coordinates of a group's slots: pos[axis * stride + slot]. `scratch` has room for as many numbers as there are slots.
+// Coordinates of a group's slots: pos[axis * stride + slot]. `scratch` has room for one number per slot.
 void HeldPositions(std::span<const SlotMeta> slots, int32_t* scratch, int32_t* pos, int64_t stride);
 
-// Coordinates of tokens in the stream, as nothing was ever dropped (position policy `abs`): pos[axis * stride + i].
-// `shift`: position less `seq` of the first of them, or of the first token of its picture.
+// Coordinates of tokens in the stream, as if nothing had been dropped (position policy `abs`): pos[axis * stride + i].
+// `shift`: position minus `seq` of the first of them, or of the first token of its picture.
 void StreamPositions(std::span<const SlotMeta> tokens, int64_t shift, int32_t* pos, int64_t stride);
 
 // The sectioned form of RopeAngles(): cos and sin (magnitude excluded) of n coordinates, [n, n_rot / 2].
 void AxisAngles(const RopeTable& table, const AxisPairs& pairs, const int32_t* pos, int64_t stride, int64_t n,
                 float* cos, float* sin);
-// The same from the table's two levels, for coordinates that it covers: a rounding of single precision away, and
-// without a cosine.
+// The same from the table's two levels, for coordinates that it covers: equal up to single-precision rounding, without
+// computing cosines.
 void AxisAnglesByTable(const RopeTable& table, const AxisPairs& pairs, const int32_t* pos, int64_t stride, int64_t n,
                        float* cos, float* sin);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions on three axes: of what is held against a naive reference, and attention over them against a naive sum.
+// Positions on three axes: compared with a naive reference, and attention over them with a naive sum.
 #include "kv/axes.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ std::vector<SlotMeta> Stream(Rng* rng, int64_t n) {
   return out;
 }
 
-// Every coordinate counted from the definition: what stands before, and the lines and columns that are held.
+// Every coordinate counted from the definition: the tokens before it, and the held lines and columns.
 std::vector<Place> Naive(const std::vector<SlotMeta>& held) {
   std::vector<Place> out;
   for (const SlotMeta& m : held) {

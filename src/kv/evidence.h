@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evidence: what a policy may ask to know of every slot, beside its metadata. Declared before the pot is made,
-// collected beside inference, kept in the pot as one float per slot and group, moved with the slots when the pot is
-// compacted.
+// Evidence: statistics of every slot that a policy may request, beside its metadata. Declared before the pot is made,
+// collected during inference, stored in the pot as one float per slot and group, and moved with the slots when the pot
+// is compacted.
 #pragma once
 
 #include <algorithm>
@@ -21,30 +21,30 @@ enum class EvidenceRows {
   kNone,
   kLast,   // the newest rows of the latest prompt (Inf-MLLM, TOVA, SnapKV), or of the chunk before the pot is full
   kAll,    // every row since the slot was stored, summed (H2O)
-  kProbe,  // the rows of a probe that is read on top of the pot and taken back before a selection (InfiniPot)
+  kProbe,  // the rows of a probe, which is read on top of the pot before a selection and removed again (InfiniPot)
 };
 
 struct Evidence {
   EvidenceRows rows = EvidenceRows::kNone;
-  int32_t n_last = 1;                          // kLast: so many rows, fewer where the prompt is shorter, and up to
-                                               // twice as many where its end came in pieces
+  int32_t n_last = 1;                          // kLast: number of rows; fewer if the prompt is shorter, and up to twice
+                                               // as many if its end came in pieces
   RowReduce row_reduce = RowReduce::kSum;      // a mean is the sum over SlotView::n_rows
   HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values
   bool nll = false;                            // -log P of every token when it was read
-  // kAll, kPerLayer: visual slots hold the attention of the newest voting row alone, in place of a sum (A-VL).
+  // kAll, kPerLayer: visual slots hold the attention of the newest voting row alone, instead of a sum (A-VL).
   bool visual_latest = false;
-  // Above 0: beside `vector`, how little a visual token's key resembles those that stand at the same place of recent
-  // frames (ops/frame_novelty.h). That share of the frames a head holds, rounded down but at least one, is recent.
+  // If above 0: beside `vector`, how little a visual token's key resembles those at the same place of recent frames
+  // (ops/frame_novelty.h). This share of the frames a head holds, rounded down but at least one, is recent.
   double recent_frames = 0;
-  // Beside `rows`, once the stream has held a picture: this statistic of every slot too, taken anew before a selection
-  // and not kept (SlotView::visual). kPerHead only.
+  // Beside `rows`, once the stream has contained a picture: this statistic of every slot, recomputed before a selection
+  // and not stored (SlotView::visual). kPerHead only.
   VectorScore visual_vector = VectorScore::kNone;
   bool scores() const { return rows != EvidenceRows::kNone || vector != VectorScore::kNone; }
 };
 
-// First seqs of the recent frames among a group's slots: ascending, `share` of the frames that it holds visual tokens
-// of, rounded down but at least one; empty when it holds none.
+// First seqs of the recent frames among a group's slots, ascending: `share` of the frames with visual tokens in it,
+// rounded down but at least one; empty when it has none.
 inline std::vector<int64_t> RecentFrames(std::span<const SlotMeta> slots, double share) {
   std::vector<int64_t> frames;
   for (const SlotMeta& m : slots) {

@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kWindow = 1 << 16;  // seqs looked at together
+constexpr int64_t kWindow = 1 << 16;  // seqs processed together
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Held SummarizeHeld(const Pot& pot, int64_t n_seen) {
   int64_t first = std::numeric_limits<int64_t>::max();
   for (int32_t group = 0; group < n_groups; ++group) {
     const std::span<const SlotMeta> slots = pot.meta(group);
-    int64_t from = n_seen;  // walks back from the newest token for as long as none is missing
+    int64_t from = n_seen;  // walks back from the newest token until one is missing
     for (size_t slot = slots.size(); slot > 0 && slots[slot - 1].seq == from - 1; --slot) --from;
     out.unbroken_from = std::max(out.unbroken_from, from);
     const auto unpinned = std::find_if(slots.begin(), slots.end(), [](const SlotMeta& m) { return !m.pinned; });
@@ -32,8 +32,8 @@ Held SummarizeHeld(const Pot& pot, int64_t n_seen) {
   const std::span<const SlotMeta> any = pot.meta(0);
   out.n_pinned = std::count_if(any.begin(), any.end(), [](const SlotMeta& m) { return m.pinned; });
   if (oldest != std::numeric_limits<int64_t>::max()) out.oldest_unpinned = oldest;
-  // Groups are sorted by seq: a window of the stream at a time, marked by all of them, counts what they hold together
-  // without sorting it. Windows that nobody holds anything of are skipped.
+  // Groups are sorted by seq, so one window of the stream at a time, marked by all groups, counts their union without
+  // sorting. Windows that no group has tokens of are skipped.
   std::array<std::vector<uint64_t>, kNumModalities> marks;
   for (std::vector<uint64_t>& of_one : marks) of_one.resize(kWindow / 64);
   std::vector<size_t> cursors(static_cast<size_t>(n_groups), 0);

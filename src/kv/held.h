@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pot holds, seen from the stream: the figures that an answer reports.
+// The contents of a pot, relative to the stream: the figures that an answer reports.
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@ struct Held {
   int64_t n_kept = 0;                               // tokens held by at least one layer and head
   std::array<int64_t, kNumModalities> n_kept_by{};  // the same by modality
   int64_t n_pinned = 0;                             // of them, pinned
-  int64_t oldest_unpinned = -1;  // seq of the oldest token that is held somewhere and not pinned; -1: none
-  // Every token from this seq on is held by every layer and head: the unbroken recent past. The number of tokens seen
-  // when the newest one is missing somewhere.
+  int64_t oldest_unpinned = -1;  // seq of the oldest unpinned token that is held by any layer and head; -1: none
+  // Every token from this seq on is held by every layer and head: the unbroken recent past. Equals the number of tokens
+  // seen when the newest one is missing anywhere.
   int64_t unbroken_from = 0;
 };
 

@@ -138,7 +138,7 @@ void Pot::SetNewest(SlotFloat what, std::span<const float> values) {
 Status Pot::CheckKeep(int32_t group, const KeepSet& keep) const {
   const SlotMeta* meta = meta_.as<SlotMeta>() + GroupBegin(group);
   const int32_t used = used_[group];
-  int32_t expected = 0;  // the lowest slot that the next kept one may be
+  int32_t expected = 0;  // the lowest slot that the next kept one may have
   for (int32_t slot : keep) {
     if (slot < expected || slot >= used) {
       return InvalidArgument("keep-set of group {}: slot {} out of order or beyond the {} in use", group, slot, used);
@@ -191,7 +191,7 @@ void Pot::Rebalance() {
     begin_[head] = to;
   };
   // Regions keep their order, so those that move left can go first, in order, and those that move right after them,
-  // last one first: no region is written over before it has moved.
+  // last one first: no region is overwritten before it has moved.
   int64_t at = 0;
   for (size_t head = 0; head < used_.size(); ++head) {
     room_[head] = std::min(used_[head] + spare, shape_.max_head_slots());

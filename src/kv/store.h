@@ -2,11 +2,12 @@
 // The pot: where keys, values and their metadata live.
 //
 // All slots of a session are reserved and touched when the pot is made; nothing grows afterwards. Layout, outermost
-// first: [n_layers, n_kv_heads, n_slots, head_dim], keys and values apart, so that one head's slots are contiguous and
-// compaction frees storage for real. Heads may hold different tokens and, after a ragged selection, different counts.
+// first: [n_layers, n_kv_heads, n_slots, head_dim], keys and values in separate arrays, so that one head's slots are
+// contiguous and compaction frees storage for real. Heads may hold different tokens and, after a ragged selection,
+// different counts.
 //
-// Heads that share the pot's storage (PotShape::spread > 1) own a region each, laid out again after every selection so
-// that what one head gave up another can fill; otherwise every head owns n_slots.
+// Heads that share the pot's storage (PotShape::spread > 1) own a region each; regions are laid out again after every
+// selection, so that storage freed by one head can be used by another. Otherwise every head owns n_slots.
 //
 // A forward pass appends in two steps: BeginAppend() takes slots and metadata for the chunk in every group, then each
 // layer's keys and values are stored by kv/attend.h. DropLast() undoes the latest appends (probe tokens).
@@ -30,9 +31,10 @@ namespace weir {
 
 class Pot {
  public:
-  // kInvalidArgument for impossible shapes (Q8_0 with a head_dim that is no multiple of 32, zero slots),
-  // kOverBudget with figures.
-  // Keys and values lie in memory of `backend`, which outlives the pot; floats beside slots in memory that it shares.
+  // kInvalidArgument for impossible shapes (Q8_0 with a head_dim that is not a multiple of 32, zero slots), kOverBudget
+  // with figures.
+  // Keys and values are in memory of `backend`, which outlives the pot; per-slot floats are in memory that it shares
+  // with the host.
   static Result<std::unique_ptr<Pot>> Make(const PotShape& shape, Backend& backend, Ledger& ledger);
   static Status Check(const PotShape& shape);
   // Bytes Make() reserves, page rounding included.
@@ -44,13 +46,13 @@ class Pot {
   // Slots in use. n_used() is the fullest group's.
   int32_t n_used(int32_t layer, int32_t head) const { return used_[shape_.group_of(layer, head)]; }
   int32_t n_used() const;
-  // Tokens that every group still has room for.
+  // Number of tokens that every group still has room for.
   int32_t n_free() const;
   // Metadata of a group's used slots, slot order (oldest first).
   std::span<const SlotMeta> meta(int32_t group) const {
     return {meta_.as<SlotMeta>() + GroupBegin(group), static_cast<size_t>(used_[group])};
   }
-  // What stands beside a group's used slots; empty unless PotShape::floats has it.
+  // A float kept beside a group's used slots; empty unless it is in PotShape::floats.
   std::span<float> floats(SlotFloat what, int32_t group) const {
     if (!shape_.floats.has(what)) return {};
     return {floats_[static_cast<size_t>(what)].as<float>() + GroupBegin(group), static_cast<size_t>(used_[group])};
@@ -58,23 +60,24 @@ class Pot {
   std::span<float> scores(int32_t group) const { return floats(SlotFloat::kScore, group); }
   std::span<float> nll(int32_t group) const { return floats(SlotFloat::kNll, group); }
 
-  // Takes tokens.size() slots at the end of every group; the floats beside them are 0. kOverBudget when a group lacks
+  // Takes tokens.size() slots at the end of every group; their floats are set to 0. kOverBudget when a group lacks
   // room.
   Status BeginAppend(std::span<const SlotMeta> tokens);
-  // Gives back the last n slots of every group. REQUIRES: n <= n_used of every group.
+  // Frees the last n slots of every group. REQUIRES: n <= n_used of every group.
   void DropLast(int32_t n);
   // Empties every group.
   void Clear();
 
-  // kInvalidArgument when keep is not strictly ascending, leaves the group's slots, or drops a pinned one.
+  // kInvalidArgument when keep is not strictly ascending, has slots outside the group, or drops a pinned one.
   Status CheckKeep(int32_t group, const KeepSet& keep) const;
-  // Keeps exactly `keep` of a group: values move in storage, positions follow (kCache, kReset) or stay (kAbs). Nothing
-  // changes where CheckKeep() fails.
+  // Keeps exactly `keep` of a group: keys and values move in storage, positions follow (kCache, kReset) or stay (kAbs).
+  // Nothing changes when CheckKeep() fails.
   Status Compact(int32_t group, const KeepSet& keep);
-  // After the last Compact() of a selection: gives every head the same free room. Does nothing unless spread > 1.
+  // After the last Compact() of a selection: gives every head the same amount of free room. Does nothing unless spread
+  // > 1.
   void Rebalance();
 
-  // The same floats beside the newest values.size() slots of every group. REQUIRES: PotShape::floats has them,
+  // Sets the same floats for the newest values.size() slots of every group. REQUIRES: the float is in PotShape::floats,
   // values.size() <= used slots.
   void SetNewest(SlotFloat what, std::span<const float> values);
 
@@ -82,16 +85,17 @@ class Pot {
   uint8_t* keys(int32_t layer, int32_t head) const { return k_.data() + HeadBegin(layer, head) * k_slot_bytes_; }
   uint8_t* values(int32_t layer, int32_t head) const { return v_.data() + HeadBegin(layer, head) * v_slot_bytes_; }
 
-  // Contents as bytes, state_bytes() of them. Errors of the sink. What a failed device did not give is zero.
+  // Writes the contents, state_bytes() bytes. Errors of the sink. Data that a failed device did not return is zero.
   int64_t state_bytes() const;
   Status Save(ByteSink& sink) const;
-  // Looks through what Save() wrote for a pot of the same shape, keeping nothing of it: kInvalidArgument when it cannot
-  // be that, or when `fits` does not let a slot stand.
+  // Validates the output of Save() for a pot of the same shape without loading it: kInvalidArgument when it is invalid,
+  // or when `fits` rejects a slot.
   using SlotTest = std::function<bool(int32_t group, const SlotMeta&)>;
   Status CheckState(ByteSource& source, const SlotTest& fits) const;
-  // Becomes what CheckState() let pass. Should the source fail now, or say other things than then, the pot is empty.
+  // Restores a state that CheckState() accepted. If the source now fails, or its contents differ from then, the pot is
+  // empty.
   Status Restore(ByteSource& source, const SlotTest& fits);
-  // Becomes what a pot of the same backend holds. kInvalidArgument for another shape; nothing changes then.
+  // Becomes a copy of a pot on the same backend. kInvalidArgument for another shape; nothing changes then.
   Status CopyFrom(const Pot& other);
 
  private:
@@ -104,7 +108,7 @@ class Pot {
     return begin_.empty() ? static_cast<int64_t>(group) * shape_.n_slots : begin_[group];
   }
   int64_t RoomOf(int32_t group) const { return room_.empty() ? shape_.n_slots : room_[group]; }
-  // Calls each(float*) with the pot's floats of every kind that it keeps.
+  // Calls each(float*) with the pot's floats of every kind that it has.
   template <typename Each>
   void ForFloats(const Each& each) const {
     for (const Buffer& floats : floats_) {
@@ -124,9 +128,9 @@ class Pot {
   Backend* backend_ = nullptr;
   Buffer k_, v_;
   HostBuffer meta_;                                    // [n_groups, n_slots] SlotMeta
-  std::array<Buffer, std::size(kSlotFloats)> floats_;  // by SlotFloat: [n_groups, n_slots], empty where not kept
+  std::array<Buffer, std::size(kSlotFloats)> floats_;  // by SlotFloat: [n_groups, n_slots], empty if not kept
   std::vector<int32_t> used_;                          // [n_groups]
-  std::vector<int64_t> begin_, room_;  // [n_groups] of heads that share storage: regions, in slots of the whole pot
+  std::vector<int64_t> begin_, room_;  // [n_groups] if heads share storage: regions, in slots of the whole pot
 };
 
 }  // namespace weir

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pot as bytes: nothing of the size of the pot lies in memory beside it.
+// A pot as bytes, without a second copy of the pot in memory.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,12 +11,12 @@
 namespace weir {
 namespace {
 
-// What a pot's bytes begin with. The bits of `more_floats` are the SlotFloats behind the scores.
+// Header of a pot's bytes. The bits of `more_floats` are the SlotFloats after the scores.
 struct PotHeader {
   int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, more_floats, spread;
 };
 
-// What saved pots call the types of keys and values (Pot::Check() has the list); -1: none of them.
+// Numbers of key and value types in saved pots (Pot::Check() has the list); -1: none of them.
 int32_t TypeNumber(DType type) {
   return type == DType::kF32 ? 0 : type == DType::kF16 ? 1 : type == DType::kQ8_0 ? 4 : -1;
 }
@@ -50,7 +50,7 @@ void Pack(const SlotMeta& m, uint8_t* to) {
   std::memcpy(to + 22, &m.row, 2);
 }
 
-// False for what no slot is.
+// False for an invalid slot.
 bool Unpack(const uint8_t* from, SlotMeta* m) {
   std::memcpy(&m->seq, from, 8);
   std::memcpy(&m->t_src_ms, from + 8, 8);
@@ -62,7 +62,7 @@ bool Unpack(const uint8_t* from, SlotMeta* m) {
   return true;
 }
 
-// `each(slot, meta)` says whether it may stand.
+// `each(slot, meta)` says whether it is acceptable.
 template <typename Each>
 Status ReadSlots(ByteSource& source, int32_t n, const Each& each) {
   SlotBlock block;
@@ -89,8 +89,8 @@ Status WriteSlots(std::span<const SlotMeta> slots, ByteSink& sink) {
   return Status();
 }
 
-// Keys and values may be a device's: what passes between it and a file passes through this much of the host, and every
-// such piece waits for the device.
+// Keys and values may be in device memory: data between it and a file passes through a host buffer of this size, and
+// every such piece waits for the device.
 using Bounce = std::array<uint8_t, 1 << 15>;
 
 }  // namespace
@@ -109,7 +109,7 @@ int64_t Pot::state_bytes() const {
 }
 
 Status Pot::Save(ByteSink& sink) const {
-  backend_->Synchronise();  // scores are read where they lie
+  backend_->Synchronise();  // scores are read in place
   const PotHeader header = HeaderOf(shape_);
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span<const PotHeader>(&header, 1))));
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(used_))));
@@ -147,7 +147,7 @@ Result<Pot::Layout> Pot::ReadLayout(ByteSource& source) const {
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.used))));
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.begin))));
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.room))));
-  int64_t end = 0;  // regions in order, inside the pot, none over another
+  int64_t end = 0;  // regions in order, inside the pot, without overlap
   for (size_t group = 0; group < layout.used.size(); ++group) {
     const bool shared = !layout.begin.empty();
     const int64_t most = shared ? layout.room[group] : shape_.n_slots;

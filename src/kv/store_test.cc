@@ -35,7 +35,7 @@ std::vector<SlotMeta> Tokens(int64_t first_seq, int32_t n) {
   return out;
 }
 
-// A value that says which token it belongs to.
+// A value that identifies its token.
 float Mark(int64_t seq, int32_t layer, int32_t head) { return static_cast<float>(seq + 100 * layer + 10 * head); }
 
 void Fill(Pot& pot, int64_t first_seq, int32_t n) {
@@ -127,11 +127,11 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   for (int round = 0; round < 200; ++round) {
     const int32_t n = 1 + static_cast<int32_t>(rng() % 5);
     if (pot.n_free() < n) {
-      int64_t left = static_cast<int64_t>(shape.n_groups()) * (shape.n_slots - n);  // what the groups may keep together
+      int64_t left = static_cast<int64_t>(shape.n_groups()) * (shape.n_slots - n);  // the groups' total limit
       for (int32_t group = 0; group < shape.n_groups(); ++group) {
         KeepSet keep;
         const int32_t used = static_cast<int32_t>(pot.meta(group).size());
-        // Heads of very unequal size where they share their storage.
+        // Heads of very unequal size that share their storage.
         const uint32_t share = shape.spread > 1 && rng() % 3 == 0 ? 5 : 2;
         for (int32_t s = 0; s < used; ++s) {
           if (rng() % 6 < share) keep.push_back(s);
@@ -241,7 +241,7 @@ TEST(Store, RefusesImpossibleShapes) {
   shape.spread = 2;  // heads share storage, but not their keep-sets
   EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
-  shape.floats = {SlotFloat::kScore};  // attention of what?
+  shape.floats = {SlotFloat::kScore};  // no attention is declared
   EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.k_type = DType::kQ4_K;

@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-// Token lines hold at most so many tokens, so that no reader needs to hold a long one.
+// The most tokens of one token line, so that readers need not hold long ones.
 constexpr size_t kTokensPerLine = 4096;
 
 void AppendNumber(std::string* out, float value) {
@@ -27,7 +27,7 @@ void AppendNumber(std::string* out, float value) {
   *out += buffer;
 }
 
-// A JSON string where `bytes` is UTF-8 by itself, else an array of its bytes: tokens may hold half a character.
+// A JSON string if `bytes` is valid UTF-8, else an array of its bytes: tokens may hold half a character.
 void AppendText(std::string* out, std::string_view bytes) {
   if (ValidUtf8Prefix(bytes) != bytes.size()) {
     *out += '[';
@@ -110,7 +110,7 @@ Status TraceWriter::Fail() {
 
 Status TraceWriter::Write() {
   line_ += '\n';
-  // A full disk is told at once, not when the stream ends.
+  // A full disk is reported at once, not when the stream ends.
   if (std::fwrite(line_.data(), 1, line_.size(), file_) != line_.size() || std::fflush(file_) != 0) return Fail();
   return Status();
 }
@@ -145,7 +145,7 @@ void TraceWriter::AddRuns(const char* key, std::span<const SlotMeta> slots, bool
 }
 
 Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
-  // Every group has all tokens since the last selection, so whichever comes first shows them all.
+  // Every group has all tokens since the last selection, so the first one to arrive shows them all.
   size_t at = slots.size();
   while (at > 0 && slots[at - 1].seq >= n_announced_) --at;
   while (at < slots.size()) {
@@ -173,7 +173,7 @@ Status TraceWriter::Announce(std::span<const SlotMeta> slots) {
   return Status();
 }
 
-// Within a stream steps and tokens only grow, and a step names no group twice.
+// Within a stream steps and tokens only increase, and a step names each group at most once.
 bool TraceWriter::Restarts(const TraceSelection& selection) const {
   if (n_selections_ == 0) return false;
   if (selection.step != first_.step) return selection.step < first_.step || selection.n_seen < first_.n_seen;
@@ -198,7 +198,7 @@ Status TraceWriter::Selected(const TraceSelection& selection) {
       selection.step, selection.n_seen, selection.layer, selection.head, slots.size(), keep.size());
   AppendText(&line_, selection.reason);
   line_ += ",\"drop\":[";
-  // Slots that go: the gaps between those that stay.
+  // Dropped slots: the gaps between the kept ones.
   std::string score, nll;
   const auto add = [&](size_t slot) {
     if (slot < selection.scores.size()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace: what was forgotten, when, by whom and why, so that forgetting can be inspected, counted and drawn.
+// The trace: which tokens were evicted, when, where and why, so that eviction can be inspected, counted and drawn.
 //
-// JSON lines (one object each; its "type" comes first), small because nothing is said twice:
+// JSON lines (one object each; its "type" comes first), small because nothing is repeated:
 //
 //   {"type":"trace","version":1,"model":"SmolLM2","policy":"h2o:recent=0.5","layers":30,"kv_heads":3,"slots":1024,
 //    "spread":1,"granularity":"per_head","positions":"cache","all_scores":false}
@@ -12,27 +12,26 @@
 //   {"type":"restart"}
 //   {"type":"end","seen":1500,"kept":1204,"dropped":296,"selections":2}
 //
-// trace   the first line. `slots` is the pot's capacity per head, `spread` what one head may hold as a multiple of it.
-// tokens  tokens that were read since the line before, from `seq` (the running number in the stream) on: once each,
+// trace   the first line. `slots` is the pot's capacity per head, `spread` the most one head may hold, in multiples.
+// tokens  tokens that were read since the previous line, from `seq` (the running number in the stream) on: once each,
 //         whatever the number of heads. A token id of -1 is a visual embedding. `t_src_ms` is a list of [value, count];
-//         `pinned`, `image` and `video` (each left out when empty) lists of [place in ids, count]; what is in neither
-//         of the last two is text. `pieces`: the text of ids that are new to the file, an array of bytes where the text
-//         is not UTF-8 by itself.
-// select  one group at one selection: `n` slots before it, `keep` after it, and the slots that went. layer and head are
-//         -1 where one decision covers all of them. `drop` lists slots, ascending: a number, or [first, count]. `score`
-//         and `nll` are there where the policy declared them: one value per dropped slot, in order, or one per slot
-//         of the group when the head line says all_scores. null stands for what is not finite.
-// attention (attention_rows asked for it) where the newest token, n_seen - 1, attended in a layer: a value for each
-// slot
-//         of the layer's group, mean over the layer's query heads. Of ends of prompts and of tokens of answers.
+//         `pinned`, `image` and `video` (each omitted when empty) are lists of [place in ids, count]; tokens in
+//         neither of the last two are text. `pieces`: the text of ids that are new to the file, an array of bytes
+//         where the text is not UTF-8 by itself.
+// select  one group at one selection: `n` slots before it, `keep` after it, and the dropped slots. layer and head are
+//         -1 if one decision covers all of them. `drop` lists slots, ascending: a number, or [first, count]. `score`
+//         and `nll` are present if the policy declared them: one value per dropped slot, in order, or one per slot
+//         of the group when the head line says all_scores. Values that are not finite are null.
+// attention (only with attention_rows) where the newest token, n_seen - 1, attended in a layer: one value per slot of
+//         the layer's group, mean over the layer's query heads. Written at ends of prompts and for tokens of answers.
 // restart the session was emptied: seq and step count from 0 again, and every group is empty.
 // end     the counters. A file without it was not closed.
 //
-// Every group holds, in slot order, what it kept at its last selection and every token since: so seq, time, token and
-// text of a dropped slot, and what is kept at any moment, follow from the lines before (TraceReader does it).
+// Every group holds, in slot order, the slots kept at its last selection and all tokens since. The seq, time, token and
+// text of a dropped slot, and the contents at any moment, therefore follow from earlier lines (TraceReader).
 //
 // Lines go to FILE.part, which becomes FILE when Close() succeeds: a full disk or a kill never leaves a half-written
-// FILE. A FILE that is there already and is no regular file (a pipe, /dev/stderr) gets its lines directly.
+// FILE. If FILE exists and is not a regular file (a pipe, /dev/stderr), lines are written to it directly.
 #pragma once
 
 #include <cstdint>
@@ -50,17 +49,17 @@
 
 namespace weir {
 
-// What the head line says, and how tokens are spelled.
+// The contents of the head line, and the spelling of tokens.
 struct TraceInfo {
   std::string model;
   std::string policy;  // with the effective value of every option
   PotShape pot;
-  bool all_scores = false;  // scores and NLLs of kept slots too: what attention patterns are drawn from. Much larger.
-  int64_t attention_rows = 0;                 // at most so many tokens' attention, all layers of each; 0: none
-  std::function<std::string(int32_t)> piece;  // the bytes of a token; without it ids stand alone
+  bool all_scores = false;     // also scores and NLLs of kept slots: the data of attention patterns. Much larger.
+  int64_t attention_rows = 0;  // attention of at most this many tokens, all layers of each; 0: none
+  std::function<std::string(int32_t)> piece;  // the bytes of a token; without it only ids are written
 };
 
-// One group at one selection. Spans have one entry per slot, or none where nothing was declared.
+// One group at one selection. Spans have one entry per slot, or none if not declared.
 struct TraceSelection {
   int64_t step = 0, n_seen = 0;  // running number of the selection; tokens of the stream so far
   const char* policy = "";
@@ -73,37 +72,38 @@ struct TraceSelection {
 
 class TraceWriter {
  public:
-  // kIo with the path when the file cannot be made, directories included.
+  // kIo with the path when the file cannot be created, also for directories.
   static Result<std::unique_ptr<TraceWriter>> Open(const std::string& path, TraceInfo info = {});
-  ~TraceWriter();  // without Close(): FILE.part is removed
+  ~TraceWriter();  // without Close(): removes FILE.part
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // One group of a selection; every group of a selection in any order. Called from the session's first selection on.
-  // kIo when the disk is full; the writer is then closed and its part file removed.
+  // One group of a selection; call it for every group of a selection, in any order, starting with the session's first
+  // selection. kIo when the disk is full; the writer is then closed and its part file removed.
   Status Selected(const TraceSelection& selection);
 
-  // Where the newest token of `pot` attended. REQUIRES: a pot whose heads share the slots of their layer.
+  // Writes where the newest token of `pot` attended. REQUIRES: a pot whose heads share the slots of their layer.
   Status Attended(const Pot& pot, int64_t n_seen, const AttentionWatch& watch);
   // Whether Attended() would still write.
   bool WantsAttention() const { return file_ != nullptr && n_attended_ < info_.attention_rows; }
 
-  // The session was reset. Without this call it is noticed at the next selection, and tokens between are not named.
+  // The session was reset. Without this call the next selection detects it, and tokens in between are missing from the
+  // trace.
   Status Restarted();
 
-  // Ends the file with the counters and with what `pot` holds of tokens that no selection has shown yet. Without a pot
-  // the newest tokens stay unnamed.
+  // Ends the file with the counters and with the tokens in `pot` that no line has named yet. Without a pot the newest
+  // tokens are missing.
   Status Close(const Pot& pot, int64_t n_seen);
   Status Close();
 
  private:
   TraceWriter() = default;
   Status Fail();
-  Status Write();  // line_, and a line end
-  // Token lines for what no line has named yet.
+  Status Write();  // writes line_ and a newline
+  // Writes token lines for tokens that no line has named yet.
   Status Announce(std::span<const SlotMeta> slots);
   void AddPieces(std::span<const SlotMeta> slots);
-  // "key":[[place, count], ...] of the slots that `is` says yes to; nothing where there are none.
+  // "key":[[place, count], ...] of the slots for which `is` is true; nothing if there are none.
   void AddRuns(const char* key, std::span<const SlotMeta> slots, bool (*is)(const SlotMeta&));
   bool Restarts(const TraceSelection& selection) const;
   Status Finish();
@@ -111,7 +111,7 @@ class TraceWriter {
 
   TraceInfo info_;
   std::string path_;
-  std::string part_;  // where lines go until Close(); empty when they go to path_ itself
+  std::string part_;  // where lines go until Close(); empty when they go to path_ directly
   std::FILE* file_ = nullptr;
   std::string line_;
   std::vector<bool> spelled_;  // [token id]: its piece is in the file

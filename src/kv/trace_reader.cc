@@ -18,11 +18,11 @@ using nlohmann::json;
 
 constexpr size_t kLongestLine = size_t{256} << 20;
 constexpr int64_t kMostGroups = 1 << 16;
-constexpr int64_t kLargest = int64_t{1} << 53;  // what every JSON reader can hold
+constexpr int64_t kLargest = int64_t{1} << 53;  // what every JSON reader can represent
 
 bool Number(const json& value, int64_t low, int64_t high, int64_t* out) {
   if (!value.is_number_integer()) return false;
-  // An unsigned number beyond int64 would come back negative.
+  // An unsigned number beyond int64 would become negative.
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kLargest)) return false;
   *out = value.get<int64_t>();
   return *out >= low && *out <= high;
@@ -46,7 +46,7 @@ bool Floats(const json& value, std::vector<float>* out) {
   return true;
 }
 
-// Text, or the bytes of what is no text by itself.
+// Text, or bytes that are not valid text.
 bool Bytes(const json& value, std::string* out) {
   if (value.is_string()) {
     *out = value.get<std::string>();
@@ -70,7 +70,7 @@ void AddRun(std::vector<SeqRun>* runs, SeqRun run) {
   }
 }
 
-// The runs without the slots of `dropped`; the caller checked that those are ascending and inside.
+// The runs without the slots of `dropped`; the caller checked that those are ascending and in range.
 std::vector<SeqRun> Without(const std::vector<SeqRun>& runs, const std::vector<SeqRun>& dropped) {
   std::vector<SeqRun> out;
   int64_t slot = 0;
@@ -155,7 +155,7 @@ Status TraceReader::Head(const Line& line) {
   if (!Number(line["version"], 1, kLargest, &version)) return Bad("no version");
   if (version != 1) return Unsupported("{}: traces of version {} are not known here", path_, version);
   const json& granularity = line["granularity"];
-  // A writer that was told nothing of its pot says zero.
+  // A writer without information about its pot writes zero.
   if (!Number(line["layers"], 0, kMostGroups, &layers) || !Number(line["kv_heads"], 0, kMostGroups, &heads) ||
       !Number(line["slots"], 0, std::numeric_limits<int32_t>::max(), &slots) ||
       !Number(line["spread"], 0, 1 << 20, &spread) || layers * heads > kMostGroups || !line["model"].is_string() ||
@@ -204,7 +204,7 @@ Status TraceReader::Tokens(const Line& line) {
   for (const char* key : {"pinned", "image", "video"}) {
     const json& runs = line[key];
     if (!runs.is_null() && !runs.is_array()) return Bad("pins, pictures or frames that are no list");
-    int64_t next = 0;  // ascending: what overlaps would cost a file's size twice over
+    int64_t next = 0;  // ascending: overlaps would multiply the memory for a file
     for (const json& value : runs) {
       SeqRun run;
       if (!Run(value, n, &run) || run.first < next) return Bad("pins, pictures or frames that do not fit the tokens");

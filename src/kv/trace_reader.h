@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a trace (kv/trace.h) back: one selection of one group at a time, with the tokens it was about.
+// Reads a trace (kv/trace.h): one selection of one group at a time, with its tokens.
 //
-// The file is hostile input. What is kept of it: every token's id, time and pin, the text of every id, and what each
-// group holds as runs of seqs; all of it bounded by the size of the file. Lines above 256 MiB are refused.
+// The file is untrusted input. The reader keeps every token's id, time and pin, the text of every id, and each group's
+// contents as runs of seqs; all of it is bounded by the size of the file. Lines above 256 MiB are rejected.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct SeqRun {
 struct TraceHead {
   std::string model, policy;
   PotShape pot;             // layers, heads, slots, spread, granularity
-  bool all_scores = false;  // scores and NLLs cover every slot, not only the dropped ones
+  bool all_scores = false;  // scores and NLLs cover all slots, not only the dropped ones
 };
 
 struct TraceToken {
@@ -44,8 +44,8 @@ struct TraceStep {
   int32_t group = 0, layer = -1, head = -1;
   int64_t n_slots = 0, n_keep = 0;
   std::string reason;
-  std::vector<SeqRun> before;   // what the group held, slot order: slot 0 is the first seq of the first run
-  std::vector<SeqRun> dropped;  // slots that went, ascending
+  std::vector<SeqRun> before;   // contents of the group, slot order: slot 0 is the first seq of the first run
+  std::vector<SeqRun> dropped;  // dropped slots, ascending
   std::vector<float> scores,
       nll;  // per slot (TraceHead::all_scores) or per dropped slot; NaN where not finite; or empty
 };
@@ -54,7 +54,7 @@ struct TraceStep {
 struct TraceAttention {
   int64_t seq = 0;  // the token
   int32_t layer = 0;
-  std::vector<SeqRun> slots;  // what the layer held, slot order; the token itself last
+  std::vector<SeqRun> slots;  // contents of the layer, slot order; the token itself last
   std::vector<float> scores;  // per slot; NaN where not finite
 };
 
@@ -64,7 +64,7 @@ struct TraceCounters {
 
 class TraceReader {
  public:
-  // kIo for what cannot be read, kCorrupt for what is no trace.
+  // kIo for a file that cannot be read, kCorrupt for one that is not a trace.
   static Result<std::unique_ptr<TraceReader>> Open(const std::string& path);
   ~TraceReader();
   TraceReader(const TraceReader&) = delete;
@@ -75,19 +75,19 @@ class TraceReader {
   // The next selection, or false at the end of the file. kCorrupt names the line.
   Result<bool> Next(TraceStep* step);
 
-  // Called with each line of attention that Next() passes on its way to a selection or the end.
+  // Called with each attention line that Next() reads before a selection or the end.
   void OnAttention(std::function<void(const TraceAttention&)> visit) { on_attention_ = std::move(visit); }
 
-  // State after the latest selection; after Next() gave false, at the end.
-  int64_t n_restarts() const { return n_restarts_; }  // what came before the latest one is forgotten here, too
+  // State after the latest selection; after Next() returned false, at the end.
+  int64_t n_restarts() const { return n_restarts_; }  // this also forgets earlier selections
   int64_t n_tokens() const { return static_cast<int64_t>(tokens_.size()); }
   // Tokens of the stream, indexed by seq.
   const std::vector<TraceToken>& tokens() const { return tokens_; }
-  // What a group holds: ascending runs of seqs. REQUIRES: 0 <= group < head().pot.n_groups().
+  // Contents of a group: ascending runs of seqs. REQUIRES: 0 <= group < head().pot.n_groups().
   std::vector<SeqRun> held(int32_t group) const;
-  // Bytes of a token's text; nullptr where the file does not spell it.
+  // Bytes of a token's text; nullptr if the file does not have it.
   const std::string* piece(int32_t id) const;
-  // The closing line; nothing when the trace was not closed by its session.
+  // The last line; empty when the session did not close the trace.
   const std::optional<TraceCounters>& counters() const { return counters_; }
 
  private:

@@ -61,7 +61,7 @@ class TraceTest : public ::testing::Test {
     return m;
   }
 
-  // Plays a selection: what stays replaces *slots.
+  // Simulates a selection: the kept slots replace *slots.
   static Status Play(TraceWriter& writer, int64_t step, int64_t n_seen, int32_t layer, int32_t head,
                      std::vector<SlotMeta>* slots, const KeepSet& keep, bool scored = false) {
     std::vector<float> scores, nll;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain data shared by the store, the policies and the engine. Four numbers that are never mixed:
-//   pos    what RoPE sees           slot   where an entry is stored, 0 = oldest of its head
+//   pos    what RoPE sees           slot   index of an entry in storage, 0 = oldest of its head
 //   idx    place in a list          t_src  time in the source stream, milliseconds
 // and seq, the running number of a token in its stream (0 = the first token ever read).
 #pragma once
@@ -19,7 +19,7 @@ namespace weir {
 enum class Positions {
   kAbs,    // keys rotated once at seq; the query uses its own seq. Leaves the trained window on long streams.
   kCache,  // pos of an entry = its slot, always. Bounded by the pot. StreamingLLM, H2O (streaming), SirLLM, Inf-MLLM.
-  kReset,  // as kCache, and entries are only ever removed by whole distillations (InfiniPot's CR-RoPE).
+  kReset,  // as kCache, but entries are only removed by whole distillations (InfiniPot's CR-RoPE).
 };
 const char* PositionsName(Positions positions);
 
@@ -30,30 +30,30 @@ enum class Modality : uint8_t { kText, kImage, kVideo };
 inline constexpr int kNumModalities = 3;
 const char* ModalityName(Modality modality);  // "text", "image", "video"
 
-// What is known of one stored token. Kept per slot of each metadata group.
+// Metadata of one stored token, kept per slot of each metadata group.
 struct SlotMeta {
   int64_t seq = 0;
   int64_t t_src_ms = 0;
   int32_t token_id = -1;  // below 0: a visual embedding, of a picture with -token_id columns
   Modality modality = Modality::kText;
   bool pinned = false;  // must survive every selection
-  uint16_t row = 0;     // of its picture or frame: a visual token's place in it, 0 for text
-  // Two visual tokens are of one picture or frame when this is equal.
+  uint16_t row = 0;     // a visual token's place in its picture or frame, 0 for text
+  // Equal for visual tokens of the same picture or frame.
   int64_t frame() const { return seq - row; }
 };
 
-// The slots that stay, of one metadata group: strictly ascending.
+// The slots of one metadata group to keep, strictly ascending.
 using KeepSet = std::vector<int32_t>;
 
-// What a pot may keep beside every slot of every group, one float each. It moves with the slots and is saved with them,
-// in this order.
+// Floats that a pot may keep beside every slot of every group. They move with the slots and are saved with them, in
+// this order.
 enum class SlotFloat : uint32_t {
-  kScore,  // the statistic that a policy ranks by: of attention, keys or values
+  kScore,  // the statistic that a policy ranks by, of attention, keys or values
   kNll,    // -log P of the token when it was read
 };
 inline constexpr SlotFloat kSlotFloats[] = {SlotFloat::kScore, SlotFloat::kNll};
 
-// A set of them.
+// A set of SlotFloats.
 class SlotFloats {
  public:
   constexpr SlotFloats() = default;
@@ -68,7 +68,7 @@ class SlotFloats {
   uint32_t bits_ = 0;
 };
 
-// Shape of a session's pot: everything its size in bytes depends on.
+// Shape of a session's pot: all that determines its size in bytes.
 struct PotShape {
   int32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
   int32_t n_slots = 0;  // capacity |M| of every layer and KV head
@@ -77,8 +77,8 @@ struct PotShape {
   Granularity granularity = Granularity::kGlobal;
   SlotFloats floats;
   // Largest number of slots that one head may hold, as a multiple of n_slots. 1: every head owns n_slots. More: heads
-  // share the n_layers * n_kv_heads * n_slots slots of the pot, and storage follows what each of them keeps. kPerHead
-  // only.
+  // share the n_layers * n_kv_heads * n_slots slots of the pot, and storage follows the number of slots that each of
+  // them keeps. kPerHead only.
   int32_t spread = 1;
 
   int64_t n_heads_total() const { return static_cast<int64_t>(n_layers) * n_kv_heads; }

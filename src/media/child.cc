@@ -25,15 +25,15 @@ namespace weir {
 namespace {
 
 constexpr size_t kMaxErrorBytes = 4096;
-constexpr std::chrono::milliseconds kTick{50};      // how soon a wish to stop is noticed
-constexpr std::chrono::milliseconds kEnding{5000};  // a child that closed its output has this long to end
+constexpr std::chrono::milliseconds kTick{50};      // how soon a stop request is noticed
+constexpr std::chrono::milliseconds kEnding{5000};  // time limit for a child to exit after it closed its output
 
 void Close(int* fd) {
   if (*fd >= 0) close(*fd);
   *fd = -1;
 }
 
-// Both ends stay ours alone: a child started at the same moment by another thread must not inherit them.
+// Both ends are close-on-exec: a child started at the same moment by another thread must not inherit them.
 struct Pipe {
   int ends[2] = {-1, -1};
   Status Open() {
@@ -88,12 +88,12 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv
   posix_spawn_file_actions_adddup2(&spawn.actions, out.ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&spawn.actions, err.ends[1], STDERR_FILENO);
 #if WEIR_CAN_CLOSE_FROM
-  // Not what our host process opened without O_CLOEXEC: a child that holds the writing end of the pipe it reads from
-  // never sees its end.
+  // Not descriptors that our host process opened without O_CLOEXEC: a child that holds the write end of the pipe it
+  // reads from never sees its end.
   posix_spawn_file_actions_addclosefrom_np(&spawn.actions, STDERR_FILENO + 1);
 #endif
-  // A group of its own: the interrupt key is for us, and killing the group ends whatever the child started. Signals as
-  // a fresh program expects them, whatever our host process blocks or ignores.
+  // Its own process group: the interrupt key is for us, and killing the group kills everything the child started.
+  // Signals are reset to their defaults, whatever our host process blocks or ignores.
   sigset_t none, usual;
   sigemptyset(&none);
   sigemptyset(&usual);
@@ -151,7 +151,7 @@ bool Child::Reap(bool wait) {
     got = wait4(pid_, &wait_status_, wait ? 0 : WNOHANG, &used);
   } while (got < 0 && errno == EINTR);
   if (got == 0) return false;
-  if (got < 0) wait_status_ = 0;  // the host process ignores its children's ends: nothing is left to learn
+  if (got < 0) wait_status_ = 0;  // the host process ignores SIGCHLD: there is no exit status
   cpu_ms_ =
       1000 * (used.ru_utime.tv_sec + used.ru_stime.tv_sec) + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
   pid_ = -1;
@@ -174,7 +174,7 @@ void Child::DrainErrors() {
 }
 
 bool Child::Poll(Clock::time_point until) {
-  pollfd fds[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};  // a negative descriptor is passed over
+  pollfd fds[2] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}};  // negative descriptors are ignored
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
   const int n = poll(fds, 2, static_cast<int>(std::clamp<int64_t>(left, 0, kTick.count())));
   if (n > 0 && fds[1].revents != 0) DrainErrors();
@@ -216,7 +216,7 @@ Status Child::Finish() {
   Close(&out_);
   Clock::time_point until = Clock::now() + kEnding;
   if (limits_.wall_ms > 0) until = std::min(until, started_ + std::chrono::milliseconds(limits_.wall_ms));
-  // Standard error ends when the child does, or a little before.
+  // Standard error ends with the child, or a little earlier.
   while (err_ >= 0 && Clock::now() < until && !Reap(false)) Poll(until);
   DrainErrors();
   while (!Reap(false)) {
@@ -233,7 +233,7 @@ Status Child::Failure() const {
   if (WIFEXITED(wait_status_) && WEXITSTATUS(wait_status_) == 0) return Status();
   if (WIFSIGNALED(wait_status_)) {
     const int sig = WTERMSIG(wait_status_);
-    // The kernel kills by its own count, and on a loaded machine tells us a smaller one.
+    // The kernel kills by its own accounting, and on a loaded machine reports a smaller time.
     const bool spent = limits_.cpu_s > 0 && (sig == SIGXCPU || sig == SIGKILL) && cpu_ms_ >= 500 * limits_.cpu_s;
     return spent ? IoError("{} used more than {} s of processor time and was ended", name_, limits_.cpu_s)
                  : IoError("{} was ended by signal {}", name_, sig);
@@ -244,7 +244,7 @@ Status Child::Failure() const {
 }
 
 std::string Child::Complaint() const {
-  // The first line says what is wrong; the control characters of a hostile file's texts stay out of our messages.
+  // The first line describes the error; control characters from untrusted files are kept out of our messages.
   std::string line = errors_.substr(0, std::min(errors_.find('\n'), size_t{300}));
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';

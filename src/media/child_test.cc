@@ -40,7 +40,7 @@ Result<std::string> ReadToEnd(Child& child) {
   }
 }
 
-// Neither running nor dead children are left.
+// Leaves neither running nor zombie children.
 void ExpectNoChildren() {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
@@ -85,9 +85,9 @@ TEST(Child, WhatTheHostOpenedIsNotInherited) {
   GTEST_SKIP() << "this C library cannot close what a child would inherit";
 #endif
   int ends[2];
-  ASSERT_EQ(pipe(ends), 0);  // without O_CLOEXEC, as most libraries open things
+  ASSERT_EQ(pipe(ends), 0);  // without O_CLOEXEC, as most libraries open files
   ChildLimits limits;
-  limits.stall_ms = 5000;  // ends the test where the child would wait for its own end of the pipe
+  limits.stall_ms = 5000;  // ends the test if the child waits for its own end of the pipe
   auto child = Child::Start({"cat"}, ends[0], limits);
   ASSERT_TRUE(child.ok()) << child.status().message();
   ASSERT_EQ(write(ends[1], "abc", 3), 3);
@@ -118,7 +118,7 @@ TEST(Child, AHangingChildIsEnded) {
     EXPECT_NE(text.status().message().find("300 ms"), std::string::npos) << text.status().message();
   }
   {
-    // Its output ends, it does not.
+    // Its output ends, but it keeps running.
     auto child = Shell("exec 1>&- 2>&-; sleep 60", {300});
     ASSERT_TRUE(ReadToEnd(*child).ok());
     EXPECT_EQ(child->Finish().code(), StatusCode::kIo);
@@ -144,13 +144,13 @@ TEST(Child, ItsOwnChildrenEndWithIt) {
     ASSERT_TRUE(n.ok());
     grandchild = std::stoi(std::string(reinterpret_cast<char*>(buffer), static_cast<size_t>(*n)));
   }
-  // It is not ours to wait for: whoever adopted it may take a moment.
+  // We cannot wait for it: the process that adopted it may take a moment.
   for (int i = 0; i < 500; ++i) {
     if (kill(grandchild, 0) != 0) return;
     std::ifstream stat("/proc/" + std::to_string(grandchild) + "/stat");
     std::string text;
     std::getline(stat, text);
-    if (text.find(") Z") != std::string::npos) return;  // dead, waiting for its adopter
+    if (text.find(") Z") != std::string::npos) return;  // a zombie, waiting for its adopter
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   ADD_FAILURE() << "process " << grandchild << " is still there";

@@ -31,7 +31,7 @@ ChildLimits PictureLimits(const MediaOptions& options) {
   return {options.wall_ms, 0, options.cpu_s, options.memory_bytes};
 }
 
-// Says which source a child's complaint is about.
+// Adds the source's name to a child's error.
 Status About(const std::string& source, const Status& status) {
   return status.ok() ? status : Status(status.code(), source + ": " + status.message());
 }
@@ -65,7 +65,7 @@ Status CheckSize(const std::string& source, int64_t width, int64_t height, int64
   return Status();
 }
 
-// What a decoder may hand over, whatever it said before.
+// A bound on a decoder's output, whatever it declared before.
 int64_t MaxDecoded(const MediaOptions& options) { return std::min(options.max_pixels, options.max_decoded_pixels); }
 
 Status CheckMaxSide(int32_t max_side) {
@@ -121,8 +121,8 @@ PpmRead ReadsFrom(Child& child, const std::atomic<bool>* stop) {
   return [&child, stop](uint8_t* to, int64_t n) { return child.Read(to, n, stop); };
 }
 
-// A file that already is what a decoder would give for it: read here, which saves two processes a picture. False: it is
-// something else, or damaged, and the decoder's words are wanted. The descriptor then stands at its beginning again.
+// A file that is already in the decoder's output format: it is read here, which saves two processes per picture. False:
+// it is in another format, or damaged, and the decoder should report it. The descriptor is then at its beginning again.
 bool ReadPpmFile(int fd, const PpmAllocate& allocate) {
   const auto from_file = [fd](uint8_t* to, int64_t n) -> Result<int64_t> {
     const ssize_t got = read(fd, to, static_cast<size_t>(n));
@@ -202,7 +202,7 @@ Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source
   std::vector<std::string> argv = options.real_time && !input.live
                                       ? Command(options.media.ffmpeg, {"-nostdin", "-threads", "1", "-re"}, input)
                                       : Command(options.media.ffmpeg, {"-nostdin", "-threads", "1"}, input);
-  // Rounding up puts into frame k the last picture of source time <= k / fps.
+  // Rounding up makes frame k the last picture with source time <= k / fps.
   const std::string filter = WithMaxSide(fmt::format("fps={:.9g}:round=up", options.fps), options.media.max_side);
   for (const char* word :
        {"-map", "0:v:0", "-vf", filter.c_str(), "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
@@ -233,7 +233,7 @@ Result<bool> FrameReader::ReadFrame(Frame* frame, const std::atomic<bool>* stop)
     WEIR_RETURN_IF_ERROR(CheckSize("frame", width, height, MaxDecoded(options_.media)));
     const int64_t bytes = 3 * width * height;
     if (bytes > pixels_.bytes()) {
-      pixels_ = HostBuffer();  // given back first: two frames are never held
+      pixels_ = HostBuffer();  // freed first: two frames are never held
       WEIR_ASSIGN_OR_RETURN(pixels_, HostBuffer::Allocate(ledger_, MemTag::kVision, bytes));
     }
     frame->width = static_cast<int32_t>(width);
@@ -242,7 +242,7 @@ Result<bool> FrameReader::ReadFrame(Frame* frame, const std::atomic<bool>* stop)
   };
   const Result<bool> more = ReadPpm(ReadsFrom(*child_, stop), allocate);
   if (more.status().code() == StatusCode::kCorrupt && options_.cpu_s > 0) {
-    // A decoder that is ended stops in the middle of a picture: why it was ended says more.
+    // A killed decoder stops in the middle of a picture: the reason it was killed is the better error.
     const Status finished = child_->Finish();
     return finished.code() == StatusCode::kIo ? finished : more.status();
   }
@@ -250,8 +250,7 @@ Result<bool> FrameReader::ReadFrame(Frame* frame, const std::atomic<bool>* stop)
   if (!*more) {
     const Status finished = child_->Finish();
     if (n_frames_ == 0) return finished.ok() ? Corrupt("ffmpeg found no frame in it") : finished;
-    // A damaged end is where a file stops: what came before it was good. A child that was ended is an error all the
-    // same.
+    // A file ends where its damage begins: everything before it was good. A killed child is still an error.
     if (!finished.ok() && finished.code() != StatusCode::kCorrupt) return finished;
     return false;
   }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures and video as RGB frames, decoded by `ffmpeg` and `ffprobe` in child processes (media/child.h): any codec,
-// container, webcam or stream they know, and no parser of strangers' bytes in this process.
+// container, webcam or stream they support, with no parser of untrusted bytes in this process.
 //
 // A source is named by one text:
-//   a path         a regular file, found by its bytes whatever it is called; a named pipe; a camera (/dev/video*)
+//   a path         a regular file, recognised by its contents, not its name; a named pipe; a camera (/dev/video*)
 //   -              standard input
-//   rtsp://...     a network stream, because the user named it. No file can make ffmpeg open a network connection: for
+//   rtsp://...     a network stream, only if named by the user. No file can make ffmpeg open a network connection: for
 //                  everything else the protocols are limited to `file` and `pipe`.
-// Names never reach ffmpeg's own name syntax (patterns, protocols, options): a file is opened here and handed over as
-// an open descriptor.
+// Names never reach ffmpeg's own name syntax (patterns, protocols, options): a file is opened here and passed as an
+// open descriptor.
 //
-// Pixels are reserved in the caller's ledger under kVision before they exist; sizes are checked against the limits
-// first.
+// Pixels are reserved in the caller's ledger under kVision before they are allocated; sizes are checked against the
+// limits first.
 #pragma once
 
 #include <atomic>
@@ -26,27 +26,27 @@
 
 namespace weir {
 
-// Programs and what they may spend on one source.
+// Programs and their limits for one source.
 struct MediaOptions {
   std::string ffmpeg = "ffmpeg", ffprobe = "ffprobe";  // names or paths
   int64_t max_pixels = int64_t{1} << 26;               // of one picture or frame: 8192 x 8192
   int64_t max_decoded_pixels = INT64_MAX;              // the same after shrinking
-  int32_t max_side = 0;      // pictures are shrunk to at most this many pixels on their longer side; 0: as they are
+  int32_t max_side = 0;      // pictures are shrunk to at most this many pixels on their longer side; 0: not shrunk
   int64_t wall_ms = 30'000;  // for a probe or one picture; a video's next frame must begin within it
-  int64_t cpu_s = 60;        // processor time of a probe or one picture
+  int64_t cpu_s = 60;        // CPU time of a probe or one picture
   int64_t memory_bytes = int64_t{4} << 30;  // address space of a child
 };
 
-// What a source says it is. Unknown numbers are 0.
+// What a source declares itself to be. Unknown numbers are 0.
 struct MediaInfo {
   std::string format, codec;      // "mov,mp4,m4a,...", "h264"
-  int32_t width = 0, height = 0;  // as stored: a rotation that the file asks for is not applied
+  int32_t width = 0, height = 0;  // as stored: a rotation in the file's metadata is not applied
   double fps = 0;
   int64_t duration_ms = 0;
   bool has_audio = false;
 };
 
-// RGB, 8 bits each, rows one after the other from the top, no padding.
+// RGB, 8 bits each, rows from the top, no padding.
 struct Image {
   int32_t width = 0, height = 0;
   HostBuffer pixels;  // 3 * width * height bytes and the rest of the last page
@@ -54,8 +54,8 @@ struct Image {
 };
 
 // kNotFound: no such file, or no ffprobe. kInvalidArgument: a directory, or a source that can only be read once
-// (standard input, pipes). kCorrupt: not media, or damaged; the message has ffprobe's own words. kUnsupported: no
-// picture in it (audio only), or one larger than the limits. kIo: a limit was passed.
+// (standard input, pipes). kCorrupt: not media, or damaged; the message quotes ffprobe. kUnsupported: it has no picture
+// (audio only), or one larger than the limits. kIo: a limit was exceeded.
 Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& options = {});
 
 // The picture, or a video's first frame, upright. Errors as above; kOverBudget when the ledger has no room for it.
@@ -64,29 +64,29 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
 struct FrameOptions {
   MediaOptions media;
   double fps = 1;          // frames a second of source time; above 0, at most 1000
-  bool real_time = false;  // a file's frames come no faster than they were filmed (cameras and streams always do)
-  int64_t cpu_s = 0;       // processor time of the whole video; 0: as much as it takes, as a stream never ends
+  bool real_time = false;  // a file's frames are read in real time (those of cameras and streams always are)
+  int64_t cpu_s = 0;       // CPU time of the whole video; 0: unlimited, as a stream never ends
 };
 
 // One decoded frame. `rgb` belongs to the reader and is valid until its next call.
 struct Frame {
   int64_t index = 0;
-  int64_t t_src_ms = 0;  // index / fps: the frame shows what was to be seen last at that moment, never later
+  int64_t t_src_ms = 0;  // index / fps: the last frame shown at or before that moment, never a later one
   int32_t width = 0, height = 0;
   const uint8_t* rgb = nullptr;
 };
 
-// Frames of a video at a fixed rate of source time. ffmpeg runs ahead by a pipe's worth and then waits: memory does not
-// grow with the video, and one frame's pixels are reserved in the ledger at a time.
+// Frames of a video at a fixed rate of source time. ffmpeg fills the pipe and then waits: memory does not grow with the
+// video, and only one frame's pixels are reserved in the ledger at a time.
 class FrameReader {
  public:
-  // Starts ffmpeg. kInvalidArgument for options outside their range, else errors as ProbeMedia has them.
+  // Starts ffmpeg. kInvalidArgument for options out of range, otherwise errors as in ProbeMedia.
   static Result<std::unique_ptr<FrameReader>> Open(const std::string& source, Ledger& ledger,
                                                    const FrameOptions& options);
 
   // The next frame, or false at the end. kCorrupt when the stream is damaged beyond what ffmpeg conceals or has no
-  // picture, kIo when nothing comes or FrameOptions::cpu_s is used up, kCancelled when `*stop` became true, kOverBudget
-  // when frames grow beyond the ledger. After an error or the end every call gives it again.
+  // picture, kIo when no data arrives or FrameOptions::cpu_s is used up, kCancelled when `*stop` became true,
+  // kOverBudget when frames grow beyond the ledger. After an error or the end, every call returns the same result.
   Result<bool> Next(Frame* frame, const std::atomic<bool>* stop = nullptr);
 
  private:

@@ -53,7 +53,7 @@ class MediaTest : public ::testing::Test {
     chmod(path.c_str(), 0755);
     return path;
   }
-  // Both programs replaced: the bad day of a decoder.
+  // Both programs replaced by a misbehaving decoder.
   MediaOptions Broken(const std::string& body) const {
     MediaOptions options;
     options.ffmpeg = options.ffprobe = Script("broken", body);
@@ -104,11 +104,11 @@ std::string Ppm(int64_t width, int64_t height) {
   return out;
 }
 
-// The same picture as only a decoder reads it.
+// The same picture in a format that needs a decoder.
 std::string CommentedPpm(int64_t width, int64_t height) { return Ppm(width, height).insert(3, "# a comment\n"); }
 
 // A video of n grey frames at `fps`, frame k as bright as 16 + 2 k in video levels (16 to 235): uncompressed, so that
-// every frame tells its number.
+// every frame shows its number.
 std::string GreyVideo(int n, int fps, int width = 32, int height = 16) {
   std::string out = "YUV4MPEG2 W" + std::to_string(width) + " H" + std::to_string(height) + " F" + std::to_string(fps) +
                     ":1 Ip A1:1 C420jpeg\n";
@@ -173,7 +173,7 @@ TEST_F(MediaTest, PictureBytes) {
   EXPECT_EQ(ledger_.used_bytes(MemTag::kVision), PageRound(37 * 23 * 3));
 }
 
-// A name is a name: neither an extension nor ffmpeg's patterns, protocols and options mean anything.
+// A name is only a name: neither an extension nor ffmpeg's patterns, protocols and options have a meaning.
 TEST_F(MediaTest, StrangeNames) {
   for (const char* name :
        {"a.mp4", "a.txt", "noextension", "%03d.png", "a*b.jpg", "-y", "concat:a|b", "http:x", "two words", "a'b"}) {
@@ -202,7 +202,7 @@ TEST_F(MediaTest, FramesAtAnyRate) {
       EXPECT_EQ(frame.t_src_ms, std::llround(1000.0 * static_cast<double>(n) / fps));
       EXPECT_EQ(frame.width, 32);
       EXPECT_EQ(frame.height, 16);
-      // What was to be seen at that moment: the film's frame at or before it, never a later one.
+      // The picture visible at that moment: the film's frame at or before it, never a later one.
       const int64_t film = std::min<int64_t>(39, frame.t_src_ms / 100);
       EXPECT_NEAR(frame.rgb[0], 2.0 * static_cast<double>(film) * 255 / 219, 1.01) << "frame " << n;
       ++n;
@@ -221,7 +221,7 @@ TEST_F(MediaTest, FramesShrink) {
   ASSERT_TRUE((*reader)->Next(&frame).ok());
   EXPECT_EQ(frame.width, 20);
   EXPECT_EQ(frame.height, 10);
-  // Small ones stay as they are.
+  // Small ones are not resized.
   auto small = FrameReader::Open(Write("w.y4m", GreyVideo(3, 1, 16, 8)), ledger_, options);
   ASSERT_TRUE((*small)->Next(&frame).ok());
   EXPECT_EQ(frame.width, 16);
@@ -261,7 +261,7 @@ TEST_F(MediaTest, HostileFiles) {
                 "10000 x 10000 pixels are more than");
   ExpectRefused(Write("larger.png", PngOfSize(30000, 30000)), StatusCode::kCorrupt, "size");
   ExpectRefused(Write("none.png", PngOfSize(0, 0)), StatusCode::kCorrupt, "");
-  // Its head is right, its data is not: the size is known, the picture is not.
+  // Its header is right, its data is not: the size is known, the picture is not.
   const std::string headed = Write("small.png", PngOfSize(64, 64));
   EXPECT_TRUE(ProbeMedia(headed).ok());
   EXPECT_EQ(DecodeImage(headed, ledger_).status().code(), StatusCode::kCorrupt);
@@ -269,12 +269,12 @@ TEST_F(MediaTest, HostileFiles) {
   ExpectRefused(folder_.string(), StatusCode::kInvalidArgument, "is a folder");
   ExpectRefused("", StatusCode::kInvalidArgument, "needs a name");
   ExpectRefused("/dev/null", StatusCode::kInvalidArgument, "neither a file");
-  // A list of files is no way to reach the network or other files.
+  // A list of files cannot reach the network or other files.
   ExpectRefused(Write("list.m3u8", "#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n"),
                 StatusCode::kCorrupt, "");
 }
 
-// Cut anywhere, a picture is refused or decodes; nothing hangs, nothing leaks.
+// Truncated anywhere, a picture is rejected or decodes; nothing hangs, nothing leaks.
 TEST_F(MediaTest, TruncatedFiles) {
   const std::string ppm = Ppm(64, 64);
   for (const size_t n : {size_t{1}, size_t{2}, size_t{7}, size_t{12}, size_t{13}, ppm.size() / 2}) {
@@ -282,7 +282,7 @@ TEST_F(MediaTest, TruncatedFiles) {
     EXPECT_FALSE(image.ok()) << n << " bytes";
     EXPECT_EQ(image.status().code(), StatusCode::kCorrupt) << image.status().message();
   }
-  // A film that breaks off is as long as it is.
+  // A truncated film has the frames that it contains.
   const std::string video = GreyVideo(10, 1);
   auto reader = FrameReader::Open(Write("cut.y4m", video.substr(0, video.size() * 55 / 100)), ledger_, {});
   ASSERT_TRUE(reader.ok()) << reader.status().message();
@@ -330,7 +330,7 @@ TEST_F(MediaTest, BadOptions) {
   }
 }
 
-// What already is plain pixels needs no decoder, and has the same ones.
+// Plain pixels need no decoder, and give the same result.
 TEST_F(MediaTest, PlainPixelsAreReadAsTheyAre) {
   MediaOptions absent;
   absent.ffmpeg = absent.ffprobe = "/nonexistent/ffmpeg";
@@ -361,7 +361,7 @@ TEST_F(MediaTest, BrokenDecoders) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
-// The probe says the truth, the decoder does not.
+// The probe is truthful, the decoder is not.
 TEST_F(MediaTest, LyingDecoders) {
   const std::string path = Write("a.ppm", CommentedPpm(8, 8));
   struct Case {

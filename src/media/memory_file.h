@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as a file without a place: what a stranger's request brought, handed to a decoder that wants a file it can seek
-// in.
+// An anonymous in-memory file: bytes from an untrusted request for a decoder that needs a seekable file.
 //
-// Of such files only formats are read that cannot name other files (media/source.cc): a playlist or a script of ffmpeg
-// would show the stranger what else is on this machine.
+// Only formats that cannot refer to other files are accepted from such a file (media/source.cc): a playlist or an
+// ffmpeg script would expose other files on this machine.
 #pragma once
 
 #include <string>
@@ -15,7 +14,7 @@ namespace weir {
 
 class MemoryFile {
  public:
-  // kIo when the system gives no memory or no descriptor for it.
+  // kIo when the system cannot provide memory or a descriptor.
   static Result<MemoryFile> Make(std::string_view bytes);
   MemoryFile(MemoryFile&& other) noexcept;
   MemoryFile& operator=(MemoryFile&&) = delete;
@@ -23,7 +22,7 @@ class MemoryFile {
 
   // A path that this process can open while the object lives; a source for media/media.h.
   const std::string& path() const { return path_; }
-  // Whether a path is that of such a file, of this process.
+  // Whether a path refers to such a file of this process.
   static bool Names(const std::string& path);
 
  private:

@@ -15,7 +15,7 @@ Result<bool> ReadAll(const PpmRead& read, uint8_t* to, int64_t n) {
   return true;
 }
 
-// A number and the one white space behind it.
+// A number and the single white-space character after it.
 Result<int64_t> ReadNumber(const PpmRead& read) {
   int64_t value = 0;
   for (int digits = 0;; ++digits) {

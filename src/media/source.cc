@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-// Formats of pictures and video that cannot name other files: what browsers and cameras make.
+// Picture and video formats that cannot refer to other files: those of browsers and cameras.
 constexpr const char* kSelfContainedFormats =
     "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,tiff_pipe,pgm_pipe,ppm_pipe,gif,mov,matroska,avi,mpegts,mpeg,ogg,flv,"
     "yuv4mpegpipe";
@@ -77,7 +77,7 @@ Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
   if (out.fd < 0) return IoError("{}: cannot open: {}", source, std::strerror(errno));
   out.owned = true;
   out.once = S_ISFIFO(info.st_mode);
-  // A file is named by its descriptor, so that ffmpeg can seek in it.
+  // A file is passed by its descriptor, so that ffmpeg can seek in it.
   out.arguments = local_input(out.once ? "pipe:0" : "file:/dev/fd/0");
   if (MemoryFile::Names(source)) {
     out.arguments.insert(out.arguments.begin(), {"-format_whitelist", kSelfContainedFormats});

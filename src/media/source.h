@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user's name for a source becomes: an open descriptor and ffmpeg's input arguments.
+// Resolves a user's name for a source to an open descriptor and ffmpeg's input arguments.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ struct OpenSource {
 
   int fd = -1;  // the child's standard input; -1: none
   bool owned = false;
-  bool once = false;                   // its bytes can be read once only
-  bool live = false;                   // comes at its own pace
+  bool once = false;                   // can be read only once
+  bool live = false;                   // arrives in real time
   std::vector<std::string> arguments;  // up to and including -i INPUT
 };
 
-// kNotFound, kInvalidArgument (a directory, a socket; with `again` set, what can be read only once), kIo. A named pipe
-// is opened when its writer is.
+// kNotFound, kInvalidArgument (a directory, a socket; with `again` set, a source that can be read only once), kIo.
+// Opening a named pipe waits for its writer.
 Result<OpenSource> OpenMediaSource(const std::string& source, bool again = false);
 
 }  // namespace weir

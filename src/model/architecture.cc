@@ -26,7 +26,7 @@ Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend,
       const StatusCode code = model.status().code();
       if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt && code != StatusCode::kUnsupported)
         return model;
-      // Whose rules the file breaks is half of what is wrong with it.
+      // The error names the architecture whose rules the file breaks.
       return Status(
           code, fmt::format("{} (read as architecture '{}': {})", model.status().message(), info->name, info->models));
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Architectures: what a model file's tensors mean.
 //
-// Adding one is adding one file src/model/my_arch.cc whose first line is `// weir-plugin: architecture` and which
-// defines `extern const ArchitectureInfo kMyArch` (docs/recipes/add-a-model.md). Its name is the file's
-// general.architecture.
+// To add one, add a file src/model/my_arch.cc whose first line is `// weir-plugin: architecture` and which defines
+// `extern const ArchitectureInfo kMyArch` (docs/recipes/add-a-model.md). Its name is the file's general.architecture.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +20,17 @@
 
 namespace weir {
 
-// What every architecture can say of itself.
+// The properties of every architecture.
 struct ModelConfig {
   std::string architecture, name;
   int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int32_t n_ctx_train = 0;  // longest context it was trained with
   AttentionLayout attention;
-  float logit_softcap = 0;  // > 0: logits are logit_softcap * tanh(x / logit_softcap) of the head's x
+  float logit_softcap = 0;  // > 0: logits are logit_softcap * tanh(x / logit_softcap) of the head's output x
 };
 
 // Receives named intermediates during a forward pass: ("blk.3.attn_out", rows, columns, data in host memory). Names are
-// listed in docs/recipes/add-a-model.md; they let any tensor be compared with a reference implementation.
+// listed in docs/recipes/add-a-model.md; any tensor can be compared with a reference implementation.
 using TensorObserver = std::function<void(const std::string& name, int64_t n_rows, int64_t n_cols, const float* data)>;
 
 // Shows rows of the backend's memory to an observer.
@@ -42,11 +41,11 @@ void Observe(Backend& backend, const TensorObserver& observer, const std::string
 struct ForwardArgs {
   Attender* attender = nullptr;
   const int32_t* tokens = nullptr;    // [n_rows], or nullptr when embeddings are given
-  const float* embeddings = nullptr;  // [n_rows, n_embd] of the host: visual tokens
+  const float* embeddings = nullptr;  // [n_rows, n_embd] in host memory: visual tokens
   int64_t n_rows = 0;
-  float* hidden = nullptr;  // out: [n_rows, n_embd], after the final norm: what the head multiplies
-  // Rows before it need no hidden state, only their keys and values: a model may leave them out once the last layer has
-  // attended, and what it writes for them means nothing. 0 where there is an observer.
+  float* hidden = nullptr;  // out: [n_rows, n_embd], after the final norm: the head's input
+  // Rows before it need no hidden state, only their keys and values: a model may drop them after the last layer's
+  // attention, and their output is undefined. 0 with an observer.
   int64_t first_hidden = 0;
   uint8_t* workspace = nullptr;  // WorkspaceBytes(n_rows) bytes, 64-byte aligned
   const TensorObserver* observer = nullptr;
@@ -60,7 +59,7 @@ class Model {
   // Projection to the vocabulary [n_vocab, n_embd] (the embedding table itself when tied), its bias or nullptr.
   virtual const Matrix& head() const = 0;
   virtual const float* head_bias() const { return nullptr; }
-  // Bytes of weights that one token reads once (prepared form), for bandwidth figures.
+  // Bytes of weights that one token reads (prepared form), for bandwidth figures.
   virtual int64_t WeightBytesPerToken() const = 0;
 
   virtual int64_t WorkspaceBytes(int64_t max_rows) const = 0;
@@ -73,16 +72,16 @@ class Model {
 struct ArchitectureInfo {
   const char* name;    // = file name = general.architecture
   const char* models;  // well-known models of the family, for `weir info` and messages
-  // Checks the metadata, binds every tensor (a missing or an unknown one is an error that names it) and prepares the
-  // weights in `backend`. Bytes go to `ledger`.
+  // Checks the metadata, binds every tensor (a missing or unknown one is an error that names it) and prepares the
+  // weights in `backend`. Bytes are reserved in `ledger`.
   Result<std::unique_ptr<Model>> (*load)(const GgufFile& file, Backend& backend, Ledger& ledger);
 };
 
 // Every architecture of the folder, sorted by name. (Generated.)
 std::span<const ArchitectureInfo* const> AllArchitectureInfos();
 
-// Finds the file's architecture and loads it. kUnsupported names an unknown architecture and lists the known ones; what
-// is missing or wrong in a file of a known one is named together with it.
+// Finds the file's architecture and loads it. kUnsupported names an unknown architecture and lists the known ones;
+// errors in a file of a known one name the architecture too.
 Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, Backend& backend, Ledger& ledger);
 
 }  // namespace weir

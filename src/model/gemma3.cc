@@ -27,7 +27,7 @@ const ArchitectureInfo kGemma3 = {
         attention.window_rope = rope;
       }
       WEIR_ASSIGN_OR_RETURN(config.logit_softcap, ReadSoftCap(file, "gemma3.final_logit_softcapping", 0));
-      // The 27B model scales scores by its width over its heads; files say so only by their number of layers.
+      // The 27B model scales scores by its width over its heads; files indicate it only by their number of layers.
       const int32_t scaled_by = config.n_layers == 62 ? config.n_embd / attention.n_heads : attention.head_dim;
       WEIR_ASSIGN_OR_RETURN(attention.scale, ReadScale(file, "gemma3.attention.scale", scaled_by));
       return std::unique_ptr<Model>(std::move(model));

@@ -7,7 +7,7 @@
 //   sequential:  h = x + attention(ln1(x)),  x = h + ffn(ln2(h))
 //   ffn(m) = down * gelu(up * m)
 //
-// The file holds q, k and v as one matrix [3 * n_embd, n_embd], q's rows first; it is cut apart while loading.
+// The file holds q, k and v as one matrix [3 * n_embd, n_embd], q's rows first; it is split while loading.
 
 #include "base/workspace.h"
 #include "model/architecture.h"
@@ -19,7 +19,7 @@ namespace {
 struct Layer {
   LayerNormWeights attn_norm, ffn_norm;
   std::unique_ptr<Matrix> wq, wk, wv, wo, up, down;
-  Vector b_qkv, bo, b_up, b_down;  // b_qkv as the matrix: q, k, v
+  Vector b_qkv, bo, b_up, b_down;  // b_qkv like the matrix: q, k, v
 };
 
 class GptNeox : public Model {
@@ -98,7 +98,7 @@ int64_t GptNeox::WeightBytesPerToken() const {
 }
 
 int64_t GptNeox::WorkspaceBytes(int64_t n) const {
-  // Two norms, then either q, k, v and their mix or the feed-forward layer.
+  // Two norms, then either q, k, v and their attention output or the feed-forward layer.
   const int64_t row = AlignedBytes(n * config_.n_embd * 4);
   return 2 * row + std::max(4 * row, AlignedBytes(n * config_.n_ff * 4)) +
          AlignedBytes(backend_.MatMulScratchBytes(n, widest()));
@@ -107,12 +107,12 @@ int64_t GptNeox::WorkspaceBytes(int64_t n) const {
 void GptNeox::Forward(const ForwardArgs& args) {
   int64_t n = args.n_rows;
   const int64_t n_embd = config_.n_embd, n_ff = config_.n_ff;
-  float* x = args.hidden;  // the residual stream lives where the result goes
+  float* x = args.hidden;  // the residual stream is in the output's memory
   Workspace bump(args.workspace);
   float* attn_norm = bump.Floats(n * n_embd);
   float* ffn_norm = bump.Floats(n * n_embd);
   void* scratch = bump.Bytes(backend_.MatMulScratchBytes(n, widest()));
-  Workspace attention = bump, feed_forward = bump;  // the two halves of a block never live together
+  Workspace attention = bump, feed_forward = bump;  // the two halves of a block are never live together
   float* q = attention.Floats(n * n_embd);
   float* k = attention.Floats(n * n_embd);
   float* v = attention.Floats(n * n_embd);
@@ -126,7 +126,7 @@ void GptNeox::Forward(const ForwardArgs& args) {
   auto product = [&](const float* in, int64_t n_in, std::initializer_list<MatMulOut> outs) {
     backend_.MatMul({in, n_in, n, n_in, {outs.begin(), outs.size()}, scratch});
   };
-  // x += w * in + bias. When somebody watches, the sum's second part is computed apart, in memory that is free then.
+  // x += w * in + bias. With an observer, the sum's second part is computed separately, in memory that is free then.
   auto add_to_stream = [&](const std::string& name, const float* in, int64_t n_in, const Matrix& w, const Vector& bias,
                            float* apart) {
     if (!watched) return product(in, n_in, {{&w, x, n_embd, bias.get(), true}});
@@ -157,7 +157,7 @@ void GptNeox::Forward(const ForwardArgs& args) {
     observe(blk + "v", n_embd, v);
     args.attender->Attend(l, q, k, v, mix);
     if (l + 1 == config_.n_layers) {
-      // Nothing behind the last attention looks at another row.
+      // Nothing after the last attention reads another row.
       n -= args.first_hidden;
       for (float** rows : {&x, &mix, &ffn_norm}) *rows += args.first_hidden * n_embd;
     }

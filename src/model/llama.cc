@@ -1,6 +1,6 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Llama 1 to 3.2, Vicuna, LongChat, Mistral, SmolLM2 and whatever else shares their tensor names. Rotary pairs are
+// Llama 1 to 3.2, Vicuna, LongChat, Mistral, SmolLM2 and others with the same tensor names. Rotary pairs are
 // interleaved in the file; rows of q and k are reordered to half-split pairs while loading. A file that names a sliding
 // window (Mistral 7B, arXiv 2310.06825, section 2) has it on every layer.
 #include "model/pre_norm_decoder.h"

@@ -99,12 +99,12 @@ int64_t Opt::WeightBytesPerToken() const {
 void Opt::Forward(const ForwardArgs& args) {
   int64_t n = args.n_rows;
   const int64_t d = config_.n_embd, n_ff = config_.n_ff;
-  float* x = args.hidden;  // the residual stream lives where the result goes
+  float* x = args.hidden;  // the residual stream is in the output's memory
   Workspace space(args.workspace);
   float* norm = space.Floats(n * d);
   float* added = space.Floats(n * d);
   void* scratch = space.Bytes(backend_.MatMulScratchBytes(n, std::max(d, n_ff)));
-  Workspace attention = space, feed_forward = space;  // the two halves of a block never live together
+  Workspace attention = space, feed_forward = space;  // the two halves of a block are never live together
   float *q = attention.Floats(n * d), *k = attention.Floats(n * d), *v = attention.Floats(n * d),
         *mix = attention.Floats(n * d);
   float* wide = feed_forward.Floats(n * n_ff);
@@ -142,7 +142,7 @@ void Opt::Forward(const ForwardArgs& args) {
       layer_norm(x, layer.attn_norm, norm);
       observe(blk + "attn_norm", d, norm);
     }
-    const auto in = [&] { return norm_before_ ? norm : x; };  // x moves in the last layer
+    const auto in = [&] { return norm_before_ ? norm : x; };  // x changes its memory in the last layer
     product(in(), d,
             {{layer.q.w.get(), q, d, layer.q.b.get(), false},
              {layer.k.w.get(), k, d, layer.k.b.get(), false},
@@ -152,7 +152,7 @@ void Opt::Forward(const ForwardArgs& args) {
     observe(blk + "v", d, v);
     args.attender->Attend(l, q, k, v, mix);
     if (l + 1 == config_.n_layers) {
-      // Nothing behind the last attention looks at another row.
+      // Nothing after the last attention reads another row.
       n -= args.first_hidden;
       x += args.first_hidden * d;
       mix += args.first_hidden * d;

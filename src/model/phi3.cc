@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Phi-3 and Phi-3.5 (arXiv 2404.14219), Phi-4-mini: the pre-norm decoder with q, k and v in one tensor, gate and up in
 // another. The long variants store rotary frequency factors for contexts within and beyond the trained one; the size of
-// the pot chooses (ops/rope.h). A file that names a sliding window has it on every layer.
+// the pot selects between them (ops/rope.h). A file that names a sliding window has it on every layer.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

@@ -118,12 +118,12 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
   const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
 
-  float* x = args.hidden;  // the residual stream lives where the result goes
+  float* x = args.hidden;  // the residual stream is in the output's memory
   Workspace bump(args.workspace);
   float* norm = bump.Floats(n * n_embd);
   const int64_t widest = std::max<int64_t>({n_embd, n_ff, q_dim});
   void* scratch = bump.Bytes(backend_.MatMulScratchBytes(n, widest));
-  Workspace attention = bump, feed_forward = bump;  // the two halves of a block never live together
+  Workspace attention = bump, feed_forward = bump;  // the two halves of a block are never live together
   float* q = attention.Floats(n * q_dim);
   float* k = attention.Floats(n * kv_dim);
   float* v = attention.Floats(n * kv_dim);
@@ -155,8 +155,8 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   }
   observe("embd", n_embd, x);
   const bool watched = args.observer != nullptr;
-  // x += post(w * in + bias). Straight into x, unless there is a norm between or somebody wants to see the sum's second
-  // part; that is then computed where the block's normalised input was, which is read no more.
+  // x += post(w * in + bias). Added directly to x, unless there is a norm in between or an observer needs the sum's
+  // second part; that is then computed in the memory of the block's normalised input, which is no longer read.
   auto add_to_stream = [&](const std::string& name, const float* in, int64_t n_in, const Matrix& w, const float* bias,
                            const Vector& post, const std::string& post_name) {
     if (!watched && post.data.empty()) return product(in, n_in, {{&w, x, n_embd, bias, true}});
@@ -188,7 +188,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     observe(blk + "v", kv_dim, v);
     args.attender->Attend(l, q, k, v, mix);
     if (l + 1 == config_.n_layers) {
-      // Nothing behind the last attention looks at another row.
+      // Nothing after the last attention reads another row.
       n -= args.first_hidden;
       x += args.first_hidden * n_embd;
       mix += args.first_hidden * q_dim;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder most families share: RMS norm before attention and before a gated feed-forward layer, rotary positions,
-// grouped KV heads, residual stream in F32. An architecture file says how its metadata and tensor names map to these
-// fields; what it does not have stays empty.
+// The decoder that most families share: RMS norm before attention and before a gated feed-forward layer, rotary
+// positions, grouped KV heads, residual stream in F32. An architecture file maps its metadata and tensor names to these
+// fields; missing parts stay empty.
 //
 //   h = x + post(wo * attend(norm(wq * n), norm(wk * n), wv * n)),  n = rms(x) * attn_norm
 //   x = h + post(down * (act(gate * m) . (up * m))),                m = rms(h) * ffn_norm
 //
-// norm, of every head of q and k, and post, of what a block adds, are RMS norms that some families have.
+// norm (of every head of q and k) and post (of a block's output) are RMS norms that some families have.
 #pragma once
 
 #include <memory>
@@ -37,13 +37,13 @@ class PreNormDecoder : public Model {
     bool head_norms = false;        // blk.L.attn_q_norm, attn_k_norm
     bool post_norms = false;        // blk.L.post_attention_norm, post_ffw_norm
     bool fused_qkv = false;         // blk.L.attn_qkv holds q, k and v
-    bool fused_bias = false;        // and attn_qkv.bias theirs
+    bool fused_bias = false;        // and attn_qkv.bias their biases
     bool fused_gate = false;        // blk.L.ffn_up holds gate and up
     bool halved_ff = false;         // the file's feed_forward_length counts gate and up together
     bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(n_embd)
     Gate gate = Gate::kSilu;
   };
-  // Reads the standard metadata under `arch` and binds the standard tensor names; optional biases where present.
+  // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional.
   Status LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger);
 
   const Matrix& head() const override { return output_ ? *output_ : *embedding_; }
@@ -51,7 +51,7 @@ class PreNormDecoder : public Model {
   int64_t WorkspaceBytes(int64_t max_rows) const override;
   void Forward(const ForwardArgs& args) override;
 
-  // For what an architecture says beyond the standard metadata, after LoadStandard().
+  // For an architecture's own metadata, after LoadStandard().
   ModelConfig& mutable_config() { return config_; }
 
  private:

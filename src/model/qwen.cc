@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen, the first ("Qwen Technical Report", 2309.16609, section 2.3), and the language model of Qwen-VL (2308.12966):
 // the pre-norm decoder with q, k and v and their biases in one tensor. Its published code stretches the rotary base and
-// scales queries by the logarithm of their position beyond the trained context; neither has a key in GGUF, neither
-// changes anything within that context, and here as in llama.cpp neither is done.
+// scales queries by the logarithm of their position beyond the trained context; GGUF has no key for either, and neither
+// has an effect within that context. Like llama.cpp, Weir does neither.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

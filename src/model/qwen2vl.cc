@@ -1,7 +1,7 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Qwen2-VL's language model: Qwen2 with positions on three axes (2409.12191, section 2.1). Text stands at the same
-// number on all of them; what pictures do is kv/axes.h's business.
+// Qwen2-VL's language model: Qwen2 with positions on three axes (2409.12191, section 2.1). Text has the same position
+// on all of them; for pictures see kv/axes.h.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

@@ -15,20 +15,20 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
-// As BoundedInt(), with a value for files that do not say.
+// As BoundedInt(), with a default for files without the key.
 Result<int32_t> Bounded(const GgufFile& file, const std::string& key, int64_t min, int64_t max, int64_t fallback = -1) {
   if (fallback >= min && fallback <= max && !file.Has(key)) return static_cast<int32_t>(fallback);
   WEIR_ASSIGN_OR_RETURN(const int64_t value, BoundedInt(file, key, min, max));
   return static_cast<int32_t>(value);
 }
 
-// A number that is divided by or raised to a power.
+// A number that is used as a divisor or raised to a power.
 Status Positive(const GgufFile& file, const std::string& key, double value) {
   if (std::isfinite(value) && value > 0) return Status();
   return Corrupt("{}: {} is {:g}, expected a positive number", file.path(), key, value);
 }
 
-// Frequency factors: every one of them divides a frequency.
+// Frequency factors: each of them divides a frequency.
 Status LoadFactors(const GgufFile& file, WeightLoader& loader, const char* name, int64_t n, std::vector<float>* out) {
   if (!out->empty() || !loader.Has(name)) return Status();
   Vector factors;
@@ -41,7 +41,7 @@ Status LoadFactors(const GgufFile& file, WeightLoader& loader, const char* name,
   return Status();
 }
 
-// No matrix of a layer is held in plain floats.
+// Matrices of a layer are never stored as plain floats.
 bool HasQuantisedLayers(const GgufFile& file) {
   const auto plain = [](const GgufTensor& t) {
     return t.name.starts_with("blk.") && t.shape.size() > 1 && !IsBlocked(t.type);
@@ -103,7 +103,7 @@ Status WeightLoader::Prepare(const GgufTensor& tensor, const uint8_t* data, int6
   source.data = data;
   source.row_order = row_order.empty() ? nullptr : row_order.data();
   WEIR_ASSIGN_OR_RETURN(*out, backend_.PrepareMatrix(source, ledger_));
-  // The prepared copy replaces the mapped pages at once: loading never holds the weights twice.
+  // The prepared copy replaces the mapped pages immediately: loading never holds the weights twice.
   file_.ReleasePages();
   return Status();
 }
@@ -238,7 +238,7 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
   WEIR_ASSIGN_OR_RETURN(rope.freq_base, ReadFreqBase(file, arch + ".rope.freq_base"));
   const std::string scaling = arch + ".rope.scaling.";
   WEIR_ASSIGN_OR_RETURN(const std::string type, file.StringOr(scaling + "type", ""));
-  // Old files name the factor of linear scaling rope.scale_linear and leave the type out.
+  // Old files name the factor of linear scaling rope.scale_linear and omit the type.
   WEIR_ASSIGN_OR_RETURN(const double old_factor, file.FloatOr(arch + ".rope.scale_linear", 0.0));
   WEIR_ASSIGN_OR_RETURN(double factor, file.FloatOr(scaling + "factor", old_factor));
   if (factor == 0.0) factor = 1.0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding a model file's tensors to an architecture's fields. Every tensor is asked for by name and shape; what nobody
-// asked for is an error too, so that a half-understood file never runs.
+// Binding a model file's tensors to an architecture's fields. Every tensor is requested by name and shape; an
+// unrequested tensor is an error too, so that a half-understood file never runs.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,14 @@ namespace weir {
 
 // A small F32 vector (norm weight, bias) with its bytes in the ledger. Empty when the file has none.
 struct Vector {
-  std::vector<float> data;  // what the host reads
-  Buffer device;            // a copy for a backend that cannot
+  std::vector<float> data;  // the host's copy
+  Buffer device;            // a copy for a backend that cannot read the host's
   Reservation reservation;
   // For operations.
   const float* get() const { return device.bytes() > 0 ? device.as<float>() : data.empty() ? nullptr : data.data(); }
 };
 
-// A layer norm's, and a linear layer's whose bias may be missing.
+// Those of a layer norm, and of a linear layer whose bias is optional.
 struct LayerNormWeights {
   Vector w, b;
 };
@@ -45,13 +45,13 @@ class WeightLoader {
   // [n_out, n_in]; row_order as in MatrixSource, or empty. kNotFound names a missing tensor, kCorrupt a wrong shape.
   Status Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
               const std::vector<int32_t>& row_order = {});
-  // Rows [first, first + n_out) of a tensor [n_rows, n_in] that holds several matrices, one after the other.
+  // Rows [first, first + n_out) of a tensor [n_rows, n_in] that holds several matrices in sequence.
   Status LoadRows(const std::string& name, int64_t n_rows, int64_t n_in, int64_t first, int64_t n_out,
                   std::unique_ptr<Matrix>* out);
   // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
   Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                     std::unique_ptr<Matrix>* out);
-  // Tensors of this prefix are in the file and not wanted.
+  // Ignores tensors in the file with this prefix.
   void Skip(const std::string& prefix);
   // [n], converted to F32; row_order reorders its elements. NaN or infinity is kCorrupt.
   Status Load(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
@@ -63,7 +63,7 @@ class WeightLoader {
   // NAME.weight and NAME.bias.
   Status Load(const std::string& name, int64_t n, LayerNormWeights* out);
   Status Load(const std::string& name, int64_t n_out, int64_t n_in, LinearWeights* out);
-  // kCorrupt naming the first tensor that nobody loaded.
+  // kCorrupt naming the first tensor that was not loaded.
   Status Finish() const;
 
  private:
@@ -78,7 +78,7 @@ class WeightLoader {
   std::set<std::string> taken_;
 };
 
-// A metadata integer, held to [min, max]: sizes are multiplied later, so they are bounded where they are read.
+// A metadata integer, limited to [min, max]: sizes are multiplied later, so they are bounded when they are read.
 // kNotFound when the file has no such key, kCorrupt when it is out of bounds.
 Result<int64_t> BoundedInt(const GgufFile& file, const std::string& key, int64_t min, int64_t max);
 
@@ -90,29 +90,29 @@ struct DecoderMetadata {
   float norm_eps = 0;
 };
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch);
-// What every architecture says of itself, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary
-// embedding is left out.
+// The properties of every architecture, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary embedding
+// is not set.
 Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata& meta, ModelConfig* config);
 
-// Rotary settings under `arch`.rope.*, every scaling kind the files use; frequency factors are loaded through `loader`
+// Rotary settings under `arch`.rope.*, every scaling kind that files use; frequency factors are loaded through `loader`
 // (rope_freqs.weight, rope_factors_short/long.weight).
 Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch, const DecoderMetadata& meta,
                                   WeightLoader& loader);
 
-// A bound of soft-capped scores or logits, `fallback` where the file does not say; 0: none.
+// The bound of soft-capped scores or logits, `fallback` if the file has none; 0: no cap.
 Result<float> ReadSoftCap(const GgufFile& file, const std::string& key, double fallback);
-// A positive factor on attention scores, 1 / sqrt(scaled_by) where the file does not say.
+// A positive factor on attention scores, 1 / sqrt(scaled_by) if the file has none.
 Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t scaled_by);
-// A rotary base, 10000 where the file does not say.
+// A rotary base, 10000 if the file has none.
 Result<double> ReadFreqBase(const GgufFile& file, const std::string& key);
 
-// The sliding window `arch`.attention.sliding_window (`fallback` where the file does not say; 0 is none). Layers l with
-// (l + 1) % global_every == 0 have none; global_every is `arch`.attention.sliding_window_pattern where the file has it,
-// 0 means no such layer.
+// The sliding window `arch`.attention.sliding_window (`fallback` if the file has none; 0 is no window). Layers l with
+// (l + 1) % global_every == 0 have no window; global_every is overridden by `arch`.attention.sliding_window_pattern, 0
+// means no such layer.
 Status ReadWindows(const GgufFile& file, const std::string& arch, int32_t fallback, int32_t global_every,
                    AttentionLayout* layout);
 
-// Row order that turns interleaved rotary pairs (GGUF `llama`) into half-split ones, for n_heads heads.
+// The row order that turns interleaved rotary pairs (GGUF `llama`) into half-split ones, for n_heads heads.
 std::vector<int32_t> HalfSplitOrder(int32_t n_heads, int32_t head_dim, int32_t n_rot);
 
 }  // namespace weir

@@ -64,7 +64,7 @@ void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t
     RotateTo(*args.rope, n_visible - 1, score.q);
   }
 
-  // Calls fn(slot) for what the row sees.
+  // Calls fn(slot) for every slot that the row sees.
   const auto for_each = [&](const auto& fn) {
     const bool all = segment.selected == nullptr;
     const int64_t n = all ? n_visible : segment.n_selected[kv_head];
@@ -73,7 +73,7 @@ void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t
       if (slot >= first && slot < n_visible) fn(slot);
     }
   };
-  // Scores are computed twice rather than kept: no memory that grows with the pot.
+  // Scores are computed twice rather than stored: no memory that grows with the pot.
   double max = -std::numeric_limits<double>::infinity();
   for_each([&](int64_t slot) { max = std::max(max, score(slot)); });
   double sum = 0;

@@ -7,8 +7,8 @@
 // With softcap c > 0, z is c * tanh(z / c) (Gemma 2, arXiv 2408.00118, section 2).
 //
 // The new rows' own keys and values are already stored: they are the last n_rows slots of every head, and row i of a
-// segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk). A sliding window takes away the oldest of
-// them: with first_slot, row i sees [first_slot[kv(h)][i], n_slots - n_rows + i].
+// segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk). A sliding window excludes the oldest of them:
+// with first_slot, row i sees [first_slot[kv(h)][i], n_slots - n_rows + i].
 //
 // Two forms of stored keys:
 // - rotated (position policy ABS): keys were rotated when stored; only q is rotated, by the row's own (cos, sin).
@@ -37,14 +37,14 @@ struct AttentionSegment {
   const uint8_t* const* k = nullptr;  // [n_kv_heads] key arrays
   const uint8_t* const* v = nullptr;  // [n_kv_heads] value arrays
   const int32_t* n_slots = nullptr;   // [n_kv_heads] slots in use, the new rows included (ragged over heads)
-  // What is read of the slots: [n_kv_heads] lists of n_selected[h] slots, strictly ascending, whose last n_rows are the
-  // new rows' own; nullptr: all of them. A row sees the listed slots up to its own. Slots that are not listed are not
-  // touched, the others are read where they lie: this is how a step attends to a part of its pot (A-VL, arXiv
-  // 2409.14846, section 4.3) without moving anything.
+  // The slots to read: [n_kv_heads] lists of n_selected[h] slots, strictly ascending, ending with the new rows' own
+  // n_rows; nullptr: all slots. A row sees the listed slots up to its own. Slots that are not listed are not accessed,
+  // the others are read in place: this is how a step attends to a part of its pot (A-VL, arXiv 2409.14846, section 4.3)
+  // without moving anything.
   const int32_t* const* selected = nullptr;
   const int32_t* n_selected = nullptr;
-  // The window's begin: [n_kv_heads] arrays of [n_rows], or nullptr for 0 everywhere. REQUIRES: not falling from row to
-  // row, never beyond the row's own slot.
+  // Start of the window: [n_kv_heads] arrays of [n_rows], or nullptr for 0 everywhere. REQUIRES: non-decreasing from
+  // row to row, never beyond the row's own slot.
   const int32_t* const* first_slot = nullptr;
 };
 
@@ -61,22 +61,22 @@ struct AttentionArgs {
   bool keys_rotated = false;
   const float* row_cos = nullptr;  // keys_rotated: [n_rows, n_rot/2] of q's positions
   const float* row_sin = nullptr;
-  // Factors of the products may be rounded to bfloat16 (8 bits of precision); sums, softmax and all else stay F32. Used
-  // where it is faster; rows read by themselves may come out without.
+  // Inputs of the products may be rounded to bfloat16 (8 bits of precision); sums, softmax and everything else stay
+  // F32. Used only where it is faster; rows processed singly may be computed without it.
   bool bf16 = false;
   std::span<const AttentionSegment> segments;
   void* scratch = nullptr;  // Backend::AttentionScratchBytes(...) bytes, 64-byte aligned
 };
 
-// The largest shapes of a session, from which its scratch is sized once.
+// The largest shapes of a session, which determine the size of its scratch.
 struct AttentionShape {
   int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  int64_t max_rows = 0;   // rows of one call, all segments together
+  int64_t max_rows = 0;   // rows of one call, over all segments
   int64_t max_slots = 0;  // slots of the largest head
 };
 
 namespace ref {
-// Scores, softmax and sums in double; takes no memory and no scratch.
+// Scores, softmax and sums in double; allocates nothing and uses no scratch.
 void Attention(const AttentionArgs& args);
 }  // namespace ref
 }  // namespace weir

@@ -27,7 +27,7 @@ void RotateTo(const RopeTable& rope, int64_t pos, double* x) {
   Rotate(rope, cos.data(), sin.data(), x);
 }
 
-// All keys of one KV head as scores see them: [n_slots, head_dim].
+// All keys of one KV head as used for scores: [n_slots, head_dim].
 std::vector<double> Keys(const AttentionArgs& args, int64_t kv_head) {
   const AttentionSegment& segment = args.segments[0];
   const int64_t n_slots = segment.n_slots[kv_head];

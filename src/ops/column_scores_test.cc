@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference itself, against the attention reference and answers known without it.
+// The reference itself, against the attention reference and independently known answers.
 #include "ops/column_scores.h"
 
 #include <gtest/gtest.h>

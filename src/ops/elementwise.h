@@ -27,7 +27,7 @@ struct LayerNormArgs {
 
 enum class GeluKind {
   kErf,    // x * Phi(x), Phi the normal distribution: "gelu"
-  kQuick,  // x / (1 + exp(-1.702 x)): "quick_gelu", CLIP's own
+  kQuick,  // x / (1 + exp(-1.702 x)): "quick_gelu", CLIP's variant
   kTanh,   // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))): "gelu_pytorch_tanh"
 };
 
@@ -54,7 +54,7 @@ struct SwiGluArgs {
   int64_t n = 0;
 };
 
-// y = gelu(gate) * up, the gelu of kTanh
+// y = gelu(gate) * up, with the kTanh gelu
 struct GeGluArgs {
   const float* gate = nullptr;  // [n]
   const float* up = nullptr;    // [n]
@@ -78,7 +78,7 @@ struct AddArgs {
   int64_t n = 0;
 };
 
-// y[i] = sum over rows of x[r, i], row after row; added to what y has where `accumulate`. `y` is not `x`.
+// y[i] = sum over rows of x[r, i], in row order; added to y if `accumulate`. `y` is not `x`.
 struct SumRowsArgs {
   const float* x = nullptr;  // [n_rows, dim], contiguous
   float* y = nullptr;        // [dim]

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// Rows whose answers can be worked out by hand.
+// Rows whose results can be computed by hand.
 TEST(RmsNorm, DividesByTheRootMeanSquare) {
   const float x[] = {3, 4, 0, 0, 0, 0, 0, 0}, w[] = {1, 2, 3, 4};
   float y[8];

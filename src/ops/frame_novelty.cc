@@ -13,7 +13,7 @@ constexpr int64_t kMaxDim = 1024;
 
 int64_t Align8(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 
-// k / |k|; the zero vector stays what it is.
+// k / |k|; the zero vector is unchanged.
 void LoadUnit(const FrameNoveltyArgs& args, int64_t slot, float* unit) {
   ref::LoadSlot(args.type, args.keys, slot, args.head_dim, unit);
   double squares = 0;
@@ -25,7 +25,7 @@ void LoadUnit(const FrameNoveltyArgs& args, int64_t slot, float* unit) {
 
 }  // namespace
 
-// Places, the recent places without repetition, how many slots stand at each, and the sum of their unit keys.
+// Places, the distinct recent places, the number of slots at each, and the sum of their unit keys.
 int64_t FrameNoveltyScratchBytes(int64_t max_slots, int64_t head_dim) {
   return 3 * Align8(max_slots * 4) + max_slots * head_dim * 4;
 }

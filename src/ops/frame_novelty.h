@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How new a visual token is: how little its key resembles those that stand at the same place of recent frames
-// (InfiniPot-V's temporal redundancy, TaR, NeurIPS 2025). One number per slot of one head:
+// How new a visual token is: how little its key resembles those at the same place in recent frames (InfiniPot-V's
+// temporal redundancy, TaR, NeurIPS 2025). One number per slot of one head:
 //
 //   out[s] = -mean over the recent slots r at the place of s of cos(k[s], k[r])
 //
-// for slots before the recent frames; 1, the highest, where no recent slot stands at that place, and 0 for recent slots
-// and for text. F32 keys, dequantised and un-rotated; a zero key has cosine 0.
+// for slots before the recent frames; 1, the maximum, where no recent slot is at that place, and 0 for recent slots and
+// for text. F32 keys, dequantised and un-rotated; a zero key has cosine 0.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct FrameNoveltyArgs {
 };
 
 int64_t FrameNoveltyScratchBytes(int64_t max_slots, int64_t head_dim);
-// Where the caller writes each slot's place: kNoPlace, 0 .. 65535, or that plus kRecentPlace. [n_slots]
+// Here the caller writes each slot's place: kNoPlace, 0 .. 65535, or that plus kRecentPlace. [n_slots]
 int32_t* FrameNoveltyPlaces(const FrameNoveltyArgs& args);
 
 namespace ref {

@@ -40,7 +40,7 @@ TEST(FrameNovelty, NothingToCompareWithIsNew) {
   EXPECT_EQ(Novelty({1, 0, 1, 0, 1, 0}, 2, {3, kRecent + 2, 1}), (std::vector<float>{1, 0, 1}));
   EXPECT_EQ(Novelty({1, 0}, 2, {kNoPlace}), (std::vector<float>{0}));
   EXPECT_EQ(Novelty({}, 2, {}), (std::vector<float>{}));
-  // A repeated key is as old as can be, whatever its length.
+  // A repeated key has the lowest novelty, whatever its length.
   EXPECT_NEAR(Novelty({2, 2, 9, 9}, 2, {65535, kRecent + 65535})[0], -1, 1e-6);
 }
 

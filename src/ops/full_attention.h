@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of every query row over every key row: no order, no positions, no pot. Encoders of pictures use it among
-// their patches, and with other rows than their own for cross-attention.
+// Attention of every query row over every key row: no causal order, no positions, no pot. Vision encoders use it for
+// self-attention over patches and for cross-attention.
 //
 //   out[r, h, :] = sum_j softmax_j(scale * q[r, h, :] . k[j, h, :]) * v[j, h, :]
 //
@@ -16,7 +16,7 @@ struct FullAttentionArgs {
   float scale = 0;           // usually 1 / sqrt(head_dim)
   const float* q = nullptr;  // [n_q, n_heads, head_dim]; rows q_stride floats apart
   int64_t q_stride = 0, n_q = 0;
-  const float* k = nullptr;  // [n_kv, n_heads, head_dim]; rows kv_stride floats apart, as v's
+  const float* k = nullptr;  // [n_kv, n_heads, head_dim]; rows kv_stride floats apart, as in v
   const float* v = nullptr;
   int64_t kv_stride = 0, n_kv = 0;
   float* out = nullptr;  // [n_q, n_heads, head_dim]; rows out_stride floats apart
@@ -24,11 +24,11 @@ struct FullAttentionArgs {
   void* scratch = nullptr;  // Backend::FullAttentionScratchBytes(...) bytes, 64-byte aligned
 };
 
-// The weights themselves, for those who want to see what a picture's rows attend to: some query rows of one head.
+// The attention weights themselves, to show what a picture's rows attend to: some query rows of one head.
 //
 //   out[i, j] = softmax_j(scale * q[row_begin + i, head, :] . k[j, head, :])
 struct FullAttentionWeightsArgs {
-  FullAttentionArgs attention;  // v, out and scratch are not used
+  FullAttentionArgs attention;  // v, out and scratch are unused
   int64_t head = 0;
   int64_t row_begin = 0, n_rows = 0;
   float* out = nullptr;  // [n_rows, n_kv]
@@ -37,7 +37,7 @@ struct FullAttentionWeightsArgs {
 namespace ref {
 // Scores, softmax and sums in double.
 void FullAttention(const FullAttentionArgs& args);
-// Sums in double; takes no memory.
+// Sums in double; allocates nothing.
 void FullAttentionWeights(const FullAttentionWeightsArgs& args);
 }  // namespace ref
 }  // namespace weir

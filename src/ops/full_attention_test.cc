@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// Two heads of one number each, so that answers can be worked out by hand.
+// Two heads of one number each, so that results can be computed by hand.
 TEST(FullAttention, MixesEveryRowForEveryQuery) {
   const float q[] = {0, 1, 1, 0}, k[] = {0, 1, 0, 2, std::log(2.0f), 3}, v[] = {1, 10, 2, 20, 3, 30};
   float out[4];
@@ -30,7 +30,7 @@ TEST(FullAttention, MixesEveryRowForEveryQuery) {
   EXPECT_FLOAT_EQ(out[2], (1 + 2 + 2 * 3) / 4.0f);  // the last key weighs twice, the first row sees it too
   EXPECT_FLOAT_EQ(out[3], 20);
 
-  // What was mixed with: one head's rows, from any row on.
+  // The weights used: one head's rows, from any row on.
   float weights[6];
   ref::FullAttentionWeights({args, 0, 0, 2, weights});
   for (int j = 0; j < 3; ++j) EXPECT_FLOAT_EQ(weights[j], 1.0f / 3);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raw storage of keys and values: what a slot looks like, and the two operations that write slots.
+// Raw storage of keys and values: the slot format, and the two operations that write slots.
 //
 // One KV head of one layer owns two arrays of slots (keys and values), each slot `SlotBytes(type, head_dim)` wide,
-// slots contiguous: [n_slots, head_dim] in the slot type. Which slots are in use, their positions and who decides is
-// kv/'s business; these operations see raw pointers only.
+// slots contiguous: [n_slots, head_dim] in the slot type. kv/ manages which slots are in use and their positions; these
+// operations see only raw pointers.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct StoreSlotsArgs {
   const float* sin = nullptr;
 };
 
-// Moves the kept slots of one head to the front: slot j of the result is slot keep[j] of the old array, in place.
+// Moves the kept slots of one head to the front, in place: slot j of the result is slot keep[j] of the old array.
 // REQUIRES: keep strictly ascending.
 struct CompactSlotsArgs {
   uint8_t* slots = nullptr;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Negative log-likelihood of given next tokens, without ever holding n_rows x vocabulary logits: projection,
-// log-sum-exp and gather are fused over tiles of the vocabulary.
+// Negative log-likelihood of given next tokens, without storing n_rows x vocabulary logits: projection, log-sum-exp and
+// gather are fused over tiles of the vocabulary.
 //
 //   nll[r] = log(sum_v exp(z[r, v])) - z[r, target[r]],  z[r, v] = sum_k x[r, k] * head[v, k]
 //
-// Signal "NLL" of the pot methods (InfiniPot section 3.3, SirLLM) and of perplexity.
+// The "NLL" signal of the pot methods (InfiniPot section 3.3, SirLLM) and of perplexity.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct NllArgs {
   const Matrix* head = nullptr;     // [n_vocab, n_in]
   const float* bias = nullptr;      // [n_vocab] or nullptr
   float softcap = 0;                // > 0: z = softcap * tanh(z / softcap)
-  const int32_t* target = nullptr;  // [n_rows]; -1 = none, nll[r] is then 0. REQUIRES: < n_vocab
+  const int32_t* target = nullptr;  // [n_rows]; -1 = none, then nll[r] is 0. REQUIRES: < n_vocab
   float* nll = nullptr;             // [n_rows]
   void* scratch = nullptr;          // Backend::NllScratchBytes(n_rows, n_in) bytes, 64-byte aligned
 };

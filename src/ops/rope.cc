@@ -9,7 +9,7 @@ namespace weir {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-// Bounds on what a file may ask for, far above any model: they keep every product below in 64 bits.
+// Bounds on a file's values, far above any model: they keep every product below within 64 bits.
 constexpr int kMaxRot = 1 << 16;
 constexpr int64_t kMaxPositions = int64_t{1} << 40;
 

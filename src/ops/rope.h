@@ -6,7 +6,7 @@
 // Files that store interleaved pairs (GGUF architecture `llama`) have their q and k rows reordered at load instead.
 //
 // Angles of stored keys use two small tables, R(s) = R(s - s % kRopeTile) * R(s % kRopeTile), so that a kernel can
-// rotate un-rotated keys on the fly with a table that stays in L1, and renumbering a pot after eviction costs nothing
+// rotate un-rotated keys on the fly with a table that fits in L1. Renumbering a pot after eviction then costs nothing
 // and never drifts (docs/decisions: keys stay un-rotated).
 #pragma once
 
@@ -19,7 +19,7 @@ namespace weir {
 
 inline constexpr int kRopeTile = 32;
 
-// Data an architecture returns about its rotary embedding.
+// An architecture's description of its rotary embedding.
 struct RopeConfig {
   int n_rot = 0;  // rotated elements per head, even; 0 = no rotary embedding
   double freq_base = 10000.0;
@@ -31,9 +31,9 @@ struct RopeConfig {
   double attn_factor = 1.0;              // magnitude multiplier from the file (longrope, YaRN)
   std::vector<float> freq_factors;       // [n_rot/2] or empty: inverse frequencies are divided by it (llama3; longrope
                                          // within original_context)
-  std::vector<float> freq_factors_long;  // [n_rot/2] or empty: used instead where the context is longer than that
+  std::vector<float> freq_factors_long;  // [n_rot/2] or empty: replaces freq_factors for a longer context
 
-  // Whether a context of so many tokens takes freq_factors_long.
+  // Whether a context of this many tokens uses freq_factors_long.
   bool IsLong(int64_t n_context) const;
 };
 
@@ -46,27 +46,27 @@ struct RopeTable {
   std::vector<float> off_cos, off_sin;    // [kRopeTile, n_rot/2], of positions 0 .. kRopeTile-1; magnitude excluded
   std::vector<float> base_cos, base_sin;  // [n_positions/kRopeTile, n_rot/2], of positions 0, kRopeTile, ...; excluded
 
-  // Pack()'s bytes where a device's operations read them; nullptr: they read the vectors. Not owned.
+  // Pack()'s bytes in a device's memory; nullptr: operations read the vectors. Not owned.
   const uint8_t* device = nullptr;
 
-  // All tables in one piece, Bytes() long: inv_freq, then as floats off_cos, off_sin, base_cos, base_sin.
+  // All tables in one block of Bytes() bytes: inv_freq, then as floats off_cos, off_sin, base_cos, base_sin.
   std::vector<uint8_t> Pack() const;
 
-  // YaRN mixes interpolated and extrapolated frequencies over its correction range and multiplies the magnitude by
-  // 0.1 ln(factor) + 1 (Peng et al. 2023). longrope's magnitude is attn_factor alone: files store it ready to use.
-  // kInvalidArgument for odd or negative n_rot, non-positive base or factor, wrong number of frequency factors,
-  // YaRN without a trained context; kOverBudget when the system has no memory for the table.
-  // `n_context`: how long the context is meant to be, which chooses between longrope's factors; positions may reach
-  // further where one head borrows another's slots.
+  // YaRN mixes interpolated and extrapolated frequencies over its correction range and multiplies the magnitude by 0.1
+  // ln(factor) + 1 (Peng et al. 2023). longrope's magnitude is attn_factor alone: files store it ready to use.
+  // kInvalidArgument for odd or negative n_rot, non-positive base or factor, wrong number of frequency factors, YaRN
+  // without a trained context; kOverBudget when the system has no memory for the table.
+  // `n_context`: the intended context length, which selects longrope's factors; positions may go beyond it where one
+  // head borrows another's slots.
   static Result<RopeTable> Make(const RopeConfig& config, int64_t n_positions, int64_t n_context);
   static Result<RopeTable> Make(const RopeConfig& config, int64_t n_positions) {
     return Make(config, n_positions, n_positions);
   }
-  // Bytes Make() would hold; 0 for a configuration it refuses.
+  // Bytes Make() would hold; 0 for a configuration that it rejects.
   static int64_t Bytes(const RopeConfig& config, int64_t n_positions);
 };
 
-// cos and sin (magnitude excluded) of arbitrary positions, any size: angles are formed in double.
+// cos and sin (magnitude excluded) of arbitrary positions of any size: angles are computed in double.
 //   cos, sin: [n, n_rot/2]
 void RopeAngles(const RopeTable& table, const int64_t* pos, int64_t n, float* cos, float* sin);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding of all heads of rows, in place: each row by its own angles.
+// Rotates all heads of some rows in place, each row by its own angles.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ std::vector<float> Numbers(int64_t n) {
   return out;
 }
 
-// Two planes of 3 x 5 pixels in squares of 2: a line and a column are left over.
+// Two planes of 3 x 5 pixels in squares of 2: one line and one column remain.
 TEST(Squares, OfPlanesAsAConvolutionReadsThem) {
   const std::vector<float> x = Numbers(2 * 3 * 5);
   std::vector<float> y(2 * 2 * 4);

@@ -13,12 +13,12 @@ void TopLogits(const TopLogitsArgs& args) {
     if (finite_a != finite_b) return finite_b;
     return finite_a && z[a] != z[b] ? z[a] > z[b] : a < b;
   };
-  // A heap of the k best so far, the worst in front: most logits are done with after one comparison.
+  // A heap of the k best so far, the worst at the front: most logits need only one comparison.
   int32_t* const end = args.ids + args.k;
   for (int64_t i = 0; i < args.k; ++i) args.ids[i] = static_cast<int32_t>(i);
   std::make_heap(args.ids, end, before);
   for (int64_t i = args.k; i < args.n; ++i) {
-    // Later ids lose against equals, so that only a larger or an unusable logit gets in.
+    // Later ids lose ties, so only a larger or an invalid logit enters the heap.
     if (z[i] <= z[args.ids[0]] && std::isfinite(z[i])) continue;
     if (!before(static_cast<int32_t>(i), args.ids[0])) continue;
     std::pop_heap(args.ids, end, before);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxDim = 1024;
 
-// x / |x|; the zero vector stays what it is.
+// x / |x|; the zero vector is unchanged.
 void Normalise(double* x, int64_t n) {
   double squares = 0;
   for (int64_t i = 0; i < n; ++i) squares += x[i] * x[i];
@@ -31,7 +31,7 @@ void KeyDiff(const VectorScoresArgs& args) {
     LoadUnit(args, s, unit);
     for (int64_t i = 0; i < args.head_dim; ++i) anchor[i] += unit[i];
   }
-  // The mean's length does not matter to a cosine, so the sum will do.
+  // The mean's length does not affect a cosine, so the sum is enough.
   Normalise(anchor, args.head_dim);
   for (int64_t s = 0; s < args.n_slots; ++s) {
     LoadUnit(args, s, unit);

@@ -2,8 +2,8 @@
 // Statistics of stored keys or values, for policies that rank without attention. One score per slot of one head.
 //
 //   kKeyDiff    -cos(k[s], m), m = mean over the slots of k / |k|: keys unlike the rest score high
-//               (KeyDiff, arXiv 2504.15364; un-rotated keys here, so that a score does not depend on where a slot
-//               stands)
+//               (KeyDiff, arXiv 2504.15364; un-rotated keys here, so that a score does not depend on a slot's
+//               place)
 //   kValueNorm  |v[s]|: the value-norm half of InfiniPot-V's ranking (VaN)
 //
 // F32 arithmetic over dequantised slots. A zero key has cosine 0.

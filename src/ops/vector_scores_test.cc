@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference itself, against answers known without it.
+// The reference itself, against independently known answers.
 #include "ops/vector_scores.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 // N visual tokens were read so far. s = attention of the newest voting row, mean over the query heads of the layer.
 //
 //   after a prompt   visual: the floor(S N) largest s stay, per layer (P: but for those that layer 2 holds and
-//                    ranks below its floor(P N) largest); text behind the first picture: H2O with a budget of round(T
+//                    ranks below its floor(P N) largest); text after the first picture: H2O with a budget of round(T
 //                    L), L such tokens so far
 //   while answering  a step reads all text and the floor(C N) visual slots of largest s, the core; every K-th step
 //                    reads all that is stored and ranks anew
@@ -21,8 +21,8 @@
 // - Rows of pictures have no vote; steps that read the core add nothing to the sums of text.
 // - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read
 //   (docs/decisions/0010-prefill-reads-every-row.md).
-// - A full pot: then go, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and
-//   by sum. The paper's caches grow instead.
+// - A full pot evicts, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and by
+//   sum. The paper's caches grow instead.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
 #include <cmath>
@@ -84,7 +84,7 @@ class AVl : public Policy {
     Sort(view);
     picker_.Begin(view.slots, n_keep);
     TakeWhileRoom(prefix_);
-    // Text gets what the core leaves, half of the room at least.
+    // Text gets the room that the core leaves, at least half.
     const int32_t n_core = std::min(Share(core_, view), static_cast<int32_t>(visual_.size()));
     const int32_t budget = std::min(TextBudget(view), std::max(picker_.room() - n_core, picker_.room() / 2));
     const int32_t n_heavy = RoundHalfUp(heavy_ * budget);
@@ -122,12 +122,12 @@ class AVl : public Policy {
   }
 
  private:
-  // A stream's counts pass 2^31, a pot's do not: what is asked of the slots is never more than they are.
+  // A stream's counts exceed 2^31, a pot's do not: requested numbers are limited to the number of slots.
   static int32_t Share(double share, const SlotView& view) {
     return static_cast<int32_t>(
         std::min(share * static_cast<double>(view.n_seen_visual), static_cast<double>(view.slots.size())));
   }
-  // Text behind the first picture that may stay.
+  // Text after the first picture that may be kept.
   int32_t TextBudget(const SlotView& view) const {
     const int64_t n_text = view.n_seen - view.n_seen_visual - std::ssize(prefix_);
     const double wanted = std::min(text_ * static_cast<double>(n_text), static_cast<double>(view.slots.size()));
@@ -142,7 +142,7 @@ class AVl : public Policy {
     visual_.clear();
     for (size_t s = 0; s < view.slots.size(); ++s) {
       const bool visual = view.slots[s].modality != Modality::kText;
-      // What left between the first slot and this one was a picture, or text behind one.
+      // Slots evicted between the first slot and this one were a picture, or text after one.
       const bool before = view.n_seen_visual > 0 && visual_.empty() && text_slots_.empty() &&
                           view.slots[s].seq == static_cast<int64_t>(s);
       (visual ? visual_ : before ? prefix_ : text_slots_).push_back(static_cast<int32_t>(s));
@@ -153,8 +153,8 @@ class AVl : public Policy {
     std::sort(text_slots_.begin(), text_slots_.end(), ranks_before);
   }
 
-  // Takes from visual_ what another layer holds and does not rank among its best. What it holds no more, it has judged
-  // at an earlier prompt.
+  // Takes from visual_ the slots that another layer holds and does not rank among its best. Slots that it no longer
+  // holds were judged at an earlier prompt.
   void Filter(const SlotView& other, const SlotView& view) {
     const RankKeys keys = {other.scores, {}};
     const std::vector<int64_t> held = BestVisual(other.slots, keys, static_cast<int32_t>(other.slots.size())),
@@ -177,7 +177,7 @@ class AVl : public Policy {
       picker_.Take(heap[i]);
     }
   }
-  // H2O over text behind the first picture: the newest `recent`, then the `heavy` best of the others.
+  // H2O over text after the first picture: the newest `recent`, then the `heavy` best of the others.
   void TakeText(const SlotView& view, int32_t n_heavy, int32_t recent) {
     std::vector<int32_t>& order = order_;
     order = text_slots_;

@@ -4,16 +4,16 @@
 // Paper: "Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference" (arXiv
 // 2407.11550), section 3, algorithms 1 and 2 (Ada-SnapKV).
 //
-// The KV heads of a layer share n_heads * n_keep slots. Every head keeps its window, and of what its own n_keep would
-// leave beside it the share `floor` goes to the head's best candidates. What is left of the layer's slots goes to the
-// best candidates of all heads.
+// The KV heads of a layer share n_heads * n_keep slots. Every head keeps its window, and the share `floor` of the rest
+// of its own n_keep goes to the head's best candidates. The layer's remaining slots go to the best candidates of all
+// heads.
 //
-// Heads of unequal length are stored as such: the memory a head does not use is another head's.
+// Heads of unequal length are stored as such: memory that one head does not use is available to the others.
 //
 // Differences (public implementations disagree in detail):
 // - The guaranteed number is rounded down. Ranking across heads: pooled score, score before the pool, the token read
 //   later (slots of different heads cannot be compared), the lower head.
-// - Pinned slots belong to what a head keeps anyway. Where they and the window exceed n_keep the window shrinks.
+// - Pinned slots are always kept. If they and the window exceed n_keep, the window shrinks.
 // - When keep-sets are chosen, and the positions: as in policy/snapkv.cc.
 #include <algorithm>
 #include <cmath>
@@ -74,8 +74,8 @@ class AdaKv : public Policy {
       first_.push_back(n_slots);
       n_slots += view.slots.size();
     }
-    // The slots of a layer are bounded by the pot's share of it, those of one head hardly are: what is kept here is
-    // kept once a layer, and never grows by doubling.
+    // The slots of a layer are bounded by the pot's share of it, those of one head hardly are: storage is allocated
+    // once per layer, and never grows by doubling.
     pooled_.reserve(n_slots);
     pooled_.resize(n_slots);
     taken_.assign(n_slots, 0);
@@ -102,7 +102,8 @@ class AdaKv : public Policy {
     }
   }
 
-  // Takes what a head keeps whatever the others do, and tells how much; its other candidates join the layer's.
+  // Takes the slots that a head keeps regardless of the others and returns their number; its other candidates join the
+  // layer's.
   int32_t TakeOwn(const SlotView& view, int32_t h, int32_t n_keep) {
     picker_.Begin(view.slots, n_keep);
     const int32_t wanted = observation_.WindowOf(view, n_keep, picker_.room());
@@ -127,7 +128,7 @@ class AdaKv : public Policy {
     return picker_.n_taken();
   }
 
-  // Where a slot stands in pooled_ and taken_.
+  // Index of a slot in pooled_ and taken_.
   size_t At(const Candidate& c) const { return first_[static_cast<size_t>(c.head)] + static_cast<size_t>(c.slot); }
 
   bool Before(std::span<const SlotView> views, const Candidate& a, const Candidate& b) const {
@@ -143,7 +144,7 @@ class AdaKv : public Policy {
   const Observation observation_;
   const double floor_;
   const int32_t step_;
-  SlotPicker picker_;          // of one head after the other
+  SlotPicker picker_;          // of all heads in order
   std::vector<size_t> first_;  // [heads of a layer]: the head's first slot in what follows
   std::vector<float> pooled_;
   std::vector<uint8_t> taken_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts that follow from the methods' definitions, whoever implements them.
+// Facts that follow from the methods' definitions, independent of the implementation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::unique_ptr<Policy> Make(const std::string& spec) {
   return std::move(parsed->Make()).value();
 }
 
-// A group of n slots, and what is known of it.
+// A group of n slots with their metadata and statistics.
 struct Pot {
   std::vector<SlotMeta> slots;
   std::vector<float> scores, nll;
@@ -55,7 +55,7 @@ KeepSet Newest(int32_t n, int32_t count) {
   return out;
 }
 
-// Few values, so that ties are the rule.
+// Few distinct values, so that ties are common.
 void Fill(Rng& rng, int values, std::vector<float>* out) {
   for (float& x : *out) x = static_cast<float>(rng.Below(static_cast<uint64_t>(values))) / 64;
 }
@@ -100,7 +100,7 @@ TEST(InfMllm, SpikesStayWithoutPenalty) {
 }
 
 TEST(InfMllm, TheOldestSlotMustBeatItsPenalty) {
-  // It stays iff S > background + b (evicted / candidates): every number here is exact.
+  // It is kept iff S > background + b (evicted / candidates): every number here is exact.
   const float threshold = 0.125f + 0.5f * 20 / 32;
   for (const float above : {-0x1p-10f, 0.0f, 0x1p-10f}) {
     Pot pot(40);
@@ -153,7 +153,7 @@ TEST(InfiniPot, AlphaZeroIsTheCatalystAndAlphaOneIsSirLlm) {
     no_nll.view = no_scores.view = pot.view;
     no_nll.view.nll = {};
     no_scores.view.scores = {};
-    no_scores.view.n_unscored = 20;                                       // no statistic was ever taken
+    no_scores.view.n_unscored = 20;                                       // no statistic was collected
     EXPECT_EQ(Select(*cap, no_nll, n_keep), Select(*tova, pot, n_keep));  // both rank by one row of scores
     EXPECT_EQ(Select(*novel, no_scores, n_keep), Select(*sirllm, pot, n_keep));
     const KeepSet both = Select(*half, pot, n_keep), surprising = Select(*sirllm, pot, (n_keep + 1) / 2);
@@ -263,7 +263,7 @@ TEST(PyramidKv, SharesTheBudgetAmongLayers) {
           EXPECT_LE(std::ssize(keeps[layer]), 2 * n_keep);
           EXPECT_GE(std::ssize(keeps[layer]), n_pins);
           if (layer > 0) {
-            EXPECT_LE(std::ssize(keeps[layer]), std::ssize(keeps[layer - 1]) + 1);  // a slot given back
+            EXPECT_LE(std::ssize(keeps[layer]), std::ssize(keeps[layer - 1]) + 1);  // a slot freed
           }
         }
         EXPECT_EQ(total, int64_t{n_layers} * n_keep);
@@ -346,7 +346,7 @@ TEST(Random, EverySlotHasTheSameChance) {
   EXPECT_LT(chi, 160);
 }
 
-// One lot for life makes what is left a uniform sample of everything read: no part of the stream is favoured.
+// One lot for life makes the kept tokens a uniform sample of everything read: no part of the stream is favoured.
 TEST(Random, OneLotForLifeSamplesTheStream) {
   double mean_once = 0, mean_again = 0;
   for (const char* draw : {"once", "again"}) {

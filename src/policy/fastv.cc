@@ -10,13 +10,12 @@
 // One set for all later layers and heads, chosen at the end of a prompt. N visual tokens were read so far.
 //
 // Differences:
-// - This is the form that keeps a cache: the published evaluation chooses again at every step. Rows of dropped tokens
-//   are still computed in later layers while the prompt is read (docs/decisions/0010-prefill-reads-every-row.md); what
-//   is saved is memory and the time of every later step.
-// - Every prompt ranks all visual tokens again, and a layer behind keeps those of them that it still has: in a stream
-// of
-//   rounds the pictures of earlier ones shrink on, below round((1 - R) N).
-// - A full pot keeps the newest slots of each layer: the paper knows no such thing.
+// - This is the variant with a cache: the published evaluation chooses again at every step. Rows of dropped tokens are
+//   still computed in later layers while the prompt is read (docs/decisions/0010-prefill-reads-every-row.md); what is
+//   saved is memory and the time of every later step.
+// - Every prompt ranks all visual tokens again, and a later layer keeps those that it still has: in a stream
+//   of rounds the pictures of earlier ones shrink on, below round((1 - R) N).
+// - A full pot keeps the newest slots of each layer: the paper has no such case.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
 #include <vector>
@@ -61,11 +60,11 @@ class FastV : public Policy {
   }
 
   void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) override {
-    // Seqs of the visual tokens that stay; a layer that holds others than the one that ranks keeps those it shares.
+    // Seqs of the visual tokens to keep; a layer with other tokens than the ranking layer keeps those that both have.
     std::vector<int64_t> best;
     if (first_ < std::ssize(views)) {
       const SlotView& ranked = views[first_ - 1];
-      // Of a long stream more were seen than any pot holds.
+      // A long stream has seen more than any pot holds.
       const auto n_stay = std::min((1 - dropped_) * static_cast<double>(ranked.n_seen_visual),
                                    static_cast<double>(ranked.slots.size()));
       best = BestVisual(ranked.slots, {ranked.scores, {}}, RoundHalfUp(n_stay));

@@ -1,6 +1,6 @@
 // weir-plugin: policy
 // SPDX-License-Identifier: Apache-2.0
-// Nothing is ever forgotten: the ordinary cache. A pot that is full is an error, never a silent cut.
+// Never evicts: the ordinary cache. A full pot is an error, never a silent truncation.
 #include "policy/policy.h"
 
 namespace weir {

@@ -1,22 +1,22 @@
 // weir-plugin: policy
 // SPDX-License-Identifier: Apache-2.0
 // H2O: the slots with the most accumulated attention (heavy hitters), and the newest.
-// Paper: "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models" (NeurIPS 2023),
-// section 4, algorithm 1.
+// Paper: "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models" (NeurIPS 2023), section
+// 4, algorithm 1.
 //
 //   a_j = sum over all queries i since j was stored of A[i, j]      keep = newest `recent`, then the largest a
 //
-// One keep-set per layer and KV head. A slot that leaves loses its sum.
+// One keep-set per layer and KV head. An evicted slot loses its sum.
 //
 // Differences:
 // - The paper is written for as many KV heads as query heads. With fewer, the query heads of a group are reduced row by
 //   row (`reduce`).
 // - The paper fixes its two shares by the length of the prompt; here the budget is the pot, of which `share` is recent,
 //   half by default as in the paper. `recent` gives a count instead.
-// - `step` slots are freed at once by default (step=1 is the paper's schedule), and a chunk is added to the sums whole
-//   before anything leaves.
-// - Early slots collect more terms: that is the method. normalise=count divides by the number of queries that could see
-//   a slot, which is another method (ObservedAttention of kvpress).
+// - `step` slots are freed at once by default (step=1 is the paper's schedule), and a whole chunk is added to the sums
+//   before anything is evicted.
+// - Early slots collect more terms: this is part of the method. normalise=count divides by the number of queries that
+//   could see a slot, which is another method (ObservedAttention of kvpress).
 // - Positions are slots, as in the authors' streaming version; sums are binary32, not the model's type.
 #include <algorithm>
 

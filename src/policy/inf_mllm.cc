@@ -4,8 +4,8 @@
 // Paper: "Inf-MLLM: Efficient Streaming Inference of Multimodal Large Language Models on a Single GPU"
 // (arXiv 2409.09086), sections 3.2 to 3.4, algorithm 1.
 //
-// With n slots the last l = `recent` always stay, the N = n - l before them are candidates, of which r = n_keep - l
-// stay by
+// With n slots the last l = `recent` are always kept, the N = n - l before them are candidates, of which r = n_keep - l
+// are kept by
 //
 //   B_j = S_j - (b / N) (N - 1 - j)      S_j = mean of A over the last l rows of the prompt and over all query heads
 //

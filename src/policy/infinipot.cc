@@ -11,7 +11,7 @@
 // One keep-set per layer and KV head. Positions are those inside the pot after every distillation.
 //
 // Where the paper is silent:
-// - A kept token carries the likelihood it had when it was read: no other is left to compute, as heads come to hold
+// - A kept token keeps the likelihood it had when it was read: none can be computed later, because heads come to hold
 //   different tokens. It is ranked per head over what that head holds. The first token of a stream has +infinity.
 // - Query heads of a group are reduced by their mean (`reduce`), u is not pooled (`kernel` 1) and nothing is protected
 //   (`sinks` 0) by default. A pool runs over all slots of the head, those that NuC took included.
@@ -23,7 +23,7 @@
 // Differences:
 // - A pot that fills while the answer is written is distilled like any other.
 // - alpha=1 reads no catalyst and keeps one set for all heads: their rankings are equal. alpha=0 computes no
-// likelihoods.
+//   likelihoods.
 #include <algorithm>
 
 #include "policy/policy.h"

@@ -1,8 +1,8 @@
 // weir-plugin: policy
 // SPDX-License-Identifier: Apache-2.0
 // InfiniPot-V: when the pot is full, keep what is new against the last frames, and the longest value vectors.
-// Paper: "InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video Understanding" (NeurIPS 2025,
-// arXiv 2506.15745): temporal-axis redundancy TaR (section 3.2) and value norm VaN (3.3), no attention and no question.
+// Paper: "InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video Understanding" (NeurIPS 2025, arXiv
+// 2506.15745): temporal-axis redundancy TaR (section 3.2) and value norm VaN (3.3), no attention and no question.
 //
 //   TaR  the newest floor(`recent` x frames) frames, at least one, are recent and stay; an older visual token scores
 //        -mean over recent frames of cos(its key, the key at the same place of that frame)
@@ -12,12 +12,12 @@
 // One keep-set per layer and KV head; |C| = ratio |M|, 24 of 32 frames in the paper.
 //
 // Differences:
-// - Keys are compared un-rotated: where a frame stands in the pot does not matter. The paper's keys carry the positions
+// - Keys are compared un-rotated: a frame's position in the pot does not matter. The paper's keys carry the positions
 //   of its model.
 // - Places are the tokens' own. The published code counts them through what a head happens to hold, which after the
-//   first compression is no frame any more.
+//   first compression is no longer a frame.
 // - Streams here hold questions and answers: the newest text takes up to `text` of what stays, the rest of the text
-//   competes by VaN. A system prompt that must stay is pinned.
+//   competes by VaN. Pin a system prompt that must be kept.
 // - VaN is not pooled over time, height and width, as in the released script.
 #include <algorithm>
 #include <limits>

@@ -6,11 +6,11 @@
 //
 //   score_j = -cos(k_j, m)      m = mean over all slots of the head of k / |k|
 //
-// One keep-set per layer and KV head, from the stored keys: no attention is looked at.
+// One keep-set per layer and KV head, from the stored keys, without attention.
 //
 // Differences:
-// - Keys before rotation: a score does not depend on where a slot stands.
-// - Statistics are those of the moment of the selection, over everything the head holds; `step` slots go at once.
+// - Keys before rotation: a score does not depend on a slot's position.
+// - Statistics are computed at the selection, over everything the head holds; `step` slots are evicted at once.
 // - `recent` newest slots can be protected; none by default, as in the paper.
 #include "policy/policy.h"
 #include "policy/rank.h"

@@ -1,6 +1,6 @@
 // weir-plugin: policy
 // SPDX-License-Identifier: Apache-2.0
-// Last frames: the newest pictures or frames, whole, and the newest text. The baseline of streaming video that many
+// Last frames: the newest pictures or frames, whole, and the newest text. The baseline for streaming video that many
 // memory methods do not beat (SimpleStream).
 //
 // Rule: the newest text up to `text` of what stays; then frames from the newest on, each whole, as long as they fit and
@@ -44,7 +44,7 @@ class LastFrames : public Policy {
         --end;
         continue;
       }
-      // Slots of one frame are neighbours: tokens are stored in the order of the stream.
+      // Slots of one frame are adjacent: tokens are stored in the order of the stream.
       const int64_t frame = view.slots[end - 1].frame();
       int32_t begin = end, n_new = 0;
       for (;

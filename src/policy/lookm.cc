@@ -11,12 +11,12 @@
 // One keep-set per layer and KV head.
 //
 // Differences:
-// - The paper merges what it evicts into the kept entry of the nearest key. Nothing is merged here: a kept token stays
-//   what it was.
+// - The paper merges what it evicts into the kept entry of the nearest key. Nothing is merged here: a kept token is
+//   unchanged.
 // - The paper compresses once, after the prompt, by ratios of its length; here the budget is the pot, of which `share`
-// is
-//   recent, and a pot that fills again is compressed again.
-// - Text alone may be more than a pot holds: it is then ranked by a, and no visual token but recent ones stays.
+//   is recent, and a pot that fills again is compressed again.
+// - Text alone may be more than a pot holds: it is then ranked by a, and of the visual tokens only recent ones are
+//   kept.
 #include <algorithm>
 #include <limits>
 

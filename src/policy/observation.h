@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observation windows: what SnapKV, PyramidKV and AdaKV share. The last rows of a prompt vote for the slots before
-// them, the votes are pooled over neighbours, and the window's own slots stay.
+// Observation windows, shared by SnapKV, PyramidKV and AdaKV. The last rows of a prompt vote for the slots before them,
+// the votes are pooled over neighbours, and the window's own slots are kept.
 // Paper: "SnapKV: LLM Knows What You are Looking for Before Generation" (NeurIPS 2024), section 4, listing 1.
 //
 //   v_j = sum over the last `window` rows of A[row, j], j before the window      v'_j = pool of v, zeros beyond both
@@ -18,7 +18,7 @@ struct Observation {
   int32_t window = 0, kernel = 1;
   Pooling pooling = Pooling::kMax;
   HeadReduce reduce = HeadReduce::kMean;
-  int32_t capacity = 0;  // slots that stay after a prompt; 0: only a full pot is compressed
+  int32_t capacity = 0;  // slots that are kept after a prompt; 0: compress only a full pot
   bool absolute = false;
 
   // From the options below. kInvalidArgument for an even kernel.
@@ -26,15 +26,15 @@ struct Observation {
 
   // Per KV head, the last `window` rows of a prompt, or of the chunk before the pot is full.
   PolicyNeeds Needs() const;
-  // What Policy::TargetAfterPrompt() returns.
+  // The result of Policy::TargetAfterPrompt().
   int32_t TargetAfterPrompt(int32_t n_slots) const;
-  // Newest slots of a view that stay whatever their score. A budget that the window would fill keeps half of itself for
-  // the window. `room` is what pins leave of it (ProtectedRecent).
+  // Newest slots of a view that are kept whatever their score. If the window would fill the budget, it gets half of it.
+  // `room` is the budget less the pinned slots (ProtectedRecent).
   int32_t WindowOf(const SlotView& view, int32_t n_keep, int32_t room) const;
 };
 
-// Pooled scores of the slots before the window; the window's own scores stay out of the pool.
-// `pooled` is as long as there are such slots.
+// Pooled scores of the slots before the window; the window's own scores are not pooled.
+// `pooled` has one entry per slot before the window.
 void PoolCandidates(const Observation& observation, const SlotView& view, std::span<float> pooled);
 
 constexpr PolicyOptionInfo WindowOption(int32_t fallback) {

@@ -13,7 +13,7 @@ namespace {
 
 OptionOwner OwnerOf(const PolicyInfo& info) { return {"policy", info.name, info.options}; }
 
-// Sets what a profile says.
+// Applies a profile's options.
 Status ApplyProfile(const std::string& path, PolicySpec* spec) {
   WEIR_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(path));
   if (profile.policy != spec->info->name) {
@@ -67,7 +67,7 @@ Result<PolicySpec> ParsePolicySpec(std::string_view text, Profiles profiles) {
   if (colon != std::string_view::npos) {
     WEIR_ASSIGN_OR_RETURN(given, SplitOptions(owner, text.substr(colon + 1), "profile"));
   }
-  // A profile comes first, wherever it stands.
+  // A profile is applied first, wherever it is in the text.
   for (const GivenOption& option : given) {
     if (option.option != nullptr) continue;
     if (profiles == Profiles::kRefused) {

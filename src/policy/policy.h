@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eviction policies: who stays when a pot is full.
+// Eviction policies: which slots are kept when a pot is full.
 //
-// Adding one is adding one file src/policy/my_policy.cc whose first line is `// weir-plugin: policy` and which defines
-// `extern const PolicyInfo kMyPolicy` (docs/recipes/add-a-policy.md). The folder is the list: the build writes the
-// table that AllPolicyInfos() returns.
+// To add one, add a file src/policy/my_policy.cc whose first line is `// weir-plugin: policy` and which defines `extern
+// const PolicyInfo kMyPolicy` (docs/recipes/add-a-policy.md). The build generates the table that AllPolicyInfos()
+// returns from the files in this folder.
 //
 // A policy sees metadata, never tensors, models or the store. It returns a keep-set; the engine compacts, renumbers and
 // traces. Budgets are counts of slots, never ratios.
@@ -23,75 +23,76 @@
 
 namespace weir {
 
-// What a policy declares before the pot is made. What is not declared is not collected and costs nothing.
+// Declared by a policy before the pot is made. Statistics that are not declared are not collected and cost nothing.
 struct PolicyNeeds {
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
   Evidence evidence;      // statistics kept beside every slot; attention needs kPerLayer or kPerHead
-  int32_t spread = 1;     // largest share of one head, times the pot's slots; 0: as many as a layer has KV heads
-  int32_t min_slots = 1;  // smallest pot that leaves room for one new token; pinned slots and the probe come on top
+  int32_t spread = 1;     // largest share of one head, as a multiple of the pot's slots; 0: as many as a layer has KV
+                          // heads
+  int32_t min_slots = 1;  // smallest pot that leaves room for one new token; pinned slots and the probe are added to it
   bool evicts = true;     // false: a full pot is an error and the engine never calls Select()
   // EvidenceRows::kProbe: the text whose rows vote before every selection. "{question}" in it is replaced by the
-  // question, where one is known, and by nothing otherwise.
+  // question, or by nothing if none is known.
   std::string probe;
-  bool probe_in_template = false;  // the probe ends like a user's turn: the chat template's tail comes after it
+  bool probe_in_template = false;  // the probe ends like a user's turn: the chat template's suffix follows it
   // kProbe: from the start of a round to the next one, this many of the question's last rows vote instead of the probe.
-  // 0: they do not.
+  // 0: off.
   int32_t question_rows = 0;
   float nll_decay = 1;        // NLLs are multiplied by it when a round starts
-  bool trims_prompt = false;  // SelectAfterPrompt() is called once a prompt was read
-  // K > 1: while an answer to something with pictures is written, only every K-th token reads all slots, the others
-  // those of SelectRead(). Voting rows are then those that read all.
+  bool trims_prompt = false;  // SelectAfterPrompt() is called after each prompt
+  // K > 1: while an answer about pictures is written, only every K-th token reads all slots, the others those of
+  // SelectRead(). The voting rows are then those that read all.
   int32_t read_every = 0;
-  int32_t scratch_per_slot = 20;  // bytes that Select() works with, per slot of a pot's largest group
+  int32_t scratch_per_slot = 20;  // working memory of Select() in bytes, per slot of a pot's largest group
 };
 
 // One metadata group's used slots at the moment of a selection. All spans have one entry per slot or none.
 struct SlotView {
   int32_t group = 0;
-  int32_t layer = -1, head = -1;         // what the group stands for; -1: all of them
+  int32_t layer = -1, head = -1;         // the group's layer and head; -1: all of them
   int32_t n_layers = 0, n_kv_heads = 0;  // of the pot
   std::span<const SlotMeta> slots;       // slot order: oldest first
   std::span<const float> scores;         // the declared attention or vector statistic
   std::span<const float> nll;            // -log P when the token was read; +inf for the first of the stream; 0 for
-                                         // what nothing predicts (visual tokens)
+                                         // tokens that nothing predicts (visual ones)
   std::span<const float> novelty;        // Evidence::recent_frames: of visual tokens before the recent frames, else 0
-  std::span<const float> visual;         // Evidence::visual_vector, once the stream has held a picture
-  int32_t n_rows = 0;         // rows of queries in `scores` since they were last taken anew (the divisor of a mean)
-  int32_t n_unscored = 0;     // newest slots, read after `scores` were taken: they hold 0 there
+  std::span<const float> visual;         // Evidence::visual_vector, once the stream has contained a picture
+  int32_t n_rows = 0;         // rows of queries in `scores` since they were last reset (the divisor of a mean)
+  int32_t n_unscored = 0;     // newest slots, read after `scores` were collected: their scores are 0
   int64_t n_seen_visual = 0;  // visual tokens of the stream so far, kept or not
   int64_t n_seen = 0;         // tokens of the stream so far: n_seen - seq queries could see a slot
 };
 
-// One object per session. Its answers depend on the view and its options alone: whatever a stream leaves behind lives
-// in the pot, so that a saved pot is a saved policy. No locks.
+// One object per session. Its answers depend only on the view and its options: all state that a stream leaves is in the
+// pot, so that a saved pot is a saved policy. No locks.
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual PolicyNeeds Needs() const = 0;
 
-  // The pot holds n_slots slots per head (what the probe needs is already taken off) and `n_coming` new tokens need
-  // room. How many may stay? Result in [0, n_slots - n_coming]; may be smaller, so that selections come in fewer,
-  // larger steps.
+  // The pot holds n_slots slots per head (less the probe's) and n_coming new tokens need room. How many slots may be
+  // kept? Result in [0, n_slots - n_coming]; a smaller result makes selections fewer and larger.
   virtual int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const { return n_slots - n_coming; }
 
-  // Slots that may stay once a prompt was read whole; -1: all (SnapKV and its kind compress here).
+  // Slots to keep after a whole prompt was read; -1: all (SnapKV and similar policies compress here).
   virtual int32_t TargetAfterPrompt(int32_t n_slots) const { return -1; }
 
-  // Chooses exactly min(n_keep, slots in view) slots, strictly ascending, every pinned one included. Pure: same view,
-  // same answer, on every backend and thread count. REQUIRES: n_keep >= pinned slots in view.
+  // Chooses exactly min(n_keep, slots in view) slots, strictly ascending, including every pinned one. Pure: the same
+  // view gives the same answer, on every backend and thread count. REQUIRES: n_keep >= pinned slots in view.
   virtual void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) = 0;
 
-  // PolicyNeeds::trims_prompt: a prompt was read whole, with room in the pot or not. keeps[i] are the slots of views[i]
-  // that stay, strictly ascending, every pinned one included; any number of them, each group its own. Pure.
+  // PolicyNeeds::trims_prompt: called after a whole prompt was read, with or without room in the pot. keeps[i] are the
+  // slots of views[i] to keep, strictly ascending, including every pinned one; any number of them, different for each
+  // group. Pure.
   virtual void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) {}
 
   // PolicyNeeds::read_every: the slots that steps between two full ones read, strictly ascending. Pure. Slots that are
   // stored later are read too.
   virtual void SelectRead(const SlotView& view, KeepSet* read) {}
 
-  // All groups of a pot at once: `n_keep` slots on average. Policies whose heads or layers share a budget (spread > 1)
-  // override it; sizes may then differ, their sum may not exceed views.size() * n_keep.
+  // Selects for all groups of a pot at once: `n_keep` slots on average. Policies whose heads or layers share a budget
+  // (spread > 1) override it; sizes may then differ, but their sum may not exceed views.size() * n_keep.
   virtual void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) {
     for (size_t i = 0; i < views.size(); ++i) Select(views[i], n_keep, &keeps[i]);
   }
@@ -104,37 +105,37 @@ using PolicyOptionInfo = OptionInfo;
 struct PolicyInfo {
   const char* name;        // = file name
   const char* summary;     // one line for `weir policies`
-  const char* paper = "";  // source, or "" for baselines of common knowledge
+  const char* paper = "";  // source, or "" for well-known baselines
   std::span<const PolicyOptionInfo> options = {};
   Result<std::unique_ptr<Policy>> (*make)(const PolicyOptions& options);
 };
 
 // Every policy of the folder, sorted by name. (Generated.)
 std::span<const PolicyInfo* const> AllPolicyInfos();
-// nullptr when there is none of that name.
+// nullptr when there is no such policy.
 const PolicyInfo* FindPolicy(std::string_view name);
 
 // A parsed "name" or "name:key=value,key=value". The key `profile` names a file of options (policy/profile.h); options
-// that stand beside it win over the file's, wherever they stand.
+// in the text override the file's, in any order.
 struct PolicySpec {
   const PolicyInfo* info = nullptr;
   PolicyOptions options;
   std::string text;             // normalised: the name and every option with its effective value; no `profile`
-  std::set<std::string> given;  // options that were named in the text, not in a profile
+  std::set<std::string> given;  // options that are in the text, not in a profile
   std::string profile;          // file; empty: none
   std::string profile_model;    // what the profile was tuned with
   int32_t profile_pot = 0;
   Result<std::unique_ptr<Policy>> Make() const { return info->make(options); }
 };
-// Whether a text may name a profile. kRefused for texts of strangers: no file is opened.
+// Whether a text may name a profile. kRefused for untrusted texts: no file is opened.
 enum class Profiles { kRead, kRefused };
-// kNotFound for an unknown policy (with the list of known ones) or profile, kInvalidArgument for unknown keys, bad or
-// out-of-range values and a profile that is refused or of another policy; a profile's other troubles as ReadProfile()
-// has them.
+// kNotFound for an unknown policy (lists the known ones) or profile; kInvalidArgument for unknown keys, bad or
+// out-of-range values, and a profile that is not allowed or is for another policy; other profile errors as
+// ReadProfile().
 Result<PolicySpec> ParsePolicySpec(std::string_view text, Profiles profiles = Profiles::kRead);
-// The same policy with one option changed; `value` as it would stand in the text. Errors as above.
+// The same policy with one option changed; `value` as it would be written in the text. Errors as above.
 Result<PolicySpec> WithOption(const PolicySpec& spec, std::string_view key, std::string_view value);
-// One option's effective value as it would stand in the text. REQUIRES: an option of spec.info.
+// One option's effective value as it would be written in the text. REQUIRES: an option of spec.info.
 std::string OptionText(const PolicySpec& spec, const PolicyOptionInfo& option);
 
 // Building block of position-based policies: keeps all pinned slots, then the newest one, then the first n_head slots,

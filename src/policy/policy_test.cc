@@ -83,7 +83,7 @@ TEST(PolicySpec, ReadsTexts) {
   EXPECT_FALSE(ParsePolicySpec(std::string_view("infinipot:catalyst=a\0b", 22)).ok());
 }
 
-// What is written into traces and saved sessions must mean the same when it is read again.
+// Text written to traces and saved sessions must mean the same when it is read again.
 TEST(PolicySpec, NormalisedTextReadsBackToItself) {
   std::vector<std::string> specs = {"h2o:share=0.1234567890123,recent=-1",
                                     "inf_mllm:b=1e-300",

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "weir-profile-1";
 
-// What every kind of trouble with a profile's text begins with.
+// The prefix of all errors in a profile's text.
 Status Bad(const std::string& name, const std::string& what) { return Corrupt("profile {}: {}", name, what); }
 
 Status CheckKeys(const Json& object, std::initializer_list<std::string_view> known, const std::string& where,
@@ -156,7 +156,7 @@ std::string ProfileText(const Profile& profile) {
                                   {"found", figure.found},      {"found_stderr", figure.found_stderr},
                                   {"gain", figure.gain},        {"gain_stderr", figure.gain_stderr}};
   }
-  // A model's name is a stranger's and need not be UTF-8.
+  // A model's name is untrusted and may not be UTF-8.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

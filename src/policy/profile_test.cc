@@ -142,7 +142,7 @@ TEST_F(ProfileTest, PoliciesTakeTheirOptionsFromIt) {
   EXPECT_EQ(spec->profile_model, "M");
   EXPECT_EQ(spec->profile_pot, 512);
   EXPECT_TRUE(spec->given.empty());
-  // What the user writes wins, on either side.
+  // The user's options win, on either side.
   for (const std::string& text : {"inf_mllm:recent=8,profile=" + quoted, "inf_mllm:profile=" + quoted + ",recent=8"}) {
     spec = ParsePolicySpec(text);
     ASSERT_TRUE(spec.ok()) << spec.status().message();

@@ -13,12 +13,10 @@
 //
 // Differences:
 // - Rounding makes the published steps between layers too small, never too large, so the layers together would keep up
-// to
-//   L (L - 1) / 2 slots more than L C. A pot has no such room: the excess is given back by one slot a layer, from the
-//   lowest up, round and round. A layer keeps its pinned slots; what that costs is given back likewise.
-// - The paper compresses once, after the prompt: `capacity`. For a pot that is full, C is half of what the incoming
-// tokens
-//   leave free, because the published shape needs n of twice C. Where layers already hold unequal numbers, the
+//   to L (L - 1) / 2 slots more than L C. A pot has no such room: the excess is removed by one slot a layer, from the
+//   lowest up, round and round. A layer keeps its pinned slots; the excess from that is removed likewise.
+// - The paper compresses once, after the prompt: `capacity`. For a full pot, C is half of what the incoming tokens
+//   leave free, because the published shape needs n of twice C. If layers already hold unequal numbers, the
 //   exception for a small n does not apply again (it would flatten the pyramid), and n is that of the fullest layer.
 // - Keep-sets are SnapKV's, with the differences listed there.
 #include <algorithm>
@@ -66,20 +64,20 @@ class PyramidKv : public Policy {
   int32_t TargetAfterPrompt(int32_t n_slots) const override { return observation_.TargetAfterPrompt(n_slots); }
 
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
-    // The budget of a high layer: it may be the window and nothing else.
+    // The budget of a high layer: it may be only the window.
     SelectWindow(view, n_keep, n_keep + 1, keep);
   }
 
   void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) override {
     PlanBudgets(views, n_keep);
     for (size_t i = 0; i < views.size(); ++i) {
-      // A high layer may be left with little more than the window: that is the pyramid, not a small pot.
+      // A high layer may keep little more than the window: this is by design, not a sign of a small pot.
       SelectWindow(views[i], budgets_[static_cast<size_t>(views[i].layer)], n_keep, &keeps[i]);
     }
   }
 
  private:
-  // n_even: what a layer would keep if all kept the same, which is what the window is measured by.
+  // n_even: the number each layer would keep if all kept the same, from which the window is derived.
   void SelectWindow(const SlotView& view, int32_t n_keep, int32_t n_even, KeepSet* keep) {
     picker_.Begin(view.slots, n_keep);
     const int32_t window = std::min(observation_.WindowOf(view, n_even, picker_.room()), n_keep);
@@ -91,7 +89,7 @@ class PyramidKv : public Policy {
     picker_.Finish(keep);
   }
 
-  // budgets_[layer]: slots that each KV head of a layer may keep; n_layers * n_keep in all, at most.
+  // budgets_[layer]: slots that each KV head of a layer may keep; at most n_layers * n_keep in total.
   void PlanBudgets(std::span<const SlotView> views, int32_t n_keep) {
     const int32_t n_layers = views[0].n_layers;
     budgets_.assign(static_cast<size_t>(n_layers), 0);
@@ -110,7 +108,7 @@ class PyramidKv : public Policy {
       least = std::max(least, n_pinned);
     }
     const int32_t window = n_keep > observation_.window ? observation_.window : n_keep / 2;
-    // Where everything fits on the average, everything stays, up to what one head may hold.
+    // If everything fits on average, everything is kept, up to the limit of one head.
     if (n_slots <= std::ssize(views) * n_keep) {
       for (const SlotView& view : views) {
         int32_t& budget = budgets_[static_cast<size_t>(view.layer)];

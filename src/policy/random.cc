@@ -1,12 +1,12 @@
 // weir-plugin: policy
 // SPDX-License-Identifier: Apache-2.0
-// Random: slots are kept by lot. The control of every ranking: a policy that is no better has learnt nothing.
+// Random: slots are kept at random. The control for every ranking: a policy that is no better has no useful signal.
 //
-// The lot of a slot is a function of the seed, its layer, its head and its token's number, not of a state: the same
-// stream gives the same keep-sets, whatever was saved, restored or run in between.
+// The random number of a slot is a function of the seed, its layer, its head and its token's number, not of any state:
+// the same stream gives the same keep-sets, whatever was saved, restored or run in between.
 //
-//   draw=once    a token has one lot for life. What stays is at every moment a uniform sample of the whole stream, as
-//                reservoir sampling gives it.
+//   draw=once    a token has one number for life. The kept slots are always a uniform sample of the whole stream, as
+//                in reservoir sampling.
 //   draw=again   every selection draws anew: the older a token, the more draws it must have survived.
 #include "base/rng.h"
 #include "policy/policy.h"

@@ -34,7 +34,7 @@ void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float*
   const int64_t n = std::ssize(scores), half = kernel / 2;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t begin = std::max<int64_t>(0, i - half), end = std::min(n, i + half + 1);
-    // The padding takes part in a maximum where the window reaches beyond an end.
+    // The padding takes part in a maximum where the window extends past an end.
     float largest = end - begin < kernel ? 0 : scores[begin], sum = 0;
     for (int64_t j = begin; j < end; ++j) {
       largest = std::max(largest, scores[j]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rankings of slots share: the tie rule, pooling over neighbours, and filling a budget exactly.
+// Shared by all rankings of slots: the tie rule, pooling over neighbours, and filling a budget exactly.
 //
-// Order of slots, everywhere: the higher score first, of equal ones the higher score before pooling, then the newer
-// slot. No paper defines ties, and where scores are pooled they are the normal case at the cut. A score that is not a
-// number ranks with -infinity, so that a broken model cannot break the order.
+// Order of slots, everywhere: the higher score first; among equals the higher score before pooling, then the newer
+// slot. No paper defines ties, and with pooled scores they are normal at the cut. A NaN score ranks as -infinity, so
+// that a broken model cannot break the order.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +16,38 @@
 
 namespace weir {
 
-// The score that a score ranks with.
+// The value that a score ranks as.
 inline float SaneScore(float score) { return score == score ? score : -std::numeric_limits<float>::infinity(); }
 
-// By what slots are ranked, one entry per slot.
+// The ranking keys, one entry per slot.
 struct RankKeys {
   std::span<const float> first;
-  std::span<const float> second;  // decides among equals, then the slot does; may be empty
+  std::span<const float> second;  // breaks ties, before the slot does; may be empty
 };
 // Whether slot a ranks before slot b.
 bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b);
 
-// Seqs of the `count` visual slots that rank first, ascending; all of them where there are fewer.
+// Seqs of the `count` visual slots that rank first, ascending; all of them if there are fewer.
 std::vector<int64_t> BestVisual(std::span<const SlotMeta> slots, const RankKeys& keys, int32_t count);
 
 enum class Pooling { kMax, kAvg };
-// "max" is kMax, everything else kAvg: for options whose choices are these two words.
+// "max" is kMax, everything else kAvg: for options with only these two choices.
 inline Pooling PoolingOf(std::string_view word) { return word == "max" ? Pooling::kMax : Pooling::kAvg; }
 
 // out[i] = max or mean of scores[i - kernel/2 .. i + kernel/2], zeros beyond both ends; the mean divides by `kernel`
-// there too. REQUIRES: kernel odd, out as long as scores and apart from it.
+// there too. REQUIRES: kernel odd, out as long as scores and not overlapping it.
 void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float* out);
 
-// floor(x + 0.5): how a share of a budget becomes a count.
+// floor(x + 0.5): rounds a share of a budget to a count.
 int32_t RoundHalfUp(double x);
 
-// Newest slots that a policy which protects `recent` of them has to keep when n_unscored have no score yet (they would
-// rank last for no fault of theirs). Half of `room`, what pins leave of the budget, is given to those without a score
-// at most: a long answer must not push out everything else.
+// Number of newest slots to keep, for a policy that protects `recent` of them, when n_unscored have no score yet (and
+// would wrongly rank last). Slots without a score get at most half of `room`, the budget less the pinned slots: a long
+// answer must not evict everything else.
 int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t room);
 
 // Fills the budget of one group: pinned slots first, then what the policy takes, tier by tier, until exactly n_keep
-// slots are taken. A slot that is already taken costs nothing, so overlaps of tiers waste no budget.
+// slots are taken. Taking a slot again costs nothing, so overlapping tiers waste no budget.
 //
 // Keeps its memory between selections (5 bytes per slot of the largest view); one per policy object.
 class SlotPicker {
@@ -60,7 +60,7 @@ class SlotPicker {
   int32_t room() const { return n_keep_ - n_taken_; }  // slots still to take; never negative
   bool taken(int32_t slot) const { return taken_[static_cast<size_t>(slot)] != 0; }
 
-  // Takes one slot, room or not: for policies whose groups share a budget.
+  // Takes one slot even without room: for policies whose groups share a budget.
   void Take(int32_t slot);
   // The first or last `count` slots of the group, outermost first, as long as there is room.
   void TakeOldest(int32_t count);
@@ -72,9 +72,9 @@ class SlotPicker {
   // Those of the best `count` slots of [0, end) that are not taken yet, best first, as long as there is room.
   void TakeTop(const RankKeys& keys, int32_t end, int32_t count);
 
-  // What is taken, ascending.
+  // The taken slots, ascending.
   void Collect(KeepSet* keep) const;
-  // The newest slots where room is left, then Collect(): exactly min(n_keep, slots) are kept.
+  // Takes the newest slots while there is room, then returns Collect(): exactly min(n_keep, slots) are kept.
   void Finish(KeepSet* keep);
 
  private:

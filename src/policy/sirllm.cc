@@ -12,10 +12,10 @@
 // - The true likelihood of a token. The published code gathers row i at token i, which the model has already consumed,
 //   and so gives every token the likelihood of repeating the one before it.
 // - The first token of a stream has no likelihood: +infinity, which keeps it, not the maximum of its chunk.
-// - The paper evicts once a round, before the round is read. So does this where the engine is told of rounds; a stream
+// - The paper evicts once a round, before the round is read. So does this if the engine knows of rounds; a stream
 //   without rounds frees `step` slots at once, and its likelihoods do not decay.
 // - Stored values decay when a round starts, after the paper at its end: all of them alike, so no ranking differs.
-// - Where pins crowd a selection, the newest recent slot goes before the sinks, these before the rest.
+// - If pins leave too little room, the newest recent slot has priority over the sinks, and these over the rest.
 #include <algorithm>
 
 #include "policy/policy.h"
@@ -50,8 +50,8 @@ class SirLlm : public Policy {
     return StepTarget(step_, n_slots, n_coming, sinks_ + 1);
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
-    // Sinks and recent slots are ranked as well: where they are among the most surprising, no lesser one replaces them,
-    // and what that leaves free goes to the newest.
+    // Sinks and recent slots are ranked as well: if they are among the most surprising, no lesser slot replaces them,
+    // and the room left goes to the newest.
     const int32_t n_surprising = std::max(0, n_keep - sinks_ - recent_);
     picker_.Begin(view.slots, n_keep);
     picker_.TakeNewest(std::min(recent_, 1));

@@ -7,15 +7,14 @@
 // head.
 //
 // Differences:
-// - The paper compresses once, after the whole prompt, and then grows without end: `capacity`. A pot that is full is
-//   compressed as well, by the last rows of the chunk before. Newest slots without a score yet count as window, up to
-//   half of what pins leave.
+// - The paper compresses once, after the whole prompt, and then grows without end: `capacity`. A full pot is compressed
+//   as well, by the last rows of the previous chunk. Newest slots without a score yet count as window, up to half of
+//   what pins leave.
 // - Query heads of a group are reduced before the pool; the published code expands keys and values to all query heads
-// and
-//   keeps a set for each, which takes as many times the memory.
+//   and keeps a set for each, which takes as many times the memory.
 // - Ties of pooled scores, the normal case with a maximum, go to the higher score before the pool, then to the newer
-// slot.
-// - A budget that the window fills keeps half of itself for the window instead of being an error.
+//   slot.
+// - If the window would fill the budget, it gets half of it instead of being an error.
 // - Positions are slots; positions=abs is the published form.
 #include <algorithm>
 

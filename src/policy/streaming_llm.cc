@@ -9,8 +9,7 @@
 //
 // Differences:
 // - The paper's perplexity script frees one slot per token. Moving a whole pot for one slot costs more than attending
-// to
-//   it, so `step` slots are freed at once by default; step=1 is the paper's schedule.
+//   to it, so `step` slots are freed at once by default; step=1 is the paper's schedule.
 // - Where pinned slots leave too little room, the newest slot goes before the sinks, these before the rest of the
 // window.
 #include "policy/policy.h"

@@ -10,9 +10,8 @@
 //
 // Differences:
 // - Room is made before a chunk is read, so the row that votes is the last one of the chunk before. A prompt longer
-// than
-//   the pot is trimmed chunk after chunk; the published code trims it once, by its last row.
-// - The paper drops one slot per token; `step` slots go at once by default (step=1 is the paper's schedule).
+//   than the pot is trimmed chunk after chunk; the published code trims it once, by its last row.
+// - The paper drops one slot per token; `step` slots are evicted at once by default (step=1 is the paper's schedule).
 // - Positions are slots. The published code keeps keys rotated at their place in the stream, which leaves the trained
 //   window on long ones.
 // - Slots without a score yet are kept as recent ones, up to half of what pins leave (policy/rank.h).

@@ -6,11 +6,11 @@
 //
 //   score_j = |v_j|
 //
-// One keep-set per layer and KV head, from the stored values: no attention is looked at.
+// One keep-set per layer and KV head, from the stored values, without attention.
 //
 // Differences:
-// - Half of a method only: without the temporal redundancy of frames (TaR), which text does not have (infinipot_v has
-//   it), and without the pooling over a frame's grid.
+// - Half of a method only: without the temporal redundancy of frames (TaR), which text does not have (see infinipot_v),
+//   and without the pooling over a frame's grid.
 // - `step` slots go at once; `recent` newest ones can be protected, none by default.
 #include "policy/policy.h"
 #include "policy/rank.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies that know what a token is: facts that follow from their definitions. What they keep slot by slot is in
-// tests/golden/policy.
+// Policies that distinguish kinds of tokens: facts that follow from their definitions. The slots they keep are tested
+// in tests/golden/policy.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +83,8 @@ TEST(VisualPolicies, WithoutPicturesTheyAreKnownOnes) {
   }
 }
 
-// At a later prompt the filter's layer holds a part of what it judged at the first: that says nothing of the others.
+// At a later prompt the filter's layer holds a part of the tokens it judged at the first: that says nothing about the
+// others.
 TEST(VisualPolicies, AVlFiltersOnlyWhatItsFilterHolds) {
   Stream first, second;
   for (Stream* stream : {&first, &second}) {
@@ -145,7 +146,7 @@ TEST(VisualPolicies, LookMKeepsTextBeforePictures) {
 
 TEST(VisualPolicies, LastFramesKeepsWholeFrames) {
   const Stream stream = Mixed();
-  // Room for the text of the share and three frames of five.
+  // Room for the text share and three of five frames.
   const KeepSet keep = Keep("last_frames:text=0.25,frames=2", stream, 24);
   int64_t n_visual = 0;
   for (const int32_t s : keep) n_visual += stream.slots[s].modality == Modality::kVideo;
@@ -192,7 +193,7 @@ TEST(VisualPolicies, InfiniPotVKeepsRecentFramesAndWhatIsNew) {
   EXPECT_EQ(Keep("infinipot_v:alpha=0,text=0", stream, 16), Keep("value_norm", stream, 16));
 }
 
-// The slots of each frame that stay, oldest frame first.
+// The kept slots of each frame, oldest frame first.
 std::vector<KeepSet> KeptOfFrames(const Stream& stream, const KeepSet& keep) {
   std::vector<KeepSet> out;
   int64_t frame = -1;
@@ -239,7 +240,7 @@ TEST(VisualPolicies, WeirKeepsTheBestRowsOfEveryPictureNewestFirst) {
       EXPECT_TRUE(std::includes(kept[f].begin(), kept[f].end(), expected.begin(), expected.end()));
     }
   }
-  // Without a picture so far, or without rows to keep of it, pictures are tokens like others.
+  // Without a picture so far, or without rows to keep of it, pictures are treated like other tokens.
   Stream unseen = stream;
   unseen.visual.clear();
   EXPECT_EQ(Keep(spec, unseen, 20), Keep("streaming_llm:sinks=2", stream, 20));

@@ -1,10 +1,10 @@
 // weir-plugin: policy
 // SPDX-License-Identifier: Apache-2.0
-// Weir's own policy: the newest tokens, unless something stands out.
+// Weir's own policy: the newest tokens, unless older ones stand out.
 //
-// The published methods give a fixed share of the pot to what they rank best, and pay for it with recent text wherever
-// nothing is worth it (docs/results/policies.md). Here a token has to earn the place of a newer one. Of |C| slots, one
-// keep-set per layer and KV head, taken in this order:
+// The published methods give a fixed share of the pot to the slots they rank best, at the expense of recent text, even
+// if nothing is worth it (docs/results/policies.md). Here a token replaces a newer one only if it stands out. Of |C|
+// slots, one keep-set per layer and KV head, taken in this order:
 //   1. pinned slots, the newest one and the first `sinks` tokens (attention sinks: StreamingLLM 3.2);
 //   2. spans that surprised the model far more than the rest of the pot did when it read them (InfiniPot's novelty,
 //      3.3): -log P averaged over `kernel` neighbours, because a number without the words around it answers no
@@ -14,11 +14,11 @@
 //   3. attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle`
 //      times as much as an average slot gets (1/n of n slots), pooled likewise (SnapKV 4), less a penalty that grows
 //      with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most;
-//   4. once the stream has held a picture: the newest, up to `recent` of |C|, and of every older picture or frame the
+//   4. after the first picture of a stream: the newest, up to `recent` of |C|, and of every older picture or frame the
 //      `frame_rows` visual tokens whose keys are least like the rest of the pot's (KeyDiff), newest pictures first. A
 //      few rows of many pictures answer more questions about the past than all rows of a few (docs/results/video.md);
 //   5. the newest.
-// Nothing predicts visual tokens, so that they neither surprise nor make the rest surprising. Positions are those
+// Nothing predicts visual tokens, so they have no surprise and do not affect that of others. Positions are those
 // inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and from a round's question
 // to the next round that question's do. Without one, an answer that fills the pot is ranked by its newest token alone.
 #include <algorithm>
@@ -41,7 +41,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     {"kernel", 5, 1, 255, true, "neighbours that both are averaged over, odd; 1 = none", "1|5|9"},
     {"b", 0, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention"},
     {"rows", 32, 1, 1 << 16, true, "last tokens of a prompt whose attention votes"},
-    // No ladders: `weir tune` measures texts, where these two do nothing.
+    // No ladders: `weir tune` measures texts, where these two have no effect.
     {"recent", 0.3, 0, 1, false, "with pictures: share of what stays that is the newest"},
     {"frame_rows", 4, 0, 1 << 16, true, "tokens of every older picture that stay; 0: they are tokens like others"},
     TextOption("catalyst", "",
@@ -115,7 +115,7 @@ class WeirPolicy : public Policy {
   }
 
  private:
-  // Up to frame_rows_ slots of each picture, those that are taken included; newest pictures first.
+  // Up to frame_rows_ slots of each picture, including those already taken; newest pictures first.
   void TakeOfEveryPicture(const SlotView& view) {
     for (int32_t end = picker_.n_slots(); end > 0 && picker_.room() > 0;) {
       int32_t begin = end - 1, n_taken = picker_.taken(begin);
@@ -159,7 +159,7 @@ class WeirPolicy : public Policy {
     std::nth_element(sorted_.begin(), middle, sorted_.end());
     return *middle;
   }
-  // The best `count` of the slots whose pooled value lies above `threshold`.
+  // The best `count` of the slots whose pooled value is above `threshold`.
   void TakeAbove(float threshold, std::span<const float> unpooled, int32_t n, int32_t count) {
     int32_t n_above = 0;
     for (int32_t j = 0; j < n; ++j) n_above += pooled_[j] > threshold && !picker_.taken(j);

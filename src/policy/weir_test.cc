@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rule of `weir` promises: nothing is paid where nothing stands out, and what does stays at any age.
+// The guarantees of the `weir` rule: no slots are spent where nothing stands out, and what does is kept at any age.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::unique_ptr<Policy> Make(const std::string& options) {
   return std::move(parsed->Make()).value();
 }
 
-// One head's slots; every slot surprises and is attended to alike.
+// One head's slots; all have the same surprise and attention.
 struct Pot {
   std::vector<SlotMeta> slots;
   std::vector<float> scores, nll;
@@ -52,7 +52,7 @@ KeepSet Select(const std::string& options, const Pot& pot, int32_t n_keep) {
   return keep;
 }
 
-// The first n_head of n slots and as many of the last ones as make n_keep.
+// The first n_head of n slots and the newest ones up to n_keep in total.
 KeepSet HeadAndTail(int32_t n, int32_t n_head, int32_t n_keep) {
   KeepSet out(static_cast<size_t>(n_keep));
   std::iota(out.begin(), out.begin() + n_head, 0);
@@ -83,7 +83,7 @@ TEST(Weir, PinsAndALongAnswerLeaveRoomForTheRest) {
   KeepSet keep;
   Make("")->Select(view, 384, &keep);
   for (int32_t slot : {0, 1, 2, 3, 302, 305, 511}) EXPECT_TRUE(Keeps(keep, slot)) << slot;
-  // Sinks before all that has no score.
+  // Sinks have priority over slots without a score.
   Pot plain(512);
   view = plain.View();
   view.n_unscored = 500;
@@ -128,7 +128,7 @@ TEST(Weir, ASurprisingSpanStaysAtAnyAge) {
   std::vector<int64_t> held;
   for (const SlotMeta& slot : pot.slots) held.push_back(slot.seq);
   for (int64_t seq : {0, 1, 2, 3, 50, 51, 52}) EXPECT_TRUE(std::binary_search(held.begin(), held.end(), seq)) << seq;
-  // All that may be older than the newest: sinks, and the shares of surprise and attention.
+  // The only slots that may be older than the newest: sinks, and the shares of surprise and attention.
   const int64_t n_newest = 96 - 4 - RoundHalfUp(0.35 * 96) - RoundHalfUp(0.1 * 96);
   EXPECT_EQ(held[held.size() - static_cast<size_t>(n_newest)], 20000 - n_newest);
 }
@@ -147,7 +147,7 @@ TEST(Weir, SharesAreUsedAndNotExceeded) {
           << options;
     }
   }
-  // Whatever the shares, the newest slot stays.
+  // Whatever the shares, the newest slot is kept.
   EXPECT_EQ(Select(all + "alpha=1,beta=1", pot, 40), HeadAndTail(100, 39, 40));
 }
 
@@ -165,7 +165,7 @@ TEST(Weir, ASurpriseIsAboveRobustDeviations) {
 TEST(Weir, ASaddleIsAboveItsBarAndThePenaltyOfItsAge) {
   for (const float above : {-0x1p-10f, 0.0f, 0x1p-10f}) {
     Pot pot(64);
-    pot.n_rows = 4;  // scores are sums over the rows, the bar is for one
+    pot.n_rows = 4;  // scores are sums over the rows, the threshold is for one
     std::fill(pot.scores.begin(), pot.scores.end(), 0.0f);
     pot.scores[20] = 4 * (8.0f / 64 + above);
     EXPECT_EQ(Keeps(Select("kernel=1,saddle=8", pot, 16), 20), above > 0) << above;
@@ -175,7 +175,7 @@ TEST(Weir, ASaddleIsAboveItsBarAndThePenaltyOfItsAge) {
 }
 
 TEST(Weir, ASpanCountsNotALoneToken) {
-  // Five neighbours at 6 are a sentence; one token at 10 among ordinary ones is a typing error.
+  // Five neighbours at 6 are a sentence; one token at 10 among ordinary ones is a typo.
   Pot pot(100);
   for (int32_t slot = 0; slot < 100; ++slot) pot.nll[slot] = slot % 2 == 0 ? 1 : 3;
   std::fill(pot.nll.begin() + 10, pot.nll.begin() + 15, 6.0f);

@@ -1,7 +1,7 @@
 // weir-plugin: policy
 // SPDX-License-Identifier: Apache-2.0
 // Window attention: the newest tokens, nothing else. The negative control: perplexity jumps as soon as the first tokens
-// leave the pot. Equal to streaming_llm with no sinks, positions included, so that the two differ in the sinks alone.
+// are evicted. Equal to streaming_llm with no sinks, positions included, so that the two differ only in the sinks.
 #include "policy/policy.h"
 #include "policy/step.h"
 

@@ -33,7 +33,7 @@ constexpr OptionInfo kOptions[] = {
     TextOption("weights", "none", "of the image tokens' votes", "none|image"),
 };
 
-// In the place of a layer: the last one, whichever that is.
+// A value for the layer: the last one, whichever that is.
 constexpr int32_t kLast = -1;
 
 class Catp final : public Pruner {

@@ -1,7 +1,8 @@
 // weir-plugin: pruner
 // SPDX-License-Identifier: Apache-2.0
 // L2: the rows of the largest Euclidean norm before they are projected to the language model's width. The baseline that
-// CATP is compared with. Behind a layer norm, as in a Q-Former, norms hardly differ: little better than chance there.
+// CATP is compared with. After a layer norm, as in a Q-Former, norms hardly differ, and it is little better than
+// chance.
 #include <cmath>
 #include <vector>
 

@@ -37,7 +37,7 @@ Result<PrunerSpec> ParsePrunerSpec(std::string_view text) {
       WEIR_RETURN_IF_ERROR(spec.options.Set(owner, *option.option, option.value));
     }
   }
-  // What only the pruner itself can check.
+  // Checks that only the pruner itself can make.
   WEIR_RETURN_IF_ERROR(spec.Make().status());
   spec.text = spec.options.Describe(owner);
   return spec;
@@ -51,7 +51,7 @@ int64_t RowsKept(int64_t n_rows, double keep) {
 void KeepMostImportant(std::span<const double> importance, int64_t n_keep, KeepSet* keep) {
   keep->resize(importance.size());
   std::iota(keep->begin(), keep->end(), 0);
-  // Not a number would leave sorting without an order.
+  // With a NaN, sorting would have no order.
   const auto rank = [&](int32_t row) {
     return std::isnan(importance[row]) ? -std::numeric_limits<double>::infinity() : importance[row];
   };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pruners: which rows of a picture the language model gets to see. Rows that a pruner drops never reach the model: no
-// slot, no attention, no feed-forward layer.
+// Pruners: which rows of a picture the language model sees. Rows that a pruner drops never reach the model: no slot, no
+// attention, no feed-forward layer.
 //
-// Adding one is adding one file src/prune/my_pruner.cc whose first line is `// weir-plugin: pruner` and which defines
-// `extern const PrunerInfo kMyPruner` (docs/recipes/add-a-pruner.md). The folder is the list. A pruner sees signals of
-// the encoder (vision/signals.h), never the encoder, the model or a session, and gives every row one number.
+// To add one, add a file src/prune/my_pruner.cc whose first line is `// weir-plugin: pruner` and which defines `extern
+// const PrunerInfo kMyPruner` (docs/recipes/add-a-pruner.md); the build finds it. A pruner sees only signals of the
+// encoder (vision/signals.h), not the encoder, the model or a session, and returns one number per row.
 #pragma once
 
 #include <cstdint>
@@ -23,49 +23,49 @@ namespace weir {
 // One object per encoder and session. Signals of a picture arrive between Begin() and Importance().
 class Pruner : public SignalSink {
  public:
-  // Bytes that Prepare() will take for this encoder. kUnsupported when it does not offer what the pruner needs,
-  // kInvalidArgument when the options do not fit it.
+  // Bytes that Prepare() will allocate for this encoder. kUnsupported when the encoder does not offer the signals that
+  // the pruner needs, kInvalidArgument when the options do not fit it.
   virtual Result<int64_t> MemoryBytes(const SignalSource& source) const = 0;
-  // Takes them: all the memory it will ever need. REQUIRES: MemoryBytes(source) is no error.
+  // Allocates them: all the memory it will ever need. REQUIRES: MemoryBytes(source) is not an error.
   virtual void Prepare(const SignalSource& source) = 0;
-  // A picture begins; what is known of the one before is forgotten.
+  // Begins a picture; forgets the one before.
   virtual void Begin() = 0;
-  // One number per row, larger stays; valid until the next Begin(). Not finite where a signal was not.
+  // One number per row, larger is kept first; valid until the next Begin(). Not finite if a signal was not.
   virtual std::span<const double> Importance() const = 0;
 };
 
 struct PrunerInfo {
   const char* name;                          // = file name
   const char* summary;                       // one line for a list
-  const char* paper = "";                    // source, or "" for baselines of common knowledge
+  const char* paper = "";                    // source, or "" for well-known baselines
   std::span<const OptionInfo> options = {};  // beside kKeepOption, which every pruner has
   Result<std::unique_ptr<Pruner>> (*make)(const Options& options);
 };
 
-// The share of the rows that stays: round half up, at least one.
+// The share of the rows to keep: rounded half up, at least one.
 inline constexpr OptionInfo kKeepOption = {
     "keep", 0.5, 0, 1, false, "share of a picture's rows that stays", "0.125|0.25|0.5|0.75"};
 
 // Every pruner of the folder, sorted by name. (Generated.)
 std::span<const PrunerInfo* const> AllPrunerInfos();
-// nullptr when there is none of that name.
+// nullptr when there is no such pruner.
 const PrunerInfo* FindPruner(std::string_view name);
 
-// A parsed "name" or "name:key=value,key=value", the form of policies.
+// A parsed "name" or "name:key=value,key=value", as for policies.
 struct PrunerSpec {
-  const PrunerInfo* info = nullptr;  // nullptr: nothing is pruned
+  const PrunerInfo* info = nullptr;  // nullptr: no pruning
   Options options;
   std::string text;  // normalised: the name and every option with its effective value
   double keep() const { return options.Number("keep"); }
   Result<std::unique_ptr<Pruner>> Make() const { return info->make(options); }
 };
-// kNotFound for an unknown pruner (with the list of known ones), kInvalidArgument for unknown keys and bad values.
+// kNotFound for an unknown pruner (lists the known ones), kInvalidArgument for unknown keys and bad values.
 Result<PrunerSpec> ParsePrunerSpec(std::string_view text);
 
-// How many of n rows stay: n * keep, rounded half up, at least one.
+// How many of n rows to keep: n * keep, rounded half up, at least one.
 int64_t RowsKept(int64_t n_rows, double keep);
-// The n_keep rows of the largest importance, ascending; among equals the first ones, and what is no number last.
-// REQUIRES: n_keep <= importance.size().
+// The n_keep rows of the largest importance, ascending; among equals the first ones, NaN last. REQUIRES: n_keep <=
+// importance.size().
 void KeepMostImportant(std::span<const double> importance, int64_t n_keep, KeepSet* keep);
 
 }  // namespace weir

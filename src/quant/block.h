@@ -11,7 +11,7 @@
 
 namespace weir {
 
-// Blocks lie at any address: copy in and out instead of casting the pointer. Compilers make loads of it.
+// Blocks are unaligned: copy in and out instead of casting the pointer. Compilers turn this into loads.
 template <typename Block>
 inline Block LoadBlock(const uint8_t* bytes) {
   Block block;
@@ -24,8 +24,8 @@ inline void StoreBlock(const Block& block, uint8_t* bytes) {
   std::memcpy(bytes, &block, sizeof(Block));
 }
 
-// Finite check of blocks whose scales are one half at byte kFirst and, if kSecond >= 0, another at byte kSecond.
-// Without an early exit inside: on good files, the common case, the loop has no branch to mispredict.
+// Checks that scales are finite, for blocks whose scales are one half at byte kFirst and, if kSecond >= 0, another at
+// byte kSecond. No early exit: on valid files, the common case, the loop has no branch to mispredict.
 template <typename Block, int kFirst, int kSecond = -1>
 bool HalfScalesFinite(const uint8_t* blocks, int64_t n_blocks) {
   bool finite = true;
@@ -44,8 +44,8 @@ inline bool FiniteValues(const float* in, int n) {
 
 inline constexpr uint16_t kHalfNan = 0x7e00;
 
-// Truncated to an integer within [low, high]. Total: a NaN (0 * infinity, when a scale is so small that its inverse
-// overflows) becomes low, where a plain conversion would be undefined.
+// Truncated to an integer within [low, high]. Defined for all inputs: a NaN (0 * infinity, when a scale is so small
+// that its inverse overflows) becomes low, where a plain conversion would be undefined.
 template <typename Float>
 inline int TruncateTo(Float value, int low, int high) {
   if (!(value > static_cast<Float>(low))) return low;
@@ -53,7 +53,7 @@ inline int TruncateTo(Float value, int low, int high) {
   return static_cast<int>(value);
 }
 
-// To the nearest integer within [low, high], halves away from zero.
+// Rounded to the nearest integer within [low, high], halves away from zero.
 inline int RoundTo(float value, int low, int high) { return TruncateTo(std::round(value), low, high); }
 
 inline float InverseOrZero(float value) { return value == 0.0f ? 0.0f : 1.0f / value; }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats whose weights are small integers with scales. Kernels on packed codes (backend/cpu/coded_weights.cc,
-// backend/cuda/planar_weights.cu) know formats by this description alone: a format that has one runs on them with
-// nothing else written.
+// backend/cuda/planar_weights.cu) need only this description: a format that has one runs on them without further code.
 //
-// A row is cut into blocks of 32 elements, whatever the size of the format's own blocks:
+// A row is divided into blocks of 32 elements, whatever the format's own block size:
 //
 //   weight = (code - offset) * scale + addend
 //
-// with the code an unsigned integer, and the scale and addend of a block, or of each half of a block, as ScaleKind
-// says.
+// where the code is an unsigned integer, and ScaleKind defines the scale and addend of a block or of each half of a
+// block.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,8 @@ enum class ScaleKind : uint8_t {
              // addend
 };
 
-// REQUIRES, of a format that is made of codes: bits is 4, 5, 6 or 8; with 8 bits, offset_log2 is 7; with kSuper and
-// kSuper16, the format's blocks have 256 elements. Each is checked where a kernel is made for the description.
+// REQUIRES, of a format made of codes: bits is 4, 5, 6 or 8; with 8 bits, offset_log2 is 7; with kSuper and kSuper16,
+// the format's blocks have 256 elements. Each is checked where a kernel is instantiated for the description.
 struct CodeLayout {
   int bits = 0;          // of a code; 0: the format is not made of codes
   int offset_log2 = -1;  // offset = 1 << offset_log2; -1: none
@@ -38,14 +37,14 @@ struct CodeLayout {
   constexpr int offset() const { return offset_log2 < 0 ? 0 : 1 << offset_log2; }
 };
 
-// One block of 32, with the scales as the file has them.
+// One block of 32, with the scales as stored in the file.
 struct CodeBlock {
   uint8_t code[kCodeBlock] = {};
   uint16_t d = 0, m = 0;  // F16
   uint8_t sub[2] = {};    // kSuper16: the bits of signed numbers
 };
 
-// What formats share. Element i (0 to 15) is the low nibble of byte i, element 16 + i its high nibble.
+// Common to the formats: element i (0 to 15) is the low nibble of byte i, element 16 + i its high nibble.
 inline void ReadNibbles(const uint8_t* qs, CodeBlock* out) {
   for (int i = 0; i < kCodeBlock / 2; ++i) {
     out->code[i] = qs[i] & 0x0f;

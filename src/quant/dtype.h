@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of stored tensors: F32, F16, BF16, I32 (plain.cc) and the block formats, one file of this folder each.
+// Element types of stored tensors: F32, F16, BF16, I32 (plain.cc) and the block formats, one file each in this folder.
 //
-// The enumerators are generated from the folder's file names: q4_k.cc is DType::kQ4_K. Their numbers hold for one build
-// only. Files never contain them: GGUF has numbers of its own (DTypeInfo::gguf_number), saved sessions too
+// The enumerators are generated from the folder's file names: q4_k.cc is DType::kQ4_K. Their numbers are valid within
+// one build only. Files never contain them: GGUF has its own numbers (DTypeInfo::gguf_number), and so do saved sessions
 // (kv/store_state.cc).
 #pragma once
 
@@ -19,7 +19,7 @@ struct DTypeInfo {
   int block_bytes;       // bytes per block
 };
 
-// Never fails: every element type has a format, and the format has this.
+// Never fails: every element type has a format, and every format has this.
 const DTypeInfo& InfoOf(DType type);
 
 inline bool IsBlocked(DType type) { return InfoOf(type).block_elements > 1; }

@@ -147,7 +147,7 @@ TEST(FormatTest, RoundTripErrorIsWhatTheFormatSays) {
   }
 }
 
-// Codes and scales, put together as quant/codes.h says, are the decoded values bit for bit.
+// Codes and scales, combined as in quant/codes.h, equal the decoded values bit for bit.
 TEST(FormatTest, CodesAreTheValues) {
   for (DType type : AllTypes()) {
     const CodeLayout codes = CodesOf(type);
@@ -180,7 +180,7 @@ TEST(FormatTest, SpecialRowsKeepTheirShape) {
         ASSERT_NEAR(x, constant, 0.02 * std::fabs(constant) + 1e-7) << InfoOf(type).name;
       }
     }
-    // One outlier among zeros: the zeros stay small, the outlier stays itself.
+    // One outlier among zeros: the zeros stay small, the outlier keeps its value.
     std::vector<float> in(256, 0.0f);
     in[77] = -4.0f;
     const std::vector<float> out = Decoded(type, Encoded(type, in), 256);
@@ -256,7 +256,7 @@ TEST(FormatTest, BadValuesAreNeverHidden) {
   }
 }
 
-// Every pattern of a half scale, in every block, is judged as its value says.
+// Every bit pattern of a half scale, in every block, is accepted or rejected by its value.
 TEST(FormatTest, FiniteCheckAgreesWithDecoding) {
   for (DType type : AllTypes()) {
     const QuantFormat& format = FormatOf(type);
@@ -268,7 +268,7 @@ TEST(FormatTest, FiniteCheckAgreesWithDecoding) {
       format.decode(block.data(), out.data());
       const bool decoded_finite = std::all_of(out.begin(), out.end(), [](float x) { return std::isfinite(x); });
       const bool judged = AllFinite(type, block.data(), format.info.block_elements);
-      // The check may refuse a block whose bad scale meets only zero codes; it must never pass a bad value.
+      // The check may reject a block whose bad scale is used only by zero codes; it must never accept a bad value.
       ASSERT_TRUE(decoded_finite || !judged) << InfoOf(type).name;
       ASSERT_TRUE(format.info.block_elements > 1 || judged == decoded_finite) << InfoOf(type).name;
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two 16-bit floating-point types, converted in plain integer arithmetic: the same bits on every machine, whether
-// or not it has half-precision instructions. SIMD kernels may use faster conversions; they must agree with these.
+// The two 16-bit floating-point types, converted in plain integer arithmetic, with the same bits on every machine, with
+// or without half-precision instructions. SIMD kernels may use faster conversions; they must agree with these.
 //
 //   F16   IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction bits; largest finite value 65504
 //   BF16  the upper half of a binary32: 1 sign, 8 exponent, 7 fraction bits
 //
-// Narrowing rounds to nearest, ties to even; what is too large becomes infinity; a NaN stays a (quiet) NaN. Widening is
-// exact. All four functions are constexpr, so constants and tables can be built from them at compile time.
+// Narrowing rounds to nearest, ties to even; values that are too large become infinity; a NaN stays a (quiet) NaN.
+// Widening is exact. All four functions are constexpr, so constants and tables can be built from them at compile time.
 #pragma once
 
 #include <bit>
@@ -35,7 +35,7 @@ constexpr uint16_t F32ToF16(float value) {
   // 65520 = 65504 + half a step: from here on the nearest value is infinity.
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
   uint32_t kept = 0;       // the half's exponent and fraction, before rounding
-  uint32_t discarded = 0;  // what rounding decides on
+  uint32_t discarded = 0;  // the bits that decide rounding
   uint32_t halfway = 0;
   if (magnitude >= 0x38800000u) {  // 2^-14, the smallest normal half
     kept = (magnitude - 0x38000000u) >> 13;
@@ -49,7 +49,7 @@ constexpr uint16_t F32ToF16(float value) {
     discarded = fraction & ((1u << shift) - 1);
     halfway = 1u << (shift - 1);
   }
-  // A carry out of the fraction runs into the exponent, which is the right answer.
+  // A carry out of the fraction goes into the exponent, which is correct.
   if (discarded > halfway || (discarded == halfway && (kept & 1) != 0)) ++kept;
   return static_cast<uint16_t>(sign | kept);
 }
@@ -58,7 +58,7 @@ constexpr float BF16ToF32(uint16_t value) { return std::bit_cast<float>(static_c
 
 constexpr uint16_t F32ToBF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  // Rounding a NaN could carry into the exponent and make it an infinity: cut it and set the quiet bit.
+  // Rounding a NaN could carry into the exponent and make it an infinity: truncate it and set the quiet bit.
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }

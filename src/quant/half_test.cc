@@ -43,7 +43,7 @@ TEST(HalfTest, EveryHalfSurvivesARoundTrip) {
   }
 }
 
-// Walks all pairs of neighbours: their midpoint goes to the even one, anything off it to the nearer one.
+// Tests all pairs of neighbours: their midpoint rounds to the even one, anything else to the nearer one.
 TEST(HalfTest, NarrowingRoundsToNearestEven) {
   for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
     const uint16_t low = static_cast<uint16_t>(bits);
@@ -67,7 +67,7 @@ TEST(HalfTest, NarrowingExtremes) {
   EXPECT_EQ(F32ToF16(std::numeric_limits<float>::denorm_min()), 0);
   EXPECT_EQ(F32ToF16(-std::numeric_limits<float>::min()), 0x8000);
   EXPECT_TRUE(std::isnan(F16ToF32(F32ToF16(std::numeric_limits<float>::quiet_NaN()))));
-  // A NaN whose payload is all in the bits that are cut off.
+  // A NaN whose payload is entirely in the truncated bits.
   EXPECT_TRUE(std::isnan(F16ToF32(F32ToF16(std::bit_cast<float>(0x7f800001u)))));
 }
 

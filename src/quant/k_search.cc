@@ -32,7 +32,7 @@ float AffineError(const float* in, const float* weights, int n, int max_code, Fi
   return error;
 }
 
-// Least squares over scale and min with the codes that `inverse` and `min` give. False when the codes are all alike.
+// Least squares over scale and min with the codes that result from `inverse` and `min`. False when all codes are equal.
 bool RefitAffine(const float* in, const float* weights, int n, int max_code, float inverse, float min, Fit* fit) {
   double w = 0, wq = 0, wqq = 0, wx = 0, wqx = 0;
   for (int i = 0; i < n; ++i) {
@@ -65,7 +65,7 @@ Fit SearchAffine(const float* in, const float* weights, int n, int max_code) {
   best.scale = range / static_cast<float>(max_code);
   float best_error = AffineError(in, weights, n, max_code, best);
   // Up to one code in steps of a tenth. On Gaussian weights, twice the range lowers the squared error by less than 1%
-  // and takes twice the time; half the step changes nothing.
+  // and takes twice the time; half the step has no effect.
   for (int step = -10; step <= 10; ++step) {
     const float inverse = (static_cast<float>(max_code) + 0.1f * static_cast<float>(step)) / range;
     Fit fit;
@@ -79,7 +79,7 @@ Fit SearchAffine(const float* in, const float* weights, int n, int max_code) {
   return best;
 }
 
-// The six-bit neighbours of a fitted pair: rounding scale and minimum apart from each other is rarely the best choice.
+// The six-bit neighbours of a fitted pair: rounding scale and minimum independently is rarely the best choice.
 GroupScale RoundPair(const float* in, const float* weights, int max_code, Fit fit, float d, float dmin) {
   const int scale = RoundTo(fit.scale * InverseOrZero(d), 0, 63);
   const int min = RoundTo(fit.min * InverseOrZero(dmin), 0, 63);
@@ -126,7 +126,9 @@ MinBlock SearchMinBlock(const float* in, int max_code) {
   MinBlock block;
   block.d = F32ToF16(peak_scale / 63.0f);
   block.dmin = F32ToF16(peak_min / 63.0f);
-  if (!IsFiniteF16(block.d) || !IsFiniteF16(block.dmin)) return block;  // values too large: the caller's check sees it
+  if (!IsFiniteF16(block.d) || !IsFiniteF16(block.dmin))
+    return block;  // values too large: the caller's check detects
+                   // it
   const float d = F16ToF32(block.d);
   const float dmin = F16ToF32(block.dmin);
   for (int g = 0; g < kMinGroups; ++g) {

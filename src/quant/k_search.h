@@ -3,8 +3,9 @@
 // integer scales of their own. Not for use outside this folder.
 //
 // Each group is fitted by weighted least squares: codes and scale are chosen in turn for a range of starting scales,
-// and the pair with the smallest error stays. Elements weigh their magnitude plus the group's root mean square, because
-// a weight's error matters in proportion to the activations it meets, which magnitude predicts better than nothing.
+// and the pair with the smallest error wins. An element's weight is its magnitude plus the group's root mean square,
+// because an error matters in proportion to the activations it is multiplied with, and magnitude is a rough predictor
+// of them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ inline constexpr int kMinGroups = 8;        // groups of a Q4_K or Q5_K block
 inline constexpr int kMinGroupElements = kSuperElements / kMinGroups;
 inline constexpr int kPackedScaleBytes = 12;
 
-// Scale and minimum of a group: six bits each, value = code * (d * scale) - dmin * min.
+// Scale and minimum of a group: six bits each; value = code * (d * scale) - dmin * min.
 struct GroupScale {
   int scale;
   int min;
@@ -47,7 +48,7 @@ void ReadMinGroup(const Block& block, int g, CodeBlock* out) {
   out->m = block.dmin;
 }
 
-// Everything a Q4_K or Q5_K block stores, before the codes are packed into bytes.
+// Everything a Q4_K or Q5_K block stores, before the codes are packed.
 struct MinBlock {
   uint16_t d = 0;     // F16 scale of the scales
   uint16_t dmin = 0;  // F16 scale of the minimums
@@ -57,7 +58,7 @@ struct MinBlock {
 // REQUIRES: all 256 values are finite.
 MinBlock SearchMinBlock(const float* in, int max_code);
 
-// The scale that represents n values best as scale * code, code from -max_code to max_code - 1.
+// The best scale for n values as scale * code, code from -max_code to max_code - 1.
 float SearchSymmetricScale(const float* in, int n, int max_code);
 
 }  // namespace weir

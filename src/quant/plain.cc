@@ -20,8 +20,8 @@ void EncodeI32(const float* in, uint8_t* bytes) {
   StoreBlock<int32_t>(TruncateTo(std::nearbyint(static_cast<double>(*in)), Limits::min(), Limits::max()), bytes);
 }
 
-// The largest magnitude of a run decides: a value is finite when its exponent bits are not all ones, that is, when its
-// magnitude read as an integer is below that of infinity. A maximum vectorises; an early exit would not.
+// The largest magnitude of a run decides: a value is finite when its exponent bits are not all ones, which is when its
+// magnitude, read as an integer, is below that of infinity. A maximum vectorises; an early exit would not.
 template <typename Bits, Bits kMagnitude, Bits kInfinity>
 bool Finite(const uint8_t* bytes, int64_t n) {
   Bits peak = 0;

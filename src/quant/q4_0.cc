@@ -13,7 +13,7 @@ void Encode(const float* in, uint8_t* bytes) {
     block.d = kHalfNan;
     return StoreBlock(block, bytes);
   }
-  // The value of largest magnitude gets code 0 = -8 steps: the only code whose magnitude has no opposite.
+  // The value of largest magnitude gets code 0 = -8 steps, the only code without an opposite.
   float peak = 0.0f;
   for (int i = 0; i < BlockQ4_0::kElements; ++i) {
     if (std::fabs(in[i]) > std::fabs(peak)) peak = in[i];
@@ -21,7 +21,7 @@ void Encode(const float* in, uint8_t* bytes) {
   const float d = peak / -8.0f;
   const float inverse = InverseOrZero(d);
   block.d = F32ToF16(d);
-  // The product is taken in double: fused or not, it rounds the same on every machine.
+  // The product is computed in double: fused or not, it rounds the same on every machine.
   const auto code = [&](float x) { return TruncateTo(static_cast<double>(x) * inverse + 8.5, 0, 15); };
   for (int i = 0; i < BlockQ4_0::kElements / 2; ++i) {
     block.qs[i] = static_cast<uint8_t>(code(in[i]) | code(in[i + BlockQ4_0::kElements / 2]) << 4);

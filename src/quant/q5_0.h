@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Q5_0: 32 five-bit codes with one scale. value = (code - 16) * d.
-// The low four bits lie as in Q4_0; bit i of the 32-bit little-endian word qh is the fifth bit of element i.
+// The low four bits are stored as in Q4_0; bit i of the 32-bit little-endian word qh is the fifth bit of element i.
 #pragma once
 
 #include <cstdint>

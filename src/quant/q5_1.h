@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Q5_1: 32 five-bit codes with a scale and a minimum. value = code * d + m.
-// The low four bits lie as in Q4_0; bit i of the 32-bit little-endian word qh is the fifth bit of element i.
+// The low four bits are stored as in Q4_0; bit i of the 32-bit little-endian word qh is the fifth bit of element i.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Q5_K: 256 five-bit codes in 8 groups of 32, each with a six-bit scale and minimum (packing: k_search.h).
-// value = code * (d * scale) - (dmin * min), both products rounded to binary32 first.
-// The low four bits lie as in Q4_K; bit g of qh[i] is the fifth bit of element i of group g.
+// Q5_K: 256 five-bit codes in 8 groups of 32, each with a six-bit scale and minimum (packing: k_search.h). value = code
+// * (d * scale) - (dmin * min), both products rounded to binary32 first.
+// The low four bits are stored as in Q4_K; bit g of qh[i] is the fifth bit of element i of group g.
 #pragma once
 
 #include <cstdint>

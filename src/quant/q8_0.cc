@@ -18,7 +18,7 @@ void Encode(const float* in, uint8_t* bytes) {
   float peak = 0.0f;
   for (int i = 0; i < BlockQ8_0::kElements; ++i) peak = std::max(peak, std::fabs(in[i]));
   const float d = peak / 127.0f;
-  // Codes come from the unrounded scale, as the reference encoder does it.
+  // Codes are computed from the unrounded scale, as in the reference encoder.
   const float inverse = InverseOrZero(d);
   block.d = F32ToF16(d);
   for (int i = 0; i < BlockQ8_0::kElements; ++i) {

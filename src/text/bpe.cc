@@ -30,7 +30,7 @@ const std::array<char32_t, 256>& Alphabet() {
   return alphabet;
 }
 
-// The inverse: -1 for characters that stand for no byte.
+// The inverse: -1 for characters that represent no byte.
 int ByteOf(char32_t cp) {
   static const std::array<int16_t, 0x144> inverse = [] {
     std::array<int16_t, 0x144> out;
@@ -47,7 +47,7 @@ struct Merge {
 };
 constexpr uint32_t kNoRank = UINT32_MAX;
 
-// Pair of symbols -> merge. Open addressing, because this look-up is where encoding spends its time.
+// Pair of symbols -> merge. Open addressing, because encoding spends most of its time in this look-up.
 class MergeTable {
  public:
   void Reserve(size_t n) {
@@ -81,8 +81,8 @@ class MergeTable {
   size_t mask_ = 0;
 };
 
-// Recently seen words and their tokens: text repeats itself, and most words are short. A fixed number of slots, each
-// overwritten by the next word that falls on it, so the size is bounded whatever is read.
+// A cache of recent words and their tokens: text repeats itself, and most words are short. It has a fixed number of
+// slots, each overwritten by the next word with the same hash, so its size is bounded.
 class WordCache {
  public:
   static constexpr size_t kMaxWord = 15, kMaxIds = 4, kSlots = 4096;
@@ -121,7 +121,7 @@ class Bpe final : public TokenModel {
     WEIR_ASSIGN_OR_RETURN(pre_, PreTokenizer::Create(pre));
     *add_bos = pre_->add_bos();
     if (merges.size() > static_cast<size_t>(INT32_MAX) / 4) return Corrupt("tokenizer.ggml.merges: too many entries");
-    // Merges may go through symbols that are no tokens; those get numbers past the vocabulary, used only in here.
+    // Merges may go through symbols that are not tokens; those get numbers past the vocabulary, used only in this file.
     std::unordered_map<std::string, int32_t> extra;
     const auto symbol = [&](const std::string& text) {
       const int32_t id = vocab_.Find(text);
@@ -157,7 +157,7 @@ class Bpe final : public TokenModel {
   size_t Encode(std::string_view text, bool more, FragmentState* state, std::vector<int32_t>* ids,
                 EncodeReport* report) const override {
     state->at_start = false;
-    // A cache pays once words repeat; a short prompt would only pay for clearing it.
+    // A cache pays off once words repeat; a short prompt would only pay for clearing it.
     std::unique_ptr<WordCache> cache;
     if (text.size() >= 16 << 10) cache = std::make_unique<WordCache>();
     Scratch scratch;
@@ -176,7 +176,7 @@ class Bpe final : public TokenModel {
       const int64_t dropped_before = report->n_dropped_bytes;
       EncodeWord(word, &scratch, ids, report);
       const size_t n = ids->size() - before;
-      // A word that lost bytes is encoded anew each time, so that every loss is counted.
+      // A word that lost bytes is encoded again each time, so that every loss is counted.
       if (slot && n <= WordCache::kMaxIds && report->n_dropped_bytes == dropped_before) {
         WordCache::Put(slot, word, ids->data() + before, n);
       }
@@ -209,7 +209,7 @@ class Bpe final : public TokenModel {
   struct Candidate {
     uint32_t rank;
     int32_t left;
-    int32_t left_id, right_id;  // what the pair was when it was found: a candidate goes stale when either changes
+    int32_t left_id, right_id;  // the pair when it was found: a candidate is stale when either symbol has changed
     int32_t result;
     bool operator<(const Candidate& o) const { return rank != o.rank ? rank > o.rank : left > o.left; }
   };
@@ -218,7 +218,7 @@ class Bpe final : public TokenModel {
     std::vector<Candidate> heap;
   };
 
-  // Control, unknown and byte tokens are never the result of ordinary text.
+  // Ordinary text never encodes to control, unknown or byte tokens.
   bool Mergeable(int32_t id) const {
     const TokenType type = vocab_.type[id];
     return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
@@ -244,8 +244,8 @@ class Bpe final : public TokenModel {
     }
   }
 
-  // Both merge the pair of lowest rank, the leftmost of equals, until none is left. Scanning a short array beats a
-  // heap; a long word needs the heap, or it would take quadratic time.
+  // Both merge the pair of lowest rank, the leftmost among equals, until none is left. Scanning a short array is faster
+  // than a heap; a long word needs the heap, to avoid quadratic time.
   static constexpr size_t kShortWord = 40;
 
   void MergeShort(std::vector<Symbol>* word) const {
@@ -325,7 +325,7 @@ class Bpe final : public TokenModel {
   std::array<int32_t, 256> byte_symbol_{};
   std::vector<std::string> extra_bytes_;  // of symbols past the vocabulary
   std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>>
-      whole_;  // raw bytes -> id, when whole words come first
+      whole_;  // raw bytes -> id, if whole words come first
 };
 
 }  // namespace

@@ -23,11 +23,11 @@ struct ChatFormat {
   const char *system_open = "", *system_close = "";
   const char *user_first = "", *user_next = "", *user_close = "";  // user_first opens the first user turn
   const char *answer_open = "", *answer_before_end = "", *answer_end = "", *answer_after_end = "";
-  const char* generation = "";  // what asks for an answer
-  const char* unfinished = "";  // ends a rendering that does not ask for one
+  const char* generation = "";  // the prompt for an answer
+  const char* unfinished = "";  // ends a rendering without a prompt for an answer
   int trim = 0;                 // bits of kTrimUser ...
   bool must_alternate = false;
-  bool any_role = false;  // roles are written as they are, in the user's form with the role's name
+  bool any_role = false;  // roles are written unchanged, in the user's form with the role's name
 };
 
 namespace {
@@ -77,7 +77,7 @@ constexpr ChatFormat kFormats[] = {
      .answer_end = "<|eot_id|>",
      .generation = WEIR_HEADER("assistant"),
      .trim = kTrimAll},
-    // Its template always writes a system block with two dates, the second a fixed one where no clock is given to it.
+    // Its template always writes a system block with two dates; the second is a fixed one when no clock is available.
     {.name = "llama3.1",
      .start = "{bos}",
      .system_open = WEIR_HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
@@ -237,7 +237,7 @@ constexpr ChatFormat kFormats[] = {
      .answer_end = "{eos}",
      .generation = "Assistant:"},
     WEIR_DEEPSEEK("deepseek3", ""),
-    // These drop the thoughts of earlier answers; the first begins them.
+    // These drop the reasoning of earlier answers; the first begins it.
     WEIR_DEEPSEEK("deepseek-r1", "<think>\n"),
     WEIR_DEEPSEEK("deepseek-r1-0528", ""),
     // Not ChatML, although it begins like it.
@@ -275,7 +275,7 @@ std::string Names() {
   return names;
 }
 
-// What Python's str.strip() takes away, because that is what the templates call.
+// The characters that Python's str.strip() removes, because the templates call it.
 bool IsPythonSpace(char32_t c) {
   return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
@@ -306,7 +306,7 @@ std::string_view AfterThoughts(std::string_view answer) {
   return end == answer.npos ? answer : answer.substr(end + kEnd.size());
 }
 
-// Builds a rendering; neighbouring pieces of one kind become one.
+// Builds a rendering; merges neighbouring pieces of one kind.
 class Writer {
  public:
   Writer(std::string_view bos, std::string_view eos) : bos_(bos), eos_(eos) {}
@@ -344,7 +344,7 @@ void WriteSystem(const ChatFormat& f, std::string_view content, Writer* out) {
   out->Template(f.system_close);
 }
 
-// What opens a user's turn. SmolVLM writes no space between its word and a picture.
+// The opening of a user's turn. SmolVLM writes no space between its word and a picture.
 std::string_view UserOpening(const ChatFormat& f, bool first, std::string_view content) {
   std::string_view words = first ? f.user_first : f.user_next;
   if (std::string_view(f.name) == "smolvlm" && content.starts_with(kPictureMark)) words.remove_suffix(1);
@@ -376,7 +376,7 @@ const char* DetectName(std::string_view jinja) {
   const auto has = [&](std::string_view marker) { return jinja.find(marker) != jinja.npos; };
   if (has("<|im_start|>") && has("<end_of_utterance>")) return "smolvlm";
   if (has("<｜Assistant｜>")) {
-    if (has("not thinking")) return nullptr;  // from V3.1 on, thoughts are a choice and end even where there are none
+    if (has("not thinking")) return nullptr;  // from V3.1 on, reasoning is optional and ends even if there is none
     if (has("<｜Assistant｜><think>")) return "deepseek-r1";
     return has("</think>") ? "deepseek-r1-0528" : "deepseek3";
   }
@@ -397,7 +397,7 @@ const char* DetectName(std::string_view jinja) {
     if (has("<|end|>")) return "phi3";
     return has("eos_token") ? "zephyr" : nullptr;
   }
-  // Its roles are not spelled out, and its answers begin on the same line.
+  // Its roles are not written out, and its answers begin on the same line.
   if (has("'<|assistant|>'") && has("<|end|>")) return "phi4-mini";
   if (has("'User: ' + message['content']") && has("'Assistant: ' + message['content'] + eos_token")) return "deepseek2";
   if (has("USER: ") && has("ASSISTANT:")) {
@@ -499,7 +499,7 @@ Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessag
                                               (f.system_place == kLastUser && i + 1 == messages.size()));
       out.Template(UserOpening(f, first_user, content));
       if (with_system) WriteSystem(f, messages[0].content, &out);
-      // Llama 2 trims system block and message as one, so the message keeps its leading space there.
+      // Llama 2 trims system block and message as one, so the message keeps its leading space.
       const bool is_llama2 = std::string_view(f.name) == "llama2";
       out.Content(content, (f.trim & kTrimUser) && !(with_system && is_llama2), f.trim & kTrimUser);
       out.Template(f.user_close);

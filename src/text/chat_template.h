@@ -2,16 +2,16 @@
 // Chat templates: rounds of a conversation -> the text a model was trained to read.
 //
 // Model files carry their template as a Jinja program. It is recognised by its markers and rendered natively, with the
-// same output; programs from files are never run. What is not recognised is an error that names --chat-template and
-// the accepted names, because a wrong template makes a model answer badly without any sign.
+// same output; programs from files are never run. An unrecognised template is an error that names --chat-template and
+// the accepted names, because a wrong template silently degrades a model's answers.
 //
-// A rendering is a list of pieces (text/tokenizer.h): the template's own words, in which control tokens are
-// recognised, and the messages, in which they are not. A user who writes "<|im_end|>" writes eleven characters.
+// A rendering is a list of pieces (text/tokenizer.h): the template's own words, in which control tokens are recognised,
+// and the messages, in which they are not. A user who writes "<|im_end|>" writes eleven characters.
 //
-// Formats: model cards and tokenizer_config.json of HuggingFaceTB/SmolLM2, Qwen2 and 2.5 (ChatML), meta-llama
-// Llama-2 and Llama-3.x, mistralai (v1, v3, v7, with and without Tekken), google/gemma, microsoft/Phi-3.5,
-// Phi-4 and Phi-4-mini, HuggingFaceTB/SmolVLM, HuggingFaceH4/zephyr, lmsys/FastChat (Vicuna), deepseek-ai (Coder;
-// LLM and V2; V2.5 and V3; R1 with its distilled models).
+// Formats: model cards and tokenizer_config.json of HuggingFaceTB/SmolLM2, Qwen2 and 2.5 (ChatML), meta-llama Llama-2
+// and Llama-3.x, mistralai (v1, v3, v7, with and without Tekken), google/gemma, microsoft/Phi-3.5, Phi-4 and
+// Phi-4-mini, HuggingFaceTB/SmolVLM, HuggingFaceH4/zephyr, lmsys/FastChat (Vicuna), deepseek-ai (Coder; LLM and V2;
+// V2.5 and V3; R1 with its distilled models).
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@
 
 namespace weir {
 
-// Stands in a message where a picture is; the word is llama.cpp's. Whoever reads pictures cuts the rendering there.
+// Marks a picture in a message; the word is llama.cpp's. Callers that read pictures split the rendering there.
 inline constexpr const char* kPictureMark = "<__media__>";
 
 struct ChatMessage {
@@ -39,27 +39,27 @@ struct ChatMessage {
 struct AroundContent {
   std::vector<TextPiece> before, after;
 };
-// Splits a rendering of one turn where its content stands. kInternal when the template lost the content.
+// Splits a rendering of one turn around its content. kInternal when the template lost the content.
 Result<AroundContent> SplitAtContent(std::span<const TextPiece> pieces, std::string_view content);
 
 struct ChatFormat;  // one row of the table in chat_template.cc
 
 class ChatTemplate {
  public:
-  // By the name a user gave. kInvalidArgument lists the names: chatml, smollm2, llama2, llama3, llama3.1, vicuna,
-  // vicuna-newline, mistral (= mistral-v3), mistral-v1, mistral-v2, mistral-v3-tekken, mistral-v7, mistral-v7-tekken,
-  // zephyr, gemma, phi3, phi4, phi4-mini, deepseek, deepseek2, deepseek3, deepseek-r1, deepseek-r1-0528,
-  // smolvlm, none. `bos` and `eos` are the texts of those tokens in the model's vocabulary; may be empty.
+  // By name. kInvalidArgument lists the names: chatml, smollm2, llama2, llama3, llama3.1, vicuna, vicuna-newline,
+  // mistral (= mistral-v3), mistral-v1, mistral-v2, mistral-v3-tekken, mistral-v7, mistral-v7-tekken, zephyr, gemma,
+  // phi3, phi4, phi4-mini, deepseek, deepseek2, deepseek3, deepseek-r1, deepseek-r1-0528, smolvlm, none. `bos` and
+  // `eos` are the texts of those tokens in the model's vocabulary; may be empty.
   static Result<ChatTemplate> FromName(std::string_view name, std::string bos, std::string eos);
-  // By a Jinja program. kUnsupported when none of the formats fits.
+  // By a Jinja program. kUnsupported when none of the formats matches.
   static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos);
-  // What --chat-template says, else the file's `tokenizer.chat_template`. kNotFound when there is neither.
+  // By --chat-template if given, else by the file's `tokenizer.chat_template`. kNotFound when there is neither.
   static Result<ChatTemplate> ForFile(const GgufFile& file, const Tokenizer& tokenizer, std::string_view name_or_empty);
 
   std::string_view name() const;
   // The rendering begins with the BOS token, so encode it with add_special off: there must not be two.
   bool includes_bos() const;
-  // What the model is told when the conversation has no system message; empty for most formats.
+  // The default system message of a conversation without one; empty for most formats.
   const std::string& default_system() const { return default_system_; }
 
   // The whole conversation. With `add_generation_prompt` the text ends where the model's answer begins.
@@ -75,35 +75,35 @@ class ChatTemplate {
   const ChatFormat* format_;
   std::string bos_, eos_;
   std::string default_system_;
-  // The first user turn, the first one that a system text has opened already, and any later one.
+  // The first user turn, the first one after a system text that already opened it, and any later one.
   enum Turn { kFirst, kOpened, kLater, kNumTurns };
   std::array<AroundContent, kNumTurns> turns_;
 };
 
-// The same conversation as a stream: each call gives only the text that comes next, so that a session can append it
-// and never needs to read earlier rounds again. What System() gives is the part worth pinning.
+// The same conversation as a stream: each call returns only the next text, so that a session can append it without
+// reading earlier rounds again. The result of System() is the part worth pinning.
 //
 // System(s), User(u1), answer a1, EndAnswer(false), User(u2) ... joined are Render() of the same messages, with two
-// exceptions, where a template rewrites what a stream has read already: mistral-v3 moves a system text to the last user
-// message, here it stays with the first; deepseek-r1 drops the thoughts of earlier answers, here they stay.
+// exceptions where a template rewrites text that a stream has already read: mistral-v3 moves a system text to the last
+// user message, here it stays with the first; deepseek-r1 drops the reasoning of earlier answers, here it stays.
 class ChatRounds {
  public:
   explicit ChatRounds(const ChatTemplate& chat) : chat_(chat) {}
 
-  // Once, before the first User(). nullopt: no system message, so the format's default, if it has one.
+  // Once, before the first User(). nullopt: no system message, so the format's default is used, if it has one.
   std::vector<TextPiece> System(const std::optional<std::string>& system);
   // A user's turn, up to where the answer begins.
   std::vector<TextPiece> User(std::string_view content);
-  // The same without its content: what stands before it and after it.
+  // The same without its content: the texts before it and after it.
   AroundContent Turn();
-  // What stands between an answer and the next turn. `end_token_read`: the model's own end token is already part of
-  // the session, so it is left out here.
+  // The text between an answer and the next turn. `end_token_read`: the model's own end token is already part of the
+  // session, so it is omitted here.
   std::vector<TextPiece> EndAnswer(bool end_token_read);
 
  private:
   ChatTemplate chat_;
   bool first_user_ = true;
-  bool user_open_ = false;  // System() has begun the first user turn already
+  bool user_open_ = false;  // System() has already begun the first user turn
 };
 
 // All contents joined: what a Jinja engine would have printed.

@@ -44,7 +44,7 @@ TEST(ChatTemplate, RendersWhatJinjaRenders) {
   EXPECT_GT(n, 200);
 }
 
-// Only messages may hold what users wrote, and nothing of theirs may be in a piece that parses control tokens.
+// Only messages may hold users' text, and none of it may be in a piece that parses control tokens.
 TEST(ChatTemplate, MessagesAreNeverParsed) {
   const auto golden = Golden();
   for (const auto& format : golden["formats"]) {
@@ -74,9 +74,11 @@ TEST(ChatRounds, JoinedAreTheWholeRendering) {
     const std::string name = format["name"];
     auto chat = ChatTemplate::Detect(format["jinja"].get<std::string>(), golden["bos"], golden["eos"]);
     ASSERT_TRUE(chat.ok());
-    if (name == "deepseek-r1") continue;  // what asks for an answer begins with thoughts, which no later rendering has
+    if (name == "deepseek-r1")
+      continue;  // the prompt for an answer begins with reasoning, which no later rendering
+                 // has
     for (const bool with_system : {false, true}) {
-      // These formats move the system text to the last user message, which a stream does not know.
+      // These formats move the system text to the last user message, which a stream cannot do.
       if (with_system && name.rfind("mistral-v3", 0) == 0) continue;
       std::vector<ChatMessage> messages;
       ChatRounds rounds(*chat);
@@ -92,7 +94,7 @@ TEST(ChatRounds, JoinedAreTheWholeRendering) {
         const auto whole = chat->Render(messages, true);
         ASSERT_TRUE(whole.ok());
         EXPECT_EQ(joined, JoinPieces(*whole)) << name;
-        // Formats without a generation prompt leave a space before the answer to the model.
+        // Formats without a generation prompt leave the space before the answer to the model.
         const std::string answer = std::string("yes, ") + user;
         const auto empty = chat->Render({{"user", "u"}}, true),
                    asked = chat->Render({{"user", "u"}, {"assistant", "X"}}, true);
@@ -104,7 +106,7 @@ TEST(ChatRounds, JoinedAreTheWholeRendering) {
   }
 }
 
-// A turn without its content is what stands around it, wherever the turn is.
+// A turn without its content is the text around it, wherever the turn is.
 TEST(ChatRounds, ATurnIsSplitAtItsContent) {
   const auto golden = Golden();
   for (const auto& format : golden["formats"]) {

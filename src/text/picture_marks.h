@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renderings of conversations that are cut where pictures stand.
+// Splits renderings of conversations at pictures.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace weir {
 
-// The pieces between the places where contents say `mark`: n + 1 lists for n of them. The template's own words are not
-// searched.
+// The pieces between the places where message contents have `mark`: n + 1 lists for n of them. The template's own words
+// are not searched.
 std::vector<std::vector<TextPiece>> SplitAtMark(const std::vector<TextPiece>& pieces, std::string_view mark);
 
 }  // namespace weir

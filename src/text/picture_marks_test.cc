@@ -11,7 +11,7 @@ namespace {
 TEST(PictureMarks, PiecesAreCutAtAMarkOfTheUsers) {
   const std::vector<TextPiece> pieces = {{"<u> MARK", true}, {"a MARKbMARK", false}, {"</u>", true}};
   const auto parts = SplitAtMark(pieces, "MARK");
-  ASSERT_EQ(parts.size(), 3u);  // not where the template says it
+  ASSERT_EQ(parts.size(), 3u);  // not in the template's own words
   EXPECT_EQ(JoinPieces(parts[0]), "<u> MARKa ");
   EXPECT_EQ(JoinPieces(parts[1]), "b");
   EXPECT_EQ(JoinPieces(parts[2]), "</u>");

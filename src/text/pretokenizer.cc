@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kGpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WEIR_WS "\\p{L}\\p{N}]+|" WEIR_S
                          "+(?![^" WEIR_WS "])|" WEIR_S "+";
-// Digits are isolated first, so for the GPT-2 part the text ends at a digit: that is what the look-ahead says.
+// Digits are isolated first, so for the GPT-2 part the text ends at a digit: hence the look-ahead.
 constexpr char kSmolLm[] = "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^" WEIR_WS "\\p{L}\\p{N}]+|" WEIR_S
                            "+(?![^" WEIR_WS "\\p{N}])|" WEIR_S "+";
 #define WEIR_CL100K(digits)                                                            \
@@ -38,18 +38,18 @@ constexpr char kSeedCoder[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}
   "])|" WEIR_S "+"
 constexpr char kGpt4o[] = WEIR_O200K("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}");
 constexpr char kTekken[] = WEIR_O200K("", "\\p{N}");
-// Four passes in one: runs of punctuation; words; digits by three; the rest. A pass ends its text where an earlier
-// one has cut, so white space may run up to punctuation, and a space never joins punctuation or a number.
+// Four passes in one: runs of punctuation; words; digits by three; the rest. A pass ends its text where an earlier one
+// has split, so white space may run up to punctuation, and a space never joins punctuation or a number.
 #define WEIR_PUNCT "\\p{P}$+<=>^~|"
 constexpr char kDefault[] = "[" WEIR_PUNCT "]+| ?\\p{L}+|[0-9]{3}|(?:(?![0-9]{3})\\p{N})++| ?[^" WEIR_WS
                             "\\p{L}\\p{N}" WEIR_PUNCT "]+|" WEIR_S "+(?![^" WEIR_WS WEIR_PUNCT "])|" WEIR_S "+";
 
-// DeepSeek's expressions come in passes, too. One of them isolates runs of HAN, which is CJK and most scripts around
-// it; a white space goes with the word behind it only where both are HAN or neither is.
+// DeepSeek's expressions also come in passes. One of them isolates runs of HAN, which is CJK and most scripts around
+// it; a white space goes with the next word only if both are HAN or neither is.
 #define WEIR_HAN "\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}"
 #define WEIR_NOT_HAN "\\x{0}-\\x{7ff}\\x{9fa6}-\\x{abff}\\x{e000}-\\x{10ffff}"
 #define WEIR_WS_NOT_HAN "\\t\\x0b\\x0c\\x20\\x85\\xa0"
-#define WEIR_WS_HAN "\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"  // U+3000 is added where it fits
+#define WEIR_WS_HAN "\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"  // U+3000 is added where needed
 
 // Newlines; letters; punctuation; HAN; digits; of the rest, white space that opens no word stays inside.
 #define WEIR_CODER(ws, out)                                                                               \
@@ -58,7 +58,7 @@ constexpr char kDefault[] = "[" WEIR_PUNCT "]+| ?\\p{L}+|[0-9]{3}|(?:(?![0-9]{3}
 constexpr char kDeepSeekCoder[] =
     "[\\r\\n]|\\p{N}|" WEIR_CODER(WEIR_WS_NOT_HAN, WEIR_HAN) WEIR_CODER(WEIR_WS_HAN "\\x{3000}", WEIR_NOT_HAN) WEIR_S;
 
-// Letters with case, in three parts: those that the pass of punctuation takes as well, HAN, and the others.
+// Letters with case, in three parts: those that the punctuation pass matches as well, HAN, and the others.
 #define WEIR_CASED_PUNCT "A-Za-z\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}"
 #define WEIR_CASED_HAN                                                                                               \
   "\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}\\x{13f8}-\\x{13fd}\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}"                  \
@@ -77,7 +77,7 @@ constexpr char kDeepSeekCoder[] =
   "\\x{fb13}-\\x{fb17}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}"      \
   "\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
 #define WEIR_CASED WEIR_CASED_PUNCT WEIR_CASED_HAN WEIR_CASED_OTHER
-// Punctuation: not HAN; HAN; and U+3000, white space as well, which a letter behind it takes for itself.
+// Punctuation: not HAN; HAN; and U+3000, also white space, which joins a following letter.
 #define WEIR_MARK "!-/:-@\\[-`{-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff20}\\x{ff3b}-\\x{ff40}\\x{ff5b}-\\x{ff5e}"
 #define WEIR_MARK_HAN "\\x{2018}-\\x{201f}\\x{3001}\\x{3002}"
 #define WEIR_BLANK "(?:\\x{3000}(?![" WEIR_CASED "]))"
@@ -178,7 +178,7 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(std::string_view pre)
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(info->pattern), PCRE2_ZERO_TERMINATED,
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset, nullptr);
   if (!code) return Internal("pre-tokenizer '{}': PCRE2 error {} at {} of its expression", info->name, error, offset);
-  // Where the system forbids executable memory, the interpreter gives the same words, more slowly.
+  // If the system forbids executable memory, the interpreter gives the same words, more slowly.
   (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   std::unique_ptr<PreTokenizer> out(new PreTokenizer);
   out->code_ = code;
@@ -200,7 +200,7 @@ size_t PreTokenizer::WordBytes(std::string_view text, bool more) const {
   thread_local MatchScratch scratch;
   int rc = PCRE2_ERROR_NOMEMORY;
   if (scratch.data) {
-    // A hard partial match is PCRE2's word for "the answer depends on bytes that are not here yet".
+    // A hard partial match is PCRE2's way to report that the result depends on bytes that have not arrived yet.
     const uint32_t options = PCRE2_NO_UTF_CHECK | (more ? PCRE2_PARTIAL_HARD : 0);
     rc = pcre2_match(static_cast<pcre2_code*>(code_), reinterpret_cast<PCRE2_SPTR>(text.data()), window, 0, options,
                      scratch.data, scratch.context);
@@ -210,7 +210,7 @@ size_t PreTokenizer::WordBytes(std::string_view text, bool more) const {
     const size_t end = pcre2_get_ovector_pointer(scratch.data)[1];
     if (end > 0) return end;
   }
-  // The expressions match any character, so this is PCRE2 out of memory: a character is a valid, if poor, word.
+  // The expressions match any character, so PCRE2 is out of memory: a single character is a valid, if poor, word.
   return std::min<size_t>(Utf8Bytes(text[0]), text.size());
 }
 

@@ -11,12 +11,12 @@
 //   gpt-4o     openai/tiktoken, o200k_base (Phi-4-mini, gpt-oss)
 //   tekken     mistralai, tekken.json (Mistral Nemo, Mistral Small 3)
 //   deepseek-llm, deepseek-coder, deepseek-v3     tokenizer.json of those models
-//   default    what the GGUF convention does for files of unknown origin: punctuation, digits by three, then GPT-2
-// Where a model applies several expressions one after the other, the one used here is a single equivalent.
+//   default    the GGUF convention for files of unknown origin: punctuation, digits by three, then GPT-2
+// For a model that applies several expressions in sequence, a single equivalent one is used here.
 //
-// Streaming guarantee: a word depends only on the bytes from its start to kMaxWordBytes after it, never on what came
-// before. Text that has no boundary for kMaxWordBytes is cut there, in whole texts and in streams alike, so both
-// always give the same words.
+// Streaming guarantee: a word depends only on the bytes from its start to kMaxWordBytes after it, never on earlier
+// text. Text that has no boundary for kMaxWordBytes is cut there, in whole texts and in streams alike, so both always
+// give the same words.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ class PreTokenizer {
   PreTokenizer(const PreTokenizer&) = delete;
   PreTokenizer& operator=(const PreTokenizer&) = delete;
 
-  // Length in bytes of the word that starts at text[0]. 0 when `more` (text will follow) and the bytes seen so far
-  // do not settle where the word ends. Never 0 for non-empty text when `more` is false.
+  // Length in bytes of the word that starts at text[0]. 0 when `more` (text will follow) and the bytes seen so far do
+  // not determine where the word ends. Never 0 for non-empty text when `more` is false.
   // REQUIRES: valid UTF-8. Thread-safe.
   size_t WordBytes(std::string_view text, bool more) const;
 

@@ -50,7 +50,7 @@ TEST(PreTokenizer, CutsAsThePublishedExpressionsDo) {
   EXPECT_GE(golden["lengths"].size(), 10u);
 }
 
-// What a stream has seen of a text settles a word or does not; it never settles it wrongly.
+// The part of a text that a stream has seen either determines a word or does not; it never determines it wrongly.
 TEST(PreTokenizer, ABeginningNeverGivesAnotherWord) {
   const auto golden = Golden();
   for (const auto& [name, lengths] : golden["lengths"].items()) {

@@ -107,12 +107,12 @@ size_t Sampler::MostKept(size_t n) const {
 Result<std::vector<Sampler::Candidate>> Sampler::Candidates(std::span<const float> logits) const {
   if (logits.empty() || logits.size() > INT32_MAX)
     return InvalidArgument("cannot sample from {} logits", logits.size());
-  // Ids come in ascending order, so the penalised ones are met by walking a sorted list beside them.
+  // Ids are in ascending order, so the penalised ones are found by walking a sorted list in parallel.
   const std::vector<int32_t> recent = Penalised();
   auto penalised = std::lower_bound(recent.begin(), recent.end(), 0);
 
   const size_t keep = MostKept(logits.size());
-  // Twice what is kept, cut back when full: memory follows top-k, not the vocabulary.
+  // Collects up to twice the final number, then truncates: memory depends on top-k, not the vocabulary.
   const size_t room = std::min(logits.size(), 2 * keep);
   std::vector<Candidate> all;
   all.reserve(room);
@@ -166,7 +166,7 @@ int32_t Sampler::Draw(std::span<const Candidate> candidates) {
     u -= c.probability;
     if (u < 0) return c.id;
   }
-  // Rounding can leave a sliver of the interval uncovered; it belongs to the last candidate.
+  // Rounding can leave a tiny part of the interval uncovered; it belongs to the last candidate.
   return candidates.back().id;
 }
 
@@ -176,7 +176,7 @@ Result<int32_t> Sampler::Sample(std::span<const float> logits) {
 }
 
 int32_t Sampler::n_deciding() const {
-  // A factor below 1 may lift a token from anywhere; any other only lowers, each at most one of the largest.
+  // A factor below 1 may raise any token; any other only lowers, each at most one of the largest.
   if (options_.repeat_penalty < 1) return 0;
   if (options_.temperature > 0 && options_.top_k <= 0) return 0;
   const size_t n = MostKept(INT32_MAX) + Penalised().size();

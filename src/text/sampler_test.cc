@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-// Every step off: what is left is a plain draw at temperature 1.
+// Every step off: a plain draw at temperature 1.
 SamplerOptions Plain() {
   return {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1, .repeat_last_n = 64, .seed = 1};
 }
@@ -126,8 +126,8 @@ TEST(Sampler, RepeatPenaltyForgets) {
   EXPECT_LT(Probabilities(options, logits, history)[0], 0.2);
 }
 
-// Pearson's chi-square over four degrees of freedom; 23.5 is passed by chance once in ten thousand seeds, and the seed
-// is fixed.
+// Pearson's chi-square over four degrees of freedom; 23.5 is exceeded by chance for one in ten thousand seeds, and the
+// seed is fixed.
 TEST(Sampler, DrawsFollowTheDistribution) {
   const std::vector<double> want = {0.05, 0.3, 0.15, 0.4, 0.1};
   const auto logits = LogitsOf(want);
@@ -193,7 +193,7 @@ TEST(Sampler, ASavedOneDrawsOn) {
     from->Accept(id);
     return id;
   };
-  for (int i = 0; i < 7; ++i) draw(&*sampler);  // the history went round
+  for (int i = 0; i < 7; ++i) draw(&*sampler);  // the history wrapped around
   options.seed = 10;
   auto other = Sampler::Create(options);
   ASSERT_TRUE(other.ok());
@@ -223,7 +223,7 @@ TEST(SamplerOptions, RefusesWhatCannotWork) {
   }
 }
 
-// The largest logits, as whoever computed them gives them.
+// The largest logits, as passed by the code that computed them.
 void MostLikely(const std::vector<float>& logits, size_t n, std::vector<int32_t>* ids, std::vector<float>* values) {
   ids->resize(logits.size());
   std::iota(ids->begin(), ids->end(), 0);
@@ -263,7 +263,7 @@ TEST(Sampler, TheMostLikelyDrawTheTokenOfAll) {
           const auto a = all->Sample(logits), b = few->SampleMostLikely(ids, values);
           ASSERT_TRUE(a.ok() && b.ok());
           ASSERT_EQ(*a, *b) << temperature << " " << top_k << " " << penalty << " step " << step;
-          // Often one that was likely, so that the penalty has something to do.
+          // Often a likely one, so that the penalty has an effect.
           const int32_t accepted = step % 3 == 0 ? ids[rng.Below(ids.size())] : *a;
           all->Accept(accepted);
           few->Accept(accepted);

@@ -72,7 +72,7 @@ TEST_P(SentencePiece, StreamGivesTheSameIds) {
 
 class UnigramModel : public SentencePiece {};
 
-// A damaged normaliser must not be read past its end, whatever its trie says.
+// A damaged normaliser must not be read past its end, whatever its trie contains.
 TEST_P(UnigramModel, SurvivesADamagedCharsmap) {
   const std::string charsmap = *DecodeBase64(golden_["charsmap_base64"].get<std::string>());
   std::mt19937 rng(5);

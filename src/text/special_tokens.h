@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the texts of special tokens in a text. Where several begin at one place the longest wins, and the leftmost
-// match is taken first, as in the tokenizers the models were trained with.
+// Finds special tokens in a text. Where several begin at one place the longest wins, and the leftmost match is taken
+// first, as in the tokenizers the models were trained with.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// Lets a map keyed by strings be asked with views, without a copy.
+// Looks up string keys by view, without a copy.
 struct TextHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
@@ -28,7 +28,7 @@ class SpecialTokens {
     int32_t id = -1;
   };
 
-  // Empty texts are ignored. `skip_spaces_after`: white space behind a match belongs to it (Phi-3's tokens).
+  // Empty texts are ignored. `skip_spaces_after`: white space after a match belongs to it (Phi-3's tokens).
   void Add(std::string_view text, int32_t id, bool skip_spaces_after);
 
   // The first match that begins in [from, to) and ends at or before text.size().
@@ -41,7 +41,7 @@ class SpecialTokens {
  private:
   std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> by_text_;
   std::vector<size_t> lengths_;          // distinct, longest first
-  std::array<bool, 256> first_bytes_{};  // which bytes begin a special token at all
+  std::array<bool, 256> first_bytes_{};  // bytes that can begin a special token
   std::unordered_map<int32_t, bool> skips_;
 };
 

@@ -143,7 +143,7 @@ class Spm final : public TokenModel {
     bool operator<(const Candidate& o) const { return score != o.score ? score < o.score : left > o.left; }
   };
 
-  // Ordinary text must not become a control, unknown or byte token by spelling it.
+  // Ordinary text that spells a control, unknown or byte token must not become one.
   int32_t FindText(std::string_view text) const {
     const int32_t id = vocab_.Find(text);
     if (id < 0) return -1;

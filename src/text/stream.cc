@@ -11,7 +11,7 @@
 namespace weir {
 namespace {
 
-// Input is taken in parts of this size, so that a huge piece needs no huge copy.
+// Input is processed in parts of this size, so that a huge piece needs no huge copy.
 constexpr size_t kPartBytes = 256 << 10;
 constexpr size_t kMinDrainBytes = 256;
 
@@ -50,7 +50,7 @@ void StreamEncoder::Push(std::string_view text, std::vector<int32_t>* ids) {
       rest.remove_prefix(bad.bytes);
     }
     broken_.erase(0, broken_.size() - rest.size());
-    // Looking again at a long unsettled word for every byte that arrives would take quadratic time.
+    // Re-examining a long undetermined word for every arriving byte would take quadratic time.
     if (text_.size() >= drain_at_bytes_) {
       Drain(true, ids);
       drain_at_bytes_ = 2 * text_.size() + kMinDrainBytes;
@@ -108,7 +108,7 @@ void StreamDecoder::Push(int32_t id, std::string* out) {
   if (bytes.empty()) return;
   if (drop_space_) {
     const TokenType type = tokenizer_.Type(id);
-    // The prefix stands before the first ordinary token, behind a BOS that is shown.
+    // The prefix is before the first ordinary token, after a BOS that is shown.
     if (type != TokenType::kControl && type != TokenType::kUnknown) {
       if (bytes[0] == ' ') bytes.erase(0, 1);
       drop_space_ = false;

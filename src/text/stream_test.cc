@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Special tokens, pieces, decoding and what Load() refuses, on a tokenizer small enough to read. Streams over real
+// Special tokens, pieces, decoding and what Load() rejects, with a tokenizer small enough to read. Streams over real
 // vocabularies are tested in tokenizer_test.cc.
 #include "text/stream.h"
 
@@ -70,7 +70,7 @@ TEST(Special, AreFoundHoweverTheStreamIsCut) {
   const auto whole = t->Encode(text, {true, true});
   EXPECT_EQ(std::count(whole.begin(), whole.end(), 257), 2);
   for (size_t step = 1; step <= text.size(); ++step) {
-    // A long lead makes the encoder look before the text is complete.
+    // With a long lead, the encoder encodes before the text is complete.
     const std::string lead(1000, ' ');
     StreamEncoder encoder(*t, {true, true});
     Ids ids;
@@ -161,7 +161,7 @@ TEST(Decoder, TakesOffThePrefixSpaceOnlyAtTheStart) {
   std::string out;
   rest.Push(3, &out);
   EXPECT_EQ(out, " a");
-  // What is spelled like a control or byte token is still text; without tokens for its letters, unknown once.
+  // Text spelled like a control or byte token is still text; without tokens for its letters, it is unknown once.
   EXPECT_EQ((*t)->Encode("</s>", {.add_special = false}), (Ids{5, 0}));
   EXPECT_EQ((*t)->Encode("<0xC3>", {.add_special = false}), (Ids{5, 0}));
   EXPECT_TRUE((*t)->IsEndOfGeneration(2));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside src/text: what a tokenizer model (bpe.cc, spm.cc, unigram.cc) is to tokenizer.cc. Users want tokenizer.h.
+// Internal to src/text: the interface between tokenizer models (bpe.cc, spm.cc, unigram.cc) and tokenizer.cc. For other
+// code: tokenizer.h.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace weir {
 
-inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, how SentencePiece spells a space
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, SentencePiece's spelling of a space
 
 // The file's token list, checked: three arrays of one length, finite scores.
 struct Vocab {
@@ -32,18 +33,18 @@ struct Vocab {
   }
 };
 
-// Settings of the file that concern SentencePiece-style models.
+// Settings in the file for SentencePiece-style models.
 struct SpaceOptions {
   bool add_space_prefix = true;
   bool remove_extra_whitespaces = false;
   int32_t unknown_id = -1;
 };
 
-// What a model remembers inside a fragment (the text between two special tokens, or the ends of the text).
+// A model's state inside a fragment (the text between two special tokens, or the ends of the text).
 struct FragmentState {
-  bool at_start = true;       // nothing of this fragment was read yet
-  bool in_word = false;       // unigram: the last character was no space
-  bool word_seen = false;     // unigram: a character that is no space was read
+  bool at_start = true;       // nothing of this fragment has been read yet
+  bool in_word = false;       // unigram: the last character was not a space
+  bool word_seen = false;     // unigram: a character other than a space was read
   bool last_unknown = false;  // unigram: the last token was the unknown token
 };
 
@@ -73,20 +74,21 @@ int ParseByteToken(std::string_view text);
 // `text` with every U+2581 turned into a space.
 std::string UnescapeSpaces(std::string_view text);
 
-// Where a SentencePiece-style text may be cut without changing its tokens: between two characters that stand side by
-// side in no token. Only cuts at white space are looked for; text without them goes in words of kMaxWordBytes.
+// Where a SentencePiece-style text may be cut without changing its tokens: between two characters that are adjacent in
+// no token. Only cuts at white space are considered; text without white space is cut after kMaxWordBytes.
 class WordCutter {
  public:
   explicit WordCutter(const Vocab& vocab);
-  // Length of the first word of raw text (spaces not yet escaped); 0 when `more` and it may go on.
+  // Length of the first word of raw text (spaces not yet escaped); 0 when `more` and it may continue.
   size_t WordBytes(std::string_view text, bool more) const;
   // May a text be cut between the last character of `left`, as tokens spell it, and a space?
   bool MayCutBeforeSpace(std::string_view left) const;
 
  private:
   bool MayCut(char32_t left, char32_t right) const;
-  std::unordered_map<char32_t, std::vector<char32_t>> left_of_;  // for a space or newline: what tokens have before it
-  std::vector<char32_t> right_of_newline_;                       // what tokens have after a newline
+  std::unordered_map<char32_t, std::vector<char32_t>> left_of_;  // for a space or newline: characters that precede it
+                                                                 // in tokens
+  std::vector<char32_t> right_of_newline_;                       // characters that follow a newline in tokens
 };
 
 }  // namespace weir

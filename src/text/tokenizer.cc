@@ -75,7 +75,7 @@ Status Tokenizer::LoadVocab(const GgufFile& file) {
   }
   vocab_->by_text.reserve(n);
   for (size_t i = 0; i < n; ++i) vocab_->by_text.insert_or_assign(vocab_->text[i], static_cast<int32_t>(i));
-  // Some converters forget to mark these; nobody writes them as text.
+  // Some converters fail to mark these; they do not occur as ordinary text.
   for (const std::string_view text : kEndTexts) {
     const int32_t id = text.starts_with("<|") || text.starts_with("<end_of") ? vocab_->Find(text) : -1;
     if (id >= 0 && vocab_->type[id] == TokenType::kNormal) vocab_->type[id] = TokenType::kControl;
@@ -93,7 +93,7 @@ Status Tokenizer::LoadSpecialIds(const GgufFile& file) {
       {"tokenizer.ggml.eot_token_id", &eot_id_},
       {"tokenizer.ggml.eom_token_id", &eom_id_},
       {"tokenizer.ggml.unknown_token_id", &unknown_id_},
-      {"tokenizer.ggml.padding_token_id", nullptr},  // nothing here pads; checked all the same
+      {"tokenizer.ggml.padding_token_id", nullptr},  // nothing here pads; checked anyway
   };
   for (const auto& field : fields) {
     WEIR_ASSIGN_OR_RETURN(const int64_t id, file.IntOr(field.key, -1));
@@ -121,7 +121,7 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
       return NotFound("tokenizer.ggml.scores is missing; a '{}' tokenizer needs it", model);
     }
     const bool is_spm = model == "llama";
-    // What the GGUF convention assumes for keys that a file leaves out.
+    // The GGUF convention's defaults for missing keys.
     if (!file.Has("tokenizer.ggml.unknown_token_id")) unknown_id_ = is_spm ? 0 : 2;
     if (unknown_id_ >= vocab_->size()) unknown_id_ = -1;
     if (is_spm && bos_id_ < 0 && vocab_->size() > 2) bos_id_ = 1;
@@ -154,7 +154,7 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
   add_bos_ = add_bos_ && bos_id_ >= 0;
   add_eos_ = add_eos_ && eos_id_ >= 0;
 
-  // Phi-3 was trained with white space behind its control tokens taken away; no metadata says so, only the name does.
+  // Phi-3 was trained with white space removed after its control tokens; no metadata indicates it, only the name.
   WEIR_ASSIGN_OR_RETURN(std::string name, file.StringOr("general.name", ""));
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   const bool is_phi3 = name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos;
@@ -183,7 +183,7 @@ void Tokenizer::FindEndTokens() {
   }
   for (const std::string_view text : kEndTexts) {
     const int32_t id = vocab_->Find(text);
-    // Where "</s>" is an ordinary word piece, as in vocabularies of source code, it does not end anything.
+    // Where "</s>" is an ordinary word piece, as in vocabularies of source code, it does not end an answer.
     if (id >= 0 && vocab_->type[id] != TokenType::kNormal) end_ids_.push_back(id);
   }
   std::sort(end_ids_.begin(), end_ids_.end());
@@ -231,7 +231,7 @@ std::vector<int32_t> Tokenizer::EncodePieces(std::span<const TextPiece> pieces, 
 void Tokenizer::EncodeCore(std::string_view text, std::span<const std::pair<size_t, size_t>> control_ranges,
                            std::vector<int32_t>* ids, EncodeReport* report) const {
   // The next special token at or after `from`: a control token wholly inside a range, or a user-defined one anywhere.
-  // Ranges that were passed and a user-defined token that is still ahead are kept between calls.
+  // The ranges passed so far and a pending user-defined token are kept between calls.
   SpecialTokens::Match ahead = user_->Find(text, 0, text.size());
   size_t range = 0;
   const auto next = [&](size_t from) {

@@ -19,7 +19,7 @@ using testing::LoadFrom;
 using testing::MetadataBuilder;
 using testing::ReadData;
 
-// The vocabularies of the data folder; null (and a reason) when they are not there.
+// The vocabularies of the data folder; null (and a reason) when they are missing.
 std::unique_ptr<Tokenizer> LoadNamed(const std::string& name) {
   const auto file = [](const std::string& path) { return ReadData("tokenizers/" + path).value_or(""); };
   Result<std::unique_ptr<Tokenizer>> result = NotFound("no such vocabulary");
@@ -105,7 +105,7 @@ TEST_P(Vocabulary, DecodesWhatItEncodes) {
     const std::string text = RandomText(&rng, 1 + round);
     EncodeReport report;
     const auto ids = tokenizer_->Encode(text, kPlain, &report);
-    // A vocabulary without some bytes says how many it lost; otherwise nothing may change.
+    // A vocabulary without some bytes reports how many were lost; otherwise nothing may change.
     if (report.n_dropped_bytes == 0) {
       ASSERT_EQ(tokenizer_->Decode(ids), text) << "round " << round;
     } else {

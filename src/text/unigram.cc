@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-// The normaliser's rules. Every index is checked where it is used: the array comes from the file as it is.
+// The normaliser's rules. Every index is checked when it is used: the array comes unverified from the file.
 class Charsmap {
  public:
   Status Load(std::string blob) {
@@ -29,14 +29,14 @@ class Charsmap {
     trie_.resize(trie_bytes / 4);
     if (!trie_.empty()) std::memcpy(trie_.data(), blob.data() + 4, trie_bytes);
     texts_ = blob.substr(4 + trie_bytes);
-    // With a last zero byte every offset inside is a terminated text.
+    // With a final zero byte, every offset inside is a terminated text.
     if (!texts_.empty() && texts_.back() != '\0') {
       return Corrupt("tokenizer.ggml.precompiled_charsmap: the last replacement has no end");
     }
     return Status();
   }
 
-  // The longest rule that text begins with: how many bytes it replaces (0: none) and by what.
+  // The longest rule that is a prefix of the text: how many bytes it replaces (0: none) and its replacement.
   size_t Match(std::string_view text, std::string_view* replacement) const {
     size_t longest = 0;
     if (trie_.empty()) return 0;
@@ -70,7 +70,7 @@ class Trie {
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> entries) {
     std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     nodes_.push_back({});
-    // Breadth first over ranges of the sorted list, so that a node's children lie side by side.
+    // Breadth first over ranges of the sorted list, so that a node's children are adjacent.
     struct Range {
       size_t begin, end, depth;
       uint32_t node;
@@ -142,7 +142,7 @@ class Unigram final : public TokenModel {
     std::string word;
     size_t pos = 0;
     while (pos < text.size()) {
-      // A word grows until it may be cut; if it never may before the text runs out, it waits with its state undone.
+      // A word grows until it may be cut; if it never may before the text runs out, it waits and its state is restored.
       FragmentState next = *state;
       word.clear();
       size_t end = pos;
@@ -165,15 +165,15 @@ class Unigram final : public TokenModel {
   std::string Bytes(std::string_view token_text) const override { return UnescapeSpaces(token_text); }
 
  private:
-  // Where a word that begins at `pos` has to end.
+  // The position where a word that begins at `pos` ends.
   static size_t WordLimit(std::string_view text, size_t pos) {
     size_t limit = std::min(text.size(), pos + kMaxWordBytes);
     while (limit < text.size() && (static_cast<uint8_t>(text[limit]) & 0xC0) == 0x80) --limit;
     return limit;
   }
 
-  // The next space that follows something else. Raw text is looked at, because the normaliser's rules may turn other
-  // characters into spaces; none of them looks across a space.
+  // The next space after another character. Raw text is examined, because the normaliser's rules may turn other
+  // characters into spaces; no rule spans a space.
   static size_t NextCandidate(std::string_view text, size_t pos) {
     for (++pos; pos < text.size(); ++pos) {
       if (text[pos] == ' ' && text[pos - 1] != ' ') break;
@@ -195,7 +195,7 @@ class Unigram final : public TokenModel {
       for (const char c : part) {
         if (c == ' ') {
           state->in_word = false;
-          // Runs of spaces shrink to one, written when the next word begins; so those at the end vanish.
+          // Runs of spaces shrink to one, written when the next word begins; trailing ones disappear.
           if (!options_.remove_extra_whitespaces) *out += kSpaceMark;
           continue;
         }
@@ -221,7 +221,7 @@ class Unigram final : public TokenModel {
     std::vector<Best> best(word.size() + 1);
     best[0].score = 0;
     for (size_t pos = 0; pos < word.size();) {
-      // A replacement of the normaliser is the file's: its bytes may be no UTF-8 at all.
+      // A replacement comes from the file: its bytes may be invalid UTF-8.
       const size_t char_bytes = DecodeUtf8(word, pos).bytes;
       bool has_single = false;
       const auto reach = [&](size_t end, int32_t id, double score) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: GGUF metadata built in memory, and the vocabularies of the data folder turned into it, so that every test
-// goes through Tokenizer::Load().
+// For tests: GGUF metadata built in memory, also from the vocabularies of the data folder, so that every test goes
+// through Tokenizer::Load().
 #pragma once
 
 #include <cstdint>
@@ -89,7 +89,7 @@ inline Result<std::unique_ptr<Tokenizer>> LoadFrom(const MetadataBuilder& builde
   return Tokenizer::Load(*file);
 }
 
-// nullopt when WEIR_DATA is not set or the file is not there.
+// nullopt when WEIR_DATA is not set or the file does not exist.
 inline std::optional<std::string> ReadData(const std::string& path) {
   const char* root = std::getenv("WEIR_DATA");
   std::ifstream in(std::string(root ? root : ".") + "/" + path, std::ios::binary);
@@ -146,8 +146,8 @@ inline MetadataBuilder FromVocabJson(const std::string& vocab_json, const std::s
   return b;
 }
 
-// Metadata of Llama 3's tokenizer from its list of ranks. GGUF wants merges: the two parts of a token are what its
-// bytes become when only tokens of lower rank may be built.
+// Metadata of Llama 3's tokenizer from its list of ranks. GGUF needs merges: the two parts of a token are the result of
+// merging its bytes with tokens of lower rank only.
 inline MetadataBuilder FromRanks(const std::string& ranks_text) {
   std::map<std::string, int32_t> rank_of;
   std::vector<std::string> raw;

@@ -8,7 +8,7 @@
 //   queries  a = norm(x + self(x));  c = norm(a + cross(a, picture)), in blocks that have it;  x' = norm(c + ffn(c))
 //
 // Tensor names of the Q-Former are those that GGUF files of other Q-Formers have, with `v.` in front; its sizes are the
-// keys clip.vision.qformer.*. A block has cross-attention when its tensors are there.
+// keys clip.vision.qformer.*. A block has cross-attention when its tensors are in the file.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -21,7 +21,7 @@
 namespace weir {
 namespace {
 
-// Rows of the picture whose attention weights are computed together when somebody wants to see them.
+// Rows of the picture whose attention weights are computed together when a sink wants them.
 constexpr int64_t kTileRows = 32;
 
 struct Block {
@@ -75,7 +75,7 @@ class Blip2 final : public Encoder {
   Status ReadMetadata(const GgufFile& file);
   Status LoadAttention(WeightLoader& loader, const std::string& name, int64_t n_kv_in, Attention* out);
 
-  // One pass, with what its steps share.
+  // One pass, with the state that its steps share.
   struct Pass {
     Blip2& m;
     const EncodeArgs& args;
@@ -193,7 +193,7 @@ Blip2::Buffers Blip2::LayOut(Workspace* space) const {
   b.scratch = space->Bytes(backend_.MatMulScratchBytes(most, widest));
   b.attention_scratch = space->Bytes(std::max(backend_.FullAttentionScratchBytes(vit_.n_heads, vit_.head_dim(), n),
                                               backend_.FullAttentionScratchBytes(q_heads_, dq / q_heads_, most)));
-  // Of the picture only its last norm is left when the queries begin.
+  // Only the picture's last norm is still needed when the queries begin.
   Workspace picture = *space, queries = *space;
   b.x = picture.Floats(n * d);
   b.qkv = picture.Floats(3 * n * d);

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chat-UniVi ("Chat-UniVi: Unified Visual Representation Empowers Large Language Models with Image and Video
 // Understanding", 2311.08046, section 3.1 and 3.2): CLIP, its patches' rows merged to fewer and fewer clusters
-// (vision/dpc_knn.h), all levels one after the other, through one matrix. A video's frames are first clustered into
-// events by the means of their rows, and the clusters of an event's frames are merged again, so that every event is as
-// many rows as a picture.
+// (vision/dpc_knn.h), all levels in sequence, through one matrix. A video's frames are first clustered into events by
+// the means of their rows, and the clusters of an event's frames are merged again, so that every event is as many rows
+// as a picture.
 //
 // The published code reads at most 64 frames of a video. Here a longer one is read in parts of that many.
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr int64_t kNeighbours[kLevels] = {5, 3, 3};
 constexpr int64_t kEventNeighbours = 5;
 constexpr int64_t kMostRows = 1 << 16;
 
-// Published code: fewer neighbours where there are few clusters.
+// Published code: fewer neighbours if there are few clusters.
 int64_t Neighbours(int64_t k, int64_t n_clusters) {
   return k > n_clusters ? std::min<int64_t>(3, std::max<int64_t>(n_clusters / 2, 1)) : k;
 }
@@ -62,13 +62,13 @@ class ChatUnivi final : public Encoder {
     return b;
   }
   Status ReadMetadata(const GgufFile& file);
-  // A picture's rows of every level, one after the other, in b.merged; gives the patches' rows.
+  // Writes a picture's rows of every level, in sequence, to b.merged; returns the patches' rows.
   const float* Merge(const EncodeArgs& args, const Buffers& b) const;
   void Project(const Buffers& b, const float* rows, int64_t n, const EncodeArgs& args) const;
 
   ClipTower tower_;
-  int64_t levels_[kLevels] = {};                 // clusters of each, falling
-  int64_t frames_per_event_ = 0, n_buffer_ = 0;  // n_buffer_: frames that are read together at most
+  int64_t levels_[kLevels] = {};                 // clusters of each, decreasing
+  int64_t frames_per_event_ = 0, n_buffer_ = 0;  // n_buffer_: the most frames that are read together
   LinearWeights projection_;
 };
 

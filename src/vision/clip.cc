@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CLIP's vision transformer with LLaVA-1.5's projector ("Improved Baselines with Visual Instruction Tuning",
 // 2310.03744, section 3.2): the patches' hidden states before the last block, through two layers with a GELU between
-// them. The class token takes part in attention and is dropped. Files of LLaVA-1.6 name grids of tiles beside that.
+// them. The class token takes part in attention and is dropped. Files of LLaVA-1.6 also have grids of tiles.
 #include <algorithm>
 #include <vector>
 

@@ -13,8 +13,8 @@ Status ClipTower::ReadMetadata(const GgufFile& file, ImageTransform* transform) 
   WEIR_ASSIGN_OR_RETURN(const bool silu, file.BoolOr("clip.use_silu", false));
   if (silu) return Unsupported("{}: a CLIP encoder with SiLU", file.path());
   act_ = gelu ? GeluKind::kErf : GeluKind::kQuick;
-  // Projectors were trained on the layer before the last. Converters that do not write the key leave that last one out
-  // of the file, so that all that is there counts.
+  // Projectors were trained on the layer before the last. Converters that do not write the key omit that last one from
+  // the file, so that all layers in the file count.
   depth_ = vit_.n_layers;
   if (file.Has(v + "feature_layer")) {
     const std::vector<int64_t>* layers = file.IntArray(v + "feature_layer");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CLIP's vision transformer ("Learning Transferable Visual Models From Natural Language Supervision", 2103.00020,
 // section 2.4) up to the block whose output projectors read: patches and class token, a norm, blocks. Several encoders
-// put something of their own behind it.
+// add their own layers after it.
 #pragma once
 
 #include "backend/backend.h"
@@ -16,10 +16,10 @@ namespace weir {
 
 class ClipTower {
  public:
-  // Sizes, activation, the layer that is read (clip.vision.feature_layer, otherwise the last in the file) and how a
-  // picture becomes its input (weir.vision.fit: pad or crop). kNotFound, kCorrupt or kUnsupported names the key.
+  // Sizes, activation, the output layer (clip.vision.feature_layer, otherwise the last in the file) and how a picture
+  // becomes its input (weir.vision.fit: pad or crop). kNotFound, kCorrupt or kUnsupported names the key.
   Status ReadMetadata(const GgufFile& file, ImageTransform* transform);
-  // Binds its tensors. Blocks behind the layer that is read are in most files and never run. After ReadMetadata().
+  // Binds its tensors. Most files have blocks after the output layer; they never run. Call after ReadMetadata().
   Status Load(const GgufFile& file, WeightLoader& loader);
 
   int64_t n_side() const { return vit_.n_side; }  // patches along a side
@@ -28,12 +28,12 @@ class ClipTower {
 
   struct Buffers {
     float* x = nullptr;         // [n_patches + 1, n_embd]
-    VitBlocks::Buffers blocks;  // `wide`: as many rows of at least n_wide columns, free once Run() returned
+    VitBlocks::Buffers blocks;  // `wide`: as many rows of at least n_wide columns, free after Run()
   };
   // `blocks.scratch` serves products of as many rows, of up to widest_in numbers.
   Buffers LayOut(const Backend& backend, int64_t widest_in, int64_t n_wide, Workspace* space) const;
-  // pixels: [3, size, size]. Gives the patches' rows, [n_patches, n_embd], in `x`; the class token's is left out.
-  // Offers v.embd, v.pre_ln and what VitBlocks offers.
+  // pixels: [3, size, size]. Returns the patches' rows, [n_patches, n_embd], in `x`, without the class token's. Offers
+  // v.embd, v.pre_ln and what VitBlocks offers.
   float* Run(Backend& backend, const Buffers& buffers, const float* pixels, const VisionObserver* observer) const;
 
  private:
@@ -45,8 +45,8 @@ class ClipTower {
   VitBlocks blocks_;
 };
 
-// LLaVA's projector, mm.0 and mm.2 with a GELU between them; its widths are those of the tensors, held to sane bounds.
-// kNotFound when there is none.
+// LLaVA's projector, mm.0 and mm.2 with a GELU between them; its widths are those of the tensors, limited to sane
+// bounds. kNotFound when there is none.
 Status LoadMlpProjector(const GgufFile& file, WeightLoader& loader, int64_t n_in, LinearWeights* first,
                         LinearWeights* second);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostNeighbours = 16;
 
-// Squared, before scaling. Sums in several lanes, always the same ones: the compiler may use them, no result changes.
+// Squared, before scaling. Sums in a fixed number of lanes: the compiler may vectorise them without changing results.
 double Distance2(const float* a, const float* b, int64_t n) {
   constexpr int64_t kLanes = 8;
   float lanes[kLanes] = {};
@@ -82,7 +82,7 @@ void ClusterRows(const float* x, int64_t n, int64_t n_cols, int64_t n_clusters, 
       if (denser) best2 = std::min(best2, distance2(i, j));
     }
     const double score = s.density[i] * std::sqrt(best2);
-    s.score[i] = std::isnan(score) ? -1 : score;  // an order has to be one; what is no number is refused later
+    s.score[i] = std::isnan(score) ? -1 : score;  // needs a strict order; NaN is rejected later
   }
   std::iota(s.order, s.order + n, 0);
   std::partial_sort(s.order, s.order + n_clusters, s.order + n,
@@ -97,7 +97,7 @@ void ClusterRows(const float* x, int64_t n, int64_t n_cols, int64_t n_clusters, 
       cluster[i] = static_cast<int32_t>(c);
     }
   }
-  // Equal rows would leave a centre to another one.
+  // With equal rows, a centre would join another cluster.
   for (int64_t c = 0; c < n_clusters; ++c) cluster[s.centre[c]] = static_cast<int32_t>(c);
 }
 

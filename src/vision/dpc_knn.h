@@ -15,7 +15,7 @@
 
 namespace weir {
 
-// Bytes of scratch that ClusterRows() needs for up to n rows and so many clusters.
+// Bytes of scratch that ClusterRows() needs for up to n rows and this many clusters.
 int64_t ClusterScratchBytes(int64_t n, int64_t n_clusters);
 
 // x: [n, n_cols] -> cluster: [n], numbers in the order of falling density * distance, every one of them taken.

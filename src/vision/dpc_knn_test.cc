@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clusters of rows: groups that anybody sees, rows that are all the same, sizes at their bounds. Whole encoders are
-// held to the reference by conformance/frames_test.cc.
+// Clusters of rows: obvious groups, rows that are all equal, sizes at their bounds. conformance/frames_test.cc compares
+// whole encoders with the reference.
 #include "vision/dpc_knn.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-// Clusters, in scratch that may not be left.
+// Clusters, in scratch with guarded bounds.
 std::vector<int32_t> Clusters(const std::vector<float>& x, int64_t n, int64_t n_clusters, int64_t k) {
   const int64_t bytes = ClusterScratchBytes(n, n_clusters);
   std::vector<uint8_t> memory(static_cast<size_t>(bytes) + 128, 0xa5);

@@ -42,7 +42,7 @@ Result<std::unique_ptr<Encoder>> LoadEncoder(const GgufFile& file, Backend& back
   if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt && code != StatusCode::kUnsupported) {
     return encoder;
   }
-  // Whose rules the file breaks is half of what is wrong with it.
+  // The error names the encoder whose rules the file breaks.
   return Status(code, fmt::format("{} (read as vision encoder '{}': {})", encoder.status().message(), info->projector,
                                   info->models));
 }
@@ -53,7 +53,7 @@ int64_t RowsBytes(const EncoderConfig& config) {
   return std::max(config.max_rows(), config.n_recalled) * static_cast<int64_t>(config.n_embd) * 4;
 }
 
-// The largest map that a sink can be shown, where it cannot be shown in place.
+// The largest map passed to a sink, if it cannot be passed in place.
 int64_t ShownBytes(const Encoder& encoder) {
   if (encoder.backend().on_host()) return 0;
   int64_t most = 0;
@@ -65,7 +65,7 @@ int64_t ShownBytes(const Encoder& encoder) {
   return most;
 }
 
-// Shows somebody on the host what a device computes.
+// Passes data that a device computes to a sink on the host.
 class ShowCopies final : public SignalSink {
  public:
   ShowCopies(Backend& backend, SignalSink* sink, float* copy) : backend_(backend), sink_(sink), copy_(copy) {}

@@ -32,10 +32,10 @@ namespace weir {
 namespace {
 
 constexpr int kMostSteps = 10;         // of k-means
-constexpr double kTolerance = 1e-4;    // how little all centroids together may move to be done
-constexpr double kClearly = 1 - 1e-4;  // a squared distance that is no rounding error less
+constexpr double kTolerance = 1e-4;    // k-means stops when all centroids together move less than this
+constexpr double kClearly = 1 - 1e-4;  // a smaller difference of squared distances is rounding error
 constexpr int64_t kMostRows = 1 << 16;
-constexpr int64_t kMostFrames = int64_t{1} << 50;  // that a restored stream may name: it goes on being counted
+constexpr int64_t kMostFrames = int64_t{1} << 50;  // that a restored stream may have: counting continues from it
 
 // Averages squares of [from, from, d] to [to, to, d].
 void Pool(const float* x, int64_t from, int64_t to, int64_t d, float* out) {
@@ -74,7 +74,7 @@ class FlashVstream final : public Encoder {
  private:
   friend class StarMemory;
   struct Part {
-    int64_t side = 0, n = 0;  // rows along a side of a frame's grid; frames, or what stands for some
+    int64_t side = 0, n = 0;  // rows along a side of a frame's grid; number of frames or of their centroids
     int64_t rows() const { return side * side; }
   };
   struct Buffers {
@@ -147,7 +147,7 @@ class StarMemory final : public FrameMemory {
   int64_t temporal_cols() const { return m_.temporal_.rows() * m_.tower_.n_embd(); }
   int64_t Buffered() const { return std::min(n_seen_, m_.n_buffer_); }
   int64_t Spatial() const { return std::min(n_seen_, m_.spatial_.n); }
-  // One frame alone is not shown twice.
+  // A single frame is not shown twice.
   int64_t Retrieved() const { return n_seen_ < 2 ? 0 : std::min(n_temporal_, m_.n_retrieved_); }
   // Frame t of the stream, one of the newest n_buffer.
   float* Frame(int64_t t) const { return frames_ + t % m_.n_buffer_ * m_.spatial_.rows() * m_.tower_.n_embd(); }
@@ -157,7 +157,7 @@ class StarMemory final : public FrameMemory {
 
   const FlashVstream& m_;
   int64_t n_seen_ = 0, n_temporal_ = 0, n_abstract_ = 0;
-  bool fresh_ = false;  // a frame came since Recall()
+  bool fresh_ = false;  // a frame was added since Recall()
   float *frames_ = nullptr, *temporal_ = nullptr, *next_ = nullptr, *abstract_ = nullptr, *query_ = nullptr,
         *key_ = nullptr, *share_ = nullptr, *rows_ = nullptr;
   double *weight_ = nullptr, *next_weight_ = nullptr;
@@ -281,8 +281,8 @@ void StarMemory::Drift(const FlashVstream::Buffers& b) {
   }
 }
 
-// The buffered frame nearest to a centroid. Two frames that are a cluster are equally near to it, up to rounding: of
-// such the older.
+// The buffered frame nearest to a centroid. Two frames that form a cluster are equally near to it, up to rounding: then
+// the older one.
 int64_t StarMemory::Nearest(const float* centroid) {
   const int64_t d = m_.tower_.n_embd();
   int64_t nearest = 0;
@@ -309,7 +309,7 @@ void StarMemory::Recall(const EncodeArgs& args) {
   };
   add(abstract_, n_abstract_ * m_.abstract_.rows());
   add(temporal_, n_temporal_ * m_.temporal_.rows());
-  // The largest cluster first, the first of equal ones; label_ is free between frames.
+  // The largest cluster first, the first among equals; label_ is free between frames.
   for (int64_t j = 0; j < n_temporal_; ++j) label_[j] = static_cast<int32_t>(j);
   std::sort(label_, label_ + n_temporal_,
             [&](int32_t x, int32_t y) { return weight_[x] != weight_[y] ? weight_[x] > weight_[y] : x < y; });
@@ -336,7 +336,7 @@ Status FlashVstream::ReadMetadata(const GgufFile& file) {
       return Corrupt("{}: {}{}_side is {}, which {} rows a side do not divide into", file.path(), key, name, part->side,
                      from);
     }
-    if (part == &spatial_) from = part->side;  // the others are averaged from it
+    if (part == &spatial_) from = part->side;  // the others are averages of it
   }
   WEIR_ASSIGN_OR_RETURN(n_retrieved_, BoundedInt(file, key + "retrieved_count", 0, temporal_.n));
   WEIR_ASSIGN_OR_RETURN(n_buffer_, BoundedInt(file, key + "buffer_count", spatial_.n, 1 << 16));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What some encoders keep of a video's frames, and make rows of together, where others make rows of every frame.
+// The state that some encoders keep of a video's frames and turn into rows together; others make rows of every frame.
 //
-// One object belongs to one stream. It lives in memory whose size does not depend on how many frames there are
-// (Encoder::FrameMemoryBytes()). Its state can be saved, restored and copied: how many frames it has taken, and the
-// numbers that they left behind.
+// One object belongs to one stream. Its memory does not depend on the number of frames (Encoder::FrameMemoryBytes()).
+// Its state can be saved, restored and copied: the number of frames taken, and the numbers computed from them.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +19,34 @@ struct EncodeArgs;
 class FrameMemory {
  public:
   virtual ~FrameMemory() = default;
-  // Takes a frame in; args.out is not used. REQUIRES: !full().
+  // Adds a frame; args.out is not used. REQUIRES: !full().
   virtual void Take(const EncodeArgs& args) = 0;
-  // No frame can be taken before Recall().
+  // No frame can be added before Recall().
   virtual bool full() const = 0;
-  // How many rows Recall() would give; 0 when no frame came since the last one.
+  // How many rows Recall() would return; 0 when no frame was added since the last one.
   virtual int32_t n_rows() const = 0;
-  // What the frames so far become, [n_rows(), n_embd] in args.out; args.pixels is not used.
+  // The rows for the frames so far, [n_rows(), n_embd] in args.out; args.pixels is not used.
   virtual void Recall(const EncodeArgs& args) = 0;
   // Forgets all frames.
   void Clear() { (void)Become({}); }
-  // Nothing is kept: what comes next does not depend on earlier frames.
+  // Nothing is kept: later results do not depend on earlier frames.
   bool empty() const { return progress().n_taken == 0; }
 
-  // Bytes that Save() writes now.
+  // Bytes that Save() would write now.
   int64_t state_bytes() const;
-  // Writes what decides all rows to come. Errors of the sink.
+  // Writes the state that determines all later rows. Errors of the sink.
   Status Save(ByteSink& sink) const;
-  // Reads as many bytes as Save() wrote. kInvalidArgument for bytes that no memory of this encoder wrote; errors of the
-  // source. The memory is empty after an error.
+  // Reads as many bytes as Save() wrote. kInvalidArgument for bytes that were not written by a memory of this encoder;
+  // errors of the source. The memory is empty after an error.
   Status Restore(ByteSource& source);
-  // Becomes a copy. REQUIRES: `other` is of the same encoder.
+  // Becomes a copy of `other`. REQUIRES: `other` is of the same encoder.
   void CopyFrom(const FrameMemory& other);
 
  protected:
-  // What a memory counts. Everything else about its layout follows from these.
+  // The counts of a memory. Everything else about its layout follows from them.
   struct Progress {
-    int64_t n_taken = 0;  // frames that what is kept depends on
-    bool fresh = false;   // one of them came since the last Recall()
+    int64_t n_taken = 0;  // frames that the kept state depends on
+    bool fresh = false;   // whether one of them was added since the last Recall()
   };
   // A part of the kept numbers. Weights count frames: from 0 to n_taken.
   struct Numbers {
@@ -55,9 +54,9 @@ class FrameMemory {
     std::span<double> weights;
   };
   virtual Progress progress() const = 0;
-  // Takes over the counts. False when this encoder's memory never has them; nothing changes then.
+  // Sets the counts. False, and no change, for counts that this encoder's memory cannot have.
   virtual bool Become(const Progress& progress) = 0;
-  // All numbers that are in use after so many frames, in an order that depends on progress() alone.
+  // All numbers in use after that many frames, in an order that depends only on progress().
   virtual std::vector<Numbers> InUse() const = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kMostSquares = 16;  // along a side: above any model, and few enough to name each
+constexpr int64_t kMostSquares = 16;  // along a side: more than any model has, and few enough to name each
 
 class Idefics3 final : public Encoder {
  public:
@@ -29,7 +29,7 @@ class Idefics3 final : public Encoder {
 
  private:
   struct Buffers {
-    float *x, *wide;  // [n_pos, n_embd]; patches, later what the connector reads
+    float *x, *wide;  // [n_pos, n_embd]; patches, later the connector's input
     VitBlocks::Buffers blocks;
   };
   Buffers LayOut(Workspace* space) const {
@@ -77,7 +77,7 @@ Status Idefics3::ReadMetadata(const GgufFile& file) {
   return ReadSquares(file);
 }
 
-// How pictures are cut, and what is said between the squares (transformers' processing_idefics3.py).
+// How pictures are cut, and the words between the squares (transformers' processing_idefics3.py).
 Status Idefics3::ReadSquares(const GgufFile& file) {
   ImageTransform& transform = config_.transform;
   transform.longest_side = transform.size;

@@ -40,8 +40,8 @@ Status RunToInput(const RgbView& image, const ImageTransform& t, PictureSize inp
   });
 }
 
-// Of the first copy both sides are at most longest_side, of the second the next multiple of `size`: how much shorter
-// one of them is depends on pictures not seen yet.
+// Both sides of the first copy are at most longest_side, those of the second the next multiple of `size`: how much
+// shorter one of them is depends on the picture.
 int64_t SplitBytes(int32_t width, int32_t height, const ImageTransform& t) {
   // Made even, the shorter side of a square may be one more than the longer.
   const int64_t longest = t.longest_side + t.longest_side % 2, most = (longest + t.size - 1) / t.size * t.size;
@@ -70,7 +70,7 @@ int64_t MultiplesPixels(const ImageTransform& t) {
 int64_t MultiplesBytes(int32_t width, int32_t height, const ImageTransform& t) {
   const int64_t most = MultiplesSide(t);
   const double pixels = static_cast<double>(t.max_pixels) * width * height;
-  // Of a picture with this ratio; narrower ones have fewer rows, wider ones fewer pixels a row.
+  // Of a picture with this ratio; narrower ones have fewer rows, wider ones fewer pixels per row.
   const int64_t rows = static_cast<int64_t>(std::sqrt(pixels)) + most + int64_t{t.factor} * (height + 1);
   return ResizeBytes({width, height}, {most, most}, 3 * rows, t.resample);
 }
@@ -92,7 +92,7 @@ Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTran
   if (std::max(w, h) / std::min(w, h) > kMaxRatio) {
     return Unsupported("a picture of {} x {} pixels: one side may be 200 times the other", width, height);
   }
-  // Halves go to the even neighbour, as Python rounds.
+  // Halves round to the even neighbour, as in Python.
   double across = std::nearbyint(w / f) * f, down = std::nearbyint(h / f) * f;
   if (across * down > static_cast<double>(t.max_pixels)) {
     const double beta = std::sqrt(h * w / static_cast<double>(t.max_pixels));
@@ -109,7 +109,7 @@ Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTran
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& t) {
   if (t.fit == Fit::kSplit) return SplitBytes(width, height, t);
   if (t.fit == Fit::kMultiples) return MultiplesBytes(width, height, t);
-  // The filter of an axis is at most as wide as where the whole longer side becomes `size` samples.
+  // The filter of an axis is at most as wide as when the whole longer side becomes `size` samples.
   const int64_t size = t.size, side = std::max(width, height);
   const double widening = std::max(1.0, static_cast<double>(side) / static_cast<double>(size));
   const int64_t stride = 2 * static_cast<int64_t>(std::ceil(FilterSupport(t.resample) * widening)) + 1;
@@ -175,7 +175,7 @@ Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger,
     resize.y0 = (side - image.height) / 2;
     across.n_in = down.n_in = side;
     for (int c = 0; c < 3; ++c) {
-      // In double: 255 times a mean such as 0.48 must be cut off where the reference cuts it off.
+      // In double: 255 times a mean such as 0.48 must be truncated where the reference truncates it.
       resize.source.colour[c] = static_cast<uint8_t>(std::clamp(static_cast<double>(t.mean[c]) * 255.0, 0.0, 255.0));
     }
   } else if (t.fit == Fit::kCrop) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a picture's pixels to an encoder's input, exactly as the models' own processors do it (transformers'
+// From a picture's pixels to an encoder's input, exactly as in the models' own processors (transformers'
 // CLIPImageProcessor over Pillow): resampling in 8 bits with Pillow's fixed-point arithmetic, horizontally, then
 // vertically, then (v / 255 - mean) / std.
 //
-// Only what ends up in the result is computed: neither the padded square nor what a crop throws away ever exists, so
-// that a picture of 65,536 x 1 pixels costs no more than another of as many pixels.
+// Only pixels of the result are computed: neither the padded square nor the discarded part of a crop is stored, so a
+// picture of 65,536 x 1 pixels costs no more than any other with as many pixels.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace weir {
 
 // How a picture becomes an input.
 enum class Fit {
-  kCrop,       // its shorter side becomes `size`, the middle is cut out (CLIP)
-  kPad,        // strips of the mean colour make it a square, which is resized (LLaVA-1.5)
-  kStretch,    // width and height are resized, each by itself
-  kMultiples,  // both sides become multiples of `factor`, the ratio about what it was, pixels within bounds (Qwen2-VL)
+  kCrop,       // its shorter side becomes `size`, the centre is cropped (CLIP)
+  kPad,        // padded with the mean colour to a square, which is resized (LLaVA-1.5)
+  kStretch,    // width and height are resized independently
+  kMultiples,  // both sides become multiples of `factor`, at about the same ratio, pixels within bounds (Qwen2-VL)
   kSplit       // its longer side becomes longest_side, then the result is stretched (Idefics3, SmolVLM)
 };
 
@@ -37,33 +37,33 @@ struct ImageTransform {
 };
 inline constexpr int32_t kMaxImageSize = 4096;
 
-// Floats of an encoder's input: [3, size, size], of kMultiples the largest [3, height, width] and two more.
+// Floats of an encoder's input: [3, size, size]; for kMultiples the largest [3, height, width] plus two.
 int64_t InputFloats(const ImageTransform& transform);
-// Pixels of an input that Preprocess() made.
+// Size in pixels of an input made by Preprocess().
 struct PictureSize {
   int32_t width = 0, height = 0;
 };
 PictureSize InputSize(const float* input, const ImageTransform& transform);
-// What kMultiples makes of a picture's size (2409.12191, section 2.1; transformers' smart_resize). kUnsupported for one
-// more than 200 times as long as wide.
+// The result of kMultiples for a picture's size (2409.12191, section 2.1; transformers' smart_resize). kUnsupported
+// when one side is more than 200 times the other.
 Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& transform);
 
-// Largest working memory of Preprocess() for a picture of so many pixels, and of PreprocessSquare() where the copy is
-// at least `size` pixels wide or high; with kSplit, of all that makes the picture's squares (vision/split.h).
+// Largest working memory of Preprocess() for a picture of this many pixels, and of PreprocessSquare() where the copy is
+// at least `size` pixels wide or high; with kSplit, of all the picture's squares (vision/split.h).
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& transform);
 
-// One square of a larger copy of the picture: of the picture resized to width x height, what stands in [x, x + size) x
-// [y, y + size). What lies beyond the copy is black.
+// One square of a larger copy of the picture: [x, x + size) x [y, y + size) of the picture resized to width x height.
+// Pixels outside the copy are black.
 struct Square {
   int32_t width = 0, height = 0;
   int32_t x = 0, y = 0;
 };
-// As Preprocess(), for a square; transform.fit does not matter.
+// As Preprocess(), for a square; ignores transform.fit.
 Status PreprocessSquare(const RgbView& image, const ImageTransform& transform, const Square& square, Ledger& ledger,
                         float* out);
 
-// Size of the copy whose longer side is transform.longest_side: the shorter one is cut to a whole number, then made
-// even.
+// Size of the copy whose longer side is transform.longest_side: the shorter one is truncated to a whole number, then
+// made even.
 PictureSize LongestSideSize(int32_t width, int32_t height, int32_t longest_side);
 
 // A resized copy in 8 bits, with its memory.
@@ -74,7 +74,7 @@ struct PictureCopy {
 };
 Result<PictureCopy> ResizePicture(const RgbView& image, PictureSize size, Resample resample, Ledger& ledger);
 
-// Writes [3, size, size]: red, green, blue planes; of kMultiples [3, height, width] and, at the end of InputFloats(),
+// Writes [3, size, size]: red, green, blue planes; for kMultiples [3, height, width] and, at the end of InputFloats(),
 // the two numbers that InputSize() reads. Working memory (3 * height * size bytes and the coefficients) is reserved in
 // `ledger` under kVision: kOverBudget. kInvalidArgument for an empty picture or a bad transform.
 Status Preprocess(const RgbView& image, const ImageTransform& transform, Ledger& ledger, float* out);

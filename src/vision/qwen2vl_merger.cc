@@ -4,8 +4,8 @@
 // 2409.12191, section 2.1): a vision transformer that takes pictures of any size, queries and keys rotated by line and
 // column, then the merger, which puts each square of 2 x 2 patches side by side and sends it through two layers.
 //
-// Patches of a square stand one after the other from the start, so that merging moves nothing. A patch is of two
-// frames; a single picture is both of them.
+// Patches of a square are adjacent from the start, so that merging moves nothing. A patch covers two frames; a single
+// picture is used for both.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kMerge = 2;  // patches along a side of a square
 constexpr double kFreqBase = 10000;
-// What files without the keys mean: the processor's own bounds.
+// Defaults for files without the keys: the processor's own bounds.
 constexpr int64_t kMinPixels = 56 * 56, kMaxPixels = 28 * 28 * 1280;
 
 class Qwen2vlMerger final : public Encoder {
@@ -80,7 +80,8 @@ Status Qwen2vlMerger::ReadMetadata(const GgufFile& file) {
   WEIR_ASSIGN_OR_RETURN(config_.name, file.StringOr("general.name", ""));
   WEIR_ASSIGN_OR_RETURN(patch_, BoundedInt(file, v + "patch_size", 1, 256));
   WEIR_RETURN_IF_ERROR(ReadVitShape(file, &shape_));
-  // Converters disagree about the key for the feed-forward part's width; its tensor does not, whichever way round.
+  // Converters disagree about the key for the feed-forward part's width; its tensor is unambiguous, in either
+  // orientation.
   if (const GgufTensor* up = file.Tensor("v.blk.0.ffn_up.weight"); up != nullptr && up->shape.size() == 2) {
     shape_.n_ff = up->shape[up->shape[0] == shape_.n_embd ? 1 : 0];
   }
@@ -156,7 +157,7 @@ void Qwen2vlMerger::Embed(const EncodeArgs& args, PictureSize size, const Buffer
   patches.y = b.wide;
   backend_.Squares(patches);
   const int64_t n = patches.n_squares(), half = shape_.head_dim() / 2;
-  // Line and column stand for two positions: their angles are the two halves of a patch's.
+  // Line and column count as two positions: their angles are the two halves of a patch's.
   int64_t places[256];
   constexpr int64_t kPlaces = std::ssize(places) / 2;
   for (int64_t done = 0; done < n; done += kPlaces) {

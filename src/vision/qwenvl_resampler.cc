@@ -7,7 +7,7 @@
 //
 //   e = norm_kv(W_kv x),  out = attention(W_q (norm_q(query) + p), W_k (e + p_k), W_v e),  rows = W norm(W_o out)
 //
-// Both tables of positions are in the file, already of the picture's grid.
+// Both tables of positions are in the file, already sized for the picture's grid.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -116,7 +116,7 @@ QwenvlResampler::Buffers QwenvlResampler::LayOut(Workspace* space) const {
   const int64_t n = n_pos_, d = shape_.n_embd, e = n_out_, nq = n_queries_;
   Buffers b;
   b.x = space->Floats(n * d);
-  // Of the picture only x is left when the queries begin.
+  // Of the picture only x is still needed when the queries begin.
   Workspace picture = *space, queries = *space;
   b.wide = picture.Floats(n * patch_values());
   b.blocks = blocks_.LayOut(backend_, n, patch_values(), &picture);

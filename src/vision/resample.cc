@@ -23,7 +23,7 @@ double Bicubic(double x) {
   return 0;
 }
 
-// The middle of a sinc, faded out by a three times wider one.
+// A sinc, windowed by a three times wider one (Lanczos).
 double Lanczos(double x) {
   constexpr double kPi = 3.14159265358979323846;
   const auto sinc = [](double v) { return v == 0 ? 1.0 : std::sin(v * kPi) / (v * kPi); };
@@ -46,7 +46,7 @@ Filter FilterOf(Resample resample) {
   return {Bicubic, 2};
 }
 
-// What each wanted sample is made of: taps samples from `begin` on, weighed by coefficients of `stride` a sample.
+// The sources of each requested sample: taps samples from `begin` on, weighted by coefficients, `stride` per sample.
 struct Taps {
   int64_t stride = 0;
   HostBuffer coefficients;  // int32_t [count, stride]
@@ -134,7 +134,7 @@ Status RunResize(const RgbView& image, Resample resample, const Resize& resize, 
   const int64_t width = across.count, row_bytes = 3 * width;
   WEIR_ASSIGN_OR_RETURN(const HostBuffer result, HostBuffer::Allocate(ledger, MemTag::kVision, row_bytes));
 
-  // Each pass rounds, so their order shows. Pillow 13 begins with the columns where that saves enough work; the rule
+  // Each pass rounds, so their order matters. Pillow 13 begins with the columns where that saves enough work; the rule
   // was inferred from 687 random sizes, all of which it explains. Older ones always begin with the rows; where a
   // picture shrinks the two differ by one step of 8 bits.
   const bool down_first = down.n_in > down.n_out && down.n_in - down.n_out > 2 * (across.n_in - across.n_out);
@@ -152,7 +152,7 @@ Status RunResize(const RgbView& image, Resample resample, const Resize& resize, 
     return Status();
   }
 
-  // Source rows that the vertical pass asks for, and one of padding behind them.
+  // Source rows that the vertical pass reads, followed by one of padding.
   const int64_t y0 = resize.y0;
   const int64_t first = std::clamp<int64_t>(rows.begin(0) - y0, 0, image.height);
   const int64_t last =

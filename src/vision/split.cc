@@ -13,7 +13,7 @@ int32_t NextMultiple(int32_t x, int32_t of) { return (x + of - 1) / of * of; }
 SplitLayout LayOutSquares(int32_t width, int32_t height, int32_t longest_side, int32_t side) {
   SplitLayout out;
   out.first = LongestSideSize(width, height, longest_side);
-  // The shorter side follows the longer one, which has grown to a multiple, before it grows itself.
+  // The shorter side is computed from the longer one after that was rounded up to a multiple, then rounded up itself.
   const double ratio = static_cast<double>(out.first.width) / out.first.height;
   if (out.first.width >= out.first.height) {
     out.copy.width = NextMultiple(out.first.width, side);
@@ -30,7 +30,7 @@ SplitLayout LayOutSquares(int32_t width, int32_t height, int32_t longest_side, i
 }
 
 int32_t MaxSquares(int32_t longest_side, int32_t side) {
-  // The shorter side is made even and may so become the longer one.
+  // The shorter side is made even and may thereby become the longer one.
   return NextMultiple(longest_side + longest_side % 2, side) / side;
 }
 

@@ -24,7 +24,7 @@ Grid BestGrid(double width, double height, std::span<const Grid> grids) {
   return best;
 }
 
-// Rounded to 7 digits behind the point before the rest is cut off, as the reference does.
+// Rounded to 7 decimals before truncation, as in the reference.
 int32_t Cut(double x) { return static_cast<int32_t>(std::round(x * 1e7) / 1e7); }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of any resolution as tiles (LLaVA-1.6, "AnyRes"): the encoder looks at the whole picture once, and at
-// squares of a larger copy of it.
+// Pictures of any resolution as tiles (LLaVA-1.6, "AnyRes"): the encoder reads the whole picture once, and squares of a
+// larger copy of it.
 //
-// The copy fits into one of a few grids of squares, the one that loses least of it and wastes least; what the grid has
-// more is black. The squares' rows stand as the squares do, without those that are all black, and every line of them
-// ends with a row that says so (the model's `image_newline`). As transformers' LlavaNextImageProcessor and
-// pack_image_features do it.
+// The copy is fitted into one of a few grids of squares, the one that loses the least resolution and wastes the least
+// area; the rest of the grid is black. The squares' rows are arranged like the squares, without those that are all
+// black, and every line ends with a separator row (the model's `image_newline`). This follows transformers'
+// LlavaNextImageProcessor and pack_image_features.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Grid {
 struct TileLayout {
   Grid grid;
   int32_t width = 0, height = 0;  // of the copy
-  int32_t left = 0, top = 0;      // where it stands in the grid
+  int32_t left = 0, top = 0;      // its position in the grid
   // The rows that are kept, in rows of the grid: [y, y + n_y) x [x, x + n_x).
   int32_t x = 0, y = 0, n_x = 0, n_y = 0;
 };

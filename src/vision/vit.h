@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What encoders built on a vision transformer with a class token share: their sizes, and how pixels become rows.
+// Shared by encoders built on a vision transformer with a class token: their sizes, and how pixels become rows.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// Sizes under clip.vision.*, each held to sane bounds before any arithmetic uses it.
+// Sizes under clip.vision.*, each limited to sane bounds before any arithmetic uses it.
 struct ClassVitShape : VitShape {
   int64_t size = 0, patch = 0;    // pixels along a side of the input, of a patch
   int64_t n_side = 0, n_pos = 0;  // patches along a side; rows: the class token and the patches
@@ -23,8 +23,8 @@ struct ClassVitShape : VitShape {
 // kNotFound or kCorrupt names the key.
 Result<ClassVitShape> ReadClassVitShape(const GgufFile& file);
 
-// Cuts [3, size, size] into squares of `patch` pixels, row by row from the top: [n_patches, 3 * patch * patch], each as
-// a convolution's weights lie: colour, row, column. What is left at the right and at the bottom is dropped.
+// Cuts [3, size, size] into squares of `patch` pixels, row by row from the top: [n_patches, 3 * patch * patch], each in
+// the order of a convolution's weights: colour, row, column. The remainder at the right and at the bottom is dropped.
 void GatherPatches(Backend& backend, const float* pixels, int64_t size, int64_t patch, float* to);
 
 // All n rows of a table, in order.
@@ -43,7 +43,8 @@ struct PatchEmbedding {
              float* x) const;
 };
 
-// clip.vision.image_mean and image_std; kCorrupt when they are not three numbers each that can be divided by.
+// clip.vision.image_mean and image_std; kCorrupt when they are not three numbers each, or a deviation cannot be divided
+// by.
 Status ReadNormalisation(const GgufFile& file, ImageTransform* transform);
 
 }  // namespace weir

@@ -54,7 +54,7 @@ Status VitBlocks::Load(const VitShape& shape, GeluKind act, const GgufFile& file
     WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", d, d, &block.k));
     WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", d, d, &block.v));
     WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", d, d, &block.out));
-    // Files of the first converters have the two layers' names exchanged; their shapes tell.
+    // Files from the first converters have the two layers' names swapped; the shapes reveal it.
     const GgufTensor* up = file.Tensor(name + "ffn_up.weight");
     const bool swapped = n_ff != d && up != nullptr && up->shape == std::vector<int64_t>{d, n_ff};
     WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_down" : "ffn_up"), n_ff, d, &block.up));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of a vision transformer, as most encoders have them ("An Image is Worth 16x16 Words", 2010.11929, section
-// 3.1): x' = x + attn(norm1(x)); x'' = x' + ffn(norm2(x')), attention of every row to every row.
+// The blocks of a vision transformer, as in most encoders ("An Image is Worth 16x16 Words", 2010.11929, section 3.1):
+// x' = x + attn(norm1(x)); x'' = x' + ffn(norm2(x')), attention of every row to every row.
 //
 // Tensors are v.blk.L.ln1, ln2, attn_q, attn_k, attn_v, attn_out, ffn_up and ffn_down, weights and biases.
 #pragma once
@@ -25,7 +25,7 @@ struct VitShape {
 // clip.vision.block_count, embedding_length, feed_forward_length and attention.*; kCorrupt when they contradict each
 // other.
 Status ReadVitShape(const GgufFile& file, VitShape* shape);
-// kCorrupt when `n_cols` columns cannot be shared by `n_heads` heads that the kernels can take.
+// kCorrupt when `n_cols` columns cannot be split into `n_heads` heads that the kernels support.
 Status CheckHeads(const GgufFile& file, int64_t n_cols, int64_t n_heads);
 // A layer norm's epsilon.
 Result<float> ReadNormEps(const GgufFile& file, const std::string& key);
@@ -34,7 +34,7 @@ Result<float> ReadNormEps(const GgufFile& file, const std::string& key);
 void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,
                 float* out, void* scratch);
 
-// Angles of every row's position, where the blocks rotate queries and keys: pairs are half-split (ops/rope.h).
+// Angles of every row's position, if the blocks rotate queries and keys: pairs are half-split (ops/rope.h).
 struct VitRotation {
   const RopeTable* table = nullptr;            // n_rot = head_dim
   const float *cos = nullptr, *sin = nullptr;  // [n, head_dim / 2]
@@ -44,14 +44,14 @@ class VitBlocks {
  public:
   Status Load(const VitShape& shape, GeluKind act, const GgufFile& file, WeightLoader& loader);
 
-  // Arrays that Run() works in, for up to n rows.
+  // Working arrays of Run(), for up to n rows.
   struct Buffers {
     float *norm = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *mix = nullptr;  // [n, n_embd]
     float* wide = nullptr;                                                            // [n, max(n_ff, n_wide)]
     void *scratch = nullptr, *attention_scratch = nullptr;
   };
   // Lays them out; `scratch` serves products of up to n rows of n_embd, n_ff or widest_in numbers, rows of `wide` have
-  // room for n_wide.
+  // room for n_wide numbers.
   Buffers LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space, int64_t n_wide = 0) const;
 
   // All blocks over x, [n, n_embd], in place. Each intermediate is offered as v.blk.L.NAME: ln1, q, k (both before any

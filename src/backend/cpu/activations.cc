@@ -5,8 +5,8 @@
 #include "backend/cpu/weights.h"
 
 #define HWY_WANT_AVX3_DL
-// Arrays of vectors need vectors of a size known at compile time. SSSE3 without SSE4 is on no machine worth its minutes
-// of compiling.
+// Arrays of vectors need vectors of a size known at compile time. SSSE3 without SSE4 is too rare to be worth the
+// compile time.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/activations.cc"
@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The same numbers as QuantizeRowQ8: one division a block, one rounding a value.
+// The same numbers as QuantizeRowQ8: one division per block, one rounding per value.
 void RoundImpl(const float* x, int64_t n_blocks, ActBlock* out) {
   const DF df;
   const DI di;

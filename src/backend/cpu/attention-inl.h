@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DF = hn::CappedTag<float, 16>;
 inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(DF()));
-// A head is a multiple of 8 elements: a second vector size for what whole vectors do not divide.
+// A head is a multiple of 8 elements: a second, smaller vector size covers the remainder after whole vectors.
 using DF8 = hn::CappedTag<float, 8>;
 inline constexpr int64_t kLanes8 = static_cast<int64_t>(hn::MaxLanes(DF8()));
 
@@ -36,7 +36,7 @@ HWY_INLINE V Exp2NonPositive(D d, V x) {
   x = hn::Max(x, hn::Set(d, -127.0f));
   const auto n = hn::NearestInt(x);
   const V r = hn::Sub(x, hn::ConvertTo(d, n));  // |r| <= 1/2, exact
-  // (2^r - 1) / r fitted at Chebyshev nodes.
+  // (2^r - 1) / r, interpolated at Chebyshev nodes.
   V p = hn::Set(d, 1.5453262e-04f);
   p = hn::MulAdd(p, r, hn::Set(d, 1.3390979e-03f));
   p = hn::MulAdd(p, r, hn::Set(d, 9.618082e-03f));
@@ -44,12 +44,12 @@ HWY_INLINE V Exp2NonPositive(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 2.402265e-01f));
   p = hn::MulAdd(p, r, hn::Set(d, 6.931472e-01f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  // n goes straight into the exponent; at x = -127 the bits of 1.0 become those of 0.
+  // n is added to the exponent bits; at x = -127 the bits of 1.0 become those of 0.
   return hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(n)));
 }
 
-// Elements [i, i + lanes) of a stored slot. Slots lie at any address. Q8_0: REQUIRES that the vector stays within one
-// block, which any i that is a multiple of the lanes does.
+// Elements [i, i + lanes) of a stored slot. Slots are unaligned. Q8_0: REQUIRES that the vector stays within one block,
+// as it does for any i that is a multiple of the lanes.
 template <DType kType, class D>
 HWY_INLINE hn::Vec<D> LoadStored(D d, const uint8_t* slot, int64_t i) {
   if constexpr (kType == DType::kF32) {
@@ -126,7 +126,7 @@ HWY_INLINE void RotatePairs(const float* cos, const float* sin, int64_t n, const
 }
 
 // A query with all constant factors of its scores. Rotated stored keys carry one factor of the rotary embedding's
-// magnitude, un-rotated ones leave both to the query.
+// magnitude; with un-rotated ones the query carries both.
 HWY_INLINE void ScaleQuery(const float* x, const AttentionArgs& args, float* out) {
   const int64_t head_dim = args.head_dim, n_rot = args.rope != nullptr ? args.rope->n_rot : 0;
   const float magnitude = args.rope != nullptr ? args.rope->magnitude : 1.0f;
@@ -142,10 +142,10 @@ HWY_INLINE void CapScores(float* scores, int64_t n, float softcap) {
   const float cap = softcap * kLog2E;
   const auto cap_v = hn::Set(d, cap), inverse = hn::Set(d, 1.0f / cap), limit = hn::Set(d, 15.0f);
   for (int64_t i = 0; i < n; i += kLanes) {
-    // Past 15 tanh is 1 in this precision, and the approximation is not made for infinities.
+    // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
     const auto x = hn::Mul(hn::Load(d, scores + i), inverse);
     const auto t = hn::Max(hn::Min(x, limit), hn::Neg(limit));
-    // Min and Max may turn what is no number into one.
+    // Min and Max may turn a NaN into a number.
     hn::Store(hn::IfThenElse(hn::Eq(x, x), hn::Mul(cap_v, hn::Tanh(d, t)), x), d, scores + i);
   }
 }

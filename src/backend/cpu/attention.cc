@@ -8,8 +8,8 @@
 namespace weir::cpu {
 namespace {
 
-// A range of slots is a whole number of kSlotBlock, and long pots have longer ranges instead of more of them: partial
-// results stay small, and there are enough tasks for any number of cores this runs on.
+// A range of slots is a multiple of kSlotBlock. Long pots have longer ranges instead of more of them: partial results
+// stay small, and there are enough tasks for any number of cores.
 constexpr int64_t kMaxRanges = 64;
 // Heads handled between two joins of the workers; bounds the tables on the stack.
 constexpr int64_t kMaxWave = 256;
@@ -46,7 +46,7 @@ struct Wave {
   }
 };
 
-// Tasks [index, index + n) of a head; one, unless they are ranges of slots.
+// Tasks [index, index + n) of a head; n is one, unless they are ranges of slots.
 void RunTasks(const WaveHead& head, int64_t index, int64_t n, float* scratch) {
   const HeadTask& task = head.task;
   if (head.by_slots) {
@@ -54,7 +54,7 @@ void RunTasks(const WaveHead& head, int64_t index, int64_t n, float* scratch) {
     const int64_t partial = task.n_query_rows() * PartialFloats(task.args->head_dim);
     AttendSlots(task, index * range, std::min(task.n_slots(), (index + n) * range), range,
                 head.partials + index * partial, scratch);
-    // The only range of a head needs no second round.
+    // A head with only one range needs no second round.
     if (head.n_tasks == 1) MergePartials(task, 1, head.partials);
     return;
   }
@@ -64,8 +64,8 @@ void RunTasks(const WaveHead& head, int64_t index, int64_t n, float* scratch) {
 }
 
 void RunWave(const Wave& wave, int64_t thread_floats, float* scratch, ThreadPool& pool) {
-  // Ranges of slots are handed out by the run, some runs a worker: within a run, what comes next is asked for in time.
-  // Not those of windows, of which a few neighbours have all the work.
+  // Ranges of slots are assigned in runs, several per worker: within a run, the next slots are prefetched in time. Not
+  // with windows, where all the work is in a few neighbouring ranges.
   const bool by_slots = std::all_of(wave.heads, wave.heads + wave.n_heads, [](const WaveHead& h) {
     return h.by_slots && h.task.segment->first_slot == nullptr;
   });
@@ -88,9 +88,9 @@ void RunWave(const Wave& wave, int64_t thread_floats, float* scratch, ThreadPool
   });
 }
 
-// Partial results of one segment with the most query rows that AttendSlots takes: what any head of max_slots or fewer
-// needs and more, so that waves are as long as the scratch allows. RangeCount is not monotonous in the slots: past
-// kMaxRanges blocks it falls to half of that and climbs again.
+// Partial results of one segment with the most query rows that AttendSlots accepts: at least enough for any head of
+// max_slots or fewer, so that waves are as long as the scratch allows. RangeCount is not monotonic in the slots: past
+// kMaxRanges blocks it falls to half of that and rises again.
 int64_t WaveFloats(int64_t n_kv_heads, int64_t head_dim, int64_t max_slots) {
   const int64_t n_slots = std::clamp<int64_t>(max_slots, 1, kMaxRanges * kSlotBlock);
   return n_kv_heads * RangeCount(n_slots) * kMaxSlotRows * PartialFloats(head_dim);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU version of ops/attention.h: SIMD with run-time dispatch, spread over a thread pool.
 //
-// The work is cut by shapes alone (blocks of rows, ranges of slots), never by the number of threads, and partial
+// The work is divided by shapes alone (blocks of rows, ranges of slots), never by the number of threads, and partial
 // results are merged in a fixed order: the same call gives the same bytes for every pool on a given SIMD target.
 //
 // REQUIRES, beyond ops/attention.h: head_dim is a multiple of 8 and at most kMaxHeadDim.

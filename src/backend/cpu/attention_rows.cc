@@ -29,8 +29,8 @@ constexpr int64_t kTileVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 
 
 static_assert(kRowBlock <= kTileSlots && kRowBlock % 16 == 0);
 
-// Pairs: a lane holds two factors that follow each other along the sum, rounded to bfloat16 (the lower half is the
-// first), and one instruction multiplies both and adds them to an F32 sum. Highway 1.0.3 does not know it.
+// Pairs: a lane holds two factors that are consecutive along the sum, rounded to bfloat16 (the lower half is the
+// first), and one instruction multiplies both and adds them to an F32 sum. Highway 1.0.3 does not have it.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 constexpr bool kHasPairs = true;
 
@@ -44,7 +44,7 @@ HWY_INLINE hn::Vec<DF> PairLanes(hn::Vec<DF> a, hn::Vec<DF> b) {
   return both;
 }
 
-// Lanes of a vector that follow each other, then those of the next one.
+// Consecutive lanes of a vector, then those of the next one.
 HWY_INLINE hn::Vec<DF> PairNeighbours(hn::Vec<DF> a, hn::Vec<DF> next) {
   hn::Vec<DF> both;
   asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both.raw) : "v"(next.raw), "v"(a.raw));
@@ -73,7 +73,7 @@ struct RowScratch {
   float* k;      // [kTileSlots, head_dim]; also the row-major form of queries and outputs
   float* v;      // [kTileSlots, head_dim]
   float* limit;  // [kRowBlock] slots the row sees beyond those of the block's first row
-  float* first;  // [kRowBlock] slots that row sees and this one's window has left behind
+  float* first;  // [kRowBlock] slots that row sees and this row's window has passed
   float* max;    // [kRowBlock] largest score so far
   float* sum;    // [kRowBlock] sum of weights
   float* cos;    // [head_dim / 2]
@@ -136,8 +136,8 @@ HWY_INLINE void TileProduct(const float* HWY_RESTRICT a, int64_t i_stride, int64
   }
 }
 
-// The whole product of n_i (a multiple of 8) by n_vectors vectors of rows. The sum over k of an element runs in order
-// whatever the tile shape.
+// The whole product of n_i (a multiple of 8) by n_vectors vectors of rows. The sum over k of an element is computed in
+// order whatever the tile shape.
 template <bool kPairs, bool kAccumulate>
 HWY_INLINE void Product(const float* a, int64_t i_stride, int64_t k_stride, int64_t n_i, int64_t n_k, const float* b,
                         float* c, int64_t n_vectors) {
@@ -239,7 +239,7 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
   std::fill(s.k + n * head_dim, s.k + n_vectors * kLanes * head_dim, 0.0f);
   Transpose(s.k, head_dim, head_dim, n_vectors * kLanes, s.q, kRowBlock);
   if constexpr (kPairs) PairRows(s.q, head_dim, n_vectors * kLanes, kRowBlock);
-  // Rows that only fill up a vector see what the last one sees, so that they stay finite.
+  // Padding rows of a vector see the same slots as the last one, so that they stay finite.
   for (int64_t j = 0; j < n_vectors * kLanes; ++j) {
     const int64_t row = first + std::min(j, n - 1);
     s.limit[j] = static_cast<float>(task.n_visible(row) - task.n_visible(first));
@@ -247,8 +247,8 @@ void PrepareQueries(const HeadTask& task, int64_t first, int64_t n, int64_t n_ve
   }
 }
 
-// Turns scores into weights for one tile: hides slots beyond a row's limit and before its window, follows the running
-// maximum, and scales what was summed under the old one. Pairs are written beside the weights, or over them.
+// Turns scores into weights for one tile: hides slots beyond a row's limit and before its window, updates the running
+// maximum, and rescales earlier sums. Pairs are written beside the weights, or over them.
 //   n_free: slots of the tile up to the last one that the block's first row sees; may be negative or beyond the tile
 //   n_before, n_hidden: slots of the tile before the windows of the block's first and last row; the same
 template <bool kPairs>
@@ -294,7 +294,7 @@ void SoftmaxTile(int64_t n_free, int64_t n_before, int64_t n_hidden, int64_t n_s
       }
     }
     V sum1 = hn::Zero(d);
-    // A row whose window begins behind this tile has seen nothing yet; what is subtracted must be finite.
+    // A row whose window begins after this tile has seen nothing yet; the subtracted maximum must be finite.
     const V shift = hn::IfThenElse(hn::Eq(max, minus_inf), hn::Zero(d), max);
     for (int64_t i = 0; i < n_slots; i += 2) {
       const V p0 = Exp2NonPositive(d, hn::Sub(hn::Load(d, p + i * kRowBlock), shift));
@@ -391,7 +391,7 @@ void AttendRowsAs(const HeadTask& task, int64_t first, int64_t n, const ScoreSin
   // Tiles begin at the same slots whatever the window, so that a row's sums do not depend on its neighbours.
   const auto begin_of = [&](int64_t panel) { return task.first_visible(first_of(panel)) / kTileSlots * kTileSlots; };
   const int64_t n_all = slots_of(n_panels - 1);
-  // A voting panel's weights go to a place of their own, tile by tile.
+  // A voting panel's weights go to separate memory, tile by tile.
   const auto votes = [&](int64_t panel) {
     return sink != nullptr && first_of(panel) < sink->end && first_of(panel) + rows_of(panel) > sink->first;
   };

@@ -49,8 +49,8 @@ HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
 #endif
 }
 
-// Slots that are read after those at hand. Asking for them while these are worked on overlaps memory with arithmetic:
-// the hardware's own prefetchers neither follow a list nor look past the end of a block.
+// The slots to read after the current ones. Prefetching them overlaps memory access with arithmetic: the hardware
+// prefetchers neither follow a list nor look past the end of a block.
 struct Ahead {
   const uint8_t* slots = nullptr;
   int64_t slot_bytes = 0;
@@ -58,7 +58,7 @@ struct Ahead {
   int64_t n = 0;
 };
 
-// Asks for entries [first, first + n), as far as there are that many.
+// Prefetches entries [first, first + n), as far as they exist.
 HWY_INLINE void Fetch(const Ahead& ahead, int64_t first, int64_t n) {
   const int64_t end = std::min(ahead.n, first + n);
   for (int64_t i = first; i < end; ++i) {
@@ -67,12 +67,12 @@ HWY_INLINE void Fetch(const Ahead& ahead, int64_t first, int64_t n) {
   }
 }
 
-// What ScoreTile reads: up to kRopeTile slots and the query rows, rotated relative to the tile.
+// Inputs of ScoreTile: up to kRopeTile slots and the query rows, rotated relative to the tile.
 struct TileArgs {
   const uint8_t* keys;
-  const int32_t* index;  // [n_slots] where the slots are, counted from `keys`; within a tile when n_pairs > 0
+  const int32_t* index;  // [n_slots] slot numbers, counted from `keys`; within a tile when n_pairs > 0
   int64_t slot_bytes, n_slots, head_dim;
-  int64_t n_pairs;   // pairs that ScoreTile rotates; 0 = keys as they are
+  int64_t n_pairs;   // pairs that ScoreTile rotates; 0 = keys are used unchanged
   const float* cos;  // [kRopeTile, n_pairs] of offsets within a tile
   const float* sin;
   const float* q;  // [n, head_dim]

@@ -167,7 +167,7 @@ void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_hidden, int64_t n_visible
   sum += hn::GetLane(hn::SumOfLanes(d, sum_v));
 }
 
-// Queries scaled; rotated too when stored keys are, else only their angles are prepared.
+// Scales the queries; also rotates them if stored keys are rotated, otherwise only prepares their angles.
 void PrepareQueries(const HeadTask& task, int64_t n_rows, const SlotScratch& s) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
@@ -184,8 +184,8 @@ void PrepareQueries(const HeadTask& task, int64_t n_rows, const SlotScratch& s) 
   }
 }
 
-// q_tile = the queries rotated by their position minus the tile's first slot: what is left of R(p - s) for the keys is
-// R(s - base), whose table is small enough to stay in the first cache.
+// q_tile = the queries rotated by their position minus the tile's first slot: the remainder of R(p - s) for the keys is
+// R(s - base), whose table is small enough to stay in the L1 cache.
 void RotateQueries(const HeadTask& task, int64_t n_rows, int64_t first_slot, const SlotScratch& s) {
   const RopeTable& rope = *task.args->rope;
   const int64_t head_dim = task.args->head_dim, n_pairs = task.n_pairs();
@@ -204,11 +204,11 @@ void RotateQueries(const HeadTask& task, int64_t n_rows, int64_t first_slot, con
   }
 }
 
-// Keys asked for at the beginning, when nothing was there to ask for them: enough that the first to come are worked on
-// while the others arrive.
+// Keys prefetched at the beginning, when there was no earlier block to prefetch them: enough that the first are
+// processed while the others arrive.
 constexpr int64_t kFirstFetch = 2 * kRopeTile;
 
-// One range [first, end) into one partial result; the call goes on to call_end.
+// One range [first, end) into one partial result; the call continues to call_end.
 void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_end, const SlotScratch& s,
                  float* partials) {
   const AttentionArgs& args = *task.args;
@@ -236,7 +236,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
   Fetch(keys_of(begin), std::max<int64_t>(0, oldest - begin) / kRopeTile * kRopeTile, kFirstFetch);
   for (int64_t block = begin; block < end; block += kSlotBlock) {
     const int64_t n_slots = std::min(kSlotBlock, end - block);
-    // What the block reads: slots from_slot + index[0 .. n_slots).
+    // Slots of the block: from_slot + index[0 .. n_slots).
     const int64_t from_slot = selected == nullptr ? block : 0;
     const int32_t* index = selected == nullptr ? kInOrder.data() : selected + block;
     for (int64_t at = std::max<int64_t>(0, oldest - block) / kRopeTile * kRopeTile; at < n_slots;) {
@@ -246,7 +246,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
       int64_t base = selected == nullptr ? block + at : 0;
       int32_t offsets[kRopeTile];
       if (rotate && selected != nullptr) {
-        // Listed slots of one tile of positions share what is left of the rotation.
+        // Listed slots of one tile of positions share the remaining rotation.
         base = index[at] / kRopeTile * kRopeTile;
         int64_t n = 0;
         for (; n < t.n_slots && index[at + n] < base + kRopeTile; ++n)

@@ -17,7 +17,7 @@ TEST(CpuAttention, TargetsAreReallyForced) {
   ThreadPool pool(1);
   std::vector<std::vector<float>> outs;
   ForEachTarget([&] { outs.push_back(call.Run(pool)); });
-  // On Arm the levels differ in products alone.
+  // On Arm the levels differ only in products.
   if (hwy::SupportedAndGeneratedTargets().size() == 1) GTEST_SKIP() << "this machine has one SIMD target only";
   EXPECT_NE(std::memcmp(outs.front().data(), outs.back().data(), outs.front().size() * sizeof(float)), 0);
 }
@@ -68,7 +68,8 @@ TEST(CpuAttention, EveryGroupSize) {
   }
 }
 
-// Lists of slots, dense and thin, for few and for many rows; what is not listed holds what would be seen.
+// Lists of slots, dense and sparse, for few and for many rows; unlisted slots hold values that would show in the
+// result.
 TEST(CpuAttention, SelectedSlotsOnly) {
   static ThreadPool one(1), three(3);
   uint32_t seed = 270;
@@ -98,7 +99,7 @@ TEST(CpuAttention, SelectedSlotsOnly) {
   }
 }
 
-// Windows that begin inside, at the edges of and whole tiles and blocks before the first slot they hide.
+// Windows that begin inside, at the edges of and whole tiles and blocks before the first slot that they hide.
 TEST(CpuAttention, EveryWindowAndCap) {
   uint32_t seed = 250;
   for (int32_t window : {0, 1, 5, 31, 64, 100, 256, 700}) {
@@ -117,7 +118,7 @@ TEST(CpuAttention, EveryWindowAndCap) {
   }
 }
 
-// A list of everything is no list: the same bytes.
+// A list of all slots gives the same bytes as no list.
 TEST(CpuAttention, ListsOfAllSlotsEqualNone) {
   ThreadPool pool(2);
   for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
@@ -167,7 +168,7 @@ TEST(CpuAttention, DeepAndWide) {
   deep.n_rot = 16;
   deep.segments = {{1, {20000}}};
   Check(deep, 400);
-  // A segment that is cut into more ranges than the longest one, alone and as what is listed of it.
+  // A segment that is divided into more ranges than the longest one, alone and as the listed part of it.
   deep.n_heads = 8;
   deep.head_dim = deep.n_rot = 8;
   deep.segments = {{1, {16384}}, {1, {16385}}};
@@ -183,7 +184,7 @@ TEST(CpuAttention, DeepAndWide) {
   Check(wide, 401);
 }
 
-// Factors rounded to bfloat16: a slot too many or too few among some hundreds is a larger error than their rounding.
+// Factors rounded to bfloat16: one slot too many or too few among some hundreds is a larger error than their rounding.
 // With values that need no rounding and equal weights, nothing is rounded.
 TEST(CpuAttention, FactorsInBf16) {
   static ThreadPool one(1), three(3);
@@ -197,7 +198,7 @@ TEST(CpuAttention, FactorsInBf16) {
         Shape shape;
         shape.bf16 = true;
         shape.head_dim = dim;
-        shape.n_heads = dim == 32 ? 20 : 4;  // more heads a key than AttendSlots takes
+        shape.n_heads = dim == 32 ? 20 : 4;  // more heads per key than AttendSlots accepts
         shape.n_rot = static_cast<int>(dim / 2);
         shape.keys = keys;
         shape.k_type = shape.v_type = type;
@@ -234,7 +235,7 @@ TEST(CpuAttention, VeryLargeAndEqualScores) {
     shape.k_type = shape.v_type = DType::kF32;
     shape.segments = {{n_rows, {400, 333}}};
     shape.q_size = 2000;
-    // Scores of thousands leave F32 an absolute error of thousandths.
+    // With scores in the thousands, F32 has an absolute error of thousandths.
     Check(shape, 500, 2e-2f);
     shape.equal_scores = true;
     Check(shape, 501, 2e-6f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the attention kernels share: random calls with guarded memory, and the comparison of every SIMD
+// Shared by the tests of the attention kernels: random calls with guarded memory, and the comparison of every SIMD
 // target and pool with the scalar reference. For tests only.
 #pragma once
 
@@ -34,9 +34,9 @@ struct Shape {
   std::vector<SegmentShape> segments;
   float q_size = 1, softcap = 0;
   bool equal_scores = false, bf16 = false;
-  bool coarse = false;  // keys and values of few bits
-  double selected = 0;  // share of the slots that may be read, drawn; 0: no list at all
-  int32_t window = 0;   // slots a row sees at most, give or take what is drawn; 0: all of them
+  bool coarse = false;  // keys and values with few significant bits
+  double selected = 0;  // share of the slots that may be read, chosen at random; 0: no list
+  int32_t window = 0;   // most slots that a row sees, plus or minus a random number; 0: all of them
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string("/") + InfoOf(v_type).name;
@@ -161,7 +161,7 @@ class Call {
     return out;
   }
 
-  // Slots that no row may read, of segment i and head h.
+  // Slots that no row of segment i and head h may read.
   std::vector<int32_t> Unlisted(size_t i, int64_t h) const {
     const std::vector<int32_t>& list = lists_[i * shape_.n_kv_heads + h];
     std::vector<int32_t> out;
@@ -194,7 +194,7 @@ class Call {
     return out;
   }
 
-  // Windows that move by nothing, one or some slots a row and may end at the row's own slot.
+  // Windows that advance by zero, one or several slots per row and may end at the row's own slot.
   std::vector<int32_t> FirstSlots(int64_t n_rows, int32_t n_slots) {
     std::vector<int32_t> out(n_rows);
     int32_t first = 0;
@@ -242,14 +242,14 @@ inline void ExpectNear(const std::vector<float>& got, const std::vector<float>& 
   ASSERT_EQ(got.size(), expected.size());
   float worst = 0;
   for (size_t i = 0; i < got.size(); ++i) {
-    // Gaps between rows stay as they were.
+    // Gaps between rows are unchanged.
     ASSERT_EQ(std::isnan(got[i]), std::isnan(expected[i])) << i;
     if (!std::isnan(expected[i])) worst = std::max(worst, std::fabs(got[i] - expected[i]));
   }
   EXPECT_LE(worst, tolerance);
 }
 
-// Root mean square of the differences, as a share of that of what is expected.
+// Root mean square of the differences, relative to that of the expected values.
 inline double RelativeError(const std::vector<float>& got, const std::vector<float>& expected) {
   double errors = 0, squares = 0;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -264,7 +264,7 @@ inline void ExpectSameBytes(const std::vector<float>& a, const std::vector<float
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
 }
 
-// Every target against the reference; one, two and three threads against each other.
+// Compares every target with the reference, and pools of one, two and three threads with each other.
 inline void Check(const Shape& shape, uint32_t seed, float tolerance = 1e-5f) {
   SCOPED_TRACE(shape.Name());
   static ThreadPool one(1), two(2), three(3);

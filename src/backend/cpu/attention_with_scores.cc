@@ -11,10 +11,10 @@
 namespace weir::cpu {
 namespace {
 
-// Beyond this a panel's weights leave the second-level cache, and computing them again is as cheap as fetching them.
+// Above this a panel's weights leave the L2 cache, and recomputing them is as cheap as fetching them.
 constexpr int64_t kMaxSlots = 4096;
-// Slots that the voting panels of one AttendRows call have together at most. Panels that share decoded keys save more
-// than it costs that their weights together leave that cache.
+// The most slots of the voting panels of one AttendRows call together. Sharing decoded keys among panels saves more
+// than is lost when their weights together leave that cache.
 constexpr int64_t kSharedSlots = 2 * kMaxSlots;
 
 int64_t PaddedSlots(int64_t n_slots) { return (n_slots + kTileSlots - 1) / kTileSlots * kTileSlots; }
@@ -25,13 +25,13 @@ int64_t VotingPanels(int64_t head_dim, int64_t n_slots) {
 }
 
 struct Layout {
-  int64_t thread, weights, stride, n_panels, n_kv_heads;  // in floats, but for the last two
+  int64_t thread, weights, stride, n_panels, n_kv_heads;  // in floats, except the last two
 
   // Never less than for a smaller shape.
   explicit Layout(const AttentionShape& shape) {
     const int64_t n_slots = PaddedSlots(std::min(shape.max_slots, kMaxSlots)), max_panels = MaxPanels(shape.head_dim);
     thread = (AttendRowsFloats(shape.head_dim) + 15) / 16 * 16;
-    // One panel, or as many as VotingPanels() lets share what they have; each may end inside a tile.
+    // One panel, or as many as VotingPanels() lets share decoded keys; each may end inside a tile.
     const int64_t shared = std::min(max_panels * n_slots, kSharedSlots + max_panels * kTileSlots);
     weights = PanelWeightFloats(std::max(n_slots, shared));
     stride = n_slots;
@@ -44,7 +44,7 @@ struct Layout {
 bool OnePass(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores) {
   if (args.segments.size() != 1 || scores.size() != 1) return false;
   const AttentionSegment& segment = args.segments[0];
-  // A single row sums in the order of the second pass however many rows of other pots come with it.
+  // A single row sums in the order of the second pass, however many rows of other pots are in the call.
   return segment.n_rows > 1 && scores[0].rows == RowReduce::kSum && scores[0].heads != HeadReduce::kMax &&
          segment.n_rows * (args.n_heads / args.n_kv_heads) > kMaxSlotRows &&
          *std::max_element(segment.n_slots, segment.n_slots + args.n_kv_heads) <= kMaxSlots;
@@ -68,7 +68,7 @@ class Call {
     voting_.first = scores_.row_begin * group_;
     voting_.end = scores_.row_end * group_;
     voting_.stride = layout_.stride;
-    // Rows from the first voting panel to the last one in small blocks, those before and after as usual.
+    // Rows from the first voting panel to the last one in small blocks, the others as usual.
     Add(0, voting_.first_panel() * kRowBlock, RowBlock(args_, n_rows, pool_.n_threads()), false);
     const int64_t end = std::min((voting_.end + kRowBlock - 1) / kRowBlock * kRowBlock, n_rows);
     Add(voting_.first_panel() * kRowBlock, end, VotingPanels(args_.head_dim, max_slots_) * kRowBlock, true);

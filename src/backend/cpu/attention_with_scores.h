@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention and its statistics in one pass: CPU version of Backend::AttentionWithScores().
 //
-// Scores that are sums over rows and heads need nothing but the weights attention computes on its way. They are kept
-// for the panel of rows at hand (kRowBlock rows by the slots they see) until its sums of weights are known, and added
-// up: a few hundredths of an attention call, where computing the voting rows again costs their share of one. Everything
-// else (maxima, few rows, several segments, very long pots) takes ops/column_scores.h's second pass.
+// Scores that are sums over rows and heads need only the weights that attention computes anyway. The weights are kept
+// for the current panel of rows (kRowBlock rows by the slots they see) until their sums are known, then added up. That
+// costs a few hundredths of an attention call; recomputing the voting rows would cost their share of one. Everything
+// else (maxima, few rows, several segments, very long pots) takes the second pass of ops/column_scores.h.
 //
-// The work is cut by shapes and every sum has a fixed order: the same bytes for every pool on a given SIMD target.
+// The work is divided by shapes and every sum has a fixed order: the same bytes for every pool on a given SIMD target.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and its statistics in one pass. Check() holds it to the references together with the second pass, for every
-// shape of column_scores_test.cc; here is what is its own.
+// Attention and its statistics in one pass. Check() compares it with the references together with the second pass, for
+// every shape of column_scores_test.cc; this file has the tests specific to it.
 #include "backend/cpu/attention_with_scores.h"
 
 #include "backend/cpu/column_scores_testing.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace cpu::scores;  // NOLINT: the tests' own names
 
-// What one pass over attention keeps of its weights: several panels of rows a call, one, and too many slots for it.
+// How many weights one pass over attention keeps: several panels of rows per call, one, and too many slots for it.
 TEST(AttentionWithScores, OnePassUpToManySlots) {
   for (int32_t n_slots : {512, 1025, 2500, 4096, 4097}) {
     Shape shape = Chunk(150, {n_slots, n_slots - 200});
@@ -21,7 +21,7 @@ TEST(AttentionWithScores, OnePassUpToManySlots) {
   }
 }
 
-// Outputs are those of attention alone, and scores follow the weights that it used.
+// Outputs equal those of attention alone, and scores match the weights that it used.
 TEST(AttentionWithScores, FactorsInBf16) {
   for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
     Shape shape = Chunk(150, {700, 300});
@@ -34,7 +34,7 @@ TEST(AttentionWithScores, FactorsInBf16) {
   }
 }
 
-// Sessions that write together have the bytes of sessions that write alone, however many heads share a key.
+// Sessions in one batch get the same bytes as sessions that run alone, however many heads share a key.
 TEST(AttentionWithScores, ASingleRowDoesNotDependOnItsCompany) {
   ThreadPool pool(2);
   for (int64_t n_heads : {2, 16}) {

@@ -9,8 +9,8 @@
 #include "backend/cpu/simd.h"
 
 #define HWY_WANT_AVX3_DL
-// Arrays of vectors need vectors of a size known at compile time. SSSE3 without SSE4 is on no machine worth its minutes
-// of compiling.
+// Arrays of vectors need vectors of a size known at compile time. SSSE3 without SSE4 is too rare to be worth the
+// compile time.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/coded_product.cc"
@@ -49,7 +49,7 @@ constexpr auto ProductOf() -> void (*)(const ProductArgs&) {
   if constexpr (constexpr PackLayout kLayout = LayoutOf(kType); kLayout.has_codes()) {
     return Blocks<kLayout>;
   } else {
-    return nullptr;  // never packed so
+    return nullptr;  // never packed this way
   }
 }
 

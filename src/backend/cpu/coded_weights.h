@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Panels of weights that are integer codes with scales (quant/codes.h): the layout, and the products on it.
 //
-// Inside a panel everything lies in the order in which a product walks along k, so that a pass over a matrix is a pass
-// over memory: [n_blocks][code bytes], followed by the scales. Rows that pad the last panel are zero.
+// Inside a panel everything is stored in the order in which a product walks along k, so that a pass over a matrix reads
+// memory sequentially: [n_blocks][code bytes], followed by the scales. Padding rows of the last panel are zero.
 //
 // The codes of one block of 32 along k:
 // - 8 bits: 8 groups of 64 bytes; byte 4 * col + i of group g is the code of k = 4 g + i (the order of VNNI
@@ -16,7 +16,7 @@
 // - kHalfMin   [n_blocks] of d[16], m[16] (F16)
 // - kSuper     per 256 along k: d[16], m[16] (F16), then 8 blocks of sub[0][16], sub[1][16] (u8)
 // - kSuper16   per 256 along k: d[16] (F16), then 8 blocks of sub[0][16], sub[1][16] (s8)
-// These are the file's own numbers, regrouped: decoding a packed row gives the same bits as decoding the file's row.
+// These are the file's numbers, regrouped: decoding a packed row gives the same bits as decoding the file's row.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ inline int GetCode(int bits, const uint8_t* in, int col, int k) {
   return low;
 }
 
-// With the widest instructions of the machine (coded_product.cc).
+// Uses the machine's widest instructions (coded_product.cc).
 void CodedProduct(const ProductArgs& args);
 
 }  // namespace weir::cpu

@@ -8,11 +8,11 @@
 namespace weir::cpu {
 namespace {
 
-// Tasks of a batch: each starts by preparing the queries and by merging the maxima of all blocks, so that long pots
-// have longer tasks instead of more of them.
+// Tasks of a batch: each starts by preparing the queries and merging the maxima of all blocks, so long pots have longer
+// tasks instead of more of them.
 constexpr int64_t kMaxTasks = 64;
 
-// Where everything lies in the scratch, in floats.
+// Layout of the scratch, in floats.
 struct Layout {
   int64_t head_dim, n_kv_heads, n_blocks, n_slots;  // n_slots padded to whole blocks
 
@@ -56,7 +56,7 @@ class Call {
       batch.row_sums = row_sums_ + h * layout_.n_slots;
       batch.scores = scores_ + h * layout_.n_slots;
       const int64_t n = batch.n_query_rows();
-      // Even parts, whole groups of four rows as the kernel shares keys among.
+      // Even parts, in whole groups of four rows, because the kernel shares keys among four.
       const int64_t n_parts = (n + kBatchRows - 1) / kBatchRows;
       const int64_t part = ((n + n_parts - 1) / n_parts + 3) / 4 * 4;
       for (batch.first = 0; batch.first < n; batch.first += part) {

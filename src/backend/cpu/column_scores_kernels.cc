@@ -55,8 +55,8 @@ BatchScratch Carve(float* base, int64_t head_dim) {
   return s;
 }
 
-// Many rows share keys that were decoded and rotated once; few rows are better off with stored keys and queries rotated
-// relative to every tile, as in attention_slots.cc.
+// Many rows share keys that are decoded and rotated once; for few rows it is cheaper to use stored keys and rotate
+// queries relative to every tile, as in attention_slots.cc.
 bool DecodesKeys(const ScoreBatch& batch) { return batch.n > kMaxSlotRows; }
 
 void PrepareQueries(const ScoreBatch& batch, const BatchScratch& s) {
@@ -187,7 +187,7 @@ void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float*
         ScoreStored(batch, slot + tile, t, s);
       }
     }
-    // ReduceBlocks reads what the head has of the block, which may be more than these rows see.
+    // ReduceBlocks reads the head's part of the block, which may be more than these rows see.
     const int64_t in_use = std::min(kSlotBlock, task.n_slots() - slot);
     const int64_t n_padded = (in_use + kWeightPad - 1) / kWeightPad * kWeightPad;
     for (int64_t i = 0; i < batch.n; ++i) {
@@ -201,7 +201,7 @@ void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float*
 }
 
 // The largest score of every row and the inverse of its sum of weights, over all blocks in order. Lanes beyond the
-// batch hold anything.
+// batch are undefined.
 void Normalisers(const ScoreBatch& batch, int64_t n_blocks, float* row_max, float* inverse) {
   const DF d;
   using V = hn::Vec<DF>;
@@ -219,7 +219,7 @@ void Normalisers(const ScoreBatch& batch, int64_t n_blocks, float* row_max, floa
   }
 }
 
-// One group of vectors of slots: all rows of the batch, in order. factor: what turns a row's weights of this block into
+// One group of vectors of slots: all rows of the batch, in order. factor: turns a row's weights of this block into
 // probabilities; nullptr when no row sees the block.
 template <bool kMaxRows>
 HWY_INLINE void ReduceGroup(const ScoreBatch& batch, const float* weights, const float* factor, int64_t slot) {

@@ -3,7 +3,7 @@
 // kSlotBlock slots; SIMD lanes are slots wherever weights are touched.
 //
 // "Query row" i of KV head's group is declared row i % n_rows of query head i / n_rows of the group: the rows of a head
-// are consecutive, so that one vector of sums a slot is enough to reduce them.
+// are consecutive, so that one vector of sums per slot is enough to reduce them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline constexpr int64_t kWeightPad = 64;  // slots of a block are written up to
 
 inline int64_t SlotBlocks(int64_t n_slots) { return (n_slots + kSlotBlock - 1) / kSlotBlock; }
 
-// Query rows [first, first + n) of one KV head, and where their results live.
+// Query rows [first, first + n) of one KV head, and where their results go.
 struct ScoreBatch {
   const ColumnScoresArgs* args = nullptr;
   HeadTask task;
@@ -34,7 +34,7 @@ struct ScoreBatch {
   int64_t n_padded() const { return (n + 15) / 16 * 16; }
   int64_t n_query_rows() const { return n_rows() * task.group(); }
   bool is_last() const { return first + n == n_query_rows(); }
-  // Query row i of the batch as HeadTask counts them.
+  // Query row i of the batch, in HeadTask's numbering.
   int64_t row(int64_t i) const {
     return (args->row_begin + (first + i) % n_rows()) * task.group() + (first + i) / n_rows();
   }
@@ -45,7 +45,7 @@ struct ScoreBatch {
     for (int64_t i = 1; i < n; ++i) out = std::min(out, task.first_visible(row(i)));
     return out;
   }
-  // Slots up to the newest that any of the rows sees.
+  // Number of slots up to the newest that any of the rows sees.
   int64_t n_seen() const {
     int64_t out = 0;
     for (int64_t i = 0; i < n; ++i) out = std::max(out, task.n_visible(row(i)));
@@ -53,12 +53,12 @@ struct ScoreBatch {
   }
 };
 
-// Fills weights, max and sum of blocks [first, end), as far as the rows see.
+// Fills weights, max and sum of blocks [first, end), as far as the rows see them.
 //   scratch: ScoreBlocksFloats(head_dim) floats, 64-byte aligned
 void ScoreBlocks(const ScoreBatch& batch, int64_t first, int64_t end, float* scratch);
 int64_t ScoreBlocksFloats(int64_t head_dim);
 
-// out[0 .. n) from reduced heads, times `factor`: what makes a mean of a sum.
+// out[0 .. n) from reduced heads, times `factor`, which turns a sum into a mean.
 void WriteScores(const ColumnScoresArgs& args, const float* scores, float factor, int64_t n, float* out);
 
 // Needs max and sum of all blocks. Adds blocks [first, end) to row_sums and scores.

@@ -142,7 +142,7 @@ TEST(CpuColumnScores, DeepAndWide) {
   Check(wide, 402);
 }
 
-// The first rows of a long chunk see nothing of its later blocks: those must be written all the same.
+// The first rows of a long chunk see no slots of its later blocks: those must still be written.
 TEST(CpuColumnScores, EarlyRowsOfALongChunk) {
   for (bool accumulate : {false, true}) {
     Shape shape = Chunk(700, {700, 900});
@@ -166,7 +166,8 @@ TEST(CpuColumnScores, SumsToTheRows) {
   }
 }
 
-// Scores of thousands leave F32 an absolute error of thousandths before the exponential; a weight that underflows is 0.
+// With scores in the thousands, F32 has an absolute error of thousandths before the exponential; a weight that
+// underflows is 0.
 TEST(CpuColumnScores, VeryLargeScores) {
   ThreadPool pool(2);
   for (int64_t n_rows : {1, 30}) {
@@ -189,7 +190,7 @@ TEST(CpuColumnScores, Backends) {
   const AttentionShape shape = {9, 3, 64, 512, 2048};
   EXPECT_EQ(MakeCpuBackend(2)->ColumnScoresScratchBytes(shape), cpu::ColumnScoresScratchBytes(shape, 2));
   EXPECT_EQ(MakeRefBackend()->ColumnScoresScratchBytes(shape), 0);
-  // A few hundred bytes a slot, however many rows.
+  // A few hundred bytes per slot, however many rows.
   EXPECT_LT(cpu::ColumnScoresScratchBytes(shape, 2), 2048 * 512);
   EXPECT_EQ(cpu::ColumnScoresScratchBytes({9, 3, 64, 1, 2048}, 2), cpu::ColumnScoresScratchBytes(shape, 2));
 }

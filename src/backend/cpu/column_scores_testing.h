@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of attention statistics share: random calls with guarded memory, and the comparison of every SIMD
+// Shared by the tests of attention statistics: random calls with guarded memory, and the comparison of every SIMD
 // target and pool with the scalar reference. For tests only.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Shape {
   HeadReduce heads = HeadReduce::kMean;
   bool all_heads = false, accumulate = false, bf16 = false;
   float q_size = 1, softcap = 0;
-  int32_t window = 0;  // slots a row sees at most; 0: all of them
+  int32_t window = 0;  // most slots that a row sees; 0: all of them
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string(" heads ") + std::to_string(n_heads) + "/" +
@@ -59,7 +59,7 @@ inline Shape Chunk(int64_t n_rows, std::vector<int32_t> n_slots) {
 }
 
 // A call with all its memory. Slot arrays end exactly at their last slot and start at odd addresses; the gaps between
-// rows of q hold NaN; outputs and scratch are poisoned before every run and guarded behind their end.
+// rows of q hold NaN; outputs and scratch are poisoned before every run and guarded past their end.
 class Call {
  public:
   Call(const Shape& shape, uint32_t seed) : shape_(shape), rng_(seed) {
@@ -75,7 +75,7 @@ class Call {
     }
     for (int32_t n : shape.n_slots) k_.push_back(Slots(n));
     for (const auto& bytes : k_) k_ptrs_.push_back(bytes.data() + 1);
-    for (int32_t n : shape.n_slots) v_.push_back(Slots(n));  // for AttentionWithScores() alone
+    for (int32_t n : shape.n_slots) v_.push_back(Slots(n));  // for AttentionWithScores() only
     for (const auto& bytes : v_) v_ptrs_.push_back(bytes.data() + 1);
     segment_ = {kFirstRow, shape.n_rows, k_ptrs_.data(), v_ptrs_.data(), shape_.n_slots.data()};
     for (int32_t n : shape.n_slots) {
@@ -125,8 +125,8 @@ class Call {
     return out;
   }
 
-  // The scores of AttentionWithScores(), whose outputs must be those of Attention() to the bit. `in_company`: the call
-  // has another segment.
+  // The scores of AttentionWithScores(), whose outputs must equal those of Attention() to the bit. `in_company`: the
+  // call has another segment.
   Out RunWithAttention(ThreadPool& pool, bool in_company = false) {
     const AttentionShape shape = {shape_.n_heads, shape_.n_kv_heads, shape_.head_dim, shape_.n_rows, max_slots_};
     const int64_t bytes = cpu::AttentionWithScoresScratchBytes(shape, pool.n_threads());
@@ -216,7 +216,7 @@ class Call {
   Out old_;
 };
 
-// Relative to every single score: small ones rank slots too.
+// Relative to each single score: small ones rank slots too.
 inline void ExpectNear(const Call::Out& got, const Call::Out& expected, float tolerance) {
   for (size_t h = 0; h < got.size(); ++h) {
     for (size_t s = 0; s < got[h].size(); ++s) {
@@ -233,7 +233,7 @@ inline void ExpectSameBytes(const Call::Out& a, const Call::Out& b) {
   }
 }
 
-// Every target against the reference; one, two and three threads against each other.
+// Compares every target with the reference, and pools of one, two and three threads with each other.
 inline void Check(const Shape& shape, uint32_t seed, float tolerance = 1e-5f) {
   SCOPED_TRACE(shape.Name());
   static ThreadPool one(1), two(2), three(3);

@@ -1,6 +1,6 @@
 // weir-plugin: weights
 // SPDX-License-Identifier: Apache-2.0
-// What any format can do: rows stay as the file has them, and a product decodes them block by block. Slow for a few
+// The fallback for any format: rows are stored as in the file, and a product decodes them block by block. Slow for few
 // rows of activations, because decoding is scalar; for many, each block is decoded once for all of them.
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace weir::cpu {
 namespace {
 
-// Rows of activations that are summed beside each other: as many as a task has.
+// Rows of activations that are summed together: as many as a task has.
 constexpr int64_t kMostRows = 96;
 
 Suits Suit(DType type) { return IsBlocked(type) ? Suits::kEverything : Suits::kNot; }
@@ -26,7 +26,7 @@ void Decode(DType type, const uint8_t* panel, int64_t n_in, int col, float* out)
   DecodeRow(type, panel + col * RowBytes(type, n_in), n_in, out);
 }
 
-// sum[c] += x . w[.][c] of up to kMaxBlockElements weights a column.
+// sum[c] += x . w[.][c] of up to kMaxBlockElements weights per column.
 void AddBlock(const float (*w)[kPanel], int n, const ActBlock* act, float* sum) {
   for (int from = 0; from < n; from += kQ8Block, ++act) {
     float dot[kPanel] = {};

@@ -25,7 +25,7 @@ using VF = hn::Vec<DF>;
 void RmsNormImpl(const float* x, const float* w, float* y, int64_t dim, float eps) {
   const DF df;
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
-  // Four sums: one chain of additions would wait for itself.
+  // Four sums: a single chain of additions would stall on its own latency.
   VF sums[4] = {hn::Zero(df), hn::Zero(df), hn::Zero(df), hn::Zero(df)};
   int64_t i = 0;
   for (; i + 4 * n <= dim; i += 4 * n) {
@@ -94,7 +94,7 @@ HWY_INLINE VF Gated(VF x, VF z) {
 
 HWY_INLINE VF QuickGelu(VF x) { return Gated(x, hn::Mul(x, hn::Set(DF(), 1.702f))); }
 
-// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), which cancels nowhere.
+// (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), which has no cancellation.
 HWY_INLINE VF TanhGelu(VF x) {
   const DF df;
   const VF slope = hn::MulAdd(hn::Mul(x, x), hn::Set(df, 2 * 0.79788456f * 0.044715f), hn::Set(df, 2 * 0.79788456f));
@@ -150,7 +150,7 @@ void SoftCapImpl(float cap, const float* x, float* y, int64_t n_values) {
   const DF df;
   const VF cap_v = hn::Set(df, cap), inverse = hn::Set(df, 1.0f / cap), limit = hn::Set(df, 15.0f);
   Map(x, y, n_values, [=](VF v) {
-    // Past 15 tanh is 1 in this precision, and the approximation is not made for infinities.
+    // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
     const VF t = hn::Max(hn::Min(hn::Mul(v, inverse), limit), hn::Neg(limit));
     return hn::IfThenElse(hn::Eq(v, v), hn::Mul(cap_v, hn::Tanh(DF(), t)), v);
   });
@@ -164,7 +164,7 @@ HWY_INLINE void MapTwo(const float* gate, const float* up, float* y, int64_t n_v
   int64_t i = 0;
   for (; i + n <= n_values; i += n) hn::StoreU(f(hn::LoadU(df, gate + i), hn::LoadU(df, up + i)), df, y + i);
   if (i == n_values) return;
-  // The rest takes the same path in a padded vector: a value's bits must not depend on where it stands.
+  // The remainder takes the same path in a padded vector: a value's bits must not depend on its index.
   HWY_ALIGN float g[hn::MaxLanes(df)] = {}, u[hn::MaxLanes(df)] = {}, out[hn::MaxLanes(df)];
   const size_t bytes = static_cast<size_t>(n_values - i) * sizeof(float);
   std::memcpy(g, gate + i, bytes);

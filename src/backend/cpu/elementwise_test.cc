@@ -18,7 +18,7 @@ TEST(CpuRmsNorm, EqualsReference) {
   ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
   for (const int64_t dim : {1, 3, 16, 31, 64, 577, 2048}) {
     for (const int64_t n_rows : {1, 2, 37}) {
-      // One float past any alignment.
+      // At an odd float address.
       const std::vector<float> x = Normals(rng, n_rows * dim + 1), w = Normals(rng, dim + 1);
       std::vector<float> expected(static_cast<size_t>(n_rows * dim + 1));
       ref::RmsNorm({x.data() + 1, w.data() + 1, expected.data() + 1, n_rows, dim, 1e-5f});

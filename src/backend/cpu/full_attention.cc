@@ -21,11 +21,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-// Rows of queries that share every key and value they load. One vector of sums each: eight chains hide the latency of a
+// Query rows that share every loaded key and value. One vector of sums each: eight chains hide the latency of a
 // multiply-add.
 constexpr int kRows = 8;
 
-// out[r, j] = sum_i rows[r][i * row_step] * matrix[i, j] for j in [0, n_cols), n_cols and `pitch` whole vectors.
+// out[r, j] = sum_i rows[r][i * row_step] * matrix[i, j] for j in [0, n_cols), n_cols and `pitch` are whole vectors.
 HWY_INLINE void RowsTimesMatrix(const float* const* rows, const float* matrix, int64_t n_inner, int64_t n_cols,
                                 float* out) {
   const DF df;
@@ -41,11 +41,11 @@ HWY_INLINE void RowsTimesMatrix(const float* const* rows, const float* matrix, i
   }
 }
 
-// Turns scores into exp(scale * (score - largest)); gives the sum. Columns from n_kv on become zero.
+// Turns scores into exp(scale * (score - largest)) and returns the sum. Columns from n_kv on become zero.
 HWY_INLINE float ExpRow(float* scores, int64_t n_kv, int64_t n_cols, float scale) {
   const DF df;
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
-  // A negative scale would turn the order around; scaled first, the largest is the largest.
+  // A negative scale would reverse the order, so scale before finding the largest.
   const VF factor = hn::Set(df, scale);
   for (int64_t j = 0; j < n_cols; j += n) hn::Store(hn::Mul(hn::Load(df, scores + j), factor), df, scores + j);
   std::fill(scores + n_kv, scores + n_cols, -3e38f);
@@ -120,7 +120,7 @@ void FullAttention(const FullAttentionArgs& args, ThreadPool& pool) {
     const int64_t h = task / n_blocks, first = task % n_blocks * kRows;
     const int64_t n = std::min(kRows, args.n_q - first);
     const float* q[kRows];
-    // A short block repeats its last row: every row is computed by the same instructions wherever it stands.
+    // A short block repeats its last row: every row is computed by the same instructions in any block.
     for (int64_t r = 0; r < kRows; ++r)
       q[r] = args.q + (first + std::min(r, n - 1)) * args.q_stride + h * args.head_dim;
     float* scores = blocks + worker * kRows * (kv_cols + dim_cols);

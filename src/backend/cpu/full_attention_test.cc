@@ -42,7 +42,7 @@ TEST(CpuFullAttention, EqualsReference) {
       std::vector<float> first;
       for (ThreadPool& pool : pools) {
         std::vector<float> out(expected.size(), std::numeric_limits<float>::quiet_NaN());
-        // The byte behind the scratch is watched.
+        // The byte after the scratch is checked.
         const int64_t bytes = FullAttentionScratchBytes(c.n_heads, c.head_dim, c.n_kv, pool.n_threads());
         std::vector<uint8_t> scratch = Scratch(bytes + 64);
         args.out = out.data();

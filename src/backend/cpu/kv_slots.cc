@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DF = hn::CappedTag<float, 16>;
 constexpr int64_t kLanes = hn::MaxLanes(DF());
-// Targets whose conversion to F16 is one instruction, rounding to nearest even as F32ToF16 does.
+// Targets that convert to F16 in one instruction, rounding to nearest even like F32ToF16.
 constexpr bool kHardwareF16 = HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM_A64;
 
 // The arithmetic of ref::RotateRows, without fused products: stored bytes must not depend on the machine.
@@ -73,7 +73,7 @@ void EncodeQ8Block(const float* x, uint8_t* out) {
   const float peak = hn::GetLane(hn::MaxOfLanes(d, peak_v));
   const float scale = peak / 127.0f;
   const float inverse = 1.0f / scale;
-  // Zero, subnormal and non-finite blocks are rare: the scalar encoder knows what to do.
+  // Zero, subnormal and non-finite blocks are rare: the scalar encoder handles them.
   if (!std::isfinite(inverse) || hn::GetLane(hn::SumOfLanes(d, finite_v)) != 0.0f) {
     return EncodeRow(DType::kQ8_0, x, 32, out);
   }
@@ -83,14 +83,14 @@ void EncodeQ8Block(const float* x, uint8_t* out) {
   for (int64_t i = 0; i < 32; i += kLanes) {
     const auto code = hn::Mul(hn::LoadU(d, x + i), inverse_v);
     const auto magnitude = hn::Min(hn::Add(hn::Abs(code), hn::Set(d, 0.5f)), hn::Set(d, 127.0f));
-    // Truncates, as a whole, the magnitude with its sign put back.
+    // Truncates the magnitude to a whole number and restores its sign.
     const auto q = hn::ConvertTo(di, hn::CopySign(magnitude, code));
     hn::StoreU(hn::DemoteTo(d8, q), d8, reinterpret_cast<int8_t*>(out) + 2 + i);
   }
 }
 
 void StoreHead(const StoreSlotsArgs& args) {
-  // Larger heads than any attention kernel takes, and types without a fast encoder.
+  // Heads larger than the attention kernels accept, and types without a fast encoder.
   const bool known = args.type == DType::kF16 || args.type == DType::kQ8_0 || args.type == DType::kF32;
   if (args.head_dim > kMaxHeadDim || !known) return ref::StoreSlots(args);
   const int64_t slot_bytes = SlotBytes(args.type, args.head_dim);
@@ -121,11 +121,11 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 namespace {
 
-// Below this much work waking the workers costs more than it saves (a decode step stores one row a head).
+// Below this much work, waking the workers costs more than it saves (a decode step stores one row per head).
 constexpr int64_t kMinFloats = 1 << 14;
 constexpr int64_t kMinBytes = 1 << 17;
 
-// A run of kept slots moves at once; runs move down, in ascending order, so no run overwrites one still to come.
+// Moves a run of kept slots at once; runs move down, in ascending order, so no run overwrites a later one.
 void CompactHead(const CompactSlotsArgs& args) {
   const int64_t n = static_cast<int64_t>(args.keep.size());
   for (int64_t j = 0; j < n;) {

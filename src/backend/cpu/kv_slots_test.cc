@@ -23,7 +23,7 @@ struct Store {
   int n_rot;
 };
 
-// Values of many sizes, among them what is hard to encode: zeros, halves, subnormals, infinities, NaN.
+// Values of many sizes, including hard cases for an encoder: zeros, halves, subnormals, infinities, NaN.
 std::vector<float> HardFloats(int64_t n, uint32_t seed) {
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal;
@@ -97,11 +97,11 @@ TEST(CpuKvSlots, StoresTheBytesOfTheReference) {
   for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
     CheckStore({type, 2, 5, 64, 0});
     CheckStore({type, 2, 5, 64, 64});
-    CheckStore({type, 3, 130, 96, 20});  // enough work to be spread over the workers
+    CheckStore({type, 3, 130, 96, 20});  // enough work for several workers
   }
   CheckStore({DType::kF16, 1, 3, 40, 22});
   CheckStore({DType::kF32, 1, 3, 8, 2});
-  CheckStore({DType::kF16, 1, 2, 1024, 0});  // a head larger than any attention kernel takes
+  CheckStore({DType::kF16, 1, 2, 1024, 0});  // a head larger than any attention kernel accepts
 }
 
 TEST(CpuKvSlots, CompactsLikeTheReference) {
@@ -138,8 +138,8 @@ TEST(CpuKvSlots, CompactsLikeTheReference) {
   }
 }
 
-// One head that lives through 10,000 evictions. Keys stay as they came, un-rotated, so nothing can drift: attention
-// over the pot equals attention over the same vectors stored afresh in F32, and survivors keep their bytes.
+// One head through 10,000 evictions. Keys are stored un-rotated, so nothing can drift: attention over the pot equals
+// attention over the same vectors newly stored in F32, and kept slots keep their bytes.
 TEST(CpuKvSlots, TenThousandEvictionsDoNotDrift) {
   constexpr int64_t kDim = 64, kPot = 192;
   constexpr int kRounds = 10000;

@@ -8,9 +8,10 @@
 namespace weir::cpu {
 namespace {
 
-// Rows of one task: a multiple of every register tile, few enough that their activations stay in L2 while panels pass.
+// Rows of one task: a multiple of every register tile, few enough that their activations stay in L2 while panels are
+// read.
 constexpr int64_t kTaskRows = 96;
-// Multiply-adds that are worth handing to another core.
+// The fewest multiply-adds worth a task on another core.
 constexpr int64_t kTaskWork = int64_t{1} << 18;
 constexpr int64_t kMaxTaskPanels = 64;
 
@@ -43,8 +44,8 @@ void MatMul(const MatMulArgs& args, ThreadPool& pool) {
   for (const MatMulOut& out : args.outs) all_panels += static_cast<const PackedMatrix*>(out.w)->n_panels();
   const int64_t task_rows = std::min(args.n_rows, kTaskRows);
   const int64_t n_row_tasks = (args.n_rows + task_rows - 1) / task_rows;
-  // A few tasks per thread, so that a late thread does not hold up the call; not so small that handing out dominates.
-  // A multiple of 4 panels keeps the widest register tile of every row count busy.
+  // A few tasks per thread, so that a late thread does not delay the call; not so small that dispatch dominates. A
+  // multiple of 4 panels keeps the widest register tile of every row count busy.
   const int64_t by_threads = all_panels * n_row_tasks / (4 * pool.n_threads());
   const int64_t by_work = kTaskWork / std::max<int64_t>(1, task_rows * args.n_in * kPanel);
   const int64_t task_panels = (std::clamp(std::max(by_threads, by_work), int64_t{1}, kMaxTaskPanels) + 3) / 4 * 4;
@@ -52,7 +53,7 @@ void MatMul(const MatMulArgs& args, ThreadPool& pool) {
   for (const MatMulOut& out : args.outs) {
     n_panel_tasks += (static_cast<const PackedMatrix*>(out.w)->n_panels() + task_panels - 1) / task_panels;
   }
-  // Row tasks outermost: all panels pass over one block of activations before the next begins.
+  // Row tasks outermost: all panels are multiplied with one block of activations before the next begins.
   pool.For(n_row_tasks * n_panel_tasks, [&](int64_t task, int) {
     const int64_t row = task / n_panel_tasks * task_rows;
     int64_t of_out = task % n_panel_tasks;

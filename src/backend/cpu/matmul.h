@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products on the CPU: rounds the activations once, then spreads panels and rows over the pool.
+// Products on the CPU: rounds the activations once, then distributes panels and rows over the pool.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer dot products with Arm's dot-product and matrix instructions, and the tile of products over them. The build's
-// own target need not have these: arm_dots() (simd.h) says what the machine has.
+// own target need not have these: arm_dots() (simd.h) checks the machine.
 
 #include <arm_neon.h>
 
@@ -10,7 +10,8 @@
 HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+crypto+dotprod")
 namespace weir::cpu::HWY_NAMESPACE::dotprod {
 
-// sdot: four signed products added into 32 bits. Codes of 8 bits lose their offset to become signed, the others fit.
+// sdot: four signed products added into 32 bits. Codes of 8 bits are made signed by removing their offset, the others
+// fit.
 struct Sdot {
   template <int kBits, int kOffsetLog2, int kRows>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
@@ -42,8 +43,7 @@ HWY_POP_ATTRIBUTES
 HWY_PUSH_ATTRIBUTES("arch=armv8.2-a+crypto+dotprod+i8mm")
 namespace weir::cpu::HWY_NAMESPACE::i8mm {
 
-// smmla: two rows of eight activations times two columns of eight codes, for pairs of rows; a single row is left to
-// sdot.
+// smmla: two rows of eight activations times two columns of eight codes, for pairs of rows; sdot handles a single row.
 struct Smmla {
   template <int kBits, int kOffsetLog2, int kRows>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile of products of packed block formats, over any Dots of matmul_blocks-inl.h. Included inside a namespace, once
-// for every set of instructions: code is compiled for those that its place in the file says, wherever it is used.
+// per instruction set: a function is compiled for the target in effect where it is defined, not where it is used.
 
-// Bytes fetched ahead of a one-row pass, where the weights come from memory and nothing hides their latency.
+// Prefetch distance in bytes of a one-row pass, where the weights come from memory and nothing hides their latency.
 inline constexpr int kBlockPrefetch = 1536;
 
 // kRows rows times kVecs * kLanes columns from vector `vector` of a panel, all of k.
@@ -68,8 +68,8 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
   }
 }
 
-// All rows times all panels: rows by four with Dots, as many columns as registers hold; those left over with Rest, a
-// whole panel at once, so that its memory is read in order.
+// All rows times all panels: four rows at a time with Dots and as many columns as registers hold; the remaining rows
+// with Rest, a whole panel at once, so that its memory is read in order.
 template <PackLayout kLayout, class Dots, class Rest>
 void BlockPanels(const ProductArgs& args) {
   for (int64_t panel = 0; panel < args.n_panels; ++panel) {

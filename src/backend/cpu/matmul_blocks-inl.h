@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of packed block formats without AVX-512 VNNI: one tile, and the integer dot products it is built on for
-// every instruction set; compiled once per target.
+// Products of packed block formats without AVX-512 VNNI: one tile, and for every instruction set the integer dot
+// products it uses; compiled once per target.
 #if defined(WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_
 #undef WEIR_BACKEND_CPU_MATMUL_BLOCKS_INL_H_
@@ -23,9 +23,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Dots::Block<kBits, kOffsetLog2, kRows>(codes, col, first, last, act, act_stride, dot) sets dot[r] to the sum over
 // groups first .. last - 1 of (code - offset) * activation, for kLanes columns of a block from column `col` on.
-// Integers are exact, so that every Dots gives the same bits.
+// Integers are exact, so every Dots gives the same bits.
 
-// What the sum begins with, so that codes need not be shifted by their offset one by one.
+// Initial value of the sum, so that the offset need not be subtracted from every code.
 template <int kOffsetLog2>
 HWY_INLINE int32_t OffsetSum(const ActBlock& a, int first, int last) {
   if constexpr (kOffsetLog2 < 0) {
@@ -112,7 +112,7 @@ struct OneByOne {
 };
 using BestDots = OneByOne;
 
-#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3  // what is above has no pmaddubsw: SSE2, or EMU128 in its place
+#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3  // the targets above have no pmaddubsw: SSE2, or EMU128 in its place
 
 HWY_INLINE __m128i MulPairs(__m128i codes, __m128i q) { return _mm_maddubs_epi16(codes, q); }
 HWY_INLINE __m128i SumPairs(__m128i pairs, __m128i factor) { return _mm_madd_epi16(pairs, factor); }
@@ -185,7 +185,7 @@ HWY_INLINE VI AddHalves(VI sum, VI16 pairs) {
 }
 
 // Products in 16 bits, for any vector unit. Their sums stay in 16 bits as long as they provably fit: kGroups groups of
-// two products a lane. 8-bit codes are taken as signed, with their offset gone.
+// two products per lane. 8-bit codes are made signed by removing their offset.
 struct Words {
   template <int kBits, int kOffsetLog2, int kRows>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,

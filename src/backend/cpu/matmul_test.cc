@@ -85,7 +85,7 @@ TEST_P(MatMulTest, EqualsReference) {
   }
 }
 
-// A row's result must not depend on the rows computed beside it.
+// A row's result must not depend on the rows computed with it.
 TEST_P(MatMulTest, EqualForEveryBatchSize) {
   const DType type = GetParam();
   Rng rng(2);
@@ -106,7 +106,7 @@ TEST_P(MatMulTest, EqualForEveryBatchSize) {
   });
 }
 
-// Layouts that another one replaces too, such as the one that only decodes.
+// Also tests layouts that another one supersedes, such as the one that only decodes.
 TEST_P(MatMulTest, EveryLayoutThatTakesTheTypeEqualsReference) {
   const DType type = GetParam();
   Rng rng(7);
@@ -228,7 +228,7 @@ TEST_P(ExactTest, IntegersOnEveryTarget) {
     std::vector<float> x(static_cast<size_t>(n_rows * n_in));
     for (int64_t i = 0; i < n_rows * n_in; ++i) {
       const int64_t r = i / n_in;
-      // Every block holds a 127, so that its scale is one. Rows 0 and 1 are the extremes.
+      // Every block contains a 127, so that its scale is one. Rows 0 and 1 are the extremes.
       x[i] = r == 0 || i % 32 == 0 ? 127.0f : r == 1 ? -127.0f : static_cast<float>(rng.Below(255)) - 127.0f;
     }
     const Call call = {n_rows, n_in, n_out, x.data(), nullptr, false};

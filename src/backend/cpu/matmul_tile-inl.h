@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIMD pieces that all products share: a panel's vectors, how an output is written; compiled once per target.
+// SIMD code that all products share: a panel's vectors, and writing outputs; compiled once per target.
 #if defined(WEIR_BACKEND_CPU_MATMUL_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_BACKEND_CPU_MATMUL_TILE_INL_H_
 #undef WEIR_BACKEND_CPU_MATMUL_TILE_INL_H_

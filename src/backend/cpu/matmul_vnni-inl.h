@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of packed block formats with VNNI instructions: vpdpbusd multiplies 64 unsigned codes with 64 signed
-// activations and adds groups of four into 16 int32 lanes, one lane an output row.
+// activations and adds groups of four into 16 int32 lanes, one lane per output row.
 //
-// Included by coded_product.cc, once for every target that has AVX-512 VNNI: later Highways know several. The portable
-// twin in that file computes the same integers.
+// Included by coded_product.cc, once for every target with AVX-512 VNNI: later versions of Highway have several. The
+// portable twin in that file computes the same integers.
 
 #include <immintrin.h>
 
@@ -11,12 +11,12 @@
 #include "backend/cpu/pack.h"
 #include "backend/cpu/unroll.h"
 
-// Highway's AVX3_DL implies the instruction (it is only chosen where CPUID reports it), but its compiler flags name the
-// VEX form alone.
+// Highway's AVX3_DL implies the instruction (it is only selected where CPUID reports it), but its compiler flags enable
+// only the VEX form.
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 namespace weir::cpu::HWY_NAMESPACE::vnni {
 
-// Bytes fetched ahead of a one-row pass, where the weights come from memory and nothing hides their latency.
+// Prefetch distance in bytes of a one-row pass, where the weights come from memory and nothing hides their latency.
 inline constexpr int kPrefetchBytes = 1536;
 
 // Four consecutive activations of a row, in every lane.
@@ -58,7 +58,8 @@ HWY_INLINE void LoadCodes(const uint8_t* block, int g, __m512i& lo, __m512i& hi)
       hi = _mm512_mask_add_epi8(hi, _cvtu64_mask64(bits_hi), hi, fifth);
     }
     if constexpr (kBits == 6) {
-      // Bits 2 g, 2 g + 1 of every byte move to bits 4, 5; what 16-bit shifts drag in from a neighbour is masked off.
+      // Bits 2 g, 2 g + 1 of every byte move to bits 4, 5; bits that 16-bit shifts bring in from a neighbour are masked
+      // off.
       const __m512i upper = _mm512_set1_epi8(0x30);
       __m512i a = _mm512_loadu_si512(block + 256), b = _mm512_loadu_si512(block + 320);
       a = g < 2 ? _mm512_slli_epi16(a, 4 - 2 * g) : _mm512_srli_epi16(a, 2 * g - 4);
@@ -190,7 +191,7 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
   }
 }
 
-// All rows times the panels from `panel` on that fit kPanels at a time; returns the first panel left.
+// All rows times the panels from `panel` on, in groups of kPanels; returns the first remaining panel.
 template <PackLayout kLayout, int kPanels>
 int64_t Panels(const ProductArgs& args, int64_t panel) {
   for (; panel + kPanels <= args.n_panels; panel += kPanels) {

@@ -22,8 +22,8 @@
 #define WEIR_BACKEND_CPU_NLL_ONCE
 namespace weir::cpu {
 
-// The vocabulary is cut into at most this many chunks; a task is one chunk for one block of rows. Fixed, because the
-// order of summation follows from it.
+// The vocabulary is divided into at most this many chunks; a task is one chunk for one block of rows. The number is
+// fixed because the order of summation depends on it.
 inline constexpr int64_t kNllChunks = 32;
 inline constexpr int64_t kNllRows = 48;   // rows of a task
 inline constexpr int64_t kNllPanels = 8;  // panels of a tile of logits
@@ -46,14 +46,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 void FoldImpl(float* z, int64_t n_logits, float softcap, ExpSum& total) {
   const hn::CappedTag<float, kPanel> df;
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
-  // Pads to whole vectors with what adds exp(-inf) = 0. The tile has room: it is whole panels wide.
+  // Pads to whole vectors with -inf, whose exponential is 0. The tile has room: it is whole panels wide.
   for (int64_t i = n_logits; i % n != 0; ++i) z[i] = -std::numeric_limits<float>::infinity();
   const auto cap = hn::Set(df, softcap), inverse_cap = hn::Set(df, softcap > 0 ? 1.0f / softcap : 0.0f);
   auto largest = hn::Set(df, total.largest);
   for (int64_t i = 0; i < n_logits; i += n) {
     auto v = hn::LoadU(df, z + i);
     if (softcap > 0) {
-      // Past 15 tanh is 1 in this precision, and the approximation is not made for infinities.
+      // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
       const auto t = hn::Max(hn::Min(hn::Mul(v, inverse_cap), hn::Set(df, 15.0f)), hn::Set(df, -15.0f));
       const auto capped = hn::Mul(cap, hn::Tanh(df, t));
       v = hn::IfThenElse(hn::Eq(v, v), capped, v);
@@ -79,7 +79,7 @@ void FoldImpl(float* z, int64_t n_logits, float softcap, ExpSum& total) {
 float LogSumExpImpl(const float* logits, int64_t n_logits) {
   const hn::CappedTag<float, kPanel> df;
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
-  // The last, shorter vector is filled up with what adds exp(-inf) = 0.
+  // Pads the last, shorter vector with -inf, whose exponential is 0.
   float tail[kPanel];
   std::fill(tail, tail + kPanel, -std::numeric_limits<float>::infinity());
   std::copy(logits + n_logits / n * n, logits + n_logits, tail);
@@ -88,7 +88,7 @@ float LogSumExpImpl(const float* logits, int64_t n_logits) {
   for (int64_t i = 0; i < n_logits; i += n) largest_v = hn::Max(largest_v, load(i));
   const float largest = hn::GetLane(hn::MaxOfLanes(df, largest_v));
   const auto shift = hn::Set(df, largest);
-  // Single precision within a block, so that a large vocabulary loses no digits.
+  // Single precision within a block only, so that a large vocabulary loses no digits.
   constexpr int64_t kBlock = 4096;
   double total = 0;
   for (int64_t begin = 0; begin < n_logits; begin += kBlock) {

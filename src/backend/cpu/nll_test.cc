@@ -33,7 +33,7 @@ TEST_P(NllTest, EqualsReference) {
   std::unique_ptr<Backend> cpu[3];
   for (int t = 0; t < 3; ++t) cpu[t] = MakeCpuBackend(t + 1);
   const int64_t n_in = 256;
-  // Less than a panel, a ragged panel, more than one tile a chunk (32 chunks of 8 panels of 16).
+  // Less than a panel, a partial panel, more than one tile per chunk (32 chunks of 8 panels of 16).
   for (const int64_t n_vocab : {5, 300, 4200}) {
     const Weights weights = Weights::Random(rng, type, n_vocab, n_in);
     const MatrixSource source = {"head", type, n_vocab, n_in, weights.data(), nullptr};

@@ -19,7 +19,7 @@ class PackedMatrix final : public Matrix {
  public:
   // Checks, reserves exactly the bytes of the packed form under kWeights, then packs on the pool. Errors of
   // CheckMatrixSource; kCorrupt for a weight that is NaN or infinite; kOverBudget; kIo when the system has no memory.
-  // `weights`: the layout, nullptr for the one that suits the type best; others are for comparisons.
+  // `weights`: the layout, nullptr for the best one for the type; others are for comparisons.
   static Result<std::unique_ptr<Matrix>> Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool,
                                               const WeightsInfo* weights = nullptr);
 

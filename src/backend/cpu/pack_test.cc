@@ -12,7 +12,7 @@ namespace {
 
 class PackTest : public testing::TestWithParam<DType> {};
 
-// Any bytes, not only those an encoder writes: packing must lose nothing that the file's row can say.
+// Arbitrary bytes, not only those an encoder writes: packing must be lossless for every possible row.
 TEST_P(PackTest, RowsDecodeToTheSameBits) {
   const DType type = GetParam();
   Rng rng(1);

@@ -8,8 +8,8 @@
 #include "quant/format.h"
 
 #define HWY_WANT_AVX3_DL
-// Arrays of vectors need vectors of a size known at compile time. SSSE3 without SSE4 is on no machine worth its minutes
-// of compiling.
+// Arrays of vectors need vectors of a size known at compile time. SSSE3 without SSE4 is too rare to be worth the
+// compile time.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/plain_weights.cc"
@@ -72,7 +72,7 @@ void PlainPanels(const ProductArgs& args, int64_t& panel) {
 
 template <DType kType>
 void Plain(const ProductArgs& args) {
-  constexpr int kRows = kLanes >= 8 ? 6 : 3;  // sums that fit the registers
+  constexpr int kRows = kLanes >= 8 ? 6 : 3;  // sums that fit in the registers
   constexpr int kPanels = kLanes >= 16 ? 2 : 1;
   int64_t panel = 0;
   if (args.n_rows < kRows) PlainPanels<kType, 1, kLanes >= 16 ? 8 : kLanes >= 8 ? 4 : 2>(args, panel);

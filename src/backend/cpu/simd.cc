@@ -19,7 +19,7 @@ namespace {
 
 ArmDots BestArmDots() {
 #if HWY_ARCH_ARM_A64 && defined(__linux__)
-  constexpr unsigned long kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // <asm/hwcap.h> of newer kernels
+  constexpr unsigned long kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // from <asm/hwcap.h> of newer kernels
   if ((getauxval(AT_HWCAP) & kAsimdDp) == 0) return ArmDots::kNone;
   return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? ArmDots::kDotProduct : ArmDots::kI8mm;
 #elif HWY_ARCH_ARM_A64 && defined(__ARM_FEATURE_MATMUL_INT8)
@@ -52,7 +52,7 @@ const std::vector<Level>& Levels() {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       out.push_back({hwy::TargetName(target), target});
     }
-    std::reverse(out.begin(), out.end());  // Highway names the best first
+    std::reverse(out.begin(), out.end());  // Highway lists the best first
     if (out.back().target <= HWY_AVX3_DL && HasBf16())
       out.push_back({out.back().name + "_BF16", out.back().target, ArmDots::kNone, true});
     if (BestArmDots() != ArmDots::kNone)
@@ -90,7 +90,7 @@ std::span<const char* const> SimdLevels() {
 }
 
 bool LimitSimd(std::string_view name) {
-  const std::vector<cpu::Level>& levels = cpu::Levels();  // before any limit, so that all of them are in it
+  const std::vector<cpu::Level>& levels = cpu::Levels();  // before any limit, so that it has all of them
   const cpu::Level* found = nullptr;
   for (const cpu::Level& level : levels) {
     if (level.name == name) found = &level;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optional instructions, which Highway's targets do not tell apart, as far as they are there and allowed
+// Optional instructions that Highway's targets do not distinguish, if the machine has them and they are allowed
 // (backend/simd.h).
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this folder share: a loop over the machine's SIMD targets, random weights of every format.
-// For tests only.
+// Shared by the tests of this folder: a loop over the machine's SIMD targets, random weights of every format. For tests
+// only.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline std::vector<DType> WeightTypes() {
   return types;
 }
 
-// Runs fn once for every set of instructions of this machine.
+// Runs fn once for every instruction set of this machine.
 template <typename Fn>
 void ForEachTarget(const Fn& fn) {
   for (const char* level : SimdLevels()) {
@@ -54,7 +54,7 @@ inline std::vector<float> Normals(Rng& rng, int64_t n) {
   return out;
 }
 
-// n_out rows of normally distributed weights, encoded; one byte off any alignment.
+// n_out rows of normally distributed weights, encoded, at an odd address.
 struct Weights {
   std::vector<uint8_t> bytes;
   const uint8_t* data() const { return bytes.data() + 1; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WEIR_UNROLL before a loop whose count is a small constant: the loop becomes straight code, so that arrays of vectors
-// it indexes live in registers. At -O2 compilers may keep the loop, and with it every vector in memory.
+// WEIR_UNROLL before a loop with a small constant trip count: the loop is unrolled, so that arrays of vectors it
+// indexes stay in registers. At -O2 compilers may keep the loop, and with it every vector in memory.
 #pragma once
 
 #if defined(__clang__)

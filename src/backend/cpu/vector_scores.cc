@@ -67,7 +67,7 @@ void ScoreHead(const VectorScoresArgs& args) {
   if (args.what == VectorScore::kNone) return;
   if (args.head_dim > kMaxHeadDim) return ref::VectorScores(args);
   const DF d;
-  // Sums of single precision over a long pot would lose the last digits: blocks of slots go into a sum of blocks.
+  // Single-precision sums over a long pot would lose the last digits: sums of blocks are added to a total.
   constexpr int64_t kBlock = 256;
   HWY_ALIGN float x[kMaxHeadDim + kLanes], block[kMaxHeadDim + kLanes];
   double anchor[kMaxHeadDim] = {};

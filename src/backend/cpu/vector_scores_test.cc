@@ -11,7 +11,7 @@
 namespace weir::cpu {
 namespace {
 
-// Heads of unequal length, as heads with a common budget have them.
+// Heads of unequal length, as with a shared budget.
 struct Heads {
   std::vector<std::vector<uint8_t>> slots;
   std::vector<std::vector<float>> out;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts of weights on the CPU: plug-ins, found by the build in this folder (cmake/weir.cmake). A file whose first
 // line is `// weir-plugin: weights`, coded_weights.cc for example, defines one, `kCodedWeights`. For every element type
-// the layout that suits it best is taken, so that a file for a single type replaces what that type had before.
+// the best suited layout is used, so that a file for a single type replaces that type's previous layout.
 //
-// Output rows are grouped into panels of kPanel = 16, one SIMD lane a row. What a panel's bytes mean is the layout's
-// own affair, with two exceptions: panels of a matrix are of one size, and a column can be read back exactly.
+// Output rows are grouped into panels of kPanel = 16, one SIMD lane per row. Each layout defines the contents of a
+// panel, with two constraints: all panels of a matrix have the same size, and a column can be read back exactly.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ inline constexpr int kPanel = 16;
 
 class PackedMatrix;
 
-// One block of 32 rounded activations, as QuantizeRowQ8 rounds them, with the sums that weights with an offset or an
-// addend need. Integers are exact; the sums are negated because offsets are subtracted.
+// One block of 32 rounded activations, rounded as by QuantizeRowQ8, with the sums needed for weights with an offset or
+// an addend. Integers are exact; the sums are negated because offsets are subtracted.
 struct ActBlock {
   int8_t q[kQ8Block];
   float d;             // scale; NaN for a block that was not finite
@@ -35,7 +35,7 @@ static_assert(sizeof(ActBlock) == 48);
 void RoundActivations(const float* x, int64_t n_blocks, ActBlock* out);
 
 // y = x w^T for some rows and panels. An output element is always formed by the same chain of operations, along k from
-// the first block to the last, whatever rows and panels are computed beside it: results do not depend on batch size,
+// the first block to the last, whichever rows and panels are computed with it: results do not depend on batch size,
 // split or thread count.
 struct ProductArgs {
   const PackedMatrix* w = nullptr;
@@ -44,7 +44,7 @@ struct ProductArgs {
   const ActBlock* act = nullptr;  // block formats: [n_rows, n_blocks]
   const float* x = nullptr;       // plain types: [n_rows, n_in], rows x_stride floats apart
   int64_t x_stride = 0;
-  float* y = nullptr;  // row 0, first column of first_panel; columns past w->n_out() are not touched
+  float* y = nullptr;  // row 0, first column of first_panel; columns past w->n_out() are not written
   int64_t y_stride = 0;
   const float* bias = nullptr;  // at the first column of first_panel, or nullptr
   bool accumulate = false;
@@ -61,10 +61,10 @@ struct WeightsInfo {
   void (*product)(const ProductArgs& args);
 };
 
-// All of the folder, in the order of their names; generated.
+// All layouts of the folder, in order of their names; generated.
 std::span<const WeightsInfo* const> AllWeightsInfos();
 
-// Never fails: one layout suits everything. Two that suit a type equally are told apart by name, the first wins.
+// Never fails: one layout suits every type. Between two equally suited layouts, the first by name wins.
 const WeightsInfo& WeightsFor(DType type);
 
 }  // namespace weir::cpu

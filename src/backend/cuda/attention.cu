@@ -12,7 +12,7 @@ namespace {
 constexpr int kQueries = 16;  // of a block: rows times query heads of one KV head
 constexpr int kRoundsOfWarps = kQueries / (kAttentionThreads / kWarp);
 
-// Rotates and scales the queries of KV heads [kv_begin, kv_begin + n_kv). One block a row of the segment.
+// Rotates and scales the queries of KV heads [kv_begin, kv_begin + n_kv). One block per row of the segment.
 struct QueryCall {
   const float* q = nullptr;
   int64_t q_stride = 0;
@@ -47,7 +47,7 @@ WEIR_KERNEL void PrepareQueries(QueryCall call, SegmentHeads heads) {
   }
 }
 
-// Shared memory: a tile of keys or values, the block's queries, their running mix, the tile's weights, their
+// Shared memory: a tile of keys or values, the block's queries, their running output, the tile's weights, their
 // statistics.
 struct TileMemory {
   float *tile, *q, *mix, *weights, *max, *sum, *factor;
@@ -71,7 +71,7 @@ int64_t TileMemoryBytes(int64_t tile, int64_t dim) {
   return 4 * (tile * (dim + 1) + 2 * kQueries * dim + kQueries * kTileSlots + 3 * kQueries);
 }
 
-// Scores of the tile's slots, the running maximum and sum, and what earlier sums are multiplied by.
+// Scores of the tile's slots, the running maximum and sum, and the factor for earlier sums.
 WEIR_DEVICE void WeighTile(const AttentionCall& call, const HeadSlots& head, const TileMemory& m, int64_t query0,
                            int n_queries, int64_t idx0, int n) {
   const int w = WarpIdx(), warps = NumWarps(), lane = Lane();
@@ -147,7 +147,7 @@ WEIR_KERNEL void AttendTile(AttentionCall call, SegmentHeads heads) {
     m.max[q] = -INFINITY;
     m.sum[q] = 0;
   }
-  // This split's part of what any of the rows sees.
+  // This split's part of the slots that any of the rows sees.
   const int64_t begin = head.selected != nullptr ? 0 : FirstSlot(head, first_row);
   const int64_t end = head.selected != nullptr ? head.n_selected : LastSlot(call, head, last_row) + 1;
   const int64_t n_tiles = (end - begin + call.tile - 1) / call.tile;
@@ -187,7 +187,7 @@ WEIR_KERNEL void AttendTile(AttentionCall call, SegmentHeads heads) {
   }
 }
 
-// Block (row, query head): puts the splits together.
+// Block (row, query head): combines the splits.
 WEIR_KERNEL void CombineSplits(AttentionCall call, int32_t first_head) {
   const int64_t row = call.row_begin + BlockIdx(), h = first_head + BlockIdxY();
   const int64_t vector = row * call.n_heads + h,
@@ -210,7 +210,7 @@ WEIR_KERNEL void CombineSplits(AttentionCall call, int32_t first_head) {
 
 constexpr int64_t kMaxSplits = 64;
 
-// Enough blocks for every multiprocessor, as far as there are slots to share out and memory for the parts.
+// Enough blocks for every multiprocessor, as far as there are enough slots and memory for partial results.
 int32_t Splits(const Device& device, int64_t n_blocks, int64_t n_vectors, int64_t n_slots) {
   const int64_t wanted = Blocks(4 * device.n_multiprocessors(), n_blocks);
   const int64_t most =
@@ -321,7 +321,7 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
     const SegmentHeads heads = HeadsOf(device, args, segment, kv, n);
     query.kv_begin = call.kv_begin = static_cast<int32_t>(kv);
     query.n_kv = static_cast<int32_t>(n);
-    // Where positions are not slots, nothing here changes from token to token.
+    // If positions are not slots, nothing here changes from token to token.
     device.Launch(PrepareQueries, Grid{segment.n_rows}, 256, 0, query,
                   query.row_cos == nullptr ? heads : SegmentHeads());
     if (HasAttendMany(call)) {

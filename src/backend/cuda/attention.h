@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over slots, with statistics, on a device. Contracts: ops/attention.h, ops/column_scores.h.
 //
-// Queries are rotated and scaled once into scratch. Kernels go over the slots in tiles that they bring into shared
-// memory, decoded and, where keys are stored un-rotated, rotated to their slots' positions, and keep a running maximum
-// and sum: memory does not depend on the number of slots. Each row's log of the sum stays in scratch; with it the
-// statistics are one more pass over the keys, for the declared rows only, whose weights are never stored.
+// Queries are rotated and scaled once into scratch. Kernels load the slots in tiles into shared memory, decoded and,
+// where keys are stored un-rotated, rotated to their slots' positions. They keep a running maximum and sum, so memory
+// does not depend on the number of slots. Each row's log of the sum stays in scratch. With it the statistics take one
+// more pass over the keys, for the declared rows only, and their weights are never stored.
 #pragma once
 
 #include <span>
@@ -26,11 +26,11 @@ int64_t AttentionScratchBytes(const AttentionShape& shape);
 struct HeadSlots {
   const uint8_t* k = nullptr;
   const uint8_t* v = nullptr;
-  const int32_t* first = nullptr;     // [n_rows] begin of the rows' windows, or nullptr
+  const int32_t* first = nullptr;     // [n_rows] start of the rows' windows, or nullptr
   const int32_t* selected = nullptr;  // [n_selected], or nullptr: all
   int32_t n_slots = 0, n_selected = 0;
 };
-// KV heads of one launch: they travel with the kernel's parameters, 4 KiB at most.
+// KV heads of one launch: they are kernel parameters, which are limited to 4 KiB.
 inline constexpr int kHeadsALaunch = 64;
 struct SegmentHeads {
   HeadSlots head[kHeadsALaunch];
@@ -45,16 +45,16 @@ struct AttentionCall {
   float* partial = nullptr;  // [n_splits, n_rows, n_heads, dim + 2], when n_splits > 1
   int32_t n_splits = 1;
   int32_t n_rows = 0, n_heads = 0, group = 0, dim = 0;  // group: query heads of a KV head
-  int32_t row_begin = 0, row_end = 0;                   // rows that attend, or vote
+  int32_t row_begin = 0, row_end = 0;                   // rows that attend or vote
   int32_t kv_begin = 0;                                 // KV head of head[0]
-  int32_t tile = 0;                                     // slots brought at once
+  int32_t tile = 0;                                     // slots loaded at once
   DType k_type = DType::kF16, v_type = DType::kF16;
   int64_t k_slot_bytes = 0, v_slot_bytes = 0;
   float softcap = 0;
-  Angles keys;  // rotation of stored keys; n_pairs 0: they are rotated already
+  Angles keys;  // rotation of stored keys; n_pairs 0: they are already rotated
 };
 
-// Where a call's scratch holds what.
+// Layout of a call's scratch.
 struct AttentionScratch {
   float* q = nullptr;        // [rows, n_heads, dim], rows of the call
   float* lse = nullptr;      // [rows, n_heads]
@@ -63,25 +63,25 @@ struct AttentionScratch {
   static constexpr int64_t kPartialRows = 8192;
 };
 
-// What both files do for a call: its segments' heads with lists on the device, its constants.
+// Shared by both files: the heads of a call's segments with lists on the device, and its constants.
 AttentionCall CallOf(const AttentionArgs& args, const AttentionSegment& segment, const AttentionScratch& scratch);
 SegmentHeads HeadsOf(Device& device, const AttentionArgs& args, const AttentionSegment& segment, int64_t kv_begin,
                      int64_t n);
 AttentionScratch ScratchOf(const AttentionArgs& args, int64_t n_rows);
 int64_t RowsOf(const AttentionArgs& args);
-// Fills scratch.q for a segment, and scratch.lse for rows [row_begin, row_end) of it; the mix goes to args.out if it is
-// set.
+// Fills scratch.q for a segment, and scratch.lse for rows [row_begin, row_end) of it; the output goes to args.out if it
+// is set.
 void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& segment, const AttentionScratch& scratch,
             int64_t row_begin, int64_t row_end);
 
-// Many rows, on the half matrix units (attention_many.cu): whether a call is one of them, and the call.
+// Many rows, on the half-precision matrix units (attention_many.cu): whether a call qualifies, and the call.
 bool HasAttendMany(const AttentionCall& call);
 void AttendManyRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, int64_t n_heads);
 
 inline constexpr int kTileSlots = 32;
 inline constexpr int kAttentionThreads = 128;
 
-// Brings keys of the slots idx0 .. idx0 + n (of the list, if there is one) to tile[n, dim], rows `pitch` floats apart,
+// Loads keys of the slots idx0 .. idx0 + n (of the list, if there is one) into tile[n, dim], rows `pitch` floats apart,
 // rotated.
 WEIR_DEVICE void LoadKeys(const AttentionCall& call, const HeadSlots& head, int64_t idx0, int n, float* tile,
                           int pitch) {
@@ -104,7 +104,7 @@ WEIR_DEVICE void LoadKeys(const AttentionCall& call, const HeadSlots& head, int6
   }
 }
 
-// A score as softmax sees it.
+// A score as softmax takes it.
 WEIR_DEVICE float Capped(float score, float softcap) { return softcap > 0 ? softcap * tanhf(score / softcap) : score; }
 
 // The slots that row i of the segment sees: [first, last].

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of many rows on the half matrix units: a block has 64 queries of one KV head and goes over the slots 64 at
-// a time. Scores, weights and the mix stay in registers; queries, keys, values and weights are rounded to halves, sums
-// are F32.
+// Attention of many rows on the half-precision matrix units: a block has 64 queries of one KV head and processes the
+// slots 64 at a time. Scores, weights and outputs stay in registers; queries, keys, values and weights are rounded to
+// halves, sums are F32.
 #include "backend/cuda/attention.h"
 
 namespace weir::WEIR_GPU {
 namespace {
 
-constexpr int kSlots = 64;  // brought at once
+constexpr int kSlots = 64;  // loaded at once
 constexpr int kQueriesOfWarp = 16;
 constexpr int kThreads = 128;
-constexpr int kPad = 8;  // halves: eight rows then begin in different banks
+constexpr int kPad = 8;  // in halves: eight rows then begin in different banks
 
 WEIR_DEVICE uint32_t Halves(float low, float high) {
   return static_cast<uint32_t>(FloatToHalf(low)) | static_cast<uint32_t>(FloatToHalf(high)) << 16;
@@ -23,7 +23,7 @@ struct HalfTile {
   uint16_t v[kDim][kSlots + kPad];  // transposed: a column of the product is then a row here
 };
 
-// Keys rotated as LoadKeys() does it, values transposed; what lies beyond n is zero.
+// Keys rotated as in LoadKeys(), values transposed; entries beyond n are zero.
 template <int kDim>
 WEIR_DEVICE void LoadTile(const AttentionCall& call, const HeadSlots& head, int64_t idx0, int n, HalfTile<kDim>& tile) {
   const int n_pairs = call.keys.n_pairs;
@@ -59,8 +59,7 @@ WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
       query0 + kThreads / kWarp * kQueriesOfWarp < n_all ? query0 + kThreads / kWarp * kQueriesOfWarp : n_all;
   const int first_head = (call.kv_begin + BlockIdx()) * call.group;
 
-  // A lane has parts of two queries: g and g + 8 of its warp's. Those that are not there see nothing and are not
-  // written.
+  // A lane has parts of two queries: g and g + 8 of its warp's. Missing queries see nothing and are not written.
   int64_t query[2], row[2], vector[2];
   int32_t first[2], last[2];
   WEIR_UNROLL
@@ -123,7 +122,7 @@ WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
     }
     WEIR_UNROLL
     for (int j = 0; j < 2; ++j) {
-      // A query's scores lie in the four lanes of its row.
+      // A query's scores are in the four lanes of its row.
       tile_max[j] = fmaxf(tile_max[j], ShuffleXor(tile_max[j], 1));
       tile_max[j] = fmaxf(tile_max[j], ShuffleXor(tile_max[j], 2));
       const float now = fmaxf(max[j], tile_max[j]);
@@ -146,7 +145,7 @@ WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
     }
     WEIR_UNROLL
     for (int step = 0; step < kSlots / 16; ++step) {
-      // Two neighbouring results are one left operand.
+      // Two neighbouring results form one left operand.
       const uint32_t left[4] = {Halves(z[2 * step][0], z[2 * step][1]), Halves(z[2 * step][2], z[2 * step][3]),
                                 Halves(z[2 * step + 1][0], z[2 * step + 1][1]),
                                 Halves(z[2 * step + 1][2], z[2 * step + 1][3])};

@@ -11,7 +11,7 @@ struct ScoreCall {
   HeadReduce heads;
   bool accumulate;
   int64_t max_slots;       // row length of `apart`
-  float* apart = nullptr;  // [n_kv_heads, max_slots]: one KV head's sums, to be put together; nullptr: they go to `out`
+  float* apart = nullptr;  // [n_kv_heads, max_slots]: one KV head's sums, to be combined; nullptr: they go to `out`
 };
 struct ScoreOuts {
   float* out[kHeadsALaunch];
@@ -25,7 +25,7 @@ WEIR_DEVICE void Write(const ScoreCall& call, float value, int n_heads, float* o
   *out = value;
 }
 
-// Block (tile of slots, KV head): a lane has a slot, the warps share the rows out.
+// Block (tile of slots, KV head): each lane has a slot, the warps share the rows.
 WEIR_KERNEL void ScoreTile(AttentionCall call, SegmentHeads heads, ScoreCall score, ScoreOuts outs) {
   const HeadSlots& head = heads.head[BlockIdxY()];
   const int64_t slot0 = static_cast<int64_t>(BlockIdx()) * kTileSlots;

@@ -94,7 +94,7 @@ class DeviceBackend final : public Backend {
 
  private:
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Library> library_;  // given back first
+  std::unique_ptr<Library> library_;  // freed first
 };
 
 }  // namespace

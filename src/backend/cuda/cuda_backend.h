@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend over a device (device.h), whichever of the two it is. Programs ask for it by MakeCudaBackend() of
-// backend.h.
+// The backend over a device (device.h), CUDA or the twin. Programs get it from MakeCudaBackend() in backend.h.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // weir-plugin: weights
 // SPDX-License-Identifier: Apache-2.0
-// What any format can do: weights are decoded to F32 when a model is loaded, which takes four bytes each, and multiply
-// activations rounded as the contract says.
+// The fallback for any format: weights are decoded to F32 when a model is loaded, which takes four bytes each, and
+// multiply activations rounded as the contract says.
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/weights.h"
 #include "quant/format.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// One warp a row of weights; a lane an element of each block of 32.
+// One warp per row of weights; one lane per element of each block of 32.
 WEIR_KERNEL void Multiply(const float* w, int64_t n_in, int64_t n_out, const int8_t* codes, const float* scales,
                           int64_t n_rows, ProductOut out) {
   const int64_t o = GlobalThread() / kWarp;

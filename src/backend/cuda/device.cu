@@ -9,7 +9,8 @@
 namespace weir::cuda {
 namespace {
 
-constexpr int kOldestMajor = 8;  // sm_80: asynchronous copies, int8 and half matrix units as the kernels use them
+constexpr int kOldestMajor = 8;  // sm_80: asynchronous copies, int8 and half-precision matrix units as used by the
+                                 // kernels
 
 cudaStream_t StreamOf(Stream& stream) { return static_cast<cudaStream_t>(stream.handle()); }
 
@@ -61,11 +62,11 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
   if (reservation.bytes() == 0) return Buffer();
   const size_t size = static_cast<size_t>(reservation.bytes());
   void* data = nullptr;
-  // Shared memory is the host's, pinned: it is small and looked at often, and a device reads and writes it in place.
-  // Memory that moves between the two (cudaMallocManaged) would do so in the middle of a token.
+  // Shared memory is pinned host memory: it is small and often read, and a device accesses it in place. Managed memory
+  // (cudaMallocManaged) would migrate in the middle of a token.
   const cudaError_t error = access == Access::kDevice ? cudaMalloc(&data, size) : cudaMallocHost(&data, size);
   if (error != cudaSuccess) {
-    cudaGetLastError();  // told here, not by the next call
+    cudaGetLastError();  // reported here, not by the next call
     return OverBudget("{} needs {} bytes, the device gives none of them ({}); it has {} left", MemTagName(tag), size,
                       cudaGetErrorString(error), AvailableBytes());
   }
@@ -103,7 +104,7 @@ void Device::Copy(void* to, const void* from, int64_t n_bytes) {
 }
 
 void Device::Move(uint8_t* to, const uint8_t* from, int64_t n_bytes) {
-  // Piece by piece through the staging memory, from the end that is written first.
+  // Piece by piece through the staging memory, starting at the end that is written first.
   Synchronise();
   for (int64_t done = 0; done < n_bytes; done += kStageBytes) {
     const int64_t n = std::min(kStageBytes, n_bytes - done);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's memory, its one stream of work, and small arrays of the host on their way to kernels.
+// A device's memory, its one stream of work, and staging of small host arrays for kernels.
 //
-// What differs is implemented twice, chosen by the namespace: device.cu for CUDA, twin/device.cc for the host's twin,
-// in which memory of the device cannot be touched by the host at all: whoever does it without Copy() ends there and
-// then. staging.cu is for both.
+// The parts that differ are implemented twice, chosen by the namespace: device.cu for CUDA, twin/device.cc for the twin
+// on the host. In the twin the host cannot access device memory: an access without Copy() crashes at once. staging.cu
+// is shared.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace weir::WEIR_GPU {
 class Device {
  public:
   // The first device of the machine. kUnsupported when there is none that can run this build's kernels; the message
-  // says why. What the device object itself holds is reserved in `ledger`, which outlives it. Without `graphs`, it
-  // never records a pass.
+  // says why. The device object's own memory is reserved in `ledger`, which outlives it. Without `graphs`, it never
+  // records a pass.
   static Result<std::unique_ptr<Device>> Open(Ledger& ledger, bool graphs = true);
   ~Device();
 
@@ -32,36 +32,37 @@ class Device {
   int n_multiprocessors() const { return n_multiprocessors_; }
   int64_t AvailableBytes() const;
 
-  // As Backend has them.
+  // As in Backend.
   Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access);
   void Copy(void* to, const void* from, int64_t n_bytes);
   void Synchronise();
-  // A pass of up to kFewRows rows is recorded: there, launching costs more than what is launched.
+  // A pass of up to kFewRows rows is recorded: there, launching kernels costs more than running them.
   void BeginPass(int64_t n_rows);
   void EndPass() { stream_.Send(); }
 
-  // What its allocation is that has this address; nothing for others' memory.
+  // The access of the device allocation at this address; nullopt for other memory.
   std::optional<Access> AccessOf(const void* address) const;
   bool Owns(const void* address) const { return AccessOf(address).has_value(); }
-  // `address`, which must be its own: otherwise the stream fails, which is easier to find than a kernel that does.
+  // Returns `address`, which must belong to the device: otherwise the stream fails, which is easier to diagnose than a
+  // failing kernel.
   template <typename T>
   T* Mine(T* address) {
     if (address != nullptr && !Owns(address)) stream_.Fail(Internal("an operation on memory that is not the device's"));
     return address;
   }
 
-  // A copy of n elements of the host for the kernels launched next. The original may be reused at once; the copy is
-  // good until Synchronise(). At most kStageBytes a call. After Synchronise(), the same calls give the same addresses;
-  // those of a recorded pass are one copy, in front of it.
+  // A device copy of n host elements for the kernels launched next. The original may be reused at once; the copy is
+  // valid until Synchronise(). At most kStageBytes a call. After Synchronise(), the same calls return the same
+  // addresses; those of a recorded pass are one copy at its start.
   template <typename T>
   const T* Stage(const T* host, int64_t n) {
     return static_cast<const T*>(StageBytes(host, n * static_cast<int64_t>(sizeof(T))));
   }
-  // What an array of n bytes takes there.
+  // Bytes that an array of n bytes takes there.
   static constexpr int64_t StagedBytes(int64_t n_bytes) { return (n_bytes + 63) / 64 * 64; }
   static constexpr int64_t kStageBytes = int64_t{16} << 20;
-  // Waits where so many bytes would not fit beside what is staged: arrays staged next, of so many bytes together, are
-  // good for one launch. The stream fails when they are more than kStageBytes.
+  // Waits if the staging memory has less than this many bytes left: arrays staged next, up to this many bytes in total,
+  // are valid for one launch. The stream fails when it is more than kStageBytes.
   void MakeStageRoom(int64_t n_bytes);
 
   Stream& stream() { return stream_; }
@@ -76,7 +77,7 @@ class Device {
   const void* StageBytes(const void* host, int64_t n_bytes);
   // Ranges that do not overlap.
   void CopyApart(void* to, const void* from, int64_t n_bytes);
-  // Overlapping ranges of the device's memory.
+  // Overlapping ranges of device memory.
   void Move(uint8_t* to, const uint8_t* from, int64_t n_bytes);
 
   struct Memory;

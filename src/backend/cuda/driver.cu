@@ -16,7 +16,7 @@ cudaError_t AllowShared(const Work& work) {
                               static_cast<int>(work.shared_bytes));
 }
 
-// A failure that is answered here is not found by the next call.
+// Clears an error that is handled here, so that the next call does not report it.
 bool Did(cudaError_t error) {
   if (error == cudaSuccess) return true;
   cudaGetLastError();
@@ -26,7 +26,7 @@ bool Did(cudaError_t error) {
 cudaGraph_t GraphOf(const DriverGraph& graph) { return static_cast<cudaGraph_t>(graph.graph); }
 cudaGraphExec_t ExecOf(const DriverGraph& graph) { return static_cast<cudaGraphExec_t>(graph.exec); }
 
-// Parameters as CUDA takes them.
+// Parameters in CUDA's form.
 struct Addresses {
   explicit Addresses(const Params& params) {
     for (int32_t p = 0; p < params.n; ++p) at[p] = const_cast<void*>(params.param[p].data);
@@ -34,7 +34,7 @@ struct Addresses {
   void* at[kMaxParams];
 };
 
-// A launch as graphs take it.
+// A launch in the form for graphs.
 struct KernelNode {
   KernelNode(const WorkList& list, int64_t i) : addresses(list.ParamsOf(i)) {
     const Work& work = list.work(i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few things that a device itself does with work. driver.cu is CUDA, twin/driver.cc the host's twin: it puts work
-// off until somebody waits, and refuses of graphs what CUDA refuses.
+// The few operations that a device itself performs. driver.cu is CUDA, twin/driver.cc the twin on the host: it defers
+// work until a call waits for it, and rejects the graph operations that CUDA rejects.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace weir::WEIR_GPU {
 
-// A graph that the device holds; nothing while `exec` is nullptr.
+// A graph held by the device; empty while `exec` is nullptr.
 struct DriverGraph {
   void* graph = nullptr;
   void* exec = nullptr;
@@ -21,19 +21,20 @@ class Driver {
  public:
   Driver();
   ~Driver();
-  // kInternal where the device has no stream.
+  // kInternal when the device has no stream.
   Status Open();
 
   // In the order of the calls. Parameters are read before it returns.
   Status Send(const Work& work, const Params& params);
-  // Returns when everything that was sent is done.
+  // Returns when all submitted work is done.
   Status Wait();
 
-  // Graphs: false where the device does not. The caller drops such a graph, and may send the list piece by piece.
+  // Graphs: these return false when the device rejects them. The caller then drops the graph and may submit the list
+  // piece by piece.
   bool Build(WorkList& list, DriverGraph* out);  // sets the list's nodes
-  // Piece i of the list that the graph was built of has changed.
+  // Piece i of the list that the graph was built from has changed.
   bool Update(const DriverGraph& graph, WorkList& list, int64_t i);
-  // Sends the graph as it is now.
+  // Launches the graph in its current state.
   bool Launch(const DriverGraph& graph);
   void Drop(DriverGraph* graph);
 

@@ -23,7 +23,7 @@ WEIR_KERNEL void LayerNormRows(LayerNormArgs a) {
   float sum = 0, squares = 0;
   for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) sum += x[i];
   const float mean = BlockSum(sum, shared) / static_cast<float>(a.dim);
-  // Around the mean in a second pass: squares of large values would drown their differences.
+  // Around the mean, in a second pass: squares of large values would lose their differences.
   for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) squares = fmaf(x[i] - mean, x[i] - mean, squares);
   const float inverse = 1.0f / sqrtf(BlockSum(squares, shared) / static_cast<float>(a.dim) + a.eps);
   for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) y[i] = (x[i] - mean) * inverse * a.w[i] + a.b[i];
@@ -35,7 +35,7 @@ WEIR_DEVICE float GeluOf(GeluKind kind, float x) {
   return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
 }
 
-// One kernel each: what an element becomes.
+// One kernel for each function of an element.
 WEIR_KERNEL void GeluEach(GeluArgs a) {
   const int64_t i = GlobalThread();
   if (i < a.n) a.y[i] = GeluOf(a.kind, a.x[i]);

@@ -22,7 +22,7 @@ struct NoveltyCall {
   float* out = nullptr;   // [n_slots]
 };
 
-// 1 / |key|, for a warp; 1 for the zero vector, which stays what it is.
+// 1 / |key|, for a warp; 1 for the zero vector, which is unchanged.
 WEIR_DEVICE float InverseNorm(const NoveltyCall& call, const uint8_t* key) {
   float squares = 0;
   for (int64_t e = Lane(); e < call.dim; e += kWarp) {
@@ -33,7 +33,7 @@ WEIR_DEVICE float InverseNorm(const NoveltyCall& call, const uint8_t* key) {
   return squares > 0 ? 1.0f / sqrtf(squares) : 1.0f;
 }
 
-// One block a recent place. Its warps sum their slots apart, then together.
+// One block per recent place. Its warps sum their slots separately, then together.
 WEIR_KERNEL void MeanOfRecent(NoveltyCall call) {
   auto* sums = reinterpret_cast<float*>(SharedMemory());  // [warps, dim]
   float* scratch = sums + NumWarps() * call.dim;
@@ -58,7 +58,7 @@ WEIR_KERNEL void MeanOfRecent(NoveltyCall call) {
   }
 }
 
-// A warp a slot.
+// One warp per slot.
 WEIR_KERNEL void Compare(NoveltyCall call) {
   const int64_t s = GlobalThread() / kWarp;
   if (s >= call.n_slots) return;
@@ -98,7 +98,7 @@ void FrameNovelty(Device& device, const FrameNoveltyArgs& args) {
   call.dim = args.head_dim;
   call.out = device.Mine(args.out);
   call.place = FrameNoveltyPlaces(args);
-  // The list is made where the places are: by the host, which wrote them.
+  // The host makes the list, because it wrote the places.
   auto* recent = reinterpret_cast<int32_t*>(device.Mine(args.scratch) + (args.n_slots * 4 + 7) / 8 * 8);
   for (int64_t s = 0; s < args.n_slots; ++s) {
     if (call.place[s] >= kRecentPlace) recent[call.n_recent++] = call.place[s] - kRecentPlace;

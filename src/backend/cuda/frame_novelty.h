@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How new a picture's tokens are, on a device. Contract: ops/frame_novelty.h; scratch is shared memory, whose places
-// the host has written.
+// How new a picture's tokens are, on a device. Contract: ops/frame_novelty.h; scratch is shared memory, in which the
+// host has written the places.
 #pragma once
 
 #include "backend/cuda/device.h"

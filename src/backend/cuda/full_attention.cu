@@ -4,14 +4,15 @@
 namespace weir::WEIR_GPU {
 namespace {
 
-constexpr int kSide = 16;  // a block's threads stand in a square
+constexpr int kSide = 16;  // a block's threads form a square
 constexpr int kThreads = kSide * kSide;
 constexpr int kOwn = 4;              // queries, and keys, of a thread
 constexpr int kRows = kSide * kOwn;  // queries of a block, keys of a tile
-constexpr int kChunk = 32;           // elements of queries and keys, rows of values, that are brought at once
-constexpr int kPad = 4;              // floats: eight rows then begin in different banks, 16 bytes aligned
+constexpr int kChunk = 32;           // elements of queries and keys, and rows of values, loaded at once
+constexpr int kPad = 4;              // in floats: eight rows then begin in different banks, 16 bytes aligned
 
-// A block mixes kSide * kColumns columns of its head: wider heads are shared out over blocks, each with all scores.
+// A block computes kSide * kColumns columns of its head: wider heads are split over blocks, each of which computes all
+// scores.
 template <int kColumns>
 struct Tile {
   float weights[kRows][kRows + kPad];
@@ -29,7 +30,7 @@ WEIR_DEVICE void Load4(const float* from, float* to) {
   to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
 }
 
-// Brings n_rows x n_cols floats, zeros where the matrix has no more rows or columns.
+// Loads n_rows x n_cols floats, with zeros beyond the matrix's rows or columns.
 template <int kPitch>
 WEIR_DEVICE void Bring(const float* from, int64_t stride, int64_t rows_left, int64_t cols_left, int n_rows, int n_cols,
                        float (*to)[kPitch]) {
@@ -151,7 +152,7 @@ WEIR_KERNEL WEIR_SHARING(kThreads, 2) void MixTile(FullAttentionArgs a) {
   }
 }
 
-// One block a row; a warp a key.
+// One block per row; one warp per key.
 WEIR_KERNEL void WeightRow(FullAttentionWeightsArgs w) {
   auto* shared = reinterpret_cast<float*>(SharedMemory());
   const FullAttentionArgs& a = w.attention;
@@ -185,7 +186,7 @@ void Mix(Device& device, const FullAttentionArgs& args) {
 
 void FullAttention(Device& device, const FullAttentionArgs& args) {
   device.Mine(args.q), device.Mine(args.k), device.Mine(args.v), device.Mine(args.out);
-  // As wide as the head: columns that are not there would be mixed all the same.
+  // As wide as the head: missing columns would be computed all the same.
   if (args.head_dim <= 64) return Mix<4>(device, args);
   if (args.head_dim <= 96) return Mix<6>(device, args);
   Mix<8>(device, args);

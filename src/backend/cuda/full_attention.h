@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of pictures on a device. Contract: ops/full_attention.h.
 //
-// Everything in F32: what an encoder's attention loses to halves (11 bits of every query and key) its goldens do not
-// forgive. It takes no scratch.
+// Everything is in F32: with half precision (11 bits for queries and keys) an encoder's attention exceeds the tolerance
+// of the golden tests. It uses no scratch.
 #pragma once
 
 #include "backend/cuda/device.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels are written in: blocks of threads, warps of 32, shared memory, barriers. Under nvcc this is CUDA itself.
-// Under a host compiler it is a twin (twin/grid.h) that runs the very same kernel source one block after the other, so
+// The interface kernels are written against: blocks of threads, warps of 32, shared memory, barriers. Under nvcc this
+// is CUDA itself. Under a host compiler it is a twin (twin/grid.h) that runs the same kernel source block by block, so
 // that every kernel is tested, index by index and barrier by barrier, on machines without a device.
 //
-// Everything of this folder lives in namespace weir::WEIR_GPU (`cuda` or `twin`): both can be linked into one program.
+// Everything in this folder is in namespace weir::WEIR_GPU (`cuda` or `twin`): both can be linked into one program.
 //
 //   WEIR_KERNEL void Double(const float* x, float* y, int64_t n) {
 //     const int64_t i = GlobalThread();
@@ -11,8 +11,8 @@
 //   }
 //   stream.Launch(Double, {Blocks(n, 256)}, 256, /*shared_bytes=*/0, x, y, n);
 //
-// Rules that the twin enforces and a device does not forgive: all threads of a block reach the same Barrier() calls,
-// all lanes of a warp the same Shuffle and Mma calls; a kernel reads and writes memory of the device only.
+// Rules that the twin enforces and a device relies on: all threads of a block reach the same Barrier() calls, all lanes
+// of a warp the same Shuffle and Mma calls; a kernel accesses device memory only.
 #pragma once
 
 #include <cmath>
@@ -33,7 +33,7 @@ WEIR_DEVICE int WarpIdx() { return ThreadIdx() / kWarp; }
 WEIR_DEVICE int NumWarps() { return NumThreads() / kWarp; }
 WEIR_DEVICE int64_t GlobalThread() { return static_cast<int64_t>(BlockIdx()) * NumThreads() + ThreadIdx(); }
 
-// The same value in every lane, summed in the same order whatever the lane.
+// The same value in every lane, summed in an order that does not depend on the lane.
 WEIR_DEVICE float WarpSum(float value) {
   for (int step = kWarp / 2; step > 0; step /= 2) value += ShuffleXor(value, step);
   return value;
@@ -47,7 +47,7 @@ WEIR_DEVICE int WarpSum(int value) {
   return value;
 }
 
-// Sum over a block. `scratch` is shared memory of kWarp floats that nobody else uses; REQUIRES: whole warps.
+// Sum over a block. `scratch` is shared memory of kWarp floats with no other use; REQUIRES: whole warps.
 WEIR_DEVICE float BlockSum(float value, float* scratch) {
   value = WarpSum(value);
   Barrier();

@@ -9,13 +9,13 @@
 namespace weir::WEIR_GPU {
 namespace {
 
-// Heads of one launch: their descriptions travel with the kernel's parameters, 4 KiB at most.
+// Heads of one launch: their descriptions are kernel parameters, which are limited to 4 KiB.
 constexpr int kHeads = 48;
 constexpr int kThreads = 128;
 
 struct StoreHead {
   const float* x;
-  uint8_t* slots;  // the first slot that is written
+  uint8_t* slots;  // the first slot to write
   const float* cos;
   const float* sin;
   DType type;
@@ -31,8 +31,8 @@ WEIR_DEVICE float Rotated(const StoreHead& head, const float* x, int64_t row, in
   return e < n_pairs ? x[pair] * c - x[pair + n_pairs] * s : x[pair + n_pairs] * c + x[pair] * s;
 }
 
-// Block (row, head): one vector. Q8_0 takes a warp a block of 32: the numbers of its encoder (quant/q8_0.cc), bit for
-// bit.
+// Block (row, head): one vector. For Q8_0 one warp per block of 32, with the numbers of its encoder (quant/q8_0.cc),
+// bit for bit.
 WEIR_KERNEL void StoreRows(StoreHeads heads, int64_t x_stride, int64_t dim, int n_pairs, float magnitude) {
   const StoreHead& head = heads.head[BlockIdxY()];
   const int64_t row = BlockIdx();
@@ -46,7 +46,7 @@ WEIR_KERNEL void StoreRows(StoreHeads heads, int64_t x_stride, int64_t dim, int 
       const float inverse = d == 0.0f ? 0.0f : 1.0f / d;
       uint8_t* block = slot + b * static_cast<int64_t>(sizeof(BlockQ8_0));
       const float scaled = roundf(value * inverse);
-      // NaN and what a tiny scale's inverse makes of it end where TruncateTo() puts them.
+      // NaN, and values that overflow with a tiny scale's inverse, become what TruncateTo() makes of them.
       const int code = !(scaled > -127.0f) ? -127 : scaled >= 127.0f ? 127 : static_cast<int>(scaled);
       block[2 + Lane()] = static_cast<uint8_t>(finite ? code : 0);
       if (Lane() == 0) *reinterpret_cast<uint16_t*>(block) = finite ? FloatToHalf(d) : uint16_t{0x7e00};
@@ -73,11 +73,11 @@ struct CompactHeads {
   CompactHead head[kHeads];
 };
 
-constexpr int kUnit = 2;          // bytes that every slot size is a multiple of
-constexpr int kMoveUnits = 8192;  // of a block of threads at a time
+constexpr int kUnit = 2;          // divides every slot size, in bytes
+constexpr int kMoveUnits = 8192;  // of one block of threads at a time
 
-// One block a head moves its slots in place, some at a time: all are read before any is written, and later ones never
-// come from where earlier ones go, because slot j of the result is never in front of j.
+// One block per head moves its slots in place, some at a time: all are read before any is written, and later ones are
+// never read from where earlier ones were written, because slot j of the result is never before j.
 WEIR_KERNEL void CompactRows(CompactHeads heads) {
   auto* shared = reinterpret_cast<uint16_t*>(SharedMemory());
   const CompactHead& head = heads.head[BlockIdx()];
@@ -87,7 +87,7 @@ WEIR_KERNEL void CompactRows(CompactHeads heads) {
   for (int64_t first = 0; first < head.n_keep; first += per_pass) {
     const int64_t n = (head.n_keep - first < per_pass ? head.n_keep - first : per_pass) * units;
     if (head.keep[first + n / units - 1] == first + n / units - 1)
-      continue;  // ascending: all of them stay where they are
+      continue;  // ascending: all of them keep their places
     Barrier();
     for (int64_t i = ThreadIdx(); i < n; i += NumThreads()) {
       shared[i] = slots[head.keep[first + i / units] * units + i % units];
@@ -119,7 +119,7 @@ WEIR_DEVICE float Norm(const ScoreHead& head, const uint8_t* slot, int64_t dim) 
   return sqrtf(WarpSum(squares));
 }
 
-// A warp a slot, one block a head.
+// One warp per slot, one block per head.
 WEIR_KERNEL void ValueNorms(ScoreHeads heads, int64_t dim, int64_t slot_bytes) {
   const ScoreHead& head = heads.head[BlockIdxY()];
   for (int64_t s = GlobalThread() / kWarp; s < head.n_slots; s += static_cast<int64_t>(NumBlocks()) * NumWarps()) {
@@ -128,7 +128,7 @@ WEIR_KERNEL void ValueNorms(ScoreHeads heads, int64_t dim, int64_t slot_bytes) {
   }
 }
 
-// One block a head. Its warps sum the directions of their slots apart, then together.
+// One block per head. Its warps sum the directions of their slots separately, then together.
 WEIR_KERNEL void KeyDifferences(ScoreHeads heads, int64_t dim, int64_t slot_bytes) {
   auto* sums = reinterpret_cast<float*>(SharedMemory());  // [warps, dim]
   float* scratch = sums + NumWarps() * dim;
@@ -164,10 +164,10 @@ WEIR_KERNEL void KeyDifferences(ScoreHeads heads, int64_t dim, int64_t slot_byte
 void StoreSlots(Device& device, std::span<const StoreSlotsArgs> args) {
   while (!args.empty()) {
     const StoreSlotsArgs& like = args.front();
-    StoreHeads heads = {};  // a graph compares all of it with that of the pass before
+    StoreHeads heads = {};  // a graph compares all of it with that of the previous pass
     int n = 0;
     const RopeTable* rope = nullptr;
-    // What shares a launch shares its rows' number, width and rotation.
+    // Heads in one launch have the same number of rows, width and rotation.
     while (n < std::min<int64_t>(kHeads, std::ssize(args)) && args[n].n_rows == like.n_rows &&
            args[n].head_dim == like.head_dim && args[n].x_stride == like.x_stride &&
            (rope == nullptr || args[n].rope == nullptr || args[n].rope == rope)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing and moving slots, and statistics of what they hold. Contracts: ops/kv_slots.h, ops/vector_scores.h.
+// Writing and moving slots, and statistics of their contents. Contracts: ops/kv_slots.h, ops/vector_scores.h.
 #pragma once
 
 #include <span>

@@ -11,7 +11,7 @@
 namespace weir::cuda {
 namespace {
 
-constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;  // what the library's Hopper kernels want
+constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;  // recommended for the library's Hopper kernels
 
 cudaDataType_t TypeOf(DType type) {
   return type == DType::kF32 ? CUDA_R_32F : type == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF;
@@ -19,7 +19,7 @@ cudaDataType_t TypeOf(DType type) {
 
 }  // namespace
 
-// What a call depends on; algorithms are chosen once for each.
+// Key of a call; algorithms are chosen once for each.
 using Shape = std::tuple<DType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
 struct Library::State {
@@ -60,7 +60,7 @@ void Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_ro
                        int64_t w_stride, int64_t n_out, const float* scale, float* y, int64_t y_stride,
                        bool accumulate) {
   State& s = *state_;
-  // The library counts columns first: y' [n_out, n_rows] = (w' [n_in, n_out])' x' [n_in, n_rows].
+  // The library is column-major: y' [n_out, n_rows] = (w' [n_in, n_out])' x' [n_in, n_rows].
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
   const cublasOperation_t transposed = CUBLAS_OP_T;

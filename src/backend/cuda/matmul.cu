@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One warp a block of 32: the numbers of QuantizeRowQ8(), bit for bit.
+// One warp per block of 32, with the numbers of QuantizeRowQ8(), bit for bit.
 WEIR_KERNEL void Round(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_blocks, int8_t* codes, float* scales,
                        int32_t* sums) {
   const int64_t block = GlobalThread() / kWarp;
@@ -20,7 +20,7 @@ WEIR_KERNEL void Round(const float* x, int64_t x_stride, int64_t n_rows, int64_t
   const int64_t row = block / n_blocks;
   const float value = x[row * x_stride + block % n_blocks * kWarp + Lane()];
   const float largest = WarpMax(fabsf(value));
-  // A NaN is lost in a maximum, so that it is asked for by itself.
+  // A maximum drops NaN, so check for it separately.
   const bool finite = WarpSum(IsFinite(value) ? 0 : 1) == 0;
   int code = 0;
   float scale = finite ? 0.0f : NAN;
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Matrix>> DeviceMatrix::Make(Device& device, const MatrixS
   const int64_t bytes = PackedBytes(source.type, source.n_out, source.n_in);
   const int64_t row_bytes = RowBytes(source.type, source.n_in);
   WEIR_ASSIGN_OR_RETURN(Buffer buffer, device.Allocate(ledger, MemTag::kWeights, bytes, Access::kDevice));
-  // Put together on the host, one matrix at a time.
+  // Assembled on the host, one matrix at a time.
   WEIR_ASSIGN_OR_RETURN(const HostBuffer packed, HostBuffer::Allocate(ledger, MemTag::kWeights, bytes));
   const WeightsInfo& weights = WeightsFor(source.type);
   for (int64_t o = 0; o < source.n_out; ++o) {

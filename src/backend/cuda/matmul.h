@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with weights on a device. Contracts: ops/matmul.h.
 //
-// Block formats multiply activations rounded to int8 as the contract says, by Dot4() for a few rows and by the int8
-// matrix units for many: the integers are exact, only the order of the sums over blocks differs from the reference.
-// Plain weights multiply F32 activations for a few rows; for many, F16 and BF16 weights multiply activations rounded to
-// their type (library.h).
+// Block formats multiply activations rounded to int8 as the contract says, with Dot4() for few rows and the int8 matrix
+// units for many. The integers are exact; only the order of the sums over blocks differs from the reference. Plain
+// weights multiply F32 activations for few rows; for many, F16 and BF16 weights multiply activations rounded to their
+// type (library.h).
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ class DeviceMatrix final : public Matrix {
   const WeightsInfo& weights_;
 };
 
-// Where a product's results go.
+// The destination of a product.
 struct ProductOut {
   float* y = nullptr;  // [n_rows, n_out], rows y_stride apart
   int64_t y_stride = 0;
@@ -39,7 +39,7 @@ struct ProductOut {
   bool accumulate = false;
 };
 
-// Activations in the forms that products take; made once for all products of a call.
+// Activations in the forms that products need; made once for all products of a call.
 struct Activations {
   const float* x = nullptr;  // [n_rows, n_in], rows x_stride apart
   int64_t x_stride = 0, n_rows = 0, n_in = 0;
@@ -49,7 +49,7 @@ struct Activations {
   NarrowRows narrow;        // for the library
   bool rounded = false;
 };
-// Bytes of the forms' memory, and the forms over it.
+// Bytes of the forms' memory, and the forms in it.
 int64_t ActivationBytes(int64_t max_rows, int64_t max_in);
 Activations ActivationsOver(void* scratch, const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in);
 
@@ -60,8 +60,8 @@ void Product(Device& device, Library& library, Activations& x, const DeviceMatri
 void MatMul(Device& device, Library& library, const MatMulArgs& args);
 void EmbedRows(Device& device, const Matrix& table, const int32_t* ids, int64_t n, float* out);
 
-// What the layouts' products share: the rows that count as few, and x.codes, x.scales and x.sums, made at their first
-// use.
+// Shared by the products of all layouts: how many rows count as few, and x.codes, x.scales and x.sums, made when first
+// used.
 inline constexpr int64_t kFewRows = 8;
 void RoundActivations(Device& device, Activations& x);
 

@@ -8,10 +8,10 @@
 namespace weir::WEIR_GPU {
 namespace {
 
-constexpr int64_t kTile = 4096;  // entries of the vocabulary at a time
+constexpr int64_t kTile = 4096;  // vocabulary entries at a time
 constexpr int kThreads = 256;
 
-// Of every row: what has been seen of the vocabulary.
+// Per row: running state over the vocabulary.
 struct Running {
   float* max;
   float* sum;     // of exp(z - max)

@@ -1,8 +1,8 @@
 // weir-plugin: weights
 // SPDX-License-Identifier: Apache-2.0
-// F32, F16 and BF16 as the file has them, rows 16-byte aligned and padded with zeros. Products with F32 activations:
-// one warp a row of weights, any number of activations, eight at a time. Many activations go to the library, where it
-// can.
+// F32, F16 and BF16 as in the file, rows 16-byte aligned and padded with zeros. Products with F32 activations: one warp
+// per row of weights, any number of activations, eight at a time. Many activations go to the library, if it supports
+// them.
 #include <cstring>
 
 #include "backend/cuda/matmul.h"
@@ -100,7 +100,7 @@ void Run(Device& device, const Activations& x, const uint8_t* w, int64_t pitch, 
 
 WEIR_KERNEL void Clear(uint32_t* word) { *word = 0; }
 
-// Largest finite magnitude of everything, one block a row. Magnitudes order as their bits do.
+// Largest finite magnitude of all elements, one block per row. Magnitudes compare like their bits.
 WEIR_KERNEL void FindLargest(const float* x, int64_t x_stride, int64_t n_in, uint32_t* largest_bits) {
   float largest = 0;
   for (int64_t k = ThreadIdx(); k < n_in; k += NumThreads()) {

@@ -30,7 +30,7 @@ inline constexpr int kPlanarWords = 8;
 
 struct PlanarFormat {
   int code_bytes = 0;       // of a block
-  int high_bits = 0;        // of an element beyond four
+  int high_bits = 0;        // of an element, beyond the low four
   int sub_bytes = 0;        // of a block
   int super_halves = 0;     // of a set
   int super_blocks = 1;     // blocks that share a set
@@ -54,7 +54,7 @@ constexpr PlanarFormat PlanarFormatOf(DType type) {
       .two_scales = codes.scales == ScaleKind::kSuper16,
   };
 }
-// What kernels see of it.
+// The kernels' view of it.
 template <DType kType>
 inline constexpr PlanarFormat kPlanarFormat = PlanarFormatOf(kType);
 
@@ -67,14 +67,14 @@ struct Planar {
   int64_t n_blocks = 0;  // of a row
 };
 
-// Where the planes of n_out rows lie in one allocation.
+// Offsets of the planes of n_out rows in one allocation.
 struct PlanarLayout {
   int64_t codes = 0, high = 0, sub = 0, super = 0, bytes = 0;
 };
 PlanarLayout PlanarLayoutOf(DType type, int64_t n_out, int64_t n_in);
 Planar PlanarAt(const uint8_t* base, const PlanarLayout& layout, DType type, int64_t n_in);
 
-// Writes row `o` of a planar matrix on the host from the file's bytes.
+// On the host: writes row `o` of a planar matrix from the file's bytes.
 void PackPlanarRow(DType type, const uint8_t* row, int64_t n_in, int64_t o, const PlanarLayout& layout, uint8_t* base);
 
 struct BlockScale {
@@ -103,11 +103,11 @@ WEIR_DEVICE BlockScale ScaleOf(const Planar& w, int64_t block) {
   return out;
 }
 
-// The bytes of `codes` minus kOffset, none of which goes below -128.
+// The bytes of `codes` minus kOffset; none goes below -128.
 template <int kOffset>
 WEIR_DEVICE uint32_t WithOffset(uint32_t codes) {
   if (kOffset == 0) return codes;
-  // With the top bit set no byte borrows from the next; flipping it back gives two's complement.
+  // With the top bit set, no byte borrows from the next; flipping it back gives two's complement.
   return ((codes | 0x80808080u) - static_cast<uint32_t>(kOffset) * 0x01010101u) ^ 0x80808080u;
 }
 

@@ -1,7 +1,7 @@
 // weir-plugin: weights
 // SPDX-License-Identifier: Apache-2.0
-// Weights made of codes, in planes (planar.h). Products: one warp a row of weights while few activations come, tiles on
-// the int8 matrix units when many do.
+// Weights made of codes, in planes (planar.h). Products: one warp per row of weights for few activations, tiles on the
+// int8 matrix units for many.
 #include <array>
 #include <utility>
 
@@ -25,7 +25,7 @@ WEIR_DEVICE void Store(const ProductOut& out, int64_t r, int64_t o, float value)
   *y = value;
 }
 
-// Few rows: every lane takes a block of the row of weights, neighbouring lanes neighbouring blocks.
+// Few rows: every lane takes one block of the row of weights, neighbouring lanes neighbouring blocks.
 template <DType kType, int kRows>
 WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
   constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
@@ -65,7 +65,7 @@ WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t 
 constexpr int kTile = 64;  // weight rows, and activation rows, of a block of threads
 constexpr int kTileThreads = 128;
 constexpr int kStep = 2;    // blocks of 32 between barriers
-constexpr int kPitch = 80;  // bytes: eight rows' words then lie in 32 different banks
+constexpr int kPitch = 80;  // bytes: eight rows' words are then in 32 different banks
 
 // Shared memory of a tile.
 struct TileMemory {
@@ -77,7 +77,7 @@ struct TileMemory {
   float s[kStep][kTile];  // d times the sum of the codes
 };
 
-// Thread t brings block t % kStep of row t / kStep: of the weights decoded to words, of the activations as they are.
+// Thread t loads block t % kStep of row t / kStep: weights decoded to words, activations unchanged.
 template <DType kType>
 WEIR_DEVICE void LoadTile(const Planar& w, int64_t first, int64_t o0, int64_t n_out, const Rounded& x, int64_t r0,
                           int64_t n_rows, int64_t b0, TileMemory& tile) {
@@ -163,7 +163,7 @@ WEIR_KERNEL void Many(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t
         for (int n = 0; n < 4; ++n) {
           float value[4];
           if (kFormat.two_scales) {
-            // The halves of a block have scales of their own: each is multiplied with zeros in the other's place.
+            // The halves of a block have their own scales: each is multiplied with zeros in the other half.
             const uint32_t low[4] = {left[0], left[1], 0, 0}, high[4] = {0, 0, left[2], left[3]};
             int c0[4] = {0, 0, 0, 0}, c1[4] = {0, 0, 0, 0};
             MmaS8(c0, low, right[n]);
@@ -232,7 +232,7 @@ void Embed(Device& device, const Planar& w, const int32_t* rows, int64_t n, floa
   device.Launch(EmbedPlanar<kType>, Grid{n}, kEmbedThreads, 0, w, rows, out);
 }
 
-// What is compiled for a format.
+// The functions compiled for a format.
 struct Compiled {
   void (*run)(Device&, const Activations&, const Planar&, int64_t first, int64_t n_out, const ProductOut&) = nullptr;
   void (*embed)(Device&, const Planar&, const int32_t* rows, int64_t n, float* out) = nullptr;

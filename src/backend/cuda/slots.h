@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stored keys and values as kernels read them. Layouts: ops/kv_slots.h.
+// The kernels' view of stored keys and values. Layouts: ops/kv_slots.h.
 #pragma once
 
 #include "backend/cuda/grid.h"
@@ -25,7 +25,7 @@ struct Angles {
   const float* off_sin = nullptr;
   const float* base_cos = nullptr;
   const float* base_sin = nullptr;
-  int n_pairs = 0;  // 0: nothing is rotated
+  int n_pairs = 0;  // 0: no rotation
   float magnitude = 1;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both devices do in one way: arrays of the host on their way to kernels, copies, recorded passes.
+// Code that both devices share: staging host arrays for kernels, copies, recorded passes.
 #include <cstring>
 
 #include "backend/cuda/device.h"
@@ -21,7 +21,7 @@ void Device::BeginPass(int64_t n_rows) {
 
 void Device::CopyApart(void* to, const void* from, int64_t n_bytes) {
   const std::optional<Access> target = AccessOf(to), source = AccessOf(from);
-  // Memory that the device does not know is the caller's again when the call returns.
+  // Memory that does not belong to the device may be reused by the caller when the call returns.
   const bool wait = !target || !source;
   if (wait) stream_.SendPlainly();
   const bool to_host = target == Access::kShared, from_host = source == Access::kShared;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a device's work: launches and copies, sent as they are asked for or, within a recorded pass, held back
-// and sent as one graph (graphs.h).
+// Submission of a device's work: launches and copies, submitted immediately or, within a recorded pass, held back and
+// submitted as one graph (graphs.h).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "backend/cuda/work_list.h"
 #include "base/status.h"
 
-// GCC's, which nvcc has too. Without it, bytes that mean nothing may cost a graph a needless update.
+// A GCC builtin that nvcc also has. Without it, padding bytes may cause needless updates of a graph.
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_clear_padding)
 #define WEIR_CLEAR_PADDING(address) __builtin_clear_padding(address)
@@ -29,7 +29,7 @@ namespace weir::WEIR_GPU {
 class Stream {
  public:
   Status Open() { return driver_.Open(); }
-  // Memory for recording and for graphs; without it, Record() does nothing.
+  // Allocates memory for recording and graphs; without it, Record() does nothing.
   Status ReserveGraphs(Ledger& ledger);
 
   template <typename... P, typename... A>
@@ -54,25 +54,25 @@ class Stream {
   }
   void Copy(void* to, const void* from, int64_t n_bytes, CopyKind kind);
 
-  // Work from here on is held back until Send() or Wait(). It begins with a copy whose size is told later: what it
-  // brings may be written until then. Nothing happens when memory for recording is missing or work is held back.
+  // Work from here on is held back until Send() or Wait(). It begins with a copy whose size is set later: its source
+  // may be written until then. Does nothing when memory for recording is missing or work is already held back.
   void Record(void* to, const void* from, CopyKind kind);
   void SetFirstCopy(int64_t n_bytes) { recorded_.SetCopyBytes(0, n_bytes); }
   bool recording() const { return recording_; }
-  // Sends what is held back, as a graph or piece by piece.
+  // Submits the work held back, as a graph or piece by piece.
   void Send();
   // The same, always piece by piece: for work in the middle of a pass that cannot be held back.
   void SendPlainly();
-  // Sends what is held back; returns when everything is done.
+  // Submits the work held back; returns when everything is done.
   void Wait();
 
-  // cudaStream_t, for those who send work by themselves; what is held back was sent before.
+  // cudaStream_t, for callers that submit work themselves; submits the work held back first.
   void* handle();
 
   void Check(Status status) {
     if (!status.ok()) Fail(std::move(status));
   }
-  // Keeps the first failure, for good.
+  // Keeps the first failure, permanently.
   void Fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
@@ -83,7 +83,7 @@ class Stream {
   void Put(const Work& work, const Params& params);
 
   Driver driver_;
-  Graphs graphs_{driver_};  // given back first
+  Graphs graphs_{driver_};  // freed first
   WorkList recorded_;
   bool recording_ = false;
   Status status_;

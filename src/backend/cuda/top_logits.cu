@@ -11,7 +11,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kKeys = 4096;  // of a block, in shared memory
 
-// A logit and its id as one number: the larger, the earlier. 0 is no logit's.
+// A logit and its id as one number, in rank order: larger is earlier. 0 is not used by any logit.
 WEIR_DEVICE uint64_t KeyOf(float logit, int64_t id) {
   uint32_t bits = BitsOfFloat(logit == 0 ? 0.0f : logit);
   bits = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
@@ -37,7 +37,7 @@ WEIR_KERNEL void KeepLargest(const float* logits, const uint64_t* keys, int64_t 
         mine[ThreadIdx()] = mine[ThreadIdx() + half];
     }
   } else {
-    // Bitonic, over as many as there are.
+    // Bitonic sort of the existing keys.
     int size = 2;
     while (size < kKeys && size < n - first) size *= 2;
     for (int length = 2; length <= size; length *= 2) {

@@ -6,7 +6,7 @@
 namespace weir::WEIR_GPU {
 namespace {
 
-// What kernels' parameters may be aligned to.
+// The largest alignment of kernel parameters.
 int64_t Aligned(int64_t n_bytes) { return (n_bytes + 15) / 16 * 16; }
 
 uint64_t Mix(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29); }
@@ -35,7 +35,7 @@ bool WorkList::Add(const Work& work, const Params& params) {
   if (size_ == kMaxWork || used_ + n_bytes > kMaxParamBytes) return false;
   entries()[size_++] = {work, nullptr, params.n, used_, static_cast<int32_t>(n_bytes)};
   uint8_t* block = this->params() + used_;
-  // Bytes between parameters are compared with the others.
+  // Bytes between parameters are compared too.
   std::memset(block, 0, static_cast<size_t>(n_bytes));
   auto at = static_cast<int32_t>(first);
   for (int32_t p = 0; p < params.n; ++p) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device is asked to do, written down: launches with the bytes of their parameters, and copies.
+// A recorded list of device work: launches with the bytes of their parameters, and copies.
 //
-// A list is what a pass is recorded in, and what a graph of the device keeps of the pass that it does. It takes no
-// memory while it is used: Make() reserves it for kMaxWork pieces of work.
+// A pass is recorded in a list, and a device graph keeps the list of the pass that it runs. It allocates nothing while
+// it is used: Make() reserves memory for kMaxWork pieces of work.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace weir::WEIR_GPU {
 
-// What CUDA must be told of a copy in a graph and cannot be told anew: which sides are memory of the host.
+// The direction of a copy in a graph, which CUDA cannot update later: which sides are host memory.
 enum class CopyKind : int32_t { kInDevice, kFromHost, kToHost, kInHost };
 
-// A launch or, where `kernel` is nullptr, a copy.
+// A launch or, if `kernel` is nullptr, a copy.
 struct Work {
   const void* kernel = nullptr;
   KernelCall call = {};
@@ -32,7 +32,7 @@ struct Work {
   bool is_nothing() const { return kernel == nullptr && n_bytes == 0; }
 };
 
-// One parameter of a kernel, where the host has it.
+// One kernel parameter in host memory.
 struct Param {
   const void* data = nullptr;
   int64_t n_bytes = 0;
@@ -55,22 +55,22 @@ class WorkList {
   void Clear();
   // False, and nothing is added, when the list is full.
   bool Add(const Work& work, const Params& params);
-  // As `other` is.
+  // Becomes a copy of `other`.
   void Assign(const WorkList& other);
-  // Piece i as `other` has it. REQUIRES: HasShapeOf(other).
+  // Copies piece i from `other`. REQUIRES: HasShapeOf(other).
   void Assign(int64_t i, const WorkList& other);
 
   int64_t size() const { return size_; }
   const Work& work(int64_t i) const { return entries()[i].work; }
   void SetCopyBytes(int64_t i, int64_t n_bytes) { entries()[i].work.n_bytes = n_bytes; }
-  // Those of piece i, in memory of the list.
+  // Parameters of piece i, in memory of the list.
   Params ParamsOf(int64_t i) const;
-  // What a graph calls piece i; the driver's, who sets it.
+  // The graph's handle of piece i; set by the driver.
   void*& node(int64_t i) { return entries()[i].node; }
 
-  // A number that lists of one shape share.
+  // A hash that lists of the same shape share.
   uint64_t shape() const { return shape_; }
-  // The same kernels and kinds of copies in the same order: one graph can do both.
+  // The same kernels and kinds of copies in the same order: one graph can run both.
   bool HasShapeOf(const WorkList& other) const;
   // The same grid, bytes of parameters, addresses of a copy. REQUIRES: HasShapeOf(other).
   bool IsSame(int64_t i, const WorkList& other) const;

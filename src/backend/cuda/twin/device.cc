@@ -10,11 +10,11 @@
 namespace weir::twin {
 namespace {
 
-constexpr int64_t kArenaBytes = int64_t{1} << 30;  // addresses; only what is used has memory
+constexpr int64_t kArenaBytes = int64_t{1} << 30;  // address space; only used pages take memory
 
 }  // namespace
 
-// One piece of address space, closed to everybody but kernels and copies. Shared memory is a mapping of its own.
+// One range of address space, accessible only to kernels and copies. Shared memory is a separate mapping.
 struct Device::Memory {
   uint8_t* arena = nullptr;
   int64_t used = 0;
@@ -30,7 +30,7 @@ struct Device::Memory {
 
 namespace {
 
-// Opens the arena for its lifetime.
+// Makes the arena accessible for its lifetime.
 template <typename Memory>
 class Open {
  public:
@@ -76,7 +76,7 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
   if (size == 0) return Buffer();
   uint8_t* data = nullptr;
   if (access == Access::kDevice) {
-    // Never given back: a test's device lives shortly.
+    // Never freed: a test's device is short-lived.
     if (memory_->used + size > kArenaBytes) return OverBudget("twin: the arena is full");
     Synchronise();
     data = memory_->arena + memory_->used;
@@ -94,7 +94,7 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
     const auto at = device.memory_->ranges.find(reinterpret_cast<uintptr_t>(address));
     const auto size = static_cast<size_t>(at->second.first);
     if (device.memory_->InArena(address)) {
-      // Whoever still reads it reads NaN.
+      // Later reads of it see NaN.
       const twin::Open<Memory> open(*device.memory_);
       std::memset(address, 0xff, size);
     } else {

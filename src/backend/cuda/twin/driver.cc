@@ -7,7 +7,7 @@
 namespace weir::twin {
 namespace {
 
-// A piece of work and its parameters' bytes, in memory of its own.
+// A piece of work with its own copy of the parameters' bytes.
 struct Kept {
   Kept(const Work& what, const Params& params) : work(what) {
     for (int32_t p = 0; p < params.n; ++p) {
@@ -29,7 +29,7 @@ struct Kept {
   std::vector<std::vector<uint8_t>> values;
 };
 
-// A graph's own pieces: a change that it was not told of does not come to pass.
+// A graph's own pieces: a change without an update has no effect.
 using Pieces = std::vector<Kept>;
 
 bool Refused() { return refuse_graph_call >= 0 && refuse_graph_call-- == 0; }

@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr size_t kStackBytes = 64 << 10;
-constexpr int kFence = 256;                 // bytes after the shared memory that nobody may write
-constexpr int64_t kSharedLimit = 99 << 10;  // the least of the devices we build for (sm_86, sm_89)
+constexpr int kFence = 256;                 // guard bytes after the shared memory
+constexpr int64_t kSharedLimit = 99 << 10;  // the smallest of the devices we build for (sm_86, sm_89)
 
-// A thread of a block. Its stack and context are made once and used for every block from then on.
+// A thread of a block. Its stack and context are created once and reused for every block.
 struct Fiber {
   std::unique_ptr<uint8_t[]> stack;
   ucontext_t context;
@@ -40,7 +40,7 @@ struct Block {
   int64_t x = 0, y = 0, z = 0, n_x = 0;
   int arrived = 0;
   int64_t round = 0;
-  bool progress = false;  // somebody passed a barrier or ended since the scheduler last looked
+  bool progress = false;  // a thread passed a barrier or ended since the scheduler last looked
 };
 
 Block& Now() {
@@ -53,7 +53,7 @@ void Yield() {
   if (_setjmp(b.fibers[b.thread].at) == 0) _longjmp(b.scheduler, 1);
 }
 
-// Waits until all `n` have come.
+// Waits until all `n` have arrived.
 void Meet(int n, int* arrived, int64_t* round) {
   const int64_t mine = *round;
   if (++*arrived == n) {
@@ -111,7 +111,7 @@ void Barrier() {
 void Exchange(const void* mine, int n_bytes) {
   Block& b = Now();
   Warp& warp = b.warps[b.thread / 32];
-  // Two sets of slots: a lane that goes ahead to the next exchange does not write over what others still read.
+  // Two sets of slots: a lane that reaches the next exchange early does not overwrite values that others still read.
   std::memcpy(warp.slots[warp.round % 2][b.thread % 32], mine, static_cast<size_t>(n_bytes));
   Meet(32, &warp.arrived, &warp.round);
 }
@@ -145,7 +145,7 @@ struct Operands {
   uint32_t a[4], b[2];
 };
 
-// Calls add(i, row, column) for the four elements of c that the lane owns.
+// Calls add(i, row, column) for the lane's four elements of c.
 template <typename Fn>
 void ForOwned(const Fn& add) {
   const int g = ThreadIdx() % 32 / 4, t = ThreadIdx() % 4;
@@ -191,7 +191,7 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
   b.body = &body;
   b.n_threads = threads;
   b.n_x = grid.x;
-  // Poisoned for every block: shared memory begins undefined.
+  // Poisoned for every block: shared memory is initially undefined.
   for (b.z = 0; b.z < grid.z; ++b.z) {
     for (b.y = 0; b.y < grid.y; ++b.y) {
       for (b.x = 0; b.x < grid.x; ++b.x) {
@@ -199,7 +199,7 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
         for (int t = 0; t < threads; ++t) b.fibers[t].done = false;
         b.arrived = 0;
         for (Warp& warp : b.warps) warp.arrived = 0;
-        // Every other round backwards: a missing barrier does not hide behind the order of threads.
+        // Every other round in reverse: the order of threads then cannot hide a missing barrier.
         int n_left = threads;
         for (int64_t pass = 0; n_left > 0; ++pass) {
           b.progress = false;
@@ -210,7 +210,7 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
             n_left += !b.fibers[t].done;
           }
           if (n_left > 0 && !b.progress) {
-            // The fibers wait for ever: they are given up, with their stacks.
+            // The fibers wait forever: they are abandoned, with their stacks.
             for (int t = 0; t < threads; ++t) b.fibers[t].started = false;
             return Internal("twin: {} of {} threads wait at a barrier that the others never reach", n_left, threads);
           }

@@ -30,7 +30,7 @@ struct alignas(16) float4 {
   float x, y, z, w;
 };
 
-// Of the thread that runs.
+// Of the running thread.
 int ThreadIdx();
 int NumThreads();
 int BlockIdx();
@@ -40,7 +40,7 @@ int NumBlocks();
 uint8_t* SharedMemory();
 void Barrier();
 
-// What another lane of the warp gave: every lane calls it, with up to 32 bytes.
+// The value of another lane of the warp: every lane calls it, with up to 32 bytes.
 inline constexpr int kExchangeBytes = 32;
 void Exchange(const void* mine, int n_bytes);
 const void* FromLane(int lane);
@@ -73,10 +73,10 @@ KernelCall CallOf(void (*)(P...)) {
   };
 }
 
-// The call that makes, changes or sends a graph and is refused: 0 the next one; negative: none.
+// The graph call (create, update or launch) to reject: 0 the next one; negative: none.
 inline thread_local int64_t refuse_graph_call = -1;
 
-// Runs a launch, block after block. kInternal for what a device would not forgive.
+// Runs a launch, block by block. kInternal for errors that a device would not tolerate.
 Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function<void()>& body);
 
 }  // namespace weir::twin
