@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The C++ API of Weir: RAII handles and exceptions around weir.h, which documents
-// everything else.
+// SPDX-License-Identifier: Apache-2.0
+// The C++ API of Weir: RAII handles and exceptions around weir.h, which documents everything else.
 #ifndef WEIR_WEIR_HPP_
 #define WEIR_WEIR_HPP_
 

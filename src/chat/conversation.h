@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The rounds of one session: which tokens its model reads between one question and
-// the next.
+// SPDX-License-Identifier: Apache-2.0
+// The rounds of one session: which tokens its model reads between one question and the next.
 //
 // Appended texts go at the beginning of the next user turn; the question ends that turn. A model without a chat
 // template gets plain words instead. A question or answer that was interrupted leaves a turn that can be continued.

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Generates an answer in one call: steps an Answerer (chat/answerer.h) until it is
-// done.
+// SPDX-License-Identifier: Apache-2.0
+// Generates an answer in one call: steps an Answerer (chat/answerer.h) until it is done.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Logit bias, presence penalty and frequency penalty, as in the OpenAI API.
+// SPDX-License-Identifier: Apache-2.0
+// Logit bias, presence penalty and frequency penalty, as in the OpenAI API.
 #pragma once
 
 #include <cstdint>

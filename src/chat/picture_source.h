@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The source of a prompt's visual parts.
+// SPDX-License-Identifier: Apache-2.0
+// The source of a prompt's visual parts.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The probe of a policy as tokens: a catalyst prompt (InfiniPot section 3.3),
-// optionally with the question in it, followed by the words that a chat template puts between a user's turn and the
-// answer.
+// SPDX-License-Identifier: Apache-2.0
+// The probe of a policy as tokens: a catalyst prompt (InfiniPot section 3.3), optionally with the question in it,
+// followed by the words that a chat template puts between a user's turn and the answer.
 #pragma once
 
 #include <optional>

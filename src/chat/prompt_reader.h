@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 A prompt in parts, and a reader that reads it into a session chunk by chunk, so
-// that other work can run in between.
+// SPDX-License-Identifier: Apache-2.0
+// A prompt in parts, and a reader that reads it into a session chunk by chunk, so that other work can run in between.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Prefix reuse: which free answer pot reads a prompt, and how much of the prompt it
-// already holds.
+// SPDX-License-Identifier: Apache-2.0
+// Prefix reuse: which free answer pot reads a prompt, and how much of the prompt it already holds.
 //
 // A chat sends its whole history with every turn. A pot still holds what its last request read. If the new prompt
 // begins with the same tokens, the pot keeps that prefix, as far as the answer stays byte for byte that of an empty pot

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 A text with a placeholder for a question.
+// SPDX-License-Identifier: Apache-2.0
+// A text with a placeholder for a question.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The frames that a stream keeps, as a visual part of the prompt that asks about
-// them.
+// SPDX-License-Identifier: Apache-2.0
+// The frames that a stream keeps, as a visual part of the prompt that asks about them.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Log-likelihoods of tokens and of their alternatives, for `logprobs`.
+// SPDX-License-Identifier: Apache-2.0
+// Log-likelihoods of tokens and of their alternatives, for `logprobs`.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), then
-// those of FrameStore::Save() if the stream keeps frames, and a text that describes them.
+// SPDX-License-Identifier: Apache-2.0
+// A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), then those of FrameStore::Save() if the
+// stream keeps frames, and a text that describes them.
 //
 // The text is JSON: format, model, fingerprint, policy, pot, chunk, k_type, v_type, on_overflow; `conversation` (null
 // for a session without rounds), `watched` (the stream's clock and the frames of its live video; null: neither),

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Finds stop strings in a text that arrives piece by piece.
+// SPDX-License-Identifier: Apache-2.0
+// Finds stop strings in a text that arrives piece by piece.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A blocking conversation with one session: opens turns and asks questions in the
-// words of the chat template. Answers come from Generate() (chat/generate.h); report how they ended with
-// Conversation::Answered().
+// SPDX-License-Identifier: Apache-2.0
+// A blocking conversation with one session: opens turns and asks questions in the words of the chat template. Answers
+// come from Generate() (chat/generate.h); report how they ended with Conversation::Answered().
 //
 // The step-by-step variant for servers is chat/prompt_reader.h.
 #pragma once

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Admission control: which kinds of stream sessions a request may create, how many
-// bytes one needs, and whether the budget still has them.
+// SPDX-License-Identifier: Apache-2.0
+// Admission control: which kinds of stream sessions a request may create, how many bytes one needs, and whether the
+// budget still has them.
 //
 // A session's whole plan is reserved in the host's ledger before the session is made, so the budget admits exactly as
 // many sessions as fit, and a refusal states the figures.

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The job of one question and its answer: reads a prompt, then generates token by
-// token until a stop condition is met.
+// SPDX-License-Identifier: Apache-2.0
+// The job of one question and its answer: reads a prompt, then generates token by token until a stop condition is met.
 #pragma once
 
 #include <array>

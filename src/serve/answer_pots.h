@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The pool of answer pots: a few sessions that are made at start-up and lent to
-// requests that carry their whole prompt.
+// SPDX-License-Identifier: Apache-2.0
+// The pool of answer pots: a few sessions that are made at start-up and lent to requests that carry their whole prompt.
 //
 // A returned pot keeps what it read, so that the next turn of the same chat can reuse it (chat/prompt_reuse.h). Free
 // pots are ordered: pots without reusable content first, then least recently used first.

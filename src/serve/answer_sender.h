@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Sends the answers of chats, completions and questions to sessions, whole or as a
-// stream of events.
+// SPDX-License-Identifier: Apache-2.0
+// Sends the answers of chats, completions and questions to sessions, whole or as a stream of events.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Answers in the shapes of the OpenAI API: whole, or as chunks of a stream. Both
-// are built from the same events, so that they agree.
+// SPDX-License-Identifier: Apache-2.0
+// Answers in the shapes of the OpenAI API: whole, or as chunks of a stream. Both are built from the same events, so
+// that they agree.
 #pragma once
 
 #include <cstdint>

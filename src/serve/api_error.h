@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Errors in the shape of the OpenAI API.
+// SPDX-License-Identifier: Apache-2.0
+// Errors in the shape of the OpenAI API.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 API keys of requests: `Authorization: Bearer KEY`.
+// SPDX-License-Identifier: Apache-2.0
+// API keys of requests: `Authorization: Bearer KEY`.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Blocking calls that run a function on the engine's thread. They are ordinary jobs
-// and run between the steps of other jobs. Any thread but the engine's; kCancelled if the engine stops.
+// SPDX-License-Identifier: Apache-2.0
+// Blocking calls that run a function on the engine's thread. They are ordinary jobs and run between the steps of other
+// jobs. Any thread but the engine's; kCancelled if the engine stops.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 A queue of events from the engine's thread to the thread of one request. It never
-// blocks the engine.
+// SPDX-License-Identifier: Apache-2.0
+// A queue of events from the engine's thread to the thread of one request. It never blocks the engine.
 #pragma once
 
 #include <chrono>

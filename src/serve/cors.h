@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Cross-origin resource sharing (CORS): lets pages of other sites use the server.
+// SPDX-License-Identifier: Apache-2.0
+// Cross-origin resource sharing (CORS): lets pages of other sites use the server.
 #pragma once
 
 #include "serve/http_server.h"

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 A queue of frames of one session's live video that arrive while the engine is
-// busy with other work.
+// SPDX-License-Identifier: Apache-2.0
+// A queue of frames of one session's live video that arrive while the engine is busy with other work.
 //
 // The sender of a frame does not wait for the model: the frame is prepared for the encoder and queued here. When the
 // queue is full, the oldest waiting frame is dropped and counted, so that the delay is bounded by the queue's length.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Moves sessions from one server to another when the first one shuts down.
+// SPDX-License-Identifier: Apache-2.0
+// Moves sessions from one server to another when the first one shuts down.
 //
 // Servers that share a folder hand sessions over through it. A server that shuts down writes each session there under
 // its id; a server that is asked for a session it does not have takes it from there. A session is written once no job

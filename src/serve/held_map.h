@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 A map of what a session still holds of its stream, over time and layers, for the
-// web page.
+// SPDX-License-Identifier: Apache-2.0
+// A map of what a session still holds of its stream, over time and layers, for the web page.
 #pragma once
 
 #include <array>

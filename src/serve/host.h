@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The host: one model, a fixed budget of bytes, and the components that share them.
+// SPDX-License-Identifier: Apache-2.0
+// The host: one model, a fixed budget of bytes, and the components that share them.
 //
 // A few answer pots are made at start-up (serve/answer_pots.h); the rest of the budget goes to stream sessions
 // (serve/session_table.h), subject to admission control (serve/admission.h). The scheduler's jobs do the work; jobs

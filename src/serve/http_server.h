@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The HTTP library with our own limits around it.
+// SPDX-License-Identifier: Apache-2.0
+// The HTTP library with our own limits around it.
 //
 // cpp-httplib gives each connection a thread and reads headers and chunked bodies of any length. Here a connection
 // carries one request (no idle connection holds a thread), its bytes and its time are limited before anything parses

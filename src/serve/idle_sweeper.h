@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Ends unused sessions, so that their bytes return to the budget.
+// SPDX-License-Identifier: Apache-2.0
+// Ends unused sessions, so that their bytes return to the budget.
 #pragma once
 
 #include <atomic>

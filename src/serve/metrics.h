@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The server's metrics, in Prometheus' text format.
+// SPDX-License-Identifier: Apache-2.0
+// The server's metrics, in Prometheus' text format.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Parses requests of the OpenAI API field by field; unknown or unsupported fields
-// are refused by name.
+// SPDX-License-Identifier: Apache-2.0
+// Parses requests of the OpenAI API field by field; unknown or unsupported fields are refused by name.
 //
 // Shapes: platform.openai.com/docs/api-reference, chat and completions. Beyond them: top_k, min_p, repeat_penalty,
 // repeat_last_n, ignore_eos, cache_prompt. docs/server.md lists what is not supported.

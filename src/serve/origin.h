@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Which web pages may use the server. A browser sends requests on behalf of every
-// page its user visits, from the user's machine.
+// SPDX-License-Identifier: Apache-2.0
+// Which web pages may use the server. A browser sends requests on behalf of every page its user visits, from the user's
+// machine.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The page that `weir serve` shows at /: one HTML document that loads nothing else.
-// The build assembles it from src/serve/page.
+// SPDX-License-Identifier: Apache-2.0
+// The page that `weir serve` shows at /: one HTML document that loads nothing else. The build assembles it from
+// src/serve/page.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The scheduler: one thread owns the model; all work on it runs as jobs of small
-// steps on that thread.
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler: one thread owns the model; all work on it runs as jobs of small steps on that thread.
 //
 // A step is one chunk of a prompt or one token of an answer. Scheduling is fair: the running job that has used the
 // least engine time steps next (a new job starts level with the least), so that short answers make progress while a

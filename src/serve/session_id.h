@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The ids of stream sessions. Knowing a session's id gives access to it, so ids
-// must not be guessable. The id is also the name of the session's file in a handover.
+// SPDX-License-Identifier: Apache-2.0
+// The ids of stream sessions. Knowing a session's id gives access to it, so ids must not be guessable. The id is also
+// the name of the session's file in a handover.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Jobs on one session: their base class, and the short ones.
+// SPDX-License-Identifier: Apache-2.0
+// Jobs on one session: their base class, and the short ones.
 #pragma once
 
 #include <functional>

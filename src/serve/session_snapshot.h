@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Saves a stream session to a file and restores it: its state, its conversation,
-// and its video clock and counters.
+// SPDX-License-Identifier: Apache-2.0
+// Saves a stream session to a file and restores it: its state, its conversation, and its video clock and counters.
 #pragma once
 
 #include <memory>

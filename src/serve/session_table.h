@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The table of stream sessions: each has its own pot for its whole lifetime and is
-// found by its id.
+// SPDX-License-Identifier: Apache-2.0
+// The table of stream sessions: each has its own pot for its whole lifetime and is found by its id.
 //
 // [engine] runs on the engine's thread only.
 #pragma once

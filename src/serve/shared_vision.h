@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The vision resources that all sessions of a server share: one encoder, decode
-// lanes, and counters.
+// SPDX-License-Identifier: Apache-2.0
+// The vision resources that all sessions of a server share: one encoder, decode lanes, and counters.
 //
 // The frames that a session keeps are its own (engine/frame_store.h).
 #pragma once

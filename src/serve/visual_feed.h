@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Decodes the pictures and videos of one request in order, on its own thread, while
-// the engine does other work.
+// SPDX-License-Identifier: Apache-2.0
+// Decodes the pictures and videos of one request in order, on its own thread, while the engine does other work.
 //
 // At most one decoded picture waits, so that the memory is that of one lane however long a video is. The destructor
 // does not wait for a decoder: the thread returns its lane when its child process has ended.

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Pictures and video of a request: files in base64, and their times.
+// SPDX-License-Identifier: Apache-2.0
+// Pictures and video of a request: files in base64, and their times.
 //
 // The bytes are not inspected here; ffmpeg does that later. Nothing is fetched: a remote URL is refused.
 #pragma once

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Helpers shared by several routes.
+// SPDX-License-Identifier: Apache-2.0
+// Helpers shared by several routes.
 #pragma once
 
 #include <chrono>
