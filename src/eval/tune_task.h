@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `weir tune` measures a policy by. A trial is
+// The measurement that `weir tune` uses. A trial is
 //
 //   lines   one stream of named numbers (eval/lines_suite.h), longer than the pot, along which the model is asked for
 //           lines at distances inside the pot (a quarter and a half of it) and beyond (5/4 of it and twice as much).
@@ -35,14 +35,14 @@ struct TuneTaskOptions {
 
 class TuneTask {
  public:
-  // `session`: everything but the policy's own; its pot is settled here, with session.policy, and the same for every
-  // point. `model` must outlive the object. kInvalidArgument: weights or counts out of range, a pot that holds hardly a
-  // line; otherwise what PlanSession() says.
+  // `session`: everything except the policy's options; the pot is determined here, with session.policy, and is the same
+  // for every point. `model` must outlive the object. kInvalidArgument: weights or counts out of range, a pot that
+  // holds hardly a line; otherwise what PlanSession() says.
   static Result<TuneTask> Make(const LoadedModel& model, const SessionOptions& session, const TuneTaskOptions& options);
 
   // Tokens of text that all trials can use, the held-out ones included.
   int64_t text_tokens_wanted() const;
-  // Until it is called there is no text. kInvalidArgument: slices of it would not be longer than the pot.
+  // Sets the text; without it there is none. kInvalidArgument: slices of it would not be longer than the pot.
   Status SetText(std::vector<int32_t> tokens);
 
   // TuneMeasure: figures `objective`, then those of `inside`, `beyond`, `text` that are measured.
@@ -51,7 +51,7 @@ class TuneTask {
   int32_t pot() const { return session_.pot_slots; }
   const LinesOptions& lines() const { return lines_; }
   bool asks_lines() const { return options_.weight_inside > 0 || options_.weight_beyond > 0; }
-  // What one point costs, about: tokens read, and questions asked aside.
+  // Approximate cost of one point: tokens read, and questions asked aside.
   int64_t tokens_per_point() const;
   int64_t questions_per_point() const;
 

@@ -32,19 +32,19 @@ struct ScoredRound {
 };
 
 struct VideoSuiteOptions {
-  // What stays in the stream as the answer of a round: the model's own, or the right one, so that no wrong answer can
-  // lead later ones astray. Either way the model's own is scored.
+  // Which answer stays in the stream: the model's own, or the right one, so that a wrong answer cannot mislead later
+  // ones. The model's own answer is scored in both cases.
   bool own_answers = true;
   // videoqa: cells over the first so many rounds.
   std::vector<int32_t> rounds = {5, 10, 300};
-  // streamvideo: minutes of the source that count as its beginning, and the ages, in minutes between what is asked for
-  // and the question, from which on a cell of its own begins.
+  // streamvideo: minutes of the source that count as its beginning, and the ages (minutes between the clip in question
+  // and the question) at which a new cell begins.
   double first_minutes = 1;
   std::vector<double> ages = {0, 1, 2, 4, 8, 16, 32};
   std::function<void(const ScoredRound& round, const Viewer& viewer)> on_round;  // may be empty
 };
 
-// The first rounds of the first streams; 0: all. What is asked aside behind the last round belongs to it.
+// The first rounds of the first streams; 0: all. Questions asked aside after the last round belong to it.
 std::vector<PictureQuestion> FirstRounds(std::span<const PictureQuestion> questions, int32_t n_streams,
                                          int32_t n_rounds);
 
@@ -53,7 +53,7 @@ Status WatchStreams(Viewer& viewer, std::span<const PictureQuestion> questions, 
                     const SuiteHooks& hooks, const std::function<void(const ScoredRound&)>& scored);
 
 // One cell for every number of rounds and kind: all, present, memory (everything but present), and each kind of the
-// file. At the end, also of a run that is stopped.
+// file. Reported at the end, also if the run is stopped.
 Status RunVideoQa(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
                   const SuiteHooks& hooks);
 
