@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine itself can do: the figures that every other benchmark's rates are a share of. Bytes read a second
-// from working sets of several sizes and in picked pieces, and multiply-adds a second of float, bfloat16 and int8
-// (VNNI), the last from registers alone and with both factors loaded from the first-level cache, as the inner loop of a
-// matrix product does.
+// The machine's limits: the figures that other benchmarks' rates are compared with. Bytes read a second from working
+// sets of several sizes and in picked pieces, and multiply-adds a second of float, bfloat16 and int8 (VNNI), the last
+// from registers alone and with both factors loaded from the first-level cache, as the inner loop of a matrix product
+// does.
 //
 //   limits_bench --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 //

@@ -86,7 +86,7 @@ Status ReadStream(Examinee& examinee, const LinesOptions& options, const SuiteHo
       Count(reply, line.value, examinee.chat(), &(*cells)[d]);
       if (hooks.progress) hooks.progress(++asked, n_questions);
     }
-    // After a chat's answer the next turn's head stands there already.
+    // After a chat's answer the next turn's head has already been read.
     if (options.carry && !examinee.chat()) WEIR_RETURN_IF_ERROR(examinee.Read("\n"));
   }
   return Status();

@@ -99,7 +99,7 @@ TEST_F(TuneTaskTest, DistancesAreInsideAndBeyond) {
     const LinesOptions& lines = task->lines();
     ASSERT_EQ(lines.distances.size(), 4u);
     EXPECT_TRUE(std::is_sorted(lines.distances.begin(), lines.distances.end()));
-    // Tokens of a trial: what lies before the first question, and the lines between questions.
+    // Tokens of a trial: those before the first question, and the lines between questions.
     const double per_line = static_cast<double>(task->tokens_per_point()) / options_.n_trials /
                             (lines.distances[3] + lines.n * lines.every);
     EXPECT_LT(lines.distances[1] * per_line, 0.75 * pot);

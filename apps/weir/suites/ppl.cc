@@ -132,7 +132,7 @@ Status Stream(const PplRun& run, TextSource* source) {
 
 Status Ppl(const PplFlags& flags) {
   InstallStopHandler();
-  // Windows are as long as the pot is asked to be, for those that never forget, too.
+  // Windows are as long as the requested pot, also for policies that never forget.
   WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs,
                         flags.window > 0 ? RunsOf(flags.eval) : DistinctRunsOf(flags.eval));
   if (runs.size() > 1 && flags.file == "-")
