@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as the state of a session: refused, or a session that goes on and can be saved and read again.
+// Any bytes as the state of a session: refused, or restored to a session that continues and can be saved and restored
+// again.
 //
 // Input: one byte choosing policy and cache type, one how the rest is meant: the state itself, or changes to a good one
 // (four bytes of place, one of value, each), without which no input gets far.

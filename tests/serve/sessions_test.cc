@@ -58,7 +58,7 @@ TEST(Sessions, ALongBeginningHoldsUpNobody) {
   const ServerProcess server({"--pot", "96"});
   HttpAnswer made;
   std::thread making([&] { made = server.Post(kSessions, {{"system", Words(15000, "sea")}, {"pin_system", false}}); });
-  // While it is read somebody else sees how far it has come.
+  // While it is read, another client can see the progress.
   int64_t seen = 0;
   for (int i = 0; i < 6000 && seen == 0; ++i) {
     const Json list = server.Get(kSessions).json()["data"];
@@ -341,7 +341,7 @@ TEST(Sessions, ALongTextDoesNotHoldUpAnswers) {
               200);
     EXPECT_FALSE(ended) << "the text was read before answer " << i;
   }
-  // A session that reads can be deleted; the reader is told.
+  // A session can be deleted while it reads; the reading request gets an error.
   EXPECT_EQ(server.Delete(kSessions + "/" + id).status, 200);
   reading.join();
   EXPECT_EQ(reader.status, 404) << reader.body;
