@@ -16,7 +16,8 @@ namespace weir::app {
 
 class LineInput {
  public:
-  // Takes standard input. A terminal gets its mode back at the end, also when a second Ctrl-C ends the process.
+  // Takes over standard input. The destructor restores the terminal's mode; a second Ctrl-C that ends the process does
+  // so too.
   LineInput();
   ~LineInput();
   LineInput(const LineInput&) = delete;

@@ -35,7 +35,7 @@ struct SessionOptions {
                              // pot that evicts: one chunk must not replace the whole pot
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
-  bool nll = false;  // Append() will be asked for likelihoods
+  bool nll = false;  // Append() will return log-likelihoods
   // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;

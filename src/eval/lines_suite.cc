@@ -35,7 +35,7 @@ class LineStream {
 
   Status Next() {
     const Line line = source_.Next();
-    // The prose comes first, so that a distance of d lines has d lines and their prose behind the line asked for.
+    // The prose comes first, so that a distance of d lines has d lines and their prose after the line in question.
     std::string text = options_.gap_bytes > 0 ? prose_.NextBytes(options_.gap_bytes) : std::string();
     if (!text.empty() && text.back() != '\n') text += '\n';
     WEIR_RETURN_IF_ERROR(examinee_.Read(text + LineText(options_.format, line)));

@@ -45,7 +45,7 @@ struct Cell {
   std::vector<std::pair<std::string, std::string>> labels;  // parameters that are words
   RunningMean score;                                        // the metric; accuracies in [0, 1]
   RunningMean gold_nll;     // -log P of the right answer, mean over its tokens: tells policies apart before answers do
-  RunningMean tokens_back;  // between the end of what is asked for and the question; empty where it has no meaning
+  RunningMean tokens_back;  // between the end of the text in question and the question; empty if meaningless
   std::vector<std::pair<std::string, RunningMean>> more;  // what else a suite measures beside the metric
 };
 

@@ -123,7 +123,7 @@ TEST_F(TuneTaskTest, RefusesWhatMeasuresNothing) {
   EXPECT_TRUE(task->SetText(Text(4 * 129)).ok());
   EXPECT_EQ(task->Measure(*ParsePolicySpec("full"), false).status().code(), StatusCode::kOverBudget);
   options_.weight_inside = options_.weight_beyond = 0;
-  task = Make(16);  // no lines are asked for
+  task = Make(16);  // no questions about lines
   ASSERT_TRUE(task.ok()) << task.status().message();
   EXPECT_EQ(task->Measure(*ParsePolicySpec("window"), false).status().code(), StatusCode::kInvalidArgument);
   ASSERT_TRUE(task->SetText(Text(200)).ok());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions along streams of clips, in rounds: what is shown stays in the stream, and so do questions and answers.
+// Questions along streams of clips, in rounds: pictures, questions and answers stay in the stream.
 //
 // videoqa (Inf-MLLM section 4.2, table 1): clip after clip with a question each, scored over the first 5, 10 and 300
-// rounds of a stream. streamvideo (VStream-QA, Inf-MLLM table 3): what was seen in the stream's first minute is asked
-// for again and again while the pot turns over; present and memory questions are never one figure.
+// rounds of a stream. streamvideo (VStream-QA, Inf-MLLM table 3): questions about the stream's first minute are
+// repeated while the pot's contents are replaced; present and memory questions are separate figures.
 //
 // An answer is right when it is one of the right ones (eval/answer_metrics.h, exact).
 #pragma once
@@ -26,7 +26,7 @@ struct ScoredRound {
   int64_t n = 0;  // rounds of the stream so far, this one included; those asked aside are not counted
   std::string answer;
   bool right = false;
-  int64_t tokens_back = 0;  // read since the clip that is asked about had been shown, up to the question
+  int64_t tokens_back = 0;  // tokens read between the clip in question and the question
   double about_min = 0;     // when that clip began, in minutes of the source
   double age_min = 0;       // minutes from then to the question
 };

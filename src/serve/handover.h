@@ -2,9 +2,9 @@
 // Moves sessions from one server to another when the first one shuts down.
 //
 // Servers that share a folder hand sessions over through it. A server that shuts down writes each session there under
-// its id; a server that is asked for a session it does not have takes it from there. A session is written once no job
-// works on it. Only one server can take it, because the file is renamed first. Idle sessions are stored in the folder
-// in the same way.
+// its id; a server that gets a request for a session it does not have takes it from there. A session is written once no
+// job works on it. Only one server can take it, because the file is renamed first. Idle sessions are stored in the
+// folder in the same way.
 #pragma once
 
 #include <string>

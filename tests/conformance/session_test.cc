@@ -68,7 +68,7 @@ TEST_F(SessionTest, ThePlanIsWhatTheLedgerHolds) {
   }
 }
 
-// Callers hand every session the same options, whether its policy asks a probe or not.
+// Callers pass every session the same options, whether its policy uses a probe or not.
 TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
   SessionOptions options = Options("streaming_llm", 64);
   options.probe = {1, 2, 3};

@@ -23,7 +23,7 @@ void Require(const weir::Status& status) {
   if (!status.ok()) std::abort();
 }
 
-// A session that read a while, what it was saved as, and a second one.
+// A session that has read for a while, its saved state, and a second session.
 struct Pair {
   std::unique_ptr<Session> session, other;
   std::vector<uint8_t> good;

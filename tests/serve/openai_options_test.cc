@@ -91,7 +91,7 @@ TEST(OpenAiDefaults, HoldWhereARequestNamesNothing) {
   EXPECT_EQ(TextOf(plain), TextOf(ask(Hot())));
   EXPECT_EQ(TextOf(plain), TextOf(ask({{"seed", 3}})));
   EXPECT_NE(TextOf(plain), TextOf(ask({{"temperature", 0}})));
-  // No limit at all: only the stop string ends it, behind the tokens that would have been the limit.
+  // No limit: only the stop string ends it, after the tokens that would have been the limit.
   const std::string longer = TextOf(ask({{"max_tokens", 40}})), stop = Middle(longer);
   ASSERT_GT(longer.size(), 12u);
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {

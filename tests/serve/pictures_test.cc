@@ -257,7 +257,7 @@ TEST_F(PicturesTest, HostileFilesAreAnswersAndNothingElse) {
   std::string gap = Y4mBytes(2, 1);  // a frame, and the next a day later
   gap.replace(gap.find(" F1:1 "), 6, " F1:86400 ");
   EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", EncodeBase64(gap)}, {"fps", 1}})})).status, 400);
-  // Nobody else was hurt.
+  // Other sessions are unaffected.
   EXPECT_EQ(client.State(id)["modalities"]["image"], before["modalities"]["image"]);
   EXPECT_EQ(client.State(id)["frames"], before["frames"]);
   EXPECT_LT(server.ResidentBytes() - resident, 32 << 20);

@@ -140,7 +140,7 @@ TEST(Sessions, AsManyAsTheBudgetHolds) {
     EXPECT_NE(refused.body.find(std::to_string(each)), std::string::npos) << refused.body;
     EXPECT_EQ(client.Do(ids[0], "fork", Json::object()).status, 429);
   }
-  EXPECT_EQ(server.Post(kSessions, {{"pot", 1 << 20}}).status, 400);  // never, whoever leaves
+  EXPECT_EQ(server.Post(kSessions, {{"pot", 1 << 20}}).status, 400);  // never fits, even into an empty budget
   const Json props = server.Get("/props").json();
   EXPECT_LE(props["used_bytes"].get<int64_t>(), props["budget_bytes"].get<int64_t>());
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}).status, 200);  // has a pot of its own
@@ -148,7 +148,7 @@ TEST(Sessions, AsManyAsTheBudgetHolds) {
   EXPECT_EQ(server.Post(kSessions, Json::object()).status, 201);
 }
 
-// Clients that are gone for good leave their place to others.
+// Sessions of clients that are gone make room for others.
 TEST(Sessions, OneThatNobodyUsesEnds) {
   const ServerProcess server({"--pot", "64", "--session-idle", "4"});
   Client client(server);

@@ -37,7 +37,8 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   const PolicyNeeds needs = (*policy)->Needs();
   if (!needs.evicts) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
   options.nll = true;
-  // A question that will be told before the text stands for itself until then, where a probe names it.
+  // If a probe contains the question, and the question is announced before the text, its mark stays in the probe until
+  // then.
   const bool expects = exam.n_expected > 0 && needs.probe.find(kQuestionMark) != std::string::npos;
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr,
                                 expects ? std::optional<std::string_view>("?") : std::nullopt, &options));

@@ -35,7 +35,7 @@ void AddExamFlags(CLI::App& app, EvalFlags* flags, int n);
 // One policy in one pot.
 struct EvalRun {
   std::string policy;
-  int32_t pot = 0;  // 0: not asked for
+  int32_t pot = 0;  // 0: not given
 };
 // Every policy in every pot, pots outermost. kInvalidArgument without a policy.
 Result<std::vector<EvalRun>> RunsOf(const EvalFlags& flags);

@@ -102,7 +102,7 @@ Status Stream(const PplRun& run, TextSource* source) {
     if (!more) encoder.Finish(&tokens);
     if (static_cast<int64_t>(tokens.size()) > left) tokens.resize(static_cast<size_t>(left));
     left -= static_cast<int64_t>(tokens.size());
-    // Pushed in chunks so that progress moves, and to the token where a length is asked for.
+    // Pushed in chunks so that progress moves; a requested length is met to the token.
     for (size_t at = 0; at < tokens.size();) {
       int64_t n = std::min<int64_t>(static_cast<int64_t>(tokens.size() - at), session.plan().chunk_rows);
       if (next_length != lengths.end()) n = std::min(n, *next_length - session.counters().seen);
