@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The measurement that `weir tune` uses. A trial is
 //
-//   lines   one stream of named numbers (eval/lines_suite.h), longer than the pot, along which the model is asked for
+//   lines   one stream of named numbers (eval/lines_suite.h), longer than the pot, with questions about
 //           lines at distances inside the pot (a quarter and a half of it) and beyond (5/4 of it and twice as much).
-//           The figure is the mean NLL of the right number, in nats per token, a mean over the distances: it moves
-//           where an accuracy still stands still, and ln 10 is a guess of one digit
-//   text    where there is one: mean NLL of a slice of it, read into an empty pot and several times as long
+//           The figure is the mean NLL of the right number, in nats per token, averaged over the distances: it changes
+//           where an accuracy does not yet, and ln 10 is a guess of one digit
+//   text    if given: mean NLL of a slice of it, several times as long as the pot, read into an empty pot
 //
 //   objective = (w_inside inside + w_beyond beyond + w_text text) / (w_inside + w_beyond + w_text)
 //
-// over the parts that are measured. Smaller is better. Material depends on seed and number of the trial alone, so that
-// every policy is asked the same; held-out trials have other lines and other slices of the text.
+// over the parts that are measured. Smaller is better. Material depends only on seed and trial number, so that
+// every policy gets the same questions; held-out trials have other lines and other slices of the text.
 #pragma once
 
 #include <atomic>
