@@ -21,7 +21,7 @@ async function call(method, path, body, signal) {
 const json = async (...args) => (await call(...args)).json();
 const ofSession = (what) => '/v1/sessions/' + state.id + what;
 
-// The objects in a stream of server-sent events.
+// Objects of a stream of server-sent events.
 async function* events(response) {
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
@@ -158,7 +158,7 @@ async function look() {
     const before = state.seen.at(-1);
     if (!before || before.seen !== session.seen) {
       state.seen.push({ seen: session.seen, bytes: session.bytes, unbounded: session.unbounded_bytes });
-      // A stream is endless but the plot is not: keep every other point.
+      // A stream has no end, what is drawn of it has: every other point stays.
       if (state.seen.length > 1000) state.seen = state.seen.filter((_, i) => i % 2 === 0);
     }
     drawMemory();
@@ -169,7 +169,7 @@ async function look() {
   } catch (error) { console.warn(error.message); }
 }
 
-// ---- user actions
+// ---- what a user does
 
 function busy(on) {
   state.busy = on;
@@ -230,7 +230,7 @@ const ask = (question) => work(async (signal) => {
   if (!text) answer.lastChild.textContent = '(nothing)';
 });
 
-// Splits texts of any length into pieces that fit into a request, at line ends.
+// Texts of any length: pieces of what a request may hold, cut where a line ends.
 const readText = (text, name) => work(async (signal) => {
   const note = say('note', '');
   for (let at = 0; at < text.length;) {

@@ -1,11 +1,11 @@
 
-// ---- pictures and video: a file or the camera plays, and its frames are sent to the session meanwhile
+// ---- pictures and video: a file or the camera plays, and frames of it go to the session while it does
 
 const watch = { timer: 0, sending: false, offset: 0, last: -1, url: '', read: [] };
 
 const clock = (ms) => Math.floor(ms / 60000) + ':' + (ms / 1000 % 60).toFixed(1).padStart(4, '0');
 
-// The video time at which a question was asked.
+// The moment of the video that a question was asked at.
 function stamp(ms) {
   const time = document.createElement('time');
   time.textContent = '[' + clock(ms) + '] ';
@@ -20,7 +20,7 @@ function showVision() {
   $('attach').title = 'Read a text, look at a picture, watch a video (or drop it here)';
 }
 
-// A picture, or a video's current frame, no larger than the server's limit.
+// A picture, or what a video shows now, no larger than the server looks at.
 function still(source, width, height) {
   const scale = Math.min(1, state.vision.max_side / Math.max(width, height));
   const canvas = document.createElement('canvas');
@@ -65,7 +65,7 @@ async function sendFrame() {
   const video = $('video');
   if (watch.sending || video.paused || video.ended || !video.videoWidth || !state.id) return;
   const moment = Math.round(video.currentTime * 1000);
-  // If a video restarts or is rewound, the stream's time continues.
+  // Where a video starts again or is wound back, the stream's time goes on.
   if (moment + watch.offset <= watch.last) watch.offset = watch.last + 1 - moment;
   const t_ms = moment + watch.offset, id = state.id;
   watch.sending = true;
