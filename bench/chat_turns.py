@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a turn of a growing chat costs, with prompts that go on from what a pot holds and with prompts that are read
-anew.
+"""Measures the cost of a turn of a growing chat, with and without prefix reuse.
 
     weir serve -m MODEL.gguf --pot 8192 --port 8080 &
     bench/chat_turns.py http://127.0.0.1:8080 --text BOOK.txt [--turns 10] [--words 300] [-r 3]
 
-Every turn brings so many words of the book and a question, and the whole chat so far. It is asked twice, with
-`cache_prompt` true and false, in changing order; greedy answers of 48 tokens must be equal. A row has the prompt's
+Every turn sends the whole chat so far, --words more words of the book and a question. It is asked twice, with
+`cache_prompt` true and false, in alternating order; greedy answers of 48 tokens must be equal. A row has the prompt's
 tokens, those that were not read again, the milliseconds to the first token of both (medians over the rounds) and the
 median of the ratios within a turn. Fields are llama-server's, so its figures can be taken with the same program (there,
 equal answers are not promised: --may-differ).

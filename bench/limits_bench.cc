@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine itself can do: the figures that every other benchmark's rates are a share of. Bytes read a second
-// from working sets of several sizes and in picked pieces, and multiply-adds a second of float, bfloat16 and int8
-// (VNNI), the last from registers alone and with both factors loaded from the first-level cache, as the inner loop of a
-// matrix product does.
+// The machine's limits: the figures that other benchmarks' rates are compared with. Bytes read per second from working
+// sets of several sizes and in picked pieces, and multiply-adds per second of float, bfloat16 and int8 (VNNI), the last
+// from registers alone and with both factors loaded from the first-level cache, as the inner loop of a matrix product
+// does.
 //
 //   limits_bench --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 //
-// Every case runs on one thread and on all of them; two operations a multiply-add.
+// Every case runs on one thread and on all threads; a multiply-add counts as two operations.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -43,7 +43,7 @@ void Read(benchmark::State& state) {
 }
 
 // Pieces of a size each picked at random from 256 MiB, 30 % of them, in ascending order: what attention over a list of
-// slots reads. Pieces to come are asked for ahead of time, as there.
+// slots reads. Coming pieces are prefetched, as there.
 void ReadPieces(benchmark::State& state) {
   const int64_t bytes = state.range(0), n = (int64_t{256} << 20) / bytes / state.threads();
   const std::vector<uint64_t> data(static_cast<size_t>(n * bytes / 8), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to hand a piece of work to the pool and get it back, beside an OpenMP region doing the same. A decode
-// step has some 200 such regions, most of them tens of microseconds long.
+// The overhead of running a piece of work on the thread pool, compared with an OpenMP region. A decode step has some
+// 200 such regions, most of them tens of microseconds long.
 //
 //   pool/GAP, openmp/GAP   one region of n_threads tasks of about 2 microseconds, GAP microseconds of serial work
 //   between

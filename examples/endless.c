@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a text ten thousand words long into a pot of 64 tokens, and goes on writing.
+/* Reads a text ten thousand words long into a pot of 64 tokens, and keeps generating.
  *
  *     endless MODEL.gguf
  */
@@ -15,7 +15,7 @@ static int fail(void) {
 static int count(const char* text, size_t n_bytes, void* user) {
   (void)text;
   *(size_t*)user += n_bytes;
-  return 0; /* go on */
+  return 0; /* continue */
 }
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session becomes two that go on from the same moment; errors are told by kind.
+// Forks a session into two that continue from the same state; handles errors by their status code.
 //
 //     fork MODEL.gguf
 #include <cstdio>

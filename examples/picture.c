@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chats about a picture, in two rounds, and goes on from a saved session as if nothing had happened.
+/* Chats about a picture, in two rounds, and continues identically from a saved session.
  *
  *     picture MODEL.gguf MMPROJ.gguf PICTURE
  */
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   if (weir_session_see_file(session, argv[3], 0) != WEIR_OK) return fail();
   if (ask(session, "What is on the left?") != 0) return 1;
 
-  /* The session as bytes: first how many, then the bytes. */
+  /* Save the session: first get the size, then the bytes. */
   if (weir_session_save(session, NULL, 0, &n_saved) != WEIR_OK) return fail();
   saved = malloc(n_saved);
   if (saved == NULL || weir_session_save(session, saved, n_saved, &n_saved) != WEIR_OK) return fail();

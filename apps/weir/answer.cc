@@ -82,7 +82,7 @@ Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenize
     if (!print || !output.ok()) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
     output = FlushOutput();
-    if (!output.ok()) RequestStop();  // nobody will see the rest
+    if (!output.ok()) RequestStop();  // the rest cannot be shown
   });
   WEIR_RETURN_IF_ERROR(output);
   return result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run`, `chat` and `read` share: sampling flags (those of `serve`, too), the trace, printing an answer, the
-// closing JSON object.
+// Shared by `run`, `chat` and `read`: sampling flags (also used by `serve`), the trace, printing an answer, the closing
+// JSON object.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ namespace weir::app {
 
 struct SamplingFlags {
   SamplerOptions sampler;
-  int64_t seed = -1;  // -1: another one each time
+  int64_t seed = -1;  // -1: a different one each time
 };
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
 std::string SamplingText(const SamplingFlags& flags);
@@ -31,20 +31,20 @@ struct AnswerFlags : SamplingFlags {
   std::string output = "text";
 };
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output);
-// Fills in a seed when none was asked for. kInvalidArgument for values out of range.
+// Fills in a seed if none was given. kInvalidArgument for values out of range.
 Result<Sampler> MakeSampler(AnswerFlags* flags);
 
-// Answers from the session's state; whole characters appear on stdout as they come when `print`. `t_src_ms`: the time
-// that the answer's tokens get.
+// Generates an answer; with `print` whole characters appear on stdout as they are generated. `t_src_ms`: the stream
+// time of the answer's tokens.
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
                               bool print, int64_t t_src_ms = 0);
 
-// kOverBudget when the answer was cut short because its last token could not be read, and why.
+// kOverBudget, with the reason, if the answer was cut short because its last token could not be read.
 Status CheckNotCut(const GenerateResult& result);
 
-// What no selection may touch: a text of the user's choice, and the system message.
+// What is pinned: a text of the user's choice, and the system message.
 struct PinFlags {
-  std::string text;        // --pin: a file's name, or the text itself
+  std::string text;        // --pin: a file name, or the text itself
   bool no_system = false;  // --no-pin-system
 };
 void AddPinFlags(CLI::App& app, PinFlags* flags);
@@ -55,18 +55,18 @@ struct PinnedPart {
   size_t begin = 0, end = 0;
 };
 // Which of the tokens of a prompt are pinned. `system`: the tokens of the prompt's words up to where the user's turn
-// begins; `head`: of those up to the end of the pinned text, if there is one. Words at a seam that became one token
-// with what follows stay unpinned.
+// begins; `head`: of those up to the end of the pinned text, if there is one. Words at a boundary that were merged into
+// one token with what follows stay unpinned.
 PinnedPart FindPins(const PinFlags& flags, std::span<const int32_t> system, bool has_system,
                     std::span<const int32_t> head, std::span<const int32_t> prompt);
-// Says on stderr what is pinned (nothing for zero tokens). kOverBudget when that leaves the pot no room to read on.
+// Prints what is pinned to stderr (nothing for zero tokens). kOverBudget if the pins leave no room to read more.
 Status CheckPins(const Session& session, const PotFlags& pot_flags, const PinFlags& flags, size_t n_pinned,
                  bool has_system);
-// Session::Append() of a prompt's tokens, those of `part` pinned.
+// Session::Append() of a prompt's tokens; those in `part` are pinned.
 Status AppendPinned(Session& session, std::span<const int32_t> tokens, const PinnedPart& part,
                     const Session::AppendOptions& options);
 
-// Token counters of each modality that was seen, nothing when that was text alone.
+// Token counters of each modality seen; empty if that was only text.
 nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters);
 // The object that `-o json` ends with. `reader`: whose pruned rows are counted; nullptr without pictures.
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
@@ -80,7 +80,7 @@ std::string KeptText(const Session& session);
 // Warns about replaced or dropped input bytes.
 void PrintReport(const EncodeReport& report, const std::string& where);
 
-// A model, a session, its trace, its reader: what every answering command sets up the same way.
+// The common setup of every answering command: a model, a session, its trace, its reader.
 struct Setup {
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<LoadedEncoder> encoder;  // nullptr without --mmproj
@@ -88,13 +88,13 @@ struct Setup {
   std::unique_ptr<Session> session;
   std::unique_ptr<PictureReader> reader;  // nullptr without --mmproj
 };
-// What the session must have room for beside text. `flags` may be changed by MeasurePictures().
+// What the session must have room for in addition to text. `flags` may be changed by MeasurePictures().
 struct PictureNeeds {
   PictureFlags* flags = nullptr;  // nullptr: no pictures
   bool more_later = false;        // sources are named while the session runs
   int32_t n_waiting = 0;          // frames
 };
-// What a policy's probe may use: the question, where it is known in advance, and the model's chat template.
+// What a policy's probe may use: the question, if known in advance, and the model's chat template.
 struct ProbeContext {
   bool in_chat = false;
   std::string question;

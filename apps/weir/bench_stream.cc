@@ -15,7 +15,7 @@
 namespace weir::app {
 namespace {
 
-// Times of equal pieces of work. Storage is taken once: a benchmark of constant memory must not grow itself.
+// Times of equal pieces of work. Storage is allocated once: a benchmark of constant memory must not grow itself.
 class Times {
  public:
   explicit Times(int64_t most) { ms_.reserve(static_cast<size_t>(most)); }

@@ -16,8 +16,8 @@ struct StreamBenchFlags {
   std::string format = "md";
 };
 
-// Reads random tokens and prints a row for every `every` of them: rates, percentiles of the time one chunk and one
-// decoded token took, bytes of the ledger and of the process.
+// Reads random tokens and prints a row for every `every` tokens: rates, percentiles of the time per chunk and per
+// decoded token, bytes of the ledger and of the process.
 Status RunStreamBench(LoadedModel& model, const SessionOptions& options, const StreamBenchFlags& flags);
 
 }  // namespace weir::app

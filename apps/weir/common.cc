@@ -110,7 +110,7 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
                  "cpu (the default), cuda, auto: cuda where there is one, or ref, the slow scalar reference")
       ->check(NotEmpty())
       ->type_name("NAME");
-  // CLI11 knows one letter behind one dash; main.cc spells it out for those who write -ngl.
+  // CLI11 only allows one letter after a single dash; main.cc expands -ngl.
   app.add_option("--gpu-layers", flags->gpu_layers,
                  "layers on the GPU (-ngl), all or none: 0 is the CPU, more without --device is --device auto")
       ->check(Between(0, 1 << 20))
@@ -223,7 +223,7 @@ Status FinishTrace(TraceWriter* trace, const Session& session) {
 Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat,
                 std::optional<std::string_view> question, SessionOptions* options) {
   if (!in_chat) return PrepareProbe(model.tokenizer(), nullptr, question, options);
-  // A template that is missing or not known is told where the conversation itself needs it.
+  // A missing or unknown template is reported where the conversation needs it.
   const auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
   return PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, question, options);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share: flags people already know, one way to fail, one effective configuration.
+// Shared by the subcommands: familiar flags, error reporting, the effective configuration.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,18 +15,17 @@
 
 namespace weir::app {
 
-// Exit codes: 0 success, 2 bad input (file, flags, budget), 1 a broken promise of our own, 130 stopped by Ctrl-C.
-// Prints "weir: error: ..." (being stopped is no error) and returns the code.
+// Exit codes: 0 success, 2 bad input (file, flags, budget), 1 internal error, 130 stopped by Ctrl-C. Prints "weir:
+// error: ..." (being stopped is no error) and returns the code.
 int Fail(const Status& status);
-// Text from elsewhere (metadata, file names, traces) made fit for a terminal: control characters, C1 controls, marks
-// that change the direction of writing and bytes that are no UTF-8 become \\xNN or \\u{NNNN}. With `lines`, line feeds
-// and tabs stay.
+// Escapes untrusted text (metadata, file names, traces) for a terminal: control characters, C1 controls, bidirectional
+// marks and bytes that are not UTF-8 become \\xNN or \\u{NNNN}. With `lines`, line feeds and tabs stay.
 std::string Printable(std::string_view text, bool lines = false);
 
 // Set by the first Ctrl-C; a second one ends the process at once.
 const std::atomic<bool>& StopFlag();
 void InstallStopHandler();
-// The same from within, when going on is of no use.
+// Sets the flag from inside the program, when continuing is pointless.
 void RequestStop();
 // After an answer was stopped: lets the next one be stopped too.
 void ClearStop();
@@ -52,8 +51,8 @@ void AddPotFlags(CLI::App& app, PotFlags* flags);
 void AddVerboseFlag(CLI::App& app, PotFlags* flags);
 // Only for commands that write one.
 void AddTraceFlag(CLI::App& app, PotFlags* flags);
-// The trace that was asked for, or nullptr, from now on fed by `session`. `model`, which must outlive it, spells the
-// tokens; without one they are numbers.
+// Starts the requested trace of `session`; nullptr if none. `model`, which must outlive it, gives the tokens' text;
+// without one they are numbers.
 Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& session,
                                                 const LoadedModel* model = nullptr);
 // Ends it with what the session holds. Nothing to do for nullptr.
@@ -66,7 +65,7 @@ Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat,
 
 // "262144", "64K", "64KiB", "256MiB", "1.5GiB", "2GB". Units of 1024; KB, MB, GB are 1000.
 Result<int64_t> ParseBytes(const std::string& text);
-// Passes on what standard output still holds. kIo when some of it, now or before, could not be written.
+// Flushes standard output. kIo if any output, now or before, could not be written.
 Status FlushOutput();
 // For options that must not be given as "".
 const CLI::Validator& NotEmpty();
@@ -83,14 +82,14 @@ std::string DurationText(double seconds);  // "45 s", "12 min 05 s", "3 h 20 min
 int64_t ResidentBytes();
 int64_t PeakResidentBytes();
 
-// What a model calls itself, or its file's name without folders.
+// The model's name in its metadata, or its file name without folders.
 std::string ModelName(const LoadedModel& model);
-// Printed once at start, to stderr: what will really run; a warning when the policy's profile was tuned for something
-// else. `sampling`: "" where nothing is sampled.
+// Prints the effective configuration once at start, to stderr, with a warning if the policy's profile was tuned for
+// something else. `sampling`: "" if nothing is sampled.
 void PrintConfiguration(const LoadedModel& model, const Session& session, const PotFlags& flags, const char* sampling);
-// The policy as that names it: what was said of it, or with -v every option.
+// The policy's text there: as given, or with -v every option.
 std::string PolicyText(const PolicySpec& policy, const PotFlags& flags);
-// Says on stderr what `-c 0` became, where the model was trained with more.
+// Prints to stderr what `-c 0` became, if the model was trained with more.
 void PrintDefaultPot(const PotFlags& flags, int32_t n_slots, const ModelConfig& model);
 
 // A file's bytes, at most max_bytes. kIo for what cannot be read, directories included; "-" is standard input.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of llama.cpp that mean nothing here, or mean something else, each with a line of advice, so that a command line
-// that worked there is not read wrongly here. docs/from-llama-cpp.md tells the same as a table.
+// Flags of llama.cpp that have no meaning or another meaning here, each with a line of advice, so that a llama.cpp
+// command line is not misread. docs/from-llama-cpp.md has the same as a table.
 #pragma once
 
 #include <string_view>

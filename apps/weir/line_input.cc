@@ -22,7 +22,7 @@
 namespace weir::app {
 namespace {
 
-// With these a terminal marks what is pasted (xterm's bracketed paste).
+// xterm's bracketed paste mode: the terminal marks pasted text.
 constexpr std::string_view kMarkPastes = "\033[?2004h", kMarkNoPastes = "\033[?2004l";
 constexpr const wchar_t *kPasteBegins = L"\033[200~", *kPasteEnds = L"\033[201~";
 
@@ -65,7 +65,7 @@ class Utf8Locale {
 class LineInput::Bytes {
  public:
   enum Result { kRead, kEnd, kStopped };
-  // Adds what has come. `idle` is called a few times a second while nothing does.
+  // Adds the bytes that arrived. Calls `idle` a few times a second while none do.
   template <typename Idle>
   Result Fill(const Idle& idle) {
     char buffer[1 << 16];
@@ -214,7 +214,7 @@ class LineInput::Editor {
       columns_ = size.ws_col;
       rows_ = size.ws_row;
     }
-    // After Ctrl-Z and `fg`, the shell has left the terminal in a mode of its own.
+    // After Ctrl-Z and `fg`, the shell may have left the terminal in another mode.
     termios mode{};
     if (tcgetattr(STDIN_FILENO, &mode) == 0 && (mode.c_lflag & ICANON) != 0) {
       el_wset(editor_, EL_PREP_TERM, 0);
@@ -223,7 +223,7 @@ class LineInput::Editor {
     }
   }
 
-  // What stands between the terminal's marks, line feeds included.
+  // The text between the terminal's paste marks, including line feeds.
   static unsigned char Paste(EditLine* editor, wint_t) {
     const std::wstring_view end = kPasteEnds;
     std::wstring text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines that a user types or pastes, whole however long they are.
+// Reads lines of any length that a user types or pastes.
 //
 // On a terminal they can be edited (libedit: arrow keys, Ctrl-A, Ctrl-K and so on) and recalled with the up and down
 // arrows; several lines pasted at once are one message where the terminal marks a paste, as nearly all do. Left to
@@ -16,7 +16,8 @@ namespace weir::app {
 
 class LineInput {
  public:
-  // Takes standard input. A terminal gets its mode back at the end, also when a second Ctrl-C ends the process.
+  // Takes over standard input. The destructor restores the terminal's mode; a second Ctrl-C that ends the process does
+  // so too.
   LineInput();
   ~LineInput();
   LineInput(const LineInput&) = delete;

@@ -16,7 +16,7 @@
 
 namespace {
 
-// Names people type with one dash although they are longer than a letter; the command line library knows none such.
+// Expands long names that users type with a single dash, which the command line library does not support.
 std::string LongName(const std::string& argument) {
   for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"},
                                  {"-ctv", "--cache-type-v"},
@@ -34,7 +34,7 @@ bool TakesText(std::string_view argument) {
   return std::find(std::begin(kFlags), std::end(kFlags), argument) != std::end(kFlags);
 }
 
-// The command that was chosen so far: `weir eval ppl` of it all.
+// The innermost command chosen so far, for example `weir eval ppl`.
 const CLI::App& Chosen(const CLI::App& app) {
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
@@ -65,7 +65,7 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error, std::span
   return text + help;
 }
 
-// WEIR_SIMD holds the kernels to less than the machine has.
+// WEIR_SIMD limits the kernels to fewer instruction sets than the machine has.
 weir::Status CheckSimd() {
   const char* level = std::getenv("WEIR_SIMD");
   if (level == nullptr || weir::LimitSimd(level)) return {};
@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     return weir::app::Fail(weir::InvalidArgument("{}", Explain(app, e, {argv, static_cast<size_t>(argc)})));
-  } catch (const std::exception& e) {  // nothing of ours throws; memory may run out
+  } catch (const std::exception& e) {  // our code does not throw, but memory may run out
     return weir::app::Fail(weir::Internal("{}", e.what()));
   }
   if (status.ok()) status = weir::app::FlushOutput();

@@ -12,7 +12,7 @@
 namespace weir::app {
 namespace {
 
-// Asking a pipe or a camera for its size would use up its first pictures.
+// Probing a pipe or a camera for its size would consume its first pictures.
 bool CanBeAsked(const std::string& source) {
   struct stat info {};
   return stat(source.c_str(), &info) != 0 ? source.find("://") == std::string::npos && source != "-"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run`, `chat`, `watch` and `plan` share of pictures and video: flags, the encoder file, how large they are,
-// where in a prompt they stand.
+// Picture and video support shared by `run`, `chat`, `watch` and `plan`: flags, the encoder file, sizes, places in a
+// prompt.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,10 +19,10 @@ struct PictureFlags {
   std::string mmproj, prune;
   std::vector<std::string> images, videos;  // as given; images come first in a prompt
   double fps = 1;
-  int max_side = 0;  // 0: as they are, where their size can be told beforehand
+  int max_side = 0;  // 0: original size, if it is known in advance
   int timeout_s = 30;
 };
-// --mmproj, what limits a picture, and who thins it out.
+// --mmproj, limits on pictures, and the pruner.
 void AddEncoderFlags(CLI::App& app, PictureFlags* flags);
 void AddFpsFlag(CLI::App& app, PictureFlags* flags);
 // --image, --video, --fps.
@@ -37,8 +37,8 @@ Result<PrunerSpec> ToPruner(const PictureFlags& flags);
 
 // The encoder of --mmproj, or nullptr without one. kInvalidArgument for pictures without an encoder.
 Result<std::unique_ptr<LoadedEncoder>> LoadPictureEncoder(const PictureFlags& flags, LoadedModel& model);
-// Room for every source of the flags, which are asked for their size; for what cannot be asked (a pipe, a camera) and
-// for what will only be named later, --max-side or kUnknownSide: *flags then says so.
+// Room for every source in the flags, by its size. For sources whose size is unknown (a pipe, a camera) or that are
+// named later: --max-side or kUnknownSide, which is then set in *flags.
 inline constexpr int kUnknownSide = 2048;
 Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later);
 // A line of the configuration on stderr.

@@ -18,7 +18,7 @@ class Progress {
  public:
   enum Mode { kAuto, kLines, kOff };
   Progress(const char* what, Mode mode);
-  // The whole text, in bytes, when n_tokens (see Update()) were read before it. Nothing is known for n_bytes <= 0.
+  // Sets the size of the whole text in bytes; n_tokens (see Update()) were read before it. n_bytes <= 0: unknown.
   void SetTotal(int64_t n_bytes, int64_t n_tokens = 0);
   // The next n_bytes of it became n_tokens, which are about to be read.
   void NextPiece(int64_t n_bytes, int64_t n_tokens);
@@ -37,7 +37,7 @@ class Progress {
   int64_t n_tokens_ = 0;
   double seconds_ = 0;
   int64_t total_bytes_ = 0;
-  // What came before the piece that is being read, and that piece.
+  // Totals before the current piece, and that piece.
   int64_t bytes_before_ = 0, tokens_before_ = 0, piece_bytes_ = 0, piece_tokens_ = 0;
   bool dirty_ = false;
 };
@@ -53,7 +53,7 @@ class TextSource {
   // Replaces *piece by the next bytes, as many as there are: a slow pipe is read as it fills. False at the end, *piece
   // is then empty. kCancelled when Ctrl-C was pressed.
   Result<bool> Read(std::string* piece);
-  // Bytes there were to read when it was opened; -1 for a pipe, whose end nobody knows.
+  // Bytes there were to read when it was opened; -1 for a pipe, whose length is unknown.
   int64_t total_bytes() const { return total_bytes_; }
 
  private:

@@ -23,14 +23,14 @@ struct SavedSession {
 Result<std::optional<SavedSession>> ReadSaved(const std::string& path);
 
 void AddSessionFlag(CLI::App& sub, std::string* path);
-// kInvalidArgument for flags that say how a session begins, when it began long ago.
+// kInvalidArgument for flags that only apply to a new session.
 Status CheckGoesOn(const CLI::App& sub, const std::string& path);
-// Flags that the user did not give become what the session was made with.
+// Sets the flags that the user did not give to the saved session's values.
 void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags);
 
-// Brings setup.session and the sampler to where they were; a seed that the user asked for (`own_seed`) wins over the
-// saved draws. kInvalidArgument says in what the file and the session differ; session and sampler are then as they
-// were. A file that fails while it is read, or a trace that cannot go on from it, ends both. Closes the file.
+// Restores setup.session and the sampler; a seed given by the user (`own_seed`) takes precedence over the saved draws.
+// The message of kInvalidArgument says how the file and the session differ; session and sampler are then unchanged. If
+// reading the file fails, or a trace cannot continue from it, neither can be used. Closes the file.
 Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup, Sampler* sampler);
 
 // `conversation`: Conversation::Save(), or null for a text without rounds.

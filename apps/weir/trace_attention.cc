@@ -40,7 +40,7 @@ double Ppci(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   return static_cast<double>(both.size()) / static_cast<double>(std::max(a.size(), b.size()));
 }
 
-// Means of what was there.
+// Mean of the values present.
 class Mean {
  public:
   void Add(double value) {

@@ -37,7 +37,7 @@ struct Figure {
 // Both: kInternal when a map cannot be encoded.
 // Readable on light and on dark pages: it follows the reader's colour scheme.
 Result<std::string> FigureSvg(const Figure& figure);
-// The maps alone, one below the other, a pixel per cell, without words.
+// Only the maps, one below the other, one pixel per cell, without labels.
 Result<std::string> FigurePng(const Figure& figure);
 
 }  // namespace weir::app

@@ -134,7 +134,7 @@ Result<Panel> KeptMap(const std::string& path, const TraceTotals& totals, const 
       AddToRows(0, edge, per_row, &read);
       for (int row = 0; row < rows; ++row) {
         const double all = read[static_cast<size_t>(row)] * static_cast<double>(groups.size());
-        // The root lets one head of many be seen beside none.
+        // The square root makes one head of many visible.
         if (all > 0) out.map.at(column, row) = static_cast<float>(std::sqrt(counts[static_cast<size_t>(row)] / all));
       }
     }

@@ -12,7 +12,7 @@
 
 namespace weir::app {
 
-// What of a trace is looked at. -1: all.
+// Which part of a trace is used. -1: all.
 struct TraceFilter {
   int layer = -1, head = -1;
   bool Takes(const TraceStep& step) const {
@@ -22,7 +22,7 @@ struct TraceFilter {
   std::vector<int32_t> Groups(const PotShape& pot) const;
 };
 
-// What a first pass finds: sizes for the second, and the figures of a summary.
+// The result of a first pass: sizes for the second pass, and the figures of a summary.
 struct TraceTotals {
   TraceHead head;
   int64_t n_restarts = 0, n_tokens = 0, n_selections = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weir in C++: handles that close themselves, errors that are thrown. Everything else is in weir.h.
+// The C++ API of Weir: RAII handles and exceptions around weir.h, which documents everything else.
 #ifndef WEIR_WEIR_HPP_
 #define WEIR_WEIR_HPP_
 
@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// What weir_last_error() said; status() says of which kind.
+// The message is weir_last_error(); status() returns the status code.
 class Error : public std::runtime_error {
  public:
   explicit Error(weir_status status) : std::runtime_error(weir_last_error()), status_(status) {}
@@ -28,7 +28,7 @@ inline void Check(weir_status status) {
   if (status != WEIR_OK) throw Error(status);
 }
 
-// Outlives its sessions.
+// Must outlive its sessions.
 class ModelHandle {
  public:
   explicit ModelHandle(const std::string& path, weir_model_options options = WEIR_MODEL_OPTIONS_INIT) {
@@ -80,7 +80,7 @@ class SessionHandle {
   void Append(const std::vector<std::int32_t>& ids, std::uint32_t flags = 0) {
     Check(weir_session_append_tokens(get(), ids.data(), ids.size(), flags));
   }
-  // The whole text; `on_text` gets it piece by piece and may return false to stop. It must not throw.
+  // Returns the whole text. `on_text` receives it piece by piece and may return false to stop; it must not throw.
   using OnText = std::function<bool(const std::string&)>;
   std::string Generate(weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT, const OnText& on_text = nullptr) {
     Sink sink{{}, on_text};
@@ -104,12 +104,12 @@ class SessionHandle {
   void SeeFile(const std::string& path, std::uint32_t flags = 0) {
     Check(weir_session_see_file(get(), path.c_str(), flags));
   }
-  // `rgb`: 3 bytes a pixel, line by line. t_ms as for weir_session_see_pixels().
+  // `rgb`: 3 bytes per pixel, line by line. t_ms as for weir_session_see_pixels().
   void SeePixels(const std::uint8_t* rgb, std::int32_t width, std::int32_t height, std::int64_t t_ms = -1,
                  std::uint32_t flags = 0) {
     Check(weir_session_see_pixels(get(), rgb, width, height, t_ms, flags));
   }
-  // How many frames were read.
+  // Returns the number of frames read.
   std::int64_t SeeVideo(const std::string& path, double frames_per_s = 1, std::uint32_t flags = 0) {
     std::int64_t n = 0;
     Check(weir_session_see_video(get(), path.c_str(), frames_per_s, flags, &n));
@@ -133,7 +133,7 @@ class SessionHandle {
   }
 
  private:
-  // Where the text of an answer goes.
+  // Collects the text of an answer.
   struct Sink {
     std::string text;
     const OnText& on_text;

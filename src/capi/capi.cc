@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface over chat and engine: checks handles and sizes, translates, and lets no exception out.
+// The C API over chat and engine: checks handles and sizes, translates types, and catches all exceptions.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -62,7 +62,7 @@ weir_status Guarded(Fn fn) {
 
 const Status kNull = InvalidArgument("a pointer that must not be NULL is NULL");
 
-// A caller's struct as this build knows it: what an older header lacks has its default.
+// Converts a caller's struct to this build's layout: fields that an older header lacks get their defaults.
 template <typename T>
 Status Read(const T* given, T* out) {
   if (given == nullptr) return Status();
@@ -73,7 +73,7 @@ Status Read(const T* given, T* out) {
   return Status();
 }
 
-// And back: as much as the caller has room for.
+// Converts back, as far as the caller's struct has room.
 template <typename T>
 Status Write(T value, T* out) {
   if (out == nullptr) return kNull;
@@ -103,7 +103,7 @@ Status CheckPinFlag(uint32_t flags) {
   return InvalidArgument("flags {}: WEIR_PINNED is the only one here", flags);
 }
 
-// The chat of a session, begun without a system text where nobody began it.
+// The chat of a session; starts one without a system message if there is none.
 Status EnsureChat(weir_session* session, const std::optional<std::string>& system, bool pinned) {
   if (session->talk) return Status();
   const weir_model& model = *session->model;
@@ -116,7 +116,7 @@ Status EnsureChat(weir_session* session, const std::optional<std::string>& syste
   return Status();
 }
 
-// Lets `fn` talk with a sampler; the conversation stays the session's, whatever comes of it.
+// Calls `fn` with a Talk; the conversation returns to the session whatever the result.
 template <typename Fn>
 Status WithTalk(weir_session* session, Sampler& sampler, Fn fn) {
   Talk talk(*session->session, sampler, std::move(*session->talk));
@@ -127,11 +127,11 @@ Status WithTalk(weir_session* session, Sampler& sampler, Fn fn) {
 
 Status OpenUserTurn(weir_session* session) {
   WEIR_RETURN_IF_ERROR(EnsureChat(session, std::nullopt, false));
-  WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create({}));  // it hears of the words, and is not asked for any
+  WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create({}));  // receives the tokens, but samples none
   return WithTalk(session, sampler, [](Talk& talk) { return talk.OpenTurn(); });
 }
 
-// A picture or video is about to be read into the user's turn.
+// Prepares reading a picture or video into the user's turn.
 Result<Session::AppendOptions> BeginPicture(weir_session* session, uint32_t flags) {
   WEIR_RETURN_IF_ERROR(CheckPinFlag(flags));
   if (session->pictures == nullptr) return InvalidArgument("pictures need a vision encoder: weir_model_options.mmproj");
@@ -179,8 +179,8 @@ Result<Sampler> SamplerFor(const weir_generate_options& given) {
   return Sampler::Create(sampling);
 }
 
-// In front of a saved session: how long its parts are. The session, the frames that its encoder keeps, the chat as
-// JSON.
+// The header of a saved session: the sizes of its parts, which are the session, the frames that its encoder keeps, and
+// the chat as JSON.
 struct SavedParts {
   char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '1'};
   int64_t session_bytes = 0, frame_bytes = 0, chat_bytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C interface promises beyond the engine: no call brings its caller down, sizes and lengths are kept.
+// The guarantees of the C API beyond the engine: no call crashes its caller, and sizes and lengths are respected.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -65,12 +65,12 @@ Result<int32_t> Answerer::NextToken(std::span<float>* logits) {
   WEIR_ASSIGN_OR_RETURN(*logits, session_.Logits());
   edits_.Apply(*logits);
   const auto drawn = sampler_.Sample(*logits);
-  edits_.Undo(*logits);  // likelihoods are the model's own
+  edits_.Undo(*logits);  // log-likelihoods are the model's, without bias and penalties
   return drawn;
 }
 
 Result<bool> Answerer::Draw() {
-  std::span<float> logits;  // empty where nobody asks for all of them
+  std::span<float> logits;  // empty unless all of them are needed
   WEIR_ASSIGN_OR_RETURN(token_, NextToken(&logits));
   if (n_drawn_++ == 0) first_token_at_ = Clock::now();
   const bool end = IsEnd();

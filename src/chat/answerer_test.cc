@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer, step by step: what ends it, what of it is text, and that drawing and reading can be told apart.
+// Answers step by step: stop conditions, the text released, and sampling and reading as separate steps.
 #include "chat/answerer.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class AnswererTest : public ::testing::Test {
     options.temperature = 0;
     return std::move(Sampler::Create(options)).value();
   }
-  // `n` tokens that nothing but their number ends.
+  // `n` tokens, ended only by their number.
   GenerateResult Plain(int64_t n) {
     const auto session = Asked();
     Sampler sampler = Greedy();
@@ -154,7 +154,7 @@ TEST_F(AnswererTest, ABiasDecidesAndLikelihoodsAreTheModels) {
   EXPECT_TRUE(answerer.TakeScored().empty());
 }
 
-// Two answers whose tokens are read in one forward pass are the answers that each is alone.
+// Two answers whose tokens share forward passes equal the answers generated alone.
 TEST_F(AnswererTest, SeveralShareAForwardPass) {
   const char* const texts[] = {"the man and the sea", "the sea, the sea"};
   std::vector<std::string> alone, together(2);

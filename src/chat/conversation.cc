@@ -77,7 +77,7 @@ Conversation::Question Conversation::Ask(const std::string& question, EncodeRepo
   pieces.insert(pieces.end(), after.begin(), after.end());
   Question out;
   out.tokens = tokenizer_->EncodePieces(pieces, adds_special(), report);
-  // The words at the seam may be one token: one more than the template's own.
+  // Words at the boundary may merge into one token: one more than the template's own.
   out.n_tail = std::min(out.tokens.size(), tokenizer_->EncodePieces(after, false).size() + 1);
   return out;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds are the template's, in every template: joined with what comes next, or as tokens of their own.
+// Rounds follow every template: encoded with the next text, or as separate tokens.
 #include "chat/conversation.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ std::vector<int32_t> operator+(std::vector<int32_t> a, const std::vector<int32_t
   return a;
 }
 
-// Where nothing was asked for as tokens of its own, a first question is the template's rendering.
+// If no separate tokens were requested, a first question equals the template's rendering.
 TEST_F(ConversationTest, WhatIsDueIsEncodedWithTheQuestion) {
   for (const char* name : kTemplates) {
     for (const bool has_system : {false, true}) {
@@ -91,7 +91,7 @@ TEST_F(ConversationTest, WhatIsDueIsEncodedWithTheQuestion) {
       words = words + first.Turn().before + std::vector<TextPiece>{{"the ", false}};
       EXPECT_EQ(head, Encode(words, !chat.includes_bos()));
       EXPECT_EQ(talk.Ask("man").tokens, Encode(std::vector<TextPiece>{{"man", false}} + ChatRounds(chat).Turn().after));
-      // The next round: the end of the answer and the head of the turn stand before it.
+      // The next round begins with the end of the answer and the head of the turn.
       for (const bool end_token_read : {false, true}) {
         talk.Asked();
         talk.Answered(end_token_read);
@@ -105,7 +105,7 @@ TEST_F(ConversationTest, WhatIsDueIsEncodedWithTheQuestion) {
   }
 }
 
-// As tokens of their own they are the same words, encoded apart.
+// As separate tokens they are the same words, encoded separately.
 TEST_F(ConversationTest, WhatIsAskedForIsEncodedApart) {
   for (const char* name : kTemplates) {
     SCOPED_TRACE(name);

@@ -25,7 +25,7 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
     WEIR_ASSIGN_OR_RETURN(const bool reads, answerer.Draw());
     const int32_t token = answerer.token();
     out.tokens.push_back(token);
-    emit();  // before the token is read: nobody waits for a forward pass longer than needed
+    emit();  // before the token is read, so that the text is not delayed by a forward pass
     if (reads) WEIR_RETURN_IF_ERROR(answerer.Read(session.Append({&token, 1}, answerer.append())));
   }
   answerer.Finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer in one call: an Answerer (chat/answerer.h) stepped until it is done.
+// Generates an answer in one call: steps an Answerer (chat/answerer.h) until it is done.
 #pragma once
 
 #include <atomic>
@@ -19,16 +19,16 @@ struct GenerateOptions : AnswerOptions {
 
 struct GenerateResult {
   std::string text;
-  std::vector<int32_t> tokens;  // generated, the end token included when one came
+  std::vector<int32_t> tokens;  // generated, including the end token if there was one
   StopReason reason = StopReason::kMaxTokens;
   Status full;                  // kPotFull: why the last token could not be read
-  bool end_token_read = false;  // the end token is part of the session: it was sampled, and ended the answer
+  bool end_token_read = false;  // the session has read the end token, which ended the answer
   double first_token_ms = 0;    // from the call to the first token
   double tokens_per_s = 0;      // after the first token
 };
 
-// Continues the session. `on_text` gets whole characters as they become complete. A pot that may not shrink ends the
-// answer with kPotFull; other failures are errors.
+// Continues the session. `on_text` receives whole characters as they become complete. A full pot that may not shrink
+// ends the answer with kPotFull; other failures are returned as errors.
 Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokenizer& tokenizer,
                                 const GenerateOptions& options, const std::function<void(const std::string&)>& on_text);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request asks of single tokens, in the terms of the OpenAI API: a bias, and less of what its answer has already
-// said.
+// Logit bias, presence penalty and frequency penalty, as in the OpenAI API.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +12,29 @@ namespace weir {
 
 struct LogitOptions {
   std::map<int32_t, float> bias;  // added to the logits of these tokens
-  float presence_penalty = 0;     // taken from the logit of every token that the answer holds
-  float frequency_penalty = 0;    // taken once for each time it holds it
+  float presence_penalty = 0;     // subtracted from the logit of every token that occurs in the answer
+  float frequency_penalty = 0;    // subtracted once per occurrence
 };
 
 class LogitEdits {
  public:
   explicit LogitEdits(LogitOptions options) : options_(std::move(options)) {}
 
-  // Apply() would change nothing.
+  // Whether Apply() would change nothing.
   bool empty() const { return options_.bias.empty() && counts_.empty(); }
-  // For one draw; Undo() puts the bits back that Apply() found. REQUIRES: every id lies inside `logits`, as do those of
-  // the options.
+  // Apply() edits the logits for one draw; Undo() restores their exact bits. REQUIRES: every id, including those in the
+  // options, is a valid index into `logits`.
   void Apply(std::span<float> logits);
   void Undo(std::span<float> logits);
-  // A token of the answer.
+  // Records a token of the answer.
   void Accept(int32_t id);
 
  private:
   void Add(std::span<float> logits, int32_t id, float what);
 
   const LogitOptions options_;
-  std::map<int32_t, int64_t> counts_;              // of the answer's tokens, where a penalty asks for them
-  std::vector<std::pair<int32_t, float>> before_;  // ids and their logits, in the order in which they were changed
+  std::map<int32_t, int64_t> counts_;              // of the answer's tokens, if a penalty needs them
+  std::vector<std::pair<int32_t, float>> before_;  // original logits by id, in the order in which they were changed
 };
 
 }  // namespace weir

@@ -23,7 +23,7 @@ TEST(LogitEdits, ABiasAndPenaltiesAddUp) {
   EXPECT_EQ(logits, given);
 }
 
-// Adding and taking away again would lose the last bits of a small number.
+// Adding and subtracting again would lose the last bits of a small number.
 TEST(LogitEdits, WhatWasThereComesBackToTheBit) {
   LogitOptions options;
   options.bias = {{0, 100.0f}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the visual parts of a prompt come from.
+// The source of a prompt's visual parts.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ class PictureSource {
  public:
   virtual ~PictureSource() = default;
 
-  // Whether ReadNext() would not wait. [engine]
+  // Whether ReadNext() would return without waiting. [engine]
   virtual bool Ready() = 0;
-  // Reads the next picture of the current part into the session and gives its moment; nullopt when the part has no
-  // more: the next part is then the current one. append.t_src_ms is the moment at which the part began. [engine]
+  // Reads the next picture of the current part into the session and returns its time, or nullopt if the part has no
+  // more pictures; the next part is then the current one. append.t_src_ms is the time at which the part began. [engine]
   virtual Result<std::optional<int64_t>> ReadNext(Session& session, const Session::AppendOptions& append) = 0;
 };
 

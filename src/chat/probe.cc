@@ -11,8 +11,8 @@ Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokeniz
   if (needs.evidence.rows != EvidenceRows::kProbe) return std::vector<int32_t>();
   std::vector<TextPiece> pieces = {{PutQuestion(needs.probe, question), false}};
   if (needs.probe_in_template && chat != nullptr) {
-    // What follows a user's text; what stands before it belongs to a conversation's beginning. The probe itself is not
-    // a user's text: templates trim those.
+    // The words after a user's text; the words before it belong to the beginning of a conversation. The probe itself is
+    // not rendered as a user's text, because templates trim those.
     const std::vector<TextPiece> after = ChatRounds(*chat).Turn().after;
     pieces.insert(pieces.end(), after.begin(), after.end());
   }

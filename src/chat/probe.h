@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The probe of a policy as tokens: a catalyst prompt (InfiniPot section 3.3), optionally with the question in it, and
-// with the words that a chat template puts between a user's turn and the answer.
+// The probe of a policy as tokens: a catalyst prompt (InfiniPot section 3.3), optionally with the question in it,
+// followed by the words that a chat template puts between a user's turn and the answer.
 #pragma once
 
 #include <optional>
@@ -21,8 +21,8 @@ namespace weir {
 Result<std::vector<int32_t>> ProbeTokens(const PolicyNeeds& needs, const Tokenizer& tokenizer, const ChatTemplate* chat,
                                          std::string_view question);
 
-// Fills in options->probe and options->max_probe for options->policy. Without a question (nullopt: none is known before
-// the text that the probe ranks) kInvalidArgument for a probe that names it, instead of a sentence with a hole.
+// Fills in options->probe and options->max_probe for options->policy. kInvalidArgument if the probe contains the
+// question but there is none (nullopt: the question is not known before the text that the probe ranks).
 Status PrepareProbe(const Tokenizer& tokenizer, const ChatTemplate* chat, std::optional<std::string_view> question,
                     SessionOptions* options);
 

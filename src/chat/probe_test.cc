@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A probe stands after what was read as a user's words would, in every chat template: whole, and with what follows
-// them.
+// In every chat template a probe follows the text like a user's words: untrimmed, and with the template's words after
+// it.
 #include "chat/probe.h"
 
 #include <gtest/gtest.h>
@@ -50,10 +50,10 @@ TEST_F(ProbeTest, EveryTemplateLeavesItWhole) {
     SCOPED_TRACE(name);
     const auto chat = ChatTemplate::FromName(name, "<s>", "</s>");
     ASSERT_TRUE(chat.ok()) << chat.status().message();
-    // Templates trim what users say; a probe is not said by one.
+    // Templates trim user text; a probe is not user text.
     EXPECT_TRUE(BeginsWith(Probe("\n\nthe man and the sea ", &*chat), Plain("\n\nthe man and the sea ")));
     EXPECT_TRUE(BeginsWith(Probe("say {question}", &*chat, " the sea \n"), Plain("say  the sea \n")));
-    // Nothing of a conversation's beginning, where there are no words of its own.
+    // Without words of its own, a probe has nothing of a conversation's beginning.
     const auto turn = chat->Render({{"user", "text"}}, true);
     ASSERT_TRUE(turn.ok());
     const auto content = std::find_if(turn->begin(), turn->end(),

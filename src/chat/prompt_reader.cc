@@ -99,7 +99,7 @@ Status PromptReader::LookAt(Session& session, Session::AppendOptions append) {
 
 Status PromptReader::ReadSome(Session& session, const TensorObserver* observer) {
   const PromptPart& part = parts_[part_];
-  // Stopped by itself after the first chunk: the session then still knows that more of this prompt comes.
+  // Stops after the first chunk; the session still knows that more of this prompt follows.
   std::atomic<bool> stop{false};
   int64_t n_done = 0;
   Session::AppendOptions append;

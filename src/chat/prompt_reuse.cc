@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// Pinned words first, then those up to the end or to the first picture: what comes behind is read anew.
+// Counts the pinned words, then the words up to the end or to the first picture; everything after that is read again.
 int64_t TokensHeld(const Session& session, std::span<const PromptPart> prompt) {
   const std::span<const SlotMeta> held = session.pot().meta(0);
   size_t n_same = 0, end = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text with a place for a question in it.
+// A text with a placeholder for a question.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace weir {
 
-// Stands for the question in the form of an exam's questions and in a policy's probe (InfiniPot section 4.4, CaP-Q).
+// The placeholder, in the form of an exam's questions and in a policy's probe (InfiniPot section 4.4, CaP-Q).
 inline constexpr std::string_view kQuestionMark = "{question}";
 
-// `form` with the question in place of every kQuestionMark; what the question itself contains is left alone.
+// Replaces every kQuestionMark in `form` with the question; a mark inside the question itself is not replaced.
 std::string PutQuestion(std::string_view form, std::string_view question);
 
 }  // namespace weir

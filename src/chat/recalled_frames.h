@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream keeps of its frames, as a part of the prompt that asks about them.
+// The frames that a stream keeps, as a visual part of the prompt that asks about them.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace weir {
 
 class RecalledFrames final : public PictureSource {
  public:
-  // Both outlive it.
+  // Both must outlive it.
   RecalledFrames(PictureEncoder& encoder, FrameStore& frames) : encoder_(encoder), frames_(frames) {}
 
   bool Ready() override { return true; }
-  // All of it is one picture of one part.
+  // All kept frames are read as one picture of one part.
   Result<std::optional<int64_t>> ReadNext(Session& session, const Session::AppendOptions& append) override {
     if (std::exchange(read_, true)) return std::optional<int64_t>();
     WEIR_RETURN_IF_ERROR(frames_.Recall(encoder_, session, append));

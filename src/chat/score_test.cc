@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of a prompt's tokens is what the session itself measures when it reads them.
+// The scores of a prompt's tokens equal those that the session measures when it reads them.
 #include "chat/score.h"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kMaxHistory = 1'000'000;  // what JSON may hold, with room for the rest
+constexpr int64_t kMaxHistory = 1'000'000;  // fits into JSON with room for the rest
 
 const char* OverflowName(OnOverflow on_overflow) { return on_overflow == OnOverflow::kError ? "error" : "evict"; }
 

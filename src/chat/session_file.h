@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), behind them those of FrameStore::Save()
-// where the stream keeps frames, and a text that says what they need.
+// A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), then those of FrameStore::Save() if the
+// stream keeps frames, and a text that describes them.
 //
 // The text is JSON: format, model, fingerprint, policy, pot, chunk, k_type, v_type, on_overflow; `conversation` (null
 // for a session without rounds), `watched` (the stream's clock and the frames of its live video; null: neither),
@@ -28,7 +28,7 @@ namespace weir {
 // Names the weights: names, shapes and the first bytes of every tensor.
 std::string ModelFingerprint(const GgufFile& file);
 
-// What the text says.
+// The content of the text.
 struct SessionNote {
   std::string model, fingerprint;
   std::string policy;  // as PolicySpec::text
@@ -37,36 +37,37 @@ struct SessionNote {
   OnOverflow on_overflow = OnOverflow::kEvict;
   Json conversation, watched, sampler;
   struct Frames {
-    int64_t bytes = 0;  // behind the session's
+    int64_t bytes = 0;  // after the session's
     std::string encoder, fingerprint;
   };
   std::optional<Frames> frames;
 
-  // Of a session that is there; `conversation`, `watched`, `sampler` and `frames` are left null.
+  // Describes an existing session; `conversation`, `watched`, `sampler` and `frames` are left null.
   static SessionNote Of(const Session& session, OnOverflow on_overflow, std::string model, std::string fingerprint);
-  // What the session's stream keeps, of the encoder of that file. Nothing where there is nothing to save.
+  // Adds the frames that the stream keeps, and the encoder file that made them. Does nothing if there is nothing to
+  // save.
   void Describe(const FrameStore& store, const GgufFile& encoder);
-  // kInvalidArgument for a text that ToText() did not write.
+  // kInvalidArgument if the text was not written by ToText().
   static Result<SessionNote> Parse(const std::string& text);
   std::string ToText() const;
 
-  // kInvalidArgument says in what `session` differs from the one that was saved.
+  // The message of kInvalidArgument says how `session` differs from the saved one.
   Status CheckFits(const Session& session, const std::string& fingerprint) const;
 };
 
-// A session with the frames that its stream keeps: the state of a snapshot. `frames` may be nullptr.
+// The state in a snapshot: a session and the frames that its stream keeps. `frames` may be nullptr.
 int64_t StateBytes(const Session& session, const FrameStore* frames);
 Status SaveState(const Session& session, const FrameStore* frames, ByteSink& sink);
-// Reads what SaveState() wrote. `encoder`: the file whose frames `frames` keeps; both nullptr without an encoder.
-// kInvalidArgument when the note has frames of another encoder, or of one that is not there; errors of
-// Session::Restore() and FrameStore::Restore(). After an error the session is as it was, or empty, and so are the
+// Reads the output of SaveState(). `encoder`: the file of the encoder whose frames `frames` keeps; both nullptr without
+// an encoder. kInvalidArgument if the note has frames of another encoder, or of an encoder that is not loaded; errors
+// of Session::Restore() and FrameStore::Restore(). After an error the session is as it was, or empty, and so are the
 // frames.
 Status RestoreState(const SessionNote& note, ByteSource& source, const GgufFile* encoder, Session* session,
                     FrameStore* frames);
 
-// kInvalidArgument for a history too long to be written.
+// kInvalidArgument if the history is too long to be saved.
 Result<Json> SaveSampler(const Sampler& sampler);
-// kInvalidArgument when it cannot be that.
+// kInvalidArgument if the JSON is not a saved sampler.
 Status RestoreSampler(const Json& saved, Sampler* sampler);
 
 }  // namespace weir

@@ -11,7 +11,8 @@ StopText::StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {
 
 bool StopText::Push(std::string_view piece, std::string* out) {
   held_ += piece;
-  // The one that ends first, as if the text came letter by letter: what comes out must not depend on how it was cut.
+  // Finds the one that ends first, as if the text came character by character: the output must not depend on how it was
+  // split.
   size_t begin = std::string::npos, end = std::string::npos;
   for (const std::string& stop : stops_) {
     const size_t at = held_.find(stop);
@@ -24,7 +25,7 @@ bool StopText::Push(std::string_view piece, std::string* out) {
     held_.clear();
     return true;
   }
-  size_t n_held = 0;  // longest end of the text that begins a stop string
+  size_t n_held = 0;  // longest suffix of the text that is a prefix of a stop string
   for (const std::string& stop : stops_) {
     for (size_t n = std::min(held_.size(), stop.size() - 1); n > n_held; --n) {
       if (held_.compare(held_.size() - n, n, stop, 0, n) == 0) n_held = n;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stop strings in a text that arrives piece by piece.
+// Finds stop strings in a text that arrives piece by piece.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace weir {
 
-// Text is held back for as long as it could be the beginning of a stop string, so that what was given out never has to
-// be taken back. Pieces end between characters; stop strings are valid UTF-8.
+// Text is held back while it could be the beginning of a stop string, so that output never has to be retracted. Pieces
+// end between characters; stop strings are valid UTF-8.
 class StopText {
  public:
-  // Empty strings stop nothing.
+  // Empty strings are ignored.
   explicit StopText(std::vector<std::string> stops);
 
-  // Appends to *out what is certain. True when a stop string is complete: *out then ends before the one that was
-  // complete first (of two that end together, the longer), and nothing may be pushed any more.
+  // Appends the text that is certain to *out. Returns true once a stop string is complete: *out then ends before the
+  // one that was complete first (of two that end together, the longer), and Push() must not be called again.
   bool Push(std::string_view piece, std::string* out);
-  // The text ended: appends what was held back.
+  // Call at the end of the text: appends what was held back.
   void Finish(std::string* out);
 
  private:

@@ -31,8 +31,8 @@ TEST(StopText, TheFirstCompleteOneWins) {
   EXPECT_EQ(out, "xa");
 }
 
-// However a text is cut, what comes out is what the same text gives letter by letter, and for a single stop string what
-// a search of the whole text gives.
+// However a text is split, the output equals that of feeding it character by character and, for a single stop string,
+// that of a search in the whole text.
 TEST(StopText, AnyCutsGiveTheSame) {
   Rng rng(5);
   for (int trial = 0; trial < 3000; ++trial) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation held with a session: what is read is the template's, once, and a question cut short leaves its turn
-// open.
+// A conversation with a session: it reads the template's words exactly once, and an interrupted question leaves its
+// turn open.
 #include "chat/talk.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers that are laid out twice by the same lines: once to learn how many bytes a plan needs, once to take them. What
-// was planned and what is held cannot differ.
+// Buffers that the same code lays out twice: once to count the bytes that a plan needs, once to allocate them. Plan and
+// allocation therefore cannot differ.
 //
 //   void Room::LayOut(BufferSpace* space) { logits_ = space->Floats(MemTag::kLogits, n_vocab); }
 //   BufferSpace planned;                   room.LayOut(&planned);  planned.bytes(MemTag::kLogits)
@@ -22,21 +22,20 @@ class BufferSpace {
  public:
   // Only counts: every piece is nullptr.
   BufferSpace() = default;
-  // Takes pieces from `backend`, reserved in `ledger`; both outlive the space, which owns the pieces.
+  // Allocates pieces from `backend`, reserved in `ledger`; both must outlive the space, which owns the pieces.
   BufferSpace(Backend* backend, Ledger* ledger) : backend_(backend), ledger_(ledger) {}
 
-  // A zeroed piece of whole pages. nullptr where nothing is taken: n is 0, the space only counts, or status() has a
-  // failure.
+  // A zeroed piece of whole pages. nullptr if n is 0, the space only counts, or status() has a failure.
   uint8_t* Bytes(MemTag tag, int64_t n_bytes, Access access = Access::kShared);
   float* Floats(MemTag tag, int64_t n, Access access = Access::kShared) {
     return reinterpret_cast<float*>(Bytes(tag, n * 4, access));
   }
-  // Bytes that their owner takes elsewhere (vectors that never grow beyond it): reserved, to the byte.
+  // Reserves exactly n_bytes that their owner allocates elsewhere (vectors that never grow beyond it).
   void Reserve(MemTag tag, int64_t n_bytes);
 
-  // Bytes asked for so far.
+  // Bytes requested so far.
   int64_t bytes(MemTag tag) const { return bytes_[static_cast<size_t>(tag)]; }
-  // The first failure, as Backend::Allocate() has it; nothing is taken after it.
+  // The first error of Backend::Allocate(); nothing is allocated after it.
   const Status& status() const { return status_; }
 
  private:

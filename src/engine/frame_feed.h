@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that keep arriving while a session is busy: a thread reads the video and makes frames ready for the encoder, a
-// bounded queue holds them until the session looks.
+// Frames that arrive while a session is busy: a thread reads the video and prepares frames for the encoder; a bounded
+// queue holds them until the session takes them.
 //
-// A live source does not wait: when the queue is full the oldest waiting frame is dropped and counted, so that what is
-// looked at next is never older than the queue is long. A file that is read as fast as possible waits instead.
+// A live source does not wait: when the queue is full, the oldest waiting frame is dropped and counted, so that the
+// delay is bounded by the queue's length. A file that is read as fast as possible waits instead (back-pressure).
 #pragma once
 
 #include <atomic>
@@ -31,13 +31,13 @@ class FrameFeed {
   };
   struct Counters {
     int64_t arrived = 0;  // read from the source so far
-    int64_t dropped = 0;  // of them, dropped because the queue was full
-    int64_t waiting = 0;  // of them, in the queue now
+    int64_t dropped = 0;  // of these, dropped because the queue was full
+    int64_t waiting = 0;  // of these, in the queue now
   };
 
-  // Opens the source and starts the thread. The queue holds reader.room().n_waiting - 1 frames, one more is in the
-  // hands of the caller; their memory is reserved in the session's ledger. kInvalidArgument for n_waiting below 2,
-  // otherwise errors as FrameReader::Open() has them. `reader` must outlive it.
+  // Opens the source and starts the thread. The queue holds reader.room().n_waiting - 1 frames, and the caller holds
+  // one more; their memory is reserved in the session's ledger. kInvalidArgument for n_waiting below 2; errors of
+  // FrameReader::Open(). `reader` must outlive it.
   static Result<std::unique_ptr<FrameFeed>> Start(PictureReader& reader, const std::string& source,
                                                   const Options& options);
   // Ends the thread and the child process.
@@ -47,12 +47,12 @@ class FrameFeed {
     int64_t t_src_ms = 0;
     const float* pixels = nullptr;  // for PictureReader::ReadPrepared(); valid until the next call of Take()
   };
-  // The oldest waiting frame, or false when none came within `wait_ms` or the source has ended.
+  // Takes the oldest waiting frame; false if none arrived within `wait_ms` or the source has ended.
   bool Take(Prepared* frame, int64_t wait_ms);
 
   // The source has ended and nothing waits.
   bool ended() const;
-  // Why it ended; ok at the end of a file, too.
+  // Why it ended; ok at the end of a file.
   Status status() const;
   Counters counters() const;
 
@@ -64,7 +64,7 @@ class FrameFeed {
 
   FrameFeed(PictureReader& reader, bool drop) : pictures_(reader), drop_(drop) {}
   void Read();
-  // A buffer to fill, or -1 when the feed is being stopped.
+  // A free buffer, or -1 if the feed is being stopped.
   int Claim();
 
   PictureReader& pictures_;

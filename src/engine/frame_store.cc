@@ -9,7 +9,7 @@ namespace weir {
 namespace {
 
 constexpr char kFrameStoreMagic[8] = {'w', 'e', 'i', 'r', 'f', 'r', '0', '1'};
-constexpr int64_t kMostMs = int64_t{1} << 60;  // sums of two times are numbers, too
+constexpr int64_t kMostMs = int64_t{1} << 60;  // the sum of two times does not overflow
 
 struct StateHeader {
   char magic[8];

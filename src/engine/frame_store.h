@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The frames of one stream that wait to be read together.
 //
-// Some encoders make rows of all frames together (vision/frame_memory.h): a frame is then taken in without a token, and
-// Recall() reads what the frames have become, before a question. Other encoders keep nothing: their store passes every
-// frame on to the session at once.
+// Some encoders compute rows from all frames together (vision/frame_memory.h): a frame is then stored without adding
+// tokens, and Recall() reads the resulting rows before a question. Other encoders keep no frames: their store passes
+// every frame to the session at once.
 //
-// What is kept belongs to the stream as its pot does: in its plan and its ledger, in its snapshots, in its copies.
+// Kept frames belong to the stream like its pot: they are in its plan, its ledger, its snapshots and its copies.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ namespace weir {
 
 class FrameStore {
  public:
-  // What SessionOptions::beside must hold; nothing for an encoder that makes rows of every frame.
+  // What SessionOptions::beside must contain; empty for an encoder that makes rows of every frame.
   static std::vector<PlanItem> Plan(const Encoder& encoder);
-  // Memory is reserved in `ledger` under kVision. Both arguments outlive the object. kOverBudget.
+  // Memory is reserved in `ledger` under kVision. Both arguments must outlive the object. kOverBudget.
   static Result<std::unique_ptr<FrameStore>> Make(Encoder& encoder, Ledger& ledger);
 
-  // Frames are kept together.
+  // Whether frames are kept.
   bool keeps() const { return memory_ != nullptr; }
 
-  // Takes a frame in, as a picture or as PictureEncoder::Prepare() made it; read at once where frames are not kept. A
-  // store that is full is recalled first. append.t_src_ms is the frame's time. `pictures` is of the same encoder.
-  // Errors of PictureEncoder::Read(); a frame that is not taken in changes nothing.
+  // Adds a frame, given as a picture or as the output of PictureEncoder::Prepare(); if frames are not kept, reads it
+  // into the session at once. A full store is recalled first. append.t_src_ms is the frame's time. `pictures` must be
+  // of the same encoder. Errors of PictureEncoder::Read(); a frame that fails changes nothing.
   Status Read(PictureEncoder& pictures, const RgbView& frame, Session& session, const Session::AppendOptions& append);
   Status ReadPrepared(PictureEncoder& pictures, const float* frame, Session& session,
                       const Session::AppendOptions& append);
@@ -44,13 +44,13 @@ class FrameStore {
   bool fresh() const { return memory_ != nullptr && memory_->n_rows() > 0; }
   // The newest frame's time: that of the rows that Recall() reads.
   int64_t newest_ms() const { return newest_ms_; }
-  // Reads what the frames have become, if one came since the last time. Errors of Session::AppendEmbeddings().
+  // Reads the rows of the kept frames, if a frame was added since the last call. Errors of Session::AppendEmbeddings().
   Status Recall(PictureEncoder& pictures, Session& session, const Session::AppendOptions& append);
-  // Forgets the frames that are kept; what was read of them stays read.
+  // Forgets the kept frames; rows already read from them stay in the session.
   void Forget();
 
-  // What is kept as bytes, and back; 0 bytes where there is nothing to save. kInvalidArgument for bytes that Save() did
-  // not write for this encoder, or for more of them; errors of sink and source. The store is empty after an error.
+  // Saves and restores the kept frames; 0 bytes if there is nothing to save. kInvalidArgument for bytes that Save() did
+  // not write for this encoder, or for surplus bytes; errors of sink and source. The store is empty after an error.
   int64_t state_bytes() const;
   Status Save(ByteSink& sink) const;
   Status Restore(ByteSource& source);
@@ -59,12 +59,12 @@ class FrameStore {
 
  private:
   FrameStore() = default;
-  // Before a frame is taken into the memory: makes room in it.
+  // Makes room for a frame in the memory.
   Status MakeRoom(PictureEncoder& pictures, Session& session, const Session::AppendOptions& append);
 
   HostBuffer bytes_;
-  std::unique_ptr<FrameMemory> memory_;  // in bytes_; nullptr: frames are read one by one
-  int64_t newest_ms_ = 0;                // of those in memory_
+  std::unique_ptr<FrameMemory> memory_;  // in bytes_; nullptr: frames are not kept
+  int64_t newest_ms_ = 0;                // of the frames in memory_
 };
 
 }  // namespace weir

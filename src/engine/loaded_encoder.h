@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vision encoder that goes with a loaded model.
+// A vision encoder for a loaded model.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,12 @@
 
 namespace weir {
 
-// An `mmproj` file made ready: mapped, checked, weights prepared in the language model's backend, or in a CPU's beside
-// a device where the encoder needs that (EncoderInfo::host_only). Shared by all sessions.
+// A loaded `mmproj` file: mapped, checked, weights prepared in the language model's backend, or in a CPU backend next
+// to a device if the encoder needs that (EncoderInfo::host_only). Shared by all sessions.
 class LoadedEncoder {
  public:
-  // kInvalidArgument when the file is no encoder, one whose rows are not as wide as the model's embeddings, or one
-  // whose words around pictures the model's vocabulary does not have; otherwise errors as LoadEncoder() has them.
-  // `model` must outlive it.
+  // kInvalidArgument if the file is not an encoder, its rows are not as wide as the model's embeddings, or the model's
+  // vocabulary lacks the encoder's words around pictures; errors of LoadEncoder(). `model` must outlive it.
   static Result<std::unique_ptr<LoadedEncoder>> Load(const std::string& path, LoadedModel& model);
 
   Encoder& encoder() const { return *encoder_; }

@@ -6,7 +6,7 @@
 namespace weir {
 namespace {
 
-// Large models are also handed out in several files; each of them says how many there are.
+// Large models may be split into several files; each file states how many there are.
 Status CheckWhole(const GgufFile& file) {
   WEIR_ASSIGN_OR_RETURN(const int64_t n_files, file.IntOr("split.count", 1));
   if (n_files <= 1) return Status();
@@ -14,7 +14,7 @@ Status CheckWhole(const GgufFile& file) {
                      n_files);
 }
 
-// The device that the options together mean.
+// The device that the options select.
 Result<std::string> DeviceOf(const LoadModelOptions& options) {
   const std::string& device = options.device;
   if (device != "cpu" && device != "cuda" && device != "auto" && device != "ref") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model file made ready: mapped, checked, bound to its architecture, weights prepared, tokenizer loaded.
+// A loaded model file: mapped, checked, bound to its architecture, weights prepared, tokenizer loaded.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,15 @@ namespace weir {
 struct LoadModelOptions {
   std::string path;
   int n_threads = 0;  // 0: one per usable core
-  // "cpu"; "cuda" (kUnsupported where there is none); "auto": cuda where there is one, else cpu; "ref": the scalar
-  // reference.
+  // "cpu"; "cuda" (kUnsupported if there is none); "auto": cuda if available, else cpu; "ref": the scalar reference.
   std::string device = "cpu";
-  // Layers on the device, as other programs count them. All or none: 0 is the CPU, anything from the model's layers on
-  // is the device; what lies between is kInvalidArgument. Negative: as `device` says.
+  // Layers on the device, as other programs count them. All or none: 0 is the CPU, the model's number of layers or more
+  // is the device; anything in between is kInvalidArgument. Negative: as `device` says.
   int n_gpu_layers = -1;
-  // False: as MakeCudaBackend() has it.
+  // As for MakeCudaBackend().
   bool cuda_graphs = true;
-  // Checks and sizes everything without preparing a single weight: for `weir plan` and `weir info`. Such a model
-  // answers questions about bytes; it cannot run.
+  // Checks and sizes everything without preparing any weights, for `weir plan` and `weir info`. Such a model knows its
+  // sizes but cannot run.
   bool plan_only = false;
 };
 
@@ -36,9 +35,10 @@ class LoadedModel {
 
   const GgufFile& file() const { return *file_; }
   Backend& backend() const { return *backend_; }
-  // The same where it is a CPU's, else a CPU's beside it: for what needs memory of the host (EncoderInfo::host_only).
+  // The backend itself if it is a CPU backend, else an additional CPU backend, for parts that need host memory
+  // (EncoderInfo::host_only).
   Backend& host_backend() const { return host_backend_ ? *host_backend_ : *backend_; }
-  // Why "auto" did not find a device; empty when it did, or when nobody asked.
+  // Why "auto" did not find a device; empty if it did or "auto" was not used.
   const std::string& device_note() const { return device_note_; }
   Model& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

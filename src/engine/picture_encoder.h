@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One encoder at work for a model: pictures and frames in, rows of a session out.
+// Runs one encoder for a model: turns pictures and frames into rows for a session.
 //
-// It holds the encoder's working memory and the pruner that thins out rows before the language model sees them; without
-// a pruner all of them stay. Any number of sessions may share it, one picture at a time: it is used by one thread.
-// Prepare() alone may run in other threads meanwhile.
+// It holds the encoder's working memory and the pruner that drops rows before the language model sees them; without a
+// pruner all rows stay. Any number of sessions may share it, one picture at a time, on one thread. Only Prepare() may
+// run on other threads meanwhile.
 #pragma once
 
 #include <memory>
@@ -21,25 +21,25 @@ namespace weir {
 
 class PictureEncoder {
  public:
-  // Bytes that Make() reserves for the pruner, beside ImageEncoder::Bytes(); 0 for a spec without one. kUnsupported
-  // when the encoder does not offer what the pruner needs, cuts pictures into tiles or keeps frames together,
-  // kInvalidArgument when an option does not fit it.
+  // Bytes that Make() reserves for the pruner in addition to ImageEncoder::Bytes(); 0 for a spec without one.
+  // kUnsupported if the encoder does not provide what the pruner needs, cuts pictures into tiles or keeps frames
+  // together; kInvalidArgument if an option does not fit the encoder.
   static Result<int64_t> PrunerBytes(const PrunerSpec& spec, const Encoder& encoder);
-  // Buffers of the encoder and of the pruner are reserved in `ledger` under kVision before they exist; what one
-  // picture's size asks for beside them (PreprocessBytes()), while it is read. Both arguments outlive the object.
-  // Errors of PrunerBytes() and ImageEncoder::Make().
+  // Buffers of the encoder and the pruner are reserved in `ledger` under kVision before they are allocated; the memory
+  // that depends on a picture's size (PreprocessBytes()) is reserved while that picture is read. Both arguments must
+  // outlive the object. Errors of PrunerBytes() and ImageEncoder::Make().
   static Result<std::unique_ptr<PictureEncoder>> Make(const PrunerSpec& spec, Encoder& encoder, Ledger& ledger);
 
-  // The same for a ledger that others fill up meanwhile: room for any picture of up to max_side x max_side pixels is
-  // reserved at once. The first gives the bytes.
+  // The same for a ledger that other users fill up later: room for any picture of up to max_side x max_side pixels is
+  // reserved at once. BytesSetAside() returns the bytes.
   static Result<int64_t> BytesSetAside(const PrunerSpec& spec, const Encoder& encoder, int32_t max_side);
   static Result<std::unique_ptr<PictureEncoder>> MakeSetAside(const PrunerSpec& spec, Encoder& encoder,
                                                               int32_t max_side, Ledger& ledger);
 
-  // The rows of the picture that stay, [n, n_embd], in their order; valid until the next call. Errors of Preprocess();
-  // kCorrupt when the encoder gives the pruner numbers that are not finite.
+  // The picture's remaining rows, [n, n_embd], in order; valid until the next call. Errors of Preprocess(); kCorrupt if
+  // the encoder gives the pruner numbers that are not finite.
   Result<std::span<const float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr);
-  // Of what Prepare() made, as frames of a video are looked at.
+  // The same for the output of Prepare(), encoded as a frame of a video.
   Result<std::span<const float>> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr);
 
   // Reads a picture into a session: its rows, and the words of the model's family between them. Errors of Encode(),
@@ -47,22 +47,22 @@ class PictureEncoder {
   Status Read(const RgbView& picture, Modality modality, Session& session, const Session::AppendOptions& append);
   Status ReadPrepared(const float* pixels, Modality modality, Session& session, const Session::AppendOptions& append);
 
-  // Floats of a frame made ready, and making it so: working memory is reserved in `work`. Any thread. Errors of
-  // Preprocess().
+  // The size of a prepared frame in floats, and preparing it; working memory is reserved in `work`. Any thread. Errors
+  // of Preprocess().
   int64_t n_prepared() const { return InputFloats(config().transform); }
   Status Prepare(const RgbView& frame, Ledger& work, float* out) const {
     return Preprocess(frame, config().transform, work, out);
   }
 
-  // What the last picture's rows are, in order, and the words between them.
+  // The last picture's rows, in order, and the words between them.
   std::span<const PicturePart> parts() const { return pruner_ == nullptr ? images_->parts() : parts_; }
-  // With a pruner: which of the encoder's rows the last picture's are, ascending.
+  // With a pruner: indices of the encoder's rows that stayed for the last picture, ascending.
   std::span<const int32_t> kept() const { return kept_; }
-  // Of every picture that is not looked at in tiles.
+  // Rows of every picture that is not cut into tiles.
   int32_t n_rows() const { return n_rows_; }
-  // Rows that were pruned so far.
+  // Rows pruned so far.
   int64_t n_pruned() const { return n_pruned_; }
-  // For frames that are kept together (engine/frame_store.h), which nobody prunes.
+  // For frames that are kept together (engine/frame_store.h), which are not pruned.
   ImageEncoder& images() { return *images_; }
   const EncoderConfig& config() const { return images_->config(); }
   // PrunerSpec::info is nullptr: nothing is pruned.
@@ -70,7 +70,7 @@ class PictureEncoder {
 
  private:
   PictureEncoder() = default;
-  // What is told of the next picture's attention: the pruner, or nullptr where there is nothing to choose.
+  // The sink for the next picture's attention: the pruner, or nullptr if there is nothing to choose.
   SignalSink* BeginPicture();
   // Moves the rows that stay to the front.
   Result<std::span<const float>> Thin(std::span<float> rows);

@@ -9,8 +9,8 @@
 
 namespace weir {
 
-// Reads what an encoder of `config` made: `rows`, and the words that `parts` name (ImageEncoder::parts()). Errors of
-// Session::Append() and AppendEmbeddings(); what was read before the error stays read.
+// Reads the output of an encoder of `config`: `rows`, and the words that `parts` name (ImageEncoder::parts()). Errors
+// of Session::Append() and AppendEmbeddings(); what was read before the error stays read.
 Status AppendParts(const EncoderConfig& config, std::span<const PicturePart> parts, std::span<const float> rows,
                    Modality modality, Session& session, const Session::AppendOptions& append);
 

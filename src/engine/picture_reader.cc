@@ -8,8 +8,8 @@
 namespace weir {
 namespace {
 
-// Pixels of the largest picture, and what Preprocess() asks for beside them. Either way up: a rotation that a file asks
-// for is not part of what it says of its size.
+// Pixels of the largest picture, and Preprocess()'s working memory, in either orientation: the size in a file does not
+// include the rotation that it requests.
 int64_t PictureBytes(const Encoder& encoder, const PictureRoom& room) {
   const ImageTransform& transform = encoder.config().transform;
   return PageRound(int64_t{3} * room.max_side * room.min_side) +

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures and video for one session that has an encoder to itself, from files and cameras.
+// Reads pictures and video from files and cameras for one session with its own encoder.
 //
-// Everything it holds is part of the session's plan and reserved in its ledger: the encoder's working memory, the
-// pixels of one picture at a time, frames that wait, what is kept of frames. What that comes to is known before the
-// session is made:
+// All its memory is part of the session's plan and reserved in its ledger: the encoder's working memory, the pixels of
+// one picture at a time, waiting frames, kept frames. The total is known before the session is made:
 //
 //   encoder = LoadedEncoder::Load(...)
 //   session_options.beside = PictureReader::Plan(encoder, room, prune);
@@ -26,51 +25,51 @@
 
 namespace weir {
 
-// How large pictures and frames may be.
+// The maximum size of pictures and frames.
 struct PictureRoom {
-  // The longer and the shorter side of the largest; either way up.
+  // The longer and the shorter side of the largest, in either orientation.
   int32_t max_side = 0, min_side = 0;
-  int32_t n_waiting = 0;  // frames that may wait, ready for the encoder
-  // Room for both.
+  int32_t n_waiting = 0;  // prepared frames that may wait
+  // Enlarges the room to include this size.
   void Include(int32_t width, int32_t height);
 };
 
 class PictureReader {
  public:
-  // What SessionOptions::beside must hold. Errors of PictureEncoder::PrunerBytes().
+  // What SessionOptions::beside must contain. Errors of PictureEncoder::PrunerBytes().
   static Result<std::vector<PlanItem>> Plan(const Encoder& encoder, const PictureRoom& room,
                                             const PrunerSpec& prune = {});
-  // Encoder and session must outlive it. Errors of PictureEncoder::Make(); kOverBudget when the session's plan did not
-  // hold Plan().
+  // Encoder and session must outlive it. Errors of PictureEncoder::Make(); kOverBudget if the session's plan did not
+  // contain Plan().
   static Result<std::unique_ptr<PictureReader>> Make(Encoder& encoder, Session& session, const PictureRoom& room,
                                                      const PrunerSpec& prune = {});
 
-  // Reads a picture into the stream. Errors as DecodeImage() and Session::AppendEmbeddings() have them; a picture
-  // larger than the room is kUnsupported, or shrunk first where media.max_side says so.
+  // Reads a picture into the stream. Errors of DecodeImage() and Session::AppendEmbeddings(); a picture larger than the
+  // room is kUnsupported, unless media.max_side shrinks it first.
   Status ReadPicture(const std::string& source, const MediaOptions& media, const Session::AppendOptions& append);
 
-  // Reads a video's frames into the stream, one after the other; a frame's rows get its own time behind
-  // append.t_src_ms, or behind the stream's newest slot where that is later. Gives how many there were. `on_frame`, if
-  // it is set, is called after each. Errors as FrameReader has them; frames before the error stay read. Where frames
-  // are kept together, the video is a whole: what was kept before is recalled first, and what became of the video at
-  // its end; then it is forgotten. A prompt that ends with the video ends once, behind the last frame.
+  // Reads a video's frames into the stream in order and returns their number. The time of a frame's rows is
+  // append.t_src_ms, or the time of the stream's newest slot if that is later, plus the frame's own time. `on_frame`,
+  // if set, is called after each frame. Errors of FrameReader; frames before the error stay read. If frames are kept
+  // together, the video is treated as a unit: frames kept before are recalled first, the video's are recalled at its
+  // end and then forgotten. A prompt that ends with the video ends once, after the last frame.
   Result<int64_t> ReadVideo(const std::string& source, const FrameOptions& frames, const Session::AppendOptions& append,
                             const std::function<void(const Frame& frame)>& on_frame = nullptr);
 
-  // A picture or frame that is there already. kUnsupported when it is larger than the room. REQUIRES: its memory is the
-  // caller's.
+  // Reads a picture or frame that is already decoded. kUnsupported if it is larger than the room. REQUIRES: the caller
+  // owns its memory.
   Status ReadPixels(const RgbView& picture, Modality modality, const Session::AppendOptions& append);
-  // Floats of a frame made ready for the encoder (Prepare), and what it becomes.
+  // The size in floats of a frame prepared for the encoder (Prepare), and the tokens it becomes.
   int64_t n_prepared() const { return pictures_->n_prepared(); }
-  // May be called from another thread while the session answers. Errors of Preprocess().
+  // May be called from another thread while the session generates. Errors of Preprocess().
   Status Prepare(const RgbView& frame, float* out) { return pictures_->Prepare(frame, session_.ledger(), out); }
   Status ReadPrepared(const float* prepared, const Session::AppendOptions& append) {
     return frames_->ReadPrepared(*pictures_, prepared, session_, append);
   }
-  // Before a question: FrameStore::Recall().
+  // Call before a question: FrameStore::Recall().
   Status Recall(const Session::AppendOptions& append) { return frames_->Recall(*pictures_, session_, append); }
 
-  // `media` with the room's limit on what a picture may be once it is decoded.
+  // `media` with the room's limit on the size of a decoded picture.
   MediaOptions Limited(const MediaOptions& media) const;
 
   const EncoderConfig& config() const { return pictures_->config(); }

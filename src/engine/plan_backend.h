@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend that prepares nothing: it knows how many bytes another backend would use. Loading a model through it binds
-// and checks every tensor and fills the ledger, in milliseconds and without the memory.
+// A backend that allocates nothing: it only counts the bytes that another backend would use. Loading a model through it
+// binds and checks every tensor and fills the ledger, in milliseconds and without the memory.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class PlanBackend : public Backend {
   std::string name() const override { return real_->name(); }
   bool can_run() const override { return false; }
   bool on_host() const override { return real_->on_host(); }
-  // Reserved, and given no memory.
+  // Reserves the bytes without allocating memory.
   Result<Buffer> Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access) override {
     WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(tag, PageRound(bytes)));
     return Buffer(nullptr, std::move(reservation), nullptr, [](void*, uint8_t*) {});

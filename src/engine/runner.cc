@@ -57,7 +57,7 @@ Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, con
 
 Result<const float*> Runner::Forward(std::span<const BatchItem> items, const TensorObserver* observer) {
   if (items.empty()) return InvalidArgument("a batch needs at least one item");
-  // What follows writes scores and lists that the pass before may still be reading.
+  // The code below writes scores and lists that the previous pass may still be reading.
   backend_->Synchronise();
   WEIR_RETURN_IF_ERROR(backend_->status());
   segments_.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runner: one forward pass over a batch of segments, each with its own pot. A lone session is a batch of one.
+// Runner: one forward pass over a batch of segments, each with its own pot. A single session is a batch of one.
 //
 // All working memory (activations, attention scratch, hidden states, logits) is reserved when the runner is made, for
 // batches of up to max_rows rows over pots of up to max_slots slots.
@@ -21,7 +21,7 @@ namespace weir {
 struct RunnerShape {
   int64_t max_rows = 0;     // rows of the largest batch
   int64_t max_slots = 0;    // slots of the largest head of a pot
-  int64_t n_context = 0;    // slots of a pot: chooses between a model's rotary factors (RopeTable::Make)
+  int64_t n_context = 0;    // slots of a pot: selects the model's rotary factors (RopeTable::Make)
   bool nll = false;         // HeadNll() will be called
   bool statistics = false;  // batch items will carry evidence calls
 };
@@ -31,30 +31,30 @@ struct BatchItem {
   Pot* pot = nullptr;
   std::span<const SlotMeta> tokens;        // in stream order; token_id >= 0, or below with embeddings
   const EvidenceCall* evidence = nullptr;  // statistics to take of these rows
-  // [tokens.size(), n_embd]: rows that enter the model in place of token embeddings (visual tokens). Such an item is a
-  // batch of its own.
+  // [tokens.size(), n_embd]: rows used in place of token embeddings (visual tokens). Such an item must be the only one
+  // in its batch.
   const float* embeddings = nullptr;
   const std::vector<int32_t>* reads = nullptr;  // as BatchSegment::reads
   const AttentionWatch* watch = nullptr;        // as BatchSegment::watch
   int64_t pos_shift = 0;                        // as BatchSegment::pos_shift
-  bool last_hidden_only = false;                // nobody asks for the hidden states of the rows before the last
+  bool last_hidden_only = false;                // hidden states of the rows before the last are not needed
 };
 
 class Runner {
  public:
   static Result<std::unique_ptr<Runner>> Make(Model& model, Backend& backend, const RunnerShape& shape, Ledger& ledger);
-  // Bytes Make() reserves under kMeta and kWorkspace.
+  // Bytes that Make() reserves under kMeta and kWorkspace.
   static int64_t MetaBytes(const Model& model, const Backend& backend, const RunnerShape& shape);
   static int64_t WorkspaceBytes(const Model& model, const Backend& backend, const RunnerShape& shape);
 
-  // Takes slots, runs the model. Every pot has room for its tokens (kOverBudget otherwise, nothing changed).
+  // Takes slots and runs the model. Every pot must have room for its tokens (otherwise kOverBudget, nothing changed).
   // Returns hidden states after the final norm, [rows, n_embd], rows in item order, in memory of the backend; valid
-  // until the next call. They may be missing where an item asks for the last one only.
+  // until the next call. With last_hidden_only, an item's earlier rows may be missing.
   Result<const float*> Forward(std::span<const BatchItem> items, const TensorObserver* observer = nullptr);
   // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab], both in memory of the backend. REQUIRES: out has
   // room, n_rows <= max_rows.
   void Logits(const float* hidden, int64_t n_rows, float* out);
-  // The largest of n_vocab logits in memory of the backend, as ops/top_logits.h has them. REQUIRES: as many ids as
+  // The largest of n_vocab logits in memory of the backend, in the order of ops/top_logits.h. REQUIRES: as many ids as
   // values, at most kMaxTopLogits.
   void TopLogits(const float* logits, std::span<int32_t> ids, std::span<float> values);
   // -log P(target[r] | hidden[r]); target -1 gives 0. REQUIRES: shape.nll, n_rows <= max_rows.

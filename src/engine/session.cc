@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// What every chunk of a call has in common.
+// The fields shared by all chunks of a call.
 Chunk CallOf(const Session::AppendOptions& options) {
   return {.columns = options.columns,
           .t_src_ms = options.t_src_ms,
@@ -46,13 +46,13 @@ Session::Session(int64_t budget_bytes)
 Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, const SessionOptions& options) {
   if (!backend.can_run()) return InvalidArgument("this model was loaded for planning only; it cannot run");
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model, backend, options));
-  // Asked for the whole at once: buffers are taken one by one, and each alone may still fit.
-  // Of a device only its own bytes would count, and it says itself when they are too many.
+  // Check the total at once: buffers are allocated one by one, and each alone may still fit. On a device only its own
+  // bytes would count, and the device reports out-of-memory itself.
   if (const int64_t available = backend.AvailableBytes(); backend.on_host() && plan.total_bytes > available) {
     return OverBudget("this session needs {} bytes, the system has {} left; ask for a smaller --pot or --budget",
                       plan.total_bytes, available);
   }
-  // What was planned is the contract: one byte more is refused, whatever the budget was.
+  // The plan is the contract: the ledger refuses one byte more, whatever the budget was.
   std::unique_ptr<Session> out(new Session(plan.total_bytes));
   SessionCore& core = out->core_;
   core.model = &model;
@@ -79,7 +79,7 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
 }
 
 Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& options) {
-  WEIR_RETURN_IF_ERROR(reader_.CheckTokens(tokens));  // before anything is forgotten to make room for them
+  WEIR_RETURN_IF_ERROR(reader_.CheckTokens(tokens));  // before anything is evicted to make room for them
   if (options.nll != nullptr && !core_.options.nll) {
     return InvalidArgument("this session was made without likelihoods");
   }
@@ -119,7 +119,7 @@ Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
     WEIR_ASSIGN_OR_RETURN(const int32_t n, reader_.MakeRoom(call.n - done));
     const Chunk chunk = PartOf(call, done, n, core_.model->config().n_embd);
     BatchItem item = reader_.Begin(chunk);
-    // Rows that others are asked by: ends of prompts, and tokens of answers that read all slots.
+    // Rows that a trace watches: ends of prompts, and tokens of answers that read all slots.
     item.watch = parts_.trace.WatchFor(item, options.generated || (chunk.n_after == 0 && options.end_of_prompt));
     item.last_hidden_only = options.nll == nullptr && !parts_.evidence.demand().likelihoods;
     WEIR_ASSIGN_OR_RETURN(const float* hidden, core_.runner->Forward({&item, 1}, options.observer));
@@ -136,9 +136,9 @@ Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
 
 Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read) {
   parts_.evidence.BeginRound(core_, question);
-  if (core_.stream.n_seen <= n_read) return Status();  // there is nothing before the question
+  if (core_.stream.n_seen <= n_read) return Status();  // nothing comes before the question
   if (core_.needs.evicts && core_.options.on_overflow == OnOverflow::kEvict) {
-    // Forgetting for the sake of an answer that may turn out short would be a pity: an eighth of the pot at most.
+    // Do not evict much for an answer that may be short: reserve at most an eighth of the pot.
     const int32_t n_slots = core_.n_slots();
     const int64_t wanted = std::ssize(question) - n_read + std::clamp<int64_t>(n_answer, 0, n_slots / 8);
     const int64_t most = std::min(n_slots / 2, n_slots - core_.stream.n_pinned - (core_.needs.min_slots - 1));
@@ -191,7 +191,7 @@ void Session::Rewind(int64_t n) {
   if (n == 0) return Reset();
   Pot& pot = *core_.pot;
   core_.backend->Synchronise();
-  // The row that predicts the next token is taken back; what it predicted may stand beside that token's slot.
+  // The row that predicts the next token is removed; its prediction may be stored with that token's slot.
   const std::span<const float> nll = pot.nll(0);
   const float next_nll = nll.empty() ? std::numeric_limits<float>::infinity() : nll[static_cast<size_t>(n)];
   pot.DropLast(pot.n_used() - static_cast<int32_t>(n));

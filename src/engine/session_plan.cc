@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session will hold, computed before a byte of it exists.
+// Computes a session's memory before any of it is allocated.
 #include "engine/session_plan.h"
 
 #include <fmt/core.h>
@@ -14,8 +14,8 @@ constexpr int32_t kDefaultPot = 4096;
 constexpr int32_t kDefaultChunk = 256;
 constexpr int32_t kLargestPot = 1 << 26;
 
-// Rows read at once in a pot of n slots: large enough for the products to reach their speed, small enough that a chunk
-// turns over only a part of a pot that evicts.
+// Rows per forward pass in a pot of n slots: large enough for efficient matrix products, small enough that a chunk
+// replaces only part of a pot that evicts.
 int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32_t n_slots) {
   const int32_t wanted = options.chunk_rows > 0 ? options.chunk_rows
                          : needs.evicts         ? std::min(n_slots / 4, kDefaultChunk)
@@ -124,7 +124,7 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     return low;
   };
   if (n_slots == 0 && budget > 0) {
-    // Beyond the trained context a pot is of no use unless it is asked for by its size.
+    // A pot larger than the trained context is only made if its size was requested.
     n_slots = largest_pot(model.config().n_ctx_train);
   } else if (n_slots == 0) {
     n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
@@ -135,7 +135,7 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   }
   SessionPlan plan = PlanFor(model, backend, options, needs, n_slots);
   if (budget > 0 && plan.total_bytes > budget && options.chunk_rows == 0) {
-    // A pot that was asked for, or the smallest one: read in smaller chunks before giving up.
+    // For a requested pot, or the smallest one: try smaller chunks before giving up.
     SessionOptions narrow = options;
     for (narrow.chunk_rows = plan.chunk_rows; plan.total_bytes > budget && narrow.chunk_rows > 1;) {
       narrow.chunk_rows /= 2;

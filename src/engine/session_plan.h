@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session is made from and what it will hold: everything is planned (PlanSession, what `weir plan` prints), then
-// reserved when the session is made, and never grows.
+// A session's options and its memory plan: everything is planned (PlanSession, printed by `weir plan`), then reserved
+// when the session is made, and never grows.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ struct PlanItem {
 
 struct SessionOptions {
   PolicySpec policy;
-  int32_t pot_slots = 0;     // |M|; 0: as many as budget_bytes holds, at most the trained context; without a
+  int32_t pot_slots = 0;     // |M|; 0: as many as fit in budget_bytes, at most the trained context; without a
                              // budget the trained context, at most 4096
-  int64_t budget_bytes = 0;  // 0: no limit but the pot
-  int32_t chunk_rows = 0;    // rows read at once; 0: 256, or a quarter of a pot that evicts. At most half of a pot that
-                             // evicts: a chunk must not turn the whole pot over
+  int64_t budget_bytes = 0;  // 0: only the pot limits the session
+  int32_t chunk_rows = 0;    // rows per forward pass; 0: 256, or a quarter of a pot that evicts. At most half of a
+                             // pot that evicts: one chunk must not replace the whole pot
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
-  bool nll = false;  // Append() will be asked for likelihoods
+  bool nll = false;  // Append() will return log-likelihoods
   // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
-  // A trace may ask where attention goes (TraceInfo::attention_rows). Costs a float for each slot and layer.
+  // A trace may record attention (TraceInfo::attention_rows). Costs one float per slot and layer.
   bool watch_attention = false;
-  // What the session's owner will reserve in its ledger beside it: part of the plan and of the budget.
+  // Additional memory that the session's owner will reserve in its ledger; part of the plan and of the budget.
   std::vector<PlanItem> beside;
 };
 
@@ -49,16 +49,16 @@ struct SessionOptions {
 struct SessionPlan {
   PotShape pot;
   int32_t chunk_rows = 0;
-  int32_t probe_slots = 0;  // of the pot, kept free for a probe
+  int32_t probe_slots = 0;  // slots of the pot kept free for a probe
   RunnerShape runner;
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;
   int64_t minimum_bytes = 0;  // smallest budget this policy, model and KV type can work with
 };
 
-// kOverBudget when budget_bytes is too small: the message names the smallest budget that works, or, when the pot was
-// asked for, the largest pot that fits. kInvalidArgument when the pot is smaller than the policy needs, or when
-// attention is to be watched under a policy that decides for each head.
+// kOverBudget if budget_bytes is too small: the message gives the smallest budget that works or, if a pot size was
+// requested, the largest pot that fits. kInvalidArgument if the pot is smaller than the policy needs, or if
+// watch_attention is used with a policy that decides per head.
 Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options);
 
 }  // namespace weir

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session as bytes: what decides everything that comes next.
+// Saves and restores a session: all state that affects its later output.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -16,19 +16,20 @@ struct Session::StateHeader {
   int32_t n_pinned, n_score_rows, n_unscored;
   int32_t n_embd, has_last;
   int32_t n_probe, n_question;
-  int32_t n_since_full, reserved;  // no hole in the bytes
-  int32_t has_logits;  // they give the next token's likelihood, in other bits than the fused projection would
+  int32_t n_since_full, reserved;  // no padding
+  int32_t
+      has_logits;  // the next token's likelihood comes from them, with different bits than from the fused projection
 };
 
 namespace {
 
 constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '5'};
 
-// A stream that goes on from here counts and subtracts without leaving 64 bits.
+// A stream that continues from here can add and subtract counts without overflowing 64 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 60;
 
-// Whether every group holds tokens of a stream of n_seen, in their order and with all that are pinned: what policies,
-// positions and maps take for granted. Asked slot by slot.
+// Checks slot by slot that every group holds tokens of a stream of n_seen, in order and including all pinned ones, as
+// policies, positions and maps assume.
 class HoldsStream {
  public:
   HoldsStream(int64_t n_seen, int32_t n_pinned, int32_t n_groups, int32_t n_vocab)
@@ -100,7 +101,7 @@ Status Session::Save(ByteSink& sink) const {
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(core_.memo.question))));
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(parts_.prediction.hidden())));
   WEIR_RETURN_IF_ERROR(core_.pot->Save(sink));
-  return core_.backend->status();  // what a failed device did not give is zero
+  return core_.backend->status();  // a failed device leaves zeros
 }
 
 Status Session::Restore(std::span<const uint8_t> bytes) {
@@ -140,8 +141,8 @@ Status Session::Restore(ByteSource& source) {
   WEIR_RETURN_IF_ERROR(core_.pot->CheckState(source, std::ref(first)));
   if (source.n_left() != 0 || !first.all_pinned()) return bad;
 
-  // All of it may stand. From here on only the source itself can fail; a file that says other things by now is looked
-  // through again.
+  // Everything is valid. From here on only the source can fail; the contents are checked again in case the file has
+  // changed.
   core_.backend->Synchronise();
   source.Rewind();
   Status status = source.Skip(static_cast<int64_t>(sizeof(h)) + std::ssize(ids) * 4);
@@ -193,7 +194,8 @@ Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
   parts_.prediction.Restored(h.has_last != 0);
   reads_.Start(h.n_since_full);
   rewind_.Forbid();
-  // Part of what was saved, made again. Should a device fail at that, it has failed for good, and says so again.
+  // Recompute the logits, which were part of the saved state. If the device fails here, it has failed permanently and
+  // later calls report it again.
   return h.has_last != 0 && h.has_logits != 0 ? Logits().status() : Status();
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepBatch: the next token of several sessions in one forward pass.
+// StepBatch: reads the next token of several sessions in one forward pass (batched decoding).
 //
-// Reading one token alone passes over every weight for the sake of one row; sessions that write at the same time share
-// that pass. What each of them holds afterwards, and the logits of its next token, are the same bytes as if it had read
-// the token by itself.
+// Reading one token alone streams all weights for a single row; sessions that generate at the same time share that
+// pass. Each session's state and its next token's logits are byte for byte the same as if it had read the token alone.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@ class StepBatch {
     int64_t n_context = 0;    // as RunnerShape::n_context
     bool statistics = false;  // policies may collect attention
   };
-  // What a batch of max_sessions of the kind of `plan` needs.
+  // The shape for a batch of max_sessions sessions with this plan.
   static Shape ShapeFor(const SessionPlan& plan, int64_t max_sessions) {
     return {.max_sessions = max_sessions,
             .max_slots = plan.runner.max_slots,
@@ -39,16 +38,16 @@ class StepBatch {
   static Result<std::unique_ptr<StepBatch>> Make(Model& model, Backend& backend, const Shape& shape, Ledger& ledger);
   static int64_t Bytes(const Model& model, const Backend& backend, const Shape& shape);
 
-  // One token for one session, as Session::Append() of it with `generated` would read it. `status` is its answer.
+  // One token for one session, read as by Session::Append() with `generated`. `status` is the result.
   struct Step {
     Session* session = nullptr;
     int32_t token = -1;
     int64_t t_src_ms = 0;
     Status status;
   };
-  // All of them; any number. Sessions that fit together (cache types, kind of positions, the batch's shape) share
-  // forward passes, the others read alone. Afterwards Logits() of every session that read is there already.
-  // REQUIRES: the sessions are different ones and belong to this model and backend.
+  // Runs all steps; any number. Compatible sessions (cache types, kind of positions, the batch's shape) share forward
+  // passes, the others read alone. Afterwards Logits() of every session that read its token is already computed.
+  // REQUIRES: the sessions are distinct and belong to this model and backend.
   void Append(std::span<Step> steps);
 
   int64_t n_forwards() const { return n_forwards_; }  // shared ones, so far

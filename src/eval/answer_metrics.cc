@@ -121,7 +121,7 @@ double VqaAccuracy(std::string_view prediction, std::span<const std::string> gol
   const auto n_equal = static_cast<double>(std::count_if(golds.begin(), golds.end(), equal));
   const auto n = static_cast<double>(golds.size());
   if (n < 4) return n_equal > 0 ? 1 : 0;
-  // Without one of the equal answers, and without one of the others.
+  // Leave out one of the equal answers, or one of the others.
   return (n_equal * std::min(1.0, (n_equal - 1) / 3) + (n - n_equal) * std::min(1.0, n_equal / 3)) / n;
 }
 

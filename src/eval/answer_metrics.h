@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of short answers, as the papers' tables have them: one answer of a model against the right ones, best match
-// counts. Every score is in [0, 1] but for CIDEr (eval/cider.h), which needs all answers of a set at once.
+// Scores of short answers as in the papers' tables: a model's answer is compared with the gold answers, and the best
+// match counts. Every score is in [0, 1] except CIDEr (eval/cider.h), which needs all answers of a set at once.
 //
 // exact    the answer is one of the right ones, apart from ASCII case, white space and a period at the end
 // vqa      VQA accuracy (Antol et al. 2015, VQA; Goyal et al. 2017): right as far as three people said the same
@@ -18,21 +18,21 @@
 
 namespace weir {
 
-// White space at the ends taken off, runs of it made one space, ASCII letters lower.
+// Trims white space at the ends, collapses runs of it into one space, and lowers ASCII letters.
 std::string PlainText(std::string_view text);
 
 bool ExactMatch(std::string_view prediction, std::string_view gold);
 
-// A text as VQA's evaluation compares it: lower case, numbers up to ten as digits, no articles, punctuation taken out.
-// Apostrophes are left out on both sides, where the published evaluation puts missing ones back from a list; and the
-// rules hold for every question, where it leaves answers alone on which all people agree.
+// Normalises a text as VQA's evaluation does: lower case, numbers up to ten as digits, no articles, no punctuation. Two
+// differences: apostrophes are removed on both sides, while the published evaluation restores missing ones from a list;
+// and the rules apply to every question, while it leaves unanimous answers unchanged.
 std::string VqaText(std::string_view text);
-// The mean over the sets of all answers but one of min(1, equal answers / 3). With fewer than four answers, where three
-// others cannot agree: 1 when one of them is equal, else 0.
+// The mean of min(1, equal answers / 3) over all leave-one-out sets of answers. With fewer than four answers, where
+// three others cannot agree: 1 if any answer is equal, else 0.
 double VqaAccuracy(std::string_view prediction, std::span<const std::string> golds);
 
 // 1 - edit distance / length of the longer text, over characters (Unicode code points) of PlainText(); 0 where that is
-// 0.5 or less. The best over the gold answers. Texts longer than 4,096 characters are cut there.
+// 0.5 or less. The best over the gold answers. Texts are truncated to 4,096 characters.
 double Anls(std::string_view prediction, std::span<const std::string> golds);
 
 // By the names above. kUnsupported lists them; kInvalidArgument without gold answers.

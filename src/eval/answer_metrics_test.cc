@@ -21,7 +21,7 @@ TEST(AnswerMetricsTest, ExactIsExact) {
   EXPECT_EQ(Score("exact", "dark  RED", {"dark red"}), 1);
   EXPECT_EQ(Score("exact", "dark red", {"red"}), 0);
   EXPECT_EQ(Score("exact", "", {"red"}), 0);
-  // Letters are answers: no word is left out.
+  // Letters are answers: articles are not removed.
   EXPECT_EQ(Score("exact", "the", {"A"}), 0);
   EXPECT_EQ(Score("exact", "a", {"A"}), 1);
   EXPECT_EQ(Score("exact", "3.", {"3"}), 1);

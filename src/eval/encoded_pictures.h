@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of files as rows for a language model, each decoded and encoded once however many policies look at it.
+// Pictures from files as rows for a language model; each is decoded and encoded once, however many policies are tested
+// on it.
 //
-// What is held is the exam's own memory, counted in ledgers of its own: a session that sits the exam has nothing of
-// decoders and encoders in its plan, so that policies are compared by what they keep.
+// Their memory belongs to the exam and is counted in separate ledgers: the plan of a tested session contains no decoder
+// or encoder, so that policies are compared by what they keep.
 #pragma once
 
 #include <map>
@@ -21,7 +22,7 @@
 
 namespace weir {
 
-// Decoded files. Those that fit are kept, the others are decoded again whenever they are asked for.
+// A cache of decoded files. Files that do not fit are decoded again on every request.
 class PictureFiles {
  public:
   static constexpr int64_t kDefaultBytes = int64_t{512} << 20;
@@ -33,31 +34,31 @@ class PictureFiles {
  private:
   const MediaOptions media_;
   const int64_t most_bytes_;
-  Ledger ledger_;  // first of what it counts
+  Ledger ledger_;  // declared before what it counts
   std::map<std::string, Image> kept_;
   Image latest_;
 };
 
-// A picture as a model reads it: stretches of rows, and of the encoder's words between them.
+// A picture as a model reads it: rows, with the encoder's words between them.
 struct EncodedPicture {
   std::span<const float> rows;  // [n, n_embd]
   std::span<const PicturePart> parts;
 };
 
-// What an encoder makes of them, thinned out by a pruner where one is given.
+// A cache of encoded pictures, pruned if there is a pruner.
 class EncodedPictures {
  public:
   // `files` and `encoder` must outlive it. Errors of PictureEncoder::Make().
   static Result<std::unique_ptr<EncodedPictures>> Make(PictureFiles& files, Encoder& encoder, const PrunerSpec& pruner,
                                                        int64_t most_bytes = PictureFiles::kDefaultBytes);
 
-  // Valid until the next call. A frame is looked at once, without an encoder's tiles and squares. Errors of
+  // Valid until the next call. A frame is encoded whole, without an encoder's tiles and squares. Errors of
   // DecodeImage() and Preprocess().
   Result<EncodedPicture> Get(const std::string& path, bool is_frame);
-  // A frame made ready for the encoder, [encoder().n_prepared()]: for streams that keep frames together, whose rows
-  // depend on more than one. Valid until the next call. Errors as Get() has them.
+  // A frame prepared for the encoder, [encoder().n_prepared()], for streams that keep frames together, whose rows
+  // depend on several frames. Valid until the next call. Errors of Get().
   Result<const float*> Prepared(const std::string& path);
-  // Tokens that a picture may become.
+  // Maximum number of tokens of a picture.
   int32_t max_tokens() const;
   const EncoderConfig& config() const { return encoder_.config(); }
   PictureEncoder& encoder() { return *images_; }
@@ -77,7 +78,7 @@ class EncodedPictures {
   PictureFiles& files_;
   Encoder& encoder_;
   const int64_t most_bytes_;
-  Ledger ledger_;  // first of what it counts
+  Ledger ledger_;  // declared before what it counts
   std::unique_ptr<PictureEncoder> images_;
   HostBuffer pixels_;  // of a frame
   int64_t kept_bytes_ = 0;

@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-// Greedy text with a number in it that something else follows.
+// Whether the text has a number followed by another character.
 bool NumberIsWhole(const std::string& text) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto first = std::find_if(text.begin(), text.end(), digit);
@@ -116,7 +116,7 @@ Result<Reply> Examinee::Answer(std::span<const int32_t> tokens, const Question& 
   if (stop_ != nullptr && *stop_) return Cancelled("stopped while answering");
   cost_.answer_tokens += static_cast<int64_t>(result.tokens.size());
   cost_.answer_s += SecondsSince(start);
-  // An answer cut short by a pot that may not forget is no answer of the policy.
+  // An answer cut short by a pot that may not forget does not count as the policy's answer.
   if (result.reason == StopReason::kPotFull) return result.full;
   reply.end_token_read = result.end_token_read;
   return reply;
@@ -159,8 +159,8 @@ Result<Reply> Examinee::AskAside(const Question& question) {
       static_cast<size_t>(std::mismatch(asked.begin(), asked.end(), whole.begin(), whole.end()).first - asked.begin());
   if (same >= whole.size()) return reply;
   std::vector<float> nll(whole.size());
-  // Asked the way Answer() asks; the answer is then read as the model's own, so that policies which compress at the
-  // end of a prompt have done so.
+  // Asked as in Answer(); the gold answer is then read as generated tokens, so that policies that compress at the end
+  // of a prompt have done so.
   const std::span<const int32_t> question_tokens(whole.data(), same),
       gold_tokens(whole.data() + same, whole.size() - same);
   WEIR_RETURN_IF_ERROR(session_.BeginRound(question_tokens, static_cast<int64_t>(gold_tokens.size())));

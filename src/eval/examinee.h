@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that sits an exam: text is read into a session, questions are put to it, answers are greedy.
+// A model under test: reads text into a session and answers questions greedily.
 //
-// Questions can be asked aside: the session's state is saved before and restored after, so that a question leaves no
-// trace, and any number of questions, lengths and distances share one stream.
+// Questions can be asked "aside": the session's state is saved before and restored after, so that a question leaves no
+// trace and any number of questions, lengths and distances share one stream.
 #pragma once
 
 #include <atomic>
@@ -22,11 +22,12 @@
 namespace weir {
 
 struct Question {
-  // With a chat template `chat` ends the user's turn and the model answers; without one the model continues
-  // `completion`, which restates the beginning of what is looked for (small models copy better than they obey).
+  // With a chat template `chat` ends the user's turn and the model answers. Without one the model continues
+  // `completion`, which restates the beginning of the expected text (small models copy better than they follow
+  // instructions).
   std::string chat, completion;
-  std::vector<int32_t> tokens;  // stand before either
-  std::string gold;             // the right continuation of `completion`, its first space included; empty: not scored
+  std::vector<int32_t> tokens;  // read before either
+  std::string gold;             // the right continuation of `completion`, including its first space; empty: not scored
   int32_t n_answer = 16;        // longest answer in tokens
   bool number = false;          // the answer is a number: it ends with its last digit
 };
@@ -34,11 +35,11 @@ struct Question {
 struct Reply {
   std::string text;
   bool has_gold_nll = false;
-  bool end_token_read = false;  // the model ended its answer by itself
+  bool end_token_read = false;  // the model ended its answer with an end token
   double gold_nll = 0;  // -log P of Question::gold, mean over its tokens. Asked aside and without a template only
 };
 
-// What an exam cost, summed over everything since construction.
+// The cost of an exam, summed since construction.
 struct ExamCost {
   int64_t read_tokens = 0, answer_tokens = 0;
   double read_s = 0, answer_s = 0;
@@ -53,35 +54,37 @@ struct ExamCost {
 
 class Examinee {
  public:
-  // `chat` may be nullptr: completion. All must outlive the object. The session needs SessionOptions::nll where
-  // gold_nll is wanted (`score_gold`).
+  // `chat` may be nullptr: completion. All must outlive the object. The session needs SessionOptions::nll if gold_nll
+  // is required (`score_gold`).
   Examinee(Session& session, const Tokenizer& tokenizer, const ChatTemplate* chat, bool score_gold,
            const std::atomic<bool>* stop);
 
-  // Empties the session and reads what stands before the first text.
+  // Resets the session and reads the template's words before the first text.
   Status Begin();
-  // Says before the text what will be asked, for a policy whose probe has kQuestionMark in it; the others ignore it. Of
-  // a question that the slots kept free for a probe do not hold, the end counts.
+  // Announces the question before the text is read, for a policy whose probe has kQuestionMark in it; other policies
+  // ignore it. If the question does not fit into the slots kept free for a probe, its end is used.
   Status Expect(const Question& question);
-  // Reads text; it is kept back until `kFlushTokens` tokens wait, Flush() or a question comes, so that short texts are
-  // read in whole chunks.
+  // Reads text. It is buffered until `kFlushTokens` tokens wait, Flush() is called or a question is asked, so that
+  // short texts are read in whole chunks.
   Status Read(std::string_view text);
   Status ReadTokens(std::span<const int32_t> tokens);
   Status Flush();
-  // The stream so far, for other trials that begin alike, and back to it: what follows is read as if all had been.
+  // Saves the stream so far for other trials with the same beginning, and restores it: reading then continues as if all
+  // of it had been read.
   Status SaveStream(std::vector<uint8_t>* out);
   Status RestoreStream(std::span<const uint8_t> saved);
-  // Tokens of the stream so far, those kept back included.
+  // Tokens of the stream so far, including buffered ones.
   int64_t n_tokens() const { return session_.counters().seen + static_cast<int64_t>(pending_.size()); }
   std::vector<int32_t> Encode(std::string_view text) const;
 
-  // Asks; question and answer become part of the stream. With a chat template what is read next is another user's turn.
+  // Asks a question; question and answer become part of the stream. With a chat template the next text begins a new
+  // user's turn.
   Result<Reply> Ask(const Question& question);
-  // Saves what AskAside() returns to. Once for any number of questions; whatever is read next makes it stale.
+  // Saves the state that AskAside() returns to, for any number of questions. Any later reading invalidates it.
   Status Mark();
-  // Asks and goes back to the mark. REQUIRES: Mark() since the last Begin(), Read() or Ask().
+  // Asks and returns to the mark. REQUIRES: Mark() since the last Begin(), Read() or Ask().
   Result<Reply> AskAside(const Question& question);
-  // The same, with a mark of its own.
+  // Sets a mark, then asks aside.
   Result<Reply> MarkAndAsk(const Question& question);
 
   Session& session() { return session_; }
@@ -90,7 +93,7 @@ class Examinee {
 
  private:
   static constexpr size_t kFlushTokens = 4096;
-  // Opens a user's turn; its words wait with what comes next.
+  // Opens a user's turn; its words are buffered with the text that follows.
   Conversation NewTalk() const;
   Status OpenTurn();
   // The question as tokens, template included.
@@ -109,8 +112,8 @@ class Examinee {
   ExamCost cost_;
 };
 
-// Reads and answers a few made-up tokens and empties the session: what an exam will take on this machine, in tokens per
-// second, for estimates.
+// Reads and generates a few made-up tokens, then resets the session: measures this machine's tokens per second, to
+// estimate the duration of an exam.
 struct Rates {
   double read = 0, answer = 0;
 };

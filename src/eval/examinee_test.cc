@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suites on a tiny model: what is asked of every policy is the same, questions aside leave no trace, cells have their
+// Suites on a tiny model: every policy gets the same questions, questions aside leave no trace, cells have the right
 // numbers.
 #include "eval/examinee.h"
 
@@ -69,7 +69,7 @@ Question SeaQuestion() {
   return question;
 }
 
-// A catalyst that names the question reads as if the question had stood there from the beginning.
+// A catalyst with the question mark behaves as if it had contained the question from the beginning.
 TEST_F(ExamineeTest, WhatIsExpectedStandsInTheProbe) {
   const auto state_after = [&](const std::string& catalyst, const std::optional<Question>& expected, int32_t n_more) {
     SessionOptions options;
@@ -102,7 +102,7 @@ TEST_F(ExamineeTest, WhatIsExpectedStandsInTheProbe) {
   EXPECT_NE(expected, unexpected);
   // Policies that do not name it are not changed by it.
   EXPECT_EQ(state_after("say", question, 0), state_after("say", std::nullopt, 0));
-  // A question that has no room loses its beginning, and the whole of it at last.
+  // A question without room loses its beginning, in the extreme all of it.
   EXPECT_EQ(state_after("say {question}", question, 0), state_after("say {question}", std::nullopt, 0));
 }
 
@@ -120,7 +120,7 @@ TEST_F(ExamineeTest, AskingAsideLeavesNoTrace) {
   EXPECT_EQ(first->gold_nll, second->gold_nll);
   EXPECT_GT(first->gold_nll, 0);
   EXPECT_EQ(session_->counters().seen, seen);
-  // Asked for good, the answer is the same and stays.
+  // Asked in the stream, the answer is the same and stays.
   const auto kept = examinee.Ask(SeaQuestion());
   ASSERT_TRUE(kept.ok());
   EXPECT_EQ(kept->text, first->text);
@@ -182,7 +182,7 @@ TEST_F(ExamineeTest, AnAnswerInAConversationEndsItsTurn) {
   EXPECT_TRUE(n_waiting == n_cut || n_waiting == n_ended) << n_waiting << ", not " << n_cut << " or " << n_ended;
 }
 
-// What stands before a late key is read once; every trial is the one that reads all of its stream.
+// The text before a late key is read once; every trial equals one that reads its whole stream.
 TEST_F(ExamineeTest, PasskeysShareWhatComesBeforeThem) {
   session_ = MakeSession("weir", 96);
   Examinee examinee = Make();
@@ -272,7 +272,7 @@ TEST_F(ExamineeTest, PasskeyLengthsAreExact) {
   options.n = 2;
   options.n_answer = 2;
   ASSERT_TRUE(RunPasskeyGrowing(examinee, options, Hooks()).ok());
-  // The key after 400 tokens has not come at 300.
+  // The key at 400 tokens has not been read at 300.
   ASSERT_EQ(cells_.size(), 3u);
   std::set<std::pair<double, double>> found;
   for (const Cell& cell : cells_) {

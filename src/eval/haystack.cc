@@ -13,7 +13,7 @@ constexpr size_t kMaxSentenceBytes = 600;
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// The byte behind the sentence that begins at `at`, its white space included.
+// The byte after the sentence that begins at `at`, including its white space.
 size_t SentenceEnd(std::string_view text, size_t at) {
   const size_t limit = std::min(text.size(), at + kMaxSentenceBytes);
   size_t end = at;
@@ -52,7 +52,7 @@ std::string Haystack::Next() {
     const size_t begin = at_, end = SentenceEnd(text_, begin);
     at_ = end < text_.size() ? end : 0;
     std::string out(text_.substr(begin, end - begin));
-    if (at_ == 0 && !IsSpace(out.back())) out += "\n\n";  // the text begins again
+    if (at_ == 0 && !IsSpace(out.back())) out += "\n\n";  // the text restarts
     return out;
   }
   const auto pick = [&](std::span<const std::string_view> words) {

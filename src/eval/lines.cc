@@ -42,7 +42,7 @@ Line LineSource::Next() {
     line.key = std::to_string(++n_);
   } else {
     const int64_t n = static_cast<int64_t>(order_.size()), at = n_++ % n;
-    // The half that was just used up is mixed anew while the other half is in use: a key stays half a turn away from
+    // The half that was just used up is reshuffled while the other half is in use: a key stays half a pass away from
     // its last use.
     if (at == n / 2 && n_ > 1) {
       for (int64_t i = n / 2; i > 1; --i) std::swap(order_[i - 1], order_[rng_.Below(static_cast<uint64_t>(i))]);

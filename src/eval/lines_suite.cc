@@ -35,7 +35,7 @@ class LineStream {
 
   Status Next() {
     const Line line = source_.Next();
-    // The prose comes first, so that a distance of d lines has d lines and their prose behind the line asked for.
+    // The prose comes first, so that a distance of d lines has d lines and their prose after the line in question.
     std::string text = options_.gap_bytes > 0 ? prose_.NextBytes(options_.gap_bytes) : std::string();
     if (!text.empty() && text.back() != '\n') text += '\n';
     WEIR_RETURN_IF_ERROR(examinee_.Read(text + LineText(options_.format, line)));
@@ -86,7 +86,7 @@ Status ReadStream(Examinee& examinee, const LinesOptions& options, const SuiteHo
       Count(reply, line.value, examinee.chat(), &(*cells)[d]);
       if (hooks.progress) hooks.progress(++asked, n_questions);
     }
-    // After a chat's answer the next turn's head stands there already.
+    // After a chat's answer the next turn's head has already been read.
     if (options.carry && !examinee.chat()) WEIR_RETURN_IF_ERROR(examinee.Read("\n"));
   }
   return Status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Line retrieval: one prompt a trial (LongEval), or one endless stream with questions on the way (StreamEval, Inf-MLLM
-// section 4.2). Score: the number in the answer equals the line's.
+// Line retrieval: one prompt per trial (LongEval), or one endless stream with questions on the way (StreamEval,
+// Inf-MLLM section 4.2). Score: the number in the answer equals the line's.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct LinesOptions {
   int32_t n = 100;  // trials of every cell
   uint64_t seed = 0;
   int32_t n_answer = 12;
-  // Stream. After every `every` lines, once the largest distance is behind, the line `distance` lines back is asked
-  // for: `distance` lines were read after it.
+  // Stream. After every `every` lines, once the largest distance has been read, the question is about the line
+  // `distance` lines back: `distance` lines were read after it.
   std::vector<int32_t> distances = {5, 10, 20, 40, 80};
   int32_t every = 10;
-  int32_t gap_bytes = 0;  // made-up prose after every line: lines far apart are told apart more easily
+  int32_t gap_bytes = 0;  // generated prose after every line, which makes lines easier to tell apart
   // Questions and answers stay in the stream: rounds, one question each, distances in turn. Otherwise every distance is
   // asked at every point, aside.
   bool carry = false;
@@ -34,12 +34,12 @@ struct LinesOptions {
 // kInvalidArgument: a distance or a number of lines below 1, or lines of one key nearer than a distance.
 Status CheckLinesOptions(const LinesOptions& options, bool stream);
 
-// One cell a distance: `distance`, and how far back that was in tokens. Cells are reported at the end, also when the
-// stream is stopped or the pot may not shrink: with what was answered by then.
+// One cell per distance, with `distance` and how far back that was in tokens. Cells are reported at the end; if the
+// stream is stopped or the pot may not shrink, with the answers up to then.
 Status RunLinesStream(Examinee& examinee, const LinesOptions& options, const SuiteHooks& hooks);
-// One cell a number of lines.
+// One cell per number of lines.
 Status RunLinesPrompts(Examinee& examinee, const LinesOptions& options, const SuiteHooks& hooks);
-// Published prompts as they are, at most options.n of them; one cell. In completion the model continues the sentence
+// Published prompts, unchanged, at most options.n of them; one cell. In completion the model continues the sentence
 // that LongEval's answers have.
 Status RunLinesCases(Examinee& examinee, std::span<const LinesCase> cases, const LinesOptions& options,
                      const SuiteHooks& hooks);

@@ -23,7 +23,7 @@ TEST(WordsTest, AreDistinctLowerCaseWords) {
   }
 }
 
-// Values computed apart from the sources of xoshiro256** and splitmix64.
+// Values computed independently from the sources of xoshiro256** and splitmix64.
 TEST(LineSourceTest, ASeedMeansTheSameEverywhere) {
   LineSource numbers(LineKeys::kNumber, 7);
   for (const auto& [key, value] : {std::pair{"1", 35029}, {"2", 13938}, {"3", 41982}}) {

@@ -20,7 +20,7 @@ struct LongBenchSample {
   int32_t max_new_tokens = 0;  // LongBench's own, 1..4096
 };
 
-// One JSON object a line: `dataset`, `metric`, `prompt`, `answers` (texts), `max_new_tokens`; other keys are ignored.
+// One JSON object per line: `dataset`, `metric`, `prompt`, `answers` (texts), `max_new_tokens`; other keys are ignored.
 // kCorrupt names the line that lacks one.
 Result<std::vector<LongBenchSample>> ParseLongBench(std::string_view jsonl);
 
@@ -31,7 +31,8 @@ bool IsCompletionTask(std::string_view dataset);
 // A prompt longer than max_tokens loses its middle: its first and last max_tokens / 2 tokens stay. 0: no limit.
 void CutMiddle(std::vector<int32_t>* tokens, int64_t max_tokens);
 
-// The end of a prompt is asked, the rest is read: a policy that looks at the question sees these tokens of it.
+// The last tokens of a prompt count as the question, the rest is read before it: a policy that uses the question sees
+// these tokens.
 inline constexpr size_t kLongBenchQuestion = 64;
 
 struct LongBenchOptions {
@@ -40,7 +41,7 @@ struct LongBenchOptions {
   int64_t max_tokens = 0;             // of a prompt, see CutMiddle
   int32_t max_answer = 0;             // shortens LongBench's answers; 0: as published
 };
-// One cell a task (label `dataset`), its score in [0, 1], in the order of the file. `completion` asks without the
+// One cell per task (label `dataset`), with a score in [0, 1], in the order of the file. `completion` asks without the
 // template, `chat` with it; they may be the same object. kUnsupported for a metric without an implementation.
 Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBenchSample> samples,
                     const LongBenchOptions& options, const SuiteHooks& hooks);

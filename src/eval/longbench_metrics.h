@@ -10,11 +10,11 @@
 
 namespace weir {
 
-// F1 of two bags of words, after lower case and without ASCII punctuation and the articles a, an, the.
+// F1 of two bags of words, in lower case, without ASCII punctuation and the articles a, an, the.
 double QaF1(std::string_view prediction, std::string_view gold);
 // ROUGE-L (Lin 2004): F1 of the longest common subsequence of words; words end at white space. Over the whole texts,
-// not sentence by sentence. Time and memory: words of one times words of the other; texts longer than 8,192 words are
-// cut there.
+// not sentence by sentence. Time and memory are proportional to the product of the word counts; texts are truncated to
+// 8,192 words.
 double RougeL(std::string_view prediction, std::string_view gold);
 // Share of the integers of the prediction that equal the first integer of the gold answer; 0 where there is none.
 double IntegerShare(std::string_view prediction, std::string_view gold);

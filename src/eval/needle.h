@@ -17,7 +17,7 @@ namespace weir {
 struct Needle {
   std::vector<std::string> needles;  // sentences; several are spread evenly from the depth to the end
   std::string question;
-  std::string answer_prefix;              // completion: where the model goes on; empty: "Answer:"
+  std::string answer_prefix;              // completion: the text that the model continues; empty: "Answer:"
   std::string answer;                     // the right continuation; empty: only judged by must_contain
   std::vector<std::string> must_contain;  // all of them, ASCII case ignored
 };
@@ -28,20 +28,20 @@ std::vector<Needle> DefaultNeedles();
 // kCorrupt says what is missing.
 Result<std::vector<Needle>> ParseNeedles(std::string_view json);
 
-// The text with the needles in it. Each goes behind the last period before its place, or to the very place where there
+// The text with the needles in it. Each is inserted after the last period before its place, or exactly there if there
 // is none. depth in [0, 1].
 std::string HideNeedles(std::string_view haystack, const std::vector<std::string>& needles, double depth);
 
 struct NeedleOptions {
   std::vector<Needle> needles;                        // trial t asks for needles[t % size]
   std::string_view haystack;                          // a text that outlives the run; empty: made-up prose
-  std::vector<int64_t> lengths = {1024, 2048, 4096};  // tokens from the beginning to the question, about
+  std::vector<int64_t> lengths = {1024, 2048, 4096};  // approximate tokens from the beginning to the question
   std::vector<double> depths = {0, 0.25, 0.5, 0.75, 1};
   int32_t n = 6;  // trials of every cell
   uint64_t seed = 0;
   int32_t n_answer = 32;
 };
-// One cell a (`length`, `depth`), reported as it is finished. kInvalidArgument: nothing to ask.
+// One cell per (`length`, `depth`), reported when finished. kInvalidArgument: nothing to ask.
 Status RunNeedle(Examinee& examinee, const NeedleOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

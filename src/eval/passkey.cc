@@ -13,7 +13,7 @@ constexpr const char* kTask =
     "Somewhere in the following text, which is otherwise of no importance, a pass key is hidden. Find it and remember "
     "it. I "
     "will ask for it.\n";
-// Five short sentences, as in the published test, in words of our own: other words make another test, so they stay.
+// Five short sentences as in the published test, in our own words. Do not change them: other words are another test.
 constexpr const char* kFiller =
     "Grass is green. The sky above is blue. The sun is yellow. Off we go. And then we are back again. ";
 

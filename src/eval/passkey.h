@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passkey: a number said once in endless filler (Mohtashami and Jaggi 2023, "Landmark Attention", arXiv 2305.16300,
+// Passkey: a number stated once in endless filler (Mohtashami and Jaggi 2023, "Landmark Attention", arXiv 2305.16300,
 // section 4.2; InfiniPot, arXiv 2410.01518, figure 4). Key uniform in 1..50000; score: the first integer of the answer.
 //
-// Filler is a loop of five short sentences, cut by tokens instead of characters, so that lengths are exact.
-// After the key it begins anew, as published.
+// Filler is a loop of five short sentences, cut by tokens instead of characters, so that lengths are exact. After the
+// key the filler restarts, as published.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct PasskeyOptions {
   int32_t n_answer = 16;
 };
 
-// The tokens of one stream, however long it is read: task, filler, key, filler from its beginning.
+// The tokens of one stream of any length: task, filler, key, then filler from its beginning.
 class PasskeyStream {
  public:
   PasskeyStream(const Examinee& examinee, uint64_t seed);
@@ -43,10 +43,10 @@ class PasskeyStream {
 
 // kInvalidArgument: no cells, or lengths that do not hold the key's sentence.
 Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing);
-// The published protocol: every trial of every cell (`length`, `depth`) is a stream of its own.
+// The published protocol: every trial of every cell (`length`, `depth`) is a separate stream.
 Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
-// One stream a trial and key position (`key_at`), asked aside at every length that lies behind the key: far cheaper,
-// and what a stream that never ends looks like. What stands before a late key is read once for all trials.
+// One stream per trial and key position (`key_at`), asked aside at every length after the key: far cheaper, and closer
+// to an endless stream. The text before a late key is read once for all trials.
 Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

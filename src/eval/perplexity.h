@@ -2,8 +2,8 @@
 // Perplexity: exp(mean NLL), two protocols.
 //
 // Windows: the text is cut into windows of n_ctx tokens, each read into an empty pot; only the second half of every
-// window counts, so that each counted token has at least n_ctx / 2 tokens of context. This is what llama.cpp's
-// perplexity program measures, and the figures compare.
+// window counts, so that each counted token has at least n_ctx / 2 tokens of context. llama.cpp's perplexity program
+// measures the same, so the figures are comparable.
 //
 // Stream: one pot, one endless text, every token counts; reported in segments, so that drift shows. Protocol of
 // StreamingLLM's examples/eval_long_ppl.py, except that tokens are read in chunks: the chunk size is part of the
@@ -49,14 +49,14 @@ struct WindowOptions {
 Result<PerplexityResult> WindowPerplexity(Session& session, std::span<const int32_t> tokens,
                                           const WindowOptions& options);
 
-// Feed a stream through a session; segments of `segment_tokens` tokens are handed to `report` as they fill.
+// Feeds a stream through a session and reports each full segment of `segment_tokens` tokens to `report`.
 class StreamPerplexity {
  public:
   using Report = std::function<void(int64_t first_token, int64_t end_token, const PerplexityResult&)>;
   StreamPerplexity(Session& session, int64_t segment_tokens, Report report);
-  // Reads and counts. The very first token of the stream has no likelihood and is not counted.
+  // Reads and counts tokens. The first token of the stream has no likelihood and is not counted.
   Status Push(std::span<const int32_t> tokens, const std::atomic<bool>* stop);
-  // Reports a last, shorter segment when there is one.
+  // Reports the last, shorter segment, if any.
   void Finish();
   const NllMean& total() const { return total_; }
 

@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// A file of strangers may name pictures beside it, and nothing else: no device, no address, no way out of the folder.
+// An untrusted file may only name pictures in its folder: no devices, no URLs, no path out of the folder.
 bool LiesInside(const std::string& name) {
   if (name.empty() || name.front() == '/' || name.find("://") != std::string::npos ||
       name.find('\0') != std::string::npos) {

@@ -39,7 +39,7 @@ struct PictureQuestion {
 // shown before.
 Result<std::vector<PictureQuestion>> ParsePictureQuestions(std::string_view jsonl, const std::string& folder);
 
-// The streams, one after the other: lines that follow each other with the same number.
+// The streams in order: consecutive lines with the same number.
 std::vector<std::span<const PictureQuestion>> SplitStreams(std::span<const PictureQuestion> questions);
 
 }  // namespace weir

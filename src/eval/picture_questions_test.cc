@@ -78,7 +78,7 @@ TEST(PictureQuestionsTest, WhatIsNoQuestionIsRefusedWithItsLine) {
     EXPECT_NE(parsed.status().message().find("line 2"), std::string::npos) << parsed.status().message();
   }
   EXPECT_FALSE(ParsePictureQuestions("\n\n", "folder").ok());
-  // Deeper than a stack that would follow it.
+  // Nested too deeply for a recursive parser's stack.
   for (const char* key : {"answers", "images"}) {
     const std::string deep = std::string(200000, '[') + std::string(200000, ']');
     const std::string line =

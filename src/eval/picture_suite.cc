@@ -20,7 +20,7 @@ Status AskAll(Viewer& viewer, std::span<const PictureQuestion> questions, const 
   const PictureQuestion* shown = nullptr;
   for (const PictureQuestion& question : questions) {
     if (!question.pictures.empty()) {
-      // What is shown again is still there: questions leave no trace.
+      // Pictures shown again are still in the session, because questions leave no trace.
       const bool same = shown != nullptr && shown->pictures == question.pictures && shown->lead == question.lead;
       shown = &question;
       if (!same) {

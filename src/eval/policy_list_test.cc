@@ -20,7 +20,7 @@ TEST(PolicyListTest, Splits) {
 TEST(PolicyListTest, QuotesHoldTogether) {
   EXPECT_EQ(SplitPolicyList(R"(infinipot:probe="a, b; c: \"d\", e=f",alpha=1;full)"),
             (List{R"(infinipot:probe="a, b; c: \"d\", e=f",alpha=1)", "full"}));
-  // What is never closed stays there, for who reads it to refuse.
+  // An unclosed quote is kept, so that the policy parser rejects it.
   EXPECT_EQ(SplitPolicyList(R"(window;infinipot:probe="a\)"), (List{"window", R"(infinipot:probe="a\)"}));
   EXPECT_EQ(SplitPolicyList("window;infinipot:probe=\"a\\"), (List{"window", "infinipot:probe=\"a\\"}));
 }

@@ -17,7 +17,7 @@ struct Told {
   int64_t end;  // tokens of the stream when it had been told
 };
 
-// The stream and what was told in it, as far back as somebody may ask.
+// The stream and its facts, as far back as questions go.
 class FactStream {
  public:
   FactStream(Examinee& examinee, const StreamQaOptions& options)
@@ -67,7 +67,7 @@ Status Read(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks
   FactStream stream(examinee, options);
   const int64_t total = static_cast<int64_t>(cells->size()) * options.n;
   int64_t asked = 0;
-  // A fact is half a gap from where it is wanted at most; a point counts once that much lies behind.
+  // A fact is at most half a gap from the wanted distance; a point counts once that much has been read.
   for (int64_t at = options.every_tokens; asked < total; at += options.every_tokens) {
     WEIR_RETURN_IF_ERROR(stream.ReadTo(at));
     bool marked = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions along an endless text: short facts about distinct people are told on the way, and asked for at given
-// distances. After the question styles of VStream-QA (present and memory questions along one stream), in text. Score:
-// the number in the answer equals the fact's.
+// Questions along an endless text: short facts about distinct people appear along the way, and questions about them
+// follow at given distances. After the question styles of VStream-QA (present and memory questions along one stream),
+// in text. Score: the number in the answer equals the fact's.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Fact {
   std::string text() const { return subject + " is " + std::to_string(value) + "."; }
 };
 
-// Facts about distinct subjects; the subjects come again, in the same order with new values, after n_subjects() facts.
+// Facts about distinct subjects; after n_subjects() facts the subjects repeat in the same order with new values.
 class FactSource {
  public:
   explicit FactSource(uint64_t seed);
@@ -43,9 +43,9 @@ struct StreamQaOptions {
   uint64_t seed = 0;
   int32_t n_answer = 12;
 };
-// One stream. At every point the newest fact is asked for (`kind` present) and, for each distance that lies behind, the
-// fact nearest to it (`kind` memory), all aside. Cells come at the end, also of a run that is stopped.
-// kInvalidArgument: distances so long that subjects would come again, or nothing to ask.
+// One stream. Every point has a question about the newest fact (`kind` present) and, for each distance already read,
+// about the fact nearest to it (`kind` memory), all aside. Cells are reported at the end, also if the run is stopped.
+// kInvalidArgument: distances so long that subjects would repeat, or no questions.
 Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

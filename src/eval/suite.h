@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites share: figures with their errors, the cells they belong to, seeds.
+// Shared by the suites: figures with their errors, cells, seeds.
 //
-// A suite is a function that puts questions to an Examinee (eval/examinee.h) and reports one Cell per combination of
-// its parameters. Every question's material is drawn from Rng(seed, number of the trial) alone, so that two policies,
-// two pots and two machines are asked the same.
+// A suite is a function that asks an Examinee (eval/examinee.h) questions and reports one Cell per combination of its
+// parameters. Every question depends only on Rng(seed, trial number), so that all policies, pots and machines get the
+// same questions.
 #pragma once
 
 #include <cmath>
@@ -38,23 +38,23 @@ class RunningMean {
   int64_t n_ = 0;
 };
 
-// One figure of a suite: what was varied, and what came out.
+// One result of a suite: the parameters and the figures.
 struct Cell {
   std::string task, metric = "accuracy";
   std::vector<std::pair<std::string, double>> numbers;      // parameters: distance, depth, length ...
   std::vector<std::pair<std::string, std::string>> labels;  // parameters that are words
   RunningMean score;                                        // the metric; accuracies in [0, 1]
   RunningMean gold_nll;     // -log P of the right answer, mean over its tokens: tells policies apart before answers do
-  RunningMean tokens_back;  // between the end of what is asked for and the question; empty where it has no meaning
+  RunningMean tokens_back;  // between the end of the text in question and the question; empty if meaningless
   std::vector<std::pair<std::string, RunningMean>> more;  // what else a suite measures beside the metric
 };
 
 struct SuiteHooks {
-  std::function<void(const Cell&)> report;                              // required: a cell that is finished
+  std::function<void(const Cell&)> report;                              // required: called for each finished cell
   std::function<void(int64_t questions_done, int64_t total)> progress;  // may be empty
 };
 
-// Cells that hold something, finished or not: what a stopped run keeps.
+// Reports all non-empty cells, finished or not, for a run that was stopped.
 inline void ReportAll(const std::vector<Cell>& cells, const SuiteHooks& hooks) {
   for (const Cell& cell : cells) {
     if (cell.score.n() > 0) hooks.report(cell);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Was the answer right? Exact rules for exact questions.
+// Exact matching of answers.
 #pragma once
 
 #include <cstdint>

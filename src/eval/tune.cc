@@ -84,8 +84,8 @@ class Search {
     return Status();
   }
 
-  // Tries every value of one option; true when the best point moved. What was measured once is not measured again: the
-  // best of it is `best_` already.
+  // Tries every value of one option; true if the best point moved. No point is measured twice: `best_` is already the
+  // best of those measured.
   Result<bool> Along(const TuneAxis& axis) {
     const PolicySpec base = best_;
     bool moved = false;
@@ -189,7 +189,7 @@ Result<std::vector<TuneAxis>> TuneAxes(const PolicySpec& start, std::string_view
     }
     if (!keys.insert(axis.key).second) return InvalidArgument("option {} is searched twice", axis.key);
     const PolicyOptionInfo* option = FindOption(*start.info, axis.key);
-    // WithOption() knows how to say which options there are.
+    // WithOption() reports which options exist.
     if (option == nullptr) return WithOption(start, axis.key, "0").status();
     for (bool more = true; more;) {
       WEIR_RETURN_IF_ERROR(AddValue(start, *option, TakeUntil(",", &one), &axis));

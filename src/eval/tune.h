@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coordinate search over a policy's options: each option in turn takes the value that measures best while the others
-// stand still, until a whole pass changes nothing. The winner is then compared with the start on material the search
-// never saw.
+// are fixed, until a whole pass changes nothing. The winner is then compared with the start on held-out material.
 //
 // Every point is measured on the same trials (common random numbers), so that a difference between two points is the
 // mean of differences within trials, and its standard error is theirs: far smaller than the error of either mean.
@@ -20,7 +19,7 @@
 
 namespace weir {
 
-// One option and the values to try, as they would stand in a policy's text.
+// One option and the values to try, written as in a policy's text.
 struct TuneAxis {
   std::string key;
   std::vector<std::string> values;
@@ -44,25 +43,25 @@ RunningMean GainOf(const TuneFigure& a, const TuneFigure& b);
 // The first figure is the objective, the rest are its parts. Never empty.
 using TuneFigures = std::vector<TuneFigure>;
 
-// Measures a policy on the trials of the search, or on the held-out ones: the same ones at every call.
-// kInvalidArgument and kOverBudget make a point that is passed over (options that contradict each other, a pot too
-// small for them); any other failure ends the search.
+// Measures a policy on the trials of the search, or on the held-out ones; every call uses the same trials. On
+// kInvalidArgument and kOverBudget the point is skipped (contradictory options, a pot too small for them); any other
+// error ends the search.
 using TuneMeasure = std::function<Result<TuneFigures>(const PolicySpec& policy, bool held_out)>;
 
-// One point that was tried. `key` and `value` are empty for the start.
+// One tried point. `key` and `value` are empty for the start.
 struct TunePoint {
   PolicySpec policy;
   std::string key, value;
   bool held_out = false;
-  Status status;  // not ok: passed over, without figures
+  Status status;  // not ok: skipped, without figures
   TuneFigures figures;
   RunningMean gain;   // over the start: start - this
   bool best = false;  // of the search so far
 };
 
 struct TuneOptions {
-  int32_t max_points = 200;                      // measured; the search ends there
-  std::function<void(const TunePoint&)> report;  // every point as it is known; may be empty
+  int32_t max_points = 200;                      // limit on measured points
+  std::function<void(const TunePoint&)> report;  // called for every point; may be empty
 };
 
 struct TuneResult {
@@ -74,14 +73,14 @@ struct TuneResult {
   const PolicySpec& kept() const { return kept_found ? found : start; }
 };
 
-// Points of one pass, the start included: what a search costs at least, about.
+// Points of one pass, including the start: roughly the minimum cost of a search.
 int64_t PointsOfOnePass(const PolicySpec& start, const std::vector<TuneAxis>& axes);
 
-// The start must be measurable; what it returns otherwise comes back. Equal objectives keep the earlier point.
+// Returns an error if the start cannot be measured. For equal objectives the earlier point is kept.
 Result<TuneResult> Tune(const PolicySpec& start, const std::vector<TuneAxis>& axes, const TuneMeasure& measure,
                         const TuneOptions& options);
 
-// What `--policy NAME:profile=FILE` reads: the options that were kept, with the held-out figures of both.
+// The profile for `--policy NAME:profile=FILE`: the options kept, with the held-out figures of both points.
 Profile ToProfile(const TuneResult& result, const std::string& model, int32_t pot, uint64_t seed);
 
 }  // namespace weir

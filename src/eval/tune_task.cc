@@ -17,7 +17,7 @@ constexpr double kInside[] = {0.25, 0.5}, kBeyond[] = {1.25, 2};
 // Large pots are filled with prose between the lines, so that a stream has about this many lines a pot and costs as
 // many questions as in a small pot.
 constexpr int32_t kLinesPerPot = 32;
-constexpr int32_t kLeastGapTokens = 8;  // prose shorter than a sentence is none
+constexpr int32_t kLeastGapTokens = 8;  // shorter prose is left out
 constexpr int64_t kPotsOfText = 3;      // longest slice of text
 
 // Numbers of held-out trials, far from those of the search.
@@ -62,7 +62,7 @@ double TuneTask::TokensPerLine() const {
 
 Status TuneTask::MakeLines() {
   lines_.n = options_.n_questions;
-  lines_.n_answer = 1;  // the likelihood of the answer is asked for, not the answer
+  lines_.n_answer = 1;  // only the answer's likelihood is needed
   tokens_per_line_ = TokensPerLine();
   const double gap_tokens = static_cast<double>(pot()) / kLinesPerPot - tokens_per_line_;
   if (gap_tokens >= kLeastGapTokens) {

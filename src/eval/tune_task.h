@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `weir tune` measures a policy by. A trial is
+// The measurement that `weir tune` uses. A trial is
 //
-//   lines   one stream of named numbers (eval/lines_suite.h), longer than the pot, along which the model is asked for
+//   lines   one stream of named numbers (eval/lines_suite.h), longer than the pot, with questions about
 //           lines at distances inside the pot (a quarter and a half of it) and beyond (5/4 of it and twice as much).
-//           The figure is the mean NLL of the right number, in nats per token, a mean over the distances: it moves
-//           where an accuracy still stands still, and ln 10 is a guess of one digit
-//   text    where there is one: mean NLL of a slice of it, read into an empty pot and several times as long
+//           The figure is the mean NLL of the right number, in nats per token, averaged over the distances: it changes
+//           where an accuracy does not yet, and ln 10 is a guess of one digit
+//   text    if given: mean NLL of a slice of it, several times as long as the pot, read into an empty pot
 //
 //   objective = (w_inside inside + w_beyond beyond + w_text text) / (w_inside + w_beyond + w_text)
 //
-// over the parts that are measured. Smaller is better. Material depends on seed and number of the trial alone, so that
-// every policy is asked the same; held-out trials have other lines and other slices of the text.
+// over the parts that are measured. Smaller is better. Material depends only on seed and trial number, so that
+// every policy gets the same questions; held-out trials have other lines and other slices of the text.
 #pragma once
 
 #include <atomic>
@@ -35,14 +35,14 @@ struct TuneTaskOptions {
 
 class TuneTask {
  public:
-  // `session`: everything but the policy's own; its pot is settled here, with session.policy, and the same for every
-  // point. `model` must outlive the object. kInvalidArgument: weights or counts out of range, a pot that holds hardly a
-  // line; otherwise what PlanSession() says.
+  // `session`: everything except the policy's options; the pot is determined here, with session.policy, and is the same
+  // for every point. `model` must outlive the object. kInvalidArgument: weights or counts out of range, a pot that
+  // holds hardly a line; otherwise what PlanSession() says.
   static Result<TuneTask> Make(const LoadedModel& model, const SessionOptions& session, const TuneTaskOptions& options);
 
   // Tokens of text that all trials can use, the held-out ones included.
   int64_t text_tokens_wanted() const;
-  // Until it is called there is no text. kInvalidArgument: slices of it would not be longer than the pot.
+  // Sets the text; without it there is none. kInvalidArgument: slices of it would not be longer than the pot.
   Status SetText(std::vector<int32_t> tokens);
 
   // TuneMeasure: figures `objective`, then those of `inside`, `beyond`, `text` that are measured.
@@ -51,7 +51,7 @@ class TuneTask {
   int32_t pot() const { return session_.pot_slots; }
   const LinesOptions& lines() const { return lines_; }
   bool asks_lines() const { return options_.weight_inside > 0 || options_.weight_beyond > 0; }
-  // What one point costs, about: tokens read, and questions asked aside.
+  // Approximate cost of one point: tokens read, and questions asked aside.
   int64_t tokens_per_point() const;
   int64_t questions_per_point() const;
 

@@ -99,7 +99,7 @@ TEST_F(TuneTaskTest, DistancesAreInsideAndBeyond) {
     const LinesOptions& lines = task->lines();
     ASSERT_EQ(lines.distances.size(), 4u);
     EXPECT_TRUE(std::is_sorted(lines.distances.begin(), lines.distances.end()));
-    // Tokens of a trial: what lies before the first question, and the lines between questions.
+    // Tokens of a trial: those before the first question, and the lines between questions.
     const double per_line = static_cast<double>(task->tokens_per_point()) / options_.n_trials /
                             (lines.distances[3] + lines.n * lines.every);
     EXPECT_LT(lines.distances[1] * per_line, 0.75 * pot);
@@ -123,7 +123,7 @@ TEST_F(TuneTaskTest, RefusesWhatMeasuresNothing) {
   EXPECT_TRUE(task->SetText(Text(4 * 129)).ok());
   EXPECT_EQ(task->Measure(*ParsePolicySpec("full"), false).status().code(), StatusCode::kOverBudget);
   options_.weight_inside = options_.weight_beyond = 0;
-  task = Make(16);  // no lines are asked for
+  task = Make(16);  // no questions about lines
   ASSERT_TRUE(task.ok()) << task.status().message();
   EXPECT_EQ(task->Measure(*ParsePolicySpec("window"), false).status().code(), StatusCode::kInvalidArgument);
   ASSERT_TRUE(task->SetText(Text(200)).ok());

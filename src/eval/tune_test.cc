@@ -21,8 +21,8 @@ std::vector<TuneAxis> Axes(const PolicySpec& start, const std::string& search) {
   return *std::move(axes);
 }
 
-// A valley over (log10 b, recent) that leans, so that one pass along the axes does not reach its ground, seen through
-// noise that all points share (material) and noise of each point's own.
+// A slanted valley over (log10 b, recent), whose minimum one pass along the axes does not reach, with noise common to
+// all points (material) and independent noise per point.
 struct Valley {
   double lean = 0, shared = 1, own = 0, level = 0;
   int n_trials = 6;
@@ -141,7 +141,7 @@ TEST(Tune, ADifferenceWithinItsErrorKeepsTheDefault) {
       EXPECT_EQ(result->kept().text, start.text);
     }
   }
-  // Noise always looks like an improvement to the search, and seldom to the held-out trials.
+  // Noise always looks like an improvement in the search, but rarely in the held-out trials.
   EXPECT_GE(n_moved, 15);
   EXPECT_LE(n_kept, 10);
 }

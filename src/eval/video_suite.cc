@@ -141,7 +141,7 @@ Status RunStreamVideo(Viewer& viewer, std::span<const PictureQuestion> questions
     if (round.question->kind == kPresent) {
       cell = 0;
     } else if (round.about_min < options.first_minutes) {
-      if (round.age_min < options.ages.front()) return;  // of the first minute, and younger than what was asked for
+      if (round.age_min < options.ages.front()) return;  // of the first minute, and younger than the first age
       // The last age that is reached.
       cell = 1 + static_cast<size_t>(std::upper_bound(options.ages.begin(), options.ages.end(), round.age_min) -
                                      options.ages.begin());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions along streams of clips, in rounds: what is shown stays in the stream, and so do questions and answers.
+// Questions along streams of clips, in rounds: pictures, questions and answers stay in the stream.
 //
 // videoqa (Inf-MLLM section 4.2, table 1): clip after clip with a question each, scored over the first 5, 10 and 300
-// rounds of a stream. streamvideo (VStream-QA, Inf-MLLM table 3): what was seen in the stream's first minute is asked
-// for again and again while the pot turns over; present and memory questions are never one figure.
+// rounds of a stream. streamvideo (VStream-QA, Inf-MLLM table 3): questions about the stream's first minute are
+// repeated while the pot's contents are replaced; present and memory questions are separate figures.
 //
 // An answer is right when it is one of the right ones (eval/answer_metrics.h, exact).
 #pragma once
@@ -26,25 +26,25 @@ struct ScoredRound {
   int64_t n = 0;  // rounds of the stream so far, this one included; those asked aside are not counted
   std::string answer;
   bool right = false;
-  int64_t tokens_back = 0;  // read since the clip that is asked about had been shown, up to the question
+  int64_t tokens_back = 0;  // tokens read between the clip in question and the question
   double about_min = 0;     // when that clip began, in minutes of the source
   double age_min = 0;       // minutes from then to the question
 };
 
 struct VideoSuiteOptions {
-  // What stays in the stream as the answer of a round: the model's own, or the right one, so that no wrong answer can
-  // lead later ones astray. Either way the model's own is scored.
+  // Which answer stays in the stream: the model's own, or the right one, so that a wrong answer cannot mislead later
+  // ones. The model's own answer is scored in both cases.
   bool own_answers = true;
   // videoqa: cells over the first so many rounds.
   std::vector<int32_t> rounds = {5, 10, 300};
-  // streamvideo: minutes of the source that count as its beginning, and the ages, in minutes between what is asked for
-  // and the question, from which on a cell of its own begins.
+  // streamvideo: minutes of the source that count as its beginning, and the ages (minutes between the clip in question
+  // and the question) at which a new cell begins.
   double first_minutes = 1;
   std::vector<double> ages = {0, 1, 2, 4, 8, 16, 32};
   std::function<void(const ScoredRound& round, const Viewer& viewer)> on_round;  // may be empty
 };
 
-// The first rounds of the first streams; 0: all. What is asked aside behind the last round belongs to it.
+// The first rounds of the first streams; 0: all. Questions asked aside after the last round belong to it.
 std::vector<PictureQuestion> FirstRounds(std::span<const PictureQuestion> questions, int32_t n_streams,
                                          int32_t n_rounds);
 
@@ -53,7 +53,7 @@ Status WatchStreams(Viewer& viewer, std::span<const PictureQuestion> questions, 
                     const SuiteHooks& hooks, const std::function<void(const ScoredRound&)>& scored);
 
 // One cell for every number of rounds and kind: all, present, memory (everything but present), and each kind of the
-// file. At the end, also of a run that is stopped.
+// file. Reported at the end, also if the run is stopped.
 Status RunVideoQa(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
                   const SuiteHooks& hooks);
 

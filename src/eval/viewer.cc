@@ -139,7 +139,7 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
   const auto write = [&](Answerer& writer) -> Status {
     if (stop_ != nullptr && *stop_) return Cancelled("stopped while answering");
     WEIR_RETURN_IF_ERROR(writer.Step());
-    // An answer cut short by a pot that may not forget is no answer of the policy.
+    // An answer cut short by a pot that may not forget does not count as the policy's answer.
     WEIR_RETURN_IF_ERROR(writer.full());
     ++n_written;
     ++n_tokens_;
@@ -150,7 +150,7 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
   while (!answerer.done()) {
     WEIR_RETURN_IF_ERROR(write(answerer));
     reply.text += answerer.TakeText();
-    // Without a template nothing but a new line may say that the answer is over.
+    // Without a template a new line may be the only sign that the answer is over.
     if (chat_ == nullptr && reply.text.find('\n', 1) != std::string::npos) answerer.Stop();
   }
   answerer.Finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that is shown pictures in rounds and asked about them; answers are greedy.
+// A model under test on pictures: reads pictures in rounds and answers questions about them greedily.
 //
 // A round is the user's turn of a chat template: words, pictures, a question. Models without a template (BLIP-2 with
 // OPT) read the pictures, then a form with the question in it. As an Examinee (eval/examinee.h), a Viewer can ask
@@ -27,11 +27,11 @@
 namespace weir {
 
 struct ViewerOptions {
-  // How a question is put; "{question}" stands for its words.
+  // The form of a question; "{question}" is replaced by its words.
   std::string form = "{question}";
   int32_t n_answer = 8;  // longest answer in tokens
-  // Aside, as many tokens are written after an answer's end as this lacks: the cost of a token can then be measured on
-  // answers of one word. The answer is what comes before its end.
+  // In questions asked aside, generation continues after the answer's end until there are this many tokens, so that the
+  // cost per token can be measured on one-word answers. The answer is the text before its end.
   int32_t n_decode = 0;
   int64_t frame_ms = 1000;  // of the source, from a picture to the next
   bool video = false;       // pictures are frames of a video
@@ -39,37 +39,37 @@ struct ViewerOptions {
 
 struct ViewerReply {
   std::string text;
-  // What the session held when the question had been read, before the answer: of the keys and values of all tokens so
-  // far, in all layers and heads.
+  // Share of the keys and values of all tokens so far, in all layers and heads, that the session held after the
+  // question, before the answer.
   double stored_share = 0;
   double stored_visual_share = 0;  // of the pictures' alone; 0 without pictures
   int64_t kv_bytes = 0;            // of what was held
-  // What a token of the answer read of them, mean over the tokens written.
+  // Share of them that a token of the answer read, mean over the tokens generated.
   double used_share = 0;
-  double ms_per_token = 0;  // to write one, mean
+  double ms_per_token = 0;  // mean time to generate one
 };
 
 class Viewer {
  public:
-  // `chat` may be nullptr. `frames` keeps the session's frames, where they are frames of a video and the encoder makes
-  // rows of them together; a question then reads what they have become. All must outlive the object.
+  // `chat` may be nullptr. `frames` keeps the session's frames if they are frames of a video and the encoder makes rows
+  // of them together; a question then reads those rows. All must outlive the object.
   Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
          const ViewerOptions& options, const std::atomic<bool>* stop, FrameStore* frames = nullptr);
 
-  // Empties the session; what stands before the first turn is read with it.
+  // Resets the session; the words before the first turn are read with that turn.
   Status Begin();
   // Shows pictures at the beginning of a new turn, after `lead`.
   Status Show(std::string_view lead, std::span<const std::string> pictures);
-  // Asks, in the turn that Show() began or in one of its own; question and answer become part of the stream.
+  // Asks in the turn that Show() began, or in a new one; question and answer become part of the stream.
   Result<ViewerReply> Ask(const std::string& question);
   // Asks and leaves no trace.
   Result<ViewerReply> AskAside(const std::string& question);
-  // The question is read, and `answer` as if the model had given it.
+  // Reads the question, and `answer` as if the model had given it.
   Status Tell(const std::string& question, const std::string& answer);
 
   // Tokens of the stream so far.
   int64_t n_tokens() const { return n_tokens_; }
-  // Where the stream is in its source: the time of the next picture.
+  // The current source time: that of the next picture.
   int64_t t_ms() const { return n_pictures_ * options_.frame_ms; }
   const ViewerOptions& options() const { return options_; }
   const Session& session() const { return session_; }
@@ -81,7 +81,7 @@ class Viewer {
 
  private:
   Status ReadPicture(const std::string& path);
-  // Reads what came of pictures with `read`, and counts it.
+  // Reads pictures with `read` and counts their tokens.
   Status ReadVisual(const std::function<Status(const Session::AppendOptions&)>& read);
   Status ReadTokens(std::span<const int32_t> tokens, const Session::AppendOptions& options);
   // Reads the rest of the turn, up to where the answer begins.

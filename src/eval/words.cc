@@ -4,7 +4,7 @@
 namespace weir {
 namespace {
 
-// Sorted by nothing: the order is part of what a seed means. New words go to the end.
+// Not sorted: the order is part of what a seed means. Add new words at the end.
 constexpr std::string_view kNouns[] = {
     "apple",    "basket",  "candle",   "dragon",  "engine",   "falcon",  "garden",  "hammer",   "island",  "jacket",
     "kettle",   "ladder",  "mirror",   "needle",  "orange",   "pencil",  "quarry",  "rocket",   "saddle",  "tunnel",

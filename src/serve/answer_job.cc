@@ -9,8 +9,8 @@
 namespace weir {
 namespace {
 
-// Events that may wait for a client; what is written beyond becomes one event. An answer has no longest length, and is
-// not stored without end for somebody who takes it drop by drop.
+// Limits on the events queued for a client; beyond them, further output is merged into one event. An answer's length is
+// unlimited, so it must not be buffered without bound for a slow client.
 constexpr size_t kMaxEvents = 256, kMaxUnreadBytes = 4 << 20, kMaxUnreadLikelihoods = 1 << 14;
 
 }  // namespace
@@ -21,7 +21,7 @@ AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
       asked_at_(Clock::now()) {}
 
 std::span<const PromptPart> AnswerJob::Reusable() const {
-  // Likelihoods are told of every token, so every token is read.
+  // Log-likelihoods are reported for every token, so every token is read.
   const bool may = host_.options().cache_prompt && request_.cache_prompt && !request_.score_prompt;
   return may ? std::span<const PromptPart>(request_.prompt) : std::span<const PromptPart>();
 }
@@ -74,7 +74,7 @@ Status AnswerJob::Read() {
   Status scored;
   const TensorObserver score = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
     if (name != "final_norm") return;
-    // The prompt's last row predicts the answer's first token, which is not known yet. A probe's rows stand for no
+    // The prompt's last row predicts the answer's first token, which is not known yet. A probe's rows do not represent
     // text.
     const int64_t n = std::min<int64_t>(n_rows, std::ssize(prompt_) - 1 - n_before);
     if (n <= 0) return;
@@ -192,7 +192,7 @@ void AnswerJob::Finish() {
     summary_.answer_ms = Milliseconds(end - first);
     summary_.rows_pruned = stream_ != nullptr ? stream_->rows_pruned : rows_pruned_;
   }
-  SessionJob::Finish();  // before anybody hears of it: the next request finds the pot free
+  SessionJob::Finish();  // before the client gets the event: its next request then finds the pot free
   if (answerer_) {
     answerer_->Finish();
     TakeWritten();

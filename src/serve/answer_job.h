@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A question and its answer: reads a prompt, then writes token by token until something says stop.
+// The job of one question and its answer: reads a prompt, then generates token by token until a stop condition is met.
 #pragma once
 
 #include <array>
@@ -24,25 +24,25 @@ namespace weir {
 // The job itself sets AnswerOptions::read_last and t_src_ms.
 struct AnswerRequest : AnswerOptions {
   SamplerOptions sampler;
-  bool cache_prompt = true;   // go on from what an answer pot holds of the prompt
+  bool cache_prompt = true;   // reuse the prompt's prefix that an answer pot holds
   bool score_prompt = false;  // likelihoods of the prompt's tokens too
-  // What an answer pot reads, and the pictures of its visual parts; a stream session is asked `question` instead.
+  // The prompt for an answer pot, and the pictures of its visual parts; a stream session uses `question` instead.
   std::vector<PromptPart> prompt;
   std::vector<VisualInput> visuals;
   std::string question;
 };
 
 struct AnswerSummary {
-  bool ended = false;  // by itself or by a stop string; otherwise because of its length
+  bool ended = false;  // by an end token or a stop string; otherwise because of its length
   bool cancelled = false;
   int64_t n_prompt = 0, n_answer = 0;
   int64_t n_cached = 0;    // of the prompt, not read again
   SessionCounters tokens;  // of the session
   std::array<HeldSpan, kNumModalities> held{};
-  int64_t t_ms = 0;                    // the moment of the stream that it was asked at
-  std::optional<int64_t> rows_pruned;  // of the session's pictures; nothing where nobody prunes
-  double first_token_ms = 0;           // since the job was made; 0 without a token
-  double prompt_ms = 0;                // from when the job was begun to its first token, or its end without one
+  int64_t t_ms = 0;                    // the stream time at which it was asked
+  std::optional<int64_t> rows_pruned;  // of the session's pictures; nullopt without a pruner
+  double first_token_ms = 0;           // since the job was created; 0 without a token
+  double prompt_ms = 0;                // from the job's start to its first token, or to its end without one
   double answer_ms = 0;                // from there to its end
 };
 
@@ -54,24 +54,25 @@ struct AnswerEvent {
   bool last = false;
   Status status;          // of the last event: why there is no (whole) answer
   bool overflow = false;  // the prompt does not fit into a pot that may not forget
-  bool cut = false;       // cancelled when the stream session had changed already
+  bool cut = false;       // cancelled after the stream session had changed
   AnswerSummary summary;  // of the last event
 };
 
 class AnswerJob : public SessionJob {
  public:
-  // An empty id: in an answer pot.
+  // An empty id: answer in an answer pot.
   AnswerJob(Host& host, std::string id, AnswerRequest request);
   Step Advance() override;
   bool CanJoin() const override { return begun_ && reader_.done(); }
   void Finish() override;
   void Dropped(const Status& why) override;
 
-  // Scheduler::JointStep of jobs that all are AnswerJobs: each writes a token, `batch` reads them in one forward pass.
+  // Scheduler::JointStep for jobs that are all AnswerJobs: each samples a token, and `batch` reads them in one forward
+  // pass.
   static void AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, std::span<Step> steps);
 
   Channel<AnswerEvent> events;
-  // Tokens of the prompt; a picture's are known when they are read. 0 of 0 before the job begins. Any thread.
+  // Tokens of the prompt; a picture's count is known once it is read. 0 of 0 before the job starts. Any thread.
   struct Progress {
     int64_t n_read = 0, n_prompt = 0;
   };
@@ -83,11 +84,11 @@ class AnswerJob : public SessionJob {
   std::span<const PromptPart> Reusable() const override;
   Status Begin();
   Status Read();
-  // Draws the next token and gives its text out. True when the session is to read it.
+  // Samples the next token and emits its text. True if the session must read it.
   Result<bool> Write();
-  // The token was read, or why not.
+  // Reports the result of reading the token.
   Status Written(const Status& read);
-  // Moves what the answerer has written to pending_.
+  // Moves the answerer's new output to pending_.
   void TakeWritten();
   Step StepOf(Status status);
 
@@ -96,7 +97,7 @@ class AnswerJob : public SessionJob {
   Clock::time_point begun_at_;
   std::optional<Sampler> sampler_;
   std::optional<RecalledFrames> recalled_;
-  std::optional<Answerer> answerer_;  // when the prompt was read
+  std::optional<Answerer> answerer_;  // set once the prompt was read
   std::vector<int32_t> prompt_;       // all parts: only with score_prompt
   bool begun_ = false;
   AnswerSummary summary_;

@@ -39,7 +39,7 @@ Session* AnswerPots::Take(std::span<const PromptPart> prompt) {
 }
 
 void AnswerPots::Give(Session* session) {
-  // Where there is nothing to go on from, nobody has a place to lose.
+  // A pot with nothing to reuse is lent first.
   free_.insert(session->n_rewindable() == 0 ? free_.begin() : free_.end(), session);
 }
 

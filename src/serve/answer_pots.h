@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room of answer pots: a few sessions that are made at the start and lent to requests which bring their whole
-// prompt.
+// The pool of answer pots: a few sessions that are made at start-up and lent to requests that carry their whole prompt.
 //
-// A pot that comes back keeps what it read, so that the next turn of the same chat goes on from there
-// (chat/prompt_reuse.h). Free pots are ordered: those that nobody can go on from first, then the longest unused.
+// A returned pot keeps what it read, so that the next turn of the same chat can reuse it (chat/prompt_reuse.h). Free
+// pots are ordered: pots without reusable content first, then least recently used first.
 //
 // Everything runs on the engine's thread.
 #pragma once
@@ -25,9 +24,8 @@ namespace weir {
 class AnswerPots {
  public:
   AnswerPots() = default;
-  // n pots of the same kind, each of which reserves `bytes_each` of `ledger` first. `encoder` may be nullptr.
-  // kOverBudget when the ledger lacks the bytes; errors of Session::Make. `model`, `encoder` and `ledger` outlive the
-  // pots.
+  // Makes n pots of the same kind; each first reserves `bytes_each` of `ledger`. `encoder` may be nullptr. kOverBudget
+  // if the ledger lacks the bytes; errors of Session::Make. `model`, `encoder` and `ledger` must outlive the pots.
   static Result<AnswerPots> Make(LoadedModel& model, Encoder* encoder, const SessionOptions& options, int n,
                                  int64_t bytes_each, Ledger& ledger);
 
@@ -37,12 +35,12 @@ class AnswerPots {
   // Bytes of keys and values of all of them.
   int64_t kv_bytes() const;
 
-  // nullptr when all are lent. The pot holds the first n_seen() tokens of `prompt`, which is read on behind them; of an
-  // empty prompt, nothing.
+  // Lends a pot; nullptr if all are lent. The pot already holds the first n_seen() tokens of `prompt`, and the caller
+  // reads the rest; for an empty prompt the pot is empty.
   Session* Take(std::span<const PromptPart> prompt);
-  // Of Take(). What the pot holds may be gone on from; one that was Reset() is the first to be lent again.
+  // Returns a pot from Take(). Later prompts may reuse its content; a pot that was Reset() is lent first.
   void Give(Session* session);
-  // What a pot keeps of a video's frames while it reads them. REQUIRES: there is an encoder.
+  // The frames of a video that a pot keeps while it reads them. REQUIRES: there is an encoder.
   FrameStore& KeptFrames(const Session& pot) { return *kept_frames_.at(&pot); }
 
  private:

@@ -17,9 +17,10 @@ namespace weir {
 namespace {
 
 constexpr auto kLookAtClient = std::chrono::milliseconds(100);
-// What a likelihood counts as among the bytes that requests bring: a body may become thirty times its size, too.
+// Bytes that a log-likelihood counts as in the limit on request bytes: a body may also grow to thirty times its size.
 constexpr int64_t kLikelihoodBytes = 24;
-// Of a stream, before it says that it is still there: clients and proxies give up after a minute, some much sooner.
+// The longest silence of a stream before it sends a keep-alive comment: clients and proxies time out after a minute,
+// some much sooner.
 constexpr auto kLongestSilence = std::chrono::seconds(5);
 
 ApiError ErrorOf(const AnswerEvent& event) {
@@ -27,7 +28,7 @@ ApiError ErrorOf(const AnswerEvent& event) {
   return event.overflow ? ContextLengthExceeded(event.status) : FromStatus(event.status);
 }
 
-// The answers to the prompts of one request, n to each, one after another. Ends its work when it is destroyed.
+// The answers to the prompts of one request, n per prompt, in order. Its destructor cancels the work.
 class Answers {
  public:
   Answers(Host& host, std::string id, std::vector<AnswerRequest> requests, int n)
@@ -44,8 +45,8 @@ class Answers {
     bool last = false;  // of the whole request
   };
   enum class Waited { kEvent, kNothing, kGone };
-  // Waits for the next event: kNothing when none came until then, kGone when the client is gone. Not to be called after
-  // that, or after the last event.
+  // Waits for the next event: kNothing if none arrived in time, kGone if the client has disconnected. Must not be
+  // called after kGone or after the last event.
   Waited Wait(const HttpConnection& client, Clock::time_point until, Next* next) {
     if (!job_) {
       job_ = std::make_shared<AnswerJob>(host_, id_, TakeRequest());
@@ -53,7 +54,7 @@ class Answers {
     }
     for (;;) {
       auto event = job_->events.Pop(kLookAtClient);
-      // Looked at however fast events come: an answer of many tokens would otherwise never notice.
+      // Checked even while events keep arriving: a long answer would otherwise never notice a disconnect.
       const Clock::time_point now = Clock::now();
       if (now >= look_at_client_) {
         look_at_client_ = now + kLookAtClient;
@@ -69,8 +70,7 @@ class Answers {
       return Waited::kEvent;
     }
   }
-  // What goes on meanwhile, as a comment of the stream: no client takes it for an event. REQUIRES: Wait() said
-  // kNothing.
+  // The progress so far, as a comment in the stream, which clients ignore. REQUIRES: Wait() returned kNothing.
   std::string Comment() const {
     const AnswerJob::Progress progress = job_->progress();
     if (progress.n_read == progress.n_prompt) return ": waiting\n\n";
@@ -99,7 +99,7 @@ class Answers {
 bool WriteText(httplib::DataSink& sink, const std::string& text) { return sink.write(text.data(), text.size()); }
 bool Write(httplib::DataSink& sink, const Json& json) { return WriteText(sink, "data: " + JsonText(json) + "\n\n"); }
 
-// What a stream carries from one call of the HTTP library to the next.
+// The state of a stream between calls from the HTTP library.
 struct Stream {
   Stream(Host& host, const std::string& id, AnswerShape::Kind kind, CompletionRequest request)
       : shape(host, kind, request),
@@ -151,7 +151,7 @@ void SendAnswers(Host& host, const std::string& id, CompletionRequest request, A
   }
   const bool as_stream = request.stream;
   auto stream = std::make_shared<Stream>(host, id, kind, std::move(request));
-  // A stream's status must be said before clients lose patience; errors that come later are events of the stream.
+  // A stream's status must be sent before clients time out; later errors are events of the stream.
   const auto until = as_stream ? stream->silent_since + kLongestSilence : Clock::time_point::max();
   for (Answers::Next next; !next.last;) {
     const auto waited = stream->answers.Wait(client, until, &next);

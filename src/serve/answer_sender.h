@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chats, completions and questions to sessions: one way to answer, whole or as a stream of events.
+// Sends the answers of chats, completions and questions to sessions, whole or as a stream of events.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace weir {
 
-// Has the request's prompts answered and fills in the response, in the way that the request wants it; errors included.
-// An empty id: in an answer pot. Work ends when the client goes away.
+// Runs the request's prompts and fills in the response, streamed or whole as requested, including errors. An empty id:
+// answer in an answer pot. Work is cancelled when the client disconnects.
 void SendAnswers(Host& host, const std::string& id, CompletionRequest request, AnswerShape::Kind kind,
                  httplib::Response& response);
 

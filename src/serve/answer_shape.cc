@@ -44,7 +44,7 @@ AnswerShape::AnswerShape(const Host& host, Kind kind, const CompletionRequest& r
       choices_(request.answers.size() * static_cast<size_t>(request.n)),
       n_(request.n) {}
 
-// A token as text; what is no UTF-8 by itself is spelled out, as the OpenAI API does.
+// A token as text; bytes that are not valid UTF-8 are escaped, as in the OpenAI API.
 std::string AnswerShape::Spelling(int32_t id) const {
   const std::string bytes = host_.tokenizer().TokenBytes(id, /*show_special=*/true);
   if (ValidUtf8Prefix(bytes) == bytes.size()) return bytes;
@@ -77,7 +77,7 @@ Json AnswerShape::Logprobs(const std::vector<ScoredToken>& tokens, Choice* choic
   for (const ScoredToken& token : tokens) {
     Json top;
     for (const auto& [id, logprob] : token.top) {
-      const std::string spelling = Spelling(id);  // two tokens may be spelled alike: the likelier one stays
+      const std::string spelling = Spelling(id);  // two tokens may have the same text: the likelier one stays
       if (!top.contains(spelling)) top[spelling] = logprob;
     }
     out["tokens"].push_back(Spelling(token.id));
@@ -117,7 +117,7 @@ Json AnswerShape::Usage() const {
           {"prompt_tokens_details", {{"cached_tokens", n_cached_}}}};
 }
 
-// Under the names that llama-server gave them.
+// With llama-server's names.
 Json AnswerShape::Timings() const {
   const auto rate = [](int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; };
   return {{"cache_n", n_held_},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers in the shapes of the OpenAI API: whole, or as chunks of a stream. Both are built from the same events, so
-// that they say the same.
+// that they agree.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ class AnswerShape {
   enum class Kind { kChat, kCompletion };
   AnswerShape(const Host& host, Kind kind, const CompletionRequest& request);
 
-  // Adds an event to answer `index`, the (index mod n)th to prompt index / n; the first one of an answer begins it. For
-  // whole answers.
+  // For whole answers: adds an event to answer `index`, which is number index mod n for prompt index / n. The first
+  // event of an answer begins it.
   void Add(size_t index, const AnswerEvent& event);
-  // Once: likelihoods are large and not copied.
+  // Call once: likelihoods are large and are moved out.
   Json Whole();
 
-  // Chunks of a stream for one event: none, or one or two.
+  // Chunks of a stream for one event: zero, one or two.
   std::vector<Json> Chunks(size_t index, const AnswerEvent& event);
   // The chunk that ends a stream with stream_options.include_usage.
   Json UsageChunk() const;
@@ -40,7 +40,7 @@ class AnswerShape {
   };
   Json Head(bool chunk) const;
   Json Usage() const;
-  // What `logprobs` says of these tokens.
+  // The `logprobs` object of these tokens.
   Json Logprobs(const std::vector<ScoredToken>& tokens, Choice* choice) const;
   std::string Spelling(int32_t id) const;
   Json Timings() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys that requests bring: `Authorization: Bearer KEY`.
+// API keys of requests: `Authorization: Bearer KEY`.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace weir {
 
 class ApiKeys {
  public:
-  // None: no key is asked for.
+  // An empty list: no key is required.
   explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
 
   bool any() const { return !keys_.empty(); }
-  // Whether a header `Authorization` brings one of the keys. Constant-time comparison: how long it takes depends on
-  // what was given and not on how much of a key it got right, nor on which key it is.
+  // Whether an `Authorization` header holds one of the keys. Constant-time comparison: the time depends on the length
+  // of the header, not on how much of a key matches or which key it is.
   bool Accept(std::string_view authorization) const;
 
  private:

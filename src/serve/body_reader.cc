@@ -7,8 +7,8 @@
 namespace weir {
 namespace {
 
-// Of each body, so many bytes are not counted among those of all requests: what is usual is answered while large ones
-// fill them.
+// The first bytes of each body do not count towards the limit for all requests, so that ordinary requests are answered
+// while large ones fill it.
 constexpr int64_t kUncountedBytes = 1 << 16;
 
 }  // namespace
@@ -35,7 +35,7 @@ ApiError ReadBody(const httplib::Request& request, const httplib::ContentReader&
     const size_t size = body->size() + n;
     too_large = size > most;
     if (too_large) return false;
-    // A body that does not say its length is counted as it grows, in steps that double.
+    // A body without a length is counted as it grows, in doubling steps.
     if (static_cast<int64_t>(size) > counted) room = count(static_cast<int64_t>(std::min(2 * size, most)));
     if (room.ok()) body->append(data, n);
     return room.ok();

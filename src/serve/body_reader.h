@@ -10,9 +10,9 @@
 
 namespace weir {
 
-// The whole body into *body. Its bytes are counted among those of all requests (HttpConnection::Take). http 0: it is
-// there; otherwise why not: 413 for more than `max_bytes`, 415 for a form or compressed bytes, 429 while other bodies
-// fill the memory, 400 when it does not arrive whole.
+// Reads the whole body into *body and counts its bytes towards the limit for all requests (HttpConnection::Take). http
+// 0: success; otherwise 413 for more than `max_bytes`, 415 for a form or compressed bytes, 429 while other bodies fill
+// the memory, 400 if it does not arrive whole.
 ApiError ReadBody(const httplib::Request& request, const httplib::ContentReader& read, int64_t max_bytes,
                   std::string* body);
 

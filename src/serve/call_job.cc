@@ -13,7 +13,7 @@ namespace {
 
 Status NoSuchSession(const std::string& id) { return NotFound("there is no session '{}'", id); }
 
-// Runs one function. Whoever posted it waits for the event, so that it may refer to what lives there.
+// Runs one function. The caller waits for the event, so the function may refer to the caller's stack.
 class CallJob : public SessionJob {
  public:
   enum class Kind { kPlain, kWithSession, kDelete };
@@ -55,7 +55,7 @@ class CallJob : public SessionJob {
   Status result_;
 };
 
-// Returns only when the job is over: it refers to what lives here.
+// Returns only when the job is over, because it refers to this stack frame.
 Status PostAndWait(Host& host, const std::shared_ptr<CallJob>& job, const std::function<bool()>& wanted = nullptr) {
   WEIR_RETURN_IF_ERROR(host.scheduler().PostAlways(job));
   for (;;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that run on the engine's thread for somebody who waits for them. They are jobs like any other, and go in
-// between the steps of those that run. Any thread but the engine's; kCancelled when the engine stops.
+// Blocking calls that run a function on the engine's thread. They are ordinary jobs and run between the steps of other
+// jobs. Any thread but the engine's; kCancelled if the engine stops.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,20 @@
 
 namespace weir {
 
-// Runs `fn` as soon as the step that is under way has ended.
+// Runs `fn` as soon as the current step has ended.
 Status CallEngine(Host& host, const std::function<Status()>& fn);
 
-// The same for what looks at a session without changing it, though a job may work on it. kNotFound when there is no
-// session of that id.
+// The same for a function that reads a session without changing it, even while a job works on it. kNotFound if there is
+// no session of that id.
 Status LookAtSession(Host& host, const std::string& id, const std::function<void(const StreamSession&)>& fn);
 
-// Waits until nothing works on the session, then runs `fn` with it. kNotFound when there is no session of that id,
-// kCancelled when `wanted` (nullptr: always true) says so while it is waited for.
+// Waits until no job works on the session, then runs `fn` with it. kNotFound if there is no session of that id,
+// kCancelled if `wanted` (nullptr: always true) returns false while it waits.
 Status CallWithSession(Host& host, const std::string& id, const std::function<Status(StreamSession&)>& fn,
                        const std::function<bool()>& wanted = nullptr);
 
-// Ends a session: a job that works on it is told to end first, and nobody gets the session afterwards. kNotFound when
-// there is no session of that id.
+// Ends a session: first cancels the job that works on it, and prevents any further use. kNotFound if there is no
+// session of that id.
 Status DeleteSession(Host& host, const std::string& id);
 
 }  // namespace weir

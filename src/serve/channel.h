@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine's thread says to the thread of one request: a queue of events that never makes the engine wait.
+// A queue of events from the engine's thread to the thread of one request. It never blocks the engine.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ class Channel {
     }
     ready_.notify_one();
   }
-  // The oldest event; nullopt when none came in that time.
+  // The oldest event; nullopt if none arrived within `wait`.
   std::optional<T> Pop(std::chrono::milliseconds wait) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!ready_.wait_for(lock, wait, [this] { return !events_.empty(); })) return std::nullopt;
@@ -29,7 +29,7 @@ class Channel {
     events_.pop_front();
     return event;
   }
-  // Events that nobody took yet.
+  // Number of queued events.
   size_t size() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return events_.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What browsers ask before a page of another site may use the server (cross-origin resource sharing).
+// Cross-origin resource sharing (CORS): lets pages of other sites use the server.
 #pragma once
 
 #include "serve/http_server.h"
@@ -7,8 +7,8 @@
 
 namespace weir {
 
-// Tells the browser of an allowed page so; errors need that too. True for a preflight request, which brings no key: the
-// response is then complete.
+// Sets the CORS headers for an allowed page; errors need them too. True for a preflight request, which carries no key:
+// the response is then complete.
 bool AnswerOrigin(const OriginRules& rules, const httplib::Request& request, httplib::Response& response);
 
 }  // namespace weir

@@ -18,7 +18,7 @@ int64_t LaneBytes(const ImageTransform& transform, int32_t max_side) {
 
 DecodeLanes::Lane::~Lane() {
   if (lanes_ == nullptr) return;
-  // Notified under the lock: the destructor may be what waits, and nothing of the object is left after it.
+  // Notify under the lock: the waiter may be the destructor, after which the object is gone.
   const std::lock_guard<std::mutex> lock(lanes_->mutex_);
   lanes_->places_[index_].taken = false;
   lanes_->freed_.notify_all();

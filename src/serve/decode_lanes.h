@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes in which a server decodes pictures and videos.
 //
-// Decoding (ffmpeg, and making a frame ready for the encoder) is done by threads of requests. Each needs a lane, which
-// has memory for one picture, so that what decoding takes is known before the first request.
+// Decoding (ffmpeg, and preparing a frame for the encoder) runs on request threads. Each needs a lane, which has memory
+// for one picture, so that the memory for decoding is known before the first request.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@
 namespace weir {
 
 struct DecodeOptions {
-  int32_t max_side = 1024;      // pictures are shrunk to so many pixels on their longer side
-  int lanes = 2;                // pictures and videos that are decoded at once
+  int32_t max_side = 1024;      // pictures are shrunk to this many pixels on their longer side
+  int lanes = 2;                // pictures and videos decoded at once
   int64_t max_frames = 10'000;  // pictures and frames of one request, repeated ones included
   int64_t timeout_ms = 30'000;  // for a picture, or a video's next frame
   int64_t decode_s = 600;       // for decoding all pictures and videos of one request
@@ -37,10 +37,10 @@ class DecodeLanes {
   // kOverBudget. `ledger` outlives it.
   static Result<std::unique_ptr<DecodeLanes>> Make(const ImageTransform& transform, const DecodeOptions& options,
                                                    Ledger& ledger);
-  // Waits until every lane was given back.
+  // Waits until every lane has been returned.
   ~DecodeLanes();
 
-  // A place to decode one picture at a time. Move-only; gives itself back.
+  // A lane to decode one picture at a time. Move-only; returned by its destructor.
   class Lane {
    public:
     Lane(Lane&& other) noexcept : lanes_(std::exchange(other.lanes_, nullptr)), index_(other.index_) {}
@@ -50,9 +50,9 @@ class DecodeLanes {
       return *this;
     }
     ~Lane();
-    // Has room for the pixels of a picture, a frame made ready, and what that takes.
+    // Has room for the pixels of a picture, a prepared frame, and the working memory of preparing it.
     Ledger& ledger() const { return *lanes_->places_[index_].ledger; }
-    // InputFloats() of the encoder's transform, for a frame made ready.
+    // InputFloats() of the encoder's transform, for a prepared frame.
     float* prepared() const { return lanes_->places_[index_].prepared.as<float>(); }
 
    private:
@@ -61,15 +61,15 @@ class DecodeLanes {
     DecodeLanes* lanes_;
     size_t index_;
   };
-  // A place in the queue for a lane, in the order in which tickets are made. A ticket that nobody presents, for now or
-  // any more, holds up no other. Any thread, one at a time. Must not outlive the lanes.
+  // A place in the queue for a lane, in order of creation. A ticket that is not waiting in Take() does not block
+  // others. Any thread, one at a time. Must not outlive the lanes.
   class Ticket {
    public:
     explicit Ticket(DecodeLanes& lanes);
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
     ~Ticket() { StepAside(); }
-    // Others may go first until a lane is asked for again.
+    // Lets others go first until the next Take() with this ticket.
     void StepAside();
 
    private:
@@ -77,11 +77,11 @@ class DecodeLanes {
     DecodeLanes& lanes_;
     uint64_t number_;
   };
-  // Any thread. Nullopt when it is not this ticket's turn (for that long); it then stays in the line. One lane a
-  // ticket.
+  // Any thread. nullopt if it is not this ticket's turn within the time given; the ticket keeps its place in the queue.
+  // One lane per ticket.
   std::optional<Lane> Take(const Ticket& ticket, std::chrono::milliseconds wait);
 
-  // How files of requests are read: shrunk, and limited.
+  // Options for decoding files of requests: shrunk and limited.
   MediaOptions media() const;
   const DecodeOptions& options() const { return options_; }
 
@@ -96,9 +96,9 @@ class DecodeLanes {
   const DecodeOptions options_;
   Reservation reservation_;  // of everything below
   std::mutex mutex_;
-  std::condition_variable freed_;  // a lane, or a place in the line
+  std::condition_variable freed_;  // a lane, or a place in the queue
   std::vector<Place> places_;
-  uint64_t next_ticket_ = 0;  // under mutex_, as is the line: numbers of tickets that would take a lane now
+  uint64_t next_ticket_ = 0;  // under mutex_, as is the queue: numbers of the tickets that wait for a lane now
   std::set<uint64_t> line_;
 };
 

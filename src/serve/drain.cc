@@ -12,7 +12,7 @@ namespace weir {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{20};
-constexpr std::chrono::milliseconds kTryAgain{1000};  // to write what could not be written
+constexpr std::chrono::milliseconds kTryAgain{1000};  // interval between attempts to write a session
 
 // Counts a request for as long as its handler runs.
 class Inside {
@@ -29,7 +29,7 @@ class Inside {
 }  // namespace
 
 void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& response, bool* refused) {
-  const Inside inside(n_inside_);  // from before it is asked whether the server drains
+  const Inside inside(n_inside_);  // counted before the check whether the server drains
   const ApiError moved = Move(route, call);
   *refused = moved.http != 0;
   if (*refused) return SendError(moved, response);
@@ -54,13 +54,13 @@ ApiError Drain::Move(const RouteInfo& route, const Call& call) {
 
 void Drain::Correct(const RouteInfo& route, const Call& call, httplib::Response& response) {
   if (draining_) {
-    // A session that was handed over meanwhile is missing here, but not everywhere. Work that was stopped is answered
-    // when its session can be found elsewhere, and nobody is told to ask again for what was begun.
+    // A session that was handed over in the meantime is missing only here. A request whose work was stopped is answered
+    // once its session can be found elsewhere, and a client is never told to retry work that has begun.
     if (response.status != 404 && response.status != 409 && response.status != 503) return;
     const ApiError moved = Move(route, call);
     if (response.status != 409) SendError(moved, response);
   } else if (response.status == 404 && handover_.Holds(call.arguments[0])) {
-    // It was written to the folder while its request was on the way here.
+    // It was written to the folder while its request was in flight.
     SendError({503, "handed_over", "the session ended for want of use just now; ask again"}, response);
   }
 }
@@ -68,15 +68,15 @@ void Drain::Correct(const RouteInfo& route, const Call& call, httplib::Response&
 Status Drain::Run(std::chrono::seconds wait) {
   if (!handover_.enabled()) return Status();
   draining_ = true;
-  // Work that takes too long is ended from beside: a session is handed over when nothing works on it.
+  // Work that takes too long is cancelled from here; a session is handed over once no job works on it.
   const auto end = Clock::now() + wait;
   std::atomic<bool> left{false};
   std::thread watch([&] {
     while (!left && Clock::now() < end) std::this_thread::sleep_for(kLook);
     host_.Hurry();
   });
-  // Requests that came before may still make sessions, or take them over: the last look is after the last of them. An
-  // answer that is streamed goes on when its request is no longer counted.
+  // Earlier requests may still create sessions or take them over, so the last check is after the last of them. A
+  // streamed answer continues after its request is no longer counted.
   Status status;
   for (bool last = false; !last;) {
     const bool over = Clock::now() >= end, quiet = n_inside_ == 0;
@@ -85,7 +85,7 @@ Status Drain::Run(std::chrono::seconds wait) {
     last = over || (quiet && !busy);
     if (!last) std::this_thread::sleep_for(status.ok() ? kLook : kTryAgain);
   }
-  // Chats have no session to move; they may end, too.
+  // Chats have no session to move, but may also finish.
   while (Clock::now() < end && (host_.scheduler().n_running() + host_.scheduler().n_waiting())) {
     std::this_thread::sleep_for(kLook);
   }

@@ -18,32 +18,33 @@ namespace weir {
 
 class Drain {
  public:
-  // All of them outlive it. `folder`: of snapshots; it is left out of messages. Without an enabled `handover` nothing
-  // here does anything.
+  // All arguments must outlive it. `folder`: the snapshot folder, which is removed from messages. Without an enabled
+  // `handover` this class does nothing.
   Drain(Host& host, const Handover& handover, std::string folder)
       : host_(host), handover_(handover), folder_(std::move(folder)) {}
 
   // Answers a request of a route, or refuses it with 503. Any thread.
   void Handle(const RouteInfo& route, const Call& call, httplib::Response& response, bool* refused);
 
-  // From now on requests are refused. Work that is under way may end for so long and is then cancelled (409 where a
-  // session had begun with it); every session is handed over. Returns when that is done: ok, or why some session could
-  // not be. Any thread.
+  // Refuses requests from now on. Work in progress gets `wait` to finish and is then cancelled (409 if it had already
+  // changed a session); every session is handed over. Returns when all that is done: ok, or why a session could not be
+  // handed over. Any thread.
   Status Run(std::chrono::seconds wait);
 
  private:
-  // What a request has to be told instead of its answer; http 0: nothing. Moves the session that it is about.
+  // Moves the session that a request names. Returns the error to send instead of an answer; http 0: none.
   ApiError Move(const RouteInfo& route, const Call& call);
-  // Looks at the answer of a request on a session once more: the session may have been moved meanwhile.
+  // Corrects the answer of a request on a session if the session was moved in the meantime.
   void Correct(const RouteInfo& route, const Call& call, httplib::Response& response);
-  // Hands over what nothing works on; `busy`: something works on others. With `wait` they are waited for, and follow.
+  // Hands over all idle sessions; sets `busy` if jobs work on others. With `wait` it waits for those and hands them
+  // over too.
   Status LeaveAll(bool wait, bool* busy);
 
   Host& host_;
   const Handover& handover_;
   const std::string folder_;
   std::atomic<bool> draining_{false};
-  std::atomic<int> n_inside_{0};  // requests whose handlers run
+  std::atomic<int> n_inside_{0};  // requests whose handlers are running
 };
 
 }  // namespace weir

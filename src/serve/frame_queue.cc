@@ -61,7 +61,7 @@ Status FrameQueue::Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* 
     if (t_ms < counters_.t_ms) {
       return InvalidArgument("'t_ms' goes back: the last frame is of {}", counters_.t_ms);
     }
-    if (waiting_.size() + 2 == slots_.size()) {  // the oldest goes; one slot is the engine's, one ours
+    if (waiting_.size() + 2 == slots_.size()) {  // drop the oldest; one slot is the engine's, one ours
       free_.push_back(waiting_.front());
       waiting_.pop_front();
       ++counters_.dropped;

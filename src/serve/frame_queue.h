@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of one session's live video that arrive while the engine is busy with something else.
+// A queue of frames of one session's live video that arrive while the engine is busy with other work.
 //
-// Whoever sends a frame does not wait for the model: the frame is made ready for the encoder and waits here. When the
-// queue is full the oldest waiting frame is dropped and counted, so that what is looked at next is never older than the
-// queue is long. Frames that wait for a decoder are as many at most, and the oldest of them gives up for a newer one.
+// The sender of a frame does not wait for the model: the frame is prepared for the encoder and queued here. When the
+// queue is full, the oldest waiting frame is dropped and counted, so that the delay is bounded by the queue's length.
+// The same limit holds for frames that wait for a decoder: a newer one replaces the oldest.
 #pragma once
 
 #include <cstdint>
@@ -25,37 +25,38 @@
 namespace weir {
 
 struct FrameCounters {
-  int64_t arrived = 0, read = 0, dropped = 0;  // of all that ever came
+  int64_t arrived = 0, read = 0, dropped = 0;  // totals
   int64_t waiting = 0;
-  int64_t t_ms = -1;  // moment of the last one that arrived; -1: none did
+  int64_t t_ms = -1;  // time of the last frame that arrived; -1: none
 };
 
 class FrameQueue {
  public:
-  // Bytes that Make() reserves under kVision: `n_waiting` frames, one in the engine's hands, one that is arriving.
+  // Bytes that Make() reserves under kVision: `n_waiting` frames, one in use by the engine, one arriving.
   static int64_t Bytes(const EncoderConfig& config, int n_waiting);
-  // kOverBudget. `vision` and `ledger` outlive it. REQUIRES: n_waiting >= 1.
+  // kOverBudget. `vision` and `ledger` must outlive it. REQUIRES: n_waiting >= 1.
   static Result<std::shared_ptr<FrameQueue>> Make(SharedVision& vision, int n_waiting, Ledger& ledger);
-  // Goes on with another queue's stream; its frames that waited count as dropped. REQUIRES: nothing arrived yet.
+  // Continues another queue's stream; the frames that waited there count as dropped. REQUIRES: nothing arrived yet.
   void GoOnFrom(const FrameCounters& before);
 
   int n_waiting() const { return static_cast<int>(slots_.size()) - 2; }
 
-  // Any thread. A frame came and waits for a decoder: its number. The oldest of too many is dropped, and its owner
-  // finds it gone.
+  // Any thread. Registers a frame that waits for a decoder and returns its number. If there are too many, the oldest is
+  // dropped, and Leave() tells its owner.
   int64_t Enter();
   bool Waits(int64_t number) const;
-  // It waits no longer. False when it was dropped.
+  // The frame waits no longer. False if it was dropped.
   bool Leave(int64_t number);
-  // Any thread; one frame after the other. kInvalidArgument when t_ms lies before the last frame's, errors of
-  // Preprocess(), and whatever ended the reading of an earlier frame (once). *start: nobody reads the queue, so the
-  // caller posts a job that does.
+  // Any thread; frames are processed one at a time. kInvalidArgument if t_ms is before the last frame's; errors of
+  // Preprocess(); and, once, the error that ended the reading of an earlier frame. *start: no job reads the queue, so
+  // the caller must post one.
   Status Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* start);
 
-  // [engine] The oldest waiting frame is read into the session, or kept with its frames; nullopt: none waits.
+  // [engine] Reads the oldest waiting frame into the session, or keeps it with the session's frames; nullopt: none
+  // waits.
   Result<std::optional<int64_t>> Read(FrameStore& kept, Session& session, const Session::AppendOptions& append);
-  // [engine] The job that reads ends. True: more frames wait, another job has to go on. With an error the next Push()
-  // tells it.
+  // [engine] Call when the reading job ends. True: more frames wait, and another job must be posted. The next Push()
+  // returns an error given here.
   bool Pause(const Status& status);
 
   FrameCounters counters() const;
@@ -72,13 +73,13 @@ class FrameQueue {
   Reservation reservation_;
   Ledger ledger_;
   std::vector<Slot> slots_;
-  std::mutex arriving_;  // one frame at a time is made ready
+  std::mutex arriving_;  // one frame at a time is prepared
   mutable std::mutex mutex_;
   std::deque<size_t> free_, waiting_;  // of slots_; under mutex_, as is the rest
   std::deque<int64_t> undecoded_;      // numbers of frames that wait for a decoder
   int64_t next_number_ = 0;
   FrameCounters counters_;
-  bool read_ = false;  // a job reads or will read
+  bool read_ = false;  // a job reads the queue or is posted
   Status status_;
 };
 

@@ -22,7 +22,7 @@
 namespace weir {
 namespace {
 
-// Takeovers of one session go one after another: the second request finds the session here. Takeovers of different
+// Serialises takeovers of the same session: the second request then finds the session here. Takeovers of different
 // sessions do not wait for each other.
 class TakingOver {
  public:

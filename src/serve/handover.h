@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that move from one server to another when the first one is told to end.
+// Moves sessions from one server to another when the first one shuts down.
 //
 // Servers that share a folder hand sessions over through it. A server that shuts down writes each session there under
-// its id; a server that is asked for a session it does not have takes it from there. A session is written when no job
-// works on it any more. Only one server can take it: the file is renamed first. Idle sessions are left there in the
-// same way.
+// its id; a server that gets a request for a session it does not have takes it from there. A session is written once no
+// job works on it. Only one server can take it, because the file is renamed first. Idle sessions are stored in the
+// folder in the same way.
 #pragma once
 
 #include <string>
@@ -16,22 +16,22 @@ namespace weir {
 
 class Handover {
  public:
-  // Uses FOLDER/handover and makes it where it is missing. An empty `folder`: nothing is handed over. kIo when the
-  // folder cannot be made.
+  // Uses FOLDER/handover and creates it if needed. An empty `folder` disables handover. kIo if the folder cannot be
+  // created.
   static Result<Handover> Make(const std::string& folder);
 
   bool enabled() const { return !folder_.empty(); }
-  // Waits until no job works on the session, writes it to the folder, and ends it here. Ok when it is not here any
-  // more. A session that cannot be written stays.
+  // Waits until no job works on the session, writes it to the folder, and ends it here. Ok if the session is gone from
+  // this server. A session that cannot be written stays.
   Status Leave(Host& host, const std::string& id) const;
-  // The same without waiting. False: a job works on the session, which stays.
+  // The same without waiting. False: a job works on the session, so it stays.
   Result<bool> LeaveIdle(Host& host, const std::string& id) const;
   // Writes the session to the folder; the caller ends it. REQUIRES: enabled(), and no job works on it. [engine]
   Status Write(const Host& host, const StreamSession& stream) const;
-  // Whether a session of that id lies in the folder.
+  // Whether the folder has a session of that id.
   bool Holds(const std::string& id) const;
-  // True when the session was not here, was found in the folder and lives here now. kOverBudget when it does not fit:
-  // another server may take it.
+  // Takes over a session. True if it was not here, was found in the folder and now runs here. kOverBudget if it does
+  // not fit; another server may take it.
   Result<bool> Take(Host& host, const std::string& id) const;
 
  private:

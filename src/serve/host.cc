@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kDefaultSessions = 8;
 
-// What all sessions share.
+// Bytes of everything that sessions share.
 Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options, const StepBatch::Shape& batch) {
   const int64_t bytes =
       PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch);

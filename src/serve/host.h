@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host: one model, a fixed budget of bytes, and the rooms that share them.
+// The host: one model, a fixed budget of bytes, and the components that share them.
 //
-// A few answer pots are made at the start (serve/answer_pots.h); the rest of the budget goes to stream sessions
-// (serve/session_table.h) as far as admission allows (serve/admission.h). Jobs of the scheduler do the work; they know
-// the host, the host knows no job.
+// A few answer pots are made at start-up (serve/answer_pots.h); the rest of the budget goes to stream sessions
+// (serve/session_table.h), subject to admission control (serve/admission.h). The scheduler's jobs do the work; jobs
+// depend on the host, not the host on jobs.
 //
 // Methods marked [engine] run on the scheduler's thread only; the rest is immutable or thread-safe.
 #pragma once
@@ -33,12 +33,12 @@ namespace weir {
 
 class Host {
  public:
-  // A step of several jobs at once, whose tokens are read in one forward pass of the batch (Scheduler::JointStep).
+  // One step of several jobs at once; the batch reads their tokens in one forward pass (Scheduler::JointStep).
   using JointStep = void (*)(StepBatch& batch, std::span<Job* const> jobs, std::span<Job::Step> steps);
 
-  // Without a `joint_step`, or with max_together 1, every job goes alone. kOverBudget when the answer pots do not fit,
-  // kInvalidArgument for a policy of more than 4 KiB; errors of PlanSession and Session::Make. A chat template that is
-  // missing is no error (chat() is then nullptr), one that is named and unknown is.
+  // Without a `joint_step`, or with max_together 1, every job steps alone. kOverBudget if the answer pots do not fit,
+  // kInvalidArgument for a policy of more than 4 KiB; errors of PlanSession and Session::Make. A missing chat template
+  // is not an error (chat() is then nullptr); an unknown template name is.
   static Result<std::unique_ptr<Host>> Make(LoadedModel& model, HostOptions options, JointStep joint_step = nullptr);
   ~Host();
 
@@ -46,10 +46,10 @@ class Host {
   const Tokenizer& tokenizer() const { return model_.tokenizer(); }
   const ChatTemplate* chat() const { return chat_ ? &*chat_ : nullptr; }
   const HostOptions& options() const { return options_; }
-  // Of a session of the default kind; what it takes of the budget.
+  // The plan of a session with the default options, and the bytes of the budget that it takes.
   const SessionPlan& plan() const { return plan_; }
   int64_t session_bytes() const { return plan_.total_bytes + admission_->QueueBytes(options_.frames_waiting); }
-  // Names the weights: snapshots of another model are refused.
+  // Identifies the weights: snapshots of another model are refused.
   const std::string& fingerprint() const { return fingerprint_; }
   const Ledger& ledger() const { return ledger_; }
   const Admission& admission() const { return *admission_; }
@@ -58,16 +58,16 @@ class Host {
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
-  // Jobs on sessions and answer pots end at their next step. Any thread.
+  // Makes jobs on sessions and answer pots end at their next step. Any thread.
   void Hurry() { hurry_ = true; }
   bool hurry() const { return hurry_; }
 
   AnswerPots& pots() { return pots_; }            // [engine]
   PromptScorer& scorer() { return *scorer_; }     // [engine]
-  SessionTable& sessions() { return sessions_; }  // see there which threads
-  // Admits a session and puts it into the table. `n_waiting`: frames of a live video that may wait, -1: as many as the
-  // host's options say, 0: no live video. An empty id: a new one. Errors of Admission::Make; kInvalidArgument when
-  // there is a session of that id. [engine]
+  SessionTable& sessions() { return sessions_; }  // thread rules: see SessionTable
+  // Admits a session and adds it to the table. `n_waiting`: frames of a live video that may wait, -1: the value in the
+  // host's options, 0: no live video. An empty id: a new id. Errors of Admission::Make; kInvalidArgument if a session
+  // of that id exists. [engine]
   Result<StreamSession*> Create(const SessionOptions& options, int n_waiting = -1, std::string id = "");
   // [engine]
   Gauges ReadGauges() const;

@@ -25,11 +25,11 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-// What the thread that runs right now works on.
+// The connection that the current thread handles.
 thread_local HttpConnection* current = nullptr;
 thread_local bool overloaded = false;
 
-// False when the time is over, the socket is no more, or the server stops and `grace` of it has passed since then.
+// False on timeout, on a broken socket, or when `grace` has passed since the server began to stop.
 bool Wait(int socket, short events, Clock::time_point deadline, const std::atomic<bool>& stop,
           Clock::duration grace = Clock::duration::zero()) {
   for (bool stopping = false;;) {
@@ -59,7 +59,7 @@ void Peer(int socket, bool remote, std::string* ip, int* port) {
   *port = std::atoi(service);
 }
 
-// One request's bytes: as many as may come, until when they may come.
+// The stream of one request's bytes, limited in size and time.
 class LimitedStream : public httplib::Stream {
  public:
   LimitedStream(int socket, const HttpLimits& limits, const std::atomic<bool>& stop)
@@ -69,7 +69,7 @@ class LimitedStream : public httplib::Stream {
         read_deadline_(Clock::now() + std::chrono::seconds(limits.request_timeout_s)),
         write_timeout_(limits.write_timeout_s) {}
 
-  // The head is read; `n_bytes` more may come.
+  // The header was read; at most `n_bytes` more may follow.
   void StartBody(int64_t n_bytes) { n_left_ = n_bytes; }
 
   bool is_readable() const override { return begin_ < end_ || Wait(socket_, POLLIN, read_deadline_, stop_); }
@@ -115,11 +115,11 @@ class LimitedStream : public httplib::Stream {
   const std::chrono::seconds write_timeout_;
   char buffer_[4096];
   size_t begin_ = 0, end_ = 0;
-  static constexpr std::chrono::seconds kLastWrite{1};  // an answer that is there is still handed over
+  static constexpr std::chrono::seconds kLastWrite{1};  // a finished answer is still sent
 };
 
-// Closing a socket with unread bytes would tear the answer out of the client's hands: say that no more comes from here,
-// and take what is still on its way for a moment.
+// Closing a socket with unread bytes would reset the connection and lose the answer. Shut down our side instead, and
+// drain incoming bytes for a moment.
 void CloseGently(int socket, const std::atomic<bool>& stop) {
   shutdown(socket, SHUT_WR);
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
@@ -135,11 +135,11 @@ constexpr std::string_view kBusy =
     "{\"error\":{\"message\":\"the server has too many connections\",\"type\":\"server_error\",\"param\":null,"
     "\"code\":\"too_many_connections\"}}";
 
-// Threads for connections, and one that turns away what they cannot carry.
+// A thread pool for connections, and one thread that rejects connections beyond its capacity.
 class Workers : public httplib::TaskQueue {
  public:
   Workers(int n_threads, int max_queued) : max_queued_(static_cast<size_t>(max_queued)) {
-    // A system that gives fewer threads gets a server that carries fewer connections at once.
+    // If the system allows fewer threads, the server handles fewer connections at once.
     try {
       threads_.emplace_back([this] { TurnAway(); });
       for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Work(); });
@@ -180,7 +180,7 @@ class Workers : public httplib::TaskQueue {
       task();
     }
   }
-  // The newest go: those before them were promised a turn.
+  // Rejects the newest connections: earlier ones keep their place in the queue.
   void TurnAway() {
     overloaded = true;
     for (;;) {
@@ -201,7 +201,7 @@ class Workers : public httplib::TaskQueue {
   std::condition_variable ready_, too_many_;
   std::deque<std::function<void()>> tasks_;
   bool stop_ = false;
-  bool alone_ = false;  // no thread but the one that accepts connections
+  bool alone_ = false;  // no worker threads, only the accepting one
   std::vector<std::thread> threads_;
 };
 
@@ -236,8 +236,8 @@ HttpServer::HttpServer(const HttpLimits& limits)
                   : std::max<int64_t>(32 << 20, std::min(limits.max_body_bytes, INT64_MAX / 4) * 4)) {
   new_task_queue = [limits] { return new Workers(limits.n_threads, limits.max_queued); };
   set_payload_max_length(static_cast<size_t>(limits.max_body_bytes));
-  // The library's own options let a second server share the port, and each gets some of the requests. These do not; a
-  // port whose server has just ended is free at once all the same.
+  // The library's own options let a second server share the port, so that each gets some of the requests. These do not,
+  // but a port whose server has just ended can still be reused at once.
   set_socket_options([](socket_t socket) {
     const int yes = 1;
     (void)setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
@@ -247,7 +247,7 @@ HttpServer::HttpServer(const HttpLimits& limits)
 Result<int> HttpServer::Bind(const std::string& address, int port) {
   const int asked = port;
   const bool bound = port == 0 ? (port = bind_to_any_port(address)) > 0 : bind_to_port(address, port);
-  // The library lets five connections wait to be accepted; beyond, clients try again after a second.
+  // The library's listen backlog is five; beyond it, clients retry after a second.
   if (!bound || ::listen(svr_sock_, kBacklog) != 0) {
     return IoError("cannot listen on {} port {}; is it in use, or not this machine's?", address, asked);
   }
@@ -272,8 +272,9 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
     LimitedStream stream(socket, limits_, stopping_);
     bool closed = true;
     ok = process_request(stream, /*close_connection=*/true, closed, [&](httplib::Request& request) {
-      request.ranges.clear();  // answers are made once, not served in parts
-      // A chunked body's framing costs up to six bytes a byte; what is too much is noticed while its content is read.
+      request.ranges.clear();  // range requests are not supported
+      // The framing of a chunked body costs up to six bytes per byte; the size limit is enforced while the content is
+      // read.
       stream.StartBody(limits_.max_body_bytes * 7 + (1 << 16));
     });
     current = nullptr;

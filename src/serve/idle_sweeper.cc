@@ -7,7 +7,7 @@
 namespace weir {
 namespace {
 
-constexpr std::chrono::milliseconds kLookForIdle{20};  // how soon its end is noticed
+constexpr std::chrono::milliseconds kLookForIdle{20};  // how soon the destructor is noticed
 constexpr std::chrono::seconds kBetween{1};
 
 }  // namespace
@@ -29,7 +29,7 @@ IdleSweeper::~IdleSweeper() {
   if (thread_.joinable()) thread_.join();
 }
 
-// One session after another: others get their turn on the engine in between.
+// One session at a time, so that other jobs run on the engine in between.
 void IdleSweeper::Sweep() {
   bool found = true;
   const auto end_one = [&] {
@@ -37,7 +37,7 @@ void IdleSweeper::Sweep() {
     found = stream != nullptr;
     if (!found) return Status();
     if (handover_.enabled() && !handover_.Write(host_, *stream).ok()) {
-      stream->used_at = Clock::now();  // kept, and tried again when it was idle once more
+      stream->used_at = Clock::now();  // kept; retried after another idle period
       return Status();
     }
     host_.metrics().CountExpired();

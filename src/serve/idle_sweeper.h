@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends sessions that nobody uses, so that their bytes go back to the budget.
+// Ends unused sessions, so that their bytes return to the budget.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace weir {
 
 class IdleSweeper {
  public:
-  // For as long as it lives, a session that nothing works on and no request has named for `idle` is handed over, or
-  // deleted where `handover` is not enabled. idle 0: never. Both others outlive it.
+  // While the sweeper exists, a session that no job works on and no request has named for `idle` is handed over, or
+  // deleted if `handover` is not enabled. idle 0: never. Both others must outlive it.
   IdleSweeper(Host& host, const Handover& handover, std::chrono::seconds idle);
   ~IdleSweeper();
   IdleSweeper(const IdleSweeper&) = delete;

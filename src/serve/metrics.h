@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server counts, in Prometheus' text format.
+// The server's metrics, in Prometheus' text format.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace weir {
 
-// Sampled when somebody looks.
+// Sampled at each scrape.
 struct Gauges {
   int64_t budget_bytes = 0, used_bytes = 0, peak_bytes = 0;  // of all sessions
-  int64_t kv_bytes = 0;                                      // of them, keys and values
+  int64_t kv_bytes = 0;                                      // of these, keys and values
   int64_t sessions = 0, answer_pots = 0, answer_pots_busy = 0;
   std::array<int64_t, kNumModalities> tokens_resident{};  // held by sessions in at least one layer and head
   int64_t pictures_read = 0, frames_read = 0, frames_arrived = 0, frames_dropped = 0;  // so far
   int64_t rows_pruned = 0;                                                             // so far
   int64_t jobs_running = 0, jobs_waiting = 0;
-  int64_t joint_forwards = 0, joint_tokens = 0;  // so far: forward passes that several answers shared
+  int64_t joint_forwards = 0, joint_tokens = 0;  // so far: forward passes shared by several answers
 };
 
 // Thread-safe.
@@ -45,7 +45,7 @@ class Metrics {
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, int>, int64_t> requests_;
   std::map<std::string, Evictions, std::less<>> evictions_;
-  std::array<int64_t, kTtftBounds.size() + 1> ttft_{};  // the last: above all bounds
+  std::array<int64_t, kTtftBounds.size() + 1> ttft_{};  // the last bucket: above all bounds
   double ttft_sum_s_ = 0;
   int64_t n_read_ = 0, n_reused_ = 0, n_generated_ = 0, n_answers_ = 0, n_cancelled_ = 0, n_expired_ = 0;
 };

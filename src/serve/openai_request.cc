@@ -15,8 +15,8 @@ namespace weir {
 namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
-constexpr int64_t kMaxQuestionBytes = 1 << 16;  // it is encoded on the engine's thread; longer texts are appended
-constexpr int64_t kMaxScored = 1 << 17;         // likelihoods of one request: each takes half a KiB
+constexpr int64_t kMaxQuestionBytes = 1 << 16;  // encoded on the engine's thread; longer texts must be appended
+constexpr int64_t kMaxScored = 1 << 17;         // log-likelihoods of one request; each takes half a KiB
 constexpr int64_t kMaxEchoed = 8 << 20;         // bytes of prompts that one answer repeats
 constexpr int64_t kMaxAnswers = 16;             // to one prompt
 constexpr size_t kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
@@ -65,8 +65,7 @@ void GetBias(Fields& fields, int32_t n_vocab, std::map<int32_t, float>* bias) {
   }
 }
 
-// llama-server's list of the steps from logits to a token. Ours are these, in this order; the others it knows are off
-// there as long as nobody asks for them.
+// llama-server's list of sampling steps. Ours are these, in this order; llama-server's other steps are off by default.
 void CheckSamplers(Fields& fields) {
   const Json* value = fields.Get("samplers");
   if (value == nullptr) return;
@@ -80,14 +79,15 @@ void CheckSamplers(Fields& fields) {
   if (steps != ours) fields.Fail("samplers", "may only list the steps that are taken anyway: " + JsonText(ours));
 }
 
-// What a chat template may be told. They are rendered natively and take no arguments, so only what changes nothing.
+// Arguments for the chat template. Templates are rendered natively and take no arguments, so only values without effect
+// are accepted.
 void CheckTemplateArguments(const Host& host, Fields& fields) {
   const Json* value = fields.Get("chat_template_kwargs");
   if (value == nullptr) return;
   Fields inner(*value, "chat_template_kwargs.");
   bool think = true;
   inner.Get("enable_thinking", &think);
-  if (!think) {  // nothing to a template that does not know the word
+  if (!think) {  // no effect on a template that does not know it
     const auto jinja = host.model().file().StringOr("tokenizer.chat_template", "");
     if (!jinja.ok() || jinja->find("enable_thinking") != std::string::npos) {
       inner.Fail("enable_thinking", "must be true: this model's chat template is rendered with thinking alone");
@@ -110,14 +110,14 @@ Status CheckScored(size_t n_answers, CompletionRequest* request) {
   return Status();
 }
 
-// Messages whose contents say `mark` where a picture or video stands, and those in the same order.
+// Messages whose contents have `mark` in place of each picture or video, and the pictures and videos in the same order.
 struct Messages {
   std::vector<ChatMessage> list;
   std::vector<VisualInput> visuals;
   std::string mark;
 };
 
-// The words of a message's content, of all its parts together, as far as they are what they should be.
+// The text of all parts of a message's content, as far as they are well-formed.
 std::string WordsOf(const Json& message) {
   if (!message.is_object()) return "";
   const auto content = message.find("content");
@@ -132,8 +132,8 @@ std::string WordsOf(const Json& message) {
   return words;
 }
 
-// A mark that no message says: the usual one, which templates know, wherever it can be, else one of more underscores
-// than any of them has there.
+// A mark that no message contains: the usual one, which templates know, if possible; otherwise one with more
+// underscores than occur in any message.
 std::string UnusedMark(const Json& messages) {
   const std::string usual = kPictureMark, end = usual.substr(usual.find_first_not_of("<_"));
   size_t longest = 0;
@@ -163,7 +163,7 @@ Status GetVisual(Fields& part, const std::string& type, const std::string& where
   return Status();
 }
 
-// A string, or a list of texts, pictures and videos. `sees`: pictures can be read, in this role.
+// A string, or a list of texts, pictures and videos. `sees`: pictures are allowed in this role.
 Status GetContent(const Json& message, const std::string& where, bool sees, Messages* out, std::string* text) {
   const auto it = message.find("content");
   if (it == message.end() || it->is_null()) return InvalidArgument("'{}content' is missing", where);
@@ -221,7 +221,7 @@ Result<Messages> GetMessages(const Host& host, Fields& fields) {
   return out;
 }
 
-// The system message is pinned, as long as that leaves at least half of the pot for everything else.
+// The system message is pinned if that leaves at least half of the pot for everything else.
 std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<ChatMessage>& messages,
                                          std::vector<int32_t> tokens) {
   if (messages[0].role != "system") return {{std::move(tokens), false, false, false}};
@@ -234,8 +234,8 @@ std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<Cha
   return {{{tokens.begin(), seam}, true, false, false}, {{seam, tokens.end()}, false, false, false}};
 }
 
-// As text pieces, up to where the answer begins. A conversation that ends in the assistant's own words goes on from
-// them, as with llama-server.
+// The text pieces up to the start of the answer. If the last message is the assistant's, the answer continues it, as
+// with llama-server.
 Result<std::vector<TextPiece>> Rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages) {
   if (messages.size() < 2 || messages.back().role != "assistant") return chat.Render(messages, true);
   WEIR_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces, chat.Render({messages.begin(), messages.end() - 1}, true));
@@ -243,7 +243,7 @@ Result<std::vector<TextPiece>> Rendered(const ChatTemplate& chat, const std::vec
   return pieces;
 }
 
-// What a conversation's answer pot reads: words, and pictures where they stand among them.
+// The prompt of a conversation for an answer pot: words, and pictures in their places.
 Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages) {
   const Tokenizer& tokenizer = host.tokenizer();
   const bool add_special = !host.chat()->includes_bos();
@@ -265,7 +265,7 @@ Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& mes
   return out;
 }
 
-// One prompt of a completion. `text`: what to repeat of it; nullptr where nothing is to be repeated.
+// One prompt of a completion. `text` receives the text to echo; nullptr: no echo.
 Result<std::vector<int32_t>> PromptTokens(const Host& host, const Json& prompt, const std::string& key,
                                           bool parse_special, std::string* text) {
   if (prompt.is_string()) {
@@ -294,11 +294,11 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
   fields.Get("seed", &seed, INT64_MIN, INT64_MAX);
   if (!fields.Has("seed")) {
     sampler.seed = defaults.seed.value_or(RandomSeed());
-  } else {  // -1: another one each time, as llama-server has it
+  } else {  // -1: a different seed each time, as in llama-server
     sampler.seed = seed == -1 ? RandomSeed() : static_cast<uint64_t>(seed);
   }
   sampler.top_k = static_cast<int32_t>(top_k);
-  if (sampler.top_p <= 0) {  // the most likely alone, whatever top_k says
+  if (sampler.top_p <= 0) {  // greedy, whatever top_k is
     sampler.top_k = 1;
     sampler.top_p = 1;
   }
@@ -319,7 +319,8 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
   fields.Ignore("metadata");
   fields.Ignore("safety_identifier");
   fields.Ignore("prompt_cache_key");
-  // Habits of llama-server's clients: a session goes on by itself, timings are always told, pots are nobody's own.
+  // Fields that llama-server's clients send: a session always continues, timings are always sent, and clients have no
+  // pot of their own.
   fields.Ignore("cache_prompt");
   fields.Ignore("timings_per_token");
   fields.Ignore("id_slot");

@@ -8,7 +8,7 @@ namespace {
 
 bool IsDigitOrDot(char c) { return (c >= '0' && c <= '9') || c == '.'; }
 
-// "localhost", or an address that leads nowhere else; without a port.
+// "localhost" or a loopback address, without a port.
 bool IsThisMachine(std::string_view name) {
   if (name == "localhost" || name.ends_with(".localhost") || name == "::1" || name == "[::1]") return true;
   return name.starts_with("127.") && std::all_of(name.begin(), name.end(), IsDigitOrDot);
@@ -20,7 +20,7 @@ std::string_view WithoutPort(std::string_view host) {
   return port ? host.substr(0, colon) : host;
 }
 
-// What stands behind "scheme://"; empty for what has none.
+// The part after "scheme://"; empty if there is no scheme.
 std::string_view HostOf(std::string_view origin) {
   const size_t slashes = origin.find("://");
   return slashes == std::string_view::npos ? std::string_view() : origin.substr(slashes + 3);

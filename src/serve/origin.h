@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which web pages may use the server. A browser sends requests for every page its user visits, and from his machine.
+// Which web pages may use the server. A browser sends requests on behalf of every page its user visits, from the user's
+// machine.
 #pragma once
 
 #include <string>
@@ -12,15 +13,16 @@ namespace weir {
 
 class OriginRules {
  public:
-  // `allowed`: origins as browsers name them, "https://app.example"; "*" is every one. `address`: what the server
-  // listens on.
+  // `allowed`: origins as browsers name them, "https://app.example"; "*" allows all. `address`: the address that the
+  // server listens on.
   OriginRules(std::vector<std::string> allowed, bool has_key, std::string_view address);
 
-  // Of the headers Origin and Host, empty where they are missing; http 0: go on. With a key nothing is refused here:
-  // no page has it that was not given it. Without one, a page must be the server's own or an allowed one, and a server
-  // that only this machine reaches answers to no name but this machine's: any name can be made to lead here.
+  // Checks the headers Origin and Host, empty if missing; http 0: accepted. If the server has a key, nothing is refused
+  // here: a page cannot know the key unless it was given it. Without a key, a page must be the server's own or an
+  // allowed one, and a server that listens only on this machine accepts only this machine's names as Host, because any
+  // DNS name can be made to resolve to it (DNS rebinding).
   ApiError Check(std::string_view origin, std::string_view host) const;
-  // Whether a page of that origin was allowed by name: its browser has to be told so.
+  // Whether a page of that origin is on the allowed list, so that its browser needs the CORS headers.
   bool Allows(std::string_view origin) const;
 
  private:

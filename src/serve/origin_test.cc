@@ -18,7 +18,7 @@ TEST(OriginRules, WithoutAKeyPagesAreTheServersOwn) {
   EXPECT_EQ(rules.Check("http://", "").http, 403);
 }
 
-// A name that somebody else rules over leads here for a moment: the page's origin and Host agree then.
+// DNS rebinding: a foreign name resolves to this machine for a moment, so that the page's origin and Host agree.
 TEST(OriginRules, ALocalServerAnswersToNoOtherName) {
   for (const char* address : {"127.0.0.1", "localhost", "::1"}) {
     const OriginRules rules({}, false, address);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page that `weir serve` shows at /: one HTML document that loads nothing else. The build makes it of the files of
+// The page that `weir serve` shows at /: one HTML document that loads nothing else. The build assembles it from
 // src/serve/page.
 #pragma once
 

@@ -11,10 +11,10 @@
 namespace weir {
 
 void SendJson(const Json& json, httplib::Response& response, int http = 200);
-// The same of what is JSON already.
+// The same for text that is already JSON.
 void SendJsonText(std::string text, httplib::Response& response, int http = 200);
 void SendError(const ApiError& error, httplib::Response& response);
-// As FromStatus() has it. REQUIRES: !status.ok().
+// Sends the error of FromStatus(). REQUIRES: !status.ok().
 void SendError(const Status& status, httplib::Response& response);
 
 }  // namespace weir

@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// Whether a path is what a route's pattern describes; fills in what stands for its {names}.
+// Whether a path matches a route's pattern; fills in the values of its {names}.
 bool Matches(std::string_view pattern, std::string_view path, std::vector<std::string>* arguments) {
   arguments->clear();
   while (!pattern.empty() && !path.empty()) {
@@ -34,7 +34,7 @@ int MethodOrder(std::string_view method) { return method == "GET" ? 0 : method =
 }  // namespace
 
 Router::Router(std::span<const RouteInfo* const> routes) : routes_(routes.begin(), routes.end()) {
-  // '{' stands behind every letter, so that what is written out is tried first.
+  // '{' sorts after every letter, so that literal paths are tried first.
   const auto key = [](const RouteInfo* route) {
     return std::tuple(std::string_view(route->path), MethodOrder(route->method));
   };
@@ -70,7 +70,7 @@ ApiError NotServed(std::string_view path) {
       {"/v1/responses", "there is no such page; ask /v1/chat/completions"},
       {"/v1/messages", "there is no such page; ask /v1/chat/completions"},
       {"/completion", "there is no such page; ask /v1/completions"},
-      // llama-server's answers in a shape of its own, so that it is no other name of /v1/completions.
+      // llama-server answers it in a different shape, so it is not an alias of /v1/completions.
       {"/completions", "there is no such page; ask /v1/completions"},
       {"/infill", "this server fills in no text; ask /v1/completions"},
       {"/slots", "there is no such page; /v1/sessions lists what is held, /metrics what is busy"},

@@ -14,24 +14,24 @@ namespace weir {
 
 class Router {
  public:
-  // The routes outlive it.
+  // The routes must outlive it.
   explicit Router(std::span<const RouteInfo* const> routes);
 
   struct Match {
     const RouteInfo* route = nullptr;
-    std::vector<std::string> arguments;  // what stands for the route's {names}
-    std::string allowed;                 // without a route: methods that the path takes, "GET, POST"; empty: none
+    std::vector<std::string> arguments;  // values of the route's {names}
+    std::string allowed;                 // without a route: methods that the path supports, "GET, POST"; empty: none
   };
-  // A path that is written out wins over one with a {name}. HEAD is answered as GET.
+  // A literal path takes precedence over one with a {name}. HEAD is answered as GET.
   Match Find(std::string_view method, std::string_view path) const;
-  // Of any method of that path; kAlways for a path that no route has.
+  // The rule of the path, whatever the method; kAlways for a path without a route.
   KeyRule KeyOf(std::string_view path) const;
 
  private:
   std::vector<const RouteInfo*> routes_;
 };
 
-// For a path that no route has: 404, and where there is something like it, what to ask instead.
+// The error for a path without a route: 404, and a hint if there is a similar route.
 ApiError NotServed(std::string_view path);
 
 }  // namespace weir

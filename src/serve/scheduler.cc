@@ -69,7 +69,7 @@ bool Scheduler::StepNext() {
   auto next = running_.end();
   for (auto it = running_.begin(); it != running_.end(); ++it) {
     if (!it->job->cancelled() && !it->job->Ready()) {
-      it->seconds = std::max(it->seconds, level_);  // waiting saves up nothing
+      it->seconds = std::max(it->seconds, level_);  // waiting time earns no credit
     } else if (next == running_.end() || it->seconds < next->seconds) {
       next = it;
     }
@@ -105,12 +105,12 @@ bool Scheduler::StepNext() {
 }
 
 void Scheduler::Loop() {
-  bool idle = false;  // jobs run, and none of them was ready
+  bool idle = false;  // jobs are running, but none was ready
   for (;;) {
     bool came = false;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      // Jobs that wait while none runs wait for a client to go away, or for nothing: look again now and then.
+      // Jobs that wait while none runs may wait for a client to disconnect: check again from time to time.
       if (running_.empty()) {
         const auto ready = [this] { return stop_ || !posted_.empty(); };
         if (waiting_.empty()) {
@@ -119,7 +119,7 @@ void Scheduler::Loop() {
           wake_.wait_for(lock, std::chrono::milliseconds(20), ready);
         }
       } else if (idle) {
-        // Not for ever: a client that goes away wakes nobody.
+        // With a timeout: a client's disconnect does not wake this thread.
         wake_.wait_for(lock, std::chrono::milliseconds(20), [this] { return stop_ || woken_ || !posted_.empty(); });
       }
       woken_ = idle = false;

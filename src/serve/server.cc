@@ -78,7 +78,8 @@ class Server::Impl {
       }
       Dispatch(request, std::move(body), response);
     };
-    // Patterns are expressions, which the library matches by recursion: paths are short by now.
+    // Patterns are regular expressions, which the library matches recursively; paths have been limited in length
+    // before.
     http_.Get(".*", plain);
     http_.Options(".*", plain);
     http_.Post(".*", with_body);
@@ -94,7 +95,7 @@ class Server::Impl {
     });
   }
 
-  // Before anything of the body is read. http 0: go on.
+  // Runs before any of the body is read. http 0: continue.
   ApiError Check(const Request& request) const {
     if (request.path.size() > kMaxPathBytes) return OfHttp(414);
     if (std::find(std::begin(kMethods), std::end(kMethods), request.method) == std::end(kMethods)) {
@@ -125,12 +126,12 @@ class Server::Impl {
     bool refused = false;
     drain_->Handle(route, {*host_, options_, request, std::move(body), std::move(match.arguments)}, response, &refused);
     if (refused) return CountOther(response);
-    // The library fills in the status of what went well only after this.
+    // The library fills in the status of a success only after this.
     const int http = response.status < 0 ? 200 : response.status;
     host_->metrics().CountRequest(std::string(route.method) + " " + route.path, http);
   }
 
-  // Requests that no route took: addresses are the client's words and no labels of ours.
+  // Counts requests without a route under one label: their paths are client input and must not become labels.
   void CountOther(const Response& response) { host_->metrics().CountRequest("other", response.status); }
 
   const ServerOptions options_;

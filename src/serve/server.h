@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `weir serve` as a library: the routes of docs/openapi.yaml over one host.
 //
-// This is where the rooms are put together: the host and its jobs, routes (serve/routes), keys, origins, bodies,
-// handover, drain and the sweeper of idle sessions. None of them knows the server.
+// The server connects the components: the host and its jobs, routes (serve/routes), keys, origins, bodies, handover,
+// drain and the sweeper of idle sessions. None of them depends on the server.
 #pragma once
 
 #include <chrono>
@@ -17,18 +17,18 @@ namespace weir {
 
 class Server {
  public:
-  // Makes the pots and binds the port. `model` outlives the server. kInvalidArgument, kOverBudget, kIo with what to
-  // change.
+  // Makes the pots and binds the port. `model` must outlive the server. The messages of kInvalidArgument, kOverBudget
+  // and kIo say what to change.
   static Result<std::unique_ptr<Server>> Make(LoadedModel& model, ServerOptions options);
   ~Server();
 
   const Host& host() const;
   int port() const;
-  // With hand_over: new work is refused with 503 from now on, so that a proxy asks another server; what runs may end
-  // for so long and is then ended (409 where a session had begun with it); every session is handed over. Otherwise does
-  // nothing. Any thread, before Stop().
+  // Graceful shutdown. With hand_over: refuses new work with 503 from now on, so that a proxy retries on another
+  // server; work in progress gets `wait` to finish and is then cancelled (409 if it had already changed a session);
+  // hands every session over. Without hand_over: does nothing. Any thread, before Stop().
   Status Drain(std::chrono::seconds wait);
-  // Serves until Stop(), which any thread may call. Work that is under way is cancelled then.
+  // Serves until Stop(), which any thread may call. Stop() cancels work in progress.
   Status Run();
   void Stop();
 

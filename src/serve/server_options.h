@@ -16,13 +16,13 @@ struct ServerOptions {
   HostOptions host;
   HttpLimits http;
   std::string address = "127.0.0.1";
-  int port = 8080;                    // 0: one that is free
-  std::vector<std::string> api_keys;  // a request brings one of them; none: no key is asked for
-  std::vector<std::string> origins;   // of pages of other sites that may use the server (serve/origin.h)
-  std::string folder;                 // of snapshots; empty: no saving, no restoring
+  int port = 8080;                    // 0: any free port
+  std::vector<std::string> api_keys;  // a request must carry one of them; empty: no key is required
+  std::vector<std::string> origins;   // origins of other sites' pages that may use the server (serve/origin.h)
+  std::string folder;                 // snapshot folder; empty: no saving, no restoring
   bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)
-  // A session that nothing works on and no request named for so long ends: handed over, without hand_over deleted. 0:
-  // never.
+  // A session that no job works on and no request has named for this long ends: it is handed over, or deleted without
+  // hand_over. 0: never.
   std::chrono::seconds session_idle{0};
   AnswerDefaults answers;
 };

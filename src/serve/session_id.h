@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids of stream sessions. Whoever knows a session's id may talk to it, so that an id must not be guessable; it also
-// names the session's file where sessions are handed over.
+// The ids of stream sessions. Knowing a session's id gives access to it, so ids must not be guessable. The id is also
+// the name of the session's file in a handover.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace weir {
 
-// "s-" and 128 random bits, with `node` between them where that is not empty: which of several servers made the
-// session. kIo when the system gives no random numbers.
+// "s-" and 128 random bits, with `node` (the server that created the session) between them unless it is empty. kIo if
+// the system has no random numbers.
 Result<std::string> NewSessionId(const std::string& node);
 
-// Whether a text looks like the id of a session, so that it may name a file.
+// Whether a text has the form of a session id and is thus safe as a file name.
 bool IsSessionId(std::string_view id);
 
 }  // namespace weir

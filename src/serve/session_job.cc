@@ -14,7 +14,7 @@ bool SessionJob::TryStart() {
   const bool can_start = stream != nullptr ? !stream->busy : host_.pots().HasFree();
   std::optional<DecodeLanes::Lane> lane;
   if (ticket_) {
-    // Who could not use a lane yet keeps nobody from it.
+    // A job that cannot start yet must not block others from a lane.
     if (can_start) {
       lane = host_.vision()->lanes->Take(*ticket_, std::chrono::milliseconds(0));
     } else {
@@ -33,7 +33,8 @@ bool SessionJob::TryStart() {
   }
   before_ = session_->counters();
   if (lane) {
-    // A prompt that comes whole has its videos where they stand; a stream's question is about all of its frames.
+    // In a whole prompt videos are read in their places; in a stream their frames join the stream's, and a question is
+    // about all of them.
     const auto videos = stream_ == nullptr ? VisualFeed::Videos::kWhole : VisualFeed::Videos::kOfStream;
     FrameStore& kept = stream_ == nullptr ? host_.pots().KeptFrames(*session_) : *stream_->kept_frames;
     auto feed = VisualFeed::Start(*host_.vision(), *std::move(lane), kept, videos, std::move(visuals_),
@@ -53,7 +54,7 @@ void SessionJob::Finish() {
                                    after.dropped - before_.dropped);
   }
   if (stream_ == nullptr) {
-    if (Reusable().empty()) session_->Reset();  // nobody goes on from it
+    if (Reusable().empty()) session_->Reset();  // not reusable
     host_.pots().Give(session_);
   } else {
     stream_->busy = false;
@@ -136,7 +137,7 @@ void BeginJob::Finish() {
 }
 
 void BeginJob::Forget() {
-  const StreamSession* const stream = host_.sessions().Find(id_);  // not one that somebody deletes already
+  const StreamSession* const stream = host_.sessions().Find(id_);  // not one that is being deleted
   if (stream != nullptr && !stream->busy) host_.sessions().Erase(id_);
 }
 
@@ -162,7 +163,7 @@ Job::Step FrameJob::Advance() {
 
 void FrameJob::Finish() {
   SessionJob::Finish();
-  // Behind whoever waits for the session: a question is asked between two frames.
+  // Posted after jobs that already wait for the session, so that a question can run between two frames.
   if (!queue_->Pause(status_)) return;
   auto next = std::make_shared<FrameJob>(host_, id_, queue_);
   if (const Status posted = host_.scheduler().PostAlways(next); !posted.ok()) next->Dropped(posted);

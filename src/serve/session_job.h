@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs on one session: what they share, and the short ones.
+// Jobs on one session: their base class, and the short ones.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@
 
 namespace weir {
 
-// Works on a stream session (by id) or, without an id, on an answer pot. Takes it, gives it back, counts what was
-// forgotten. A job whose prompt has pictures takes a lane with it (serve/decode_lanes.h).
+// Works on a stream session (by id) or, without an id, on an answer pot. Acquires and releases it and counts forgotten
+// tokens. A job whose prompt has pictures also acquires a lane (serve/decode_lanes.h).
 class SessionJob : public Job {
  public:
   SessionJob(Host& host, std::string id, std::vector<VisualInput> visuals = {})
@@ -32,34 +32,34 @@ class SessionJob : public Job {
   void Finish() override;
 
  protected:
-  // The prompt that an answer pot may hold a part of when it is taken, and that others may go on from when it is given
-  // back; empty: there is none.
+  // The prompt for prefix reuse: an acquired answer pot may already hold a part of it, and later jobs may reuse it
+  // after the pot is released. Empty: no reuse.
   virtual std::span<const PromptPart> Reusable() const { return {}; }
-  // Whether to stop at the next opportunity, and why. Ok: go on.
+  // Whether to stop at the next opportunity, and why. Ok: continue.
   Status CheckGoOn() const;
-  // Begins to read `body` as part of the open turn, or of one that is opened for it. t_ms -1: where the stream stands.
-  // REQUIRES: stream_ != nullptr.
+  // Starts reading `body` as part of the open turn, or opens one. t_ms -1: the current stream time. REQUIRES: stream_
+  // != nullptr.
   void StartTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
-  // Reads one step of the prompt, counts it, and keeps what the session's clock says.
+  // Reads one step of the prompt, counts it, and updates the session's clock.
   Status ReadStep(const TensorObserver* observer = nullptr);
 
   Host& host_;
   const std::string id_;
-  Session* session_ = nullptr;       // nullptr after TryStart(): there is no session of that id
+  Session* session_ = nullptr;       // nullptr after TryStart() if there is no session of that id
   StreamSession* stream_ = nullptr;  // nullptr for an answer pot
   std::unique_ptr<VisualFeed> feed_;
   PromptReader reader_;
-  std::optional<int64_t> rows_pruned_;  // of what reader_ read; nothing where nobody prunes
+  std::optional<int64_t> rows_pruned_;  // of what reader_ read; nullopt without a pruner
 
  private:
   std::vector<VisualInput> visuals_;
-  std::optional<DecodeLanes::Ticket> ticket_;  // for a lane, as long as it waits for one
+  std::optional<DecodeLanes::Ticket> ticket_;  // for a lane, while it waits for one
   Status feed_status_;
   SessionCounters before_;
 };
 
-// What a new session reads first of all. The channel gets one event: the session as JSON, or why there is none; it is
-// then erased.
+// Reads the beginning of a new session. The channel receives one event: the session as JSON, or an error, after which
+// the session is erased.
 class BeginJob : public SessionJob {
  public:
   BeginJob(Host& host, std::string id, std::vector<int32_t> tokens, bool pinned)
@@ -78,19 +78,19 @@ class BeginJob : public SessionJob {
   Result<Json> result_ = Json();
 };
 
-// A text, or pictures, for a stream session. The channel gets one event: the session as JSON, or why not.
+// Appends a text or pictures to a stream session. The channel receives one event: the session as JSON, or an error.
 class AppendJob : public SessionJob {
  public:
   AppendJob(Host& host, std::string id, std::vector<int32_t> tokens, bool pinned)
       : SessionJob(host, std::move(id)), body_{std::move(tokens), pinned, false, false} {}
-  // A picture or video that begins at the moment t_ms; -1: where the stream stands.
+  // A picture or video that begins at stream time t_ms; -1: the current stream time.
   AppendJob(Host& host, std::string id, VisualInput input, bool pinned, int64_t t_ms)
       : SessionJob(host, std::move(id), Listed(std::move(input))), body_{{}, pinned, false, true}, t_ms_(t_ms) {}
   Step Advance() override;
   void Dropped(const Status& why) override { events.Push(why); }
 
   Channel<Result<Json>> events;
-  // Whether some of it was read. After the event.
+  // Whether any of it was read. Call after the event.
   bool has_read() const { return reader_.n_read() > 0; }
 
  private:
@@ -105,7 +105,7 @@ class AppendJob : public SessionJob {
   bool begun_ = false;
 };
 
-// Reads one frame of a session's live video, and sees to it that the next one is read. Nobody waits for it.
+// Reads one frame of a session's live video and posts a job for the next one. No caller waits for it.
 class FrameJob : public SessionJob {
  public:
   FrameJob(Host& host, std::string id, std::shared_ptr<FrameQueue> queue)

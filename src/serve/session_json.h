@@ -7,7 +7,7 @@
 
 namespace weir {
 
-// What a session is and holds. [engine]
+// A session's description and contents. [engine]
 Json SessionJson(const StreamSession& stream);
 
 // {"arrived", "read", "dropped", "waiting"}: frames of a live video.

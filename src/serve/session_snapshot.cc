@@ -12,9 +12,9 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kMaxCount = int64_t{1} << 50;  // that a snapshot may name: it goes on being counted
+constexpr int64_t kMaxCount = int64_t{1} << 50;  // largest count accepted from a snapshot: counting continues from it
 
-// What a session has watched; a file without it is of a session that saw no pictures.
+// The video clock and counters of a session; a file without them is of a session without pictures.
 struct Watched {
   int64_t t_ms = 0;
   std::optional<int64_t> rows_pruned;
@@ -72,7 +72,7 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   }
   if (note.conversation.is_null()) return InvalidArgument("the snapshot is of a text without rounds");
   auto usable = host.admission().OptionsFor(note.policy, note.pot_slots);
-  // A policy that is not there is no missing file.
+  // An unknown policy is not a missing file.
   if (!usable.ok()) return InvalidArgument("the snapshot is not usable: {}", usable.status().message());
   SessionOptions& options = *usable;
   options.chunk_rows = note.chunk_rows;

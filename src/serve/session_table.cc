@@ -31,7 +31,7 @@ StreamSession* SessionTable::FindIdle(std::chrono::seconds idle) const {
 }
 
 void SessionTable::Erase(const std::string& id) {
-  decltype(sessions_)::node_type gone;  // outlives the lock: its pot is freed without it
+  decltype(sessions_)::node_type gone;  // declared before the lock, so that the pot is freed outside it
   const std::lock_guard<std::mutex> lock(mutex_);
   gone = sessions_.extract(id);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room of stream sessions: each has a pot of its own for as long as it lives, and is found by its id.
+// The table of stream sessions: each has its own pot for its whole lifetime and is found by its id.
 //
 // [engine] runs on the engine's thread only.
 #pragma once
@@ -30,14 +30,14 @@ struct StreamSession {
   Reservation reservation;                   // of the host's ledger
   int64_t created_s = 0;                     // Unix time
   std::unique_ptr<FrameStore> kept_frames;   // in the session's ledger; nullptr without an encoder
-  std::shared_ptr<FrameQueue> frames;        // nullptr: no live video. Requests hold it, too, while they bring a frame
-  int64_t t_ms = 0;                          // the moment of the last picture that was read
-  std::optional<int64_t> rows_pruned;        // of its pictures; nothing where nobody prunes
+  std::shared_ptr<FrameQueue> frames;        // nullptr: no live video. Requests also hold it while they deliver a frame
+  int64_t t_ms = 0;                          // the time of the last picture read
+  std::optional<int64_t> rows_pruned;        // of its pictures; nullopt without a pruner
   Clock::time_point used_at = Clock::now();  // when a request last named it, or a job on it ended
   bool busy = false;                         // a job works on it
   bool closing = false;                      // it is being deleted: jobs end at their next step
 
-  // For how long nobody has used it; 0 while a job works on it.
+  // Time since its last use; 0 while a job works on it.
   std::chrono::seconds idle() const {
     if (busy) return std::chrono::seconds(0);
     return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - used_at);
@@ -46,15 +46,14 @@ struct StreamSession {
 
 class SessionTable {
  public:
-  // Whether there is a session of that id, which may end at any moment. Any thread; the engine is not waited for.
+  // Whether there is a session of that id, which may end at any moment. Any thread; does not wait for the engine.
   bool Has(const std::string& id) const;
 
-  // [engine] From here on.
-  // REQUIRES: there is no session of that id.
+  // [engine] for this and all methods below. REQUIRES: there is no session of that id.
   StreamSession* Add(std::unique_ptr<StreamSession> stream);
-  // nullptr when there is none, or it is being deleted. It counts as a use of the session.
+  // nullptr if there is none or it is being deleted. Counts as a use of the session.
   StreamSession* Find(const std::string& id);
-  // One that nothing works on and that nobody has used for so long; nullptr when there is none.
+  // A session that no job works on and that was unused for at least `idle`; nullptr if there is none.
   StreamSession* FindIdle(std::chrono::seconds idle) const;
   // Ends the session and frees its pot, if there is one of that id.
   void Erase(const std::string& id);

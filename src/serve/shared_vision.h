@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all sessions of a server share to see with: one encoder at work, lanes to decode in, and counts.
+// The vision resources that all sessions of a server share: one encoder, decode lanes, and counters.
 //
-// What a session keeps of its frames is its own (engine/frame_store.h).
+// The frames that a session keeps are its own (engine/frame_store.h).
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace weir {
 
-// So far, of all sessions. Any thread.
+// Totals of all sessions. Any thread.
 struct VisionCounts {
   std::atomic<int64_t> pictures_read{0}, frames_read{0};
   std::atomic<int64_t> frames_arrived{0}, frames_dropped{0};  // of live videos
@@ -24,11 +24,11 @@ struct VisionCounts {
 struct SharedVision {
   // Bytes that Make() reserves under kVision. Errors of PictureEncoder::PrunerBytes().
   static Result<int64_t> Bytes(const Encoder& encoder, const PrunerSpec& prune, const DecodeOptions& decode);
-  // kOverBudget, errors of Bytes(). `encoder` and `ledger` outlive it.
+  // kOverBudget, errors of Bytes(). `encoder` and `ledger` must outlive it.
   static Result<std::unique_ptr<SharedVision>> Make(Encoder& encoder, const PrunerSpec& prune,
                                                     const DecodeOptions& decode, Ledger& ledger);
 
-  std::unique_ptr<PictureEncoder> encoder;  // [engine], but for Prepare() and what never changes
+  std::unique_ptr<PictureEncoder> encoder;  // [engine], except Prepare() and immutable members
   std::unique_ptr<DecodeLanes> lanes;
   VisionCounts counts;
 };

@@ -24,12 +24,12 @@ struct Item {
 
 }  // namespace
 
-// Of the thread and the feed together; the picture that `item` speaks of stays where it is until the item is taken.
+// Shared by the thread and the feed; the picture that `item` refers to stays valid until the item is taken.
 struct VisualFeed::State {
   State(SharedVision& vision, DecodeLanes::Lane lane, std::vector<VisualInput> inputs, std::function<void()> wake)
       : vision(vision), lane(std::move(lane)), inputs(std::move(inputs)), wake(std::move(wake)) {}
 
-  // Shows an item and waits until it was taken. False when nobody will take it any more.
+  // Publishes an item and waits until it was taken. False if it will not be taken any more.
   bool Show(Item next) {
     std::unique_lock<std::mutex> lock(mutex);
     if (stop) return false;
@@ -39,7 +39,7 @@ struct VisualFeed::State {
     changed.wait(lock, [this] { return stop || item.kind == Item::Kind::kNone; });
     return !stop;
   }
-  // What a decoder gives, timed.
+  // Runs a decoder and measures its time.
   template <typename Decoder>
   auto Timed(Decoder decode) {
     const auto start = Clock::now();
@@ -47,8 +47,8 @@ struct VisualFeed::State {
     decoding += Clock::now() - start;
     return out;
   }
-  // One more picture or frame, if there may be one. Frames that only repeat the last one count: the encoder runs for
-  // them as for others.
+  // Counts one more picture or frame, within the limit. Frames that only repeat the last one count too, because the
+  // encoder runs for them.
   Status CountOne(const std::string& where);
   Status Decode(const VisualInput& input);
   Status DecodePicture(const VisualInput& input, size_t index);
@@ -82,7 +82,7 @@ Status AboutField(const Status& status, const std::string& path, const std::stri
   const std::string name = "'" + where + "'";
   if (message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
   for (size_t at; (at = message.find(path)) != std::string::npos;) message.replace(at, path.size(), "it");
-  // A decoder that passed its limits was given something that asks for too much; one that is missing is our fault.
+  // A decoder that exceeded its limits is the request's fault; a missing decoder is the server's.
   const StatusCode code = status.code() == StatusCode::kIo         ? StatusCode::kUnsupported
                           : status.code() == StatusCode::kNotFound ? StatusCode::kIo
                                                                    : status.code();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pictures and videos of one request, decoded one after the other by a thread of their own while the engine does
-// something else.
+// Decodes the pictures and videos of one request in order, on its own thread, while the engine does other work.
 //
-// One decoded picture waits at a time, so that the memory is that of a lane however long a video is. Whoever drops the
-// feed does not wait for a decoder: the thread gives its lane back when its child process has ended.
+// At most one decoded picture waits, so that the memory is that of one lane however long a video is. The destructor
+// does not wait for a decoder: the thread returns its lane when its child process has ended.
 #pragma once
 
 #include <functional>
@@ -19,22 +18,21 @@ namespace weir {
 
 class VisualFeed : public PictureSource {
  public:
-  // What becomes of frames that are kept together.
+  // How frames that are kept together are treated.
   enum class Videos {
-    kWhole,    // a video is read where it stands: recalled at its end and forgotten
+    kWhole,    // a video is read in its place: recalled at its end, then forgotten
     kOfStream  // its frames join those of the stream, which a question recalls
   };
-  // Each input is a part. `kept` is the session's; it and `vision` outlive the feed. `wake` is called, in the feed's
-  // thread, whenever the source has become ready; never after this object's end. kIo when the system has no thread
-  // left.
+  // Each input is a part. `kept` is the session's; it and `vision` must outlive the feed. The feed's thread calls
+  // `wake` whenever the source becomes ready, never after this object is destroyed. kIo if no thread can be created.
   static Result<std::unique_ptr<VisualFeed>> Start(SharedVision& vision, DecodeLanes::Lane lane, FrameStore& kept,
                                                    Videos videos, std::vector<VisualInput> inputs,
                                                    std::function<void()> wake);
   ~VisualFeed() override;
 
   bool Ready() override;
-  // Errors of media/media.h about the field that holds the picture, kInvalidArgument for more pictures and frames than
-  // DecodeOptions allow, or for what takes longer to decode.
+  // Errors of media/media.h, with the field that holds the picture; kInvalidArgument if there are more pictures and
+  // frames, or decoding takes longer, than DecodeOptions allow.
   Result<std::optional<int64_t>> ReadNext(Session& session, const Session::AppendOptions& append) override;
 
  private:
@@ -51,7 +49,7 @@ class VisualFeed : public PictureSource {
   bool in_video_ = false;  // frames of the current part were read
 };
 
-// What a decoder said of a file in memory, as an answer to whoever sent it in the field `where`.
+// Rewords a decoder's error about a file in memory as an error about the request's field `where`.
 Status AboutField(const Status& status, const std::string& path, const std::string& where);
 
 }  // namespace weir

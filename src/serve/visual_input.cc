@@ -17,7 +17,7 @@ bool StartsWithWord(std::string_view text, std::string_view word) {
          });
 }
 
-// Moments of frames: as given, or `fps` of them a second.
+// Times of frames: as given, or derived from `fps`.
 Result<std::vector<int64_t>> Moments(const Json* given, size_t n, double fps, const std::string& where) {
   std::vector<int64_t> out;
   for (size_t i = 0; i < n && given == nullptr; ++i) {

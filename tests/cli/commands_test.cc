@@ -184,7 +184,7 @@ TEST(ReadTest, JsonEndsWithOneObject) {
   EXPECT_EQ(Ok(Join({"read", "-"}, tail), text).out, object["text"].get<std::string>() + "\n");
   const std::string lines = Ok(Join({"read", book, "--progress", "lines"}, tail)).err;
   EXPECT_NE(lines.find("pot "), std::string::npos);
-  // What a file holds is known, how long a pipe is nobody knows.
+  // A file's size is known; a pipe's is not.
   EXPECT_NE(lines.find("% of 41.0 KiB, "), std::string::npos) << lines;
   EXPECT_EQ(Ok(Join({"read", "-", "--progress", "lines"}, tail), text).err.find("% of "), std::string::npos);
 }
@@ -220,7 +220,7 @@ TEST(InfoTest, MetadataAndTensors) {
   EXPECT_NE(Ok({"info", dir.Write("bad.gguf", model.Bytes())}).out.find("runs here: no"), std::string::npos);
 }
 
-// Names and values of a file are somebody else's words: no terminal may obey them.
+// Names and values in a file are untrusted: a terminal must not interpret them.
 TEST(InfoTest, ControlCharactersAreEscaped) {
   TempDir dir;
   EditedModel model("llama");

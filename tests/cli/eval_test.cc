@@ -162,8 +162,8 @@ TEST(EvalPplTest, PoliciesAndLengths) {
   }
   EXPECT_EQ(ends, (std::vector<int64_t>{100, 250, 100, 250}));
   EXPECT_EQ(Eval("ppl", {"-f", "-", "--policy", "window,streaming_llm"}).code, 2);
-  // One that never forgets gets a pot for all of the text that is asked for; without a length it ends where its pot
-  // does, and the next policy has its turn.
+  // A policy that never forgets gets a pot for all of the requested text; without a length it ends when its pot is
+  // full, and the next policy runs.
   const auto tokens_of = [&](const Arguments& more) {
     Arguments arguments = {"-f", file, "--policy", "full,window", "--pot", "64"};
     arguments.insert(arguments.end(), more.begin(), more.end());

@@ -38,7 +38,7 @@ struct Pipe {
   }
 };
 
-// Appends what there is to read; false at the end.
+// Appends the available bytes; false at the end.
 bool Drain(int fd, std::string* to) {
   char buffer[1 << 14];
   const ssize_t n = read(fd, buffer, sizeof(buffer));

@@ -187,7 +187,7 @@ TEST_F(Blip2Test, PrunedRowsAreThoseTheVotesChose) {
       auto pruned = PictureEncoder::Make(spec, *encoder_, ledger);
       ASSERT_TRUE(pruned.ok()) << pruned.status().message();
       EXPECT_EQ(ledger.used_bytes(), before + ImageEncoder::Bytes(*encoder_) + *bytes);
-      // What the pruner makes of the maps that the whole encoding told.
+      // The pruner's result for the maps from the whole encoding.
       auto pruner = std::move(spec.Make()).value();
       pruner->Prepare(*encoder_);
       pruner->Begin();

@@ -132,7 +132,7 @@ TEST(FlashVstream, ItsMemoryIsTheReferencesAtAnyTime) {
   }
 }
 
-// A scene that stands still for long leaves room for the one that follows.
+// A long static scene leaves room for the next one.
 TEST(FlashVstream, EqualFramesAreOneCluster) {
   const Golden golden = testing::ReadGolden(VisionDir() + "flash_vstream.golden");
   TinyEncoder tiny("flash_vstream.gguf", MakeCpuBackend(1));
@@ -371,7 +371,7 @@ TEST_P(FramesTest, BytesOfNoStoreAreRefused) {
     std::memcpy(&bad[at + 4], &nan, sizeof(nan));
     EXPECT_EQ(restore(store, bad).code(), StatusCode::kInvalidArgument) << at;
   }
-  // Any byte may be another one: it is refused, or the stream goes on with what it says.
+  // Any byte may be changed: the state is refused, or the stream continues with it.
   Rng rng(7);
   for (int i = 0; i < 300; ++i) {
     std::vector<uint8_t> bad = good;

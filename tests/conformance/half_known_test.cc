@@ -146,7 +146,7 @@ TEST_P(HalfKnownTest, EveryKey) {
 
 TEST_P(HalfKnownTest, EveryTensor) {
   int n_refused = 0;
-  // Blocks behind the layer whose features are wanted are in the file and not read.
+  // Blocks after the layer whose features are used are in the file but not read.
   int64_t n_read = 1 << 20;
   if (family_ == "mlp") {
     const auto layer = good_.metadata.find("clip.vision.feature_layer");

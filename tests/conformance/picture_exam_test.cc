@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that is shown pictures and asked about them: rounds as the chat template has them, questions that leave no
-// trace, shares of what is stored and read, suites that count and score.
+// A model under test on pictures: rounds follow the chat template, questions aside leave no trace, shares stored and
+// read are right, suites count and score.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -383,7 +383,7 @@ TEST_F(PictureExamTest, StreamsAreScoredByRoundsKindsAndAges) {
     EXPECT_GT(cells["recall/5"].tokens_back.mean(), cells["back/5"].tokens_back.mean());
     EXPECT_EQ(cells["present/5"].tokens_back.mean(), 0);
     cells.clear();
-    // What minute 0 showed is asked for after two minutes (one clip back), three and five.
+    // Questions about minute 0 come after two minutes (one clip back), three and five.
     suite.ages = {3, 5};
     Open("weir", 160, options);
     ASSERT_TRUE(RunStreamVideo(*viewer_, known, suite, hooks).ok());
@@ -444,7 +444,7 @@ TEST_F(PictureExamTest, APictureIsDecodedOnceAndKeptWithinLimits) {
   EXPECT_EQ(get(*forgetful), first);
   const int64_t used = rows->ledger().used_bytes();
   EXPECT_EQ(used, forgetful->ledger().used_bytes() + std::ssize(first) * 4);
-  std::filesystem::remove(path);  // it is not asked for again
+  std::filesystem::remove(path);  // it must not be read again
   EXPECT_EQ(get(*rows), first);
   EXPECT_EQ(rows->ledger().used_bytes(), used);
   EXPECT_EQ(forgetful->Get(path, false).status().code(), StatusCode::kNotFound);

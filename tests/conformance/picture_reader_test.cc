@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures and frames in a session: the pair against the reference that made its golden, memory against the plan, and
-// frames that arrive while nobody looks.
+// frames that arrive while the session is busy.
 #include "engine/picture_reader.h"
 
 #include <gtest/gtest.h>
@@ -145,7 +145,7 @@ TEST(Pair, EveryPolicyReadsMixedTokens) {
         EXPECT_EQ(c.kept, c.by[0].kept + c.by[2].kept);
         ASSERT_TRUE(session.Logits().ok());
       }
-      // One of the two goes on from its saved bytes.
+      // One of the two continues from its saved bytes.
       std::vector<uint8_t> saved;
       ASSERT_TRUE(again.session->Save(&saved).ok());
       again.session->Reset();
@@ -358,7 +358,7 @@ TEST_F(PictureReaderTest, ThePlanHoldsPicturesAndIsNeverExceeded) {
     EXPECT_EQ(pair.session->ledger().used_bytes() +
                   PictureReader::Plan(pair.encoder->encoder(), Room(width, height)).value()[1].bytes,
               planned);
-    // Larger ones are refused before their pixels exist, and shrunk where that is asked for.
+    // Larger ones are refused before their pixels are allocated, or shrunk if requested.
     const std::string larger = Write("l.ppm", testing::PpmBytes(2 * width, 2 * height));
     EXPECT_EQ(pair.reader->ReadPicture(larger, {}, {}).code(), StatusCode::kUnsupported);
     MediaOptions shrink;

@@ -47,7 +47,7 @@ TEST(PolicyReductions, DoNothingToGroupsOfOne) {
   EXPECT_GE(n_policies, 5);
 }
 
-// What a probe votes for is all that it leaves behind: with a keep-set that does not ask it, logits keep their bits.
+// A probe leaves only its votes: with a keep-set that does not use them, logits keep their bits.
 class NewestAfterProbe : public Policy {
  public:
   explicit NewestAfterProbe(bool probe) : probe_(probe) {}

@@ -220,7 +220,7 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
       for (size_t begin = 0; begin < s.views.size();) {
         size_t end = begin + 1;
         while (end < s.views.size() && s.views[end].layer == s.views[begin].layer) ++end;
-        // Every seventh layer, to keep the file small; -1 stands for all of them.
+        // Every seventh layer, to keep the file small; -1 means all of them.
         if (s.views[begin].layer % 7 <= 0) dump << CaseOf(name, wanted, s, begin, end).dump() << '\n';
         begin = end;
       }

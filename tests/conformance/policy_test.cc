@@ -260,7 +260,7 @@ TEST_P(PolicyTest, ASavedSessionContinuesWithTheSameBytes) {
   }
 }
 
-// A session that goes on from the beginning of an earlier prompt says what one says that reads all of the new one.
+// A session that reuses the prefix of an earlier prompt gives the same output as one that reads the whole new prompt.
 TEST_P(PolicyTest, GoingOnFromAPrefixEqualsReadingItAgain) {
   const bool votes_at_end = needs_.evidence.rows == EvidenceRows::kLast;
   const size_t n_prompt = 70 + (votes_at_end ? static_cast<size_t>(needs_.evidence.n_last) : 0);

@@ -68,7 +68,7 @@ std::vector<double> ImportanceOf(const std::string& spec, const Picture& picture
   EXPECT_TRUE(bytes.ok() && *bytes > 0);
   pruner->Prepare(picture);
   picture.Show(*pruner);
-  picture.Show(*pruner);  // a picture leaves nothing behind for the next
+  picture.Show(*pruner);  // a picture does not affect the next
   return {pruner->Importance().begin(), pruner->Importance().end()};
 }
 
@@ -126,7 +126,7 @@ TEST(Pruners, EqualTheReference) {
   EXPECT_EQ(checked.size(), AllPrunerInfos().size()) << "a pruner has no golden";
 }
 
-// Each vote gives the same number of points, whoever gets them.
+// Each vote gives the same number of points in total.
 TEST(Catp, PointsAddUp) {
   const Picture picture = GoldenPicture(ReadPruners());
   const SignalShape shape = picture.ShapeOf(SignalKind::kQueryCross);

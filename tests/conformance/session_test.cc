@@ -68,7 +68,7 @@ TEST_F(SessionTest, ThePlanIsWhatTheLedgerHolds) {
   }
 }
 
-// Callers hand every session the same options, whether its policy asks a probe or not.
+// Callers pass every session the same options, whether its policy uses a probe or not.
 TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
   SessionOptions options = Options("streaming_llm", 64);
   options.probe = {1, 2, 3};
@@ -333,7 +333,7 @@ TEST_F(SessionTest, TheMostLikelyAreTheLargestLogits) {
   EXPECT_EQ(session->MostLikely(ids, values).code(), StatusCode::kInvalidArgument);
 }
 
-// What decides a draw is all that is asked for where that is enough; otherwise all logits are.
+// Only the logits that decide a draw are read if they suffice; otherwise all are.
 TEST_F(SessionTest, TokensAreDrawnAsFromAllLogits) {
   for (const SamplerOptions& options : {SamplerOptions{.temperature = 0},
                                         {.temperature = 0.9f, .seed = 3},

@@ -108,7 +108,7 @@ TEST(StepBatch, WhoCannotGoOnHoldsNobodyUp) {
     EXPECT_TRUE(steps[i].status.ok()) << steps[i].status.message();
     EXPECT_EQ(sessions[i]->counters().seen, 31);
   }
-  EXPECT_EQ(batch->n_forwards(), 0);  // one was left: nobody shared
+  EXPECT_EQ(batch->n_forwards(), 0);  // one was left: nothing was shared
 }
 
 // A stream whose learned positions have run out ends alone.

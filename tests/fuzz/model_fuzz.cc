@@ -24,7 +24,7 @@ constexpr int64_t kBudget = int64_t{64} << 20;
 
 struct Good {
   std::vector<uint8_t> bytes;
-  size_t head_bytes = 0;  // all that stands before the first tensor
+  size_t head_bytes = 0;  // everything before the first tensor
 };
 
 std::vector<Good> GoodFiles() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as the state of a session: refused, or a session that goes on and can be saved and read again.
+// Any bytes as the state of a session: refused, or restored to a session that continues and can be saved and restored
+// again.
 //
 // Input: one byte choosing policy and cache type, one how the rest is meant: the state itself, or changes to a good one
 // (four bytes of place, one of value, each), without which no input gets far.
@@ -22,7 +23,7 @@ void Require(const weir::Status& status) {
   if (!status.ok()) std::abort();
 }
 
-// A session that read a while, what it was saved as, and a second one.
+// A session that has read for a while, its saved state, and a second session.
 struct Pair {
   std::unique_ptr<Session> session, other;
   std::vector<uint8_t> good;

@@ -44,7 +44,7 @@ class DeviceTest : public ::testing::TestWithParam<const char*> {
     backend_->Copy(buffers_.back().data(), values.data(), bytes);
     return buffers_.back().as<T>();
   }
-  // Memory that nobody wrote: NaN in every float.
+  // Uninitialised memory: NaN in every float.
   float* Poisoned(int64_t n, Access access = Access::kDevice) {
     return Put(std::vector<float>(static_cast<size_t>(n), std::numeric_limits<float>::quiet_NaN()), access);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vision encoders on a device: the intermediates of their goldens, what pruners are told and keep, pictures in tiles
-// and in squares, and the bytes that were planned.
+// Vision encoders on a device: the intermediates of their goldens, pruners' inputs and results, pictures in tiles and
+// in squares, and the bytes that were planned.
 #include <map>
 #include <tuple>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded passes on the twin: what is replayed must be what was asked for, whatever changed, whatever is refused.
+// Recorded passes on the twin: a replay must match the request, whatever changed and whatever is refused.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole models on a device beside the CPU: logits, what every policy keeps, what is written, likelihoods, and sessions
-// that are saved on one and go on on the other.
+// that are saved on one and continue on the other.
 #include <algorithm>
 
 #include "chat/generate.h"

@@ -46,7 +46,7 @@ TEST_P(SlotsTest, StoredBytesAreTheReferences) {
     backend_->StoreSlots(mine);
     ref_->StoreSlots(reference);
     const std::vector<uint8_t> got = Get(slots, heads * array);
-    // A NaN's sign and payload are nobody's promise.
+    // A NaN's sign and payload are unspecified.
     int64_t n_different = 0;
     for (int64_t h = 0; h < heads; ++h) {
       std::vector<float> a(dim), e(dim);

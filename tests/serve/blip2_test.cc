@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BLIP-2 behind HTTP, with all rows of its pictures and with those that a pruner leaves: the same answers as the
+// BLIP-2 over HTTP, with all rows of its pictures and with those that a pruner leaves: the same answers as the
 // program's, and every pruned row counted.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that move: a server is told to end, another one goes on.
+// Handover: one server shuts down, another one continues its sessions.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ TEST(Handover, TheOtherServerGoesOnWithTheSameBytes) {
   EXPECT_EQ(two.Get(kSessions + "/" + id).status, 404);  // not while it lives elsewhere
   const Json before = client.State(id), idle_before = client.State(idle);
   EXPECT_EQ(one.Terminate(), 0);
-  // Whoever comes first takes it; all of them find it there.
+  // The first request takes the session over; all of them find it.
   std::vector<std::thread> asking;
   for (int i = 0; i < 4; ++i) {
     asking.emplace_back([&] { EXPECT_EQ(two.Get(kSessions + "/" + id).status, 200); });
@@ -165,7 +165,8 @@ TEST(Handover, IdleSessionsMoveWhileAnAnswerIsWritten) {
   }
 }
 
-// A request that came before the drain and reaches the session after it: another server has it, nobody lost it.
+// A request that arrived before the drain and reaches the session after it: another server has the session, and nothing
+// is lost.
 TEST(Handover, ALateRequestIsToldToAskAgain) {
   const TempDir folder;
   ServerProcess one(Flags(folder, "one", {"--drain", "2"}));
@@ -206,7 +207,7 @@ TEST(Handover, NoSessionIsMadeTooLate) {
   }
 }
 
-// A session that takes long to come holds up nobody who asks for another one.
+// A slow takeover of one session does not delay requests for another one.
 TEST(Handover, OthersDoNotWaitForASlowOne) {
   const TempDir folder;
   const ServerProcess server(Flags(folder, "one", {"--budget", "3GiB"}));

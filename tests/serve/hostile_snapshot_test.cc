@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots that somebody wrote by hand: a checksum tells damage, not malice. Each is refused, and nobody else notices.
+// Crafted snapshots: a checksum detects damage, not malice. Each is refused without affecting other clients.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -111,7 +111,8 @@ TEST_F(HostileTest, BodiesThatAreTooLarge) {
   EXPECT_LT(server_->ResidentBytes() - before, 32 << 20);
 }
 
-// Bodies count together from the moment they are announced to the end of their answers; what is usual goes on.
+// Bodies count towards the common limit from their announcement to the end of their answers; ordinary requests still
+// work.
 TEST(HostileBodies, LargeOnesAreRefusedWhileOthersFillTheirPlace) {
   const ServerProcess server({"--pot", "64", "--max-body", "1MiB", "--max-bodies", "1MiB"});
   const auto post = [](const std::string& path, const std::string& more) {
@@ -150,7 +151,7 @@ TEST(HostileBodies, LargeOnesAreRefusedWhileOthersFillTheirPlace) {
   }
 }
 
-// A text's ids are told without a value of JSON for each of them.
+// A text's ids are written without a JSON value for each.
 TEST(HostileBodies, TokenizingTakesLittleMoreThanTheTokens) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer keeps what was freed";
@@ -273,7 +274,7 @@ TEST_F(HostileTest, PagesOfOtherSites) {
   EXPECT_EQ(StatusOf(server_->Raw(Head("GET /props", "Origin: http://127.0.0.1\r\n"))), 200);
 }
 
-// A name of somebody else's may lead here: the page's origin and the server's name then agree.
+// DNS rebinding: a foreign name may resolve to this machine, so that the page's origin and the Host agree.
 TEST_F(HostileTest, NamesThatAreNotThisMachines) {
   EXPECT_EQ(StatusOf(server_->Raw("GET /v1/sessions HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n")), 403);
   EXPECT_EQ(StatusOf(server_->Raw("GET /v1/sessions HTTP/1.1\r\nHost: evil.example:8080\r\n"
@@ -292,7 +293,8 @@ TEST(HostileOrigins, AllowedPagesAreToldSo) {
   EXPECT_EQ(asked.rfind("HTTP/1.1 204", 0), 0u) << asked;
   EXPECT_NE(asked.find(allows), std::string::npos) << asked;
   EXPECT_NE(asked.find("Access-Control-Allow-Headers: authorization, x-extra\r\n"), std::string::npos) << asked;
-  const std::string refused = server.Raw(line + "Content-Length: 2\r\n\r\n{}");  // without the key: told, and readable
+  const std::string refused =
+      server.Raw(line + "Content-Length: 2\r\n\r\n{}");  // without the key: refused, and the page can read the error
   EXPECT_EQ(refused.rfind("HTTP/1.1 401", 0), 0u) << refused;
   EXPECT_NE(refused.find(allows), std::string::npos) << refused;
   const std::string other = server.Raw(

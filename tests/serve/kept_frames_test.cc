@@ -102,7 +102,7 @@ TEST_P(KeptFramesTest, AStreamGoesOnAfterARestart) {
   }
 }
 
-// A live video fills the same store, and `weir chat` goes on with the file.
+// A live video fills the same store, and `weir chat` continues from the file.
 TEST_P(KeptFramesTest, ALiveVideoIsKeptToo) {
   const ServerProcess server(Flags(), Model());
   Client client(server);
@@ -128,7 +128,7 @@ TEST_P(KeptFramesTest, ALiveVideoIsKeptToo) {
   }());
 }
 
-// A chat request brings its video whole: its rows stand where it stands, as in `weir run`.
+// A chat request carries its whole video, whose rows are read in its place, as in `weir run`.
 TEST_P(KeptFramesTest, AChatSeesWhatTheProgramSees) {
   const ServerProcess server(Flags(), Model());
   const std::string clip = Y4mBytes(9, 2);

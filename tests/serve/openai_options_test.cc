@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request may ask of its answer beyond the plain one: several of them, biases, penalties; and what is told of
-// it.
+// Options of a request beyond the plain answer: several answers, biases, penalties, log-likelihoods.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +68,7 @@ TEST_F(OpenAiOptionsTest, BiasesAndPenalties) {
   EXPECT_LT(std::count(tired.begin(), tired.end(), man), 24);
   EXPECT_LT(std::set<std::string>(pushed.begin(), pushed.end()).size(),
             std::set<std::string>(tired.begin(), tired.end()).size());
-  // What is told of a token is the model's own likelihood, whatever was asked of it.
+  // The log-likelihood reported for a token is the model's own, whatever the request's options.
   const auto first = [&](const Json& more) {
     Json body = Chat({{"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 1}});
     body.update(more);
@@ -92,7 +91,7 @@ TEST(OpenAiDefaults, HoldWhereARequestNamesNothing) {
   EXPECT_EQ(TextOf(plain), TextOf(ask(Hot())));
   EXPECT_EQ(TextOf(plain), TextOf(ask({{"seed", 3}})));
   EXPECT_NE(TextOf(plain), TextOf(ask({{"temperature", 0}})));
-  // No limit at all: only the stop string ends it, behind the tokens that would have been the limit.
+  // No limit: only the stop string ends it, after the tokens that would have been the limit.
   const std::string longer = TextOf(ask({{"max_tokens", 40}})), stop = Middle(longer);
   ASSERT_GT(longer.size(), 12u);
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {

@@ -115,7 +115,7 @@ TEST_F(OpenAiTest, SeedsAndStops) {
   EXPECT_NE(TextOf(server_->Post("/v1/chat/completions", Chat(other))),
             TextOf(server_->Post("/v1/chat/completions", Chat(other))));
 
-  // No mass to draw from leaves the most likely token, whatever else is asked for.
+  // With no probability mass left to sample from, the most likely token is taken, whatever the other options.
   const std::string likely =
       TextOf(server_->Post("/v1/chat/completions", Chat({{"temperature", 0}, {"max_tokens", 24}})));
   for (const int top_k : {0, 40}) {
@@ -328,7 +328,7 @@ TEST(OpenAiPort, HasOneServer) {
   EXPECT_EQ(server.Get("/health").status, 200);
 }
 
-// Neither a client nor a proxy in front of it shall think that nobody is there.
+// Keep-alive: neither a client nor a proxy may time out.
 TEST(OpenAiSilence, AStreamSaysThatItReadsOrWaits) {
   const ServerProcess server({"--pot", "64", "--answer-pots", "1"});
   const auto ask = [&](const std::string& prompt) {
@@ -393,7 +393,7 @@ TEST(OpenAiKey, AWrongOneIsRefused) {
     EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, key).status, 401);
   }
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}, "secret").status, 200);
-  // The model's name needs no key, what else is told of it does, and a key that is wrong is never taken.
+  // The model's name needs no key, its other properties do, and a wrong key is never accepted.
   for (const char* path : {"/v1/models", "/models"}) {
     const Json open = server.Get(path).json(), known = server.Get(path, "secret").json();
     EXPECT_EQ(open["data"][0]["id"], known["data"][0]["id"]) << path;

@@ -162,7 +162,7 @@ TEST_F(PicturesTest, FramesArriveWhileAnAnswerIsWritten) {
   };
   EXPECT_EQ(frame(1).status, 202);
   WaitFor(server, id, [](const Json& frames) { return frames["read"] == 1; });
-  // An answer that goes on until its client leaves: nothing is read meanwhile, and only the newest frames wait.
+  // An answer that continues until its client disconnects: no frame is read meanwhile, and only the newest frames wait.
   const std::string body = Question("who?", {{"max_tokens", 100000000}, {"stream", true}}).dump();
   const int answering = server.Connect();
   const std::string request = "POST " + kSessions + "/" + id +
@@ -257,7 +257,7 @@ TEST_F(PicturesTest, HostileFilesAreAnswersAndNothingElse) {
   std::string gap = Y4mBytes(2, 1);  // a frame, and the next a day later
   gap.replace(gap.find(" F1:1 "), 6, " F1:86400 ");
   EXPECT_EQ(few.Post(kChat, PictureChat({VideoPart({{"data", EncodeBase64(gap)}, {"fps", 1}})})).status, 400);
-  // Nobody else was hurt.
+  // Other sessions are unaffected.
   EXPECT_EQ(client.State(id)["modalities"]["image"], before["modalities"]["image"]);
   EXPECT_EQ(client.State(id)["frames"], before["frames"]);
   EXPECT_LT(server.ResidentBytes() - resident, 32 << 20);
@@ -326,7 +326,7 @@ TEST_F(PicturesTest, FramesDoNotWaitForADecoderWithoutEnd) {
   EXPECT_EQ(client.State(live)["frames"], (Json{{"arrived", 5}, {"read", 2}, {"dropped", 3}, {"waiting", 0}}));
 }
 
-// Whoever sends frames all the time leaves a decoder to others: each has it in his turn.
+// A client that sends frames continuously does not starve others of a decoder: clients take turns.
 TEST_F(PicturesTest, AChatHasItsTurnAmongLiveFrames) {
   const ServerProcess server(SeeingFlags({"--pot", "128", "--decoders", "1"}), VisionFile("llava.gguf"));
   std::atomic<bool> ended{false};

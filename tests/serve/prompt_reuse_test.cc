@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prompts that begin like the last one: what is not read again, and that nobody can tell but by the time.
+// Prompts with the same prefix as the last one: which part is not read again, and that only the time differs.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,7 +18,7 @@ std::string Content(const Json& answer) { return answer["choices"][0]["message"]
 
 Json Message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
-// One server that goes on from what it holds and one that never does: they may differ in nothing else.
+// One server that reuses prefixes and one that does not: their answers must not differ.
 class PromptReuseTest : public ::testing::Test {
  protected:
   Json Ask(const Json& messages) {

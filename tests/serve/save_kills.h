@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kills of a server that saves a session: what is restored is the old state or the new one, and goes on as it would
+// Kills a server while it saves a session: the restored state is the old or the new one, and continues as it would
 // have.
 #pragma once
 

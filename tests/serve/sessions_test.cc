@@ -58,7 +58,7 @@ TEST(Sessions, ALongBeginningHoldsUpNobody) {
   const ServerProcess server({"--pot", "96"});
   HttpAnswer made;
   std::thread making([&] { made = server.Post(kSessions, {{"system", Words(15000, "sea")}, {"pin_system", false}}); });
-  // While it is read somebody else sees how far it has come.
+  // While it is read, another client can see the progress.
   int64_t seen = 0;
   for (int i = 0; i < 6000 && seen == 0; ++i) {
     const Json list = server.Get(kSessions).json()["data"];
@@ -140,7 +140,7 @@ TEST(Sessions, AsManyAsTheBudgetHolds) {
     EXPECT_NE(refused.body.find(std::to_string(each)), std::string::npos) << refused.body;
     EXPECT_EQ(client.Do(ids[0], "fork", Json::object()).status, 429);
   }
-  EXPECT_EQ(server.Post(kSessions, {{"pot", 1 << 20}}).status, 400);  // never, whoever leaves
+  EXPECT_EQ(server.Post(kSessions, {{"pot", 1 << 20}}).status, 400);  // never fits, even into an empty budget
   const Json props = server.Get("/props").json();
   EXPECT_LE(props["used_bytes"].get<int64_t>(), props["budget_bytes"].get<int64_t>());
   EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "a"}}).status, 200);  // has a pot of its own
@@ -148,7 +148,7 @@ TEST(Sessions, AsManyAsTheBudgetHolds) {
   EXPECT_EQ(server.Post(kSessions, Json::object()).status, 201);
 }
 
-// Clients that are gone for good leave their place to others.
+// Sessions of clients that are gone make room for others.
 TEST(Sessions, OneThatNobodyUsesEnds) {
   const ServerProcess server({"--pot", "64", "--session-idle", "4"});
   Client client(server);
@@ -341,7 +341,7 @@ TEST(Sessions, ALongTextDoesNotHoldUpAnswers) {
               200);
     EXPECT_FALSE(ended) << "the text was read before answer " << i;
   }
-  // A session that reads can be deleted; the reader is told.
+  // A session can be deleted while it reads; the reading request gets an error.
   EXPECT_EQ(server.Delete(kSessions + "/" + id).status, 200);
   reading.join();
   EXPECT_EQ(reader.status, 404) << reader.body;

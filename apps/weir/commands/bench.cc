@@ -1,13 +1,13 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir bench: tokens per second, and what the machine had to move for them.
+// weir bench: tokens per second, and the memory traffic they need.
 //
 // Columns follow llama-bench (pp = prefill of n_prompt tokens, tg = n_gen tokens one by one, @ d = after depth tokens).
 // bytes_per_token is what one token must read at least: the weights (once per chunk in prefill), the keys and values
 // of the slots it attends to. GB/s is that over the time taken: compare it with the machine's read bandwidth.
 //
-// With --against every repetition is measured twice, once per policy, in turns; the ratio is that of the medians. What
-// else the machine does then falls on both alike.
+// With --against every repetition is measured twice, once per policy, alternating; the ratio is that of the medians.
+// Other load on the machine then affects both alike.
 #include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
@@ -84,7 +84,7 @@ class Bench {
     for (int32_t& id : ids) id = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(n_vocab)));
     std::vector<std::unique_ptr<Session>> sessions;
     for (SessionOptions options : options_) {
-      // Without a pot of its own a test gets exactly the room it needs, as llama-bench does.
+      // Without a pot size a test gets exactly the room it needs, as in llama-bench.
       if (options.pot_slots == 0 && options.budget_bytes == 0) options.pot_slots = depth + n_prompt + n_gen;
       WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
       sessions.push_back(std::move(session));
@@ -102,7 +102,7 @@ class Bench {
       const double ratio = sessions.size() > 1 ? figures[i].median / figures[1 - i].median : 0;
       Print(*sessions[i], options_[i].policy.text, n_prompt, n_gen, depth, figures[i], ratio);
     }
-    return FlushOutput();  // a row is there as soon as it is known
+    return FlushOutput();  // print each row as soon as it is known
   }
 
   // Tokens per second of one test, from an empty session.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `weir policies` and `weir pruners` print what there is to choose from.
+// Prints the lists of `weir policies` and `weir pruners`.
 #pragma once
 
 #include "base/options.h"
@@ -8,7 +8,7 @@ namespace weir::app {
 
 // The name, what it does, and the paper where there is one ("" if not).
 void PrintCatalogueHead(const char* name, const char* summary, const char* paper);
-// A line for each option: KEY=DEFAULT as it stands after the name, and what it means.
+// One line per option: KEY=DEFAULT as written after the name, and its meaning.
 void PrintCatalogueOptions(const OptionOwner& owner);
 
 }  // namespace weir::app

@@ -56,7 +56,7 @@ class Chat {
         pictures_(pictures),
         flags_(flags) {}
 
-  // `saved`: where to go on from; nullptr to begin.
+  // `saved`: the session to continue; nullptr to start a new one.
   Status Loop(SavedSession* saved) {
     LineInput input;
     if (input.terminal()) Print(stderr, "Type a message; /help lists the commands.\n");
@@ -68,7 +68,7 @@ class Chat {
       const LineInput::Event event = input.Read("> ", &line);
       if (event == LineInput::Event::kEnd) break;
       if (event == LineInput::Event::kInterrupted) {
-        // On a terminal it drops the line. On an empty one it may be the second half of stopping an answer.
+        // On a terminal Ctrl-C drops the line. On an empty line it may be a second press to stop an answer.
         if (!input.terminal() || (line.empty() && told_how_to_end)) return Cancelled("stopped");
         if (line.empty()) Print(stderr, "Ctrl-D or /exit ends the chat, and so does another Ctrl-C.\n");
         told_how_to_end = line.empty();
@@ -94,7 +94,7 @@ class Chat {
       } else if (line.rfind("/load ", 0) == 0) {
         const bool had_any = session_.n_seen() > 0;
         const Status loaded = Load(line.substr(6));
-        // Nothing is left of either conversation: what --session holds must not be written over with that.
+        // Neither conversation is left: do not overwrite the --session file with an empty one.
         if (!loaded.ok() && had_any && session_.n_seen() == 0) return loaded;
         Tell(loaded);
       } else if (line.rfind("/file ", 0) == 0) {
@@ -105,10 +105,10 @@ class Chat {
         Print(stderr, "weir: no command {}; /help lists them\n", Printable(line));
       } else {
         status = Round(line);
-        // After every round: a terminal that is closed, or a machine that dies, costs the round it was in.
+        // Saved after every round: a closed terminal or a crash costs only the current round.
         if (!flags_.session.empty()) Tell(Save(flags_.session));
       }
-      // A round that failed is told; the session goes on, except where it can never take another token.
+      // A failed round is reported; the session continues, unless it can never take another token.
       if (!status.ok()) {
         if (status.code() == StatusCode::kOverBudget) return status;
         Fail(status);
@@ -128,7 +128,7 @@ class Chat {
   Status Load(const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(std::optional<SavedSession> saved, ReadSaved(path));
     if (!saved) return NotFound("there is no snapshot {}", path);
-    // Refused before anything of the chat that is there is lost.
+    // Refuse before anything of the current chat is lost.
     if (trace_ != nullptr)
       return InvalidArgument("/load goes on from the middle of a stream, and --trace tells one from its beginning");
     return GoOnFrom(*saved, path, false);
@@ -166,12 +166,12 @@ class Chat {
     if (head.empty()) return Status();
     reading.pinned = true;
     WEIR_RETURN_IF_ERROR(talk_.Read(head, reading));
-    conversation.TurnOpened();  // it stands at the beginning of the first message
+    conversation.TurnOpened();  // its words are at the beginning of the first message
     conversation.TextRead();
     return Status();
   }
 
-  // The text of a file waits in the session as the beginning of the next user turn.
+  // Reads the text of a file into the session as the beginning of the next user turn.
   Status ReadFile(const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(path));
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
@@ -207,7 +207,7 @@ class Chat {
     return Status();
   }
 
-  // A picture or video waits in the session as the beginning of the next user turn.
+  // Reads a picture or video into the session as the beginning of the next user turn.
   Status ReadPicture(const std::string& path, bool video) {
     if (reader_ == nullptr) return InvalidArgument("pictures need the model's vision encoder: --mmproj FILE");
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
@@ -237,11 +237,11 @@ class Chat {
     return Status();
   }
 
-  // Reads a message and the template's words after it. Ctrl-C leaves it cut short and the turn open.
+  // Reads a message and the template's words after it. Ctrl-C interrupts it and leaves the turn open.
   Status ReadMessage(const std::string& message) {
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn());
     EncodeReport report;
-    // Frames that a server's session kept before it came here.
+    // Frames that the session kept on a server before it was loaded here.
     if (reader_ != nullptr) WEIR_RETURN_IF_ERROR(reader_->Recall({}));
     const int64_t n_before = session_.counters().seen;
     Progress progress("read", Progress::kAuto);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a subcommand is to the program: its name, its line of help, its flags, and what it does.
+// The interface of a subcommand: its name, its help line, its flags, and its action.
 //
 // A subcommand is one file of this folder, and the folder is the list. The file begins with the line
 // `// weir-plugin: command` and defines one CommandInfo named after itself (commands/read.cc defines kRead);
@@ -25,8 +25,8 @@ struct CommandInfo {
   const char* name;     // what the user types; the file's name
   const char* summary;  // a line of `weir --help`, in small letters and without a full stop
   CommandGroup group;
-  // Adds the command's flags to `sub` and returns what runs it. It is called for every command at every start, so it
-  // does nothing else; what the flags fill lives in the returned action.
+  // Adds the command's flags to `sub` and returns its action. It is called for every command at every start, so it must
+  // do nothing else; the variables that the flags fill are owned by the returned action.
   Action (*add)(CLI::App& sub);
 };
 

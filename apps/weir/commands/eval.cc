@@ -1,6 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir eval: the protocols that results are measured with. One JSON line per figure; a file of suites/ per suite.
+// weir eval: the measurement protocols. One JSON line per figure; one file of suites/ per suite.
 #include <memory>
 
 #include "suites/suite.h"

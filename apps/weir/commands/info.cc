@@ -1,6 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir info: what a model file or a vision encoder is, without loading its weights, and whether the two belong
+// weir info: describes a model file or a vision encoder without loading its weights, and says whether the two fit
 // together.
 #include <fmt/core.h>
 #include <cstdio>
@@ -23,7 +23,7 @@ std::string ValueText(const GgufValue& value) {
   if (const auto* d = std::get_if<double>(&value.v)) return fmt::format("{:g}", *d);
   if (const auto* b = std::get_if<bool>(&value.v)) return *b ? "true" : "false";
   if (const auto* s = std::get_if<std::string>(&value.v)) {
-    // Escaped a second time: JSON leaves DEL, C1 controls and marks of direction as they are.
+    // Escaped a second time: JSON does not escape DEL, C1 controls and bidirectional marks.
     const std::string shown = nlohmann::json(*s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     if (shown.size() <= 72) return Printable(shown);
     size_t end = 69;  // not inside a character
@@ -69,7 +69,7 @@ void PrintEncoder(const GgufFile& file) {
   Print(stdout, "pruners: {}\n", pruners.empty() ? "none" : pruners);
 }
 
-// Whether it would run is the question people ask; answered by binding every tensor, without weights.
+// Says whether the model would run, by binding every tensor without its weights.
 void PrintModel(const std::string& path, const std::string& mmproj) {
   ModelFlags flags;
   flags.path = path;

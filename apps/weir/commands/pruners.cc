@@ -1,6 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir pruners: what can thin out pictures, with options and defaults.
+// weir pruners: the pruners of picture rows, with options and defaults.
 #include "commands/catalogue.h"
 #include "commands/command.h"
 #include "prune/pruner.h"

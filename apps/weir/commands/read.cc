@@ -24,7 +24,7 @@ struct ReadFlags {
   std::string file, ask, system, progress = "auto";
 };
 
-// The model's chat template. None, where the file has none and the user names none: the model then gets plain words.
+// The model's chat template. None if neither the file nor the user has one: the model then gets plain words.
 Result<std::optional<ChatTemplate>> FindTemplate(const LoadedModel& model, const ModelFlags& flags) {
   auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
   if (chat.ok()) return std::optional<ChatTemplate>(*std::move(chat));

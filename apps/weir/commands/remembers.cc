@@ -1,6 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir remembers: what of a part of the stream was still held when the trace ended.
+// weir remembers: how much of a part of the stream was still held when the trace ended.
 #include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
@@ -84,7 +84,7 @@ Result<Span> ParseSpan(const std::string& text, const std::vector<TraceToken>& t
   } else if (text.find('%') != std::string::npos) {
     double from = 0, to = 0;
     if (!ParsePercent(std::string_view(text).substr(0, colon), &from)) return BadSpan(text);
-    to = std::min(100.0, from + 1);  // a point stands for a hundredth of the stream
+    to = std::min(100.0, from + 1);  // a single value means a hundredth of the stream
     if (colon != std::string::npos && !ParsePercent(std::string_view(text).substr(colon + 1), &to))
       return BadSpan(text);
     const double all = static_cast<double>(n);

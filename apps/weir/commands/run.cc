@@ -27,13 +27,13 @@ struct RunFlags {
 // The prompt as tokens, and which of them are pinned.
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::vector<std::vector<int32_t>> behind;  // what stands behind each picture or video; those are in order
+  std::vector<std::vector<int32_t>> behind;  // the words after each picture or video, in order
   PinnedPart pinned;
   std::optional<ChatTemplate> chat;
   std::optional<Conversation> talk;  // refers to `chat`; after a first prompt, before a next one
 };
 
-// Of a session that begins.
+// For a new session.
 Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFlags& flags, const std::string& pin,
                    const std::string& text, size_t n_sources, Prompt* out) {
   EncodeReport report;
@@ -78,7 +78,7 @@ Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFl
   return Status();
 }
 
-// Of a session that goes on. A conversation asks when the session is there.
+// For a continued session. A conversation asks once the session is loaded.
 Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const RunFlags& flags, const std::string& text,
                   Prompt* out) {
   EncodeReport report;
@@ -96,7 +96,7 @@ Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const R
   return Status();
 }
 
-// Words, pictures and what stands between them. A picture at the very end ends the prompt.
+// Reads words and pictures in order. A picture at the very end ends the prompt.
 Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureFlags& pictures, Progress* progress,
                         Session::AppendOptions options) {
   Session& session = *setup.session;
@@ -116,7 +116,7 @@ Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureF
   return Status();
 }
 
-// A next round is read as `chat` reads it: what is forgotten for it, and when, is then the same.
+// A later round is read as in `chat`, so that the same tokens are evicted at the same points.
 Status ReadRound(const Setup& setup, Sampler& sampler, Conversation* conversation, const std::string& text,
                  int64_t n_answer, const Session::AppendOptions& options) {
   Talk talk(*setup.session, sampler, *conversation);
@@ -125,7 +125,7 @@ Status ReadRound(const Setup& setup, Sampler& sampler, Conversation* conversatio
   reading.progress = options.progress;
   EncodeReport report;
   WEIR_RETURN_IF_ERROR(talk.OpenTurn());
-  // Frames that a server's session kept before it came here.
+  // Frames that the session kept on a server before it was loaded here.
   if (setup.reader != nullptr) WEIR_RETURN_IF_ERROR(setup.reader->Recall({}));
   WEIR_RETURN_IF_ERROR(talk.Ask(text, n_answer, reading, &report));
   PrintReport(report, "the prompt");

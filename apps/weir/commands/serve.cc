@@ -1,6 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir serve: the model behind HTTP.
+// weir serve: serves the model over HTTP.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace weir::app {
 namespace {
 
 struct ServeFlags {
-  SamplingFlags sampling;  // of requests that name nothing else
+  SamplingFlags sampling;  // the defaults for requests
   std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", max_bodies, snapshots, name;
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
   std::string mmproj, prune, node;
@@ -41,8 +41,7 @@ Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
   return *bytes;
 }
 
-// The keys of a text in which `separator` stands between them. White space around a key is none of it: no header brings
-// it.
+// Splits a text of keys at `separator`. White space around a key is removed, because headers do not carry it.
 Result<std::vector<std::string>> ParseKeys(std::string_view text, char separator, const std::string& where) {
   constexpr std::string_view kSpace = " \t\r\n";
   std::vector<std::string> out;
@@ -151,7 +150,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
           Printable(flags.host));
   }
   Print(stderr, "serving  http://{}:{}\n", Printable(flags.host), server->port());
-  // Signals only set a flag; somebody has to look at it.
+  // Signals only set a flag; this thread polls it.
   std::atomic<bool> ended{false};
   std::thread watch([&, drained = false]() mutable {
     for (; !ended; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
@@ -161,7 +160,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
         Print(stderr, "weir: a session was not handed over: {}\n", Printable(left.message()));
       }
       drained = true;
-      server->Stop();  // again and again: it does nothing before the server listens
+      server->Stop();  // called repeatedly, because it does nothing before the server listens
     }
   });
   const Status status = server->Run();

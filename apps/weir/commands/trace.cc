@@ -1,6 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir trace: what a trace says, as a table, as one line per forgotten token, or as pictures.
+// weir trace: prints a trace as a table, as one line per forgotten token, or as pictures.
 #include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
@@ -192,11 +192,11 @@ Status Events(const TraceFlags& flags) {
         Print(stdout, "{}\n", JsonText(line));
       }
     }
-    if (std::ferror(stdout) != 0) return FlushOutput();  // nobody reads on
+    if (std::ferror(stdout) != 0) return FlushOutput();  // the reader has closed the pipe
   }
 }
 
-// Into the file of -o, whose name says how.
+// Writes the file of -o, in the format of its extension.
 Status WriteFigure(const TraceFlags& flags, const Figure& figure) {
   const bool png = flags.output.ends_with(".png");
   WEIR_ASSIGN_OR_RETURN(const std::string bytes, png ? FigurePng(figure) : FigureSvg(figure));

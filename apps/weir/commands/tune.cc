@@ -34,7 +34,7 @@ struct TuneFlags {
   bool json = false;
 };
 
-// Said before minutes are spent: a profile that cannot be written where it is wanted.
+// Checks up front that the profile can be written, before minutes are spent.
 Status CheckOutput(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
@@ -175,7 +175,7 @@ void PrintVerdict(const TuneResult& result, const std::string& output, bool json
         Printable(output), result.start.info->name, Printable(output));
 }
 
-// What will run, and how long that may take, before it runs.
+// Prints what will run and an estimate of the time, before it runs.
 Status Announce(const LoadedModel& model, const PotFlags& pot_flags, SessionOptions options, const TuneTask& task,
                 const std::vector<TuneAxis>& axes, int64_t n_points) {
   options.nll = true;

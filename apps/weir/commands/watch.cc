@@ -1,6 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir watch: a video as it plays, and questions about it at any moment.
+// weir watch: reads a video as it plays and answers questions about it at any time.
 #include <poll.h>
 #include <unistd.h>
 
@@ -54,7 +54,7 @@ class Questions {
   explicit Questions(bool listen) : open_(listen) {}
   struct Question {
     std::string text;
-    int64_t at_ms = -1;  // not before this moment of the video; -1: now
+    int64_t at_ms = -1;  // not before this time of the video; -1: now
   };
   // Takes in what has been typed.
   void Listen() {
@@ -77,7 +77,7 @@ class Questions {
       }
     }
   }
-  // The next question that is due, or none; at the end of the video all of them are.
+  // The next question that is due, if any; at the end of the video all are due.
   bool Next(int64_t now_ms, bool at_end, Question* question) {
     for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
       if (!at_end && it->at_ms > now_ms) continue;
@@ -177,7 +177,7 @@ class Watcher {
     return CheckNotCut(result);
   }
 
-  // Where the video and memory stand.
+  // Prints the position in the video and the memory in use.
   Status Report() {
     if (!json_) {
       PrintFigures(fmt::format("at {} ", TimeText(t_ms_)));
@@ -282,7 +282,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   options.frames = ToFrameOptions(pictures);
   options.frames.real_time = !flags.fast;
   options.drop = !flags.fast;
-  // A source that plays takes its time from frame to frame.
+  // A live source may take a while between frames.
   options.frames.media.wall_ms =
       std::max(options.frames.media.wall_ms, static_cast<int64_t>(std::llround(std::min(3000 / pictures.fps, 1e9))));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<FrameFeed> feed, FrameFeed::Start(*setup.reader, flags.source, options));

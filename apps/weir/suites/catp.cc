@@ -10,7 +10,7 @@
 namespace weir::app {
 namespace {
 
-// The table of the CATP paper: what is kept, by whom, with which layers voting.
+// The table of the CATP paper: share kept, pruner, and voting layers.
 Result<std::vector<PruneRun>> CatpRuns(const Encoder& encoder, const std::vector<double>& keeps) {
   const int32_t n_layers = encoder.ShapeOf(SignalKind::kQueryCross).n_layers;
   if (n_layers == 0) {

@@ -37,7 +37,7 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   const PolicyNeeds needs = (*policy)->Needs();
   if (!needs.evicts) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
   options.nll = true;
-  // A question that will be told before the text stands for itself until then, where a probe names it.
+  // If a probe contains the question, "?" is a placeholder until Examinee::Expect() announces the question.
   const bool expects = exam.n_expected > 0 && needs.probe.find(kQuestionMark) != std::string::npos;
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr,
                                 expects ? std::optional<std::string_view>("?") : std::nullopt, &options));

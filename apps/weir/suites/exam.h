@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites of `weir eval` share: policies and pots in lists, one loop over them, one shape of a row.
+// Shared by the suites of `weir eval`: lists of policies and pots, the loop over them, the form of a row.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -35,12 +35,12 @@ void AddExamFlags(CLI::App& app, EvalFlags* flags, int n);
 // One policy in one pot.
 struct EvalRun {
   std::string policy;
-  int32_t pot = 0;  // 0: not asked for
+  int32_t pot = 0;  // 0: not given
 };
 // Every policy in every pot, pots outermost. kInvalidArgument without a policy.
 Result<std::vector<EvalRun>> RunsOf(const EvalFlags& flags);
-// The same, every policy and its options checked: what is wrong with one is said before hours of the others are spent.
-// One that never forgets stands there once, since its pot does not depend on the list.
+// The same, with every policy and its options checked, so that an error is reported before hours are spent on the
+// others. A policy that never forgets occurs once, since its pot does not depend on the list.
 Result<std::vector<EvalRun>> DistinctRunsOf(const EvalFlags& flags);
 Result<SessionOptions> OptionsOf(const EvalFlags& flags, const EvalRun& run);
 // A pot that holds a whole stream (at most 65,536 tokens), for a policy that never forgets. Warns where the model was
@@ -56,7 +56,7 @@ nlohmann::ordered_json RowStart(const char* suite, const std::string& task, cons
 void PutCell(const Cell& cell, const Session& session, nlohmann::ordered_json* row);
 void PutCost(const ExamCost& cost, double seconds, const Session& session, nlohmann::ordered_json* row);
 
-// How far a run is: a line that stays in place on a terminal, one line at the end elsewhere.
+// Progress of a run: a line that updates in place on a terminal, one line at the end elsewhere.
 class ExamProgress {
  public:
   explicit ExamProgress(std::string what);
@@ -80,7 +80,7 @@ struct Exam {
   std::function<Status(Examinee& asked, Examinee& plain, const SuiteHooks& hooks)> run;
 };
 // Loads the model, makes the exam, runs it with every policy and pot, and prints a row for each cell as it is finished.
-// A policy that must not forget and whose pot is full ends its run with what was answered by then.
+// If the pot of a policy that must not forget is full, its run ends with the answers up to then.
 Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const LoadedModel&)>& make);
 
 }  // namespace weir::app

@@ -28,7 +28,7 @@ constexpr const char* kRunKeys[] = {"suite", "data", "model", "policy", "pot", "
 
 std::string RunKey(const Json& row) {
   std::string out;
-  // None of them is a list: to write one that a stranger nested deep would take a deep stack.
+  // Only scalars: writing a deeply nested value from an untrusted file would need a deep stack.
   for (const char* key : kRunKeys) out += (row.contains(key) && row[key].is_primitive() ? row[key].dump() : "") + "\n";
   return out;
 }
@@ -95,7 +95,7 @@ class Lengths {
     }
     return longest;
   }
-  // What an answer may take, and the words that end it.
+  // Tokens of the longest answer and of the words that end it.
   int64_t Answer() const {
     constexpr int64_t kMargin = 8;
     return std::max(viewer_.n_answer, viewer_.n_decode) + kMargin;

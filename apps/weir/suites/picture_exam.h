@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites of `weir eval` that show pictures share: the questions' folder, the encoder, pruners and policies in
-// lists, one loop over them.
+// Shared by the suites of `weir eval` with pictures: the questions' folder, the encoder, lists of pruners and policies,
+// the loop over them.
 #pragma once
 
 #include <functional>
@@ -57,12 +57,12 @@ Result<std::vector<PruneRun>> PruneRunsOf(const std::vector<std::string>& lists)
 using ChoosePruners = std::function<Result<std::vector<PruneRun>>(const Encoder& encoder)>;
 
 // Loads model, encoder and questions, runs the exam with every pruner, policy and pot, and prints a row for each cell
-// at the end of each run. A run that is stopped prints what it has, marked as not complete; runs that --resume's rows
-// hold complete are left out.
+// at the end of each run. A stopped run prints what it has, marked as incomplete; runs that are complete in --resume's
+// rows are skipped.
 Status RunPictureExam(const PictureEvalFlags& flags, const MakePictureExam& make,
                       const ChoosePruners& choose = nullptr);
 
-// All that sit the exam when --policy does not say otherwise.
+// The default of --policy.
 extern const char* const kContenders;
 
 }  // namespace weir::app

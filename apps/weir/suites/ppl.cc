@@ -102,7 +102,7 @@ Status Stream(const PplRun& run, TextSource* source) {
     if (!more) encoder.Finish(&tokens);
     if (static_cast<int64_t>(tokens.size()) > left) tokens.resize(static_cast<size_t>(left));
     left -= static_cast<int64_t>(tokens.size());
-    // Pushed in chunks so that progress moves, and to the token where a length is asked for.
+    // Pushed in chunks so that progress moves; a requested length is met to the token.
     for (size_t at = 0; at < tokens.size();) {
       int64_t n = std::min<int64_t>(static_cast<int64_t>(tokens.size() - at), session.plan().chunk_rows);
       if (next_length != lengths.end()) n = std::min(n, *next_length - session.counters().seen);
@@ -132,7 +132,7 @@ Status Stream(const PplRun& run, TextSource* source) {
 
 Status Ppl(const PplFlags& flags) {
   InstallStopHandler();
-  // Windows are as long as the pot is asked to be, for those that never forget, too.
+  // Windows are as long as the requested pot, also for policies that never forget.
   WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs,
                         flags.window > 0 ? RunsOf(flags.eval) : DistinctRunsOf(flags.eval));
   if (runs.size() > 1 && flags.file == "-")

@@ -1,6 +1,6 @@
 // weir-plugin: suite
 // SPDX-License-Identifier: Apache-2.0
-// weir eval streamqa: facts told along an endless text, asked for later.
+// weir eval streamqa: facts along an endless text, with questions about them later.
 #include <algorithm>
 
 #include "eval/stream_facts.h"

@@ -1,6 +1,6 @@
 // weir-plugin: suite
 // SPDX-License-Identifier: Apache-2.0
-// weir eval streamvideo: a stream's beginning, asked for ever later.
+// weir eval streamvideo: questions about a stream's beginning at growing distances.
 #include <memory>
 
 #include "suites/suite.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a suite of `weir eval` is to the program: its name, its line of help, its flags, and what it does.
+// The interface of a suite of `weir eval`: its name, its help line, its flags, and its action.
 //
 // A suite is one file of this folder, and the folder is the list. The file begins with the line
 // `// weir-plugin: suite` and defines one SuiteInfo named after itself (suites/passkey.cc defines kPasskey);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites of rounds along a video stream (videoqa, streamvideo) share: flags and the exam made of them.
+// Shared by the suites with rounds along a video stream (videoqa, streamvideo): flags and the exam made from them.
 #pragma once
 
 #include <cstdint>

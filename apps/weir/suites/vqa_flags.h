@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites of single questions about pictures (vqa, catp, avl) share: flags and the exam made of them.
+// Shared by the suites of single questions about pictures (vqa, catp, avl): flags and the exam made from them.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // weir-plugin: evidence
 // SPDX-License-Identifier: Apache-2.0
-// How much the rows of the stream attend to every slot: all rows, or the last ones of a prompt. Summed by the attention
-// call itself (ops/column_scores.h) into the floats beside the slots.
+// How much the rows of the stream attend to every slot: all rows, or the last ones of a prompt. The attention call
+// itself (ops/column_scores.h) sums it into the floats stored with the slots.
 #include <algorithm>
 
 #include "engine/evidence/evidence.h"
@@ -16,7 +16,7 @@ class AttentionEvidence : public EvidenceKind {
   EvidenceDemand Demand() const override { return {.floats = {SlotFloat::kScore}, .attention = true}; }
 
   void LayOut(const PotShape& pot, BufferSpace* space) override {
-    // A layer's newest attention, apart from the sums.
+    // A layer's newest attention, separate from the sums.
     if (declared_.visual_latest) call_.latest = space->Floats(MemTag::kWorkspace, pot.max_head_slots());
   }
 
@@ -31,7 +31,7 @@ class AttentionEvidence : public EvidenceKind {
   void Show(const SessionCore& core, SlotView* view) const override { view->scores = core.pot->scores(view->group); }
 
   int64_t MostRewound(int64_t n_call) const override {
-    // The sum over all rows cannot be taken back. Nearer to the prompt's end, the chunk that ends there would vote.
+    // The sum over all rows cannot be undone. Closer to the prompt's end, the chunk that ends there would vote.
     return declared_.rows == EvidenceRows::kAll ? 0 : n_call - declared_.n_last;
   }
 
@@ -43,15 +43,15 @@ class AttentionEvidence : public EvidenceKind {
     return !declared_.visual_latest || chunk.tokens != nullptr;
   }
 
-  // Only rows that a selection will ask: the newest of a prompt, and those before the pot runs full.
+  // Only rows whose votes a selection will use: the newest of a prompt, and those before the pot is full.
   bool LastRowsVote(const SessionCore& core, const Chunk& chunk) {
     const int64_t n_last = declared_.n_last;
     const bool near_end = !chunk.generated && chunk.n_after < n_last,
                selects_next = core.n_free() - chunk.n < (chunk.n_after == 0 ? 1 : core.plan.chunk_rows);
     const int64_t n_vote = n_last - (near_end && !selects_next ? chunk.n_after : 0);
     call_.row_begin = chunk.n - std::min(chunk.n, n_vote);
-    // A prompt that ends in a short chunk, or in the words of a template behind it: its rows are added to those that
-    // have voted right before them.
+    // If a prompt ends in a short chunk, or in a template's words after it, its rows are added to those that voted just
+    // before.
     const EvidenceMemo& memo = core.memo;
     call_.accumulate = near_end && chunk.n_after + chunk.n < n_last && memo.n_unscored == 0 && memo.n_score_rows > 0 &&
                        memo.n_score_rows + chunk.n <= 2 * n_last;
@@ -59,7 +59,7 @@ class AttentionEvidence : public EvidenceKind {
   }
 
   const Evidence declared_;
-  EvidenceCall call_;  // of the chunk at hand
+  EvidenceCall call_;  // of the current chunk
 };
 
 std::unique_ptr<EvidenceKind> Make(const PolicyNeeds& needs, const SessionOptions& /*options*/) {

@@ -76,7 +76,7 @@ int64_t EvidenceSet::MostRewound(int64_t n_call) const {
 void EvidenceSet::Clear(SessionCore& core) {
   core.memo.n_score_rows = core.memo.n_unscored = 0;
   core.memo.question.clear();
-  // A policy that does not ask has no room for a probe, and nothing to save or restore of it.
+  // A policy without a probe reserves no room for it and has nothing to save or restore.
   if (demand_.probe_slots > 0) core.memo.probe = core.options.probe;
 }
 
@@ -84,7 +84,7 @@ void EvidenceSet::Rewound(SessionCore& core, int32_t n) {
   Clear(core);
   core.memo.n_unscored = n;
   for (int32_t group = 0; group < core.pot->shape().n_groups(); ++group) {
-    std::ranges::fill(core.pot->scores(group), 0.0f);  // votes of rows that are gone
+    std::ranges::fill(core.pot->scores(group), 0.0f);  // votes of removed rows
   }
 }
 

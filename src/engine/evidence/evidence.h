@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kind of evidence: what a session learns of every slot beside its metadata, for the policy that declared it
-// (kv/evidence.h).
+// A kind of evidence: what a session collects for every slot in addition to its metadata, for the policy that declared
+// it (kv/evidence.h).
 //
 // Adding one is adding one file src/engine/evidence/my_kind.cc whose first line is `// weir-plugin: evidence` and which
 // defines `extern const EvidenceInfo kMyKind` (docs/recipes/add-a-kind-of-evidence.md). The folder is the list. A kind
-// says there what it needs of the rest of the session, lays out its memory, takes its numbers and shows them to the
-// policy; a session walks over the kinds that its policy asked for and knows none of them.
+// declares what it needs from the rest of the session, lays out its memory, collects its numbers and shows them to the
+// policy. A session iterates over the kinds that its policy requested and knows none of them by name.
 //
-// Numbers that must outlive a selection lie beside the pot's slots (SlotFloat), which moves and saves them. What is
-// taken anew before every selection lies in memory of the kind. Objects of a kind hold nothing else, so that a saved
-// pot and its EvidenceMemo are all that a session has to save.
+// Numbers that must outlive a selection are stored with the pot's slots (SlotFloat), which moves and saves them.
+// Numbers that are recomputed before every selection are stored in memory of the kind. Objects of a kind hold nothing
+// else, so a session only has to save the pot and its EvidenceMemo.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@
 
 namespace weir {
 
-// What a kind needs of the session around it.
+// What a kind needs from its session.
 struct EvidenceDemand {
-  SlotFloats floats;         // to be kept beside the pot's slots
-  bool attention = false;    // rows will vote: forward passes carry evidence calls (RunnerShape::statistics)
+  SlotFloats floats;         // to be stored with the pot's slots
+  bool attention = false;    // rows vote: forward passes carry evidence calls (RunnerShape::statistics)
   bool likelihoods = false;  // -log P of every token read (RunnerShape::nll)
-  int32_t probe_slots = 0;   // of the pot, kept free for rows that are read and taken back
+  int32_t probe_slots = 0;   // slots of the pot kept free for rows that are read and removed again
 };
 
 class EvidenceKind {
@@ -39,46 +39,46 @@ class EvidenceKind {
   virtual ~EvidenceKind() = default;
 
   virtual EvidenceDemand Demand() const { return {}; }
-  // Whether a session can be made with these options; kInvalidArgument says what it lacks.
+  // Whether a session can be made with these options; the message of kInvalidArgument says what is missing.
   virtual Status Check(const SessionOptions& /*options*/) const { return Status(); }
-  // Takes the kind's own memory for a pot of this shape. Called with a space that only counts when a session is
-  // planned, and with one that gives memory when it is made.
+  // Lays out the kind's own memory for a pot of this shape. Called with a space that only counts when a session is
+  // planned, and with one that allocates when it is made.
   virtual void LayOut(const PotShape& /*pot*/, BufferSpace* /*space*/) {}
 
   // A chunk is about to be read. The kind may ask the forward pass for attention (BatchItem::evidence); what `item`
   // then refers to must live until the next call.
   virtual void BeginChunk(const SessionCore& /*core*/, const Chunk& /*chunk*/, BatchItem* /*item*/) {}
-  // The chunk was read; its slots are the pot's newest. nll: [chunk.n], empty where nothing asked for likelihoods.
+  // The chunk was read; its slots are the pot's newest. nll: [chunk.n], empty if likelihoods were not requested.
   virtual void EndChunk(SessionCore& /*core*/, const Chunk& /*chunk*/, std::span<const float> /*nll*/) {}
 
   // A round begins with this question, which may not have been read yet.
   virtual void BeginRound(SessionCore& /*core*/, std::span<const int32_t> /*question*/) {}
-  // The same once room was made for the round, unless the stream begins with it. True when this changed floats in the
-  // pot, which then differ from those of a stream without rounds.
+  // Called after room was made for the round, unless the stream begins with it. True if it changed floats in the pot,
+  // which then differ from those of a stream without rounds.
   virtual bool Age(SessionCore& /*core*/) { return false; }
 
-  // A selection is next. Takes what the policy will rank by. What is not kept beside the slots goes into the views, one
-  // a group, whose `slots` are set already. Operations may still run when it returns.
+  // A selection follows. Collects what the policy will rank by. Numbers that are not stored with the slots go into the
+  // views, one per group, whose `slots` are already set. Backend operations may still be running when it returns.
   virtual Status Take(SessionCore& /*core*/, std::span<SlotView> /*views*/) { return Status(); }
-  // Puts what is kept beside the slots into the view of view->group.
+  // Puts the numbers stored with the slots into the view of view->group.
   virtual void Show(const SessionCore& /*core*/, SlotView* /*view*/) const {}
 
-  // For Session::RewindPoint(): how many tokens at most may stay, for a prompt that ends at n_call, so that the floats
-  // beside the slots become those of reading it whole.
+  // For Session::RewindPoint(): the maximum number of tokens to keep, for a prompt that ends at n_call, such that the
+  // floats stored with the slots equal those of reading the whole prompt.
   virtual int64_t MostRewound(int64_t /*n_call*/) const { return std::numeric_limits<int64_t>::max(); }
 };
 
-// What a kind is made from: the policy's declaration and the options of the session.
+// The inputs of a kind: the policy's declaration and the session's options.
 struct EvidenceInfo {
   const char* name;  // = file name
-  // nullptr where the policy did not ask for it.
+  // nullptr if the policy did not request it.
   std::unique_ptr<EvidenceKind> (*make)(const PolicyNeeds& needs, const SessionOptions& options);
 };
 
 // Every kind of the folder, sorted by name. (Generated.)
 std::span<const EvidenceInfo* const> AllEvidenceInfos();
 
-// The kinds that one session collects. Functions as EvidenceKind has them, for all kinds together.
+// The kinds that one session collects. The functions are those of EvidenceKind, for all kinds together.
 class EvidenceSet {
  public:
   EvidenceSet() = default;
@@ -95,7 +95,7 @@ class EvidenceSet {
   void Show(const SessionCore& core, SlotView* view) const;
   int64_t MostRewound(int64_t n_call) const;
 
-  // Bookkeeping common to all kinds. The stream begins anew.
+  // Bookkeeping common to all kinds. The stream restarts.
   void Clear(SessionCore& core);
   // Only the n oldest tokens of the pot are left.
   void Rewound(SessionCore& core, int32_t n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Likelihoods beside the slots, seen through a session.
+// Likelihoods stored with the slots, observed through a session.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ TEST(Likelihood, AgesWithRoundsAndStaysInfiniteForTheFirstToken) {
   ASSERT_TRUE(session->BeginRound(tokens, 4).ok());
   EXPECT_TRUE(std::isinf(nll[0]));
   for (size_t s = 1; s < before.size(); ++s) EXPECT_EQ(nll[s], before[s] * 0.5f);
-  EXPECT_EQ(session->n_rewindable(), 0);  // another reader of these tokens has not aged
+  EXPECT_EQ(session->n_rewindable(), 0);  // a new reader of these tokens would not have aged likelihoods
 }
 
 }  // namespace

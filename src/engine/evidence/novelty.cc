@@ -27,7 +27,7 @@ class NoveltyEvidence : public EvidenceKind {
           .head_dim = shape.head_dim,
           .scratch = scratch_,
           .out = out};
-      core.backend->Synchronise();  // the places of the group before may still be read
+      core.backend->Synchronise();  // the previous group's buffer may still be in use
       FillPlaces(view.slots, FrameNoveltyPlaces(args));
       core.backend->FrameNovelty(args);
       view.novelty = {out, view.slots.size()};

@@ -1,7 +1,7 @@
 // weir-plugin: evidence
 // SPDX-License-Identifier: Apache-2.0
 // How much the rows of a probe attend to every slot. Before each selection the probe, or in its place the last rows of
-// a round's question, is read on top of the pot and taken back: it leaves scores and no other trace.
+// a round's question, is read on top of the pot and removed again: it leaves only scores.
 #include <algorithm>
 
 #include "engine/evidence/evidence.h"

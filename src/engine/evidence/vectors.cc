@@ -1,7 +1,7 @@
 // weir-plugin: evidence
 // SPDX-License-Identifier: Apache-2.0
-// Statistics of the stored keys or values (ops/vector_scores.h), taken before each selection: one in place of
-// attention, and, once the stream has held a picture, another beside it.
+// Statistics of the stored keys or values (ops/vector_scores.h), taken before each selection: one in place of attention
+// and, once the stream has held a picture, another one for visual tokens.
 #include "engine/evidence/evidence.h"
 
 namespace weir {

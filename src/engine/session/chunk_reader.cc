@@ -8,8 +8,8 @@
 namespace weir {
 namespace {
 
-// How far positions fall behind the count of tokens at the end of a picture: what follows it stands behind its last
-// line and its last column (kv/axes.h).
+// How far positions fall behind the token count at the end of a picture: the next token's position is after the
+// picture's last line and last column (kv/axes.h).
 int64_t ShiftBehind(const Chunk& chunk) {
   if (chunk.tokens != nullptr || chunk.first + chunk.n != chunk.n_all) return 0;
   const int64_t columns = std::min<int64_t>(chunk.columns, chunk.n_all);
@@ -48,7 +48,7 @@ int32_t ChunkReader::NextRows(int64_t n_left) const {
 Result<int32_t> ChunkReader::MakeRoom(int64_t n_left) {
   const SessionCore& core = parts_.core;
   const Positions positions = core.needs.positions;
-  // Distillations come when the pot is full to the last slot, and keep what they keep whatever the chunks.
+  // Distillation happens when the pot is completely full, and its result does not depend on the chunks.
   if (positions == Positions::kReset) WEIR_RETURN_IF_ERROR(parts_.selector.MakeRoom(1));
   const int32_t n = NextRows(n_left);
   if (n == 0) {
@@ -56,7 +56,7 @@ Result<int32_t> ChunkReader::MakeRoom(int64_t n_left) {
                       core.n_slots());
   }
   if (positions == Positions::kAbs) {
-    // Before anything is forgotten, and before other sessions of a batch depend on it.
+    // Before anything is evicted, and before other sessions of a batch depend on it.
     WEIR_RETURN_IF_ERROR(CheckLearnedPositions(core.model->config().attention, positions, core.stream.n_seen + n));
   }
   WEIR_RETURN_IF_ERROR(parts_.selector.MakeRoom(n));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads one chunk of a stream: makes room for it, prepares its part of a forward pass, records what the pass gave. The
-// caller runs the pass, which may hold chunks of several sessions (engine/step_batch.h).
+// Reads one chunk of a stream: makes room for it, prepares its part of a forward pass, records the result. The caller
+// runs the pass, which may hold chunks of several sessions (engine/step_batch.h).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace weir {
 
 class ChunkReader {
  public:
-  // All of them outlive the reader.
+  // All must outlive the reader.
   struct Parts {
     SessionCore& core;
     EvidenceSet& evidence;
@@ -38,18 +38,18 @@ class ChunkReader {
 
   // kInvalidArgument names a token outside the vocabulary.
   Status CheckTokens(std::span<const int32_t> tokens) const;
-  // How many of the n_left rows that come are read next, at least one; room is made for them. Errors as
+  // Makes room for the next rows and returns how many of the n_left coming rows to read, at least one. Errors of
   // Session::Append().
   Result<int32_t> MakeRoom(int64_t n_left);
   // The chunk's part of a forward pass. REQUIRES: MakeRoom() made room for it. Refers to the session; valid until the
   // next call.
   BatchItem Begin(const Chunk& chunk);
-  // The pass was run and gave `hidden` for the chunk's rows, in memory of the backend. `nll`, unless it is nullptr,
-  // receives -log P of each row, [chunk.n]; 0 for the first of the stream.
+  // Records the result of the pass: `hidden` of the chunk's rows, in memory of the backend. `nll`, unless it is
+  // nullptr, receives -log P of each row, [chunk.n]; 0 for the first of the stream.
   void End(const Chunk& chunk, const BatchItem& item, const float* hidden, float* nll);
 
  private:
-  // Rows of the next chunk: pinned tokens leave less room for it. 0 when they leave none.
+  // Rows of the next chunk, limited by the room that pinned tokens leave; 0 if they leave none.
   int32_t NextRows(int64_t n_left) const;
 
   const Parts parts_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of a session share: the objects it runs on, where its stream stands, and the rows at hand.
+// State shared by the parts of a session: the objects it runs on, its place in the stream, and the current rows.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace weir {
 // StreamPlace::t_newest_ms of a stream without tokens.
 inline constexpr int64_t kNoTime = std::numeric_limits<int64_t>::min();
 
-// Where a stream stands. Saved with a session, cleared with it.
+// The current place in a stream. Saved and cleared with the session.
 struct StreamPlace {
   int64_t n_seen = 0;  // tokens read or generated
   std::array<int64_t, kNumModalities> n_seen_by{};
@@ -34,12 +34,11 @@ struct StreamPlace {
   int64_t n_seen_visual() const { return n_seen - n_seen_by[static_cast<size_t>(Modality::kText)]; }
 };
 
-// What the kinds of evidence remember between calls, apart from the floats in the pot. Saved and cleared with a
-// session.
+// State of the kinds of evidence between calls, except the floats in the pot. Saved and cleared with the session.
 struct EvidenceMemo {
   int32_t n_score_rows = 0, n_unscored = 0;  // SlotView::n_rows, n_unscored
   std::vector<int32_t> probe;                // tokens that vote before a selection
-  std::vector<int32_t> question;             // last rows of the round's question: the probe while they are not empty
+  std::vector<int32_t> question;             // last rows of the round's question; used as the probe unless empty
 };
 
 // Rows that are read together: tokens, or embeddings in their place.
@@ -48,7 +47,7 @@ struct Chunk {
   const int32_t* tokens = nullptr;    // [n], or nullptr: embeddings
   const float* embeddings = nullptr;  // [n, n_embd]
   Modality modality = Modality::kText;
-  int64_t first = 0;  // place of the first row in its picture or frame
+  int64_t first = 0;  // index of the first row in its picture or frame
   int64_t n_all = 0;  // rows of the whole picture or frame
   int32_t columns = 1;
   int64_t n_after = 0;  // rows of the same call that come after this chunk
@@ -69,7 +68,7 @@ struct SessionCore {
   PolicyNeeds needs;
   std::unique_ptr<Pot> pot;
   std::unique_ptr<Runner> runner;
-  std::vector<SlotMeta> rows;  // metadata of the forward pass at hand; never more than RunnerShape::max_rows
+  std::vector<SlotMeta> rows;  // metadata of the current forward pass; at most RunnerShape::max_rows
   StreamPlace stream;
   EvidenceMemo memo;
 

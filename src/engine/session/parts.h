@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a session that hold memory of their own beside pot and runner.
+// The parts of a session, other than pot and runner, that own memory.
 #pragma once
 
 #include "engine/buffer_space.h"
@@ -18,8 +18,8 @@ struct SessionParts {
   Prediction prediction;
   SessionTrace trace;
 
-  // Everything that the plan counts as metadata, workspace and logits of these parts; `plan` knows pot and runner. What
-  // a trace needs to watch attention is apart: SessionTrace::LayOut().
+  // Lays out everything that the plan counts as metadata, workspace and logits of these parts; `plan` has pot and
+  // runner. A trace that watches attention is laid out separately: SessionTrace::LayOut().
   void LayOut(const Model& model, const Backend& backend, const PolicyNeeds& needs, const SessionPlan& plan,
               BufferSpace* space) {
     prediction.LayOut(model, backend, plan.runner.max_rows, space);

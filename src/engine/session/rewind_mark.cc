@@ -6,7 +6,7 @@
 namespace weir {
 
 void RewindMark::Note(const SessionCore& core, const Chunk& chunk, const BatchItem& item, bool has_logits) {
-  // Logits that are there already give a likelihood in other bits.
+  // A likelihood from existing logits has different bits.
   plain_ = plain_ && chunk.tokens != nullptr && !chunk.generated && !chunk.observed && !has_logits;
   if (plain_) n_ = core.stream.n_seen;
   const bool whole = chunk.n == core.plan.chunk_rows && item.evidence == nullptr;
@@ -16,7 +16,7 @@ void RewindMark::Note(const SessionCore& core, const Chunk& chunk, const BatchIt
 int64_t RewindMark::Point(const SessionCore& core, const EvidenceSet& evidence, int64_t n_same, int64_t n_call) const {
   if (core.options.nll) return 0;
   const int64_t chunk = core.plan.chunk_rows;
-  // Room for a chunk: rows vote anew before a selection asks for scores that Rewind() has cleared.
+  // Leave room for a chunk, so that rows vote again before a selection needs scores that Rewind() has cleared.
   const int64_t most = std::min({n_same - 1, core.n_slots() - chunk, evidence.MostRewound(n_call)});
   const int64_t beyond = std::max<int64_t>(0, n_ - most);
   const int64_t n = n_ - (beyond + chunk - 1) / chunk * chunk;

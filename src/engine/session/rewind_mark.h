@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many of the tokens read so far another prompt with the same beginning may keep (Session::RewindPoint()).
+// Tracks how many of the tokens read so far another prompt with the same prefix may keep (Session::RewindPoint()).
 //
-// Rows of one chunk are computed together, and on no device need their bits be those of rows that come in other chunks,
-// or one by one. So what is kept are chunks that a new prompt would come in too: whole ones, from where the pinned
-// tokens end. A chunk whose rows vote takes another forward pass, and whether it does follows the prompt's end; only
-// pinned ones, whose end is the same, may.
+// Rows of one chunk are computed together, and their bits may differ from those of the same rows in other chunks or one
+// at a time. So only chunks are kept that a new prompt would be read in too: whole chunks, starting at the end of the
+// pinned tokens. A chunk whose rows vote uses a different forward pass, and whether rows vote depends on where the
+// prompt ends; so only pinned chunks, whose end is the same, may vote.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ namespace weir {
 
 class RewindMark {
  public:
-  // A stream of which exactly the first n tokens were read.
+  // Starts with a stream of which exactly the first n tokens were read.
   void Start(int64_t n) {
     plain_ = true;
     n_ = n;
   }
-  // What was read is no longer what another reader of the same prompt would hold.
+  // The session no longer holds what another reader of the same prompt would hold.
   void Forbid() {
     plain_ = false;
     n_ = 0;
   }
-  // A chunk was read and is not counted in `core` yet.
+  // Call after a chunk was read, before it is counted in `core`.
   void Note(const SessionCore& core, const Chunk& chunk, const BatchItem& item, bool has_logits);
 
-  // As Session::RewindPoint() has it.
+  // As Session::RewindPoint().
   int64_t Point(const SessionCore& core, const EvidenceSet& evidence, int64_t n_same, int64_t n_call) const;
-  // No Point() is beyond it.
+  // Upper bound of every Point().
   int64_t n() const { return n_; }
 
  private:
-  bool plain_ = true;  // all chunks so far are those that any prompt of the same tokens is read in
-  int64_t n_ = 0;      // where the last chunk began that has only such chunks before it
+  bool plain_ = true;  // any prompt of the same tokens would be read in the same chunks so far
+  int64_t n_ = 0;      // start of the last chunk that has only such chunks before it
 };
 
 }  // namespace weir

@@ -39,8 +39,7 @@ void Selector::FillViews() {
 }
 
 Status Selector::KeepOnly(int32_t most, const char* reason) {
-  // A keep-set that cannot be honoured leaves every group as it was; a trace that cannot be written changes nothing of
-  // what stays.
+  // An invalid keep-set leaves every group unchanged; a trace that cannot be written does not affect the selection.
   for (size_t group = 0; group < views_.size(); ++group) {
     WEIR_RETURN_IF_ERROR(core_.pot->CheckKeep(static_cast<int32_t>(group), keeps_[group]));
   }
@@ -88,7 +87,7 @@ Status Selector::CheckCounts(int32_t n_keep) const {
 Status Selector::Shrink(int32_t n_keep, const char* reason) {
   FillViews();
   WEIR_RETURN_IF_ERROR(evidence_.Take(core_, views_));
-  // All keep-sets first: a selection that cannot be honoured leaves every group as it was.
+  // Compute all keep-sets first: an invalid selection then leaves every group unchanged.
   core_.policy->SelectAll(views_, n_keep, keeps_);
   WEIR_RETURN_IF_ERROR(CheckCounts(n_keep));
   return KeepOnly(n_keep, reason);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selection: which slots of a session's pot stay. Shows the policy every group, checks its keep-sets, compacts the pot.
+// Selection: decides which slots of a session's pot to keep. Shows the policy every group, checks its keep-sets,
+// compacts the pot.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +17,31 @@ namespace weir {
 
 class Selector {
  public:
-  // All four outlive the selector.
+  // All four must outlive the selector.
   Selector(SessionCore* core, EvidenceSet* evidence, SessionTrace* trace, RewindMark* rewind)
       : core_(*core), evidence_(*evidence), trace_(*trace), rewind_(*rewind) {}
 
-  // Bytes of the lists that selections work with, the policy's included.
+  // Bytes of the lists that selections use, including the policy's.
   static void LayOut(const PotShape& pot, const PolicyNeeds& needs, BufferSpace* space);
-  // Takes them. The pot is there.
+  // Allocates the lists. The pot must exist.
   void Prepare();
 
-  // Makes n_coming slots free in every group. kOverBudget where nothing may be forgotten, or not enough.
+  // Frees n_coming slots in every group. kOverBudget if nothing, or not enough, may be forgotten.
   Status MakeRoom(int32_t n_coming);
-  // A prompt was read whole. Forgets what the policy drops at that moment.
+  // Call after a whole prompt was read. Evicts what the policy drops at that point.
   Status EndPrompt();
   // For steps that read a part of the pot (PolicyNeeds::read_every): asks the policy which slots of each group the next
   // row reads. Its own slot is not among them.
   void SelectRead(std::span<KeepSet> reads);
 
  private:
-  // What the policy sees of every group, in views_.
+  // Fills views_ with the policy's view of every group.
   void FillViews();
-  // One selection: n_keep slots stay (on average over the groups).
+  // One selection: keeps n_keep slots (on average over the groups).
   Status Shrink(int32_t n_keep, const char* reason);
-  // Whether the policy kept no more than it may.
+  // Checks that the policy kept no more slots than allowed.
   Status CheckCounts(int32_t n_keep) const;
-  // One selection at the end of a prompt, by the policy's own measure of how much stays.
+  // One selection at the end of a prompt; the policy decides how many slots to keep.
   Status TrimPrompt();
   // Keeps keeps_ of every group: trace, storage, counters. At most `most` slots of a group have no score then.
   Status KeepOnly(int32_t most, const char* reason);

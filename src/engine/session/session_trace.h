@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's side of a trace (kv/trace.h): lines of what is forgotten and, where the trace asks, of where the newest
-// rows attend.
+// A session's side of a trace (kv/trace.h): writes what is forgotten and, if requested, where the newest rows attend.
 #pragma once
 
 #include "engine/buffer_space.h"
@@ -12,17 +11,17 @@ namespace weir {
 
 class SessionTrace {
  public:
-  // The floats that attention is watched in: of all slots, layer after layer.
+  // The floats that record attention: of all slots, layer by layer.
   void LayOut(const PotShape& pot, BufferSpace* space);
-  // Lines go to `writer` from now on; nullptr: nowhere. Its first failure is returned once, and the writer dropped.
+  // Writes to `writer` from now on; nullptr: no trace. Its first failure is returned once, and the writer is dropped.
   void SetWriter(TraceWriter* writer) { writer_ = writer; }
 
-  // What a chunk's forward pass is to fill for the trace, nullptr where nobody looks. asks: its last row ends a prompt
-  // or is part of an answer.
+  // The attention buffers that a chunk's forward pass must fill for the trace; nullptr if not needed. asks: its last
+  // row ends a prompt or is part of an answer.
   const AttentionWatch* WatchFor(const BatchItem& item, bool asks) const;
-  // It was filled.
+  // Call after the pass filled it.
   Status Attended(const SessionCore& core);
-  // Every group's keep-set of a selection, before the pot is compacted.
+  // Writes every group's keep-set of a selection. Call before the pot is compacted.
   Status Selected(const SessionCore& core, std::span<const SlotView> views, std::span<const KeepSet> keeps,
                   const char* reason);
 

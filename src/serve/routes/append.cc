@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// What a session reads: texts, pictures, videos, and frames as they come.
+// Appends texts, pictures, videos and live frames to a session.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,11 +19,11 @@
 namespace weir {
 namespace {
 
-// What one request brings.
+// The content of one request.
 struct Appended {
   std::string text;
   std::optional<VisualInput> visual;
-  bool live = false;  // a frame that nobody waits for
+  bool live = false;  // a live frame: the request does not wait until it is read
   bool pinned = false;
   int64_t t_ms = -1;
 };
@@ -77,7 +77,7 @@ ApiError ErrorOf(const Status& status) {
   return status.code() == StatusCode::kOverBudget ? ContextLengthExceeded(status) : FromStatus(status);
 }
 
-// One frame of a live video: it waits in the session's queue, nobody waits for the model.
+// Queues one frame of a live video in the session's queue without waiting for the model.
 void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, int64_t t_ms,
                  httplib::Response& response) {
   std::shared_ptr<FrameQueue> queue;
@@ -113,7 +113,7 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
     if (const Status posted = host.scheduler().PostAlways(job); !posted.ok()) job->Dropped(posted);
   }
   if (!pushed.ok()) return SendError(ErrorOf(pushed), response);
-  // It may have ended while the frame waited for a decoder, and nobody looks into its queue any more.
+  // The session may have ended while the frame waited for a decoder; its queue is then no longer read.
   if (!host.sessions().Has(id)) return SendError(FromStatus(NotFound("there is no session '{}'", id)), response);
   SendJson({{"object", "frame"}, {"t_ms", t_ms}, {"frames", FramesJson(queue->counters())}}, response, 202);
 }

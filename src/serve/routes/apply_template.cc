@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// What the model of a chat would read, as text.
+// Renders a chat as the text that the model would read.
 #include "serve/openai_request.h"
 #include "serve/reply.h"
 #include "serve/routes/route.h"

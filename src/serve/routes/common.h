@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several routes need.
+// Helpers shared by several routes.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,20 @@
 
 namespace weir {
 
-// How often a handler that waits for the engine looks whether its client still waits for it.
+// How often a handler that waits for the engine checks whether its client is still connected.
 inline constexpr std::chrono::milliseconds kLookAtClient{100};
-// Whether the client of the request that this thread handles still waits.
+// Whether the client of this thread's request is still connected.
 bool ClientWaits();
 
-// The model as /v1/models lists it.
+// The model's entry in /v1/models.
 Json ModelJson(const Host& host);
 
-// Why there is no session of that kind: 429 when it could fit after another one went, 400 when it never will; else as
-// FromStatus() has it.
+// The error if a session could not be created: 429 if it would fit once another one ends, 400 if it never will;
+// otherwise FromStatus().
 ApiError AdmissionError(const Host& host, const SessionOptions& options, const Status& status);
 
-// The file of the body's "name" in the snapshot folder; nothing outside it has a name. kInvalidArgument names the
-// field.
+// The path of the body's "name" in the snapshot folder; never a path outside it. The message of kInvalidArgument names
+// the field.
 Result<std::string> SnapshotPath(const ServerOptions& options, const Json& body);
 
 }  // namespace weir

@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// Goes on with a text, in an answer pot.
+// Continues a text, in an answer pot.
 #include <utility>
 
 #include "serve/answer_sender.h"

@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// Makes a session and reads its system message.
+// Creates a session and reads its system message.
 #include <fmt/core.h>
 #include <cstdint>
 #include <memory>
@@ -40,7 +40,7 @@ void Handle(const Call& call, httplib::Response& response) {
   if (const Status bad = fields.Done(); !bad.ok()) return SendError(bad, response);
   const auto options = call.host.admission().OptionsFor(policy, pot);
   if (!options.ok()) {
-    // An unknown policy is a wrong field, not a missing page.
+    // An unknown policy is an invalid field, not 404.
     return SendError({400, "", "'policy' is not usable: " + options.status().message()}, response);
   }
   std::string id;
@@ -52,7 +52,7 @@ void Handle(const Call& call, httplib::Response& response) {
     return Status();
   });
   if (!status.ok()) return SendError(AdmissionError(call.host, *options, status), response);
-  // Read step by step like any other text: others go on meanwhile.
+  // Read step by step like any other text, so that other jobs continue.
   const auto job = std::make_shared<BeginJob>(call.host, id, std::move(head), pin_system && !system.empty());
   if (const Status posted = call.host.scheduler().PostAlways(job); !posted.ok()) {
     return SendError(posted, response);
@@ -66,7 +66,7 @@ void Handle(const Call& call, httplib::Response& response) {
       }
       return SendError(why, response);
     }
-    if (!ClientWaits()) job->Cancel();  // the session then goes, too
+    if (!ClientWaits()) job->Cancel();  // this also removes the session
   }
 }
 

@@ -24,7 +24,7 @@ void Handle(const Call& call, httplib::Response& response) {
     return TokenIds(*tokens, "tokens", call.host.tokenizer().n_tokens());
   }();
   if (!ids.ok()) return SendError(ids.status(), response);
-  // A token of a few characters may stand for a hundred spaces: what is told is bounded like what is sent.
+  // A short token may decode to a hundred spaces, so the output is limited like the input.
   StreamDecoder decoder(call.host.tokenizer(), {});
   std::string text;
   for (const int32_t id : *ids) {

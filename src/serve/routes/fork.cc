@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// A second session that holds and knows what the first one does.
+// Forks a session: creates a second one with the same contents.
 #include "serve/call_job.h"
 #include "serve/reply.h"
 #include "serve/routes/common.h"

@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// What a session still holds of its stream, over time and layers.
+// Returns what a session still holds of its stream, over time and layers.
 #include <fmt/core.h>
 #include <charconv>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// What one session is and holds.
+// Describes one session and what it holds.
 #include "serve/call_job.h"
 #include "serve/reply.h"
 #include "serve/routes/route.h"
@@ -11,7 +11,7 @@ namespace {
 
 void Handle(const Call& call, httplib::Response& response) {
   Json state;
-  // Not through the session's queue: its state may be seen while it reads.
+  // Does not wait for the session's jobs: its state can be read while it reads.
   const Status status = LookAtSession(call.host, call.arguments[0], [&](const StreamSession& stream) {
     state = SessionJson(stream);
     state["busy"] = stream.busy;

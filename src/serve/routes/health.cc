@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// Whether the server answers at all.
+// Health check.
 #include "serve/reply.h"
 #include "serve/routes/route.h"
 

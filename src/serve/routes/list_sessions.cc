@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// Every session and what it holds.
+// Lists all sessions and what they hold.
 #include <utility>
 
 #include "serve/call_job.h"

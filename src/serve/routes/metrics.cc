@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// What the server counts, for Prometheus.
+// Metrics for Prometheus.
 #include "serve/call_job.h"
 #include "serve/reply.h"
 #include "serve/routes/route.h"

@@ -12,7 +12,7 @@ namespace {
 
 void Handle(const Call& call, httplib::Response& response) {
   Json model = ModelJson(call.host);
-  // Without the key that there is, the name alone.
+  // If the server has a key and the request does not, only the name is sent.
   if (!call.options.api_keys.empty() && !call.http.has_header("Authorization")) model.erase("meta");
   SendJson({{"object", "list"}, {"data", Json::array({std::move(model)})}}, response);
 }

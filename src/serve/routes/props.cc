@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// What the server is made of, and the settings that hold where a request says nothing.
+// The server's properties and its default settings.
 #include <fmt/core.h>
 #include <cstdlib>
 #include <utility>
@@ -12,10 +12,10 @@
 namespace weir {
 namespace {
 
-// As it was given: 0.8, not the digits of the nearest binary number.
+// Shortest form: 0.8, not the digits of the nearest binary number.
 Json Decimal(float value) { return std::strtod(fmt::format("{:g}", value).c_str(), nullptr); }
 
-// What holds where a request says nothing, under llama-server's names.
+// The defaults for requests, with llama-server's names.
 Json DefaultsJson(const AnswerDefaults& defaults) {
   const SamplerOptions& sampler = defaults.sampler;
   return {{"params",

@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// A session from the snapshot folder.
+// Restores a session from the snapshot folder.
 #include "chat/session_file.h"
 #include "serve/call_job.h"
 #include "serve/reply.h"

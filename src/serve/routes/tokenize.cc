@@ -27,7 +27,7 @@ std::string TokensText(std::span<const int32_t> ids, int32_t n_vocab) {
 }
 
 void Handle(const Call& call, httplib::Response& response) {
-  // What was parsed is gone before the answer is made.
+  // The parsed request is freed before the answer is built.
   const auto ids = [&]() -> Result<std::vector<int32_t>> {
     WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
     Fields fields(body);

@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// The page: everything is in it.
+// Serves the web page, which is self-contained.
 #include "serve/page.h"
 #include "serve/reply.h"
 #include "serve/routes/route.h"
