@@ -169,7 +169,8 @@ TEST_P(KeptFramesTest, AChatSeesWhatTheProgramSees) {
 // What `weir plan` says of frames is what a session reserves for them.
 TEST_P(KeptFramesTest, TheirBytesAreTheSessions) {
   const auto plan = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"plan", "-m", Model(), "--pot", "256", "--policy", "streaming_llm", "-t", "1", "-o", "json"};
+    std::vector<std::string> words = {"plan",          "-m", Model(), "--pot", "256", "--policy",
+                                      "streaming_llm", "-t", "1",     "-o",    "json"};
     words.insert(words.end(), more.begin(), more.end());
     const RunResult run = RunWeir(words);
     EXPECT_EQ(run.code, 0) << run.err;
