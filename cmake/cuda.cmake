@@ -35,6 +35,9 @@ if(weir_has_cuda)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   endif()
+  # nvcc does not take fmt's check of formats at compile time; the same sources have it as the twin.
+  target_compile_definitions(weir_backend PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>
+                             $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   set_target_properties(weir_backend PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF
                         CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cu)

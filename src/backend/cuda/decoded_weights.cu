@@ -64,7 +64,7 @@ void DecodedProduct(Device& device, Library&, Activations& x, const DeviceMatrix
   }
 }
 
-void EmbedRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
+void EmbedDecoded(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
   device.Launch(CopyRows, Grid{n}, kThreads, 0, RowsOf(w), w.n_in(), rows, out);
 }
 
@@ -76,7 +76,7 @@ const WeightsInfo kDecodedWeights = {
     .bytes = Bytes,
     .pack = Pack,
     .product = DecodedProduct,
-    .embed = EmbedRows,
+    .embed = EmbedDecoded,
 };
 
 }  // namespace weir::WEIR_GPU
