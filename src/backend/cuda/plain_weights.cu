@@ -204,7 +204,7 @@ void PlainProduct(Device& device, Library& library, Activations& x, const Device
   }
 }
 
-void EmbedRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
+void EmbedPlainRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
   device.Launch(EmbedPlain, Grid{n}, kWideThreads, 0, w.data(), PitchBytes(w.type(), w.n_in()), w.type(), w.n_in(),
                 rows, out);
 }
@@ -217,7 +217,7 @@ const WeightsInfo kPlainWeights = {
     .bytes = Bytes,
     .pack = Pack,
     .product = PlainProduct,
-    .embed = EmbedRows,
+    .embed = EmbedPlainRows,
 };
 
 }  // namespace weir::WEIR_GPU

@@ -269,7 +269,7 @@ void PlanarProduct(Device& device, Library&, Activations& x, const DeviceMatrix&
   kCompiled[static_cast<size_t>(w.type())].run(device, x, PlanesOf(w), first, n_out, out);
 }
 
-void EmbedRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
+void EmbedPlanarRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
   kCompiled[static_cast<size_t>(w.type())].embed(device, PlanesOf(w), rows, n, out);
 }
 
@@ -281,7 +281,7 @@ const WeightsInfo kPlanarWeights = {
     .bytes = Bytes,
     .pack = Pack,
     .product = PlanarProduct,
-    .embed = EmbedRows,
+    .embed = EmbedPlanarRows,
 };
 
 }  // namespace weir::WEIR_GPU
