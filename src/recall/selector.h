@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Selectors: which passages of a stream a question is about.
+//
+// To add one, add a file src/recall/selectors/my_selector.cc whose first line is `// weir-plugin: selector` and which
+// defines `extern const SelectorInfo kMySelector`; the build finds it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "recall/block.h"
+
+namespace weir {
+
+struct RecallQuery {
+  std::string_view text;       // the question
+  int64_t unbroken_from = 0;   // the pot holds every token from this seq on: passages there need not be brought back
+  int64_t n_seen = 0;          // tokens of the stream so far
+  int64_t t_now_ms = 0;        // stream time
+  bool answers = false;        // the model's own answers may be brought back
+  int32_t most = 2;            // passages at most
+};
+
+// Consecutive blocks that answer a question, with a block before and after them for whole sentences.
+struct Passage {
+  BlockPlace from = 0;    // the first block to read
+  int32_t n_before = 0;   // blocks from there to the passage itself: 0 or 1
+  int32_t n_blocks = 1;   // of the passage
+  int64_t seq = 0, seq_end = 0;
+  int64_t t_ms = 0;
+  double score = 0;       // 0 to 1: how much of the question it matches. The gate compares it
+};
+
+class Selector {
+ public:
+  virtual ~Selector() = default;
+  // Fixed memory of a search, in bytes; reserved in the session's ledger.
+  virtual int64_t MemoryBytes() const = 0;
+  // The best passages, best first; none that overlap. Errors of the source.
+  virtual Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) = 0;
+};
+
+struct SelectorInfo {
+  const char* name;         // = file name
+  const char* summary;      // one line for a list
+  const char* source = "";  // paper, or "" for well-known methods
+  std::span<const OptionInfo> options = {};  // beside those that every selector has (recall/spec.h)
+  std::unique_ptr<Selector> (*make)(const Options& options);
+};
+
+// Every selector of the folder, sorted by name. (Generated.)
+std::span<const SelectorInfo* const> AllSelectorInfos();
+
+}  // namespace weir
