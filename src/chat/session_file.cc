@@ -54,7 +54,7 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   out.model = std::move(model);
   out.fingerprint = std::move(fingerprint);
   out.policy = session.policy().text;
-  out.pot_slots = plan.pot.n_slots;
+  out.pot_slots = plan.pot_slots;
   out.chunk_rows = plan.chunk_rows;
   out.k_type = plan.pot.k_type;
   out.v_type = plan.pot.v_type;
@@ -135,10 +135,10 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
   if (policy != session.policy().text) {
     return InvalidArgument("the snapshot's policy is {}, this session's {}", policy, session.policy().text);
   }
-  if (pot_slots != plan.pot.n_slots || chunk_rows != plan.chunk_rows) {
+  if (pot_slots != plan.pot_slots || chunk_rows != plan.chunk_rows) {
     return InvalidArgument(
         "the snapshot's pot holds {} tokens and reads {} at once, this session's holds {} and reads {}", pot_slots,
-        chunk_rows, plan.pot.n_slots, plan.chunk_rows);
+        chunk_rows, plan.pot_slots, plan.chunk_rows);
   }
   if (k_type != plan.pot.k_type || v_type != plan.pot.v_type) {
     return InvalidArgument("the snapshot holds keys as {} and values as {}, this session as {} and {}",

@@ -185,7 +185,7 @@ Result<Reply> Examinee::MarkAndAsk(const Question& question) {
 }
 
 Result<Rates> MeasureRates(Session& session) {
-  const size_t n_read = static_cast<size_t>(std::min(session.plan().chunk_rows, session.plan().pot.n_slots / 2));
+  const size_t n_read = static_cast<size_t>(std::min(session.plan().chunk_rows, session.plan().pot_slots / 2));
   constexpr int kAnswer = 4;
   std::vector<int32_t> tokens(std::max<size_t>(n_read, 1), 0);
   Rates rates;

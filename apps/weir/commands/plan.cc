@@ -31,7 +31,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
     json["model"] = model_flags.path;
     json["policy"] = options.policy.text;
     if (prune.info != nullptr) json["prune"] = prune.text;
-    json["pot"] = plan.pot.n_slots;
+    json["pot"] = plan.pot_slots;
     json["chunk"] = plan.chunk_rows;
     json["weights_bytes"] = model->ledger().used_bytes();
     if (encoder != nullptr) json["encoder_weights_bytes"] = encoder->ledger().used_bytes();
@@ -42,7 +42,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
     Print(stdout, "{}\n", JsonText(json));
     return Status();
   }
-  Print(stdout, "session: pot of {} tokens, policy {}\n", plan.pot.n_slots, options.policy.text);
+  Print(stdout, "session: pot of {} tokens, policy {}\n", plan.pot_slots, options.policy.text);
   for (const PlanItem& item : plan.items) {
     Print(stdout, "  {:<10} {:>14}  {}\n", MemTagName(item.tag), CountText(item.bytes), item.what);
   }

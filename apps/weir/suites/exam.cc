@@ -52,7 +52,7 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   }
   Examinee asked(*session, model.tokenizer(), chat, flags.gold_nll, &StopFlag());
   Examinee plain(*session, model.tokenizer(), nullptr, flags.gold_nll, &StopFlag());
-  ExamProgress progress(fmt::format("{} {}, pot {}", exam.suite, run.policy, session->plan().pot.n_slots));
+  ExamProgress progress(fmt::format("{} {}, pot {}", exam.suite, run.policy, session->plan().pot_slots));
   int64_t n_questions = 0;
   const Clock::time_point start = Clock::now();
   SuiteHooks hooks;
@@ -119,7 +119,7 @@ void PutCell(const Cell& cell, const Session& session, nlohmann::ordered_json* o
   }
   if (cell.tokens_back.n() > 0) {
     row["tokens_back"] = cell.tokens_back.mean();
-    row["inside_pot"] = cell.tokens_back.mean() < session.plan().pot.n_slots;
+    row["inside_pot"] = cell.tokens_back.mean() < session.plan().pot_slots;
   }
   for (const auto& [key, figure] : cell.more) {
     row[key] = figure.mean();
@@ -218,7 +218,7 @@ nlohmann::ordered_json RowStart(const char* suite, const std::string& task, cons
   row["task"] = task;
   row["model"] = flags.model.path.substr(flags.model.path.find_last_of('/') + 1);
   row["policy"] = policy;
-  row["pot"] = session.plan().pot.n_slots;
+  row["pot"] = session.plan().pot_slots;
   row["chunk"] = session.plan().chunk_rows;
   row["budget_bytes"] = session.plan().total_bytes;
   return row;
