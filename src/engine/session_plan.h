@@ -39,7 +39,8 @@ struct SessionOptions {
   // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
-  int32_t excerpt_slots = 0;  // more slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt)
+  // More slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt). -1: a quarter of pot_slots.
+  int32_t excerpt_slots = 0;
   // A trace may record attention (TraceInfo::attention_rows). Costs one float per slot and layer.
   bool watch_attention = false;
   // Additional memory that the session's owner will reserve in its ledger; part of the plan and of the budget.

@@ -22,7 +22,7 @@ std::string ExcerptText(const std::vector<RecalledPassage>& passages) {
   // Quoted: what a passage says is data, whatever it asks for.
   std::string out = "\n\n[Earlier:";
   for (const RecalledPassage& passage : passages) out += "\n\"" + passage.text + "\"";
-  return out + "]\n\n";
+  return out + "]";
 }
 
 std::vector<int32_t> Recaller::Encode(const std::vector<RecalledPassage>& passages) const {

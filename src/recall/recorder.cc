@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recall/recorder.h"
 
+#include <utility>
+
 #include "quant/half.h"
 
 namespace weir {
@@ -20,8 +22,8 @@ Role RoleOf(const Arrival& arrival) {
 
 }  // namespace
 
-Recorder::Recorder(const Tokenizer& tokenizer, BlockSink& sink, bool pictures)
-    : tokenizer_(tokenizer), sink_(sink), pictures_(pictures), decoder_(tokenizer, {.at_start = false}) {
+Recorder::Recorder(const Tokenizer& tokenizer, Sink sink, bool pictures)
+    : sink_(std::move(sink)), pictures_(pictures), decoder_(tokenizer, {.at_start = false}) {
   text_.reserve(2 * kMaxBlockBytes);
 }
 
@@ -38,10 +40,16 @@ void Recorder::Flush() {
   End();
 }
 
+void Recorder::Drop() {
+  decoder_.Finish(&text_);
+  text_.clear();
+  block_ = {};
+}
+
 void Recorder::End() {
   if (block_.n_tokens == 0) return;
   block_.text = text_;
-  if (!text_.empty()) sink_.Append(block_);
+  if (!text_.empty()) sink_(block_);
   block_ = {};
   text_.clear();
 }
@@ -58,7 +66,7 @@ void Recorder::Arrived(const Arrival& arrival) {
     block_.columns = arrival.columns;
     block_.row = static_cast<int32_t>(arrival.row);
     block_.n_rows = static_cast<int32_t>(arrival.n_rows);
-    sink_.Append(block_);
+    sink_(block_);
     block_ = {};
     return;
   }

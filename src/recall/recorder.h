@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,21 +14,17 @@
 
 namespace weir {
 
-// Takes blocks. Archive is one (recall/archive.h).
-class BlockSink {
- public:
-  virtual ~BlockSink() = default;
-  virtual void Append(const Block& block) = 0;
-};
-
 class Recorder final : public StreamListener {
  public:
-  // Both must outlive it. With `pictures`, the rows of pictures and frames are kept too.
-  Recorder(const Tokenizer& tokenizer, BlockSink& sink, bool pictures);
+  // `tokenizer` must outlive it; `sink` receives every block. With `pictures`, also those of pictures and frames.
+  using Sink = std::function<void(const Block&)>;
+  Recorder(const Tokenizer& tokenizer, Sink sink, bool pictures);
 
   void Arrived(const Arrival& arrival) override;
   // Hands the last, shorter block over, so that it can be found.
   void Flush();
+  // Forgets what was not handed over: the session was reset or restored.
+  void Drop();
 
   // Largest memory of the object, for rows of n_embd.
   static int64_t MemoryBytes(int64_t n_embd, int64_t max_rows);
@@ -36,8 +33,7 @@ class Recorder final : public StreamListener {
   void Begin(const Arrival& arrival, int64_t seq);
   void End();
 
-  const Tokenizer& tokenizer_;
-  BlockSink& sink_;
+  Sink sink_;
   const bool pictures_;
   StreamDecoder decoder_;
   Block block_;  // that is being filled: text of text_
