@@ -268,9 +268,19 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     room.n_waiting = pictures.n_waiting;
     WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(out.encoder->encoder(), room, prune));
   }
+  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  if (probe.own_archive) {
+    WEIR_RETURN_IF_ERROR(AddRecall(recall, *out.model, &options));
+  } else if (recall.on()) {
+    options.excerpt_slots = recall.tokens;
+  }
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
   if (out.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(out.reader, PictureReader::Make(out.encoder->encoder(), *out.session, room, prune));
+  }
+  if (recall.on() && probe.own_archive) {
+    WEIR_ASSIGN_OR_RETURN(out.recall, StreamRecall::Make(recall, *out.model, *out.session));
+    PrintArchiveNotes(*out.recall);
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
   PrintConfiguration(*out.model, *out.session, pot_flags, sampling.c_str());
