@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a stream consisted of, in blocks: a few dozen tokens of one role that arrived one after another, or one picture
-// or frame. An archive keeps them (recall/archive.h), a file on disk can be read as if it were one (recall/file_blocks.h),
-// selectors search them (recall/selector.h).
+// or frame. An archive keeps them (recall/archive.h), a file on disk can be read as if it were one
+// (recall/file_blocks.h), selectors search them (recall/selector.h).
 #pragma once
 
 #include <cstdint>

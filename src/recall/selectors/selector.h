@@ -19,22 +19,22 @@
 namespace weir {
 
 struct RecallQuery {
-  std::string_view text;       // the question
-  int64_t unbroken_from = 0;   // the pot holds every token from this seq on: passages there need not be brought back
-  int64_t n_seen = 0;          // tokens of the stream so far
-  int64_t t_now_ms = 0;        // stream time
-  bool answers = false;        // the model's own answers may be brought back
-  int32_t most = 2;            // passages at most
+  std::string_view text;      // the question
+  int64_t unbroken_from = 0;  // the pot holds every token from this seq on: passages there need not be brought back
+  int64_t n_seen = 0;         // tokens of the stream so far
+  int64_t t_now_ms = 0;       // stream time
+  bool answers = false;       // the model's own answers may be brought back
+  int32_t most = 2;           // passages at most
 };
 
 // Consecutive blocks that answer a question, with a block before and after them for whole sentences.
 struct Passage {
-  BlockPlace from = 0;    // the first block to read
-  int32_t n_before = 0;   // blocks from there to the passage itself: 0 or 1
-  int32_t n_blocks = 1;   // of the passage
+  BlockPlace from = 0;   // the first block to read
+  int32_t n_before = 0;  // blocks from there to the passage itself: 0 or 1
+  int32_t n_blocks = 1;  // of the passage
   int64_t seq = 0, seq_end = 0;
   int64_t t_ms = 0;
-  double score = 0;       // 0 to 1: how much of the question it matches. The gate compares it
+  double score = 0;  // 0 to 1: how much of the question it matches. The gate compares it
 };
 
 class Selector {
@@ -47,9 +47,9 @@ class Selector {
 };
 
 struct SelectorInfo {
-  const char* name;         // = file name
-  const char* summary;      // one line for a list
-  const char* source = "";  // paper, or "" for well-known methods
+  const char* name;                          // = file name
+  const char* summary;                       // one line for a list
+  const char* source = "";                   // paper, or "" for well-known methods
   std::span<const OptionInfo> options = {};  // beside those that every selector has (recall/spec.h)
   std::unique_ptr<Selector> (*make)(const Options& options);
 };

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Archive: everything a session has read, on disk, in the order of the stream.
+//
+// A folder of segments, files of bounded size (00000017.seg, recall/segment.h) that only grow, each readable by itself;
+// or the same in files without names, which disappear with the process. Blocks are written on arrival, through a
+// buffer: what Flush() has written survives the death of the process, closed segments and what a SavePoint() covers
+// that of the machine. Blocks in the buffer are found like all others. When the quota is reached, the oldest segment is
+// deleted.
+//
+// Damage costs the damaged blocks: they are left out and counted (notes()), never read as something else. A disk that
+// fails while the archive is written turns it off (state()): the stream goes on, what was written stays readable.
+// Memory is fixed at the start (MemoryBytes()). Files are 0600, folders 0700. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "recall/block.h"
+#include "recall/segment.h"
+
+namespace weir {
+
+struct ArchiveOptions {
+  std::string dir;                        // "": files without names, in temp_dir
+  std::string temp_dir = "/var/tmp";      // on a disk: what lies in a tmpfs takes memory
+  int64_t disk_bytes = int64_t{2} << 30;  // quota
+  uint64_t model_hash = 0, tokenizer_hash = 0;
+  int32_t n_embd = 0;                 // width of a picture's rows
+  int32_t max_rows = 0;               // of the largest picture; 0: no pictures
+  int32_t max_text_bytes = 16 << 10;  // of a block
+};
+
+// What could not be read or kept, since the archive was made or opened.
+struct ArchiveNotes {
+  int64_t n_damaged = 0;           // places in the segments where bytes are no records
+  int64_t n_lost_segments = 0;     // without a whole header, or unreadable
+  int64_t n_foreign_pictures = 0;  // of another model: left out of the last scan
+  int64_t n_too_large = 0;         // blocks larger than the buffers: left out
+  int64_t cut_bytes = 0;           // an unfinished end, removed by Open()
+  int64_t removed_to_seq = 0;      // nothing before it is left: removed for the quota
+  int64_t missing_tokens = 0;      // CutTo(): the session has read them, the archive does not have them
+  int64_t n_not_kept = 0;          // blocks that came after the archive was turned off
+  // One line, without a full stop; "" when there is nothing to say.
+  std::string Text() const;
+};
+
+// What a saved session remembers of its archive.
+struct ArchivePoint {
+  int64_t seq_end = 0;  // behind the newest token
+  int32_t segment = 0;
+  int64_t offset = 0;  // behind the newest record
+};
+
+class Archive final : public BlockSource {
+ public:
+  // A new archive. kInvalidArgument for a folder that holds anything (nothing of it is touched) or a quota below two
+  // segments; kIo for a folder that cannot be made or written; kOverBudget. The parent folder must exist.
+  static Result<std::unique_ptr<Archive>> Make(const ArchiveOptions& options, Ledger& ledger);
+  // The archive of an existing folder, to go on with it. Segments of another model or tokenizer stay readable: their
+  // text, not their pictures. kNotFound when there is none; kUnsupported for another version; kIo when another process
+  // has it open. Read-only: takes no lock, changes nothing, sees what is on disk at the time; hashes are ignored.
+  static Result<std::unique_ptr<Archive>> Open(const ArchiveOptions& options, Ledger& ledger);
+  static Result<std::unique_ptr<Archive>> OpenReadOnly(const ArchiveOptions& options, Ledger& ledger);
+  // Whether Open() would find an archive there.
+  static bool Exists(const std::string& dir);
+  ~Archive() override;
+  Archive(const Archive&) = delete;
+  Archive& operator=(const Archive&) = delete;
+
+  // What Make() reserves in its ledger, as MemTag::kOther. kInvalidArgument as Make().
+  static Result<int64_t> MemoryBytes(const ArchiveOptions& options);
+  int64_t memory_bytes() const { return memory_.bytes(); }
+
+  // Adds a block. kInvalidArgument for one that is larger than the options allow or begins before seq_end(). An
+  // archive that is off ignores it; a disk that fails is no error here.
+  Status Append(const Block& block);
+  // Hands what was appended to the operating system. The owner calls it at the end of each of its own calls.
+  void Flush();
+  // Ok while blocks are kept. Otherwise the reason, one line; it never becomes ok again.
+  const Status& state() const { return state_; }
+
+  BlockPlace begin() const override;
+  // `visit` must not change the archive. kIo when no segment can be read.
+  Status Scan(BlockPlace from, const Visit& visit) override;
+
+  int64_t seq_begin() const;                    // of the oldest block; seq_end() when there is none
+  int64_t seq_end() const { return seq_end_; }  // behind the newest
+  int64_t disk_bytes() const;                   // of all segments, with what is in the buffer
+  int64_t n_segments() const { return n_segments_; }
+  int64_t bytes_written() const { return bytes_written_; }
+  const std::string& dir() const { return options_.dir; }
+  ArchiveNotes notes() const;
+
+  // Writes and syncs everything, and says how far it goes.
+  ArchivePoint SavePoint();
+  // Takes the archive back to a point: newer blocks are deleted, seq_end() is the point's. An archive that does not
+  // reach so far keeps what it has, and notes() tells. kIo when the files cannot be changed.
+  Status CutTo(const ArchivePoint& point);
+  // A copy that is independent from now on; "" makes one without names. Closed segments are shared on disk where the
+  // file system can. Errors of Make().
+  Result<std::unique_ptr<Archive>> Fork(const std::string& dir, Ledger& ledger);
+  // Deletes the files and the folder; the archive is off afterwards. kIo when something cannot be deleted.
+  Status Remove();
+
+ private:
+  struct Segment {
+    SegmentHeader header;
+    int64_t bytes = 0;      // the newest: without what is in the buffer
+    int64_t n_damaged = 0;  // the most that a walk has met
+    int64_t n_too_large = 0;
+    int32_t fd = -1;      // kept open: the newest, and all of an archive without names
+    bool lost = false;    // nothing in it can be read
+    bool shared = false;  // with a fork: must not be changed in place
+  };
+  struct Sizes {
+    int64_t segment = 0, n_segments = 0, write = 0, read = 0;
+    int64_t total() const;
+  };
+  static Result<Sizes> SizesOf(const ArchiveOptions& options);
+  static Result<std::unique_ptr<Archive>> OpenFolder(const ArchiveOptions& options, Ledger& ledger, bool read_only);
+
+  Archive() = default;
+  Status Allocate(Ledger& ledger, const Sizes& sizes);
+  Status MakeFolder();
+  std::string PathOf(int32_t number) const;
+  bool named() const { return !options_.dir.empty(); }
+  std::span<Segment> segments() const { return {segments_, static_cast<size_t>(n_segments_)}; }
+  Segment& newest() const { return segments_[n_segments_ - 1]; }
+  bool Foreign(const Segment& segment) const;
+
+  // Behind the last byte of a segment, with what is in the buffer.
+  int64_t EndOf(const Segment& segment) const;
+
+  void TurnOff(const Status& why);
+  Status Add(const Block& block);
+  Status MakeRoom();
+  Status BeginSegment(int64_t first_seq);
+  Status CloseSegment();
+  Status RemoveOldest();
+  Status RemoveNewest();
+  Status WriteOut();
+  Status Put(std::span<const uint8_t> bytes);
+  // Lets the newest segment take more records, if it is of this model and nobody else's.
+  Status GoOn();
+  Status ReadAt(const Segment& segment, int fd, int64_t at, std::span<uint8_t> to) const;
+  // Walks over the records from `at` to `end` until `visit` returns false. Returns where the last one's tokens end, 0
+  // when there was none.
+  Result<int64_t> WalkSegment(Segment& segment, int64_t at, int64_t end,
+                              const std::function<bool(const Block&, int64_t at, const RecordWalk&)>& visit);
+  Status OpenSegment(int32_t number);
+  Result<int64_t> SeqHeld(int64_t* segment, int64_t* good_end);
+  Status FindEnd();
+  Status CutNewest(int64_t bytes);
+  // Copies the first `bytes` of a segment.
+  Status CopyBytes(const Segment& segment, int64_t bytes, int to, const std::string& path);
+  Status ForkSegment(Segment& segment, Archive& to);
+
+  ArchiveOptions options_;
+  bool read_only_ = false;
+  Sizes sizes_;
+  Status state_;
+  HostBuffer memory_;
+  Segment* segments_ = nullptr;  // [sizes_.n_segments], oldest first; in memory_, as are the buffers
+  int64_t n_segments_ = 0;
+  bool writing_ = false;  // the newest segment takes more records
+  std::span<uint8_t> write_, read_;
+  int64_t n_buffered_ = 0;  // bytes in write_, which follow those of the newest segment
+  int lock_ = -1;
+  int32_t next_number_ = 1;
+  int64_t seq_end_ = 0, bytes_written_ = 0;
+  int64_t n_unreadable_ = 0;  // segments, in the last scan
+  ArchiveNotes notes_;        // but for what segments count
+};
+
+}  // namespace weir

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of an archive's files: made, opened, cut, copied, deleted.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "recall/archive.h"
+#include "recall/archive_io.h"
+
+namespace weir {
+namespace {
+
+// Says what the folder is, and carries the lock.
+constexpr char kMarker[] = "weir-archive";
+constexpr char kMarkerText[] = "An archive of Weir: what a session has read. Deleted with the session.\n";
+constexpr int64_t kMinSegmentBytes = 256 << 10, kMaxNamedSegmentBytes = 64 << 20;
+constexpr int64_t kMaxSegments = 1 << 16;  // of an archive that is opened
+
+constexpr int64_t RoundTo64(int64_t n) { return (n + 63) / 64 * 64; }
+
+// The number in 00000017.seg.
+std::optional<int32_t> NumberOf(std::string_view name) {
+  int32_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || number < 1 || name != fmt::format("{:08}.seg", number)) return std::nullopt;
+  return number;
+}
+
+// The names in a folder.
+Result<std::vector<std::string>> NamesIn(const std::string& folder) {
+  DIR* const listing = opendir(folder.c_str());
+  if (listing == nullptr) return Failed("read", folder);
+  std::vector<std::string> out;
+  while (const dirent* const entry = readdir(listing)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") out.emplace_back(name);
+    if (std::ssize(out) > 2 * kMaxSegments) break;
+  }
+  closedir(listing);
+  if (std::ssize(out) > 2 * kMaxSegments) return Unsupported("{} holds too many files for an archive", folder);
+  return out;
+}
+
+// Whether another archive holds the same file.
+bool IsLinkedTwice(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) != 0 || info.st_nlink > 1;
+}
+
+}  // namespace
+
+int64_t Archive::Sizes::total() const {
+  return RoundTo64(n_segments * static_cast<int64_t>(sizeof(Segment))) + write + read;
+}
+
+Result<Archive::Sizes> Archive::SizesOf(const ArchiveOptions& options) {
+  if (options.n_embd < 0 || options.n_embd > 1 << 20 || options.max_rows < 0 || options.max_rows > kMaxBlockTokens ||
+      options.max_text_bytes < 0 || options.max_text_bytes > 1 << 20) {
+    return InvalidArgument(
+        "an archive for rows of {} numbers, pictures of {} rows and {} bytes of text is out of range", options.n_embd,
+        options.max_rows, options.max_text_bytes);
+  }
+  const int64_t body = std::max<int64_t>(options.max_text_bytes, int64_t{options.max_rows} * options.n_embd * 2);
+  const int64_t record = RoundTo64(kRecordHeadBytes + body);
+  // Files without names stay open: few of them.
+  const int64_t most = options.dir.empty() ? kMaxSegmentBytes : kMaxNamedSegmentBytes;
+  Sizes out;
+  out.segment = std::max(std::clamp(options.disk_bytes / 16, kMinSegmentBytes, most), kSegmentHeadBytes + record);
+  if (out.segment > kMaxSegmentBytes)
+    return InvalidArgument("pictures of {} rows are too large for an archive", options.max_rows);
+  if (options.disk_bytes < 2 * out.segment) {
+    return InvalidArgument("an archive of {} bytes is too small: give it {} bytes of disk at least", options.disk_bytes,
+                           2 * out.segment);
+  }
+  // Some may be shorter than that.
+  out.n_segments = 2 * (options.disk_bytes / out.segment) + 4;
+  out.write = 64 << 10;
+  out.read = std::max<int64_t>(256 << 10, record);
+  return out;
+}
+
+Result<int64_t> Archive::MemoryBytes(const ArchiveOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(options));
+  return PageRound(sizes.total());
+}
+
+Status Archive::Allocate(Ledger& ledger, const Sizes& sizes) {
+  sizes_ = sizes;
+  WEIR_ASSIGN_OR_RETURN(memory_, HostBuffer::Allocate(ledger, MemTag::kOther, sizes.total()));
+  segments_ = memory_.as<Segment>();
+  for (int64_t i = 0; i < sizes.n_segments; ++i) new (segments_ + i) Segment;
+  const auto write = static_cast<size_t>(sizes.write), read = static_cast<size_t>(sizes.read);
+  uint8_t* const buffers = memory_.data() + (sizes.total() - sizes.write - sizes.read);
+  write_ = {buffers, write};
+  read_ = {buffers + write, read};
+  return Status();
+}
+
+std::string Archive::PathOf(int32_t number) const {
+  return named() ? fmt::format("{}/{:08}.seg", options_.dir, number) : "a temporary file in " + options_.temp_dir;
+}
+
+bool Archive::Exists(const std::string& dir) {
+  struct stat info {};
+  return stat((dir + "/" + kMarker).c_str(), &info) == 0;
+}
+
+Status Archive::MakeFolder() {
+  const std::string& dir = options_.dir;
+  if (mkdir(dir.c_str(), 0700) != 0) {
+    if (errno != EEXIST) return Failed("make the folder", dir);
+    WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(dir));
+    if (!names.empty()) {
+      return InvalidArgument("{} holds {}; name a folder that is new or empty", dir,
+                             Exists(dir) ? "an archive" : "other files");
+    }
+  }
+  const std::string marker = dir + "/" + kMarker;
+  WEIR_ASSIGN_OR_RETURN(lock_, CreateFile(marker));
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) return Failed("lock", marker);
+  const Status status =
+      WriteAt(lock_, 0, {reinterpret_cast<const uint8_t*>(kMarkerText), sizeof(kMarkerText) - 1}, marker);
+  if (!status.ok()) unlink(marker.c_str());
+  return status;
+}
+
+Result<std::unique_ptr<Archive>> Archive::Make(const ArchiveOptions& options, Ledger& ledger) {
+  WEIR_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(options));
+  std::unique_ptr<Archive> archive(new Archive);
+  archive->options_ = options;
+  WEIR_RETURN_IF_ERROR(archive->Allocate(ledger, sizes));
+  if (archive->named()) {
+    WEIR_RETURN_IF_ERROR(archive->MakeFolder());
+  } else {  // Fails now rather than at the first block.
+    WEIR_ASSIGN_OR_RETURN(const int fd, CreateUnnamed(options.temp_dir));
+    close(fd);
+  }
+  return archive;
+}
+
+// Adds a segment that is there. One that cannot be read counts as lost.
+Status Archive::OpenSegment(int32_t number) {
+  Segment segment;
+  segment.header.number = number;
+  segment.lost = true;
+  const std::string path = PathOf(number);
+  const OwnedFd file(OpenFile(path, O_RDONLY));
+  struct stat info {};
+  if (file.fd() >= 0 && fstat(file.fd(), &info) == 0) {
+    segment.bytes = std::min<int64_t>(info.st_size, kMaxSegmentBytes);
+    uint8_t head[kSegmentHeadBytes];
+    if (segment.bytes >= kSegmentHeadBytes && ReadFrom(file.fd(), 0, head, path).ok()) {
+      const auto header = ReadSegmentHead(head);
+      if (!header.ok() && header.status().code() == StatusCode::kUnsupported) {
+        return Unsupported("{}: {}", path, header.status().message());
+      }
+      if (header.ok() && header->number == number) {
+        segment.header = *header;
+        segment.lost = false;
+      }
+    }
+  }
+  segments_[n_segments_++] = segment;
+  return Status();
+}
+
+// Where the tokens of the newest whole record end; 0: there is none. `good_end` gets where that record itself ends.
+Result<int64_t> Archive::SeqHeld(int64_t* segment, int64_t* good_end) {
+  for (*segment = n_segments_ - 1; *segment >= 0; --*segment) {
+    Segment& here = segments_[*segment];
+    *good_end = kSegmentHeadBytes;
+    if (here.lost) continue;
+    const auto walked = WalkSegment(here, kSegmentHeadBytes, here.bytes, [&](auto&, int64_t, const RecordWalk& walk) {
+      *good_end = walk.good_end();
+      return true;
+    });
+    if (!walked.ok()) {
+      here.lost = true;
+    } else if (*good_end > kSegmentHeadBytes) {
+      return std::max(*walked, here.header.first_seq);
+    } else if (*segment == n_segments_ - 1) {
+      return here.header.first_seq;
+    }
+  }
+  return 0;
+}
+
+// Finds where the stream ends: behind the last whole record. What follows it was not finished and is cut off. Records
+// behind damage are kept: one bad bit must not cost all that came after it.
+Status Archive::FindEnd() {
+  if (n_segments_ > 0 && newest().lost && newest().bytes < kSegmentHeadBytes) {  // begun, no more
+    notes_.cut_bytes += newest().bytes;
+    if (!read_only_) WEIR_RETURN_IF_ERROR(RemoveNewest());
+  }
+  int64_t i = 0, good_end = 0;
+  WEIR_ASSIGN_OR_RETURN(seq_end_, SeqHeld(&i, &good_end));
+  if (i < 0 || i != n_segments_ - 1 || good_end == newest().bytes) return Status();
+  notes_.cut_bytes += newest().bytes - good_end;
+  newest().n_damaged -= 1;  // what is cut off
+  if (!read_only_) return CutNewest(good_end);
+  newest().bytes = good_end;
+  return Status();
+}
+
+Result<std::unique_ptr<Archive>> Archive::OpenFolder(const ArchiveOptions& options, Ledger& ledger, bool read_only) {
+  const std::string& dir = options.dir;
+  const std::string marker = dir + "/" + kMarker;
+  WEIR_ASSIGN_OR_RETURN(Sizes sizes, SizesOf(options));
+  std::unique_ptr<Archive> archive(new Archive);
+  archive->options_ = options;
+  archive->read_only_ = read_only;
+  const OwnedFd file(OpenFile(marker, read_only ? O_RDONLY : O_RDWR));
+  if (file.fd() < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return NotFound("there is no archive in {}", dir);
+    return Failed("open", marker);
+  }
+  if (!read_only) {
+    archive->lock_ = fcntl(file.fd(), F_DUPFD_CLOEXEC, 0);
+    if (archive->lock_ < 0 || flock(archive->lock_, LOCK_EX | LOCK_NB) != 0) {
+      return IoError("another process, or session, has the archive in {} open; end it first", dir);
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(dir));
+  std::vector<int32_t> numbers;
+  for (const std::string& name : names) {
+    if (const auto number = NumberOf(name)) {
+      numbers.push_back(*number);
+    } else if (!read_only && name.ends_with(".seg.part") && NumberOf(name.substr(0, name.size() - 5))) {
+      unlink((dir + "/" + name).c_str());  // a cut that did not end
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  const int64_t n = std::ssize(numbers);
+  if (n > kMaxSegments) return Unsupported("{} holds too many files for an archive", dir);
+  // The quota may be smaller than it was.
+  sizes.n_segments = std::max(sizes.n_segments, n);
+  WEIR_RETURN_IF_ERROR(archive->Allocate(ledger, sizes));
+  for (const int32_t number : numbers) WEIR_RETURN_IF_ERROR(archive->OpenSegment(number));
+  if (n > 0) archive->next_number_ = numbers.back() + 1;
+  if (n > 0 && numbers.front() > 1) archive->notes_.removed_to_seq = archive->seq_begin();
+  WEIR_RETURN_IF_ERROR(archive->FindEnd());
+  if (read_only) {
+    archive->state_ = InvalidArgument("the archive in {} was opened to be read only", dir);
+    return archive;
+  }
+  while (archive->n_segments_ > 1 && archive->disk_bytes() > options.disk_bytes) {
+    WEIR_RETURN_IF_ERROR(archive->RemoveOldest());
+  }
+  WEIR_RETURN_IF_ERROR(archive->GoOn());
+  return archive;
+}
+
+Result<std::unique_ptr<Archive>> Archive::Open(const ArchiveOptions& options, Ledger& ledger) {
+  return OpenFolder(options, ledger, false);
+}
+
+Result<std::unique_ptr<Archive>> Archive::OpenReadOnly(const ArchiveOptions& options, Ledger& ledger) {
+  return OpenFolder(options, ledger, true);
+}
+
+Status Archive::GoOn() {
+  writing_ = false;
+  if (!state_.ok() || n_segments_ == 0) return Status();
+  Segment& segment = newest();
+  if (segment.lost || segment.shared || Foreign(segment)) return Status();
+  if (segment.header.tokenizer_hash != options_.tokenizer_hash || segment.bytes >= sizes_.segment) return Status();
+  if (named() && segment.fd < 0) {
+    const std::string path = PathOf(segment.header.number);
+    const int fd = OpenFile(path, O_RDWR);
+    if (fd < 0) return Failed("open", path);
+    if (IsLinkedTwice(fd)) {
+      close(fd);
+      return Status();
+    }
+    segment.fd = fd;
+  }
+  writing_ = true;
+  return Status();
+}
+
+Status Archive::RemoveNewest() {
+  Segment& segment = newest();
+  if (segment.fd >= 0) close(std::exchange(segment.fd, -1));
+  const std::string path = PathOf(segment.header.number);
+  if (named() && unlink(path.c_str()) != 0 && errno != ENOENT) return Failed("delete", path);
+  --n_segments_;
+  n_buffered_ = 0;
+  writing_ = false;
+  return Status();
+}
+
+Status Archive::CopyBytes(const Segment& segment, int64_t bytes, int to, const std::string& path) {
+  const OwnedFd own(segment.fd >= 0 ? -1 : OpenFile(PathOf(segment.header.number), O_RDONLY));
+  const int fd = segment.fd >= 0 ? segment.fd : own.fd();
+  if (fd < 0) return Failed("read", PathOf(segment.header.number));
+  for (int64_t at = 0; at < bytes;) {
+    const auto piece = read_.first(static_cast<size_t>(std::min(std::ssize(read_), bytes - at)));
+    WEIR_RETURN_IF_ERROR(ReadAt(segment, fd, at, piece));
+    WEIR_RETURN_IF_ERROR(WriteAt(to, at, piece, path));
+    at += std::ssize(piece);
+  }
+  return Status();
+}
+
+// REQUIRES: the buffer is empty.
+Status Archive::CutNewest(int64_t bytes) {
+  Segment& segment = newest();
+  const std::string path = PathOf(segment.header.number);
+  writing_ = false;
+  if (named() && segment.fd < 0) {
+    segment.fd = OpenFile(path, O_RDWR);
+    if (segment.fd < 0) return Failed("open", path);
+  }
+  if (!segment.shared && !(named() && IsLinkedTwice(segment.fd))) {
+    if (ftruncate(segment.fd, bytes) != 0) return Failed("cut", path);
+    segment.bytes = bytes;
+    return Status();
+  }
+  // A fork has the same file: it keeps it.
+  const std::string part = path + ".part";
+  WEIR_ASSIGN_OR_RETURN(const int fd, named() ? CreateFile(part) : CreateUnnamed(options_.temp_dir));
+  Status status = CopyBytes(segment, bytes, fd, part);
+  if (status.ok() && named() && (fsync(fd) != 0 || rename(part.c_str(), path.c_str()) != 0)) {
+    status = Failed("write", path);
+  }
+  if (!status.ok()) {
+    close(fd);
+    if (named()) unlink(part.c_str());
+    return status;
+  }
+  close(std::exchange(segment.fd, fd));
+  segment.bytes = bytes;
+  segment.shared = false;
+  return Status();
+}
+
+ArchivePoint Archive::SavePoint() {
+  Flush();
+  if (state_.ok() && named() && n_segments_ > 0) {
+    const Segment& segment = newest();
+    if (segment.fd >= 0 && fdatasync(segment.fd) != 0) TurnOff(Failed("write", PathOf(segment.header.number)));
+    if (const Status status = SyncFolder(options_.dir); !status.ok()) TurnOff(status);
+  }
+  ArchivePoint out;
+  out.seq_end = seq_end_;
+  if (n_segments_ > 0) {
+    out.segment = newest().header.number;
+    out.offset = newest().bytes;
+  }
+  return out;
+}
+
+Status Archive::CutTo(const ArchivePoint& point) {
+  if (read_only_) return state_;
+  Flush();
+  n_buffered_ = 0;  // after a failed write: what is not on disk is given up
+  writing_ = false;
+  while (n_segments_ > 0) {
+    Segment& segment = newest();
+    if (segment.header.number > point.segment || (!segment.lost && segment.header.first_seq > point.seq_end)) {
+      WEIR_RETURN_IF_ERROR(RemoveNewest());
+      continue;
+    }
+    if (segment.lost) break;
+    int64_t end = segment.bytes, keep = kSegmentHeadBytes;
+    if (segment.header.number == point.segment) end = std::clamp(point.offset, keep, end);
+    const auto walked =
+        WalkSegment(segment, kSegmentHeadBytes, end, [&](const Block& block, int64_t, const RecordWalk& walk) {
+          if (block.seq_end() > point.seq_end) return false;
+          keep = walk.good_end();
+          return true;
+        });
+    WEIR_RETURN_IF_ERROR(walked.status());
+    if (keep < segment.bytes) WEIR_RETURN_IF_ERROR(CutNewest(keep));
+    break;
+  }
+  int64_t i = 0, good_end = 0;
+  WEIR_ASSIGN_OR_RETURN(const int64_t held, SeqHeld(&i, &good_end));
+  notes_.missing_tokens = std::max<int64_t>(0, point.seq_end - held);
+  seq_end_ = point.seq_end;
+  return GoOn();
+}
+
+Status Archive::ForkSegment(Segment& segment, Archive& to) {
+  const int32_t number = segment.header.number;
+  const std::string path = to.PathOf(number);
+  const bool open = &segment == &newest() && (writing_ || n_buffered_ > 0);
+  Segment copy = segment;
+  copy.fd = -1;
+  copy.shared = false;
+  if (segment.lost) return Status();
+  if (!open && named() && to.named() && link(PathOf(number).c_str(), path.c_str()) == 0) {
+    to.segments_[to.n_segments_++] = copy;
+    return Status();
+  }
+  if (!open && !to.named()) {
+    copy.fd = segment.fd >= 0 ? fcntl(segment.fd, F_DUPFD_CLOEXEC, 0) : OpenFile(PathOf(number), O_RDONLY);
+    if (copy.fd < 0) return Failed("open", PathOf(number));
+    copy.shared = segment.shared = true;
+    to.segments_[to.n_segments_++] = copy;
+    return Status();
+  }
+  copy.bytes = EndOf(segment);
+  WEIR_ASSIGN_OR_RETURN(copy.fd, to.named() ? CreateFile(path) : CreateUnnamed(to.options_.temp_dir));
+  to.segments_[to.n_segments_++] = copy;
+  WEIR_RETURN_IF_ERROR(CopyBytes(segment, copy.bytes, copy.fd, path));
+  if (open || !to.named()) return Status();
+  close(std::exchange(to.newest().fd, -1));
+  return Status();
+}
+
+Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& ledger) {
+  if (read_only_) return state_;
+  Flush();
+  ArchiveOptions options = options_;
+  options.dir = dir;
+  WEIR_ASSIGN_OR_RETURN(auto out, Make(options, ledger));
+  for (Segment& segment : segments()) {
+    if (out->n_segments_ == out->sizes_.n_segments) WEIR_RETURN_IF_ERROR(out->RemoveOldest());
+    if (const Status status = ForkSegment(segment, *out); !status.ok()) {
+      (void)out->Remove();
+      return status;
+    }
+  }
+  out->next_number_ = next_number_;
+  out->seq_end_ = seq_end_;
+  out->notes_.removed_to_seq = notes_.removed_to_seq;
+  WEIR_RETURN_IF_ERROR(out->GoOn());
+  return out;
+}
+
+Status Archive::Remove() {
+  if (read_only_) return state_;
+  Status failed;
+  while (n_segments_ > 0) {
+    if (const Status status = RemoveNewest(); !status.ok()) {
+      failed = status;
+      --n_segments_;
+    }
+  }
+  writing_ = false;
+  n_buffered_ = 0;
+  if (state_.ok()) state_ = InvalidArgument("the archive was deleted");
+  if (!named() || lock_ < 0) return failed;
+  const std::string marker = options_.dir + "/" + kMarker;
+  if (unlink(marker.c_str()) != 0) failed = Failed("delete", marker);
+  if (rmdir(options_.dir.c_str()) != 0 && failed.ok()) failed = Failed("delete", options_.dir);
+  close(std::exchange(lock_, -1));
+  return failed;
+}
+
+}  // namespace weir
