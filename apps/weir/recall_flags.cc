@@ -57,7 +57,8 @@ Result<RecallOptions> ToRecallOptions(const RecallFlags& flags) {
 void PrintRecalled(const Recalled& recalled, int64_t n_seen) {
   if (recalled.passages.empty()) {
     Print(stderr, "recall   nothing{}\n",
-          recalled.gated ? fmt::format(": the best match, {:.2f}, is below the gate", recalled.best_score)
+          recalled.held    ? std::string(": the pot holds the best match")
+          : recalled.gated ? fmt::format(": the best match, {:.2f}, is below the gate", recalled.best_score)
                          : std::string(" matches"));
     return;
   }

@@ -20,9 +20,9 @@ int64_t Recaller::MemoryBytes(const RecallSpec& spec) { return spec.info->make(s
 std::string ExcerptText(const std::vector<RecalledPassage>& passages) {
   if (passages.empty()) return "";
   // Quoted: what a passage says is data, whatever it asks for.
-  std::string out = "\n\n[Earlier:";
-  for (const RecalledPassage& passage : passages) out += "\n\"" + passage.text + "\"";
-  return out + "]";
+  std::string out = "\n\n[Earlier:\n\"";
+  for (const RecalledPassage& passage : passages) out += (&passage == passages.data() ? "" : "\n\n") + passage.text;
+  return out + "\"]";
 }
 
 std::vector<int32_t> Recaller::Encode(const std::vector<RecalledPassage>& passages) const {
@@ -44,7 +44,7 @@ Result<Recalled> Recaller::Bring(Session& session, std::string_view question, in
   std::vector<int32_t> tokens;
   for (const Passage& passage : found) {
     out.best_score = std::max(out.best_score, passage.score);
-    if (passage.score < spec_.gate()) continue;
+    if (passage.held || passage.score < std::max(spec_.gate(), spec_.margin() * found[0].score)) continue;
     WEIR_ASSIGN_OR_RETURN(std::string text, PassageText(passage, blocks_));
     if (text.empty()) continue;
     std::vector<RecalledPassage> more = out.passages;
@@ -55,7 +55,8 @@ Result<Recalled> Recaller::Bring(Session& session, std::string_view question, in
     out.passages = std::move(more);
     tokens = std::move(encoded);
   }
-  out.gated = out.passages.empty() && !found.empty();
+  out.held = !found.empty() && found[0].held;
+  out.gated = out.passages.empty() && !found.empty() && !out.held;
   out.n_tokens = static_cast<int32_t>(tokens.size());
   Session::AppendOptions append;
   append.excerpt = true;

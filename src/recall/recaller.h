@@ -36,6 +36,7 @@ struct Recalled {
   int32_t n_tokens = 0;                   // that the excerpt takes
   double best_score = 0;                  // of everything that was found
   bool gated = false;                     // something was found, but nothing above the gate
+  bool held = false;                      // the best match is in the pot
 };
 
 class Recaller {

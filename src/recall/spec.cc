@@ -14,6 +14,12 @@ constexpr OptionInfo kOptions[] = {
      .max = 1,
      .integral = false,
      .help = "nothing is brought back that matches less of the question"},
+    {.key = "margin",
+     .fallback = 0.8,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "nor what matches less than this share of the best match, which the pot may hold"},
     {.key = "answers",
      .fallback = 0,
      .min = 0,
@@ -24,7 +30,7 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-std::span<const OptionInfo> RecallOptions() { return kOptions; }
+std::span<const OptionInfo> CommonRecallOptions() { return kOptions; }
 
 Result<RecallSpec> ParseRecallSpec(std::string_view text) {
   if (text == "off") return RecallSpec();

@@ -19,11 +19,12 @@ struct RecallSpec {
 
   int32_t n_passages() const { return options.Int("passages"); }
   double gate() const { return options.Number("gate"); }
+  double margin() const { return options.Number("margin"); }
   bool answers() const { return options.Int("answers") != 0; }
 };
 
 // Options of every selector, beside its own.
-std::span<const OptionInfo> RecallOptions();
+std::span<const OptionInfo> CommonRecallOptions();
 
 // "off" gives an empty spec. kNotFound for an unknown selector (lists the known ones), kInvalidArgument for unknown keys
 // and bad values.

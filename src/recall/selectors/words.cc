@@ -94,7 +94,6 @@ class Words final : public Selector {
     }
     best_.clear();
     WEIR_RETURN_IF_ERROR(ForEachWindow(blocks, query, table, [&](const Window& window) {
-      if (window.passage.seq >= query.unbroken_from) return;
       double score = 0;
       for (size_t t = 0; t < terms.size(); ++t) {
         const double n = window.counts[t];
@@ -108,7 +107,10 @@ class Words final : public Selector {
       if (std::ssize(out) == query.most) break;
       if (std::ranges::none_of(out, overlaps)) out.push_back(one);
     }
-    for (Passage& one : out) one.score = std::min(one.score, 1.0);
+    for (Passage& one : out) {
+      one.score = std::min(one.score, 1.0);
+      one.held = one.seq >= query.unbroken_from;
+    }
     return out;
   }
 
