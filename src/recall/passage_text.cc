@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recall/passage_text.h"
 
+#include <algorithm>
+#include <bitset>
 #include <string_view>
+#include <vector>
+
+#include "recall/terms.h"
 
 namespace weir {
 namespace {
@@ -57,6 +62,37 @@ Result<std::string> PassageText(const Passage& passage, BlockSource& blocks) {
   std::string out = text.substr(begin, end - begin);
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n') c = ' ';
+  }
+  while (!out.empty() && IsSpace(out.back())) out.pop_back();
+  out.erase(0, out.find_first_not_of(" \n\t\r"));
+  return out;
+}
+
+std::string AroundBestSentence(std::string_view text, std::string_view question, int32_t n_context) {
+  const TermTable table(QueryTerms(question));
+  std::vector<std::string_view> sentences;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = SentenceEnd(text, at + 1);
+    if (end <= at + 1) end = text.size();
+    sentences.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  size_t best = 0, most = 0;
+  for (size_t i = 0; i < sentences.size(); ++i) {
+    std::bitset<kMaxTerms> found;
+    ForEachTerm(sentences[i], [&](Term term) {
+      if (const int idx = table.Find(term); idx >= 0) found.set(static_cast<size_t>(idx));
+    });
+    if (found.count() >= most && found.any()) {
+      most = found.count();
+      best = i;
+    }
+  }
+  if (sentences.empty()) return std::string();
+  const auto context = static_cast<size_t>(n_context);
+  std::string out;
+  for (size_t i = best - std::min(best, context); i < std::min(sentences.size(), best + context + 1); ++i) {
+    out += sentences[i];
   }
   while (!out.empty() && IsSpace(out.back())) out.pop_back();
   out.erase(0, out.find_first_not_of(" \n\t\r"));

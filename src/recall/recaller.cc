@@ -19,10 +19,9 @@ int64_t Recaller::MemoryBytes(const RecallSpec& spec) { return spec.info->make(s
 
 std::string ExcerptText(const std::vector<RecalledPassage>& passages) {
   if (passages.empty()) return "";
-  // Quoted: what a passage says is data, whatever it asks for.
-  std::string out = "\n\n[Earlier:\n\"";
-  for (const RecalledPassage& passage : passages) out += (&passage == passages.data() ? "" : "\n\n") + passage.text;
-  return out + "\"]";
+  std::string out = "\n\n[From earlier in the text]";
+  for (const RecalledPassage& passage : passages) out += "\n" + passage.text;
+  return out + "\n[End]";
 }
 
 std::vector<int32_t> Recaller::Encode(const std::vector<RecalledPassage>& passages) const {
@@ -34,7 +33,7 @@ std::vector<int32_t> Recaller::Encode(const std::vector<RecalledPassage>& passag
 Result<Recalled> Recaller::Bring(Session& session, std::string_view question, int64_t t_ms) {
   if (recorder_ != nullptr) recorder_->Flush();
   const RecallQuery query = {.text = question,
-                             .unbroken_from = session.held().unbroken_from,
+                             .held_from = std::max(session.held().unbroken_from, session.n_seen() - spec_.near()),
                              .n_seen = session.n_seen(),
                              .t_now_ms = t_ms,
                              .answers = spec_.answers(),
@@ -46,6 +45,7 @@ Result<Recalled> Recaller::Bring(Session& session, std::string_view question, in
     out.best_score = std::max(out.best_score, passage.score);
     if (passage.held || passage.score < std::max(spec_.gate(), spec_.margin() * found[0].score)) continue;
     WEIR_ASSIGN_OR_RETURN(std::string text, PassageText(passage, blocks_));
+    text = AroundBestSentence(text, question, spec_.context());
     if (text.empty()) continue;
     std::vector<RecalledPassage> more = out.passages;
     more.push_back({passage.seq, passage.seq_end, passage.t_ms, passage.score, std::move(text)});

@@ -20,6 +20,8 @@ struct RecallSpec {
   int32_t n_passages() const { return options.Int("passages"); }
   double gate() const { return options.Number("gate"); }
   double margin() const { return options.Number("margin"); }
+  int32_t near() const { return options.Int("near"); }
+  int32_t context() const { return options.Int("context"); }
   bool answers() const { return options.Int("answers") != 0; }
 };
 

@@ -20,11 +20,16 @@ namespace weir {
 
 struct RecallQuery {
   std::string_view text;      // the question
-  int64_t unbroken_from = 0;  // the pot holds every token from this seq on
+  int64_t held_from = 0;      // what the pot holds from this seq on need not be brought back
   int64_t n_seen = 0;         // tokens of the stream so far
   int64_t t_now_ms = 0;       // stream time
   bool answers = false;       // the model's own answers may be brought back
   int32_t most = 2;           // passages at most
+
+  // Whether a block may be brought back: not a question, and an answer only if wanted.
+  bool MayBring(const Block& block) const {
+    return block.role == Role::kInput || (block.role == Role::kAnswer && answers);
+  }
 };
 
 // Consecutive blocks that answer a question, with a block before and after them for whole sentences.

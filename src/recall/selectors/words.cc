@@ -39,8 +39,7 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     last.reset();
   };
   WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
-    if (block.modality != Modality::kText || block.role == Role::kQuestion ||
-        (block.role == Role::kAnswer && !query.answers)) {
+    if (block.modality != Modality::kText || !query.MayBring(block)) {
       end();
       return true;
     }
@@ -109,7 +108,7 @@ class Words final : public Selector {
     }
     for (Passage& one : out) {
       one.score = std::min(one.score, 1.0);
-      one.held = one.seq >= query.unbroken_from;
+      one.held = one.seq >= query.held_from;
     }
     return out;
   }
