@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "saved.h"
 #include "print.h"
+#include "recall/own_archive.h"
 
 #include <algorithm>
 #include <cctype>
@@ -65,11 +66,11 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
   // A folder that is not this session's is refused before anything is restored or cut.
   const bool archive = setup.recall != nullptr && !setup.recall->archive().dir().empty();
-  if (status.ok() && archive) status = setup.recall->CheckOwn(saved.note.recall);
+  if (status.ok() && archive) status = CheckOwnArchive(*setup.recall, saved.note.recall);
   if (status.ok()) status = RestoreState(saved.note, *saved.file, encoder, &session, frames);
   if (status.ok() && setup.recall != nullptr) {
     // An archive without a name is never this session's: it is as new.
-    status = archive ? setup.recall->GoOnFrom(saved.note.recall) : setup.recall->CutTo({});
+    status = archive ? GoOnFrom(*setup.recall, saved.note.recall) : setup.recall->CutTo({});
   }
   if (status.ok()) *sampler = std::move(goes_on);
   saved.file.reset();

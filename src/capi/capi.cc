@@ -18,6 +18,7 @@
 #include "engine/picture_reader.h"
 #include "engine/session.h"
 #include "io/json.h"
+#include "recall/own_archive.h"
 #include "recall/stream_recall.h"
 #include "weir/weir.h"
 
@@ -229,7 +230,7 @@ Status CheckArchive(const weir_session& session, const SavedParts& parts) {
         "this session's archive is empty, the saved session's is not; open it with that recall_dir or a copy of it "
         "(weir_session_copy_archive)");
   }
-  return session.recall->CheckOwn(parts.point());
+  return CheckOwnArchive(*session.recall, parts.point());
 }
 
 }  // namespace

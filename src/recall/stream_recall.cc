@@ -68,28 +68,4 @@ Status StreamRecall::CutTo(const ArchivePoint& point) {
   return archive_->CutTo(point);
 }
 
-Status StreamRecall::CheckOwn(const std::optional<ArchivePoint>& saved) {
-  const char* const dir = archive_->dir().c_str();
-  recorder_->Flush();
-  if (archive_->seq_end() == 0) return Status();
-  if (!saved) {
-    return InvalidArgument("{} holds the archive of another session; name a new folder, or go on with that session",
-                           dir);
-  }
-  // One that ends before the place has lost something, and says so; one that goes on has a block that ends there.
-  if (archive_->seq_end() <= saved->seq_end) return Status();
-  bool ends_there = false;
-  WEIR_RETURN_IF_ERROR(archive_->Scan(archive_->begin(), [&](BlockPlace, const Block& block) {
-    ends_there |= block.seq_end() == saved->seq_end;
-    return !ends_there && block.seq_end() < saved->seq_end;
-  }));
-  return ends_there ? Status()
-                    : InvalidArgument("{} is not the archive that this session was saved with; name another folder", dir);
-}
-
-Status StreamRecall::GoOnFrom(const std::optional<ArchivePoint>& saved) {
-  WEIR_RETURN_IF_ERROR(CheckOwn(saved));
-  return saved ? CutTo(*saved) : Status();
-}
-
 }  // namespace weir

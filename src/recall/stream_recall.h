@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -49,12 +48,6 @@ class StreamRecall {
   // Where the stream is, for a saved session; and back there, for a restored one.
   ArchivePoint SavePoint();
   Status CutTo(const ArchivePoint& point);
-  // CutTo() for a session that comes from a file or from elsewhere: only if the archive is its own. nullopt: a session
-  // that begins, or was saved without an archive. kInvalidArgument, and nothing is changed, for an archive that has
-  // something else where the session was saved.
-  Status GoOnFrom(const std::optional<ArchivePoint>& saved);
-  // Whether GoOnFrom() would do it. Errors of the archive.
-  Status CheckOwn(const std::optional<ArchivePoint>& saved);
 
  private:
   explicit StreamRecall(Session& session) : session_(session) {}
