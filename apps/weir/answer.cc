@@ -10,6 +10,7 @@
 
 #include "kv/held.h"
 #include "print.h"
+#include "recall/own_archive.h"
 
 namespace weir::app {
 namespace {
@@ -280,6 +281,7 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   }
   if (recall.on() && probe.own_archive) {
     WEIR_ASSIGN_OR_RETURN(out.recall, StreamRecall::Make(recall, *out.model, *out.session));
+    if (!probe.goes_on) WEIR_RETURN_IF_ERROR(GoOnFrom(*out.recall, std::nullopt));
     PrintArchiveNotes(*out.recall);
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "saved.h"
 #include "print.h"
+#include "recall/own_archive.h"
 
 #include <algorithm>
 #include <cctype>
@@ -63,7 +64,14 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   }
   const GgufFile* const encoder = setup.encoder == nullptr ? nullptr : &setup.encoder->file();
   FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
+  // A folder that is not this session's is refused before anything is restored or cut.
+  const bool archive = setup.recall != nullptr && !setup.recall->archive().dir().empty();
+  if (status.ok() && archive) status = CheckOwnArchive(*setup.recall, saved.note.recall);
   if (status.ok()) status = RestoreState(saved.note, *saved.file, encoder, &session, frames);
+  if (status.ok() && setup.recall != nullptr) {
+    // An archive without a name is never this session's: it is as new.
+    status = archive ? GoOnFrom(*setup.recall, saved.note.recall) : setup.recall->CutTo({});
+  }
   if (status.ok()) *sampler = std::move(goes_on);
   saved.file.reset();
   if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
@@ -72,6 +80,11 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   Print(stderr, "session  {}: {}\n", Printable(path), KeptText(session));
+  if (setup.recall != nullptr) {
+    PrintArchiveNotes(*setup.recall);
+  } else if (saved.note.recall) {
+    Print(stderr, "recall   off; the session was saved with an archive, which --recall and --recall-dir go on with\n");
+  }
   return Status();
 }
 
@@ -82,6 +95,7 @@ Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& f
                                      ModelName(*setup.model), ModelFingerprint(setup.model->file()));
   note.conversation = std::move(conversation);
   WEIR_ASSIGN_OR_RETURN(note.sampler, SaveSampler(sampler));
+  if (setup.recall != nullptr && !setup.recall->archive().dir().empty()) note.recall = setup.recall->SavePoint();
   const FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
   if (frames != nullptr) note.Describe(*frames, setup.encoder->file());
   WEIR_ASSIGN_OR_RETURN(const auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(session, frames)));

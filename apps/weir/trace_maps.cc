@@ -74,6 +74,7 @@ Result<TraceTotals> ReadTotals(const std::string& path) {
     out.n_selections = 0;
     out.pattern = false;
     out.reasons.clear();
+    out.taken_back.Restart();
     out.n_restarts = reader->n_restarts();
   };
   TraceStep step;
@@ -82,6 +83,7 @@ Result<TraceTotals> ReadTotals(const std::string& path) {
     if (reader->n_restarts() != out.n_restarts) restart();
     if (!more) break;
     out.n_selections = std::max(out.n_selections, step.step + 1);
+    out.taken_back.Note(step);
     ++out.n_selected[static_cast<size_t>(step.group)];
     out.n_dropped[static_cast<size_t>(step.group)] += step.n_slots - step.n_keep;
     out.pattern = out.pattern || (out.head.all_scores && !step.scores.empty());

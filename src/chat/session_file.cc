@@ -63,6 +63,7 @@ std::string SessionNote::ToText() const {
   if (frames) {
     text["frames"] = {{"encoder", frames->encoder}, {"fingerprint", frames->fingerprint}, {"bytes", frames->bytes}};
   }
+  if (recall) text["recall"] = {{"seq_end", recall->seq_end}, {"segment", recall->segment}, {"offset", recall->offset}};
   return JsonText(text);
 }
 
@@ -85,6 +86,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   if (const Json* watched = fields.Get("watched")) out.watched = *watched;
   if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
   const Json* const frames = fields.Get("frames");
+  const Json* const recall = fields.Get("recall");
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (frames != nullptr && !frames->is_null()) {
     Fields of_frames(*frames, "frames.");
@@ -93,6 +95,16 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
     of_frames.Get("fingerprint", &out.frames->fingerprint);
     of_frames.Get("bytes", &out.frames->bytes, 1, INT64_MAX);
     WEIR_RETURN_IF_ERROR(of_frames.Done());
+  }
+  if (recall != nullptr && !recall->is_null()) {
+    Fields of_recall(*recall, "recall.");
+    int64_t segment = 0;
+    out.recall.emplace();
+    of_recall.Get("seq_end", &out.recall->seq_end, 0, INT64_MAX);
+    of_recall.Get("segment", &segment, 0, INT32_MAX);
+    of_recall.Get("offset", &out.recall->offset, 0, INT64_MAX);
+    WEIR_RETURN_IF_ERROR(of_recall.Done());
+    out.recall->segment = static_cast<int32_t>(segment);
   }
   if (format == 0 || out.policy.empty() || pot == 0 || chunk == 0) {
     return InvalidArgument("the snapshot lacks fields: it was not written by this program");

@@ -4,9 +4,10 @@
 //
 // The text is JSON: format, model, fingerprint, policy, pot, chunk, k_type, v_type, on_overflow; `conversation` (null
 // for a session without rounds), `watched` (the stream's clock and the frames of its live video; null: neither),
-// `sampler` (null where every answer brings its own) and `frames` (the encoder, its fingerprint, and the bytes of the
-// frames that are kept; missing where there are none). `weir serve`, `weir chat` and `weir run` write the same files
-// and read each other's.
+// `sampler` (null where every answer brings its own), `frames` (the encoder, its fingerprint, and the bytes of the
+// frames that are kept; missing where there are none) and `recall` (how far the session's archive goes, as an
+// ArchivePoint; missing where there is none, or none with a name). `weir serve`, `weir chat` and `weir run` write the
+// same files and read each other's.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "io/gguf.h"
 #include "io/json.h"
 #include "io/snapshot.h"
+#include "recall/archive.h"
 #include "text/sampler.h"
 
 namespace weir {
@@ -41,8 +43,9 @@ struct SessionNote {
     std::string encoder, fingerprint;
   };
   std::optional<Frames> frames;
+  std::optional<ArchivePoint> recall;
 
-  // Describes an existing session; `conversation`, `watched`, `sampler` and `frames` are left null.
+  // Describes an existing session; the rest is left null.
   static SessionNote Of(const Session& session, OnOverflow on_overflow, std::string model, std::string fingerprint);
   // Adds the frames that the stream keeps, and the encoder file that made them. Does nothing if there is nothing to
   // save.

@@ -13,13 +13,16 @@ namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// Whether a sentence ends with the character at `at`.
+// Whether a sentence ends with the character whose last byte is at `at`.
 bool EndsSentence(std::string_view text, size_t at) {
   const char c = text[at];
   const bool mark = c == '.' || c == '!' || c == '?';
   const bool line = c == '\n' && at + 1 < text.size() && text[at + 1] == '\n';
   if (line) return true;
-  if (text.substr(at).starts_with("\u3002")) return true;
+  if (at >= 2) {
+    const std::string_view wide = text.substr(at - 2, 3);  // full stop, exclamation and question mark of East Asia
+    if (wide == "\u3002" || wide == "\uFF01" || wide == "\uFF1F") return true;
+  }
   return mark && (at + 1 == text.size() || IsSpace(text[at + 1]) || text[at + 1] == '"');
 }
 
@@ -35,7 +38,7 @@ size_t SentenceStart(std::string_view text, size_t at) {
 
 size_t SentenceEnd(std::string_view text, size_t at) {
   for (size_t i = at > 0 ? at - 1 : 0; i < text.size(); ++i) {
-    if (EndsSentence(text, i)) return i + 1;
+    if (EndsSentence(text, i)) return i + 1 < text.size() && text[i + 1] == '"' ? i + 2 : i + 1;
   }
   return at;
 }

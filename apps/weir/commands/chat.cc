@@ -89,7 +89,8 @@ class Chat {
         if (reader_ != nullptr) reader_->frames().Forget();
         sampler_.Reset();
         talk_.conversation() = Conversation(tokenizer_, &chat_);
-        if (trace_ != nullptr) status = trace_->Restarted();
+        if (setup_.recall != nullptr) status = setup_.recall->CutTo({});  // what is forgotten is deleted, too
+        if (status.ok() && trace_ != nullptr) status = trace_->Restarted();
         if (status.ok()) status = Begin();
       } else if (line.rfind("/save ", 0) == 0) {
         if (Tell(Save(line.substr(6)))) Print(stderr, "saved to {}\n", Printable(line.substr(6)));
@@ -301,7 +302,8 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   }
   WEIR_ASSIGN_OR_RETURN(std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, ""},
+  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer),
+                                                     {.in_chat = true, .goes_on = saved.has_value()},
                                                      {&pictures, /*more_later=*/true}));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
                                                                        model_flags.chat_template));

@@ -163,7 +163,8 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
-                        MakeSetup(model_flags, pot_flags, SamplingText(answer), {flags.chat, ""}, {&pictures}));
+                        MakeSetup(model_flags, pot_flags, SamplingText(answer),
+                                  {.in_chat = flags.chat, .goes_on = saved.has_value()}, {&pictures}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   Prompt prompt;
