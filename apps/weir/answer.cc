@@ -138,9 +138,9 @@ Status CheckPins(const Session& session, const PotFlags& pot_flags, const PinFla
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, spec.Make());
   const SessionPlan& plan = session.plan();
   const int64_t n_needed = static_cast<int64_t>(n_pinned) + plan.probe_slots + policy->Needs().min_slots;
-  if (n_needed <= plan.pot.n_slots) return Status();
+  if (n_needed <= plan.pot_slots) return Status();
   return OverBudget("{} pinned tokens leave no room in a pot of {} with policy {}; use --pot {} or more{}{}", n_pinned,
-                    plan.pot.n_slots, spec.info->name, n_needed, flags.text.empty() ? "" : ", a shorter --pin",
+                    plan.pot_slots, spec.info->name, n_needed, flags.text.empty() ? "" : ", a shorter --pin",
                     system ? ", or --no-pin-system" : "");
 }
 
@@ -178,7 +178,7 @@ nlohmann::ordered_json ModalitiesJson(const SessionCounters& counters) {
 nlohmann::ordered_json AnswerJson(const Session& session, const GenerateResult& result, double read_tokens_per_s,
                                   double ttft_ms, const PictureReader* reader) {
   const SessionCounters counters = session.counters();
-  const Held held = SummarizeHeld(session.pot(), counters.seen);
+  const Held held = session.held();
   nlohmann::ordered_json json;
   json["text"] = result.text;
   json["stop"] = StopReasonName(result.reason);
@@ -206,7 +206,7 @@ void AddPruned(const PictureReader* reader, nlohmann::ordered_json* json) {
 
 std::string KeptText(const Session& session) {
   const int64_t n_seen = session.counters().seen;
-  const Held held = SummarizeHeld(session.pot(), n_seen);
+  const Held held = session.held();
   std::string out = fmt::format("kept {} of {}", CountText(held.n_kept), CountText(n_seen));
   if (held.n_kept == n_seen) return out;
   out += held.oldest_unpinned < 0 ? std::string(" (nothing unpinned")
@@ -268,9 +268,19 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     room.n_waiting = pictures.n_waiting;
     WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(out.encoder->encoder(), room, prune));
   }
+  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  if (probe.own_archive) {
+    WEIR_RETURN_IF_ERROR(AddRecall(recall, *out.model, &options));
+  } else if (recall.on()) {
+    options.excerpt_slots = recall.tokens;
+  }
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
   if (out.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(out.reader, PictureReader::Make(out.encoder->encoder(), *out.session, room, prune));
+  }
+  if (recall.on() && probe.own_archive) {
+    WEIR_ASSIGN_OR_RETURN(out.recall, StreamRecall::Make(recall, *out.model, *out.session));
+    PrintArchiveNotes(*out.recall);
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
   PrintConfiguration(*out.model, *out.session, pot_flags, sampling.c_str());

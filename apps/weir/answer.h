@@ -13,6 +13,7 @@
 #include "chat/generate.h"
 #include "common.h"
 #include "pictures.h"
+#include "recall_flags.h"
 #include "text/chat_template.h"
 #include "text/sampler.h"
 
@@ -87,6 +88,7 @@ struct Setup {
   std::unique_ptr<TraceWriter> trace;
   std::unique_ptr<Session> session;
   std::unique_ptr<PictureReader> reader;  // nullptr without --mmproj
+  std::unique_ptr<StreamRecall> recall;   // nullptr without --recall, or with the text's own file as archive
 };
 // What the session must have room for in addition to text. `flags` may be changed by MeasurePictures().
 struct PictureNeeds {
@@ -98,6 +100,7 @@ struct PictureNeeds {
 struct ProbeContext {
   bool in_chat = false;
   std::string question;
+  bool own_archive = true;  // false: recall gets room in the pot, but the caller has the text
 };
 Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,
                         const ProbeContext& probe = {}, const PictureNeeds& pictures = {});

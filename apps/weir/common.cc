@@ -332,17 +332,17 @@ void PrintConfiguration(const LoadedModel& model, const Session& session, const 
         Printable(config.name.empty() ? model.file().path() : config.name), config.architecture, model.backend().name(),
         BytesText(model.ledger().used_bytes()));
   Print(stderr, "pot      {} tokens, policy {}, positions {}, keys {}, values {}, {} tokens read at once\n",
-        plan.pot.n_slots, PolicyText(session.policy(), flags), PositionsName(plan.pot.positions),
+        plan.pot_slots, PolicyText(session.policy(), flags), PositionsName(plan.pot.positions),
         InfoOf(plan.pot.k_type).name, InfoOf(plan.pot.v_type).name, plan.chunk_rows);
-  PrintDefaultPot(flags, plan.pot.n_slots, config);
+  PrintDefaultPot(flags, plan.pot_slots, config);
   Print(stderr, "memory   {} for this session, fixed from now on\n", BytesText(plan.total_bytes));
   if (sampling[0] != '\0') Print(stderr, "sampling {}\n", sampling);
-  if (plan.pot.n_slots > config.n_ctx_train) {
+  if (plan.pot_slots > config.n_ctx_train) {
     Print(stderr, "weir: warning: the pot of {} tokens is longer than the {} the model was trained with\n",
-          plan.pot.n_slots, config.n_ctx_train);
+          plan.pot_slots, config.n_ctx_train);
   }
   const PolicySpec& spec = session.policy();
-  if (!spec.profile.empty() && (spec.profile_pot != plan.pot.n_slots || spec.profile_model != ModelName(model))) {
+  if (!spec.profile.empty() && (spec.profile_pot != plan.pot_slots || spec.profile_model != ModelName(model))) {
     Print(stderr, "weir: warning: profile {} was tuned with {} and a pot of {}\n", Printable(spec.profile),
           Printable(spec.profile_model), spec.profile_pot);
   }

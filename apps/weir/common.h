@@ -39,12 +39,19 @@ struct ModelFlags {
 void AddModelFlags(CLI::App& app, ModelFlags* flags);
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only = false);
 
+// What left the pot and is brought back for a question (recall/stream_recall.h).
+struct RecallFlags {
+  std::string spec = "off", dir, disk = "2GiB";
+  int tokens = -1;
+};
+
 struct PotFlags {
   std::string policy = "weir";
   int pot = 0, ctx = -1, chunk = 0;  // ctx: -1 where it is not given
   std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
   bool trace_scores = false, verbose = false;
   int trace_attention = 0;
+  RecallFlags recall;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);
 // -v, for commands that print their configuration.

@@ -63,7 +63,7 @@ void Progress::Update(int64_t n_tokens, const Session& session) {
   const SessionCounters counters = session.counters();
   std::string line =
       fmt::format("{} {} tokens, {}{:.0f} tokens/s, pot {}/{}, dropped {}, session {}, process {}", what_,
-                  CountText(n_tokens), ShareText(), tokens_per_s(), session.pot().n_used(), session.plan().pot.n_slots,
+                  CountText(n_tokens), ShareText(), tokens_per_s(), session.pot().n_used(), session.plan().pot_slots,
                   CountText(counters.dropped), BytesText(session.ledger().used_bytes()), BytesText(ResidentBytes()));
   // A longer line would wrap, and "\r" does not return to the line before.
   if (terminal_) line.resize(std::min(line.size(), TerminalColumns()));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chat/session_file.h"
 
+#include "engine/fingerprint.h"
+
 #include <fmt/core.h>
 #include <algorithm>
 
@@ -19,33 +21,9 @@ Result<DType> CacheType(const std::string& name) {
   return InvalidArgument("the snapshot has a cache of type '{}', which this build does not know", name);
 }
 
-// An element type's number in fingerprints. The first twelve are those of the first release, so that its session files
-// still fit; any other type has its number in GGUF files, above them.
-uint8_t FingerprintNumber(DType type) {
-  constexpr std::string_view kFirst[] = {"F32",  "F16",  "BF16", "I32",  "Q8_0", "Q4_0",
-                                         "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
-  const auto at = std::find(std::begin(kFirst), std::end(kFirst), InfoOf(type).name);
-  return static_cast<uint8_t>(at == std::end(kFirst) ? 128 + InfoOf(type).gguf_number : at - std::begin(kFirst));
-}
-
 }  // namespace
 
-std::string ModelFingerprint(const GgufFile& file) {
-  uint64_t sum = 0xCBF29CE484222325u;
-  const auto mix = [&sum](const void* data, size_t n) {
-    for (size_t i = 0; i < n; ++i) sum = (sum ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001B3u;
-  };
-  const int64_t n_bytes = file.file_bytes();
-  mix(&n_bytes, sizeof(n_bytes));
-  for (const GgufTensor& tensor : file.tensors()) {
-    mix(tensor.name.data(), tensor.name.size());
-    mix(tensor.shape.data(), tensor.shape.size() * sizeof(int64_t));
-    const uint8_t type = FingerprintNumber(tensor.type);
-    mix(&type, sizeof(type));
-    mix(tensor.data, static_cast<size_t>(std::min<int64_t>(tensor.bytes, 64)));
-  }
-  return fmt::format("{:016x}", sum);
-}
+std::string ModelFingerprint(const GgufFile& file) { return fmt::format("{:016x}", ModelHash(file)); }
 
 SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std::string model,
                             std::string fingerprint) {
@@ -54,7 +32,7 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   out.model = std::move(model);
   out.fingerprint = std::move(fingerprint);
   out.policy = session.policy().text;
-  out.pot_slots = plan.pot.n_slots;
+  out.pot_slots = plan.pot_slots;
   out.chunk_rows = plan.chunk_rows;
   out.k_type = plan.pot.k_type;
   out.v_type = plan.pot.v_type;
@@ -135,10 +113,10 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
   if (policy != session.policy().text) {
     return InvalidArgument("the snapshot's policy is {}, this session's {}", policy, session.policy().text);
   }
-  if (pot_slots != plan.pot.n_slots || chunk_rows != plan.chunk_rows) {
+  if (pot_slots != plan.pot_slots || chunk_rows != plan.chunk_rows) {
     return InvalidArgument(
         "the snapshot's pot holds {} tokens and reads {} at once, this session's holds {} and reads {}", pot_slots,
-        chunk_rows, plan.pot.n_slots, plan.chunk_rows);
+        chunk_rows, plan.pot_slots, plan.chunk_rows);
   }
   if (k_type != plan.pot.k_type || v_type != plan.pot.v_type) {
     return InvalidArgument("the snapshot holds keys as {} and values as {}, this session as {} and {}",

@@ -41,11 +41,21 @@ Status Talk::Ask(const std::string& question, int64_t n_answer, const TalkReadin
   TalkReading head;
   head.t_src_ms = reading.t_src_ms;
   WEIR_RETURN_IF_ERROR(OpenTurn(head));
+  if (recaller_ != nullptr) {
+    WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));  // of a question that was stopped
+    WEIR_ASSIGN_OR_RETURN(recalled_, recaller_->Bring(session_, question, reading.t_src_ms));
+    if (recalled_.n_tokens > 0) conversation_.TextRead();
+  }
   TurnParts asked = AskInTurn(conversation_, question, reading.in_one, report);
   const std::vector<int32_t> tokens = TokensOf(asked.parts);
   n_question_tokens_ = std::ssize(tokens);
   WEIR_RETURN_IF_ERROR(session_.BeginRound(tokens, n_answer));
   return ReadTurn(std::move(asked), reading);
+}
+
+Status Talk::Answered(bool end_token_read) {
+  conversation_.Answered(end_token_read);
+  return recaller_ == nullptr ? Status() : recaller_->TakeBack(session_);
 }
 
 }  // namespace weir

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A blocking conversation with one session: opens turns and asks questions in the words of the chat template. Answers
-// come from Generate() (chat/generate.h); report how they ended with Conversation::Answered().
+// come from Generate() (chat/generate.h); report how they ended with Talk::Answered().
 //
 // The step-by-step variant for servers is chat/prompt_reader.h.
 #pragma once
@@ -15,6 +15,7 @@
 #include "chat/conversation.h"
 #include "chat/prompt_reader.h"
 #include "engine/session.h"
+#include "recall/recaller.h"
 #include "text/sampler.h"
 
 namespace weir {
@@ -40,12 +41,19 @@ class Talk {
   Status Read(std::span<const int32_t> tokens, const TalkReading& reading = {});
   // Reads the template's words that open a user's turn; does nothing if one is open.
   Status OpenTurn(const TalkReading& reading = {});
+  // From now on, what a question is about is brought back before it is read. nullptr: nothing is. Must outlive the
+  // object or the next call.
+  void SetRecaller(Recaller* recaller) { recaller_ = recaller; }
   // Opens a turn if none is open and reads the question and the template's words after it; an answer of up to n_answer
   // tokens (-1: any length) follows. kCancelled if reading.stop ended it: the part of the question that was read stays,
   // and the turn is open. Errors of Session::BeginRound() and Append(). `report` (may be nullptr) as for
   // Conversation::Ask().
   Status Ask(const std::string& question, int64_t n_answer, const TalkReading& reading = {},
              EncodeReport* report = nullptr);
+  // Call after the answer: whether its end token was read. Takes back what was brought back for it.
+  Status Answered(bool end_token_read);
+  // What was brought back for the last question.
+  const Recalled& recalled() const { return recalled_; }
   // Of the last question.
   int64_t n_question_tokens() const { return n_question_tokens_; }
 
@@ -55,6 +63,8 @@ class Talk {
   Session& session_;
   Sampler& sampler_;
   Conversation conversation_;
+  Recaller* recaller_ = nullptr;
+  Recalled recalled_;
   int64_t n_question_tokens_ = 0;
 };
 

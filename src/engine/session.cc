@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "kv/held.h"
+#include <utility>
 
 namespace weir {
 namespace {
@@ -15,6 +14,7 @@ Chunk CallOf(const Session::AppendOptions& options) {
           .t_src_ms = options.t_src_ms,
           .pinned = options.pinned,
           .generated = options.generated,
+          .excerpt = options.excerpt,
           .observed = options.observer != nullptr};
 }
 
@@ -112,6 +112,38 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
 }
 
 Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
+  if (!call.excerpt) return ReadRows(call, options);
+  SeqRange& excerpt = core_.excerpt;
+  const int64_t n_held = excerpt.end - excerpt.begin;
+  if (n_held + call.n > core_.plan.excerpt_slots) {
+    return OverBudget("an excerpt of {} tokens, where {} slots are left for excerpts", call.n,
+                      core_.plan.excerpt_slots - n_held);
+  }
+  if (n_held > 0 && excerpt.end != core_.stream.n_seen) {
+    return InvalidArgument("an excerpt is in use: take it back before the next one");
+  }
+  // Its slots are free from now on, so that making room for it evicts nothing.
+  excerpt = {core_.stream.n_seen - n_held, core_.stream.n_seen + call.n};
+  Chunk pinned = call;
+  pinned.pinned = true;
+  const Status status = ReadRows(pinned, options);
+  excerpt.end = core_.stream.n_seen;
+  rewind_.Forbid();
+  return status;
+}
+
+Status Session::TakeBackExcerpt() {
+  if (n_excerpt() == 0) return Status();
+  StreamPlace& stream = core_.stream;
+  const SeqRange range = std::exchange(core_.excerpt, {});
+  const Status status = selector_.TakeBack(range);
+  stream.n_pinned -= static_cast<int32_t>(range.end - range.begin);
+  std::ranges::rotate(stream.gaps, stream.gaps.begin() + 1);
+  stream.gaps.back() = range;
+  return status;
+}
+
+Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
   for (int64_t done = 0; done < call.n;) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after {} of {} tokens", done, call.n);
@@ -135,6 +167,7 @@ Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
 }
 
 Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read) {
+  core_.n_question_left = std::ssize(question) - n_read;
   parts_.evidence.BeginRound(core_, question);
   if (core_.stream.n_seen <= n_read) return Status();  // nothing comes before the question
   if (core_.needs.evicts && core_.options.on_overflow == OnOverflow::kEvict) {
@@ -177,6 +210,8 @@ void Session::Reset() {
 void Session::StartAnew() {
   core_.policy = std::move(core_.options.policy.Make()).value();  // succeeded once with the same options
   core_.stream = {};
+  core_.excerpt = {};
+  core_.n_question_left = 0;
   parts_.evidence.Clear(core_);
   parts_.prediction.Clear();
   reads_.Start(0);
@@ -206,12 +241,16 @@ void Session::Rewind(int64_t n) {
   core_.stream.n_seen = core_.stream.n_seen_by[static_cast<size_t>(Modality::kText)] = n;
 }
 
+Held Session::held() const {
+  return SummarizeHeld(*core_.pot, core_.stream.n_seen, core_.stream.gaps);
+}
+
 SessionCounters Session::counters() const {
   const StreamPlace& stream = core_.stream;
   SessionCounters c;
   c.seen = stream.n_seen;
   c.selections = stream.n_selections;
-  const Held held = SummarizeHeld(*core_.pot, stream.n_seen);
+  const Held held = this->held();
   c.kept = held.n_kept;
   c.dropped = c.seen - c.kept;
   for (size_t m = 0; m < c.by.size(); ++m) {

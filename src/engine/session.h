@@ -27,8 +27,9 @@
 #include "engine/session/partial_reads.h"
 #include "engine/session/parts.h"
 #include "engine/session/rewind_mark.h"
-#include "engine/session/selector.h"
+#include "engine/session/slot_selector.h"
 #include "engine/session_plan.h"
+#include "kv/held.h"
 #include "kv/store.h"
 #include "kv/trace.h"
 #include "model/architecture.h"
@@ -53,6 +54,10 @@ class Session {
   struct AppendOptions {
     bool pinned = false;         // these tokens survive every selection
     bool generated = false;      // tokens the model generated: part of an answer, not of a prompt
+    // Something of the stream that was forgotten, read again for one answer. It takes the slots that
+    // SessionOptions::excerpt_slots keeps free, so nothing is forgotten for it, stays until TakeBackExcerpt(), and is
+    // not announced to the listener. kOverBudget if it does not fit; nothing is read then.
+    bool excerpt = false;
     bool end_of_prompt = false;  // the last of these tokens ends a prompt, where some policies compress; without
                                  // tokens, the last token read ends it
     int64_t t_src_ms = 0;        // stream time never runs backwards: at least t_newest_ms()
@@ -81,6 +86,13 @@ class Session {
   // n_read: number of question tokens that the session has already read as its newest (Rewind() kept them).
   Status BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read = 0);
 
+  // Removes the excerpts that the pot holds, and only those: what was read after them stays and takes their slots. Their
+  // seqs remain gaps in the stream.
+  Status TakeBackExcerpt();
+  int32_t n_excerpt() const { return static_cast<int32_t>(core_.excerpt.end - core_.excerpt.begin); }
+  // Learns of everything read from now on; must outlive the session or the next call. nullptr: nothing does.
+  void SetListener(StreamListener* listener) { core_.listener = listener; }
+
   // Replaces the probe from now on. kInvalidArgument if it is longer than SessionOptions::max_probe.
   Status SetProbe(std::span<const int32_t> tokens);
 
@@ -90,6 +102,7 @@ class Session {
   // caller's memory. Save() into a vector replaces *out. Errors come from the sink or the device. Restore() reads its
   // source twice from the first byte. kInvalidArgument if the bytes do not come from such a session, which is then
   // unchanged. If the source fails during the second pass, the session is as new.
+  // An excerpt cannot be saved: kInvalidArgument until it was taken back.
   int64_t state_bytes() const;
   Status Save(ByteSink& sink) const;
   Status Save(std::vector<uint8_t>* out) const;
@@ -129,6 +142,8 @@ class Session {
   const SessionPlan& plan() const { return core_.plan; }
   const PolicySpec& policy() const { return core_.options.policy; }
   SessionCounters counters() const;
+  // What the pot holds of the stream. Walks through the pot.
+  Held held() const;
   // Tokens of the stream so far. Cheaper than counters(), which walks through the pot.
   int64_t n_seen() const { return core_.stream.n_seen; }
   // The time of the newest token; kNoTime before the first.
@@ -149,6 +164,7 @@ class Session {
 
   explicit Session(int64_t budget_bytes);
   Status AppendRows(const Chunk& call, const AppendOptions& options);
+  Status ReadRows(const Chunk& call, const AppendOptions& options);
   // Resets everything except the pot.
   void StartAnew();
   StateHeader HeaderNow() const;
@@ -159,7 +175,7 @@ class Session {
   BufferSpace space_;  // the memory of the parts below
   SessionParts parts_;
   RewindMark rewind_;
-  Selector selector_;
+  SlotSelector selector_;
   PartialReads reads_;
   ChunkReader reader_;
 };

@@ -24,6 +24,10 @@ int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32
   return std::clamp(wanted, 1, std::max(1, most));
 }
 
+int32_t ExcerptSlots(const SessionOptions& options, int32_t n_slots) {
+  return options.excerpt_slots >= 0 ? options.excerpt_slots : n_slots / 4;
+}
+
 SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOptions& options, const PolicyNeeds& needs,
                     int32_t n_slots) {
   const ModelConfig& config = model.config();
@@ -34,34 +38,44 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.pot = {.n_layers = config.attention.n_layers,
               .n_kv_heads = config.attention.n_kv_heads,
               .head_dim = config.attention.head_dim,
-              .n_slots = n_slots,
+              .n_slots = n_slots + ExcerptSlots(options, n_slots),
               .k_type = options.k_type,
               .v_type = options.v_type,
               .positions = needs.positions,
               .granularity = needs.granularity,
               .floats = demand.floats,
               .spread = needs.spread > 0 ? needs.spread : config.attention.n_kv_heads};
+  plan.pot_slots = n_slots;
+  plan.excerpt_slots = plan.pot.n_slots - n_slots;
   plan.probe_slots = demand.probe_slots;
   plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
   const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
   plan.runner = {.max_rows = max_rows,
                  .max_slots = plan.pot.max_head_slots(),
-                 .n_context = n_slots,
+                 .n_context = plan.pot.n_slots,
                  .nll = options.nll || demand.likelihoods,
                  .statistics = options.watch_attention || demand.attention};
+  PotShape without_excerpts = plan.pot;
+  without_excerpts.n_slots = n_slots;
+  const int64_t potted_kv = Pot::KvBytes(without_excerpts);
   BufferSpace space;
   parts.LayOut(model, backend, needs, plan, &space);
   plan.items = {
       {MemTag::kKv,
        fmt::format("keys and values, {} slots x {} layers x {} KV heads", n_slots, plan.pot.n_layers,
                    plan.pot.n_kv_heads),
-       Pot::KvBytes(plan.pot)},
+       potted_kv},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
        Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + space.bytes(MemTag::kMeta)},
       {MemTag::kWorkspace, fmt::format("activations and scratch, {} rows at once", max_rows),
        Runner::WorkspaceBytes(model, backend, plan.runner) + space.bytes(MemTag::kWorkspace)},
       {MemTag::kLogits, "logits and last hidden state", space.bytes(MemTag::kLogits)},
   };
+  if (plan.excerpt_slots > 0) {
+    plan.items.insert(plan.items.begin() + 1,
+                      {MemTag::kKv, fmt::format("keys and values of excerpts, {} slots", plan.excerpt_slots),
+                       Pot::KvBytes(plan.pot) - potted_kv});
+  }
   if (options.watch_attention) {
     BufferSpace watched;
     parts.trace.LayOut(plan.pot, &watched);
@@ -93,6 +107,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   smallest.chunk_rows = 1;
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {
     return InvalidArgument("a probe of more than {} tokens", kLargestPot);
+  }
+  if (options.excerpt_slots < -1 || options.excerpt_slots > kLargestPot) {
+    return InvalidArgument("excerpts of {} tokens: expected 0 to {}", options.excerpt_slots, kLargestPot);
   }
   const EvidenceSet evidence(needs, options);
   WEIR_RETURN_IF_ERROR(evidence.Check(options));
@@ -129,9 +146,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   } else if (n_slots == 0) {
     n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
   }
-  if (const int32_t most = model.config().attention.n_learned_positions; most > 0 && n_slots > most) {
-    return InvalidArgument("a pot of {} tokens: this model has learned {} positions, which is its largest pot", n_slots,
-                           most);
+  if (const int32_t most = model.config().attention.n_learned_positions; most > 0 && n_slots + ExcerptSlots(options, n_slots) > most) {
+    return InvalidArgument("a pot of {} tokens: this model has learned {} positions, which is its largest pot",
+                           n_slots + ExcerptSlots(options, n_slots), most);
   }
   SessionPlan plan = PlanFor(model, backend, options, needs, n_slots);
   if (budget > 0 && plan.total_bytes > budget && options.chunk_rows == 0) {

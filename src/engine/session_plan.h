@@ -39,6 +39,8 @@ struct SessionOptions {
   // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
+  // More slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt). -1: a quarter of pot_slots.
+  int32_t excerpt_slots = 0;
   // A trace may record attention (TraceInfo::attention_rows). Costs one float per slot and layer.
   bool watch_attention = false;
   // Additional memory that the session's owner will reserve in its ledger; part of the plan and of the budget.
@@ -47,9 +49,11 @@ struct SessionOptions {
 
 // The whole ledger of a session, before a byte is allocated.
 struct SessionPlan {
-  PotShape pot;
+  PotShape pot;               // with the slots for excerpts
+  int32_t pot_slots = 0;      // |M|: without them
+  int32_t excerpt_slots = 0;  // the rest
   int32_t chunk_rows = 0;
-  int32_t probe_slots = 0;  // slots of the pot kept free for a probe
+  int32_t probe_slots = 0;  // of pot_slots, kept free for a probe
   RunnerShape runner;
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;

@@ -11,6 +11,7 @@ namespace weir {
 
 struct Session::StateHeader {
   char magic[8];
+  SeqRange gaps[16];
   int64_t n_seen, n_selections, pos_shift, t_newest_ms;
   int64_t n_seen_by[kNumModalities];
   int32_t n_pinned, n_score_rows, n_unscored;
@@ -23,7 +24,7 @@ struct Session::StateHeader {
 
 namespace {
 
-constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '5'};
+constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '6'};
 
 // A stream that continues from here can add and subtract counts without overflowing 64 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 60;
@@ -90,10 +91,12 @@ Session::StateHeader Session::HeaderNow() const {
   h.has_logits = parts_.prediction.has_logits();
   std::memcpy(h.magic, kMagic, sizeof(kMagic));
   std::ranges::copy(stream.n_seen_by, h.n_seen_by);
+  std::ranges::copy(stream.gaps, h.gaps);
   return h;
 }
 
 Status Session::Save(ByteSink& sink) const {
+  if (n_excerpt() > 0) return InvalidArgument("an excerpt is in use: take it back before the session is saved");
   core_.backend->Synchronise();
   const StateHeader h = HeaderNow();
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(&h, 1))));
@@ -122,6 +125,11 @@ Status Session::Restore(ByteSource& source) {
       h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 || h.n_probe > core_.plan.probe_slots || h.n_question < 0 ||
       h.n_question > core_.plan.probe_slots) {
     return bad;
+  }
+  int64_t newest_gap = 0;
+  for (const SeqRange gap : h.gaps) {
+    if (gap.begin < newest_gap || gap.end < gap.begin || gap.end > h.n_seen) return bad;
+    newest_gap = gap.end;
   }
   int64_t n_left = h.n_seen;
   for (const int64_t n : h.n_seen_by) {
@@ -166,6 +174,7 @@ Status Session::CopyFrom(const Session& other) {
     return InvalidArgument("the sessions differ in model, backend, probe or policy");
   }
   if (this == &other) return Status();
+  if (other.n_excerpt() > 0) return InvalidArgument("an excerpt is in use: take it back before the session is copied");
   WEIR_RETURN_IF_ERROR(core_.pot->CopyFrom(*its.pot));
   core_.backend->Synchronise();
   if (Status failed = core_.backend->status(); !failed.ok()) {
@@ -186,6 +195,9 @@ Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
   stream.pos_shift = h.pos_shift;
   stream.t_newest_ms = h.t_newest_ms;
   stream.n_pinned = h.n_pinned;
+  std::ranges::copy(h.gaps, stream.gaps.begin());
+  core_.excerpt = {};
+  core_.n_question_left = 0;
   EvidenceMemo& memo = core_.memo;
   memo.n_score_rows = h.n_score_rows;
   memo.n_unscored = h.n_unscored;

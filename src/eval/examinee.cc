@@ -25,6 +25,7 @@ Examinee::Examinee(Session& session, const Tokenizer& tokenizer, const ChatTempl
 
 Status Examinee::Begin() {
   session_.Reset();
+  if (recall_ != nullptr) WEIR_RETURN_IF_ERROR(recall_->CutTo({}));
   pending_.clear();
   talk_ = NewTalk();
   return OpenTurn();
@@ -122,9 +123,18 @@ Result<Reply> Examinee::Answer(std::span<const int32_t> tokens, const Question& 
   return reply;
 }
 
+Result<Recalled> Examinee::Bring(const Question& question) {
+  if (recall_ == nullptr) return Recalled();
+  return recall_->recaller().Bring(session_, chat_ == nullptr ? question.completion : question.chat,
+                                   std::max<int64_t>(session_.t_newest_ms(), 0));
+}
+
 Result<Reply> Examinee::Ask(const Question& question) {
   WEIR_RETURN_IF_ERROR(Flush());
-  WEIR_ASSIGN_OR_RETURN(const Reply reply, Answer(Asked(question), question));
+  WEIR_ASSIGN_OR_RETURN(Recalled recalled, Bring(question));
+  WEIR_ASSIGN_OR_RETURN(Reply reply, Answer(Asked(question), question));
+  reply.recalled = std::move(recalled);
+  WEIR_RETURN_IF_ERROR(session_.TakeBackExcerpt());
   talk_.Asked();
   talk_.Answered(reply.end_token_read);
   WEIR_RETURN_IF_ERROR(OpenTurn());
@@ -133,12 +143,22 @@ Result<Reply> Examinee::Ask(const Question& question) {
 
 Status Examinee::SaveStream(std::vector<uint8_t>* out) {
   WEIR_RETURN_IF_ERROR(Flush());
-  return session_.Save(out);
+  WEIR_RETURN_IF_ERROR(session_.Save(out));
+  if (recall_ == nullptr) return Status();
+  const ArchivePoint point = recall_->SavePoint();
+  const std::span<const uint8_t> bytes = BytesOf(std::span(&point, 1));
+  out->insert(out->end(), bytes.begin(), bytes.end());
+  return Status();
 }
 
 Status Examinee::RestoreStream(std::span<const uint8_t> saved) {
   pending_.clear();
-  return session_.Restore(saved);
+  if (recall_ == nullptr) return session_.Restore(saved);
+  ArchivePoint point;
+  const std::span<uint8_t> bytes = BytesOf(std::span(&point, 1));
+  std::ranges::copy(saved.last(bytes.size()), bytes.begin());
+  WEIR_RETURN_IF_ERROR(session_.Restore(saved.first(saved.size() - bytes.size())));
+  return recall_->CutTo(point);
 }
 
 Status Examinee::Mark() {
@@ -148,21 +168,34 @@ Status Examinee::Mark() {
 
 Result<Reply> Examinee::AskAside(const Question& question) {
   const std::vector<int32_t> asked = Asked(question);
-  WEIR_ASSIGN_OR_RETURN(Reply reply, Answer(asked, question));
+  Reply reply;
+  if (recall_ != nullptr) recall_->Pause(true);
+  const Status status = AnswerAside(asked, question, &reply);
+  if (recall_ != nullptr) recall_->Pause(false);
+  if (!status.ok()) return status;
+  return reply;
+}
+
+Status Examinee::AnswerAside(std::span<const int32_t> asked, const Question& question, Reply* out) {
+  WEIR_ASSIGN_OR_RETURN(Recalled recalled, Bring(question));
+  WEIR_ASSIGN_OR_RETURN(*out, Answer(asked, question));
+  Reply& reply = *out;
+  reply.recalled = std::move(recalled);
   WEIR_RETURN_IF_ERROR(session_.Restore(mark_));
-  if (!score_gold_ || question.gold.empty() || chat_ != nullptr) return reply;
+  if (!score_gold_ || question.gold.empty() || chat_ != nullptr) return Status();
   // The whole is encoded at once: where the question ends, a token may span it and the answer.
   std::vector<int32_t> whole = question.tokens;
   const std::vector<int32_t> text = Encode(question.completion + question.gold);
   whole.insert(whole.end(), text.begin(), text.end());
   const size_t same =
       static_cast<size_t>(std::mismatch(asked.begin(), asked.end(), whole.begin(), whole.end()).first - asked.begin());
-  if (same >= whole.size()) return reply;
+  if (same >= whole.size()) return Status();
   std::vector<float> nll(whole.size());
   // Asked as in Answer(); the gold answer is then read as generated tokens, so that policies that compress at the end
   // of a prompt have done so.
   const std::span<const int32_t> question_tokens(whole.data(), same),
       gold_tokens(whole.data() + same, whole.size() - same);
+  WEIR_RETURN_IF_ERROR(Bring(question).status());
   WEIR_RETURN_IF_ERROR(session_.BeginRound(question_tokens, static_cast<int64_t>(gold_tokens.size())));
   Session::AppendOptions append;
   append.end_of_prompt = true;
@@ -175,8 +208,7 @@ Result<Reply> Examinee::AskAside(const Question& question) {
   for (size_t i = 0; i < gold_tokens.size(); ++i) sum += nll[i];
   reply.gold_nll = sum / static_cast<double>(gold_tokens.size());
   reply.has_gold_nll = true;
-  WEIR_RETURN_IF_ERROR(session_.Restore(mark_));
-  return reply;
+  return session_.Restore(mark_);
 }
 
 Result<Reply> Examinee::MarkAndAsk(const Question& question) {
@@ -185,7 +217,7 @@ Result<Reply> Examinee::MarkAndAsk(const Question& question) {
 }
 
 Result<Rates> MeasureRates(Session& session) {
-  const size_t n_read = static_cast<size_t>(std::min(session.plan().chunk_rows, session.plan().pot.n_slots / 2));
+  const size_t n_read = static_cast<size_t>(std::min(session.plan().chunk_rows, session.plan().pot_slots / 2));
   constexpr int kAnswer = 4;
   std::vector<int32_t> tokens(std::max<size_t>(n_read, 1), 0);
   Rates rates;

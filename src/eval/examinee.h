@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "chat/conversation.h"
 #include "engine/session.h"
+#include "recall/stream_recall.h"
 #include "text/chat_template.h"
 #include "text/sampler.h"
 #include "text/tokenizer.h"
@@ -36,6 +37,7 @@ struct Reply {
   std::string text;
   bool has_gold_nll = false;
   bool end_token_read = false;  // the model ended its answer with an end token
+  Recalled recalled;             // what was brought back for the question
   double gold_nll = 0;  // -log P of Question::gold, mean over its tokens. Asked aside and without a template only
 };
 
@@ -59,6 +61,8 @@ class Examinee {
   Examinee(Session& session, const Tokenizer& tokenizer, const ChatTemplate* chat, bool score_gold,
            const std::atomic<bool>* stop);
 
+  // From now on, what a question is about is brought back first. nullptr: nothing is. Must outlive the object.
+  void SetRecall(StreamRecall* recall) { recall_ = recall; }
   // Resets the session and reads the template's words before the first text.
   Status Begin();
   // Announces the question before the text is read, for a policy whose probe has kQuestionMark in it; other policies
@@ -96,6 +100,9 @@ class Examinee {
   // Opens a user's turn; its words are buffered with the text that follows.
   Conversation NewTalk() const;
   Status OpenTurn();
+  // Brings back what a question is about.
+  Result<Recalled> Bring(const Question& question);
+  Status AnswerAside(std::span<const int32_t> asked, const Question& question, Reply* reply);
   // The question as tokens, template included.
   std::vector<int32_t> Asked(const Question& question) const;
   Status Append(std::span<const int32_t> tokens, Session::AppendOptions append);
@@ -109,6 +116,7 @@ class Examinee {
   Conversation talk_;
   std::vector<int32_t> pending_;
   std::vector<uint8_t> mark_;
+  StreamRecall* recall_ = nullptr;
   ExamCost cost_;
 };
 

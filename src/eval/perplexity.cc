@@ -14,8 +14,8 @@ Result<PerplexityResult> WindowPerplexity(Session& session, std::span<const int3
                                           const WindowOptions& options) {
   const int32_t n_ctx = options.n_ctx;
   if (n_ctx < 4) return InvalidArgument("windows of {} tokens: expected at least 4", n_ctx);
-  if (session.plan().pot.n_slots < n_ctx) {
-    return InvalidArgument("windows of {} tokens do not fit a pot of {}", n_ctx, session.plan().pot.n_slots);
+  if (session.plan().pot_slots < n_ctx) {
+    return InvalidArgument("windows of {} tokens do not fit a pot of {}", n_ctx, session.plan().pot_slots);
   }
   int64_t n_windows = static_cast<int64_t>(tokens.size()) / n_ctx;
   if (options.max_windows > 0) n_windows = std::min(n_windows, options.max_windows);

@@ -40,7 +40,7 @@ Result<TuneTask> TuneTask::Make(const LoadedModel& model, const SessionOptions& 
   SessionOptions start = out.session_;
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), nullptr, std::nullopt, &start));
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model.model(), model.backend(), start));
-  out.session_.pot_slots = plan.pot.n_slots;
+  out.session_.pot_slots = plan.pot_slots;
   out.session_.chunk_rows = plan.chunk_rows;
   WEIR_RETURN_IF_ERROR(out.MakeLines());
   return out;

@@ -135,7 +135,7 @@ Status RunStreamVideo(Viewer& viewer, std::span<const PictureQuestion> questions
                              MakeCell("streamvideo", "memory", nullptr, 0)};
   for (const double age : options.ages) cells.push_back(MakeCell("streamvideo", "first_minute", "age_min", age));
   for (Cell& cell : cells) cell.more.emplace_back("turnovers", RunningMean());
-  const double n_slots = viewer.session().plan().pot.n_slots;
+  const double n_slots = viewer.session().plan().pot_slots;
   const Status status = WatchStreams(viewer, questions, options, hooks, [&](const ScoredRound& round) {
     size_t cell = 1;
     if (round.question->kind == kPresent) {

@@ -14,7 +14,7 @@ constexpr int64_t kWindow = 1 << 16;  // seqs processed together
 
 }  // namespace
 
-Held SummarizeHeld(const Pot& pot, int64_t n_seen) {
+Held SummarizeHeld(const Pot& pot, int64_t n_seen, std::span<const SeqRange> gaps) {
   const int32_t n_groups = pot.shape().n_groups();
   Held out;
   int64_t oldest = std::numeric_limits<int64_t>::max();
@@ -22,7 +22,17 @@ Held SummarizeHeld(const Pot& pot, int64_t n_seen) {
   for (int32_t group = 0; group < n_groups; ++group) {
     const std::span<const SlotMeta> slots = pot.meta(group);
     int64_t from = n_seen;  // walks back from the newest token until one is missing
-    for (size_t slot = slots.size(); slot > 0 && slots[slot - 1].seq == from - 1; --slot) --from;
+    size_t gap = gaps.size();
+    for (size_t slot = slots.size();;) {
+      if (slot > 0 && slots[slot - 1].seq == from - 1) {
+        --slot;
+        --from;
+      } else if (gap > 0 && gaps[gap - 1].end >= from) {
+        from = std::min(from, gaps[--gap].begin);
+      } else {
+        break;
+      }
+    }
     out.unbroken_from = std::max(out.unbroken_from, from);
     const auto unpinned = std::find_if(slots.begin(), slots.end(), [](const SlotMeta& m) { return !m.pinned; });
     if (unpinned != slots.end()) oldest = std::min(oldest, unpinned->seq);

@@ -175,6 +175,15 @@ Status Pot::Compact(int32_t group, const KeepSet& keep) {
   return Status();
 }
 
+void Pot::Unpin(SeqRange seqs) {
+  for (int32_t group = 0; group < shape_.n_groups(); ++group) {
+    SlotMeta* const slots = meta_.as<SlotMeta>() + GroupBegin(group);
+    for (int32_t slot = 0; slot < used_[static_cast<size_t>(group)]; ++slot) {
+      if (slots[slot].seq >= seqs.begin && slots[slot].seq < seqs.end) slots[slot].pinned = false;
+    }
+  }
+}
+
 void Pot::Rebalance() {
   if (begin_.empty()) return;
   int64_t n_used_total = 0;

@@ -73,6 +73,8 @@ class Pot {
   // Keeps exactly `keep` of a group: keys and values move in storage, positions follow (kCache, kReset) or stay (kAbs).
   // Nothing changes when CheckKeep() fails.
   Status Compact(int32_t group, const KeepSet& keep);
+  // These tokens are no longer pinned in any group.
+  void Unpin(SeqRange seqs);
   // After the last Compact() of a selection: gives every head the same amount of free room. Does nothing unless spread
   // > 1.
   void Rebalance();

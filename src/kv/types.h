@@ -42,6 +42,11 @@ struct SlotMeta {
   int64_t frame() const { return seq - row; }
 };
 
+// Tokens of a stream from seq `begin` to before `end`.
+struct SeqRange {
+  int64_t begin = 0, end = 0;
+};
+
 // The slots of one metadata group to keep, strictly ascending.
 using KeepSet = std::vector<int32_t>;
 

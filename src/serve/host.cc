@@ -47,7 +47,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
     return OverBudget(
         "{} answer pots of {} tokens need {} bytes, the budget is {}; ask for a smaller --pot or fewer "
         "--answer-pots",
-        options.answer_pots, plan.pot.n_slots, shared_bytes + options.answer_pots * plan.total_bytes, budget);
+        options.answer_pots, plan.pot_slots, shared_bytes + options.answer_pots * plan.total_bytes, budget);
   }
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
   if (chat.ok()) out->chat_ = *std::move(chat);

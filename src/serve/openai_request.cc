@@ -229,7 +229,7 @@ std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<Cha
   const std::vector<int32_t> system =
       host.tokenizer().EncodePieces(rounds.System(messages[0].content), !host.chat()->includes_bos());
   const auto seam = std::mismatch(system.begin(), system.end(), tokens.begin(), tokens.end()).second;
-  const bool fits = (seam - tokens.begin()) * 2 <= host.plan().pot.n_slots - host.plan().probe_slots;
+  const bool fits = (seam - tokens.begin()) * 2 <= host.plan().pot_slots - host.plan().probe_slots;
   if (!fits) return {{std::move(tokens), false, false, false}};
   return {{{tokens.begin(), seam}, true, false, false}, {{seam, tokens.end()}, false, false, false}};
 }

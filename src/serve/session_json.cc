@@ -13,14 +13,14 @@ Json FramesJson(const FrameCounters& frames) {
 Json SessionJson(const StreamSession& stream) {
   const Session& session = *stream.session;
   const SessionCounters counters = session.counters();
-  const Held held = SummarizeHeld(session.pot(), counters.seen);
+  const Held held = session.held();
   const int64_t queue_bytes = stream.frames == nullptr ? 0 : stream.frames->bytes();
   Json out = {{"id", stream.id},
               {"object", "session"},
               {"created", stream.created_s},
               {"idle_s", stream.idle().count()},
               {"policy", stream.options.policy.text},
-              {"pot", session.plan().pot.n_slots},
+              {"pot", session.plan().pot_slots},
               {"bytes", session.plan().total_bytes + queue_bytes},
               {"unbounded_bytes", UnboundedBytes(session)},
               {"seen", counters.seen},

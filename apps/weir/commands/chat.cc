@@ -54,7 +54,9 @@ class Chat {
         pin_(std::move(pin)),
         reader_(setup.reader.get()),
         pictures_(pictures),
-        flags_(flags) {}
+        flags_(flags) {
+    if (setup.recall != nullptr) talk_.SetRecaller(&setup.recall->recaller());
+  }
 
   // `saved`: the session to continue; nullptr to start a new one.
   Status Loop(SavedSession* saved) {
@@ -263,7 +265,11 @@ class Chat {
     Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
     Print(stderr, "{}\n", KeptText(session_));
-    talk_.conversation().Answered(result.end_token_read);
+    if (setup_.recall != nullptr) {
+      PrintRecalled(talk_.recalled(), session_.n_seen());
+      setup_.recall->Flush();
+    }
+    WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
     return CheckNotCut(result);
   }
 
@@ -320,6 +326,7 @@ Action AddChat(CLI::App& sub) {
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
   AddPotFlags(sub, pot.get());
+  AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());

@@ -9,6 +9,7 @@
 #include "io/json.h"
 #include "pictures.h"
 #include "print.h"
+#include "recall_flags.h"
 
 namespace weir::app {
 namespace {
@@ -25,13 +26,16 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
     WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));
     WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(encoder->encoder(), room, prune));
   }
+  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  WEIR_RETURN_IF_ERROR(AddRecall(recall, *model, &options));
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {
     nlohmann::ordered_json json;
     json["model"] = model_flags.path;
     json["policy"] = options.policy.text;
     if (prune.info != nullptr) json["prune"] = prune.text;
-    json["pot"] = plan.pot.n_slots;
+    json["pot"] = plan.pot_slots;
+    if (recall.on()) json["recall"] = {{"selector", recall.spec.text}, {"tokens", plan.excerpt_slots}};
     json["chunk"] = plan.chunk_rows;
     json["weights_bytes"] = model->ledger().used_bytes();
     if (encoder != nullptr) json["encoder_weights_bytes"] = encoder->ledger().used_bytes();
@@ -42,7 +46,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
     Print(stdout, "{}\n", JsonText(json));
     return Status();
   }
-  Print(stdout, "session: pot of {} tokens, policy {}\n", plan.pot.n_slots, options.policy.text);
+  Print(stdout, "session: pot of {} tokens, policy {}\n", plan.pot_slots, options.policy.text);
   for (const PlanItem& item : plan.items) {
     Print(stdout, "  {:<10} {:>14}  {}\n", MemTagName(item.tag), CountText(item.bytes), item.what);
   }
@@ -65,6 +69,7 @@ Action AddPlan(CLI::App& sub) {
   auto format = std::make_shared<std::string>("text");
   AddModelFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
+  AddRecallFlags(sub, &pot->recall);
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
   sub.add_option("-o,--output", *format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();

@@ -15,6 +15,8 @@
 #include "io/json.h"
 #include "print.h"
 #include "progress.h"
+#include "recall/file_blocks.h"
+#include "recall_flags.h"
 #include "text/stream.h"
 
 namespace weir::app {
@@ -22,7 +24,11 @@ namespace {
 
 struct ReadFlags {
   std::string file, ask, system, progress = "auto";
+  bool recall_given = false;
 };
+
+// Of a text that can be read again.
+constexpr const char* kDefaultRecall = "words";
 
 // The model's chat template. None if neither the file nor the user has one: the model then gets plain words.
 Result<std::optional<ChatTemplate>> FindTemplate(const LoadedModel& model, const ModelFlags& flags) {
@@ -39,9 +45,21 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask}));
+  // A file that stays is its own archive: nothing of it is written anywhere.
+  const bool stays = source.total_bytes() >= 0 && pot_flags.recall.dir.empty();
+  if (pot_flags.recall.spec == kDefaultRecall && !flags.recall_given && !stays) pot_flags.recall.spec = "off";
+  WEIR_ASSIGN_OR_RETURN(const Setup setup,
+                        MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask, !stays}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
+  WEIR_ASSIGN_OR_RETURN(RecallSpec recall, ParseRecallSpec(pot_flags.recall.spec));
+  std::unique_ptr<FileBlocks> file;
+  std::unique_ptr<Recaller> of_file;
+  if (recall.info != nullptr && stays) {
+    WEIR_ASSIGN_OR_RETURN(file, FileBlocks::Open(flags.file));
+    of_file = std::make_unique<Recaller>(std::move(recall), *file, setup.model->tokenizer(), nullptr);
+  }
+  Recaller* const recaller = setup.recall != nullptr ? &setup.recall->recaller() : of_file.get();
   WEIR_ASSIGN_OR_RETURN(const std::optional<ChatTemplate> chat, FindTemplate(*setup.model, model_flags));
   std::optional<std::string> system;
   if (!flags.system.empty()) system = flags.system;
@@ -76,6 +94,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   EncodeOptions text_options;
   text_options.add_special = false;
   StreamEncoder encoder(tokenizer, text_options);
+  if (file != nullptr) file->ReadTo(0, session.n_seen());
   std::string piece;
   int64_t n_bytes = 0;
   for (bool more = true; more && status.ok();) {
@@ -91,6 +110,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
     if (!more) encoder.Finish(&tokens);
     progress.NextPiece(std::ssize(piece), std::ssize(tokens));
     status = push(tokens);
+    if (file != nullptr && status.ok()) file->ReadTo(n_bytes - encoder.pending_bytes(), session.n_seen());
   }
   const bool stopped = status.code() == StatusCode::kCancelled;
   if (!status.ok() && !stopped) return status;
@@ -110,6 +130,11 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const auto asked = Clock::now();
   append.progress = nullptr;
   report = {};
+  Recalled recalled;
+  if (recaller != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(recalled, recaller->Bring(session, flags.ask, 0));
+    PrintRecalled(recalled, n_text);
+  }
   tokens = talk.Ask(flags.ask, &report).tokens;
   PrintReport(report, "the question");
   append.end_of_prompt = true;
@@ -118,10 +143,13 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
   const double ttft_ms = result.first_token_ms + MillisecondsSince(asked);
+  WEIR_RETURN_IF_ERROR(session.TakeBackExcerpt());
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   const double rate = static_cast<double>(n_text) / read_s;
   if (answer.output == "json") {
-    Print(stdout, "{}\n", JsonText(AnswerJson(session, result, rate, ttft_ms)));
+    nlohmann::ordered_json json = AnswerJson(session, result, rate, ttft_ms);
+    if (recaller != nullptr) AddRecalled(recalled, &json);
+    Print(stdout, "{}\n", JsonText(json));
   } else {
     Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
@@ -152,11 +180,14 @@ Action AddRead(CLI::App& sub) {
   sub.add_option("--progress", flags->progress, "auto: a line on a terminal; lines: a plain line every 3 seconds; off")
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(sub, pot.get());
+  pot->recall.spec = kDefaultRecall;
+  AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());
   AddAnswerFlags(sub, answer.get(), true);
-  return [=] {
+  return [=, &sub] {
+    flags->recall_given = sub.get_option("--recall")->count() > 0;
     InstallStopHandler();
     return Read(*model, *pot, *answer, *pins, *flags);
   };

@@ -118,7 +118,7 @@ Status ReadWithPictures(const Setup& setup, const Prompt& prompt, const PictureF
 
 // A later round is read as in `chat`, so that the same tokens are evicted at the same points.
 Status ReadRound(const Setup& setup, Sampler& sampler, Conversation* conversation, const std::string& text,
-                 int64_t n_answer, const Session::AppendOptions& options) {
+                 int64_t n_answer, const Session::AppendOptions& options, Recalled* recalled) {
   Talk talk(*setup.session, sampler, *conversation);
   TalkReading reading;
   reading.stop = options.stop;
@@ -127,8 +127,10 @@ Status ReadRound(const Setup& setup, Sampler& sampler, Conversation* conversatio
   WEIR_RETURN_IF_ERROR(talk.OpenTurn());
   // Frames that the session kept on a server before it was loaded here.
   if (setup.reader != nullptr) WEIR_RETURN_IF_ERROR(setup.reader->Recall({}));
+  if (setup.recall != nullptr) talk.SetRecaller(&setup.recall->recaller());
   WEIR_RETURN_IF_ERROR(talk.Ask(text, n_answer, reading, &report));
   PrintReport(report, "the prompt");
+  if (setup.recall != nullptr) PrintRecalled(*recalled = talk.recalled(), setup.session->n_seen());
   *conversation = talk.conversation();
   return Status();
 }
@@ -184,7 +186,8 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   append.progress = [&](int64_t done) { progress.Update(done, session); };
   const int64_t n_before = session.counters().seen;
   const bool next_round = saved && prompt.talk;
-  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(setup, sampler, &*prompt.talk, text, answer.n_predict, append)
+  Recalled recalled;
+  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(setup, sampler, &*prompt.talk, text, answer.n_predict, append, &recalled)
                        : n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
                                        : AppendPinned(session, tokens, part, append));
   const int64_t n_read = session.counters().seen - n_before;
@@ -196,6 +199,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   }
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  WEIR_RETURN_IF_ERROR(session.TakeBackExcerpt());
   if (!flags.session.empty()) {
     if (prompt.talk) prompt.talk->Answered(result.end_token_read);
     WEIR_RETURN_IF_ERROR(
@@ -204,8 +208,10 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   if (answer.output == "json") {
     const double rate = static_cast<double>(n_read) / read_s;
-    Print(stdout, "{}\n",
-          JsonText(AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.reader.get())));
+    nlohmann::ordered_json json =
+        AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.reader.get());
+    if (setup.recall != nullptr) AddRecalled(recalled, &json);
+    Print(stdout, "{}\n", JsonText(json));
   } else {
     Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
@@ -242,6 +248,7 @@ Action AddRun(CLI::App& sub) {
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
   AddPotFlags(sub, pot.get());
+  AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());

@@ -130,9 +130,9 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   const Host& host = server->host();
   Print(stderr, "model    {} ({}), weights {}\n", Printable(host.options().model_name), model->backend().name(),
         BytesText(model->ledger().used_bytes()));
-  Print(stderr, "pot      {} tokens, policy {}, {} each\n", host.plan().pot.n_slots, policy,
+  Print(stderr, "pot      {} tokens, policy {}, {} each\n", host.plan().pot_slots, policy,
         BytesText(host.session_bytes()));
-  PrintDefaultPot(pot_flags, host.plan().pot.n_slots, model->model().config());
+  PrintDefaultPot(pot_flags, host.plan().pot_slots, model->model().config());
   if (encoder != nullptr) {
     Print(stderr, "vision   {}, {} tokens a picture, weights {}, pictures up to {} pixels a side\n",
           encoder->encoder().config().projector, encoder->encoder().config().max_rows(),

@@ -123,7 +123,10 @@ class Watcher {
         talk_(session_, sampler_, Conversation(tokenizer_, &chat)),
         answer_(answer),
         feed_(feed),
-        json_(json) {}
+        json_(json),
+        recall_(setup.recall.get()) {
+    if (recall_ != nullptr) talk_.SetRecaller(&recall_->recaller());
+  }
 
   Status Begin(const std::string& system) {
     std::optional<std::string> text;
@@ -158,12 +161,14 @@ class Watcher {
     if (!json_) Print(stdout, "[{}] ", TimeText(asked_at));
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                           Answer(session_, sampler_, tokenizer_, answer_, !json_, asked_at));
-    talk_.conversation().Answered(result.end_token_read);
+    WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
+    if (recall_ != nullptr) recall_->Flush();
     const double ttft_ms = read_ms + result.first_token_ms;
     if (json_) {
       nlohmann::ordered_json line = Figures("answer", asked_at);
       line["question"] = question;
       line["text"] = result.text;
+      if (recall_ != nullptr) AddRecalled(talk_.recalled(), &line);
       line["stop"] = StopReasonName(result.reason);
       line["ttft_ms"] = ttft_ms;
       line["decode_tokens_per_s"] = result.tokens_per_s;
@@ -243,6 +248,7 @@ class Watcher {
   const AnswerFlags& answer_;
   FrameFeed& feed_;
   const bool json_;
+  StreamRecall* const recall_;  // nullptr without --recall
   const Clock::time_point start_ = Clock::now();
   int64_t t_ms_ = 0, n_looked_ = 0;  // the latest frame's time; frames that are part of the stream
 };
@@ -345,6 +351,7 @@ Action AddWatch(CLI::App& sub) {
   sub.add_option("--chat-template", model->chat_template,
                  "template to use instead of the file's: chatml, llama3, vicuna ...");
   AddPotFlags(sub, pot.get());
+  AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   AddAnswerFlags(sub, answer.get(), true);

@@ -13,6 +13,7 @@
 #include "eval/policy_list.h"
 #include "io/json.h"
 #include "print.h"
+#include "recall_flags.h"
 #include "text/chat_template.h"
 
 namespace weir::app {
@@ -42,7 +43,13 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr,
                                 expects ? std::optional<std::string_view>("?") : std::nullopt, &options));
   if (expects) options.max_probe += exam.n_expected;
+  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(flags.pot.recall));
+  WEIR_RETURN_IF_ERROR(AddRecall(recall, model, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
+  std::unique_ptr<StreamRecall> recalled;
+  if (recall.on()) {
+    WEIR_ASSIGN_OR_RETURN(recalled, StreamRecall::Make(recall, model, *session));
+  }
   if (estimate) {
     WEIR_ASSIGN_OR_RETURN(const Rates rates, MeasureRates(*session));
     const double n_asked = static_cast<double>(exam.n_questions);
@@ -52,7 +59,9 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   }
   Examinee asked(*session, model.tokenizer(), chat, flags.gold_nll, &StopFlag());
   Examinee plain(*session, model.tokenizer(), nullptr, flags.gold_nll, &StopFlag());
-  ExamProgress progress(fmt::format("{} {}, pot {}", exam.suite, run.policy, session->plan().pot.n_slots));
+  asked.SetRecall(recalled.get());
+  plain.SetRecall(recalled.get());
+  ExamProgress progress(fmt::format("{} {}, pot {}", exam.suite, run.policy, session->plan().pot_slots));
   int64_t n_questions = 0;
   const Clock::time_point start = Clock::now();
   SuiteHooks hooks;
@@ -60,6 +69,10 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   hooks.report = [&](const Cell& cell) {
     nlohmann::ordered_json row = RowStart(exam.suite, cell.task, flags, options.policy.text, *session);
     row["prompt"] = flags.prompt;
+    if (recall.on()) {
+      row["recall"] = recall.spec.text;
+      row["recall_tokens"] = session->plan().excerpt_slots;
+    }
     PutCell(cell, *session, &row);
     row["seed"] = flags.seed;
     // Of the run so far: what the cells cost together.
@@ -119,7 +132,7 @@ void PutCell(const Cell& cell, const Session& session, nlohmann::ordered_json* o
   }
   if (cell.tokens_back.n() > 0) {
     row["tokens_back"] = cell.tokens_back.mean();
-    row["inside_pot"] = cell.tokens_back.mean() < session.plan().pot.n_slots;
+    row["inside_pot"] = cell.tokens_back.mean() < session.plan().pot_slots;
   }
   for (const auto& [key, figure] : cell.more) {
     row[key] = figure.mean();
@@ -141,6 +154,7 @@ void PutCost(const ExamCost& cost, double seconds, const Session& session, nlohm
 void AddRunFlags(CLI::App& app, EvalFlags* flags) {
   AddModelFlags(app, &flags->model);
   AddPotFlags(app, &flags->pot);
+  AddRecallFlags(app, &flags->pot.recall);
   // A single policy and pot become lists here.
   for (const char* name : {"--policy", "--ctx-size", "--pot"}) app.remove_option(app.get_option(name));
   app.add_option(
@@ -218,7 +232,7 @@ nlohmann::ordered_json RowStart(const char* suite, const std::string& task, cons
   row["task"] = task;
   row["model"] = flags.model.path.substr(flags.model.path.find_last_of('/') + 1);
   row["policy"] = policy;
-  row["pot"] = session.plan().pot.n_slots;
+  row["pot"] = session.plan().pot_slots;
   row["chunk"] = session.plan().chunk_rows;
   row["budget_bytes"] = session.plan().total_bytes;
   return row;

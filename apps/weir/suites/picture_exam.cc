@@ -152,7 +152,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   start["keep"] = prune.keep;
   start["prompt"] = sitting.prompt;
   start["settings"] = exam.settings + fmt::format(" answer={} form={}", sitting.viewer.n_answer, sitting.viewer.form);
-  const std::string what = fmt::format("{} {}, pot {}{}", exam.suite, run.policy, session->plan().pot.n_slots,
+  const std::string what = fmt::format("{} {}, pot {}{}", exam.suite, run.policy, session->plan().pot_slots,
                                        prune.spec.info != nullptr ? (", " + prune.spec.text).c_str() : "");
   if (sitting.finished.contains(RunKey(start))) {
     Print(stderr, "{}: finished before\n", what);

@@ -84,6 +84,28 @@ BatchItem ChunkReader::Begin(const Chunk& chunk) {
   return item;
 }
 
+void ChunkReader::Announce(const Chunk& chunk) {
+  SessionCore& core = parts_.core;
+  const bool is_tokens = chunk.tokens != nullptr;
+  if (chunk.excerpt) return;
+  Arrival arrival = {.seq = core.stream.n_seen,
+                     .n = chunk.n,
+                     .modality = chunk.modality,
+                     .columns = chunk.columns,
+                     .row = chunk.first,
+                     .n_rows = chunk.n_all,
+                     .t_src_ms = core.stream.t_newest_ms,
+                     .generated = chunk.generated};
+  if (is_tokens) {
+    arrival.tokens = {chunk.tokens, static_cast<size_t>(chunk.n)};
+    arrival.question = !chunk.generated && core.n_question_left > 0;
+    if (arrival.question) core.n_question_left -= chunk.n;
+  } else {
+    arrival.embeddings = {chunk.embeddings, static_cast<size_t>(chunk.n * core.model->config().n_embd)};
+  }
+  if (core.listener != nullptr) core.listener->Arrived(arrival);
+}
+
 void ChunkReader::End(const Chunk& chunk, const BatchItem& item, const float* hidden, float* nll) {
   SessionCore& core = parts_.core;
   Prediction& prediction = parts_.prediction;
@@ -105,6 +127,7 @@ void ChunkReader::End(const Chunk& chunk, const BatchItem& item, const float* hi
   stream.n_slots_read = SlotsRead(*core.pot, item);
   stream.pos_shift += ShiftBehind(chunk);
   stream.t_newest_ms = std::max(stream.t_newest_ms, chunk.t_src_ms);
+  Announce(chunk);
   stream.n_seen += chunk.n;
   stream.n_seen_by[static_cast<size_t>(chunk.modality)] += chunk.n;
   if (chunk.pinned) stream.n_pinned += static_cast<int32_t>(chunk.n);

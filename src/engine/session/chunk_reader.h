@@ -14,7 +14,7 @@
 #include "engine/session/partial_reads.h"
 #include "engine/session/prediction.h"
 #include "engine/session/rewind_mark.h"
-#include "engine/session/selector.h"
+#include "engine/session/slot_selector.h"
 
 namespace weir {
 
@@ -26,7 +26,7 @@ class ChunkReader {
     EvidenceSet& evidence;
     Prediction& prediction;
     RewindMark& rewind;
-    Selector& selector;
+    SlotSelector& selector;
     PartialReads& reads;
   };
   explicit ChunkReader(const Parts& parts) : parts_(parts) {}
@@ -49,6 +49,8 @@ class ChunkReader {
   void End(const Chunk& chunk, const BatchItem& item, const float* hidden, float* nll);
 
  private:
+  // Tells the session's listener.
+  void Announce(const Chunk& chunk);
   // Rows of the next chunk, limited by the room that pinned tokens leave; 0 if they leave none.
   int32_t NextRows(int64_t n_left) const;
 

@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "base/ledger.h"
 #include "engine/runner.h"
+#include "engine/session/stream_listener.h"
 #include "engine/session_plan.h"
 #include "kv/store.h"
 #include "model/architecture.h"
@@ -29,7 +30,10 @@ struct StreamPlace {
   int64_t t_newest_ms = kNoTime;
   int64_t pos_shift = 0;     // BatchSegment::pos_shift of the next row
   int64_t n_slots_read = 0;  // by the last row, over all groups; not saved
-  int32_t n_pinned = 0;      // slots that every group must keep
+  int32_t n_pinned = 0;      // slots that every group must keep; an excerpt's are among them
+  // Excerpts that were taken back most recently, oldest first; unused entries come first and are empty. Their seqs are
+  // gaps that hold nothing of the stream.
+  std::array<SeqRange, 16> gaps{};
 
   int64_t n_seen_visual() const { return n_seen - n_seen_by[static_cast<size_t>(Modality::kText)]; }
 };
@@ -53,6 +57,7 @@ struct Chunk {
   int64_t n_after = 0;  // rows of the same call that come after this chunk
   int64_t t_src_ms = 0;
   bool pinned = false, generated = false;
+  bool excerpt = false;   // read before: it takes slots kept free for excerpts
   bool observed = false;  // a TensorObserver sees every tensor
 };
 
@@ -71,10 +76,17 @@ struct SessionCore {
   std::vector<SlotMeta> rows;  // metadata of the current forward pass; at most RunnerShape::max_rows
   StreamPlace stream;
   EvidenceMemo memo;
+  SeqRange excerpt;                    // that the pot holds now
+  StreamListener* listener = nullptr;  // may be nullptr
+  int64_t n_question_left = 0;         // tokens of the round's question that are still to come
 
-  // The pot's slots without those kept free for a probe.
-  int32_t n_slots() const { return plan.pot.n_slots - plan.probe_slots; }
-  int32_t n_free() const { return pot->n_free() - plan.probe_slots; }
+  // Slots kept free at present: for a probe, and for an excerpt that is not there.
+  int32_t n_reserved() const {
+    return plan.probe_slots + plan.excerpt_slots - static_cast<int32_t>(excerpt.end - excerpt.begin);
+  }
+  // The pot's slots without those.
+  int32_t n_slots() const { return plan.pot.n_slots - n_reserved(); }
+  int32_t n_free() const { return pot->n_free() - n_reserved(); }
 };
 
 }  // namespace weir

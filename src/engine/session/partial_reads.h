@@ -8,14 +8,14 @@
 
 #include "engine/buffer_space.h"
 #include "engine/session/core.h"
-#include "engine/session/selector.h"
+#include "engine/session/slot_selector.h"
 
 namespace weir {
 
 class PartialReads {
  public:
   // Both must outlive it.
-  PartialReads(SessionCore* core, Selector* selector) : core_(*core), selector_(*selector) {}
+  PartialReads(SessionCore* core, SlotSelector* selector) : core_(*core), selector_(*selector) {}
 
   // Bytes of the lists.
   static void LayOut(const PotShape& pot, const PolicyNeeds& needs, BufferSpace* space);
@@ -37,7 +37,7 @@ class PartialReads {
 
  private:
   SessionCore& core_;
-  Selector& selector_;
+  SlotSelector& selector_;
   std::vector<KeepSet> reads_;  // [n_groups], empty where every step reads all
   int64_t fresh_at_ = -1;       // number of selections at which reads_ was what the last row read
   int32_t n_since_full_ = 0;

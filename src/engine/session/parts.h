@@ -7,7 +7,7 @@
 #include "engine/session/chunk_reader.h"
 #include "engine/session/partial_reads.h"
 #include "engine/session/prediction.h"
-#include "engine/session/selector.h"
+#include "engine/session/slot_selector.h"
 #include "engine/session/session_trace.h"
 #include "engine/session_plan.h"
 
@@ -25,7 +25,7 @@ struct SessionParts {
     prediction.LayOut(model, backend, plan.runner.max_rows, space);
     evidence.LayOut(plan.pot, space);
     ChunkReader::LayOut(plan.runner.max_rows, space);
-    Selector::LayOut(plan.pot, needs, space);
+    SlotSelector::LayOut(plan.pot, needs, space);
     PartialReads::LayOut(plan.pot, needs, space);
   }
 };

@@ -52,7 +52,7 @@ void Handle(const Call& call, httplib::Response& response) {
             {"chat_template", call.host.chat() == nullptr ? Json() : Json(std::string(call.host.chat()->name()))},
             {"policy", options.session.policy.text},
             {"policies", std::move(policies)},
-            {"pot", plan.pot.n_slots},
+            {"pot", plan.pot_slots},
             {"session_bytes", call.host.session_bytes()},
             {"vision", VisionJson(call.host)},
             {"default_generation_settings", DefaultsJson(call.options.answers)},

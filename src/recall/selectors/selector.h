@@ -20,7 +20,7 @@ namespace weir {
 
 struct RecallQuery {
   std::string_view text;      // the question
-  int64_t unbroken_from = 0;  // the pot holds every token from this seq on: passages there need not be brought back
+  int64_t unbroken_from = 0;  // the pot holds every token from this seq on
   int64_t n_seen = 0;         // tokens of the stream so far
   int64_t t_now_ms = 0;       // stream time
   bool answers = false;       // the model's own answers may be brought back
@@ -34,7 +34,8 @@ struct Passage {
   int32_t n_blocks = 1;  // of the passage
   int64_t seq = 0, seq_end = 0;
   int64_t t_ms = 0;
-  double score = 0;  // 0 to 1: how much of the question it matches. The gate compares it
+  double score = 0;   // 0 to 1: how much of the question it matches. The gate compares it
+  bool held = false;  // the pot holds it: nothing to bring back, but a measure for the others
 };
 
 class Selector {
@@ -42,7 +43,7 @@ class Selector {
   virtual ~Selector() = default;
   // Fixed memory of a search, in bytes; reserved in the session's ledger.
   virtual int64_t MemoryBytes() const = 0;
-  // The best passages, best first; none that overlap. Errors of the source.
+  // The best passages, best first, those that the pot holds among them; none that overlap. Errors of the source.
   virtual Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) = 0;
 };
 

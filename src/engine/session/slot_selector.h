@@ -15,10 +15,10 @@
 
 namespace weir {
 
-class Selector {
+class SlotSelector {
  public:
   // All four must outlive the selector.
-  Selector(SessionCore* core, EvidenceSet* evidence, SessionTrace* trace, RewindMark* rewind)
+  SlotSelector(SessionCore* core, EvidenceSet* evidence, SessionTrace* trace, RewindMark* rewind)
       : core_(*core), evidence_(*evidence), trace_(*trace), rewind_(*rewind) {}
 
   // Bytes of the lists that selections use, including the policy's.
@@ -30,6 +30,8 @@ class Selector {
   Status MakeRoom(int32_t n_coming);
   // Call after a whole prompt was read. Evicts what the policy drops at that point.
   Status EndPrompt();
+  // Removes an excerpt from every group, pinned as it is.
+  Status TakeBack(SeqRange excerpt);
   // For steps that read a part of the pot (PolicyNeeds::read_every): asks the policy which slots of each group the next
   // row reads. Its own slot is not among them.
   void SelectRead(std::span<KeepSet> reads);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/session/selector.h"
+#include "engine/session/slot_selector.h"
 
 #include <algorithm>
 
 namespace weir {
 
-void Selector::LayOut(const PotShape& pot, const PolicyNeeds& needs, BufferSpace* space) {
+void SlotSelector::LayOut(const PotShape& pot, const PolicyNeeds& needs, BufferSpace* space) {
   const int64_t keep_bytes = pot.max_head_slots() * static_cast<int64_t>(sizeof(int32_t)) + sizeof(KeepSet);
   space->Reserve(MemTag::kMeta, pot.max_head_slots() * needs.scratch_per_slot +
                                     pot.n_groups() * (keep_bytes + static_cast<int64_t>(sizeof(SlotView))));
 }
 
-void Selector::Prepare() {
+void SlotSelector::Prepare() {
   const PotShape& shape = core_.pot->shape();
   views_.resize(static_cast<size_t>(shape.n_groups()));
   keeps_.resize(views_.size());
   for (KeepSet& keep : keeps_) keep.reserve(static_cast<size_t>(shape.max_head_slots()));
 }
 
-void Selector::FillViews() {
+void SlotSelector::FillViews() {
   core_.backend->Synchronise();
   const PotShape& shape = core_.pot->shape();
   const bool per_layer = shape.granularity == Granularity::kPerLayer,
@@ -38,7 +38,7 @@ void Selector::FillViews() {
   }
 }
 
-Status Selector::KeepOnly(int32_t most, const char* reason) {
+Status SlotSelector::KeepOnly(int32_t most, const char* reason) {
   // An invalid keep-set leaves every group unchanged; a trace that cannot be written does not affect the selection.
   for (size_t group = 0; group < views_.size(); ++group) {
     WEIR_RETURN_IF_ERROR(core_.pot->CheckKeep(static_cast<int32_t>(group), keeps_[group]));
@@ -54,7 +54,7 @@ Status Selector::KeepOnly(int32_t most, const char* reason) {
   return traced;
 }
 
-Status Selector::TrimPrompt() {
+Status SlotSelector::TrimPrompt() {
   FillViews();
   core_.policy->SelectAfterPrompt(views_, keeps_);
   bool all_stay = true;
@@ -62,12 +62,12 @@ Status Selector::TrimPrompt() {
   return all_stay ? Status() : KeepOnly(core_.pot->n_used(), "end of prompt");
 }
 
-void Selector::SelectRead(std::span<KeepSet> reads) {
+void SlotSelector::SelectRead(std::span<KeepSet> reads) {
   FillViews();
   for (size_t group = 0; group < views_.size(); ++group) core_.policy->SelectRead(views_[group], &reads[group]);
 }
 
-Status Selector::CheckCounts(int32_t n_keep) const {
+Status SlotSelector::CheckCounts(int32_t n_keep) const {
   const char* const name = core_.options.policy.info->name;
   const int64_t n_groups = std::ssize(views_), most_of_one = int64_t{core_.pot->shape().spread} * n_keep;
   int64_t n_before = 0, n_after = 0;
@@ -84,7 +84,7 @@ Status Selector::CheckCounts(int32_t n_keep) const {
   return Status();
 }
 
-Status Selector::Shrink(int32_t n_keep, const char* reason) {
+Status SlotSelector::Shrink(int32_t n_keep, const char* reason) {
   FillViews();
   WEIR_RETURN_IF_ERROR(evidence_.Take(core_, views_));
   // Compute all keep-sets first: an invalid selection then leaves every group unchanged.
@@ -93,7 +93,7 @@ Status Selector::Shrink(int32_t n_keep, const char* reason) {
   return KeepOnly(n_keep, reason);
 }
 
-Status Selector::MakeRoom(int32_t n_coming) {
+Status SlotSelector::MakeRoom(int32_t n_coming) {
   if (core_.n_free() >= n_coming) return Status();
   const int32_t n_slots = core_.n_slots();
   if (!core_.needs.evicts) {
@@ -111,7 +111,25 @@ Status Selector::MakeRoom(int32_t n_coming) {
   return Shrink(std::clamp(target, 0, n_slots - n_coming), "pot full");
 }
 
-Status Selector::EndPrompt() {
+Status SlotSelector::TakeBack(SeqRange excerpt) {
+  const auto is_excerpt = [&](const SlotMeta& slot) { return slot.seq >= excerpt.begin && slot.seq < excerpt.end; };
+  FillViews();
+  for (size_t group = 0; group < views_.size(); ++group) {
+    const std::span<const SlotMeta> slots = views_[group].slots;
+    KeepSet& keep = keeps_[group];
+    keep.clear();
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      if (!is_excerpt(slots[slot])) keep.push_back(static_cast<int32_t>(slot));
+    }
+  }
+  const std::span<const SlotMeta> slots = views_[0].slots;
+  const size_t n_newest = std::min(static_cast<size_t>(core_.memo.n_unscored), slots.size());
+  core_.memo.n_unscored -= static_cast<int32_t>(std::ranges::count_if(slots.last(n_newest), is_excerpt));
+  core_.pot->Unpin(excerpt);
+  return KeepOnly(core_.pot->n_used(), "excerpt taken back");
+}
+
+Status SlotSelector::EndPrompt() {
   if (!core_.needs.evicts || core_.options.on_overflow != OnOverflow::kEvict) return Status();
   const int32_t target = core_.policy->TargetAfterPrompt(core_.n_slots());
   const int32_t n_keep = std::max(target, core_.stream.n_pinned + core_.needs.min_slots - 1);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recall/passage_text.h"
+
+#include <string_view>
+
+namespace weir {
+namespace {
+
+bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+// Whether a sentence ends with the character at `at`.
+bool EndsSentence(std::string_view text, size_t at) {
+  const char c = text[at];
+  const bool mark = c == '.' || c == '!' || c == '?';
+  const bool line = c == '\n' && at + 1 < text.size() && text[at + 1] == '\n';
+  if (line) return true;
+  if (text.substr(at).starts_with("\u3002")) return true;
+  return mark && (at + 1 == text.size() || IsSpace(text[at + 1]) || text[at + 1] == '"');
+}
+
+size_t SentenceStart(std::string_view text, size_t at) {
+  for (size_t i = at; i > 0; --i) {
+    if (!EndsSentence(text, i - 1)) continue;
+    size_t start = i;
+    while (start < at && (IsSpace(text[start]) || text[start] == '"')) ++start;
+    return start;
+  }
+  return at;
+}
+
+size_t SentenceEnd(std::string_view text, size_t at) {
+  for (size_t i = at > 0 ? at - 1 : 0; i < text.size(); ++i) {
+    if (EndsSentence(text, i)) return i + 1;
+  }
+  return at;
+}
+
+}  // namespace
+
+Result<std::string> PassageText(const Passage& passage, BlockSource& blocks) {
+  std::string text;
+  size_t begin = 0, end = 0;
+  int32_t n = 0;
+  const int32_t n_inside = passage.n_before + passage.n_blocks;
+  WEIR_RETURN_IF_ERROR(blocks.Scan(passage.from, [&](BlockPlace, const Block& block) {
+    // The block before and the one after may be anything; what belongs to the passage is text.
+    const bool inside = n >= passage.n_before && n < n_inside;
+    if (!inside && (block.modality != Modality::kText || block.role != Role::kInput)) return ++n < n_inside;
+    if (n == passage.n_before) begin = text.size();
+    text += block.text;
+    if (++n == n_inside) end = text.size();
+    return n <= n_inside;
+  }));
+  if (end == 0) return std::string();
+  begin = SentenceStart(text, begin);
+  end = SentenceEnd(text, end);
+  std::string out = text.substr(begin, end - begin);
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\n') c = ' ';
+  }
+  while (!out.empty() && IsSpace(out.back())) out.pop_back();
+  out.erase(0, out.find_first_not_of(" \n\t\r"));
+  return out;
+}
+
+}  // namespace weir

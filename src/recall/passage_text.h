@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of a passage, in whole sentences where they end nearby.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "recall/block.h"
+#include "recall/selectors/selector.h"
+
+namespace weir {
+
+// Reads a passage from its source and extends it into the blocks before and after it: back to the beginning of its first
+// sentence, on to the end of its last. White space at both ends is removed, control characters inside become spaces.
+// Empty if the blocks are gone. Errors of the source.
+Result<std::string> PassageText(const Passage& passage, BlockSource& blocks);
+
+}  // namespace weir

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recall for one session: finds what a question is about in what the session has read, reads it again for one answer,
+// and takes it back.
+//
+//     WEIR_ASSIGN_OR_RETURN(recalled, recaller.Bring(session, question, t_ms));
+//     ... the question is read, the answer generated ...
+//     WEIR_RETURN_IF_ERROR(recaller.TakeBack(session));
+//
+// Nothing is forgotten for an excerpt: it has slots of its own (SessionOptions::excerpt_slots).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/session.h"
+#include "recall/recorder.h"
+#include "recall/spec.h"
+#include "text/tokenizer.h"
+
+namespace weir {
+
+struct RecalledPassage {
+  int64_t seq = 0, seq_end = 0;  // in the stream
+  int64_t t_ms = 0;
+  double score = 0;
+  std::string text;
+};
+
+// What was brought back for a question.
+struct Recalled {
+  std::vector<RecalledPassage> passages;  // in the order of the stream
+  int32_t n_tokens = 0;                   // that the excerpt takes
+  double best_score = 0;                  // of everything that was found
+  bool gated = false;                     // something was found, but nothing above the gate
+  bool held = false;                      // the best match is in the pot
+};
+
+class Recaller {
+ public:
+  // All must outlive it. `recorder` (may be nullptr) is flushed before a search, so that the newest words can be found.
+  Recaller(RecallSpec spec, BlockSource& blocks, const Tokenizer& tokenizer, Recorder* recorder);
+
+  const RecallSpec& spec() const { return spec_; }
+  // Fixed memory of a search, for SessionOptions::beside.
+  static int64_t MemoryBytes(const RecallSpec& spec);
+  // The usual room for excerpts, for a pot of this size.
+  static int32_t DefaultTokens(int32_t pot_slots) { return pot_slots / 4; }
+
+  // Searches, and reads what was found on top of the pot: at most the session's excerpt_slots. A passage that does not
+  // fit is left out, the worst first. Errors of the source and of Session::Append(). REQUIRES: no excerpt is held.
+  Result<Recalled> Bring(Session& session, std::string_view question, int64_t t_ms);
+  Status TakeBack(Session& session) { return session.TakeBackExcerpt(); }
+
+ private:
+  std::vector<int32_t> Encode(const std::vector<RecalledPassage>& passages) const;
+
+  RecallSpec spec_;
+  BlockSource& blocks_;
+  const Tokenizer& tokenizer_;
+  Recorder* recorder_;
+  std::unique_ptr<Selector> selector_;
+};
+
+// Of an excerpt, the words around the passages.
+std::string ExcerptText(const std::vector<RecalledPassage>& passages);
+
+}  // namespace weir

@@ -1,0 +1,141 @@
+// weir-plugin: selector
+// SPDX-License-Identifier: Apache-2.0
+// words: BM25 (Robertson and Zaragoza 2009) over windows of two blocks that overlap by one, without normalisation by
+// length (b = 0), since windows are of one length. The whole source is scanned twice, first for the windows that a word
+// occurs in, then for scores: no index, so memory does not depend on the length of the stream.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "recall/selectors/selector.h"
+#include "recall/terms.h"
+
+namespace weir {
+namespace {
+
+constexpr double kSaturation = 1.2;  // k1
+
+// How often each of the question's words occurs.
+using Counts = std::array<uint8_t, kMaxTerms>;
+
+struct Window {
+  Passage passage;
+  Counts counts{};
+};
+
+// Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window.
+template <typename Each>
+Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTable& table, const Each& each) {
+  struct Seen {
+    BlockPlace place;
+    Window alone;
+  };
+  std::optional<Seen> before, last;  // the two latest blocks, while nothing lies between
+  const auto end = [&] {
+    if (last && !before) each(std::as_const(last->alone));
+    before.reset();
+    last.reset();
+  };
+  WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
+    if (block.modality != Modality::kText || block.role == Role::kQuestion ||
+        (block.role == Role::kAnswer && !query.answers)) {
+      end();
+      return true;
+    }
+    Window alone;
+    alone.passage = {.from = place, .n_blocks = 1, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
+    ForEachTerm(block.text, [&](Term term) {
+      if (const int at = table.Find(term); at >= 0) {
+        uint8_t& count = alone.counts[static_cast<size_t>(at)];
+        count = static_cast<uint8_t>(std::min(100, count + 1));
+      }
+    });
+    if (last) {
+      Window both = last->alone;
+      both.passage.n_blocks = 2;
+      both.passage.seq_end = block.seq_end();
+      if (before) {
+        both.passage.from = before->place;
+        both.passage.n_before = 1;
+      }
+      for (size_t t = 0; t < kMaxTerms; ++t) both.counts[t] = static_cast<uint8_t>(both.counts[t] + alone.counts[t]);
+      each(std::as_const(both));
+      before = std::move(last);
+    }
+    last = {place, alone};
+    return true;
+  }));
+  end();
+  return Status();
+}
+
+class Words final : public Selector {
+ public:
+  int64_t MemoryBytes() const override { return static_cast<int64_t>(kMaxKept * sizeof(Passage)); }
+
+  Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) override {
+    const std::vector<Term> terms = QueryTerms(query.text);
+    if (terms.empty()) return std::vector<Passage>();
+    const TermTable table(terms);
+    std::array<int64_t, kMaxTerms> n_with{};
+    int64_t n_windows = 0;
+    WEIR_RETURN_IF_ERROR(ForEachWindow(blocks, query, table, [&](const Window& window) {
+      ++n_windows;
+      for (size_t t = 0; t < terms.size(); ++t) n_with[t] += window.counts[t] > 0;
+    }));
+    std::array<double, kMaxTerms> weight{};
+    double whole = 0;
+    for (size_t t = 0; t < terms.size(); ++t) {
+      const auto n = static_cast<double>(n_with[t]);
+      weight[t] = std::log(1 + (static_cast<double>(n_windows) - n + 0.5) / (n + 0.5));
+      whole += weight[t];
+    }
+    best_.clear();
+    WEIR_RETURN_IF_ERROR(ForEachWindow(blocks, query, table, [&](const Window& window) {
+      double score = 0;
+      for (size_t t = 0; t < terms.size(); ++t) {
+        const double n = window.counts[t];
+        score += weight[t] * n * (kSaturation + 1) / (n + kSaturation);
+      }
+      if (score > 0) Keep(window.passage, score / whole);
+    }));
+    std::vector<Passage> out;
+    for (const Passage& one : best_) {
+      const auto overlaps = [&](const Passage& other) { return one.seq < other.seq_end && other.seq < one.seq_end; };
+      if (std::ssize(out) == query.most) break;
+      if (std::ranges::none_of(out, overlaps)) out.push_back(one);
+    }
+    for (Passage& one : out) {
+      one.score = std::min(one.score, 1.0);
+      one.held = one.seq >= query.unbroken_from;
+    }
+    return out;
+  }
+
+ private:
+  static constexpr size_t kMaxKept = 256;
+  // Windows come in the order of the stream: among equals the newest goes first.
+  void Keep(Passage passage, double score) {
+    if (best_.size() == kMaxKept && score < best_.back().score) return;
+    passage.score = score;
+    const auto at = std::ranges::lower_bound(best_, score, std::greater(), &Passage::score);
+    best_.insert(at, passage);
+    if (best_.size() > kMaxKept) best_.pop_back();
+  }
+
+  std::vector<Passage> best_;
+};
+
+}  // namespace
+
+extern const SelectorInfo kWords;
+const SelectorInfo kWords = {
+    .name = "words",
+    .summary = "passages that share rare words with the question (BM25)",
+    .source = "Robertson and Zaragoza 2009",
+    .make = [](const Options&) { return std::unique_ptr<Selector>(new Words); },
+};
+
+}  // namespace weir

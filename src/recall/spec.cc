@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recall/spec.h"
+
+#include <vector>
+
+namespace weir {
+namespace {
+
+constexpr OptionInfo kOptions[] = {
+    {.key = "passages", .fallback = 2, .min = 1, .max = 16, .integral = true, .help = "passages brought back at most"},
+    {.key = "gate",
+     .fallback = 0.3,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "nothing is brought back that matches less of the question"},
+    {.key = "margin",
+     .fallback = 0.8,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "nor what matches less than this share of the best match, which the pot may hold"},
+    {.key = "answers",
+     .fallback = 0,
+     .min = 0,
+     .max = 1,
+     .integral = true,
+     .help = "1: the model's own answers may be brought back"},
+};
+
+}  // namespace
+
+std::span<const OptionInfo> CommonRecallOptions() { return kOptions; }
+
+Result<RecallSpec> ParseRecallSpec(std::string_view text) {
+  if (text == "off") return RecallSpec();
+  const size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  RecallSpec spec;
+  std::string known;
+  for (const SelectorInfo* info : AllSelectorInfos()) {
+    if (name == info->name) spec.info = info;
+    known += ", " + std::string(info->name);
+  }
+  if (spec.info == nullptr) return NotFound("no selector of recall is called '{}'; there are: off{}", name, known);
+  std::vector<OptionInfo> options(std::begin(kOptions), std::end(kOptions));
+  options.insert(options.end(), spec.info->options.begin(), spec.info->options.end());
+  const OptionOwner owner = {"recall", spec.info->name, options};
+  spec.options = Options::Defaults(owner);
+  if (colon != std::string_view::npos) {
+    WEIR_ASSIGN_OR_RETURN(const std::vector<GivenOption> given, SplitOptions(owner, text.substr(colon + 1)));
+    for (const GivenOption& option : given) {
+      WEIR_RETURN_IF_ERROR(spec.options.Set(owner, *option.option, option.value));
+    }
+  }
+  spec.text = spec.options.Describe(owner);
+  return spec;
+}
+
+}  // namespace weir

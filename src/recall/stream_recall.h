@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that recall adds to one session: an archive, a recorder that fills it, and a recaller that searches it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engine/loaded_model.h"
+#include "engine/session.h"
+#include "recall/archive.h"
+#include "recall/recaller.h"
+#include "recall/recorder.h"
+#include "recall/spec.h"
+
+namespace weir {
+
+struct RecallOptions {
+  RecallSpec spec;                        // without a selector: no recall
+  std::string dir;                        // of the archive; "": files without names, gone with the process
+  int64_t disk_bytes = int64_t{2} << 30;  // the archive's largest size: beyond it the oldest is deleted
+  std::string temp_dir = "/var/tmp";      // for those
+  int32_t tokens = -1;                    // room for excerpts; -1: a quarter of the pot
+  bool on() const { return spec.info != nullptr; }
+};
+
+// Adds what recall needs to a session's plan. kInvalidArgument for a quota that is too small.
+Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionOptions* options);
+
+class StreamRecall {
+ public:
+  // For a session that was planned with AddRecall(). Both must outlive the object. An archive in `dir` is continued if
+  // there is one, and made otherwise. Errors of Archive::Open() and Make().
+  static Result<std::unique_ptr<StreamRecall>> Make(const RecallOptions& options, const LoadedModel& model,
+                                                    Session& session);
+  ~StreamRecall();
+  StreamRecall(const StreamRecall&) = delete;
+  StreamRecall& operator=(const StreamRecall&) = delete;
+
+  Recaller& recaller() { return *recaller_; }
+  Archive& archive() { return *archive_; }
+
+  // While paused, what the session reads is not kept: a question that leaves no trace.
+  void Pause(bool paused);
+  // Hands everything read so far to the operating system. Call it at the end of every call that reads.
+  void Flush();
+  // Where the stream is, for a saved session; and back there, for a restored one.
+  ArchivePoint SavePoint();
+  Status CutTo(const ArchivePoint& point);
+
+ private:
+  explicit StreamRecall(Session& session) : session_(session) {}
+
+  Session& session_;
+  std::unique_ptr<Archive> archive_;
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Recaller> recaller_;
+};
+
+}  // namespace weir
