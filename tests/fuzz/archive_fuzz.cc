@@ -155,7 +155,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(more.rfind(found, 0) == 0 && more.ends_with(block.text));
     point = {data[size - 1] * int64_t{3}, 1, data[size / 2] * int64_t{5}};
     Require(archive->CutTo(point).ok() && archive->seq_end() == point.seq_end);
-    Require(found.rfind(world.Found(*archive), 0) == 0);
+    Require(more.rfind(world.Found(*archive), 0) == 0);
   }
   return 0;
 }
