@@ -176,7 +176,7 @@ class Archive final : public BlockSource {
   int64_t seq_end_ = 0, bytes_written_ = 0;
   // In the last scan: segments; blocks that begin before the one that precedes them ends.
   int64_t n_unreadable_ = 0, n_unordered_ = 0;
-  ArchiveNotes notes_;        // but for what segments count
+  ArchiveNotes notes_;  // but for what segments count
 };
 
 }  // namespace weir

@@ -147,6 +147,19 @@ TEST_F(ArchiveDamageTest, SegmentsThatAreNotThereOrNotSegments) {
   EXPECT_EQ(All(*Reader()), Stream(0, 6000));
 }
 
+TEST_F(ArchiveDamageTest, ASegmentOfAnotherArchiveDoesNotTurnTheStreamBack) {
+  { Fill(*Make(options_), 3000, 9000); }
+  { Fill(*Make(Options("b")), 0, 6000); }
+  std::filesystem::copy_file(folder_ + "/b/00000002.seg", PathOf(2), std::filesystem::copy_options::overwrite_existing);
+  const auto reader = Reader();
+  const std::vector<Stored> found = All(*reader);
+  Missing(found, 9000);  // in order
+  EXPECT_EQ(found.front(), Nth(3000));
+  EXPECT_EQ(found.back(), Nth(8999));
+  EXPECT_LT(found.size(), 5000u);
+  EXPECT_GT(reader->notes().n_damaged, 1000);
+}
+
 TEST_F(ArchiveDamageTest, AnotherVersionIsRefused) {
   Small(3);
   std::string bytes(kSegmentHeadBytes, '\0');
