@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "engine/loaded_model.h"
+#include "quant/half.h"
 #include "support/build_paths.h"
 
 namespace weir {
@@ -35,7 +37,7 @@ class RecorderTest : public ::testing::Test {
     model_ = std::move(LoadedModel::Load(load)).value();
   }
   static void TearDownTestSuite() { model_.reset(); }
-  std::unique_ptr<Recorder> Make(bool pictures = false) {
+  std::unique_ptr<Recorder> Make(std::span<uint16_t> rows = {}) {
     kept_.clear();
     return std::make_unique<Recorder>(
         model_->tokenizer(),
@@ -43,7 +45,7 @@ class RecorderTest : public ::testing::Test {
           EXPECT_EQ(ValidUtf8Prefix(block.text), block.text.size());
           kept_.push_back({block.seq, block.n_tokens, block.role, block.t_ms, std::string(block.text), block.rows.size()});
         },
-        pictures);
+        rows);
   }
   static std::vector<int32_t> Encode(const std::string& text) {
     EncodeOptions options;
@@ -135,6 +137,37 @@ TEST_F(RecorderTest, EveryBlockIsOfOneRoleAndHasItsTime) {
 }
 
 // Seqs that an excerpt took are no part of any block.
+TEST_F(RecorderTest, APictureIsOneBlockHoweverItsRowsCome) {
+  std::vector<uint16_t> rows(6);  // of two numbers each: a picture of three rows fits
+  const auto recorder = Make(rows);
+  const std::vector<float> three = {1, 2, 3, 4, 5, 6}, four(8, 1.0f);
+  const auto part = [](const std::vector<float>& all, int64_t row, int64_t n, int64_t seq) {
+    return Arrival{.seq = seq + row,
+                   .embeddings = std::span(all).subspan(static_cast<size_t>(2 * row), static_cast<size_t>(2 * n)),
+                   .n = n,
+                   .modality = Modality::kVideo,
+                   .columns = 8,
+                   .row = row,
+                   .n_rows = std::ssize(all) / 2,
+                   .t_src_ms = 7};
+  };
+  recorder->Arrived(part(three, 0, 2, 10));
+  EXPECT_TRUE(kept_.empty());
+  recorder->Arrived(part(three, 2, 1, 10));
+  ASSERT_EQ(kept_.size(), 1u);
+  EXPECT_EQ(kept_[0].seq, 10);
+  EXPECT_EQ(kept_[0].n_tokens, 3);
+  EXPECT_EQ(kept_[0].t_ms, 7);
+  EXPECT_EQ(kept_[0].n_numbers, 6u);
+  EXPECT_EQ(rows[5], F32ToF16(6));
+  // One that does not fit is left out, and so is the rest of it.
+  recorder->Arrived(part(four, 0, 3, 20));
+  recorder->Arrived(part(four, 3, 1, 20));
+  // A part whose beginning never came.
+  recorder->Arrived(part(three, 2, 1, 30));
+  EXPECT_EQ(kept_.size(), 1u);
+}
+
 TEST_F(RecorderTest, AGapEndsABlock) {
   const std::vector<int32_t> tokens = Encode(" the man");
   auto recorder = Make();

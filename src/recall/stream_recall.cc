@@ -13,7 +13,18 @@ ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& 
           .temp_dir = recall.temp_dir,
           .disk_bytes = recall.disk_bytes,
           .model_hash = ModelHash(model.file()),
-          .tokenizer_hash = TokenizerHash(model.tokenizer())};
+          .tokenizer_hash = TokenizerHash(model.tokenizer()),
+          .n_embd = model.model().config().n_embd,
+          .max_rows = recall.max_rows};
+}
+
+// Numbers of the largest picture.
+int64_t PictureNumbers(const RecallOptions& recall, const LoadedModel& model) {
+  return int64_t{recall.max_rows} * model.model().config().n_embd;
+}
+
+int64_t PictureBytes(const RecallOptions& recall, const LoadedModel& model) {
+  return PageRound(PictureNumbers(recall, model) * static_cast<int64_t>(sizeof(uint16_t) + sizeof(float)));
 }
 
 }  // namespace
@@ -23,7 +34,7 @@ Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionO
   if (recall.tokens == 0 || recall.tokens < -1) return InvalidArgument("recall needs room for at least one token");
   WEIR_ASSIGN_OR_RETURN(const int64_t archive_bytes, Archive::MemoryBytes(ToArchiveOptions(recall, model)));
   options->excerpt_slots = recall.tokens;
-  options->beside.push_back({MemTag::kOther, "recall: buffers of the archive", archive_bytes});
+  options->beside.push_back({MemTag::kOther, "recall: buffers of the archive", archive_bytes + PictureBytes(recall, model)});
   return Status();
 }
 
@@ -36,11 +47,16 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Make(const RecallOptions& op
   } else {
     WEIR_ASSIGN_OR_RETURN(out->archive_, Archive::Make(archive, session.ledger()));
   }
+  WEIR_ASSIGN_OR_RETURN(out->rows_,
+                        HostBuffer::Allocate(session.ledger(), MemTag::kOther, PictureBytes(options, model)));
+  const auto n = static_cast<size_t>(PictureNumbers(options, model));
+  const std::span<float> again(out->rows_.as<float>(), n);
+  const std::span<uint16_t> coming(reinterpret_cast<uint16_t*>(out->rows_.as<float>() + n), n);
   // What cannot be kept is counted by the archive, and said in its notes.
   out->recorder_ = std::make_unique<Recorder>(
       model.tokenizer(), [archive = out->archive_.get()](const Block& block) { (void)archive->Append(block); },
-      /*pictures=*/false);
-  out->recaller_ = std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get());
+      coming);
+  out->recaller_ = std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
   session.SetListener(out->recorder_.get());
   return out;
 }

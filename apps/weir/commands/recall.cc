@@ -114,7 +114,7 @@ Status SearchByHand(const RecallSearchFlags& flags) {
   }
   RecallQuery query;
   query.text = flags.words;
-  query.unbroken_from = INT64_MAX;  // no pot holds anything
+  query.held_from = INT64_MAX;  // no pot holds anything
   query.n_seen = in->n_all;
   query.t_now_ms = in->t_newest_ms;
   query.answers = spec.answers();

@@ -13,6 +13,7 @@
 #include "eval/policy_list.h"
 #include "io/json.h"
 #include "print.h"
+#include "recall_flags.h"
 
 namespace weir::app {
 
@@ -139,11 +140,18 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   }
   WEIR_RETURN_IF_ERROR(AddProbe(sitting.model, flags.eval.model, sitting.chat != nullptr, std::nullopt, &options));
   if (sitting.viewer.video) options.beside = FrameStore::Plan(encoder);
+  WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(flags.eval.pot.recall));
+  recall.max_rows = encoder.config().max_rows();
+  WEIR_RETURN_IF_ERROR(AddRecall(recall, sitting.model, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                         Session::Make(sitting.model.model(), sitting.model.backend(), options));
   std::unique_ptr<FrameStore> frames;
   if (sitting.viewer.video) {
     WEIR_ASSIGN_OR_RETURN(frames, FrameStore::Make(encoder, session->ledger()));
+  }
+  std::unique_ptr<StreamRecall> recalled;
+  if (recall.on()) {
+    WEIR_ASSIGN_OR_RETURN(recalled, StreamRecall::Make(recall, sitting.model, *session));
   }
   Json start = RowStart(exam.suite, "", flags.eval, options.policy.text, *session);
   start["data"] = sitting.data;
@@ -151,6 +159,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   start["method"] = prune.method;
   start["keep"] = prune.keep;
   start["prompt"] = sitting.prompt;
+  if (recall.on()) start["recall"] = recall.spec.text;
   start["settings"] = exam.settings + fmt::format(" answer={} form={}", sitting.viewer.n_answer, sitting.viewer.form);
   const std::string what = fmt::format("{} {}, pot {}{}", exam.suite, run.policy, session->plan().pot_slots,
                                        prune.spec.info != nullptr ? (", " + prune.spec.text).c_str() : "");
@@ -159,6 +168,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
     return Status();
   }
   Viewer viewer(*session, rows, sitting.model.tokenizer(), sitting.chat, sitting.viewer, &StopFlag(), frames.get());
+  viewer.SetRecall(recalled.get());
   ExamProgress progress(what);
   int64_t n_questions = 0;
   const Clock::time_point began = Clock::now();

@@ -32,13 +32,15 @@ struct RecallQuery {
   }
 };
 
-// Consecutive blocks that answer a question, with a block before and after them for whole sentences.
+// Consecutive blocks that answer a question: text, with a block before and after it for whole sentences, or words and
+// the pictures or frames behind them.
 struct Passage {
   BlockPlace from = 0;   // the first block to read
   int32_t n_before = 0;  // blocks from there to the passage itself: 0 or 1
   int32_t n_blocks = 1;  // of the passage
   int64_t seq = 0, seq_end = 0;
   int64_t t_ms = 0;
+  int64_t n_rows = 0;  // of its pictures
   double score = 0;   // 0 to 1: how much of the question it matches. The gate compares it
   bool held = false;  // the pot holds it: nothing to bring back, but a measure for the others
 };

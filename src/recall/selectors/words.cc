@@ -25,7 +25,8 @@ struct Window {
   Counts counts{};
 };
 
-// Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window.
+// Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window; so is
+// one that pictures follow, with these.
 template <typename Each>
 Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTable& table, const Each& each) {
   struct Seen {
@@ -34,11 +35,23 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
   };
   std::optional<Seen> before, last;  // the two latest blocks, while nothing lies between
   const auto end = [&] {
-    if (last && !before) each(std::as_const(last->alone));
+    if (last && (!before || last->alone.passage.n_rows > 0)) each(std::as_const(last->alone));
     before.reset();
     last.reset();
   };
   WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
+    if (block.modality != Modality::kText && last) {
+      Passage& shown = last->alone.passage;
+      ++shown.n_blocks;
+      shown.n_rows += block.n_tokens;
+      shown.seq_end = block.seq_end();
+      return true;
+    }
+    if (last && last->alone.passage.n_rows > 0) {
+      each(std::as_const(last->alone));
+      before.reset();
+      last.reset();
+    }
     if (block.modality != Modality::kText || !query.MayBring(block)) {
       end();
       return true;
