@@ -108,7 +108,8 @@ TEST_F(RecallTest, WhatCannotBeSearchedIsRefused) {
 // --session with --recall-dir: a new process finds what an earlier one read.
 TEST_F(RecallTest, AnArchiveGoesOnWithItsSession) {
   const std::string story = dir_.Write("story.txt", fact_ + "\n" + Pages(60));
-  const std::string folder = dir_.File("archive"), file = dir_.File("a.weir"), question = "Where in the attic is the harpoon?\n";
+  const std::string folder = dir_.File("archive"), file = dir_.File("a.weir"),
+                    question = "Where in the attic is the harpoon?\n";
   const std::string whole = Ok(Kept(folder), "/file " + story + "\nwho?\n" + question).out;
   std::filesystem::remove_all(folder);
   std::string pieces = Ok(Kept(folder, {"--session", file}), "/file " + story + "\nwho?\n").out;
@@ -134,7 +135,8 @@ TEST_F(RecallTest, AnArchiveGoesOnWithItsSession) {
 TEST_F(RecallTest, LoadAndResetTakeTheArchiveBack) {
   const std::string story = dir_.Write("story.txt", Pages(20)), later = dir_.Write("later.txt", fact_ + Pages(40));
   const std::string folder = dir_.File("archive"), file = dir_.File("a.weir");
-  Ok(Kept(folder), "/file " + story + "\nwho?\n/save " + file + "\n/file " + later + "\nwho?\n/load " + file + "\nwho?\n");
+  Ok(Kept(folder),
+     "/file " + story + "\nwho?\n/save " + file + "\n/file " + later + "\nwho?\n/load " + file + "\nwho?\n");
   EXPECT_EQ(Parse(Ok({"recall", folder, "harpoon", "-o", "json"}).out)["passages"].size(), 0u);
   const std::string reset = dir_.File("reset");
   Ok(Kept(reset), "/file " + later + "\nwho?\n/reset\nthe boat\n");
@@ -163,8 +165,9 @@ TEST_F(RecallTest, ATraceSaysWhereItsTokensAre) {
   ASSERT_EQ(newest.size(), 1u);
   EXPECT_GT(newest[0]["held"], 0);
   EXPECT_EQ(newest[0]["on_disk"], 0);
-  EXPECT_NE(Ok({"remembers", trace, "--find", "harpoon lay in the attic", "--recall-dir", folder}).out.find(": on disk"),
-            std::string::npos);
+  EXPECT_NE(
+      Ok({"remembers", trace, "--find", "harpoon lay in the attic", "--recall-dir", folder}).out.find(": on disk"),
+      std::string::npos);
   ExpectError({"remembers", trace, "--find", "lighthouse"}, {"lighthouse"});
   ExpectError({"remembers", trace}, {"--at", "--find"});
   ExpectError({"remembers", trace, "--at", "5", "--recall-dir", dir_.File("none")}, {"none"});
