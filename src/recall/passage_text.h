@@ -12,9 +12,9 @@
 
 namespace weir {
 
-// Reads a passage from its source and extends it into the blocks before and after it: back to the beginning of its first
-// sentence, on to the end of its last. White space at both ends is removed, control characters inside become spaces.
-// Empty if the blocks are gone. Errors of the source.
+// Reads a passage from its source and extends it into the blocks before and after it: back to the beginning of its
+// first sentence, on to the end of its last. White space at both ends is removed, control characters inside become
+// spaces. Empty if the blocks are gone. Errors of the source.
 Result<std::string> PassageText(const Passage& passage, BlockSource& blocks);
 
 // Of a text, the sentence that shares most words with the question, and as many sentences before and after it: few words

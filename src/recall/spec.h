@@ -28,8 +28,8 @@ struct RecallSpec {
 // Options of every selector, beside its own.
 std::span<const OptionInfo> CommonRecallOptions();
 
-// "off" gives an empty spec. kNotFound for an unknown selector (lists the known ones), kInvalidArgument for unknown keys
-// and bad values.
+// "off" gives an empty spec. kNotFound for an unknown selector (lists the known ones), kInvalidArgument for unknown
+// keys and bad values.
 Result<RecallSpec> ParseRecallSpec(std::string_view text);
 
 }  // namespace weir
