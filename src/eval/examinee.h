@@ -63,6 +63,7 @@ class Examinee {
 
   // From now on, what a question is about is brought back first. nullptr: nothing is. Must outlive the object.
   void SetRecall(StreamRecall* recall) { recall_ = recall; }
+  bool recalls() const { return recall_ != nullptr; }
   // Resets the session and reads the template's words before the first text.
   Status Begin();
   // Announces the question before the text is read, for a policy whose probe has kQuestionMark in it; other policies

@@ -305,21 +305,21 @@ TEST_F(ExamineeTest, StreamQaAsksAtItsDistances) {
   // Half a gap and half a sentence of prose away at most.
   EXPECT_NEAR(cells_[1].tokens_back.mean(), 64, 64);
   EXPECT_NEAR(cells_[2].tokens_back.mean(), 400, 64);
-  options.distances = {FactSource::n_subjects() * 64};
+  options.distances = {FactSource::MaxSubjects() * 64};
   EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(FactSourceTest, SubjectsAreDistinct) {
   FactSource source(1), again(1);
   std::set<std::string> subjects;
-  for (int64_t i = 0; i < FactSource::n_subjects(); ++i) {
+  for (int64_t i = 0; i < FactSource::MaxSubjects(); ++i) {
     const Fact fact = source.Next();
     EXPECT_EQ(fact.text(), again.Next().text());
     EXPECT_GE(fact.value, 10000);
     EXPECT_LE(fact.value, 99999);
     subjects.insert(fact.subject);
   }
-  EXPECT_EQ(static_cast<int64_t>(subjects.size()), FactSource::n_subjects());
+  EXPECT_EQ(static_cast<int64_t>(subjects.size()), FactSource::MaxSubjects());
 }
 
 TEST(RunningMeanTest, MeanAndError) {

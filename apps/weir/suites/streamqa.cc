@@ -33,7 +33,7 @@ Result<Exam> MakeExam(const StreamQaFlags& flags) {
   Exam exam{
       .suite = "streamqa", .read_tokens = farthest + options.n * options.every_tokens, .n_answer = options.n_answer};
   exam.longest_tokens = exam.read_tokens + 2 * options.every_tokens + 512;
-  exam.n_questions = static_cast<int64_t>(options.distances.size() + 1) * options.n;
+  exam.n_questions = static_cast<int64_t>(options.distances.size() + 1 + options.untold) * options.n;
   exam.run = [options, text](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
     return RunStreamQa(asked, options, hooks);
   };
@@ -56,6 +56,11 @@ Action AddStreamQa(CLI::App& sub) {
   sub.add_option("--every", options->every_tokens, "tokens between points where questions are asked")
       ->check(Between(int64_t{16}, int64_t{1} << 30))
       ->capture_default_str();
+  sub.add_option("--subjects", options->n_subjects,
+                 "facts are about so many people's things: few, and older facts are superseded; the newest is right (0: all)")
+      ->check(Between(0, 1 << 20))
+      ->type_name("N");
+  sub.add_flag("--untold", options->untold, "also ask for facts that were never told, and count answers");
   return [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); };
 }
 
