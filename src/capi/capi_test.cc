@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/build_paths.h"
+#include "support/pictures.h"
 #include "weir/weir.h"
 #include "weir/weir.hpp"
 
@@ -229,6 +230,57 @@ TEST(CapiPictures, PixelsAndFilesAreTheSamePicture) {
   EXPECT_EQ(weir_session_see_pixels(one.get(), rgb.data(), side, side, -2, 0), WEIR_INVALID_ARGUMENT);
   options.prune = "nobody";
   EXPECT_THROW(weir::SessionHandle(model, options), weir::Error);
+}
+
+TEST(CapiPictures, AVideoIsItsFramesInAFixedMemory) {
+  if (!weir::testing::HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "clip.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "llava.gguf", model_options);
+  const std::int64_t rows = model.info().tokens_a_picture;
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.policy = "streaming_llm";
+  options.pot_tokens = 64;
+  options.picture_side = 64;
+  const auto write = [](const std::string& name, const std::string& bytes) {
+    const std::string path = ::testing::TempDir() + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  };
+  const std::string clip = write("capi_clip.y4m", weir::testing::Y4mBytes(16, 4));
+  const std::string no_clip = write("capi_no_clip.y4m", "this is no video\n");
+
+  // Half of four seconds' frames are read; only the pot's are held, in the memory that the session has from the start.
+  weir::SessionHandle session(model, options);
+  session.BeginChat("look", WEIR_PINNED);
+  const weir_counters before = session.counters();
+  EXPECT_EQ(session.SeeVideo(clip, 2), 8);
+  const weir_counters after = session.counters();
+  EXPECT_GE(after.seen, before.seen + 8 * rows);
+  EXPECT_LT(after.seen, before.seen + 9 * rows);  // words of the template, no ninth frame
+  EXPECT_LE(after.kept, 64);
+  EXPECT_EQ(after.dropped, after.seen - after.kept);
+  EXPECT_GT(after.selections, before.selections);
+  EXPECT_EQ(after.bytes, before.bytes);
+
+  // No video: one line that names the file, no frame, and a session that goes on.
+  std::int64_t n_frames = -1;
+  EXPECT_EQ(weir_session_see_video(session.get(), no_clip.c_str(), 2, 0, &n_frames), WEIR_CORRUPT);
+  const std::string why = weir_last_error();
+  EXPECT_NE(why.find("capi_no_clip.y4m"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  EXPECT_EQ(n_frames, 0);
+  EXPECT_EQ(weir_session_see_video(session.get(), "/there/is/no.mp4", 2, 0, &n_frames), WEIR_NOT_FOUND);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 0, 0, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 2, WEIR_SPECIAL, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_see_video(session.get(), nullptr, 2, 0, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(session.counters().seen, after.seen);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 1, 0, nullptr), WEIR_OK) << weir_last_error();
+  // Four pinned frames do not fit; those before the error stay read and counted.
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 1, WEIR_PINNED, &n_frames), WEIR_OVER_BUDGET);
+  EXPECT_GT(n_frames, 0);
+  EXPECT_LT(n_frames, 4);
 }
 
 TEST(Capi, TheWrapperThrowsWhatTheLibraryAnswers) {
