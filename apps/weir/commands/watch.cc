@@ -1,9 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
 // weir watch: reads a video as it plays and answers questions about it at any time.
-#include <poll.h>
-#include <unistd.h>
-
 #include <fmt/core.h>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +14,7 @@
 #include "commands/command.h"
 #include "engine/frame_feed.h"
 #include "io/json.h"
+#include "line_input.h"
 #include "print.h"
 
 namespace weir::app {
@@ -51,31 +49,26 @@ std::string TimeText(int64_t ms) {
 // Lines of standard input, without waiting for them.
 class Questions {
  public:
-  explicit Questions(bool listen) : open_(listen) {}
+  explicit Questions(bool listen) {
+    if (listen) input_.emplace(false);
+  }
   struct Question {
     std::string text;
     int64_t at_ms = -1;  // not before this time of the video; -1: now
   };
   // Takes in what has been typed.
   void Listen() {
-    while (open_) {
-      struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-      if (poll(&input, 1, 0) <= 0) return;
-      char buffer[4096];
-      const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
-      if (n <= 0) {
-        open_ = false;
-        if (!line_.empty()) Add();
-        return;
-      }
-      for (ssize_t i = 0; i < n; ++i) {
-        if (buffer[i] != '\n') {
-          line_ += buffer[i];
-        } else {
-          Add();
-        }
-      }
+    while (input_) {
+      std::string line;
+      const LineInput::Event event = input_->Poll(&line);
+      if (event == LineInput::Event::kEnd) input_.reset();
+      if (event != LineInput::Event::kLine) return;
+      Add(std::move(line));
     }
+  }
+  // After output: shows the question that is being typed again.
+  void Redraw() {
+    if (input_) input_->Redraw();
   }
   // The next question that is due, if any; at the end of the video all are due.
   bool Next(int64_t now_ms, bool at_end, Question* question) {
@@ -90,11 +83,8 @@ class Questions {
 
  private:
   // "@12.5 What happens?" waits for second 12.5 of the video.
-  void Add() {
+  void Add(std::string text) {
     Question question;
-    std::string text = std::move(line_);
-    line_.clear();
-    if (!text.empty() && text.back() == '\r') text.pop_back();
     if (!text.empty() && text[0] == '@') {
       char* end = nullptr;
       const double second = std::strtod(text.c_str() + 1, &end);
@@ -107,8 +97,7 @@ class Questions {
     if (!text.empty()) waiting_.push_back(std::move(question));
   }
 
-  bool open_;
-  std::string line_;
+  std::optional<LineInput> input_;  // until its end
   std::deque<Question> waiting_;
 };
 
@@ -297,10 +286,13 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
     questions.Listen();
     if (watcher.n_looked() > 0 && questions.Next(watcher.t_ms(), false, &question)) {
       WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
+      questions.Redraw();
     } else if (feed->Take(&frame, 50)) {
       WEIR_RETURN_IF_ERROR(watcher.See(frame));
-      if (ask.Due(watcher.t_ms())) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
-      if (reports.Due(watcher.t_ms())) WEIR_RETURN_IF_ERROR(watcher.Report());
+      const bool asks = ask.Due(watcher.t_ms()), tells = reports.Due(watcher.t_ms());
+      if (asks) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
+      if (tells) WEIR_RETURN_IF_ERROR(watcher.Report());
+      if (asks || tells) questions.Redraw();
     } else if (feed->ended()) {
       break;
     }
