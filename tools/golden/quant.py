@@ -31,8 +31,8 @@ HALVES = {
     "Q5_K": [0, 2],
     "Q6_K": [208],
 }
-# Formats that the package does not know: name -> (bytes of a block, blocks [n, bytes] -> float32 [n, elements]). Written
-# from the format's definition, not from src/quant.
+# Formats that the package does not know: name -> (bytes of a block, blocks [n, bytes] -> float32 [n, elements]).
+# Written from the format's definition, not from src/quant.
 OWN = {}
 SPECIAL_SCALES = np.array([0.0, -0.0, 5.9604645e-08, 6.0975552e-05, 1.0, 65504.0], dtype=np.float16)
 
