@@ -130,7 +130,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
 Status SessionNote::CheckFits(const Session& session, const std::string& fingerprint_here) const {
   const SessionPlan& plan = session.plan();
   if (fingerprint != fingerprint_here) {
-    return InvalidArgument("the snapshot is of the model '{}', not of the one that runs here", model);
+    return InvalidArgument("the snapshot is for the model '{}', not for the one running here", model);
   }
   if (policy != session.policy().text) {
     return InvalidArgument("the snapshot's policy is {}, this session's {}", policy, session.policy().text);

@@ -41,7 +41,7 @@ TEST_F(BadEncoderTest, InfoTellsWhatAnEncoderIs) {
   ExpectIn(InfoOf(llava, {"--mmproj", clip}), {"runs here: yes, as llama", "clip.gguf: yes, 25 tokens a picture"});
   ExpectIn(InfoOf(llava, {"--mmproj", VisionPath("blip2.gguf")}), {"blip2.gguf: no: ", "32", "48"});
   ExpectIn(InfoOf(llava, {"--mmproj", llava}), {"llava.gguf: no: ", "no vision encoder"});
-  ExpectError({"info", clip, "--mmproj", clip}, {"vision encoder itself"});
+  ExpectError({"info", clip, "--mmproj", clip}, {"itself a vision encoder"});
   ExpectError({"info", dir_.File("none.gguf")}, {"none.gguf"});
   EditedModel broken = EditedModel::FromFile(clip);
   broken.Remove("v.class_embd");

@@ -44,12 +44,12 @@ TEST_F(BadInputTest, BrokenUtf8IsReplacedAndCounted) {
     const RunResult run = Run(all);
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_NE(run.err.find("weir: warning: "), std::string::npos) << run.err;
-    EXPECT_NE(run.err.find(" 3 broken sequences"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(" 3 invalid sequences"), std::string::npos) << run.err;
   }
   const RunResult question =
       Run({"read", dir_.Write("good.txt", "the man"), "--ask", "\xff?", "-m", ModelPath("llama"), "-n", "1"});
   EXPECT_EQ(question.code, 0);
-  EXPECT_NE(question.err.find(" 1 broken sequence"), std::string::npos) << question.err;
+  EXPECT_NE(question.err.find(" 1 invalid sequence"), std::string::npos) << question.err;
   // JSON stays JSON, whatever the names are.
   const std::string odd = dir_.Write("\xff.gguf", FileBytes(ModelPath("llama_tied")));
   EXPECT_EQ(Run({"plan", "-m", odd, "-o", "json"}).code, 0);
@@ -95,12 +95,12 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError({"serve", "-m", ModelPath("llama"), "--top-p", "0"}, {"top-p"});
   ExpectError(RunTiny({"--flash-attn", "on"}), {"--flash-attn", "one pass"});
   // Read as a letter and its value they would be -n o-cnv, -s m and -d t.
-  ExpectError(RunTiny({"-no-cnv"}), {"-no-cnv is not known here", "leave it out"});
-  ExpectError(RunTiny({"-sm", "none"}), {"-sm is not known here"});
-  ExpectError({"bench", "-m", ModelPath("llama"), "-dt", "0.1"}, {"-dt is not known here"});
+  ExpectError(RunTiny({"-no-cnv"}), {"-no-cnv is not a flag here", "leave it out"});
+  ExpectError(RunTiny({"-sm", "none"}), {"-sm is not a flag here"});
+  ExpectError({"bench", "-m", ModelPath("llama"), "-dt", "0.1"}, {"-dt is not a flag here"});
   for (const char* flag : {"-i", "-e", "-r", "-co", "--mlock", "--no-mmap", "--jinja", "--grammar", "--lora", "--color",
                            "--no-display-prompt", "-ub", "-tb", "-st", "--mirostat=2"}) {
-    ExpectError(RunTiny({flag}), {std::string(flag) + " is not known here: ", "docs/from-llama-cpp.md"});
+    ExpectError(RunTiny({flag}), {std::string(flag) + " is not a flag here: ", "docs/from-llama-cpp.md"});
   }
   // As a text they are no flags.
   EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-fa", "-n", "4"}).code, 0);

@@ -101,7 +101,7 @@ Result<Span> ParseSpan(const std::string& text, const std::vector<TraceToken>& t
     if (out.begin >= n) return InvalidArgument("--at {}: the stream had {} tokens", text, CountText(n));
     out.end = std::min(out.end, n);
   }
-  if (out.begin >= out.end) return InvalidArgument("--at {}: no token of the stream is there", text);
+  if (out.begin >= out.end) return InvalidArgument("--at {}: no token of the stream is in that span", text);
   return out;
 }
 
@@ -219,14 +219,15 @@ Status Remembers(const RemembersFlags& flags) {
 
 Action AddRemembers(CLI::App& sub) {
   auto flags = std::make_shared<RemembersFlags>();
-  sub.add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
-  sub.add_option("--at", flags->at,
-                 "which part: tokens (1000:1200, or 1000), shares of the stream (25%, 25%:50%), or times in the "
-                 "source (00:30-01:00)")
+  sub.add_option("file,-f,--file", flags->file, "trace file, with or without -f")->required()->type_name("FILE");
+  sub.add_option(
+         "--at", flags->at,
+         "part of the stream: tokens (1000:1200, or 1000), shares (25%, 25%:50%), or times in the source (00:30-01:00)")
       ->required()
       ->check(NotEmpty())
       ->type_name("SPAN");
-  sub.add_option("--least", flags->least, "count as held what this share of layers and heads hold; 0 = any of them")
+  sub.add_option("--least", flags->least,
+                 "count a token as held if at least this share of layers and heads hold it; 0 = any of them")
       ->check(Between(0.0, 1.0))
       ->capture_default_str();
   sub.add_option("--layer", flags->filter.layer, "only this layer; -1 = all")
@@ -246,7 +247,7 @@ Action AddRemembers(CLI::App& sub) {
 extern const CommandInfo kRemembers;
 const CommandInfo kRemembers = {
     .name = "remembers",
-    .summary = "what of a part of a stream was still held at the end, from a file of --trace",
+    .summary = "show how much of a part of a stream was still held at the end, from a --trace file",
     .group = CommandGroup::kInspect,
     .add = AddRemembers};
 

@@ -37,7 +37,7 @@ Result<int64_t> ParseDuration(const char* flag, const std::string& text) {
                        : unit == "h"                 ? 3600e3
                                                      : 0;
   if (end == text.c_str() || !std::isfinite(value) || value * scale < 1 || value * scale > 1e12) {
-    return InvalidArgument("{} '{}' is no span of time; write for example 500ms, 30s, 2m or 1h", flag, text);
+    return InvalidArgument("{} '{}' is not a duration; write for example 500ms, 30s, 2m or 1h", flag, text);
   }
   return static_cast<int64_t>(std::llround(value * scale));
 }
@@ -321,21 +321,23 @@ Action AddWatch(CLI::App& sub) {
       ->type_name("FILE");
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
-  CLI::Option* ask = sub.add_option("--ask", flags->ask, "a question: at the end of the video, or --every so often")
-                         ->check(NotEmpty())
-                         ->type_name("TEXT");
-  sub.add_option("--every", flags->every, "ask it each time so much of the video has passed: 30s, 5m ...")
+  CLI::Option* ask =
+      sub.add_option("--ask", flags->ask, "question to ask at the end of the video, or at every interval of --every")
+          ->check(NotEmpty())
+          ->type_name("TEXT");
+  sub.add_option("--every", flags->every, "ask it each time this much of the video has passed: 30s, 5m ...")
       ->needs(ask)
       ->type_name("TIME");
-  sub.add_option("--report", flags->report, "say where frames, tokens and memory stand, so often: 1m ...")
+  sub.add_option("--report", flags->report, "print frame, token and memory figures at this interval: 1m ...")
       ->type_name("TIME");
-  sub.add_flag("--fast", flags->fast, "a file is read as fast as it can be looked at; no frame is dropped");
-  sub.add_option("--queue", flags->queue, "frames that may wait while an answer is written; older ones are dropped")
+  sub.add_flag("--fast", flags->fast, "read a file as fast as it can be processed, without dropping frames");
+  sub.add_option("--queue", flags->queue,
+                 "frames that may wait while an answer is being written; older ones are dropped")
       ->check(Between(1, 1 << 12))
       ->capture_default_str();
   sub.add_option("--system", flags->system, "system message");
   sub.add_option("--chat-template", model->chat_template,
-                 "template to use instead of the file's: chatml, llama3, vicuna ...");
+                 "chat template to use instead of the model file's: chatml, llama3, vicuna ...");
   AddPotFlags(sub, pot.get());
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
@@ -352,7 +354,8 @@ Action AddWatch(CLI::App& sub) {
 extern const CommandInfo kWatch;
 const CommandInfo kWatch = {
     .name = "watch",
-    .summary = "watch a video as it plays, through a fixed pot; questions at any moment, one a line on standard input",
+    .summary =
+        "watch a video as it plays, through a fixed pot; ask at any time, one question per line on standard input",
     .group = CommandGroup::kAnswer,
     .add = AddWatch};
 
