@@ -67,8 +67,8 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   if (status.ok()) *sampler = std::move(goes_on);
   saved.file.reset();
   if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
-    status =
-        InvalidArgument("tokens of it are already evicted, and a trace must start with the stream; leave out --trace");
+    status = InvalidArgument(
+        "some of its tokens are already forgotten, and a trace must start with the stream; leave out --trace");
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   Print(stderr, "session  {}: {}\n", Printable(path), KeptText(session));

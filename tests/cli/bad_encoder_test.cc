@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs say of vision encoders: good ones, damaged ones, and such that belong to another model.
+// What the programs print for vision encoders: good ones, damaged ones, and ones that belong to another model.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -73,7 +73,7 @@ TEST_F(BadEncoderTest, DamagedFilesAreOneLine) {
   huge.metadata["clip.vision.image_size"].v = int64_t{1} << 30;
   ExpectBad(dir_.Write("bad.gguf", huge.Bytes()), {"clip.vision.image_size"});
   none.Tensor("mm.2.weight").SetFloat(7, NAN);
-  // A plan looks at no values.
+  // A plan reads no weights.
   ExpectError({"run", "-m", VisionPath("llava.gguf"), "--mmproj", dir_.Write("bad.gguf", none.Bytes()), "-p", "a"},
               {"mm.2.weight"});
   ExpectBad(VisionPath("blip2.gguf"), {"do not belong together"});
