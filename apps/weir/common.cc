@@ -171,7 +171,7 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")
       ->capture_default_str();
   app.add_option("--on-overflow", flags->on_overflow,
-                 "when the pot is full: evict tokens and report it, or stop with an error")
+                 "when the pot is full: evict tokens and report it, or refuse further input with an error")
       ->check(CLI::IsMember({"evict", "error"}))
       ->capture_default_str();
 }
