@@ -118,48 +118,46 @@ class Server::Impl {
         SendError(NotServed(request.path), response);
       } else {
         response.set_header("Allow", match.allowed);
-        SendError({
-          405, "", "this address only takes " + match.allowed "}, response);
+        SendError({405, "", "this address only takes " + match.allowed}, response);
       }
       return CountOther(response);
-      }
-      const RouteInfo& route = *match.route;
-      bool refused = false;
-      drain_->Handle(route, {*host_, options_, request, std::move(body), std::move(match.arguments)}, response,
-                     &refused);
-      if (refused) return CountOther(response);
-      // The library fills in the status of a success only after this.
-      const int http = response.status < 0 ? 200 : response.status;
-      host_->metrics().CountRequest(std::string(route.method) + " " + route.path, http);
     }
-
-    // Counts requests without a route under one label: their paths are client input and must not become labels.
-    void CountOther(const Response& response) { host_->metrics().CountRequest("other", response.status); }
-
-    const ServerOptions options_;
-    const ApiKeys keys_;
-    const OriginRules origins_;
-    const Router router_;
-    std::unique_ptr<Host> host_;
-    std::optional<Handover> handover_;
-    std::optional<weir::Drain> drain_;
-    HttpServer http_;
-    int port_ = 0;
-  };
-
-  Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-  Server::~Server() = default;
-
-  Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options) {
-    auto impl = std::make_unique<Impl>(std::move(options));
-    WEIR_RETURN_IF_ERROR(impl->Start(model));
-    return std::unique_ptr<Server>(new Server(std::move(impl)));
+    const RouteInfo& route = *match.route;
+    bool refused = false;
+    drain_->Handle(route, {*host_, options_, request, std::move(body), std::move(match.arguments)}, response, &refused);
+    if (refused) return CountOther(response);
+    // The library fills in the status of a success only after this.
+    const int http = response.status < 0 ? 200 : response.status;
+    host_->metrics().CountRequest(std::string(route.method) + " " + route.path, http);
   }
 
-  const Host& Server::host() const { return impl_->host(); }
-  int Server::port() const { return impl_->port(); }
-  Status Server::Drain(std::chrono::seconds wait) { return impl_->RunDrain(wait); }
-  Status Server::Run() { return impl_->Run(); }
-  void Server::Stop() { impl_->Stop(); }
+  // Counts requests without a route under one label: their paths are client input and must not become labels.
+  void CountOther(const Response& response) { host_->metrics().CountRequest("other", response.status); }
+
+  const ServerOptions options_;
+  const ApiKeys keys_;
+  const OriginRules origins_;
+  const Router router_;
+  std::unique_ptr<Host> host_;
+  std::optional<Handover> handover_;
+  std::optional<weir::Drain> drain_;
+  HttpServer http_;
+  int port_ = 0;
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  WEIR_RETURN_IF_ERROR(impl->Start(model));
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+const Host& Server::host() const { return impl_->host(); }
+int Server::port() const { return impl_->port(); }
+Status Server::Drain(std::chrono::seconds wait) { return impl_->RunDrain(wait); }
+Status Server::Run() { return impl_->Run(); }
+void Server::Stop() { impl_->Stop(); }
 
 }  // namespace weir
