@@ -283,6 +283,35 @@ TEST(CapiPictures, AVideoIsItsFramesInAFixedMemory) {
   EXPECT_LT(n_frames, 4);
 }
 
+// A session is replaced as a whole or not at all: what cannot be restored of its frames spares its text too.
+TEST(CapiPictures, ForgedFramesLeaveTheSessionAsItWas) {
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "flash_vstream.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "llava.gguf", model_options);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.pot_tokens = 256;
+  options.picture_side = 64;
+  const std::int32_t side = 32;
+  weir::SessionHandle one(model, options), two(model, options);
+  for (int k = 0; k < 3; ++k) {
+    const std::vector<std::uint8_t> rgb(3 * side * side, static_cast<std::uint8_t>(40 + 50 * k));
+    one.SeePixels(rgb.data(), side, side, 1000 * k);
+    if (k == 0) two.SeePixels(rgb.data(), side, side, 500);
+  }
+  two.Say("the sea");
+  const std::vector<std::uint8_t> saved = one.Save(), before = two.Save();
+  std::vector<std::uint8_t> forged = saved;
+  const double no_weight = -1;
+  std::memcpy(forged.data() + forged.size() - sizeof(no_weight), &no_weight, sizeof(no_weight));
+  ASSERT_NE(forged, saved);
+  EXPECT_EQ(weir_session_restore(two.get(), forged.data(), forged.size()), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(weir_last_error()).find('\n'), std::string::npos);
+  EXPECT_EQ(two.Save(), before);
+  two.Restore(saved);
+  EXPECT_EQ(two.Save(), saved);
+}
+
 TEST(Capi, TheWrapperThrowsWhatTheLibraryAnswers) {
   try {
     weir::ModelHandle none("/there/is/none.gguf");

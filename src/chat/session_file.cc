@@ -175,8 +175,10 @@ Status RestoreState(const SessionNote& note, ByteSource& source, const GgufFile*
     n_session -= n_frames;
   }
   SectionSource of_session(source, 0, n_session), of_frames(source, n_session, n_frames);
+  if (frames == nullptr) return session->Restore(of_session);
+  WEIR_RETURN_IF_ERROR(frames->Check(of_frames));
+  of_frames.Rewind();
   WEIR_RETURN_IF_ERROR(session->Restore(of_session));
-  if (frames == nullptr) return Status();
   const Status status = frames->Restore(of_frames);
   if (!status.ok()) session->Reset();
   return status;
