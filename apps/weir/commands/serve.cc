@@ -138,8 +138,8 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
           encoder->encoder().config().projector, encoder->encoder().config().max_rows(),
           BytesText(encoder->ledger().used_bytes()), host.options().decode.max_side);
     if (const PrunerSpec& prune = host.options().prune; prune.info != nullptr) {
-      Print(stderr, "pruner   {}, keeps {} of a picture's {} tokens\n", prune.info->name,
-            host.vision()->encoder->n_rows(), encoder->encoder().config().n_rows);
+      Print(stderr, "pruner   {}, keeps {} of a picture's {} tokens\n", prune.text, host.vision()->encoder->n_rows(),
+            encoder->encoder().config().n_rows);
     }
   }
   Print(stderr, "memory   {} for all sessions, {} of it for {} answer pots\n", BytesText(host.ledger().budget_bytes()),
