@@ -31,10 +31,10 @@ class BadEncoderTest : public RefusalTest {
 
 TEST_F(BadEncoderTest, InfoTellsWhatAnEncoderIs) {
   ExpectIn(InfoOf(VisionPath("clip.gguf")), {"clip.vision.image_size = 37", "runs here: yes, as vision encoder mlp",
-                                             "embeddings of 48", "become 25 tokens", "pruners: l2\n"});
+                                             "embedding size 48", "become 25 tokens", "pruners: l2\n"});
   ExpectIn(InfoOf(VisionPath("clip_next.gguf")), {"with tiles up to", "pruners: none"});
   ExpectIn(InfoOf(VisionPath("blip2.gguf")),
-           {"encoder qformer", "embeddings of 32", "become 12 tokens", "pruners: catp, l2, self_attention"});
+           {"encoder qformer", "embedding size 32", "become 12 tokens", "pruners: catp, l2, self_attention"});
   ExpectIn(InfoOf(VisionPath("flash_vstream.gguf")),
            {"become 16 tokens", "read together, as up to 80", "pruners: none"});
   const std::string llava = VisionPath("llava.gguf"), clip = VisionPath("clip.gguf");

@@ -89,7 +89,8 @@ TEST(BannerTest, SaysWhatCZeroBecame) {
   model.metadata["llama.context_length"].v = int64_t{8192};
   const std::string path = dir.Write("long.gguf", model.Bytes());
   const Arguments run = {"run", "-m", path, "-p", "the", "-n", "1"};
-  EXPECT_NE(Ok(Join(run, {"-c", "0"})).err.find("-c 0 is 4,096 tokens here; the model was trained with 8,192"),
+  EXPECT_NE(Ok(Join(run, {"-c", "0"}))
+                .err.find("-c 0 means 4,096 tokens here; for all 8,192 that the model was trained with"),
             std::string::npos);
   EXPECT_EQ(Ok(run).err.find("-c 0"), std::string::npos);
 }
