@@ -28,8 +28,8 @@ Result<std::optional<SavedSession>> ReadSaved(const std::string& path) {
 
 void AddSessionFlag(CLI::App& sub, std::string* path) {
   sub.add_option("--session", *path,
-                 "go on from the session in FILE and leave it there again; without such a file, begin one. Policy, pot "
-                 "and cache types are the file's")
+                 "continue the session in FILE and save it there again; if there is no such file, start a new one. "
+                 "Policy, pot and cache types come from the file")
       ->check(NotEmpty())
       ->type_name("FILE");
 }
@@ -37,7 +37,7 @@ void AddSessionFlag(CLI::App& sub, std::string* path) {
 Status CheckGoesOn(const CLI::App& sub, const std::string& path) {
   for (const char* name : {"--system", "--pin", "--no-pin-system"}) {
     if (sub.get_option(name)->count() > 0) {
-      return InvalidArgument("{} says how a session begins; the one in {} began already", name, path);
+      return InvalidArgument("{} sets up a new session, but {} holds one that has begun", name, path);
     }
   }
   return Status();
@@ -76,7 +76,7 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   saved.file.reset();
   if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
     status = InvalidArgument(
-        "tokens of it were forgotten before, and a trace tells a stream from its beginning; leave --trace away");
+        "some of its tokens are already forgotten, and a trace must start with the stream; leave out --trace");
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   Print(stderr, "session  {}: {}\n", Printable(path), KeptText(session));

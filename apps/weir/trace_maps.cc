@@ -106,7 +106,7 @@ Result<Panel> KeptMap(const std::string& path, const TraceTotals& totals, const 
   const PotShape& pot = totals.head.pot;
   const std::vector<int32_t> groups = filter.Groups(pot);
   if (groups.empty()) return InvalidArgument("{} has no such layer or head", path);
-  if (totals.n_tokens == 0) return InvalidArgument("{} names no token, so there is nothing to draw", path);
+  if (totals.n_tokens == 0) return InvalidArgument("{} contains no tokens, so there is nothing to draw", path);
   const int64_t n = totals.n_tokens;
   Panel out;
   out.title = "What was kept while the stream was read: share of layers and heads, square root";

@@ -615,14 +615,14 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
           talk, weir::Conversation::Restore(model.loaded->tokenizer(), model.chat ? &*model.chat : nullptr, saved));
     }
     at += parts.chat_bytes;
+    weir::SpanSource of_frames({at + parts.session_bytes, static_cast<size_t>(parts.frame_bytes)});
+    if (frames != nullptr) WEIR_RETURN_IF_ERROR(frames->Check(of_frames));
+    of_frames.Rewind();
     WEIR_RETURN_IF_ERROR(session->session->Restore({at, static_cast<size_t>(parts.session_bytes)}));
     session->talk = std::move(talk);
     session->recalled = {};
     if (session->recall != nullptr) WEIR_RETURN_IF_ERROR(session->recall->CutTo(parts.point()));
-    if (frames != nullptr) frames->Forget();
-    if (parts.frame_bytes == 0) return Status();
-    weir::SpanSource source({at + parts.session_bytes, static_cast<size_t>(parts.frame_bytes)});
-    return frames->Restore(source);
+    return frames == nullptr ? Status() : frames->Restore(of_frames);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/build_paths.h"
+#include "support/pictures.h"
 #include "weir/weir.h"
 #include "weir/weir.hpp"
 
@@ -394,6 +395,86 @@ TEST_F(CapiRecall, BadOptionsAreRefused) {
   EXPECT_EQ(weir_session_copy_archive(off.get(), "x"), WEIR_INVALID_ARGUMENT);
   EXPECT_EQ(weir_session_recalled(nullptr, &report), WEIR_INVALID_ARGUMENT);
   EXPECT_EQ(weir_session_flush(nullptr), WEIR_INVALID_ARGUMENT);
+}
+
+TEST(CapiPictures, AVideoIsItsFramesInAFixedMemory) {
+  if (!weir::testing::HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "clip.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "llava.gguf", model_options);
+  const std::int64_t rows = model.info().tokens_a_picture;
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.policy = "streaming_llm";
+  options.pot_tokens = 64;
+  options.picture_side = 64;
+  const auto write = [](const std::string& name, const std::string& bytes) {
+    const std::string path = ::testing::TempDir() + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  };
+  const std::string clip = write("capi_clip.y4m", weir::testing::Y4mBytes(16, 4));
+  const std::string no_clip = write("capi_no_clip.y4m", "this is no video\n");
+
+  // Half of four seconds' frames are read; only the pot's are held, in the memory that the session has from the start.
+  weir::SessionHandle session(model, options);
+  session.BeginChat("look", WEIR_PINNED);
+  const weir_counters before = session.counters();
+  EXPECT_EQ(session.SeeVideo(clip, 2), 8);
+  const weir_counters after = session.counters();
+  EXPECT_GE(after.seen, before.seen + 8 * rows);
+  EXPECT_LT(after.seen, before.seen + 9 * rows);  // words of the template, no ninth frame
+  EXPECT_LE(after.kept, 64);
+  EXPECT_EQ(after.dropped, after.seen - after.kept);
+  EXPECT_GT(after.selections, before.selections);
+  EXPECT_EQ(after.bytes, before.bytes);
+
+  // No video: one line that names the file, no frame, and a session that goes on.
+  std::int64_t n_frames = -1;
+  EXPECT_EQ(weir_session_see_video(session.get(), no_clip.c_str(), 2, 0, &n_frames), WEIR_CORRUPT);
+  const std::string why = weir_last_error();
+  EXPECT_NE(why.find("capi_no_clip.y4m"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  EXPECT_EQ(n_frames, 0);
+  EXPECT_EQ(weir_session_see_video(session.get(), "/there/is/no.mp4", 2, 0, &n_frames), WEIR_NOT_FOUND);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 0, 0, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 2, WEIR_SPECIAL, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_see_video(session.get(), nullptr, 2, 0, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(session.counters().seen, after.seen);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 1, 0, nullptr), WEIR_OK) << weir_last_error();
+  // Four pinned frames do not fit; those before the error stay read and counted.
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 1, WEIR_PINNED, &n_frames), WEIR_OVER_BUDGET);
+  EXPECT_GT(n_frames, 0);
+  EXPECT_LT(n_frames, 4);
+}
+
+// A session is replaced as a whole or not at all: what cannot be restored of its frames spares its text too.
+TEST(CapiPictures, ForgedFramesLeaveTheSessionAsItWas) {
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "flash_vstream.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "llava.gguf", model_options);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.pot_tokens = 256;
+  options.picture_side = 64;
+  const std::int32_t side = 32;
+  weir::SessionHandle one(model, options), two(model, options);
+  for (int k = 0; k < 3; ++k) {
+    const std::vector<std::uint8_t> rgb(3 * side * side, static_cast<std::uint8_t>(40 + 50 * k));
+    one.SeePixels(rgb.data(), side, side, 1000 * k);
+    if (k == 0) two.SeePixels(rgb.data(), side, side, 500);
+  }
+  two.Say("the sea");
+  const std::vector<std::uint8_t> saved = one.Save(), before = two.Save();
+  std::vector<std::uint8_t> forged = saved;
+  const double no_weight = -1;
+  std::memcpy(forged.data() + forged.size() - sizeof(no_weight), &no_weight, sizeof(no_weight));
+  ASSERT_NE(forged, saved);
+  EXPECT_EQ(weir_session_restore(two.get(), forged.data(), forged.size()), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(weir_last_error()).find('\n'), std::string::npos);
+  EXPECT_EQ(two.Save(), before);
+  two.Restore(saved);
+  EXPECT_EQ(two.Save(), saved);
 }
 
 TEST(Capi, TheWrapperThrowsWhatTheLibraryAnswers) {

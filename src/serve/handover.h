@@ -7,6 +7,11 @@
 // folder in the same way.
 #pragma once
 
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -35,9 +40,18 @@ class Handover {
   Result<bool> Take(Host& host, const std::string& id) const;
 
  private:
+  // Sessions that are being taken over.
+  struct Underway {
+    std::mutex mutex;
+    std::condition_variable ended;
+    std::set<std::string> ids;
+    int64_t n_begun = 0;
+  };
+  class TakingOver;
   explicit Handover(std::string folder) : folder_(std::move(folder)) {}
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".weir"; }
   std::string folder_;
+  std::unique_ptr<Underway> underway_ = std::make_unique<Underway>();
 };
 
 }  // namespace weir

@@ -45,8 +45,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
       options.budget_bytes > 0 ? options.budget_bytes : DefaultBudget(options, shared_bytes, plan.total_bytes);
   if (shared_bytes + options.answer_pots * plan.total_bytes > budget) {
     return OverBudget(
-        "{} answer pots of {} tokens need {} bytes, the budget is {}; ask for a smaller --pot or fewer "
-        "--answer-pots",
+        "{} answer pots of {} tokens need {} bytes, but the budget is {}; use a smaller --pot or fewer --answer-pots",
         options.answer_pots, plan.pot_slots, shared_bytes + options.answer_pots * plan.total_bytes, budget);
   }
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
@@ -84,7 +83,7 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
   if (id.empty()) {
     WEIR_ASSIGN_OR_RETURN(id, NewSessionId(options_.node));
   }
-  if (sessions_.Has(id)) return InvalidArgument("there is a session '{}' already", id);
+  if (sessions_.Has(id)) return InvalidArgument("session '{}' already exists", id);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<StreamSession> stream, admission_->Make(options, n_waiting, std::move(id)));
   return sessions_.Add(std::move(stream));
 }

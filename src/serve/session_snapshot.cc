@@ -68,9 +68,9 @@ Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const St
 Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const std::string& id) {
   WEIR_ASSIGN_OR_RETURN(const SessionNote note, SessionNote::Parse(snapshot.text()));
   if (note.fingerprint != host.fingerprint()) {
-    return InvalidArgument("the snapshot is of the model '{}', not of the one that runs here", note.model);
+    return InvalidArgument("the snapshot is for the model '{}', not for the one running here", note.model);
   }
-  if (note.conversation.is_null()) return InvalidArgument("the snapshot is of a text without rounds");
+  if (note.conversation.is_null()) return InvalidArgument("the snapshot is of plain text, not of a conversation");
   auto usable = host.admission().OptionsFor(note.policy, note.pot_slots);
   // An unknown policy is not a missing file.
   if (!usable.ok()) return InvalidArgument("the snapshot is not usable: {}", usable.status().message());

@@ -28,13 +28,13 @@ void PrintHelp() {
         "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
         "  /image PATH  look at a picture (with --mmproj); the next message is about it\n"
         "  /video PATH  look at a video, --fps frames a second; it may be longer than the pot\n"
-        "  /memory      what is held and what was dropped\n"
-        "  /save FILE   write the session to a file, to go on from here another time\n"
-        "  /load FILE   go on from where a session was saved; this one is forgotten\n"
+        "  /memory      show what is held and what was dropped\n"
+        "  /save FILE   save the session to a file, to continue it later\n"
+        "  /load FILE   continue a saved session; the current one is forgotten\n"
         "  /reset       forget the conversation\n"
-        "  /help        this list\n"
-        "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n"
-        "The up arrow brings earlier lines back; lines that are pasted together are one message.\n");
+        "  /help        show this list\n"
+        "  /exit        quit (or Ctrl-D); Ctrl-C stops an answer, or a message or file that is being read\n"
+        "The up arrow recalls earlier lines; lines pasted together are one message.\n");
 }
 
 class Chat {
@@ -105,7 +105,7 @@ class Chat {
       } else if (line.rfind("/image ", 0) == 0 || line.rfind("/video ", 0) == 0) {
         status = ReadPicture(line.substr(7), line[1] == 'v');
       } else if (line[0] == '/') {
-        Print(stderr, "weir: no command {}; /help lists them\n", Printable(line));
+        Print(stderr, "weir: unknown command {}; /help lists the commands\n", Printable(line));
       } else {
         status = Round(line);
         // Saved after every round: a closed terminal or a crash costs only the current round.
@@ -133,13 +133,13 @@ class Chat {
     if (!saved) return NotFound("there is no snapshot {}", path);
     // Refuse before anything of the current chat is lost.
     if (trace_ != nullptr)
-      return InvalidArgument("/load goes on from the middle of a stream, and --trace tells one from its beginning");
+      return InvalidArgument("/load continues in the middle of a stream, but --trace must start with the stream");
     return GoOnFrom(*saved, path, false);
   }
 
   Status GoOnFrom(SavedSession& saved, const std::string& path, bool own_seed) {
     if (saved.note.conversation.is_null()) {
-      return InvalidArgument("{} is of a text without rounds; `weir run` goes on with it", path);
+      return InvalidArgument("{} is a session of plain text, not a conversation; continue it with `weir run`", path);
     }
     WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer_, &chat_, saved.note.conversation));
     WEIR_RETURN_IF_ERROR(RestoreSaved(saved, path, own_seed, setup_, &sampler_));
@@ -256,7 +256,7 @@ class Chat {
     PrintReport(report, "the message");
     if (status.code() != StatusCode::kCancelled) return status;
     return Cancelled(
-        "stopped after {} of the message's {} tokens; they stay read, and the next line goes on from there",
+        "stopped after {} of the message's {} tokens; they stay in the conversation, and the next line continues it",
         CountText(session_.counters().seen - n_before), CountText(talk_.n_question_tokens()));
   }
 
@@ -324,7 +324,7 @@ Action AddChat(CLI::App& sub) {
   AddModelFlags(sub, model.get());
   sub.add_option("--system", flags->system, "system message");
   sub.add_option("--chat-template", model->chat_template,
-                 "template to use instead of the file's: chatml, llama3, gemma ...");
+                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
   AddPotFlags(sub, pot.get());
@@ -345,7 +345,7 @@ Action AddChat(CLI::App& sub) {
 
 extern const CommandInfo kChat;
 const CommandInfo kChat = {.name = "chat",
-                           .summary = "talk in rounds, for as long as you like; /help lists what can be typed",
+                           .summary = "chat for as long as you like; /help lists the commands",
                            .group = CommandGroup::kAnswer,
                            .add = AddChat};
 

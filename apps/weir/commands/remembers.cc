@@ -105,7 +105,7 @@ Result<Span> ParseSpan(const std::string& text, const std::vector<TraceToken>& t
     if (out.begin >= n) return InvalidArgument("--at {}: the stream had {} tokens", text, CountText(n));
     out.end = std::min(out.end, n);
   }
-  if (out.begin >= out.end) return InvalidArgument("--at {}: no token of the stream is there", text);
+  if (out.begin >= out.end) return InvalidArgument("--at {}: no token of the stream is in that span", text);
   return out;
 }
 
@@ -354,10 +354,10 @@ Status Remembers(const RemembersFlags& flags) {
 
 Action AddRemembers(CLI::App& sub) {
   auto flags = std::make_shared<RemembersFlags>();
-  sub.add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
+  sub.add_option("file,-f,--file", flags->file, "trace file, with or without -f")->required()->type_name("FILE");
   CLI::Option* const at =
       sub.add_option("--at", flags->at,
-                     "which part: tokens (1000:1200, or 1000), shares of the stream (25%, 25%:50%), or times in the "
+                     "part of the stream: tokens (1000:1200, or 1000), shares (25%, 25%:50%), or times in the "
                      "source (00:30-01:00)")
           ->check(NotEmpty())
           ->type_name("SPAN");
@@ -368,7 +368,7 @@ Action AddRemembers(CLI::App& sub) {
   sub.add_option("--recall-dir", flags->recall_dir, "an archive of the same stream: says what of the rest is on disk")
       ->check(NotEmpty())
       ->type_name("FOLDER");
-  sub.add_option("--least", flags->least, "count as held what this share of layers and heads hold; 0 = any of them")
+  sub.add_option("--least", flags->least, "count a token as held if at least this share of layers and heads hold it; 0 = any of them")
       ->check(Between(0.0, 1.0))
       ->capture_default_str();
   sub.add_option("--layer", flags->filter.layer, "only this layer; -1 = all")
@@ -388,7 +388,7 @@ Action AddRemembers(CLI::App& sub) {
 extern const CommandInfo kRemembers;
 const CommandInfo kRemembers = {
     .name = "remembers",
-    .summary = "what of a part of a stream is held, on disk or gone at the end, from a file of --trace",
+    .summary = "show what of a part of a stream was held, on disk or gone at the end, from a --trace file",
     .group = CommandGroup::kInspect,
     .add = AddRemembers};
 

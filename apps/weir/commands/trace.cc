@@ -278,7 +278,7 @@ Status Attention(const TraceFlags& flags) {
 
 Status Trace(const TraceFlags& flags) {
   if (!flags.output.empty() && !flags.output.ends_with(".png") && !flags.output.ends_with(".svg")) {
-    return InvalidArgument("-o {}: expected a name that ends in .svg or .png", flags.output);
+    return InvalidArgument("-o {}: expected a file name that ends in .svg or .png", flags.output);
   }
   if (flags.attention) return Attention(flags);
   if (!flags.output.empty()) WEIR_RETURN_IF_ERROR(Draw(flags));
@@ -288,20 +288,20 @@ Status Trace(const TraceFlags& flags) {
 
 Action AddTrace(CLI::App& sub) {
   auto flags = std::make_shared<TraceFlags>();
-  sub.add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
+  sub.add_option("file,-f,--file", flags->file, "trace file, with or without -f")->required()->type_name("FILE");
   sub.add_option(
          "-o,--output", flags->output,
-         "draw what was kept, and with --trace-scores where attention went: .svg, or .png for the maps without words")
+         "draw what was kept, and with --trace-scores where attention went: .svg, or .png for the maps without text")
       ->check(NotEmpty())
       ->type_name("FILE");
   CLI::Option* summary = sub.add_flag("--summary", flags->summary, "print the table (the default without -o)");
-  sub.add_flag("--events", flags->events, "print one line of JSON per forgotten token")->excludes(summary);
+  sub.add_flag("--events", flags->events, "print one line of JSON per evicted token")->excludes(summary);
   CLI::Option* attention =
       sub.add_flag("--attention", flags->attention,
-                   "of a trace with --trace-attention: how sparse attention on pictures is, how alike it is between "
-                   "layers and between tokens of the answer, how text decays; a table, or with -o pictures")
+                   "for a trace with --trace-attention: show how sparse attention to pictures is, how similar it is "
+                   "across layers and answer tokens, and how attention to text decays; a table, or pictures with -o")
           ->excludes("--events");
-  sub.add_option("--top", flags->top, "with --attention: the share of a picture's tokens that counts as important")
+  sub.add_option("--top", flags->top, "with --attention: share of a picture's tokens that counts as important")
       ->needs(attention)
       ->check(CLI::Range(0.0, 1.0).description(""))
       ->capture_default_str();
@@ -322,7 +322,7 @@ Action AddTrace(CLI::App& sub) {
 
 extern const CommandInfo kTrace;
 const CommandInfo kTrace = {.name = "trace",
-                            .summary = "what was forgotten, from a file of --trace: a table, events, or pictures",
+                            .summary = "show what was evicted, from a --trace file: a table, events, or pictures",
                             .group = CommandGroup::kInspect,
                             .add = AddTrace};
 
