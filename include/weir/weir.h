@@ -229,8 +229,8 @@ WEIR_API weir_status weir_session_recalled_passage(const weir_session* session, 
 /* Hands everything read so far to the operating system, so that it survives the death of the process; asking and
  * closing do so as well. WEIR_IO if the archive was turned off: weir_last_error() says why; the session goes on. */
 WEIR_API weir_status weir_session_flush(weir_session* session);
-/* Copies the archive, as it is now, into a new or empty folder: a second session, opened with it as recall_dir, can then
- * restore what this one saved. */
+/* Copies the archive, as it is now, into a new or empty folder: a second session, opened with it as recall_dir, can
+ * then restore what this one saved. */
 WEIR_API weir_status weir_session_copy_archive(weir_session* session, const char* folder);
 
 /* ---- what a session holds */

@@ -190,9 +190,7 @@ struct SavedParts {
   int64_t session_bytes = 0, frame_bytes = 0, chat_bytes = 0;
   int64_t has_archive = 0, archive_seq_end = 0, archive_segment = 0, archive_offset = 0;
 
-  ArchivePoint point() const {
-    return {archive_seq_end, static_cast<int32_t>(archive_segment), archive_offset};
-  }
+  ArchivePoint point() const { return {archive_seq_end, static_cast<int32_t>(archive_segment), archive_offset}; }
 };
 
 const Status kNoRecall = InvalidArgument("the session was opened without recall: weir_session_options.recall");
@@ -216,8 +214,8 @@ Result<RecallOptions> RecallFor(const weir_session_options& given) {
 // Whether an archive may go on from where `parts` were saved.
 Status CheckArchive(const weir_session& session, const SavedParts& parts) {
   if ((parts.has_archive != 0) != (session.recall != nullptr)) {
-    return InvalidArgument("the saved session was opened {} recall, this one {}", parts.has_archive != 0 ? "with" : "without",
-                           session.recall != nullptr ? "with" : "without");
+    return InvalidArgument("the saved session was opened {} recall, this one {}",
+                           parts.has_archive != 0 ? "with" : "without", session.recall != nullptr ? "with" : "without");
   }
   if (session.recall == nullptr) return Status();
   if (parts.archive_seq_end < 0 || parts.archive_segment < 0 || parts.archive_segment > INT32_MAX ||
@@ -541,9 +539,8 @@ weir_status weir_session_recalled_passage(const weir_session* session, size_t i,
     const std::vector<weir::RecalledPassage>& all = session->recalled.passages;
     if (i >= all.size()) return weir::InvalidArgument("passage {} of {}", i, all.size());
     const weir::RecalledPassage& one = all[i];
-    return weir::Write<weir_passage>({sizeof(weir_passage), one.seq, one.seq_end, one.t_ms, one.score, one.text.data(),
-                                      one.text.size()},
-                                     passage);
+    return weir::Write<weir_passage>(
+        {sizeof(weir_passage), one.seq, one.seq_end, one.t_ms, one.score, one.text.data(), one.text.size()}, passage);
   });
 }
 

@@ -37,7 +37,7 @@ struct Reply {
   std::string text;
   bool has_gold_nll = false;
   bool end_token_read = false;  // the model ended its answer with an end token
-  Recalled recalled;             // what was brought back for the question
+  Recalled recalled;            // what was brought back for the question
   double gold_nll = 0;  // -log P of Question::gold, mean over its tokens. Asked aside and without a template only
 };
 

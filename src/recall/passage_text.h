@@ -17,8 +17,8 @@ namespace weir {
 // spaces. Empty if the blocks are gone. Errors of the source.
 Result<std::string> PassageText(const Passage& passage, BlockSource& blocks);
 
-// Of a text, the sentence that shares most words with the question, and as many sentences before and after it: few words
-// disturb a small model least. Among equals the last.
+// Of a text, the sentence that shares most words with the question, and as many sentences before and after it: few
+// words disturb a small model least. Among equals the last.
 std::string AroundBestSentence(std::string_view text, std::string_view question, int32_t n_context);
 
 }  // namespace weir

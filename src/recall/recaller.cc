@@ -86,8 +86,7 @@ Result<Recalled> Recaller::Bring(Session& session, std::string_view question, in
     if (text.empty() && passage.n_rows == 0) continue;
     std::vector<RecalledPassage> more = out.passages;
     const int64_t n_tokens = passage.n_rows == 0 ? 0 : passage.n_rows + std::ssize(Encode(text));
-    more.push_back(
-        {passage.seq, passage.seq_end, passage.t_ms, passage.score, passage.n_rows, std::move(text)});
+    more.push_back({passage.seq, passage.seq_end, passage.t_ms, passage.score, passage.n_rows, std::move(text)});
     std::ranges::sort(more, {}, &RecalledPassage::seq);
     std::vector<int32_t> tokens = Encode(ExcerptText(more));
     if (n_shown_tokens + n_tokens + std::ssize(tokens) > session.plan().excerpt_slots) continue;

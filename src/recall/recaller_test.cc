@@ -170,8 +170,8 @@ TEST_F(RecallerTest, WhatDoesNotFitIsLeftOut) {
 
 TEST_F(RecallerTest, TheNewestWordsAreHandedOverFirst) {
   blocks_ = ListedBlocks();
-  Recorder recorder(
-      model_->tokenizer(), [this](const Block& block) { blocks_.Add(std::string(block.text), block.n_tokens); }, {});
+  Recorder recorder(model_->tokenizer(),
+                    [this](const Block& block) { blocks_.Add(std::string(block.text), block.n_tokens); }, {});
   auto session = MakeSession(160);
   session->SetListener(&recorder);
   EncodeOptions plain;

@@ -16,8 +16,8 @@ namespace weir {
 
 class Recorder final : public StreamListener {
  public:
-  // `tokenizer` and `rows` must outlive it; `sink` receives every block. A picture's rows are gathered in `rows`; one that
-  // does not fit is left out.
+  // `tokenizer` and `rows` must outlive it; `sink` receives every block. A picture's rows are gathered in `rows`; one
+  // that does not fit is left out.
   using Sink = std::function<void(const Block&)>;
   Recorder(const Tokenizer& tokenizer, Sink sink, std::span<uint16_t> rows);
 
@@ -26,7 +26,6 @@ class Recorder final : public StreamListener {
   void Flush();
   // Forgets what was not handed over: the session was reset or restored.
   void Drop();
-
 
  private:
   void Begin(const Arrival& arrival, int64_t seq);

@@ -43,7 +43,8 @@ class RecorderTest : public ::testing::Test {
         model_->tokenizer(),
         [this](const Block& block) {
           EXPECT_EQ(ValidUtf8Prefix(block.text), block.text.size());
-          kept_.push_back({block.seq, block.n_tokens, block.role, block.t_ms, std::string(block.text), block.rows.size()});
+          kept_.push_back(
+              {block.seq, block.n_tokens, block.role, block.t_ms, std::string(block.text), block.rows.size()});
         },
         rows);
   }

@@ -34,7 +34,8 @@ Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionO
   if (recall.tokens == 0 || recall.tokens < -1) return InvalidArgument("recall needs room for at least one token");
   WEIR_ASSIGN_OR_RETURN(const int64_t archive_bytes, Archive::MemoryBytes(ToArchiveOptions(recall, model)));
   options->excerpt_slots = recall.tokens;
-  options->beside.push_back({MemTag::kOther, "recall: buffers of the archive", archive_bytes + PictureBytes(recall, model)});
+  options->beside.push_back(
+      {MemTag::kOther, "recall: buffers of the archive", archive_bytes + PictureBytes(recall, model)});
   return Status();
 }
 
@@ -54,9 +55,9 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Make(const RecallOptions& op
   const std::span<uint16_t> coming(reinterpret_cast<uint16_t*>(out->rows_.as<float>() + n), n);
   // What cannot be kept is counted by the archive, and said in its notes.
   out->recorder_ = std::make_unique<Recorder>(
-      model.tokenizer(), [archive = out->archive_.get()](const Block& block) { (void)archive->Append(block); },
-      coming);
-  out->recaller_ = std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
+      model.tokenizer(), [archive = out->archive_.get()](const Block& block) { (void)archive->Append(block); }, coming);
+  out->recaller_ =
+      std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
   session.SetListener(out->recorder_.get());
   return out;
 }

@@ -63,10 +63,13 @@ class StreamRecallTest : public ::testing::Test {
   std::string Texts(StreamRecall& recall) {
     std::string out;
     recall.Flush();
-    EXPECT_TRUE(recall.archive().Scan(recall.archive().begin(), [&](BlockPlace, const Block& block) {
-      out += block.text;
-      return true;
-    }).ok());
+    EXPECT_TRUE(recall.archive()
+                    .Scan(recall.archive().begin(),
+                          [&](BlockPlace, const Block& block) {
+                            out += block.text;
+                            return true;
+                          })
+                    .ok());
     return out;
   }
   static std::string Pages(int n) {

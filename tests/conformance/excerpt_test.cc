@@ -47,7 +47,9 @@ class ExcerptTest : public ::testing::TestWithParam<const PolicyInfo*> {
     return *std::move(session);
   }
   std::span<const int32_t> Tokens(size_t from, size_t n) const { return std::span(tokens_).subspan(from, n); }
-  bool Forgets() const { return std::move(std::move(ParsePolicySpec(GetParam()->name)).value().Make()).value()->Needs().evicts; }
+  bool Forgets() const {
+    return std::move(std::move(ParsePolicySpec(GetParam()->name)).value().Make()).value()->Needs().evicts;
+  }
   static Status ReadExcerpt(Session& session, std::span<const int32_t> tokens) {
     Session::AppendOptions options;
     options.excerpt = true;

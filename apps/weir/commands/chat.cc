@@ -302,9 +302,9 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   }
   WEIR_ASSIGN_OR_RETURN(std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer),
-                                                     {.in_chat = true, .goes_on = saved.has_value()},
-                                                     {&pictures, /*more_later=*/true}));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup,
+                        MakeSetup(model_flags, pot_flags, SamplingText(answer),
+                                  {.in_chat = true, .goes_on = saved.has_value()}, {&pictures, /*more_later=*/true}));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
                                                                        model_flags.chat_template));
   Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);

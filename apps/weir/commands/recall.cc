@@ -83,12 +83,9 @@ void DescribeArchive(const Searched& in, nlohmann::ordered_json* json) {
   const Archive& archive = *in.archive;
   const std::string notes = archive.notes().Text();
   if (json != nullptr) {
-    (*json)["archive"] = {{"begin", archive.seq_begin()},
-                          {"end", archive.seq_end()},
-                          {"blocks", in.n_blocks},
-                          {"segments", archive.n_segments()},
-                          {"disk_bytes", archive.disk_bytes()},
-                          {"t_ms", in.t_newest_ms}};
+    (*json)["archive"] = {
+        {"begin", archive.seq_begin()},     {"end", archive.seq_end()},           {"blocks", in.n_blocks},
+        {"segments", archive.n_segments()}, {"disk_bytes", archive.disk_bytes()}, {"t_ms", in.t_newest_ms}};
     if (!notes.empty()) (*json)["archive"]["notes"] = notes;
     return;
   }

@@ -131,7 +131,9 @@ std::string HeldText(const TraceReader& reader, const Span& span, const std::vec
   const auto close_gap = [&] {
     if (n_gone > 0) {
       out += fmt::format("[... {} token{}{} ...]", CountText(n_gone), n_gone == 1 ? "" : "s",
-                         on_disk == nullptr ? "" : gap == TokenPlace::kOnDisk ? " on disk" : " gone");
+                         on_disk == nullptr           ? ""
+                         : gap == TokenPlace::kOnDisk ? " on disk"
+                                                      : " gone");
     }
     n_gone = 0;
   };
@@ -213,8 +215,7 @@ struct Memory {
     }
     std::vector<TokenPlace> out;
     for (int64_t seq = span.begin; seq < span.end; ++seq) {
-      out.push_back(
-          PlaceOf(seq, holders[static_cast<size_t>(seq - span.begin)] >= least, taken_back.seqs(), disk()));
+      out.push_back(PlaceOf(seq, holders[static_cast<size_t>(seq - span.begin)] >= least, taken_back.seqs(), disk()));
     }
     return out;
   }
@@ -234,7 +235,8 @@ std::string PlacesText(const PlaceCounts& n) {
   std::string out;
   for (size_t i = 0; i < n.size(); ++i) {
     if (n[i] == all) return kNames[i];
-    if (n[i] > 0) out += fmt::format("{}{} of {} {}", out.empty() ? "" : ", ", CountText(n[i]), CountText(all), kNames[i]);
+    if (n[i] > 0)
+      out += fmt::format("{}{} of {} {}", out.empty() ? "" : ", ", CountText(n[i]), CountText(all), kNames[i]);
   }
   return out;
 }
@@ -355,10 +357,10 @@ Action AddRemembers(CLI::App& sub) {
   sub.add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
   CLI::Option* const at =
       sub.add_option("--at", flags->at,
-                 "which part: tokens (1000:1200, or 1000), shares of the stream (25%, 25%:50%), or times in the "
-                 "source (00:30-01:00)")
-      ->check(NotEmpty())
-      ->type_name("SPAN");
+                     "which part: tokens (1000:1200, or 1000), shares of the stream (25%, 25%:50%), or times in the "
+                     "source (00:30-01:00)")
+          ->check(NotEmpty())
+          ->type_name("SPAN");
   sub.add_option("--find", flags->find, "the part that says this, wherever it does: where each occurrence is now")
       ->excludes(at)
       ->check(NotEmpty())

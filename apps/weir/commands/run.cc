@@ -188,7 +188,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   const int64_t n_before = session.counters().seen;
   const bool next_round = saved && prompt.talk;
   Recalled recalled;
-  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(setup, sampler, &*prompt.talk, text, answer.n_predict, append, &recalled)
+  WEIR_RETURN_IF_ERROR(next_round ? ReadRound(setup, sampler, &*prompt.talk, text, answer.n_predict, append, &recalled)
                        : n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
                                        : AppendPinned(session, tokens, part, append));
   const int64_t n_read = session.counters().seen - n_before;

@@ -19,8 +19,7 @@ class Random final : public Selector {
     WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
       if (block.seq_end() > query.held_from) return false;
       if (!query.MayBring(block)) return true;
-      const Passage one = {
-          .from = place, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms, .score = 1};
+      const Passage one = {.from = place, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms, .score = 1};
       ++n;
       if (std::ssize(out) < query.most) {
         out.push_back(one);
@@ -46,9 +45,10 @@ const SelectorInfo kRandom = {
     .name = "random",
     .summary = "passages by chance: a baseline",
     .options = kOptions,
-    .make = [](const Options& options) {
-      return std::unique_ptr<Selector>(new Random(static_cast<uint64_t>(options.Int("seed"))));
-    },
+    .make =
+        [](const Options& options) {
+          return std::unique_ptr<Selector>(new Random(static_cast<uint64_t>(options.Int("seed"))));
+        },
 };
 
 }  // namespace weir

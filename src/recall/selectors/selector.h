@@ -19,12 +19,12 @@
 namespace weir {
 
 struct RecallQuery {
-  std::string_view text;      // the question
-  int64_t held_from = 0;      // what the pot holds from this seq on need not be brought back
-  int64_t n_seen = 0;         // tokens of the stream so far
-  int64_t t_now_ms = 0;       // stream time
-  bool answers = false;       // the model's own answers may be brought back
-  int32_t most = 2;           // passages at most
+  std::string_view text;  // the question
+  int64_t held_from = 0;  // what the pot holds from this seq on need not be brought back
+  int64_t n_seen = 0;     // tokens of the stream so far
+  int64_t t_now_ms = 0;   // stream time
+  bool answers = false;   // the model's own answers may be brought back
+  int32_t most = 2;       // passages at most
 
   // Whether a block may be brought back: not a question, and an answer only if wanted.
   bool MayBring(const Block& block) const {
@@ -41,8 +41,8 @@ struct Passage {
   int64_t seq = 0, seq_end = 0;
   int64_t t_ms = 0;
   int64_t n_rows = 0;  // of its pictures
-  double score = 0;   // 0 to 1: how much of the question it matches. The gate compares it
-  bool held = false;  // the pot holds it: nothing to bring back, but a measure for the others
+  double score = 0;    // 0 to 1: how much of the question it matches. The gate compares it
+  bool held = false;   // the pot holds it: nothing to bring back, but a measure for the others
 };
 
 class Selector {

@@ -25,8 +25,8 @@ struct Window {
   Counts counts{};
 };
 
-// Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window; so is
-// one that pictures follow, with these.
+// Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window; so
+// is one that pictures follow, with these.
 template <typename Each>
 Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTable& table, const Each& each) {
   struct Seen {
