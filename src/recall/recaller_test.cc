@@ -85,7 +85,7 @@ TEST_F(RecallerTest, TheSentenceComesAndGoes) {
   for (const SlotMeta& slot : session->pot().meta(0)) {
     if (slot.seq >= n_seen) newest.push_back(slot.token_id);
   }
-  EXPECT_NE(model_->tokenizer().Decode(newest).find("[Earlier:\n\""), std::string::npos);
+  EXPECT_NE(model_->tokenizer().Decode(newest).find("[From earlier in the text]\n"), std::string::npos);
   ASSERT_TRUE(recaller->TakeBack(*session).ok());
   EXPECT_EQ(session->n_excerpt(), 0);
   EXPECT_EQ(session->pot().n_used(), n_used);
