@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "saved.h"
-#include "print.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
+#include <system_error>
+
+#include "print.h"
+#include "recall_flags.h"
 
 namespace weir::app {
 namespace {
@@ -13,6 +18,33 @@ namespace {
 std::string Lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
+}
+
+// The folder of an archive, as a file remembers it; "": none.
+std::string FolderOf(const Archive& archive) {
+  if (archive.dir().empty()) return "";
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::weakly_canonical(archive.dir(), error);
+  return error ? archive.dir() : path.string();
+}
+
+// Takes the archive back to where the session was saved. What another session has read is never its past.
+Status GoOnWithArchive(const SessionNote& note, StreamRecall& recall, int64_t n_seen) {
+  Archive& archive = recall.archive();
+  const std::string folder = FolderOf(archive);
+  if (note.recall && !folder.empty() && note.recall->archive == folder && archive.n_segments() > 0) {
+    ArchivePoint point = note.recall->point;
+    point.seq_end = std::min(point.seq_end, n_seen);
+    WEIR_RETURN_IF_ERROR(recall.CutTo(point));
+    PrintArchiveNotes(recall);
+    return Status();
+  }
+  if (!folder.empty() && archive.n_segments() > 0) {
+    return InvalidArgument("{} holds the archive of another session; name a new folder in --recall-dir", archive.dir());
+  }
+  if (n_seen > 0) Print(stderr, "recall   {}\n", kArchiveGone);
+  WEIR_RETURN_IF_ERROR(recall.CutTo({}));
+  return recall.CutTo({.seq_end = n_seen});
 }
 
 }  // namespace
@@ -49,6 +81,11 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   if (!given("--chunk")) flags->chunk = note.chunk_rows;
   if (!given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
   if (!given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
+  if (note.recall && !given("--recall")) {
+    flags->recall.spec = note.recall->selector;
+    if (!given("--recall-disk")) flags->recall.disk = fmt::format("{}", note.recall->disk_bytes);
+    if (!given("--recall-tokens")) flags->recall.tokens = note.excerpt_slots;
+  }
   if (!given("--on-overflow")) flags->on_overflow = note.on_overflow == OnOverflow::kError ? "error" : "evict";
 }
 
@@ -65,6 +102,7 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
   if (status.ok()) status = RestoreState(saved.note, *saved.file, encoder, &session, frames);
   if (status.ok()) *sampler = std::move(goes_on);
+  if (status.ok() && setup.recall != nullptr) status = GoOnWithArchive(saved.note, *setup.recall, session.n_seen());
   saved.file.reset();
   if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
     status = InvalidArgument(
@@ -82,6 +120,11 @@ Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& f
                                      ModelName(*setup.model), ModelFingerprint(setup.model->file()));
   note.conversation = std::move(conversation);
   WEIR_ASSIGN_OR_RETURN(note.sampler, SaveSampler(sampler));
+  if (setup.recall != nullptr) {
+    const Archive& archive = setup.recall->archive();
+    WEIR_ASSIGN_OR_RETURN(const int64_t disk_bytes, ParseBytes(flags.recall.disk));
+    note.recall = {setup.recall->recaller().spec().text, disk_bytes, FolderOf(archive), setup.recall->SavePoint()};
+  }
   const FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
   if (frames != nullptr) note.Describe(*frames, setup.encoder->file());
   WEIR_ASSIGN_OR_RETURN(const auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(session, frames)));

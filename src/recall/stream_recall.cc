@@ -6,7 +6,6 @@
 #include "engine/fingerprint.h"
 
 namespace weir {
-namespace {
 
 ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& model) {
   return {.dir = recall.dir,
@@ -15,8 +14,6 @@ ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& 
           .model_hash = ModelHash(model.file()),
           .tokenizer_hash = TokenizerHash(model.tokenizer())};
 }
-
-}  // namespace
 
 Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionOptions* options) {
   if (!recall.on()) return Status();
@@ -29,16 +26,20 @@ Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionO
 
 Result<std::unique_ptr<StreamRecall>> StreamRecall::Make(const RecallOptions& options, const LoadedModel& model,
                                                          Session& session) {
-  std::unique_ptr<StreamRecall> out(new StreamRecall(session));
   const ArchiveOptions archive = ToArchiveOptions(options, model);
-  if (!options.dir.empty() && Archive::Exists(options.dir)) {
-    WEIR_ASSIGN_OR_RETURN(out->archive_, Archive::Open(archive, session.ledger()));
-  } else {
-    WEIR_ASSIGN_OR_RETURN(out->archive_, Archive::Make(archive, session.ledger()));
-  }
+  const bool exists = !options.dir.empty() && Archive::Exists(options.dir);
+  WEIR_ASSIGN_OR_RETURN(auto opened, exists ? Archive::Open(archive, session.ledger())
+                                            : Archive::Make(archive, session.ledger()));
+  return Around(std::move(opened), options, model, session);
+}
+
+std::unique_ptr<StreamRecall> StreamRecall::Around(std::unique_ptr<Archive> archive, const RecallOptions& options,
+                                                   const LoadedModel& model, Session& session) {
+  std::unique_ptr<StreamRecall> out(new StreamRecall(session));
+  out->archive_ = std::move(archive);
   // What cannot be kept is counted by the archive, and said in its notes.
   out->recorder_ = std::make_unique<Recorder>(
-      model.tokenizer(), [archive = out->archive_.get()](const Block& block) { (void)archive->Append(block); },
+      model.tokenizer(), [to = out->archive_.get()](const Block& block) { (void)to->Append(block); },
       /*pictures=*/false);
   out->recaller_ = std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get());
   session.SetListener(out->recorder_.get());
