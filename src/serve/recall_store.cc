@@ -17,7 +17,6 @@ namespace weir {
 namespace {
 
 constexpr size_t kMaxSpecBytes = 1 << 12;
-constexpr int64_t kMaxTokens = 1 << 20;
 constexpr size_t kNumberDigits = 16;
 
 std::string CopyName(const std::string& name, int64_t number) { return fmt::format("{}.{:016x}", name, number); }
@@ -101,7 +100,7 @@ Result<RecallOptions> RecallStore::OptionsFor(const std::optional<std::string>& 
     return InvalidArgument("'recall' is for servers that run with --recall or --recall-disk-total");
   }
   out.disk_bytes = disk_bytes > 0 ? disk_bytes : std::min(out.disk_bytes, disk_total());
-  if (tokens > 0) out.tokens = static_cast<int32_t>(std::min(tokens, kMaxTokens));
+  if (tokens > 0) out.tokens = static_cast<int32_t>(tokens);
   if (out.disk_bytes > disk_total()) {
     return InvalidArgument("'recall_disk' of {} bytes is more than the archives of all sessions may have, {}",
                            out.disk_bytes, disk_total());
