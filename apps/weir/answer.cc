@@ -270,7 +270,8 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     room.n_waiting = pictures.n_waiting;
     WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(out.encoder->encoder(), room, prune));
   }
-  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  if (out.encoder != nullptr) recall.max_rows = out.encoder->encoder().config().max_rows();
   if (probe.own_archive) {
     WEIR_RETURN_IF_ERROR(AddRecall(recall, *out.model, &options));
   } else if (recall.on()) {

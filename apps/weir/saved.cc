@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "saved.h"
-#include "print.h"
 #include "recall/own_archive.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
+#include <system_error>
+
+#include "print.h"
+#include "recall_flags.h"
 
 namespace weir::app {
 namespace {
@@ -14,6 +19,14 @@ namespace {
 std::string Lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
+}
+
+// The folder of an archive, as a file remembers it; "": none.
+std::string FolderOf(const Archive& archive) {
+  if (archive.dir().empty()) return "";
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::weakly_canonical(archive.dir(), error);
+  return error ? archive.dir() : path.string();
 }
 
 }  // namespace
@@ -50,6 +63,11 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   if (!given("--chunk")) flags->chunk = note.chunk_rows;
   if (!given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
   if (!given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
+  if (note.recall && !given("--recall")) {
+    flags->recall.spec = note.recall->selector;
+    if (!given("--recall-disk")) flags->recall.disk = fmt::format("{}", note.recall->disk_bytes);
+    if (!given("--recall-tokens")) flags->recall.tokens = note.excerpt_slots;
+  }
   if (!given("--on-overflow")) flags->on_overflow = note.on_overflow == OnOverflow::kError ? "error" : "evict";
 }
 
@@ -66,11 +84,15 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
   // A folder that is not this session's is refused before anything is restored or cut.
   const bool archive = setup.recall != nullptr && !setup.recall->archive().dir().empty();
-  if (status.ok() && archive) status = CheckOwnArchive(*setup.recall, saved.note.recall);
+  std::optional<ArchivePoint> point;
+  if (saved.note.recall) point = saved.note.recall->point;
+  if (status.ok() && archive) status = CheckOwnArchive(*setup.recall, point);
   if (status.ok()) status = RestoreState(saved.note, *saved.file, encoder, &session, frames);
   if (status.ok() && setup.recall != nullptr) {
-    // An archive without a name is never this session's: it is as new.
-    status = archive ? GoOnFrom(*setup.recall, saved.note.recall) : setup.recall->CutTo({});
+    // An archive without a name is never this session's: it begins here.
+    status = archive ? GoOnFrom(*setup.recall, point) : setup.recall->CutTo({.seq_end = session.n_seen()});
+    if (!archive && session.n_seen() > 0) Print(stderr, "recall   {}\n", kArchiveGone);
+    PrintArchiveNotes(*setup.recall);
   }
   if (status.ok()) *sampler = std::move(goes_on);
   saved.file.reset();
@@ -95,7 +117,11 @@ Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& f
                                      ModelName(*setup.model), ModelFingerprint(setup.model->file()));
   note.conversation = std::move(conversation);
   WEIR_ASSIGN_OR_RETURN(note.sampler, SaveSampler(sampler));
-  if (setup.recall != nullptr && !setup.recall->archive().dir().empty()) note.recall = setup.recall->SavePoint();
+  if (setup.recall != nullptr) {
+    const Archive& archive = setup.recall->archive();
+    WEIR_ASSIGN_OR_RETURN(const int64_t disk_bytes, ParseBytes(flags.recall.disk));
+    note.recall = {setup.recall->recaller().spec().text, disk_bytes, FolderOf(archive), setup.recall->SavePoint()};
+  }
   const FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
   if (frames != nullptr) note.Describe(*frames, setup.encoder->file());
   WEIR_ASSIGN_OR_RETURN(const auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(session, frames)));

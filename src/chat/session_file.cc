@@ -1,17 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chat/session_file.h"
 
-#include "engine/fingerprint.h"
-
 #include <fmt/core.h>
 #include <algorithm>
+
+#include "engine/fingerprint.h"
 
 namespace weir {
 namespace {
 
+constexpr int64_t kMaxCount = int64_t{1} << 50;  // of tokens and bytes
+constexpr size_t kMaxRecallText = 1 << 12;
 constexpr int64_t kMaxHistory = 1'000'000;  // fits into JSON with room for the rest
 
 const char* OverflowName(OnOverflow on_overflow) { return on_overflow == OnOverflow::kError ? "error" : "evict"; }
+
+Json ToJson(const SessionNote::Recall& recall) {
+  return {{"selector", recall.selector},         {"disk", recall.disk_bytes},       {"archive", recall.archive},
+          {"seq_end", recall.point.seq_end},     {"segment", recall.point.segment}, {"offset", recall.point.offset}};
+}
+
+Result<SessionNote::Recall> RecallFrom(const Json& json) {
+  Fields fields(json, "recall.");
+  SessionNote::Recall out;
+  int64_t segment = 0;
+  fields.Get("selector", &out.selector);
+  fields.Get("disk", &out.disk_bytes, 1, kMaxCount);
+  fields.Get("archive", &out.archive);
+  fields.Get("seq_end", &out.point.seq_end, 0, kMaxCount);
+  fields.Get("segment", &segment, 0, INT32_MAX);
+  fields.Get("offset", &out.point.offset, 0, kMaxCount);
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  out.point.segment = static_cast<int32_t>(segment);
+  if (out.selector.empty() || out.disk_bytes == 0 || std::max(out.selector.size(), out.archive.size()) > kMaxRecallText) {
+    return InvalidArgument("the snapshot's recall lacks fields: it was not written by this program");
+  }
+  return out;
+}
 
 // One of the cache types by its name.
 Result<DType> CacheType(const std::string& name) {
@@ -37,6 +62,7 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   out.k_type = plan.pot.k_type;
   out.v_type = plan.pot.v_type;
   out.on_overflow = on_overflow;
+  out.excerpt_slots = plan.excerpt_slots;
   return out;
 }
 
@@ -63,7 +89,8 @@ std::string SessionNote::ToText() const {
   if (frames) {
     text["frames"] = {{"encoder", frames->encoder}, {"fingerprint", frames->fingerprint}, {"bytes", frames->bytes}};
   }
-  if (recall) text["recall"] = {{"seq_end", recall->seq_end}, {"segment", recall->segment}, {"offset", recall->offset}};
+  if (excerpt_slots > 0) text["excerpt"] = excerpt_slots;
+  if (recall) text["recall"] = ToJson(*recall);
   return JsonText(text);
 }
 
@@ -71,7 +98,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   WEIR_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   Fields fields(json);
   SessionNote out;
-  int64_t format = 0, pot = 0, chunk = 0;
+  int64_t format = 0, pot = 0, chunk = 0, excerpt = 0;
   std::string k_type, v_type, on_overflow;
   fields.Get("format", &format, 1, 1);
   fields.Get("model", &out.model);
@@ -86,6 +113,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   if (const Json* watched = fields.Get("watched")) out.watched = *watched;
   if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
   const Json* const frames = fields.Get("frames");
+  fields.Get("excerpt", &excerpt, 0, 1 << 26);
   const Json* const recall = fields.Get("recall");
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (frames != nullptr && !frames->is_null()) {
@@ -97,20 +125,14 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
     WEIR_RETURN_IF_ERROR(of_frames.Done());
   }
   if (recall != nullptr && !recall->is_null()) {
-    Fields of_recall(*recall, "recall.");
-    int64_t segment = 0;
-    out.recall.emplace();
-    of_recall.Get("seq_end", &out.recall->seq_end, 0, INT64_MAX);
-    of_recall.Get("segment", &segment, 0, INT32_MAX);
-    of_recall.Get("offset", &out.recall->offset, 0, INT64_MAX);
-    WEIR_RETURN_IF_ERROR(of_recall.Done());
-    out.recall->segment = static_cast<int32_t>(segment);
+    WEIR_ASSIGN_OR_RETURN(out.recall, RecallFrom(*recall));
   }
   if (format == 0 || out.policy.empty() || pot == 0 || chunk == 0) {
     return InvalidArgument("the snapshot lacks fields: it was not written by this program");
   }
   out.pot_slots = static_cast<int32_t>(pot);
   out.chunk_rows = static_cast<int32_t>(chunk);
+  out.excerpt_slots = static_cast<int32_t>(excerpt);
   WEIR_ASSIGN_OR_RETURN(out.k_type, CacheType(k_type));
   WEIR_ASSIGN_OR_RETURN(out.v_type, CacheType(v_type));
   out.on_overflow = on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
@@ -129,6 +151,10 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
     return InvalidArgument(
         "the snapshot's pot holds {} tokens and reads {} at once, this session's holds {} and reads {}", pot_slots,
         chunk_rows, plan.pot_slots, plan.chunk_rows);
+  }
+  if (excerpt_slots != plan.excerpt_slots) {
+    return InvalidArgument("the snapshot has {} slots for what recall brings back, this session {}: --recall-tokens {}",
+                           excerpt_slots, plan.excerpt_slots, excerpt_slots);
   }
   if (k_type != plan.pot.k_type || v_type != plan.pot.v_type) {
     return InvalidArgument("the snapshot holds keys as {} and values as {}, this session as {} and {}",

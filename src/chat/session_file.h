@@ -5,9 +5,9 @@
 // The text is JSON: format, model, fingerprint, policy, pot, chunk, k_type, v_type, on_overflow; `conversation` (null
 // for a session without rounds), `watched` (the stream's clock and the frames of its live video; null: neither),
 // `sampler` (null where every answer brings its own), `frames` (the encoder, its fingerprint, and the bytes of the
-// frames that are kept; missing where there are none) and `recall` (how far the session's archive goes, as an
-// ArchivePoint; missing where there is none, or none with a name). `weir serve`, `weir chat` and `weir run` write the
-// same files and read each other's.
+// frames that are kept; missing where there are none), `excerpt` (slots for excerpts; missing: none) and `recall` (the
+// selector, the archive's folder and quota, and how far the archive went; missing without recall: the archive itself is
+// not in the file). `weir serve`, `weir chat` and `weir run` write the same files and read each other's.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +43,16 @@ struct SessionNote {
     std::string encoder, fingerprint;
   };
   std::optional<Frames> frames;
-  std::optional<ArchivePoint> recall;
+  int32_t excerpt_slots = 0;
+  struct Recall {
+    std::string selector;  // as RecallSpec::text
+    int64_t disk_bytes = 0;
+    std::string archive;  // its folder: of a server, a name in --recall-dir; "": it had none, and is gone
+    ArchivePoint point;
+  };
+  std::optional<Recall> recall;
 
-  // Describes an existing session; the rest is left null.
+  // Describes an existing session; `conversation`, `watched`, `sampler`, `frames` and `recall` are left null.
   static SessionNote Of(const Session& session, OnOverflow on_overflow, std::string model, std::string fingerprint);
   // Adds the frames that the stream keeps, and the encoder file that made them. Does nothing if there is nothing to
   // save.
@@ -57,6 +64,9 @@ struct SessionNote {
   // The message of kInvalidArgument says how `session` differs from the saved one.
   Status CheckFits(const Session& session, const std::string& fingerprint) const;
 };
+
+// What to say where a session comes back without its archive.
+inline constexpr char kArchiveGone[] = "its archive is gone: what left the pot cannot be recalled";
 
 // The state in a snapshot: a session and the frames that its stream keeps. `frames` may be nullptr.
 int64_t StateBytes(const Session& session, const FrameStore* frames);

@@ -8,16 +8,6 @@
 namespace weir {
 namespace {
 
-ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& model) {
-  return {.dir = recall.dir,
-          .temp_dir = recall.temp_dir,
-          .disk_bytes = recall.disk_bytes,
-          .model_hash = ModelHash(model.file()),
-          .tokenizer_hash = TokenizerHash(model.tokenizer()),
-          .n_embd = model.model().config().n_embd,
-          .max_rows = recall.max_rows};
-}
-
 // Numbers of the largest picture.
 int64_t PictureNumbers(const RecallOptions& recall, const LoadedModel& model) {
   return int64_t{recall.max_rows} * model.model().config().n_embd;
@@ -28,6 +18,16 @@ int64_t PictureBytes(const RecallOptions& recall, const LoadedModel& model) {
 }
 
 }  // namespace
+
+ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& model) {
+  return {.dir = recall.dir,
+          .temp_dir = recall.temp_dir,
+          .disk_bytes = recall.disk_bytes,
+          .model_hash = ModelHash(model.file()),
+          .tokenizer_hash = TokenizerHash(model.tokenizer()),
+          .n_embd = model.model().config().n_embd,
+          .max_rows = recall.max_rows};
+}
 
 Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionOptions* options) {
   if (!recall.on()) return Status();
@@ -41,13 +41,18 @@ Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionO
 
 Result<std::unique_ptr<StreamRecall>> StreamRecall::Make(const RecallOptions& options, const LoadedModel& model,
                                                          Session& session) {
-  std::unique_ptr<StreamRecall> out(new StreamRecall(session));
   const ArchiveOptions archive = ToArchiveOptions(options, model);
-  if (!options.dir.empty() && Archive::Exists(options.dir)) {
-    WEIR_ASSIGN_OR_RETURN(out->archive_, Archive::Open(archive, session.ledger()));
-  } else {
-    WEIR_ASSIGN_OR_RETURN(out->archive_, Archive::Make(archive, session.ledger()));
-  }
+  const bool exists = !options.dir.empty() && Archive::Exists(options.dir);
+  WEIR_ASSIGN_OR_RETURN(auto opened, exists ? Archive::Open(archive, session.ledger())
+                                            : Archive::Make(archive, session.ledger()));
+  return Around(std::move(opened), options, model, session);
+}
+
+Result<std::unique_ptr<StreamRecall>> StreamRecall::Around(std::unique_ptr<Archive> archive,
+                                                           const RecallOptions& options, const LoadedModel& model,
+                                                           Session& session) {
+  std::unique_ptr<StreamRecall> out(new StreamRecall(session));
+  out->archive_ = std::move(archive);
   WEIR_ASSIGN_OR_RETURN(out->rows_,
                         HostBuffer::Allocate(session.ledger(), MemTag::kOther, PictureBytes(options, model)));
   const auto n = static_cast<size_t>(PictureNumbers(options, model));
@@ -55,9 +60,9 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Make(const RecallOptions& op
   const std::span<uint16_t> coming(reinterpret_cast<uint16_t*>(out->rows_.as<float>() + n), n);
   // What cannot be kept is counted by the archive, and said in its notes.
   out->recorder_ = std::make_unique<Recorder>(
-      model.tokenizer(), [archive = out->archive_.get()](const Block& block) { (void)archive->Append(block); }, coming);
-  out->recaller_ =
-      std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
+      model.tokenizer(), [to = out->archive_.get()](const Block& block) { (void)to->Append(block); },
+      coming);
+  out->recaller_ = std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
   session.SetListener(out->recorder_.get());
   return out;
 }

@@ -27,6 +27,9 @@ struct RecallOptions {
   bool on() const { return spec.info != nullptr; }
 };
 
+// Of the archive of a model's session.
+ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& model);
+
 // Adds what recall needs to a session's plan. kInvalidArgument for a quota that is too small.
 Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionOptions* options);
 
@@ -36,6 +39,9 @@ class StreamRecall {
   // there is one, and made otherwise. Errors of Archive::Open() and Make().
   static Result<std::unique_ptr<StreamRecall>> Make(const RecallOptions& options, const LoadedModel& model,
                                                     Session& session);
+  // The same around an archive that was opened or forked, whose memory is in the session's ledger.
+  static Result<std::unique_ptr<StreamRecall>> Around(std::unique_ptr<Archive> archive, const RecallOptions& options,
+                                                      const LoadedModel& model, Session& session);
   ~StreamRecall();
   StreamRecall(const StreamRecall&) = delete;
   StreamRecall& operator=(const StreamRecall&) = delete;

@@ -20,8 +20,10 @@ Status CheckPolicyLength(const std::string& policy) {
                          policy.size());
 }
 
-Result<SessionOptions> Admission::OptionsFor(const std::string& policy, int64_t pot) const {
+Result<SessionOptions> Admission::OptionsFor(const std::string& policy, int64_t pot,
+                                             const RecallOptions& recall) const {
   SessionOptions out = defaults_.session;
+  WEIR_RETURN_IF_ERROR(AddRecall(recall, model_, &out));
   if (pot > 0) out.pot_slots = static_cast<int32_t>(pot);
   if (policy.empty()) return out;
   WEIR_RETURN_IF_ERROR(CheckPolicyLength(policy));
@@ -71,6 +73,7 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
       .reservation = *std::move(bytes),
       .created_s = static_cast<int64_t>(std::time(nullptr)),
       .kept_frames = std::move(kept_frames),
+      .recall = nullptr,
       .frames = std::move(frames),
       .rows_pruned = prunes ? std::optional<int64_t>(0) : std::nullopt,
   });

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/ledger.h"
+#include "recall/stream_recall.h"
 #include "serve/host_options.h"
 #include "serve/session_table.h"
 #include "serve/shared_vision.h"
@@ -27,8 +28,9 @@ class Admission {
       : model_(model), chat_(chat), defaults_(options), vision_(vision), ledger_(ledger) {}
 
   // The default options with another policy or pot; an empty policy and pot 0 keep the defaults. kInvalidArgument for a
-  // policy that names a profile (requests open no files) or has more than 4 KiB with its options written out.
-  Result<SessionOptions> OptionsFor(const std::string& policy, int64_t pot) const;
+  // policy that names a profile (requests open no files) or has more than 4 KiB with its options written out. With
+  // room for what `recall` needs.
+  Result<SessionOptions> OptionsFor(const std::string& policy, int64_t pot, const RecallOptions& recall) const;
   // Bytes of a session's queue for live video; 0 without an encoder.
   int64_t QueueBytes(int n_waiting) const;
   // False if such a session would not fit even into an unused budget.

@@ -30,12 +30,70 @@ Status AnswerJob::Begin() {
   begun_at_ = Clock::now();
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create(request_.sampler));
   sampler_ = std::move(sampler);
+  if (stream_ == nullptr || stream_->recall == nullptr) return StartQuestion();
+  Conversation& talk = stream_->conversation;
+  stage_ = Stage::kOpen;
+  if (!talk.turn_open()) {
+    TurnParts head = OpenTurn(talk, std::nullopt);
+    Accept(TokensOf(head.parts));
+    reader_.Start(std::move(head), talk, nullptr, stream_->t_ms);
+  }
+  if (talk.turn_open() || reader_.done()) stage_ = Stage::kRecall;
+  return Status();
+}
+
+void AnswerJob::Accept(std::span<const int32_t> tokens) {
+  if (request_.sampler.repeat_penalty != 1) {
+    for (const int32_t id : tokens) sampler_->Accept(id);
+  }
+  summary_.n_prompt += std::ssize(tokens);
+  n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
+}
+
+Status AnswerJob::Open() {
+  const int64_t n_before = reader_.n_read();
+  const Status status = ReadStep();
+  n_others_ += reader_.n_read() - n_before;
+  n_read_.store(n_others_, std::memory_order_relaxed);
+  if (status.ok() && reader_.done()) stage_ = Stage::kRecall;
+  overflow_ = status.code() == StatusCode::kOverBudget;
+  return status;
+}
+
+// An archive that cannot be searched costs the excerpt, not the answer.
+Status AnswerJob::BringBack() {
+  SessionRecall& recall = *stream_->recall;
+  summary_.recalled.emplace();
+  if (recall.stream == nullptr) {
+    summary_.recall_failed = IoError("{}", recall.Notes());
+    return StartQuestion();
+  }
+  WEIR_RETURN_IF_ERROR(recall.stream->recaller().TakeBack(*session_));
+  const int64_t n_seen = session_->n_seen();
+  auto brought = recall.stream->recaller().Bring(*session_, request_.question, stream_->t_ms);
+  const int64_t n = session_->n_seen() - n_seen;
+  host_.metrics().CountRead(n);
+  if (brought.ok()) {
+    summary_.recalled = *std::move(brought);
+    if (n > 0) stream_->conversation.TextRead();
+  } else {
+    summary_.recall_failed = brought.status();
+    WEIR_RETURN_IF_ERROR(recall.stream->recaller().TakeBack(*session_));
+  }
+  host_.metrics().CountRecall(std::ssize(summary_.recalled->passages));
+  n_others_ += n;
+  summary_.n_prompt += n;
+  return StartQuestion();
+}
+
+Status AnswerJob::StartQuestion() {
+  stage_ = Stage::kQuestion;
   TurnParts turn;
   turn.parts = request_.prompt;
   if (stream_ != nullptr) {
     turn = AskInTurn(stream_->conversation, request_.question);
     if (stream_->kept_frames != nullptr && stream_->kept_frames->fresh()) {
-      recalled_.emplace(*host_.vision()->encoder, *stream_->kept_frames);
+      frames_.emplace(*host_.vision()->encoder, *stream_->kept_frames);
       turn.parts.insert(turn.parts.begin() + static_cast<ptrdiff_t>(turn.n_heads), {{}, false, false, true});
     }
     summary_.t_ms = stream_->t_ms;
@@ -50,11 +108,7 @@ Status AnswerJob::Begin() {
     n_read_.store(summary_.n_cached, std::memory_order_relaxed);
     WEIR_RETURN_IF_ERROR(session_->BeginRound(all, request_.max_tokens, summary_.n_cached));
   }
-  if (request_.sampler.repeat_penalty != 1) {
-    for (const int32_t id : all) sampler_->Accept(id);
-  }
-  summary_.n_prompt = std::ssize(all);
-  n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
+  Accept(all);
   if (request_.score_prompt) {
     ScoredToken first;
     first.id = all[0];
@@ -62,7 +116,7 @@ Status AnswerJob::Begin() {
     prompt_ = std::move(all);
   }
   if (stream_ != nullptr) {
-    reader_.Start(std::move(turn), stream_->conversation, recalled_ ? &*recalled_ : nullptr, summary_.t_ms);
+    reader_.Start(std::move(turn), stream_->conversation, frames_ ? &*frames_ : nullptr, summary_.t_ms);
   } else {
     reader_.Start(std::move(turn.parts), true, feed_.get(), summary_.t_ms, summary_.n_cached);
   }
@@ -85,10 +139,11 @@ Status AnswerJob::Read() {
   const Status status = ReadStep(request_.score_prompt ? &score : nullptr);
   summary_.n_prompt += reader_.n_visual() - n_visual;
   n_prompt_.store(summary_.n_prompt, std::memory_order_relaxed);
-  n_read_.store(summary_.n_cached + reader_.n_read(), std::memory_order_relaxed);
+  n_read_.store(summary_.n_cached + n_others_ + reader_.n_read(), std::memory_order_relaxed);
   if (stream_ == nullptr) summary_.t_ms = reader_.t_ms();
   overflow_ = status.code() == StatusCode::kOverBudget;
   if (reader_.done()) {
+    stage_ = Stage::kAnswer;
     AnswerOptions options = request_;
     options.read_last = stream_ != nullptr;
     options.t_src_ms = summary_.t_ms;
@@ -131,20 +186,28 @@ Job::Step AnswerJob::StepOf(Status status) {
   return Step::kDone;
 }
 
-Job::Step AnswerJob::Advance() {
-  const bool may_stop = !begun_ || reader_.may_stop();
-  Status status = may_stop ? CheckGoOn() : Status();
-  if (status.ok() && !begun_) {
-    begun_ = true;
-    status = Begin();
-  } else if (status.ok() && !reader_.done()) {
-    status = Read();
-  } else if (status.ok()) {
-    const auto reads = Write();
-    status = reads.status();
-    const int32_t token = answerer_->token();
-    if (status.ok() && *reads) status = Written(session_->Append({&token, 1}, answerer_->append()));
+Status AnswerJob::AdvanceStage() {
+  switch (stage_) {
+    case Stage::kBegin:
+      return Begin();
+    case Stage::kOpen:
+      return Open();
+    case Stage::kRecall:
+      return BringBack();
+    case Stage::kQuestion:
+      return Read();
+    case Stage::kAnswer:
+      break;
   }
+  WEIR_ASSIGN_OR_RETURN(const bool reads, Write());
+  const int32_t token = answerer_->token();
+  return reads ? Written(session_->Append({&token, 1}, answerer_->append())) : Status();
+}
+
+Job::Step AnswerJob::Advance() {
+  const bool may_stop = stage_ == Stage::kBegin || stage_ == Stage::kRecall || reader_.may_stop();
+  Status status = may_stop ? CheckGoOn() : Status();
+  if (status.ok()) status = AdvanceStage();
   return StepOf(std::move(status));
 }
 
@@ -179,6 +242,7 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
 void AnswerJob::Finish() {
   const bool has_session = session_ != nullptr;
   if (has_session) {
+    if (Status taken_back = session_->TakeBackExcerpt(); status_.ok()) status_ = std::move(taken_back);
     summary_.tokens = session_->counters();
     summary_.held = HeldSpans(session_->pot());
     const auto end = Clock::now();
@@ -188,7 +252,7 @@ void AnswerJob::Finish() {
       first = answerer_->first_token_at();
       summary_.first_token_ms = Milliseconds(first - asked_at_);
     }
-    if (begun_) summary_.prompt_ms = Milliseconds(first - begun_at_);
+    if (stage_ != Stage::kBegin) summary_.prompt_ms = Milliseconds(first - begun_at_);
     summary_.answer_ms = Milliseconds(end - first);
     summary_.rows_pruned = stream_ != nullptr ? stream_->rows_pruned : rows_pruned_;
   }
@@ -204,7 +268,7 @@ void AnswerJob::Finish() {
   pending_.last = true;
   pending_.status = std::move(status_);
   pending_.overflow = overflow_;
-  pending_.cut = summary_.cancelled && begun_ && stream_ != nullptr;
+  pending_.cut = summary_.cancelled && stage_ != Stage::kBegin && stream_ != nullptr;
   pending_.summary = summary_;
   events.Push(std::move(pending_));
 }

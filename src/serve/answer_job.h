@@ -15,6 +15,7 @@
 #include "chat/recalled_frames.h"
 #include "chat/score.h"
 #include "engine/step_batch.h"
+#include "recall/recaller.h"
 #include "serve/held_map.h"
 #include "serve/session_job.h"
 #include "text/sampler.h"
@@ -39,6 +40,8 @@ struct AnswerSummary {
   int64_t n_cached = 0;    // of the prompt, not read again
   SessionCounters tokens;  // of the session
   std::array<HeldSpan, kNumModalities> held{};
+  std::optional<Recalled> recalled;    // nullopt: a session without recall
+  Status recall_failed;                // why it could not be searched
   int64_t t_ms = 0;                    // the stream time at which it was asked
   std::optional<int64_t> rows_pruned;  // of the session's pictures; nullopt without a pruner
   double first_token_ms = 0;           // since the job was created; 0 without a token
@@ -63,7 +66,7 @@ class AnswerJob : public SessionJob {
   // An empty id: answer in an answer pot.
   AnswerJob(Host& host, std::string id, AnswerRequest request);
   Step Advance() override;
-  bool CanJoin() const override { return begun_ && reader_.done(); }
+  bool CanJoin() const override { return stage_ == Stage::kAnswer; }
   void Finish() override;
   void Dropped(const Status& why) override;
 
@@ -82,7 +85,15 @@ class AnswerJob : public SessionJob {
 
  private:
   std::span<const PromptPart> Reusable() const override;
+  // The stages of a question to a session with recall: the turn is opened, what the question is about is brought back,
+  // the question is read. Others begin with the question.
+  enum class Stage { kBegin, kOpen, kRecall, kQuestion, kAnswer };
   Status Begin();
+  Status Open();
+  Status BringBack();
+  Status StartQuestion();
+  // Counts tokens that are about to be read.
+  void Accept(std::span<const int32_t> tokens);
   Status Read();
   // Samples the next token and emits its text. True if the session must read it.
   Result<bool> Write();
@@ -90,16 +101,18 @@ class AnswerJob : public SessionJob {
   Status Written(const Status& read);
   // Moves the answerer's new output to pending_.
   void TakeWritten();
+  Status AdvanceStage();
   Step StepOf(Status status);
 
   AnswerRequest request_;
   const Clock::time_point asked_at_;
   Clock::time_point begun_at_;
   std::optional<Sampler> sampler_;
-  std::optional<RecalledFrames> recalled_;
+  std::optional<RecalledFrames> frames_;
   std::optional<Answerer> answerer_;  // set once the prompt was read
   std::vector<int32_t> prompt_;       // all parts: only with score_prompt
-  bool begun_ = false;
+  Stage stage_ = Stage::kBegin;
+  int64_t n_others_ = 0;  // tokens read before the question
   AnswerSummary summary_;
   std::atomic<int64_t> n_read_{0}, n_prompt_{0};  // progress()
   AnswerEvent pending_;

@@ -29,6 +29,22 @@ void AppendLists(Json more, Json* to) {
   }
 }
 
+// What was brought back and, where nothing was, why.
+void AddRecalled(const Recalled& recalled, const Status& failed, Json* to) {
+  Json list = Json::array();
+  for (const RecalledPassage& passage : recalled.passages) {
+    list.push_back({{"seq", passage.seq},
+                    {"end", passage.seq_end},
+                    {"t_ms", passage.t_ms},
+                    {"score", passage.score},
+                    {"text", passage.text}});
+  }
+  if (list.empty()) {
+    (*to)["recall"] = !failed.ok() ? "failed" : recalled.held ? "held" : recalled.gated ? "gate" : "nothing";
+  }
+  (*to)["recalled"] = std::move(list);
+}
+
 const char* FinishReason(const AnswerSummary& summary) { return summary.ended ? "stop" : "length"; }
 
 }  // namespace
@@ -107,6 +123,7 @@ void AnswerShape::Count(size_t index, const AnswerSummary& summary) {
              {"dropped", tokens.dropped},
              {"modalities", ModalitiesJson(tokens, summary.held)},
              {"t_ms", summary.t_ms}};
+  if (summary.recalled) AddRecalled(*summary.recalled, summary.recall_failed, &memory_);
   if (summary.rows_pruned) memory_["rows_pruned"] = *summary.rows_pruned;
 }
 

@@ -56,15 +56,19 @@ Result<Handover> Handover::Make(const std::string& folder) {
 }
 
 // On the engine's thread: nothing can read or change the session while it is written.
-Status Handover::Write(const Host& host, const StreamSession& stream) const {
-  WEIR_ASSIGN_OR_RETURN(const auto file, WriteSnapshot(host, stream, PathOf(stream.id)));
-  return file->Finish();
+Status Handover::Write(Host& host, StreamSession& stream) const {
+  WEIR_ASSIGN_OR_RETURN(const auto saved, host.recall().Save(stream));
+  WEIR_ASSIGN_OR_RETURN(const auto file, WriteSnapshot(host, stream, saved.note, PathOf(stream.id)));
+  host.recall().Close(stream);
+  Status status = file->Finish();
+  if (!status.ok()) host.recall().Open(stream);
+  return status;
 }
 
 Result<bool> Handover::LeaveIdle(Host& host, const std::string& id) const {
   bool busy = false;
   const Status status = CallEngine(host, [&]() -> Status {
-    const StreamSession* const stream = host.sessions().Find(id);
+    StreamSession* const stream = host.sessions().Find(id);
     if (stream == nullptr) return Status();
     busy = stream->busy;
     if (busy) return Status();

@@ -2,11 +2,78 @@
 #include "serve/held_map.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 namespace weir {
-Json HeldMap(const Session& session, int64_t n_bins) {
+namespace {
+
+constexpr int64_t kWindow = 1 << 16;  // seqs that are marked together
+
+// Calls `each` once for every seq that any group holds, in order.
+template <class Each>
+void ForEachHeld(const Pot& pot, const Each& each) {
+  // Groups are sorted by seq: one window of the stream at a time is marked by all of them.
+  const int32_t n_groups = pot.shape().n_groups();
+  std::vector<uint64_t> marks(kWindow / 64);
+  std::vector<size_t> cursors(static_cast<size_t>(n_groups), 0);
+  for (;;) {
+    int64_t begin = std::numeric_limits<int64_t>::max();
+    for (int32_t group = 0; group < n_groups; ++group) {
+      const size_t at = cursors[static_cast<size_t>(group)];
+      if (at < pot.meta(group).size()) begin = std::min(begin, pot.meta(group)[at].seq);
+    }
+    if (begin == std::numeric_limits<int64_t>::max()) return;
+    std::fill(marks.begin(), marks.end(), 0);
+    for (int32_t group = 0; group < n_groups; ++group) {
+      const std::span<const SlotMeta> slots = pot.meta(group);
+      for (size_t& at = cursors[static_cast<size_t>(group)]; at < slots.size() && slots[at].seq < begin + kWindow; ++at) {
+        const uint64_t bit = static_cast<uint64_t>(slots[at].seq - begin);
+        marks[bit / 64] |= uint64_t{1} << (bit % 64);
+      }
+    }
+    for (size_t i = 0; i < marks.size(); ++i) {
+      for (uint64_t word = marks[i]; word != 0; word &= word - 1) {
+        each(begin + static_cast<int64_t>(i) * 64 + std::countr_zero(word));
+      }
+    }
+  }
+}
+
+// What the archive has of the stream, in one piece.
+SeqRange Archived(const StreamSession& stream) {
+  if (stream.recall == nullptr || stream.recall->stream == nullptr) return {};
+  const Archive& archive = stream.recall->stream->archive();
+  // The newest words are about to be written.
+  return {archive.seq_begin(), archive.state().ok() ? stream.session->n_seen() : archive.seq_end()};
+}
+
+}  // namespace
+
+StreamStates StatesOf(const StreamSession& stream, int64_t per_part) {
+  const int64_t n_seen = stream.session->n_seen();
+  const size_t n = static_cast<size_t>((n_seen + per_part - 1) / per_part);
+  StreamStates out = {std::vector<int64_t>(n), std::vector<int64_t>(n), std::vector<int64_t>(n)};
+  const SeqRange archived = Archived(stream);
+  for (size_t part = 0; part < n; ++part) {
+    const int64_t begin = static_cast<int64_t>(part) * per_part, end = std::min(begin + per_part, n_seen);
+    out.on_disk[part] = std::max<int64_t>(0, std::min(end, archived.end) - std::max(begin, archived.begin));
+    out.gone[part] = end - begin - out.on_disk[part];
+  }
+  ForEachHeld(stream.session->pot(), [&](int64_t seq) {
+    const size_t part = static_cast<size_t>(seq / per_part);
+    const bool on_disk = seq >= archived.begin && seq < archived.end;
+    --(on_disk ? out.on_disk : out.gone)[part];
+    ++out.held[part];
+  });
+  return out;
+}
+
+Json HeldMap(const StreamSession& stream, int64_t n_bins) {
+  const Session& session = *stream.session;
   const Pot& pot = session.pot();
   const PotShape& shape = pot.shape();
   const SessionCounters counters = session.counters();
@@ -38,8 +105,16 @@ Json HeldMap(const Session& session, int64_t n_bins) {
       list.push_back(std::move(numbers));
     }
   }
-  return {{"object", "held"}, {"seen", counters.seen}, {"kept", counters.kept},     {"dropped", counters.dropped},
-          {"layers", rows},   {"bins", bins},          {"tokens_per_bin", per_bin}, {"held", std::move(held)}};
+  const StreamStates states = StatesOf(stream, per_bin);
+  return {{"object", "held"},
+          {"seen", counters.seen},
+          {"kept", counters.kept},
+          {"dropped", counters.dropped},
+          {"layers", rows},
+          {"bins", bins},
+          {"tokens_per_bin", per_bin},
+          {"held", std::move(held)},
+          {"states", {{"held", states.held}, {"on_disk", states.on_disk}, {"gone", states.gone}}}};
 }
 
 std::array<HeldSpan, kNumModalities> HeldSpans(const Pot& pot) {

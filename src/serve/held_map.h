@@ -3,16 +3,27 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "engine/session.h"
 #include "io/json.h"
+#include "serve/session_table.h"
 
 namespace weir {
 
 // The stream so far is cut into at most `n_bins` equal parts. `held` has one list of rows per modality with held
 // tokens. A row is a layer (one row for all layers if they hold the same); a number is the slots held of one part,
 // averaged over KV heads that differ. REQUIRES: n_bins >= 1.
-Json HeldMap(const Session& session, int64_t n_bins);
+// `states` says of each part how many of its tokens any layer and head holds, how many only the archive has, and how
+// many are gone.
+Json HeldMap(const StreamSession& stream, int64_t n_bins);
+
+// What became of the tokens of a stream, in parts of `per_part` tokens.
+struct StreamStates {
+  std::vector<int64_t> held, on_disk, gone;
+};
+StreamStates StatesOf(const StreamSession& stream, int64_t per_part);
 
 // The oldest and the newest time (SlotMeta::t_src_ms) of a modality's held tokens.
 struct HeldSpan {

@@ -17,17 +17,19 @@ constexpr int kDefaultSessions = 8;
 Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options, const StepBatch::Shape& batch) {
   const int64_t bytes =
       PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch);
-  if (options.encoder == nullptr) return bytes;
+  WEIR_ASSIGN_OR_RETURN(const int64_t recall_bytes,
+                        RecallStore::MemoryBytes(options.recall, options.recall_disk_total));
+  if (options.encoder == nullptr) return bytes + recall_bytes;
   WEIR_ASSIGN_OR_RETURN(const int64_t vision_bytes,
                         SharedVision::Bytes(options.encoder->encoder(), options.prune, options.decode));
-  return bytes + vision_bytes;
+  return bytes + recall_bytes + vision_bytes;
 }
 
-int64_t DefaultBudget(const HostOptions& options, int64_t shared_bytes, int64_t session_bytes) {
+int64_t DefaultBudget(const HostOptions& options, int64_t shared_bytes, int64_t pot_bytes, int64_t session_bytes) {
   const int64_t queue = options.encoder == nullptr ? 0
                                                    : FrameQueue::Bytes(options.encoder->encoder().config(),
                                                                        std::max(1, options.frames_waiting));
-  return shared_bytes + options.answer_pots * session_bytes + kDefaultSessions * (session_bytes + queue);
+  return shared_bytes + options.answer_pots * pot_bytes + kDefaultSessions * (session_bytes + queue);
 }
 
 }  // namespace
@@ -39,10 +41,14 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
   if (options.encoder != nullptr) options.session.beside = FrameStore::Plan(options.encoder->encoder());
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
-  const StepBatch::Shape batch = StepBatch::ShapeFor(plan, options.max_together);
+  if (options.encoder != nullptr) options.recall.max_rows = options.encoder->encoder().config().max_rows();
+  SessionOptions with_recall = options.session;
+  WEIR_RETURN_IF_ERROR(AddRecall(options.recall, model, &with_recall));
+  WEIR_ASSIGN_OR_RETURN(SessionPlan session_plan, PlanSession(model.model(), model.backend(), with_recall));
+  const StepBatch::Shape batch = StepBatch::ShapeFor(session_plan, options.max_together);
   WEIR_ASSIGN_OR_RETURN(const int64_t shared_bytes, SharedBytes(model, options, batch));
   const int64_t budget =
-      options.budget_bytes > 0 ? options.budget_bytes : DefaultBudget(options, shared_bytes, plan.total_bytes);
+      options.budget_bytes > 0 ? options.budget_bytes : DefaultBudget(options, shared_bytes, plan.total_bytes, session_plan.total_bytes);
   if (shared_bytes + options.answer_pots * plan.total_bytes > budget) {
     return OverBudget(
         "{} answer pots of {} tokens need {} bytes, but the budget is {}; use a smaller --pot or fewer --answer-pots",
@@ -51,12 +57,14 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
   if (chat.ok()) out->chat_ = *std::move(chat);
   out->plan_ = std::move(plan);
+  out->session_plan_ = std::move(session_plan);
   out->fingerprint_ = ModelFingerprint(model.file());
   WEIR_RETURN_IF_ERROR(out->MakeRooms(batch, joint_step));
   return out;
 }
 
 Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
+  WEIR_ASSIGN_OR_RETURN(recall_, RecallStore::Make(model_, options_.recall, options_.recall_disk_total, ledger_));
   Encoder* const encoder = options_.encoder == nullptr ? nullptr : &options_.encoder->encoder();
   WEIR_ASSIGN_OR_RETURN(
       pots_, AnswerPots::Make(model_, encoder, options_.session, options_.answer_pots, plan_.total_bytes, ledger_));
@@ -99,9 +107,14 @@ Gauges Host::ReadGauges() const {
   out.kv_bytes = pots_.kv_bytes();
   for (const auto& [id, stream] : sessions_.all()) {
     out.kv_bytes += stream->session->ledger().used_bytes(MemTag::kKv);
+    if (stream->recall != nullptr && stream->recall->stream != nullptr) {
+      out.archive_bytes += stream->recall->stream->archive().disk_bytes();
+    }
     const SessionCounters counters = stream->session->counters();
     for (size_t m = 0; m < out.tokens_resident.size(); ++m) out.tokens_resident[m] += counters.by[m].kept;
   }
+  out.archive_reserved_bytes = recall_->disk_reserved();
+  out.archive_total_bytes = recall_->disk_total();
   if (vision_ != nullptr) {
     const VisionCounts& counts = vision_->counts;
     out.pictures_read = counts.pictures_read;

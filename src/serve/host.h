@@ -24,6 +24,7 @@
 #include "serve/answer_pots.h"
 #include "serve/host_options.h"
 #include "serve/metrics.h"
+#include "serve/recall_store.h"
 #include "serve/scheduler.h"
 #include "serve/session_table.h"
 #include "serve/shared_vision.h"
@@ -46,9 +47,11 @@ class Host {
   const Tokenizer& tokenizer() const { return model_.tokenizer(); }
   const ChatTemplate* chat() const { return chat_ ? &*chat_ : nullptr; }
   const HostOptions& options() const { return options_; }
-  // The plan of a session with the default options, and the bytes of the budget that it takes.
+  // The plan of an answer pot.
   const SessionPlan& plan() const { return plan_; }
-  int64_t session_bytes() const { return plan_.total_bytes + admission_->QueueBytes(options_.frames_waiting); }
+  // The plan of a stream session with the default options, and the bytes of the budget that it takes.
+  const SessionPlan& session_plan() const { return session_plan_; }
+  int64_t session_bytes() const { return session_plan_.total_bytes + admission_->QueueBytes(options_.frames_waiting); }
   // Identifies the weights: snapshots of another model are refused.
   const std::string& fingerprint() const { return fingerprint_; }
   const Ledger& ledger() const { return ledger_; }
@@ -64,10 +67,11 @@ class Host {
 
   AnswerPots& pots() { return pots_; }            // [engine]
   PromptScorer& scorer() { return *scorer_; }     // [engine]
+  RecallStore& recall() const { return *recall_; }  // thread rules: see RecallStore
   SessionTable& sessions() { return sessions_; }  // thread rules: see SessionTable
   // Admits a session and adds it to the table. `n_waiting`: frames of a live video that may wait, -1: the value in the
   // host's options, 0: no live video. An empty id: a new id. Errors of Admission::Make; kInvalidArgument if a session
-  // of that id exists. [engine]
+  // of that id exists. Without recall: options that were planned with it need an archive (RecallStore) next. [engine]
   Result<StreamSession*> Create(const SessionOptions& options, int n_waiting = -1, std::string id = "");
   // [engine]
   Gauges ReadGauges() const;
@@ -80,7 +84,7 @@ class Host {
   LoadedModel& model_;
   HostOptions options_;
   std::optional<ChatTemplate> chat_;
-  SessionPlan plan_;
+  SessionPlan plan_, session_plan_;
   std::string fingerprint_;
   Metrics metrics_;
   Ledger ledger_;
@@ -88,6 +92,7 @@ class Host {
   std::unique_ptr<PromptScorer> scorer_;
   std::unique_ptr<StepBatch> batch_;
   std::optional<Admission> admission_;
+  std::unique_ptr<RecallStore> recall_;
   AnswerPots pots_;
   SessionTable sessions_;
   std::atomic<bool> hurry_{false};

@@ -47,6 +47,12 @@ void Metrics::CountEvictions(std::string_view policy, int64_t n_selections, int6
   evictions.tokens += n_tokens;
 }
 
+void Metrics::CountRecall(int64_t n_passages) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++n_recalls_;
+  n_passages_ += n_passages;
+}
+
 void Metrics::CountCancelled() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++n_cancelled_;
@@ -79,6 +85,11 @@ std::string Metrics::Text(const Gauges& gauges) const {
   Line("weir_rows_pruned_total", "counter", "Rows of pictures that --prune removed.", gauges.rows_pruned, &out);
   Line("weir_jobs_running", "gauge", "Jobs that share the engine now.", gauges.jobs_running, &out);
   Line("weir_jobs_waiting", "gauge", "Jobs that wait to start.", gauges.jobs_waiting, &out);
+  Line("weir_recall_archive_bytes", "gauge", "Bytes on disk of the sessions' archives.", gauges.archive_bytes, &out);
+  Line("weir_recall_reserved_bytes", "gauge", "Bytes on disk that these archives may have.",
+       gauges.archive_reserved_bytes, &out);
+  Line("weir_recall_disk_bytes", "gauge", "Bytes on disk that all archives together may have.",
+       gauges.archive_total_bytes, &out);
   Line("weir_joint_forwards_total", "counter", "Forward passes that several answers shared.", gauges.joint_forwards,
        &out);
   Line("weir_joint_tokens_total", "counter", "Tokens of answers read in joint forward passes.", gauges.joint_tokens,
@@ -89,6 +100,8 @@ std::string Metrics::Text(const Gauges& gauges) const {
   Line("weir_tokens_reused_total", "counter", "Prompt tokens reused from an answer pot.", n_reused_, &out);
   Line("weir_tokens_generated_total", "counter", "Tokens generated in answers.", n_generated_, &out);
   Line("weir_answers_total", "counter", "Answers, cancelled ones included.", n_answers_, &out);
+  Line("weir_recall_questions_total", "counter", "Questions that recall searched archives for.", n_recalls_, &out);
+  Line("weir_recall_passages_total", "counter", "Passages that it brought back.", n_passages_, &out);
   Line("weir_cancelled_total", "counter", "Jobs whose client disconnected.", n_cancelled_, &out);
   Line("weir_sessions_expired_total", "counter", "Sessions that expired because they were idle.", n_expired_, &out);
   out += "# HELP weir_requests_total Requests by route and status.\n# TYPE weir_requests_total counter\n";

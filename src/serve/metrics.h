@@ -22,6 +22,7 @@ struct Gauges {
   int64_t pictures_read = 0, frames_read = 0, frames_arrived = 0, frames_dropped = 0;  // so far
   int64_t rows_pruned = 0;                                                             // so far
   int64_t jobs_running = 0, jobs_waiting = 0;
+  int64_t archive_bytes = 0, archive_reserved_bytes = 0, archive_total_bytes = 0;  // on disk, for recall
   int64_t joint_forwards = 0, joint_tokens = 0;  // so far: forward passes shared by several answers
 };
 
@@ -33,6 +34,8 @@ class Metrics {
   void CountReused(int64_t n_tokens);
   void CountAnswer(int64_t n_tokens, double first_token_s);
   void CountEvictions(std::string_view policy, int64_t n_selections, int64_t n_tokens);
+  // A question that recall searched for, and the passages that it brought back.
+  void CountRecall(int64_t n_passages);
   void CountCancelled();
   void CountExpired();
   std::string Text(const Gauges& gauges) const;
@@ -48,6 +51,7 @@ class Metrics {
   std::array<int64_t, kTtftBounds.size() + 1> ttft_{};  // the last bucket: above all bounds
   double ttft_sum_s_ = 0;
   int64_t n_read_ = 0, n_reused_ = 0, n_generated_ = 0, n_answers_ = 0, n_cancelled_ = 0, n_expired_ = 0;
+  int64_t n_recalls_ = 0, n_passages_ = 0;
 };
 
 }  // namespace weir

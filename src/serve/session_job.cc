@@ -57,6 +57,8 @@ void SessionJob::Finish() {
     if (Reusable().empty()) session_->Reset();  // not reusable
     host_.pots().Give(session_);
   } else {
+    // What was read is found by the next question, and survives the death of the process.
+    if (stream_->recall != nullptr && stream_->recall->stream != nullptr) stream_->recall->stream->Flush();
     stream_->busy = false;
     stream_->used_at = Clock::now();
   }

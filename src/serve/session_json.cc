@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/session_json.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "kv/held.h"
 #include "serve/held_map.h"
 
@@ -9,6 +14,25 @@ namespace weir {
 Json FramesJson(const FrameCounters& frames) {
   return {{"arrived", frames.arrived}, {"read", frames.read}, {"dropped", frames.dropped}, {"waiting", frames.waiting}};
 }
+
+namespace {
+
+Json RecallJson(const StreamSession& stream) {
+  const SessionRecall& recall = *stream.recall;
+  Json out = {{"selector", recall.options.spec.text},
+              {"tokens", stream.session->plan().excerpt_slots},
+              {"disk", recall.options.disk_bytes}};
+  if (recall.stream != nullptr) {
+    const Archive& archive = recall.stream->archive();
+    out["bytes"] = archive.disk_bytes();
+    out["from"] = archive.seq_begin();
+    out["to"] = archive.seq_end();
+  }
+  if (std::string notes = recall.Notes(); !notes.empty()) out["note"] = std::move(notes);
+  return out;
+}
+
+}  // namespace
 
 Json SessionJson(const StreamSession& stream) {
   const Session& session = *stream.session;
@@ -32,6 +56,10 @@ Json SessionJson(const StreamSession& stream) {
               {"selections", counters.selections},
               {"modalities", ModalitiesJson(counters, HeldSpans(session.pot()))},
               {"t_ms", stream.t_ms}};
+  const StreamStates states = StatesOf(stream, std::max<int64_t>(1, counters.seen));
+  const auto only = [](const std::vector<int64_t>& counts) { return counts.empty() ? 0 : counts[0]; };
+  out["states"] = {{"held", only(states.held)}, {"on_disk", only(states.on_disk)}, {"gone", only(states.gone)}};
+  if (stream.recall != nullptr) out["recall"] = RecallJson(stream);
   if (stream.rows_pruned) out["rows_pruned"] = *stream.rows_pruned;
   if (stream.frames != nullptr) out["frames"] = FramesJson(stream.frames->counters());
   return out;

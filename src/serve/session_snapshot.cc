@@ -53,11 +53,13 @@ Result<Watched> FromJson(const Json& saved) {
 }  // namespace
 
 Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const StreamSession& stream,
+                                                      const std::optional<SessionNote::Recall>& recall,
                                                       const std::string& path) {
   SessionNote note =
       SessionNote::Of(*stream.session, stream.options.on_overflow, host.options().model_name, host.fingerprint());
   note.conversation = stream.conversation.Save();
   note.watched = ToJson(stream);
+  note.recall = recall;
   const FrameStore* const frames = stream.kept_frames.get();
   if (frames != nullptr) note.Describe(*frames, host.options().encoder->file());
   WEIR_ASSIGN_OR_RETURN(auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(*stream.session, frames)));
@@ -71,7 +73,10 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
     return InvalidArgument("the snapshot is for the model '{}', not for the one running here", note.model);
   }
   if (note.conversation.is_null()) return InvalidArgument("the snapshot is of plain text, not of a conversation");
-  auto usable = host.admission().OptionsFor(note.policy, note.pot_slots);
+  std::optional<std::string> selector = note.recall ? note.recall->selector : "off";
+  const auto recall = host.recall().OptionsFor(selector, note.recall ? note.recall->disk_bytes : 0, note.excerpt_slots);
+  if (!recall.ok()) return InvalidArgument("the snapshot is not usable: {}", recall.status().message());
+  auto usable = host.admission().OptionsFor(note.policy, note.pot_slots, *recall);
   // An unknown policy is not a missing file.
   if (!usable.ok()) return InvalidArgument("the snapshot is not usable: {}", usable.status().message());
   SessionOptions& options = *usable;
@@ -83,7 +88,8 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   stream->t_ms = watched.t_ms;
   if (watched.rows_pruned) stream->rows_pruned = watched.rows_pruned;
   if (stream->frames != nullptr) stream->frames->GoOnFrom(watched.frames);
-  Status status = note.CheckFits(*stream->session, host.fingerprint());
+  Status status = host.recall().Reserve(*recall, stream);
+  if (status.ok()) status = note.CheckFits(*stream->session, host.fingerprint());
   const GgufFile* const encoder = host.options().encoder == nullptr ? nullptr : &host.options().encoder->file();
   if (status.ok()) {
     status = RestoreState(note, snapshot, encoder, stream->session.get(), stream->kept_frames.get());
@@ -93,6 +99,7 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
     return status;
   }
   stream->conversation = std::move(talk);
+  if (note.recall) host.recall().GoOn(*note.recall, !id.empty(), stream);
   return stream;
 }
 

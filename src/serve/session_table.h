@@ -18,6 +18,7 @@
 #include "engine/frame_store.h"
 #include "engine/session.h"
 #include "serve/frame_queue.h"
+#include "serve/session_recall.h"
 
 namespace weir {
 
@@ -30,6 +31,7 @@ struct StreamSession {
   Reservation reservation;                   // of the host's ledger
   int64_t created_s = 0;                     // Unix time
   std::unique_ptr<FrameStore> kept_frames;   // in the session's ledger; nullptr without an encoder
+  std::unique_ptr<SessionRecall> recall;     // nullptr: without; in the session's ledger
   std::shared_ptr<FrameQueue> frames;        // nullptr: no live video. Requests also hold it while they deliver a frame
   int64_t t_ms = 0;                          // the time of the last picture read
   std::optional<int64_t> rows_pruned;        // of its pictures; nullopt without a pruner

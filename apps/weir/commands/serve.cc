@@ -11,17 +11,21 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "answer.h"
 #include "commands/command.h"
 #include "common.h"
 #include "print.h"
+#include "recall_flags.h"
 #include "serve/origin.h"
 #include "serve/server.h"
 
 namespace weir::app {
 namespace {
+
+constexpr int64_t kSessionsWithRecall = 8;  // that a server without --recall-disk-total has room for
 
 struct ServeFlags {
   SamplingFlags sampling;  // the defaults for requests
@@ -33,6 +37,7 @@ struct ServeFlags {
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
+  std::string recall_disk_total;
 };
 
 Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
@@ -59,6 +64,34 @@ Result<std::vector<std::string>> ParseKeys(std::string_view text, char separator
   }
   if (out.empty()) return InvalidArgument("{} contains no key", where);
   return out;
+}
+
+// The limit on disk is what allows recall: what eight sessions need where --recall is given, else nothing.
+Status ToRecall(const PotFlags& pot_flags, const ServeFlags& flags, ServerOptions* out) {
+  RecallFlags given = pot_flags.recall;
+  const std::string dir = std::exchange(given.dir, "");
+  const int tokens = std::exchange(given.tokens, -1);
+  WEIR_ASSIGN_OR_RETURN(out->host.recall, ToRecallOptions(given));
+  RecallOptions& recall = out->host.recall;
+  recall.dir = dir;
+  recall.tokens = tokens;
+  while (recall.dir.size() > 1 && recall.dir.back() == '/') recall.dir.pop_back();
+  WEIR_ASSIGN_OR_RETURN(recall.disk_bytes, PositiveBytes(given.disk, "--recall-disk"));
+  int64_t& total = out->host.recall_disk_total;
+  if (!flags.recall_disk_total.empty()) {
+    WEIR_ASSIGN_OR_RETURN(total, PositiveBytes(flags.recall_disk_total, "--recall-disk-total"));
+  } else if (recall.on()) {
+    total = kSessionsWithRecall * std::min(recall.disk_bytes, INT64_MAX / kSessionsWithRecall);
+  }
+  if (total == 0 && (!recall.dir.empty() || recall.tokens != -1)) {
+    return InvalidArgument(
+        "--recall-dir and --recall-tokens need --recall, for example --recall words, or --recall-disk-total for sessions "
+        "that ask for it");
+  }
+  if (total > 0 && flags.hand_over && recall.dir.empty()) {
+    return InvalidArgument("recall with --hand-over needs --recall-dir: a folder that all these servers share");
+  }
+  return Status();
 }
 
 Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
@@ -105,6 +138,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
     return InvalidArgument("--allow-origin '*' lets every web page use this server, so it needs --api-key");
   }
+  WEIR_RETURN_IF_ERROR(ToRecall(pot_flags, flags, &out));
   out.folder = flags.snapshots;
   out.hand_over = flags.hand_over;
   out.session_idle = std::chrono::seconds(flags.session_idle);
@@ -144,6 +178,13 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   }
   Print(stderr, "memory   {} for all sessions, {} of it for {} answer pots\n", BytesText(host.ledger().budget_bytes()),
         BytesText(host.ledger().used_bytes()), host.options().answer_pots);
+  if (host.recall().allowed()) {
+    const RecallOptions& recall = host.options().recall;
+    Print(stderr, "recall   {}, archives of up to {} each, {} in all, {}\n",
+          recall.on() ? recall.spec.text : std::string("for sessions that ask for it"), BytesText(recall.disk_bytes),
+          BytesText(host.recall().disk_total()),
+          recall.dir.empty() ? "in files that end with the server" : "in " + Printable(recall.dir));
+  }
   Print(stderr, "sampling {}; requests may override it\n", SamplingText(flags.sampling));
   if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
     Print(stderr, "weir: warning: anyone who can reach {} can use this server; require a key with --api-key\n",
@@ -312,6 +353,12 @@ Action AddServe(CLI::App& sub) {
       ->check(Between(0, 1 << 30))
       ->capture_default_str()
       ->type_name("SECONDS");
+  AddRecallFlags(sub, &pot->recall);
+  sub.add_option("--recall-disk-total", flags->recall_disk_total,
+                 "bytes of disk that the archives of all sessions may have; without --recall, sessions that ask for recall "
+                 "get it within this limit; without it what eight of --recall-disk have")
+      ->check(NotEmpty())
+      ->type_name("SIZE");
   AddVisionFlags(sub, flags.get());
   return [=] {
     InstallStopHandler();

@@ -1,6 +1,6 @@
 'use strict';
 const $ = (id) => document.getElementById(id);
-const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20, vision: null, sampling: '' };
+const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20, vision: null, recall: null, note: '', sampling: '' };
 
 // ---- the server
 
@@ -137,6 +137,41 @@ function drawMap(held) {
   $('map').dataset.dropped = held.dropped;
 }
 
+// One strip below the map: of each part of the stream what is held, what only the archive has, and what is gone.
+function drawStates({ states, bins }) {
+  const [g, width, height] = canvasOf('states');
+  const names = { held: '--held', on_disk: '--disk', gone: '--gone' }, column = width / bins;
+  for (let bin = 0; bin < bins; ++bin) {
+    const all = Object.keys(names).reduce((sum, name) => sum + states[name][bin], 0);
+    let top = 0;
+    for (const name of Object.keys(names)) {
+      const part = all ? states[name][bin] / all * height : 0;
+      g.fillStyle = colour(names[name]);
+      g.fillRect(bin * column, top, Math.ceil(column), part);
+      top += part;
+    }
+  }
+}
+
+// What an answer says of what was brought back for it. Passages are quoted as text.
+function showRecalled(told, into) {
+  if (!told.recalled) return;
+  const fold = into.appendChild(document.createElement('details'));
+  const title = fold.appendChild(document.createElement('summary'));
+  const why = { held: 'nothing brought back: the pot holds the best match', gate: 'nothing brought back: no match is good enough',
+    nothing: 'nothing brought back: nothing matches', failed: 'nothing brought back: the archive cannot be searched' };
+  fold.className = 'recalled';
+  fold.dataset.why = told.recall || '';
+  title.textContent = told.recall ? why[told.recall] : 'brought back: ' + told.recalled.length +
+    (told.recalled.length === 1 ? ' passage' : ' passages');
+  for (const passage of told.recalled) {
+    const at = fold.appendChild(document.createElement('div'));
+    at.textContent = 'token ' + passage.seq.toLocaleString() + ' of ' + told.seen.toLocaleString() +
+      (passage.t_ms > 0 ? ', ' + clock(passage.t_ms) : '') + ', match ' + passage.score.toFixed(2);
+    fold.appendChild(document.createElement('blockquote')).textContent = passage.text;
+  }
+}
+
 function count(entries) {
   for (const [name, value] of Object.entries(entries)) {
     let dd = document.querySelector('dd[data-name="' + name + '"]');
@@ -163,8 +198,15 @@ async function look() {
     }
     drawMemory();
     drawMap(held);
+    drawStates(held);
     count({ 'tokens seen': session.seen, 'tokens held': session.kept, 'tokens forgotten': session.dropped,
       'selections': session.selections });
+    if (session.recall) {
+      count({ 'tokens on disk': session.states.on_disk, 'tokens gone': session.states.gone,
+        'archive': bytesText(session.recall.bytes || 0) + ' of ' + bytesText(session.recall.disk) });
+      if (session.recall.note && session.recall.note !== state.note) say('note', 'recall: ' + session.recall.note);
+      state.note = session.recall.note;
+    }
     countSeen(session);
   } catch (error) { console.warn(error.message); }
 }
@@ -173,7 +215,7 @@ async function look() {
 
 function busy(on) {
   state.busy = on;
-  for (const id of ['send', 'read', 'attach', 'new', 'policy']) $(id).disabled = on;
+  for (const id of ['send', 'read', 'attach', 'new', 'policy', 'recall']) $(id).disabled = on;
   $('stop').disabled = !on;
   if (!on) state.stop = null;
 }
@@ -200,21 +242,25 @@ async function work(task) {
 async function begin() {
   const body = { policy: $('policy').value };
   if ($('pot').value) body.pot = +$('pot').value;
+  const { recall } = state;
+  if (recall) body.recall = !$('recall').checked ? 'off' : recall.selector !== 'off' ? recall.selector : 'words';
   const session = await json('POST', '/v1/sessions', body);
   state.id = session.id;
   state.seen = [];
-  say('note', session.policy + ', a pot of ' + session.pot + ' tokens, ' + bytesText(session.bytes) + '; ' + state.sampling);
+  say('note', session.policy + ', a pot of ' + session.pot + ' tokens, ' + bytesText(session.bytes) +
+    (session.recall ? ', recall ' + session.recall.selector.split(':')[0] : '') + '; ' + state.sampling);
 }
 
 const ask = (question) => work(async (signal) => {
   say('user', question);
   const answer = say('answer', '…'), start = performance.now();
-  let text = '', first = 0, n = 0, at = null;
+  let text = '', first = 0, n = 0, at = null, told = {};
   const response = await call('POST', ofSession('/ask'), { question, stream: true }, signal);
   for await (const event of events(response)) {
     if (event.error) throw new Error(event.error.message);
     const piece = event.choices[0]?.delta?.content;
     if (event.weir) {
+      told = event.weir;
       count({ 'tokens seen': event.weir.seen });
       if (event.weir.modalities.video) at = stamp(event.weir.t_ms);
       if (at) answer.prepend(at);
@@ -228,6 +274,7 @@ const ask = (question) => work(async (signal) => {
     if (n > 1) count({ 'pieces a second': ((n - 1) / (performance.now() - first) * 1000).toFixed(1) });
   }
   if (!text) answer.lastChild.textContent = '(empty answer)';
+  showRecalled(told, answer);
 });
 
 // Reads a text of any length in pieces that fit a request, split at line ends.
@@ -249,6 +296,8 @@ async function forget() {
   state.seen = [];
   forgetFrames();
   $('log').replaceChildren();
+  $('counters').replaceChildren();
+  state.note = '';
   if (id) await call('DELETE', '/v1/sessions/' + id).catch(() => {});
   await work(async () => {});
 }
@@ -264,6 +313,7 @@ $('read').addEventListener('click', () => { const text = take(); if (text) readT
 $('stop').addEventListener('click', () => state.stop?.abort());
 $('new').addEventListener('click', forget);
 $('policy').addEventListener('change', forget);
+$('recall').addEventListener('change', forget);
 $('attach').addEventListener('click', () => $('file').click());
 $('file').addEventListener('change', async () => {
   const file = $('file').files[0];
@@ -288,6 +338,9 @@ async function start() {
     $('log').replaceChildren();  // removes an earlier prompt for the key
     $('model').textContent = props.model.id;
     state.vision = props.vision;
+    state.recall = props.recall;
+    $('recall-field').hidden = !state.recall;
+    $('recall').checked = state.recall && state.recall.selector !== 'off';
     const { params } = props.default_generation_settings;
     state.sampling = params.temperature > 0 ? 'temperature ' + params.temperature + ', top-k ' + params.top_k + ', top-p ' +
       params.top_p + ', min-p ' + params.min_p : 'greedy';

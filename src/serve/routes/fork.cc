@@ -19,7 +19,9 @@ void Handle(const Call& call, httplib::Response& response) {
         options = from.options;
         WEIR_ASSIGN_OR_RETURN(StreamSession* const to,
                               call.host.Create(from.options, from.frames == nullptr ? 0 : from.frames->n_waiting()));
-        if (Status copied = to->session->CopyFrom(*from.session); !copied.ok()) {
+        Status copied = to->session->CopyFrom(*from.session);
+        if (copied.ok()) copied = call.host.recall().Fork(from, to);
+        if (!copied.ok()) {
           call.host.sessions().Erase(to->id);
           return copied;
         }
@@ -32,7 +34,7 @@ void Handle(const Call& call, httplib::Response& response) {
         return Status();
       },
       ClientWaits);
-  if (!status.ok()) return SendError(AdmissionError(call.host, options, status), response);
+  if (!status.ok()) return SendError(AdmissionError(call.host, options, WithoutFolder(status, call.options.host.recall.dir)), response);
   SendJson(state, response, 201);
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server's properties and its default settings.
 #include <fmt/core.h>
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -41,6 +42,21 @@ Json VisionJson(const Host& host) {
           {"frames_waiting", host.options().frames_waiting}};
 }
 
+Json RecallJson(const Host& host) {
+  const RecallStore& store = host.recall();
+  if (!store.allowed()) return nullptr;
+  Json selectors = Json::array();
+  for (const SelectorInfo* selector : AllSelectorInfos()) {
+    selectors.push_back({{"name", selector->name}, {"summary", selector->summary}});
+  }
+  const RecallOptions& defaults = store.defaults();
+  return {{"selector", defaults.on() ? defaults.spec.text : "off"},
+          {"selectors", std::move(selectors)},
+          {"disk", std::min(defaults.disk_bytes, store.disk_total())},
+          {"disk_total", store.disk_total()},
+          {"disk_reserved", store.disk_reserved()}};
+}
+
 void Handle(const Call& call, httplib::Response& response) {
   Json policies = Json::array();
   for (const PolicyInfo* policy : AllPolicyInfos()) {
@@ -61,6 +77,7 @@ void Handle(const Call& call, httplib::Response& response) {
             {"answer_pots", options.answer_pots},
             {"on_overflow", options.session.on_overflow == OnOverflow::kError ? "error" : "evict"},
             {"max_body_bytes", call.options.http.max_body_bytes},
+            {"recall", RecallJson(call.host)},
             {"snapshots", !call.options.folder.empty()}},
            response);
 }

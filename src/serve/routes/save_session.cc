@@ -20,18 +20,24 @@ void Handle(const Call& call, httplib::Response& response) {
   const auto path = SnapshotPath(call.options, *body);
   if (!path.ok()) return SendError(path.status(), response);
   std::unique_ptr<SnapshotWriter> file;
+  RecallStore::Saved saved;
   Json json;
   Status status = CallWithSession(
       call.host, call.arguments[0],
       [&](StreamSession& stream) -> Status {
         json = SessionJson(stream);
-        WEIR_ASSIGN_OR_RETURN(file, WriteSnapshot(call.host, stream, *path));
+        WEIR_ASSIGN_OR_RETURN(saved, call.host.recall().Save(stream, (*body)["name"].get<std::string>()));
+        WEIR_ASSIGN_OR_RETURN(file, WriteSnapshot(call.host, stream, saved.note, *path));
         return Status();
       },
       ClientWaits);
   // The disk is synced here, not on the engine's thread.
   if (status.ok()) status = file->Finish();
-  if (!status.ok()) return SendError(WithoutFolder(status, call.options.folder), response);
+  (void)CallEngine(call.host, [&] {
+    call.host.recall().EndSave(saved, status.ok());
+    return Status();
+  });
+  if (!status.ok()) return SendError(WithoutFolder(WithoutFolder(status, call.options.folder), call.options.host.recall.dir), response);
   SendJson(
       {{"name", (*body)["name"]}, {"object", "snapshot"}, {"bytes", file->state_bytes()}, {"session", std::move(json)}},
       response);
