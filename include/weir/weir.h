@@ -197,8 +197,8 @@ WEIR_API weir_status weir_session_see_video(weir_session* session, const char* p
  *
  * Everything that such a session reads is kept on disk, too. weir_session_ask() looks up what the question is about,
  * reads the passages again in front of it, and removes them after the answer: nothing is forgotten for them. Passages
- * that the pot holds close by are not brought back, nor are ones that match too little. Text only. If the disk fails or is
- * full, the session goes on without keeping more (weir_session_flush() says so). */
+ * that the pot holds close by are not brought back, nor are ones that match too little. Text only. If the disk fails or
+ * is full, the session goes on without keeping more (weir_session_flush() says so). */
 
 typedef struct weir_recall_report {
   size_t struct_bytes;

@@ -21,7 +21,10 @@ struct Told {
 class FactStream {
  public:
   FactStream(Examinee& examinee, const StreamQaOptions& options)
-      : examinee_(examinee), options_(options), facts_(TrialRng(options.seed, 0).Next(), options.n_subjects), haystack_(Open(options)) {
+      : examinee_(examinee),
+        options_(options),
+        facts_(TrialRng(options.seed, 0).Next(), options.n_subjects),
+        haystack_(Open(options)) {
     farthest_ = *std::max_element(options.distances.begin(), options.distances.end());
   }
 
@@ -159,8 +162,8 @@ Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const Sui
     return InvalidArgument(
         "distances, questions, and at least 16 tokens between facts and between questions are needed");
   }
-  const int64_t n_subjects = options.n_subjects > 0 ? std::min(options.n_subjects, FactSource::MaxSubjects())
-                                                    : FactSource::MaxSubjects();
+  const int64_t n_subjects =
+      options.n_subjects > 0 ? std::min(options.n_subjects, FactSource::MaxSubjects()) : FactSource::MaxSubjects();
   const int64_t farthest = (n_subjects - 2) * options.gap_tokens;
   std::vector<Cell> cells(options.distances.size() + 1 + options.untold);
   if (options.untold) {

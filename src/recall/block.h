@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// Who said it. Selectors leave out questions, and answers unless an option asks for them.
+// Who said it. kQuestion: what the user says in a round, a question or not.
 enum class Role : uint8_t { kInput, kQuestion, kAnswer };
 
 struct Block {

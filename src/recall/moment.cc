@@ -36,8 +36,8 @@ std::vector<std::string> Split(std::string_view text) {
 }
 
 std::optional<int64_t> NumberOf(std::string_view word) {
-  constexpr std::string_view kWords[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
-                                         "ten",  "eleven", "twelve"};
+  constexpr std::string_view kWords[] = {"zero",  "one",   "two",  "three", "four",   "five",  "six",
+                                         "seven", "eight", "nine", "ten",   "eleven", "twelve"};
   const auto at = std::ranges::find(kWords, word);
   if (at != std::end(kWords)) return at - std::begin(kWords);
   if (word == "a" || word == "an") return 1;

@@ -21,8 +21,8 @@ TEST(MomentTest, ClockTimes) {
   EXPECT_EQ(Found("What happened at 2:10?"), "t 125000 135000");
   EXPECT_EQ(Found("Was war um 1:00:03 zu sehen?"), "t 3598000 3608000");
   EXPECT_EQ(Found("What was there at 0:02"), "t 0 7000");
-  EXPECT_EQ(Found("Who said 2:75?"), "none");     // no seconds
-  EXPECT_EQ(Found("John 1:2:3:4"), "none");       // no time of day
+  EXPECT_EQ(Found("Who said 2:75?"), "none");  // no seconds
+  EXPECT_EQ(Found("John 1:2:3:4"), "none");    // no time of day
   EXPECT_EQ(Found("the ratio is 99999999:10"), "none");
 }
 
@@ -46,8 +46,9 @@ TEST(MomentTest, PartsOfTheStream) {
 }
 
 TEST(MomentTest, OtherNumbersNameNone) {
-  for (const char* question : {"", "%", ":", "1:", ":30", "What is the order number 12:?", "Who was first?", "two men",
-                               "the last chapter", "at the end of the pier", "give me a second look", "99999999 minutes ago"}) {
+  for (const char* question :
+       {"", "%", ":", "1:", ":30", "What is the order number 12:?", "Who was first?", "two men", "the last chapter",
+        "at the end of the pier", "give me a second look", "99999999 minutes ago"}) {
     EXPECT_EQ(Found(question), "none") << question;
   }
 }

@@ -43,8 +43,8 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Make(const RecallOptions& op
                                                          Session& session) {
   const ArchiveOptions archive = ToArchiveOptions(options, model);
   const bool exists = !options.dir.empty() && Archive::Exists(options.dir);
-  WEIR_ASSIGN_OR_RETURN(auto opened, exists ? Archive::Open(archive, session.ledger())
-                                            : Archive::Make(archive, session.ledger()));
+  WEIR_ASSIGN_OR_RETURN(auto opened,
+                        exists ? Archive::Open(archive, session.ledger()) : Archive::Make(archive, session.ledger()));
   return Around(std::move(opened), options, model, session);
 }
 
@@ -60,9 +60,9 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Around(std::unique_ptr<Archi
   const std::span<uint16_t> coming(reinterpret_cast<uint16_t*>(out->rows_.as<float>() + n), n);
   // What cannot be kept is counted by the archive, and said in its notes.
   out->recorder_ = std::make_unique<Recorder>(
-      model.tokenizer(), [to = out->archive_.get()](const Block& block) { (void)to->Append(block); },
-      coming);
-  out->recaller_ = std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
+      model.tokenizer(), [to = out->archive_.get()](const Block& block) { (void)to->Append(block); }, coming);
+  out->recaller_ =
+      std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
   session.SetListener(out->recorder_.get());
   return out;
 }

@@ -31,7 +31,8 @@ class Handover {
   Status Leave(Host& host, const std::string& id) const;
   // The same without waiting. False: a job works on the session, so it stays.
   Result<bool> LeaveIdle(Host& host, const std::string& id) const;
-  // Writes the session to the folder, and leaves its archive to who takes it over; the caller ends it. REQUIRES: enabled(), and no job works on it. [engine]
+  // Writes the session to the folder, and leaves its archive to who takes it over; the caller ends it. REQUIRES:
+  // enabled(), and no job works on it. [engine]
   Status Write(Host& host, StreamSession& stream) const;
   // Whether the folder has a session of that id.
   bool Holds(const std::string& id) const;

@@ -47,8 +47,9 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   WEIR_ASSIGN_OR_RETURN(SessionPlan session_plan, PlanSession(model.model(), model.backend(), with_recall));
   const StepBatch::Shape batch = StepBatch::ShapeFor(session_plan, options.max_together);
   WEIR_ASSIGN_OR_RETURN(const int64_t shared_bytes, SharedBytes(model, options, batch));
-  const int64_t budget =
-      options.budget_bytes > 0 ? options.budget_bytes : DefaultBudget(options, shared_bytes, plan.total_bytes, session_plan.total_bytes);
+  const int64_t budget = options.budget_bytes > 0
+                             ? options.budget_bytes
+                             : DefaultBudget(options, shared_bytes, plan.total_bytes, session_plan.total_bytes);
   if (shared_bytes + options.answer_pots * plan.total_bytes > budget) {
     return OverBudget(
         "{} answer pots of {} tokens need {} bytes, but the budget is {}; use a smaller --pot or fewer --answer-pots",

@@ -169,7 +169,8 @@ Status RecallStore::OpenFor(const SessionNote::Recall& saved, bool moved, Stream
     WEIR_ASSIGN_OR_RETURN(const auto of_snapshot, Archive::Open(options, spare_));
     WEIR_ASSIGN_OR_RETURN(archive, of_snapshot->Fork(recall.options.dir, ledger));
   }
-  WEIR_ASSIGN_OR_RETURN(recall.stream, StreamRecall::Around(std::move(archive), recall.options, model_, *stream->session));
+  WEIR_ASSIGN_OR_RETURN(recall.stream,
+                        StreamRecall::Around(std::move(archive), recall.options, model_, *stream->session));
   ArchivePoint point = saved.point;
   point.seq_end = std::min(point.seq_end, stream->session->n_seen());
   return recall.stream->CutTo(point);
@@ -179,7 +180,8 @@ void RecallStore::GoOn(const SessionNote::Recall& saved, bool moved, StreamSessi
   SessionRecall& recall = *stream->recall;
   const Status status = OpenFor(saved, moved, stream);
   if (status.ok()) return;
-  recall.note = status.code() == StatusCode::kNotFound ? kArchiveGone : "its archive cannot be used: " + status.message();
+  recall.note =
+      status.code() == StatusCode::kNotFound ? kArchiveGone : "its archive cannot be used: " + status.message();
   if (recall.stream != nullptr) {  // opened, but not cut: its newest part is not this session's past
     if (!moved) (void)recall.stream->archive().Remove();
     recall.stream.reset();
@@ -231,9 +233,9 @@ Result<RecallStore::Saved> RecallStore::Save(StreamSession& stream, const std::s
 }
 
 Status RecallStore::RemoveCopy(const std::string& name) {
-  WEIR_ASSIGN_OR_RETURN(const auto archive,
-                        Archive::Open({.dir = PathOf(name), .disk_bytes = std::max(defaults_.disk_bytes, disk_total())},
-                                      spare_));
+  WEIR_ASSIGN_OR_RETURN(
+      const auto archive,
+      Archive::Open({.dir = PathOf(name), .disk_bytes = std::max(defaults_.disk_bytes, disk_total())}, spare_));
   return archive->Remove();
 }
 

@@ -368,7 +368,8 @@ Action AddRemembers(CLI::App& sub) {
   sub.add_option("--recall-dir", flags->recall_dir, "an archive of the same stream: says what of the rest is on disk")
       ->check(NotEmpty())
       ->type_name("FOLDER");
-  sub.add_option("--least", flags->least, "count a token as held if at least this share of layers and heads hold it; 0 = any of them")
+  sub.add_option("--least", flags->least,
+                 "count a token as held if at least this share of layers and heads hold it; 0 = any of them")
       ->check(Between(0.0, 1.0))
       ->capture_default_str();
   sub.add_option("--layer", flags->filter.layer, "only this layer; -1 = all")

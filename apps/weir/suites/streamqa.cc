@@ -55,8 +55,9 @@ Action AddStreamQa(CLI::App& sub) {
   sub.add_option("--every", options->every_tokens, "tokens between the points at which questions are asked")
       ->check(Between(int64_t{16}, int64_t{1} << 30))
       ->capture_default_str();
-  sub.add_option("--subjects", options->n_subjects,
-                 "facts are about so many people's things: few, and older facts are superseded; the newest is right (0: all)")
+  sub.add_option(
+         "--subjects", options->n_subjects,
+         "facts are about so many people's things: few, and older facts are superseded; the newest is right (0: all)")
       ->check(Between(0, 1 << 20))
       ->type_name("N");
   sub.add_flag("--untold", options->untold, "also ask for facts that were never told, and count answers");

@@ -26,9 +26,16 @@ struct RecallQuery {
   bool answers = false;   // the model's own answers may be brought back
   int32_t most = 2;       // passages at most
 
-  // Whether a block may be brought back: not a question, and an answer only if wanted.
+  // Whether a block may be brought back: an answer only if wanted, and what the user said if it is no question. An
+  // earlier question would be found before everything that answers it.
   bool MayBring(const Block& block) const {
-    return block.role == Role::kInput || (block.role == Role::kAnswer && answers);
+    if (block.role == Role::kQuestion) return !Asks(block.text);
+    return block.role == Role::kInput || answers;
+  }
+  // Whether the last sentence that has an end ends with a question mark.
+  static bool Asks(std::string_view text) {
+    const size_t end = text.find_last_of(".!?");
+    return text.rfind("\uFF1F") != std::string_view::npos || (end != std::string_view::npos && text[end] == '?');
   }
 };
 

@@ -1,7 +1,7 @@
 // weir-plugin: selector
 // SPDX-License-Identifier: Apache-2.0
-// time: what was read at the moment that a question names ("at 2:10", "in the first minute", "at the beginning"), spread
-// evenly over it.
+// time: what was read at the moment that a question names ("at 2:10", "in the first minute", "at the beginning"),
+// spread evenly over it.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -22,7 +22,8 @@ class Time final : public Selector {
     if (!moment) return out;
     const auto inside = [&](const Block& block) {
       if (moment->of_time) return block.t_ms >= moment->begin && block.t_ms < moment->end;
-      const double part = 1e6 * static_cast<double>(block.seq) / static_cast<double>(std::max<int64_t>(1, query.n_seen));
+      const double part =
+          1e6 * static_cast<double>(block.seq) / static_cast<double>(std::max<int64_t>(1, query.n_seen));
       return part >= static_cast<double>(moment->begin) && part < static_cast<double>(moment->end);
     };
     // How much there is, then every so many blocks of it.
