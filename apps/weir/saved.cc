@@ -86,6 +86,9 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   const bool archive = setup.recall != nullptr && !setup.recall->archive().dir().empty();
   std::optional<ArchivePoint> point;
   if (saved.note.recall) point = saved.note.recall->point;
+  if (status.ok() && saved.note.recall && setup.recall == nullptr) {
+    status = InvalidArgument("it was saved with an archive; go on with the same --recall and --recall-dir");
+  }
   if (status.ok() && archive) status = CheckOwnArchive(*setup.recall, point);
   if (status.ok()) status = RestoreState(saved.note, *saved.file, encoder, &session, frames);
   if (status.ok() && setup.recall != nullptr) {
@@ -102,11 +105,7 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   Print(stderr, "session  {}: {}\n", Printable(path), KeptText(session));
-  if (setup.recall != nullptr) {
-    PrintArchiveNotes(*setup.recall);
-  } else if (saved.note.recall) {
-    Print(stderr, "recall   off; the session was saved with an archive, which --recall and --recall-dir go on with\n");
-  }
+  if (setup.recall != nullptr) PrintArchiveNotes(*setup.recall);
   return Status();
 }
 

@@ -99,7 +99,7 @@ TEST_F(RecallTest, WhatCannotBeSearchedIsRefused) {
   ExpectError({"recall", text}, {"book.txt", "weir recall"});
   ExpectError({"recall", text, "sea", "--recall", "nobody"}, {"nobody", "words"});
   ExpectError({"recall", text, "sea", "--recall", "off"}, {"off"});
-  ExpectError({"recall", text, "sea", "-n", "0"}, {"-n"});
+  ExpectError({"recall", text, "sea", "-n", "0"}, {"--passages"});
   ASSERT_EQ(mkfifo(dir_.File("pipe").c_str(), 0600), 0);
   ExpectError({"recall", dir_.File("pipe"), "sea"}, {"pipe"});
   ExpectError({"recall", "", "sea"}, {"empty"});
@@ -118,12 +118,9 @@ TEST_F(RecallTest, AnArchiveGoesOnWithItsSession) {
   EXPECT_EQ(pieces, whole);
   EXPECT_NE(asked.err.find("recall   token"), std::string::npos) << asked.err;
   EXPECT_NE(asked.err.find("harpoon"), std::string::npos) << asked.err;
-  // Without recall it goes on, too, and says what is missing; from then on the folder is another stream's.
-  const std::string copy = dir_.File("b.weir");
-  std::filesystem::copy_file(file, copy);
-  EXPECT_NE(Ok(Chat({"--session", copy}), "who?\n").err.find("--recall-dir"), std::string::npos);
-  ExpectError(Kept(folder, {"--session", copy}), {folder, "another session"}, true);
-  // So it is for a session that begins; and for one that was saved with another archive.
+  // Not without its archive.
+  ExpectError(Chat({"--session", file}), {file, "--recall-dir"}, true);
+  // The folder is refused to a session that begins, and to one that was saved with another archive.
   ExpectError(Kept(folder), {folder, "another session"}, true);
   const std::string other = dir_.File("other"), third = dir_.File("c.weir");
   Ok(Kept(other, {"--session", third}), "the man\n");

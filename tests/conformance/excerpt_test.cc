@@ -47,6 +47,10 @@ class ExcerptTest : public ::testing::TestWithParam<const PolicyInfo*> {
     return *std::move(session);
   }
   std::span<const int32_t> Tokens(size_t from, size_t n) const { return std::span(tokens_).subspan(from, n); }
+  // Heads may hold more than their share of the pot where its slots are spread over them.
+  bool Spreads() const {
+    return std::move(std::move(ParsePolicySpec(GetParam()->name)).value().Make()).value()->Needs().spread != 1;
+  }
   bool Forgets() const {
     return std::move(std::move(ParsePolicySpec(GetParam()->name)).value().Make()).value()->Needs().evicts;
   }
@@ -89,7 +93,9 @@ TEST_P(ExcerptTest, ChangesNothingWhileNobodyAsks) {
     Heard heard;
     if (with == 1) session->SetListener(&heard);
     const std::string path = folder + std::to_string(with) + ".jsonl";
-    auto trace = std::move(TraceWriter::Open(path, {.pot = session->plan().pot})).value();
+    TraceInfo info;
+    info.pot = session->plan().pot;
+    auto trace = std::move(TraceWriter::Open(path, std::move(info))).value();
     session->SetTrace(trace.get());
     size_t at = 0;
     for (const size_t n : {40u, 30u, 90u}) {
@@ -185,14 +191,14 @@ TEST_P(ExcerptTest, StaysWhileThePotIsSwept) {
   for (const std::vector<int64_t>& group : Held(*session)) {
     for (int64_t seq = 100; seq < 100 + kRoom; ++seq) ASSERT_TRUE(std::ranges::binary_search(group, seq)) << seq;
   }
-  EXPECT_LE(session->pot().n_used(), kPot + kRoom);
+  if (!Spreads()) EXPECT_LE(session->pot().n_used(), kPot + kRoom);
   ExpectFinite(*session);
   ASSERT_TRUE(session->TakeBackExcerpt().ok());
   EXPECT_FALSE(Holds(*session, 100, 100 + kRoom));
-  EXPECT_LE(session->pot().n_used(), kPot);
+  if (!Spreads()) EXPECT_LE(session->pot().n_used(), kPot);
   EXPECT_EQ(session->held().n_pinned, 0);
   ASSERT_TRUE(session->Append(Tokens(200, 200)).ok());
-  EXPECT_LE(session->pot().n_used(), kPot);
+  if (!Spreads()) EXPECT_LE(session->pot().n_used(), kPot);
   ExpectFinite(*session);
 }
 
