@@ -9,7 +9,7 @@ namespace {
 constexpr OptionInfo kOptions[] = {
     {.key = "passages", .fallback = 2, .min = 1, .max = 16, .integral = true, .help = "passages brought back at most"},
     {.key = "gate",
-     .fallback = 0.5,
+     .fallback = 0.3,
      .min = 0,
      .max = 1,
      .integral = false,
