@@ -114,7 +114,7 @@ std::string GreyVideo(int n, int fps, int width = 32, int height = 16) {
                     ":1 Ip A1:1 C420jpeg\n";
   for (int k = 0; k < n; ++k) {
     out += "FRAME\n";
-    out.append(static_cast<size_t>(width * height), static_cast<char>(16 + 2 * k));
+    out.append(static_cast<size_t>(width) * static_cast<size_t>(height), static_cast<char>(16 + 2 * k));
     out.append(static_cast<size_t>(width * height / 2), static_cast<char>(128));
   }
   return out;
