@@ -71,7 +71,7 @@ TEST_F(RecallTest, ATextIsSearchedByHand) {
 TEST_F(RecallTest, AnArchiveIsSearchedByHandAndStaysAsItIs) {
   const std::string folder = dir_.File("archive");
   const std::string story = dir_.Write("story.txt", fact_ + "\n" + Pages(60));
-  // A message of a chat is a question: it says what is asked for, not what is so, and is not found.
+  // A question says what is asked for, not what is so, and is not found.
   Ok(Kept(folder), "/file " + story + "\nIs the zeppelin there?\n");
   const auto written = std::filesystem::last_write_time(folder + "/00000001.seg");
   const auto size = std::filesystem::file_size(folder + "/00000001.seg");
