@@ -27,7 +27,8 @@ int main(int argc, char** argv) {
     writing.max_tokens = 8;
     session.Ask("Where is the harpoon?", writing);
     for (const weir::Passage& passage : session.Recalled()) {
-      std::printf("brought back for the answer: %s\n", passage.text.substr(0, passage.text.find('\n')).c_str());
+      const bool there = passage.text.find("The harpoon lay in the attic.") != std::string::npos;
+      std::printf("brought back for the answer: %s\n", there ? "yes" : "no");
     }
     std::printf("in the same memory: %s\n", session.counters().bytes == before.bytes ? "yes" : "no");
     return 0;

@@ -105,7 +105,6 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   Print(stderr, "session  {}: {}\n", Printable(path), KeptText(session));
-  if (setup.recall != nullptr) PrintArchiveNotes(*setup.recall);
   return Status();
 }
 

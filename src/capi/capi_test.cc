@@ -381,8 +381,8 @@ TEST_F(CapiRecall, BadOptionsAreRefused) {
   EXPECT_EQ(status(options), WEIR_INVALID_ARGUMENT);
   options = Options("/there/is/no/such/folder");
   EXPECT_EQ(status(options), WEIR_IO);
-  const std::string tests = weir::SourceDir() + "/tests";
-  options = Options(tests.c_str());
+  const std::string used = weir::SourceDir() + "/tests";
+  options = Options(used.c_str());
   EXPECT_EQ(status(options), WEIR_INVALID_ARGUMENT);  // it holds other files
   EXPECT_FALSE(std::filesystem::exists(first_));
   options = Options(nullptr);

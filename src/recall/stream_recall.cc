@@ -69,6 +69,7 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Around(std::unique_ptr<Archi
 
 StreamRecall::~StreamRecall() {
   session_.SetListener(nullptr);
+  if (recorder_ == nullptr) return;  // it could not be made
   recorder_->Flush();
   archive_->Flush();
 }

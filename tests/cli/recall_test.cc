@@ -71,7 +71,7 @@ TEST_F(RecallTest, ATextIsSearchedByHand) {
 TEST_F(RecallTest, AnArchiveIsSearchedByHandAndStaysAsItIs) {
   const std::string folder = dir_.File("archive");
   const std::string story = dir_.Write("story.txt", fact_ + "\n" + Pages(60));
-  // A message of a chat is a question: it says what is asked for, not what is so, and is not found.
+  // A question says what is asked for, not what is so, and is not found.
   Ok(Kept(folder), "/file " + story + "\nIs the zeppelin there?\n");
   const auto written = std::filesystem::last_write_time(folder + "/00000001.seg");
   const auto size = std::filesystem::file_size(folder + "/00000001.seg");
@@ -118,8 +118,11 @@ TEST_F(RecallTest, AnArchiveGoesOnWithItsSession) {
   EXPECT_EQ(pieces, whole);
   EXPECT_NE(asked.err.find("recall   token"), std::string::npos) << asked.err;
   EXPECT_NE(asked.err.find("harpoon"), std::string::npos) << asked.err;
-  // Not without its archive.
-  ExpectError(Chat({"--session", file}), {file, "--recall-dir"}, true);
+  // Without the folder it goes on and says so; not without recall.
+  const std::string copy = dir_.File("b.weir");
+  std::filesystem::copy_file(file, copy);
+  ExpectError(Chat({"--session", copy, "--recall", "off"}), {copy, "archive"}, true);
+  EXPECT_NE(Ok(Chat({"--session", copy}), "who?\n").err.find("archive is gone"), std::string::npos);
   // The folder is refused to a session that begins, and to one that was saved with another archive.
   ExpectError(Kept(folder), {folder, "another session"}, true);
   const std::string other = dir_.File("other"), third = dir_.File("c.weir");
