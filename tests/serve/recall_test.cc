@@ -444,7 +444,7 @@ TEST_F(RecallTest, ASnapshotNamesNoOtherArchive) {
   const std::string path = folder_ + "/saved/notes.weir";
   const auto good = ReadSnapshot(path, int64_t{1} << 30);
   ASSERT_TRUE(good.ok()) << good.status().message();
-  for (const std::string& archive : {victim, "../outside.0123456789abcdef", outside, std::string("."), std::string("..")}) {
+  for (const std::string& archive : {victim, std::string("../outside.0123456789abcdef"), outside, std::string("."), std::string("..")}) {
     Json note = Json::parse(good->text);
     note["recall"]["archive"] = archive;
     ASSERT_TRUE(WriteSnapshot(path, note.dump(), good->state).ok());
