@@ -16,8 +16,8 @@ constexpr int64_t kMaxHistory = 1'000'000;  // fits into JSON with room for the 
 const char* OverflowName(OnOverflow on_overflow) { return on_overflow == OnOverflow::kError ? "error" : "evict"; }
 
 Json ToJson(const SessionNote::Recall& recall) {
-  return {{"selector", recall.selector},         {"disk", recall.disk_bytes},       {"archive", recall.archive},
-          {"seq_end", recall.point.seq_end},     {"segment", recall.point.segment}, {"offset", recall.point.offset}};
+  return {{"selector", recall.selector},     {"disk", recall.disk_bytes},       {"archive", recall.archive},
+          {"seq_end", recall.point.seq_end}, {"segment", recall.point.segment}, {"offset", recall.point.offset}};
 }
 
 Result<SessionNote::Recall> RecallFrom(const Json& json) {
@@ -32,7 +32,8 @@ Result<SessionNote::Recall> RecallFrom(const Json& json) {
   fields.Get("offset", &out.point.offset, 0, kMaxCount);
   WEIR_RETURN_IF_ERROR(fields.Done());
   out.point.segment = static_cast<int32_t>(segment);
-  if (out.selector.empty() || out.disk_bytes == 0 || std::max(out.selector.size(), out.archive.size()) > kMaxRecallText) {
+  if (out.selector.empty() || out.disk_bytes == 0 ||
+      std::max(out.selector.size(), out.archive.size()) > kMaxRecallText) {
     return InvalidArgument("the snapshot's recall lacks fields: it was not written by this program");
   }
   return out;

@@ -30,7 +30,8 @@ void ForEachHeld(const Pot& pot, const Each& each) {
     std::fill(marks.begin(), marks.end(), 0);
     for (int32_t group = 0; group < n_groups; ++group) {
       const std::span<const SlotMeta> slots = pot.meta(group);
-      for (size_t& at = cursors[static_cast<size_t>(group)]; at < slots.size() && slots[at].seq < begin + kWindow; ++at) {
+      for (size_t& at = cursors[static_cast<size_t>(group)]; at < slots.size() && slots[at].seq < begin + kWindow;
+           ++at) {
         const uint64_t bit = static_cast<uint64_t>(slots[at].seq - begin);
         marks[bit / 64] |= uint64_t{1} << (bit % 64);
       }

@@ -65,10 +65,10 @@ class Host {
   void Hurry() { hurry_ = true; }
   bool hurry() const { return hurry_; }
 
-  AnswerPots& pots() { return pots_; }            // [engine]
-  PromptScorer& scorer() { return *scorer_; }     // [engine]
+  AnswerPots& pots() { return pots_; }              // [engine]
+  PromptScorer& scorer() { return *scorer_; }       // [engine]
   RecallStore& recall() const { return *recall_; }  // thread rules: see RecallStore
-  SessionTable& sessions() { return sessions_; }  // thread rules: see SessionTable
+  SessionTable& sessions() { return sessions_; }    // thread rules: see SessionTable
   // Admits a session and adds it to the table. `n_waiting`: frames of a live video that may wait, -1: the value in the
   // host's options, 0: no live video. An empty id: a new id. Errors of Admission::Make; kInvalidArgument if a session
   // of that id exists. Without recall: options that were planned with it need an archive (RecallStore) next. [engine]

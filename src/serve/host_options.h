@@ -24,8 +24,8 @@ struct HostOptions {
   int max_waiting = 256;     // jobs
   int64_t budget_bytes = 0;  // for all sessions and what they share; 0: what answer_pots + 8 default sessions need
   LoadedEncoder* encoder = nullptr;  // nullptr: no pictures. Outlives the host
-  RecallOptions recall;         // of stream sessions, if their request does not say; `dir`: of all archives
-  int64_t recall_disk_total = 0;  // bytes of disk for the archives of all sessions; 0: sessions have no recall
+  RecallOptions recall;              // of stream sessions, if their request does not say; `dir`: of all archives
+  int64_t recall_disk_total = 0;     // bytes of disk for the archives of all sessions; 0: sessions have no recall
   PrunerSpec prune;                  // prunes the rows of every picture and frame
   DecodeOptions decode;
   std::string node;        // part of every session's id: the server that created it. Letters, digits

@@ -179,7 +179,8 @@ void RecallStore::GoOn(const SessionNote::Recall& saved, bool moved, StreamSessi
   SessionRecall& recall = *stream->recall;
   const Status status = OpenFor(saved, moved, stream);
   if (status.ok()) return;
-  recall.note = status.code() == StatusCode::kNotFound ? kArchiveGone : "its archive cannot be used: " + status.message();
+  recall.note =
+      status.code() == StatusCode::kNotFound ? kArchiveGone : "its archive cannot be used: " + status.message();
   if (recall.stream != nullptr) {  // opened, but not cut: its newest part is not this session's past
     if (!moved) (void)recall.stream->archive().Remove();
     recall.stream.reset();
@@ -226,9 +227,9 @@ Result<RecallStore::Saved> RecallStore::Save(StreamSession& stream, const std::s
 }
 
 Status RecallStore::RemoveCopy(const std::string& name) {
-  WEIR_ASSIGN_OR_RETURN(const auto archive,
-                        Archive::Open({.dir = PathOf(name), .disk_bytes = std::max(defaults_.disk_bytes, disk_total())},
-                                      spare_));
+  WEIR_ASSIGN_OR_RETURN(
+      const auto archive,
+      Archive::Open({.dir = PathOf(name), .disk_bytes = std::max(defaults_.disk_bytes, disk_total())}, spare_));
   return archive->Remove();
 }
 

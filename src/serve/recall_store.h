@@ -2,10 +2,10 @@
 // Recall for the stream sessions of a server: where their archives lie, how much disk they may take together, and what
 // becomes of an archive when its session is copied, saved, moved or deleted.
 //
-// With a folder (--recall-dir) a session's archive is FOLDER/<session id>; without one it has files without names, which
-// end with the process. An archive is deleted with its session, unless the session was handed over: then it waits where
-// it is. A snapshot gets a copy of its own, FOLDER/<snapshot's name>.<16 digits>, whose closed segments share the disk's
-// blocks with the session's: what the session does later, its end included, does not change the snapshot.
+// With a folder (--recall-dir) a session's archive is FOLDER/<session id>; without one it has files without names,
+// which end with the process. An archive is deleted with its session, unless the session was handed over: then it waits
+// where it is. A snapshot gets a copy of its own, FOLDER/<snapshot's name>.<16 digits>, whose closed segments share the
+// disk's blocks with the session's: what the session does later, its end included, does not change the snapshot.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,12 @@ namespace weir {
 
 class RecallStore {
  public:
-  // `defaults`: of sessions whose request does not say; `dir` is the folder of all of them. disk_total: for all archives
-  // together; 0: no session may have recall. Reserves memory for one more archive, which copies need. kInvalidArgument
-  // for a default quota that is too small or larger than disk_total; kIo for a folder that cannot be made.
-  static Result<std::unique_ptr<RecallStore>> Make(LoadedModel& model, const RecallOptions& defaults, int64_t disk_total,
-                                                   Ledger& ledger);
+  // `defaults`: of sessions whose request does not say; `dir` is the folder of all of them. disk_total: for all
+  // archives together; 0: no session may have recall. Reserves memory for one more archive, which copies need.
+  // kInvalidArgument for a default quota that is too small or larger than disk_total; kIo for a folder that cannot be
+  // made.
+  static Result<std::unique_ptr<RecallStore>> Make(LoadedModel& model, const RecallOptions& defaults,
+                                                   int64_t disk_total, Ledger& ledger);
   static Result<int64_t> MemoryBytes(const RecallOptions& defaults, int64_t disk_total);
 
   bool allowed() const { return disk_total() > 0; }
@@ -39,8 +40,8 @@ class RecallStore {
   // names the request's field. Any thread.
   Result<RecallOptions> OptionsFor(const std::optional<std::string>& spec, int64_t disk_bytes, int64_t tokens) const;
 
-  // [engine] for all methods below. Each begins with the quota: kOverBudget if the archives of all sessions have no room
-  // left for it. They do nothing for options without recall. REQUIRES: the session was planned with AddRecall().
+  // [engine] for all methods below. Each begins with the quota: kOverBudget if the archives of all sessions have no
+  // room left for it. They do nothing for options without recall. REQUIRES: the session was planned with AddRecall().
   // An empty archive. Errors of Archive::Make().
   Status Begin(const RecallOptions& options, StreamSession* stream);
   // A copy of another session's. Errors of Archive::Fork().
@@ -51,8 +52,8 @@ class RecallStore {
   // Without one the session goes on with an empty archive, and says so. REQUIRES: Reserve().
   void GoOn(const SessionNote::Recall& saved, bool moved, StreamSession* stream);
 
-  // What a snapshot says of the session's archive. With a name the archive is copied for the snapshot of that name: call
-  // EndSave() once the snapshot was written, or not. Errors of Archive::Fork().
+  // What a snapshot says of the session's archive. With a name the archive is copied for the snapshot of that name:
+  // call EndSave() once the snapshot was written, or not. Errors of Archive::Fork().
   struct Saved {
     std::optional<SessionNote::Recall> note;  // nullopt: no recall
     std::string name;
@@ -62,8 +63,8 @@ class RecallStore {
   // Deletes the copies that no snapshot names any more: older ones of this name or, where it was not written, this one.
   void EndSave(const Saved& saved, bool written);
 
-  // Around the hand-over of a session: another server may open the archive as soon as it finds the session. Open() takes
-  // it back where the hand-over failed.
+  // Around the hand-over of a session: another server may open the archive as soon as it finds the session. Open()
+  // takes it back where the hand-over failed.
   void Close(StreamSession& stream);
   void Open(StreamSession& stream);
 

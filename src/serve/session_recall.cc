@@ -21,7 +21,9 @@ std::string SessionRecall::Notes() const {
   }
   // Clients need not know where the server keeps it.
   const size_t parent = options.dir.rfind('/');
-  return parent == std::string::npos ? out : WithoutFolder(InvalidArgument("{}", out), options.dir.substr(0, parent)).message();
+  return parent == std::string::npos
+             ? out
+             : WithoutFolder(InvalidArgument("{}", out), options.dir.substr(0, parent)).message();
 }
 
 }  // namespace weir

@@ -12,10 +12,10 @@ namespace weir {
 
 // [engine]
 struct SessionRecall {
-  RecallOptions options;  // `dir` is the session's own
-  Reservation disk;       // of what all archives may take
-  std::string note;       // what went wrong when the session came back, one line; "": nothing
-  bool stays = false;     // the archive is not deleted with this object
+  RecallOptions options;                 // `dir` is the session's own
+  Reservation disk;                      // of what all archives may take
+  std::string note;                      // what went wrong when the session came back, one line; "": nothing
+  bool stays = false;                    // the archive is not deleted with this object
   std::unique_ptr<StreamRecall> stream;  // nullptr where no archive can be used: `note` says why
 
   SessionRecall() = default;

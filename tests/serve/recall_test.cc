@@ -35,8 +35,8 @@ class RecallTest : public ::testing::Test {
 
   std::string dir() const { return folder_ + "/archives"; }
   std::vector<std::string> Flags(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> out = {"--pot",        "96",  "--recall",      "words", "--recall-dir",
-                                    dir(),          "--recall-disk", "4MiB", "--snapshots",  folder_ + "/saved"};
+    std::vector<std::string> out = {"--pot",         "96",   "--recall",    "words",           "--recall-dir", dir(),
+                                    "--recall-disk", "4MiB", "--snapshots", folder_ + "/saved"};
     out.insert(out.end(), more.begin(), more.end());
     return out;
   }
@@ -127,7 +127,8 @@ TEST_F(RecallTest, WhyNothingCameBack) {
   EXPECT_EQ(Asked(client, id, "where is Varnholm?")["recall"], "nothing");
   TellAndForget(client, id);
   EXPECT_EQ(Asked(client, id, "zyzzogeton brachiate quokkaland?")["recall"], "nothing");
-  EXPECT_EQ(Asked(client, id, "is the keeper of bicycles in Patagonia fond of marmalade or trombones?")["recall"], "gate");
+  EXPECT_EQ(Asked(client, id, "is the keeper of bicycles in Patagonia fond of marmalade or trombones?")["recall"],
+            "gate");
   const std::string recent = client.Create({{"recall_tokens", 200}});
   client.Append(recent, Words(100, "sea"));
   client.Append(recent, kFact);
@@ -164,8 +165,9 @@ TEST_F(RecallTest, AnExcerptIsTakenBackWhateverEndsTheAnswer) {
   const std::string id = client.Create({{"recall_tokens", 200}});
   TellAndForget(client, id);
   const std::string body = Question(kQuestion, {{"max_tokens", 100000000}, {"stream", true}}).dump();
-  const std::string request = "POST " + kSessions + "/" + id + "/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " +
-                              std::to_string(body.size()) + "\r\n\r\n" + body;
+  const std::string request = "POST " + kSessions + "/" + id +
+                              "/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(body.size()) +
+                              "\r\n\r\n" + body;
   const int asking = server.Connect();
   ASSERT_EQ(write(asking, request.data(), request.size()), static_cast<ssize_t>(request.size()));
   char byte;
@@ -273,7 +275,8 @@ TEST_F(RecallTest, WithoutItsArchiveASessionGoesOnAndSaysSo) {
 }
 
 TEST_F(RecallTest, FilesWithoutNamesEndWithTheServer) {
-  const ServerProcess server({"--pot", "96", "--recall", "words", "--recall-disk", "4MiB", "--snapshots", folder_ + "/saved"});
+  const ServerProcess server(
+      {"--pot", "96", "--recall", "words", "--recall-disk", "4MiB", "--snapshots", folder_ + "/saved"});
   Client client(server);
   const std::string id = client.Create({{"recall_tokens", 200}});
   TellAndForget(client, id);
@@ -444,7 +447,8 @@ TEST_F(RecallTest, ASnapshotNamesNoOtherArchive) {
   const std::string path = folder_ + "/saved/notes.weir";
   const auto good = ReadSnapshot(path, int64_t{1} << 30);
   ASSERT_TRUE(good.ok()) << good.status().message();
-  for (const std::string& archive : {victim, std::string("../outside.0123456789abcdef"), outside, std::string("."), std::string("..")}) {
+  for (const std::string& archive :
+       {victim, std::string("../outside.0123456789abcdef"), outside, std::string("."), std::string("..")}) {
     Json note = Json::parse(good->text);
     note["recall"]["archive"] = archive;
     ASSERT_TRUE(WriteSnapshot(path, note.dump(), good->state).ok());

@@ -85,7 +85,8 @@ Status ToRecall(const PotFlags& pot_flags, const ServeFlags& flags, ServerOption
   }
   if (total == 0 && (!recall.dir.empty() || recall.tokens != -1)) {
     return InvalidArgument(
-        "--recall-dir and --recall-tokens need --recall, for example --recall words, or --recall-disk-total for sessions "
+        "--recall-dir and --recall-tokens need --recall, for example --recall words, or --recall-disk-total for "
+        "sessions "
         "that ask for it");
   }
   if (total > 0 && flags.hand_over && recall.dir.empty()) {
@@ -349,9 +350,10 @@ Action AddServe(CLI::App& sub) {
       ->capture_default_str()
       ->type_name("SECONDS");
   AddRecallFlags(sub, &pot->recall);
-  sub.add_option("--recall-disk-total", flags->recall_disk_total,
-                 "bytes of disk that the archives of all sessions may have; without --recall, sessions that ask for recall "
-                 "get it within this limit; without it what eight of --recall-disk have")
+  sub.add_option(
+         "--recall-disk-total", flags->recall_disk_total,
+         "bytes of disk that the archives of all sessions may have; without --recall, sessions that ask for recall "
+         "get it within this limit; without it what eight of --recall-disk have")
       ->check(NotEmpty())
       ->type_name("SIZE");
   AddVisionFlags(sub, flags.get());
