@@ -74,8 +74,9 @@ void MatMul(benchmark::State& state, DType type, Shape shape, int64_t n_rows, in
 
 int main(int argc, char** argv) {
   using weir::DType;
-  for (const DType type : {DType::kQ4_1, DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K, DType::kQ5_0,
-                           DType::kQ5_1, DType::kQ5_K, DType::kF16, DType::kBF16, DType::kF32}) {
+  for (int t = 0; t < weir::kNumDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    if (type == DType::kI32) continue;  // never weights
     for (const weir::Shape shape : weir::kShapes) {
       if (shape.n_in % weir::InfoOf(type).block_elements != 0) continue;
       for (const int64_t n_rows : weir::kRowCounts) {

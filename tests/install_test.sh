@@ -13,7 +13,7 @@ cmake --install "$build" --prefix "$root/usr" >/dev/null
 
 cmake -S "$source/examples" -B "$root/examples" -Dweir_ROOT="$root/usr" >/dev/null
 cmake --build "$root/examples" >/dev/null
-for example in endless fork; do
+for example in endless fork recall; do
   "$root/examples/$example" "$source/tests/golden/models/llama.gguf" | diff - "$source/examples/$example.out"
 done
 

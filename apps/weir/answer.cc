@@ -10,6 +10,7 @@
 
 #include "kv/held.h"
 #include "print.h"
+#include "recall/own_archive.h"
 
 namespace weir::app {
 namespace {
@@ -21,26 +22,28 @@ constexpr int64_t kLargestPin = int64_t{1} << 24;  // far more than any pot
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
   app.add_option("--temp", flags->sampler.temperature, "temperature; 0 = always the most likely token")
       ->capture_default_str();
-  app.add_option("--top-k", flags->sampler.top_k, "choose among the K most likely; 0 = all")->capture_default_str();
-  app.add_option("--top-p", flags->sampler.top_p, "choose among the most likely that sum to P; 1 = all")
+  app.add_option("--top-k", flags->sampler.top_k, "sample from the K most likely tokens; 0 = all")
       ->capture_default_str();
-  app.add_option("--min-p", flags->sampler.min_p, "drop what is less likely than P times the best; 0 = off")
+  app.add_option("--top-p", flags->sampler.top_p,
+                 "sample from the most likely tokens whose probabilities sum to P; 1 = all")
+      ->capture_default_str();
+  app.add_option("--min-p", flags->sampler.min_p, "drop tokens less likely than P times the most likely one; 0 = off")
       ->capture_default_str();
   app.add_option("--repeat-penalty", flags->sampler.repeat_penalty, "penalise recent tokens; 1 = off")
       ->capture_default_str();
   app.add_option("--repeat-last-n", flags->sampler.repeat_last_n, "tokens that count as recent; -1 = all")
       ->capture_default_str();
-  app.add_option("-s,--seed", flags->seed, "random seed; -1 = another one each time")
+  app.add_option("-s,--seed", flags->seed, "random seed; -1 = a new one each time")
       ->check(Between(int64_t{-1}, INT64_MAX))
       ->capture_default_str();
 }
 
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
-  app.add_option("-n,--predict", flags->n_predict, "longest answer in tokens; -1 = until the model ends it")
+  app.add_option("-n,--predict", flags->n_predict, "maximum answer length in tokens; -1 = until the model ends it")
       ->check(Between(-1, 1 << 30))
       ->capture_default_str();
   AddSamplingFlags(app, flags);
-  app.add_flag("--ignore-eos", flags->ignore_eos, "go on after the model ends its answer");
+  app.add_flag("--ignore-eos", flags->ignore_eos, "continue after the model ends its answer");
   if (with_output) {
     app.add_option("-o,--output", flags->output, "text, or json: one object at the end")
         ->check(CLI::IsMember({"text", "json"}))
@@ -94,11 +97,10 @@ Status CheckNotCut(const GenerateResult& result) {
 }
 
 void AddPinFlags(CLI::App& app, PinFlags* flags) {
-  app.add_option("--pin", flags->text,
-                 "a text that is read first and never forgotten; the name of a file, or the text itself")
+  app.add_option("--pin", flags->text, "text to read first and never forget: a file name, or the text itself")
       ->check(NotEmpty())
       ->type_name("FILE|TEXT");
-  app.add_flag("--no-pin-system", flags->no_system, "let the system message be forgotten like everything else");
+  app.add_flag("--no-pin-system", flags->no_system, "let the system message be evicted like any other text");
 }
 
 Result<std::string> PinText(const PinFlags& flags) {
@@ -238,11 +240,11 @@ void PrintMemoryLine(const Session& session, const PictureReader* reader) {
 
 void PrintReport(const EncodeReport& report, const std::string& where) {
   if (report.n_replaced > 0) {
-    Print(stderr, "weir: warning: {} is not all UTF-8; {} broken sequence{} read as U+FFFD\n", Printable(where),
+    Print(stderr, "weir: warning: {} is not valid UTF-8; {} invalid sequence{} read as U+FFFD\n", Printable(where),
           CountText(report.n_replaced), report.n_replaced == 1 ? " was" : "s were");
   }
   if (report.n_dropped_bytes > 0) {
-    Print(stderr, "weir: warning: {} holds {} bytes that this vocabulary has no token for; they were left out\n",
+    Print(stderr, "weir: warning: {} contains {} bytes that this vocabulary has no token for; they were skipped\n",
           Printable(where), CountText(report.n_dropped_bytes));
   }
 }
@@ -268,7 +270,8 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     room.n_waiting = pictures.n_waiting;
     WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(out.encoder->encoder(), room, prune));
   }
-  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  if (out.encoder != nullptr) recall.max_rows = out.encoder->encoder().config().max_rows();
   if (probe.own_archive) {
     WEIR_RETURN_IF_ERROR(AddRecall(recall, *out.model, &options));
   } else if (recall.on()) {
@@ -280,6 +283,7 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   }
   if (recall.on() && probe.own_archive) {
     WEIR_ASSIGN_OR_RETURN(out.recall, StreamRecall::Make(recall, *out.model, *out.session));
+    if (!probe.goes_on) WEIR_RETURN_IF_ERROR(GoOnFrom(*out.recall, std::nullopt));
     PrintArchiveNotes(*out.recall);
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));

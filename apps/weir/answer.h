@@ -101,6 +101,7 @@ struct ProbeContext {
   bool in_chat = false;
   std::string question;
   bool own_archive = true;  // false: recall gets room in the pot, but the caller has the text
+  bool goes_on = false;     // RestoreSaved() follows: the folder of --recall-dir may hold the session's archive
 };
 Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,
                         const ProbeContext& probe = {}, const PictureNeeds& pictures = {});

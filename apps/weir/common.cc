@@ -107,12 +107,13 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
       ->check(Between(0, 1024))
       ->capture_default_str();
   app.add_option("--device", flags->device,
-                 "cpu (the default), cuda, auto: cuda where there is one, or ref, the slow scalar reference")
+                 "cpu (default), cuda, auto (cuda if there is one, else cpu) or ref (the slow scalar reference)")
       ->check(NotEmpty())
       ->type_name("NAME");
   // CLI11 only allows one letter after a single dash; main.cc expands -ngl.
-  app.add_option("--gpu-layers", flags->gpu_layers,
-                 "layers on the GPU (-ngl), all or none: 0 is the CPU, more without --device is --device auto")
+  app.add_option(
+         "--gpu-layers", flags->gpu_layers,
+         "layers on the GPU (-ngl), all or none: 0 = use the CPU, more = --device auto unless --device is given")
       ->check(Between(0, 1 << 20))
       ->type_name("N");
 }
@@ -124,7 +125,7 @@ Result<bool> WantsCudaGraphs() {
   const char* wanted = std::getenv("WEIR_CUDA_GRAPH");
   if (wanted == nullptr || std::string_view(wanted) == "1") return true;
   if (std::string_view(wanted) == "0") return false;
-  return InvalidArgument("WEIR_CUDA_GRAPH is '{}'; it is 0 or 1", wanted);
+  return InvalidArgument("WEIR_CUDA_GRAPH is '{}'; it must be 0 or 1", wanted);
 }
 
 }  // namespace
@@ -146,22 +147,21 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
 
 void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("--policy", flags->policy,
-                 "what is forgotten when the pot is full: NAME[:key=value,...], see `weir policies`")
+                 "policy that decides what to evict when the pot is full: NAME[:key=value,...], see `weir policies`")
       ->capture_default_str()
       ->type_name("NAME");
-  CLI::Option* pot =
-      app.add_option("--pot", flags->pot,
-                     "tokens kept per layer and head, however long the input; without it as many as --budget "
-                     "holds, or the context the model was trained with, up to 4096")
-          ->check(Between(1, 1 << 26))
-          ->type_name("TOKENS");
+  CLI::Option* pot = app.add_option("--pot", flags->pot,
+                                    "tokens kept per layer and head, however long the input; default: as many as "
+                                    "--budget allows, else the context length the model was trained with, up to 4096")
+                         ->check(Between(1, 1 << 26))
+                         ->type_name("TOKENS");
   app.add_option("-c,--ctx-size", flags->ctx,
-                 "the same as --pot, under the name other programs use; 0 = as without either, up to 4096")
+                 "another name for --pot, as in llama.cpp; 0 = the default size, up to 4096")
       ->check(Between(0, 1 << 26))
       ->excludes(pot)
       ->type_name("TOKENS");
   app.add_option("--budget", flags->budget,
-                 "bytes the session may use in all: 256MiB, 1GiB ...; the pot is made to fit")
+                 "total bytes the session may use: 256MiB, 1GiB ...; the pot is sized to fit")
       ->check(NotEmpty())
       ->type_name("BYTES");
   app.add_option("-b,--chunk", flags->chunk, "tokens read at once; 0 = a quarter of the pot, at most 256")
@@ -170,27 +170,28 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("--cache-type-k", flags->k_type, "type of stored keys (-ctk): f32, f16, q8_0")->capture_default_str();
   app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")
       ->capture_default_str();
-  app.add_option("--on-overflow", flags->on_overflow, "evict: forget and say so; error: refuse input beyond the pot")
+  app.add_option("--on-overflow", flags->on_overflow,
+                 "when the pot is full: evict tokens and report it, or refuse further input with an error")
       ->check(CLI::IsMember({"evict", "error"}))
       ->capture_default_str();
 }
 
 void AddVerboseFlag(CLI::App& app, PotFlags* flags) {
-  app.add_flag("-v,--verbose", flags->verbose, "name every option of the policy at the start");
+  app.add_flag("-v,--verbose", flags->verbose, "print every option of the policy at startup");
 }
 
 void AddTraceFlag(CLI::App& app, PotFlags* flags) {
   CLI::Option* trace =
       app.add_option("--trace", flags->trace,
-                     "write what was forgotten, when and why to FILE, for `weir trace` and `weir remembers`")
+                     "log what is evicted, when and why, to FILE, for `weir trace` and `weir remembers`")
           ->check(NotEmpty())
           ->type_name("FILE");
   app.add_flag("--trace-scores", flags->trace_scores,
-               "with --trace: the scores of what was kept too, for pictures of attention; a far larger file")
+               "with --trace: also log the scores of what was kept, for attention maps; the file is far larger")
       ->needs(trace);
   app.add_option("--trace-attention", flags->trace_attention,
-                 "with --trace: where the ends of prompts and the tokens of answers attended, the first N of them, for "
-                 "`weir trace --attention`")
+                 "with --trace: also log where the ends of prompts and the tokens of answers attend, for the first N "
+                 "such tokens; see `weir trace --attention`")
       ->check(Between(0, 1 << 20))
       ->needs(trace)
       ->type_name("N");
@@ -321,8 +322,8 @@ std::string PolicyText(const PolicySpec& policy, const PotFlags& flags) {
 
 void PrintDefaultPot(const PotFlags& flags, int32_t n_slots, const ModelConfig& model) {
   if (flags.ctx != 0 || n_slots >= model.n_ctx_train) return;
-  Print(stderr, "         -c 0 is {} tokens here; the model was trained with {}: -c {}\n", CountText(n_slots),
-        CountText(model.n_ctx_train), model.n_ctx_train);
+  Print(stderr, "         -c 0 means {} tokens here; for all {} that the model was trained with, use -c {}\n",
+        CountText(n_slots), CountText(model.n_ctx_train), model.n_ctx_train);
 }
 
 void PrintConfiguration(const LoadedModel& model, const Session& session, const PotFlags& flags, const char* sampling) {

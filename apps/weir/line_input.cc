@@ -26,6 +26,8 @@ namespace {
 constexpr std::string_view kMarkPastes = "\033[?2004h", kMarkNoPastes = "\033[?2004l";
 constexpr const wchar_t *kPasteBegins = L"\033[200~", *kPasteEnds = L"\033[201~";
 
+constexpr int kWaitMs = 200;
+
 // For a process that ends in the signal handler.
 struct Terminal {
   int fd = -1;
@@ -40,6 +42,9 @@ void RestoreTerminal() {
   tcsetattr(STDIN_FILENO, TCSANOW, &was.mode);
   if (was.marks_pastes && write(was.fd, kMarkNoPastes.data(), kMarkNoPastes.size()) < 0) return;
 }
+
+// Another process group's terminal must be left alone: changing its mode would stop the program (`weir watch ... &`).
+bool InForeground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 
 // libedit asks the locale what a character is. Everything here is UTF-8, whatever the user's locale is.
 class Utf8Locale {
@@ -64,20 +69,16 @@ class Utf8Locale {
 // Standard input, with waits that Ctrl-C ends.
 class LineInput::Bytes {
  public:
-  enum Result { kRead, kEnd, kStopped };
-  // Adds the bytes that arrived. Calls `idle` a few times a second while none do.
-  template <typename Idle>
-  Result Fill(const Idle& idle) {
+  enum Result { kRead, kEnd, kStopped, kNothing };
+  // Adds the bytes that arrive within `wait_ms`; kNothing if none do.
+  Result Fill(int wait_ms) {
     char buffer[1 << 16];
     for (;;) {
       if (StopFlag()) return kStopped;
       pollfd ready{STDIN_FILENO, POLLIN, 0};
-      const int n_ready = poll(&ready, 1, 200);
+      const int n_ready = poll(&ready, 1, wait_ms);
       if (n_ready < 0 && errno == EINTR) continue;
-      if (n_ready == 0) {
-        idle();
-        continue;
-      }
+      if (n_ready == 0) return kNothing;
       const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return kEnd;
@@ -98,8 +99,8 @@ class LineInput::Bytes {
 class LineInput::Editor {
  public:
   // nullptr when there is no terminal to edit on.
-  static std::unique_ptr<Editor> Open(Bytes* bytes) {
-    if (isatty(STDIN_FILENO) == 0) return nullptr;
+  static std::unique_ptr<Editor> Open(Bytes* bytes, bool waits) {
+    if (isatty(STDIN_FILENO) == 0 || (!waits && !InForeground())) return nullptr;
     std::unique_ptr<Editor> out(new Editor(bytes));
     return out->Start() ? std::move(out) : nullptr;
   }
@@ -130,9 +131,40 @@ class LineInput::Editor {
     std::wstring_view view(text, static_cast<size_t>(n));
     if (view.back() == L'\n') view.remove_suffix(1);
     *line = Utf8(view);
-    HistEventW event;
-    if (!view.empty()) history_w(history_, &event, H_ENTER, std::wstring(view).c_str());
+    Remember(view);
     return Event::kLine;
+  }
+
+  Event Poll(std::string* line) {
+    const Utf8Locale utf8;
+    if (!polled_) BeginPolling();
+    LookAtTerminal();
+    if (bytes_->waiting().empty()) {
+      const Bytes::Result result = bytes_->Fill(0);
+      if (result == Bytes::kStopped) return Event::kInterrupted;
+      if (result == Bytes::kEnd) return Event::kEnd;
+    }
+    while (!bytes_->waiting().empty()) {
+      int n = 0;
+      const wchar_t* text = el_wgets(editor_, &n);  // unbuffered: one key
+      // Unbuffered, libedit hands Ctrl-D on an empty line over as a character.
+      if (text != nullptr && n == 1 && text[0] == L'\004') return Event::kEnd;
+      if (text == nullptr || n <= 0 || text[n - 1] != L'\n') continue;
+      const std::wstring typed(text, static_cast<size_t>(n - 1));
+      *line = Utf8(typed);
+      Remember(typed);
+      std::fflush(screen_);
+      el_wset(editor_, EL_UNBUFFERED, 0);  // the next line
+      BeginPolling();
+      return Event::kLine;
+    }
+    return Event::kNothing;
+  }
+
+  void Redraw() {
+    const Utf8Locale utf8;
+    const LineInfoW* typed = polled_ ? el_wline(editor_) : nullptr;
+    if (typed != nullptr && typed->lastchar > typed->buffer) el_wset(editor_, EL_REFRESH);
   }
 
  private:
@@ -176,6 +208,16 @@ class LineInput::Editor {
     return true;
   }
 
+  void BeginPolling() {
+    polled_ = true;
+    el_wset(editor_, EL_UNBUFFERED, 1);
+  }
+
+  void Remember(std::wstring_view text) {
+    HistEventW event;
+    if (!text.empty()) history_w(history_, &event, H_ENTER, std::wstring(text).c_str());
+  }
+
   static Editor* Of(EditLine* editor) {
     void* out = nullptr;
     el_wget(editor, EL_CLIENTDATA, &out);
@@ -183,7 +225,8 @@ class LineInput::Editor {
   }
   static wchar_t* Prompt(EditLine* editor) { return Of(editor)->prompt_.data(); }
 
-  // The next character: 1, 0 at the end, -1 after Ctrl-C.
+  // The next character: 1, 0 at the end, -1 after Ctrl-C. Polled, the rest of a key or of a paste that does not come is
+  // not waited for.
   static int Next(EditLine* editor, wchar_t* out) {
     Editor& self = *Of(editor);
     for (bool more = true;;) {
@@ -197,7 +240,17 @@ class LineInput::Editor {
         }
       }
       if (!more) return 0;
-      const Bytes::Result result = self.bytes_->Fill([&self] { self.LookAtTerminal(); });
+      const Bytes::Result result = self.bytes_->Fill(kWaitMs);
+      if (result == Bytes::kNothing) {
+        if (!self.polled_) {
+          self.LookAtTerminal();
+        } else if (waiting.empty()) {
+          return -1;
+        } else {
+          more = false;  // half a character
+        }
+        continue;
+      }
       if (result == Bytes::kStopped) {
         self.stopped_ = true;
         return -1;
@@ -208,6 +261,7 @@ class LineInput::Editor {
 
   // What happens to a terminal while nothing is typed.
   void LookAtTerminal() {
+    if (!InForeground()) return;
     winsize size{};
     if (ioctl(fileno(screen_), TIOCGWINSZ, &size) == 0 && (size.ws_col != columns_ || size.ws_row != rows_)) {
       if (columns_ != 0) el_resize(editor_);
@@ -254,28 +308,43 @@ class LineInput::Editor {
   HistoryW* history_ = nullptr;
   std::FILE* screen_ = nullptr;
   std::wstring prompt_;
-  bool stopped_ = false;
+  bool stopped_ = false, polled_ = false;
   int columns_ = 0, rows_ = 0;
 };
 
-LineInput::LineInput() : bytes_(std::make_unique<Bytes>()), editor_(Editor::Open(bytes_.get())) {}
+LineInput::LineInput(bool waits) : bytes_(std::make_unique<Bytes>()), editor_(Editor::Open(bytes_.get(), waits)) {}
 LineInput::~LineInput() = default;
 
 LineInput::Event LineInput::Read(const char* prompt, std::string* line) {
   line->clear();
-  if (editor_ != nullptr) return editor_->Read(prompt, line);
-  for (size_t looked_at = 0;;) {
+  return editor_ != nullptr ? editor_->Read(prompt, line) : NextLine(kWaitMs, line);
+}
+
+LineInput::Event LineInput::Poll(std::string* line) {
+  line->clear();
+  return editor_ != nullptr ? editor_->Poll(line) : NextLine(0, line);
+}
+
+void LineInput::Redraw() {
+  if (editor_ != nullptr) editor_->Redraw();
+}
+
+LineInput::Event LineInput::NextLine(int wait_ms, std::string* line) {
+  for (;;) {
     const std::string_view waiting = bytes_->waiting();
-    if (const size_t end = waiting.find('\n', looked_at); end != std::string_view::npos) {
+    if (const size_t end = waiting.find('\n', looked_at_); end != std::string_view::npos) {
       *line = waiting.substr(0, end);
       bytes_->Take(end + 1);
+      looked_at_ = 0;
       break;
     }
-    looked_at = waiting.size();
-    const Bytes::Result result = bytes_->Fill([] {});
-    if (result == Bytes::kRead) continue;
+    looked_at_ = waiting.size();
+    const Bytes::Result result = bytes_->Fill(wait_ms);
+    if (result == Bytes::kNothing && wait_ms == 0) return Event::kNothing;
+    if (result == Bytes::kRead || result == Bytes::kNothing) continue;
     *line = bytes_->waiting();
     bytes_->Take(line->size());
+    looked_at_ = 0;
     if (result == Bytes::kStopped) return Event::kInterrupted;
     if (line->empty()) return Event::kEnd;
     break;

@@ -18,7 +18,9 @@ class LineInput {
  public:
   // Takes over standard input. The destructor restores the terminal's mode; a second Ctrl-C that ends the process does
   // so too.
-  LineInput();
+  // waits: for Read(), which waits for a line; otherwise for Poll(), which edits only on the terminal of a program in
+  // the foreground.
+  explicit LineInput(bool waits = true);
   ~LineInput();
   LineInput(const LineInput&) = delete;
   LineInput& operator=(const LineInput&) = delete;
@@ -28,15 +30,25 @@ class LineInput {
   enum class Event {
     kLine,         // *line has it, without its end; pasted, it may hold line feeds
     kEnd,          // Ctrl-D, or the end of the file
-    kInterrupted,  // Ctrl-C (StopFlag() in common.h); *line has what was typed until then
+    kInterrupted,  // Ctrl-C (StopFlag() in common.h); Read() sets *line to what was typed until then
+    kNothing,      // Poll() only: no line is complete yet
   };
   // Shows `prompt`, one line of ASCII, on a terminal, and waits for a line.
   Event Read(const char* prompt, std::string* line);
+  // Takes what has been typed, without waiting for more, and the first complete line of it. Shows no prompt. Not to be
+  // mixed with Read().
+  Event Poll(std::string* line);
+  // Shows an unfinished line again after other output.
+  void Redraw();
 
  private:
+  // From a pipe or a file; wait_ms 0: without waiting.
+  Event NextLine(int wait_ms, std::string* line);
+
   class Bytes;
   class Editor;
   std::unique_ptr<Bytes> bytes_;
+  size_t looked_at_ = 0;            // bytes without a line's end
   std::unique_ptr<Editor> editor_;  // nullptr unless standard input is a terminal
 };
 

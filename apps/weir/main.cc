@@ -47,7 +47,7 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error, std::span
   for (size_t i = 1; i < arguments.size(); ++i) {
     const char* instead = TakesText(arguments[i - 1]) ? nullptr : weir::app::InsteadOf(arguments[i]);
     if (instead != nullptr && Chosen(app).get_option_no_throw(arguments[i]) == nullptr)
-      return std::string(arguments[i]) + " is not known here: " + instead + " (see docs/from-llama-cpp.md)";
+      return std::string(arguments[i]) + " is not a flag here: " + instead + " (see docs/from-llama-cpp.md)";
   }
   std::string text = error.what(), help = "--help)";
   if (const size_t end = text.find('\n'); end != std::string::npos) text.resize(end);
@@ -56,11 +56,11 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error, std::span
   const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   for (const char* argument : arguments) {
     if (extras && argument[0] == '-' && (text + ' ').find(' ' + std::string(argument) + ' ') != std::string::npos)
-      return "'" + std::string(argument) + "' is no flag known here" + help;
+      return "'" + std::string(argument) + "' is not a known flag here" + help;
   }
   const std::vector<std::string> surplus = app.remaining(/*recurse=*/true);
   if (!surplus.empty() && (extras || error.get_name() == "RequiredError")) {
-    return "'" + surplus.front() + "' is no subcommand or flag known here" + help;
+    return "'" + surplus.front() + "' is not a known subcommand or flag here" + help;
   }
   return text + help;
 }

@@ -22,20 +22,22 @@ bool CanBeAsked(const std::string& source) {
 }  // namespace
 
 void AddEncoderFlags(CLI::App& app, PictureFlags* flags) {
-  app.add_option("--mmproj", flags->mmproj, "vision encoder of the model, an `mmproj` file (-mm)")
+  app.add_option("--mmproj", flags->mmproj, "the model's vision encoder, an `mmproj` file (-mm)")
       ->check(NotEmpty())
       ->type_name("FILE");
-  app.add_option("--prune", flags->prune,
-                 "which rows of a picture the language model gets to see: NAME[:key=value,...], see `weir pruners`")
+  app.add_option(
+         "--prune", flags->prune,
+         "pruner that selects which picture tokens the language model sees: NAME[:key=value,...], see `weir pruners`")
       ->check(NotEmpty())
       ->type_name("NAME");
   app.add_option("--max-side", flags->max_side,
-                 "pictures and frames are shrunk to so many pixels on their longer side; 0 = they stay as they are, "
-                 "unless their size cannot be known beforehand (2048 then)")
+                 "shrink pictures and frames to at most this many pixels on the longer side; 0 = keep their size (2048 "
+                 "for sources whose size is not known in advance)")
       ->check(Between(0, 1 << 14))
       ->capture_default_str()
       ->type_name("PIXELS");
-  app.add_option("--media-timeout", flags->timeout_s, "longest wait for ffmpeg: for a picture, or a video's next frame")
+  app.add_option("--media-timeout", flags->timeout_s,
+                 "maximum wait for ffmpeg to deliver a picture or the next video frame")
       ->check(Between(1, 1 << 20))
       ->capture_default_str()
       ->type_name("SECONDS");
@@ -43,23 +45,23 @@ void AddEncoderFlags(CLI::App& app, PictureFlags* flags) {
 
 Result<PrunerSpec> ToPruner(const PictureFlags& flags) {
   if (flags.prune.empty()) return PrunerSpec();
-  if (flags.mmproj.empty()) return InvalidArgument("--prune thins out pictures; they need --mmproj FILE");
+  if (flags.mmproj.empty()) return InvalidArgument("--prune works on pictures, which need --mmproj FILE");
   return ParsePrunerSpec(flags.prune);
 }
 
 void AddFpsFlag(CLI::App& app, PictureFlags* flags) {
-  app.add_option("--fps", flags->fps, "frames of a video that are looked at, a second")
+  app.add_option("--fps", flags->fps, "video frames to read per second")
       ->check(CLI::Range(1e-6, 1000.0).description(""))
       ->capture_default_str();
 }
 
 void AddPictureFlags(CLI::App& app, PictureFlags* flags) {
-  app.add_option("--image", flags->images, "a picture; may be given several times")
+  app.add_option("--image", flags->images, "picture to read; may be repeated")
       ->check(NotEmpty())
       ->expected(1)
       ->take_all()
       ->type_name("FILE");
-  app.add_option("--video", flags->videos, "a video, pipe or camera, frame by frame; may be given several times")
+  app.add_option("--video", flags->videos, "video, pipe or camera to read frame by frame; may be repeated")
       ->check(NotEmpty())
       ->expected(1)
       ->take_all()
@@ -113,7 +115,7 @@ void PrintEncoder(const LoadedEncoder& encoder, const PictureReader& reader) {
         config.projector, config.n_rows, more, BytesText(encoder.ledger().used_bytes()), reader.room().max_side,
         reader.room().min_side);
   if (reader.pictures().pruner().info != nullptr) {
-    Print(stderr, "pruner   {}, {} of a picture's {} tokens stay\n", reader.pictures().pruner().text,
+    Print(stderr, "pruner   {}, keeps {} of a picture's {} tokens\n", reader.pictures().pruner().info->name,
           reader.pictures().n_rows(), config.n_rows);
   }
 }
@@ -128,7 +130,7 @@ Result<std::string> MarkPictures(const std::string& prompt, size_t n) {
   size_t n_found = 0;
   for (size_t at = prompt.find(mark); at != std::string::npos; at = prompt.find(mark, at + mark.size())) ++n_found;
   if (n_found != 0 && n_found != n) {
-    return InvalidArgument("the prompt names {} places with {}, there are {} pictures and videos", n_found,
+    return InvalidArgument("the prompt marks {} places with {}, but there are {} pictures and videos", n_found,
                            kPictureMark, n);
   }
   std::string out;

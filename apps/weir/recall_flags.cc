@@ -25,9 +25,10 @@ std::string Beginning(const std::string& text) {
 }  // namespace
 
 void AddRecallFlags(CLI::App& app, RecallFlags* flags) {
-  app.add_option("--recall", flags->spec,
-                 "keep everything read on disk, and bring back what a question is about: off, words, words:passages=3 ... "
-                 "(weir recall lists them)")
+  app.add_option(
+         "--recall", flags->spec,
+         "keep everything read on disk, and bring back what a question is about: off, words, words:passages=3 ... "
+         "(weir recall lists them)")
       ->type_name("SELECTOR")
       ->capture_default_str();
   app.add_option("--recall-dir", flags->dir, "folder of the archive; without it, a file that ends with the program")
@@ -59,7 +60,7 @@ void PrintRecalled(const Recalled& recalled, int64_t n_seen) {
     Print(stderr, "recall   nothing{}\n",
           recalled.held    ? std::string(": the pot holds the best match")
           : recalled.gated ? fmt::format(": the best match, {:.2f}, is below the gate", recalled.best_score)
-                         : std::string(" matches"));
+                           : std::string(" matches"));
     return;
   }
   for (const RecalledPassage& passage : recalled.passages) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "saved.h"
+#include "recall/own_archive.h"
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -28,25 +29,6 @@ std::string FolderOf(const Archive& archive) {
   return error ? archive.dir() : path.string();
 }
 
-// Takes the archive back to where the session was saved. What another session has read is never its past.
-Status GoOnWithArchive(const SessionNote& note, StreamRecall& recall, int64_t n_seen) {
-  Archive& archive = recall.archive();
-  const std::string folder = FolderOf(archive);
-  if (note.recall && !folder.empty() && note.recall->archive == folder && archive.n_segments() > 0) {
-    ArchivePoint point = note.recall->point;
-    point.seq_end = std::min(point.seq_end, n_seen);
-    WEIR_RETURN_IF_ERROR(recall.CutTo(point));
-    PrintArchiveNotes(recall);
-    return Status();
-  }
-  if (!folder.empty() && archive.n_segments() > 0) {
-    return InvalidArgument("{} holds the archive of another session; name a new folder in --recall-dir", archive.dir());
-  }
-  if (n_seen > 0) Print(stderr, "recall   {}\n", kArchiveGone);
-  WEIR_RETURN_IF_ERROR(recall.CutTo({}));
-  return recall.CutTo({.seq_end = n_seen});
-}
-
 }  // namespace
 
 Result<std::optional<SavedSession>> ReadSaved(const std::string& path) {
@@ -59,8 +41,8 @@ Result<std::optional<SavedSession>> ReadSaved(const std::string& path) {
 
 void AddSessionFlag(CLI::App& sub, std::string* path) {
   sub.add_option("--session", *path,
-                 "go on from the session in FILE and leave it there again; without such a file, begin one. Policy, pot "
-                 "and cache types are the file's")
+                 "continue the session in FILE and save it there again; if there is no such file, start a new one. "
+                 "Policy, pot and cache types come from the file")
       ->check(NotEmpty())
       ->type_name("FILE");
 }
@@ -68,7 +50,7 @@ void AddSessionFlag(CLI::App& sub, std::string* path) {
 Status CheckGoesOn(const CLI::App& sub, const std::string& path) {
   for (const char* name : {"--system", "--pin", "--no-pin-system"}) {
     if (sub.get_option(name)->count() > 0) {
-      return InvalidArgument("{} says how a session begins; the one in {} began already", name, path);
+      return InvalidArgument("{} sets up a new session, but {} holds one that has begun", name, path);
     }
   }
   return Status();
@@ -100,16 +82,30 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
   }
   const GgufFile* const encoder = setup.encoder == nullptr ? nullptr : &setup.encoder->file();
   FrameStore* const frames = setup.reader == nullptr ? nullptr : &setup.reader->frames();
+  // A folder that is not this session's is refused before anything is restored or cut.
+  const bool archive = setup.recall != nullptr && !setup.recall->archive().dir().empty();
+  std::optional<ArchivePoint> point;
+  if (saved.note.recall) point = saved.note.recall->point;
+  if (status.ok() && saved.note.recall && setup.recall == nullptr) {
+    status = InvalidArgument("it was saved with an archive; go on with the same --recall and --recall-dir");
+  }
+  if (status.ok() && archive) status = CheckOwnArchive(*setup.recall, point);
   if (status.ok()) status = RestoreState(saved.note, *saved.file, encoder, &session, frames);
+  if (status.ok() && setup.recall != nullptr) {
+    // An archive without a name is never this session's: it begins here.
+    status = archive ? GoOnFrom(*setup.recall, point) : setup.recall->CutTo({.seq_end = session.n_seen()});
+    if (!archive && session.n_seen() > 0) Print(stderr, "recall   {}\n", kArchiveGone);
+    PrintArchiveNotes(*setup.recall);
+  }
   if (status.ok()) *sampler = std::move(goes_on);
-  if (status.ok() && setup.recall != nullptr) status = GoOnWithArchive(saved.note, *setup.recall, session.n_seen());
   saved.file.reset();
   if (status.ok() && setup.trace != nullptr && session.counters().selections > 0) {
     status = InvalidArgument(
-        "tokens of it were forgotten before, and a trace tells a stream from its beginning; leave --trace away");
+        "some of its tokens are already forgotten, and a trace must start with the stream; leave out --trace");
   }
   if (!status.ok()) return Status(status.code(), path + ": " + status.message());
   Print(stderr, "session  {}: {}\n", Printable(path), KeptText(session));
+  if (setup.recall != nullptr) PrintArchiveNotes(*setup.recall);
   return Status();
 }
 

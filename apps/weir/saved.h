@@ -28,9 +28,10 @@ Status CheckGoesOn(const CLI::App& sub, const std::string& path);
 // Sets the flags that the user did not give to the saved session's values: recall's too, but for its folder.
 void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags);
 
-// Restores setup.session, its archive up to where the session was saved, and the sampler; a seed given by the user (`own_seed`) takes precedence over the saved draws.
-// The message of kInvalidArgument says how the file and the session differ; session and sampler are then unchanged. If
-// reading the file fails, or a trace cannot continue from it, neither can be used. Closes the file.
+// Restores setup.session, its archive up to where the session was saved, and the sampler; a seed given by the user
+// (`own_seed`) takes precedence over the saved draws. The message of kInvalidArgument says how the file and the session
+// differ; session and sampler are then unchanged. If reading the file fails, or a trace cannot continue from it,
+// neither can be used. Closes the file.
 Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup, Sampler* sampler);
 
 // `conversation`: Conversation::Save(), or null for a text without rounds.

@@ -134,7 +134,7 @@ Panel Square(const std::string& title, const std::string& axis, double first, do
 Result<AttentionStudy> StudyAttention(const std::string& path, const TraceFilter& filter, double top) {
   WEIR_ASSIGN_OR_RETURN(const Rows read, ReadRows(path));
   if (read.rows.empty()) {
-    return InvalidArgument("{} holds no attention; write it with --trace-attention N", path);
+    return InvalidArgument("{} contains no attention; record it with --trace-attention N", path);
   }
   AttentionStudy out;
   out.head = read.head;

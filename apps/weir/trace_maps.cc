@@ -74,6 +74,7 @@ Result<TraceTotals> ReadTotals(const std::string& path) {
     out.n_selections = 0;
     out.pattern = false;
     out.reasons.clear();
+    out.taken_back.Restart();
     out.n_restarts = reader->n_restarts();
   };
   TraceStep step;
@@ -82,6 +83,7 @@ Result<TraceTotals> ReadTotals(const std::string& path) {
     if (reader->n_restarts() != out.n_restarts) restart();
     if (!more) break;
     out.n_selections = std::max(out.n_selections, step.step + 1);
+    out.taken_back.Note(step);
     ++out.n_selected[static_cast<size_t>(step.group)];
     out.n_dropped[static_cast<size_t>(step.group)] += step.n_slots - step.n_keep;
     out.pattern = out.pattern || (out.head.all_scores && !step.scores.empty());
@@ -104,7 +106,7 @@ Result<Panel> KeptMap(const std::string& path, const TraceTotals& totals, const 
   const PotShape& pot = totals.head.pot;
   const std::vector<int32_t> groups = filter.Groups(pot);
   if (groups.empty()) return InvalidArgument("{} has no such layer or head", path);
-  if (totals.n_tokens == 0) return InvalidArgument("{} names no token, so there is nothing to draw", path);
+  if (totals.n_tokens == 0) return InvalidArgument("{} contains no tokens, so there is nothing to draw", path);
   const int64_t n = totals.n_tokens;
   Panel out;
   out.title = "What was kept while the stream was read: share of layers and heads, square root";

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "kv/trace_reader.h"
 #include "trace_figure.h"
+#include "trace_places.h"
 
 namespace weir::app {
 
@@ -29,6 +30,7 @@ struct TraceTotals {
   std::vector<int64_t> n_selected, n_dropped;            // [n_groups], of the last stream in the file
   std::vector<std::vector<SeqRun>> held;                 // [n_groups], at the end
   std::vector<TraceToken> tokens;                        // of the stream, by seq
+  TakenBack taken_back;                                  // excerpts of it
   std::vector<std::pair<std::string, int64_t>> reasons;  // selections of one group each
   std::optional<TraceCounters> counters;
   bool pattern = false;  // scores of every slot were written

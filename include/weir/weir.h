@@ -104,9 +104,15 @@ typedef struct weir_session_options {
   const char* prune;    /* "NAME" or "NAME:key=value,..." as in `weir pruners`; drops rows of pictures; NULL: none */
   int32_t picture_side; /* pictures are shrunk to this many pixels on their longer side; 0: 1024. If the model has an
                            encoder, their memory is part of the session's bytes */
+  const char* recall;   /* "NAME" or "NAME:key=value,..." as in `weir recall`: keeps everything read on disk and brings
+                           back what a question is about (see "recall"); NULL or "off": nothing is kept */
+  const char* recall_dir;    /* folder of the archive: new, empty, or the one of the session to be restored; NULL: files
+                                without names in /var/tmp, gone with the session */
+  int64_t recall_disk_bytes; /* the archive's largest size, beyond which its oldest part is deleted; 0: 2 GiB */
+  int32_t recall_tokens;     /* room beside the pot for what is brought back; 0: a quarter of the pot */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0 }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0 }
 
 /* `options` may be NULL. The caller owns *session and closes it. With WEIR_OVER_BUDGET the error message gives the
  * smallest budget that works. */
@@ -187,6 +193,46 @@ WEIR_API weir_status weir_session_see_pixels(weir_session* session, const uint8_
 WEIR_API weir_status weir_session_see_video(weir_session* session, const char* path, double frames_per_s,
                                             uint32_t flags, int64_t* n_frames);
 
+/* ---- recall, for sessions opened with weir_session_options.recall; otherwise WEIR_INVALID_ARGUMENT.
+ *
+ * Everything that such a session reads is kept on disk, too. weir_session_ask() looks up what the question is about,
+ * reads the passages again in front of it, and removes them after the answer: nothing is forgotten for them. Passages
+ * that the pot holds close by are not brought back, nor are ones that match too little. Text only. If the disk fails or
+ * is full, the session goes on without keeping more (weir_session_flush() says so). */
+
+typedef struct weir_recall_report {
+  size_t struct_bytes;
+  int64_t n_passages; /* brought back for the last question */
+  int64_t n_tokens;   /* that they took */
+  double best_score;  /* of everything found, 0 to 1; also of what was not brought back */
+  int32_t held;       /* non-zero: the pot holds the best match itself */
+  int32_t gated;      /* non-zero: something was found, but it matches too little */
+} weir_recall_report;
+#define WEIR_RECALL_REPORT_INIT \
+  { sizeof(weir_recall_report), 0, 0, 0, 0, 0 }
+/* What was brought back for the last weir_session_ask(); all zero before the first. */
+WEIR_API weir_status weir_session_recalled(const weir_session* session, weir_recall_report* report);
+
+typedef struct weir_passage {
+  size_t struct_bytes;
+  int64_t seq, end; /* its tokens' places in the stream: from seq, before end */
+  int64_t t_ms;     /* its stream time */
+  double score;     /* how much of the question it matches, 0 to 1 */
+  const char* text; /* not zero-terminated; valid until the session's next ask, reset or restore */
+  size_t n_bytes;
+} weir_passage;
+#define WEIR_PASSAGE_INIT \
+  { sizeof(weir_passage), 0, 0, 0, 0, NULL, 0 }
+/* The i-th of them, in the order of the stream. WEIR_INVALID_ARGUMENT if there are not as many. */
+WEIR_API weir_status weir_session_recalled_passage(const weir_session* session, size_t i, weir_passage* passage);
+
+/* Hands everything read so far to the operating system, so that it survives the death of the process; asking and
+ * closing do so as well. WEIR_IO if the archive was turned off: weir_last_error() says why; the session goes on. */
+WEIR_API weir_status weir_session_flush(weir_session* session);
+/* Copies the archive, as it is now, into a new or empty folder: a second session, opened with it as recall_dir, can
+ * then restore what this one saved. */
+WEIR_API weir_status weir_session_copy_archive(weir_session* session, const char* folder);
+
 /* ---- what a session holds */
 
 typedef struct weir_counters {
@@ -201,13 +247,16 @@ typedef struct weir_counters {
   { sizeof(weir_counters), 0, 0, 0, 0, 0 }
 WEIR_API weir_status weir_session_counters(const weir_session* session, weir_counters* counters);
 
-/* Forgets everything; the session is then like a new one. */
+/* Forgets everything, and deletes what its archive holds; the session is then like a new one. */
 WEIR_API weir_status weir_session_reset(weir_session* session);
 /* Serialises the session, including its chat and the frames that its encoder keeps. Sets *n_bytes to the size and
  * writes the bytes only if they fit in `capacity`; after an error their content is undefined. A session of the same
- * build, model and options that restores them continues with identical output. */
+ * build, model and options that restores them continues with identical output. With recall, the bytes say how far the
+ * archive goes but do not contain it: everything read so far is written to disk first. */
 WEIR_API weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes);
-/* WEIR_INVALID_ARGUMENT if the bytes do not come from such a session; the session is then unchanged. */
+/* WEIR_INVALID_ARGUMENT if the bytes do not come from such a session; the session is then unchanged. With recall, the
+ * archive must hold what the saved session had read: the session's own, or the same folder, or a copy
+ * (weir_session_copy_archive()). What it holds beyond that place is deleted. */
 WEIR_API weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, size_t n_bytes);
 
 #ifdef __cplusplus

@@ -28,6 +28,13 @@ inline void Check(weir_status status) {
   if (status != WEIR_OK) throw Error(status);
 }
 
+// What was brought back for an answer: see "recall" in weir.h.
+struct Passage {
+  std::int64_t seq = 0, end = 0, t_ms = 0;
+  double score = 0;
+  std::string text;
+};
+
 // Must outlive its sessions.
 class ModelHandle {
  public:
@@ -120,6 +127,23 @@ class SessionHandle {
     Check(weir_session_counters(get(), &out));
     return out;
   }
+  // Recall.
+  weir_recall_report recall_report() const {
+    weir_recall_report out = WEIR_RECALL_REPORT_INIT;
+    Check(weir_session_recalled(get(), &out));
+    return out;
+  }
+  std::vector<Passage> Recalled() const {
+    std::vector<Passage> out(static_cast<std::size_t>(recall_report().n_passages));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      weir_passage one = WEIR_PASSAGE_INIT;
+      Check(weir_session_recalled_passage(get(), i, &one));
+      out[i] = {one.seq, one.end, one.t_ms, one.score, std::string(one.text, one.n_bytes)};
+    }
+    return out;
+  }
+  void Flush() { Check(weir_session_flush(get())); }
+  void CopyArchive(const std::string& folder) { Check(weir_session_copy_archive(get(), folder.c_str())); }
   void Reset() { Check(weir_session_reset(get())); }
   std::vector<std::uint8_t> Save() const {
     std::size_t n = 0;

@@ -35,7 +35,7 @@ Result<OptionValue> TakeValue(const char* kind, const std::string& key, std::str
       if (c == 'n') {
         c = '\n';
       } else if (c != '"' && c != '\\') {
-        return InvalidArgument("{} option {}: \\{} in quotes; only \\\", \\\\ and \\n have a meaning", kind, key, c);
+        return InvalidArgument("{} option {}: \\{} in quotes; only \\\", \\\\ and \\n are escapes", kind, key, c);
       }
     }
     value.text += c;
@@ -97,7 +97,7 @@ Options Options::Defaults(const OptionOwner& owner) {
 Status Options::Set(const OptionOwner& owner, const OptionInfo& option, const OptionValue& value) {
   if (option.text != nullptr) {
     if (value.text.find('\0') != std::string::npos) {
-      return InvalidArgument("{} option {} holds a zero byte", owner.kind, option.key);
+      return InvalidArgument("{} option {} contains a zero byte", owner.kind, option.key);
     }
     if (option.choices != nullptr && !IsChoice(option.choices, value.text)) {
       return InvalidArgument("{} option {}={}: expected one of {}", owner.kind, option.key, value.text, option.choices);

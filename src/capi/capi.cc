@@ -18,6 +18,8 @@
 #include "engine/picture_reader.h"
 #include "engine/session.h"
 #include "io/json.h"
+#include "recall/own_archive.h"
+#include "recall/stream_recall.h"
 #include "weir/weir.h"
 
 struct weir_model {
@@ -31,6 +33,8 @@ struct weir_session {
   std::unique_ptr<weir::Session> session;
   std::unique_ptr<weir::PictureReader> pictures;  // nullptr without an encoder
   std::optional<weir::Conversation> talk;         // nullopt: no chat, or none yet
+  std::unique_ptr<weir::StreamRecall> recall;     // nullptr without recall
+  weir::Recalled recalled;                        // for the last question
 };
 
 namespace weir {
@@ -180,11 +184,52 @@ Result<Sampler> SamplerFor(const weir_generate_options& given) {
 }
 
 // The header of a saved session: the sizes of its parts, which are the session, the frames that its encoder keeps, and
-// the chat as JSON.
+// the chat as JSON; and how far its archive goes.
 struct SavedParts {
-  char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '1'};
+  char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '2'};
   int64_t session_bytes = 0, frame_bytes = 0, chat_bytes = 0;
+  int64_t has_archive = 0, archive_seq_end = 0, archive_segment = 0, archive_offset = 0;
+
+  ArchivePoint point() const { return {archive_seq_end, static_cast<int32_t>(archive_segment), archive_offset}; }
 };
+
+const Status kNoRecall = InvalidArgument("the session was opened without recall: weir_session_options.recall");
+
+Result<RecallOptions> RecallFor(const weir_session_options& given) {
+  RecallOptions out;
+  WEIR_ASSIGN_OR_RETURN(out.spec, ParseRecallSpec(given.recall == nullptr ? "off" : given.recall));
+  if (!out.on() && given.recall_dir != nullptr) {
+    return InvalidArgument("recall_dir needs recall, for example \"words\"");
+  }
+  if (given.recall_disk_bytes < 0 || given.recall_tokens < 0) {
+    return InvalidArgument("recall_disk_bytes is {} and recall_tokens {}: they must not be negative",
+                           given.recall_disk_bytes, given.recall_tokens);
+  }
+  if (given.recall_dir != nullptr) out.dir = given.recall_dir;
+  if (given.recall_disk_bytes > 0) out.disk_bytes = given.recall_disk_bytes;
+  if (given.recall_tokens > 0) out.tokens = given.recall_tokens;
+  return out;
+}
+
+// Whether an archive may go on from where `parts` were saved.
+Status CheckArchive(const weir_session& session, const SavedParts& parts) {
+  if ((parts.has_archive != 0) != (session.recall != nullptr)) {
+    return InvalidArgument("the saved session was opened {} recall, this one {}",
+                           parts.has_archive != 0 ? "with" : "without", session.recall != nullptr ? "with" : "without");
+  }
+  if (session.recall == nullptr) return Status();
+  if (parts.archive_seq_end < 0 || parts.archive_segment < 0 || parts.archive_segment > INT32_MAX ||
+      parts.archive_offset < 0) {
+    return InvalidArgument("these bytes are not a session that weir_session_save() wrote");
+  }
+  const Archive& archive = session.recall->archive();
+  if (archive.n_segments() == 0 && parts.archive_seq_end > 0) {
+    return InvalidArgument(
+        "this session's archive is empty, the saved session's is not; open it with that recall_dir or a copy of it "
+        "(weir_session_copy_archive)");
+  }
+  return CheckOwnArchive(*session.recall, parts.point());
+}
 
 }  // namespace
 }  // namespace weir
@@ -307,12 +352,17 @@ weir_status weir_session_open(weir_model* model, const weir_session_options* opt
       room.Include(side, side);
       WEIR_ASSIGN_OR_RETURN(out.beside, weir::PictureReader::Plan(model->encoder->encoder(), room, prune));
     }
+    WEIR_ASSIGN_OR_RETURN(const weir::RecallOptions recall, weir::RecallFor(given));
+    WEIR_RETURN_IF_ERROR(weir::AddRecall(recall, *model->loaded, &out));
     auto made = std::make_unique<weir_session>();
     made->model = model;
     WEIR_ASSIGN_OR_RETURN(made->session, weir::Session::Make(model->loaded->model(), model->loaded->backend(), out));
     if (model->encoder != nullptr) {
       WEIR_ASSIGN_OR_RETURN(made->pictures,
                             weir::PictureReader::Make(model->encoder->encoder(), *made->session, room, prune));
+    }
+    if (recall.on()) {
+      WEIR_ASSIGN_OR_RETURN(made->recall, weir::StreamRecall::Make(recall, *model->loaded, *made->session));
     }
     *session = made.release();
     return Status();
@@ -397,10 +447,18 @@ weir_status weir_session_ask(weir_session* session, const char* question, size_t
     WEIR_ASSIGN_OR_RETURN(weir::Sampler sampler, weir::SamplerFor(given));
     WEIR_RETURN_IF_ERROR(weir::OpenUserTurn(session));
     if (session->pictures != nullptr) WEIR_RETURN_IF_ERROR(session->pictures->Recall({}));
-    WEIR_RETURN_IF_ERROR(weir::WithTalk(session, sampler, [&](weir::Talk& talk) {
-      return talk.Ask(std::string(question == nullptr ? "" : question, n_bytes), given.max_tokens);
-    }));
-    return weir::WriteAnswer(session, sampler, given, on_text, user, n_tokens, end);
+    session->recalled = {};
+    weir::Status status = weir::WithTalk(session, sampler, [&](weir::Talk& talk) {
+      if (session->recall != nullptr) talk.SetRecaller(&session->recall->recaller());
+      const weir::Status asked = talk.Ask(std::string(question == nullptr ? "" : question, n_bytes), given.max_tokens);
+      session->recalled = talk.recalled();
+      return asked;
+    });
+    if (status.ok()) status = weir::WriteAnswer(session, sampler, given, on_text, user, n_tokens, end);
+    // Also after a question or an answer that failed: what was brought back was for it alone.
+    const weir::Status back = session->session->TakeBackExcerpt();
+    if (session->recall != nullptr) session->recall->Flush();
+    return status.ok() ? back : status;
   });
 }
 
@@ -458,7 +516,51 @@ weir_status weir_session_reset(weir_session* session) {
     session->session->Reset();
     if (session->pictures != nullptr) session->pictures->frames().Forget();
     session->talk.reset();
-    return Status();
+    session->recalled = {};
+    return session->recall == nullptr ? Status() : session->recall->CutTo({});
+  });
+}
+
+weir_status weir_session_recalled(const weir_session* session, weir_recall_report* report) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || report == nullptr) return kNull;
+    if (session->recall == nullptr) return weir::kNoRecall;
+    const weir::Recalled& of = session->recalled;
+    return weir::Write<weir_recall_report>({sizeof(weir_recall_report), std::ssize(of.passages), of.n_tokens,
+                                            of.best_score, of.held ? 1 : 0, of.gated ? 1 : 0},
+                                           report);
+  });
+}
+
+weir_status weir_session_recalled_passage(const weir_session* session, size_t i, weir_passage* passage) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || passage == nullptr) return kNull;
+    if (session->recall == nullptr) return weir::kNoRecall;
+    const std::vector<weir::RecalledPassage>& all = session->recalled.passages;
+    if (i >= all.size()) return weir::InvalidArgument("passage {} of {}", i, all.size());
+    const weir::RecalledPassage& one = all[i];
+    return weir::Write<weir_passage>(
+        {sizeof(weir_passage), one.seq, one.seq_end, one.t_ms, one.score, one.text.data(), one.text.size()}, passage);
+  });
+}
+
+weir_status weir_session_flush(weir_session* session) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr) return kNull;
+    if (session->recall == nullptr) return weir::kNoRecall;
+    session->recall->Flush();
+    return session->recall->archive().state();
+  });
+}
+
+weir_status weir_session_copy_archive(weir_session* session, const char* folder) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || folder == nullptr) return kNull;
+    if (session->recall == nullptr) return weir::kNoRecall;
+    if (*folder == '\0') return weir::InvalidArgument("the copy of an archive needs a folder");
+    session->recall->Flush();
+    weir::Ledger ledger;  // the copy is closed at once: its memory is not the session's
+    return session->recall->archive().Fork(folder, ledger).status();
   });
 }
 
@@ -473,6 +575,13 @@ weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_
     parts.chat_bytes = std::ssize(chat);
     *n_bytes = sizeof(parts) + static_cast<size_t>(parts.session_bytes + parts.frame_bytes + parts.chat_bytes);
     if (*n_bytes > capacity) return Status();
+    if (session->recall != nullptr) {
+      const weir::ArchivePoint point = session->recall->SavePoint();
+      parts.has_archive = 1;
+      parts.archive_seq_end = point.seq_end;
+      parts.archive_segment = point.segment;
+      parts.archive_offset = point.offset;
+    }
     weir::SpanSink sink({bytes, capacity});
     WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(&parts), sizeof(parts)}));
     WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(chat.data()), chat.size()}));
@@ -495,6 +604,7 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
     }
     weir::FrameStore* const frames = session->pictures == nullptr ? nullptr : &session->pictures->frames();
     if (left != 0 || (parts.frame_bytes > 0 && (frames == nullptr || !frames->keeps()))) return wrong;
+    WEIR_RETURN_IF_ERROR(weir::CheckArchive(*session, parts));
     const uint8_t* at = bytes + sizeof(parts);
     std::optional<weir::Conversation> talk;
     if (parts.chat_bytes > 0) {
@@ -505,12 +615,14 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
           talk, weir::Conversation::Restore(model.loaded->tokenizer(), model.chat ? &*model.chat : nullptr, saved));
     }
     at += parts.chat_bytes;
+    weir::SpanSource of_frames({at + parts.session_bytes, static_cast<size_t>(parts.frame_bytes)});
+    if (frames != nullptr) WEIR_RETURN_IF_ERROR(frames->Check(of_frames));
+    of_frames.Rewind();
     WEIR_RETURN_IF_ERROR(session->session->Restore({at, static_cast<size_t>(parts.session_bytes)}));
     session->talk = std::move(talk);
-    if (frames != nullptr) frames->Forget();
-    if (parts.frame_bytes == 0) return Status();
-    weir::SpanSource source({at + parts.session_bytes, static_cast<size_t>(parts.frame_bytes)});
-    return frames->Restore(source);
+    session->recalled = {};
+    if (session->recall != nullptr) WEIR_RETURN_IF_ERROR(session->recall->CutTo(parts.point()));
+    return frames == nullptr ? Status() : frames->Restore(of_frames);
   });
 }
 

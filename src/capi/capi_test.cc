@@ -2,13 +2,17 @@
 // The guarantees of the C API beyond the engine: no call crashes its caller, and sizes and lengths are respected.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "support/build_paths.h"
+#include "support/pictures.h"
 #include "weir/weir.h"
 #include "weir/weir.hpp"
 
@@ -229,6 +233,249 @@ TEST(CapiPictures, PixelsAndFilesAreTheSamePicture) {
   EXPECT_EQ(weir_session_see_pixels(one.get(), rgb.data(), side, side, -2, 0), WEIR_INVALID_ARGUMENT);
   options.prune = "nobody";
   EXPECT_THROW(weir::SessionHandle(model, options), weir::Error);
+}
+
+class CapiRecall : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "capi_recall_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder_);
+    first_ = folder_ + "/first";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  static weir_session_options Options(const char* dir) {
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    options.policy = "streaming_llm";
+    options.pot_tokens = 64;
+    options.recall = "words:passages=1,gate=0";
+    options.recall_dir = dir;
+    options.recall_disk_bytes = 8 << 20;
+    options.recall_tokens = 120;
+    return options;
+  }
+  static weir_generate_options Writing() {
+    weir_generate_options writing = WEIR_GENERATE_OPTIONS_INIT;
+    writing.temperature = 0;
+    writing.max_tokens = 6;
+    writing.ignore_end = 1;
+    return writing;
+  }
+  static void Tell(weir::SessionHandle& session) {
+    session.Say("The harpoon lay in the attic. ");
+    for (int i = 0; i < 40; ++i) session.Say("the man and the sea, ");
+  }
+  static weir_status RestoreStatus(weir::SessionHandle& session, const std::vector<std::uint8_t>& bytes) {
+    return weir_session_restore(session.get(), bytes.data(), bytes.size());
+  }
+
+  const weir::ModelHandle model_{kModel};
+  std::string folder_, first_;
+};
+
+TEST_F(CapiRecall, WhatLeftThePotIsBroughtBackForItsQuestion) {
+  for (const char* dir : {first_.c_str(), static_cast<const char*>(nullptr)}) {
+    weir::SessionHandle session(model_, Options(dir));
+    EXPECT_EQ(session.recall_report().n_passages, 0);
+    Tell(session);
+    const int64_t bytes = session.counters().bytes;
+    session.Ask("Where in the attic is the harpoon?", Writing());
+    const std::vector<weir::Passage> recalled = session.Recalled();
+    ASSERT_EQ(recalled.size(), 1u);
+    EXPECT_NE(recalled[0].text.find("The harpoon lay in the attic."), std::string::npos) << recalled[0].text;
+    EXPECT_LT(recalled[0].seq, 64);
+    EXPECT_GT(recalled[0].end, recalled[0].seq);
+    EXPECT_GT(recalled[0].score, 0.5);
+    const weir_recall_report report = session.recall_report();
+    EXPECT_GT(report.n_tokens, 0);
+    EXPECT_EQ(report.best_score, recalled[0].score);
+    EXPECT_EQ(report.held | report.gated, 0);
+    EXPECT_EQ(session.counters().bytes, bytes);
+    // It was for that answer alone: the session can be saved, and the next question finds nothing of the kind.
+    EXPECT_FALSE(session.Save().empty());
+    session.Ask("the zeppelin?", Writing());
+    EXPECT_TRUE(session.Recalled().empty());
+    weir_passage passage = WEIR_PASSAGE_INIT;
+    EXPECT_EQ(weir_session_recalled_passage(session.get(), 0, &passage), WEIR_INVALID_ARGUMENT);
+    session.Flush();
+    EXPECT_EQ(std::filesystem::exists(first_ + "/00000001.seg"), dir != nullptr);
+    // Forgotten is deleted.
+    session.Reset();
+    Tell(session);
+    session.Reset();
+    session.Say("the boat ");
+    session.Ask("Where in the attic is the harpoon?", Writing());
+    EXPECT_TRUE(session.Recalled().empty());
+  }
+}
+
+TEST_F(CapiRecall, ASavedSessionGoesOnWithItsArchive) {
+  weir::SessionHandle one(model_, Options(first_.c_str()));
+  Tell(one);
+  const std::vector<std::uint8_t> saved = one.Save();
+  const std::string copy = folder_ + "/copy", other = folder_ + "/other", empty = folder_ + "/empty";
+  one.CopyArchive(copy);
+  EXPECT_EQ(weir_session_copy_archive(one.get(), copy.c_str()), WEIR_INVALID_ARGUMENT);  // it is there already
+  const std::string question = "Where in the attic is the harpoon?";
+  const std::string answer = one.Ask(question, Writing());
+  ASSERT_EQ(one.Recalled().size(), 1u);
+  {
+    weir::SessionHandle two(model_, Options(copy.c_str()));
+    two.Restore(saved);
+    EXPECT_EQ(two.Ask(question, Writing()), answer);
+    ASSERT_EQ(two.Recalled().size(), 1u);
+    EXPECT_EQ(two.Recalled()[0].text, one.Recalled()[0].text);
+  }
+  // Back to the place where it was saved: what was said since is deleted.
+  one.Say("A zeppelin rose over the roof. ");
+  one.Flush();
+  one.Restore(saved);
+  EXPECT_TRUE(one.Recalled().empty());
+  one.Ask("a zeppelin over the roof?", Writing());
+  for (const weir::Passage& passage : one.Recalled()) EXPECT_EQ(passage.text.find("zeppelin"), std::string::npos);
+  one.Restore(saved);
+  EXPECT_EQ(one.Ask(question, Writing()), answer);
+
+  // Archives that are not its own are refused, and stay as they are.
+  weir::SessionHandle fresh(model_, Options(empty.c_str())), nameless(model_, Options(nullptr));
+  EXPECT_EQ(RestoreStatus(fresh, saved), WEIR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(weir_last_error()).find("archive"), std::string::npos) << weir_last_error();
+  EXPECT_EQ(RestoreStatus(nameless, saved), WEIR_INVALID_ARGUMENT);
+  weir::SessionHandle stranger(model_, Options(other.c_str()));
+  for (int i = 0; i < 400; ++i) stranger.Say("the man has a lighthouse, ");
+  stranger.Flush();
+  const auto size = std::filesystem::file_size(other + "/00000001.seg");
+  EXPECT_EQ(RestoreStatus(stranger, saved), WEIR_INVALID_ARGUMENT) << "another stream";
+  EXPECT_EQ(std::filesystem::file_size(other + "/00000001.seg"), size);
+  weir_session_options plain = Options(nullptr);
+  plain.recall = nullptr;
+  weir::SessionHandle without(model_, plain);
+  EXPECT_EQ(RestoreStatus(without, saved), WEIR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(weir_last_error()).find("recall"), std::string::npos) << weir_last_error();
+  EXPECT_EQ(RestoreStatus(nameless, without.Save()), WEIR_INVALID_ARGUMENT);
+  std::vector<std::uint8_t> broken = saved;
+  for (std::size_t at = 32; at < 64; at += 8) {
+    broken = saved;
+    broken[at + 7] |= 0x80;  // negative
+    if (at > 32) EXPECT_EQ(RestoreStatus(one, broken), WEIR_INVALID_ARGUMENT) << at;
+  }
+}
+
+TEST_F(CapiRecall, BadOptionsAreRefused) {
+  const auto status = [&](weir_session_options options) {
+    weir_session* session = nullptr;
+    const weir_status out = weir_session_open(model_.get(), &options, &session);
+    weir_session_close(session);
+    return out;
+  };
+  weir_session_options options = Options(first_.c_str());
+  options.recall = "nobody";
+  EXPECT_EQ(status(options), WEIR_NOT_FOUND);
+  options.recall = "words:passages=0";
+  EXPECT_EQ(status(options), WEIR_INVALID_ARGUMENT);
+  options.recall = nullptr;
+  EXPECT_EQ(status(options), WEIR_INVALID_ARGUMENT);  // a folder for nothing
+  options = Options(first_.c_str());
+  options.recall_disk_bytes = 10;
+  EXPECT_EQ(status(options), WEIR_INVALID_ARGUMENT);
+  options.recall_disk_bytes = -1;
+  EXPECT_EQ(status(options), WEIR_INVALID_ARGUMENT);
+  options = Options("/there/is/no/such/folder");
+  EXPECT_EQ(status(options), WEIR_IO);
+  const std::string tests = weir::SourceDir() + "/tests";
+  options = Options(tests.c_str());
+  EXPECT_EQ(status(options), WEIR_INVALID_ARGUMENT);  // it holds other files
+  EXPECT_FALSE(std::filesystem::exists(first_));
+  options = Options(nullptr);
+  options.recall = "off";
+  weir::SessionHandle off(model_, options);
+  weir_recall_report report = WEIR_RECALL_REPORT_INIT;
+  weir_passage passage = WEIR_PASSAGE_INIT;
+  EXPECT_EQ(weir_session_recalled(off.get(), &report), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_recalled_passage(off.get(), 0, &passage), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_flush(off.get()), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_copy_archive(off.get(), "x"), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_recalled(nullptr, &report), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_flush(nullptr), WEIR_INVALID_ARGUMENT);
+}
+
+TEST(CapiPictures, AVideoIsItsFramesInAFixedMemory) {
+  if (!weir::testing::HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "clip.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "llava.gguf", model_options);
+  const std::int64_t rows = model.info().tokens_a_picture;
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.policy = "streaming_llm";
+  options.pot_tokens = 64;
+  options.picture_side = 64;
+  const auto write = [](const std::string& name, const std::string& bytes) {
+    const std::string path = ::testing::TempDir() + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  };
+  const std::string clip = write("capi_clip.y4m", weir::testing::Y4mBytes(16, 4));
+  const std::string no_clip = write("capi_no_clip.y4m", "this is no video\n");
+
+  // Half of four seconds' frames are read; only the pot's are held, in the memory that the session has from the start.
+  weir::SessionHandle session(model, options);
+  session.BeginChat("look", WEIR_PINNED);
+  const weir_counters before = session.counters();
+  EXPECT_EQ(session.SeeVideo(clip, 2), 8);
+  const weir_counters after = session.counters();
+  EXPECT_GE(after.seen, before.seen + 8 * rows);
+  EXPECT_LT(after.seen, before.seen + 9 * rows);  // words of the template, no ninth frame
+  EXPECT_LE(after.kept, 64);
+  EXPECT_EQ(after.dropped, after.seen - after.kept);
+  EXPECT_GT(after.selections, before.selections);
+  EXPECT_EQ(after.bytes, before.bytes);
+
+  // No video: one line that names the file, no frame, and a session that goes on.
+  std::int64_t n_frames = -1;
+  EXPECT_EQ(weir_session_see_video(session.get(), no_clip.c_str(), 2, 0, &n_frames), WEIR_CORRUPT);
+  const std::string why = weir_last_error();
+  EXPECT_NE(why.find("capi_no_clip.y4m"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  EXPECT_EQ(n_frames, 0);
+  EXPECT_EQ(weir_session_see_video(session.get(), "/there/is/no.mp4", 2, 0, &n_frames), WEIR_NOT_FOUND);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 0, 0, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 2, WEIR_SPECIAL, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_see_video(session.get(), nullptr, 2, 0, &n_frames), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(session.counters().seen, after.seen);
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 1, 0, nullptr), WEIR_OK) << weir_last_error();
+  // Four pinned frames do not fit; those before the error stay read and counted.
+  EXPECT_EQ(weir_session_see_video(session.get(), clip.c_str(), 1, WEIR_PINNED, &n_frames), WEIR_OVER_BUDGET);
+  EXPECT_GT(n_frames, 0);
+  EXPECT_LT(n_frames, 4);
+}
+
+// A session is replaced as a whole or not at all: what cannot be restored of its frames spares its text too.
+TEST(CapiPictures, ForgedFramesLeaveTheSessionAsItWas) {
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "flash_vstream.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "llava.gguf", model_options);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.pot_tokens = 256;
+  options.picture_side = 64;
+  const std::int32_t side = 32;
+  weir::SessionHandle one(model, options), two(model, options);
+  for (int k = 0; k < 3; ++k) {
+    const std::vector<std::uint8_t> rgb(3 * side * side, static_cast<std::uint8_t>(40 + 50 * k));
+    one.SeePixels(rgb.data(), side, side, 1000 * k);
+    if (k == 0) two.SeePixels(rgb.data(), side, side, 500);
+  }
+  two.Say("the sea");
+  const std::vector<std::uint8_t> saved = one.Save(), before = two.Save();
+  std::vector<std::uint8_t> forged = saved;
+  const double no_weight = -1;
+  std::memcpy(forged.data() + forged.size() - sizeof(no_weight), &no_weight, sizeof(no_weight));
+  ASSERT_NE(forged, saved);
+  EXPECT_EQ(weir_session_restore(two.get(), forged.data(), forged.size()), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(weir_last_error()).find('\n'), std::string::npos);
+  EXPECT_EQ(two.Save(), before);
+  two.Restore(saved);
+  EXPECT_EQ(two.Save(), saved);
 }
 
 TEST(Capi, TheWrapperThrowsWhatTheLibraryAnswers) {

@@ -5,22 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "chat/generate.h"
-#include "engine/loaded_model.h"
 #include "engine/step_batch.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
 
-class AnswererTest : public ::testing::Test {
+class AnswererTest : public testing::TinyLlamaTest {
  protected:
-  void SetUp() override {
-    LoadModelOptions load;
-    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    auto model = LoadedModel::Load(load);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = std::move(*model);
-  }
   // A session that has read a text.
   std::unique_ptr<Session> Asked(int32_t pot = 256, const char* policy = "full",
                                  const std::string& text = "the man and the sea") {
@@ -46,9 +38,6 @@ class AnswererTest : public ::testing::Test {
     options.ignore_eos = true;
     return std::move(Generate(*session, sampler, tokenizer(), options, nullptr)).value();
   }
-  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
-
-  std::unique_ptr<LoadedModel> model_;
 };
 
 TEST_F(AnswererTest, StepsGiveWhatGenerateGives) {

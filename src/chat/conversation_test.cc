@@ -5,8 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "chat/prompt_reader.h"
-#include "engine/loaded_model.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
@@ -36,24 +35,14 @@ constexpr const char* kTemplates[] = {"chatml",
                                       "deepseek-r1",
                                       "none"};
 
-class ConversationTest : public ::testing::Test {
+class ConversationTest : public testing::TinyLlamaTest {
  protected:
-  void SetUp() override {
-    LoadModelOptions load;
-    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    auto model = LoadedModel::Load(load);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = std::move(*model);
-  }
   static ChatTemplate Template(const char* name) {
     return std::move(ChatTemplate::FromName(name, "<s>", "</s>")).value();
   }
   std::vector<int32_t> Encode(const std::vector<TextPiece>& pieces, bool add_special = false) const {
     return tokenizer().EncodePieces(pieces, add_special);
   }
-  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
-
-  std::unique_ptr<LoadedModel> model_;
 };
 
 std::vector<TextPiece> operator+(std::vector<TextPiece> a, const std::vector<TextPiece>& b) {

@@ -5,34 +5,25 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/loaded_model.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
 
-class ProbeTest : public ::testing::Test {
+class ProbeTest : public testing::TinyLlamaTest {
  protected:
-  void SetUp() override {
-    LoadModelOptions load;
-    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    auto model = LoadedModel::Load(load);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = std::move(*model);
-  }
   std::vector<int32_t> Plain(const std::string& text) const {
-    return model_->tokenizer().EncodePieces(std::vector<TextPiece>{{text, false}}, false);
+    return tokenizer().EncodePieces(std::vector<TextPiece>{{text, false}}, false);
   }
   std::vector<int32_t> Probe(const std::string& catalyst, const ChatTemplate* chat, std::string_view question = "") {
     PolicyNeeds needs;
     needs.evidence.rows = EvidenceRows::kProbe;
     needs.probe = catalyst;
     needs.probe_in_template = true;
-    auto probe = ProbeTokens(needs, model_->tokenizer(), chat, question);
+    auto probe = ProbeTokens(needs, tokenizer(), chat, question);
     EXPECT_TRUE(probe.ok()) << probe.status().message();
     return probe.ok() ? *probe : std::vector<int32_t>();
   }
-  std::unique_ptr<LoadedModel> model_;
 };
 
 bool BeginsWith(const std::vector<int32_t>& all, const std::vector<int32_t>& head) {
@@ -61,7 +52,7 @@ TEST_F(ProbeTest, EveryTemplateLeavesItWhole) {
     ASSERT_NE(content, turn->end());
     const std::vector<TextPiece> tail(content + 1, turn->end());
     if (!tail.empty()) {
-      EXPECT_EQ(Probe("{question}", &*chat), model_->tokenizer().EncodePieces(tail, false));
+      EXPECT_EQ(Probe("{question}", &*chat), tokenizer().EncodePieces(tail, false));
     }
   }
 }
@@ -70,8 +61,8 @@ TEST_F(ProbeTest, WithoutATemplateItIsItsWords) {
   EXPECT_EQ(Probe("the man", nullptr), Plain("the man"));
   PolicyNeeds needs;
   needs.evidence.rows = EvidenceRows::kProbe;
-  EXPECT_EQ(ProbeTokens(needs, model_->tokenizer(), nullptr, "").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(ProbeTokens(PolicyNeeds(), model_->tokenizer(), nullptr, "")->empty());
+  EXPECT_EQ(ProbeTokens(needs, tokenizer(), nullptr, "").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(ProbeTokens(PolicyNeeds(), tokenizer(), nullptr, "")->empty());
 }
 
 }  // namespace

@@ -7,9 +7,8 @@
 #include <cstring>
 
 #include "base/rng.h"
-#include "engine/loaded_model.h"
 #include "engine/session.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
@@ -17,19 +16,17 @@ namespace {
 class ScoreTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ScoreTest, LogProbabilitiesAreTheModels) {
-  LoadModelOptions load;
-  load.path = SourceDir() + "/tests/golden/models/" + GetParam() + ".gguf";
-  auto model = LoadedModel::Load(load);
-  ASSERT_TRUE(model.ok()) << model.status().message();
+  std::unique_ptr<LoadedModel> model;
+  ASSERT_NO_FATAL_FAILURE(testing::LoadTiny(GetParam(), &model));
   SessionOptions options;
   options.policy = std::move(ParsePolicySpec("full")).value();
   options.pot_slots = 64;
   options.nll = true;
-  auto session = Session::Make((*model)->model(), (*model)->backend(), options);
+  auto session = Session::Make(model->model(), model->backend(), options);
   ASSERT_TRUE(session.ok()) << session.status().message();
   std::vector<int32_t> tokens;
   Rng rng(3);
-  const auto n_vocab = static_cast<uint64_t>((*model)->model().config().n_vocab);
+  const auto n_vocab = static_cast<uint64_t>(model->model().config().n_vocab);
   for (int i = 0; i < 21; ++i) tokens.push_back(static_cast<int32_t>(rng.Below(n_vocab)));
   std::vector<float> hidden, nll(tokens.size());
   const TensorObserver observer = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
@@ -40,7 +37,7 @@ TEST_P(ScoreTest, LogProbabilitiesAreTheModels) {
   append.observer = &observer;
   ASSERT_TRUE((*session)->Append(tokens, append).ok());
   Ledger ledger;
-  auto scorer = PromptScorer::Make((*model)->model(), (*model)->backend(), ledger);
+  auto scorer = PromptScorer::Make(model->model(), model->backend(), ledger);
   ASSERT_TRUE(scorer.ok()) << scorer.status().message();
   std::vector<ScoredToken> scored;
   ASSERT_TRUE((*scorer)->Score(hidden.data(), {tokens.data() + 1, tokens.size() - 1}, 2, &scored).ok());

@@ -143,7 +143,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
 Status SessionNote::CheckFits(const Session& session, const std::string& fingerprint_here) const {
   const SessionPlan& plan = session.plan();
   if (fingerprint != fingerprint_here) {
-    return InvalidArgument("the snapshot is of the model '{}', not of the one that runs here", model);
+    return InvalidArgument("the snapshot is for the model '{}', not for the one running here", model);
   }
   if (policy != session.policy().text) {
     return InvalidArgument("the snapshot's policy is {}, this session's {}", policy, session.policy().text);
@@ -192,8 +192,10 @@ Status RestoreState(const SessionNote& note, ByteSource& source, const GgufFile*
     n_session -= n_frames;
   }
   SectionSource of_session(source, 0, n_session), of_frames(source, n_session, n_frames);
+  if (frames == nullptr) return session->Restore(of_session);
+  WEIR_RETURN_IF_ERROR(frames->Check(of_frames));
+  of_frames.Rewind();
   WEIR_RETURN_IF_ERROR(session->Restore(of_session));
-  if (frames == nullptr) return Status();
   const Status status = frames->Restore(of_frames);
   if (!status.ok()) session->Reset();
   return status;

@@ -73,8 +73,8 @@ int64_t StateBytes(const Session& session, const FrameStore* frames);
 Status SaveState(const Session& session, const FrameStore* frames, ByteSink& sink);
 // Reads the output of SaveState(). `encoder`: the file of the encoder whose frames `frames` keeps; both nullptr without
 // an encoder. kInvalidArgument if the note has frames of another encoder, or of an encoder that is not loaded; errors
-// of Session::Restore() and FrameStore::Restore(). After an error the session is as it was, or empty, and so are the
-// frames.
+// of Session::Restore() and FrameStore::Restore(). After an error the session and the frames are as they were, unless
+// the source failed after its bytes had been checked: then the session is empty, and the frames may be.
 Status RestoreState(const SessionNote& note, ByteSource& source, const GgufFile* encoder, Session* session,
                     FrameStore* frames);
 

@@ -5,20 +5,14 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/loaded_model.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
 
-class TalkTest : public ::testing::Test {
+class TalkTest : public testing::TinyLlamaTest {
  protected:
   void SetUp() override {
-    LoadModelOptions load;
-    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    auto model = LoadedModel::Load(load);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = std::move(*model);
     SessionOptions options;
     options.policy = std::move(ParsePolicySpec("full")).value();
     options.pot_slots = 256;
@@ -32,9 +26,8 @@ class TalkTest : public ::testing::Test {
     for (const SlotMeta& slot : session_->pot().meta(0)) out.push_back(slot.token_id);
     return out;
   }
-  Conversation NewConversation() const { return Conversation(model_->tokenizer(), &*chat_); }
+  Conversation NewConversation() const { return Conversation(tokenizer(), &*chat_); }
 
-  std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Session> session_;
   std::optional<Sampler> sampler_;
   std::optional<ChatTemplate> chat_;

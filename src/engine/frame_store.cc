@@ -16,6 +16,15 @@ struct StateHeader {
   int64_t newest_ms;
 };
 
+Status NotOurs() { return InvalidArgument("these bytes are not the saved frames of this encoder"); }
+
+Status ReadHeader(ByteSource& source, StateHeader* header) {
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(header, 1))));
+  const bool ours = std::memcmp(header->magic, kFrameStoreMagic, sizeof(kFrameStoreMagic)) == 0 &&
+                    header->newest_ms >= -kMostMs && header->newest_ms <= kMostMs;
+  return ours ? Status() : NotOurs();
+}
+
 }  // namespace
 
 std::vector<PlanItem> FrameStore::Plan(const Encoder& encoder) {
@@ -85,19 +94,23 @@ Status FrameStore::Save(ByteSink& sink) const {
   return memory_->Save(sink);
 }
 
+Status FrameStore::Check(ByteSource& source) {
+  if (source.n_left() == 0) return Status();
+  if (memory_ == nullptr) return NotOurs();
+  StateHeader header;
+  WEIR_RETURN_IF_ERROR(ReadHeader(source, &header));
+  WEIR_RETURN_IF_ERROR(memory_->Check(source));
+  return source.n_left() == 0 ? Status() : NotOurs();
+}
+
 Status FrameStore::Restore(ByteSource& source) {
   Forget();
   if (source.n_left() == 0) return Status();
-  const Status bad = InvalidArgument("these bytes are not the saved frames of this encoder");
-  if (memory_ == nullptr) return bad;
+  if (memory_ == nullptr) return NotOurs();
   StateHeader header;
-  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
-  if (std::memcmp(header.magic, kFrameStoreMagic, sizeof(kFrameStoreMagic)) != 0 || header.newest_ms < -kMostMs ||
-      header.newest_ms > kMostMs) {
-    return bad;
-  }
+  WEIR_RETURN_IF_ERROR(ReadHeader(source, &header));
   Status status = memory_->Restore(source);
-  if (status.ok() && source.n_left() != 0) status = bad;
+  if (status.ok() && source.n_left() != 0) status = NotOurs();
   if (!status.ok()) {
     Forget();
     return status;

@@ -50,9 +50,11 @@ class FrameStore {
   void Forget();
 
   // Saves and restores the kept frames; 0 bytes if there is nothing to save. kInvalidArgument for bytes that Save() did
-  // not write for this encoder, or for surplus bytes; errors of sink and source. The store is empty after an error.
+  // not write for this encoder, or for surplus bytes; errors of sink and source. The store is empty after an error of
+  // Restore(). Check() reads the same bytes, gives the same errors, and changes nothing.
   int64_t state_bytes() const;
   Status Save(ByteSink& sink) const;
+  Status Check(ByteSource& source);
   Status Restore(ByteSource& source);
   // Becomes a copy. REQUIRES: `other` is of the same encoder.
   void CopyFrom(const FrameStore& other);

@@ -21,10 +21,10 @@ Result<std::string> DeviceOf(const LoadModelOptions& options) {
     return InvalidArgument("device '{}' is not known; known: cpu, cuda, auto, ref", device);
   }
   if (options.n_gpu_layers > 0 && (device == "cpu" || device == "ref")) {
-    return InvalidArgument("{} layers on a GPU, and the device is to be {}", options.n_gpu_layers, device);
+    return InvalidArgument("{} GPU layers do not go with --device {}", options.n_gpu_layers, device);
   }
   if (options.n_gpu_layers == 0 && device == "cuda")
-    return InvalidArgument("no layers on a GPU, and the device is to be cuda");
+    return InvalidArgument("0 GPU layers do not go with --device cuda");
   return options.n_gpu_layers == 0 && device == "auto" ? std::string("cpu") : device;
 }
 

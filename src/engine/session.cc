@@ -241,9 +241,7 @@ void Session::Rewind(int64_t n) {
   core_.stream.n_seen = core_.stream.n_seen_by[static_cast<size_t>(Modality::kText)] = n;
 }
 
-Held Session::held() const {
-  return SummarizeHeld(*core_.pot, core_.stream.n_seen, core_.stream.gaps);
-}
+Held Session::held() const { return SummarizeHeld(*core_.pot, core_.stream.n_seen, core_.stream.gaps); }
 
 SessionCounters Session::counters() const {
   const StreamPlace& stream = core_.stream;

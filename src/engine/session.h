@@ -52,8 +52,8 @@ class Session {
   static Result<std::unique_ptr<Session>> Make(Model& model, Backend& backend, const SessionOptions& options);
 
   struct AppendOptions {
-    bool pinned = false;         // these tokens survive every selection
-    bool generated = false;      // tokens the model generated: part of an answer, not of a prompt
+    bool pinned = false;     // these tokens survive every selection
+    bool generated = false;  // tokens the model generated: part of an answer, not of a prompt
     // Something of the stream that was forgotten, read again for one answer. It takes the slots that
     // SessionOptions::excerpt_slots keeps free, so nothing is forgotten for it, stays until TakeBackExcerpt(), and is
     // not announced to the listener. kOverBudget if it does not fit; nothing is read then.
@@ -86,8 +86,8 @@ class Session {
   // n_read: number of question tokens that the session has already read as its newest (Rewind() kept them).
   Status BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read = 0);
 
-  // Removes the excerpts that the pot holds, and only those: what was read after them stays and takes their slots. Their
-  // seqs remain gaps in the stream.
+  // Removes the excerpts that the pot holds, and only those: what was read after them stays and takes their slots.
+  // Their seqs remain gaps in the stream.
   Status TakeBackExcerpt();
   int32_t n_excerpt() const { return static_cast<int32_t>(core_.excerpt.end - core_.excerpt.begin); }
   // Learns of everything read from now on; must outlive the session or the next call. nullptr: nothing does.

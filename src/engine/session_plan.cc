@@ -146,7 +146,8 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   } else if (n_slots == 0) {
     n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
   }
-  if (const int32_t most = model.config().attention.n_learned_positions; most > 0 && n_slots + ExcerptSlots(options, n_slots) > most) {
+  if (const int32_t most = model.config().attention.n_learned_positions;
+      most > 0 && n_slots + ExcerptSlots(options, n_slots) > most) {
     return InvalidArgument("a pot of {} tokens: this model has learned {} positions, which is its largest pot",
                            n_slots + ExcerptSlots(options, n_slots), most);
   }

@@ -37,7 +37,7 @@ struct Reply {
   std::string text;
   bool has_gold_nll = false;
   bool end_token_read = false;  // the model ended its answer with an end token
-  Recalled recalled;             // what was brought back for the question
+  Recalled recalled;            // what was brought back for the question
   double gold_nll = 0;  // -log P of Question::gold, mean over its tokens. Asked aside and without a template only
 };
 
@@ -63,6 +63,7 @@ class Examinee {
 
   // From now on, what a question is about is brought back first. nullptr: nothing is. Must outlive the object.
   void SetRecall(StreamRecall* recall) { recall_ = recall; }
+  bool recalls() const { return recall_ != nullptr; }
   // Resets the session and reads the template's words before the first text.
   Status Begin();
   // Announces the question before the text is read, for a policy whose probe has kQuestionMark in it; other policies

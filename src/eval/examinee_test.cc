@@ -11,24 +11,18 @@
 #include <set>
 
 #include "chat/probe.h"
-#include "engine/loaded_model.h"
 #include "eval/lines_suite.h"
 #include "eval/passkey.h"
 #include "eval/stream_facts.h"
 #include "eval/suite.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
 
-class ExamineeTest : public ::testing::Test {
+class ExamineeTest : public testing::TinyLlamaTest {
  protected:
   void SetUp() override {
-    LoadModelOptions load;
-    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    auto model = LoadedModel::Load(load);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = std::move(*model);
     session_ = MakeSession("streaming_llm", 256);
     ASSERT_NE(session_, nullptr);
   }
@@ -44,7 +38,7 @@ class ExamineeTest : public ::testing::Test {
     EXPECT_TRUE(session.ok()) << session.status().message();
     return session.ok() ? std::move(*session) : nullptr;
   }
-  Examinee Make() { return Examinee(*session_, model_->tokenizer(), nullptr, true, nullptr); }
+  Examinee Make() { return Examinee(*session_, tokenizer(), nullptr, true, nullptr); }
   SuiteHooks Hooks() {
     SuiteHooks hooks;
     hooks.report = [this](const Cell& cell) { cells_.push_back(cell); };
@@ -55,7 +49,6 @@ class ExamineeTest : public ::testing::Test {
     return hooks;
   }
 
-  std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<Session> session_;
   std::vector<Cell> cells_;
   int64_t done_ = 0;
@@ -77,11 +70,11 @@ TEST_F(ExamineeTest, WhatIsExpectedStandsInTheProbe) {
     EXPECT_TRUE(spec.ok());
     options.policy = *spec;
     options.pot_slots = 64;
-    EXPECT_TRUE(PrepareProbe(model_->tokenizer(), nullptr, "", &options).ok());
+    EXPECT_TRUE(PrepareProbe(tokenizer(), nullptr, "", &options).ok());
     options.max_probe = static_cast<int32_t>(options.probe.size()) + n_more;
     auto session = Session::Make(model_->model(), model_->backend(), options);
     EXPECT_TRUE(session.ok()) << session.status().message();
-    Examinee examinee(**session, model_->tokenizer(), nullptr, false, nullptr);
+    Examinee examinee(**session, tokenizer(), nullptr, false, nullptr);
     EXPECT_TRUE(examinee.Begin().ok());
     if (expected.has_value()) EXPECT_TRUE(examinee.Expect(*expected).ok());
     std::string text;
@@ -137,7 +130,7 @@ TEST_F(ExamineeTest, GoldLikelihoodIsTheModels) {
   ASSERT_TRUE(reply.ok() && reply->has_gold_nll);
   auto other = MakeSession("full", 256);
   ASSERT_NE(other, nullptr);
-  std::vector<int32_t> tokens = model_->tokenizer().EncodePieces({}, true);
+  std::vector<int32_t> tokens = tokenizer().EncodePieces({}, true);
   for (const char* text : {"the man and the sea", "\nthe man and the sea"}) {
     const std::vector<int32_t> more = examinee.Encode(text);
     tokens.insert(tokens.end(), more.begin(), more.end());
@@ -158,7 +151,7 @@ TEST_F(ExamineeTest, GoldLikelihoodIsTheModels) {
 TEST_F(ExamineeTest, ATemplateEndsTheUsersTurn) {
   auto chat = ChatTemplate::FromName("chatml", "", "");
   ASSERT_TRUE(chat.ok());
-  Examinee examinee(*session_, model_->tokenizer(), &*chat, true, nullptr);
+  Examinee examinee(*session_, tokenizer(), &*chat, true, nullptr);
   ASSERT_TRUE(examinee.Begin().ok());
   EXPECT_GT(examinee.n_tokens(), 0);
   const auto reply = examinee.MarkAndAsk(SeaQuestion());
@@ -171,9 +164,9 @@ TEST_F(ExamineeTest, AnAnswerInAConversationEndsItsTurn) {
   auto chat = ChatTemplate::FromName("chatml", "", "");
   ASSERT_TRUE(chat.ok());
   const auto n_of = [&](const std::string& text) {
-    return std::ssize(model_->tokenizer().EncodePieces(std::vector<TextPiece>{{text, true}}, false));
+    return std::ssize(tokenizer().EncodePieces(std::vector<TextPiece>{{text, true}}, false));
   };
-  Examinee examinee(*session_, model_->tokenizer(), &*chat, false, nullptr);
+  Examinee examinee(*session_, tokenizer(), &*chat, false, nullptr);
   ASSERT_TRUE(examinee.Begin().ok());
   ASSERT_TRUE(examinee.Ask(SeaQuestion()).ok());
   // The end token is read where the model ended its answer by itself.
@@ -262,7 +255,7 @@ TEST_F(ExamineeTest, PasskeyLengthsAreExact) {
   const auto rest = stream.Tokens(100, 333, 1000);
   joined.insert(joined.end(), rest.begin(), rest.end());
   EXPECT_EQ(joined, whole);
-  const std::string text = model_->tokenizer().Decode(whole);
+  const std::string text = tokenizer().Decode(whole);
   EXPECT_NE(text.find(std::to_string(stream.key())), std::string::npos) << text;
 
   PasskeyOptions options;
@@ -305,21 +298,21 @@ TEST_F(ExamineeTest, StreamQaAsksAtItsDistances) {
   // Half a gap and half a sentence of prose away at most.
   EXPECT_NEAR(cells_[1].tokens_back.mean(), 64, 64);
   EXPECT_NEAR(cells_[2].tokens_back.mean(), 400, 64);
-  options.distances = {FactSource::n_subjects() * 64};
+  options.distances = {FactSource::MaxSubjects() * 64};
   EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(FactSourceTest, SubjectsAreDistinct) {
   FactSource source(1), again(1);
   std::set<std::string> subjects;
-  for (int64_t i = 0; i < FactSource::n_subjects(); ++i) {
+  for (int64_t i = 0; i < FactSource::MaxSubjects(); ++i) {
     const Fact fact = source.Next();
     EXPECT_EQ(fact.text(), again.Next().text());
     EXPECT_GE(fact.value, 10000);
     EXPECT_LE(fact.value, 99999);
     subjects.insert(fact.subject);
   }
-  EXPECT_EQ(static_cast<int64_t>(subjects.size()), FactSource::n_subjects());
+  EXPECT_EQ(static_cast<int64_t>(subjects.size()), FactSource::MaxSubjects());
 }
 
 TEST(RunningMeanTest, MeanAndError) {

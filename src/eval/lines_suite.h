@@ -16,7 +16,7 @@ namespace weir {
 struct LinesOptions {
   LineKeys keys = LineKeys::kWord;
   LineFormat format = LineFormat::kPlain;
-  int32_t n = 100;  // trials of every cell
+  int32_t n = 100;  // trials per cell
   uint64_t seed = 0;
   int32_t n_answer = 12;
   // Stream. After every `every` lines, once the largest distance has been read, the question is about the line

@@ -37,7 +37,7 @@ struct NeedleOptions {
   std::string_view haystack;                          // a text that outlives the run; empty: made-up prose
   std::vector<int64_t> lengths = {1024, 2048, 4096};  // approximate tokens from the beginning to the question
   std::vector<double> depths = {0, 0.25, 0.5, 0.75, 1};
-  int32_t n = 6;  // trials of every cell
+  int32_t n = 6;  // trials per cell
   uint64_t seed = 0;
   int32_t n_answer = 32;
 };

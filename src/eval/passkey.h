@@ -18,7 +18,7 @@ struct PasskeyOptions {
   std::vector<int64_t> lengths = {1024, 2048, 4096};     // tokens from the beginning to the question
   std::vector<double> depths = {0, 0.25, 0.5, 0.75, 1};  // of the key, share of the filler
   std::vector<int64_t> key_at = {256};                   // growing streams: tokens before the key
-  int32_t n = 10;                                        // trials of every cell
+  int32_t n = 10;                                        // trials per cell
   uint64_t seed = 0;
   int32_t n_answer = 16;
 };

@@ -21,14 +21,19 @@ struct Fact {
   std::string text() const { return subject + " is " + std::to_string(value) + "."; }
 };
 
-// Facts about distinct subjects; after n_subjects() facts the subjects repeat in the same order with new values.
+// Facts about distinct subjects; after n_subjects of them the subjects repeat in the same order with new values.
 class FactSource {
  public:
-  explicit FactSource(uint64_t seed);
+  // n_subjects 0: all there are.
+  explicit FactSource(uint64_t seed, int64_t n_subjects = 0);
   Fact Next();
-  static int64_t n_subjects();
+  // A fact that was not told and will not be soon: the i-th from the end of the order. REQUIRES: i < MaxSubjects().
+  Fact Untold(int64_t i);
+  static int64_t MaxSubjects();
 
  private:
+  Fact About(int32_t idx);
+  int64_t n_subjects_;
   Rng rng_;
   std::vector<int32_t> order_;
   int64_t n_ = 0;
@@ -40,12 +45,17 @@ struct StreamQaOptions {
   int64_t gap_tokens = 1024;                            // between facts
   int64_t every_tokens = 512;                           // between points at which questions are asked
   int32_t n = 50;                                       // questions of every distance
+  int64_t n_subjects =
+      0;                // 0: all. Fewer: facts are superseded, each subject's after as many facts; the newest is right
+  bool untold = false;  // also ask for facts that were never told
   uint64_t seed = 0;
   int32_t n_answer = 12;
 };
 // One stream. Every point has a question about the newest fact (`kind` present) and, for each distance already read,
-// about the fact nearest to it (`kind` memory), all aside. Cells are reported at the end, also if the run is stopped.
-// kInvalidArgument: distances so long that subjects would repeat, or no questions.
+// about the fact nearest to it (`kind` memory), all aside. With `untold`, one more each about a subject of which
+// nothing was told: `kind` untold, whose metric is the share of answers that are numbers, which are all wrong. Cells
+// are reported at the end, also if the run is stopped. kInvalidArgument: distances so long that subjects would repeat,
+// or no questions.
 Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

@@ -7,20 +7,14 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
 
-class TuneTaskTest : public ::testing::Test {
+class TuneTaskTest : public testing::TinyLlamaTest {
  protected:
   void SetUp() override {
-    LoadModelOptions options;
-    options.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    options.n_threads = 2;
-    auto model = LoadedModel::Load(options);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = *std::move(model);
     options_.n_trials = 2;
     options_.n_questions = 2;
   }
@@ -42,7 +36,6 @@ class TuneTaskTest : public ::testing::Test {
     return out;
   }
 
-  std::unique_ptr<LoadedModel> model_;
   TuneTaskOptions options_;
 };
 

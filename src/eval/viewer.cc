@@ -29,6 +29,7 @@ Viewer::Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tok
 Status Viewer::Begin() {
   session_.Reset();
   if (frames_ != nullptr) frames_->Forget();
+  if (recall_ != nullptr) WEIR_RETURN_IF_ERROR(recall_->CutTo({}));
   n_tokens_ = n_pictures_ = 0;
   talk_ = Conversation(tokenizer_, chat_, FormOf(options_.form));
   return Status();
@@ -169,9 +170,19 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
   return reply;
 }
 
+Status Viewer::Bring(const std::string& question) {
+  if (recall_ == nullptr) return Status();
+  WEIR_ASSIGN_OR_RETURN(const Recalled recalled, recall_->recaller().Bring(session_, question, t_ms()));
+  n_tokens_ += recalled.n_tokens;
+  return Status();
+}
+
 Result<ViewerReply> Viewer::Ask(const std::string& question) {
+  WEIR_RETURN_IF_ERROR(Bring(question));
   WEIR_RETURN_IF_ERROR(ReadQuestion(question));
-  return Answer(0);
+  WEIR_ASSIGN_OR_RETURN(ViewerReply reply, Answer(0));
+  WEIR_RETURN_IF_ERROR(session_.TakeBackExcerpt());
+  return reply;
 }
 
 Result<ViewerReply> Viewer::AskAside(const std::string& question) {
@@ -183,9 +194,17 @@ Result<ViewerReply> Viewer::AskAside(const std::string& question) {
   }
   const Conversation talk = talk_;
   const int64_t n_tokens = n_tokens_;
-  WEIR_RETURN_IF_ERROR(ReadQuestion(question));
-  WEIR_ASSIGN_OR_RETURN(ViewerReply reply, Answer(options_.n_decode));
-  WEIR_RETURN_IF_ERROR(session_.Restore(mark_));
+  ViewerReply reply;
+  const auto ask = [&]() -> Status {
+    WEIR_RETURN_IF_ERROR(Bring(question));
+    WEIR_RETURN_IF_ERROR(ReadQuestion(question));
+    WEIR_ASSIGN_OR_RETURN(reply, Answer(options_.n_decode));
+    return session_.Restore(mark_);
+  };
+  if (recall_ != nullptr) recall_->Pause(true);
+  const Status status = ask();
+  if (recall_ != nullptr) recall_->Pause(false);
+  WEIR_RETURN_IF_ERROR(status);
   if (frames_ != nullptr) {
     SpanSource source(frames_mark_);
     WEIR_RETURN_IF_ERROR(frames_->Restore(source));

@@ -20,6 +20,7 @@
 #include "engine/session.h"
 #include "eval/encoded_pictures.h"
 #include "eval/examinee.h"
+#include "recall/stream_recall.h"
 #include "text/chat_template.h"
 #include "text/sampler.h"
 #include "text/tokenizer.h"
@@ -56,6 +57,8 @@ class Viewer {
   Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
          const ViewerOptions& options, const std::atomic<bool>* stop, FrameStore* frames = nullptr);
 
+  // From now on, what a question is about is brought back first. nullptr: nothing is. Must outlive the object.
+  void SetRecall(StreamRecall* recall) { recall_ = recall; }
   // Resets the session; the words before the first turn are read with that turn.
   Status Begin();
   // Shows pictures at the beginning of a new turn, after `lead`.
@@ -84,6 +87,7 @@ class Viewer {
   // Reads pictures with `read` and counts their tokens.
   Status ReadVisual(const std::function<Status(const Session::AppendOptions&)>& read);
   Status ReadTokens(std::span<const int32_t> tokens, const Session::AppendOptions& options);
+  Status Bring(const std::string& question);
   // Reads the rest of the turn, up to where the answer begins.
   Status ReadQuestion(const std::string& question);
   Result<ViewerReply> Answer(int32_t n_least);
@@ -97,6 +101,7 @@ class Viewer {
   const ViewerOptions options_;
   const std::atomic<bool>* stop_;
   FrameStore* const frames_;  // nullptr: none are kept
+  StreamRecall* recall_ = nullptr;
 
   Conversation talk_;
   int64_t n_tokens_ = 0, n_pictures_ = 0;

@@ -21,8 +21,8 @@ struct Held {
 };
 
 // One pass over the slots of all groups; needs 24 KiB and a cursor per group, whatever the length of the stream.
-// `n_seen` is the number of tokens of the stream; `gaps`, oldest first, are seqs that no token of the stream has: they do
-// not break the recent past.
+// `n_seen` is the number of tokens of the stream; `gaps`, oldest first, are seqs that no token of the stream has: they
+// do not break the recent past.
 Held SummarizeHeld(const Pot& pot, int64_t n_seen, std::span<const SeqRange> gaps = {});
 
 }  // namespace weir

@@ -29,7 +29,13 @@ constexpr PolicyOptionInfo kOptions[] = {
     KernelOption(7),
     PoolingOption("max"),
     kReduceOption,
-    {"floor", 0.2, 0, 1, false, "share of an equal budget that every head keeps for itself", "0|0.1|0.2|0.5"},
+    {.key = "floor",
+     .fallback = 0.2,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of an equal budget that every head is guaranteed",
+     .tune = "0|0.1|0.2|0.5"},
     kCapacityOption,
     kPositionsOption,
     kStepOption,
@@ -156,7 +162,7 @@ class AdaKv : public Policy {
 extern const PolicyInfo kAdakv;
 const PolicyInfo kAdakv = {
     .name = "adakv",
-    .summary = "SnapKV with one budget for all heads of a layer",
+    .summary = "SnapKV with one budget shared by all heads of a layer",
     .paper =
         "Feng et al., Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for "
         "Efficient LLM Inference, arXiv 2407.11550",

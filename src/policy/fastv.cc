@@ -28,10 +28,22 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"K", 2, 1, 1024, true, "layers that keep everything; as many as the model has, or more: all of them", "2|3"},
-    {"R", 0.5, 0, 1, false, "share of the visual tokens that later layers drop", "0.25|0.5|0.75"},
-    TextOption("positions", "cache", "abs: places in the stream, as published; they end with the trained window",
-               "cache|abs"),
+    {.key = "K",
+     .fallback = 2,
+     .min = 1,
+     .max = 1024,
+     .integral = true,
+     .help = "first layers, which keep everything; the model's layer count or more = all layers",
+     .tune = "2|3"},
+    {.key = "R",
+     .fallback = 0.5,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the visual tokens that later layers drop",
+     .tune = "0.25|0.5|0.75"},
+    TextOption("positions", "cache",
+               "abs: positions in the stream, as published, which are limited to the trained context", "cache|abs"),
     kStepOption,
 };
 
@@ -92,7 +104,7 @@ class FastV : public Policy {
 extern const PolicyInfo kFastv;
 const PolicyInfo kFastv = {
     .name = "fastv",
-    .summary = "layers behind the first few keep only the visual tokens that one of them attends to",
+    .summary = "layers after the first few keep only the visual tokens that the last of those attends to",
     .paper = "Chen et al., An Image is Worth 1/2 Tokens After Layer 2, ECCV 2024",
     .options = kOptions,
     .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {

@@ -28,10 +28,21 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"share", 0.5, 0, 1, false, "share of the newest slots in what stays", "0.25|0.5|0.75|0.9"},
-    {"recent", -1, -1, 1 << 20, true, "the same as a count of slots; -1 = by share"},
-    TextOption("reduce", "mean", "over the query heads of a KV head", "mean|sum"),
-    TextOption("normalise", "none", "count divides by the number of queries that could see a slot", "none|count"),
+    {.key = "share",
+     .fallback = 0.5,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the kept slots for the newest ones",
+     .tune = "0.25|0.5|0.75|0.9"},
+    {.key = "recent",
+     .fallback = -1,
+     .min = -1,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "number of newest slots to keep; -1 = use share"},
+    TextOption("reduce", "mean", "how to combine the query heads of a KV head", "mean|sum"),
+    TextOption("normalise", "none", "count: divide by the number of queries that could see the slot", "none|count"),
     kStepOption,
 };
 
@@ -85,7 +96,7 @@ class H2o : public Policy {
 extern const PolicyInfo kH2o;
 const PolicyInfo kH2o = {
     .name = "h2o",
-    .summary = "keeps heavy hitters (most attention since they were read) and the newest",
+    .summary = "keeps heavy hitters (most attention since they were read) and the newest slots",
     .paper = "Zhang et al., H2O: Heavy-Hitter Oracle for Efficient Generative Inference, NeurIPS 2023",
     .options = kOptions,
     .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {

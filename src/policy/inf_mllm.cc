@@ -35,12 +35,27 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"recent", 64, 1, 1 << 20, true, "l: newest slots that always stay, and rows of the prompt that vote",
-     "16|32|64|128|256"},
-    {"b", 0.0001, 0, 1e6, false, "attention bias: the penalty of the oldest slot, in units of attention",
-     "0|0.0001|0.001|0.01|0.1"},
-    TextOption("per_kv_head", "off", "a keep-set for every KV head, not for every layer", "on|off"),
-    {"capacity", 0, 0, 1 << 30, true, "r + l: slots that stay after every prompt; 0 = only a full pot forgets"},
+    {.key = "recent",
+     .fallback = 64,
+     .min = 1,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "l: newest slots, which are always kept, and last rows of the prompt, which vote",
+     .tune = "16|32|64|128|256"},
+    {.key = "b",
+     .fallback = 0.0001,
+     .min = 0,
+     .max = 1e6,
+     .integral = false,
+     .help = "attention bias: penalty of the oldest slot, in units of attention",
+     .tune = "0|0.0001|0.001|0.01|0.1"},
+    TextOption("per_kv_head", "off", "select slots per KV head instead of per layer", "on|off"),
+    {.key = "capacity",
+     .fallback = 0,
+     .min = 0,
+     .max = 1 << 30,
+     .integral = true,
+     .help = "r + l: slots to keep after every prompt; 0 = evict only when the pot is full"},
     kStepOption,
 };
 
@@ -95,7 +110,7 @@ class InfMllm : public Policy {
 extern const PolicyInfo kInfMllm;
 const PolicyInfo kInfMllm = {
     .name = "inf_mllm",
-    .summary = "keeps what the new prompt attends to, old slots at a penalty, and the newest",
+    .summary = "keeps the newest slots and what the new prompt attends to, with a penalty for old slots",
     .paper =
         "Ning et al., Inf-MLLM: Efficient Streaming Inference of Multimodal Large Language "
         "Models on a Single GPU, arXiv 2409.09086",

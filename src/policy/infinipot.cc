@@ -33,17 +33,39 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"ratio", 0.5, 0.01, 1, false, "|C|/|M|: share of the pot that a distillation keeps", "0.25|0.5|0.75|0.875"},
-    {"alpha", 0.5, 0, 1, false, "share of what stays that is chosen by surprise, the rest by the catalyst",
-     "0|0.25|0.5|0.75|1"},
+    {.key = "ratio",
+     .fallback = 0.5,
+     .min = 0.01,
+     .max = 1,
+     .integral = false,
+     .help = "|C|/|M|: share of the pot to keep in a distillation",
+     .tune = "0.25|0.5|0.75|0.875"},
+    {.key = "alpha",
+     .fallback = 0.5,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the kept slots chosen by surprise, the rest by the catalyst",
+     .tune = "0|0.25|0.5|0.75|1"},
     TextOption("catalyst", "\n\nSummarize the text above and point out what matters most in it.",
-               "text whose attention votes; {question} in it stands for a question that is known before the text"),
-    TextOption("template", "on", "the catalyst ends like a user's turn of the chat template", "on|off"),
-    TextOption("rows", "sum", "over the catalyst's rows", "sum|max"),
-    TextOption("reduce", "mean", "over the query heads of a KV head", "mean|max"),
-    {"kernel", 1, 1, 255, true, "neighbours that the catalyst's attention is pooled over, odd; 1 = none", "1|3|5|9"},
-    TextOption("pooling", "avg", "how neighbours are pooled", "avg|max"),
-    {"sinks", 0, 0, 1 << 20, true, "first tokens of the stream that always stay"},
+               "prompt whose attention votes; {question} stands for a question that is known before the text"),
+    TextOption("template", "on", "end the catalyst like a user's turn of the chat template", "on|off"),
+    TextOption("rows", "sum", "how to combine the catalyst's rows", "sum|max"),
+    TextOption("reduce", "mean", "how to combine the query heads of a KV head", "mean|max"),
+    {.key = "kernel",
+     .fallback = 1,
+     .min = 1,
+     .max = 255,
+     .integral = true,
+     .help = "width of pooling over the catalyst's attention, odd; 1 = none",
+     .tune = "1|3|5|9"},
+    TextOption("pooling", "avg", "how to pool neighbours", "avg|max"),
+    {.key = "sinks",
+     .fallback = 0,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "first tokens of the stream, always kept"},
 };
 
 class InfiniPot : public Policy {
@@ -107,7 +129,7 @@ class InfiniPot : public Policy {
 extern const PolicyInfo kInfinipot;
 const PolicyInfo kInfinipot = {
     .name = "infinipot",
-    .summary = "distils a full pot into surprising tokens and those a catalyst prompt attends to",
+    .summary = "distils a full pot into surprising tokens and tokens that a catalyst prompt attends to",
     .paper = "Kim et al., InfiniPot: Infinite Context Processing on Memory-Constrained LLMs, EMNLP 2024",
     .options = kOptions,
     .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {

@@ -29,10 +29,34 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"ratio", 0.75, 0.01, 1, false, "|C|/|M|: share of the pot that a compression keeps", "0.5|0.75|0.875"},
-    {"alpha", 0.5, 0, 1, false, "share of what stays that is chosen by TaR, the rest by VaN", "0|0.25|0.5|0.75|1"},
-    {"recent", 0.25, 0.01, 1, false, "share of the frames that are recent", "0.125|0.25|0.5"},
-    {"text", 0.25, 0, 1, false, "share of the newest text in what stays", "0|0.25|0.5"},
+    {.key = "ratio",
+     .fallback = 0.75,
+     .min = 0.01,
+     .max = 1,
+     .integral = false,
+     .help = "|C|/|M|: share of the pot to keep in a compression",
+     .tune = "0.5|0.75|0.875"},
+    {.key = "alpha",
+     .fallback = 0.5,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the kept slots chosen by TaR, the rest by VaN",
+     .tune = "0|0.25|0.5|0.75|1"},
+    {.key = "recent",
+     .fallback = 0.25,
+     .min = 0.01,
+     .max = 1,
+     .integral = false,
+     .help = "share of the frames that counts as recent",
+     .tune = "0.125|0.25|0.5"},
+    {.key = "text",
+     .fallback = 0.25,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the kept slots for the newest text",
+     .tune = "0|0.25|0.5"},
 };
 
 class InfiniPotV : public Policy {
@@ -97,7 +121,7 @@ class InfiniPotV : public Policy {
 extern const PolicyInfo kInfinipotV;
 const PolicyInfo kInfinipotV = {
     .name = "infinipot_v",
-    .summary = "keeps what is new against the last frames, and the longest value vectors",
+    .summary = "keeps tokens that differ from the last frames, and the longest value vectors",
     .paper =
         "Kim et al., InfiniPot-V: Memory-Constrained KV Cache Compression for Streaming Video "
         "Understanding, NeurIPS 2025",

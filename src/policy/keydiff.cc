@@ -20,7 +20,13 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"recent", 0, 0, 1 << 20, true, "newest slots that always stay", "0|16|64|128"},
+    {.key = "recent",
+     .fallback = 0,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "newest slots, always kept",
+     .tune = "0|16|64|128"},
     kStepOption,
 };
 

@@ -18,8 +18,20 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"frames", 0, 0, 1 << 20, true, "newest pictures or frames that stay; 0 = as many as fit", "1|2|4|8"},
-    {"text", 0.25, 0, 1, false, "share of the newest text in what stays, before any frame", "0.1|0.25|0.5"},
+    {.key = "frames",
+     .fallback = 0,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "newest pictures or frames to keep; 0 = as many as fit",
+     .tune = "1|2|4|8"},
+    {.key = "text",
+     .fallback = 0.25,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the kept slots for the newest text, filled before any frame",
+     .tune = "0.1|0.25|0.5"},
     kStepOption,
 };
 

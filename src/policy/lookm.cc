@@ -28,8 +28,14 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"share", 0.5, 0, 1, false, "share of the newest slots in what stays", "0.1|0.25|0.5|0.75"},
-    TextOption("reduce", "mean", "over the query heads of a KV head", "mean|sum"),
+    {.key = "share",
+     .fallback = 0.5,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the kept slots for the newest ones",
+     .tune = "0.1|0.25|0.5|0.75"},
+    TextOption("reduce", "mean", "how to combine the query heads of a KV head", "mean|sum"),
     kStepOption,
 };
 
@@ -80,7 +86,7 @@ class LookM : public Policy {
 extern const PolicyInfo kLookm;
 const PolicyInfo kLookm = {
     .name = "lookm",
-    .summary = "keeps the newest, then text before pictures, each by accumulated attention",
+    .summary = "keeps the newest slots, then text before pictures, both by accumulated attention",
     .paper =
         "Wan et al., LOOK-M: Look-Once Optimization in KV Cache for Efficient Multimodal "
         "Long-Context Inference, EMNLP 2024",

@@ -38,22 +38,37 @@ struct Observation {
 void PoolCandidates(const Observation& observation, const SlotView& view, std::span<float> pooled);
 
 constexpr PolicyOptionInfo WindowOption(int32_t fallback) {
-  return {"window",    static_cast<double>(fallback), 1, 1 << 20, true, "newest slots that stay, whose rows vote",
-          "8|16|32|64"};
+  return {.key = "window",
+          .fallback = static_cast<double>(fallback),
+          .min = 1,
+          .max = 1 << 20,
+          .integral = true,
+          .help = "newest slots, which are always kept and whose rows vote",
+          .tune = "8|16|32|64"};
 }
 constexpr PolicyOptionInfo KernelOption(int32_t fallback) {
-  return {
-      "kernel",    static_cast<double>(fallback), 1, 255, true, "neighbours that votes are pooled over, odd; 1 = none",
-      "1|3|5|7|13"};
+  return {.key = "kernel",
+          .fallback = static_cast<double>(fallback),
+          .min = 1,
+          .max = 255,
+          .integral = true,
+          .help = "width of pooling over the votes, odd; 1 = none",
+          .tune = "1|3|5|7|13"};
 }
 constexpr PolicyOptionInfo PoolingOption(const char* fallback) {
-  return TextOption("pooling", fallback, "how neighbours are pooled", "avg|max");
+  return TextOption("pooling", fallback, "how to pool neighbours", "avg|max");
 }
 inline constexpr PolicyOptionInfo kReduceOption =
-    TextOption("reduce", "mean", "over the query heads of a KV head, before pooling", "mean|max|sum");
+    TextOption("reduce", "mean", "how to combine the query heads of a KV head, before pooling", "mean|max|sum");
 inline constexpr PolicyOptionInfo kCapacityOption = {
-    "capacity", 0, 0, 1 << 30, true, "slots that stay after a prompt; 0 = only a full pot is compressed"};
-inline constexpr PolicyOptionInfo kPositionsOption = TextOption(
-    "positions", "cache", "abs: places in the stream, as published; they end with the trained window", "cache|abs");
+    .key = "capacity",
+    .fallback = 0,
+    .min = 0,
+    .max = 1 << 30,
+    .integral = true,
+    .help = "slots to keep after a prompt; 0 = compress only a full pot"};
+inline constexpr PolicyOptionInfo kPositionsOption =
+    TextOption("positions", "cache",
+               "abs: positions in the stream, as published, which are limited to the trained context", "cache|abs");
 
 }  // namespace weir

@@ -17,7 +17,7 @@ OptionOwner OwnerOf(const PolicyInfo& info) { return {"policy", info.name, info.
 Status ApplyProfile(const std::string& path, PolicySpec* spec) {
   WEIR_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(path));
   if (profile.policy != spec->info->name) {
-    return InvalidArgument("profile {} is one of policy {}, not of {}", path, profile.policy, spec->info->name);
+    return InvalidArgument("profile {} is for policy {}, not {}", path, profile.policy, spec->info->name);
   }
   const OptionOwner owner = OwnerOf(*spec->info);
   for (const auto& [key, value] : profile.options) {
@@ -71,10 +71,10 @@ Result<PolicySpec> ParsePolicySpec(std::string_view text, Profiles profiles) {
   for (const GivenOption& option : given) {
     if (option.option != nullptr) continue;
     if (profiles == Profiles::kRefused) {
-      return InvalidArgument("policy option profile: no file is opened for this; write out what it says");
+      return InvalidArgument("policy option profile: files are not read here; write out the options");
     }
     if (option.value.text.empty() || option.value.text.find('\0') != std::string::npos) {
-      return InvalidArgument("policy option profile: no name of a file");
+      return InvalidArgument("policy option profile: the file name is missing");
     }
     WEIR_RETURN_IF_ERROR(ApplyProfile(option.value.text, &spec));
   }

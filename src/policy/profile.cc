@@ -33,20 +33,20 @@ Status CheckKeys(const Json& object, std::initializer_list<std::string_view> kno
 
 Result<std::string> TextOf(const Json& object, const char* key, const std::string& name) {
   const auto at = object.find(key);
-  if (at == object.end() || !at->is_string()) return Bad(name, std::string("'") + key + "' is no text");
+  if (at == object.end() || !at->is_string()) return Bad(name, std::string("'") + key + "' is not a string");
   return at->get<std::string>();
 }
 
 Result<double> NumberOf(const Json& object, const char* key, const std::string& name) {
   const auto at = object.find(key);
-  if (at == object.end() || !at->is_number()) return Bad(name, std::string("'") + key + "' is no number");
+  if (at == object.end() || !at->is_number()) return Bad(name, std::string("'") + key + "' is not a number");
   return at->get<double>();
 }
 
 Result<std::vector<ProfileFigure>> TasksOf(const Json& tasks, const std::string& name) {
   std::vector<ProfileFigure> out;
   for (const auto& [task, row] : tasks.items()) {
-    if (!row.is_object()) return Bad(name, "task '" + task + "' is no object");
+    if (!row.is_object()) return Bad(name, "task '" + task + "' is not an object");
     WEIR_RETURN_IF_ERROR(CheckKeys(row, {"default", "default_stderr", "found", "found_stderr", "gain", "gain_stderr"},
                                    " of a task", name));
     ProfileFigure figure;
@@ -75,10 +75,10 @@ Result<Profile> ParseProfile(std::string_view json, const std::string& name) {
     return Bad(name, fmt::format("longer than {} bytes", kMaxProfileBytes));
   }
   const Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return Bad(name, "no JSON object");
+  if (!root.is_object()) return Bad(name, "not a JSON object");
   WEIR_ASSIGN_OR_RETURN(const std::string format, TextOf(root, "format", name));
   if (format != kFormat) {
-    return Unsupported("profile {} is of the format '{}'; known is {}", name, format, kFormat);
+    return Unsupported("profile {} has the format '{}'; the known format is {}", name, format, kFormat);
   }
   WEIR_RETURN_IF_ERROR(
       CheckKeys(root, {"format", "policy", "model", "pot", "options", "seed", "kept", "tasks"}, "", name));
@@ -88,21 +88,21 @@ Result<Profile> ParseProfile(std::string_view json, const std::string& name) {
   const auto pot = root.find("pot"), seed = root.find("seed"), options = root.find("options"), kept = root.find("kept"),
              tasks = root.find("tasks");
   if (pot == root.end() || !pot->is_number_unsigned() || pot->get<uint64_t>() < 1 || pot->get<uint64_t>() > INT32_MAX) {
-    return Bad(name, "'pot' is no number of slots");
+    return Bad(name, "'pot' is not a number of slots");
   }
   out.pot = static_cast<int32_t>(pot->get<uint64_t>());
   if (seed != root.end()) {
-    if (!seed->is_number_unsigned()) return Bad(name, "'seed' is no whole number");
+    if (!seed->is_number_unsigned()) return Bad(name, "'seed' is not a whole number");
     out.seed = seed->get<uint64_t>();
   }
-  if (options == root.end() || !options->is_object()) return Bad(name, "'options' is no object");
+  if (options == root.end() || !options->is_object()) return Bad(name, "'options' is not an object");
   for (const auto& [key, value] : options->items()) {
     if (value.is_number()) {
       out.options[key] = value.get<double>();
     } else if (value.is_string()) {
       out.options[key] = value.get<std::string>();
     } else {
-      return Bad(name, "option '" + key + "' is neither a number nor a text");
+      return Bad(name, "option '" + key + "' is neither a number nor a string");
     }
   }
   if (kept != root.end()) {
@@ -110,7 +110,7 @@ Result<Profile> ParseProfile(std::string_view json, const std::string& name) {
     out.kept_found = *kept == "found";
   }
   if (tasks != root.end()) {
-    if (!tasks->is_object()) return Bad(name, "'tasks' is no object");
+    if (!tasks->is_object()) return Bad(name, "'tasks' is not an object");
     WEIR_ASSIGN_OR_RETURN(out.tasks, TasksOf(*tasks, name));
   }
   return out;
@@ -122,7 +122,7 @@ Result<Profile> ReadProfile(const std::string& path) {
     return errno == ENOENT ? NotFound("there is no profile {}", path)
                            : IoError("cannot read profile {}: {}", path, std::strerror(errno));
   }
-  if (!S_ISREG(info.st_mode)) return IoError("cannot read profile {}: it is no regular file", path);
+  if (!S_ISREG(info.st_mode)) return IoError("cannot read profile {}: not a regular file", path);
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return IoError("cannot read profile {}: {}", path, std::strerror(errno));
   std::string text(static_cast<size_t>(kMaxProfileBytes) + 1, '\0');

@@ -17,10 +17,11 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"seed", 0, 0, 9007199254740991.0, true, "of the lots"},
-    TextOption("draw", "again", "once: a token has one lot for life; again: one for every selection", "once|again"),
-    TextOption("per", "head", "what shares a keep-set", "pot|layer|head"),
-    {"recent", 0, 0, 1 << 20, true, "newest slots that always stay"},
+    {.key = "seed", .fallback = 0, .min = 0, .max = 9007199254740991.0, .integral = true, .help = "random seed"},
+    TextOption("draw", "again", "once: one random score per token; again: a new score at every selection",
+               "once|again"),
+    TextOption("per", "head", "unit that keeps the same tokens", "pot|layer|head"),
+    {.key = "recent", .fallback = 0, .min = 0, .max = 1 << 20, .integral = true, .help = "newest slots, always kept"},
     kStepOption,
 };
 
@@ -76,7 +77,7 @@ class Random : public Policy {
 extern const PolicyInfo kRandom;
 const PolicyInfo kRandom = {
     .name = "random",
-    .summary = "keeps slots by lot: the control",
+    .summary = "keeps random slots: the control",
     .options = kOptions,
     .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
       return std::unique_ptr<Policy>(new Random(options));

@@ -26,9 +26,26 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay", "0|4"},
-    {"recent", 0, 0, 1 << 20, true, "newest tokens that always stay", "0|32|64|128"},
-    {"decay", 1, 0, 1, false, "what is left of a token's surprise after every round"},
+    {.key = "sinks",
+     .fallback = 4,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "first tokens of the stream, always kept",
+     .tune = "0|4"},
+    {.key = "recent",
+     .fallback = 0,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "newest tokens, always kept",
+     .tune = "0|32|64|128"},
+    {.key = "decay",
+     .fallback = 1,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "factor applied to a token's surprise after every round"},
     kStepOption,
 };
 

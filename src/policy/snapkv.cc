@@ -60,7 +60,7 @@ class SnapKv : public Policy {
 extern const PolicyInfo kSnapkv;
 const PolicyInfo kSnapkv = {
     .name = "snapkv",
-    .summary = "keeps what the end of the prompt attends to, with neighbours, and that end",
+    .summary = "keeps the end of the prompt and what it attends to, with neighbours",
     .paper = "Li et al., SnapKV: LLM Knows What You are Looking for Before Generation, NeurIPS 2024",
     .options = kOptions,
     .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {

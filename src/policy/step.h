@@ -10,7 +10,12 @@
 namespace weir {
 
 inline constexpr PolicyOptionInfo kStepOption = {
-    "step", 0, 0, 1 << 20, true, "slots freed at once while decoding; 0 = 1/16 of the pot, 1 = exactly one at a time"};
+    .key = "step",
+    .fallback = 0,
+    .min = 0,
+    .max = 1 << 20,
+    .integral = true,
+    .help = "slots to free at once while decoding; 0 = 1/16 of the pot, 1 = exactly one at a time"};
 
 // Policy::TargetSlots(): frees `step` slots or as many as the incoming tokens need, whichever is more. At least `floor`
 // are kept, unless the incoming tokens leave fewer.

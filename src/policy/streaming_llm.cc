@@ -19,7 +19,13 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay", "0|1|4|8|16"},
+    {.key = "sinks",
+     .fallback = 4,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "first tokens of the stream, always kept",
+     .tune = "0|1|4|8|16"},
     kStepOption,
 };
 

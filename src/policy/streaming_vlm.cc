@@ -26,9 +26,27 @@ namespace weir {
 namespace {
 
 constexpr PolicyOptionInfo kOptions[] = {
-    {"sinks", 4, 0, 1 << 20, true, "first tokens of the stream that always stay", "0|4|16|64"},
-    {"text", 512, 0, 1 << 20, true, "newest text tokens that stay, at most half of what the sinks leave", "64|256|512"},
-    {"seconds", 16, 0, 1e9, false, "visual tokens of the last seconds stay", "4|8|16|32"},
+    {.key = "sinks",
+     .fallback = 4,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "first tokens of the stream, always kept",
+     .tune = "0|4|16|64"},
+    {.key = "text",
+     .fallback = 512,
+     .min = 0,
+     .max = 1 << 20,
+     .integral = true,
+     .help = "newest text tokens to keep, at most half of what the sinks leave",
+     .tune = "64|256|512"},
+    {.key = "seconds",
+     .fallback = 16,
+     .min = 0,
+     .max = 1e9,
+     .integral = false,
+     .help = "last seconds of video, whose visual tokens are kept",
+     .tune = "4|8|16|32"},
     kStepOption,
 };
 

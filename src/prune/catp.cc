@@ -29,8 +29,8 @@ namespace weir {
 namespace {
 
 constexpr OptionInfo kOptions[] = {
-    TextOption("layers", "all", "cross-attention layers that vote: all, first, last, or numbers from 0, as 0+2+5"),
-    TextOption("weights", "none", "of the image tokens' votes", "none|image"),
+    TextOption("layers", "all", "cross-attention layers that vote: all, first, last, or numbers from 0, such as 0+2+5"),
+    TextOption("weights", "none", "weights of the image tokens' votes", "none|image"),
 };
 
 // A value for the layer: the last one, whichever that is.
@@ -47,7 +47,7 @@ class Catp final : public Pruner {
       return Unsupported("pruner catp ranks learned queries by their cross-attention; this encoder has none");
     }
     if (weighted_ && source.ShapeOf(SignalKind::kImageMass).n_layers == 0) {
-      return Unsupported("pruner catp:weights=image: this encoder does not tell its attention");
+      return Unsupported("pruner catp:weights=image: this encoder does not expose its attention");
     }
     for (const int32_t layer : layers_) {
       if (layer >= cross.n_layers) {
@@ -113,7 +113,8 @@ Result<std::vector<int32_t>> ParseLayers(const std::string& text) {
     const auto [stop, error] = std::from_chars(at, end, layer);
     if (error != std::errc() || layer < 0 || (stop != end && *stop != '+') ||
         std::find(out.begin(), out.end(), layer) != out.end()) {
-      return InvalidArgument("pruner option layers={}: expected all, first, last, or numbers from 0, as 0+2+5", text);
+      return InvalidArgument("pruner option layers={}: expected all, first, last, or numbers from 0, such as 0+2+5",
+                             text);
     }
     out.push_back(layer);
     if (stop == end) return out;

@@ -15,7 +15,7 @@ class L2 final : public Pruner {
  public:
   Result<int64_t> MemoryBytes(const SignalSource& source) const override {
     const SignalShape rows = source.ShapeOf(SignalKind::kOutputs);
-    if (rows.n_layers == 0) return Unsupported("pruner l2: this encoder does not tell its rows");
+    if (rows.n_layers == 0) return Unsupported("pruner l2: this encoder does not expose its rows");
     return rows.n_rows * 8;
   }
   void Prepare(const SignalSource& source) override {

@@ -43,8 +43,13 @@ struct PrunerInfo {
 };
 
 // The share of the rows to keep: rounded half up, at least one.
-inline constexpr OptionInfo kKeepOption = {
-    "keep", 0.5, 0, 1, false, "share of a picture's rows that stays", "0.125|0.25|0.5|0.75"};
+inline constexpr OptionInfo kKeepOption = {.key = "keep",
+                                           .fallback = 0.5,
+                                           .min = 0,
+                                           .max = 1,
+                                           .integral = false,
+                                           .help = "share of a picture's rows to keep",
+                                           .tune = "0.125|0.25|0.5|0.75"};
 
 // Every pruner of the folder, sorted by name. (Generated.)
 std::span<const PrunerInfo* const> AllPrunerInfos();

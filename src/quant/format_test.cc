@@ -133,7 +133,7 @@ TEST(FormatTest, EncodesLikeTheReferenceWhereItIsDefined) {
     seen.insert(line.type);
     EXPECT_EQ(Encoded(line.type, AsFloats(line.in)), line.out) << InfoOf(line.type).name;
   }
-  EXPECT_EQ(seen.size(), 7u);
+  EXPECT_GE(seen.size(), 7u);  // those of the package `gguf`: tools/golden/quant.py
 }
 
 TEST(FormatTest, RoundTripErrorIsWhatTheFormatSays) {

@@ -189,6 +189,7 @@ int64_t Archive::seq_begin() const {
 ArchiveNotes Archive::notes() const {
   ArchiveNotes out = notes_;
   out.n_lost_segments += n_unreadable_;
+  out.n_damaged += n_unordered_;
   for (const Segment& segment : segments()) {
     out.n_damaged += segment.n_damaged;
     out.n_too_large += segment.n_too_large;
@@ -243,14 +244,17 @@ int64_t Archive::EndOf(const Segment& segment) const {
 
 Status Archive::Scan(BlockPlace from, const Visit& visit) {
   const int64_t number = from >> 32, at = (from & 0xFFFFFFFF) / 4 * 4;
-  notes_.n_foreign_pictures = n_unreadable_ = 0;
+  notes_.n_foreign_pictures = n_unreadable_ = n_unordered_ = 0;
   Status failed;
   bool more = true;
-  int64_t n_read = 0;
+  int64_t n_read = 0, seq_end = 0;
   for (Segment& segment : segments()) {
     if (segment.header.number < number || segment.lost) continue;
     const int64_t begin = segment.header.number == number ? std::max(at, kSegmentHeadBytes) : kSegmentHeadBytes;
     const auto walked = WalkSegment(segment, begin, EndOf(segment), [&](const Block& block, int64_t here, auto&) {
+      // Segments of two archives in one folder.
+      if (block.seq < seq_end) return ++n_unordered_ > 0;
+      seq_end = block.seq_end();
       if (block.modality != Modality::kText && Foreign(segment)) {
         ++notes_.n_foreign_pictures;
         return true;

@@ -174,8 +174,9 @@ class Archive final : public BlockSource {
   int lock_ = -1;
   int32_t next_number_ = 1;
   int64_t seq_end_ = 0, bytes_written_ = 0;
-  int64_t n_unreadable_ = 0;  // segments, in the last scan
-  ArchiveNotes notes_;        // but for what segments count
+  // In the last scan: segments; blocks that begin before the one that precedes them ends.
+  int64_t n_unreadable_ = 0, n_unordered_ = 0;
+  ArchiveNotes notes_;  // but for what segments count
 };
 
 }  // namespace weir

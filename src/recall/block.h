@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// Who said it. Selectors leave out questions, and answers unless an option asks for them.
+// Who said it. kQuestion: what the user says in a round, a question or not.
 enum class Role : uint8_t { kInput, kQuestion, kAnswer };
 
 struct Block {
@@ -25,9 +25,8 @@ struct Block {
   Modality modality = Modality::kText;
   std::string_view text = {};  // valid UTF-8, cut between words where there are any; empty for a picture
   // A picture's rows for the language model, [n_tokens, n_embd] half-precision numbers in line order.
-  // They may be a part of a picture: rows [row, row + n_tokens) of n_rows, `columns` to a line.
   std::span<const uint16_t> rows = {};
-  int32_t columns = 1, row = 0, n_rows = 0;
+  int32_t columns = 1;  // rows per line
 
   int64_t seq_end() const { return seq + n_tokens; }
 };

@@ -68,8 +68,9 @@ void FileBlocks::ReadTo(int64_t byte, int64_t seq) {
 
 int64_t FileBlocks::SeqAt(int64_t byte) const {
   const auto end = points_.begin() + static_cast<ptrdiff_t>(n_points_);
-  const auto after = std::upper_bound(points_.begin(), end, byte,
-                                      [](int64_t at, const std::pair<int64_t, int64_t>& point) { return at < point.first; });
+  const auto after =
+      std::upper_bound(points_.begin(), end, byte,
+                       [](int64_t at, const std::pair<int64_t, int64_t>& point) { return at < point.first; });
   const auto [byte_0, seq_0] = *(after - 1);
   const auto [byte_1, seq_1] = after == end ? std::pair(byte_end_, seq_end_) : *after;
   if (byte_1 <= byte_0) return seq_0;
@@ -78,12 +79,14 @@ int64_t FileBlocks::SeqAt(int64_t byte) const {
 
 Status FileBlocks::Scan(BlockPlace from, const Visit& visit) {
   std::vector<char> buffer(kReadBytes);
-  size_t n = 0;         // bytes in the buffer
-  int64_t at = from;    // of its first byte in the file
+  size_t n = 0;       // bytes in the buffer
+  int64_t at = from;  // of its first byte in the file
   std::string repaired;
   for (bool more = true; more;) {
-    const int64_t wanted = std::min<int64_t>(static_cast<int64_t>(kReadBytes - n), byte_end_ - at - static_cast<int64_t>(n));
-    const ssize_t got = wanted > 0 ? pread(fd_, buffer.data() + n, static_cast<size_t>(wanted), at + static_cast<int64_t>(n)) : 0;
+    const int64_t wanted =
+        std::min<int64_t>(static_cast<int64_t>(kReadBytes - n), byte_end_ - at - static_cast<int64_t>(n));
+    const ssize_t got =
+        wanted > 0 ? pread(fd_, buffer.data() + n, static_cast<size_t>(wanted), at + static_cast<int64_t>(n)) : 0;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return IoError("cannot read {} again: {}", path_, std::strerror(errno));
     more = got > 0;
@@ -95,7 +98,8 @@ Status FileBlocks::Scan(BlockPlace from, const Visit& visit) {
       if (length == 0) break;
       const int64_t begin = at + static_cast<int64_t>(done);
       Block block = {.seq = SeqAt(begin), .text = rest.substr(0, length)};
-      block.n_tokens = static_cast<int32_t>(std::max<int64_t>(1, SeqAt(begin + static_cast<int64_t>(length)) - block.seq));
+      block.n_tokens =
+          static_cast<int32_t>(std::max<int64_t>(1, SeqAt(begin + static_cast<int64_t>(length)) - block.seq));
       if (ValidUtf8Prefix(block.text) != block.text.size()) {
         repaired = SanitizeUtf8(block.text, nullptr);
         block.text = repaired;

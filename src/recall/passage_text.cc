@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recall/passage_text.h"
 
+#include <algorithm>
+#include <bitset>
 #include <string_view>
+#include <vector>
+
+#include "recall/terms.h"
 
 namespace weir {
 namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// Whether a sentence ends with the character at `at`.
+// Whether a sentence ends with the character whose last byte is at `at`.
 bool EndsSentence(std::string_view text, size_t at) {
   const char c = text[at];
   const bool mark = c == '.' || c == '!' || c == '?';
   const bool line = c == '\n' && at + 1 < text.size() && text[at + 1] == '\n';
   if (line) return true;
-  if (text.substr(at).starts_with("\u3002")) return true;
+  if (at >= 2) {
+    const std::string_view wide = text.substr(at - 2, 3);  // full stop, exclamation and question mark of East Asia
+    if (wide == "\u3002" || wide == "\uFF01" || wide == "\uFF1F") return true;
+  }
   return mark && (at + 1 == text.size() || IsSpace(text[at + 1]) || text[at + 1] == '"');
 }
 
@@ -30,7 +38,7 @@ size_t SentenceStart(std::string_view text, size_t at) {
 
 size_t SentenceEnd(std::string_view text, size_t at) {
   for (size_t i = at > 0 ? at - 1 : 0; i < text.size(); ++i) {
-    if (EndsSentence(text, i)) return i + 1;
+    if (EndsSentence(text, i)) return i + 1 < text.size() && text[i + 1] == '"' ? i + 2 : i + 1;
   }
   return at;
 }
@@ -57,6 +65,37 @@ Result<std::string> PassageText(const Passage& passage, BlockSource& blocks) {
   std::string out = text.substr(begin, end - begin);
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n') c = ' ';
+  }
+  while (!out.empty() && IsSpace(out.back())) out.pop_back();
+  out.erase(0, out.find_first_not_of(" \n\t\r"));
+  return out;
+}
+
+std::string AroundBestSentence(std::string_view text, std::string_view question, int32_t n_context) {
+  const TermTable table(QueryTerms(question));
+  std::vector<std::string_view> sentences;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = SentenceEnd(text, at + 1);
+    if (end <= at + 1) end = text.size();
+    sentences.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  size_t best = 0, most = 0;
+  for (size_t i = 0; i < sentences.size(); ++i) {
+    std::bitset<kMaxTerms> found;
+    ForEachTerm(sentences[i], [&](Term term) {
+      if (const int idx = table.Find(term); idx >= 0) found.set(static_cast<size_t>(idx));
+    });
+    if (found.count() >= most && found.any()) {
+      most = found.count();
+      best = i;
+    }
+  }
+  if (sentences.empty()) return std::string();
+  const auto context = static_cast<size_t>(n_context);
+  std::string out;
+  for (size_t i = best - std::min(best, context); i < std::min(sentences.size(), best + context + 1); ++i) {
+    out += sentences[i];
   }
   while (!out.empty() && IsSpace(out.back())) out.pop_back();
   out.erase(0, out.find_first_not_of(" \n\t\r"));

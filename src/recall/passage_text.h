@@ -2,7 +2,9 @@
 // The words of a passage, in whole sentences where they end nearby.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "recall/block.h"
@@ -10,9 +12,13 @@
 
 namespace weir {
 
-// Reads a passage from its source and extends it into the blocks before and after it: back to the beginning of its first
-// sentence, on to the end of its last. White space at both ends is removed, control characters inside become spaces.
-// Empty if the blocks are gone. Errors of the source.
+// Reads a passage from its source and extends it into the blocks before and after it: back to the beginning of its
+// first sentence, on to the end of its last. White space at both ends is removed, control characters inside become
+// spaces. Empty if the blocks are gone. Errors of the source.
 Result<std::string> PassageText(const Passage& passage, BlockSource& blocks);
+
+// Of a text, the sentence that shares most words with the question, and as many sentences before and after it: few
+// words disturb a small model least. Among equals the last.
+std::string AroundBestSentence(std::string_view text, std::string_view question, int32_t n_context);
 
 }  // namespace weir

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@ struct RecalledPassage {
   int64_t seq = 0, seq_end = 0;  // in the stream
   int64_t t_ms = 0;
   double score = 0;
+  int64_t n_rows = 0;  // of pictures and frames
   std::string text;
 };
 
@@ -42,7 +44,9 @@ struct Recalled {
 class Recaller {
  public:
   // All must outlive it. `recorder` (may be nullptr) is flushed before a search, so that the newest words can be found.
-  Recaller(RecallSpec spec, BlockSource& blocks, const Tokenizer& tokenizer, Recorder* recorder);
+  // `rows` has room for the largest picture; without it pictures are not read again.
+  Recaller(RecallSpec spec, BlockSource& blocks, const Tokenizer& tokenizer, Recorder* recorder,
+           std::span<float> rows = {});
 
   const RecallSpec& spec() const { return spec_; }
   // Fixed memory of a search, for SessionOptions::beside.
@@ -56,16 +60,20 @@ class Recaller {
   Status TakeBack(Session& session) { return session.TakeBackExcerpt(); }
 
  private:
-  std::vector<int32_t> Encode(const std::vector<RecalledPassage>& passages) const;
+  // What a passage is, as words; its first block's where pictures follow.
+  Result<std::string> TextOf(const Passage& passage, std::string_view question);
+  Status ReadPictures(const Passage& passage, Session& session, const Session::AppendOptions& append);
+  std::vector<int32_t> Encode(std::string_view text) const;
 
   RecallSpec spec_;
   BlockSource& blocks_;
   const Tokenizer& tokenizer_;
   Recorder* recorder_;
   std::unique_ptr<Selector> selector_;
+  std::span<float> rows_;
 };
 
-// Of an excerpt, the words around the passages.
+// Passages without pictures as they are read again.
 std::string ExcerptText(const std::vector<RecalledPassage>& passages);
 
 }  // namespace weir

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recall/recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "quant/half.h"
@@ -22,13 +23,9 @@ Role RoleOf(const Arrival& arrival) {
 
 }  // namespace
 
-Recorder::Recorder(const Tokenizer& tokenizer, Sink sink, bool pictures)
-    : sink_(std::move(sink)), pictures_(pictures), decoder_(tokenizer, {.at_start = false}) {
+Recorder::Recorder(const Tokenizer& tokenizer, Sink sink, std::span<uint16_t> rows)
+    : sink_(std::move(sink)), decoder_(tokenizer, {.at_start = false}), rows_(rows) {
   text_.reserve(2 * kMaxBlockBytes);
-}
-
-int64_t Recorder::MemoryBytes(int64_t n_embd, int64_t max_rows) {
-  return static_cast<int64_t>(2 * kMaxBlockBytes) + n_embd * max_rows * static_cast<int64_t>(sizeof(uint16_t));
 }
 
 void Recorder::Begin(const Arrival& arrival, int64_t seq) {
@@ -54,20 +51,29 @@ void Recorder::End() {
   text_.clear();
 }
 
+void Recorder::AddPicture(const Arrival& arrival) {
+  if (arrival.row == 0) {
+    Flush();
+    n_numbers_ = 0;
+    Begin(arrival, arrival.seq);
+    block_.columns = static_cast<int32_t>(std::min<int64_t>(arrival.columns, arrival.n_rows));
+  }
+  const bool whole = block_.modality == arrival.modality && block_.seq_end() == arrival.seq;
+  if (!whole || n_numbers_ + arrival.embeddings.size() > rows_.size()) {
+    block_ = {};
+    return;
+  }
+  for (const float value : arrival.embeddings) rows_[n_numbers_++] = F32ToF16(value);
+  block_.n_tokens += static_cast<int32_t>(arrival.n);
+  if (arrival.row + arrival.n < arrival.n_rows) return;
+  block_.rows = rows_.first(n_numbers_);
+  sink_(block_);
+  block_ = {};
+}
+
 void Recorder::Arrived(const Arrival& arrival) {
   if (arrival.tokens.empty()) {
-    Flush();
-    if (!pictures_ || arrival.n == 0) return;
-    rows_.resize(arrival.embeddings.size());
-    for (size_t i = 0; i < rows_.size(); ++i) rows_[i] = F32ToF16(arrival.embeddings[i]);
-    Begin(arrival, arrival.seq);
-    block_.n_tokens = static_cast<int32_t>(arrival.n);
-    block_.rows = rows_;
-    block_.columns = arrival.columns;
-    block_.row = static_cast<int32_t>(arrival.row);
-    block_.n_rows = static_cast<int32_t>(arrival.n_rows);
-    sink_(block_);
-    block_ = {};
+    AddPicture(arrival);
     return;
   }
   if (block_.n_tokens > 0 && (block_.role != RoleOf(arrival) || block_.seq_end() != arrival.seq)) Flush();

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "engine/session/stream_listener.h"
 #include "recall/block.h"
@@ -16,9 +16,10 @@ namespace weir {
 
 class Recorder final : public StreamListener {
  public:
-  // `tokenizer` must outlive it; `sink` receives every block. With `pictures`, also those of pictures and frames.
+  // `tokenizer` and `rows` must outlive it; `sink` receives every block. A picture's rows are gathered in `rows`; one
+  // that does not fit is left out.
   using Sink = std::function<void(const Block&)>;
-  Recorder(const Tokenizer& tokenizer, Sink sink, bool pictures);
+  Recorder(const Tokenizer& tokenizer, Sink sink, std::span<uint16_t> rows);
 
   void Arrived(const Arrival& arrival) override;
   // Hands the last, shorter block over, so that it can be found.
@@ -26,19 +27,17 @@ class Recorder final : public StreamListener {
   // Forgets what was not handed over: the session was reset or restored.
   void Drop();
 
-  // Largest memory of the object, for rows of n_embd.
-  static int64_t MemoryBytes(int64_t n_embd, int64_t max_rows);
-
  private:
   void Begin(const Arrival& arrival, int64_t seq);
+  void AddPicture(const Arrival& arrival);
   void End();
 
   Sink sink_;
-  const bool pictures_;
   StreamDecoder decoder_;
   Block block_;  // that is being filled: text of text_
   std::string text_, piece_;
-  std::vector<uint16_t> rows_;
+  const std::span<uint16_t> rows_;
+  size_t n_numbers_ = 0;  // of rows_, of the picture that is being read
 };
 
 }  // namespace weir

@@ -20,14 +20,16 @@ struct RecallSpec {
   int32_t n_passages() const { return options.Int("passages"); }
   double gate() const { return options.Number("gate"); }
   double margin() const { return options.Number("margin"); }
+  int32_t near() const { return options.Int("near"); }
+  int32_t context() const { return options.Int("context"); }
   bool answers() const { return options.Int("answers") != 0; }
 };
 
 // Options of every selector, beside its own.
 std::span<const OptionInfo> CommonRecallOptions();
 
-// "off" gives an empty spec. kNotFound for an unknown selector (lists the known ones), kInvalidArgument for unknown keys
-// and bad values.
+// "off" gives an empty spec. kNotFound for an unknown selector (lists the known ones), kInvalidArgument for unknown
+// keys and bad values.
 Result<RecallSpec> ParseRecallSpec(std::string_view text);
 
 }  // namespace weir

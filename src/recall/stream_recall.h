@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
@@ -21,6 +22,7 @@ struct RecallOptions {
   std::string dir;                        // of the archive; "": files without names, gone with the process
   int64_t disk_bytes = int64_t{2} << 30;  // the archive's largest size: beyond it the oldest is deleted
   std::string temp_dir = "/var/tmp";      // for those
+  int32_t max_rows = 0;                   // of the largest picture that is kept; 0: pictures are not
   int32_t tokens = -1;                    // room for excerpts; -1: a quarter of the pot
   bool on() const { return spec.info != nullptr; }
 };
@@ -38,8 +40,8 @@ class StreamRecall {
   static Result<std::unique_ptr<StreamRecall>> Make(const RecallOptions& options, const LoadedModel& model,
                                                     Session& session);
   // The same around an archive that was opened or forked, whose memory is in the session's ledger.
-  static std::unique_ptr<StreamRecall> Around(std::unique_ptr<Archive> archive, const RecallOptions& options,
-                                              const LoadedModel& model, Session& session);
+  static Result<std::unique_ptr<StreamRecall>> Around(std::unique_ptr<Archive> archive, const RecallOptions& options,
+                                                      const LoadedModel& model, Session& session);
   ~StreamRecall();
   StreamRecall(const StreamRecall&) = delete;
   StreamRecall& operator=(const StreamRecall&) = delete;
@@ -59,6 +61,7 @@ class StreamRecall {
   explicit StreamRecall(Session& session) : session_(session) {}
 
   Session& session_;
+  HostBuffer rows_;  // of a picture that comes, as half-precision numbers; of one that is read again
   std::unique_ptr<Archive> archive_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<Recaller> recaller_;

@@ -16,7 +16,7 @@ constexpr size_t kMaxPolicyBytes = 1 << 12;
 
 Status CheckPolicyLength(const std::string& policy) {
   if (policy.size() <= kMaxPolicyBytes) return Status();
-  return InvalidArgument("a policy with all its options may have at most {} bytes, this one has {}", kMaxPolicyBytes,
+  return InvalidArgument("a policy with all its options may have at most {} bytes; this one has {}", kMaxPolicyBytes,
                          policy.size());
 }
 

@@ -101,7 +101,7 @@ Status AnswerJob::StartQuestion() {
     WEIR_RETURN_IF_ERROR(session_->BeginRound(question, request_.max_tokens));
   }
   std::vector<int32_t> all = TokensOf(turn.parts);
-  if (all.empty()) return InvalidArgument("the prompt holds no tokens");
+  if (all.empty()) return InvalidArgument("the prompt contains no tokens");
   if (stream_ == nullptr) {
     summary_.n_cached = session_->n_seen();
     host_.metrics().CountReused(summary_.n_cached);
@@ -156,7 +156,7 @@ Result<bool> AnswerJob::Write() {
   const bool behind = events.size() >= kMaxEvents;
   const size_t n_likelihoods = pending_.tokens.size() * static_cast<size_t>(1 + std::max(0, request_.n_logprobs));
   if (behind && (pending_.text.size() > kMaxUnreadBytes || n_likelihoods > kMaxUnreadLikelihoods)) {
-    return Cancelled("the client takes the answer too slowly");
+    return Cancelled("the client reads the answer too slowly");
   }
   WEIR_ASSIGN_OR_RETURN(const bool reads, answerer_->Draw());
   TakeWritten();

@@ -155,7 +155,7 @@ void SendAnswers(Host& host, const std::string& id, CompletionRequest request, A
   const auto until = as_stream ? stream->silent_since + kLongestSilence : Clock::time_point::max();
   for (Answers::Next next; !next.last;) {
     const auto waited = stream->answers.Wait(client, until, &next);
-    if (waited == Answers::Waited::kGone) return SendError({499, "cancelled", "the client went away"}, response);
+    if (waited == Answers::Waited::kGone) return SendError({499, "cancelled", "the client disconnected"}, response);
     if (!next.event.status.ok()) return SendError(ErrorOf(next.event), response);
     if (as_stream) {
       if (waited == Answers::Waited::kEvent) stream->first = std::move(next);

@@ -58,7 +58,7 @@ ApiError FromStatus(const Status& status) {
 
 ApiError CutShort(const Status& status) {
   return {409, "cut_short",
-          status.message() + "; the session holds a part of this request: look at it before you go on"};
+          status.message() + "; the session holds a part of this request; check it before you continue"};
 }
 
 Status WithoutFolder(const Status& status, const std::string& folder) {

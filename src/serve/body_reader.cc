@@ -42,7 +42,7 @@ ApiError ReadBody(const httplib::Request& request, const httplib::ContentReader&
   });
   if (too_large) return OfHttp(413);
   if (!room.ok()) return FromStatus(room);
-  if (!whole) return {400, "", "the body did not arrive whole and in time"};
+  if (!whole) return {400, "", "the body did not arrive completely and in time"};
   return {0, "", ""};
 }
 

@@ -43,7 +43,7 @@ ApiError Drain::Move(const RouteInfo& route, const Call& call) {
     const Status left = route.of_session() ? handover_.Leave(host_, call.arguments[0]) : Status();
     // Cancelled: the engine has stopped, and every session was handed over before that.
     if (left.ok() || left.code() == StatusCode::kCancelled) {
-      return {503, "draining", "this server is about to end; ask again"};
+      return {503, "draining", "this server is shutting down; try again"};
     }
     return FromStatus(WithoutFolder(left, folder_));
   }
@@ -61,7 +61,7 @@ void Drain::Correct(const RouteInfo& route, const Call& call, httplib::Response&
     if (response.status != 409) SendError(moved, response);
   } else if (response.status == 404 && handover_.Holds(call.arguments[0])) {
     // It was written to the folder while its request was in flight.
-    SendError({503, "handed_over", "the session ended for want of use just now; ask again"}, response);
+    SendError({503, "handed_over", "the session has just expired; try again"}, response);
   }
 }
 

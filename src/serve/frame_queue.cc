@@ -59,7 +59,7 @@ Status FrameQueue::Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* 
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!status_.ok()) return std::exchange(status_, Status());
     if (t_ms < counters_.t_ms) {
-      return InvalidArgument("'t_ms' goes back: the last frame is of {}", counters_.t_ms);
+      return InvalidArgument("'t_ms' goes back in time: the last frame was at {}", counters_.t_ms);
     }
     if (waiting_.size() + 2 == slots_.size()) {  // drop the oldest; one slot is the engine's, one ours
       free_.push_back(waiting_.front());

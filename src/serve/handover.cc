@@ -5,13 +5,9 @@
 #include <unistd.h>
 
 #include <fmt/core.h>
-#include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
-#include <set>
 
 #include "chat/session_file.h"
 #include "io/snapshot.h"
@@ -20,35 +16,35 @@
 #include "serve/session_snapshot.h"
 
 namespace weir {
-namespace {
 
 // Serialises takeovers of the same session: the second request then finds the session here. Takeovers of different
 // sessions do not wait for each other.
-class TakingOver {
+class Handover::TakingOver {
  public:
-  explicit TakingOver(const std::string& id) : id_(id) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    ended_.wait(lock, [&] { return !ids_.contains(id_); });
-    ids_.insert(id_);
+  TakingOver(Underway& all, const std::string& id) : all_(all), id_(id) {
+    std::unique_lock<std::mutex> lock(all_.mutex);
+    all_.ended.wait(lock, [&] { return !all_.ids.contains(id_); });
+    all_.ids.insert(id_);
+    number_ = all_.n_begun++;
   }
   ~TakingOver() {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ids_.erase(id_);
+      const std::lock_guard<std::mutex> lock(all_.mutex);
+      all_.ids.erase(id_);
     }
-    ended_.notify_all();
+    all_.ended.notify_all();
   }
   TakingOver(const TakingOver&) = delete;
   TakingOver& operator=(const TakingOver&) = delete;
 
- private:
-  static inline std::mutex mutex_;
-  static inline std::condition_variable ended_;
-  static inline std::set<std::string> ids_;
-  const std::string id_;
-};
+  // Different for each takeover of this server.
+  int64_t number() const { return number_; }
 
-}  // namespace
+ private:
+  Underway& all_;
+  const std::string id_;
+  int64_t number_ = 0;
+};
 
 Result<Handover> Handover::Make(const std::string& folder) {
   if (folder.empty()) return Handover("");
@@ -104,13 +100,11 @@ Status Handover::Leave(Host& host, const std::string& id) const {
 
 Result<bool> Handover::Take(Host& host, const std::string& id) const {
   if (!enabled() || !IsSessionId(id)) return false;
-  const TakingOver alone(id);
+  const TakingOver alone(*underway_, id);
   if (host.sessions().Has(id) || !Holds(id)) return false;  // the folder may be slow
   const std::string path = PathOf(id);
   // The rename decides which server gets the session; the new name must be unique.
-  static std::atomic<int64_t> n_taken{0};
-  const std::string mine =
-      fmt::format("{}.{}-{}-{}", path, getpid(), n_taken.fetch_add(1), static_cast<const void*>(&host));
+  const std::string mine = fmt::format("{}.{}-{}-{}", path, getpid(), alone.number(), static_cast<const void*>(&host));
   if (std::rename(path.c_str(), mine.c_str()) != 0) {
     if (errno == ENOENT) return false;
     return IoError("cannot take the session over: {}", std::strerror(errno));

@@ -7,6 +7,11 @@
 // folder in the same way.
 #pragma once
 
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "base/status.h"
@@ -26,7 +31,8 @@ class Handover {
   Status Leave(Host& host, const std::string& id) const;
   // The same without waiting. False: a job works on the session, so it stays.
   Result<bool> LeaveIdle(Host& host, const std::string& id) const;
-  // Writes the session to the folder, and leaves its archive to who takes it over; the caller ends it. REQUIRES: enabled(), and no job works on it. [engine]
+  // Writes the session to the folder, and leaves its archive to who takes it over; the caller ends it. REQUIRES:
+  // enabled(), and no job works on it. [engine]
   Status Write(Host& host, StreamSession& stream) const;
   // Whether the folder has a session of that id.
   bool Holds(const std::string& id) const;
@@ -35,9 +41,18 @@ class Handover {
   Result<bool> Take(Host& host, const std::string& id) const;
 
  private:
+  // Sessions that are being taken over.
+  struct Underway {
+    std::mutex mutex;
+    std::condition_variable ended;
+    std::set<std::string> ids;
+    int64_t n_begun = 0;
+  };
+  class TakingOver;
   explicit Handover(std::string folder) : folder_(std::move(folder)) {}
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id + ".weir"; }
   std::string folder_;
+  std::unique_ptr<Underway> underway_ = std::make_unique<Underway>();
 };
 
 }  // namespace weir

@@ -41,17 +41,18 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
   if (options.encoder != nullptr) options.session.beside = FrameStore::Plan(options.encoder->encoder());
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
+  if (options.encoder != nullptr) options.recall.max_rows = options.encoder->encoder().config().max_rows();
   SessionOptions with_recall = options.session;
   WEIR_RETURN_IF_ERROR(AddRecall(options.recall, model, &with_recall));
   WEIR_ASSIGN_OR_RETURN(SessionPlan session_plan, PlanSession(model.model(), model.backend(), with_recall));
   const StepBatch::Shape batch = StepBatch::ShapeFor(session_plan, options.max_together);
   WEIR_ASSIGN_OR_RETURN(const int64_t shared_bytes, SharedBytes(model, options, batch));
-  const int64_t budget =
-      options.budget_bytes > 0 ? options.budget_bytes : DefaultBudget(options, shared_bytes, plan.total_bytes, session_plan.total_bytes);
+  const int64_t budget = options.budget_bytes > 0
+                             ? options.budget_bytes
+                             : DefaultBudget(options, shared_bytes, plan.total_bytes, session_plan.total_bytes);
   if (shared_bytes + options.answer_pots * plan.total_bytes > budget) {
     return OverBudget(
-        "{} answer pots of {} tokens need {} bytes, the budget is {}; ask for a smaller --pot or fewer "
-        "--answer-pots",
+        "{} answer pots of {} tokens need {} bytes, but the budget is {}; use a smaller --pot or fewer --answer-pots",
         options.answer_pots, plan.pot_slots, shared_bytes + options.answer_pots * plan.total_bytes, budget);
   }
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
@@ -91,7 +92,7 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
   if (id.empty()) {
     WEIR_ASSIGN_OR_RETURN(id, NewSessionId(options_.node));
   }
-  if (sessions_.Has(id)) return InvalidArgument("there is a session '{}' already", id);
+  if (sessions_.Has(id)) return InvalidArgument("session '{}' already exists", id);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<StreamSession> stream, admission_->Make(options, n_waiting, std::move(id)));
   return sessions_.Add(std::move(stream));
 }

@@ -215,13 +215,14 @@ bool HttpConnection::Alive() const {
 
 Status HttpConnection::Take(int64_t bytes) {
   if (bytes > bodies_.budget_bytes()) {
-    return InvalidArgument("this request would hold {} bytes, all together may hold {}; ask for less at once", bytes,
-                           bodies_.budget_bytes());
+    return InvalidArgument(
+        "this request would need {} bytes, but all requests together may hold {}; ask for less at once", bytes,
+        bodies_.budget_bytes());
   }
   auto taken = bodies_.Reserve(MemTag::kOther, bytes);
   if (!taken.ok()) {
-    return OverBudget("the server is busy: the requests on their way hold {} of {} bytes; try again later",
-                      bodies_.used_bytes(), bodies_.budget_bytes());
+    return OverBudget("the server is busy: running requests hold {} of {} bytes; try again later", bodies_.used_bytes(),
+                      bodies_.budget_bytes());
   }
   taken_.push_back(*std::move(taken));
   return Status();
@@ -249,7 +250,8 @@ Result<int> HttpServer::Bind(const std::string& address, int port) {
   const bool bound = port == 0 ? (port = bind_to_any_port(address)) > 0 : bind_to_port(address, port);
   // The library's listen backlog is five; beyond it, clients retry after a second.
   if (!bound || ::listen(svr_sock_, kBacklog) != 0) {
-    return IoError("cannot listen on {} port {}; is it in use, or not this machine's?", address, asked);
+    return IoError("cannot listen on {} port {}; is the port in use, or is the address not this machine's?", address,
+                   asked);
   }
   return port;
 }

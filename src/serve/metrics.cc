@@ -77,13 +77,12 @@ std::string Metrics::Text(const Gauges& gauges) const {
     out += fmt::format("weir_tokens_resident{{modality=\"{}\"}} {}\n", ModalityName(static_cast<Modality>(m)),
                        gauges.tokens_resident[m]);
   }
-  Line("weir_pictures_read_total", "counter", "Pictures that were read.", gauges.pictures_read, &out);
-  Line("weir_frames_read_total", "counter", "Frames of videos that were read.", gauges.frames_read, &out);
+  Line("weir_pictures_read_total", "counter", "Pictures read.", gauges.pictures_read, &out);
+  Line("weir_frames_read_total", "counter", "Frames of videos read.", gauges.frames_read, &out);
   Line("weir_frames_arrived_total", "counter", "Frames of live videos that arrived.", gauges.frames_arrived, &out);
-  Line("weir_frames_dropped_total", "counter", "Of them, dropped because newer ones came.", gauges.frames_dropped,
-       &out);
-  Line("weir_rows_pruned_total", "counter", "Rows of pictures that --prune kept from the model.", gauges.rows_pruned,
-       &out);
+  Line("weir_frames_dropped_total", "counter", "Frames of live videos dropped because newer ones arrived.",
+       gauges.frames_dropped, &out);
+  Line("weir_rows_pruned_total", "counter", "Rows of pictures that --prune removed.", gauges.rows_pruned, &out);
   Line("weir_jobs_running", "gauge", "Jobs that share the engine now.", gauges.jobs_running, &out);
   Line("weir_jobs_waiting", "gauge", "Jobs that wait to start.", gauges.jobs_waiting, &out);
   Line("weir_recall_archive_bytes", "gauge", "Bytes on disk of the sessions' archives.", gauges.archive_bytes, &out);
@@ -93,17 +92,18 @@ std::string Metrics::Text(const Gauges& gauges) const {
        gauges.archive_total_bytes, &out);
   Line("weir_joint_forwards_total", "counter", "Forward passes that several answers shared.", gauges.joint_forwards,
        &out);
-  Line("weir_joint_tokens_total", "counter", "Tokens of answers that they read.", gauges.joint_tokens, &out);
+  Line("weir_joint_tokens_total", "counter", "Tokens of answers read in joint forward passes.", gauges.joint_tokens,
+       &out);
 
   const std::lock_guard<std::mutex> lock(mutex_);
   Line("weir_tokens_read_total", "counter", "Tokens read from prompts and texts.", n_read_, &out);
-  Line("weir_tokens_reused_total", "counter", "Tokens of prompts that an answer pot still held.", n_reused_, &out);
-  Line("weir_tokens_generated_total", "counter", "Tokens of answers.", n_generated_, &out);
+  Line("weir_tokens_reused_total", "counter", "Prompt tokens reused from an answer pot.", n_reused_, &out);
+  Line("weir_tokens_generated_total", "counter", "Tokens generated in answers.", n_generated_, &out);
   Line("weir_answers_total", "counter", "Answers, cancelled ones included.", n_answers_, &out);
   Line("weir_recall_questions_total", "counter", "Questions that recall searched archives for.", n_recalls_, &out);
   Line("weir_recall_passages_total", "counter", "Passages that it brought back.", n_passages_, &out);
-  Line("weir_cancelled_total", "counter", "Jobs whose client went away.", n_cancelled_, &out);
-  Line("weir_sessions_expired_total", "counter", "Sessions that ended because nobody used them.", n_expired_, &out);
+  Line("weir_cancelled_total", "counter", "Jobs whose client disconnected.", n_cancelled_, &out);
+  Line("weir_sessions_expired_total", "counter", "Sessions that expired because they were idle.", n_expired_, &out);
   out += "# HELP weir_requests_total Requests by route and status.\n# TYPE weir_requests_total counter\n";
   for (const auto& [key, n] : requests_) {
     out += fmt::format("weir_requests_total{{route=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, n);

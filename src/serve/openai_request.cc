@@ -40,7 +40,7 @@ void GetStops(Fields& fields, std::vector<std::string>* stops) {
   } else {
     return fields.Fail("stop", "must be a string or a list of strings");
   }
-  if (stops->size() > kMaxStops) fields.Fail("stop", fmt::format("may name at most {} texts", kMaxStops));
+  if (stops->size() > kMaxStops) fields.Fail("stop", fmt::format("may have at most {} strings", kMaxStops));
   for (const std::string& stop : *stops) {
     if (stop.size() > kMaxStopBytes) fields.Fail("stop", fmt::format("may have at most {} bytes each", kMaxStopBytes));
   }
@@ -76,7 +76,7 @@ void CheckSamplers(Fields& fields) {
     }
   }
   const Json ours = {"penalties", "top_k", "top_p", "min_p", "temperature"};
-  if (steps != ours) fields.Fail("samplers", "may only list the steps that are taken anyway: " + JsonText(ours));
+  if (steps != ours) fields.Fail("samplers", "may only list the fixed steps of this server: " + JsonText(ours));
 }
 
 // Arguments for the chat template. Templates are rendered natively and take no arguments, so only values without effect
@@ -90,7 +90,7 @@ void CheckTemplateArguments(const Host& host, Fields& fields) {
   if (!think) {  // no effect on a template that does not know it
     const auto jinja = host.model().file().StringOr("tokenizer.chat_template", "");
     if (!jinja.ok() || jinja->find("enable_thinking") != std::string::npos) {
-      inner.Fail("enable_thinking", "must be true: this model's chat template is rendered with thinking alone");
+      inner.Fail("enable_thinking", "must be true: this model's chat template always enables thinking");
     }
   }
   if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
@@ -103,8 +103,7 @@ Status CheckScored(size_t n_answers, CompletionRequest* request) {
   const double most = static_cast<double>(max_tokens) * (1 + request->n_top) * static_cast<double>(n_answers);
   if (most > static_cast<double>(kMaxScored)) {
     return InvalidArgument(
-        "'max_tokens' with 'logprobs' may ask for {} likelihoods at most, where the answer is not streamed",
-        kMaxScored);
+        "'max_tokens' with 'logprobs' may ask for at most {} likelihoods unless the answer is streamed", kMaxScored);
   }
   request->n_likelihoods = static_cast<int64_t>(most);
   return Status();
@@ -178,7 +177,8 @@ Status GetContent(const Json& message, const std::string& where, bool sees, Mess
     std::string type, words;
     part.Get("type", &type);
     if (type == "image_url" || type == "input_video") {
-      if (!sees) part.Fail("type", "must be \"text\": pictures are for users, and for servers that run with --mmproj");
+      if (!sees)
+        part.Fail("type", "must be \"text\": only user messages may have pictures, and the server needs --mmproj");
       WEIR_RETURN_IF_ERROR(GetVisual(part, type, part_where, out));
       *text += out->mark;
       continue;
@@ -312,7 +312,7 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
     Fields inner(*options, "stream_options.");
     inner.Get("include_usage", &request->include_usage);
     if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
-    if (!request->stream) fields.Fail("stream_options", "is for streams only");
+    if (!request->stream) fields.Fail("stream_options", "needs 'stream' to be true");
   }
   fields.Ignore("model");
   fields.Ignore("user");
@@ -399,14 +399,14 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
   answer.score_prompt = echo && out.logprobs;
 
   const auto bad = [] {
-    return InvalidArgument("'prompt' must be a text, a list of texts, token ids, or lists of them");
+    return InvalidArgument("'prompt' must be a string, a list of strings, token ids, or lists of them");
   };
   if (prompt == nullptr || (!prompt->is_string() && !prompt->is_array()) || prompt->empty()) return bad();
   std::vector<const Json*> prompts = {prompt};
   const bool many = prompt->is_array() && !(*prompt)[0].is_number();
   if (many) {
     prompts.clear();
-    if (prompt->size() > kMaxPrompts) return InvalidArgument("'prompt' may hold at most {} prompts", kMaxPrompts);
+    if (prompt->size() > kMaxPrompts) return InvalidArgument("'prompt' may have at most {} prompts", kMaxPrompts);
     for (const Json& one : *prompt) prompts.push_back(&one);
   }
   WEIR_RETURN_IF_ERROR(CheckScored(prompts.size() * static_cast<size_t>(out.n), &out));
@@ -420,13 +420,13 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
     std::string text;
     WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                           PromptTokens(host, *prompts[i], key, parse_special, echo ? &text : nullptr));
-    if (tokens.empty()) return InvalidArgument("'{}' holds no tokens", key);
+    if (tokens.empty()) return InvalidArgument("'{}' contains no tokens", key);
     if (one.score_prompt && (n_scored += std::ssize(tokens) * (1 + out.n_top) * out.n) > kMaxScored) {
-      return InvalidArgument("'echo' with 'logprobs' may tell {} likelihoods at most: send fewer tokens at once",
+      return InvalidArgument("'echo' with 'logprobs' may return at most {} likelihoods: send fewer tokens at once",
                              kMaxScored);
     }
     if ((n_echoed += std::ssize(text) * out.n) > kMaxEchoed) {
-      return InvalidArgument("'echo' may repeat {} bytes at most: ask without it, or for fewer answers at once",
+      return InvalidArgument("'echo' may repeat at most {} bytes: leave it out, or ask for fewer answers at once",
                              kMaxEchoed);
     }
     one.prompt.push_back({std::move(tokens), false, false, false});
@@ -447,7 +447,8 @@ Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const Ans
   fields.Get("top_logprobs", &n_top, 0, 20);
   out.n_top = static_cast<int>(n_top);
   answer.n_logprobs = out.logprobs ? out.n_top : -1;
-  if (out.n != 1) fields.Fail("n", "must be 1: the answer becomes part of the session; fork it for others");
+  if (out.n != 1)
+    fields.Fail("n", "must be 1: the answer becomes part of the session; fork the session for more answers");
   if (n_top > 0 && !out.logprobs) fields.Fail("top_logprobs", "needs 'logprobs' to be true");
   fields.Get("question", &answer.question);
   if (answer.question.empty()) fields.Fail("question", "must not be empty");

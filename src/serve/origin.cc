@@ -39,7 +39,8 @@ bool OriginRules::Allows(std::string_view origin) const {
 ApiError OriginRules::Check(std::string_view origin, std::string_view host) const {
   if (has_key_) return {0, "", ""};
   if (local_ && !host.empty() && !IsThisMachine(WithoutPort(host))) {
-    return {403, "foreign_host", "without --api-key this server answers to the name localhost and its address only"};
+    return {403, "foreign_host",
+            "without --api-key this server accepts only localhost and its own address as host name"};
   }
   if (!origin.empty() && !Allows(origin) && (host.empty() || HostOf(origin) != host)) {
     return {403, "foreign_origin", "pages of other sites may use this server only with --api-key or --allow-origin"};

@@ -134,7 +134,7 @@ Status RecallStore::Begin(const RecallOptions& options, StreamSession* stream) {
   SessionRecall& recall = *stream->recall;
   const ArchiveOptions archive = ToArchiveOptions(recall.options, model_);
   WEIR_ASSIGN_OR_RETURN(auto made, Archive::Make(archive, stream->session->ledger()));
-  recall.stream = StreamRecall::Around(std::move(made), recall.options, model_, *stream->session);
+  WEIR_ASSIGN_OR_RETURN(recall.stream, StreamRecall::Around(std::move(made), recall.options, model_, *stream->session));
   return Status();
 }
 
@@ -151,7 +151,7 @@ Status RecallStore::Fork(StreamSession& from, StreamSession* to) {
   its.stream->Flush();
   WEIR_ASSIGN_OR_RETURN(auto copy, its.stream->archive().Fork(recall.options.dir, to->session->ledger()));
   recall.note = its.note;
-  recall.stream = StreamRecall::Around(std::move(copy), recall.options, model_, *to->session);
+  WEIR_ASSIGN_OR_RETURN(recall.stream, StreamRecall::Around(std::move(copy), recall.options, model_, *to->session));
   return Status();
 }
 
@@ -169,7 +169,8 @@ Status RecallStore::OpenFor(const SessionNote::Recall& saved, bool moved, Stream
     WEIR_ASSIGN_OR_RETURN(const auto of_snapshot, Archive::Open(options, spare_));
     WEIR_ASSIGN_OR_RETURN(archive, of_snapshot->Fork(recall.options.dir, ledger));
   }
-  recall.stream = StreamRecall::Around(std::move(archive), recall.options, model_, *stream->session);
+  WEIR_ASSIGN_OR_RETURN(recall.stream,
+                        StreamRecall::Around(std::move(archive), recall.options, model_, *stream->session));
   ArchivePoint point = saved.point;
   point.seq_end = std::min(point.seq_end, stream->session->n_seen());
   return recall.stream->CutTo(point);
@@ -193,7 +194,12 @@ void RecallStore::GoOn(const SessionNote::Recall& saved, bool moved, StreamSessi
     recall.note += "; nothing more is kept for recall: " + made.status().message();
     return;
   }
-  recall.stream = StreamRecall::Around(*std::move(made), recall.options, model_, *stream->session);
+  auto around = StreamRecall::Around(*std::move(made), recall.options, model_, *stream->session);
+  if (!around.ok()) {
+    recall.note += "; nothing more is kept for recall: " + around.status().message();
+    return;
+  }
+  recall.stream = *std::move(around);
   (void)recall.stream->CutTo({.seq_end = stream->session->n_seen()});
 }
 

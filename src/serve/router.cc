@@ -65,15 +65,15 @@ KeyRule Router::KeyOf(std::string_view path) const {
 
 ApiError NotServed(std::string_view path) {
   constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
-      {"/v1/embeddings", "this server writes text and makes no embeddings"},
-      {"/embedding", "this server writes text and makes no embeddings"},
-      {"/v1/responses", "there is no such page; ask /v1/chat/completions"},
-      {"/v1/messages", "there is no such page; ask /v1/chat/completions"},
-      {"/completion", "there is no such page; ask /v1/completions"},
+      {"/v1/embeddings", "this server does not provide embeddings"},
+      {"/embedding", "this server does not provide embeddings"},
+      {"/v1/responses", "there is no such page; use /v1/chat/completions"},
+      {"/v1/messages", "there is no such page; use /v1/chat/completions"},
+      {"/completion", "there is no such page; use /v1/completions"},
       // llama-server answers it in a different shape, so it is not an alias of /v1/completions.
-      {"/completions", "there is no such page; ask /v1/completions"},
-      {"/infill", "this server fills in no text; ask /v1/completions"},
-      {"/slots", "there is no such page; /v1/sessions lists what is held, /metrics what is busy"},
+      {"/completions", "there is no such page; use /v1/completions"},
+      {"/infill", "this server does not fill in text; use /v1/completions"},
+      {"/slots", "there is no such page; see /v1/sessions for what is held and /metrics for what is busy"},
   };
   for (const auto& [other, reason] : kElsewhere) {
     if (path == other) return {404, "not_found", reason};

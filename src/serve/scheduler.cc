@@ -38,7 +38,7 @@ Status Scheduler::Add(std::shared_ptr<Job> job, bool bounded) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stop_) return Cancelled("the server is stopping");
     if (bounded && n_waiting_ >= max_waiting_) {
-      return OverBudget("the server is busy: {} requests wait already; try again later", max_waiting_);
+      return OverBudget("the server is busy: {} requests are already waiting; try again later", max_waiting_);
     }
     job->bounded_ = bounded;
     n_waiting_ += bounded;

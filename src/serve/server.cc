@@ -99,7 +99,7 @@ class Server::Impl {
   ApiError Check(const Request& request) const {
     if (request.path.size() > kMaxPathBytes) return OfHttp(414);
     if (std::find(std::begin(kMethods), std::end(kMethods), request.method) == std::end(kMethods)) {
-      return {405, "", "this method is not known here"};
+      return {405, "", "this method is not supported"};
     }
     const KeyRule rule = router_.KeyOf(request.path);
     if (rule == KeyRule::kNever) return {0, "", ""};
@@ -118,7 +118,7 @@ class Server::Impl {
         SendError(NotServed(request.path), response);
       } else {
         response.set_header("Allow", match.allowed);
-        SendError({405, "", "this address takes " + match.allowed + " only"}, response);
+        SendError({405, "", "this address only takes " + match.allowed}, response);
       }
       return CountOther(response);
     }

@@ -16,7 +16,7 @@ constexpr size_t kMaxIdBytes = 100;
 
 Result<std::string> NewSessionId(const std::string& node) {
   uint8_t bytes[16];
-  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return IoError("the system gives no random numbers");
+  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return IoError("the system provides no random numbers");
   std::string id = node.empty() ? "s-" : "s-" + node + "-";
   for (const uint8_t byte : bytes) id += fmt::format("{:02x}", byte);
   return id;

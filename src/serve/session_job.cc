@@ -67,8 +67,8 @@ void SessionJob::Finish() {
 
 Status SessionJob::CheckGoOn() const {
   if (session_ == nullptr) return NotFound("there is no session '{}'", id_);
-  if (stream_ != nullptr && stream_->closing) return NotFound("the session was deleted meanwhile");
-  if (cancelled()) return Cancelled("the client went away");
+  if (stream_ != nullptr && stream_->closing) return NotFound("the session was deleted in the meantime");
+  if (cancelled()) return Cancelled("the client disconnected");
   if (host_.hurry()) return Cancelled("the server is stopping");
   return feed_status_;
 }

@@ -70,9 +70,9 @@ Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const St
 Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const std::string& id) {
   WEIR_ASSIGN_OR_RETURN(const SessionNote note, SessionNote::Parse(snapshot.text()));
   if (note.fingerprint != host.fingerprint()) {
-    return InvalidArgument("the snapshot is of the model '{}', not of the one that runs here", note.model);
+    return InvalidArgument("the snapshot is for the model '{}', not for the one running here", note.model);
   }
-  if (note.conversation.is_null()) return InvalidArgument("the snapshot is of a text without rounds");
+  if (note.conversation.is_null()) return InvalidArgument("the snapshot is of plain text, not of a conversation");
   std::optional<std::string> selector = note.recall ? note.recall->selector : "off";
   const auto recall = host.recall().OptionsFor(selector, note.recall ? note.recall->disk_bytes : 0, note.excerpt_slots);
   if (!recall.ok()) return InvalidArgument("the snapshot is not usable: {}", recall.status().message());

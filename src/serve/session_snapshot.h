@@ -12,8 +12,8 @@
 
 namespace weir {
 
-// Writes everything needed to recreate the session, but its archive: `recall` is of RecallStore::Save(). The caller finishes the file: syncing takes longest and does not
-// need the engine. [engine]
+// Writes everything needed to recreate the session, but its archive: `recall` is of RecallStore::Save(). The caller
+// finishes the file: syncing takes longest and does not need the engine. [engine]
 Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const StreamSession& stream,
                                                       const std::optional<SessionNote::Recall>& recall,
                                                       const std::string& path);

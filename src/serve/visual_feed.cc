@@ -93,9 +93,8 @@ Status VisualFeed::State::CountOne(const std::string& where) {
   const DecodeOptions& options = vision.lanes->options();
   if (++n_pictures > options.max_frames) {
     return InvalidArgument(
-        "'{}' goes beyond the {} pictures and frames of one request: ask for fewer a second, or "
-        "send parts",
-        where, options.max_frames);
+        "'{}' exceeds the {} pictures and frames of one request: ask for fewer per second, or send parts", where,
+        options.max_frames);
   }
   if (decoding > std::chrono::seconds(options.decode_s)) {
     return InvalidArgument(
@@ -121,7 +120,7 @@ Status VisualFeed::State::DecodePicture(const VisualInput& input, size_t index) 
     WEIR_RETURN_IF_ERROR(
         AboutField(vision.encoder->Prepare(next.picture, lane.ledger(), lane.prepared()), file.path(), where));
   }
-  return Show(std::move(next)) ? Status() : Cancelled("nobody looks any more");
+  return Show(std::move(next)) ? Status() : Cancelled("nobody waits for this any more");
 }
 
 Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
@@ -145,7 +144,7 @@ Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
     next.t_ms = frame.t_src_ms;
     WEIR_RETURN_IF_ERROR(
         about(vision.encoder->Prepare({frame.rgb, frame.width, frame.height}, lane.ledger(), lane.prepared())));
-    if (!Show(std::move(next))) return Cancelled("nobody looks any more");
+    if (!Show(std::move(next))) return Cancelled("nobody waits for this any more");
   }
 }
 
@@ -214,7 +213,7 @@ Result<std::optional<int64_t>> VisualFeed::ReadNext(Session& session, const Sess
   Session::AppendOptions here = append;
   Status status;
   if (item.t_ms > kMaxMoment - here.t_src_ms) {
-    status = InvalidArgument("a stream ends at {} ms; this video goes on beyond", kMaxMoment);
+    status = InvalidArgument("streams end at {} ms; this video is longer", kMaxMoment);
   } else {
     here.t_src_ms += item.t_ms;
   }

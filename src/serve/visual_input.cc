@@ -25,7 +25,7 @@ Result<std::vector<int64_t>> Moments(const Json* given, size_t n, double fps, co
   }
   if (given == nullptr) return out;
   const Status bad =
-      InvalidArgument("'{}.t_ms' must be a list of {} moments in milliseconds that do not go back", where, n);
+      InvalidArgument("'{}.t_ms' must be a list of {} times in milliseconds that do not decrease", where, n);
   if (!given->is_array() || given->size() != n) return bad;
   for (const Json& value : *given) {
     if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(kMaxMoment)) return bad;
@@ -47,7 +47,7 @@ Result<std::string> FileBytes(const std::string& text, const std::string& where)
     }
     data.remove_prefix(comma + 1);
   } else if (data.substr(0, 32).find("://") != std::string_view::npos || StartsWithWord(data, "file:")) {
-    return Unsupported("'{}' is an address; this server fetches nothing: send the bytes as data:TYPE;base64,...",
+    return Unsupported("'{}' is an address, and this server fetches nothing; send the bytes as data:TYPE;base64,...",
                        where);
   }
   auto bytes = DecodeBase64(data);
@@ -79,11 +79,11 @@ Result<VisualInput> ParseVideo(const Json& json, const std::string& where) {
   fields.Get("fps", &fps, 1e-4, 100);
   const Json* t_ms = fields.Get("t_ms");
   fields.Ignore("format");
-  if (data.empty() == (frames == nullptr)) fields.Fail("data", "or 'frames' must be there, and not both");
+  if (data.empty() == (frames == nullptr)) fields.Fail("data", "or 'frames' must be given, but not both");
   if (frames != nullptr && (!frames->is_array() || frames->empty()))
     fields.Fail("frames", "must be a list of pictures");
-  if (t_ms != nullptr && frames == nullptr) fields.Fail("t_ms", "is for 'frames'; a video knows its own time");
-  if (t_ms != nullptr && fields.Has("fps")) fields.Fail("t_ms", "and 'fps' say the same thing twice");
+  if (t_ms != nullptr && frames == nullptr) fields.Fail("t_ms", "is for 'frames' only; a video has its own times");
+  if (t_ms != nullptr && fields.Has("fps")) fields.Fail("t_ms", "and 'fps' cannot be given together");
   WEIR_RETURN_IF_ERROR(fields.Done());
   VisualInput out;
   out.where = where;

@@ -2,6 +2,7 @@
 #include "vision/frame_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace weir {
@@ -11,6 +12,28 @@ struct StateHeader {
   int64_t n_taken;
   int64_t fresh;
 };
+
+// Frames are compared and sorted by these numbers.
+bool AllFit(std::span<const float> values, double) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+bool AllFit(std::span<const double> weights, double most) {
+  return std::all_of(weights.begin(), weights.end(), [&](double w) { return w >= 0 && w <= most; });
+}
+
+Status NotOurs() { return InvalidArgument("these bytes are not the saved frames of this encoder"); }
+
+// Reads as many numbers as `like` has, a few at a time.
+template <typename T>
+Status CheckNumbers(ByteSource& source, std::span<const T> like, double most) {
+  std::array<T, 512> some;
+  for (size_t at = 0; at < like.size(); at += some.size()) {
+    const std::span<T> part = std::span<T>(some).first(std::min(some.size(), like.size() - at));
+    WEIR_RETURN_IF_ERROR(source.Read(BytesOf(part)));
+    if (!AllFit(std::span<const T>(part), most)) return NotOurs();
+  }
+  return Status();
+}
 
 }  // namespace
 
@@ -32,21 +55,31 @@ Status FrameMemory::Save(ByteSink& sink) const {
   return Status();
 }
 
+Status FrameMemory::Check(ByteSource& source) {
+  StateHeader header;
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
+  const Progress before = progress();
+  if (header.fresh < 0 || header.fresh > 1 || !Become({header.n_taken, header.fresh == 1})) return NotOurs();
+  const std::vector<Numbers> like = InUse();
+  (void)Become(before);
+  const double most = static_cast<double>(header.n_taken);
+  for (const Numbers& part : like) {
+    WEIR_RETURN_IF_ERROR(CheckNumbers<float>(source, part.values, most));
+    WEIR_RETURN_IF_ERROR(CheckNumbers<double>(source, part.weights, most));
+  }
+  return Status();
+}
+
 Status FrameMemory::Restore(ByteSource& source) {
   const auto restore = [&]() -> Status {
-    const Status bad = InvalidArgument("these bytes are not the saved frames of this encoder");
     StateHeader header;
     WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
-    if (header.fresh < 0 || header.fresh > 1 || !Become({header.n_taken, header.fresh == 1})) return bad;
+    if (header.fresh < 0 || header.fresh > 1 || !Become({header.n_taken, header.fresh == 1})) return NotOurs();
     const double most = static_cast<double>(header.n_taken);
     for (const Numbers& part : InUse()) {
       WEIR_RETURN_IF_ERROR(source.Read(BytesOf(part.values)));
       WEIR_RETURN_IF_ERROR(source.Read(BytesOf(part.weights)));
-      // Frames are compared and sorted by these numbers.
-      if (!std::all_of(part.values.begin(), part.values.end(), [](float v) { return std::isfinite(v); }) ||
-          !std::all_of(part.weights.begin(), part.weights.end(), [&](double w) { return w >= 0 && w <= most; })) {
-        return bad;
-      }
+      if (!AllFit(part.values, most) || !AllFit(part.weights, most)) return NotOurs();
     }
     return Status();
   };

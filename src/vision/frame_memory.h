@@ -36,6 +36,8 @@ class FrameMemory {
   int64_t state_bytes() const;
   // Writes the state that determines all later rows. Errors of the sink.
   Status Save(ByteSink& sink) const;
+  // Reads what Restore() would read and gives its errors; the memory stays as it is.
+  Status Check(ByteSource& source);
   // Reads as many bytes as Save() wrote. kInvalidArgument for bytes that were not written by a memory of this encoder;
   // errors of the source. The memory is empty after an error.
   Status Restore(ByteSource& source);
@@ -54,7 +56,8 @@ class FrameMemory {
     std::span<double> weights;
   };
   virtual Progress progress() const = 0;
-  // Sets the counts. False, and no change, for counts that this encoder's memory cannot have.
+  // Sets the counts and leaves the numbers alone. False, and no change, for counts that this encoder's memory cannot
+  // have.
   virtual bool Become(const Progress& progress) = 0;
   // All numbers in use after that many frames, in an order that depends only on progress().
   virtual std::vector<Numbers> InUse() const = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs say of vision encoders: good ones, damaged ones, and such that belong to another model.
+// What the programs print for vision encoders: good ones, damaged ones, and ones that belong to another model.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,17 +31,17 @@ class BadEncoderTest : public RefusalTest {
 
 TEST_F(BadEncoderTest, InfoTellsWhatAnEncoderIs) {
   ExpectIn(InfoOf(VisionPath("clip.gguf")), {"clip.vision.image_size = 37", "runs here: yes, as vision encoder mlp",
-                                             "embeddings of 48", "become 25 tokens", "pruners: l2\n"});
+                                             "embedding size 48", "become 25 tokens", "pruners: l2\n"});
   ExpectIn(InfoOf(VisionPath("clip_next.gguf")), {"with tiles up to", "pruners: none"});
   ExpectIn(InfoOf(VisionPath("blip2.gguf")),
-           {"encoder qformer", "embeddings of 32", "become 12 tokens", "pruners: catp, l2, self_attention"});
+           {"encoder qformer", "embedding size 32", "become 12 tokens", "pruners: catp, l2, self_attention"});
   ExpectIn(InfoOf(VisionPath("flash_vstream.gguf")),
            {"become 16 tokens", "read together, as up to 80", "pruners: none"});
   const std::string llava = VisionPath("llava.gguf"), clip = VisionPath("clip.gguf");
   ExpectIn(InfoOf(llava, {"--mmproj", clip}), {"runs here: yes, as llama", "clip.gguf: yes, 25 tokens a picture"});
   ExpectIn(InfoOf(llava, {"--mmproj", VisionPath("blip2.gguf")}), {"blip2.gguf: no: ", "32", "48"});
   ExpectIn(InfoOf(llava, {"--mmproj", llava}), {"llava.gguf: no: ", "no vision encoder"});
-  ExpectError({"info", clip, "--mmproj", clip}, {"vision encoder itself"});
+  ExpectError({"info", clip, "--mmproj", clip}, {"itself a vision encoder"});
   ExpectError({"info", dir_.File("none.gguf")}, {"none.gguf"});
   EditedModel broken = EditedModel::FromFile(clip);
   broken.Remove("v.class_embd");
@@ -73,7 +73,7 @@ TEST_F(BadEncoderTest, DamagedFilesAreOneLine) {
   huge.metadata["clip.vision.image_size"].v = int64_t{1} << 30;
   ExpectBad(dir_.Write("bad.gguf", huge.Bytes()), {"clip.vision.image_size"});
   none.Tensor("mm.2.weight").SetFloat(7, NAN);
-  // A plan looks at no values.
+  // A plan reads no weights.
   ExpectError({"run", "-m", VisionPath("llava.gguf"), "--mmproj", dir_.Write("bad.gguf", none.Bytes()), "-p", "a"},
               {"mm.2.weight"});
   ExpectBad(VisionPath("blip2.gguf"), {"do not belong together"});

@@ -44,12 +44,12 @@ TEST_F(BadInputTest, BrokenUtf8IsReplacedAndCounted) {
     const RunResult run = Run(all);
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_NE(run.err.find("weir: warning: "), std::string::npos) << run.err;
-    EXPECT_NE(run.err.find(" 3 broken sequences"), std::string::npos) << run.err;
+    EXPECT_NE(run.err.find(" 3 invalid sequences"), std::string::npos) << run.err;
   }
   const RunResult question =
       Run({"read", dir_.Write("good.txt", "the man"), "--ask", "\xff?", "-m", ModelPath("llama"), "-n", "1"});
   EXPECT_EQ(question.code, 0);
-  EXPECT_NE(question.err.find(" 1 broken sequence"), std::string::npos) << question.err;
+  EXPECT_NE(question.err.find(" 1 invalid sequence"), std::string::npos) << question.err;
   // JSON stays JSON, whatever the names are.
   const std::string odd = dir_.Write("\xff.gguf", FileBytes(ModelPath("llama_tied")));
   EXPECT_EQ(Run({"plan", "-m", odd, "-o", "json"}).code, 0);
@@ -95,14 +95,14 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError({"serve", "-m", ModelPath("llama"), "--top-p", "0"}, {"top-p"});
   ExpectError(RunTiny({"--flash-attn", "on"}), {"--flash-attn", "one pass"});
   // Read as a letter and its value they would be -n o-cnv, -s m and -d t.
-  ExpectError(RunTiny({"-no-cnv"}), {"-no-cnv is not known here", "leave it out"});
-  ExpectError(RunTiny({"-sm", "none"}), {"-sm is not known here"});
-  ExpectError({"bench", "-m", ModelPath("llama"), "-dt", "0.1"}, {"-dt is not known here"});
+  ExpectError(RunTiny({"-no-cnv"}), {"-no-cnv is not a flag here", "leave it out"});
+  ExpectError(RunTiny({"-sm", "none"}), {"-sm is not a flag here"});
+  ExpectError({"bench", "-m", ModelPath("llama"), "-dt", "0.1"}, {"-dt is not a flag here"});
   for (const char* flag : {"-i", "-e", "-r", "-co", "--mlock", "--no-mmap", "--jinja", "--grammar", "--lora", "--color",
                            "--no-display-prompt", "-ub", "-tb", "-st", "--mirostat=2"}) {
-    ExpectError(RunTiny({flag}), {std::string(flag) + " is not known here: ", "docs/from-llama-cpp.md"});
+    ExpectError(RunTiny({flag}), {std::string(flag) + " is not a flag here: ", "docs/from-llama-cpp.md"});
   }
-  // As a text they are no flags.
+  // As text they are not flags.
   EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-fa", "-n", "4"}).code, 0);
   EXPECT_EQ(Run({"run", "-m", ModelPath("llama"), "-p", "-sys", "-n", "4"}).code, 0);
   EXPECT_EQ(Run(RunTiny({"-c", "0"})).code, 0);
@@ -146,7 +146,7 @@ TEST_F(BadInputTest, InputBeyondAPotThatMayNotForget) {
     ExpectError(join(head, full), {"pot of 64 tokens", "policy full"}, true);
     ExpectError(join(head, error), {"pot of 64 tokens", "--on-overflow error"}, true);
   }
-  // A conversation that can take nothing more ends.
+  // A conversation ends when the pot can take nothing more.
   RunOptions chat;
   chat.input = "the man and the sea\nthe man and the sea\nthe man and the sea\nthe man and the sea\n";
   for (const Arguments& flags : {full, error}) {
@@ -155,7 +155,7 @@ TEST_F(BadInputTest, InputBeyondAPotThatMayNotForget) {
     EXPECT_EQ(Lines(run.err).back().rfind("weir: error: ", 0), 0u) << run.err;
     EXPECT_NE(Lines(run.err).back().find("the pot of 64 tokens is full"), std::string::npos) << run.err;
   }
-  // An answer that fills the pot: what was said so far is there, and the code says that it is not whole.
+  // An answer that fills the pot is printed as far as it goes, and the exit code says that it is incomplete.
   const Arguments endless = {"-n", "600", "--ignore-eos", "--temp", "0", "--policy", "full", "--pot", "300"};
   for (const Arguments& head : {Arguments{"run", "-m", model, "-p", "the"},
                                 Arguments{"read", dir_.Write("short.txt", "the sea"), "-m", model, "--ask", "who"}}) {
@@ -175,7 +175,7 @@ TEST_F(BadInputTest, CommandLines) {
   ExpectError({"eval", "frobnicate"}, {"frobnicate"});
   ExpectError({"--frob"}, {"--frob"});
   ExpectError(RunTiny({"--frob"}), {"--frob", "weir run --help"});
-  // Flags that a command could only ignore are not known to it.
+  // A command rejects flags that it could only ignore.
   ExpectError({"plan", "-m", ModelPath("llama"), "--trace", "t"}, {"--trace", "weir plan --help"});
   ExpectError({"bench", "-m", ModelPath("llama"), "--trace", "t"}, {"--trace"});
   ExpectError({"bench", "-m", ModelPath("llama"), "--every", "9"}, {"--every", "--stream"});

@@ -12,7 +12,8 @@ namespace {
 
 using BadModelTest = RefusalTest;
 
-// The control: an unchanged model taken apart and put together again runs, so that what fails below fails for its edit.
+// The control: an unchanged model that is taken apart and written again runs, so the failures below are due to the
+// edits.
 TEST_F(BadModelTest, AnUneditedModelRuns) {
   for (const char* name : {"llama", "qwen2"}) {
     const RunResult run = Run(RunWith(dir_.Write("good.gguf", EditedModel(name).Bytes())));
@@ -21,7 +22,7 @@ TEST_F(BadModelTest, AnUneditedModelRuns) {
   }
 }
 
-// Half-known files of every family: the message has the architecture and what is missing.
+// Incomplete files of every family: the message names the architecture and what is missing.
 TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
   const struct {
     const char *model, *tensor, *key;

@@ -89,7 +89,8 @@ TEST(BannerTest, SaysWhatCZeroBecame) {
   model.metadata["llama.context_length"].v = int64_t{8192};
   const std::string path = dir.Write("long.gguf", model.Bytes());
   const Arguments run = {"run", "-m", path, "-p", "the", "-n", "1"};
-  EXPECT_NE(Ok(Join(run, {"-c", "0"})).err.find("-c 0 is 4,096 tokens here; the model was trained with 8,192"),
+  EXPECT_NE(Ok(Join(run, {"-c", "0"}))
+                .err.find("-c 0 means 4,096 tokens here; for all 8,192 that the model was trained with"),
             std::string::npos);
   EXPECT_EQ(Ok(run).err.find("-c 0"), std::string::npos);
 }
@@ -120,7 +121,7 @@ TEST(RunTest, GreedyTextDependsOnNothingElse) {
   }
 }
 
-// A prompt that spells the chat template's words is the chat, but only where it is said to be trusted.
+// A prompt that spells out the chat template's tokens equals the chat, but only if the user trusts it.
 TEST(RunTest, ControlTokensInAPromptAreLettersUnlessAskedFor) {
   const Arguments tail = {"-m", ModelPath("llama"), "--temp", "0", "--ignore-eos", "-n", "8", "-o", "json"};
   const std::string prompt = "<|im_start|>user\nthe man<|im_end|>\n<|im_start|>assistant\n";
@@ -136,7 +137,7 @@ TEST(RunTest, ASeedFixesTheText) {
   const std::string text = Ok(RunTiny({"-s", "42", "--temp", "2", "-t", "1"})).out;
   EXPECT_EQ(Ok(RunTiny({"-s", "42", "--temp", "2", "-t", "2"})).out, text);
   EXPECT_NE(Ok(RunTiny({"-s", "43", "--temp", "2"})).out, text);
-  // A seed that was made up is printed, and gives the same text again.
+  // A random seed is printed, and gives the same text again.
   const RunResult first = Ok(RunTiny({"--temp", "2"}));
   const size_t at = first.err.find("seed ");
   ASSERT_NE(at, std::string::npos) << first.err;
@@ -341,7 +342,7 @@ TEST(EvalTest, BothProtocols) {
   EXPECT_EQ(Parse(windows[0])["task"], "windows");
 }
 
-// One answer per round; what it costs in tokens is what the template says of the whole conversation.
+// One answer per round; its cost in tokens follows from the template of the whole conversation.
 TEST(ChatTest, RoundsAddUpToTheRenderingOfTheWhole) {
   const Arguments chat = {"chat", "-m", ModelPath("llama"), "--system", "Be kind.", "--temp", "0",
                           "-n",   "6",  "--ignore-eos"};
@@ -367,7 +368,7 @@ TEST(ChatTest, RoundsAddUpToTheRenderingOfTheWhole) {
   const size_t n = (*tokenizer)->EncodePieces(*pieces, !format->includes_bos()).size() + 3 * 6;
   EXPECT_NE(Lines(run.err).back().find(" " + std::to_string(n) + " seen,"), std::string::npos) << n << "\n" << run.err;
 
-  // The first round is what `run --chat` says.
+  // The first round equals the answer of `run --chat`.
   const RunResult one = Ok({"run", "--chat", "-m", ModelPath("llama"), "--system", "Be kind.", "--temp", "0", "-n", "6",
                             "--ignore-eos", "-p", "the man"});
   EXPECT_EQ(run.out.rfind(one.out, 0), 0u) << run.out << "\n" << one.out;

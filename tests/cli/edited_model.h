@@ -113,7 +113,7 @@ struct EditedModel {
   }
 };
 
-// The language model of the tiny BLIP-2 with the words of the tiny LLaVA: both know 320.
+// The language model of the tiny BLIP-2 with the vocabulary of the tiny LLaVA: both have 320 tokens.
 inline EditedModel SpeakingOpt() {
   EditedModel opt = EditedModel::FromFile(VisionPath("blip2_opt.gguf"));
   for (const auto& [key, value] : EditedModel::FromFile(VisionPath("llava.gguf")).metadata) {

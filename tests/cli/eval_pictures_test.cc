@@ -157,8 +157,8 @@ TEST_F(EvalPicturesTest, WhatIsCompleteIsNotRunAgain) {
   const std::string rows = dir_.Write("rows.jsonl", first.out + "{\"half a ro");
   for (const json& row : Rows(command("window;h2o", rows)))
     EXPECT_EQ(row["policy"].get<std::string>().substr(0, 3), "h2o");
-  EXPECT_NE(last_err_.find("finished before"), std::string::npos) << last_err_;
-  // What was stopped, or is of another pot, is run.
+  EXPECT_NE(last_err_.find("already finished"), std::string::npos) << last_err_;
+  // Runs that were stopped, or used another pot, are run again.
   std::string stopped = first.out;
   for (size_t at; (at = stopped.find("\"complete\":true")) != std::string::npos;) {
     stopped.replace(at, 15, "\"complete\":false");

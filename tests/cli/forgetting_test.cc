@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Honest forgetting: pins that hold, counts that agree, traces that say what the session really kept.
+// What is forgotten: pins hold, counts agree, and traces say what the session really kept.
 #include <nlohmann/json.hpp>
 
 #include "cli/refusal.h"
@@ -203,7 +203,7 @@ TEST_F(ForgettingTest, PinsInRunAndChat) {
                             LongText(30) + "\n/reset\n" + LongText(30) + "\n");
   EXPECT_NE(chat.err.find("pinned   "), std::string::npos) << chat.err;
   EXPECT_NE(chat.err.find("\nkept "), std::string::npos) << chat.err;
-  // The trace of a reset chat tells of the second conversation.
+  // After /reset the trace describes the second conversation.
   const json head = Remembers({"--at", "0:30"});
   EXPECT_NE(head["text"].get<std::string>().find("Be kind."), std::string::npos) << head.dump();
   EXPECT_NE(head["text"].get<std::string>().find("gold"), std::string::npos) << head.dump();
@@ -231,7 +231,7 @@ TEST_F(ForgettingTest, OnOverflowErrorInEveryCommand) {
   RunOptions options;
   options.input = LongText(50) + "\n";
   ExpectError(with({"chat"}), {"the pot of 64 tokens is full", "--on-overflow error"}, true, options);
-  // What fits is answered, and nothing of it is dropped.
+  // Input that fits is answered, and nothing is dropped.
   const json fits = Parse(Ok(with({"run", "-p", "the man", "-o", "json"})).out);
   EXPECT_EQ(fits["tokens_dropped"], 0);
 }

@@ -38,7 +38,7 @@ TEST(InterruptTest, AnEndlessReadAnswersFromWhatWasRead) {
   EXPECT_GT(text.out.size(), 1u);
 }
 
-// Nothing comes any more, but the other side does not close the pipe.
+// No more input arrives, but the other side does not close the pipe.
 TEST(InterruptTest, ASilentPipe) {
   RunOptions options;
   options.input = "the man and the sea";
@@ -51,7 +51,7 @@ TEST(InterruptTest, ASilentPipe) {
   EXPECT_EQ(json["tokens_generated"], 5);
 }
 
-// Not a word was read: there is nothing to answer from.
+// Nothing was read, so there is nothing to answer from.
 TEST(InterruptTest, AnEmptySilentPipe) {
   RunOptions options;
   options.silent_end = true;
@@ -76,7 +76,7 @@ TEST(InterruptTest, GenerationKeepsTheTextSoFar) {
   EXPECT_NE(run.err.find("weir: stopped"), std::string::npos) << run.err;
 }
 
-// In a conversation only the answer ends.
+// In a conversation Ctrl-C ends only the answer.
 TEST(InterruptTest, AChatGoesOn) {
   RunOptions options;
   options.input = "the man\n/memory\n";

@@ -41,7 +41,7 @@ class PicturesTest : public RefusalTest {
   std::string Ppm(const std::string& name, int width, int height, int shade = 0) {
     return dir_.Write(name, PpmBytes(width, height, shade));
   }
-  // A program on the path that behaves like `body` says, for ffmpeg and ffprobe; the path without it comes back.
+  // While it lives, scripts with this `body` stand in for ffmpeg and ffprobe on PATH.
   class Instead {
    public:
     Instead(const TempDir& dir, const std::string& body) : old_(std::getenv("PATH")) {
@@ -66,7 +66,7 @@ TEST_F(PicturesTest, APictureStandsBeforeThePromptOrWhereItSays) {
   const auto text = [&](const Arguments& more) { return Json(Command("run", more))["text"].get<std::string>(); };
   EXPECT_EQ(run["text"], text({"--image", one, "-p", "<__media__>the man"}));
   EXPECT_EQ(Json(Command("run", {"-p", "the man"}))["tokens_seen"], run["tokens_seen"].get<int>() - kRows);
-  // Places matter, and so does the picture.
+  // The position of the picture matters, and so does its content.
   const Arguments both = {"--image", one, "--image", two, "-p"};
   EXPECT_EQ(text(Join(both, {"the man"})), text(Join(both, {"<__media__><__media__>the man"})));
   EXPECT_EQ(Json(Command("run", Join(both, {"a <__media__> b <__media__>"})))["modalities"]["image"]["tokens_seen"],
@@ -173,7 +173,7 @@ TEST_F(PicturesTest, WatchAnswersAtItsMoments) {
   }
   EXPECT_EQ(reports, (std::vector<int64_t>{4000, 8000, 11500}));
   ASSERT_EQ(answers.size(), 4u);
-  // The question without a moment is asked as soon as there is something to see.
+  // A question without a time is asked as soon as the first frame is there.
   EXPECT_EQ(answers[0].second, "and this");
   EXPECT_LE(answers[0].first, 3500);
   EXPECT_EQ(answers[1], (std::pair<int64_t, std::string>{3500, "what was that"}));
@@ -297,7 +297,7 @@ TEST_F(PicturesTest, HostileFilesAreOneLine) {
     }
     ExpectError(Command("watch", {path, "--ask", "what", "--fast"}), c.words, c.name == "cut.ppm");
   }
-  // The name of a file says nothing.
+  // The file name does not determine the format.
   EXPECT_EQ(
       Json(Command("run", {"--image", Ppm("picture.mp4", 40, 40), "-p", "a"}))["modalities"]["image"]["tokens_seen"],
       kRows);

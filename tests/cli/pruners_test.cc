@@ -51,10 +51,10 @@ TEST_F(PrunersTest, TheModelSeesTheShareThatStays) {
     EXPECT_EQ(run["tokens_seen"], all["tokens_seen"].get<int>() - (kRows - n_left));
     if (n_left == kRows) EXPECT_EQ(run["text"], all["text"]);
   }
-  // Every picture on its own, with output for people too.
+  // Every picture on its own, with text output too.
   const RunResult run = Run(Command("run", Join(look, {"--image", picture_, "--prune", "catp"})));
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_NE(run.err.find("6 of a picture's 12 tokens stay"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("pruner   catp, keeps 6 of a picture's 12 tokens"), std::string::npos) << run.err;
   EXPECT_NE(run.err.find("12 rows of pictures pruned"), std::string::npos) << run.err;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --session, /save and /load: a conversation in pieces says what it would have said in one.
+// --session, /save and /load: a conversation in several sittings gives the same answers as one in a single sitting.
 #include <filesystem>
 
 #include "cli/refusal.h"
@@ -16,7 +16,7 @@ class SessionFileTest : public RefusalTest {
     EXPECT_EQ(run.code, 0) << ::testing::PrintToString(arguments) << "\nsignal " << run.signal << "\n" << run.err;
     return run;
   }
-  // Draws, a history for the repeat penalty, and a pot that every few rounds overflow.
+  // Random draws, a history for the repeat penalty, and a pot that overflows every few rounds.
   static Arguments Chat(const Arguments& more = {}) {
     Arguments all = {"chat",   "-m",  ModelPath("llama"), "-n",  "12",
                      "--temp", "0.9", "--repeat-penalty", "1.2", "--ignore-eos"};
@@ -50,14 +50,14 @@ TEST_F(SessionFileTest, AChatInPiecesIsTheChatInOne) {
   }
 }
 
-// A trace tells a stream from its beginning, or it could not be read.
+// A trace must start with the stream; otherwise it could not be read.
 TEST_F(SessionFileTest, ATraceBeginsWithItsStream) {
   const std::string file = dir_.File("a.weir"), trace = dir_.File("t.jsonl");
   const std::string talk = "the man " + Words(90, "sea") + "\n";
   Ok(Chat({"--pot", "64", "--session", file}), talk);
   ExpectError(Chat({"--session", file, "--trace", trace}), {file, "forgotten", "--trace"}, true);
   EXPECT_FALSE(std::filesystem::exists(trace));
-  // What still holds everything can be traced, and is then read.
+  // A session that still holds everything can be traced; the trace starts with what is held.
   const std::string young = dir_.File("b.weir");
   Ok(Chat({"--pot", "400", "--session", young}), "the man\n");
   Ok(Chat({"--session", young, "--trace", trace}), talk);
@@ -73,7 +73,7 @@ TEST_F(SessionFileTest, SaveAndLoad) {
   const std::string talk = "the man " + Words(50, "sea") + "\n", next = "and then?\n";
   const RunResult run = Ok(chat, talk + "/save " + file + "\n" + next + "/load " + file + "\n" + next + "/load " +
                                      dir_.File("none") + "\n/save " + dir_.File("no/where") + "\n" + next);
-  // The round after the save is said twice: from the save, and from where it was loaded.
+  // The round after the save is answered twice: once after the save, once after the load.
   const std::string once = Ok(chat, talk + next).out, first = Ok(chat, talk).out;
   const std::string again = once.substr(first.size());
   EXPECT_EQ(run.out.rfind(once + again, 0), 0u) << run.out;
@@ -131,8 +131,8 @@ TEST_F(SessionFileTest, WhatDoesNotFitIsRefusedAndStays) {
   refused(Chat({"--pot", "32"}), {"64", "32"});
   refused(Chat({"--policy", "window"}), {"h2o", "window"});
   refused(Chat({"-ctk", "f32"}), {"F16", "F32"});
-  refused(Chat({"--system", "Be bad."}), {"--system", "began"}, false);
-  refused(Chat({"--pin", "this"}), {"--pin", "began"}, false);
+  refused(Chat({"--system", "Be bad."}), {"--system", "has begun"}, false);
+  refused(Chat({"--pin", "this"}), {"--pin", "has begun"}, false);
   refused({"chat", "-m", ModelPath("qwen2")}, {"model"});
   refused(RunTiny(), {"--chat"});
   EXPECT_EQ(bytes(), before);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --trace: written whole or not at all.
+// --trace: the file is complete or absent.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>

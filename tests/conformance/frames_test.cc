@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/rng.h"
+#include "chat/session_file.h"
 #include "engine/frame_store.h"
 #include "engine/loaded_encoder.h"
 #include "engine/picture_reader.h"
@@ -260,6 +261,41 @@ TEST_P(FramesTest, ASessionReadsWhatIsKeptBeforeAQuestion) {
   ASSERT_TRUE(plain.session->Append(question).ok());
   EXPECT_LT(RelativeError(got.data(), plain.Logits().data(), got.size()), 1e-3);
   EXPECT_LE(pair.session->ledger().peak_bytes(), pair.session->plan().total_bytes);
+}
+
+// A snapshot replaces a session and its frames, or neither.
+TEST_P(FramesTest, ForgedFramesLeaveASessionAsItWas) {
+  Pair from(File()), to(File());
+  ASSERT_TRUE(to.session->Append(std::vector<int32_t>{1, 5, 9}).ok());
+  ASSERT_TRUE(to.reader->ReadPrepared(Frame(7), {}).ok());
+  for (int t = 0; t < 5; ++t) ASSERT_TRUE(from.reader->ReadPrepared(Frame(t), {}).ok());
+  const auto saved = [](Pair& pair) {
+    std::vector<uint8_t> out;
+    VectorSink sink(&out);
+    EXPECT_TRUE(SaveState(*pair.session, &pair.reader->frames(), sink).ok());
+    return out;
+  };
+  const auto encoder = GgufFile::Open(VisionDir() + File());
+  ASSERT_TRUE(encoder.ok()) << encoder.status().message();
+  SessionNote note = SessionNote::Of(*from.session, OnOverflow::kEvict, "", "");
+  note.Describe(from.reader->frames(), **encoder);
+  const auto restore = [&](const std::vector<uint8_t>& bytes) {
+    SpanSource source(bytes);
+    return RestoreState(note, source, encoder->get(), to.session.get(), &to.reader->frames());
+  };
+  const std::vector<uint8_t> good = saved(from), before = saved(to);
+  const size_t frames_at = good.size() - static_cast<size_t>(note.frames->bytes);
+  const double no_number = std::numeric_limits<double>::quiet_NaN();
+  std::vector<std::vector<uint8_t>> forged(3, good);
+  forged[0][frames_at] ^= 1;                                              // the first word
+  std::memcpy(forged[1].data() + good.size() - 8, &no_number, 8);         // the last number
+  std::memset(forged[2].data() + frames_at + 16, 0x7F, sizeof(int64_t));  // how many frames were taken
+  for (const std::vector<uint8_t>& bytes : forged) {
+    EXPECT_EQ(restore(bytes).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(saved(to), before);
+  }
+  ASSERT_TRUE(restore(good).ok());
+  EXPECT_EQ(saved(to), good);
 }
 
 // A memory that is full is read by itself; one that was forgotten is not.

@@ -135,7 +135,7 @@ TEST_F(OpenAiOptionsTest, WhatClientsOfLlamaServerSayByHabit) {
   refused(*server_, {{"samplers", "edkypmxt"}}, "samplers");
   refused(*server_, {{"chat_template_kwargs", {{"language", "de"}}}}, "chat_template_kwargs.language");
   refused(*server_, {{"chat_template_kwargs", 7}}, "chat_template_kwargs");
-  // A template that can switch thinking off would have to be asked.
+  // A template that can switch thinking off: the server does not render it that way, so false is refused.
   EditedModel thinker("llama");
   std::string& jinja = std::get<std::string>(thinker.metadata["tokenizer.chat_template"].v);
   jinja += "{% if enable_thinking is false %}{{ '<think></think>' }}{% endif %}";

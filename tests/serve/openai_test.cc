@@ -424,10 +424,10 @@ TEST(OpenAiKey, ThereMayBeSeveral) {
     EXPECT_EQ(run.code, 2) << run.err;
     EXPECT_NE(run.err.find(word), std::string::npos) << run.err;
   };
-  refused({"--api-key-file", folder.Write("none", "\n \r\n")}, "holds no key");
+  refused({"--api-key-file", folder.Write("none", "\n \r\n")}, "contains no key");
   refused({"--api-key-file", folder.Write("control", "good\nb\x01\n")}, "line 2 has a control character");
   refused({"--api-key-file", folder.Write("tab", "a\tb")}, "line 1 has a control character");
-  refused({"--api-key", " , "}, "holds no key");
+  refused({"--api-key", " , "}, "contains no key");
 }
 
 TEST(OpenApiFile, NamesExactlyTheRoutes) {

@@ -448,7 +448,7 @@ TEST_F(RecallTest, ASnapshotNamesNoOtherArchive) {
   const auto good = ReadSnapshot(path, int64_t{1} << 30);
   ASSERT_TRUE(good.ok()) << good.status().message();
   for (const std::string& archive :
-       {victim, std::string("../outside.0123456789abcdef"), outside, std::string("."), std::string("..")}) {
+       std::vector<std::string>{victim, "../outside.0123456789abcdef", outside, ".", ".."}) {
     Json note = Json::parse(good->text);
     note["recall"]["archive"] = archive;
     ASSERT_TRUE(WriteSnapshot(path, note.dump(), good->state).ok());

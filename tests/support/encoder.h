@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of every vision encoder ask of it.
+// Checks shared by the tests of all vision encoders.
 #pragma once
 
 #include <gtest/gtest.h>

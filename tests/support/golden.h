@@ -26,7 +26,7 @@ using Golden = std::map<std::string, GoldenEntry>;
 
 inline std::string GoldenDir() { return SourceDir() + "/tests/golden/models/"; }
 
-// Every model file of tests/golden, encoders too, sorted: who walks them meets a new family without being told.
+// Every model file of tests/golden, encoders too, sorted, so that loops over them include new families.
 inline std::vector<std::string> GoldenModelFiles() {
   std::vector<std::string> out;
   for (const char* folder : {"models", "vision"}) {

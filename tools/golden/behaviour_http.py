@@ -25,6 +25,7 @@ PATIENT = "--timeout 600 --media-timeout 600 --decode-time 6000"
 SESSION_ID = re.compile(rb"\bs-(?:[a-z0-9]+-)?[0-9a-f]{16,}\b")
 ANSWER_ID = re.compile(rb'"(chatcmpl|cmpl)-[0-9a-f]+-([0-9a-f]+)"')
 SIGN_OF_LIFE = re.compile(rb"^: (?:waiting|reading \d+/\d+ tokens)\n\n", re.M)
+POLLED = re.compile(rb'^(weir_requests_total\{route="GET /v1/sessions/\{id\}",status="200"\}) (\d+)$', re.M)
 TTFT = re.compile(rb"^(weir_ttft_seconds_(?:bucket\{le=\"[0-9.e+-]+\"\}|sum)) .*$", re.M)
 ALIKE = {"temperature": 0, "ignore_eos": True}
 
@@ -42,7 +43,7 @@ class Server:
     """`weir serve`, and a file for each call of it."""
 
     def __init__(self, recorder: Recorder, out: Path, name: str, folder: Path, flags: str) -> None:
-        self.out, self.name, self.n_calls, self.ids = out / name, name, 0, []
+        self.out, self.name, self.n_calls, self.n_polls, self.ids = out / name, name, 0, 0, []
         self.out.mkdir(parents=True, exist_ok=True)
         command = [
             str(recorder.program),
@@ -82,13 +83,14 @@ class Server:
         return code
 
     def normal(self, text: bytes) -> bytes:
-        """Replaces ids with numbers in order of appearance; removes times."""
+        """Replaces ids with numbers in order of appearance; removes times, and counts no poll (live_frames)."""
 
         def number(found: re.Match[bytes]) -> bytes:
             if found[0] not in self.ids:
                 self.ids.append(found[0])
             return b"SESSION-%d" % (self.ids.index(found[0]) + 1)
 
+        text = POLLED.sub(lambda found: b"%s %d" % (found[1], int(found[2]) - self.n_polls), text)
         text = ANSWER_ID.sub(rb'"\1-TIME-\2"', SESSION_ID.sub(number, text))
         text = SIGN_OF_LIFE.sub(b"", TTFT.sub(rb"\1 -", text))
         return without_volatile(text).replace(b":%d" % self.port, b":PORT")
@@ -510,6 +512,7 @@ def live_frames(server: Server, path: str, pictures: list[str]) -> None:
         end = time.monotonic() + CALL_LIMIT_S
         while time.monotonic() < end:
             state = json.loads(server.send("GET", path, None, {})[1])
+            server.n_polls += 1
             if not state["busy"] and state["frames"]["waiting"] == 0:
                 break
             time.sleep(0.02)

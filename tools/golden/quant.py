@@ -4,12 +4,15 @@
 
 Usage: python3 tools/golden/quant.py            (needs: pip install gguf numpy)
 
+Each format has random numbers of its own: a new one adds lines and changes no other.
+
 Lines, fields separated by blanks, hex digits of little-endian bytes:
     decode TYPE BLOCKS FLOATS   BLOCKS decode to exactly FLOATS
     encode TYPE FLOATS BLOCKS   FLOATS encode to exactly BLOCKS (only formats whose encoder the package defines)
 """
 
 import pathlib
+import zlib
 
 import numpy as np
 from gguf import GGMLQuantizationType, quants
@@ -28,12 +31,27 @@ HALVES = {
     "Q5_K": [0, 2],
     "Q6_K": [208],
 }
+# Formats that the package does not know: name -> (bytes of a block, blocks [n, bytes] -> float32 [n, elements]).
+# Written from the format's definition, not from src/quant.
+OWN = {}
 SPECIAL_SCALES = np.array([0.0, -0.0, 5.9604645e-08, 6.0975552e-05, 1.0, 65504.0], dtype=np.float16)
+
+
+def block_bytes(name):
+    return OWN[name][0] if name in OWN else GGML_QUANT_SIZES[GGMLQuantizationType[name]][1]
+
+
+def decode(name, blocks):
+    return OWN[name][1](blocks) if name in OWN else quants.dequantize(blocks, GGMLQuantizationType[name])
+
+
+def rng_of(*words):
+    return np.random.default_rng([20240607, zlib.crc32(" ".join(words).encode())])
 
 
 def decode_blocks(name, rng):
     """A few random blocks, then one per special scale; Q8_0 also walks all 256 codes."""
-    _, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
+    size = block_bytes(name)
     n_random = 3
     blocks = rng.integers(0, 256, size=(n_random + 2, size), dtype=np.uint8)
     if name == "Q8_0":
@@ -68,19 +86,19 @@ def hexed(array):
 
 
 def main():
-    rng = np.random.default_rng(20240607)
     lines = []
     for name in BLOCKED:
-        blocks = decode_blocks(name, rng)
-        floats = quants.dequantize(blocks, GGMLQuantizationType[name]).astype("<f4")
+        blocks = decode_blocks(name, rng_of("decode", name))
+        floats = decode(name, blocks).astype("<f4")
         lines += [f"decode {name} {hexed(b)} {hexed(f)}" for b, f in zip(blocks, floats)]
+    rng = rng_of("plain")
     halves = rng.integers(0, 0x7C00, size=64).astype("<u2") | (rng.integers(0, 2, size=64).astype("<u2") << 15)
     lines.append(f"decode F16 {hexed(halves)} {hexed(halves.view('<f2').astype('<f4'))}")
     brains = rng.integers(0, 0x7F80, size=64).astype("<u2")
     values = quants.dequantize(brains.view(np.uint8), GGMLQuantizationType.BF16)
     lines.append(f"decode BF16 {hexed(brains)} {hexed(values.astype('<f4'))}")
     for name in ENCODED:
-        inputs = encode_inputs(rng)
+        inputs = encode_inputs(rng_of("encode", name))
         blocks = quants.quantize(inputs, GGMLQuantizationType[name])
         lines += [f"encode {name} {hexed(f.astype('<f4'))} {hexed(b)}" for f, b in zip(inputs, blocks)]
     floats = (rng.normal(size=64) * 10.0 ** rng.integers(-9, 6, size=64)).astype("<f4")

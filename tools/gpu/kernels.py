@@ -8,6 +8,8 @@
 Compiles the files of src/backend/cuda, for every capability in the program unless --arch names some, and prints a
 Markdown table with the worst figures over all capabilities and those on the newest; with --markdown it replaces the
 table between the file's marks. Exit code 1 when a kernel spills or keeps an array in local memory.
+
+Needs a configured build folder (cmake --preset release): the list of element types is generated there.
 """
 
 import argparse
@@ -59,6 +61,19 @@ LIMITS = {
 }
 
 
+def generated():
+    """The folder of generated headers, of any build."""
+    lists = sorted((ROOT / "build").glob("*/generated/quant/dtype_list.h"))
+    if not lists:
+        sys.exit("kernels: no build folder has generated/quant/dtype_list.h; make one: cmake --preset release")
+    return lists[0].parents[1]
+
+
+def types():
+    """Names of the element types, in the order of DType: kernels are instantiated by its numbers."""
+    return re.findall(r"^  k(\w+),", (generated() / "quant/dtype_list.h").read_text(), flags=re.M)
+
+
 def compile_file(args, source):
     with tempfile.TemporaryDirectory() as folder:
         command = [
@@ -70,6 +85,10 @@ def compile_file(args, source):
             "-v",
             "-I",
             str(ROOT / "src"),
+            "-I",
+            str(generated()),
+            "-DFMT_CONSTEVAL=",  # as cmake/cuda.cmake
+            "-DFMT_USE_CONSTEXPR=1",
             "-fatbin",
             "-o",
             f"{folder}/x.fatbin",
@@ -89,7 +108,7 @@ def split_log(text):
     return list(zip(parts[1::2], parts[2::2]))
 
 
-def kernels(text, file):
+def kernels(text, file, names_of_types):
     """((file, kernel), capability, registers, stack, spills) of every report."""
     found = re.findall(r"Compiling entry function '(\w+)' for '(sm_\d+)'", text)
     names = [name for name, _ in found]
@@ -100,15 +119,14 @@ def kernels(text, file):
             r"(?:anonymous namespace\)::|_INTERNAL\w+::|::)(\w+(?:<.*?>)?)\(",
             name.replace("(anonymous namespace)::", "::"),
         )
-        label = re.sub(r"\(weir::DType\)(\d+)", lambda m: TYPES[int(m.group(1))], short.group(1) if short else name)
+        label = re.sub(
+            r"\(weir::DType\)(\d+)", lambda m: names_of_types[int(m.group(1))], short.group(1) if short else name
+        )
         stack, stores, loads = map(
             int, re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part).groups()
         )
         registers = int(re.search(r"Used (\d+) registers", part).group(1))
         yield (file, re.sub(r"\(\w+\)", "", label)), arch, registers, stack, stores + loads
-
-
-TYPES = ["F32", "F16", "BF16", "I32", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
 
 
 def launch(name):
@@ -161,8 +179,9 @@ def main():
         with ThreadPoolExecutor(args.j) as pool:
             logs = list(zip((s.name for s in sources), pool.map(lambda source: compile_file(args, source), sources)))
     found = {}
+    names_of_types = types()
     for file, log in logs:
-        for kernel, arch, *figures in kernels(log, file):
+        for kernel, arch, *figures in kernels(log, file, names_of_types):
             found.setdefault(kernel, {})[arch] = figures
     if not found:
         sys.exit("kernels: no kernel was reported")

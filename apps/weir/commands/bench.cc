@@ -219,30 +219,28 @@ Action AddBench(CLI::App& sub) {
       ->delimiter(',')
       ->check(Between(0, 1 << 24))
       ->capture_default_str();
-  sub.add_option("-d,--n-depth", flags->depth, "tokens already read")
+  sub.add_option("-d,--n-depth", flags->depth, "tokens read before the measurement")
       ->delimiter(',')
       ->check(Between(0, 1 << 24))
       ->capture_default_str();
-  sub.add_option("-r,--repetitions", flags->repetitions, "measured repetitions, after one to warm up")
+  sub.add_option("-r,--repetitions", flags->repetitions, "measured repetitions, after one warm-up")
       ->check(Between(1, 1000))
       ->capture_default_str();
   CLI::Option* against = sub.add_option("--against", flags->against,
-                                        "measure this policy too, in turns with --policy, and print the ratio")
+                                        "also measure this policy, alternating with --policy, and print the ratio")
                              ->type_name("NAME");
-  CLI::Option* tokens =
-      sub.add_option(
-             "--stream", stream->n_tokens,
-             "instead: read this many tokens through the pot and print rates, percentiles of latency and bytes along "
-             "the way")
-          ->type_name("TOKENS")
-          ->excludes(against)
-          ->check(Between<int64_t>(1, int64_t{1} << 40));
-  sub.add_option("--every", stream->every, "with --stream: tokens read between two rows")
+  CLI::Option* tokens = sub.add_option("--stream", stream->n_tokens,
+                                       "instead, read this many tokens through the pot and print rates, latency "
+                                       "percentiles and bytes along the way")
+                            ->type_name("TOKENS")
+                            ->excludes(against)
+                            ->check(Between<int64_t>(1, int64_t{1} << 40));
+  sub.add_option("--every", stream->every, "with --stream: tokens read between rows")
       ->type_name("TOKENS")
       ->needs(tokens)
       ->check(Between(1, 1 << 24))
       ->capture_default_str();
-  sub.add_option("--stream-gen", stream->n_gen, "with --stream: tokens decoded for every row")
+  sub.add_option("--stream-gen", stream->n_gen, "with --stream: tokens decoded per row")
       ->type_name("TOKENS")
       ->needs(tokens)
       ->check(Between(0, 1 << 20))

@@ -28,13 +28,13 @@ void PrintHelp() {
         "  /file PATH   read a text file into the conversation; it may be longer than the pot\n"
         "  /image PATH  look at a picture (with --mmproj); the next message is about it\n"
         "  /video PATH  look at a video, --fps frames a second; it may be longer than the pot\n"
-        "  /memory      what is held and what was dropped\n"
-        "  /save FILE   write the session to a file, to go on from here another time\n"
-        "  /load FILE   go on from where a session was saved; this one is forgotten\n"
+        "  /memory      show what is held and what was dropped\n"
+        "  /save FILE   save the session to a file, to continue it later\n"
+        "  /load FILE   continue a saved session; the current one is forgotten\n"
         "  /reset       forget the conversation\n"
-        "  /help        this list\n"
-        "  /exit        end (or Ctrl-D); Ctrl-C stops an answer, a message or a file that is being read\n"
-        "The up arrow brings earlier lines back; lines that are pasted together are one message.\n");
+        "  /help        show this list\n"
+        "  /exit        quit (or Ctrl-D); Ctrl-C stops an answer, or a message or file that is being read\n"
+        "The up arrow recalls earlier lines; lines pasted together are one message.\n");
 }
 
 class Chat {
@@ -89,7 +89,8 @@ class Chat {
         if (reader_ != nullptr) reader_->frames().Forget();
         sampler_.Reset();
         talk_.conversation() = Conversation(tokenizer_, &chat_);
-        if (trace_ != nullptr) status = trace_->Restarted();
+        if (setup_.recall != nullptr) status = setup_.recall->CutTo({});  // what is forgotten is deleted, too
+        if (status.ok() && trace_ != nullptr) status = trace_->Restarted();
         if (status.ok()) status = Begin();
       } else if (line.rfind("/save ", 0) == 0) {
         if (Tell(Save(line.substr(6)))) Print(stderr, "saved to {}\n", Printable(line.substr(6)));
@@ -104,7 +105,7 @@ class Chat {
       } else if (line.rfind("/image ", 0) == 0 || line.rfind("/video ", 0) == 0) {
         status = ReadPicture(line.substr(7), line[1] == 'v');
       } else if (line[0] == '/') {
-        Print(stderr, "weir: no command {}; /help lists them\n", Printable(line));
+        Print(stderr, "weir: unknown command {}; /help lists the commands\n", Printable(line));
       } else {
         status = Round(line);
         // Saved after every round: a closed terminal or a crash costs only the current round.
@@ -132,13 +133,13 @@ class Chat {
     if (!saved) return NotFound("there is no snapshot {}", path);
     // Refuse before anything of the current chat is lost.
     if (trace_ != nullptr)
-      return InvalidArgument("/load goes on from the middle of a stream, and --trace tells one from its beginning");
+      return InvalidArgument("/load continues in the middle of a stream, but --trace must start with the stream");
     return GoOnFrom(*saved, path, false);
   }
 
   Status GoOnFrom(SavedSession& saved, const std::string& path, bool own_seed) {
     if (saved.note.conversation.is_null()) {
-      return InvalidArgument("{} is of a text without rounds; `weir run` goes on with it", path);
+      return InvalidArgument("{} is a session of plain text, not a conversation; continue it with `weir run`", path);
     }
     WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer_, &chat_, saved.note.conversation));
     WEIR_RETURN_IF_ERROR(RestoreSaved(saved, path, own_seed, setup_, &sampler_));
@@ -255,7 +256,7 @@ class Chat {
     PrintReport(report, "the message");
     if (status.code() != StatusCode::kCancelled) return status;
     return Cancelled(
-        "stopped after {} of the message's {} tokens; they stay read, and the next line goes on from there",
+        "stopped after {} of the message's {} tokens; they stay in the conversation, and the next line continues it",
         CountText(session_.counters().seen - n_before), CountText(talk_.n_question_tokens()));
   }
 
@@ -301,8 +302,9 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   }
   WEIR_ASSIGN_OR_RETURN(std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, ""},
-                                                     {&pictures, /*more_later=*/true}));
+  WEIR_ASSIGN_OR_RETURN(const Setup setup,
+                        MakeSetup(model_flags, pot_flags, SamplingText(answer),
+                                  {.in_chat = true, .goes_on = saved.has_value()}, {&pictures, /*more_later=*/true}));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
                                                                        model_flags.chat_template));
   Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
@@ -322,7 +324,7 @@ Action AddChat(CLI::App& sub) {
   AddModelFlags(sub, model.get());
   sub.add_option("--system", flags->system, "system message");
   sub.add_option("--chat-template", model->chat_template,
-                 "template to use instead of the file's: chatml, llama3, gemma ...");
+                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
   AddPotFlags(sub, pot.get());
@@ -343,7 +345,7 @@ Action AddChat(CLI::App& sub) {
 
 extern const CommandInfo kChat;
 const CommandInfo kChat = {.name = "chat",
-                           .summary = "talk in rounds, for as long as you like; /help lists what can be typed",
+                           .summary = "chat for as long as you like; /help lists the commands",
                            .group = CommandGroup::kAnswer,
                            .add = AddChat};
 

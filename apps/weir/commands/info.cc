@@ -49,7 +49,7 @@ void PrintEncoder(const GgufFile& file) {
   }
   const Encoder& encoder = **loaded;
   const EncoderConfig& config = encoder.config();
-  Print(stdout, "runs here: yes, as vision encoder {}, beside models with embeddings of {}; weights in memory {}\n",
+  Print(stdout, "runs here: yes, as vision encoder {}, for models with embedding size {}; weights in memory {}\n",
         Printable(config.projector), config.n_embd, BytesText(ledger.used_bytes()));
   Print(stdout, "pictures: {} x {} pixels become {} tokens", config.transform.size, config.transform.size,
         config.n_rows);
@@ -92,7 +92,7 @@ void PrintModel(const std::string& path, const std::string& mmproj) {
 Status Info(const std::string& path, const std::string& mmproj, bool tensors) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
   if (IsEncoder(*file) && !mmproj.empty()) {
-    return InvalidArgument("{} is a vision encoder itself; --mmproj goes with its language model", path);
+    return InvalidArgument("{} is itself a vision encoder; use --mmproj with its language model", path);
   }
   Print(stdout, "{}: GGUF version {}, {}, {} tensors\n", Printable(path), file->version(),
         BytesText(file->file_bytes()), file->tensors().size());
@@ -126,10 +126,10 @@ Status Info(const std::string& path, const std::string& mmproj, bool tensors) {
 Action AddInfo(CLI::App& sub) {
   auto path = std::make_shared<std::string>(), mmproj = std::make_shared<std::string>();
   auto tensors = std::make_shared<bool>(false);
-  sub.add_option("model,-m,--model", *path, "model file (GGUF), or a vision encoder; as a word or as -m")
+  sub.add_option("model,-m,--model", *path, "model file (GGUF) or vision encoder, with or without -m")
       ->required()
       ->type_name("FILE");
-  sub.add_option("--mmproj", *mmproj, "whether this vision encoder belongs to the model (-mm)")
+  sub.add_option("--mmproj", *mmproj, "check whether this vision encoder belongs to the model (-mm)")
       ->check(NotEmpty())
       ->type_name("FILE");
   sub.add_flag("--tensors", *tensors, "list every tensor");

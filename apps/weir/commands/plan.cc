@@ -26,7 +26,8 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
     WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));
     WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(encoder->encoder(), room, prune));
   }
-  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
+  if (encoder != nullptr) recall.max_rows = encoder->encoder().config().max_rows();
   WEIR_RETURN_IF_ERROR(AddRecall(recall, *model, &options));
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {

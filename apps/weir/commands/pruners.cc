@@ -21,7 +21,7 @@ Status ListPruners() {
 
 extern const CommandInfo kPruners;
 const CommandInfo kPruners = {.name = "pruners",
-                              .summary = "list what can thin out pictures (--prune), with options and defaults",
+                              .summary = "list the pruners of picture tokens (--prune) with their options and defaults",
                               .group = CommandGroup::kInspect,
                               .add = [](CLI::App&) -> Action { return ListPruners; }};
 

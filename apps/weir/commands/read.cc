@@ -118,12 +118,12 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   EncodeReport report = encoder.report();
   PrintReport(report, flags.file == "-" ? "standard input" : flags.file);
   if (stopped && n_bytes == 0) return status;
-  if (n_bytes == 0) return InvalidArgument("{} holds no text", flags.file);
+  if (n_bytes == 0) return InvalidArgument("{} contains no text", flags.file);
   const double read_s = SecondsSince(start);
   const int64_t n_text = session.counters().seen;
   if (stopped) {
     ClearStop();
-    Print(stderr, "weir: stopped reading after {} tokens; answering from what was read (Ctrl-C again ends this too)\n",
+    Print(stderr, "weir: stopped reading after {} tokens; answering from what was read (press Ctrl-C again to quit)\n",
           CountText(n_text));
   }
 
@@ -170,14 +170,18 @@ Action AddRead(CLI::App& sub) {
   auto flags = std::make_shared<ReadFlags>();
   answer->n_predict = 256;
   AddModelFlags(sub, model.get());
-  sub.add_option("file,-f,--file", flags->file, "text to read, as a word or as -f; - is standard input")
+  sub.add_option("file,-f,--file", flags->file, "text file to read, with or without -f; - is standard input")
       ->required()
       ->type_name("FILE");
-  sub.add_option("--ask", flags->ask, "the question")->required()->check(NotEmpty())->type_name("TEXT");
+  sub.add_option("--ask", flags->ask, "question to answer after reading")
+      ->required()
+      ->check(NotEmpty())
+      ->type_name("TEXT");
   sub.add_option("--system", flags->system, "system message");
   sub.add_option("--chat-template", model->chat_template,
-                 "template to use instead of the file's: chatml, llama3, gemma ...");
-  sub.add_option("--progress", flags->progress, "auto: a line on a terminal; lines: a plain line every 3 seconds; off")
+                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
+  sub.add_option("--progress", flags->progress,
+                 "auto: a progress line on a terminal; lines: a plain line every 3 seconds; off")
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(sub, pot.get());
   pot->recall.spec = kDefaultRecall;

@@ -1,6 +1,7 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir remembers: how much of a part of the stream was still held when the trace ended.
+// weir remembers: how much of a part of the stream was still held when the trace ended, and what of the rest an archive
+// has on disk.
 #include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
@@ -8,6 +9,8 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/utf8.h"
 #include "commands/command.h"
@@ -15,12 +18,13 @@
 #include "io/json.h"
 #include "print.h"
 #include "trace_maps.h"
+#include "trace_places.h"
 
 namespace weir::app {
 namespace {
 
 struct RemembersFlags {
-  std::string file, at, output = "text";
+  std::string file, at, find, recall_dir, output = "text";
   double least = 0;
   TraceFilter filter;
 };
@@ -101,7 +105,7 @@ Result<Span> ParseSpan(const std::string& text, const std::vector<TraceToken>& t
     if (out.begin >= n) return InvalidArgument("--at {}: the stream had {} tokens", text, CountText(n));
     out.end = std::min(out.end, n);
   }
-  if (out.begin >= out.end) return InvalidArgument("--at {}: no token of the stream is there", text);
+  if (out.begin >= out.end) return InvalidArgument("--at {}: no token of the stream is in that span", text);
   return out;
 }
 
@@ -118,12 +122,19 @@ Share ShareOf(const std::vector<double>& shares) {
   return out;
 }
 
-// What is held, with "[... 12 tokens ...]" for what is not.
-std::string HeldText(const TraceReader& reader, const Span& span, const std::vector<int32_t>& holders, int32_t least) {
+// What is held, with "[... 12 tokens ...]" for what is not, and where that is if `on_disk` is known.
+std::string HeldText(const TraceReader& reader, const Span& span, const std::vector<TokenPlace>& places,
+                     const SeqSet* on_disk) {
   std::string out, run;
   int64_t n_gone = 0;
+  TokenPlace gap = TokenPlace::kGone;
   const auto close_gap = [&] {
-    if (n_gone > 0) out += fmt::format("[... {} token{} ...]", CountText(n_gone), n_gone == 1 ? "" : "s");
+    if (n_gone > 0) {
+      out += fmt::format("[... {} token{}{} ...]", CountText(n_gone), n_gone == 1 ? "" : "s",
+                         on_disk == nullptr           ? ""
+                         : gap == TokenPlace::kOnDisk ? " on disk"
+                                                      : " gone");
+    }
     n_gone = 0;
   };
   const auto close_run = [&] {
@@ -131,7 +142,10 @@ std::string HeldText(const TraceReader& reader, const Span& span, const std::vec
     run.clear();
   };
   for (int64_t seq = span.begin; seq < span.end; ++seq) {
-    if (holders[static_cast<size_t>(seq - span.begin)] < least) {
+    const TokenPlace place = places[static_cast<size_t>(seq - span.begin)];
+    if (place != TokenPlace::kHeld) {
+      if (on_disk != nullptr && (place == TokenPlace::kOnDisk) != (gap == TokenPlace::kOnDisk)) close_gap();
+      gap = place;
       if (n_gone++ == 0) close_run();
       continue;
     }
@@ -145,38 +159,152 @@ std::string HeldText(const TraceReader& reader, const Span& span, const std::vec
   return out;
 }
 
+// Appends text as --find compares it: small letters, one space where there is white space.
+void AppendFolded(std::string_view text, std::string* out) {
+  for (const char c : text) {
+    if (c == ' ' || (c >= '\t' && c <= '\r')) {
+      if (!out->empty() && out->back() != ' ') out->push_back(' ');
+    } else {
+      out->push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c);
+    }
+  }
+}
+
+// Where the stream has a text, as spans of tokens.
+std::vector<Span> FindText(const TraceReader& reader, const std::string& find) {
+  std::string text, wanted;
+  std::vector<size_t> begins;  // of every token
+  begins.reserve(reader.tokens().size());
+  for (const TraceToken& token : reader.tokens()) {
+    begins.push_back(text.size());
+    const std::string* const piece = token.id < 0 ? nullptr : reader.piece(token.id);
+    if (piece != nullptr) AppendFolded(*piece, &text);
+  }
+  AppendFolded(find, &wanted);
+  while (wanted.ends_with(' ')) wanted.pop_back();
+  std::vector<Span> out;
+  if (wanted.empty()) return out;
+  for (size_t at = text.find(wanted); at != std::string::npos; at = text.find(wanted, at + wanted.size())) {
+    // The token of a character is the last one that begins at it or before it, and is not empty.
+    const auto seq_of = [&](size_t byte) { return std::ranges::upper_bound(begins, byte) - begins.begin() - 1; };
+    out.push_back({seq_of(at), seq_of(at + wanted.size() - 1) + 1});
+  }
+  return out;
+}
+
+// Everything that is asked of one trace.
+struct Memory {
+  const TraceReader& reader;
+  std::vector<int32_t> groups;
+  int32_t least = 1;  // groups that must hold a token
+  TakenBack taken_back;
+  std::optional<SeqSet> on_disk;
+
+  const SeqSet* disk() const { return on_disk ? &*on_disk : nullptr; }
+  std::vector<TokenPlace> Places(const Span& span, std::vector<double>* shares) const {
+    const int64_t n = span.end - span.begin;
+    std::vector<int32_t> holders(static_cast<size_t>(n), 0);
+    for (const int32_t group : groups) {
+      int64_t n_held = 0;
+      for (const SeqRun& run : reader.held(group)) {
+        const int64_t from = std::max(span.begin, run.first), to = std::min(span.end, run.first + run.count);
+        for (int64_t seq = from; seq < to; ++seq) ++holders[static_cast<size_t>(seq - span.begin)];
+        n_held += std::max<int64_t>(0, to - from);
+      }
+      if (shares != nullptr) shares->push_back(static_cast<double>(n_held) / static_cast<double>(n));
+    }
+    std::vector<TokenPlace> out;
+    for (int64_t seq = span.begin; seq < span.end; ++seq) {
+      out.push_back(PlaceOf(seq, holders[static_cast<size_t>(seq - span.begin)] >= least, taken_back.seqs(), disk()));
+    }
+    return out;
+  }
+};
+
+PlaceCounts CountPlaces(const std::vector<TokenPlace>& places) {
+  PlaceCounts out{};
+  for (const TokenPlace place : places) ++out[static_cast<size_t>(place)];
+  return out;
+}
+
+// One word if all tokens are in one place, otherwise how many are where.
+std::string PlacesText(const PlaceCounts& n) {
+  constexpr const char* kNames[] = {"held", "on disk", "gone", "a copy for an answer, taken back"};
+  int64_t all = 0;
+  for (const int64_t count : n) all += count;
+  std::string out;
+  for (size_t i = 0; i < n.size(); ++i) {
+    if (n[i] == all) return kNames[i];
+    if (n[i] > 0)
+      out += fmt::format("{}{} of {} {}", out.empty() ? "" : ", ", CountText(n[i]), CountText(all), kNames[i]);
+  }
+  return out;
+}
+
+// Where each occurrence of a text is.
+Status RemembersText(const RemembersFlags& flags, const Memory& memory) {
+  constexpr size_t kMostShown = 100;
+  const std::vector<Span> found = FindText(memory.reader, flags.find);
+  if (found.empty()) return InvalidArgument("--find: the stream of {} does not say \"{}\"", flags.file, flags.find);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < std::min(found.size(), kMostShown); ++i) {
+    const PlaceCounts n = CountPlaces(memory.Places(found[i], nullptr));
+    if (flags.output == "json") {
+      list.push_back({{"begin", found[i].begin},
+                      {"end", found[i].end},
+                      {"held", n[0]},
+                      {"on_disk", n[1]},
+                      {"gone", n[2]},
+                      {"taken_back", n[3]}});
+    } else {
+      Print(stdout, "tokens {} to {}: {}\n", CountText(found[i].begin), CountText(found[i].end), PlacesText(n));
+    }
+  }
+  if (flags.output == "json") {
+    Print(stdout, "{}\n", JsonText(nlohmann::ordered_json{{"n_found", found.size()}, {"found", std::move(list)}}));
+  } else if (found.size() > kMostShown) {
+    Print(stdout, "... and {} more\n", CountText(std::ssize(found) - static_cast<int64_t>(kMostShown)));
+  }
+  return Status();
+}
+
 Status Remembers(const RemembersFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceReader> reader, TraceReader::Open(flags.file));
+  if (flags.at.empty() == flags.find.empty()) {
+    return InvalidArgument("say what to look for: --at SPAN, or --find TEXT");
+  }
+  Memory memory = {.reader = *reader};
+  int64_t n_restarts = 0;
   TraceStep step;
   for (bool more = true; more;) {
     WEIR_ASSIGN_OR_RETURN(more, reader->Next(&step));
+    if (std::exchange(n_restarts, reader->n_restarts()) != reader->n_restarts()) memory.taken_back.Restart();
+    if (more) memory.taken_back.Note(step);
   }
   if (!reader->counters().has_value()) {
     Print(stderr, "weir: warning: the trace was not closed; tokens after its last selection are missing\n");
   }
-  WEIR_ASSIGN_OR_RETURN(const Span span, ParseSpan(flags.at, reader->tokens()));
-  const PotShape& pot = reader->head().pot;
-  const std::vector<int32_t> groups = flags.filter.Groups(pot);
-  if (groups.empty()) return InvalidArgument("{} has no such layer or head", flags.file);
-  const int64_t n = span.end - span.begin;
-  std::vector<int32_t> holders(static_cast<size_t>(n), 0);
-  std::vector<double> shares;
-  for (const int32_t group : groups) {
-    int64_t n_held = 0;
-    for (const SeqRun& run : reader->held(group)) {
-      const int64_t from = std::max(span.begin, run.first), to = std::min(span.end, run.first + run.count);
-      for (int64_t seq = from; seq < to; ++seq) ++holders[static_cast<size_t>(seq - span.begin)];
-      n_held += std::max<int64_t>(0, to - from);
-    }
-    shares.push_back(static_cast<double>(n_held) / static_cast<double>(n));
+  if (!flags.recall_dir.empty()) {
+    WEIR_ASSIGN_OR_RETURN(memory.on_disk, SeqsOnDisk(flags.recall_dir));
   }
-  const int32_t least =
+  const PotShape& pot = reader->head().pot;
+  memory.groups = flags.filter.Groups(pot);
+  const std::vector<int32_t>& groups = memory.groups;
+  if (groups.empty()) return InvalidArgument("{} has no such layer or head", flags.file);
+  memory.least =
       std::max<int32_t>(1, static_cast<int32_t>(std::ceil(flags.least * static_cast<double>(groups.size()))));
-  const int64_t n_held = std::count_if(holders.begin(), holders.end(), [&](int32_t h) { return h >= least; });
+  if (!flags.find.empty()) return RemembersText(flags, memory);
+  WEIR_ASSIGN_OR_RETURN(const Span span, ParseSpan(flags.at, reader->tokens()));
+  const int32_t least = memory.least;
+  const int64_t n = span.end - span.begin;
+  std::vector<double> shares;
+  const std::vector<TokenPlace> places = memory.Places(span, &shares);
+  const PlaceCounts n_in = CountPlaces(places);
+  const int64_t n_held = n_in[0];
   int64_t n_pinned = 0;
   for (int64_t seq = span.begin; seq < span.end; ++seq) n_pinned += reader->tokens()[static_cast<size_t>(seq)].pinned;
   const Share share = ShareOf(shares);
-  const std::string text = HeldText(*reader, span, holders, least);
+  const std::string text = HeldText(*reader, span, places, memory.disk());
   const auto layer_of = [&](size_t i) {
     return pot.granularity == Granularity::kPerHead ? groups[i] / pot.n_kv_heads : groups[i];
   };
@@ -184,6 +312,11 @@ Status Remembers(const RemembersFlags& flags) {
   if (flags.output == "json") {
     nlohmann::ordered_json json = {{"begin", span.begin}, {"end", span.end},    {"seen", reader->n_tokens()},
                                    {"held", n_held},      {"pinned", n_pinned}, {"groups", groups.size()}};
+    if (memory.on_disk) {
+      json["on_disk"] = n_in[1];
+      json["gone"] = n_in[2];
+    }
+    if (n_in[3] > 0) json["taken_back"] = n_in[3];
     json["share"] = {{"min", share.least}, {"mean", share.mean}, {"max", share.most}};
     for (size_t i = 0; i < groups.size(); ++i) {
       const int32_t layer = pot.granularity == Granularity::kGlobal ? -1 : layer_of(i);
@@ -200,6 +333,8 @@ Status Remembers(const RemembersFlags& flags) {
         least <= 1 ? "at least one layer or head"
                    : fmt::format("at least {} of {} layers or heads", least, groups.size()),
         CountText(n_held), 100 * static_cast<double>(n_held) / static_cast<double>(n));
+  if (memory.on_disk) Print(stdout, "on disk: {}, gone: {}\n", CountText(n_in[1]), CountText(n_in[2]));
+  if (n_in[3] > 0) Print(stdout, "copies for answers, taken back: {}\n", CountText(n_in[3]));
   if (groups.size() > 1) {
     Print(stdout, "share held, {} layers or heads: least {:.1f}%, mean {:.1f}%, most {:.1f}%\n", groups.size(),
           100 * share.least, 100 * share.mean, 100 * share.most);
@@ -219,14 +354,22 @@ Status Remembers(const RemembersFlags& flags) {
 
 Action AddRemembers(CLI::App& sub) {
   auto flags = std::make_shared<RemembersFlags>();
-  sub.add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
-  sub.add_option("--at", flags->at,
-                 "which part: tokens (1000:1200, or 1000), shares of the stream (25%, 25%:50%), or times in the "
-                 "source (00:30-01:00)")
-      ->required()
+  sub.add_option("file,-f,--file", flags->file, "trace file, with or without -f")->required()->type_name("FILE");
+  CLI::Option* const at =
+      sub.add_option("--at", flags->at,
+                     "part of the stream: tokens (1000:1200, or 1000), shares (25%, 25%:50%), or times in the "
+                     "source (00:30-01:00)")
+          ->check(NotEmpty())
+          ->type_name("SPAN");
+  sub.add_option("--find", flags->find, "the part that says this, wherever it does: where each occurrence is now")
+      ->excludes(at)
       ->check(NotEmpty())
-      ->type_name("SPAN");
-  sub.add_option("--least", flags->least, "count as held what this share of layers and heads hold; 0 = any of them")
+      ->type_name("TEXT");
+  sub.add_option("--recall-dir", flags->recall_dir, "an archive of the same stream: says what of the rest is on disk")
+      ->check(NotEmpty())
+      ->type_name("FOLDER");
+  sub.add_option("--least", flags->least,
+                 "count a token as held if at least this share of layers and heads hold it; 0 = any of them")
       ->check(Between(0.0, 1.0))
       ->capture_default_str();
   sub.add_option("--layer", flags->filter.layer, "only this layer; -1 = all")
@@ -246,7 +389,7 @@ Action AddRemembers(CLI::App& sub) {
 extern const CommandInfo kRemembers;
 const CommandInfo kRemembers = {
     .name = "remembers",
-    .summary = "what of a part of a stream was still held at the end, from a file of --trace",
+    .summary = "show what of a part of a stream was held, on disk or gone at the end, from a --trace file",
     .group = CommandGroup::kInspect,
     .add = AddRemembers};
 

@@ -73,7 +73,7 @@ Status FirstPrompt(const Tokenizer& tokenizer, const PinFlags& pins, const RunFl
     out->behind.back().push_back(tokenizer.eos_id());
   }
   PrintReport(report, "the prompt");
-  if (out->tokens.empty() && n_sources == 0) return InvalidArgument("the prompt holds no token this model knows");
+  if (out->tokens.empty() && n_sources == 0) return InvalidArgument("the prompt contains no token this model knows");
   out->pinned = FindPins(pins, system, !flags.system.empty(), head, out->tokens);
   return Status();
 }
@@ -83,8 +83,8 @@ Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const R
                   Prompt* out) {
   EncodeReport report;
   if (saved.note.conversation.is_null() == out->chat.has_value()) {
-    return InvalidArgument("{} is of {}; go on with it {} --chat", flags.session,
-                           out->chat ? "a text without rounds" : "a conversation", out->chat ? "without" : "with");
+    return InvalidArgument("{} is a session of {}; continue it {} --chat", flags.session,
+                           out->chat ? "plain text" : "a conversation", out->chat ? "without" : "with");
   }
   if (out->chat) {
     WEIR_ASSIGN_OR_RETURN(out->talk, Conversation::Restore(tokenizer, &*out->chat, saved.note.conversation));
@@ -92,7 +92,7 @@ Status NextPrompt(const Tokenizer& tokenizer, const SavedSession& saved, const R
   }
   out->tokens = tokenizer.EncodePieces(std::vector<TextPiece>{{text, flags.parse_special}}, false, &report);
   PrintReport(report, "the prompt");
-  if (out->tokens.empty()) return InvalidArgument("the prompt holds no token this model knows");
+  if (out->tokens.empty()) return InvalidArgument("the prompt contains no token this model knows");
   return Status();
 }
 
@@ -154,7 +154,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     WEIR_RETURN_IF_ERROR(CheckGoesOn(sub, flags.session));
     if (n_sources > 0) {
       return InvalidArgument(
-          "{} goes on with words; show pictures to the session that begins it, or use `weir chat` and "
+          "{} can only be continued with text; give the pictures when the session starts, or use `weir chat` and "
           "/image",
           flags.session);
     }
@@ -163,7 +163,8 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
-                        MakeSetup(model_flags, pot_flags, SamplingText(answer), {flags.chat, ""}, {&pictures}));
+                        MakeSetup(model_flags, pot_flags, SamplingText(answer),
+                                  {.in_chat = flags.chat, .goes_on = saved.has_value()}, {&pictures}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   Prompt prompt;
@@ -187,7 +188,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   const int64_t n_before = session.counters().seen;
   const bool next_round = saved && prompt.talk;
   Recalled recalled;
-  WEIR_RETURN_IF_ERROR(next_round      ? ReadRound(setup, sampler, &*prompt.talk, text, answer.n_predict, append, &recalled)
+  WEIR_RETURN_IF_ERROR(next_round ? ReadRound(setup, sampler, &*prompt.talk, text, answer.n_predict, append, &recalled)
                        : n_sources > 0 ? ReadWithPictures(setup, prompt, pictures, &progress, append)
                                        : AppendPinned(session, tokens, part, append));
   const int64_t n_read = session.counters().seen - n_before;
@@ -237,13 +238,13 @@ Action AddRun(CLI::App& sub) {
       ->excludes(prompt)
       ->type_name("FILE");
   CLI::Option* chat = sub.add_flag("--chat", flags->chat, "wrap the prompt in the model's chat template");
-  sub.add_flag(
-         "--parse-special", flags->parse_special,
-         "read \"<|im_start|>\" and the like in the prompt as control tokens, not as letters; for texts you trust")
+  sub.add_flag("--parse-special", flags->parse_special,
+               "read \"<|im_start|>\" and the like in the prompt as control tokens, not as plain text; only for "
+               "trusted texts")
       ->excludes(chat);
   sub.add_option("--system", flags->system, "system message")->needs(chat);
   sub.add_option("--chat-template", model->chat_template,
-                 "template to use instead of the file's: chatml, llama3, gemma ...")
+                 "chat template to use instead of the model file's: chatml, llama3, gemma ...")
       ->needs(chat);
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());

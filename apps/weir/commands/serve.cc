@@ -57,12 +57,12 @@ Result<std::vector<std::string>> ParseKeys(std::string_view text, char separator
     if (begin == part.npos) continue;
     std::string key(part.substr(begin, part.find_last_not_of(kSpace) + 1 - begin));
     if (std::any_of(key.begin(), key.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; })) {
-      return InvalidArgument("{}: {} {} has a control character, which no request can bring", where,
+      return InvalidArgument("{}: {} {} has a control character, which no request can send", where,
                              separator == '\n' ? "line" : "key", n);
     }
     out.push_back(std::move(key));
   }
-  if (out.empty()) return InvalidArgument("{} holds no key", where);
+  if (out.empty()) return InvalidArgument("{} contains no key", where);
   return out;
 }
 
@@ -110,7 +110,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   if (!flags.max_bodies.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.http.max_bodies_bytes, PositiveBytes(flags.max_bodies, "--max-bodies"));
     if (out.http.max_bodies_bytes < out.http.max_body_bytes) {
-      return InvalidArgument("--max-bodies {} has no room for one body of {}; ask for more, or a smaller --max-body",
+      return InvalidArgument("--max-bodies {} has no room for one body of {}; raise it, or lower --max-body",
                              flags.max_bodies, flags.max_body);
     }
   }
@@ -137,7 +137,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   }
   out.origins = flags.origins;
   if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
-    return InvalidArgument("--allow-origin '*' lets every page of the web use this server; it needs --api-key");
+    return InvalidArgument("--allow-origin '*' lets every web page use this server, so it needs --api-key");
   }
   WEIR_RETURN_IF_ERROR(ToRecall(pot_flags, flags, &out));
   out.folder = flags.snapshots;
@@ -145,7 +145,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.session_idle = std::chrono::seconds(flags.session_idle);
   out.host.node = flags.node;
   if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
-    return NotFound("--snapshots {} is no folder", out.folder);
+    return NotFound("--snapshots {} is not a folder", out.folder);
   }
   return out;
 }
@@ -173,7 +173,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
           encoder->encoder().config().projector, encoder->encoder().config().max_rows(),
           BytesText(encoder->ledger().used_bytes()), host.options().decode.max_side);
     if (const PrunerSpec& prune = host.options().prune; prune.info != nullptr) {
-      Print(stderr, "pruner   {}, {} of a picture's {} tokens stay\n", prune.text, host.vision()->encoder->n_rows(),
+      Print(stderr, "pruner   {}, keeps {} of a picture's {} tokens\n", prune.text, host.vision()->encoder->n_rows(),
             encoder->encoder().config().n_rows);
     }
   }
@@ -186,9 +186,9 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
           BytesText(host.recall().disk_total()),
           recall.dir.empty() ? "in files that end with the server" : "in " + Printable(recall.dir));
   }
-  Print(stderr, "sampling {}; requests may name other values\n", SamplingText(flags.sampling));
+  Print(stderr, "sampling {}; requests may override it\n", SamplingText(flags.sampling));
   if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
-    Print(stderr, "weir: warning: everybody who reaches {} can use this server; --api-key asks for a key\n",
+    Print(stderr, "weir: warning: anyone who can reach {} can use this server; require a key with --api-key\n",
           Printable(flags.host));
   }
   Print(stderr, "serving  http://{}:{}\n", Printable(flags.host), server->port());
@@ -216,35 +216,37 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
 }
 
 void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
-  CLI::Option* const mmproj = app.add_option("--mmproj", flags->mmproj,
-                                             "vision encoder of the model, an `mmproj` file (-mm): pictures and video")
-                                  ->check(NotEmpty())
-                                  ->type_name("FILE");
-  app.add_option("--prune", flags->prune,
-                 "which rows of a picture the language model gets to see: NAME[:key=value,...], see `weir pruners`")
+  CLI::Option* const mmproj =
+      app.add_option("--mmproj", flags->mmproj,
+                     "the model's vision encoder, an `mmproj` file (-mm), for pictures and video")
+          ->check(NotEmpty())
+          ->type_name("FILE");
+  app.add_option(
+         "--prune", flags->prune,
+         "pruner that selects which picture tokens the language model sees: NAME[:key=value,...], see `weir pruners`")
       ->check(NotEmpty())
       ->needs(mmproj)
       ->type_name("NAME");
   app.add_option("--max-side", flags->decode.max_side,
-                 "pictures and frames are shrunk to so many pixels on their longer side")
+                 "shrink pictures and frames to at most this many pixels on the longer side")
       ->check(Between(16, 1 << 14))
       ->capture_default_str()
       ->type_name("PIXELS");
-  app.add_option("--decoders", flags->decode.lanes, "pictures and videos that are decoded at once; more wait")
+  app.add_option("--decoders", flags->decode.lanes, "pictures and videos decoded at once; further ones wait")
       ->check(Between(1, 256))
       ->capture_default_str();
   app.add_option("--media-timeout", flags->media_timeout_s,
-                 "longest wait for ffmpeg: for a picture, or a video's next frame")
+                 "maximum wait for ffmpeg to deliver a picture or the next video frame")
       ->check(Between(1, 86400))
       ->capture_default_str()
       ->type_name("SECONDS");
   app.add_option("--decode-time", flags->decode.decode_s,
-                 "longest time that decoding all pictures and videos of a request may take")
+                 "maximum time to decode all pictures and videos of one request")
       ->check(Between(1, 1 << 30))
       ->capture_default_str()
       ->type_name("SECONDS");
   app.add_option("--max-frames", flags->decode.max_frames,
-                 "pictures and frames of videos that are looked at in one request, repeated frames included")
+                 "maximum pictures and video frames in one request, repeated frames included")
       ->check(Between(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--frames-waiting", flags->frames_waiting,
@@ -259,32 +261,32 @@ Action AddServe(CLI::App& sub) {
   auto flags = std::make_shared<ServeFlags>();
   AddModelFlags(sub, model.get());
   sub.add_option("--chat-template", model->chat_template,
-                 "template to use instead of the file's: chatml, llama3, gemma ...");
+                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
   AddPotFlags(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   sub.remove_option(sub.get_option("--budget"));  // here it is for all sessions together
   sub.add_option("--budget", flags->budget,
-                 "bytes that all sessions together may use: 256MiB, 1GiB ...; without it what --answer-pots and eight "
-                 "sessions need")
+                 "bytes that all sessions together may use: 256MiB, 1GiB ...; default: enough for --answer-pots and "
+                 "eight sessions")
       ->check(NotEmpty())
       ->type_name("BYTES");
-  sub.add_option("--host", flags->host, "address to listen on; 0.0.0.0 is every one of this machine")
+  sub.add_option("--host", flags->host, "address to listen on; 0.0.0.0 = every address of this machine")
       ->check(NotEmpty())
       ->capture_default_str();
-  sub.add_option("--port", flags->port, "port to listen on; 0 = one that is free, printed")
+  sub.add_option("--port", flags->port, "port to listen on; 0 = any free port, which is printed")
       ->check(Between(0, 65535))
       ->capture_default_str();
-  CLI::Option* key = sub.add_option("--api-key", flags->api_key, "key that every request must bring; several: KEY,KEY")
+  CLI::Option* key = sub.add_option("--api-key", flags->api_key, "key that every request must send; several: KEY,KEY")
                          ->check(NotEmpty())
                          ->type_name("KEY");
   sub.add_option("--api-key-file", flags->api_key_file,
-                 "file that holds the key, or several, one a line; other users cannot see it in a list of processes")
+                 "file with the keys, one per line; unlike --api-key, process lists do not show them")
       ->check(NotEmpty())
       ->excludes(key)
       ->type_name("FILE");
   sub.add_option("--allow-origin", flags->origins,
-                 "pages of another site that may use the server, as https://app.example; may be given several times; "
-                 "with a key, '*' is every one")
+                 "site whose pages may use the server, such as https://app.example; may be repeated; with a key, '*' "
+                 "allows every site")
       ->check(CLI::Validator(
           [](std::string& origin) {
             return IsOrigin(origin) ? std::string() : "must be an origin such as https://app.example, or '*'";
@@ -293,45 +295,48 @@ Action AddServe(CLI::App& sub) {
       ->expected(1)
       ->take_all()
       ->type_name("ORIGIN");
-  sub.add_option("--name", flags->name, "what the model is called; without it, what it calls itself")
-      ->check(NotEmpty());
-  sub.add_option("--answer-pots", flags->pots, "chats and completions that are answered at once")
+  sub.add_option("--name", flags->name, "model name to report; default: the name in the model file")->check(NotEmpty());
+  sub.add_option("--answer-pots", flags->pots, "chats and completions answered at once")
       ->check(Between(1, 1024))
       ->capture_default_str();
-  sub.add_option("--together", flags->together, "answers that are written in one forward pass; 1 = each by itself")
+  sub.add_option("--together", flags->together, "answers decoded in one forward pass; 1 = each on its own")
       ->check(Between(1, 256))
       ->capture_default_str();
   sub.add_flag("--cache-prompt,!--no-cache-prompt", flags->cache_prompt,
-               "chats and completions go on from what an answer pot still holds of their prompt; the default");
-  sub.add_option("--queue", flags->queue, "requests that may wait for the engine; more are refused (429)")
+               "reuse the part of a chat's or completion's prompt that an answer pot still holds; on by default");
+  sub.add_option("--queue", flags->queue, "requests that may wait for the engine; further ones are refused (429)")
       ->check(Between(1, 1 << 20))
       ->capture_default_str();
-  sub.add_option("--connections", flags->connections, "requests that are held open at once")
+  sub.add_option("--connections", flags->connections, "maximum requests held open at once")
       ->check(Between(1, 4096))
       ->capture_default_str();
   sub.add_option("--timeout", flags->timeout, "seconds a request may take to arrive")
       ->check(Between(1, 86400))
       ->capture_default_str();
-  sub.add_option("--max-body", flags->max_body, "largest request body")->capture_default_str()->type_name("BYTES");
+  sub.add_option("--max-body", flags->max_body, "maximum size of a request body")
+      ->capture_default_str()
+      ->type_name("BYTES");
   sub.add_option("--max-bodies", flags->max_bodies,
-                 "bytes that the bodies of all requests may have together, more are refused (429); without it what "
-                 "four of --max-body have, 32MiB at least")
+                 "maximum size of all request bodies together, further requests are refused (429); default: four times "
+                 "--max-body, at least 32MiB")
       ->check(NotEmpty())
       ->type_name("BYTES");
   sub.add_option("-n,--predict", flags->predict,
-                 "longest answer in tokens where a request names no limit; -1 = until the model ends it")
+                 "maximum answer length in tokens if a request sets no limit; -1 = until the model ends it")
       ->check(Between(-1, 1 << 30))
       ->capture_default_str();
   AddSamplingFlags(sub, &flags->sampling);
   sub.add_option("--snapshots", flags->snapshots,
-                 "folder that sessions may be saved to and restored from; nothing outside it")
+                 "folder to save sessions to and restore them from; nothing outside it is used")
       ->check(NotEmpty())
       ->type_name("FOLDER");
   CLI::Option* snapshots = sub.get_option("--snapshots");
-  sub.add_flag("--hand-over", flags->hand_over,
-               "when told to end, leave every session in the snapshot folder; take those that other servers left there")
+  sub.add_flag(
+         "--hand-over", flags->hand_over,
+         "on shutdown, leave every session in the snapshot folder; take over sessions that other servers left there")
       ->needs(snapshots);
-  sub.add_option("--node", flags->node, "part of this server's session ids, for a proxy that asks the right one first")
+  sub.add_option("--node", flags->node,
+                 "name to put into this server's session ids, so that a proxy can ask the right server first")
       ->check(CLI::Validator(
           [](std::string& name) {
             const bool fine = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -340,12 +345,12 @@ Action AddServe(CLI::App& sub) {
             return fine ? std::string() : "must be 1 to 32 small letters and digits";
           },
           ""));
-  sub.add_option("--drain", flags->drain, "with --hand-over: seconds that answers may take to end")
+  sub.add_option("--drain", flags->drain, "with --hand-over: seconds to let running answers finish")
       ->check(Between(0, 86400))
       ->capture_default_str();
   sub.add_option("--session-idle", flags->session_idle,
-                 "seconds after which a session that no request names ends; with --hand-over it comes back when one "
-                 "does; 0 = never")
+                 "seconds without a request after which a session ends; with --hand-over the next request brings it "
+                 "back; 0 = never")
       ->check(Between(0, 1 << 30))
       ->capture_default_str()
       ->type_name("SECONDS");
@@ -367,7 +372,7 @@ Action AddServe(CLI::App& sub) {
 
 extern const CommandInfo kServe;
 const CommandInfo kServe = {.name = "serve",
-                            .summary = "answer over HTTP: the OpenAI API, and sessions that read endless streams",
+                            .summary = "serve the OpenAI API over HTTP, and sessions that read endless streams",
                             .group = CommandGroup::kAnswer,
                             .add = AddServe};
 

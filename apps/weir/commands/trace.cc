@@ -21,7 +21,7 @@ namespace weir::app {
 namespace {
 
 struct TraceFlags {
-  std::string file, output;
+  std::string file, output, recall_dir;
   bool summary = false, events = false, attention = false;
   double top = 0.5;
   TraceFilter filter;
@@ -116,6 +116,31 @@ void PrintModalities(const TraceTotals& totals, const std::vector<int32_t>& grou
   }
 }
 
+// Of every tenth of the stream: what is held somewhere, what only the archive has, and what is gone.
+Status PrintPlaces(const TraceTotals& totals, const std::vector<int32_t>& groups, const std::string& recall_dir) {
+  constexpr int64_t kParts = 10;
+  WEIR_ASSIGN_OR_RETURN(const SeqSet on_disk, SeqsOnDisk(recall_dir));
+  std::vector<bool> held(static_cast<size_t>(totals.n_tokens), false);
+  for (const int32_t group : groups) {
+    for (const SeqRun& run : totals.held[static_cast<size_t>(group)]) {
+      std::fill_n(held.begin() + run.first, run.count, true);
+    }
+  }
+  Print(stdout, "\n{:<24} {:>10} {:>10} {:>10} {:>10}\n", "places of tokens", "held", "on disk", "gone", "taken back");
+  for (int64_t part = 0; part < kParts; ++part) {
+    const int64_t begin = totals.n_tokens * part / kParts, end = totals.n_tokens * (part + 1) / kParts;
+    if (begin == end) continue;
+    PlaceCounts n{};
+    for (int64_t seq = begin; seq < end; ++seq) {
+      const TokenPlace place = PlaceOf(seq, held[static_cast<size_t>(seq)], totals.taken_back.seqs(), &on_disk);
+      ++n[static_cast<size_t>(place)];
+    }
+    Print(stdout, "{:<24} {:>10} {:>10} {:>10} {:>10}\n", CountText(begin) + " to " + CountText(end), CountText(n[0]),
+          CountText(n[1]), CountText(n[2]), CountText(n[3]));
+  }
+  return Status();
+}
+
 Status Summary(const TraceFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(const TraceTotals totals, ReadTotals(flags.file));
   const PotShape& pot = totals.head.pot;
@@ -141,6 +166,7 @@ Status Summary(const TraceFlags& flags) {
   Print(stdout, "\n");
   PrintLayers(totals, groups);
   if (totals.n_tokens == 0) return Status();
+  if (!flags.recall_dir.empty()) WEIR_RETURN_IF_ERROR(PrintPlaces(totals, groups, flags.recall_dir));
   Print(stdout, "\n{:<24} {:>8}\n", "tokens of the stream", "held");
   constexpr int64_t kParts = 10;
   for (int64_t part = 0; part < kParts; ++part) {
@@ -252,7 +278,7 @@ Status Attention(const TraceFlags& flags) {
 
 Status Trace(const TraceFlags& flags) {
   if (!flags.output.empty() && !flags.output.ends_with(".png") && !flags.output.ends_with(".svg")) {
-    return InvalidArgument("-o {}: expected a name that ends in .svg or .png", flags.output);
+    return InvalidArgument("-o {}: expected a file name that ends in .svg or .png", flags.output);
   }
   if (flags.attention) return Attention(flags);
   if (!flags.output.empty()) WEIR_RETURN_IF_ERROR(Draw(flags));
@@ -262,23 +288,27 @@ Status Trace(const TraceFlags& flags) {
 
 Action AddTrace(CLI::App& sub) {
   auto flags = std::make_shared<TraceFlags>();
-  sub.add_option("file,-f,--file", flags->file, "the trace, as a word or as -f")->required()->type_name("FILE");
+  sub.add_option("file,-f,--file", flags->file, "trace file, with or without -f")->required()->type_name("FILE");
   sub.add_option(
          "-o,--output", flags->output,
-         "draw what was kept, and with --trace-scores where attention went: .svg, or .png for the maps without words")
+         "draw what was kept, and with --trace-scores where attention went: .svg, or .png for the maps without text")
       ->check(NotEmpty())
       ->type_name("FILE");
   CLI::Option* summary = sub.add_flag("--summary", flags->summary, "print the table (the default without -o)");
-  sub.add_flag("--events", flags->events, "print one line of JSON per forgotten token")->excludes(summary);
+  sub.add_flag("--events", flags->events, "print one line of JSON per evicted token")->excludes(summary);
   CLI::Option* attention =
       sub.add_flag("--attention", flags->attention,
-                   "of a trace with --trace-attention: how sparse attention on pictures is, how alike it is between "
-                   "layers and between tokens of the answer, how text decays; a table, or with -o pictures")
+                   "for a trace with --trace-attention: show how sparse attention to pictures is, how similar it is "
+                   "across layers and answer tokens, and how attention to text decays; a table, or pictures with -o")
           ->excludes("--events");
-  sub.add_option("--top", flags->top, "with --attention: the share of a picture's tokens that counts as important")
+  sub.add_option("--top", flags->top, "with --attention: share of a picture's tokens that counts as important")
       ->needs(attention)
       ->check(CLI::Range(0.0, 1.0).description(""))
       ->capture_default_str();
+  sub.add_option("--recall-dir", flags->recall_dir,
+                 "an archive of the same stream: the table says what of the forgotten is on disk")
+      ->check(NotEmpty())
+      ->type_name("FOLDER");
   sub.add_option("--layer", flags->filter.layer, "only this layer; -1 = all")
       ->check(Between(-1, 1 << 20))
       ->capture_default_str();
@@ -292,7 +322,7 @@ Action AddTrace(CLI::App& sub) {
 
 extern const CommandInfo kTrace;
 const CommandInfo kTrace = {.name = "trace",
-                            .summary = "what was forgotten, from a file of --trace: a table, events, or pictures",
+                            .summary = "show what was evicted, from a --trace file: a table, events, or pictures",
                             .group = CommandGroup::kInspect,
                             .add = AddTrace};
 

@@ -38,7 +38,7 @@ struct TuneFlags {
 Status CheckOutput(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    return InvalidArgument("--output {}: it is no regular file", path);
+    return InvalidArgument("--output {}: not a regular file", path);
   }
   const std::string part = path + ".part";
   std::FILE* file = std::fopen(part.c_str(), "wb");
@@ -76,7 +76,7 @@ class Report {
     ++n_points_;
     const double per_point = SecondsSince(start_) / static_cast<double>(n_points_);
     if (n_points_ == 1 || terminal_) {
-      Print(stderr, "tune     point {}, one pass has {}; {} a point, about {} to go\n", n_points_, n_expected_,
+      Print(stderr, "tune     point {}, one pass has {}; {} per point, about {} left\n", n_points_, n_expected_,
             DurationText(per_point),
             DurationText(per_point * static_cast<double>(std::max<int64_t>(0, n_expected_ - n_points_) + 2)));
     }
@@ -98,7 +98,7 @@ class Report {
     }
     Print(stdout, "{} {:<24} ", point.best ? '*' : ' ', Printable(name));
     if (!point.status.ok()) {
-      Print(stdout, "passed over: {}\n", Printable(point.status.message()));
+      Print(stdout, "skipped: {}\n", Printable(point.status.message()));
       return;
     }
     Print(stdout, "{:<17} {:<19}", MeanText(MeanOf(point.figures[0])),
@@ -161,14 +161,14 @@ void PrintVerdict(const TuneResult& result, const std::string& output, bool json
   }
   if (!result.converged) Print(stdout, "the search ended at its limit, after {} points\n", result.n_points);
   if (result.found.text == result.start.text) {
-    Print(stdout, "nothing tried was better than the default\n");
+    Print(stdout, "no setting tried was better than the default\n");
   } else if (result.kept_found) {
-    Print(stdout, "found is better than the default by {:.4f} +- {:.4f} nats on held-out trials\n", gain.mean(),
-          gain.std_error());
+    Print(stdout, "the setting found is better than the default by {:.4f} +- {:.4f} nats on held-out trials\n",
+          gain.mean(), gain.std_error());
   } else {
     Print(stdout,
-          "found differs from the default by {:+.4f} +- {:.4f} nats on held-out trials: no more than the error of the "
-          "measurement, or worse; the default is kept\n",
+          "the setting found differs from the default by {:+.4f} +- {:.4f} nats on held-out trials: within the "
+          "measurement error, or worse; the default is kept\n",
           gain.mean(), gain.std_error());
   }
   Print(stdout, "kept {}\nwritten to {}: use it with --policy {}:profile={}\n", Printable(result.kept().text),
@@ -196,7 +196,7 @@ Status Announce(const LoadedModel& model, const PotFlags& pot_flags, SessionOpti
   // A question is read twice, once with its answer, and one token is generated.
   const double per_point = static_cast<double>(task.tokens_per_point()) / rates.read +
                            3 * static_cast<double>(task.questions_per_point()) / rates.answer;
-  Print(stderr, "tune     one pass has {} points of {} tokens and {} questions: at least {}\n", n_points,
+  Print(stderr, "tune     one pass measures {} points of {} tokens and {} questions: at least {}\n", n_points,
         CountText(task.tokens_per_point()), task.questions_per_point(),
         DurationText(per_point * static_cast<double>(n_points + 2)));
   return Status();
@@ -217,7 +217,7 @@ Status RunTune(const ModelFlags& model_flags, const PotFlags& pot_flags, TuneFla
                           TextTokens(model->tokenizer(), flags.file, task.text_tokens_wanted()));
     WEIR_RETURN_IF_ERROR(task.SetText(std::move(text)));
   } else if (flags.file.empty()) {
-    Print(stderr, "text     none: lines alone are measured; --file adds the likelihood of a text\n");
+    Print(stderr, "text     none: only lines are measured; --file adds the likelihood of a text\n");
   }
   const int64_t n_points = std::min<int64_t>(PointsOfOnePass(options.policy, axes), flags.max_points);
   WEIR_RETURN_IF_ERROR(Announce(*model, pot_flags, options, task, axes, n_points));
@@ -245,27 +245,29 @@ Action AddTune(CLI::App& sub) {
       ->check(NotEmpty())
       ->type_name("FILE");
   sub.add_option("--search", flags->search,
-                 "options and values to try, \"b=0,0.001;recent=32,64\"; without it those the policy declares, but for "
-                 "options that --policy gives")
+                 "options and values to try, \"b=0,0.001;recent=32,64\"; default: those the policy declares, except "
+                 "options set in --policy")
       ->check(NotEmpty())
       ->type_name("VALUES");
-  sub.add_option("-f,--file", flags->file, "text whose likelihood counts too; - is standard input")->type_name("FILE");
-  sub.add_option("--trials", flags->task.n_trials, "streams that every point is measured on")
+  sub.add_option("-f,--file", flags->file, "text whose likelihood counts in the objective too; - is standard input")
+      ->type_name("FILE");
+  sub.add_option("--trials", flags->task.n_trials, "streams measured per point")
       ->check(Between(2, 1 << 16))
       ->capture_default_str();
-  sub.add_option("--questions", flags->task.n_questions, "questions of every distance in a trial")
+  sub.add_option("--questions", flags->task.n_questions, "questions per distance in a trial")
       ->check(Between(1, 1 << 16))
       ->capture_default_str();
-  sub.add_option("--seed", flags->task.seed, "of the trials")->capture_default_str();
-  sub.add_option("--weights", flags->weights, "of lines inside the pot, lines beyond it, and text, in the objective")
+  sub.add_option("--seed", flags->task.seed, "random seed of the trials")->capture_default_str();
+  sub.add_option("--weights", flags->weights,
+                 "weights in the objective of lines inside the pot, lines beyond it, and text")
       ->delimiter(',')
       ->expected(3)
       ->type_name("INSIDE,BEYOND,TEXT")
       ->capture_default_str();
-  sub.add_option("--max-points", flags->max_points, "points after which the search ends")
+  sub.add_option("--max-points", flags->max_points, "maximum points to measure")
       ->check(Between(1, 1 << 20))
       ->capture_default_str();
-  sub.add_flag("--json", flags->json, "a JSON object a line on standard output instead of a table");
+  sub.add_flag("--json", flags->json, "print JSON lines on standard output instead of a table");
   return [=] {
     InstallStopHandler();
     return RunTune(*model, *pot, *flags);
@@ -276,7 +278,7 @@ Action AddTune(CLI::App& sub) {
 
 extern const CommandInfo kTune;
 const CommandInfo kTune = {.name = "tune",
-                           .summary = "find a policy's options for a model and a pot, and keep them in a profile",
+                           .summary = "tune a policy's options for a model and a pot, and save them in a profile",
                            .group = CommandGroup::kMeasure,
                            .add = AddTune};
 

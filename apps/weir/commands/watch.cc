@@ -1,9 +1,6 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
 // weir watch: reads a video as it plays and answers questions about it at any time.
-#include <poll.h>
-#include <unistd.h>
-
 #include <fmt/core.h>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +14,7 @@
 #include "commands/command.h"
 #include "engine/frame_feed.h"
 #include "io/json.h"
+#include "line_input.h"
 #include "print.h"
 
 namespace weir::app {
@@ -39,7 +37,7 @@ Result<int64_t> ParseDuration(const char* flag, const std::string& text) {
                        : unit == "h"                 ? 3600e3
                                                      : 0;
   if (end == text.c_str() || !std::isfinite(value) || value * scale < 1 || value * scale > 1e12) {
-    return InvalidArgument("{} '{}' is no span of time; write for example 500ms, 30s, 2m or 1h", flag, text);
+    return InvalidArgument("{} '{}' is not a duration; write for example 500ms, 30s, 2m or 1h", flag, text);
   }
   return static_cast<int64_t>(std::llround(value * scale));
 }
@@ -51,31 +49,26 @@ std::string TimeText(int64_t ms) {
 // Lines of standard input, without waiting for them.
 class Questions {
  public:
-  explicit Questions(bool listen) : open_(listen) {}
+  explicit Questions(bool listen) {
+    if (listen) input_.emplace(false);
+  }
   struct Question {
     std::string text;
     int64_t at_ms = -1;  // not before this time of the video; -1: now
   };
   // Takes in what has been typed.
   void Listen() {
-    while (open_) {
-      struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-      if (poll(&input, 1, 0) <= 0) return;
-      char buffer[4096];
-      const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
-      if (n <= 0) {
-        open_ = false;
-        if (!line_.empty()) Add();
-        return;
-      }
-      for (ssize_t i = 0; i < n; ++i) {
-        if (buffer[i] != '\n') {
-          line_ += buffer[i];
-        } else {
-          Add();
-        }
-      }
+    while (input_) {
+      std::string line;
+      const LineInput::Event event = input_->Poll(&line);
+      if (event == LineInput::Event::kEnd) input_.reset();
+      if (event != LineInput::Event::kLine) return;
+      Add(std::move(line));
     }
+  }
+  // After output: shows the question that is being typed again.
+  void Redraw() {
+    if (input_) input_->Redraw();
   }
   // The next question that is due, if any; at the end of the video all are due.
   bool Next(int64_t now_ms, bool at_end, Question* question) {
@@ -90,11 +83,8 @@ class Questions {
 
  private:
   // "@12.5 What happens?" waits for second 12.5 of the video.
-  void Add() {
+  void Add(std::string text) {
     Question question;
-    std::string text = std::move(line_);
-    line_.clear();
-    if (!text.empty() && text.back() == '\r') text.pop_back();
     if (!text.empty() && text[0] == '@') {
       char* end = nullptr;
       const double second = std::strtod(text.c_str() + 1, &end);
@@ -107,8 +97,7 @@ class Questions {
     if (!text.empty()) waiting_.push_back(std::move(question));
   }
 
-  bool open_;
-  std::string line_;
+  std::optional<LineInput> input_;  // until its end
   std::deque<Question> waiting_;
 };
 
@@ -303,10 +292,13 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
     questions.Listen();
     if (watcher.n_looked() > 0 && questions.Next(watcher.t_ms(), false, &question)) {
       WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
+      questions.Redraw();
     } else if (feed->Take(&frame, 50)) {
       WEIR_RETURN_IF_ERROR(watcher.See(frame));
-      if (ask.Due(watcher.t_ms())) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
-      if (reports.Due(watcher.t_ms())) WEIR_RETURN_IF_ERROR(watcher.Report());
+      const bool asks = ask.Due(watcher.t_ms()), tells = reports.Due(watcher.t_ms());
+      if (asks) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
+      if (tells) WEIR_RETURN_IF_ERROR(watcher.Report());
+      if (asks || tells) questions.Redraw();
     } else if (feed->ended()) {
       break;
     }
@@ -335,21 +327,23 @@ Action AddWatch(CLI::App& sub) {
       ->type_name("FILE");
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
-  CLI::Option* ask = sub.add_option("--ask", flags->ask, "a question: at the end of the video, or --every so often")
-                         ->check(NotEmpty())
-                         ->type_name("TEXT");
-  sub.add_option("--every", flags->every, "ask it each time so much of the video has passed: 30s, 5m ...")
+  CLI::Option* ask =
+      sub.add_option("--ask", flags->ask, "question to ask at the end of the video, or at every interval of --every")
+          ->check(NotEmpty())
+          ->type_name("TEXT");
+  sub.add_option("--every", flags->every, "ask it each time this much of the video has passed: 30s, 5m ...")
       ->needs(ask)
       ->type_name("TIME");
-  sub.add_option("--report", flags->report, "say where frames, tokens and memory stand, so often: 1m ...")
+  sub.add_option("--report", flags->report, "print frame, token and memory figures at this interval: 1m ...")
       ->type_name("TIME");
-  sub.add_flag("--fast", flags->fast, "a file is read as fast as it can be looked at; no frame is dropped");
-  sub.add_option("--queue", flags->queue, "frames that may wait while an answer is written; older ones are dropped")
+  sub.add_flag("--fast", flags->fast, "read a file as fast as it can be processed, without dropping frames");
+  sub.add_option("--queue", flags->queue,
+                 "frames that may wait while an answer is being written; older ones are dropped")
       ->check(Between(1, 1 << 12))
       ->capture_default_str();
   sub.add_option("--system", flags->system, "system message");
   sub.add_option("--chat-template", model->chat_template,
-                 "template to use instead of the file's: chatml, llama3, vicuna ...");
+                 "chat template to use instead of the model file's: chatml, llama3, vicuna ...");
   AddPotFlags(sub, pot.get());
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
@@ -367,7 +361,8 @@ Action AddWatch(CLI::App& sub) {
 extern const CommandInfo kWatch;
 const CommandInfo kWatch = {
     .name = "watch",
-    .summary = "watch a video as it plays, through a fixed pot; questions at any moment, one a line on standard input",
+    .summary =
+        "watch a video as it plays, through a fixed pot; ask at any time, one question per line on standard input",
     .group = CommandGroup::kAnswer,
     .add = AddWatch};
 

@@ -20,13 +20,13 @@ Action AddAvl(CLI::App& sub) {
   flags->run.viewer.n_decode = 32;
   AddVqaFlags(sub, flags.get(), kAvlGrid);
   sub.add_option("--share", flags->run.share,
-                 "of the longest prompt: the pot of policies that forget when it is full; those that trim a prompt "
-                 "themselves get room for all. 0 = --pot for all")
+                 "pot size, as a share of the longest prompt, for policies that evict when the pot is full; policies "
+                 "that trim a prompt themselves get room for all of it. 0 = --pot for all policies")
       ->check(CLI::Range(0.0, 1.0).description(""))
       ->capture_default_str();
-  sub.add_option("--decode", flags->run.viewer.n_decode,
-                 "tokens that are written for every question, the answer and what comes after its end: latency and "
-                 "shares are their means")
+  sub.add_option(
+         "--decode", flags->run.viewer.n_decode,
+         "tokens decoded per question, continuing after the end of the answer; latency and shares are means over them")
       ->check(Between(0, 1 << 12))
       ->capture_default_str();
   return [=] { return RunPictureExam(flags->run, MakeVqaExam("avl", *flags)); };
@@ -35,7 +35,8 @@ Action AddAvl(CLI::App& sub) {
 }  // namespace
 
 extern const SuiteInfo kAvl;
-const SuiteInfo kAvl = {
-    .name = "avl", .summary = "vqa with shares of pictures stored and read: A-VL beside FastV and H2O", .add = AddAvl};
+const SuiteInfo kAvl = {.name = "avl",
+                        .summary = "vqa that stores and reads only shares of the pictures: A-VL against FastV and H2O",
+                        .add = AddAvl};
 
 }  // namespace weir::app

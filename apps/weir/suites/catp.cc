@@ -35,7 +35,7 @@ Action AddCatp(CLI::App& sub) {
   auto flags = std::make_shared<VqaFlags>();
   auto keeps = std::make_shared<std::vector<double>>(std::vector<double>{0.5, 0.25, 0.125});
   AddVqaFlags(sub, flags.get(), "full");
-  sub.add_option("--keep", *keeps, "shares of a picture's rows that stay; all of them are always run")
+  sub.add_option("--keep", *keeps, "shares of a picture's rows to keep; keeping all rows is always run too")
       ->delimiter(',')
       ->check(CLI::Range(1e-6, 1.0).description(""))
       ->capture_default_str();
@@ -49,6 +49,6 @@ Action AddCatp(CLI::App& sub) {
 
 extern const SuiteInfo kCatp;
 const SuiteInfo kCatp = {
-    .name = "catp", .summary = "vqa with pruned pictures: CATP's variants and its baselines", .add = AddCatp};
+    .name = "catp", .summary = "vqa with pruned pictures: CATP's variants against its baselines", .add = AddCatp};
 
 }  // namespace weir::app

@@ -85,7 +85,7 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   const Status status = exam.run(asked, plain, hooks);
   progress.Done(n_questions);
   if (status.code() == StatusCode::kOverBudget) {
-    Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, status.message());
+    Print(stderr, "weir: warning: {} stopped here: {}\n", run.policy, status.message());
     return Status();
   }
   return status;
@@ -113,8 +113,8 @@ void GivePotForAll(const std::string& policy, int64_t longest_tokens, const Mode
   options->pot_slots = static_cast<int32_t>(std::clamp<int64_t>(longest_tokens, 256, kLargestFullPot));
   if (longest_tokens <= model.n_ctx_train) return;
   Print(stderr,
-        "weir: warning: {} keeps streams of up to {} tokens, the model was trained with {}: as a ceiling it "
-        "holds no further than that\n",
+        "weir: warning: {} keeps streams of up to {} tokens, but the model was trained with {}: it is a ceiling only "
+        "up to there\n",
         policy, CountText(longest_tokens), CountText(model.n_ctx_train));
 }
 
@@ -157,10 +157,9 @@ void AddRunFlags(CLI::App& app, EvalFlags* flags) {
   AddRecallFlags(app, &flags->pot.recall);
   // A single policy and pot become lists here.
   for (const char* name : {"--policy", "--ctx-size", "--pot"}) app.remove_option(app.get_option(name));
-  app.add_option(
-         "--policy", flags->policies,
-         "what is forgotten, one run each: NAME[:key=value,...] separated by ';' (or by ',' where a piece is no "
-         "key=value); may be repeated. A policy that never forgets gets a pot for the whole stream")
+  app.add_option("--policy", flags->policies,
+                 "policies to run, one run each: NAME[:key=value,...] separated by ';' (or by ',' if the next piece is "
+                 "not key=value); may be repeated. A policy that never evicts gets a pot for the whole stream")
       ->allow_extra_args(false)
       ->capture_default_str()
       ->type_name("LIST");
@@ -174,15 +173,15 @@ void AddExamFlags(CLI::App& app, EvalFlags* flags, int n) {
   // In an exam a full pot is never an error but for policies that keep everything.
   app.remove_option(app.get_option("--on-overflow"));
   flags->n = n;
-  app.add_option("--n", flags->n, "trials of every cell")->check(Between(1, 1 << 20))->capture_default_str();
-  app.add_option("-s,--seed", flags->seed, "seed of the material: the same for every policy")->capture_default_str();
-  app.add_option(
-         "--prompt", flags->prompt,
-         "completion: the model goes on with the beginning of the answer; chat: it is asked in its chat template")
+  app.add_option("--n", flags->n, "trials per cell")->check(Between(1, 1 << 20))->capture_default_str();
+  app.add_option("-s,--seed", flags->seed, "random seed of the material, the same for every policy")
+      ->capture_default_str();
+  app.add_option("--prompt", flags->prompt,
+                 "completion: the model continues the beginning of the answer; chat: it is asked in its chat template")
       ->check(CLI::IsMember({"completion", "chat"}))
       ->capture_default_str();
   app.add_option("--chat-template", flags->model.chat_template,
-                 "template to use instead of the file's: chatml, llama3, gemma ...");
+                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
   app.add_option("--gold-nll", flags->gold_nll, "also measure how likely the right answer is (completion only)")
       ->capture_default_str();
 }
@@ -192,7 +191,7 @@ Result<std::vector<EvalRun>> RunsOf(const EvalFlags& flags) {
   for (const std::string& text : flags.policies) {
     for (std::string& one : SplitPolicyList(text)) policies.push_back(std::move(one));
   }
-  if (policies.empty()) return InvalidArgument("--policy names no policy");
+  if (policies.empty()) return InvalidArgument("--policy has no policy in it");
   const std::vector<int32_t> pots = flags.pots.empty() ? std::vector<int32_t>{0} : flags.pots;
   std::vector<EvalRun> out;
   for (const int32_t pot : pots) {

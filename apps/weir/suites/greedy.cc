@@ -56,6 +56,6 @@ Action AddGreedy(CLI::App& sub) {
 
 extern const SuiteInfo kGreedy;
 const SuiteInfo kGreedy = {
-    .name = "greedy", .summary = "continue token ids greedily and print ids and leading logits", .add = AddGreedy};
+    .name = "greedy", .summary = "continue token ids greedily and print ids and top logits", .add = AddGreedy};
 
 }  // namespace weir::app

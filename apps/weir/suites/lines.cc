@@ -85,21 +85,21 @@ Action AddLines(CLI::App& sub) {
   LinesOptions* options = &flags->options;
   AddRunFlags(sub, &flags->eval);
   AddExamFlags(sub, &flags->eval, 50);
-  sub.add_option("--style", flags->style, "stream: one endless stream (StreamEval); longeval: one prompt a trial")
+  sub.add_option("--style", flags->style, "stream: one endless stream (StreamEval); longeval: one prompt per trial")
       ->check(CLI::IsMember({"stream", "longeval"}))
       ->capture_default_str();
-  sub.add_option("-f,--file", flags->file, "published LongEval cases (JSON lines) instead of made-up prompts")
+  sub.add_option("-f,--file", flags->file, "published LongEval cases (JSON lines) instead of generated prompts")
       ->type_name("FILE");
-  sub.add_option("--distance", options->distances, "stream: lines between the line asked for and the question")
+  sub.add_option("--distance", options->distances, "stream: lines between the line in question and its question")
       ->delimiter(',')
       ->capture_default_str();
   sub.add_option("--every", options->every, "stream: lines between questions")->capture_default_str();
-  sub.add_flag("--carry", options->carry, "stream: questions and answers stay in the stream, as rounds");
-  sub.add_option("--gap", options->gap_bytes, "stream: bytes of made-up prose before every line")
+  sub.add_flag("--carry", options->carry, "stream: questions and answers stay in the stream, as in a conversation");
+  sub.add_option("--gap", options->gap_bytes, "stream: bytes of generated prose before every line")
       ->check(Between(0, 1 << 16))
       ->capture_default_str();
-  sub.add_option("--lines", options->n_lines, "longeval: lines of a prompt")->delimiter(',')->capture_default_str();
-  sub.add_option("--keys", flags->keys, "names of lines: number (StreamEval), pair (LongEval), word")
+  sub.add_option("--lines", options->n_lines, "longeval: lines per prompt")->delimiter(',')->capture_default_str();
+  sub.add_option("--keys", flags->keys, "line names: number (StreamEval), pair (LongEval), word")
       ->check(CLI::IsMember({"number", "pair", "word"}))
       ->capture_default_str();
   sub.add_option("--format", flags->format, "plain: KEY: VALUE; register: StreamEval's sentence; longeval: LongEval's")
@@ -114,7 +114,7 @@ Action AddLines(CLI::App& sub) {
 
 extern const SuiteInfo kLines;
 const SuiteInfo kLines = {.name = "lines",
-                          .summary = "numbers of lines that went by: how far back does the model remember?",
+                          .summary = "recall the numbers of earlier lines: how far back does the model remember?",
                           .add = AddLines};
 
 }  // namespace weir::app

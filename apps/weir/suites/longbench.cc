@@ -59,10 +59,11 @@ Action AddLongBench(CLI::App& sub) {
       ->type_name("FILE");
   sub.add_option("--task", flags->options.datasets, "only these tasks")->delimiter(',')->type_name("NAME,...");
   sub.add_option("--max-tokens", flags->options.max_tokens,
-                 "longer prompts lose their middle, as published; 0 = no limit: the pot takes the whole prompt")
+                 "cut the middle out of longer prompts, as published; 0 = no limit: the pot takes the whole prompt")
       ->check(Between(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
-  sub.add_option("--max-answer", flags->options.max_answer, "shorter answers than published; 0 = as published")
+  sub.add_option("--max-answer", flags->options.max_answer,
+                 "maximum answer length in tokens, if shorter than published; 0 = as published")
       ->check(Between(0, 4096))
       ->capture_default_str();
   return [=] { return RunExam(flags->eval, [&](const LoadedModel& model) { return MakeExam(*flags, model); }); };

@@ -31,7 +31,7 @@ Result<Exam> MakeExam(const NeedleFlags& flags) {
   auto text = std::make_shared<std::string>();
   if (!flags.file.empty()) {
     WEIR_ASSIGN_OR_RETURN(*text, ReadTextFile(flags.file, kMaxTextBytes));
-    if (text->empty()) return InvalidArgument("{} holds no text", flags.file);
+    if (text->empty()) return InvalidArgument("{} contains no text", flags.file);
   }
   options.haystack = *text;
   int64_t longest = 0, all = 0;
@@ -55,17 +55,17 @@ Action AddNeedle(CLI::App& sub) {
   auto flags = std::make_shared<NeedleFlags>();
   AddRunFlags(sub, &flags->eval);
   AddExamFlags(sub, &flags->eval, 6);
-  sub.add_option("-f,--file", flags->file, "text to hide needles in; without it, made-up prose")->type_name("FILE");
-  sub.add_option("--needles", flags->needles, "needles and questions (JSON); without it, six of our own")
+  sub.add_option("-f,--file", flags->file, "text to hide needles in; default: generated prose")->type_name("FILE");
+  sub.add_option("--needles", flags->needles, "needles and questions (JSON); default: six built-in ones")
       ->type_name("FILE");
-  sub.add_option("--length", flags->options.lengths, "tokens before the question, about")
+  sub.add_option("--length", flags->options.lengths, "approximate number of tokens before the question")
       ->delimiter(',')
       ->check(Between(int64_t{128}, int64_t{1} << 40))
       ->capture_default_str();
-  sub.add_option("--depth", flags->options.depths, "place of the needle, 0 to 1")
+  sub.add_option("--depth", flags->options.depths, "position of the needle, 0 to 1")
       ->delimiter(',')
       ->capture_default_str();
-  sub.add_option("--answer", flags->options.n_answer, "longest answer in tokens")
+  sub.add_option("--answer", flags->options.n_answer, "maximum answer length in tokens")
       ->check(Between(1, 4096))
       ->capture_default_str();
   return [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); };

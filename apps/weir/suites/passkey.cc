@@ -45,16 +45,15 @@ Action AddPasskey(CLI::App& sub) {
   auto flags = std::make_shared<PasskeyFlags>();
   AddRunFlags(sub, &flags->eval);
   AddExamFlags(sub, &flags->eval, 10);
-  sub.add_option(
-         "--mode", flags->mode,
-         "growing: one stream a trial, asked again at every length; grid: one stream for every length and depth")
+  sub.add_option("--mode", flags->mode,
+                 "growing: one stream per trial, asked again at every length; grid: one stream per length and depth")
       ->check(CLI::IsMember({"growing", "grid"}))
       ->capture_default_str();
   sub.add_option("--length", flags->options.lengths, "tokens before the question")
       ->delimiter(',')
       ->check(Between(int64_t{128}, int64_t{1} << 40))
       ->capture_default_str();
-  sub.add_option("--depth", flags->options.depths, "grid: place of the key, 0 to 1")
+  sub.add_option("--depth", flags->options.depths, "grid: position of the key, 0 to 1")
       ->delimiter(',')
       ->capture_default_str();
   sub.add_option("--key-at", flags->options.key_at, "growing: tokens of filler before the key")
@@ -67,6 +66,7 @@ Action AddPasskey(CLI::App& sub) {
 }  // namespace
 
 extern const SuiteInfo kPasskey;
-const SuiteInfo kPasskey = {.name = "passkey", .summary = "a number said once in endless filler", .add = AddPasskey};
+const SuiteInfo kPasskey = {
+    .name = "passkey", .summary = "a number stated once in endless filler text", .add = AddPasskey};
 
 }  // namespace weir::app

@@ -13,6 +13,7 @@
 #include "eval/policy_list.h"
 #include "io/json.h"
 #include "print.h"
+#include "recall_flags.h"
 
 namespace weir::app {
 
@@ -139,11 +140,18 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   }
   WEIR_RETURN_IF_ERROR(AddProbe(sitting.model, flags.eval.model, sitting.chat != nullptr, std::nullopt, &options));
   if (sitting.viewer.video) options.beside = FrameStore::Plan(encoder);
+  WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(flags.eval.pot.recall));
+  recall.max_rows = encoder.config().max_rows();
+  WEIR_RETURN_IF_ERROR(AddRecall(recall, sitting.model, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                         Session::Make(sitting.model.model(), sitting.model.backend(), options));
   std::unique_ptr<FrameStore> frames;
   if (sitting.viewer.video) {
     WEIR_ASSIGN_OR_RETURN(frames, FrameStore::Make(encoder, session->ledger()));
+  }
+  std::unique_ptr<StreamRecall> recalled;
+  if (recall.on()) {
+    WEIR_ASSIGN_OR_RETURN(recalled, StreamRecall::Make(recall, sitting.model, *session));
   }
   Json start = RowStart(exam.suite, "", flags.eval, options.policy.text, *session);
   start["data"] = sitting.data;
@@ -151,14 +159,16 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   start["method"] = prune.method;
   start["keep"] = prune.keep;
   start["prompt"] = sitting.prompt;
+  if (recall.on()) start["recall"] = recall.spec.text;
   start["settings"] = exam.settings + fmt::format(" answer={} form={}", sitting.viewer.n_answer, sitting.viewer.form);
   const std::string what = fmt::format("{} {}, pot {}{}", exam.suite, run.policy, session->plan().pot_slots,
                                        prune.spec.info != nullptr ? (", " + prune.spec.text).c_str() : "");
   if (sitting.finished.contains(RunKey(start))) {
-    Print(stderr, "{}: finished before\n", what);
+    Print(stderr, "{}: already finished\n", what);
     return Status();
   }
   Viewer viewer(*session, rows, sitting.model.tokenizer(), sitting.chat, sitting.viewer, &StopFlag(), frames.get());
+  viewer.SetRecall(recalled.get());
   ExamProgress progress(what);
   int64_t n_questions = 0;
   const Clock::time_point began = Clock::now();
@@ -187,7 +197,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   }
   WEIR_RETURN_IF_ERROR(FlushOutput());
   if (status.code() == StatusCode::kOverBudget) {
-    Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, status.message());
+    Print(stderr, "weir: warning: {} stopped here: {}\n", run.policy, status.message());
     return Status();
   }
   return status;
@@ -203,38 +213,39 @@ void AddPictureRunFlags(CLI::App& app, PictureEvalFlags* flags, const std::strin
   AddEncoderFlags(app, &flags->pictures);
   app.get_option("--mmproj")->required();
   app.remove_option(app.get_option("--prune"));  // one pruner; here they come in lists, or are the suite's own
-  app.add_option("--data", flags->data,
-                 "questions: a folder with questions.jsonl or streams.jsonl and the pictures they name, or the file")
+  app.add_option(
+         "--data", flags->data,
+         "questions: a folder with questions.jsonl or streams.jsonl and the pictures they name, or the file itself")
       ->required()
       ->type_name("FOLDER");
-  app.add_option(
-         "--prompt", flags->eval.prompt,
-         "chat: in the model's chat template; completion: as one text; auto: in the template where there is one")
+  app.add_option("--prompt", flags->eval.prompt,
+                 "chat: use the model's chat template; completion: plain text; auto: the template if there is one")
       ->check(CLI::IsMember({"auto", "chat", "completion"}))
       ->capture_default_str();
   app.add_option("--chat-template", flags->eval.model.chat_template,
-                 "template to use instead of the file's: chatml, llama3, vicuna ...");
+                 "chat template to use instead of the model file's: chatml, llama3, vicuna ...");
   app.add_option("--form", flags->form,
-                 "how a question is put, {question} standing for its words; as it is in a template, else 'Question: "
-                 "{question} Answer:'")
+                 "wording of a question, where {question} stands for its text; default: the text itself in a chat "
+                 "template, else 'Question: {question} Answer:'")
       ->type_name("TEXT");
-  app.add_option("--answer", flags->viewer.n_answer, "longest answer in tokens")
+  app.add_option("--answer", flags->viewer.n_answer, "maximum answer length in tokens")
       ->check(Between(1, 1 << 12))
       ->capture_default_str();
-  app.add_option("--resume", flags->resume, "rows of an earlier, stopped call: what is complete there is not run again")
+  app.add_option("--resume", flags->resume,
+                 "rows of an earlier, interrupted run; what is complete there is not run again")
       ->type_name("ROWS.jsonl");
 }
 
 void AddFrameFlags(CLI::App& app, PictureEvalFlags* flags) {
   flags->viewer.video = true;
-  app.add_option("--fps", flags->fps, "pictures a second: the time that the stream's frames carry")
+  app.add_option("--fps", flags->fps, "pictures per second; sets the times of the stream's frames")
       ->check(CLI::Range(1e-3, 1000.0).description(""))
       ->capture_default_str();
 }
 
 void AddPruneFlag(CLI::App& app, PictureEvalFlags* flags) {
   app.add_option("--prune", flags->prune,
-                 "rows that stay of a picture, one run each: PRUNER[:key=value,...] or none, as --policy")
+                 "pruners to run, one run each: PRUNER[:key=value,...] or none, separated as in --policy")
       ->allow_extra_args(false)
       ->type_name("LIST");
 }

@@ -122,10 +122,10 @@ Status Stream(const PplRun& run, TextSource* source) {
   }
   stream.Finish();
   run.progress.Done();
-  if (session.counters().seen == 0) return InvalidArgument("{} holds no text", flags.file);
+  if (session.counters().seen == 0) return InvalidArgument("{} contains no text", flags.file);
   run.Print("stream_total", stream.total().Result(), session.counters().seen);
   if (!full.ok()) {
-    app::Print(stderr, "weir: warning: {} ends here: {}\n", run.policy, full.message());
+    app::Print(stderr, "weir: warning: {} stopped here: {}\n", run.policy, full.message());
   }
   return Status();
 }
@@ -135,9 +135,9 @@ Status Ppl(const PplFlags& flags) {
   // Windows are as long as the requested pot, also for policies that never forget.
   WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs,
                         flags.window > 0 ? RunsOf(flags.eval) : DistinctRunsOf(flags.eval));
-  if (runs.size() > 1 && flags.file == "-")
-    return InvalidArgument("standard input can be read by one policy and pot only");
-  if (runs.size() > 1 && !flags.eval.pot.trace.empty()) return InvalidArgument("--trace takes one policy and pot only");
+  if (runs.size() > 1 && flags.file == "-") return InvalidArgument("standard input works with one policy and pot only");
+  if (runs.size() > 1 && !flags.eval.pot.trace.empty())
+    return InvalidArgument("--trace works with one policy and pot only");
   std::vector<SessionOptions> options;
   for (const EvalRun& run : runs) {
     WEIR_ASSIGN_OR_RETURN(SessionOptions one, OptionsOf(flags.eval, run));
@@ -170,18 +170,18 @@ Action AddPpl(CLI::App& sub) {
   AddTraceFlag(sub, &flags->eval.pot);
   AddVerboseFlag(sub, &flags->eval.pot);
   sub.add_option("-f,--file", flags->file, "text to read; - is standard input")->required()->type_name("FILE");
-  CLI::Option* window =
-      sub.add_option("--window", flags->window, "windows of N tokens, second half counted; 0 = one stream")
-          ->check(Between(0, 1 << 20))
-          ->capture_default_str();
+  CLI::Option* window = sub.add_option("--window", flags->window,
+                                       "windows of N tokens, of which the second half is scored; 0 = one stream")
+                            ->check(Between(0, 1 << 20))
+                            ->capture_default_str();
   sub.add_option("-n,--tokens", flags->max_tokens, "stop after N tokens; 0 = all")
       ->check(Between(int64_t{0}, INT64_MAX))
       ->capture_default_str();
-  sub.add_option("--segment", flags->segment, "tokens per line of a stream's report")
+  sub.add_option("--segment", flags->segment, "tokens per row of a stream's report")
       ->check(Between(int64_t{1}, INT64_MAX))
       ->excludes(window)
       ->capture_default_str();
-  sub.add_option("--lengths", flags->lengths, "also report the stream up to these tokens")
+  sub.add_option("--lengths", flags->lengths, "also report the stream up to each of these token counts")
       ->delimiter(',')
       ->check(Between(int64_t{2}, INT64_MAX))
       ->excludes(window)
@@ -192,8 +192,7 @@ Action AddPpl(CLI::App& sub) {
 }  // namespace
 
 extern const SuiteInfo kPpl;
-const SuiteInfo kPpl = {.name = "ppl",
-                        .summary = "perplexity of a text: one endless stream, or windows as llama.cpp counts them",
-                        .add = AddPpl};
+const SuiteInfo kPpl = {
+    .name = "ppl", .summary = "perplexity of a text: one endless stream, or windows as in llama.cpp", .add = AddPpl};
 
 }  // namespace weir::app

@@ -25,7 +25,7 @@ Result<Exam> MakeExam(const StreamQaFlags& flags) {
   auto text = std::make_shared<std::string>();
   if (!flags.file.empty()) {
     WEIR_ASSIGN_OR_RETURN(*text, ReadTextFile(flags.file, kMaxTextBytes));
-    if (text->empty()) return InvalidArgument("{} holds no text", flags.file);
+    if (text->empty()) return InvalidArgument("{} contains no text", flags.file);
   }
   options.text = *text;
   int64_t farthest = 0;
@@ -33,7 +33,7 @@ Result<Exam> MakeExam(const StreamQaFlags& flags) {
   Exam exam{
       .suite = "streamqa", .read_tokens = farthest + options.n * options.every_tokens, .n_answer = options.n_answer};
   exam.longest_tokens = exam.read_tokens + 2 * options.every_tokens + 512;
-  exam.n_questions = static_cast<int64_t>(options.distances.size() + 1) * options.n;
+  exam.n_questions = static_cast<int64_t>(options.distances.size() + 1 + options.untold) * options.n;
   exam.run = [options, text](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
     return RunStreamQa(asked, options, hooks);
   };
@@ -45,17 +45,22 @@ Action AddStreamQa(CLI::App& sub) {
   StreamQaOptions* options = &flags->options;
   AddRunFlags(sub, &flags->eval);
   AddExamFlags(sub, &flags->eval, 50);
-  sub.add_option("-f,--file", flags->file, "text that facts are put into; without it, made-up prose")
-      ->type_name("FILE");
+  sub.add_option("-f,--file", flags->file, "text to put facts into; default: generated prose")->type_name("FILE");
   sub.add_option("--distance", options->distances, "tokens between a fact and its question")
       ->delimiter(',')
       ->capture_default_str();
   sub.add_option("--gap", options->gap_tokens, "tokens between facts")
       ->check(Between(int64_t{16}, int64_t{1} << 30))
       ->capture_default_str();
-  sub.add_option("--every", options->every_tokens, "tokens between points where questions are asked")
+  sub.add_option("--every", options->every_tokens, "tokens between the points at which questions are asked")
       ->check(Between(int64_t{16}, int64_t{1} << 30))
       ->capture_default_str();
+  sub.add_option(
+         "--subjects", options->n_subjects,
+         "facts are about so many people's things: few, and older facts are superseded; the newest is right (0: all)")
+      ->check(Between(0, 1 << 20))
+      ->type_name("N");
+  sub.add_flag("--untold", options->untold, "also ask for facts that were never told, and count answers");
   return [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); };
 }
 
@@ -63,6 +68,6 @@ Action AddStreamQa(CLI::App& sub) {
 
 extern const SuiteInfo kStreamqa;
 const SuiteInfo kStreamqa = {
-    .name = "streamqa", .summary = "facts told along an endless text, asked for later", .add = AddStreamQa};
+    .name = "streamqa", .summary = "facts stated in an endless text and asked about later", .add = AddStreamQa};
 
 }  // namespace weir::app

@@ -16,7 +16,7 @@ Action AddStreamVideo(CLI::App& sub) {
       ->check(CLI::Range(1e-6, 1e9).description(""))
       ->capture_default_str()
       ->type_name("MINUTES");
-  sub.add_option("--ages", flags->options.ages, "minutes since then, from which on a row of its own begins")
+  sub.add_option("--ages", flags->options.ages, "minutes from the clip to its question at which a new row starts")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("MINUTES,...");
@@ -27,7 +27,7 @@ Action AddStreamVideo(CLI::App& sub) {
 
 extern const SuiteInfo kStreamvideo;
 const SuiteInfo kStreamvideo = {.name = "streamvideo",
-                                .summary = "what was seen in the first minute, asked while the pot turns over",
+                                .summary = "questions about the first minute, asked while the pot turns over",
                                 .add = AddStreamVideo};
 
 }  // namespace weir::app

@@ -41,11 +41,12 @@ void AddVideoFlags(CLI::App& sub, VideoFlags* flags) {
   AddPictureRunFlags(sub, &flags->run, kContenders);
   AddFrameFlags(sub, &flags->run);
   AddPruneFlag(sub, &flags->run);
-  sub.add_option("--streams", flags->n_streams, "streams of the folder, from the first on; 0 = all")
+  sub.add_option("--streams", flags->n_streams, "number of streams to run, from the first on; 0 = all")
       ->check(Between(0, 1 << 30))
       ->capture_default_str();
-  sub.add_option("--answers", flags->answers,
-                 "what stays in the stream as an answer: own, the model's; true, the right one. The model's is scored")
+  sub.add_option(
+         "--answers", flags->answers,
+         "answer that stays in the stream: own = the model's, true = the right one; the model's is always scored")
       ->check(CLI::IsMember({"own", "true"}))
       ->capture_default_str();
   sub.add_flag("--transcript", flags->transcript,

@@ -13,7 +13,7 @@ namespace {
 Action AddVideoQa(CLI::App& sub) {
   auto flags = std::make_shared<VideoFlags>();
   AddVideoFlags(sub, flags.get());
-  sub.add_option("--rounds", flags->options.rounds, "rows over the first so many rounds of each stream")
+  sub.add_option("--rounds", flags->options.rounds, "report a row for the first N rounds of each stream")
       ->delimiter(',')
       ->check(Between(1, 1 << 30))
       ->capture_default_str();
@@ -28,6 +28,6 @@ Action AddVideoQa(CLI::App& sub) {
 
 extern const SuiteInfo kVideoqa;
 const SuiteInfo kVideoqa = {
-    .name = "videoqa", .summary = "clip after clip with a question each, in one stream and one pot", .add = AddVideoQa};
+    .name = "videoqa", .summary = "clip after clip, one question each, in one stream and one pot", .add = AddVideoQa};
 
 }  // namespace weir::app

@@ -20,6 +20,6 @@ Action AddVqa(CLI::App& sub) {
 
 extern const SuiteInfo kVqa;
 const SuiteInfo kVqa = {
-    .name = "vqa", .summary = "questions about pictures of a folder, each by itself", .add = AddVqa};
+    .name = "vqa", .summary = "questions about the pictures of a folder, each on its own", .add = AddVqa};
 
 }  // namespace weir::app

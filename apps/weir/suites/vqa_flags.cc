@@ -26,11 +26,11 @@ MakePictureExam MakeVqaExam(const char* suite, const VqaFlags& flags) {
 
 void AddVqaFlags(CLI::App& sub, VqaFlags* flags, const std::string& policies) {
   AddPictureRunFlags(sub, &flags->run, policies);
-  sub.add_option("--n", flags->run.eval.n, "questions, from the first on; 0 = all")
+  sub.add_option("--n", flags->run.eval.n, "number of questions, from the first on; 0 = all")
       ->check(Between(0, 1 << 30))
       ->capture_default_str();
   sub.add_option("--metric", flags->options.metrics,
-                 "exact, vqa (VQA accuracy), anls, f1, rouge_l, cider (0 to 10); a row each")
+                 "exact, vqa (VQA accuracy), anls, f1, rouge_l, cider (0 to 10); one row each")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("NAME,...");

@@ -8,6 +8,8 @@
 #include "backend/cpu/pack.h"
 #include "backend/cpu/testing.h"
 #include "gtest/gtest.h"
+#include "quant/block_formats.h"
+#include "quant/format.h"
 #include "quant/q4_k.h"
 #include "quant/q6_k.h"
 
@@ -194,7 +196,14 @@ INSTANTIATE_TEST_SUITE_P(Types, MatMulTest, testing::ValuesIn(WeightTypes()), Ty
 // carry, saturation or wrong offset shows.
 class ExactTest : public testing::TestWithParam<DType> {};
 
+std::vector<DType> CodedTypes() {
+  std::vector<DType> types = WeightTypes();
+  std::erase_if(types, [](DType type) { return !CodesOf(type).has_codes(); });
+  return types;
+}
+
 void SetScalesToOne(DType type, uint8_t* row, int64_t n_in, Rng& rng) {
+  const CodeLayout codes = CodesOf(type);
   const uint16_t one = F32ToF16(1), three = F32ToF16(3);
   for (int64_t b = 0; b < n_in / InfoOf(type).block_elements; ++b, row += InfoOf(type).block_bytes) {
     if (type == DType::kQ6_K) {
@@ -203,10 +212,8 @@ void SetScalesToOne(DType type, uint8_t* row, int64_t n_in, Rng& rng) {
       continue;
     }
     std::memcpy(row, &one, 2);
-    if (type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K || type == DType::kQ5_K) {
-      std::memcpy(row + 2, &three, 2);
-    }
-    if (type == DType::kQ4_K || type == DType::kQ5_K) {
+    if (codes.has_addend()) std::memcpy(row + 2, &three, 2);
+    if (codes.scales == ScaleKind::kSuper) {
       // Group scales up to 15: sums of whole rows must stay below 2^24.
       for (int i = 0; i < 12; ++i) row[offsetof(BlockQ4_K, scales) + i] &= 15;
     }
@@ -223,6 +230,9 @@ TEST_P(ExactTest, IntegersOnEveryTarget) {
     std::vector<uint8_t> bytes(static_cast<size_t>(n_out * RowBytes(type, n_in)));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(fill < 0 ? rng.Below(256) : fill);
     for (int64_t o = 0; o < n_out; ++o) SetScalesToOne(type, bytes.data() + o * RowBytes(type, n_in), n_in, rng);
+    const CodeBlock first = FormatOf(type).read_codes(bytes.data(), 0);
+    ASSERT_TRUE(first.d == F32ToF16(1) && (!CodesOf(type).has_addend() || first.m == F32ToF16(3)))
+        << "SetScalesToOne() does not know where the scales of " << InfoOf(type).name << " are";
     const MatrixSource source = {"w", type, n_out, n_in, bytes.data(), nullptr};
     const std::unique_ptr<Matrix> expected_w = Prepare(*reference, source, ledger), w = Prepare(*cpu, source, ledger);
     std::vector<float> x(static_cast<size_t>(n_rows * n_in));
@@ -237,10 +247,7 @@ TEST_P(ExactTest, IntegersOnEveryTarget) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ExactTest,
-                         testing::Values(DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
-                         TypeName);
+INSTANTIATE_TEST_SUITE_P(Types, ExactTest, testing::ValuesIn(CodedTypes()), TypeName);
 
 TEST(RoundActivations, EqualsQuantizeRowQ8) {
   Rng rng(6);

@@ -7,8 +7,8 @@
 #include "engine/session/chunk_reader.h"
 #include "engine/session/partial_reads.h"
 #include "engine/session/prediction.h"
-#include "engine/session/slot_selector.h"
 #include "engine/session/session_trace.h"
+#include "engine/session/slot_selector.h"
 #include "engine/session_plan.h"
 
 namespace weir {

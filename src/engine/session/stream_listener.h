@@ -11,8 +11,8 @@ namespace weir {
 
 // Rows that were read together: tokens, or rows of a picture or frame.
 struct Arrival {
-  int64_t seq = 0;                 // of the first row
-  std::span<const int32_t> tokens = {};   // empty for a picture
+  int64_t seq = 0;                         // of the first row
+  std::span<const int32_t> tokens = {};    // empty for a picture
   std::span<const float> embeddings = {};  // [n, n_embd] of a picture
   int64_t n = 0;
   Modality modality = Modality::kText;

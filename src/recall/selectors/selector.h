@@ -19,23 +19,37 @@
 namespace weir {
 
 struct RecallQuery {
-  std::string_view text;      // the question
-  int64_t unbroken_from = 0;  // the pot holds every token from this seq on
-  int64_t n_seen = 0;         // tokens of the stream so far
-  int64_t t_now_ms = 0;       // stream time
-  bool answers = false;       // the model's own answers may be brought back
-  int32_t most = 2;           // passages at most
+  std::string_view text;  // the question
+  int64_t held_from = 0;  // what the pot holds from this seq on need not be brought back
+  int64_t n_seen = 0;     // tokens of the stream so far
+  int64_t t_now_ms = 0;   // stream time
+  bool answers = false;   // the model's own answers may be brought back
+  int32_t most = 2;       // passages at most
+
+  // Whether a block may be brought back: an answer only if wanted, and what the user said if it is no question. An
+  // earlier question would be found before everything that answers it.
+  bool MayBring(const Block& block) const {
+    if (block.role == Role::kQuestion) return !Asks(block.text);
+    return block.role == Role::kInput || answers;
+  }
+  // Whether the last sentence that has an end ends with a question mark.
+  static bool Asks(std::string_view text) {
+    const size_t end = text.find_last_of(".!?");
+    return text.rfind("\uFF1F") != std::string_view::npos || (end != std::string_view::npos && text[end] == '?');
+  }
 };
 
-// Consecutive blocks that answer a question, with a block before and after them for whole sentences.
+// Consecutive blocks that answer a question: text, with a block before and after it for whole sentences, or words and
+// the pictures or frames behind them.
 struct Passage {
   BlockPlace from = 0;   // the first block to read
   int32_t n_before = 0;  // blocks from there to the passage itself: 0 or 1
   int32_t n_blocks = 1;  // of the passage
   int64_t seq = 0, seq_end = 0;
   int64_t t_ms = 0;
-  double score = 0;   // 0 to 1: how much of the question it matches. The gate compares it
-  bool held = false;  // the pot holds it: nothing to bring back, but a measure for the others
+  int64_t n_rows = 0;  // of its pictures
+  double score = 0;    // 0 to 1: how much of the question it matches. The gate compares it
+  bool held = false;   // the pot holds it: nothing to bring back, but a measure for the others
 };
 
 class Selector {

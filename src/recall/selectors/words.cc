@@ -16,6 +16,8 @@ namespace weir {
 namespace {
 
 constexpr double kSaturation = 1.2;  // k1
+// A question of so many words is about one statement: of passages that have them all, the newest supersedes the others.
+constexpr size_t kStatement = 3;
 
 // How often each of the question's words occurs.
 using Counts = std::array<uint8_t, kMaxTerms>;
@@ -23,30 +25,58 @@ using Counts = std::array<uint8_t, kMaxTerms>;
 struct Window {
   Passage passage;
   Counts counts{};
+  bool question = false;  // the user said it in a round
+  int32_t n_new = 0;      // words that the question does not have
 };
 
-// Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window.
+// Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window; so
+// is one that pictures follow, with these.
 template <typename Each>
-Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTable& table, const Each& each) {
+Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTable& table, const Each& visit) {
+  std::vector<Term> words;  // of the question, with those that say nothing
+  ForEachTerm(query.text, [&](Term word) {
+    if (words.size() < kMaxTerms && std::ranges::find(words, word) == words.end()) words.push_back(word);
+  });
+  const TermTable asked(words);
+  // The question's earlier copies are left out: they say nothing else, but for a word of the template.
+  const auto each = [&](const Window& window) {
+    if (!window.question || window.n_new > 1) visit(window);
+  };
   struct Seen {
     BlockPlace place;
     Window alone;
   };
   std::optional<Seen> before, last;  // the two latest blocks, while nothing lies between
+  Role role = Role::kInput;          // of the last
   const auto end = [&] {
-    if (last && !before) each(std::as_const(last->alone));
+    if (last && (!before || last->alone.passage.n_rows > 0)) each(std::as_const(last->alone));
     before.reset();
     last.reset();
   };
   WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
-    if (block.modality != Modality::kText || block.role == Role::kQuestion ||
-        (block.role == Role::kAnswer && !query.answers)) {
+    if (block.modality != Modality::kText && last) {
+      Passage& shown = last->alone.passage;
+      ++shown.n_blocks;
+      shown.n_rows += block.n_tokens;
+      shown.seq_end = block.seq_end();
+      return true;
+    }
+    if (last && last->alone.passage.n_rows > 0) {
+      each(std::as_const(last->alone));
+      before.reset();
+      last.reset();
+    }
+    if (block.modality != Modality::kText || !query.MayBring(block)) {
       end();
       return true;
     }
     Window alone;
+    if (block.role != role) end();  // what two said is not one passage
+    role = block.role;
     alone.passage = {.from = place, .n_blocks = 1, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
+    alone.question = block.role == Role::kQuestion;
     ForEachTerm(block.text, [&](Term term) {
+      alone.n_new += asked.Find(term) < 0;
       if (const int at = table.Find(term); at >= 0) {
         uint8_t& count = alone.counts[static_cast<size_t>(at)];
         count = static_cast<uint8_t>(std::min(100, count + 1));
@@ -55,6 +85,7 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     if (last) {
       Window both = last->alone;
       both.passage.n_blocks = 2;
+      both.n_new += alone.n_new;
       both.passage.seq_end = block.seq_end();
       if (before) {
         both.passage.from = before->place;
@@ -73,7 +104,8 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
 
 class Words final : public Selector {
  public:
-  int64_t MemoryBytes() const override { return static_cast<int64_t>(kMaxKept * sizeof(Passage)); }
+  explicit Words(bool older) : older_(older) {}
+  int64_t MemoryBytes() const override { return static_cast<int64_t>(kMaxKept * sizeof(Kept)); }
 
   Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) override {
     const std::vector<Term> terms = QueryTerms(query.text);
@@ -93,40 +125,59 @@ class Words final : public Selector {
       whole += weight[t];
     }
     best_.clear();
+    Passage newest;  // that has all of the question's words
     WEIR_RETURN_IF_ERROR(ForEachWindow(blocks, query, table, [&](const Window& window) {
       double score = 0;
+      bool all = terms.size() >= kStatement;
       for (size_t t = 0; t < terms.size(); ++t) {
         const double n = window.counts[t];
+        all &= n > 0;
         score += weight[t] * n * (kSaturation + 1) / (n + kSaturation);
       }
-      if (score > 0) Keep(window.passage, score / whole);
+      if (score > 0) Keep(window.passage, score / whole, all);
+      if (all) newest = window.passage;
     }));
     std::vector<Passage> out;
-    for (const Passage& one : best_) {
+    for (const auto& [one, all] : best_) {
+      if (all && !older_ && one.seq_end <= newest.seq) continue;
       const auto overlaps = [&](const Passage& other) { return one.seq < other.seq_end && other.seq < one.seq_end; };
       if (std::ssize(out) == query.most) break;
       if (std::ranges::none_of(out, overlaps)) out.push_back(one);
     }
     for (Passage& one : out) {
       one.score = std::min(one.score, 1.0);
-      one.held = one.seq >= query.unbroken_from;
+      one.held = one.seq >= query.held_from;
     }
     return out;
   }
 
  private:
   static constexpr size_t kMaxKept = 256;
+  struct Kept {
+    Passage passage;
+    bool all;  // it has all of the question's words
+  };
   // Windows come in the order of the stream: among equals the newest goes first.
-  void Keep(Passage passage, double score) {
-    if (best_.size() == kMaxKept && score < best_.back().score) return;
+  void Keep(Passage passage, double score, bool all) {
+    const auto score_of = [](const Kept& kept) { return kept.passage.score; };
+    if (best_.size() == kMaxKept && score < score_of(best_.back())) return;
     passage.score = score;
-    const auto at = std::ranges::lower_bound(best_, score, std::greater(), &Passage::score);
-    best_.insert(at, passage);
+    const auto at = std::ranges::lower_bound(best_, score, std::greater(), score_of);
+    best_.insert(at, {passage, all});
     if (best_.size() > kMaxKept) best_.pop_back();
   }
 
-  std::vector<Passage> best_;
+  const bool older_;
+  std::vector<Kept> best_;
 };
+
+constexpr OptionInfo kOptions[] = {
+    {.key = "older",
+     .fallback = 0,
+     .min = 0,
+     .max = 1,
+     .integral = true,
+     .help = "1: also what a newer passage with all of the question's words supersedes"}};
 
 }  // namespace
 
@@ -135,7 +186,8 @@ const SelectorInfo kWords = {
     .name = "words",
     .summary = "passages that share rare words with the question (BM25)",
     .source = "Robertson and Zaragoza 2009",
-    .make = [](const Options&) { return std::unique_ptr<Selector>(new Words); },
+    .options = kOptions,
+    .make = [](const Options& options) { return std::unique_ptr<Selector>(new Words(options.Int("older") != 0)); },
 };
 
 }  // namespace weir

@@ -43,15 +43,15 @@ Result<Appended> ParseAppend(const Host& host, const Json& body) {
   const Json* const image = fields.Get("image");
   const Json* const frame = fields.Get("frame");
   const Json* const video = fields.Get("video");
-  if (n_kinds != 1) fields.Fail("text", "or one of 'image', 'frame' and 'video' must be there, and only one");
+  if (n_kinds != 1) fields.Fail("text", "or one of 'image', 'frame' and 'video' must be given, and only one");
   if (what == "frame") fields.Get("wait", &out.live);
   out.live = what == "frame" && !out.live;
   if (what == "frame" || what == "video") fields.Get("t_ms", &out.t_ms, 0, kMaxMoment);
-  if (what == "frame" && out.t_ms < 0) fields.Fail("t_ms", "is missing: the moment that the frame shows");
+  if (what == "frame" && out.t_ms < 0) fields.Fail("t_ms", "is missing: the time of the frame");
   fields.Get("pinned", &out.pinned);
-  if (out.pinned && out.live) fields.Fail("pinned", "is for what is waited for");
+  if (out.pinned && out.live) fields.Fail("pinned", "cannot be used without 'wait'");
   if (what != "text" && host.vision() == nullptr) {
-    fields.Fail(kind, "is for servers that run with --mmproj");
+    fields.Fail(kind, "needs a server that runs with --mmproj");
   }
   for (const Json* picture : {image, frame}) {
     if (picture != nullptr && !picture->is_string()) fields.Fail(kind, "must be a picture: data:TYPE;base64,...");
@@ -84,8 +84,7 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
   const Status found = LookAtSession(host, id, [&](const StreamSession& stream) { queue = stream.frames; });
   if (!found.ok()) return SendError(found, response);
   if (queue == nullptr) {
-    return SendError({400, "", "'frame' needs a session that was made with 'frames_waiting' above 0, or 'wait'"},
-                     response);
+    return SendError({400, "", "'frame' needs 'wait', or a session created with 'frames_waiting' above 0"}, response);
   }
   const int64_t number = queue->Enter();
   DecodeLanes& lanes = *host.vision()->lanes;
@@ -95,7 +94,7 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
     lane = lanes.Take(ticket, kLookAtClient);
     if (!lane && !ClientWaits()) {
       (void)queue->Leave(number);
-      return SendError({499, "cancelled", "the client went away"}, response);
+      return SendError({499, "cancelled", "the client disconnected"}, response);
     }
   }
   const bool dropped = !queue->Leave(number);  // newer ones came while it waited
@@ -145,7 +144,7 @@ void Handle(const Call& call, httplib::Response& response) {
     }
     if (!ClientWaits()) {
       job->Cancel();
-      return SendError({499, "cancelled", "the client went away"}, response);
+      return SendError({499, "cancelled", "the client disconnected"}, response);
     }
   }
 }

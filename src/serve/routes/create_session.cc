@@ -62,7 +62,9 @@ void Handle(const Call& call, httplib::Response& response) {
     head = stream->conversation.Begin(system.empty() ? std::nullopt : std::optional<std::string>(system));
     return Status();
   });
-  if (!status.ok()) return SendError(AdmissionError(call.host, *options, WithoutFolder(status, call.options.host.recall.dir)), response);
+  if (!status.ok())
+    return SendError(AdmissionError(call.host, *options, WithoutFolder(status, call.options.host.recall.dir)),
+                     response);
   // Read step by step like any other text, so that other jobs continue.
   const auto job = std::make_shared<BeginJob>(call.host, id, std::move(head), pin_system && !system.empty());
   if (const Status posted = call.host.scheduler().PostAlways(job); !posted.ok()) {

@@ -31,7 +31,7 @@ void Handle(const Call& call, httplib::Response& response) {
     decoder.Push(id, &text);
     if (std::ssize(text) > call.options.http.max_body_bytes) {
       return SendError({400, "",
-                        fmt::format("'tokens' stand for more than {} bytes of text: send fewer at once",
+                        fmt::format("'tokens' decode to more than {} bytes of text; send fewer at once",
                                     call.options.http.max_body_bytes)},
                        response);
     }

@@ -34,7 +34,8 @@ void Handle(const Call& call, httplib::Response& response) {
         return Status();
       },
       ClientWaits);
-  if (!status.ok()) return SendError(AdmissionError(call.host, options, WithoutFolder(status, call.options.host.recall.dir)), response);
+  if (!status.ok())
+    return SendError(AdmissionError(call.host, options, WithoutFolder(status, call.options.host.recall.dir)), response);
   SendJson(state, response, 201);
 }
 

@@ -27,8 +27,8 @@ void Handle(const Call& call, httplib::Response& response) {
     }
   }
   Json held;
-  const Status status = LookAtSession(call.host, call.arguments[0],
-                                      [&](const StreamSession& stream) { held = HeldMap(stream, n_bins); });
+  const Status status =
+      LookAtSession(call.host, call.arguments[0], [&](const StreamSession& stream) { held = HeldMap(stream, n_bins); });
   if (!status.ok()) return SendError(status, response);
   SendJson(held, response);
 }

@@ -37,7 +37,8 @@ void Handle(const Call& call, httplib::Response& response) {
     call.host.recall().EndSave(saved, status.ok());
     return Status();
   });
-  if (!status.ok()) return SendError(WithoutFolder(WithoutFolder(status, call.options.folder), call.options.host.recall.dir), response);
+  if (!status.ok())
+    return SendError(WithoutFolder(WithoutFolder(status, call.options.folder), call.options.host.recall.dir), response);
   SendJson(
       {{"name", (*body)["name"]}, {"object", "snapshot"}, {"bytes", file->state_bytes()}, {"session", std::move(json)}},
       response);

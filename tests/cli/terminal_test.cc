@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weir chat on a terminal: lines of any length, pastes, lines recalled, Ctrl-C. The terminal is a pseudo-terminal.
+// weir chat and weir watch on a terminal: lines of any length, pastes, lines recalled, Ctrl-C. The terminal is a
+// pseudo-terminal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -14,6 +15,7 @@
 
 #include "cli/edited_model.h"
 #include "cli/process.h"
+#include "support/pictures.h"
 
 namespace weir::testing {
 namespace {
@@ -188,6 +190,78 @@ TEST(ChatTerminalTest, CtrlCDropsALineAndThenEnds) {
   run.Type(kCtrlC);
   EXPECT_EQ(run.Wait(), 130);
   EXPECT_TRUE(run.takes_whole_lines());
+}
+
+class WatchTerminalTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  }
+  // Watches a video that lasts longer than the test, and tells of frames all the time.
+  std::vector<std::string> Watch() const {
+    return {"watch",
+            folder_.Write("clip.y4m", Y4mBytes(2000, 4)),
+            "-m",
+            VisionPath("llava.gguf"),
+            "--mmproj",
+            VisionPath("clip.gguf"),
+            "--pot",
+            "128",
+            "--policy",
+            "streaming_llm",
+            "-n",
+            "4",
+            "--ignore-eos",
+            "--temp",
+            "0",
+            "--fps",
+            "4",
+            "--report",
+            "1s",
+            "-o",
+            "json"};
+  }
+  const TempDir folder_;
+};
+
+constexpr const char* kReport = "{\"type\":\"report\"";
+
+TEST_F(WatchTerminalTest, AQuestionOfAnyLengthArrivesWholeWhileFramesGoOn) {
+  std::string question;
+  while (question.size() < 10000) question += "the man and the sea ";
+  question += "ends";
+  TerminalRun run(Watch());
+  run.Until(kReport);
+  run.Type(question);
+  // Neither half a question nor half a key stops the video.
+  for (int i = 0; i < 2; ++i) {
+    run.Until(kReport);
+    run.Type("\033");
+    run.Until(kReport);
+  }
+  run.Type("\r");
+  EXPECT_NE(run.Until("\"stop\"").find("\"question\":\"" + question + "\""), std::string::npos);
+  run.Type(std::string(kPasteBegins) + "the man\rthe sea" + kPasteEnds + "!\r");
+  EXPECT_NE(run.Until("\"stop\"").find("\"question\":\"the man\\nthe sea!\""), std::string::npos);
+  run.Until(kReport);
+  run.Type(kCtrlC);
+  EXPECT_EQ(run.Wait(), 130);
+  EXPECT_TRUE(run.takes_whole_lines());
+}
+
+TEST_F(WatchTerminalTest, AQuestionCanBeCorrectedAndTheVideoGoesOnWithoutAKeyboard) {
+  TerminalRun run(Watch());
+  run.Until(kReport);
+  run.Type("the mam\177n?\r");
+  EXPECT_NE(run.Until("\"stop\"").find("\"question\":\"the man?\""), std::string::npos);
+  run.Type(std::string(kUp) + "!\r");
+  EXPECT_NE(run.Until("\"stop\"").find("\"question\":\"the man?!\""), std::string::npos);
+  run.Type(kCtrlD);
+  run.Until(kReport);
+  run.Until(kReport);
+  EXPECT_TRUE(run.takes_whole_lines());
+  run.Type(kCtrlC);
+  EXPECT_EQ(run.Wait(), 130);
 }
 
 }  // namespace

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A passage is brought back in whole sentences, and nothing but text around it.
+#include "recall/passage_text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/utf8.h"
+#include "recall/recall_testing.h"
+
+namespace weir {
+namespace {
+
+using testing::ListedBlocks;
+
+// The text of blocks [first, first + n) of a list, with the block before them if there is one.
+std::string TextOf(ListedBlocks& blocks, int32_t first, int32_t n) {
+  Passage passage;
+  passage.n_before = first > 0 ? 1 : 0;
+  passage.from = first - passage.n_before;
+  passage.n_blocks = n;
+  Result<std::string> text = PassageText(passage, blocks);
+  EXPECT_TRUE(text.ok());
+  if (!text.ok()) return "?";
+  EXPECT_EQ(ValidUtf8Prefix(*text), text->size()) << *text;
+  return *std::move(text);
+}
+
+TEST(PassageTextTest, BackToTheBeginningOfTheSentenceAndOnToItsEnd) {
+  ListedBlocks blocks;
+  blocks.Add("It rained. In the morning");
+  blocks.Add(" the carriage came to");
+  blocks.Add(" Netherfield at last. Nobody saw it.");
+  EXPECT_EQ(TextOf(blocks, 1, 1), "In the morning the carriage came to Netherfield at last.");
+  EXPECT_EQ(TextOf(blocks, 1, 2), "In the morning the carriage came to Netherfield at last. Nobody saw it.");
+  // Where no sentence begins or ends in the next block, as it is.
+  EXPECT_EQ(TextOf(blocks, 0, 1), "It rained. In the morning");
+  EXPECT_EQ(TextOf(blocks, 2, 1), "Netherfield at last. Nobody saw it.");
+}
+
+TEST(PassageTextTest, WhatEndsASentence) {
+  ListedBlocks blocks;
+  blocks.Add("Heading\n\nOf 4.5 miles\n");
+  blocks.Add("the rest");
+  blocks.Add(" is 3.25 long.\" Then");
+  EXPECT_EQ(TextOf(blocks, 1, 1), "Of 4.5 miles\nthe rest is 3.25 long.\"");
+  ListedBlocks asked;
+  asked.Add("Who? \"He");
+  asked.Add(" came");
+  asked.Add("! And");
+  EXPECT_EQ(TextOf(asked, 1, 1), "He came!");
+}
+
+TEST(PassageTextTest, SentencesOfEastAsiaEndWithoutASpace) {
+  ListedBlocks blocks;
+  blocks.Add("昨天下雨。早上");
+  blocks.Add("马车");
+  blocks.Add("来了。没有人");
+  EXPECT_EQ(TextOf(blocks, 1, 1), "早上马车来了。");
+  ListedBlocks marks;
+  marks.Add("何？馬");
+  marks.Add("車");
+  marks.Add("が！はい");
+  EXPECT_EQ(TextOf(marks, 1, 1), "馬車が！");
+}
+
+TEST(PassageTextTest, OnlyWordsOfTheInputAreAddedAround) {
+  ListedBlocks blocks;
+  blocks.Add("the question", 8, Role::kQuestion);
+  blocks.Add("an answer", 8, Role::kAnswer);
+  blocks.AddPicture(16);
+  blocks.Add("what was read", 8);
+  blocks.AddPicture(16);
+  EXPECT_EQ(TextOf(blocks, 1, 1), "an answer");  // itself, if it was asked for
+  EXPECT_EQ(TextOf(blocks, 3, 1), "what was read");
+}
+
+TEST(PassageTextTest, NothingOfATerminalNorEmptyEnds) {
+  ListedBlocks blocks;
+  blocks.Add(" \n\t one\x1b[2J\r\ntwo\x07 \n ");
+  EXPECT_EQ(TextOf(blocks, 0, 1), "one [2J \ntwo");
+  blocks = ListedBlocks();
+  EXPECT_EQ(TextOf(blocks, 0, 1), "");  // gone
+  blocks.Add("a block");
+  blocks.fails = true;
+  EXPECT_EQ(PassageText({}, blocks).status().code(), StatusCode::kIo);
+}
+
+}  // namespace
+}  // namespace weir

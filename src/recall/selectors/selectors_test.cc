@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each selector finds in the same stream.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recall/recall_testing.h"
+#include "recall/selectors/selector.h"
+#include "recall/spec.h"
+
+namespace weir {
+namespace {
+
+using testing::ListedBlocks;
+
+std::vector<Passage> Find(const std::string& spec, ListedBlocks& blocks, const std::string& question,
+                          int64_t held_from = INT64_MAX) {
+  const RecallSpec parsed = std::move(ParseRecallSpec(spec)).value();
+  const RecallQuery query = {.text = question,
+                             .held_from = held_from,
+                             .n_seen = blocks.seq_end(),
+                             .t_now_ms = 0,
+                             .answers = parsed.answers(),
+                             .most = parsed.n_passages()};
+  auto found = parsed.info->make(parsed.options)->Select(query, blocks);
+  EXPECT_TRUE(found.ok()) << found.status().message();
+  return found.ok() ? *std::move(found) : std::vector<Passage>();
+}
+
+void AddFiller(ListedBlocks* blocks, int n) {
+  for (int i = 0; i < n; ++i) blocks->Add(" It rained, and nobody went out to the pier.", 10);
+}
+
+// Seqs [begin, end) of what was found contain the block's.
+bool Has(const std::vector<Passage>& found, int64_t seq) {
+  for (const Passage& one : found) {
+    if (one.seq <= seq && seq < one.seq_end) return true;
+  }
+  return false;
+}
+
+TEST(WordsTest, TheNewestStatementSupersedesOlderOnes) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 3);
+  const int64_t older = blocks.seq_end();
+  // Said twice in one place: without the rule it would score higher than the newest.
+  blocks.Add(" The courier's badge number is 11111. Mind the courier's badge number.", 10);
+  AddFiller(&blocks, 5);
+  const int64_t newest = blocks.seq_end();
+  blocks.Add(" The courier's badge number is 22222.", 10);
+  AddFiller(&blocks, 3);
+  const std::string question = "What is the courier's badge number?";
+  EXPECT_TRUE(Has(Find("words:passages=1", blocks, question), newest));
+  EXPECT_FALSE(Has(Find("words:passages=4", blocks, question), older));
+  EXPECT_TRUE(Has(Find("words:passages=4,older=1", blocks, question), older));
+  // Fewer words are a subject, not a statement: everything about it counts.
+  EXPECT_TRUE(Has(Find("words:passages=4", blocks, "the courier?"), older));
+}
+
+TEST(WordsTest, WhatTheUserSaidIsFoundButNoQuestion) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 3);
+  const int64_t said = blocks.seq_end();
+  blocks.Add(" My harpoon hangs in the attic, behind the red trunk.\nassistant", 10, Role::kQuestion);
+  AddFiller(&blocks, 3);
+  const int64_t asked = blocks.seq_end();
+  blocks.Add(" Where does my harpoon hang?\nassistant", 10, Role::kQuestion);
+  AddFiller(&blocks, 3);
+  const int64_t told = blocks.seq_end();
+  blocks.Add(" Tell me where my harpoon hangs.\nassistant", 10, Role::kQuestion);
+  AddFiller(&blocks, 3);
+  const int64_t answer = blocks.seq_end();
+  blocks.Add(" Your harpoon hangs in the cellar.", 10, Role::kAnswer);
+  AddFiller(&blocks, 3);
+  for (const char* question : {"Where does my harpoon hang?", "Tell me where my harpoon hangs."}) {
+    const std::vector<Passage> found = Find("words:passages=9", blocks, question);
+    EXPECT_TRUE(Has(found, said)) << question;
+    EXPECT_FALSE(Has(found, asked)) << question;
+    EXPECT_FALSE(Has(found, answer)) << question;
+    EXPECT_TRUE(Has(Find("words:passages=9,answers=1", blocks, question), answer));
+  }
+  EXPECT_FALSE(Has(Find("words:passages=9", blocks, "Tell me where my harpoon hangs."), told));
+}
+
+TEST(WordsTest, WhatThePotHoldsIsMarked) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 2);
+  blocks.Add(" The harpoon lay in the attic.", 10);
+  AddFiller(&blocks, 2);
+  const std::vector<Passage> away = Find("words:passages=1", blocks, "the harpoon?"),
+                             held = Find("words:passages=1", blocks, "the harpoon?", 10);
+  ASSERT_EQ(away.size(), 1u);
+  EXPECT_FALSE(away[0].held);
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_TRUE(held[0].held);
+  EXPECT_TRUE(Find("words", blocks, "what is it?").empty());
+  EXPECT_TRUE(Find("words", blocks, "the zeppelin?").empty());
+}
+
+TEST(BaselinesTest, LastAndRandomTakeWhatLeftThePot) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 20);
+  const std::vector<Passage> last = Find("last:passages=3", blocks, "anything?", 150);
+  ASSERT_EQ(last.size(), 3u);
+  EXPECT_EQ(last[0].seq_end, 150);
+  EXPECT_EQ(last[2].seq, 120);
+  const std::vector<Passage> some = Find("random:passages=5", blocks, "anything?", 150),
+                             again = Find("random:passages=5", blocks, "else?", 150),
+                             others = Find("random:passages=5,seed=7", blocks, "anything?", 150);
+  ASSERT_EQ(some.size(), 5u);
+  bool differs = false;
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_LE(some[i].seq_end, 150);
+    EXPECT_EQ(some[i].seq, again[i].seq);
+    differs |= some[i].seq != others[i].seq;
+  }
+  EXPECT_TRUE(differs);
+}
+
+TEST(TimeTest, AMomentIsSpreadEvenlyOver) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 100);
+  const std::vector<Passage> beginning = Find("time:passages=2", blocks, "What happens at the beginning?"),
+                             at = Find("time:passages=1", blocks, "What is said at 50 %?");
+  ASSERT_EQ(beginning.size(), 2u);
+  EXPECT_EQ(beginning[0].seq, 0);
+  EXPECT_LT(beginning[1].seq, 30);
+  ASSERT_EQ(at.size(), 1u);
+  EXPECT_NEAR(static_cast<double>(at[0].seq), 495, 15);
+  EXPECT_TRUE(Find("time", blocks, "What is the courier's badge number?").empty());
+}
+
+}  // namespace
+}  // namespace weir

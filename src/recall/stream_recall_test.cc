@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// An archive beside a session: what it costs was planned, and it goes on with its own session only.
+#include "recall/stream_recall.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recall/own_archive.h"
+#include "support/build_paths.h"
+
+namespace weir {
+namespace {
+
+class StreamRecallTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    LoadModelOptions load;
+    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
+    model_ = std::move(LoadedModel::Load(load)).value();
+  }
+  static void TearDownTestSuite() { model_.reset(); }
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "stream_recall_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  struct Stream {
+    std::unique_ptr<Session> session;
+    std::unique_ptr<StreamRecall> recall;
+    Status Read(const std::string& text) {
+      EncodeOptions plain;
+      plain.add_special = false;
+      return session->Append(model_->tokenizer().Encode(text, plain));
+    }
+  };
+  RecallOptions Options(const std::string& name) const {
+    RecallOptions out;
+    out.spec = std::move(ParseRecallSpec("words:gate=0,passages=1")).value();
+    if (!name.empty()) out.dir = folder_ + "/" + name;
+    out.temp_dir = folder_;
+    out.disk_bytes = 8 << 20;
+    return out;
+  }
+  static Stream Open(const RecallOptions& recall) {
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
+    options.pot_slots = 64;
+    const Status added = AddRecall(recall, *model_, &options);
+    EXPECT_TRUE(added.ok()) << added.message();
+    Stream out;
+    out.session = std::move(Session::Make(model_->model(), model_->backend(), options)).value();
+    auto made = StreamRecall::Make(recall, *model_, *out.session);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    if (made.ok()) out.recall = *std::move(made);
+    return out;
+  }
+  std::string Texts(StreamRecall& recall) {
+    std::string out;
+    recall.Flush();
+    EXPECT_TRUE(recall.archive()
+                    .Scan(recall.archive().begin(),
+                          [&](BlockPlace, const Block& block) {
+                            out += block.text;
+                            return true;
+                          })
+                    .ok());
+    return out;
+  }
+  static std::string Pages(int n) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += " the man and the sea.";
+    return out;
+  }
+
+  static std::unique_ptr<LoadedModel> model_;
+  std::string folder_;
+};
+std::unique_ptr<LoadedModel> StreamRecallTest::model_;
+
+TEST_F(StreamRecallTest, ThePlanIsWhatTheLedgerHolds) {
+  for (const char* name : {"", "archive"}) {
+    for (const int32_t tokens : {-1, 20, 100}) {
+      RecallOptions options = Options(name);
+      options.tokens = tokens;
+      Stream stream = Open(options);
+      const SessionPlan& plan = stream.session->plan();
+      EXPECT_EQ(plan.excerpt_slots, tokens == -1 ? 16 : tokens);
+      EXPECT_EQ(plan.pot_slots, 64);
+      EXPECT_EQ(stream.session->ledger().used_bytes(), plan.total_bytes);
+      ASSERT_TRUE(stream.Read(" The harpoon lay in the attic." + Pages(200)).ok());
+      const auto recalled = stream.recall->recaller().Bring(*stream.session, "harpoon?", 0);
+      ASSERT_TRUE(recalled.ok()) << recalled.status().message();
+      if (tokens == 100) EXPECT_GT(recalled->n_tokens, 0);
+      ASSERT_TRUE(stream.recall->recaller().TakeBack(*stream.session).ok());
+      EXPECT_EQ(stream.session->ledger().peak_bytes(), plan.total_bytes);
+      stream.recall.reset();
+      std::filesystem::remove_all(folder_ + "/archive");
+    }
+  }
+}
+
+TEST_F(StreamRecallTest, AnotherSessionsArchiveIsLeftAlone) {
+  ArchivePoint point;
+  std::string before;
+  {
+    Stream one = Open(Options("a"));
+    ASSERT_TRUE(one.Read(Pages(30)).ok());
+    point = one.recall->SavePoint();
+    ASSERT_TRUE(one.Read(" and a lighthouse" + Pages(30)).ok());
+    before = Texts(*one.recall);
+  }
+  ASSERT_GT(point.seq_end, 0);
+  Stream two = Open(Options("a"));
+  // A session that begins; one that was saved elsewhere, before its first word or in the middle of another stream.
+  EXPECT_EQ(GoOnFrom(*two.recall, std::nullopt).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(GoOnFrom(*two.recall, ArchivePoint()).code(), StatusCode::kInvalidArgument);
+  ArchivePoint other = point;
+  --other.seq_end;
+  EXPECT_EQ(GoOnFrom(*two.recall, other).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Texts(*two.recall), before);
+  // Its own: what came after is gone.
+  EXPECT_TRUE(GoOnFrom(*two.recall, point).ok());
+  EXPECT_EQ(Texts(*two.recall).find("lighthouse"), std::string::npos);
+  EXPECT_EQ(two.recall->archive().seq_end(), point.seq_end);
+  EXPECT_EQ(two.recall->archive().notes().missing_tokens, 0);
+}
+
+TEST_F(StreamRecallTest, AnArchiveThatLostItsEndSaysSo) {
+  Stream one = Open(Options("a"));
+  ASSERT_TRUE(one.Read(Pages(30)).ok());
+  ArchivePoint point = one.recall->SavePoint();
+  point.seq_end += 100;
+  EXPECT_TRUE(GoOnFrom(*one.recall, point).ok());
+  EXPECT_EQ(one.recall->archive().notes().missing_tokens, 100);
+  Stream fresh = Open(Options("b"));
+  EXPECT_TRUE(GoOnFrom(*fresh.recall, std::nullopt).ok());
+}
+
+TEST_F(StreamRecallTest, WhatIsReadWhilePausedIsNotKept) {
+  Stream stream = Open(Options("a"));
+  ASSERT_TRUE(stream.Read(" the man").ok());
+  stream.recall->Pause(true);
+  ASSERT_TRUE(stream.Read(" a lighthouse").ok());
+  stream.recall->Pause(false);
+  ASSERT_TRUE(stream.Read(" and the sea").ok());
+  const std::string kept = Texts(*stream.recall);
+  EXPECT_EQ(kept.find("lighthouse"), std::string::npos) << kept;
+  EXPECT_NE(kept.find("the man"), std::string::npos) << kept;
+  EXPECT_NE(kept.find("the sea"), std::string::npos) << kept;
+}
+
+TEST_F(StreamRecallTest, TooLittleIsRefused) {
+  SessionOptions options;
+  RecallOptions small = Options("a");
+  small.disk_bytes = 1000;
+  EXPECT_EQ(AddRecall(small, *model_, &options).code(), StatusCode::kInvalidArgument);
+  small = Options("a");
+  small.tokens = 0;
+  EXPECT_EQ(AddRecall(small, *model_, &options).code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/a"));
+  std::filesystem::create_directories(folder_ + "/full");
+  std::filesystem::copy_file(SourceDir() + "/LICENSE", folder_ + "/full/LICENSE");
+  Stream other = Open(Options("a"));
+  other.recall.reset();  // its room is planned once
+  EXPECT_EQ(StreamRecall::Make(Options("full"), *model_, *other.session).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace weir
