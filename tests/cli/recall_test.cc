@@ -121,7 +121,7 @@ TEST_F(RecallTest, AnArchiveGoesOnWithItsSession) {
   // Without the folder it goes on and says so; not without recall.
   const std::string copy = dir_.File("b.weir");
   std::filesystem::copy_file(file, copy);
-  ExpectError(Chat({"--session", copy, "--recall", "off"}), {copy, "archive"}, true);
+  ExpectError(Chat({"--session", copy, "--recall", "off"}), {copy, "recall"}, true);
   EXPECT_NE(Ok(Chat({"--session", copy}), "who?\n").err.find("archive is gone"), std::string::npos);
   // The folder is refused to a session that begins, and to one that was saved with another archive.
   ExpectError(Kept(folder), {folder, "another session"}, true);
