@@ -43,14 +43,20 @@ Status Talk::Ask(const std::string& question, int64_t n_answer, const TalkReadin
   WEIR_RETURN_IF_ERROR(OpenTurn(head));
   if (recaller_ != nullptr) {
     WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));  // of a question that was stopped
-    WEIR_ASSIGN_OR_RETURN(recalled_, recaller_->Bring(session_, question, reading.t_src_ms));
+    auto recalled = recaller_->Bring(session_, question, reading.t_src_ms);
+    if (!recalled.ok()) WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));
+    WEIR_RETURN_IF_ERROR(recalled.status());
+    recalled_ = *std::move(recalled);
     if (recalled_.n_tokens > 0) conversation_.TextRead();
   }
   TurnParts asked = AskInTurn(conversation_, question, reading.in_one, report);
   const std::vector<int32_t> tokens = TokensOf(asked.parts);
   n_question_tokens_ = std::ssize(tokens);
-  WEIR_RETURN_IF_ERROR(session_.BeginRound(tokens, n_answer));
-  return ReadTurn(std::move(asked), reading);
+  Status status = session_.BeginRound(tokens, n_answer);
+  if (status.ok()) status = ReadTurn(std::move(asked), reading);
+  // A question that was stopped needs nothing brought back.
+  if (!status.ok() && recaller_ != nullptr) WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));
+  return status;
 }
 
 Status Talk::Answered(bool end_token_read) {

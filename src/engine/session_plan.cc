@@ -144,7 +144,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     // A pot larger than the trained context is only made if its size was requested.
     n_slots = largest_pot(model.config().n_ctx_train);
   } else if (n_slots == 0) {
+    // With its excerpts the pot stays within the trained context.
     n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
+    while (n_slots > min_slots && n_slots + ExcerptSlots(options, n_slots) > model.config().n_ctx_train) --n_slots;
   }
   if (const int32_t most = model.config().attention.n_learned_positions;
       most > 0 && n_slots + ExcerptSlots(options, n_slots) > most) {

@@ -30,7 +30,7 @@ std::string ArchiveNotes::Text() const {
   add(cut_bytes, "bytes of an unfinished write removed from the archive's end");
   add(removed_to_seq, "tokens at the beginning of the stream removed to stay within the archive's size");
   add(missing_tokens, "tokens that the session had read are missing from the archive's end");
-  add(n_not_kept, "blocks not kept since the archive was turned off");
+  add(n_not_kept, "blocks not kept");
   return out;
 }
 
@@ -156,6 +156,12 @@ Status Archive::Add(const Block& block) {
 }
 
 Status Archive::Append(const Block& block) {
+  const Status status = Take(block);
+  if (!status.ok()) ++notes_.n_not_kept;
+  return status;
+}
+
+Status Archive::Take(const Block& block) {
   WEIR_RETURN_IF_ERROR(CheckBlock(block, options_.n_embd));
   if (std::ssize(block.text) > options_.max_text_bytes || (!block.rows.empty() && block.n_tokens > options_.max_rows)) {
     return InvalidArgument("a block of {} tokens and {} bytes of text is larger than the archive was made for",

@@ -138,6 +138,7 @@ class Archive final : public BlockSource {
   int64_t EndOf(const Segment& segment) const;
 
   void TurnOff(const Status& why);
+  Status Take(const Block& block);
   Status Add(const Block& block);
   Status MakeRoom();
   Status BeginSegment(int64_t first_seq);

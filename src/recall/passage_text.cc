@@ -76,7 +76,7 @@ std::string AroundBestSentence(std::string_view text, std::string_view question,
   std::vector<std::string_view> sentences;
   for (size_t at = 0; at < text.size();) {
     size_t end = SentenceEnd(text, at + 1);
-    if (end <= at + 1) end = text.size();
+    if (end <= at + 1 && !EndsSentence(text, at)) end = text.size();
     sentences.push_back(text.substr(at, end - at));
     at = end;
   }

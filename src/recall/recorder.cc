@@ -76,6 +76,7 @@ void Recorder::Arrived(const Arrival& arrival) {
     AddPicture(arrival);
     return;
   }
+  if (block_.modality != Modality::kText) block_ = {};  // a picture that was stopped
   if (block_.n_tokens > 0 && (block_.role != RoleOf(arrival) || block_.seq_end() != arrival.seq)) Flush();
   for (size_t i = 0; i < arrival.tokens.size(); ++i) {
     piece_.clear();

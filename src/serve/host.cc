@@ -41,7 +41,6 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
   if (options.encoder != nullptr) options.session.beside = FrameStore::Plan(options.encoder->encoder());
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
-  if (options.encoder != nullptr) options.recall.max_rows = options.encoder->encoder().config().max_rows();
   SessionOptions with_recall = options.session;
   WEIR_RETURN_IF_ERROR(AddRecall(options.recall, model, &with_recall));
   WEIR_ASSIGN_OR_RETURN(SessionPlan session_plan, PlanSession(model.model(), model.backend(), with_recall));

@@ -46,7 +46,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
   // A file that stays is its own archive: nothing of it is written anywhere.
-  const bool stays = source.total_bytes() >= 0 && pot_flags.recall.dir.empty();
+  const bool stays = flags.file != "-" && source.total_bytes() >= 0 && pot_flags.recall.dir.empty();
   if (pot_flags.recall.spec == kDefaultRecall && !flags.recall_given && !stays) pot_flags.recall.spec = "off";
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask, !stays}));

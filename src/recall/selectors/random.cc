@@ -19,7 +19,9 @@ class Random final : public Selector {
     WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
       if (block.seq_end() > query.held_from) return false;
       if (!query.MayBring(block)) return true;
-      const Passage one = {.from = place, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms, .score = 1};
+      Passage one = {.from = place, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
+      one.n_rows = block.modality == Modality::kText ? 0 : block.n_tokens;
+      one.score = 1;
       ++n;
       if (std::ssize(out) < query.most) {
         out.push_back(one);

@@ -59,6 +59,17 @@ TEST(WordsTest, TheNewestStatementSupersedesOlderOnes) {
   EXPECT_TRUE(Has(Find("words:passages=4", blocks, "the courier?"), older));
 }
 
+// However many older passages repeat the words.
+TEST(WordsTest, TheNewestStatementIsFoundAmongHundreds) {
+  ListedBlocks blocks;
+  for (int i = 0; i < 600; ++i) blocks.Add(" Courier badge number, courier badge number: none.", 10);
+  AddFiller(&blocks, 2);
+  const int64_t newest = blocks.seq_end();
+  blocks.Add(" The courier's badge number is 22222.", 10);
+  AddFiller(&blocks, 2);
+  EXPECT_TRUE(Has(Find("words:passages=1", blocks, "What is the courier's badge number?"), newest));
+}
+
 TEST(WordsTest, WhatTheUserSaidIsFoundButNoQuestion) {
   ListedBlocks blocks;
   AddFiller(&blocks, 3);
@@ -81,7 +92,9 @@ TEST(WordsTest, WhatTheUserSaidIsFoundButNoQuestion) {
     EXPECT_FALSE(Has(found, answer)) << question;
     EXPECT_TRUE(Has(Find("words:passages=9,answers=1", blocks, question), answer));
   }
-  EXPECT_FALSE(Has(Find("words:passages=9", blocks, "Tell me where my harpoon hangs."), told));
+  for (const char* question : {"Where does my harpoon hang?", "Tell me where my harpoon hangs."}) {
+    EXPECT_FALSE(Has(Find("words:passages=9", blocks, question), told)) << question;
+  }
 }
 
 TEST(WordsTest, WhatThePotHoldsIsMarked) {

@@ -75,8 +75,10 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     role = block.role;
     alone.passage = {.from = place, .n_blocks = 1, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
     alone.question = block.role == Role::kQuestion;
+    if (alone.question) {
+      for (const Term word : QueryTerms(block.text)) alone.n_new += asked.Find(word) < 0;
+    }
     ForEachTerm(block.text, [&](Term term) {
-      alone.n_new += asked.Find(term) < 0;
       if (const int at = table.Find(term); at >= 0) {
         uint8_t& count = alone.counts[static_cast<size_t>(at)];
         count = static_cast<uint8_t>(std::min(100, count + 1));
@@ -135,9 +137,15 @@ class Words final : public Selector {
         score += weight[t] * n * (kSaturation + 1) / (n + kSaturation);
       }
       if (score > 0) Keep(window.passage, score / whole, all);
-      if (all) newest = window.passage;
+      if (all) {
+        newest = window.passage;
+        newest.score = score / whole;
+      }
     }));
     std::vector<Passage> out;
+    const auto is_newest = [&](const Kept& kept) { return kept.passage.seq == newest.seq; };
+    // Older passages that repeat the words may have taken its place, and are left out for it.
+    if (newest.seq_end > 0 && !older_ && std::ranges::none_of(best_, is_newest)) best_.push_back({newest, true});
     for (const auto& [one, all] : best_) {
       if (all && !older_ && one.seq_end <= newest.seq) continue;
       const auto overlaps = [&](const Passage& other) { return one.seq < other.seq_end && other.seq < one.seq_end; };
