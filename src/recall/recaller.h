@@ -51,8 +51,6 @@ class Recaller {
   const RecallSpec& spec() const { return spec_; }
   // Fixed memory of a search, for SessionOptions::beside.
   static int64_t MemoryBytes(const RecallSpec& spec);
-  // The usual room for excerpts, for a pot of this size.
-  static int32_t DefaultTokens(int32_t pot_slots) { return pot_slots / 4; }
 
   // Searches, and reads what was found on top of the pot: at most the session's excerpt_slots. A passage that does not
   // fit is left out, the worst first. Errors of the source and of Session::Append(). REQUIRES: no excerpt is held.
