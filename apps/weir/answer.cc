@@ -10,6 +10,7 @@
 
 #include "kv/held.h"
 #include "print.h"
+#include "recall/file_recall.h"
 #include "recall/own_archive.h"
 
 namespace weir::app {
@@ -272,11 +273,8 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   }
   WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
   if (out.encoder != nullptr) recall.max_rows = out.encoder->encoder().config().max_rows();
-  if (probe.own_archive) {
-    WEIR_RETURN_IF_ERROR(AddRecall(recall, *out.model, &options));
-  } else if (recall.on()) {
-    options.excerpt_slots = recall.tokens;
-  }
+  WEIR_RETURN_IF_ERROR(probe.own_archive ? AddRecall(recall, *out.model, &options)
+                                         : FileRecall::Plan(recall.spec, recall.tokens, &options));
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
   if (out.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(out.reader, PictureReader::Make(out.encoder->encoder(), *out.session, room, prune));

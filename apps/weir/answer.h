@@ -100,7 +100,7 @@ struct PictureNeeds {
 struct ProbeContext {
   bool in_chat = false;
   std::string question;
-  bool own_archive = true;  // false: recall gets room in the pot, but the caller has the text
+  bool own_archive = true;  // false: recall gets room, and the caller makes a FileRecall
   bool goes_on = false;     // RestoreSaved() follows: the folder of --recall-dir may hold the session's archive
 };
 Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags, const std::string& sampling,

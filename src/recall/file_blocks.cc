@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-#include <vector>
 
 #include "base/utf8.h"
 
@@ -19,6 +18,7 @@ namespace {
 constexpr size_t kBlockBytes = 128;     // a block ends at the first white space after as many
 constexpr size_t kMaxBlockBytes = 256;  // and here in any case
 constexpr size_t kReadBytes = 1 << 16;
+constexpr size_t kRepairedBytes = 3 * kMaxBlockBytes;  // every byte became U+FFFD
 
 // The length of the first block of `text`; 0 if more of the text has to be known.
 size_t BlockLength(std::string_view text, bool at_end) {
@@ -43,10 +43,14 @@ Result<std::unique_ptr<FileBlocks>> FileBlocks::Open(const std::string& path) {
   if (fstat(out->fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
     return InvalidArgument("{} is not a regular file: its text cannot be read again", path);
   }
+  out->buffer_.resize(kReadBytes);
+  out->repaired_.reserve(kRepairedBytes);
   out->points_[0] = {0, 0};
   out->n_points_ = 1;
   return out;
 }
+
+int64_t FileBlocks::MemoryBytes() { return sizeof(FileBlocks) + kReadBytes + kRepairedBytes; }
 
 FileBlocks::~FileBlocks() {
   if (fd_ >= 0) close(fd_);
@@ -78,22 +82,20 @@ int64_t FileBlocks::SeqAt(int64_t byte) const {
 }
 
 Status FileBlocks::Scan(BlockPlace from, const Visit& visit) {
-  std::vector<char> buffer(kReadBytes);
   size_t n = 0;       // bytes in the buffer
   int64_t at = from;  // of its first byte in the file
-  std::string repaired;
   for (bool more = true; more;) {
     const int64_t wanted =
         std::min<int64_t>(static_cast<int64_t>(kReadBytes - n), byte_end_ - at - static_cast<int64_t>(n));
     const ssize_t got =
-        wanted > 0 ? pread(fd_, buffer.data() + n, static_cast<size_t>(wanted), at + static_cast<int64_t>(n)) : 0;
+        wanted > 0 ? pread(fd_, buffer_.data() + n, static_cast<size_t>(wanted), at + static_cast<int64_t>(n)) : 0;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return IoError("cannot read {} again: {}", path_, std::strerror(errno));
     more = got > 0;
     n += static_cast<size_t>(got);
     size_t done = 0;
     while (done < n) {
-      const std::string_view rest(buffer.data() + done, n - done);
+      const std::string_view rest(buffer_.data() + done, n - done);
       const size_t length = BlockLength(rest, !more);
       if (length == 0) break;
       const int64_t begin = at + static_cast<int64_t>(done);
@@ -101,13 +103,13 @@ Status FileBlocks::Scan(BlockPlace from, const Visit& visit) {
       block.n_tokens =
           static_cast<int32_t>(std::max<int64_t>(1, SeqAt(begin + static_cast<int64_t>(length)) - block.seq));
       if (ValidUtf8Prefix(block.text) != block.text.size()) {
-        repaired = SanitizeUtf8(block.text, nullptr);
-        block.text = repaired;
+        repaired_ = SanitizeUtf8(block.text, nullptr);
+        block.text = repaired_;
       }
       if (!visit(begin, block)) return Status();
       done += length;
     }
-    std::memmove(buffer.data(), buffer.data() + done, n - done);
+    std::memmove(buffer_.data(), buffer_.data() + done, n - done);
     n -= done;
     at += static_cast<int64_t>(done);
   }

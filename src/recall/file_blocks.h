@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "recall/block.h"
 
@@ -24,6 +25,8 @@ class FileBlocks final : public BlockSource {
   // The session's next token has this seq when the file was read up to this byte. Between such points, seqs are
   // estimated. Only what was read is scanned.
   void ReadTo(int64_t byte, int64_t seq);
+  // What an object takes, its buffers among it; the same for every file.
+  static int64_t MemoryBytes();
 
   BlockPlace begin() const override { return 0; }
   Status Scan(BlockPlace from, const Visit& visit) override;
@@ -40,6 +43,8 @@ class FileBlocks final : public BlockSource {
   size_t n_points_ = 0;
   int64_t every_ = 1;  // bytes between points, at least
   int64_t byte_end_ = 0, seq_end_ = 0;
+  std::vector<char> buffer_;  // of the file
+  std::string repaired_;      // a block that was not UTF-8
 };
 
 }  // namespace weir

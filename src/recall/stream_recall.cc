@@ -36,6 +36,7 @@ Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionO
   options->excerpt_slots = recall.tokens;
   options->beside.push_back(
       {MemTag::kOther, "recall: buffers of the archive", archive_bytes + PictureBytes(recall, model)});
+  options->beside.push_back({MemTag::kOther, "recall: a search", Recaller::MemoryBytes(recall.spec)});
   return Status();
 }
 
@@ -53,6 +54,7 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Around(std::unique_ptr<Archi
                                                            Session& session) {
   std::unique_ptr<StreamRecall> out(new StreamRecall(session));
   out->archive_ = std::move(archive);
+  WEIR_ASSIGN_OR_RETURN(out->search_, session.ledger().Reserve(MemTag::kOther, Recaller::MemoryBytes(options.spec)));
   WEIR_ASSIGN_OR_RETURN(out->rows_,
                         HostBuffer::Allocate(session.ledger(), MemTag::kOther, PictureBytes(options, model)));
   const auto n = static_cast<size_t>(PictureNumbers(options, model));

@@ -61,7 +61,8 @@ class StreamRecall {
   explicit StreamRecall(Session& session) : session_(session) {}
 
   Session& session_;
-  HostBuffer rows_;  // of a picture that comes, as half-precision numbers; of one that is read again
+  Reservation search_;  // memory of the selector
+  HostBuffer rows_;     // of a picture that comes, as half-precision numbers; of one that is read again
   std::unique_ptr<Archive> archive_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<Recaller> recaller_;

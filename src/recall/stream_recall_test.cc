@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "recall/file_recall.h"
 #include "recall/own_archive.h"
 #include "support/build_paths.h"
 
@@ -103,6 +104,37 @@ TEST_F(StreamRecallTest, ThePlanIsWhatTheLedgerHolds) {
       std::filesystem::remove_all(folder_ + "/archive");
     }
   }
+}
+
+TEST_F(StreamRecallTest, ASearchIsInThePlan) {
+  const RecallOptions recall = Options("");
+  SessionOptions options;
+  ASSERT_TRUE(AddRecall(recall, *model_, &options).ok());
+  int64_t planned = 0;
+  for (const PlanItem& item : options.beside) planned += item.what.find("search") != std::string::npos ? item.bytes : 0;
+  EXPECT_GT(planned, 0);
+  EXPECT_EQ(planned, Recaller::MemoryBytes(recall.spec));
+}
+
+TEST_F(StreamRecallTest, AFileThatIsItsOwnArchiveIsInThePlan) {
+  const RecallSpec spec = Options("").spec;
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
+  options.pot_slots = 64;
+  EXPECT_EQ(FileRecall::Plan(spec, 0, &options).code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(FileRecall::Plan(spec, 20, &options).ok());
+  auto session = std::move(Session::Make(model_->model(), model_->backend(), options)).value();
+  EXPECT_LT(session->ledger().used_bytes(), session->plan().total_bytes);
+  auto made = FileRecall::Make(SourceDir() + "/LICENSE", spec, model_->tokenizer(), *session);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(session->ledger().used_bytes(), session->plan().total_bytes);
+  EXPECT_EQ(session->plan().excerpt_slots, 20);
+  FileRecall& recall = **made;
+  recall.file().ReadTo(0, 0);
+  recall.file().ReadTo(5000, 1000);
+  ASSERT_TRUE(recall.recaller().Bring(*session, "derivative works", 0).ok());
+  EXPECT_EQ(session->ledger().peak_bytes(), session->plan().total_bytes);
+  ASSERT_TRUE(session->TakeBackExcerpt().ok());
 }
 
 TEST_F(StreamRecallTest, AnotherSessionsArchiveIsLeftAlone) {

@@ -15,7 +15,7 @@
 #include "io/json.h"
 #include "print.h"
 #include "progress.h"
-#include "recall/file_blocks.h"
+#include "recall/file_recall.h"
 #include "recall_flags.h"
 #include "text/stream.h"
 
@@ -52,14 +52,15 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
                         MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask, !stays}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
-  WEIR_ASSIGN_OR_RETURN(RecallSpec recall, ParseRecallSpec(pot_flags.recall.spec));
-  std::unique_ptr<FileBlocks> file;
-  std::unique_ptr<Recaller> of_file;
+  WEIR_ASSIGN_OR_RETURN(const RecallSpec recall, ParseRecallSpec(pot_flags.recall.spec));
+  std::unique_ptr<FileRecall> of_file;
   if (recall.info != nullptr && stays) {
-    WEIR_ASSIGN_OR_RETURN(file, FileBlocks::Open(flags.file));
-    of_file = std::make_unique<Recaller>(std::move(recall), *file, setup.model->tokenizer(), nullptr);
+    WEIR_ASSIGN_OR_RETURN(of_file, FileRecall::Make(flags.file, recall, tokenizer, session));
   }
-  Recaller* const recaller = setup.recall != nullptr ? &setup.recall->recaller() : of_file.get();
+  FileBlocks* const file = of_file == nullptr ? nullptr : &of_file->file();
+  Recaller* const recaller = setup.recall != nullptr ? &setup.recall->recaller()
+                             : of_file != nullptr    ? &of_file->recaller()
+                                                     : nullptr;
   WEIR_ASSIGN_OR_RETURN(const std::optional<ChatTemplate> chat, FindTemplate(*setup.model, model_flags));
   std::optional<std::string> system;
   if (!flags.system.empty()) system = flags.system;

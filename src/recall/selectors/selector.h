@@ -55,7 +55,7 @@ struct Passage {
 class Selector {
  public:
   virtual ~Selector() = default;
-  // Fixed memory of a search, in bytes; reserved in the session's ledger.
+  // Fixed memory of a search, in bytes, taken when the selector is made; reserved in the session's ledger before.
   virtual int64_t MemoryBytes() const = 0;
   // The best passages, best first, those that the pot holds among them; none that overlap. Errors of the source.
   virtual Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) = 0;

@@ -106,8 +106,8 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
 
 class Words final : public Selector {
  public:
-  explicit Words(bool older) : older_(older) {}
-  int64_t MemoryBytes() const override { return static_cast<int64_t>(kMaxKept * sizeof(Kept)); }
+  explicit Words(bool older) : older_(older) { best_.reserve(kRoom); }
+  int64_t MemoryBytes() const override { return static_cast<int64_t>(kRoom * sizeof(Kept)); }
 
   Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) override {
     const std::vector<Term> terms = QueryTerms(query.text);
@@ -160,7 +160,7 @@ class Words final : public Selector {
   }
 
  private:
-  static constexpr size_t kMaxKept = 256;
+  static constexpr size_t kMaxKept = 256, kRoom = kMaxKept + 1;  // one comes before one goes
   struct Kept {
     Passage passage;
     bool all;  // it has all of the question's words
