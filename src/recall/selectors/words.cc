@@ -146,8 +146,9 @@ class Words final : public Selector {
     const auto is_newest = [&](const Kept& kept) { return kept.passage.seq == newest.seq; };
     // Older passages that repeat the words may have taken its place, and are left out for it.
     if (newest.seq_end > 0 && !older_ && std::ranges::none_of(best_, is_newest)) best_.push_back({newest, true});
-    for (const auto& [one, all] : best_) {
-      if (all && !older_ && one.seq_end <= newest.seq) continue;
+    for (const Kept& kept : best_) {
+      const Passage& one = kept.passage;
+      if (kept.all && !older_ && one.seq_end <= newest.seq) continue;
       const auto overlaps = [&](const Passage& other) { return one.seq < other.seq_end && other.seq < one.seq_end; };
       if (std::ssize(out) == query.most) break;
       if (std::ranges::none_of(out, overlaps)) out.push_back(one);
