@@ -186,11 +186,14 @@ Result<Sampler> SamplerFor(const weir_generate_options& given) {
 // The header of a saved session: the sizes of its parts, which are the session, the frames that its encoder keeps, and
 // the chat as JSON; and how far its archive goes.
 struct SavedParts {
-  char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '2'};
+  char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '3'};
   int64_t session_bytes = 0, frame_bytes = 0, chat_bytes = 0;
   int64_t has_archive = 0, archive_seq_end = 0, archive_segment = 0, archive_offset = 0;
+  uint32_t archive_salt = 0, archive_sum = 0;
 
-  ArchivePoint point() const { return {archive_seq_end, static_cast<int32_t>(archive_segment), archive_offset}; }
+  ArchivePoint point() const {
+    return {archive_seq_end, static_cast<int32_t>(archive_segment), archive_offset, archive_salt, archive_sum};
+  }
 };
 
 const Status kNoRecall = InvalidArgument("the session was opened without recall: weir_session_options.recall");
@@ -581,6 +584,8 @@ weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_
       parts.archive_seq_end = point.seq_end;
       parts.archive_segment = point.segment;
       parts.archive_offset = point.offset;
+      parts.archive_salt = point.salt;
+      parts.archive_sum = point.sum;
     }
     weir::SpanSink sink({bytes, capacity});
     WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(&parts), sizeof(parts)}));

@@ -17,21 +17,26 @@ const char* OverflowName(OnOverflow on_overflow) { return on_overflow == OnOverf
 
 Json ToJson(const SessionNote::Recall& recall) {
   return {{"selector", recall.selector},     {"disk", recall.disk_bytes},       {"archive", recall.archive},
-          {"seq_end", recall.point.seq_end}, {"segment", recall.point.segment}, {"offset", recall.point.offset}};
+          {"seq_end", recall.point.seq_end}, {"segment", recall.point.segment}, {"offset", recall.point.offset},
+          {"salt", recall.point.salt},       {"sum", recall.point.sum}};
 }
 
 Result<SessionNote::Recall> RecallFrom(const Json& json) {
   Fields fields(json, "recall.");
   SessionNote::Recall out;
-  int64_t segment = 0;
+  int64_t segment = 0, salt = 0, sum = 0;
   fields.Get("selector", &out.selector);
   fields.Get("disk", &out.disk_bytes, 1, kMaxCount);
   fields.Get("archive", &out.archive);
   fields.Get("seq_end", &out.point.seq_end, 0, kMaxCount);
   fields.Get("segment", &segment, 0, INT32_MAX);
   fields.Get("offset", &out.point.offset, 0, kMaxCount);
+  fields.Get("salt", &salt, 0, UINT32_MAX);
+  fields.Get("sum", &sum, 0, UINT32_MAX);
   WEIR_RETURN_IF_ERROR(fields.Done());
   out.point.segment = static_cast<int32_t>(segment);
+  out.point.salt = static_cast<uint32_t>(salt);
+  out.point.sum = static_cast<uint32_t>(sum);
   if (out.selector.empty() || out.disk_bytes == 0 ||
       std::max(out.selector.size(), out.archive.size()) > kMaxRecallText) {
     return InvalidArgument("the snapshot's recall lacks fields: it was not written by this program");

@@ -52,7 +52,9 @@ void Archive::TurnOff(const Status& why) {
 Status Archive::WriteOut() {
   if (n_buffered_ == 0) return Status();
   const Status status = Put(write_.first(static_cast<size_t>(n_buffered_)));
-  if (status.ok()) n_buffered_ = 0;
+  if (!status.ok()) return status;
+  n_buffered_ = 0;
+  sum_ = buffered_sum_;
   return status;
 }
 
@@ -117,6 +119,7 @@ Status Archive::BeginSegment(int64_t first_seq) {
   segments_[n_segments_++] = segment;
   WriteSegmentHead(segment.header, write_.first(kSegmentHeadBytes));
   n_buffered_ = kSegmentHeadBytes;
+  sum_ = buffered_sum_ = 0;
   writing_ = true;
   return Status();
 }
@@ -135,6 +138,7 @@ Status Archive::Add(const Block& block) {
     WriteRecordHead(block, header, at, to.first(kRecordHeadBytes));
     std::fill_n(std::copy(body.begin(), body.end(), to.begin() + kRecordHeadBytes), n_zeros, uint8_t{0});
     n_buffered_ += n;
+    buffered_sum_ = SumOfRecord(to);
     return Status();
   }
   // Larger than the buffer: the head, then the caller's own memory.
@@ -152,6 +156,7 @@ Status Archive::Add(const Block& block) {
   }
   segment.bytes += n;
   bytes_written_ += n;
+  sum_ = buffered_sum_ = SumOfRecord(head);
   return Status();
 }
 

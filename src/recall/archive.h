@@ -55,6 +55,8 @@ struct ArchivePoint {
   int64_t seq_end = 0;  // behind the newest token
   int32_t segment = 0;
   int64_t offset = 0;  // behind the newest record
+  // What no other archive has there: the segment's salt, and the checksum of that record (0: the segment has none).
+  uint32_t salt = 0, sum = 0;
 };
 
 class Archive final : public BlockSource {
@@ -99,6 +101,10 @@ class Archive final : public BlockSource {
 
   // Writes and syncs everything, and says how far it goes.
   ArchivePoint SavePoint();
+  // Whether the point is one of this archive, or of the one that it is a copy of: that record is there. One that is
+  // damaged, or behind the end of what a disk has kept, counts as there; a segment that is gone does not. Errors of
+  // reading.
+  Result<bool> Has(const ArchivePoint& point);
   // Takes the archive back to a point: newer blocks are deleted, seq_end() is the point's. An archive that does not
   // reach so far keeps what it has, and notes() tells. kIo when the files cannot be changed.
   Status CutTo(const ArchivePoint& point);
@@ -172,6 +178,8 @@ class Archive final : public BlockSource {
   bool writing_ = false;  // the newest segment takes more records
   std::span<uint8_t> write_, read_;
   int64_t n_buffered_ = 0;  // bytes in write_, which follow those of the newest segment
+  // Checksums of its last record, on disk and with the buffer; 0: it has none.
+  uint32_t sum_ = 0, buffered_sum_ = 0;
   int lock_ = -1;
   int32_t next_number_ = 1;
   int64_t seq_end_ = 0, bytes_written_ = 0;

@@ -177,14 +177,17 @@ Status Archive::OpenSegment(int32_t number) {
 
 // Where the tokens of the newest whole record end; 0: there is none. `good_end` gets where that record itself ends.
 Result<int64_t> Archive::SeqHeld(int64_t* segment, int64_t* good_end) {
+  sum_ = 0;
   for (*segment = n_segments_ - 1; *segment >= 0; --*segment) {
     Segment& here = segments_[*segment];
     *good_end = kSegmentHeadBytes;
     if (here.lost) continue;
     const auto walked = WalkSegment(here, kSegmentHeadBytes, here.bytes, [&](auto&, int64_t, const RecordWalk& walk) {
       *good_end = walk.good_end();
+      sum_ = walk.sum();
       return true;
     });
+    buffered_sum_ = sum_;
     if (!walked.ok()) {
       here.lost = true;
     } else if (*good_end > kSegmentHeadBytes) {
@@ -357,8 +360,34 @@ ArchivePoint Archive::SavePoint() {
   if (n_segments_ > 0) {
     out.segment = newest().header.number;
     out.offset = newest().bytes;
+    out.salt = newest().header.salt;
+    out.sum = sum_;
   }
   return out;
+}
+
+Result<bool> Archive::Has(const ArchivePoint& point) {
+  const auto segment =
+      std::ranges::find_if(segments(), [&](const Segment& s) { return s.header.number == point.segment; });
+  if (segment == segments().end() || segment->header.salt != point.salt) return false;
+  if (segment->lost) return true;
+  const int64_t end = EndOf(*segment);
+  if (end < point.offset && &*segment != &newest()) return false;  // a copy that went another way
+  int64_t good_end = kSegmentHeadBytes, seq_end = 0;
+  uint32_t sum = 0;
+  bool inside = false;  // another record lies there
+  const auto walked =
+      WalkSegment(*segment, kSegmentHeadBytes, end, [&](const Block& block, int64_t at, const RecordWalk& walk) {
+        if (at >= point.offset) return false;
+        inside = walk.good_end() > point.offset;
+        good_end = walk.good_end();
+        seq_end = block.seq_end();
+        sum = walk.sum();
+        return !inside;
+      });
+  WEIR_RETURN_IF_ERROR(walked.status());
+  if (inside || seq_end > point.seq_end) return false;
+  return good_end != point.offset || sum == point.sum;
 }
 
 Status Archive::CutTo(const ArchivePoint& point) {
@@ -435,6 +464,7 @@ Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& l
   }
   out->next_number_ = next_number_;
   out->seq_end_ = seq_end_;
+  out->sum_ = out->buffered_sum_ = buffered_sum_;
   out->notes_.removed_to_seq = notes_.removed_to_seq;
   WEIR_RETURN_IF_ERROR(out->GoOn());
   return out;

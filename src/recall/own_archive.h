@@ -10,8 +10,8 @@
 namespace weir {
 
 // `saved`: where the session's archive was when the session was saved; nullopt for a session that begins, or was saved
-// without one. kInvalidArgument for an archive that has something else there. One that ends before that place has lost
-// something, and is the session's. Changes nothing. Errors of the archive.
+// without one. kInvalidArgument for an archive that has something else there (Archive::Has()). Changes nothing. Errors
+// of the archive.
 Status CheckOwnArchive(StreamRecall& recall, const std::optional<ArchivePoint>& saved);
 
 // The same, then StreamRecall::CutTo(): call it when the session was restored, or begins.

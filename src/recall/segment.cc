@@ -137,6 +137,8 @@ void WriteRecordHead(const Block& block, const SegmentHeader& header, int64_t at
   std::memcpy(to.data(), &raw, sizeof(raw));
 }
 
+uint32_t SumOfRecord(std::span<const uint8_t> head) { return Load<uint32_t>(head.data() + offsetof(RawRecord, sum)); }
+
 Status CheckBlock(const Block& block, int32_t n_embd) {
   if (block.seq < 0 || block.seq > kMaxNumber || block.t_ms < 0 || block.t_ms > kMaxNumber) {
     return InvalidArgument("a block at seq {} and {} ms is out of range", block.seq, block.t_ms);
@@ -217,6 +219,7 @@ Result<bool> RecordWalk::Next(Block* block, int64_t* at) {
     at_ += n;
     good_end_ = at_;
     seq_ = raw.seq + raw.n_tokens;
+    sum_ = raw.sum;
     if (!fits) {
       ++n_too_large_;
       continue;

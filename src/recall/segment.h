@@ -41,6 +41,8 @@ Result<SegmentHeader> ReadSegmentHead(std::span<const uint8_t> bytes);
 int64_t RecordBytes(const Block& block);
 // Its first kRecordHeadBytes bytes, when it is written at `at`. REQUIRES: CheckBlock().
 void WriteRecordHead(const Block& block, const SegmentHeader& header, int64_t at, std::span<uint8_t> to);
+// The checksum in them.
+uint32_t SumOfRecord(std::span<const uint8_t> head);
 // What follows them, before the zeros.
 std::span<const uint8_t> RecordBody(const Block& block);
 // kInvalidArgument for a block that no record can hold: counts, times, text that is not UTF-8, a text with rows.
@@ -63,6 +65,7 @@ class RecordWalk {
   int64_t n_too_large() const { return n_too_large_; }  // whole records that exceed the buffer, passed over
   int64_t good_end() const { return good_end_; }        // behind the last whole record; 0: none yet
   int64_t seq_end() const { return seq_; }              // behind its last token
+  uint32_t sum() const { return sum_; }                 // its checksum
 
  private:
   Status Fill(int64_t n);
@@ -74,6 +77,7 @@ class RecordWalk {
   const std::span<uint8_t> buffer_;
   int64_t held_at_ = 0, n_held_ = 0;  // the buffer's bytes
   int64_t seq_ = 0;
+  uint32_t sum_ = 0;
   int64_t n_summed_ = 0;  // bytes whose checksum was wrong
   int64_t n_damaged_ = 0, n_too_large_ = 0, good_end_ = 0;
   bool in_damage_ = false;

@@ -163,6 +163,54 @@ TEST_F(StreamRecallTest, AnotherSessionsArchiveIsLeftAlone) {
   EXPECT_EQ(two.recall->archive().notes().missing_tokens, 0);
 }
 
+TEST_F(StreamRecallTest, AnArchiveWithABlockAtTheSamePlaceIsAnother) {
+  ArchivePoint points[2];
+  for (const int i : {0, 1}) {
+    Stream one = Open(Options(i == 0 ? "a" : "b"));
+    ASSERT_TRUE(one.Read(Pages(30)).ok());
+    points[i] = one.recall->SavePoint();
+    ASSERT_TRUE(one.Read(Pages(30)).ok());
+  }
+  ASSERT_EQ(points[0].seq_end, points[1].seq_end);
+  for (const int i : {0, 1}) {
+    Stream two = Open(Options(i == 0 ? "a" : "b"));
+    const std::string before = Texts(*two.recall);
+    EXPECT_EQ(GoOnFrom(*two.recall, points[1 - i]).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(Texts(*two.recall), before);
+    EXPECT_TRUE(GoOnFrom(*two.recall, points[i]).ok());
+  }
+}
+
+// Copies share files: they tell where they parted.
+TEST_F(StreamRecallTest, ACopyHasThePointsFromBeforeItWasMade) {
+  Stream one = Open(Options("a"));
+  const ArchivePoint nothing = one.recall->SavePoint();
+  ASSERT_TRUE(one.Read(Pages(30)).ok());
+  const ArchivePoint before = one.recall->SavePoint();
+  Ledger ledger;
+  Archive& a = one.recall->archive();
+  const auto b = std::move(a.Fork(folder_ + "/b", ledger)).value();
+  EXPECT_TRUE(*b->Has(before));
+  EXPECT_FALSE(*b->Has(nothing));
+  ASSERT_TRUE(one.Read(Pages(30)).ok());
+  const ArchivePoint after = one.recall->SavePoint();
+  Block other = {.seq = b->seq_end(), .n_tokens = static_cast<int32_t>(after.seq_end - b->seq_end()), .text = " other"};
+  ASSERT_TRUE(b->Append(other).ok());
+  const ArchivePoint its = b->SavePoint();
+  EXPECT_EQ(its.seq_end, after.seq_end);
+  EXPECT_TRUE(*a.Has(before) && *a.Has(after) && *b->Has(before) && *b->Has(its));
+  EXPECT_FALSE(*a.Has(its));
+  // Cut, and written on with something else.
+  ASSERT_TRUE(a.CutTo(before).ok());
+  EXPECT_EQ(one.recall->SavePoint().sum, before.sum);
+  const std::string as_long(static_cast<size_t>(after.offset - before.offset) - 40, 'x');
+  other.text = as_long;
+  ASSERT_TRUE(a.Append(other).ok());
+  EXPECT_EQ(one.recall->SavePoint().offset, after.offset);
+  EXPECT_FALSE(*a.Has(after));
+  EXPECT_TRUE(*a.Has(before));
+}
+
 TEST_F(StreamRecallTest, AnArchiveThatLostItsEndSaysSo) {
   Stream one = Open(Options("a"));
   ASSERT_TRUE(one.Read(Pages(30)).ok());

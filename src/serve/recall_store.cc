@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "recall/own_archive.h"
+
 namespace weir {
 namespace {
 
@@ -173,7 +175,7 @@ Status RecallStore::OpenFor(const SessionNote::Recall& saved, bool moved, Stream
                         StreamRecall::Around(std::move(archive), recall.options, model_, *stream->session));
   ArchivePoint point = saved.point;
   point.seq_end = std::min(point.seq_end, stream->session->n_seen());
-  return recall.stream->CutTo(point);
+  return GoOnFrom(*recall.stream, point);
 }
 
 void RecallStore::GoOn(const SessionNote::Recall& saved, bool moved, StreamSession* stream) {

@@ -154,6 +154,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string more = world.Found(*archive);
     Require(more.rfind(found, 0) == 0 && more.ends_with(block.text));
     point = {data[size - 1] * int64_t{3}, 1, data[size / 2] * int64_t{5}};
+    Require(archive->Has(point).ok() && *archive->Has(archive->SavePoint()));
     Require(archive->CutTo(point).ok() && archive->seq_end() == point.seq_end);
     Require(more.rfind(world.Found(*archive), 0) == 0);
   }

@@ -460,6 +460,17 @@ TEST_F(RecallTest, ASnapshotNamesNoOtherArchive) {
     EXPECT_EQ(server.Delete(kSessions + "/" + back).status, 200);
   }
   EXPECT_EQ(files(outside), before);
+  // Nor is the copy of another session's snapshot its own.
+  ASSERT_EQ(client.Do(victim, "save", {{"name", "victims"}}).status, 200);
+  const auto victims = ReadSnapshot(folder_ + "/saved/victims.weir", int64_t{1} << 30);
+  ASSERT_TRUE(victims.ok());
+  Json swapped = Json::parse(good->text);
+  swapped["recall"]["archive"] = Json::parse(victims->text)["recall"]["archive"];
+  ASSERT_TRUE(WriteSnapshot(path, swapped.dump(), good->state).ok());
+  const HttpAnswer restored = server.Post(kSessions + "/restore", {{"name", "notes"}});
+  ASSERT_EQ(restored.status, 201) << restored.body;
+  EXPECT_NE(restored.body.find("not the archive that this session was saved with"), std::string::npos) << restored.body;
+  EXPECT_TRUE(Asked(client, restored.json()["id"])["recalled"].empty());
   for (const char* bad : {R"({"selector": "words"})", R"({"selector": "wrods", "disk": 4194304, "archive": ""})", "3",
                           R"({"selector": "words", "disk": -1, "archive": ""})"}) {
     Json note = Json::parse(good->text);
