@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
 extern char** environ;
 
@@ -27,6 +28,16 @@ namespace {
 constexpr size_t kMaxErrorBytes = 4096;
 constexpr std::chrono::milliseconds kTick{50};      // how soon a stop request is noticed
 constexpr std::chrono::milliseconds kEnding{5000};  // time limit for a child to exit after it closed its output
+
+// "[png @ 0x55d0c0ffee00] bad" -> "[png] bad": addresses in the child's memory tell nobody anything useful.
+std::string WithoutAddresses(std::string line) {
+  constexpr std::string_view kAt = " @ 0x";
+  for (size_t at = 0; (at = line.find(kAt, at)) != line.npos;) {
+    const size_t end = std::min(line.find_first_not_of("0123456789abcdef", at + kAt.size()), line.size());
+    line.erase(at, end - at);
+  }
+  return line;
+}
 
 void Close(int* fd) {
   if (*fd >= 0) close(*fd);
@@ -245,7 +256,7 @@ Status Child::Failure() const {
 
 std::string Child::Complaint() const {
   // The first line describes the error; control characters from untrusted files are kept out of our messages.
-  std::string line = errors_.substr(0, std::min(errors_.find('\n'), size_t{300}));
+  std::string line = WithoutAddresses(errors_.substr(0, std::min(errors_.find('\n'), size_t{300})));
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }

@@ -48,7 +48,8 @@ class Child {
   // the first line that it wrote to standard error; kIo when a limit ended it. Call it once, after Read() returned 0.
   Status Finish();
 
-  // The first line that it has written to standard error so far, without control characters; may be empty.
+  // The first line that it has written to standard error so far, without control characters and without addresses of
+  // its memory, which ffmpeg prints; may be empty.
   std::string Complaint() const;
 
  private:

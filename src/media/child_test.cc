@@ -80,6 +80,12 @@ TEST(Child, FailureHasTheFirstLineWithoutControlCharacters) {
   EXPECT_EQ(status.message(), "sh: moov  [31mgone");
 }
 
+TEST(Child, FailureHasNoAddresses) {
+  auto child = Shell("printf '[in#0/y4m @ 0x55d0c0ffee00] [png @ 0x7f00] bad @ 0x at 0x10' >&2; exit 7", {});
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  EXPECT_EQ(child->Finish().message(), "sh: [in#0/y4m] [png] bad at 0x10");
+}
+
 TEST(Child, WhatTheHostOpenedIsNotInherited) {
 #if !WEIR_TEST_CLOSE_FROM
   GTEST_SKIP() << "this C library cannot close what a child would inherit";

@@ -31,6 +31,15 @@ ChildLimits PictureLimits(const MediaOptions& options) {
   return {options.wall_ms, 0, options.cpu_s, options.memory_bytes};
 }
 
+// The largest block that a decoder may allocate, by the size that the source declares: no pixel format takes 16 bytes a
+// pixel, and the rest is for tables. A few KiB of a compressed comment may stand for any number of bytes.
+constexpr int64_t kMaxBlockBytesAPixel = 16, kMaxTableBytes = 64 << 20;
+
+void AddMaxBlock(const MediaInfo& info, std::vector<std::string>* argv) {
+  const int64_t bytes = kMaxTableBytes + kMaxBlockBytesAPixel * info.width * info.height;
+  argv->insert(argv->begin() + 1, {"-max_alloc", std::to_string(bytes)});
+}
+
 // Adds the source's name to a child's error.
 Status About(const std::string& source, const Status& status) {
   return status.ok() ? status : Status(status.code(), source + ": " + status.message());
@@ -173,8 +182,11 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
     return out.pixels.data();
   };
   if (!input.once && input.fd >= 0 && options.max_side == 0 && ReadPpmFile(input.fd, allocate)) return out;
-  if (!input.once) WEIR_RETURN_IF_ERROR(ProbeMedia(source, options).status());
   std::vector<std::string> argv = Command(options.ffmpeg, {"-nostdin", "-threads", "1"}, input);
+  if (!input.once) {
+    WEIR_ASSIGN_OR_RETURN(const MediaInfo info, ProbeMedia(source, options));
+    AddMaxBlock(info, &argv);
+  }
   const std::string filters = WithMaxSide("", options.max_side);
   if (!filters.empty()) argv.insert(argv.end(), {"-vf", filters});
   for (const char* word :
@@ -198,10 +210,18 @@ Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source
   }
   WEIR_RETURN_IF_ERROR(CheckMaxSide(options.media.max_side));
   WEIR_ASSIGN_OR_RETURN(const OpenSource input, OpenMediaSource(source));
-  if (!input.once) WEIR_RETURN_IF_ERROR(ProbeMedia(source, options.media).status());
   std::vector<std::string> argv = options.real_time && !input.live
                                       ? Command(options.media.ffmpeg, {"-nostdin", "-threads", "1", "-re"}, input)
                                       : Command(options.media.ffmpeg, {"-nostdin", "-threads", "1"}, input);
+  if (!input.once) {
+    WEIR_ASSIGN_OR_RETURN(const MediaInfo info, ProbeMedia(source, options.media));
+    AddMaxBlock(info, &argv);
+    const double n_frames = static_cast<double>(info.duration_ms) / 1000 * options.fps;
+    if (options.max_frames > 0 && n_frames > static_cast<double>(options.max_frames)) {
+      return InvalidArgument("{}: {} s at {:g} frames a second are more than {} frames; ask for fewer, or send parts",
+                             source, info.duration_ms / 1000, options.fps, options.max_frames);
+    }
+  }
   // Rounding up makes frame k the last picture with source time <= k / fps.
   const std::string filter = WithMaxSide(fmt::format("fps={:.9g}:round=up", options.fps), options.media.max_side);
   for (const char* word :

@@ -63,7 +63,10 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
 
 struct FrameOptions {
   MediaOptions media;
-  double fps = 1;          // frames a second of source time; above 0, at most 1000
+  double fps = 1;  // frames a second of source time; above 0, at most 1000
+  // A source that declares itself to be longer is refused: a header of a few bytes may claim years of one frame. 0:
+  // any.
+  int64_t max_frames = 0;
   bool real_time = false;  // a file's frames are read in real time (those of cameras and streams always are)
   int64_t cpu_s = 0;       // CPU time of the whole video; 0: unlimited, as a stream never ends
 };
@@ -80,7 +83,8 @@ struct Frame {
 // video, and only one frame's pixels are reserved in the ledger at a time.
 class FrameReader {
  public:
-  // Starts ffmpeg. kInvalidArgument for options out of range, otherwise errors as in ProbeMedia.
+  // Starts ffmpeg. kInvalidArgument for options out of range or more than FrameOptions::max_frames, otherwise errors as
+  // in ProbeMedia.
   static Result<std::unique_ptr<FrameReader>> Open(const std::string& source, Ledger& ledger,
                                                    const FrameOptions& options);
 

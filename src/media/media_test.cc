@@ -144,6 +144,25 @@ std::string PngOfSize(uint32_t width, uint32_t height) {
          PngChunk("IDAT", std::string("\x78\x9c\x01", 3)) + PngChunk("IEND", "");
 }
 
+// A zlib stream of n * 258 + 1 bytes 'a' in 13 n bits, without a checksum.
+std::string ManyBytes(int n) {
+  std::string out = "\x78\x9c";
+  uint64_t bits = 0;
+  int n_bits = 0;
+  const auto put = [&](uint32_t code, int length) {  // its most significant bit first
+    for (int i = length - 1; i >= 0; --i) bits |= static_cast<uint64_t>(code >> i & 1) << n_bits++;
+    for (; n_bits >= 8; n_bits -= 8, bits >>= 8) out.push_back(static_cast<char>(bits & 0xFF));
+  };
+  put(0b110, 3);  // the last block, with fixed codes
+  put(0x30 + 'a', 8);
+  for (int i = 0; i < n; ++i) {
+    put(0b11000101, 8);  // 258 bytes
+    put(0, 5);           // as the one before
+  }
+  put(0, 7 + 8);
+  return out;
+}
+
 std::string SilentWav() {
   const uint32_t n = 8000;
   const auto little = [](uint32_t v, int bytes) {
@@ -319,6 +338,37 @@ TEST_F(MediaTest, AVideoThatTakesTooMuchProcessorTimeIsEnded) {
   for (Frame frame; more.ok() && *more;) more = (*reader)->Next(&frame);
   EXPECT_EQ(more.status().code(), StatusCode::kIo) << more.status().message();
   EXPECT_NE(more.status().message().find("processor time"), std::string::npos) << more.status().message();
+}
+
+// 1.6 GB of comments in a few MB: what a picture of that size cannot need is not unpacked.
+TEST_F(MediaTest, CommentsOfAPictureCostLittle) {
+  const std::string bytes = ManyBytes(1'600'000);
+  std::string png = PngOfSize(8, 8), comments;
+  for (int i = 0; i < 4; ++i) comments += PngChunk("zTXt", "k" + std::to_string(i) + std::string(2, '\0') + bytes);
+  const std::string pixels = std::string("\x78\x01\x01\xc8\0\x37\xff", 7) + std::string(200, '\0');  // stored
+  png = png.substr(0, 33) + comments + PngChunk("IDAT", pixels) + PngChunk("IEND", "");
+  MediaOptions options;
+  options.cpu_s = 4;
+  options.wall_ms = 600'000;
+  const auto image = DecodeImage(Write("comments.png", png), ledger_, options);
+  ASSERT_TRUE(image.ok()) << image.status().message();
+  EXPECT_EQ(image->width, 8);
+}
+
+// A header of a few bytes may claim years.
+TEST_F(MediaTest, AVideoThatDeclaresTooManyFramesIsRefusedAtOnce) {
+  std::string video = GreyVideo(8, 1);
+  video.replace(video.find(" F1:1 "), 6, " F1:1000000 ");
+  const std::string path = Write("slow.y4m", video);
+  FrameOptions options;
+  options.max_frames = 10'000;
+  const auto start = std::chrono::steady_clock::now();
+  const Status refused = FrameReader::Open(path, ledger_, options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << refused.message();
+  EXPECT_NE(refused.message().find("8000000 s"), std::string::npos) << refused.message();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  options.fps = 0.001;
+  EXPECT_TRUE(FrameReader::Open(path, ledger_, options).ok());
 }
 
 TEST_F(MediaTest, BadOptions) {

@@ -129,6 +129,7 @@ Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
   FrameOptions options;
   options.media = vision.lanes->media();
   options.fps = input.fps;
+  options.max_frames = vision.lanes->options().max_frames;
   const int64_t spent_s = std::chrono::duration_cast<std::chrono::seconds>(decoding).count();
   options.cpu_s = std::max<int64_t>(1, vision.lanes->options().decode_s - spent_s);
   auto reader = Timed([&] { return FrameReader::Open(file.path(), lane.ledger(), options); });
