@@ -2,6 +2,7 @@
 #include "answer.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -82,9 +83,12 @@ Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenize
   options.ignore_eos = flags.ignore_eos;
   options.stop = &StopFlag();
   Status output;
+  // A model repeats what it read: on a terminal, control sequences of a stranger's text must not act.
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
   auto result = Generate(session, sampler, tokenizer, options, [&](const std::string& text) {
     if (!print || !output.ok()) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    const std::string shown = terminal ? Printable(text, /*lines=*/true) : text;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     output = FlushOutput();
     if (!output.ok()) RequestStop();  // the rest cannot be shown
   });

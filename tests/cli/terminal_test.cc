@@ -161,6 +161,32 @@ TEST(ChatTerminalTest, LinesPastedTogetherAreOneMessage) {
   EXPECT_EQ(run.Wait(), 0);
 }
 
+// Every word of the model has a sequence that renames the terminal's window. A pipe gets what the model wrote; a
+// terminal shows it, and does not obey.
+TEST(ChatTerminalTest, ControlSequencesOfAnAnswerAreShown) {
+  const std::string sequence = "\033]0;owned\007", shown = "\\x1b]0;owned\\x07";
+  EditedModel model("llama");
+  for (std::string& text : std::get<std::vector<std::string>>(model.metadata.at("tokenizer.ggml.tokens").v)) {
+    if (text[0] != '<') text = sequence + text;
+  }
+  const TempDir folder;
+  std::vector<std::string> arguments = Chat();
+  arguments[2] = folder.Write("model.gguf", model.Bytes());
+  RunOptions piped;
+  piped.input = "the man\n";
+  const RunResult exact = RunWeir(arguments, piped);
+  ASSERT_EQ(exact.code, 0) << exact.err;
+  EXPECT_NE(exact.out.find(sequence), std::string::npos) << exact.out;
+  TerminalRun run(arguments);
+  run.Until("> ");
+  run.Type("the man\r");
+  const std::string answer = run.Until("kept ");
+  EXPECT_NE(answer.find(shown), std::string::npos) << answer;
+  EXPECT_EQ(answer.find(sequence), std::string::npos) << answer;
+  run.Type(kCtrlD);
+  EXPECT_EQ(run.Wait(), 0);
+}
+
 TEST(ChatTerminalTest, TheUpArrowRecallsALine) {
   TerminalRun run(Chat());
   run.Until("> ");
