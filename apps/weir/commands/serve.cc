@@ -1,6 +1,7 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
 // weir serve: serves the model over HTTP.
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -148,6 +149,17 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     return NotFound("--snapshots {} is not a folder", out.folder);
   }
   return out;
+}
+
+// Memory that requests gave back returns to the system. glibc's own thresholds grow with the largest block that was
+// ever freed, and every thread may keep an arena of its own: after large bodies an idle server kept hundreds of
+// megabytes. Fixed thresholds and few arenas bound what is kept; the model's memory is not allocated per request.
+void KeepLittleMemory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, 2 << 20);
+  mallopt(M_ARENA_MAX, 4);
+#endif
 }
 
 Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
@@ -364,6 +376,7 @@ Action AddServe(CLI::App& sub) {
   AddVisionFlags(sub, flags.get());
   return [=] {
     InstallStopHandler();
+    KeepLittleMemory();
     return Serve(*model, *pot, *flags);
   };
 }
