@@ -2,20 +2,18 @@
 #include "serve/http_server.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <mutex>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -27,23 +25,13 @@ constexpr int kBacklog = 1024;
 
 // The connection that the current thread handles.
 thread_local HttpConnection* current = nullptr;
-thread_local bool overloaded = false;
 
-// False on timeout, on a broken socket, or when `grace` has passed since the server began to stop.
-bool Wait(int socket, short events, Clock::time_point deadline, const std::atomic<bool>& stop,
-          Clock::duration grace = Clock::duration::zero()) {
-  for (bool stopping = false;;) {
-    const bool was_stopping = std::exchange(stopping, stop.load());
-    if (stopping && !was_stopping) deadline = std::min(deadline, Clock::now() + grace);
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
-    pollfd fd{socket, events, 0};
-    const int n = poll(&fd, 1, static_cast<int>(std::min<int64_t>(left, 200)));
-    if (n > 0) return true;
-    if (n < 0 && errno != EINTR) return false;
-  }
-  return false;
-}
+// How long a client may be silent in the middle of its body, or take nothing of its answer, while others wait. Every
+// job waits for a moment, so others wait if they do at several looks in a row.
+constexpr std::chrono::seconds kPatience{3};
+constexpr int kLooks = 3;
+// An answer that the client's side does not take is seen to stand still once so many bytes of it wait here.
+constexpr int kUnsentBytes = 16 << 10;
 
 void Peer(int socket, bool remote, std::string* ip, int* port) {
   sockaddr_storage address{};
@@ -62,39 +50,46 @@ void Peer(int socket, bool remote, std::string* ip, int* port) {
 // The stream of one request's bytes, limited in size and time.
 class LimitedStream : public httplib::Stream {
  public:
-  LimitedStream(int socket, const HttpLimits& limits, const std::atomic<bool>& stop)
-      : socket_(socket),
-        stop_(stop),
+  struct Watch {
+    const std::atomic<bool>& stop;
+    std::function<bool()> body_crowded, answer_crowded;  // whether others wait for what this request holds
+  };
+  LimitedStream(WaitingRoom::Arrival arrival, const HttpLimits& limits, const Watch& watch)
+      : socket_(arrival.socket),
+        watch_(watch),
         n_left_(limits.max_head_bytes),
-        read_deadline_(Clock::now() + std::chrono::seconds(limits.request_timeout_s)),
-        write_timeout_(limits.write_timeout_s) {}
+        read_deadline_(arrival.deadline),
+        write_timeout_(limits.write_timeout_s),
+        bytes_(std::move(arrival.early)) {}
 
   // The header was read; at most `n_bytes` more may follow.
   void StartBody(int64_t n_bytes) { n_left_ = n_bytes; }
 
-  bool is_readable() const override { return begin_ < end_ || Wait(socket_, POLLIN, read_deadline_, stop_); }
-  bool is_writable() const override {
-    return Wait(socket_, POLLOUT, Clock::now() + write_timeout_, stop_, kLastWrite) && !Broken();
-  }
+  bool is_readable() const override { return at_ < bytes_.size() || WaitToRead(); }
+  bool is_writable() const override { return WaitToWrite() && !Broken(); }
 
   ssize_t read(char* to, size_t size) override {
     if (n_left_ <= 0) return -1;
-    if (begin_ == end_) {
-      if (!Wait(socket_, POLLIN, read_deadline_, stop_)) return -1;
-      const ssize_t n = recv(socket_, buffer_, sizeof(buffer_), MSG_DONTWAIT);
+    if (at_ == bytes_.size()) {
+      // What is there already is taken even if the time is over: the request may have waited for a thread.
+      bytes_.resize(kReadBytes);
+      at_ = 0;
+      ssize_t n = recv(socket_, bytes_.data(), bytes_.size(), MSG_DONTWAIT);
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && WaitToRead()) {
+        n = recv(socket_, bytes_.data(), bytes_.size(), MSG_DONTWAIT);
+      }
+      bytes_.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
       if (n <= 0) return n;
-      begin_ = 0;
-      end_ = static_cast<size_t>(n);
     }
-    const size_t n = std::min({size, end_ - begin_, static_cast<size_t>(n_left_)});
-    std::memcpy(to, buffer_ + begin_, n);
-    begin_ += n;
+    const size_t n = std::min({size, bytes_.size() - at_, static_cast<size_t>(n_left_)});
+    std::memcpy(to, bytes_.data() + at_, n);
+    at_ += n;
     n_left_ -= static_cast<int64_t>(n);
     return static_cast<ssize_t>(n);
   }
 
   ssize_t write(const char* from, size_t size) override {
-    if (!Wait(socket_, POLLOUT, Clock::now() + write_timeout_, stop_, kLastWrite)) return -1;
+    if (!WaitToWrite()) return -1;
     return send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
@@ -108,26 +103,38 @@ class LimitedStream : public httplib::Stream {
     return poll(&fd, 1, 0) < 0 || (fd.revents & (POLLERR | POLLHUP)) != 0;
   }
 
+  // False on timeout, on a broken socket, when `grace` has passed since the server began to stop, or when nothing came
+  // for kPatience while others wait.
+  bool Wait(short events, Clock::time_point deadline, Clock::duration grace,
+            const std::function<bool()>& crowded) const {
+    const Clock::time_point start = Clock::now();
+    int n_crowded = 0;
+    for (bool stopping = false;;) {
+      const bool was_stopping = std::exchange(stopping, watch_.stop.load());
+      const Clock::time_point now = Clock::now();
+      if (stopping && !was_stopping) deadline = std::min(deadline, now + grace);
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now).count();
+      n_crowded = now - start >= kPatience && crowded() ? n_crowded + 1 : 0;
+      if (left <= 0 || n_crowded == kLooks) return false;
+      pollfd fd{socket_, events, 0};
+      const int n = poll(&fd, 1, static_cast<int>(std::min<int64_t>(left, 200)));
+      if (n > 0) return true;
+      if (n < 0 && errno != EINTR) return false;
+    }
+  }
+  bool WaitToRead() const { return Wait(POLLIN, read_deadline_, Clock::duration::zero(), watch_.body_crowded); }
+  bool WaitToWrite() const { return Wait(POLLOUT, Clock::now() + write_timeout_, kLastWrite, watch_.answer_crowded); }
+
+  static constexpr size_t kReadBytes = 16 << 10;
+  static constexpr std::chrono::seconds kLastWrite{1};  // a finished answer is still sent
   const int socket_;
-  const std::atomic<bool>& stop_;
+  const Watch watch_;
   int64_t n_left_;
   const Clock::time_point read_deadline_;
   const std::chrono::seconds write_timeout_;
-  char buffer_[4096];
-  size_t begin_ = 0, end_ = 0;
-  static constexpr std::chrono::seconds kLastWrite{1};  // a finished answer is still sent
+  std::string bytes_;  // received; the first at_ of them were read
+  size_t at_ = 0;
 };
-
-// Closing a socket with unread bytes would reset the connection and lose the answer. Shut down our side instead, and
-// drain incoming bytes for a moment.
-void CloseGently(int socket, const std::atomic<bool>& stop) {
-  shutdown(socket, SHUT_WR);
-  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(1);
-  char sink[1 << 14];
-  while (Wait(socket, POLLIN, deadline, stop) && recv(socket, sink, sizeof(sink), MSG_DONTWAIT) > 0) {
-  }
-  close(socket);
-}
 
 // No length: it ends with the connection.
 constexpr std::string_view kBusy =
@@ -135,75 +142,27 @@ constexpr std::string_view kBusy =
     "{\"error\":{\"message\":\"the server has too many connections\",\"type\":\"server_error\",\"param\":null,"
     "\"code\":\"too_many_connections\"}}";
 
-// A thread pool for connections, and one thread that rejects connections beyond its capacity.
-class Workers : public httplib::TaskQueue {
+void Refuse(int socket) { (void)!send(socket, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT); }
+
+// The library's task of a new connection only hands it to the waiting room.
+class AtOnce : public httplib::TaskQueue {
  public:
-  Workers(int n_threads, int max_queued) : max_queued_(static_cast<size_t>(max_queued)) {
-    // If the system allows fewer threads, the server handles fewer connections at once.
-    try {
-      threads_.emplace_back([this] { TurnAway(); });
-      for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { Work(); });
-    } catch (const std::system_error&) {
-    }
-    alone_ = threads_.size() < 2;
-  }
-  void enqueue(std::function<void()> task) override {
-    if (alone_) return task();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      tasks_.push_back(std::move(task));
-    }
-    ready_.notify_one();
-    too_many_.notify_one();
-  }
-  void shutdown() override {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      stop_ = true;
-    }
-    ready_.notify_all();
-    too_many_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  explicit AtOnce(WaitingRoom& room) : room_(room) {}
+  void enqueue(std::function<void()> task) override { task(); }
+  void shutdown() override { room_.Stop(); }
 
  private:
-  void Work() {
-    for (;;) {
-      std::function<void()> task;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        ready_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
-        if (tasks_.empty()) return;
-        task = std::move(tasks_.front());
-        tasks_.pop_front();
-      }
-      task();
-    }
-  }
-  // Rejects the newest connections: earlier ones keep their place in the queue.
-  void TurnAway() {
-    overloaded = true;
-    for (;;) {
-      std::function<void()> task;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        too_many_.wait(lock, [this] { return stop_ || tasks_.size() > max_queued_; });
-        if (stop_) return;
-        task = std::move(tasks_.back());
-        tasks_.pop_back();
-      }
-      task();
-    }
-  }
-
-  const size_t max_queued_;
-  std::mutex mutex_;
-  std::condition_variable ready_, too_many_;
-  std::deque<std::function<void()>> tasks_;
-  bool stop_ = false;
-  bool alone_ = false;  // no worker threads, only the accepting one
-  std::vector<std::thread> threads_;
+  WaitingRoom& room_;
 };
+
+int MaxSilent(const HttpLimits& limits) {
+  if (limits.max_silent > 0) return limits.max_silent;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 256;
+  const int64_t n_files = static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20));
+  // Two lists of this length: those that have not asked yet, and those that were answered.
+  return static_cast<int>(std::clamp<int64_t>((n_files - limits.n_threads - limits.max_queued) / 4, 16, 1024));
+}
 
 }  // namespace
 
@@ -230,12 +189,20 @@ Status HttpConnection::Take(int64_t bytes) {
 
 HttpConnection* HttpConnection::Current() { return current; }
 
-HttpServer::HttpServer(const HttpLimits& limits)
+HttpServer::HttpServer(const HttpLimits& limits, Rules rules)
     : limits_(limits),
+      rules_(std::move(rules)),
       bodies_(limits.max_bodies_bytes > 0
                   ? limits.max_bodies_bytes
                   : std::max<int64_t>(32 << 20, std::min(limits.max_body_bytes, INT64_MAX / 4) * 4)) {
-  new_task_queue = [limits] { return new Workers(limits.n_threads, limits.max_queued); };
+  new_task_queue = [this] {
+    room_ = std::make_unique<WaitingRoom>(
+        WaitingRoom::Limits{limits_.n_threads, limits_.max_queued, MaxSilent(limits_), limits_.max_head_bytes,
+                            std::chrono::seconds(limits_.request_timeout_s)},
+        WaitingRoom::Calls{[this](WaitingRoom::Arrival arrival) { Answer(std::move(arrival)); }, Refuse,
+                           rules_.urgent});
+    return new AtOnce(*room_);
+  };
   set_payload_max_length(static_cast<size_t>(limits.max_body_bytes));
   // The library's own options let a second server share the port, so that each gets some of the requests. These do not,
   // but a port whose server has just ended can still be reused at once.
@@ -261,19 +228,21 @@ void HttpServer::Shutdown() {
 }
 
 bool HttpServer::process_and_close_socket(socket_t socket) {
-  if (overloaded) {
-    send(socket, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    shutdown(socket, SHUT_WR);
-    close(socket);
-    return false;
-  }
-  bool ok = false;
+  room_->Add(socket);
+  return true;
+}
+
+void HttpServer::Answer(WaitingRoom::Arrival arrival) {
+  const int socket = arrival.socket;
+  setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
   {
     HttpConnection connection(socket, bodies_);
     current = &connection;
-    LimitedStream stream(socket, limits_, stopping_);
+    const auto body_crowded = [this] { return room_->crowded(); };
+    LimitedStream stream(std::move(arrival), limits_,
+                         {stopping_, body_crowded, [&] { return body_crowded() || rules_.crowded(); }});
     bool closed = true;
-    ok = process_request(stream, /*close_connection=*/true, closed, [&](httplib::Request& request) {
+    process_request(stream, /*close_connection=*/true, closed, [&](httplib::Request& request) {
       request.ranges.clear();  // range requests are not supported
       // The framing of a chunked body costs up to six bytes per byte; the size limit is enforced while the content is
       // read.
@@ -281,8 +250,7 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
     });
     current = nullptr;
   }
-  CloseGently(socket, stopping_);
-  return ok;
+  room_->Close(socket);
 }
 
 }  // namespace weir

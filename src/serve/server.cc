@@ -36,7 +36,11 @@ class Server::Impl {
         keys_(options_.api_keys),
         origins_(options_.origins, keys_.any(), options_.address),
         router_(AllRouteInfos()),
-        http_(options_.http) {}
+        http_(options_.http, {[this](std::string_view method, std::string_view path) {
+                                const RouteInfo* const route = router_.Find(method, path).route;
+                                return route != nullptr && route->urgent;
+                              },
+                              [this] { return host_->scheduler().n_waiting() > 0; }}) {}
 
   Status Start(LoadedModel& model) {
     WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host, &AnswerJob::AdvanceTogether));

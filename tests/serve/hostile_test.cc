@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "serve/server_process.h"
 
@@ -136,8 +137,17 @@ TEST(HostileBodies, LargeOnesAreRefusedWhileOthersFillTheirPlace) {
     ask_until(200);
     // Room is given back after the answer was sent, before the connection ends.
     (void)server.Raw(post("/tokenize", "Content-Length: " + std::to_string(half.size()) + "\r\n") + half);
-    const int fd = server.Connect();
-    ASSERT_EQ(send(fd, holding.data(), holding.size(), MSG_NOSIGNAL), static_cast<ssize_t>(holding.size()));
+    // The one before may still have its room for a moment: then this one is refused.
+    int fd = -1;
+    for (std::string begin(12, ' '); fd < 0;) {
+      fd = server.Connect();
+      ASSERT_EQ(send(fd, holding.data(), holding.size(), MSG_NOSIGNAL), static_cast<ssize_t>(holding.size()));
+      pollfd wait{fd, POLLIN, 0};
+      if (poll(&wait, 1, 500) <= 0) break;
+      if (recv(fd, begin.data(), begin.size(), MSG_WAITALL) < 12 || begin != "HTTP/1.1 429") break;
+      close(std::exchange(fd, -1));
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+    }
     EXPECT_EQ(ask_until(429).json()["error"]["code"], "over_budget");
     const std::string announced = server.Raw(post("/tokenize", "Content-Length: 524288\r\n"));
     EXPECT_EQ(announced.rfind("HTTP/1.1 429", 0), 0u) << announced;
@@ -312,6 +322,82 @@ TEST_F(HostileTest, ConnectionsThatSayNothing) {
   for (int i = 0; i < 12; ++i) open.push_back(server_->Connect());
   EXPECT_EQ(server_->Get("/health").status, 200);  // none is, until the silent ones time out
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  for (const int fd : open) close(fd);
+}
+
+// A thread is spent on a request: clients that say nothing, or half a head, take none and are closed in time.
+TEST(HostileSilence, HoldsUpNobody) {
+  const ServerProcess server({"--pot", "64", "--connections", "4", "--timeout", "8"});
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<int> open;
+  const std::string half = "GET /v1/models HTTP/1.1\r\nHost: 127";
+  for (int i = 0; i < 320; ++i) {
+    open.push_back(server.Connect());
+    ASSERT_GE(open.back(), 0);
+    if (i % 2 == 0) ASSERT_GT(send(open.back(), half.data(), half.size(), MSG_NOSIGNAL), 0);
+  }
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(server.Get("/health").status, 200);
+    EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 2}}).status, 200);
+  }
+  // From the moment they were accepted, not from when somebody had time for them.
+  for (const int fd : open) {
+    char byte;
+    pollfd wait{fd, POLLIN, 0};
+    ASSERT_GT(poll(&wait, 1, 60000), 0);
+    EXPECT_LE(recv(fd, &byte, 1, 0), 0);
+    close(fd);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+// Bodies that do not come hold every thread, for as long as nobody else needs one.
+TEST(HostileSilence, InTheMiddleOfABodyYieldsToOthers) {
+  const ServerProcess server({"--pot", "64", "--connections", "4", "--timeout", "300"});
+  const std::string head = "POST /tokenize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{";
+  std::vector<int> open;
+  for (int i = 0; i < 4; ++i) {
+    open.push_back(server.Connect());
+    ASSERT_GT(send(open.back(), head.data(), head.size(), MSG_NOSIGNAL), 0);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(server.Get("/health").status, 200);
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 2}}).status, 200);
+  for (const int fd : open) close(fd);
+}
+
+// More silent connections than may be open: the oldest make room.
+TEST(HostileSilence, TheNewestIsHeard) {
+  const ServerProcess server({"--pot", "64"});
+  std::vector<int> open;
+  for (int i = 0; i < 900; ++i) {
+    const int fd = server.Connect();
+    ASSERT_GE(fd, 0);
+    open.push_back(fd);
+  }
+  EXPECT_EQ(server.Get("/v1/models").status, 200);
+  for (const int fd : open) close(fd);
+}
+
+// An answer that nobody takes ends when others wait for its pot.
+TEST(HostileSilence, WhoReadsNothingHoldsNoPot) {
+  const ServerProcess server({"--pot", "64"});
+  const std::string request = "{\"prompt\":\"the man\",\"max_tokens\":100000000,\"ignore_eos\":true,\"stream\":true}";
+  const std::string bytes =
+      "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: " + std::to_string(request.size()) +
+      "\r\n\r\n" + request;
+  std::vector<int> open;
+  for (int i = 0; i < 2; ++i) {
+    open.push_back(server.Connect());
+    ASSERT_GT(send(open.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  }
+  while (server.Get("/metrics").body.find("\nweir_answer_pots_busy 2\n") == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(5));  // until the connections are full
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "the man"}, {"max_tokens", 2}}).status, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
   for (const int fd : open) close(fd);
 }
 

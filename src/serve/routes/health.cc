@@ -18,6 +18,7 @@ const RouteInfo kHealth = {
     .handle = Handle,
     .other_path = "/v1/health",
     .key = KeyRule::kNever,
+    .urgent = true,
 };
 
 }  // namespace weir

@@ -39,6 +39,7 @@ struct RouteInfo {
   void (*handle)(const Call& call, httplib::Response& response);
   const char* other_path = "";  // an alias, as in llama-server; empty: none
   KeyRule key = KeyRule::kAlways;
+  bool urgent = false;  // answered even while every thread is busy: it takes no body and waits for nothing
 
   // Whether it works on the session that its path names, arguments[0]. The server may first take over that session from
   // another server, and hands it over when it drains (serve/drain.h).
