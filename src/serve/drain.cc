@@ -60,8 +60,8 @@ void Drain::Correct(const RouteInfo& route, const Call& call, httplib::Response&
     const ApiError moved = Move(route, call);
     if (response.status != 409) SendError(moved, response);
   } else if (response.status == 404 && handover_.Holds(call.arguments[0])) {
-    // It was written to the folder while its request was in flight.
-    SendError({503, "handed_over", "the session has just expired; try again"}, response);
+    // It was written to the folder while its request was in flight, or another server is taking it.
+    SendError({503, "handed_over", "the session is moving from one server to another; try again"}, response);
   }
 }
 

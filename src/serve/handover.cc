@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/handover.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fmt/core.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "chat/session_file.h"
 #include "io/snapshot.h"
@@ -25,7 +30,6 @@ class Handover::TakingOver {
     std::unique_lock<std::mutex> lock(all_.mutex);
     all_.ended.wait(lock, [&] { return !all_.ids.contains(id_); });
     all_.ids.insert(id_);
-    number_ = all_.n_begun++;
   }
   ~TakingOver() {
     {
@@ -37,14 +41,79 @@ class Handover::TakingOver {
   TakingOver(const TakingOver&) = delete;
   TakingOver& operator=(const TakingOver&) = delete;
 
-  // Different for each takeover of this server.
-  int64_t number() const { return number_; }
-
  private:
   Underway& all_;
   const std::string id_;
-  int64_t number_ = 0;
 };
+
+namespace {
+
+// A session's file that this server alone takes. The lock ends with the process: a server that is killed in the middle
+// leaves the session to the others.
+class Claim {
+ public:
+  // Without the file if there is none or another server takes it. kIo if it cannot be locked.
+  static Result<Claim> Make(const std::string& path) {
+    Claim out(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (out.fd_ < 0 && errno == ENOENT) return out;
+    if (out.fd_ < 0) return IoError("cannot take the session over: {}", std::strerror(errno));
+    const bool locked = flock(out.fd_, LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno != EWOULDBLOCK) return IoError("cannot lock the session's file: {}", std::strerror(errno));
+    // Another server may have taken and removed it between open and lock.
+    struct stat mine {
+    }, named{};
+    if (locked && fstat(out.fd_, &mine) == 0 && stat(path.c_str(), &named) == 0 && mine.st_ino == named.st_ino &&
+        mine.st_dev == named.st_dev) {
+      return out;
+    }
+    return Claim(-1);
+  }
+  Claim(Claim&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Claim() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  bool holds() const { return fd_ >= 0; }
+
+ private:
+  explicit Claim(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// Whether files of the folder can be locked; some network file systems cannot.
+Status CheckLocks(const std::string& folder) {
+  const std::string path = folder + "/.lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const bool can = fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno == EWOULDBLOCK);
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  (void)std::remove(path.c_str());
+  if (can) return Status();
+  return IoError("cannot lock files in {}: {}; handing sessions over needs a file system with locks", folder,
+                 std::strerror(error));
+}
+
+// Earlier versions renamed a session's file to ID.weir.SERVER while they took it, and a server that was killed then
+// left it under that name. After a while nobody works on it any more.
+constexpr std::time_t kAbandonedAfter = 60;
+
+void Adopt(const std::string& folder) {
+  constexpr std::string_view kEnd = ".weir.";
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string path = entry->path(), name = entry->path().filename();
+    const size_t at = name.find(kEnd);
+    if (at == name.npos || name.ends_with(".part") || !IsSessionId(name.substr(0, at))) continue;
+    struct stat info {};
+    if (stat(path.c_str(), &info) != 0 || std::time(nullptr) - info.st_ctime < kAbandonedAfter) continue;
+    // Never over another file.
+    const std::string back = folder + "/" + name.substr(0, at + kEnd.size() - 1);
+    if (link(path.c_str(), back.c_str()) == 0) (void)std::remove(path.c_str());
+  }
+}
+
+}  // namespace
 
 Result<Handover> Handover::Make(const std::string& folder) {
   if (folder.empty()) return Handover("");
@@ -52,6 +121,8 @@ Result<Handover> Handover::Make(const std::string& folder) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return IoError("cannot make {}: {}", path, std::strerror(errno));
   }
+  WEIR_RETURN_IF_ERROR(CheckLocks(path));
+  Adopt(path);
   return Handover(path);
 }
 
@@ -103,24 +174,16 @@ Result<bool> Handover::Take(Host& host, const std::string& id) const {
   const TakingOver alone(*underway_, id);
   if (host.sessions().Has(id) || !Holds(id)) return false;  // the folder may be slow
   const std::string path = PathOf(id);
-  // The rename decides which server gets the session; the new name must be unique.
-  const std::string mine = fmt::format("{}.{}-{}-{}", path, getpid(), alone.number(), static_cast<const void*>(&host));
-  if (std::rename(path.c_str(), mine.c_str()) != 0) {
-    if (errno == ENOENT) return false;
-    return IoError("cannot take the session over: {}", std::strerror(errno));
-  }
-  const auto snapshot = SnapshotReader::Open(mine, host.ledger().budget_bytes() + kMaxSnapshotText);
-  Status status = snapshot.status();
-  if (status.ok()) {
-    status = CallEngine(host, [&] { return ReadSnapshot(host, **snapshot, id).status(); });
-  }
-  if (!status.ok()) {
-    (void)std::rename(mine.c_str(), path.c_str());  // another server may have room
-    std::string why = status.message();
-    if (const size_t at = why.find(mine); at != std::string::npos) why.replace(at, mine.size(), path);
-    return Status(status.code(), std::move(why));
-  }
-  (void)std::remove(mine.c_str());
+  WEIR_ASSIGN_OR_RETURN(const Claim claim, Claim::Make(path));
+  if (!claim.holds()) return false;
+  WEIR_ASSIGN_OR_RETURN(const auto snapshot,
+                        SnapshotReader::Open(path, host.ledger().budget_bytes() + kMaxSnapshotText));
+  // Removed on the engine's thread as well: from the moment that the session runs here it may be written again.
+  WEIR_RETURN_IF_ERROR(CallEngine(host, [&]() -> Status {
+    WEIR_RETURN_IF_ERROR(ReadSnapshot(host, *snapshot, id).status());
+    (void)std::remove(path.c_str());
+    return Status();
+  }));
   return true;
 }
 

@@ -3,8 +3,9 @@
 //
 // Servers that share a folder hand sessions over through it. A server that shuts down writes each session there under
 // its id; a server that gets a request for a session it does not have takes it from there. A session is written once no
-// job works on it. Only one server can take it, because the file is renamed first. Idle sessions are stored in the
-// folder in the same way.
+// job works on it. Only one server can take it, because it locks the file first, and removes it when the session runs;
+// if it is killed before that, the file is there for the others. Idle sessions are stored in the folder in the same
+// way.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +23,7 @@ namespace weir {
 class Handover {
  public:
   // Uses FOLDER/handover and creates it if needed. An empty `folder` disables handover. kIo if the folder cannot be
-  // created.
+  // created, or files in it cannot be locked.
   static Result<Handover> Make(const std::string& folder);
 
   bool enabled() const { return !folder_.empty(); }
@@ -46,7 +47,6 @@ class Handover {
     std::mutex mutex;
     std::condition_variable ended;
     std::set<std::string> ids;
-    int64_t n_begun = 0;
   };
   class TakingOver;
   explicit Handover(std::string folder) : folder_(std::move(folder)) {}

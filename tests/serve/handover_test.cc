@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handover: one server shuts down, another one continues its sessions.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +13,8 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
+#include "base/rng.h"
 #include "cli/process.h"
 #include "io/snapshot_test_util.h"
 #include "serve/session_client.h"
@@ -228,13 +232,63 @@ TEST(Handover, OthersDoNotWaitForASlowOne) {
     taken = server.Get(kSessions + "/" + slow);
     ended = true;
   });
-  while (!ended && std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const int same = open(file.c_str(), O_RDWR | O_CLOEXEC);
+  while (!ended && flock(same, LOCK_EX | LOCK_NB) == 0) {  // until it is being taken
+    flock(same, LOCK_UN);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  close(same);
   EXPECT_EQ(server.Get(kSessions + "/" + here).status, 200);
   EXPECT_EQ(server.Get(kSessions + "/s-two-01").status, 404);
   EXPECT_FALSE(ended);
   taking.join();
   EXPECT_EQ(taken.status, 400) << taken.body;
   EXPECT_TRUE(std::filesystem::exists(file));
+}
+
+// SIGKILL at random moments of a takeover: another server gets the session, unless it ran already.
+TEST(Handover, AServerKilledWhileItTakesASessionLeavesIt) {
+  const TempDir folder;
+  const std::vector<std::string> flags = {"--pot", "4096", "--snapshots", folder.path(), "--hand-over"};
+  std::string id;
+  Json seen;
+  {
+    ServerProcess one(flags);
+    id = Client(one).Create();
+    seen = Client(one).Append(id, Words(3500, "sea"))["seen"];
+    ASSERT_EQ(one.Terminate(), 0);
+  }
+  const std::string file = folder.File("handover/" + id + ".weir"), kept = folder.File("kept");
+  std::filesystem::copy_file(file, kept);
+  double take_us = 0;
+  {
+    const ServerProcess two(flags);
+    const auto start = Clock::now();
+    ASSERT_EQ(two.Get(kSessions + "/" + id).status, 200);
+    take_us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  }
+  Rng rng(7);
+  int n_taken = 0;
+  for (int kill = 0; kill < 12; ++kill) {
+    std::filesystem::copy_file(kept, file, std::filesystem::copy_options::overwrite_existing);
+    ServerProcess two(flags);
+    std::thread asking([&] { (void)two.Get(kSessions + "/" + id); });
+    std::this_thread::sleep_for(std::chrono::microseconds(rng.Below(static_cast<uint64_t>(take_us) + 1)));
+    two.Kill();
+    asking.join();
+    std::vector<std::string> left;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.File("handover"))) {
+      left.push_back(entry.path().filename());
+    }
+    if (left.empty()) {
+      ++n_taken;
+      continue;
+    }
+    EXPECT_EQ(left, std::vector<std::string>{id + ".weir"});
+    const ServerProcess three(flags);
+    EXPECT_EQ(Client(three).State(id)["seen"], seen) << "kill " << kill;
+  }
+  EXPECT_LT(n_taken, 12);
 }
 
 TEST(Handover, WhatNobodyUsesWaitsInTheFolder) {
