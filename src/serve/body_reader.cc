@@ -2,6 +2,7 @@
 #include "serve/body_reader.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace weir {
@@ -11,7 +12,31 @@ namespace {
 // while large ones fill it.
 constexpr int64_t kUncountedBytes = 1 << 16;
 
+bool SameWord(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return (x >= 'A' && x <= 'Z' ? x + 32 : x) == y; });
+}
+
 }  // namespace
+
+ApiError CheckFraming(const httplib::Request& request) {
+  constexpr std::string_view kLength = "content-length", kEncoding = "transfer-encoding";
+  int n_lengths = 0, n_encodings = 0;
+  for (const auto& [name, value] : request.headers) {
+    const std::string_view bare = std::string_view(name).substr(0, name.find_first_of(" \t"));
+    if (bare.size() != name.size()) return {400, "", "a header's name must not have white space in it"};
+    if (SameWord(name, kLength)) {
+      ++n_lengths;
+      const bool digits = !value.empty() && value.find_first_not_of("0123456789") == value.npos;
+      if (!digits) return {400, "", "'Content-Length' must be a whole number"};
+    } else if (SameWord(name, kEncoding)) {
+      ++n_encodings;
+      if (!SameWord(value, "chunked")) return {400, "", "'Transfer-Encoding' must be 'chunked'"};
+    }
+  }
+  if (n_lengths + n_encodings > 1) return {400, "", "the head says in more than one way where the body ends"};
+  return {0, "", ""};
+}
 
 ApiError ReadBody(const httplib::Request& request, const httplib::ContentReader& read, int64_t max_bytes,
                   std::string* body) {

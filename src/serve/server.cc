@@ -105,6 +105,7 @@ class Server::Impl {
     if (std::find(std::begin(kMethods), std::end(kMethods), request.method) == std::end(kMethods)) {
       return {405, "", "this method is not supported"};
     }
+    if (const ApiError framing = CheckFraming(request); framing.http != 0) return framing;
     const KeyRule rule = router_.KeyOf(request.path);
     if (rule == KeyRule::kNever) return {0, "", ""};
     const bool needs_key = rule == KeyRule::kAlways || request.has_header("Authorization");
