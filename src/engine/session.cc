@@ -111,25 +111,70 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
   return AppendRows(call, options);
 }
 
-Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
-  if (!call.excerpt) return ReadRows(call, options);
+Status Session::GrowExcerpt(int64_t n) {
   SeqRange& excerpt = core_.excerpt;
   const int64_t n_held = excerpt.end - excerpt.begin;
-  if (n_held + call.n > core_.plan.excerpt_slots) {
-    return OverBudget("an excerpt of {} tokens, where {} slots are left for excerpts", call.n,
+  if (n_held + n > core_.plan.excerpt_slots) {
+    return OverBudget("an excerpt of {} tokens, where {} slots are left for excerpts", n,
                       core_.plan.excerpt_slots - n_held);
   }
   if (n_held > 0 && excerpt.end != core_.stream.n_seen) {
     return InvalidArgument("an excerpt is in use: take it back before the next one");
   }
   // Its slots are free from now on, so that making room for it evicts nothing.
-  excerpt = {core_.stream.n_seen - n_held, core_.stream.n_seen + call.n};
+  excerpt = {core_.stream.n_seen - n_held, core_.stream.n_seen + n};
+  rewind_.Forbid();
+  return Status();
+}
+
+Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
+  if (!call.excerpt) return ReadRows(call, options);
+  WEIR_RETURN_IF_ERROR(GrowExcerpt(call.n));
   Chunk pinned = call;
   pinned.pinned = true;
   const Status status = ReadRows(pinned, options);
-  excerpt.end = core_.stream.n_seen;
-  rewind_.Forbid();
+  core_.excerpt.end = core_.stream.n_seen;
   return status;
+}
+
+Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& write) {
+  Pot& pot = *core_.pot;
+  const PotShape& shape = pot.shape();
+  if (shape.positions == Positions::kAbs) {
+    return Unsupported("keys that are stored with their positions cannot be put back at others");
+  }
+  if (!core_.backend->on_host()) return Unsupported("keys and values cannot be put back into a device's memory");
+  if (core_.model->config().attention.has_axes()) {
+    return Unsupported("keys and values cannot be put back where positions have three axes");
+  }
+  const int64_t n = std::ssize(rows);
+  WEIR_RETURN_IF_ERROR(GrowExcerpt(n));
+  StreamPlace& stream = core_.stream;
+  for (int64_t done = 0; done < n;) {
+    const int64_t n_here = std::min<int64_t>(n - done, core_.plan.runner.max_rows);
+    core_.rows.clear();
+    for (int64_t i = 0; i < n_here; ++i) {
+      SlotMeta row = rows[static_cast<size_t>(done + i)];
+      ++stream.n_seen_by[static_cast<size_t>(row.modality)];
+      row.seq = stream.n_seen + done + i;
+      row.t_src_ms = std::max<int64_t>(stream.t_newest_ms, 0);
+      row.pinned = true;
+      core_.rows.push_back(row);
+    }
+    WEIR_RETURN_IF_ERROR(pot.BeginAppend(core_.rows));
+    done += n_here;
+  }
+  for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+      const int64_t slot = pot.n_used(layer, head) - n;
+      write(layer, head, pot.keys(layer, head) + slot * SlotBytes(shape.k_type, shape.head_dim),
+            pot.values(layer, head) + slot * SlotBytes(shape.v_type, shape.head_dim));
+    }
+  }
+  stream.n_seen += n;
+  stream.n_pinned += static_cast<int32_t>(n);
+  core_.memo.n_unscored += static_cast<int32_t>(n);
+  return Status();
 }
 
 Status Session::TakeBackExcerpt() {
@@ -138,6 +183,10 @@ Status Session::TakeBackExcerpt() {
   const SeqRange range = std::exchange(core_.excerpt, {});
   const Status status = selector_.TakeBack(range);
   stream.n_pinned -= static_cast<int32_t>(range.end - range.begin);
+  if (stream.gaps.back().end == range.begin && stream.gaps.back().begin < range.begin) {
+    stream.gaps.back().end = range.end;  // nothing was read between the two
+    return status;
+  }
   std::ranges::rotate(stream.gaps, stream.gaps.begin() + 1);
   stream.gaps.back() = range;
   return status;

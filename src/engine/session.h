@@ -86,6 +86,13 @@ class Session {
   // n_read: number of question tokens that the session has already read as its newest (Rewind() kept them).
   Status BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read = 0);
 
+  // Puts rows that were read before back as an excerpt, with the keys and values they had then, un-rotated. They take
+  // the next slots of every group, so their positions are new. `write` fills the slots of one layer and KV head,
+  // rows.size() slots of keys and of values in the pot's types. Logits remain those of the last row that was read. Of a
+  // row, only token_id, modality and `row` are used. kUnsupported where the pot keeps rotated keys, is not in the host's
+  // memory, or positions have three axes; otherwise the errors of AppendOptions::excerpt.
+  using WriteSlots = std::function<void(int32_t layer, int32_t head, uint8_t* keys, uint8_t* values)>;
+  Status PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& write);
   // Removes the excerpts that the pot holds, and only those: what was read after them stays and takes their slots.
   // Their seqs remain gaps in the stream.
   Status TakeBackExcerpt();
@@ -164,6 +171,8 @@ class Session {
 
   explicit Session(int64_t budget_bytes);
   Status AppendRows(const Chunk& call, const AppendOptions& options);
+  // An excerpt grows by n rows that are about to come.
+  Status GrowExcerpt(int64_t n);
   Status ReadRows(const Chunk& call, const AppendOptions& options);
   // Resets everything except the pot.
   void StartAnew();

@@ -71,6 +71,8 @@ Status Archive::Put(std::span<const uint8_t> bytes) {
 }
 
 void Archive::Flush() {
+  if (keys_ != nullptr) keys_->Flush();
+  if (kv_ != nullptr) kv_->Flush();
   if (!state_.ok()) return;
   if (const Status status = WriteOut(); !status.ok()) TurnOff(status);
 }
@@ -99,7 +101,7 @@ Status Archive::RemoveOldest() {
 
 // Deletes the oldest segments until there is room for one more.
 Status Archive::MakeRoom() {
-  while (n_segments_ > 0 && (n_segments_ == sizes_.n_segments || disk_bytes() + sizes_.segment > options_.disk_bytes)) {
+  while (n_segments_ > 0 && (n_segments_ == sizes_.n_segments || OwnDiskBytes() + sizes_.segment > sizes_.disk)) {
     WEIR_RETURN_IF_ERROR(RemoveOldest());
   }
   return Status();
@@ -131,6 +133,7 @@ Status Archive::Add(const Block& block) {
   if (n_buffered_ + n > std::ssize(write_)) WEIR_RETURN_IF_ERROR(WriteOut());
   const SegmentHeader& header = newest().header;
   const int64_t at = newest().bytes + n_buffered_;
+  newest_place_ = int64_t{header.number} << 32 | at;
   const std::span<const uint8_t> body = RecordBody(block);
   const int64_t n_zeros = n - kRecordHeadBytes - std::ssize(body);
   if (n <= std::ssize(write_)) {
@@ -168,7 +171,8 @@ Status Archive::Append(const Block& block) {
 
 Status Archive::Take(const Block& block) {
   WEIR_RETURN_IF_ERROR(CheckBlock(block, options_.n_embd));
-  if (std::ssize(block.text) > options_.max_text_bytes || (!block.rows.empty() && block.n_tokens > options_.max_rows)) {
+  const bool fits = block.body == BlockBody::kOneRow || block.rows.empty() || block.n_tokens <= options_.max_rows;
+  if (std::ssize(block.text) > options_.max_text_bytes || !fits) {
     return InvalidArgument("a block of {} tokens and {} bytes of text is larger than the archive was made for",
                            block.n_tokens, block.text.size());
   }
@@ -184,10 +188,14 @@ Status Archive::Take(const Block& block) {
   return Status();
 }
 
-int64_t Archive::disk_bytes() const {
+int64_t Archive::OwnDiskBytes() const {
   int64_t n = n_buffered_;
   for (const Segment& segment : segments()) n += segment.bytes;
   return n;
+}
+
+int64_t Archive::disk_bytes() const {
+  return OwnDiskBytes() + (keys_ == nullptr ? 0 : keys_->disk_bytes()) + (kv_ == nullptr ? 0 : kv_->disk_bytes());
 }
 
 int64_t Archive::seq_begin() const {
@@ -231,13 +239,15 @@ Status Archive::ReadAt(const Segment& segment, int fd, int64_t at, std::span<uin
 }
 
 Result<int64_t> Archive::WalkSegment(Segment& segment, int64_t at, int64_t end,
-                                     const std::function<bool(const Block&, int64_t at, const RecordWalk&)>& visit) {
+                                     const std::function<bool(const Block&, int64_t at, const RecordWalk&)>& visit,
+                                     int64_t pass_to) {
   const OwnedFd own(segment.fd >= 0 ? -1 : OpenFile(PathOf(segment.header.number), O_RDONLY));
   const int fd = segment.fd >= 0 ? segment.fd : own.fd();
   if (fd < 0) return Failed("read", PathOf(segment.header.number));
   RecordWalk walk(
       segment.header, [&](int64_t from, std::span<uint8_t> to) { return ReadAt(segment, fd, from, to); }, at, end,
       read_);
+  walk.PassOverTo(pass_to);
   Block block;
   bool more = true;
   while (more) {
@@ -253,7 +263,22 @@ int64_t Archive::EndOf(const Segment& segment) const {
   return segment.bytes + (&segment == &newest() ? n_buffered_ : 0);
 }
 
-Status Archive::Scan(BlockPlace from, const Visit& visit) {
+Status Archive::Scan(BlockPlace from, const Visit& visit) { return ScanSegments(from, 0, visit); }
+
+Status Archive::ScanRange(SeqRange seqs, const Visit& visit) {
+  BlockPlace from = begin();
+  for (const Segment& segment : segments()) {
+    if (!segment.lost && segment.header.first_seq <= seqs.begin) {
+      from = int64_t{segment.header.number} << 32 | kSegmentHeadBytes;
+    }
+  }
+  return ScanSegments(from, seqs.begin, [&](BlockPlace place, const Block& block) {
+    if (block.seq >= seqs.end) return false;
+    return block.seq_end() <= seqs.begin || visit(place, block);
+  });
+}
+
+Status Archive::ScanSegments(BlockPlace from, int64_t pass_to, const Visit& visit) {
   const int64_t number = from >> 32, at = (from & 0xFFFFFFFF) / 4 * 4;
   notes_.n_foreign_pictures = n_unreadable_ = n_unordered_ = 0;
   Status failed;
@@ -266,13 +291,13 @@ Status Archive::Scan(BlockPlace from, const Visit& visit) {
       // Segments of two archives in one folder.
       if (block.seq < seq_end) return ++n_unordered_ > 0;
       seq_end = block.seq_end();
-      if (block.modality != Modality::kText && Foreign(segment)) {
+      if (!block.rows.empty() && Foreign(segment)) {
         ++notes_.n_foreign_pictures;
         return true;
       }
       more = visit(int64_t{segment.header.number} << 32 | here, block);
       return more;
-    });
+    }, pass_to);
     if (!more) return Status();
     if (walked.ok()) {
       ++n_read;

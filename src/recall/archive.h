@@ -10,6 +10,10 @@
 // Damage costs the damaged blocks: they are left out and counted (notes()), never read as something else. A disk that
 // fails while the archive is written turns it off (state()): the stream goes on, what was written stays readable.
 // Memory is fixed at the start (MemoryBytes()). Files are 0600, folders 0700. Not thread-safe.
+//
+// Beside the blocks there may be keys and values of their tokens (recall/block_vectors.h), in archives of their own
+// inside the same folder, `keys` and `kv`, which are cut, copied and deleted with it. Each has a share of the quota and
+// loses its own oldest segments, so that text stays longest.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +38,9 @@ struct ArchiveOptions {
   int32_t n_embd = 0;                 // width of a picture's rows
   int32_t max_rows = 0;               // of the largest picture; 0: no pictures
   int32_t max_text_bytes = 16 << 10;  // of a block
+  // 16-bit numbers of the keys of a block, and of a token's keys and values; 0: not kept.
+  int32_t key_numbers = 0, kv_numbers = 0;
+  int32_t kv_tokens = 0;  // of the largest block of keys and values
 };
 
 // What could not be read or kept, since the archive was made or opened.
@@ -87,13 +94,21 @@ class Archive final : public BlockSource {
   // Ok while blocks are kept. Otherwise the reason, one line; it never becomes ok again.
   const Status& state() const { return state_; }
 
+  // Stores beside the blocks; nullptr: not kept.
+  Archive* keys() { return keys_.get(); }
+  Archive* kv() { return kv_.get(); }
+
   BlockPlace begin() const override;
   // `visit` must not change the archive. kIo when no segment can be read.
   Status Scan(BlockPlace from, const Visit& visit) override;
+  // Scan() of the blocks that have tokens of `seqs`, without reading the others.
+  Status ScanRange(SeqRange seqs, const Visit& visit);
+  // Of the block that was appended last.
+  BlockPlace newest_place() const { return newest_place_; }
 
   int64_t seq_begin() const;                    // of the oldest block; seq_end() when there is none
   int64_t seq_end() const { return seq_end_; }  // behind the newest
-  int64_t disk_bytes() const;                   // of all segments, with what is in the buffer
+  int64_t disk_bytes() const;                   // of all segments, with what is in the buffer; of keys and values too
   int64_t n_segments() const { return n_segments_; }
   int64_t bytes_written() const { return bytes_written_; }
   const std::string& dir() const { return options_.dir; }
@@ -126,6 +141,7 @@ class Archive final : public BlockSource {
   };
   struct Sizes {
     int64_t segment = 0, n_segments = 0, write = 0, read = 0;
+    int64_t disk = 0;  // the blocks' share of the quota
     int64_t total() const;
   };
   static Result<Sizes> SizesOf(const ArchiveOptions& options);
@@ -133,6 +149,9 @@ class Archive final : public BlockSource {
 
   Archive() = default;
   Status Allocate(Ledger& ledger, const Sizes& sizes);
+  // Makes the stores that the options name, or opens those that are there.
+  Status MakeStores(Ledger& ledger);
+  int64_t OwnDiskBytes() const;
   Status MakeFolder();
   std::string PathOf(int32_t number) const;
   bool named() const { return !options_.dir.empty(); }
@@ -159,7 +178,9 @@ class Archive final : public BlockSource {
   // Walks over the records from `at` to `end` until `visit` returns false. Returns where the last one's tokens end, 0
   // when there was none.
   Result<int64_t> WalkSegment(Segment& segment, int64_t at, int64_t end,
-                              const std::function<bool(const Block&, int64_t at, const RecordWalk&)>& visit);
+                              const std::function<bool(const Block&, int64_t at, const RecordWalk&)>& visit,
+                              int64_t pass_to = 0);
+  Status ScanSegments(BlockPlace from, int64_t pass_to, const Visit& visit);
   Status OpenSegment(int32_t number);
   Result<int64_t> SeqHeld(int64_t* segment, int64_t* good_end);
   Status FindEnd();
@@ -183,9 +204,11 @@ class Archive final : public BlockSource {
   int lock_ = -1;
   int32_t next_number_ = 1;
   int64_t seq_end_ = 0, bytes_written_ = 0;
+  BlockPlace newest_place_ = 0;
   // In the last scan: segments; blocks that begin before the one that precedes them ends.
   int64_t n_unreadable_ = 0, n_unordered_ = 0;
   ArchiveNotes notes_;  // but for what segments count
+  std::unique_ptr<Archive> keys_, kv_;
 };
 
 }  // namespace weir

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <optional>
 #include <utility>
@@ -52,6 +53,38 @@ Result<std::vector<std::string>> NamesIn(const std::string& folder) {
   return out;
 }
 
+// The quota's shares: a token has about 5 bytes of text, some 100 of keys and 10,000 of keys and values.
+int64_t TextShare(const ArchiveOptions& options) {
+  if (options.kv_numbers > 0) return options.disk_bytes / 16;
+  return options.key_numbers > 0 ? options.disk_bytes / 8 : options.disk_bytes;
+}
+int64_t KeyShare(const ArchiveOptions& options) {
+  if (options.key_numbers == 0) return 0;
+  return options.kv_numbers > 0 ? options.disk_bytes / 16 * 3 : options.disk_bytes - TextShare(options);
+}
+
+// Folders inside an archive's own.
+constexpr const char* kStores[] = {"keys", "kv"};
+
+// Of a store beside the blocks.
+ArchiveOptions StoreOptions(const ArchiveOptions& all, const char* name, int64_t disk_bytes, int32_t n_numbers,
+                            int32_t max_rows) {
+  ArchiveOptions out = all;
+  if (!out.dir.empty()) out.dir += fmt::format("/{}", name);
+  out.disk_bytes = disk_bytes;
+  out.n_embd = n_numbers;
+  out.max_rows = max_rows;
+  out.max_text_bytes = 0;
+  out.key_numbers = out.kv_numbers = out.kv_tokens = 0;
+  return out;
+}
+ArchiveOptions KeyOptions(const ArchiveOptions& all) {
+  return StoreOptions(all, kStores[0], KeyShare(all), all.key_numbers, 1);
+}
+ArchiveOptions KvOptions(const ArchiveOptions& all) {
+  return StoreOptions(all, kStores[1], all.disk_bytes - TextShare(all) - KeyShare(all), all.kv_numbers, all.kv_tokens);
+}
+
 // Whether another archive holds the same file.
 bool IsLinkedTwice(int fd) {
   struct stat info {};
@@ -76,15 +109,16 @@ Result<Archive::Sizes> Archive::SizesOf(const ArchiveOptions& options) {
   // Files without names stay open: few of them.
   const int64_t most = options.dir.empty() ? kMaxSegmentBytes : kMaxNamedSegmentBytes;
   Sizes out;
-  out.segment = std::max(std::clamp(options.disk_bytes / 16, kMinSegmentBytes, most), kSegmentHeadBytes + record);
+  out.disk = TextShare(options);
+  out.segment = std::max(std::clamp(out.disk / 16, kMinSegmentBytes, most), kSegmentHeadBytes + record);
   if (out.segment > kMaxSegmentBytes)
     return InvalidArgument("pictures of {} rows are too large for an archive", options.max_rows);
-  if (options.disk_bytes < 2 * out.segment) {
+  if (out.disk < 2 * out.segment) {
     return InvalidArgument("an archive of {} bytes is too small: give it {} bytes of disk at least", options.disk_bytes,
-                           2 * out.segment);
+                           2 * out.segment * (options.disk_bytes / std::max<int64_t>(out.disk, 1)));
   }
   // Some may be shorter than that.
-  out.n_segments = 2 * (options.disk_bytes / out.segment) + 4;
+  out.n_segments = 2 * (out.disk / out.segment) + 4;
   out.write = 64 << 10;
   out.read = std::max<int64_t>(256 << 10, record);
   return out;
@@ -92,7 +126,25 @@ Result<Archive::Sizes> Archive::SizesOf(const ArchiveOptions& options) {
 
 Result<int64_t> Archive::MemoryBytes(const ArchiveOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(options));
-  return PageRound(sizes.total());
+  int64_t bytes = PageRound(sizes.total());
+  if (options.key_numbers > 0) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t keys, MemoryBytes(KeyOptions(options)));
+    bytes += keys;
+  }
+  if (options.kv_numbers > 0) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t kv, MemoryBytes(KvOptions(options)));
+    bytes += kv;
+  }
+  return bytes;
+}
+
+Status Archive::MakeStores(Ledger& ledger) {
+  const auto make = [&](const ArchiveOptions& options) {
+    return !options.dir.empty() && Exists(options.dir) ? Open(options, ledger) : Make(options, ledger);
+  };
+  if (options_.key_numbers > 0) WEIR_ASSIGN_OR_RETURN(keys_, make(KeyOptions(options_)));
+  if (options_.kv_numbers > 0) WEIR_ASSIGN_OR_RETURN(kv_, make(KvOptions(options_)));
+  return Status();
 }
 
 Status Archive::Allocate(Ledger& ledger, const Sizes& sizes) {
@@ -145,6 +197,10 @@ Result<std::unique_ptr<Archive>> Archive::Make(const ArchiveOptions& options, Le
   } else {  // Fails now rather than at the first block.
     WEIR_ASSIGN_OR_RETURN(const int fd, CreateUnnamed(options.temp_dir));
     close(fd);
+  }
+  if (const Status status = archive->MakeStores(ledger); !status.ok()) {
+    (void)archive->Remove();
+    return status;
   }
   return archive;
 }
@@ -257,9 +313,10 @@ Result<std::unique_ptr<Archive>> Archive::OpenFolder(const ArchiveOptions& optio
     archive->state_ = InvalidArgument("the archive in {} was opened to be read only", dir);
     return archive;
   }
-  while (archive->n_segments_ > 1 && archive->disk_bytes() > options.disk_bytes) {
+  while (archive->n_segments_ > 1 && archive->OwnDiskBytes() > sizes.disk) {
     WEIR_RETURN_IF_ERROR(archive->RemoveOldest());
   }
+  WEIR_RETURN_IF_ERROR(archive->MakeStores(ledger));
   WEIR_RETURN_IF_ERROR(archive->GoOn());
   return archive;
 }
@@ -350,6 +407,8 @@ Status Archive::CutNewest(int64_t bytes) {
 
 ArchivePoint Archive::SavePoint() {
   Flush();
+  if (keys_ != nullptr) (void)keys_->SavePoint();
+  if (kv_ != nullptr) (void)kv_->SavePoint();
   if (state_.ok() && named() && n_segments_ > 0) {
     const Segment& segment = newest();
     if (segment.fd >= 0 && fdatasync(segment.fd) != 0) TurnOff(Failed("write", PathOf(segment.header.number)));
@@ -392,6 +451,11 @@ Result<bool> Archive::Has(const ArchivePoint& point) {
 
 Status Archive::CutTo(const ArchivePoint& point) {
   if (read_only_) return state_;
+  // Keys and values have no place of their own in a saved session: the tokens tell.
+  ArchivePoint all = point;
+  all.segment = std::numeric_limits<int32_t>::max();
+  if (keys_ != nullptr) WEIR_RETURN_IF_ERROR(keys_->CutTo(all));
+  if (kv_ != nullptr) WEIR_RETURN_IF_ERROR(kv_->CutTo(all));
   Flush();
   n_buffered_ = 0;  // after a failed write: what is not on disk is given up
   writing_ = false;
@@ -454,6 +518,8 @@ Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& l
   Flush();
   ArchiveOptions options = options_;
   options.dir = dir;
+  options.key_numbers = options.kv_numbers = 0;
+  options.disk_bytes = sizes_.disk;
   WEIR_ASSIGN_OR_RETURN(auto out, Make(options, ledger));
   for (Segment& segment : segments()) {
     if (out->n_segments_ == out->sizes_.n_segments) WEIR_RETURN_IF_ERROR(out->RemoveOldest());
@@ -466,13 +532,39 @@ Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& l
   out->seq_end_ = seq_end_;
   out->sum_ = out->buffered_sum_ = buffered_sum_;
   out->notes_.removed_to_seq = notes_.removed_to_seq;
-  WEIR_RETURN_IF_ERROR(out->GoOn());
+  out->options_ = options_;
+  out->options_.dir = dir;
+  Status status = out->GoOn();
+  const auto copy = [&](Archive* from, const char* name, std::unique_ptr<Archive>* to) {
+    if (from == nullptr || !status.ok()) return;
+    auto made = from->Fork(dir.empty() ? dir : fmt::format("{}/{}", dir, name), ledger);
+    status = made.status();
+    if (made.ok()) *to = *std::move(made);
+  };
+  copy(keys_.get(), kStores[0], &out->keys_);
+  copy(kv_.get(), kStores[1], &out->kv_);
+  if (!status.ok()) {
+    (void)out->Remove();
+    return status;
+  }
   return out;
 }
 
 Status Archive::Remove() {
   if (read_only_) return state_;
   Status failed;
+  keys_.reset();
+  kv_.reset();
+  for (const char* name : kStores) {
+    const std::string dir = options_.dir + "/" + name;
+    if (!named() || !Exists(dir)) continue;
+    // Also those that an archive was made with once and that this session does not use.
+    Ledger ledger;
+    ArchiveOptions options;
+    options.dir = dir;
+    const auto store = Open(options, ledger);
+    failed = store.ok() ? (*store)->Remove() : store.status();
+  }
   while (n_segments_ > 0) {
     if (const Status status = RemoveNewest(); !status.ok()) {
       failed = status;

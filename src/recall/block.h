@@ -17,6 +17,13 @@ namespace weir {
 // Who said it. kQuestion: what the user says in a round, a question or not.
 enum class Role : uint8_t { kInput, kQuestion, kAnswer };
 
+// What a block's record holds.
+enum class BlockBody : uint8_t {
+  kContent = 1,  // text, or a picture's rows
+  kOneRow = 2,   // one row for the whole block, of text or a picture: a summary
+  kRowEach = 3,  // a row for each of its tokens, of text or a picture
+};
+
 struct Block {
   int64_t seq = 0;       // of its first token
   int32_t n_tokens = 0;  // of a picture: its rows
@@ -24,9 +31,11 @@ struct Block {
   Role role = Role::kInput;
   Modality modality = Modality::kText;
   std::string_view text = {};  // valid UTF-8, cut between words where there are any; empty for a picture
-  // A picture's rows for the language model, [n_tokens, n_embd] half-precision numbers in line order.
+  // kContent: a picture's rows for the language model, [n_tokens, n_embd] half-precision numbers in line order.
+  // Otherwise 16-bit numbers whose meaning the writer knows (recall/block_vectors.h).
   std::span<const uint16_t> rows = {};
   int32_t columns = 1;  // rows per line
+  BlockBody body = BlockBody::kContent;
 
   int64_t seq_end() const { return seq + n_tokens; }
 };

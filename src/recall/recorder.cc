@@ -39,14 +39,20 @@ void Recorder::Flush() {
 
 void Recorder::Drop() {
   decoder_.Finish(&text_);
+  Forget();
+}
+
+void Recorder::Forget() {
+  if (block_.n_tokens > 0 && watcher_ != nullptr) watcher_->Dropped();
   text_.clear();
   block_ = {};
 }
 
 void Recorder::End() {
   if (block_.n_tokens == 0) return;
+  if (text_.empty()) return Forget();
   block_.text = text_;
-  if (!text_.empty()) sink_(block_);
+  sink_(block_);
   block_ = {};
   text_.clear();
 }
@@ -59,12 +65,10 @@ void Recorder::AddPicture(const Arrival& arrival) {
     block_.columns = static_cast<int32_t>(std::min<int64_t>(arrival.columns, arrival.n_rows));
   }
   const bool whole = block_.modality == arrival.modality && block_.seq_end() == arrival.seq;
-  if (!whole || n_numbers_ + arrival.embeddings.size() > rows_.size()) {
-    block_ = {};
-    return;
-  }
+  if (!whole || n_numbers_ + arrival.embeddings.size() > rows_.size()) return Forget();
   for (const float value : arrival.embeddings) rows_[n_numbers_++] = F32ToF16(value);
   block_.n_tokens += static_cast<int32_t>(arrival.n);
+  for (int64_t i = 0; watcher_ != nullptr && i < arrival.n; ++i) watcher_->Row(block_, arrival.n - i);
   if (arrival.row + arrival.n < arrival.n_rows) return;
   block_.rows = rows_.first(n_numbers_);
   sink_(block_);
@@ -76,7 +80,7 @@ void Recorder::Arrived(const Arrival& arrival) {
     AddPicture(arrival);
     return;
   }
-  if (block_.modality != Modality::kText) block_ = {};  // a picture that was stopped
+  if (block_.modality != Modality::kText) Forget();  // a picture that was stopped
   if (block_.n_tokens > 0 && (block_.role != RoleOf(arrival) || block_.seq_end() != arrival.seq)) Flush();
   for (size_t i = 0; i < arrival.tokens.size(); ++i) {
     piece_.clear();
@@ -87,6 +91,7 @@ void Recorder::Arrived(const Arrival& arrival) {
     }
     if (block_.n_tokens == 0) Begin(arrival, arrival.seq + static_cast<int64_t>(i));
     ++block_.n_tokens;
+    if (watcher_ != nullptr) watcher_->Row(block_, arrival.n - static_cast<int64_t>(i));
     text_ += piece_;
   }
 }

@@ -14,12 +14,25 @@
 
 namespace weir {
 
+// Learns which rows a block that is being cut consists of.
+class RowWatcher {
+ public:
+  virtual ~RowWatcher() = default;
+  // A row joined the block. Its slots are the from_end-th newest of the pot, in every group.
+  virtual void Row(const Block& so_far, int64_t from_end) = 0;
+  // The block was given up.
+  virtual void Dropped() = 0;
+};
+
 class Recorder final : public StreamListener {
  public:
   // `tokenizer` and `rows` must outlive it; `sink` receives every block. A picture's rows are gathered in `rows`; one
   // that does not fit is left out.
   using Sink = std::function<void(const Block&)>;
   Recorder(const Tokenizer& tokenizer, Sink sink, std::span<uint16_t> rows);
+
+  // nullptr: nobody. Must outlive the recorder.
+  void SetRowWatcher(RowWatcher* watcher) { watcher_ = watcher; }
 
   void Arrived(const Arrival& arrival) override;
   // Hands the last, shorter block over, so that it can be found.
@@ -31,8 +44,10 @@ class Recorder final : public StreamListener {
   void Begin(const Arrival& arrival, int64_t seq);
   void AddPicture(const Arrival& arrival);
   void End();
+  void Forget();
 
   Sink sink_;
+  RowWatcher* watcher_ = nullptr;
   StreamDecoder decoder_;
   Block block_;  // that is being filled: text of text_
   std::string text_, piece_;

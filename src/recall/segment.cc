@@ -37,17 +37,29 @@ struct RawRecord {
   int64_t seq, t_ms;
   int32_t n_tokens, columns;
   uint32_t text_bytes;
-  uint8_t type, role, modality, zero;
+  uint8_t body, role, modality, zero;
 };
 static_assert(sizeof(RawRecord) == kRecordHeadBytes);
 constexpr int64_t kPayloadAt = offsetof(RawRecord, seq);
-constexpr uint8_t kBlockType = 1;
 
 template <typename T>
 T Load(const uint8_t* from) {
   T out;
   std::memcpy(&out, from, sizeof(T));
   return out;
+}
+
+// 16-bit numbers of a block's rows.
+int64_t NumbersOf(BlockBody body, Modality modality, int64_t n_tokens, int64_t n_embd) {
+  switch (body) {
+    case BlockBody::kContent:
+      return modality == Modality::kText ? 0 : n_tokens * n_embd;
+    case BlockBody::kOneRow:
+      return n_embd;
+    case BlockBody::kRowEach:
+      return n_tokens * n_embd;
+  }
+  return 0;
 }
 
 constexpr int64_t RoundTo4(int64_t n) { return (n + 3) / 4 * 4; }
@@ -65,13 +77,16 @@ uint32_t SumBegun(const SegmentHeader& header, int64_t at, uint32_t length) {
 // Bytes of the record, or 0 when this cannot be the head of one.
 int64_t Plausible(const RawRecord& raw, int64_t n_left, int32_t n_embd) {
   const int64_t n = int64_t{raw.length} + kPayloadAt;
-  if (n < kRecordHeadBytes || n > n_left || n % 4 != 0 || raw.type != kBlockType || raw.zero != 0) return 0;
+  if (n < kRecordHeadBytes || n > n_left || n % 4 != 0 || raw.zero != 0) return 0;
+  if (raw.body < 1 || raw.body > static_cast<uint8_t>(BlockBody::kRowEach)) return 0;
   if (raw.role > static_cast<uint8_t>(Role::kAnswer) || raw.modality >= kNumModalities) return 0;
   if (raw.seq < 0 || raw.seq > kMaxNumber || raw.t_ms < 0 || raw.t_ms > kMaxNumber) return 0;
   if (raw.n_tokens < 1 || raw.n_tokens > kMaxBlockTokens || raw.columns < 1 || raw.columns > raw.n_tokens) return 0;
-  const bool text = raw.modality == static_cast<uint8_t>(Modality::kText);
-  const int64_t n_rows = text ? 0 : int64_t{raw.n_tokens} * n_embd * 2;
+  const auto body = static_cast<BlockBody>(raw.body);
+  const auto modality = static_cast<Modality>(raw.modality);
+  const bool text = body == BlockBody::kContent && modality == Modality::kText;
   if (!text && raw.text_bytes != 0) return 0;
+  const int64_t n_rows = 2 * NumbersOf(body, modality, raw.n_tokens, n_embd);
   return n == kRecordHeadBytes + RoundTo4(n_rows + raw.text_bytes) ? n : 0;
 }
 
@@ -109,7 +124,7 @@ Result<SegmentHeader> ReadSegmentHead(std::span<const uint8_t> bytes) {
 }
 
 std::span<const uint8_t> RecordBody(const Block& block) {
-  if (block.modality == Modality::kText) {
+  if (block.body == BlockBody::kContent && block.modality == Modality::kText) {
     return {reinterpret_cast<const uint8_t*>(block.text.data()), block.text.size()};
   }
   return {reinterpret_cast<const uint8_t*>(block.rows.data()), block.rows.size_bytes()};
@@ -125,7 +140,7 @@ void WriteRecordHead(const Block& block, const SegmentHeader& header, int64_t at
   raw.n_tokens = block.n_tokens;
   raw.columns = block.columns;
   raw.text_bytes = static_cast<uint32_t>(block.text.size());
-  raw.type = kBlockType;
+  raw.body = static_cast<uint8_t>(block.body);
   raw.role = static_cast<uint8_t>(block.role);
   raw.modality = static_cast<uint8_t>(block.modality);
   const auto* bytes = reinterpret_cast<const uint8_t*>(&raw);
@@ -146,9 +161,8 @@ Status CheckBlock(const Block& block, int32_t n_embd) {
   if (block.n_tokens < 1 || block.n_tokens > kMaxBlockTokens || block.columns < 1 || block.columns > block.n_tokens) {
     return InvalidArgument("a block of {} tokens in {} columns is out of range", block.n_tokens, block.columns);
   }
-  const bool text = block.modality == Modality::kText;
-  const int64_t n_rows = text ? 0 : int64_t{block.n_tokens} * n_embd;
-  if (std::ssize(block.rows) != n_rows || (!text && !block.text.empty())) {
+  const bool text = block.body == BlockBody::kContent && block.modality == Modality::kText;
+  if (std::ssize(block.rows) != NumbersOf(block.body, block.modality, block.n_tokens, n_embd) || (!text && !block.text.empty())) {
     return InvalidArgument("a block of {} tokens has {} numbers and {} bytes of text", block.n_tokens,
                            block.rows.size(), block.text.size());
   }
@@ -198,6 +212,11 @@ Result<bool> RecordWalk::Next(Block* block, int64_t* at) {
     const uint8_t* body = nullptr;
     std::string_view text;
     bool whole = n > 0 && raw.seq >= seq_;
+    if (whole && raw.seq + raw.n_tokens <= pass_to_ && n < end_ - at_) {
+      seq_ = raw.seq + raw.n_tokens;
+      at_ += n;
+      continue;
+    }
     if (whole) {
       WEIR_ASSIGN_OR_RETURN(whole, IsWhole(n));
       if (!whole) n_summed_ += n;
@@ -231,11 +250,11 @@ Result<bool> RecordWalk::Next(Block* block, int64_t* at) {
     block->role = static_cast<Role>(raw.role);
     block->modality = static_cast<Modality>(raw.modality);
     block->columns = raw.columns;
-    if (block->modality == Modality::kText) {
-      block->text = text;
-    } else {
-      block->rows = {reinterpret_cast<const uint16_t*>(body),
-                     static_cast<size_t>(raw.n_tokens) * static_cast<size_t>(header_.n_embd)};
+    block->body = static_cast<BlockBody>(raw.body);
+    block->text = text;
+    const int64_t n_numbers = NumbersOf(block->body, block->modality, raw.n_tokens, header_.n_embd);
+    if (n_numbers > 0) {
+      block->rows = {reinterpret_cast<const uint16_t*>(body), static_cast<size_t>(n_numbers)};
     }
     return true;
   }

@@ -5,7 +5,7 @@
 // Little-endian. Header, 64 bytes: magic "weirarch", u32 version, i32 number, u64 model hash, u64 tokenizer hash, i64
 // first seq, i32 width of a picture's rows, u32 salt, 12 bytes zero, u32 CRC-32C of what precedes it.
 // Record, a multiple of 4 bytes: u32 length of the payload, u32 checksum, payload. Payload: i64 seq, i64 t_ms,
-// i32 n_tokens, i32 columns, u32 bytes of text, u8 type (1), u8 role, u8 modality, u8 zero, then the text or the rows,
+// i32 n_tokens, i32 columns, u32 bytes of text, u8 body (BlockBody), u8 role, u8 modality, u8 zero, then the text or the rows,
 // then zeros. The checksum is the CRC-32C of length and payload, begun with the segment's salt and the record's place:
 // text that looks like a record, and a record in a wrong place, are none.
 #pragma once
@@ -60,6 +60,9 @@ class RecordWalk {
   // The next whole record; false at the end. Damaged bytes are passed over, up to the next record that is whole. The
   // block is valid until the next call. Errors of `read`.
   Result<bool> Next(Block* block, int64_t* at);
+  // Records whose tokens end at `seq` or before are passed over from now on, by what their heads say: their bodies are
+  // neither read nor checked.
+  void PassOverTo(int64_t seq) { pass_to_ = seq; }
 
   int64_t n_damaged() const { return n_damaged_; }      // places with damaged bytes
   int64_t n_too_large() const { return n_too_large_; }  // whole records that exceed the buffer, passed over
@@ -76,7 +79,7 @@ class RecordWalk {
   int64_t at_, end_;
   const std::span<uint8_t> buffer_;
   int64_t held_at_ = 0, n_held_ = 0;  // the buffer's bytes
-  int64_t seq_ = 0;
+  int64_t seq_ = 0, pass_to_ = 0;
   uint32_t sum_ = 0;
   int64_t n_summed_ = 0;  // bytes whose checksum was wrong
   int64_t n_damaged_ = 0, n_too_large_ = 0, good_end_ = 0;

@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "recall/block.h"
+#include "recall/question_vectors.h"
 
 namespace weir {
 
@@ -25,6 +26,9 @@ struct RecallQuery {
   int64_t t_now_ms = 0;   // stream time
   bool answers = false;   // the model's own answers may be brought back
   int32_t most = 2;       // passages at most
+  // For SelectorInfo::needs_keys: the question's queries, and the keys of the blocks.
+  const QuestionVectors* vectors = nullptr;
+  BlockSource* keys = nullptr;
 
   // Whether a block may be brought back: an answer only if wanted, and what the user said if it is no question. An
   // earlier question would be found before everything that answers it.
@@ -50,6 +54,7 @@ struct Passage {
   int64_t n_rows = 0;  // of its pictures
   double score = 0;    // 0 to 1: how much of the question it matches. The gate compares it
   bool held = false;   // the pot holds it: nothing to bring back, but a measure for the others
+  bool whole = false;  // found by its meaning, not its words: all of its sentences are brought back
 };
 
 class Selector {
@@ -66,6 +71,7 @@ struct SelectorInfo {
   const char* summary;                       // one line for a list
   const char* source = "";                   // paper, or "" for well-known methods
   std::span<const OptionInfo> options = {};  // beside those that every selector has (recall/spec.h)
+  bool needs_keys = false;                   // RecallQuery::vectors and ::keys
   std::unique_ptr<Selector> (*make)(const Options& options);
 };
 

@@ -1,0 +1,161 @@
+// weir-plugin: selector
+// SPDX-License-Identifier: Apache-2.0
+// keys: passages that the question would attend to. After ReKV (arXiv 2503.00540), whose blocks are represented by the
+// mean of their keys, with heads shared over layers and the attention of a question without content taken off (QRHead,
+// arXiv 2506.09944): a(h, B) = softmax over B of scale q_h . e_kv(h),B, and S(B) = the mean over heads of a - a_null.
+// The keys are scanned twice, first for the softmax's sums: memory does not depend on the length of the stream.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "recall/selectors/selector.h"
+
+namespace weir {
+namespace {
+
+// The sum of a softmax over numbers that come one after another: the largest of them, and the sum of exp(x - largest).
+struct SoftmaxSum {
+  float& most;
+  float& sum;
+  void Clear() const {
+    most = -std::numeric_limits<float>::infinity();
+    sum = 0;
+  }
+  void Add(float x) const {
+    if (x > most) {
+      sum = sum * std::exp(most - x) + 1;
+      most = x;
+    } else {
+      sum += std::exp(x - most);
+    }
+  }
+  float Share(float x) const { return std::exp(x - most) / sum; }
+};
+
+float Dot(const float* a, const int8_t* b, int32_t n) {
+  float sum = 0;
+  for (int32_t i = 0; i < n; ++i) sum += a[i] * static_cast<float>(b[i]);
+  return sum;
+}
+
+class Keys final : public Selector {
+ public:
+  explicit Keys(const Options& options)
+      : from_(options.Number("layers_from")), to_(options.Number("layers_to")), full_(options.Number("full")) {
+    best_.reserve(kMaxKept + 1);
+  }
+  int64_t MemoryBytes() const override { return static_cast<int64_t>((kMaxKept + 1) * sizeof(Passage)); }
+
+  Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& /*blocks*/) override {
+    const QuestionVectors& v = *query.vectors;
+    const auto asked_sum = [&](size_t h) { return SoftmaxSum{v.scratch[4 * h], v.scratch[4 * h + 1]}; };
+    const auto idle_sum = [&](size_t h) { return SoftmaxSum{v.scratch[4 * h + 2], v.scratch[4 * h + 3]}; };
+    for (size_t h = 0; 4 * h < v.scratch.size(); ++h) {
+      asked_sum(h).Clear();
+      idle_sum(h).Clear();
+    }
+    WEIR_RETURN_IF_ERROR(ForEach(query, [&](const KeyRecord& record, const Passage&) {
+      ForEachHead(v, record, [&](size_t h, float asked, float idle) {
+        asked_sum(h).Add(asked);
+        idle_sum(h).Add(idle);
+      });
+    }));
+    best_.clear();
+    WEIR_RETURN_IF_ERROR(ForEach(query, [&](const KeyRecord& record, const Passage& passage) {
+      double sum = 0;
+      int64_t n = 0;
+      ForEachHead(v, record, [&](size_t h, float asked, float idle) {
+        sum += asked_sum(h).Share(asked) - idle_sum(h).Share(idle);
+        ++n;
+      });
+      Keep(passage, sum / static_cast<double>(std::max<int64_t>(n, 1)));
+    }));
+    std::vector<Passage> out(best_.begin(), best_.begin() + std::min(std::ssize(best_), std::ptrdiff_t{query.most}));
+    for (Passage& one : out) {
+      one.score = std::clamp(one.score / full_, 0.0, 1.0);
+      one.held = one.seq >= query.held_from;
+    }
+    return out;
+  }
+
+ private:
+  static constexpr size_t kMaxKept = 256;
+
+  // Calls `each(record, passage)` for every block that may be brought back.
+  template <typename Each>
+  Status ForEach(const RecallQuery& query, const Each& each) {
+    const VectorShape& shape = query.vectors->shape;
+    BlockPlace before = -1;  // of the block that ends where this one begins
+    int64_t before_end = -1;
+    bool text_before = false;
+    return query.keys->Scan(query.keys->begin(), [&](BlockPlace, const Block& block) {
+      if (!IsKeyRecord(block, shape)) return true;
+      const KeyRecord record = {block, shape};
+      const bool follows = before_end == block.seq;
+      const bool picture = block.modality != Modality::kText;
+      Passage passage = {.from = record.place(), .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
+      passage.whole = true;
+      if (picture) passage.n_rows = block.n_tokens;
+      if (follows && text_before) {
+        passage.from = before;
+        passage.n_before = picture ? 0 : 1;
+        passage.n_blocks = picture ? 2 : 1;
+      }
+      if (block.role == Role::kInput || (block.role == Role::kAnswer && query.answers)) each(record, passage);
+      before = record.place();
+      before_end = block.seq_end();
+      text_before = !picture;
+      return true;
+    });
+  }
+
+  // Calls `each(head, product with the question, with nothing)` for the query heads of the chosen layers.
+  template <typename Each>
+  void ForEachHead(const QuestionVectors& v, const KeyRecord& record, const Each& each) const {
+    const VectorShape& shape = v.shape;
+    const int32_t group = v.n_heads / shape.n_kv_heads;
+    const auto first = static_cast<int32_t>(from_ * shape.n_layers), last = static_cast<int32_t>(to_ * shape.n_layers);
+    for (int32_t layer = first; layer < last; ++layer) {
+      for (int32_t head = 0; head < v.n_heads; ++head) {
+        const int64_t kv = int64_t{layer} * shape.n_kv_heads + head / group;
+        const auto h = static_cast<size_t>(layer * v.n_heads + head);
+        const float scale = v.scale * record.scale(kv);
+        const size_t at = h * static_cast<size_t>(shape.head_dim);
+        const int8_t* const key = record.key(kv);
+        each(h, scale * Dot(v.question.data() + at, key, shape.head_dim),
+             scale * Dot(v.nothing.data() + at, key, shape.head_dim));
+      }
+    }
+  }
+
+  // Blocks come in the order of the stream: among equals the newest goes first.
+  void Keep(Passage passage, double score) {
+    if (best_.size() == kMaxKept && score < best_.back().score) return;
+    passage.score = score;
+    best_.insert(std::ranges::lower_bound(best_, score, std::greater(), &Passage::score), passage);
+    if (best_.size() > kMaxKept) best_.pop_back();
+  }
+
+  const double from_, to_, full_;
+  std::vector<Passage> best_;
+};
+
+constexpr OptionInfo kOptions[] = {
+    {.key = "layers_from", .fallback = 0, .min = 0, .max = 1, .integral = false, .help = "share of the layers before the first that is used"},
+    {.key = "layers_to", .fallback = 1, .min = 0, .max = 1, .integral = false, .help = "share of the layers behind the last that is used"},
+    {.key = "full", .fallback = 1, .min = 1e-6, .max = 1, .integral = false, .help = "share of the attention that counts as a whole match"},
+};
+
+}  // namespace
+
+extern const SelectorInfo kKeys;
+const SelectorInfo kKeys = {
+    .name = "keys",
+    .summary = "passages that the question would attend to, by the mean of their keys",
+    .source = "ReKV, arXiv 2503.00540; QRHead, arXiv 2506.09944",
+    .options = kOptions,
+    .needs_keys = true,
+    .make = [](const Options& options) { return std::unique_ptr<Selector>(new Keys(options)); },
+};
+
+}  // namespace weir
