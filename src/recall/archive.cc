@@ -287,17 +287,20 @@ Status Archive::ScanSegments(BlockPlace from, int64_t pass_to, const Visit& visi
   for (Segment& segment : segments()) {
     if (segment.header.number < number || segment.lost) continue;
     const int64_t begin = segment.header.number == number ? std::max(at, kSegmentHeadBytes) : kSegmentHeadBytes;
-    const auto walked = WalkSegment(segment, begin, EndOf(segment), [&](const Block& block, int64_t here, auto&) {
-      // Segments of two archives in one folder.
-      if (block.seq < seq_end) return ++n_unordered_ > 0;
-      seq_end = block.seq_end();
-      if (!block.rows.empty() && Foreign(segment)) {
-        ++notes_.n_foreign_pictures;
-        return true;
-      }
-      more = visit(int64_t{segment.header.number} << 32 | here, block);
-      return more;
-    }, pass_to);
+    const auto walked = WalkSegment(
+        segment, begin, EndOf(segment),
+        [&](const Block& block, int64_t here, auto&) {
+          // Segments of two archives in one folder.
+          if (block.seq < seq_end) return ++n_unordered_ > 0;
+          seq_end = block.seq_end();
+          if (!block.rows.empty() && Foreign(segment)) {
+            ++notes_.n_foreign_pictures;
+            return true;
+          }
+          more = visit(int64_t{segment.header.number} << 32 | here, block);
+          return more;
+        },
+        pass_to);
     if (!more) return Status();
     if (walked.ok()) {
       ++n_read;

@@ -142,8 +142,12 @@ Status Archive::MakeStores(Ledger& ledger) {
   const auto make = [&](const ArchiveOptions& options) {
     return !options.dir.empty() && Exists(options.dir) ? Open(options, ledger) : Make(options, ledger);
   };
-  if (options_.key_numbers > 0) WEIR_ASSIGN_OR_RETURN(keys_, make(KeyOptions(options_)));
-  if (options_.kv_numbers > 0) WEIR_ASSIGN_OR_RETURN(kv_, make(KvOptions(options_)));
+  if (options_.key_numbers > 0) {
+    WEIR_ASSIGN_OR_RETURN(keys_, make(KeyOptions(options_)));
+  }
+  if (options_.kv_numbers > 0) {
+    WEIR_ASSIGN_OR_RETURN(kv_, make(KvOptions(options_)));
+  }
   return Status();
 }
 

@@ -14,6 +14,7 @@ Status FileRecall::Plan(const RecallSpec& spec, int32_t tokens, SessionOptions* 
   if (spec.info == nullptr) return Status();
   if (tokens == 0 || tokens < -1) return InvalidArgument("recall needs room for at least one token");
   options->excerpt_slots = tokens;
+  if (spec.rerank() > 1) options->nll = true;
   options->beside.push_back({MemTag::kOther, "recall: buffers of the file, and a search", Bytes(spec)});
   return Status();
 }

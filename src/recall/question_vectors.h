@@ -19,8 +19,8 @@ namespace weir {
 
 struct QuestionVectors {
   VectorShape shape;
-  int32_t n_heads = 0;  // query heads of a layer
-  float scale = 0;      // of a product of query and key
+  int32_t n_heads = 0;                       // query heads of a layer
+  float scale = 0;                           // of a product of query and key
   std::span<const float> question, nothing;  // [n_layers, n_heads, head_dim]
   std::span<float> scratch;                  // [n_layers, n_heads, 4], for a selector
 };

@@ -2,10 +2,9 @@
 #include "recall/recaller.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <utility>
-
-#include "quant/half.h"
-#include "recall/passage_text.h"
 
 namespace weir {
 
@@ -16,98 +15,85 @@ Recaller::Recaller(RecallSpec spec, BlockSource& blocks, const Tokenizer& tokeni
       tokenizer_(tokenizer),
       recorder_(recorder),
       selector_(spec_.info->make(spec_.options)),
+      restorer_(spec_.restorer->make(spec_.options)),
       rows_(rows) {}
 
 int64_t Recaller::MemoryBytes(const RecallSpec& spec) { return spec.info->make(spec.options)->MemoryBytes(); }
 
-std::string ExcerptText(const std::vector<RecalledPassage>& passages) {
-  std::string out;
-  for (const RecalledPassage& passage : passages) {
-    if (passage.n_rows == 0) out += "\n" + passage.text;
-  }
-  return out.empty() ? out : "\n\n[From earlier in the text]" + out + "\n[End]";
-}
-
-std::vector<int32_t> Recaller::Encode(std::string_view text) const {
-  EncodeOptions options;
-  options.add_special = false;
-  return tokenizer_.Encode(text, options);
-}
-
-Result<std::string> Recaller::TextOf(const Passage& passage, std::string_view question) {
-  if (passage.n_rows == 0) {
-    WEIR_ASSIGN_OR_RETURN(const std::string text, PassageText(passage, blocks_));
-    return AroundBestSentence(text, question, spec_.context());
-  }
-  std::string text;
-  int32_t n = 0;
-  WEIR_RETURN_IF_ERROR(blocks_.Scan(passage.from, [&](BlockPlace, const Block& block) {
-    if (n >= passage.n_before) text += block.text;
-    return ++n < passage.n_before + passage.n_blocks;
-  }));
-  return AroundBestSentence(text, question, 0);
-}
-
-Status Recaller::ReadPictures(const Passage& passage, Session& session, const Session::AppendOptions& append) {
-  Status status;
-  int32_t n = 0;
-  Session::AppendOptions here = append;
-  WEIR_RETURN_IF_ERROR(blocks_.Scan(passage.from, [&](BlockPlace, const Block& block) {
-    const bool fits = !block.rows.empty() && block.rows.size() <= rows_.size();
-    if (n++ >= passage.n_before && fits) {
-      std::ranges::transform(block.rows, rows_.begin(), F16ToF32);
-      here.columns = block.columns;
-      status = session.AppendEmbeddings(rows_.first(block.rows.size()), block.modality, here);
+Result<std::vector<Passage>> Recaller::Search(Session& session, std::string_view question, int64_t t_ms, int32_t most) {
+  RecallQuery query = {.text = question,
+                       .held_from = std::max(session.held().unbroken_from, session.n_seen() - spec_.near()),
+                       .n_seen = session.n_seen(),
+                       .t_now_ms = t_ms,
+                       .answers = spec_.answers(),
+                       .most = most};
+  if (spec_.info->needs_keys) {
+    if (reader_ == nullptr || archive_ == nullptr || archive_->keys() == nullptr) {
+      return Unsupported("{} needs keys that are kept while the stream is read", spec_.info->name);
     }
-    return status.ok() && n < passage.n_before + passage.n_blocks;
-  }));
-  return status;
+    WEIR_RETURN_IF_ERROR(reader_->Read(session, tokenizer_, question));
+    query.vectors = &reader_->vectors();
+    query.keys = archive_->keys();
+  }
+  return selector_->Select(query, blocks_);
+}
+
+Status Recaller::Rerank(const RestoreJob& job, std::vector<Passage>* passages) {
+  const std::vector<int32_t> asked = job.Encode(job.question);
+  std::vector<float> nll(asked.size());
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < passages->size(); ++i) {
+    double sum = 0;
+    if (!(*passages)[i].held) {
+      WEIR_ASSIGN_OR_RETURN(const auto back, restorer_->Restore(job, {&(*passages)[i], 1}));
+      if (back.empty() || job.n_left() < std::ssize(asked)) {
+        sum = std::numeric_limits<double>::infinity();
+      } else {
+        Session::AppendOptions append;
+        append.excerpt = true;
+        append.t_src_ms = job.t_ms;
+        append.nll = nll.data();
+        WEIR_RETURN_IF_ERROR(job.session.Append(asked, append));
+        sum = std::accumulate(nll.begin(), nll.end(), 0.0);
+      }
+      WEIR_RETURN_IF_ERROR(job.session.TakeBackExcerpt());
+    }
+    order.emplace_back(sum, i);
+  }
+  std::ranges::stable_sort(order, {}, &std::pair<double, size_t>::first);
+  std::vector<Passage> out;
+  for (const auto& [sum, i] : order) out.push_back((*passages)[i]);
+  *passages = std::move(out);
+  return Status();
 }
 
 Result<Recalled> Recaller::Bring(Session& session, std::string_view question, int64_t t_ms) {
   if (recorder_ != nullptr) recorder_->Flush();
-  const RecallQuery query = {.text = question,
-                             .held_from = std::max(session.held().unbroken_from, session.n_seen() - spec_.near()),
-                             .n_seen = session.n_seen(),
-                             .t_now_ms = t_ms,
-                             .answers = spec_.answers(),
-                             .most = spec_.n_passages()};
-  WEIR_ASSIGN_OR_RETURN(const std::vector<Passage> found, selector_->Select(query, blocks_));
-  // Pictures come first, each behind its words; then texts, together.
+  const int32_t most = std::max(spec_.n_passages(), spec_.rerank());
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Passage> found, Search(session, question, t_ms, most));
   Recalled out;
-  std::vector<Passage> shown;
-  std::vector<int32_t> text_tokens;
-  int64_t n_shown_tokens = 0;
+  std::vector<Passage> chosen;
   for (const Passage& passage : found) {
     out.best_score = std::max(out.best_score, passage.score);
     if (passage.held || passage.score < std::max(spec_.gate(), spec_.margin() * found[0].score)) continue;
-    if (passage.n_rows > 0 && rows_.empty()) continue;
-    WEIR_ASSIGN_OR_RETURN(std::string text, TextOf(passage, question));
-    if (text.empty() && passage.n_rows == 0) continue;
-    std::vector<RecalledPassage> more = out.passages;
-    const int64_t n_tokens = passage.n_rows == 0 ? 0 : passage.n_rows + std::ssize(Encode(text));
-    more.push_back({passage.seq, passage.seq_end, passage.t_ms, passage.score, passage.n_rows, std::move(text)});
-    std::ranges::sort(more, {}, &RecalledPassage::seq);
-    std::vector<int32_t> tokens = Encode(ExcerptText(more));
-    if (n_shown_tokens + n_tokens + std::ssize(tokens) > session.plan().excerpt_slots) continue;
-    n_shown_tokens += n_tokens;
-    if (passage.n_rows > 0) shown.push_back(passage);
-    out.passages = std::move(more);
-    text_tokens = std::move(tokens);
+    chosen.push_back(passage);
   }
+  RestoreJob job = {.session = session,
+                    .blocks = blocks_,
+                    .tokenizer = tokenizer_,
+                    .question = question,
+                    .context = spec_.context(),
+                    .t_ms = t_ms,
+                    .rows = rows_};
+  if (reader_ != nullptr && archive_ != nullptr) {
+    job.kv = archive_->kv();
+    job.shape = reader_->vectors().shape;
+  }
+  if (spec_.rerank() > 1 && chosen.size() > 1) WEIR_RETURN_IF_ERROR(Rerank(job, &chosen));
+  if (std::ssize(chosen) > spec_.n_passages()) chosen.resize(static_cast<size_t>(spec_.n_passages()));
+  WEIR_ASSIGN_OR_RETURN(out.passages, restorer_->Restore(job, chosen));
   out.held = !found.empty() && found[0].held;
   out.gated = out.passages.empty() && !found.empty() && !out.held;
-
-  Session::AppendOptions append;
-  append.excerpt = true;
-  append.t_src_ms = t_ms;
-  std::ranges::sort(shown, {}, &Passage::seq);
-  for (const Passage& passage : shown) {
-    const auto at = std::ranges::find(out.passages, passage.seq, &RecalledPassage::seq);
-    WEIR_RETURN_IF_ERROR(session.Append(Encode(at->text), append));
-    WEIR_RETURN_IF_ERROR(ReadPictures(passage, session, append));
-  }
-  if (!text_tokens.empty()) WEIR_RETURN_IF_ERROR(session.Append(text_tokens, append));
   out.n_tokens = session.n_excerpt();
   return out;
 }

@@ -18,19 +18,14 @@
 
 #include "base/status.h"
 #include "engine/session.h"
+#include "recall/archive.h"
+#include "recall/question_vectors.h"
 #include "recall/recorder.h"
+#include "recall/restorers/restorer.h"
 #include "recall/spec.h"
 #include "text/tokenizer.h"
 
 namespace weir {
-
-struct RecalledPassage {
-  int64_t seq = 0, seq_end = 0;  // in the stream
-  int64_t t_ms = 0;
-  double score = 0;
-  int64_t n_rows = 0;  // of pictures and frames
-  std::string text;
-};
 
 // What was brought back for a question.
 struct Recalled {
@@ -48,30 +43,35 @@ class Recaller {
   Recaller(RecallSpec spec, BlockSource& blocks, const Tokenizer& tokenizer, Recorder* recorder,
            std::span<float> rows = {});
 
+  // For a spec that needs vectors. Both must outlive it.
+  void SetVectors(QuestionReader& reader, Archive& archive) {
+    reader_ = &reader;
+    archive_ = &archive;
+  }
   const RecallSpec& spec() const { return spec_; }
   // Fixed memory of a search, for SessionOptions::beside.
   static int64_t MemoryBytes(const RecallSpec& spec);
 
-  // Searches, and reads what was found on top of the pot: at most the session's excerpt_slots. A passage that does not
-  // fit is left out, the worst first. Errors of the source and of Session::Append(). REQUIRES: no excerpt is held.
+  // Searches, and brings what was found back on top of the pot: at most the session's excerpt_slots. A passage that
+  // does not fit is left out, the worst first. Errors of the source and of Session::Append(). REQUIRES: no excerpt is
+  // held.
   Result<Recalled> Bring(Session& session, std::string_view question, int64_t t_ms);
   Status TakeBack(Session& session) { return session.TakeBackExcerpt(); }
 
  private:
-  // What a passage is, as words; its first block's where pictures follow.
-  Result<std::string> TextOf(const Passage& passage, std::string_view question);
-  Status ReadPictures(const Passage& passage, Session& session, const Session::AppendOptions& append);
-  std::vector<int32_t> Encode(std::string_view text) const;
+  Result<std::vector<Passage>> Search(Session& session, std::string_view question, int64_t t_ms, int32_t most);
+  // Sorts passages by the likelihood of the question behind each of them.
+  Status Rerank(const RestoreJob& job, std::vector<Passage>* passages);
 
   RecallSpec spec_;
   BlockSource& blocks_;
   const Tokenizer& tokenizer_;
   Recorder* recorder_;
   std::unique_ptr<Selector> selector_;
+  std::unique_ptr<Restorer> restorer_;
   std::span<float> rows_;
+  QuestionReader* reader_ = nullptr;
+  Archive* archive_ = nullptr;  // whose keys, or keys and values, are used
 };
-
-// Passages without pictures as they are read again.
-std::string ExcerptText(const std::vector<RecalledPassage>& passages);
 
 }  // namespace weir

@@ -162,7 +162,8 @@ Status CheckBlock(const Block& block, int32_t n_embd) {
     return InvalidArgument("a block of {} tokens in {} columns is out of range", block.n_tokens, block.columns);
   }
   const bool text = block.body == BlockBody::kContent && block.modality == Modality::kText;
-  if (std::ssize(block.rows) != NumbersOf(block.body, block.modality, block.n_tokens, n_embd) || (!text && !block.text.empty())) {
+  if (std::ssize(block.rows) != NumbersOf(block.body, block.modality, block.n_tokens, n_embd) ||
+      (!text && !block.text.empty())) {
     return InvalidArgument("a block of {} tokens has {} numbers and {} bytes of text", block.n_tokens,
                            block.rows.size(), block.text.size());
   }

@@ -5,9 +5,9 @@
 // Little-endian. Header, 64 bytes: magic "weirarch", u32 version, i32 number, u64 model hash, u64 tokenizer hash, i64
 // first seq, i32 width of a picture's rows, u32 salt, 12 bytes zero, u32 CRC-32C of what precedes it.
 // Record, a multiple of 4 bytes: u32 length of the payload, u32 checksum, payload. Payload: i64 seq, i64 t_ms,
-// i32 n_tokens, i32 columns, u32 bytes of text, u8 body (BlockBody), u8 role, u8 modality, u8 zero, then the text or the rows,
-// then zeros. The checksum is the CRC-32C of length and payload, begun with the segment's salt and the record's place:
-// text that looks like a record, and a record in a wrong place, are none.
+// i32 n_tokens, i32 columns, u32 bytes of text, u8 body (BlockBody), u8 role, u8 modality, u8 zero, then the text or
+// the rows, then zeros. The checksum is the CRC-32C of length and payload, begun with the segment's salt and the
+// record's place: text that looks like a record, and a record in a wrong place, are none.
 #pragma once
 
 #include <cstdint>

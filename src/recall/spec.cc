@@ -38,11 +38,27 @@ constexpr OptionInfo kOptions[] = {
      .max = 1,
      .integral = true,
      .help = "1: the model's own answers may be brought back"},
+    {.key = "rerank",
+     .fallback = 0,
+     .min = 0,
+     .max = 16,
+     .integral = true,
+     .help = "so many of the best passages are tried one by one, and ranked by how likely they make the question"},
+    TextOption("restore", "read", "how passages come back; `weir recall` lists the ways"),
 };
 
 }  // namespace
 
-std::span<const OptionInfo> CommonRecallOptions() { return kOptions; }
+std::span<const OptionInfo> CommonRecallOptions() {
+  static const std::vector<OptionInfo> all = [] {
+    std::vector<OptionInfo> out(std::begin(kOptions), std::end(kOptions));
+    for (const RestorerInfo* info : AllRestorerInfos()) {
+      out.insert(out.end(), info->options.begin(), info->options.end());
+    }
+    return out;
+  }();
+  return all;
+}
 
 Result<RecallSpec> ParseRecallSpec(std::string_view text) {
   if (text == "off") return RecallSpec();
@@ -55,7 +71,8 @@ Result<RecallSpec> ParseRecallSpec(std::string_view text) {
     known += ", " + std::string(info->name);
   }
   if (spec.info == nullptr) return NotFound("no selector of recall is called '{}'; there are: off{}", name, known);
-  std::vector<OptionInfo> options(std::begin(kOptions), std::end(kOptions));
+  const std::span<const OptionInfo> common = CommonRecallOptions();
+  std::vector<OptionInfo> options(common.begin(), common.end());
   options.insert(options.end(), spec.info->options.begin(), spec.info->options.end());
   const OptionOwner owner = {"recall", spec.info->name, options};
   spec.options = Options::Defaults(owner);
@@ -65,6 +82,13 @@ Result<RecallSpec> ParseRecallSpec(std::string_view text) {
       WEIR_RETURN_IF_ERROR(spec.options.Set(owner, *option.option, option.value));
     }
   }
+  const std::string& restore = spec.options.Text("restore");
+  known.clear();
+  for (const RestorerInfo* info : AllRestorerInfos()) {
+    if (restore == info->name) spec.restorer = info;
+    known += (known.empty() ? "" : ", ") + std::string(info->name);
+  }
+  if (spec.restorer == nullptr) return NotFound("nothing restores as '{}'; there are: {}", restore, known);
   spec.text = spec.options.Describe(owner);
   return spec;
 }

@@ -17,16 +17,52 @@ int64_t PictureBytes(const RecallOptions& recall, const LoadedModel& model) {
   return PageRound(PictureNumbers(recall, model) * static_cast<int64_t>(sizeof(uint16_t) + sizeof(float)));
 }
 
+VectorShape ShapeOf(const RecallSpec& spec, const LoadedModel& model) {
+  const AttentionLayout& layout = model.model().config().attention;
+  VectorShape out = {.n_layers = layout.n_layers, .n_kv_heads = layout.n_kv_heads, .head_dim = layout.head_dim};
+  if (spec.options.Text("store") == "q8_0") out.kv_type = DType::kQ8_0;
+  return out;
+}
+
+Status CheckVectors(const RecallOptions& recall, const LoadedModel& model, const SessionOptions& options) {
+  const VectorShape shape = ShapeOf(recall.spec, model);
+  if (shape.kv_type == DType::kQ8_0 && shape.head_dim % 32 != 0) {
+    return InvalidArgument(
+        "store=q8_0 needs heads of a multiple of 32 numbers, and this model's have {}; use store=f16", shape.head_dim);
+  }
+  const AttentionLayout& layout = model.model().config().attention;
+  if (layout.n_learned_positions > 0) {
+    return Unsupported(
+        "recall by keys and values needs positions that can be changed, and this model adds learned ones "
+        "to its input; use --recall words");
+  }
+  if (recall.spec.restorer->needs_kv && layout.has_axes()) {
+    return Unsupported("restore=kv does not know positions with three axes, which this model has; use restore=read");
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto policy, options.policy.Make());
+  PotShape pot;
+  pot.positions = policy->Needs().positions;
+  return BlockVectors::Check(pot, model.backend().on_host());
+}
+
 }  // namespace
 
 ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& model) {
-  return {.dir = recall.dir,
-          .temp_dir = recall.temp_dir,
-          .disk_bytes = recall.disk_bytes,
-          .model_hash = ModelHash(model.file()),
-          .tokenizer_hash = TokenizerHash(model.tokenizer()),
-          .n_embd = model.model().config().n_embd,
-          .max_rows = recall.max_rows};
+  ArchiveOptions out = {.dir = recall.dir,
+                        .temp_dir = recall.temp_dir,
+                        .disk_bytes = recall.disk_bytes,
+                        .model_hash = ModelHash(model.file()),
+                        .tokenizer_hash = TokenizerHash(model.tokenizer()),
+                        .n_embd = model.model().config().n_embd,
+                        .max_rows = recall.max_rows};
+  if (!recall.on()) return out;
+  const VectorShape shape = ShapeOf(recall.spec, model);
+  if (recall.spec.info->needs_keys) out.key_numbers = static_cast<int32_t>(shape.key_numbers());
+  if (recall.spec.restorer->needs_kv) {
+    out.kv_numbers = static_cast<int32_t>(shape.kv_numbers());
+    out.kv_tokens = kKvTokens;
+  }
+  return out;
 }
 
 Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionOptions* options) {
@@ -37,6 +73,13 @@ Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionO
   options->beside.push_back(
       {MemTag::kOther, "recall: buffers of the archive", archive_bytes + PictureBytes(recall, model)});
   options->beside.push_back({MemTag::kOther, "recall: a search", Recaller::MemoryBytes(recall.spec)});
+  if (recall.spec.needs_vectors()) {
+    WEIR_RETURN_IF_ERROR(CheckVectors(recall, model, *options));
+    options->beside.push_back({MemTag::kOther, "recall: keys of a block and of a question",
+                               BlockVectors::MemoryBytes(ShapeOf(recall.spec, model)) +
+                                   QuestionReader::MemoryBytes(model.model().config().attention)});
+  }
+  if (recall.spec.rerank() > 1) options->nll = true;
   return Status();
 }
 
@@ -60,11 +103,22 @@ Result<std::unique_ptr<StreamRecall>> StreamRecall::Around(std::unique_ptr<Archi
   const auto n = static_cast<size_t>(PictureNumbers(options, model));
   const std::span<float> again(out->rows_.as<float>(), n);
   const std::span<uint16_t> coming(reinterpret_cast<uint16_t*>(out->rows_.as<float>() + n), n);
+  if (options.spec.needs_vectors()) {
+    const VectorShape shape = ShapeOf(options.spec, model);
+    WEIR_ASSIGN_OR_RETURN(out->vectors_, BlockVectors::Make(session.pot(), *out->archive_, shape, session.ledger()));
+    WEIR_ASSIGN_OR_RETURN(out->reader_, QuestionReader::Make(session, shape, session.ledger()));
+  }
   // What cannot be kept is counted by the archive, and said in its notes.
-  out->recorder_ = std::make_unique<Recorder>(
-      model.tokenizer(), [to = out->archive_.get()](const Block& block) { (void)to->Append(block); }, coming);
+  const auto keep = [to = out->archive_.get(), vectors = out->vectors_.get()](const Block& block) {
+    const Status status = to->Append(block);
+    if (vectors == nullptr) return;
+    status.ok() ? vectors->Ended(block, to->newest_place()) : vectors->Dropped();
+  };
+  out->recorder_ = std::make_unique<Recorder>(model.tokenizer(), keep, coming);
+  out->recorder_->SetRowWatcher(out->vectors_.get());
   out->recaller_ =
       std::make_unique<Recaller>(options.spec, *out->archive_, model.tokenizer(), out->recorder_.get(), again);
+  if (out->reader_ != nullptr) out->recaller_->SetVectors(*out->reader_, *out->archive_);
   session.SetListener(out->recorder_.get());
   return out;
 }

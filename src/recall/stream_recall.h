@@ -11,6 +11,8 @@
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 #include "recall/archive.h"
+#include "recall/block_vectors.h"
+#include "recall/question_vectors.h"
 #include "recall/recaller.h"
 #include "recall/recorder.h"
 #include "recall/spec.h"
@@ -65,6 +67,8 @@ class StreamRecall {
   HostBuffer rows_;     // of a picture that comes, as half-precision numbers; of one that is read again
   std::unique_ptr<Archive> archive_;
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<BlockVectors> vectors_;   // nullptr: no keys are kept
+  std::unique_ptr<QuestionReader> reader_;  // for them
   std::unique_ptr<Recaller> recaller_;
 };
 

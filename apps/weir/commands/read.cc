@@ -45,14 +45,15 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
-  // A file that stays is its own archive: nothing of it is written anywhere.
-  const bool stays = flags.file != "-" && source.total_bytes() >= 0 && pot_flags.recall.dir.empty();
+  // A file that stays is its own archive: nothing of it is written anywhere. It has no keys, though.
+  WEIR_ASSIGN_OR_RETURN(const RecallSpec recall, ParseRecallSpec(pot_flags.recall.spec));
+  const bool is_file = flags.file != "-" && source.total_bytes() >= 0;
+  const bool stays = is_file && pot_flags.recall.dir.empty() && !recall.needs_vectors();
   if (pot_flags.recall.spec == kDefaultRecall && !flags.recall_given && !stays) pot_flags.recall.spec = "off";
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask, !stays}));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
-  WEIR_ASSIGN_OR_RETURN(const RecallSpec recall, ParseRecallSpec(pot_flags.recall.spec));
   std::unique_ptr<FileRecall> of_file;
   if (recall.info != nullptr && stays) {
     WEIR_ASSIGN_OR_RETURN(of_file, FileRecall::Make(flags.file, recall, tokenizer, session));

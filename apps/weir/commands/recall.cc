@@ -21,6 +21,7 @@
 #include "recall/archive.h"
 #include "recall/file_blocks.h"
 #include "recall/passage_text.h"
+#include "recall/restorers/restorer.h"
 #include "recall/spec.h"
 
 namespace weir::app {
@@ -36,6 +37,9 @@ Status ListSelectors() {
     PrintCatalogueHead(info->name, info->summary, info->source);
     PrintCatalogueOptions({"recall", info->name, info->options});
     PrintCatalogueOptions({"recall", info->name, CommonRecallOptions()});
+  }
+  for (const RestorerInfo* info : AllRestorerInfos()) {
+    PrintCatalogueHead(("restore=" + std::string(info->name)).c_str(), info->summary, info->source);
   }
   return Status();
 }
@@ -98,6 +102,9 @@ void DescribeArchive(const Searched& in, nlohmann::ordered_json* json) {
 Status SearchByHand(const RecallSearchFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(const RecallSpec spec, ParseRecallSpec(flags.spec));
   if (spec.info == nullptr) return InvalidArgument("--recall off searches nothing; `weir recall` lists what does");
+  if (spec.info->needs_keys) {
+    return InvalidArgument("{} asks a model, which a search by hand has not; use --recall words", spec.info->name);
+  }
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Searched> in, OpenSearched(flags.place));
   const bool json = flags.output == "json";
   nlohmann::ordered_json out;

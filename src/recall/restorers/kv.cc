@@ -67,11 +67,10 @@ class Kv final : public Restorer {
     std::vector<int32_t> ids;
     int64_t n_again = static_cast<int64_t>(std::ceil(again_ * static_cast<double>(passage.seq_end - passage.seq)));
     Status status;
-    WEIR_RETURN_IF_ERROR(
-        job.kv->ScanRange({passage.seq, passage.seq_end}, [&](BlockPlace, const Block& block) {
-          status = PutBlock(job, block, &n_again, &ids);
-          return status.ok();
-        }));
+    WEIR_RETURN_IF_ERROR(job.kv->ScanRange({passage.seq, passage.seq_end}, [&](BlockPlace, const Block& block) {
+      status = PutBlock(job, block, &n_again, &ids);
+      return status.ok();
+    }));
     WEIR_RETURN_IF_ERROR(status);
     out.text = job.tokenizer.Decode(ids);
     return out;

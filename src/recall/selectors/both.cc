@@ -1,6 +1,7 @@
 // weir-plugin: selector
 // SPDX-License-Identifier: Apache-2.0
-// both: what `words` and `keys` find, ranked by the sum of 1 / (60 + rank) (reciprocal rank fusion, Cormack et al. 2009).
+// both: what `words` and `keys` find, ranked by the sum of 1 / (60 + rank) (reciprocal rank fusion, Cormack et al.
+// 2009).
 #include <algorithm>
 #include <utility>
 

@@ -141,9 +141,24 @@ class Keys final : public Selector {
 };
 
 constexpr OptionInfo kOptions[] = {
-    {.key = "layers_from", .fallback = 0, .min = 0, .max = 1, .integral = false, .help = "share of the layers before the first that is used"},
-    {.key = "layers_to", .fallback = 1, .min = 0, .max = 1, .integral = false, .help = "share of the layers behind the last that is used"},
-    {.key = "full", .fallback = 1, .min = 1e-6, .max = 1, .integral = false, .help = "share of the attention that counts as a whole match"},
+    {.key = "layers_from",
+     .fallback = 0,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the layers before the first that is used"},
+    {.key = "layers_to",
+     .fallback = 1,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "share of the layers behind the last that is used"},
+    {.key = "full",
+     .fallback = 1,
+     .min = 1e-6,
+     .max = 1,
+     .integral = false,
+     .help = "share of the attention that counts as a whole match"},
 };
 
 }  // namespace
