@@ -67,11 +67,11 @@ StoredToken TokenOf(const Block& block, const VectorShape& shape, int64_t i) {
   return out;
 }
 
-void WriteStored(const Block& block, const VectorShape& shape, int64_t head, bool values, int64_t first, DType type,
+void WriteStored(const Block& block, const VectorShape& shape, int64_t head, bool values, TokenRange tokens, DType type,
                  uint8_t* slots, float* scratch) {
   const int64_t at = VectorShape::kTokenNumbers + (2 * head + (values ? 1 : 0)) * shape.vector_numbers();
   const int64_t slot_bytes = RowBytes(type, shape.head_dim);
-  for (int64_t i = first; i < block.n_tokens; ++i, slots += slot_bytes) {
+  for (int64_t i = tokens.begin; i < tokens.end; ++i, slots += slot_bytes) {
     const auto* const from = reinterpret_cast<const uint8_t*>(block.rows.data() + i * shape.kv_numbers() + at);
     Convert(shape.kv_type, from, type, slots, shape.head_dim, scratch);
   }

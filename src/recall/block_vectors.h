@@ -57,9 +57,12 @@ struct StoredToken {
   uint16_t row = 0;
 };
 StoredToken TokenOf(const Block& block, const VectorShape& shape, int64_t i);
-// Writes keys, or values, of a layer and KV head, of tokens [first, block.n_tokens), as slots of `type`. `scratch`:
+// Writes keys, or values, of a layer and KV head, of some of the block's tokens, as slots of `type`. `scratch`:
 // head_dim floats.
-void WriteStored(const Block& block, const VectorShape& shape, int64_t head, bool values, int64_t first, DType type,
+struct TokenRange {
+  int64_t begin = 0, end = 0;  // counted from the block's first
+};
+void WriteStored(const Block& block, const VectorShape& shape, int64_t head, bool values, TokenRange tokens, DType type,
                  uint8_t* slots, float* scratch);
 
 class BlockVectors final : public RowWatcher {

@@ -36,6 +36,12 @@ size_t SentenceStart(std::string_view text, size_t at) {
   return at;
 }
 
+std::string_view Trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \n\t\r");
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \n\t\r") + 1 - begin);
+}
+
 size_t SentenceEnd(std::string_view text, size_t at) {
   for (size_t i = at > 0 ? at - 1 : 0; i < text.size(); ++i) {
     if (EndsSentence(text, i)) return i + 1 < text.size() && text[i + 1] == '"' ? i + 2 : i + 1;
@@ -44,6 +50,11 @@ size_t SentenceEnd(std::string_view text, size_t at) {
 }
 
 }  // namespace
+
+std::string_view WholeSentences(std::string_view text, size_t begin, size_t end) {
+  begin = SentenceStart(text, begin);
+  return Trimmed(text.substr(begin, SentenceEnd(text, end) - begin));
+}
 
 Result<std::string> PassageText(const Passage& passage, BlockSource& blocks) {
   std::string text;
@@ -60,18 +71,14 @@ Result<std::string> PassageText(const Passage& passage, BlockSource& blocks) {
     return n <= n_inside;
   }));
   if (end == 0) return std::string();
-  begin = SentenceStart(text, begin);
-  end = SentenceEnd(text, end);
-  std::string out = text.substr(begin, end - begin);
+  std::string out(WholeSentences(text, begin, end));
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n') c = ' ';
   }
-  while (!out.empty() && IsSpace(out.back())) out.pop_back();
-  out.erase(0, out.find_first_not_of(" \n\t\r"));
-  return out;
+  return std::string(Trimmed(out));
 }
 
-std::string AroundBestSentence(std::string_view text, std::string_view question, int32_t n_context) {
+std::string_view AroundBestSentence(std::string_view text, std::string_view question, int32_t n_context) {
   const TermTable table(QueryTerms(question));
   std::vector<std::string_view> sentences;
   for (size_t at = 0; at < text.size();) {
@@ -91,15 +98,11 @@ std::string AroundBestSentence(std::string_view text, std::string_view question,
       best = i;
     }
   }
-  if (sentences.empty()) return std::string();
+  if (sentences.empty()) return {};
   const auto context = static_cast<size_t>(n_context);
-  std::string out;
-  for (size_t i = best - std::min(best, context); i < std::min(sentences.size(), best + context + 1); ++i) {
-    out += sentences[i];
-  }
-  while (!out.empty() && IsSpace(out.back())) out.pop_back();
-  out.erase(0, out.find_first_not_of(" \n\t\r"));
-  return out;
+  const std::string_view first = sentences[best - std::min(best, context)];
+  const std::string_view last = sentences[std::min(sentences.size() - 1, best + context)];
+  return Trimmed({first.data(), static_cast<size_t>(last.data() + last.size() - first.data())});
 }
 
 }  // namespace weir

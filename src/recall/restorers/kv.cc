@@ -9,7 +9,9 @@
 #include <memory>
 #include <utility>
 
+#include "recall/passage_text.h"
 #include "recall/restorers/restorer.h"
+#include "text/stream.h"
 
 namespace weir {
 
@@ -23,24 +25,29 @@ class Kv final : public Restorer {
       : again_(again), read_(kRead.make(Options::Defaults({"recall", kRead.name, kRead.options}))) {}
 
   Result<std::vector<RecalledPassage>> Restore(const RestoreJob& job, std::span<const Passage> passages) override {
-    std::vector<RecalledPassage> out;
+    std::vector<Stored> with;
     std::vector<Passage> without;  // keys and values: they are read
-    int64_t n_left = job.n_left();
-    std::vector<Passage> with;
+    // The words around an excerpt are read: without them a model of 135M parameters answers a third less.
+    int64_t n_left = job.n_left() - std::ssize(job.Encode(kExcerptBegin)) - std::ssize(job.Encode(kExcerptEnd));
     for (const Passage& passage : passages) {
-      WEIR_ASSIGN_OR_RETURN(const int64_t n_tokens, Stored(job, passage));
+      WEIR_ASSIGN_OR_RETURN(Stored stored, Find(job, passage));
+      const int64_t n_tokens = stored.seqs.end - stored.seqs.begin;
       if (n_tokens == 0) {
         without.push_back(passage);
       } else if (n_tokens <= n_left) {
         n_left -= n_tokens;
-        with.push_back(passage);
+        with.push_back(std::move(stored));
       }
     }
-    std::ranges::sort(with, {}, &Passage::seq);
-    for (const Passage& passage : with) {
-      WEIR_ASSIGN_OR_RETURN(RecalledPassage back, Put(job, passage));
-      out.push_back(std::move(back));
+    std::ranges::sort(with, {}, [](const Stored& stored) { return stored.seqs.begin; });
+    std::vector<RecalledPassage> out;
+    const bool framed = std::ranges::any_of(with, [](const Stored& stored) { return stored.back.n_rows == 0; });
+    if (framed) WEIR_RETURN_IF_ERROR(Say(job, kExcerptBegin));
+    for (const Stored& stored : with) {
+      WEIR_RETURN_IF_ERROR(Put(job, stored.seqs));
+      out.push_back(stored.back);
     }
+    if (framed) WEIR_RETURN_IF_ERROR(Say(job, kExcerptEnd));
     if (without.empty()) return out;
     WEIR_ASSIGN_OR_RETURN(const std::vector<RecalledPassage> read, read_->Restore(job, without));
     out.insert(out.end(), read.begin(), read.end());
@@ -49,47 +56,87 @@ class Kv final : public Restorer {
   }
 
  private:
-  // Tokens of the passage, if the archive has keys and values of all of them; otherwise 0.
-  static Result<int64_t> Stored(const RestoreJob& job, const Passage& passage) {
-    int64_t n = 0, at = passage.seq;
-    if (job.kv == nullptr) return n;
-    WEIR_RETURN_IF_ERROR(job.kv->ScanRange({passage.seq, passage.seq_end}, [&](BlockPlace, const Block& block) {
-      if (!IsKvRecord(block, job.shape) || block.seq != at) return false;
-      at = block.seq_end();
-      n += block.n_tokens;
-      return at < passage.seq_end;
-    }));
-    return at == passage.seq_end ? n : 0;
+  static Status Say(const RestoreJob& job, std::string_view text) {
+    Session::AppendOptions append;
+    append.excerpt = true;
+    append.t_src_ms = job.t_ms;
+    return job.session.Append(job.Encode(text), append);
   }
 
-  Result<RecalledPassage> Put(const RestoreJob& job, const Passage& passage) const {
-    RecalledPassage out = {passage.seq, passage.seq_end, passage.t_ms, passage.score, passage.n_rows, {}};
-    std::vector<int32_t> ids;
-    int64_t n_again = static_cast<int64_t>(std::ceil(again_ * static_cast<double>(passage.seq_end - passage.seq)));
-    Status status;
-    WEIR_RETURN_IF_ERROR(job.kv->ScanRange({passage.seq, passage.seq_end}, [&](BlockPlace, const Block& block) {
-      status = PutBlock(job, block, &n_again, &ids);
-      return status.ok();
+  struct Stored {
+    SeqRange seqs;  // empty: the archive does not have keys and values of all of the passage
+    RecalledPassage back;
+  };
+
+  // What of a passage comes back: of a text the sentences that `read` would read, which may lie partly in its
+  // neighbours.
+  static Result<Stored> Find(const RestoreJob& job, const Passage& passage) {
+    Stored out;
+    if (job.kv == nullptr) return out;
+    const bool text_only = passage.n_rows == 0;
+    const SeqRange wide = {passage.seq - (text_only ? kKvTokens : 0), passage.seq_end + (text_only ? kKvTokens : 0)};
+    std::vector<size_t> ends;  // of each token's text
+    std::string text;
+    StreamDecoder decoder(job.tokenizer, {.at_start = false});
+    int64_t first = passage.seq, end = passage.seq;  // of the unbroken run of tokens that holds the passage
+    WEIR_RETURN_IF_ERROR(job.kv->ScanRange(wide, [&](BlockPlace, const Block& block) {
+      if (!IsKvRecord(block, job.shape)) return false;
+      const bool fits = !text_only || (block.modality == Modality::kText && block.role == Role::kInput);
+      if (ends.empty() || block.seq != end || !fits) {
+        if (end > passage.seq) return end < passage.seq_end;  // it ended behind the passage, or inside
+        ends.clear();
+        text.clear();
+        first = end = block.seq;
+      }
+      for (int64_t i = 0; i < block.n_tokens; ++i) {
+        if (block.modality == Modality::kText) decoder.Push(TokenOf(block, job.shape, i).id, &text);
+        ends.push_back(text.size());
+      }
+      end = block.seq_end();
+      return true;
     }));
-    WEIR_RETURN_IF_ERROR(status);
-    out.text = job.tokenizer.Decode(ids);
+    if (first > passage.seq || end < passage.seq_end || ends.empty()) return out;
+    const auto behind = [&](int64_t seq) { return seq == first ? 0 : ends[static_cast<size_t>(seq - first) - 1]; };
+    out.seqs = {passage.seq, passage.seq_end};
+    std::string_view back = text;
+    if (text_only) {
+      back = WholeSentences(text, behind(passage.seq), behind(passage.seq_end));
+      if (!passage.whole) back = AroundBestSentence(back, job.question, job.context);
+      const auto at = static_cast<size_t>(back.data() - text.data());
+      // The tokens that the words are part of.
+      const auto from = std::ranges::upper_bound(ends, at);
+      const auto to = std::ranges::lower_bound(ends, at + back.size());
+      if (back.empty() || to == ends.end()) return Stored();
+      out.seqs = {first + (from - ends.begin()), first + (to - ends.begin()) + 1};
+    }
+    out.back = {passage.seq, passage.seq_end, passage.t_ms, passage.score, passage.n_rows, std::string(back)};
     return out;
   }
 
-  // Reads the first *n_again tokens of text, and puts the others.
-  static Status PutBlock(const RestoreJob& job, const Block& block, int64_t* n_again, std::vector<int32_t>* ids) {
+  Status Put(const RestoreJob& job, SeqRange seqs) const {
+    auto n_again = static_cast<int64_t>(std::ceil(again_ * static_cast<double>(seqs.end - seqs.begin)));
+    Status status;
+    WEIR_RETURN_IF_ERROR(job.kv->ScanRange(seqs, [&](BlockPlace, const Block& block) {
+      status = PutBlock(job, block, seqs, &n_again);
+      return status.ok();
+    }));
+    return status;
+  }
+
+  // Of the tokens of `seqs`, reads the first *n_again of text, and puts the others.
+  static Status PutBlock(const RestoreJob& job, const Block& block, SeqRange seqs, int64_t* n_again) {
     std::vector<SlotMeta> rows;
     std::vector<int32_t> again;
-    for (int64_t i = 0; i < block.n_tokens; ++i) {
+    const int64_t first = std::max<int64_t>(0, seqs.begin - block.seq);
+    const int64_t last = std::min<int64_t>(block.n_tokens, seqs.end - block.seq);
+    for (int64_t i = first; i < last; ++i) {
       const StoredToken token = TokenOf(block, job.shape, i);
-      const bool text = block.modality == Modality::kText;
-      if (text) ids->push_back(token.id);
-      if (text && *n_again > 0 && rows.empty()) {
+      if (block.modality == Modality::kText && *n_again > 0 && rows.empty()) {
         again.push_back(token.id);
         --*n_again;
-        continue;
+      } else {
+        rows.push_back({.token_id = token.id, .modality = block.modality, .row = token.row});
       }
-      rows.push_back({.token_id = token.id, .modality = block.modality, .row = token.row});
     }
     if (!again.empty()) {
       Session::AppendOptions append;
@@ -100,11 +147,11 @@ class Kv final : public Restorer {
     if (rows.empty()) return Status();
     const PotShape& pot = job.session.pot().shape();
     std::vector<float> scratch(static_cast<size_t>(pot.head_dim));
-    const auto first = static_cast<int64_t>(again.size());
+    const int64_t from = first + std::ssize(again);
     return job.session.PutExcerpt(rows, [&](int32_t layer, int32_t head, uint8_t* keys, uint8_t* values) {
       const int64_t at = int64_t{layer} * pot.n_kv_heads + head;
-      WriteStored(block, job.shape, at, false, first, pot.k_type, keys, scratch.data());
-      WriteStored(block, job.shape, at, true, first, pot.v_type, values, scratch.data());
+      WriteStored(block, job.shape, at, false, {from, last}, pot.k_type, keys, scratch.data());
+      WriteStored(block, job.shape, at, true, {from, last}, pot.v_type, values, scratch.data());
     });
   }
 

@@ -31,7 +31,7 @@ std::string ExcerptText(const std::vector<RecalledPassage>& passages) {
 Result<std::string> TextOf(const RestoreJob& job, const Passage& passage) {
   if (passage.n_rows == 0) {
     WEIR_ASSIGN_OR_RETURN(std::string text, PassageText(passage, job.blocks));
-    return passage.whole ? std::move(text) : AroundBestSentence(text, job.question, job.context);
+    return passage.whole ? std::move(text) : std::string(AroundBestSentence(text, job.question, job.context));
   }
   std::string text;
   int32_t n = 0;
@@ -39,7 +39,7 @@ Result<std::string> TextOf(const RestoreJob& job, const Passage& passage) {
     if (n >= passage.n_before) text += block.text;
     return ++n < passage.n_before + passage.n_blocks;
   }));
-  return AroundBestSentence(text, job.question, 0);
+  return std::string(AroundBestSentence(text, job.question, 0));
 }
 
 Status ReadPictures(const RestoreJob& job, const Passage& passage, const Session::AppendOptions& append) {

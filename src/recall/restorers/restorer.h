@@ -46,6 +46,9 @@ struct RestoreJob {
   int64_t n_left() const { return session.plan().excerpt_slots - session.n_excerpt(); }
 };
 
+// What precedes and follows text that came back.
+inline constexpr std::string_view kExcerptBegin = "\n\n[From earlier in the text]\n", kExcerptEnd = "\n[End]";
+
 class Restorer {
  public:
   virtual ~Restorer() = default;

@@ -3,7 +3,8 @@
 // keys: passages that the question would attend to. After ReKV (arXiv 2503.00540), whose blocks are represented by the
 // mean of their keys, with heads shared over layers and the attention of a question without content taken off (QRHead,
 // arXiv 2506.09944): a(h, B) = softmax over B of scale q_h . e_kv(h),B, and S(B) = the mean over heads of a - a_null.
-// The keys are scanned twice, first for the softmax's sums: memory does not depend on the length of the stream.
+// A passage's score is how many standard deviations S lies above its mean over all blocks, which does not depend on the
+// length of the stream. The keys are scanned twice, first for the softmax's sums, so neither does memory.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -61,6 +62,7 @@ class Keys final : public Selector {
       });
     }));
     best_.clear();
+    double mean = 0, squares = 0, n_blocks = 0;  // Welford 1962
     WEIR_RETURN_IF_ERROR(ForEach(query, [&](const KeyRecord& record, const Passage& passage) {
       double sum = 0;
       int64_t n = 0;
@@ -68,11 +70,17 @@ class Keys final : public Selector {
         sum += asked_sum(h).Share(asked) - idle_sum(h).Share(idle);
         ++n;
       });
-      Keep(passage, sum / static_cast<double>(std::max<int64_t>(n, 1)));
+      sum /= static_cast<double>(std::max<int64_t>(n, 1));
+      n_blocks += 1;
+      const double off = sum - mean;
+      mean += off / n_blocks;
+      squares += off * (sum - mean);
+      Keep(passage, sum);
     }));
+    const double deviation = std::sqrt(squares / std::max(n_blocks, 1.0));
     std::vector<Passage> out(best_.begin(), best_.begin() + std::min(std::ssize(best_), std::ptrdiff_t{query.most}));
     for (Passage& one : out) {
-      one.score = std::clamp(one.score / full_, 0.0, 1.0);
+      one.score = deviation > 0 ? std::clamp((one.score - mean) / deviation / full_, 0.0, 1.0) : 0;
       one.held = one.seq >= query.held_from;
     }
     return out;
@@ -154,11 +162,11 @@ constexpr OptionInfo kOptions[] = {
      .integral = false,
      .help = "share of the layers behind the last that is used"},
     {.key = "full",
-     .fallback = 1,
-     .min = 1e-6,
-     .max = 1,
+     .fallback = 10,
+     .min = 1,
+     .max = 1000,
      .integral = false,
-     .help = "share of the attention that counts as a whole match"},
+     .help = "standard deviations above the mean that count as a whole match"},
 };
 
 }  // namespace
