@@ -126,7 +126,7 @@ class Keys final : public Selector {
     for (int32_t layer = first; layer < last; ++layer) {
       for (int32_t head = 0; head < v.n_heads; ++head) {
         const int64_t kv = int64_t{layer} * shape.n_kv_heads + head / group;
-        const auto h = static_cast<size_t>(layer * v.n_heads + head);
+        const auto h = static_cast<size_t>(int64_t{layer} * v.n_heads + head);
         const float scale = v.scale * record.scale(kv);
         const size_t at = h * static_cast<size_t>(shape.head_dim);
         const int8_t* const key = record.key(kv);

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values beside an archive: what is stored is what the pot had, what comes back is what was stored, and a
+// session that gives it back is as before.
+#include "recall/block_vectors.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "quant/format.h"
+#include "recall/stream_recall.h"
+#include "support/loaded.h"
+
+namespace weir {
+namespace {
+
+class BlockVectorsTest : public testing::TinyLlamaTest {
+ protected:
+  struct Stream {
+    std::unique_ptr<Session> session;
+    std::unique_ptr<StreamRecall> recall;
+  };
+  Result<Stream> Open(const std::string& spec, const std::string& policy = "streaming_llm") const {
+    RecallOptions recall;
+    WEIR_ASSIGN_OR_RETURN(recall.spec, ParseRecallSpec(spec));
+    recall.temp_dir = ::testing::TempDir();
+    recall.disk_bytes = 64 << 20;
+    recall.tokens = 160;
+    SessionOptions options;
+    WEIR_ASSIGN_OR_RETURN(options.policy, ParsePolicySpec(policy));
+    options.pot_slots = 256;
+    WEIR_RETURN_IF_ERROR(AddRecall(recall, *model_, &options));
+    Stream out;
+    WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(model_->model(), model_->backend(), options));
+    WEIR_ASSIGN_OR_RETURN(out.recall, StreamRecall::Make(recall, *model_, *out.session));
+    return out;
+  }
+  Status Read(Stream& stream, const std::string& text) const {
+    EncodeOptions plain;
+    plain.add_special = false;
+    return stream.session->Append(tokenizer().Encode(text, plain));
+  }
+  static std::string Sea(int n) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += " the man and the sea.";
+    return out;
+  }
+  VectorShape Shape() const {
+    const AttentionLayout& layout = model_->model().config().attention;
+    return {.n_layers = layout.n_layers, .n_kv_heads = layout.n_kv_heads, .head_dim = layout.head_dim};
+  }
+  static std::vector<uint8_t> Saved(const Session& session) {
+    std::vector<uint8_t> out;
+    EXPECT_TRUE(session.Save(&out).ok());
+    return out;
+  }
+};
+
+TEST_F(BlockVectorsTest, WhatIsStoredIsWhatThePotHas) {
+  Stream stream = std::move(Open("keys:restore=kv")).value();
+  ASSERT_TRUE(Read(stream, " The harpoon lay in the attic." + Sea(6)).ok());
+  stream.recall->Flush();
+  Archive& archive = stream.recall->archive();
+  ASSERT_NE(archive.keys(), nullptr);
+  ASSERT_NE(archive.kv(), nullptr);
+  const Pot& pot = stream.session->pot();
+  const VectorShape shape = Shape();
+  const int64_t bytes = RowBytes(DType::kF16, shape.head_dim);
+  std::vector<uint8_t> slots(static_cast<size_t>(kKvTokens * bytes));
+  std::vector<float> scratch(static_cast<size_t>(shape.head_dim));
+  int64_t n_tokens = 0;
+  ASSERT_TRUE(archive.kv()
+                  ->Scan(archive.kv()->begin(),
+                         [&](BlockPlace, const Block& block) {
+                           EXPECT_TRUE(IsKvRecord(block, shape));
+                           for (int64_t head = 0; head < shape.n_heads(); ++head) {
+                             const auto layer = static_cast<int32_t>(head / shape.n_kv_heads);
+                             const auto kv = static_cast<int32_t>(head % shape.n_kv_heads);
+                             for (const bool values : {false, true}) {
+                               WriteStored(block, shape, head, values, {0, block.n_tokens}, DType::kF16, slots.data(),
+                                           scratch.data());
+                               const uint8_t* const own = values ? pot.values(layer, kv) : pot.keys(layer, kv);
+                               EXPECT_EQ(std::memcmp(slots.data(), own + n_tokens * bytes,
+                                                     static_cast<size_t>(block.n_tokens * bytes)),
+                                         0);
+                             }
+                           }
+                           for (int64_t i = 0; i < block.n_tokens; ++i) {
+                             EXPECT_EQ(TokenOf(block, shape, i).id,
+                                       pot.meta(0)[static_cast<size_t>(n_tokens + i)].token_id);
+                           }
+                           n_tokens += block.n_tokens;
+                           return true;
+                         })
+                  .ok());
+  EXPECT_EQ(n_tokens, stream.session->n_seen());
+
+  // The keys of a block are the mean of its tokens', and name the block that has its words.
+  int64_t n_blocks = 0;
+  ASSERT_TRUE(archive.keys()
+                  ->Scan(archive.keys()->begin(),
+                         [&](BlockPlace, const Block& block) {
+                           EXPECT_TRUE(IsKeyRecord(block, shape));
+                           const KeyRecord record = {block, shape};
+                           for (int64_t head = 0; head < shape.n_heads(); ++head) {
+                             const uint8_t* const keys = pot.keys(static_cast<int32_t>(head / shape.n_kv_heads),
+                                                                  static_cast<int32_t>(head % shape.n_kv_heads));
+                             std::vector<float> mean(static_cast<size_t>(shape.head_dim));
+                             for (int64_t seq = block.seq; seq < block.seq_end(); ++seq) {
+                               DecodeRow(DType::kF16, keys + seq * bytes, shape.head_dim, scratch.data());
+                               for (size_t d = 0; d < mean.size(); ++d) mean[d] += scratch[d] / static_cast<float>(block.n_tokens);
+                             }
+                             for (size_t d = 0; d < mean.size(); ++d) {
+                               EXPECT_NEAR(record.scale(head) * record.key(head)[d], mean[d], 0.6 * record.scale(head) + 1e-4);
+                             }
+                           }
+                           int64_t seq = -1;
+                           EXPECT_TRUE(archive
+                                           .Scan(record.place(),
+                                                 [&](BlockPlace, const Block& words) {
+                                                   seq = words.seq;
+                                                   return false;
+                                                 })
+                                           .ok());
+                           EXPECT_EQ(seq, block.seq);
+                           ++n_blocks;
+                           return true;
+                         })
+                  .ok());
+  EXPECT_GT(n_blocks, 1);
+}
+
+TEST_F(BlockVectorsTest, WhatComesBackIsWhatWasStoredAndGoesWithoutATrace) {
+  for (const char* policy : {"streaming_llm", "h2o", "inf_mllm"}) {
+    Stream stream = std::move(Open("words:restore=kv,gate=0,passages=1,margin=0,near=0", policy)).value();
+    Stream other = std::move(Open("words:restore=kv,gate=0,passages=1,margin=0,near=0", policy)).value();
+    for (Stream* one : {&stream, &other}) {
+      ASSERT_TRUE(Read(*one, " The harpoon lay in the attic." + Sea(80)).ok());
+    }
+    Session& session = *stream.session;
+    EXPECT_EQ(session.ledger().used_bytes(), session.plan().total_bytes) << policy;
+    const auto recalled = stream.recall->recaller().Bring(session, " harpoon", 0);
+    ASSERT_TRUE(recalled.ok()) << recalled.status().message();
+    ASSERT_EQ(std::ssize(recalled->passages), 1) << policy;
+    EXPECT_NE(recalled->passages[0].text.find("harpoon"), std::string::npos) << recalled->passages[0].text;
+    EXPECT_EQ(recalled->passages[0].seq, 0);
+
+    // Some slot on top of the pot has the very keys and values that the token had when it was first read.
+    const Pot& pot = session.pot();
+    const VectorShape shape = Shape();
+    const int64_t bytes = RowBytes(DType::kF16, shape.head_dim);
+    const int64_t n = pot.n_used(0, 0);
+    const std::span<const SlotMeta> meta = pot.meta(0);
+    int64_t n_checked = 0;
+    std::vector<uint8_t> slot(static_cast<size_t>(kKvTokens * bytes));
+    std::vector<float> scratch(static_cast<size_t>(shape.head_dim));
+    ASSERT_TRUE(stream.recall->archive()
+                    .kv()
+                    ->ScanRange({0, 1},
+                                [&](BlockPlace, const Block& block) {
+                                  WriteStored(block, shape, 0, false, {1, 2}, DType::kF16, slot.data(), scratch.data());
+                                  for (int64_t s = n - session.n_excerpt(); s < n; ++s) {
+                                    if (meta[static_cast<size_t>(s)].token_id != TokenOf(block, shape, 1).id) continue;
+                                    n_checked += std::memcmp(slot.data(), pot.keys(0, 0) + s * bytes,
+                                                             static_cast<size_t>(bytes)) == 0;
+                                  }
+                                  return true;
+                                })
+                    .ok());
+    EXPECT_GT(n_checked, 0) << policy;
+
+    ASSERT_TRUE(session.TakeBackExcerpt().ok());
+    EXPECT_EQ(session.ledger().peak_bytes(), session.plan().total_bytes) << policy;
+    // Its seqs are a gap; all else is as in a session that nobody asked.
+    EXPECT_EQ(session.pot().n_used(), other.session->pot().n_used()) << policy;
+    for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+      const auto n_bytes = static_cast<size_t>(session.pot().n_used(layer, 0) * bytes);
+      EXPECT_EQ(std::memcmp(session.pot().keys(layer, 0), other.session->pot().keys(layer, 0), n_bytes), 0) << policy;
+    }
+  }
+}
+
+TEST_F(BlockVectorsTest, KeysFindSomethingAndThePlanHoldsThem) {
+  for (const char* spec : {"keys:gate=0,margin=0", "both:gate=0,margin=0", "both:gate=0,margin=0,rerank=4",
+                           "keys:gate=0,margin=0,restore=kv", "words:gate=0,restore=kv,store=f16,again=0.5"}) {
+    Stream stream = std::move(Open(spec)).value();
+    Session& session = *stream.session;
+    EXPECT_EQ(session.ledger().used_bytes(), session.plan().total_bytes) << spec;
+    ASSERT_TRUE(Read(stream, " The harpoon lay in the attic." + Sea(150)).ok());
+    const int64_t n_seen = session.n_seen();
+    const auto recalled = stream.recall->recaller().Bring(session, " Where was the harpoon?", 0);
+    ASSERT_TRUE(recalled.ok()) << spec << ": " << recalled.status().message();
+    EXPECT_FALSE(recalled->passages.empty()) << spec;
+    EXPECT_GT(recalled->best_score, 0) << spec;
+    EXPECT_LE(recalled->best_score, 1) << spec;
+    EXPECT_EQ(recalled->n_tokens, session.n_excerpt()) << spec;
+    ASSERT_TRUE(session.TakeBackExcerpt().ok());
+    EXPECT_EQ(session.ledger().peak_bytes(), session.plan().total_bytes) << spec;
+    // The questions that were read and taken back are gaps, which break nothing.
+    EXPECT_GT(session.n_seen(), n_seen);
+    EXPECT_LT(session.held().unbroken_from, n_seen - 100) << spec;
+  }
+}
+
+TEST_F(BlockVectorsTest, WhatCannotBeIsSaidInOneLine) {
+  // Positions of the stream.
+  const auto absolute = Open("keys", "a_vl:positions=abs");
+  EXPECT_EQ(absolute.status().code(), StatusCode::kUnsupported) << absolute.status().message();
+  EXPECT_EQ(Open("words:restore=kv", "full").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(Open("words:restore=telepathy").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Open("words:restore=kv,store=q8_0").ok(), Shape().head_dim % 32 == 0);
+}
+
+TEST_F(BlockVectorsTest, AnExcerptDoesNotOutgrowItsRoom) {
+  Stream stream = std::move(Open("words")).value();
+  ASSERT_TRUE(Read(stream, Sea(10)).ok());
+  Session& session = *stream.session;
+  const std::vector<SlotMeta> rows(161, SlotMeta{.token_id = 5});
+  const auto nothing = [](int32_t, int32_t, uint8_t*, uint8_t*) { FAIL(); };
+  const std::vector<uint8_t> before = Saved(session);
+  EXPECT_EQ(session.PutExcerpt(rows, nothing).code(), StatusCode::kOverBudget);
+  EXPECT_EQ(Saved(session), before);
+}
+
+}  // namespace
+}  // namespace weir
