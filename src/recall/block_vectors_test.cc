@@ -112,10 +112,12 @@ TEST_F(BlockVectorsTest, WhatIsStoredIsWhatThePotHas) {
                              std::vector<float> mean(static_cast<size_t>(shape.head_dim));
                              for (int64_t seq = block.seq; seq < block.seq_end(); ++seq) {
                                DecodeRow(DType::kF16, keys + seq * bytes, shape.head_dim, scratch.data());
-                               for (size_t d = 0; d < mean.size(); ++d) mean[d] += scratch[d] / static_cast<float>(block.n_tokens);
+                               for (size_t d = 0; d < mean.size(); ++d)
+                                 mean[d] += scratch[d] / static_cast<float>(block.n_tokens);
                              }
                              for (size_t d = 0; d < mean.size(); ++d) {
-                               EXPECT_NEAR(record.scale(head) * record.key(head)[d], mean[d], 0.6 * record.scale(head) + 1e-4);
+                               EXPECT_NEAR(record.scale(head) * record.key(head)[d], mean[d],
+                                           0.6 * record.scale(head) + 1e-4);
                              }
                            }
                            int64_t seq = -1;
