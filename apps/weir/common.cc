@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "base/utf8.h"
@@ -116,6 +118,32 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
          "layers on the GPU (-ngl), all or none: 0 = use the CPU, more = --device auto unless --device is given")
       ->check(Between(0, 1 << 20))
       ->type_name("N");
+}
+
+void AddChatFlags(CLI::App& app, ModelFlags* flags, CLI::Option* needs) {
+  CLI::Option* const text =
+      app.add_option("--chat-template", flags->chat_template,
+                     "template to use instead of the file's: chatml, llama3, gemma ... or a Jinja text");
+  CLI::Option* const file = app.add_option_function<std::string>(
+      "--chat-template-file",
+      [flags](const std::string& path) {
+        std::ifstream in(path, std::ios::binary);
+        std::string source(std::istreambuf_iterator<char>(in), {});
+        if (!in || source.find("{") == std::string::npos) {
+          throw CLI::ValidationError("--chat-template-file", path + " cannot be read, or is no Jinja template");
+        }
+        flags->chat_template = std::move(source);
+      },
+      "file with a Jinja template to use instead of the model file's");
+  file->excludes(text)->type_name("FILE");
+  CLI::Option* const arguments =
+      app.add_option("--chat-template-kwargs", flags->chat_arguments,
+                     "JSON object that the template is given, for instance '{\"enable_thinking\": false}'");
+  arguments->type_name("JSON");
+  // llama.cpp's flag for what is done anyway.
+  app.add_flag("--jinja", "accepted: a template that is not known by name is always run")->group("");
+  if (needs == nullptr) return;
+  for (CLI::Option* option : {text, file, arguments}) option->needs(needs);
 }
 
 namespace {
@@ -225,7 +253,7 @@ Status AddProbe(const LoadedModel& model, const ModelFlags& flags, bool in_chat,
                 std::optional<std::string_view> question, SessionOptions* options) {
   if (!in_chat) return PrepareProbe(model.tokenizer(), nullptr, question, options);
   // A missing or unknown template is reported where the conversation needs it.
-  const auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
+  const auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template, flags.chat_arguments);
   return PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, question, options);
 }
 

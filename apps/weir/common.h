@@ -33,11 +33,15 @@ void ClearStop();
 void AtHardStop(void (*cleanup)());
 
 struct ModelFlags {
-  std::string path, device, chat_template;
+  std::string path, device;
+  std::string chat_template;   // a name or a program's text; empty: the file's
+  std::string chat_arguments;  // a JSON object that the program is given
   int threads = 0, gpu_layers = -1;
 };
 void AddModelFlags(CLI::App& app, ModelFlags* flags);
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only = false);
+// --chat-template and what belongs to it. `needs`: the flag without which they make no sense; nullptr: none.
+void AddChatFlags(CLI::App& app, ModelFlags* flags, CLI::Option* needs = nullptr);
 
 // What left the pot and is brought back for a question (recall/stream_recall.h).
 struct RecallFlags {

@@ -58,13 +58,14 @@ typedef struct weir_model_options {
   const char* device;        /* "cpu"; "cuda"; "auto": a GPU if there is one, else the CPU; "ref": the slow scalar
                                 reference. NULL: "cpu". WEIR_UNSUPPORTED for a GPU that this build or machine lacks */
   const char* mmproj;        /* path of the model's vision encoder, a GGUF file; NULL: no pictures */
-  const char* chat_template; /* name of a chat template; NULL: the model file's, if it has one */
+  const char* chat_template; /* name of a chat template, or the text of a Jinja template; NULL: the model file's */
+  const char* chat_template_kwargs; /* a JSON object that a Jinja template is given; NULL: nothing */
 } weir_model_options;
 #define WEIR_MODEL_OPTIONS_INIT \
-  { sizeof(weir_model_options), 0, NULL, NULL, NULL }
+  { sizeof(weir_model_options), 0, NULL, NULL, NULL, NULL }
 
 /* Loads a GGUF file. `options` may be NULL. The caller owns *model and closes it after all its sessions. If the file
- * has a chat template that this build does not know, loading succeeds, but weir_session_ask() fails. */
+ * has a chat template that cannot be used, loading succeeds, but weir_session_ask() fails. */
 WEIR_API weir_status weir_model_open(const char* path, const weir_model_options* options, weir_model** model);
 /* NULL does nothing. */
 WEIR_API void weir_model_close(weir_model* model);

@@ -259,10 +259,11 @@ weir_status weir_model_open(const char* path, const weir_model_options* options,
     auto out = std::make_unique<weir_model>();
     WEIR_ASSIGN_OR_RETURN(out->loaded, weir::LoadedModel::Load(load));
     const std::string name = given.chat_template == nullptr ? "" : given.chat_template;
-    auto chat = weir::ChatTemplate::ForFile(out->loaded->file(), out->loaded->tokenizer(), name);
+    auto chat = weir::ChatTemplate::ForFile(out->loaded->file(), out->loaded->tokenizer(), name,
+                                            given.chat_template_kwargs == nullptr ? "" : given.chat_template_kwargs);
     if (chat.ok()) {
       out->chat = *std::move(chat);
-    } else if (!name.empty()) {
+    } else if (!name.empty() || given.chat_template_kwargs != nullptr) {
       return chat.status();
     } else {
       out->no_chat = chat.status();

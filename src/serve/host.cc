@@ -35,8 +35,8 @@ int64_t DefaultBudget(const HostOptions& options, int64_t shared_bytes, int64_t 
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options, JointStep joint_step) {
-  auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), options.chat_template);
-  if (!chat.ok() && !options.chat_template.empty()) return chat.status();
+  auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), options.chat_template, options.chat_arguments);
+  if (!chat.ok() && !(options.chat_template.empty() && options.chat_arguments.empty())) return chat.status();
   WEIR_RETURN_IF_ERROR(CheckPolicyLength(options.session.policy.text));
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
   if (options.encoder != nullptr) options.session.beside = FrameStore::Plan(options.encoder->encoder());

@@ -15,9 +15,10 @@
 namespace weir {
 
 struct HostOptions {
-  SessionOptions session;     // the default options; the host fills in the probe
-  std::string chat_template;  // name; empty: the file's
-  std::string model_name;     // name in /v1/models
+  SessionOptions session;      // the default options; the host fills in the probe
+  std::string chat_template;   // a name or a program's text; empty: the file's
+  std::string chat_arguments;  // a JSON object that the program is given
+  std::string model_name;      // name in /v1/models
   int answer_pots = 2;
   bool cache_prompt = true;  // prompts reuse the prefix that an answer pot still holds (chat/prompt_reuse.h)
   int max_together = 8;      // answers whose tokens share one forward pass; 1: no sharing

@@ -19,7 +19,7 @@ constexpr int64_t kMaxQuestionBytes = 1 << 16;  // encoded on the engine's threa
 constexpr int64_t kMaxScored = 1 << 17;         // log-likelihoods of one request; each takes half a KiB
 constexpr int64_t kMaxEchoed = 8 << 20;         // bytes of prompts that one answer repeats
 constexpr int64_t kMaxAnswers = 16;             // to one prompt
-constexpr size_t kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
+constexpr size_t kMaxTools = 1024, kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
 
 uint64_t RandomSeed() {
   uint64_t seed = 0;
@@ -79,21 +79,56 @@ void CheckSamplers(Fields& fields) {
   if (steps != ours) fields.Fail("samplers", "may only list the fixed steps of this server: " + JsonText(ours));
 }
 
-// Arguments for the chat template. Templates are rendered natively and take no arguments, so only values without effect
-// are accepted.
-void CheckTemplateArguments(const Host& host, Fields& fields) {
-  const Json* value = fields.Get("chat_template_kwargs");
-  if (value == nullptr) return;
-  Fields inner(*value, "chat_template_kwargs.");
-  bool think = true;
-  inner.Get("enable_thinking", &think);
-  if (!think) {  // no effect on a template that does not know it
-    const auto jinja = host.model().file().StringOr("tokenizer.chat_template", "");
-    if (!jinja.ok() || jinja->find("enable_thinking") != std::string::npos) {
-      inner.Fail("enable_thinking", "must be true: this model's chat template always enables thinking");
+// What a request gives the chat template beside the messages. A template that is not run takes no arguments, so only
+// values without effect are accepted then.
+ChatArguments GetArguments(const Host& host, Fields& fields) {
+  ChatArguments out;
+  const bool runs = host.chat() != nullptr && host.chat()->has_program();
+  if (const Json* value = fields.Get("chat_template_kwargs"); value != nullptr) {
+    Fields inner(*value, "chat_template_kwargs.");
+    if (runs && value->is_object()) {
+      for (const auto& [key, argument] : value->items()) {
+        const bool ours = key == "messages" || key == "tools" || key == "add_generation_prompt";
+        // Clients send the first to every model.
+        const bool has_effect = key == "enable_thinking" || host.chat()->Reads(key);
+        if (ours) inner.Fail(key.c_str(), "is not an argument of templates");
+        if (!has_effect) inner.Fail(key.substr(0, 64).c_str(), "is not read by this model's chat template");
+        inner.Ignore(key.c_str());
+      }
+      if (std::any_of(value->items().begin(), value->items().end(),
+                      [&](const auto& item) { return host.chat()->Reads(item.key()); })) {
+        out.named = JsonText(*value);
+      }
+    } else {
+      bool think = true;
+      inner.Get("enable_thinking", &think);
+      if (!think) {  // no effect on a template that does not know it
+        const auto jinja = host.model().file().StringOr("tokenizer.chat_template", "");
+        if (!jinja.ok() || jinja->find("enable_thinking") != std::string::npos) {
+          inner.Fail("enable_thinking", "must be true: this model's chat template is rendered with thinking alone");
+        }
+      }
     }
+    if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
   }
-  if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
+  if (!runs || !host.chat()->Reads("tools")) {
+    fields.Only("tools", Json::array());
+    fields.Only("tool_choice", "none");
+    return out;
+  }
+  const Json* const tools = fields.Get("tools");
+  std::string choice = "auto";
+  fields.Get("tool_choice", &choice);
+  if (choice != "auto" && choice != "none") fields.Fail("tool_choice", "must be \"auto\" or \"none\"");
+  if (tools == nullptr) return out;
+  bool well_formed = tools->is_array() && tools->size() <= kMaxTools;
+  for (const Json& tool : *tools) well_formed = well_formed && tool.is_object();
+  if (!well_formed) {
+    fields.Fail("tools", fmt::format("must be a list of at most {} tools", kMaxTools));
+  } else if (!tools->empty() && choice == "auto") {
+    out.tools = JsonText(*tools);
+  }
+  return out;
 }
 
 // Likelihoods of an answer that is not streamed are kept until its end.
@@ -191,6 +226,30 @@ Status GetContent(const Json& message, const std::string& where, bool sees, Mess
   return Status();
 }
 
+// Fields of a message that only a template that is run can show: calls of tools, their results, a model's thoughts.
+Status GetMore(Fields& message, const ChatTemplate& chat, ChatMessage* out) {
+  Json more = Json::object();
+  std::string text;
+  const Json* const calls = message.Get("tool_calls");
+  if (calls != nullptr && !calls->is_array()) message.Fail("tool_calls", "must be a list");
+  if (calls != nullptr && !calls->empty()) {
+    if (!chat.Reads("tool_calls")) message.Fail("tool_calls", "cannot be shown by this model's chat template");
+    more["tool_calls"] = *calls;
+    if (!message.Has("content")) more["content"] = nullptr;
+  }
+  for (const char* key : {"tool_call_id", "name", "reasoning_content"}) {
+    if (!message.Has(key)) {
+      message.Ignore(key);
+      continue;
+    }
+    message.Get(key, &text);
+    // A name matters where it names a tool; elsewhere it never did.
+    if (std::string_view(key) != "name" || out->role == "tool") more[key] = text;
+  }
+  if (!more.empty()) out->more = JsonText(more);
+  return message.Done();
+}
+
 Result<Messages> GetMessages(const Host& host, Fields& fields) {
   const Json* list = fields.Get("messages");
   if (list == nullptr || !list->is_array() || list->empty() || list->size() > kMaxMessages) {
@@ -204,18 +263,28 @@ Result<Messages> GetMessages(const Host& host, Fields& fields) {
     ChatMessage read;
     message.Get("role", &read.role);
     (void)message.Get("content");
-    message.Ignore("name");
     message.Only("refusal", nullptr);
     message.Only("audio", nullptr);
-    message.Only("tool_calls", Json::array());
     message.Only("function_call", nullptr);
-    if (read.role == "developer") read.role = "system";
-    if (read.role != "system" && read.role != "user" && read.role != "assistant") {
+    const bool runs = host.chat() != nullptr && host.chat()->has_program();
+    if (runs) {
+      WEIR_RETURN_IF_ERROR(GetMore(message, *host.chat(), &read));
+    } else {
+      message.Ignore("name");
+      message.Only("tool_calls", Json::array());
+    }
+    if (read.role == "developer" && !(runs && host.chat()->Reads("developer"))) read.role = "system";
+    const bool is_tool = read.role == "tool" && runs && host.chat()->Reads("tool");
+    if (read.role != "system" && read.role != "developer" && read.role != "user" && read.role != "assistant" &&
+        !is_tool) {
       message.Fail("role", "must be system, developer, user or assistant");
     }
     WEIR_RETURN_IF_ERROR(message.Done());
     const bool sees = host.vision() != nullptr && read.role == "user";
-    WEIR_RETURN_IF_ERROR(GetContent((*list)[i], where, sees, &out, &read.content));
+    const bool calls_alone = runs && message.Has("tool_calls") && !message.Has("content");
+    if (!calls_alone) {
+      WEIR_RETURN_IF_ERROR(GetContent((*list)[i], where, sees, &out, &read.content));
+    }
     out.list.push_back(std::move(read));
   }
   return out;
@@ -236,18 +305,22 @@ std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<Cha
 
 // The text pieces up to the start of the answer. If the last message is the assistant's, the answer continues it, as
 // with llama-server.
-Result<std::vector<TextPiece>> Rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages) {
-  if (messages.size() < 2 || messages.back().role != "assistant") return chat.Render(messages, true);
-  WEIR_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces, chat.Render({messages.begin(), messages.end() - 1}, true));
+Result<std::vector<TextPiece>> Rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
+                                        const ChatArguments& arguments) {
+  if (messages.size() < 2 || messages.back().role != "assistant" || !messages.back().more.empty()) {
+    return chat.Render(messages, true, arguments);
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces,
+                        chat.Render({messages.begin(), messages.end() - 1}, true, arguments));
   pieces.push_back({messages.back().content, false});
   return pieces;
 }
 
 // The prompt of a conversation for an answer pot: words, and pictures in their places.
-Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages) {
+Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages, const ChatArguments& arguments) {
   const Tokenizer& tokenizer = host.tokenizer();
   const bool add_special = !host.chat()->includes_bos();
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list, arguments));
   if (messages.visuals.empty()) {
     return WithPinnedSystem(host, messages.list, tokenizer.EncodePieces(pieces, add_special));
   }
@@ -347,13 +420,11 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
   out.n_top = static_cast<int>(n_top);
   answer.n_logprobs = out.logprobs ? out.n_top : -1;
   fields.Only("response_format", {{"type", "text"}});
-  fields.Only("tools", Json::array());
-  fields.Only("tool_choice", "none");
-  fields.Ignore("parallel_tool_calls");  // there are none
+  const ChatArguments arguments = GetArguments(host, fields);
+  fields.Ignore("parallel_tool_calls");  // how many there are is the model's choice
   fields.Only("service_tier", "auto");
   fields.Only("store", false);
   fields.Only("modalities", Json::array({"text"}));
-  CheckTemplateArguments(host, fields);
   (void)fields.Get("messages");
   WEIR_RETURN_IF_ERROR(fields.Done());
   WEIR_RETURN_IF_ERROR(CheckScored(static_cast<size_t>(out.n), &out));
@@ -362,7 +433,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
         "this model has no chat template: start the server with --chat-template, or use /v1/completions");
   }
   WEIR_ASSIGN_OR_RETURN(Messages messages, GetMessages(host, fields));
-  WEIR_ASSIGN_OR_RETURN(answer.prompt, ChatPrompt(host, messages));
+  WEIR_ASSIGN_OR_RETURN(answer.prompt, ChatPrompt(host, messages, arguments));
   answer.visuals = std::move(messages.visuals);
   out.echoes.emplace_back();
   return out;
@@ -371,8 +442,9 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
 Result<std::string> RenderChat(const Host& host, const Json& body) {
   WEIR_RETURN_IF_ERROR(ParseChat(host, body, {}).status());
   Fields fields(body);
+  const ChatArguments arguments = GetArguments(host, fields);
   WEIR_ASSIGN_OR_RETURN(const Messages messages, GetMessages(host, fields));
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list, arguments));
   return JoinPieces(pieces);
 }
 

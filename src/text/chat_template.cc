@@ -424,31 +424,66 @@ Result<ChatTemplate> ChatTemplate::FromName(std::string_view name, std::string b
   return out;
 }
 
-Result<ChatTemplate> ChatTemplate::Detect(std::string_view jinja, std::string bos, std::string eos) {
+Result<ChatTemplate> ChatTemplate::Detect(std::string_view jinja, ChatWords words, std::string_view arguments) {
   const char* name = DetectName(jinja);
-  if (!name) {
-    return Unsupported("the model's chat template is not recognised; choose one with --chat-template: {}", Names());
+  auto program = ChatProgram::Make(jinja, words, arguments);
+  if (!program.ok() && (name == nullptr || !arguments.empty())) {
+    if (!arguments.empty()) return program.status();
+    return Unsupported("{}; choose another template with --chat-template: {}", program.status().message(), Names());
   }
-  WEIR_ASSIGN_OR_RETURN(ChatTemplate out, FromName(name, std::move(bos), std::move(eos)));
+  auto known = FromName(name == nullptr ? "none" : name, words.bos, words.eos);
+  WEIR_RETURN_IF_ERROR(known.status());
+  ChatTemplate out = *std::move(known);
   if (out.name() == "chatml") out.default_system_ = ChatMlDefault(jinja);
+  if (!program.ok()) return out;
+  out.program_ = std::make_shared<const ChatProgram>(*std::move(program));
+  // Its pictures are parts of a message's content for the program, and marks in a text here.
+  const bool is_smolvlm = name != nullptr && out.name() == "smolvlm";
+  if (name == nullptr || !arguments.empty() || (!is_smolvlm && !out.SameAsProgram())) {
+    out.format_ = nullptr;
+    out.default_system_.clear();
+  }
   return out;
 }
 
-Result<ChatTemplate> ChatTemplate::ForFile(const GgufFile& file, const Tokenizer& tokenizer, std::string_view name) {
+bool ChatTemplate::SameAsProgram() const {
+  const ChatMessage system = {"system", "Be brief."}, one = {"user", " One? "}, answer = {"assistant", "Yes.\n"},
+                    thought = {"assistant", "<think>\nIt is.\n</think>\n\nYes."}, two = {"user", "Two?"};
+  for (const std::vector<ChatMessage>& messages : {std::vector<ChatMessage>{one},
+                                                   {system, one},
+                                                   {one, answer, two},
+                                                   {system, one, answer, two},
+                                                   {one, thought, two}}) {
+    for (const bool generation : {true, false}) {
+      const auto run = program_->Render(messages, generation);
+      const auto native = Render(messages, generation);
+      if (run.ok() && (!native.ok() || JoinPieces(*run) != JoinPieces(*native))) return false;
+    }
+  }
+  return true;
+}
+
+Result<ChatTemplate> ChatTemplate::ForFile(const GgufFile& file, const Tokenizer& tokenizer, std::string_view name,
+                                           std::string_view arguments) {
   const auto text = [&](int32_t id) { return id >= 0 ? tokenizer.TokenText(id) : std::string(); };
-  if (!name.empty()) return FromName(name, text(tokenizer.bos_id()), text(tokenizer.eos_id()));
-  WEIR_ASSIGN_OR_RETURN(const std::string jinja, file.StringOr("tokenizer.chat_template", ""));
+  const std::string bos = text(tokenizer.bos_id()), eos = text(tokenizer.eos_id());
+  const bool is_program = name.find("{%") != name.npos || name.find("{{") != name.npos;
+  if (!name.empty() && !is_program) {
+    if (!arguments.empty())
+      return InvalidArgument("--chat-template-kwargs needs a template that is run, not the name '{}'",
+                             name.substr(0, 64));
+    return FromName(name, bos, eos);
+  }
+  std::string jinja(name);
+  if (!is_program) {
+    WEIR_ASSIGN_OR_RETURN(jinja, file.StringOr("tokenizer.chat_template", ""));
+  }
   if (jinja.empty()) {
     return NotFound("{} has no chat template; choose one with --chat-template: {}", file.path(), Names());
   }
-  return Detect(jinja, text(tokenizer.bos_id()), text(tokenizer.eos_id()));
-}
-
-Result<AroundContent> SplitAtContent(std::span<const TextPiece> pieces, std::string_view content) {
-  const auto at = std::find_if(pieces.rbegin(), pieces.rend(),
-                               [&](const TextPiece& piece) { return !piece.parse_special && piece.text == content; });
-  if (at == pieces.rend()) return Internal("the chat template lost the user's text");
-  return AroundContent{{pieces.begin(), at.base() - 1}, {at.base(), pieces.end()}};
+  ChatWords words{bos, eos, {}};
+  for (const int32_t id : tokenizer.end_of_generation_ids()) words.ends.push_back(text(id));
+  return Detect(jinja, std::move(words), arguments);
 }
 
 Status ChatTemplate::SplitTurns() {
@@ -462,13 +497,34 @@ Status ChatTemplate::SplitTurns() {
   return Status();
 }
 
-std::string_view ChatTemplate::name() const { return default_system_ == kSmolLm2System ? "smollm2" : format_->name; }
-bool ChatTemplate::includes_bos() const { return std::string_view(format_->start) == "{bos}" && !bos_.empty(); }
+std::string_view ChatTemplate::name() const {
+  if (format_ == nullptr) return "jinja";
+  return default_system_ == kSmolLm2System ? "smollm2" : format_->name;
+}
+
+bool ChatTemplate::includes_bos() const {
+  if (bos_.empty()) return false;
+  if (format_ == nullptr) {
+    const std::vector<TextPiece> system = program_->System(std::nullopt);
+    const std::vector<TextPiece>& first = system.empty() ? program_->first().before : system;
+    return !first.empty() && first[0].parse_special && first[0].text.starts_with(bos_);
+  }
+  return std::string_view(format_->start) == "{bos}";
+}
 
 Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
-                                                    bool add_generation_prompt) const {
-  const ChatFormat& f = *format_;
+                                                    bool add_generation_prompt, const ChatArguments& arguments) const {
   if (messages.empty()) return InvalidArgument("a conversation needs at least one message");
+  const bool has_more =
+      std::any_of(messages.begin(), messages.end(), [](const ChatMessage& m) { return !m.more.empty(); });
+  if (format_ == nullptr || has_more || !arguments.empty()) {
+    if (program_ == nullptr) {
+      return InvalidArgument("chat template '{}' takes no tools and no arguments: only a template that is run does",
+                             name());
+    }
+    return program_->Render(messages, add_generation_prompt, arguments);
+  }
+  const ChatFormat& f = *format_;
   Writer out(bos_, eos_);
   out.Template(f.start);
   const bool has_system = messages[0].role == "system";
@@ -489,7 +545,7 @@ Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessag
   }
   bool first_user = true;
   for (size_t i = has_system; i < messages.size(); ++i) {
-    const auto& [role, content] = messages[i];
+    const std::string &role = messages[i].role, &content = messages[i].content;
     if (f.must_alternate && (role == "user") != ((i - has_system) % 2 == 0)) {
       return InvalidArgument("chat template '{}' needs user and assistant messages in turn; message {} is '{}'", f.name,
                              i, role.substr(0, 32));
@@ -532,6 +588,10 @@ Result<std::vector<TextPiece>> ChatTemplate::Render(const std::vector<ChatMessag
 }
 
 std::vector<TextPiece> ChatRounds::System(const std::optional<std::string>& system) {
+  if (chat_.format_ == nullptr) {
+    user_open_ = system.has_value();
+    return chat_.program_->System(system);
+  }
   const ChatFormat& f = *chat_.format_;
   Writer out(chat_.bos_, chat_.eos_);
   out.Template(f.start);
@@ -548,6 +608,12 @@ std::vector<TextPiece> ChatRounds::System(const std::optional<std::string>& syst
 }
 
 std::vector<TextPiece> ChatRounds::User(std::string_view content) {
+  if (chat_.format_ == nullptr) {
+    AroundContent turn = Turn();
+    if (!content.empty()) turn.before.push_back({std::string(content), false});
+    turn.before.insert(turn.before.end(), turn.after.begin(), turn.after.end());
+    return turn.before;
+  }
   const ChatFormat& f = *chat_.format_;
   Writer out(chat_.bos_, chat_.eos_);
   if (!user_open_) out.Template(UserOpening(f, first_user_, content));
@@ -564,10 +630,17 @@ AroundContent ChatRounds::Turn() {
                                   : first_user_ ? ChatTemplate::kFirst
                                                 : ChatTemplate::kLater;
   first_user_ = user_open_ = false;
+  if (chat_.format_ == nullptr) {
+    const ChatProgram& program = *chat_.program_;
+    return turn == ChatTemplate::kFirst    ? program.first()
+           : turn == ChatTemplate::kOpened ? program.opened()
+                                           : program.later();
+  }
   return chat_.turns_[turn];
 }
 
 std::vector<TextPiece> ChatRounds::EndAnswer(bool end_token_read) {
+  if (chat_.format_ == nullptr) return chat_.program_->EndAnswer(end_token_read);
   const ChatFormat& f = *chat_.format_;
   Writer out(chat_.bos_, chat_.eos_);
   if (!end_token_read) {
@@ -576,12 +649,6 @@ std::vector<TextPiece> ChatRounds::EndAnswer(bool end_token_read) {
   }
   out.Template(f.answer_after_end);
   return out.Take();
-}
-
-std::string JoinPieces(const std::vector<TextPiece>& pieces) {
-  std::string out;
-  for (const TextPiece& piece : pieces) out += piece.text;
-  return out;
 }
 
 }  // namespace weir

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chat templates: rounds of a conversation -> the text a model was trained to read.
 //
-// Model files carry their template as a Jinja program. It is recognised by its markers and rendered natively, with the
-// same output; programs from files are never run. An unrecognised template is an error that names --chat-template and
-// the accepted names, because a wrong template silently degrades a model's answers.
+// Model files carry their template as a Jinja program. A known one is recognised by its markers and rendered natively,
+// with the same output: both are compared on samples as the file is loaded, and where they differ, and for every other
+// template, the program is run (text/chat_program.h). So it is where a request brings what the native form has no place
+// for: tools, arguments, further fields of messages.
 //
 // A rendering is a list of pieces (text/tokenizer.h): the template's own words, in which control tokens are recognised,
 // and the messages, in which they are not. A user who writes "<|im_end|>" writes eleven characters.
@@ -15,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,24 +25,13 @@
 
 #include "base/status.h"
 #include "io/gguf.h"
+#include "text/chat_program.h"
 #include "text/tokenizer.h"
 
 namespace weir {
 
 // Marks a picture in a message; the word is llama.cpp's. Callers that read pictures split the rendering there.
 inline constexpr const char* kPictureMark = "<__media__>";
-
-struct ChatMessage {
-  std::string role;  // "system" (first, if at all), "user", "assistant"; ChatML formats take any role
-  std::string content;
-};
-
-// A template's words around the content of one user turn.
-struct AroundContent {
-  std::vector<TextPiece> before, after;
-};
-// Splits a rendering of one turn around its content. kInternal when the template lost the content.
-Result<AroundContent> SplitAtContent(std::span<const TextPiece> pieces, std::string_view content);
 
 struct ChatFormat;  // one row of the table in chat_template.cc
 
@@ -51,12 +42,24 @@ class ChatTemplate {
   // phi3, phi4, phi4-mini, deepseek, deepseek2, deepseek3, deepseek-r1, deepseek-r1-0528, smolvlm, none. `bos` and
   // `eos` are the texts of those tokens in the model's vocabulary; may be empty.
   static Result<ChatTemplate> FromName(std::string_view name, std::string bos, std::string eos);
-  // By a Jinja program. kUnsupported when none of the formats matches.
-  static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos);
-  // By --chat-template if given, else by the file's `tokenizer.chat_template`. kNotFound when there is neither.
-  static Result<ChatTemplate> ForFile(const GgufFile& file, const Tokenizer& tokenizer, std::string_view name_or_empty);
+  // By a Jinja program, recognised or run. kInvalidArgument when it is neither known nor a program that shows what a
+  // user says. `arguments`: a JSON object of names that the program sees; with any, it is always run.
+  static Result<ChatTemplate> Detect(std::string_view jinja, ChatWords words, std::string_view arguments = {});
+  static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos) {
+    std::vector<std::string> ends = {eos};
+    return Detect(jinja, ChatWords{std::move(bos), std::move(eos), std::move(ends)});
+  }
+  // By --chat-template if given, a name or a program's text, else by the file's `tokenizer.chat_template`. kNotFound
+  // when there is neither.
+  static Result<ChatTemplate> ForFile(const GgufFile& file, const Tokenizer& tokenizer,
+                                      std::string_view name_or_program, std::string_view arguments = {});
 
+  // "jinja" for a program that is run.
   std::string_view name() const;
+  // Whether Render() can be given tools, arguments and further fields: there is a program.
+  bool has_program() const { return program_ != nullptr; }
+  // Whether the program reads that name; false without one.
+  bool Reads(std::string_view name) const { return program_ != nullptr && program_->Reads(name); }
   // The rendering begins with the BOS token, so encode it with add_special off: there must not be two.
   bool includes_bos() const;
   // The default system message of a conversation without one; empty for most formats.
@@ -64,7 +67,10 @@ class ChatTemplate {
 
   // The whole conversation. With `add_generation_prompt` the text ends where the model's answer begins.
   // kInvalidArgument: a role the format does not have, or rounds that do not alternate where the format demands it.
-  Result<std::vector<TextPiece>> Render(const std::vector<ChatMessage>& messages, bool add_generation_prompt) const;
+  // With arguments or further fields of a message, the program renders it: kInvalidArgument if there is none, and
+  // whatever it refuses.
+  Result<std::vector<TextPiece>> Render(const std::vector<ChatMessage>& messages, bool add_generation_prompt,
+                                        const ChatArguments& arguments = {}) const;
 
  private:
   friend class ChatRounds;
@@ -72,7 +78,10 @@ class ChatTemplate {
       : format_(format), bos_(std::move(bos)), eos_(std::move(eos)) {}
   // Fills in turns_. kInternal when the format loses a turn's content.
   Status SplitTurns();
-  const ChatFormat* format_;
+  // Whether both give the same text for some samples; what the program refuses is not compared.
+  bool SameAsProgram() const;
+  const ChatFormat* format_;                    // nullptr: the program is always run
+  std::shared_ptr<const ChatProgram> program_;  // nullptr: there is none
   std::string bos_, eos_;
   std::string default_system_;
   // The first user turn, the first one after a system text that already opened it, and any later one.
@@ -85,7 +94,8 @@ class ChatTemplate {
 //
 // System(s), User(u1), answer a1, EndAnswer(false), User(u2) ... joined are Render() of the same messages, with two
 // exceptions where a template rewrites text that a stream has already read: mistral-v3 moves a system text to the last
-// user message, here it stays with the first; deepseek-r1 drops the reasoning of earlier answers, here it stays.
+// user message, here it stays with the first; deepseek-r1 drops the reasoning of earlier answers, here it stays. The
+// same holds for programs that are run: what a stream has read stays.
 class ChatRounds {
  public:
   explicit ChatRounds(const ChatTemplate& chat) : chat_(chat) {}
@@ -105,8 +115,5 @@ class ChatRounds {
   bool first_user_ = true;
   bool user_open_ = false;  // System() has already begun the first user turn
 };
-
-// All contents joined: what a Jinja engine would have printed.
-std::string JoinPieces(const std::vector<TextPiece>& pieces);
 
 }  // namespace weir

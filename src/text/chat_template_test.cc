@@ -44,6 +44,90 @@ TEST(ChatTemplate, RendersWhatJinjaRenders) {
   EXPECT_GT(n, 200);
 }
 
+// The native formats are a short cut: the programs themselves, run, print the same bytes.
+TEST(ChatTemplate, KnownFormatsAreTheirProgramsRun) {
+  const auto golden = Golden();
+  int n = 0;
+  for (const auto& format : golden["formats"]) {
+    const std::string name = format["name"];
+    const auto program =
+        ChatProgram::Make(format["jinja"].get<std::string>(), {golden["bos"], golden["eos"], {golden["eos"]}}, "");
+    ASSERT_TRUE(program.ok()) << name << ": " << program.status().message();
+    for (const auto& c : format["cases"]) {
+      const auto pieces = program->Render(Messages(c["messages"]), c["generation"]);
+      EXPECT_EQ(pieces.ok(), !c["text"].is_null()) << name << c;
+      if (!pieces.ok()) continue;
+      EXPECT_EQ(JoinPieces(*pieces), c["text"].get<std::string>()) << name << " " << c["messages"];
+      ++n;
+    }
+  }
+  EXPECT_GT(n, 200);
+}
+
+constexpr char kOdd[] =
+    "{{ bos_token }}{% if messages[0].role == 'system' %}{{ '[sys]' + messages[0].content | trim + '[/sys]' }}"
+    "{% set messages = messages[1:] %}{% endif %}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content | trim }}"
+    "{{ '<|done|>\n' if m.role == 'assistant' else '<|over|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% if quick is true %}<|fast|>{% endif %}{% endif %}";
+
+TEST(ChatTemplate, AnyOtherProgramIsRun) {
+  const ChatWords words = {"<s>", "</s>", {"</s>", "<|done|>"}};
+  const auto chat = ChatTemplate::Detect(kOdd, words);
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+  EXPECT_EQ(chat->name(), "jinja");
+  EXPECT_TRUE(chat->includes_bos());
+  EXPECT_TRUE(chat->Reads("quick"));
+  const std::vector<ChatMessage> messages = {{"system", " Be brief. "}, {"user", "<|over|>One?"}};
+  const auto pieces = chat->Render(messages, true);
+  ASSERT_TRUE(pieces.ok()) << pieces.status().message();
+  EXPECT_EQ(JoinPieces(*pieces), "<s>[sys]Be brief.[/sys]<|user|><|over|>One?<|over|>\n<|assistant|>");
+  std::string contents;
+  for (const TextPiece& piece : *pieces) contents += piece.parse_special ? "" : piece.text;
+  EXPECT_EQ(contents, "Be brief.<|over|>One?") << "a role builds control tokens, a content does not";
+  const auto quick = chat->Render(messages, true, {.named = "{\"quick\": true}", .tools = ""});
+  ASSERT_TRUE(quick.ok());
+  EXPECT_EQ(JoinPieces(*quick), JoinPieces(*pieces) + "<|fast|>");
+  const auto always = ChatTemplate::Detect(kOdd, words, "{\"quick\": true}");
+  ASSERT_TRUE(always.ok());
+  EXPECT_EQ(JoinPieces(*always->Render(messages, true)), JoinPieces(*quick));
+  EXPECT_FALSE(ChatTemplate::Detect(kOdd, words, "[1]").ok());
+  EXPECT_FALSE(
+      ChatTemplate::FromName("chatml", "", "")->Render(messages, true, {.named = "{\"a\": 1}", .tools = ""}).ok());
+}
+
+// Turn by turn it is the same text as the whole conversation.
+TEST(ChatRounds, AProgramThatIsRunIsSplitAtItsTurns) {
+  const std::string no_system =
+      "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+      "{{ m.role[0] ~ ': ' ~ m.content }}{{ '\n' if m.role == 'user' else eos_token }}{% endfor %}"
+      "{% if add_generation_prompt %}a: {% endif %}";
+  for (const std::string& source : {std::string(kOdd), no_system}) {
+    const auto chat = ChatTemplate::Detect(source, ChatWords{"<s>", "</s>", {"</s>", "<|done|>"}});
+    ASSERT_TRUE(chat.ok()) << chat.status().message();
+    for (const bool with_system : {false, true}) {
+      ChatRounds rounds(*chat);
+      std::vector<ChatMessage> messages;
+      std::optional<std::string> system;
+      if (with_system) system = "Be brief.";
+      if (with_system) messages.push_back({"system", *system});
+      std::string joined = JoinPieces(rounds.System(system));
+      for (const char* user : {"one", "two", "three"}) {
+        messages.push_back({"user", user});
+        joined += JoinPieces(rounds.User(user));
+        if (!with_system || source != no_system) {
+          EXPECT_EQ(joined, JoinPieces(*chat->Render(messages, true)));
+        } else {  // it has no place of its own: it is in front of the first user's words
+          EXPECT_TRUE(joined.starts_with("u: Be brief.\n\none\na: ")) << joined;
+        }
+        messages.push_back({"assistant", "yes"});
+        joined += "yes" + JoinPieces(rounds.EndAnswer(false));
+      }
+      const std::string end = source == no_system ? "" : "\n";
+      EXPECT_EQ(JoinPieces(rounds.EndAnswer(true)), end) << "what follows the end token that the model wrote";
+    }
+  }
+}
+
 // Only messages may hold users' text, and none of it may be in a piece that parses control tokens.
 TEST(ChatTemplate, MessagesAreNeverParsed) {
   const auto golden = Golden();
@@ -165,7 +249,7 @@ TEST(ChatTemplate, NoneIsTheTextAlone) {
 TEST(ChatTemplate, UnknownOnesSayWhatIsKnown) {
   const auto by_name = ChatTemplate::FromName("chatmi", "", "");
   ASSERT_FALSE(by_name.ok());
-  const auto by_program = ChatTemplate::Detect("{{ messages }}", "", "");
+  const auto by_program = ChatTemplate::Detect("{% for m in messages %}{{ m.secret_sauce }}{% endfor %}", "", "");
   ASSERT_FALSE(by_program.ok());
   for (const auto& status : {by_name.status(), by_program.status()}) {
     EXPECT_NE(status.message().find("--chat-template"), std::string::npos);

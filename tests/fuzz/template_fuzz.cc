@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!pieces.ok()) continue;
     size_t unparsed_bytes = 0;
     for (const weir::TextPiece& p : *pieces) unparsed_bytes += p.parse_special ? 0 : p.text.size();
-    if (unparsed_bytes > content_bytes + chat->default_system().size()) std::abort();
+    // A program that is run may repeat a content; jinja_fuzz has its checks.
+    if (chat->name() != "jinja" && unparsed_bytes > content_bytes + chat->default_system().size()) std::abort();
   }
   weir::ChatRounds rounds(*chat);
   (void)rounds.System(messages.empty() ? std::nullopt : std::optional<std::string>(messages[0].content));

@@ -135,14 +135,23 @@ TEST_F(OpenAiOptionsTest, WhatClientsOfLlamaServerSayByHabit) {
   refused(*server_, {{"samplers", "edkypmxt"}}, "samplers");
   refused(*server_, {{"chat_template_kwargs", {{"language", "de"}}}}, "chat_template_kwargs.language");
   refused(*server_, {{"chat_template_kwargs", 7}}, "chat_template_kwargs");
-  // A template that can switch thinking off: the server does not render it that way, so false is refused.
+  refused(*server_, {{"chat_template_kwargs", {{"messages", 1}}}}, "chat_template_kwargs.messages");
+  // A template that can switch thinking off is asked to.
   EditedModel thinker("llama");
   std::string& jinja = std::get<std::string>(thinker.metadata["tokenizer.chat_template"].v);
   jinja += "{% if enable_thinking is false %}{{ '<think></think>' }}{% endif %}";
   const TempDir dir;
   const ServerProcess server({"--pot", "96"}, dir.Write("thinker.gguf", thinker.Bytes()));
-  refused(server, {{"chat_template_kwargs", {{"enable_thinking", false}}}}, "chat_template_kwargs.enable_thinking");
-  EXPECT_EQ(server.Post(chat, Chat({{"chat_template_kwargs", {{"enable_thinking", true}}}})).status, 200);
+  const auto prompt = [&](const Json& more) {
+    return server.Post("/apply-template", Chat(more)).json()["prompt"].get<std::string>();
+  };
+  EXPECT_EQ(prompt({{"chat_template_kwargs", {{"enable_thinking", false}}}}), prompt({}) + "<think></think>");
+  EXPECT_EQ(prompt({{"chat_template_kwargs", {{"enable_thinking", true}}}}), prompt({}));
+  EXPECT_EQ(server.Post(chat, Chat({{"chat_template_kwargs", {{"enable_thinking", false}}}})).status, 200);
+  // The program's defaults may be given to all requests.
+  const ServerProcess quiet({"--pot", "96", "--chat-template-kwargs", "{\"enable_thinking\": false}"},
+                            dir.Write("thinker.gguf", thinker.Bytes()));
+  EXPECT_EQ(quiet.Post("/apply-template", Chat()).json()["prompt"].get<std::string>(), prompt({}) + "<think></think>");
 }
 
 // A prompt that spells the chat template's words is the chat, but only where it is said to be trusted.
@@ -194,6 +203,37 @@ TEST_F(OpenAiOptionsTest, WhatOtherServersServeIsRefusedInWords) {
   EXPECT_NE(server_->Post("/completions", {{"prompt", "a"}}).body.find("/v1/completions"), std::string::npos);
   EXPECT_NE(server_->Get("/slots").json()["error"]["message"].get<std::string>().find("/v1/sessions"),
             std::string::npos);
+}
+
+// A template that is known by no name, with tools and their results; contents cannot speak for it.
+TEST_F(OpenAiOptionsTest, ATemplateThatIsRunGetsToolsAndTheirResults) {
+  EditedModel model("llama");
+  model.metadata["tokenizer.chat_template"].v = std::string(
+      "{% if tools %}[{{ tools[0].function | tojson }}]{% endif %}{% for m in messages %}"
+      "{% if m.role == 'tool' %}<r {{ m.tool_call_id }}>{{ m.content }}{% else %}<{{ m.role[0] }}>{{ m.content or '' }}"
+      "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<a>{% endif %}");
+  const TempDir dir;
+  const ServerProcess server({"--pot", "96"}, dir.Write("odd.gguf", model.Bytes()));
+  const Json call = {{"id", "c1"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{\"x\": 1}"}}}};
+  const Json messages = {{{"role", "user"}, {"content", "the man"}},
+                         {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}},
+                         {{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "7"}}};
+  const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  const HttpAnswer answer = server.Post("/apply-template", {{"messages", messages}, {"tools", tools}});
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json()["prompt"], "[{\"name\": \"f\"}]<u>the man<a>{\"x\": 1}<r c1>7<a>");
+  const HttpAnswer none =
+      server.Post("/apply-template", {{"messages", messages}, {"tools", tools}, {"tool_choice", "none"}});
+  EXPECT_EQ(none.json()["prompt"], "<u>the man<a>{\"x\": 1}<r c1>7<a>");
+  EXPECT_EQ(server.Post("/v1/chat/completions", {{"messages", messages}, {"tools", tools}, {"max_tokens", 3}}).status,
+            200);
+  EXPECT_EQ(server.Post("/apply-template", {{"messages", messages}, {"tools", 7}}).status, 400);
+  // A session reads its turns with the same words.
+  const HttpAnswer made = server.Post("/v1/sessions", {{"system", "be kind"}});
+  ASSERT_EQ(made.status, 200) << made.body;
+  const std::string id = made.json()["id"];
+  EXPECT_EQ(server.Post("/v1/sessions/" + id + "/ask", {{"question", "the man"}, {"max_tokens", 3}}).status, 200);
 }
 
 }  // namespace

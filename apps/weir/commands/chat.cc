@@ -305,8 +305,9 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer),
                                   {.in_chat = true, .goes_on = saved.has_value()}, {&pictures, /*more_later=*/true}));
-  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
-                                                                       model_flags.chat_template));
+  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                        ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
+                                              model_flags.chat_arguments));
   Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
   WEIR_RETURN_IF_ERROR(loop.Loop(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
@@ -323,8 +324,7 @@ Action AddChat(CLI::App& sub) {
   auto flags = std::make_shared<ChatFlags>();
   AddModelFlags(sub, model.get());
   sub.add_option("--system", flags->system, "system message");
-  sub.add_option("--chat-template", model->chat_template,
-                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
+  AddChatFlags(sub, model.get());
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
   AddPotFlags(sub, pot.get());

@@ -32,7 +32,7 @@ constexpr const char* kDefaultRecall = "words";
 
 // The model's chat template. None if neither the file nor the user has one: the model then gets plain words.
 Result<std::optional<ChatTemplate>> FindTemplate(const LoadedModel& model, const ModelFlags& flags) {
-  auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template);
+  auto chat = ChatTemplate::ForFile(model.file(), model.tokenizer(), flags.chat_template, flags.chat_arguments);
   if (chat.ok()) return std::optional<ChatTemplate>(*std::move(chat));
   if (chat.status().code() == StatusCode::kNotFound && flags.chat_template.empty()) {
     return std::optional<ChatTemplate>();
@@ -180,8 +180,7 @@ Action AddRead(CLI::App& sub) {
       ->check(NotEmpty())
       ->type_name("TEXT");
   sub.add_option("--system", flags->system, "system message");
-  sub.add_option("--chat-template", model->chat_template,
-                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
+  AddChatFlags(sub, model.get());
   sub.add_option("--progress", flags->progress,
                  "auto: a progress line on a terminal; lines: a plain line every 3 seconds; off")
       ->check(CLI::IsMember({"auto", "lines", "off"}));

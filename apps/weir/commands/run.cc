@@ -169,8 +169,8 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   Session& session = *setup.session;
   Prompt prompt;
   if (flags.chat) {
-    WEIR_ASSIGN_OR_RETURN(prompt.chat,
-                          ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template));
+    WEIR_ASSIGN_OR_RETURN(prompt.chat, ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template,
+                                                             model_flags.chat_arguments));
   }
   WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags, text, &prompt)
                              : FirstPrompt(tokenizer, pins, flags, pin, text, n_sources, &prompt));
@@ -243,9 +243,7 @@ Action AddRun(CLI::App& sub) {
                "trusted texts")
       ->excludes(chat);
   sub.add_option("--system", flags->system, "system message")->needs(chat);
-  sub.add_option("--chat-template", model->chat_template,
-                 "chat template to use instead of the model file's: chatml, llama3, gemma ...")
-      ->needs(chat);
+  AddChatFlags(sub, model.get(), chat);
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
   AddPotFlags(sub, pot.get());

@@ -100,6 +100,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   ServerOptions out;
   WEIR_ASSIGN_OR_RETURN(out.host.session, ToSessionOptions(pot_flags));
   out.host.chat_template = model_flags.chat_template;
+  out.host.chat_arguments = model_flags.chat_arguments;
   out.host.answer_pots = flags.pots;
   out.host.max_waiting = flags.queue;
   out.host.max_together = flags.together;
@@ -272,8 +273,7 @@ Action AddServe(CLI::App& sub) {
   auto pot = std::make_shared<PotFlags>();
   auto flags = std::make_shared<ServeFlags>();
   AddModelFlags(sub, model.get());
-  sub.add_option("--chat-template", model->chat_template,
-                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
+  AddChatFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   sub.remove_option(sub.get_option("--budget"));  // here it is for all sessions together

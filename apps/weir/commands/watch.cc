@@ -271,8 +271,9 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   pictures.videos = {flags.source};
   WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask},
                                                      {&pictures, false, flags.queue + 1}));
-  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(),
-                                                                       model_flags.chat_template));
+  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                        ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
+                                              model_flags.chat_arguments));
   FrameFeed::Options options;
   options.frames = ToFrameOptions(pictures);
   options.frames.real_time = !flags.fast;
@@ -342,8 +343,7 @@ Action AddWatch(CLI::App& sub) {
       ->check(Between(1, 1 << 12))
       ->capture_default_str();
   sub.add_option("--system", flags->system, "system message");
-  sub.add_option("--chat-template", model->chat_template,
-                 "chat template to use instead of the model file's: chatml, llama3, vicuna ...");
+  AddChatFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());

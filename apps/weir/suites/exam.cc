@@ -180,8 +180,7 @@ void AddExamFlags(CLI::App& app, EvalFlags* flags, int n) {
                  "completion: the model continues the beginning of the answer; chat: it is asked in its chat template")
       ->check(CLI::IsMember({"completion", "chat"}))
       ->capture_default_str();
-  app.add_option("--chat-template", flags->model.chat_template,
-                 "chat template to use instead of the model file's: chatml, llama3, gemma ...");
+  AddChatFlags(app, &flags->model);
   app.add_option("--gold-nll", flags->gold_nll, "also measure how likely the right answer is (completion only)")
       ->capture_default_str();
 }
@@ -244,7 +243,8 @@ Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const Lo
   std::unique_ptr<ChatTemplate> chat;
   if (flags.prompt == "chat") {
     WEIR_ASSIGN_OR_RETURN(ChatTemplate found,
-                          ChatTemplate::ForFile(model->file(), model->tokenizer(), flags.model.chat_template));
+                          ChatTemplate::ForFile(model->file(), model->tokenizer(), flags.model.chat_template,
+                                                flags.model.chat_arguments));
     chat = std::make_unique<ChatTemplate>(std::move(found));
   }
   WEIR_ASSIGN_OR_RETURN(const Exam exam, make(*model));

@@ -222,8 +222,7 @@ void AddPictureRunFlags(CLI::App& app, PictureEvalFlags* flags, const std::strin
                  "chat: use the model's chat template; completion: plain text; auto: the template if there is one")
       ->check(CLI::IsMember({"auto", "chat", "completion"}))
       ->capture_default_str();
-  app.add_option("--chat-template", flags->eval.model.chat_template,
-                 "chat template to use instead of the model file's: chatml, llama3, vicuna ...");
+  AddChatFlags(app, &flags->eval.model);
   app.add_option("--form", flags->form,
                  "wording of a question, where {question} stands for its text; default: the text itself in a chat "
                  "template, else 'Question: {question} Answer:'")
@@ -287,7 +286,8 @@ Status RunPictureExam(const PictureEvalFlags& flags, const MakePictureExam& make
   const std::string& named = flags.eval.model.chat_template;
   const bool has_template = !named.empty() || model->file().Has("tokenizer.chat_template");
   if (flags.eval.prompt == "chat" || (flags.eval.prompt == "auto" && has_template)) {
-    WEIR_ASSIGN_OR_RETURN(chat, ChatTemplate::ForFile(model->file(), model->tokenizer(), named));
+    WEIR_ASSIGN_OR_RETURN(
+        chat, ChatTemplate::ForFile(model->file(), model->tokenizer(), named, flags.eval.model.chat_arguments));
   }
   ViewerOptions viewer = flags.viewer;
   viewer.form = !flags.form.empty() ? flags.form : chat ? "{question}" : "Question: {question} Answer:";
