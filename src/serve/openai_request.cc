@@ -87,18 +87,18 @@ ChatArguments GetArguments(const Host& host, Fields& fields) {
   if (const Json* value = fields.Get("chat_template_kwargs"); value != nullptr) {
     Fields inner(*value, "chat_template_kwargs.");
     if (runs && value->is_object()) {
+      bool any = false;
       for (const auto& [key, argument] : value->items()) {
-        const bool ours = key == "messages" || key == "tools" || key == "add_generation_prompt";
-        // Clients send the first to every model.
-        const bool has_effect = key == "enable_thinking" || host.chat()->Reads(key);
-        if (ours) inner.Fail(key.c_str(), "is not an argument of templates");
-        if (!has_effect) inner.Fail(key.substr(0, 64).c_str(), "is not read by this model's chat template");
+        const bool read = host.chat()->Reads(key);
+        any |= read;
+        if (key == "messages" || key == "tools" || key == "add_generation_prompt") {
+          inner.Fail(key.c_str(), "is not an argument of templates");
+        } else if (!read && key != "enable_thinking") {  // clients send this one to every model
+          inner.Fail(key.substr(0, 64).c_str(), "is not read by this model's chat template");
+        }
         inner.Ignore(key.c_str());
       }
-      if (std::any_of(value->items().begin(), value->items().end(),
-                      [&](const auto& item) { return host.chat()->Reads(item.key()); })) {
-        out.named = JsonText(*value);
-      }
+      if (any) out.named = JsonText(*value);
     } else {
       bool think = true;
       inner.Get("enable_thinking", &think);

@@ -329,7 +329,7 @@ class Maker:
         return tag("raw") + "{{ s }} {% x %}" + space() + tag("endraw")
 
     def case(self):
-        parts = "".join(self.statement() for _ in range(self.rng.randint(1, 4)))
+        parts = "".join(self.statement() for _ in range(self.rng.choice([1, 1, 1, 1, 2, 3])))
         if "ns." in parts:
             parts = "{% set ns = namespace(v='') %}" + parts + "{{ ns.v }}"
         return parts + self.rng.choice(["", "\n", "\r\n", " \n\n"]), self.context()

@@ -25,13 +25,13 @@ std::tm Clock() {
   return now;
 }
 
-Result<Text> Run(std::string_view source, const Context& context = {}, const Limits& limits = {}) {
+Result<Text> RunIt(std::string_view source, const Context& context = {}, const Limits& limits = {}) {
   WEIR_ASSIGN_OR_RETURN(const Program program, Program::Parse(source));
   return program.Render(context, Clock(), limits);
 }
 
 std::string TextOf(std::string_view source, const Context& context = {}) {
-  const auto text = Run(source, context);
+  const auto text = RunIt(source, context);
   return text.ok() ? text->bytes() : "ERROR " + text.status().message();
 }
 
@@ -92,7 +92,7 @@ TEST(JinjaProgram, KnowsWhereEveryByteComesFrom) {
       {"{{ [x] | string }}", "['[ Ab,c ]']"},
   };
   for (const auto& [source, wanted] : cases) {
-    const auto text = Run(source, context);
+    const auto text = RunIt(source, context);
     ASSERT_TRUE(text.ok()) << source << ": " << text.status().message();
     EXPECT_EQ(Marked(*text), wanted) << source;
   }
@@ -151,7 +151,7 @@ TEST(JinjaProgram, HostileTemplatesEndWithOneLine) {
   };
   for (const std::string& source : sources) {
     const auto begin = std::chrono::steady_clock::now();
-    const auto text = Run(source);
+    const auto text = RunIt(source);
     EXPECT_FALSE(text.ok()) << source.substr(0, 100);
     if (text.ok()) continue;
     EXPECT_EQ(text.status().message().find('\n'), std::string::npos) << text.status().message();
@@ -163,8 +163,8 @@ TEST(JinjaProgram, HostileTemplatesEndWithOneLine) {
 TEST(JinjaProgram, OutputIsBounded) {
   Limits limits;
   limits.output_bytes = 1000;
-  EXPECT_TRUE(Run("{% for i in range(100) %}123456789{% endfor %}", {}, limits).ok());
-  EXPECT_FALSE(Run("{% for i in range(112) %}123456789{% endfor %}", {}, limits).ok());
+  EXPECT_TRUE(RunIt("{% for i in range(100) %}123456789{% endfor %}", {}, limits).ok());
+  EXPECT_FALSE(RunIt("{% for i in range(112) %}123456789{% endfor %}", {}, limits).ok());
 }
 
 TEST(JinjaProgram, TellsWhatIsMissing) {
