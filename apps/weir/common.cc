@@ -141,7 +141,7 @@ void AddChatFlags(CLI::App& app, ModelFlags* flags, CLI::Option* needs) {
                      "JSON object that the template is given, for instance '{\"enable_thinking\": false}'");
   arguments->type_name("JSON");
   // llama.cpp's flag for what is done anyway.
-  app.add_flag("--jinja", "accepted: a template that is not known by name is always run")->group("");
+  app.add_flag("--jinja")->group("");
   if (needs == nullptr) return;
   for (CLI::Option* option : {text, file, arguments}) option->needs(needs);
 }

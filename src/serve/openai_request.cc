@@ -79,9 +79,13 @@ void CheckSamplers(Fields& fields) {
   if (steps != ours) fields.Fail("samplers", "may only list the fixed steps of this server: " + JsonText(ours));
 }
 
+// What a chat is parsed for. Calls of tools are not taken out of answers, so a template is given tools only where the
+// prompt itself is what was asked for.
+enum class Purpose { kAnswer, kPrompt };
+
 // What a request gives the chat template beside the messages. A template that is not run takes no arguments, so only
 // values without effect are accepted then.
-ChatArguments GetArguments(const Host& host, Fields& fields) {
+ChatArguments GetArguments(const Host& host, Purpose purpose, Fields& fields) {
   ChatArguments out;
   const bool runs = host.chat() != nullptr && host.chat()->has_program();
   if (const Json* value = fields.Get("chat_template_kwargs"); value != nullptr) {
@@ -91,12 +95,12 @@ ChatArguments GetArguments(const Host& host, Fields& fields) {
       for (const auto& [key, argument] : value->items()) {
         const bool read = host.chat()->Reads(key);
         any |= read;
+        inner.Ignore(key.c_str());
         if (key == "messages" || key == "tools" || key == "add_generation_prompt") {
           inner.Fail(key.c_str(), "is not an argument of templates");
         } else if (!read && key != "enable_thinking") {  // clients send this one to every model
           inner.Fail(key.substr(0, 64).c_str(), "is not read by this model's chat template");
         }
-        inner.Ignore(key.c_str());
       }
       if (any) out.named = JsonText(*value);
     } else {
@@ -105,13 +109,13 @@ ChatArguments GetArguments(const Host& host, Fields& fields) {
       if (!think) {  // no effect on a template that does not know it
         const auto jinja = host.model().file().StringOr("tokenizer.chat_template", "");
         if (!jinja.ok() || jinja->find("enable_thinking") != std::string::npos) {
-          inner.Fail("enable_thinking", "must be true: this model's chat template is rendered with thinking alone");
+          inner.Fail("enable_thinking", "must be true: this model's chat template always enables thinking");
         }
       }
     }
     if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
   }
-  if (!runs || !host.chat()->Reads("tools")) {
+  if (purpose == Purpose::kAnswer || !runs || !host.chat()->Reads("tools")) {
     fields.Only("tools", Json::array());
     fields.Only("tool_choice", "none");
     return out;
@@ -406,7 +410,10 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
   GetBias(fields, n_vocab, &answer.logits.bias);
 }
 
-Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults) {
+namespace {
+
+Result<CompletionRequest> ParseChatFor(const Host& host, const Json& body, const AnswerDefaults& defaults,
+                                       Purpose purpose) {
   Fields fields(body);
   CompletionRequest out;
   GetSampling(fields, defaults, host.tokenizer().n_tokens(), &out);
@@ -420,8 +427,8 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
   out.n_top = static_cast<int>(n_top);
   answer.n_logprobs = out.logprobs ? out.n_top : -1;
   fields.Only("response_format", {{"type", "text"}});
-  const ChatArguments arguments = GetArguments(host, fields);
-  fields.Ignore("parallel_tool_calls");  // how many there are is the model's choice
+  const ChatArguments arguments = GetArguments(host, purpose, fields);
+  fields.Ignore("parallel_tool_calls");  // there are none
   fields.Only("service_tier", "auto");
   fields.Only("store", false);
   fields.Only("modalities", Json::array({"text"}));
@@ -439,10 +446,16 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
   return out;
 }
 
+}  // namespace
+
+Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults) {
+  return ParseChatFor(host, body, defaults, Purpose::kAnswer);
+}
+
 Result<std::string> RenderChat(const Host& host, const Json& body) {
-  WEIR_RETURN_IF_ERROR(ParseChat(host, body, {}).status());
+  WEIR_RETURN_IF_ERROR(ParseChatFor(host, body, {}, Purpose::kPrompt).status());
   Fields fields(body);
-  const ChatArguments arguments = GetArguments(host, fields);
+  const ChatArguments arguments = GetArguments(host, Purpose::kPrompt, fields);
   WEIR_ASSIGN_OR_RETURN(const Messages messages, GetMessages(host, fields));
   WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list, arguments));
   return JoinPieces(pieces);

@@ -37,10 +37,10 @@ struct CompletionRequest {
 // its prompt. `n_vocab`: vocabulary size of the model, to check logit_bias.
 void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab, CompletionRequest* request);
 
-// POST /v1/chat/completions. kInvalidArgument also for a model without a chat template.
+// POST /v1/chat/completions. kInvalidArgument also for a model without a chat template, and for tools.
 Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults);
-// POST /apply-template: the text that the model would read for a chat, with marks in place of pictures. Errors as
-// ParseChat().
+// POST /apply-template: the text that the model would read for a chat, with marks in place of pictures; with the
+// request's tools, if the template reads them. Errors as ParseChat().
 Result<std::string> RenderChat(const Host& host, const Json& body);
 // POST /v1/completions: the prompt is a text, a list of texts, of token ids, or of lists of token ids. Without
 // max_tokens the API's own limit of 16 tokens applies; defaults.max_tokens is not used.

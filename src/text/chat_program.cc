@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <ctime>
 
 #include "io/json.h"
 #include "text/jinja/from_json.h"
+#include "text/jinja/lexer.h"
 #include "text/jinja/program.h"
 
 namespace weir {
@@ -21,6 +23,8 @@ namespace {
 using jinja::MakeDict;
 using jinja::MakeSeq;
 using jinja::Value;
+
+constexpr int64_t kWorkOfMessage = 1 << 16;  // a thousand steps for each, beside what its bytes pay for
 
 constexpr const char *kSampleSystem = "Sys.", *kSampleUser = "Question one?", *kSampleAnswer = "Answer one.",
                      *kSampleNext = "Question two?";
@@ -122,15 +126,25 @@ Result<ChatProgram> ChatProgram::Make(std::string_view jinja, ChatWords words, s
   return out;
 }
 
-bool ChatProgram::Reads(std::string_view name) const { return parsed_->source.find(name) != std::string::npos; }
+bool ChatProgram::Reads(std::string_view name) const {
+  if (name.empty() || name.size() > jinja::kMaxNameBytes) return false;
+  const std::string_view source = parsed_->source;
+  const auto goes_on = [&](size_t at) {
+    return at < source.size() && (std::isalnum(static_cast<unsigned char>(source[at])) || source[at] == '_');
+  };
+  for (size_t at = source.find(name); at != source.npos; at = source.find(name, at + 1)) {
+    if ((at == 0 || !goes_on(at - 1)) && !goes_on(at + name.size())) return true;
+  }
+  return false;
+}
 
 Result<std::vector<TextPiece>> ChatProgram::Render(const std::vector<ChatMessage>& messages, bool add_generation_prompt,
                                                    const ChatArguments& arguments) const {
   std::vector<Value> list;
   jinja::Limits limits;
-  limits.work = work_ + 64 * static_cast<int64_t>(arguments.tools.size() + arguments.named.size());
+  auto given = static_cast<int64_t>(arguments.tools.size() + arguments.named.size());
   for (const ChatMessage& message : messages) {
-    limits.work += 64 * static_cast<int64_t>(message.content.size() + message.more.size());
+    given += static_cast<int64_t>(message.content.size() + message.more.size());
     Value content = Given(message.content);
     if (content_parts_) {
       content = MakeSeq({MakeDict({{Own("type"), Own("text")}, {Own("text"), content}})});
@@ -179,6 +193,8 @@ Result<std::vector<TextPiece>> ChatProgram::Render(const std::vector<ChatMessage
   }
   put("messages", MakeSeq(std::move(list)));
   put("add_generation_prompt", add_generation_prompt);
+  limits.work = work_ + 64 * given + kWorkOfMessage * static_cast<int64_t>(messages.size());
+  limits.output_bytes += 8 * given;
   WEIR_ASSIGN_OR_RETURN(const jinja::Text text, parsed_->program.Render(context, Now(), limits));
   return PiecesOf(text);
 }

@@ -81,7 +81,7 @@ class ChatProgram {
   std::shared_ptr<const Parsed> parsed_;  // the program and its source
   ChatWords words_;
   std::string defaults_;
-  int64_t work_ = int64_t{16} << 20;  // jinja::Limits::work; less while samples are rendered
+  int64_t work_ = int64_t{16} << 20;  // jinja::Limits::work, beside what a conversation adds; less for samples
   bool content_parts_ = false;        // contents are lists of parts, as templates for pictures want them
   bool text_arguments_ = false;       // a tool call's arguments are a text, not an object
   bool has_system_ = true;            // the template takes a system message

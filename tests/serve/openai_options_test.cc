@@ -145,13 +145,15 @@ TEST_F(OpenAiOptionsTest, WhatClientsOfLlamaServerSayByHabit) {
   const auto prompt = [&](const Json& more) {
     return server.Post("/apply-template", Chat(more)).json()["prompt"].get<std::string>();
   };
-  EXPECT_EQ(prompt({{"chat_template_kwargs", {{"enable_thinking", false}}}}), prompt({}) + "<think></think>");
-  EXPECT_EQ(prompt({{"chat_template_kwargs", {{"enable_thinking", true}}}}), prompt({}));
+  EXPECT_EQ(prompt({{"chat_template_kwargs", {{"enable_thinking", false}}}}),
+            prompt(Json::object()) + "<think></think>");
+  EXPECT_EQ(prompt({{"chat_template_kwargs", {{"enable_thinking", true}}}}), prompt(Json::object()));
   EXPECT_EQ(server.Post(chat, Chat({{"chat_template_kwargs", {{"enable_thinking", false}}}})).status, 200);
   // The program's defaults may be given to all requests.
   const ServerProcess quiet({"--pot", "96", "--chat-template-kwargs", "{\"enable_thinking\": false}"},
                             dir.Write("thinker.gguf", thinker.Bytes()));
-  EXPECT_EQ(quiet.Post("/apply-template", Chat()).json()["prompt"].get<std::string>(), prompt({}) + "<think></think>");
+  EXPECT_EQ(quiet.Post("/apply-template", Chat()).json()["prompt"].get<std::string>(),
+            prompt(Json::object()) + "<think></think>");
 }
 
 // A prompt that spells the chat template's words is the chat, but only where it is said to be trusted.
@@ -226,12 +228,16 @@ TEST_F(OpenAiOptionsTest, ATemplateThatIsRunGetsToolsAndTheirResults) {
   const HttpAnswer none =
       server.Post("/apply-template", {{"messages", messages}, {"tools", tools}, {"tool_choice", "none"}});
   EXPECT_EQ(none.json()["prompt"], "<u>the man<a>{\"x\": 1}<r c1>7<a>");
-  EXPECT_EQ(server.Post("/v1/chat/completions", {{"messages", messages}, {"tools", tools}, {"max_tokens", 3}}).status,
-            200);
+  // Calls are not taken out of answers, so an answer with tools is refused; a history with calls is not.
+  const HttpAnswer refused =
+      server.Post("/v1/chat/completions", {{"messages", messages}, {"tools", tools}, {"max_tokens", 3}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("'tools'"), std::string::npos) << refused.body;
+  EXPECT_EQ(server.Post("/v1/chat/completions", {{"messages", messages}, {"max_tokens", 3}}).status, 200);
   EXPECT_EQ(server.Post("/apply-template", {{"messages", messages}, {"tools", 7}}).status, 400);
   // A session reads its turns with the same words.
   const HttpAnswer made = server.Post("/v1/sessions", {{"system", "be kind"}});
-  ASSERT_EQ(made.status, 200) << made.body;
+  ASSERT_EQ(made.status, 201) << made.body;
   const std::string id = made.json()["id"];
   EXPECT_EQ(server.Post("/v1/sessions/" + id + "/ask", {{"question", "the man"}, {"max_tokens", 3}}).status, 200);
 }

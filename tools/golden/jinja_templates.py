@@ -285,4 +285,11 @@ nobody
 {{ undefined_thing is defined }} {{ undefined_thing | default('d') }} {{ '' | default('e', true) }} {{ 'ß' | upper }} {{ 'ÄÖ' | lower }} {{ 'o\\'neil-smith x' | title }}
 """,
     ),
+    (
+        "markup: what is added to a safe text is escaped",
+        """{{ "Use '"|safe + messages[0].role + "'\n" }}{{ '<b>' + '<i>'|safe }}{{ '<'|e + '>' }}{{ '<'|e|e }}{{ '<'|e|forceescape }}
+{%- set m = '<u>'|safe %}{{ m ~ '<x>' }}{{ m + m }}{{ (m + '"') + '&' }}{{ m | upper }}{{ m == '<u>' }}{{ m|safe + '<' }}
+{%- for t in tools or [] %}{{ '* '|safe + t.function | tojson }}{% endfor %}
+""",
+    ),
 ]

@@ -80,12 +80,12 @@ Value Machine::Attribute(const Value& of, std::string_view name) {
   if (of.is_undefined()) return Fail("an undefined value has no '" + std::string(name) + "'");
   if (const Named* method = Method(of, name)) return NewFunction(*method, of);
   if (const Dict* dict = of.dict()) {
-    Charge(static_cast<int64_t>(dict->items.size() * 2));
+    Charge(static_cast<int64_t>(dict->items.size() * (2 + name.size() / 32)));
     const Value* value = dict->Find(name);
     return value != nullptr ? *value : Value();
   }
   if (Namespace* space = of.space()) {
-    Charge(static_cast<int64_t>(space->vars.size() * 2));
+    Charge(static_cast<int64_t>(space->vars.size() * (2 + name.size() / 32)));
     const Value* value = space->Find(name);
     return value != nullptr ? *value : Value();
   }
@@ -169,6 +169,7 @@ Value Machine::Slice(const Value& of, const Value& start, const Value& stop, con
 Value Machine::Path(const Value& of, const Value& path, const Value* otherwise) {
   Value at = of;
   const auto step = [&](const Value& key) {
+    Charge(64);
     at = Item(at, key);
     if (at.is_undefined() && otherwise != nullptr) at = *otherwise;
   };

@@ -35,7 +35,10 @@ inline bool FlagArg(const Args& args, size_t place, std::string_view name, bool 
 inline Text TextArg(Machine& machine, const Args& args, size_t place, std::string_view name) {
   const Value* value = args.Find(place, name);
   if (value == nullptr) return Text();
-  if (const Text* text = value->text()) return *text;
+  if (const Text* text = value->text()) {
+    machine.Charge(text->cost());
+    return machine.ok() ? *text : Text();
+  }
   machine.Fail("'" + std::string(name) + "' must be a str, not " + TypeName(*value));
   return Text();
 }

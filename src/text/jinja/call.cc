@@ -2,7 +2,7 @@
 // Calls of macros, functions, methods, filters and tests.
 #include <algorithm>
 
-#include "text/jinja/machine.h"
+#include "text/jinja/arguments.h"
 
 namespace weir::jinja {
 
@@ -21,8 +21,13 @@ Value Machine::Apply(const Named& function, const char* kind, const Value& self,
   const std::string what = std::string(kind) + " '" + std::string(function.name) + "'";
   const auto n = static_cast<int>(args.pos.size() + args.named.size());
   if (n < function.min_args || n > function.max_args) return Fail(what + " has a wrong number of arguments");
-  for (const auto& [name, value] : args.named) {
-    if (function.names[0] == nullptr) continue;  // takes any, or checks them itself
+  Charge(64);
+  // Those that take any number of arguments check them themselves; the others without names take places only.
+  const bool takes_any = function.max_args == kAnyNumber;
+  if (!takes_any && !args.named.empty() && function.names[0] == nullptr) return Fail(what + " takes no keywords");
+  for (const auto& named : args.named) {
+    if (takes_any) continue;
+    const std::string& name = named.first;
     const bool known = std::any_of(std::begin(function.names), std::end(function.names),
                                    [&](const char* one) { return one != nullptr && name == one; });
     if (!known) return Fail(what + " has no argument '" + name.substr(0, 40) + "'");

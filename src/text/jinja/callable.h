@@ -18,6 +18,7 @@ struct Scope;
 struct Args {
   std::vector<Value> pos;
   std::vector<std::pair<std::string, Value>> named;
+  bool given_names = false;  // some name is a key that came with the request: `**message`
 
   // The argument at `place`, or the one of that name; nullptr when neither was given.
   const Value* Find(size_t place, std::string_view name) const {

@@ -105,6 +105,9 @@ bool Machine::Arguments(const Node& node, Scope* scope, Args* out) {
         if (key.text() == nullptr) {
           Fail("keywords must be strings");
         } else {
+          Charge(key.text()->cost() * 2);
+          if (!ok()) return false;
+          out->given_names |= key.text()->AnyGiven();
           out->named.emplace_back(key.text()->bytes(), value);
         }
       }
@@ -127,6 +130,8 @@ Value Machine::EvalCall(const Node& node, Scope* scope, const Value* caller) {
 }
 
 Value Machine::EvalFilter(const Node& node, Scope* scope, const Value* input) {
+  const Level level(this);  // of its own: filters in a row come here without Eval()
+  if (!ok()) return Value();
   const Value self =
       node.a != nullptr ? (node.a->kind == NodeKind::kFilter ? EvalFilter(*node.a, scope, input) : Eval(*node.a, scope))
                         : (input != nullptr ? *input : Value());
@@ -147,7 +152,8 @@ Value Machine::EvalDict(const Node& node, Scope* scope) {
     if (key.dict() != nullptr || (key.seq() != nullptr && key.seq()->kind == SeqKind::kList)) {
       return Fail(std::string(TypeName(key)) + " cannot be the key of a dict");
     }
-    Charge(static_cast<int64_t>(out.items.size() * 8));
+    ChargeLook(out, key);
+    if (!ok()) return Value();
     out.Put(std::move(key), std::move(value));
   }
   return NewDict(std::move(out.items));

@@ -10,12 +10,18 @@ namespace weir::jinja {
 
 void Machine::Print(const Value& value, Text* out) {
   if (!ok()) return;
-  const Text text = StrOf(value);
-  Charge(static_cast<int64_t>(text.size()));
-  if (static_cast<int64_t>(out->size() + text.size()) > limits_.output_bytes) {
+  Text made;
+  const Text* text = value.text();
+  if (text == nullptr) {
+    made = StrOf(value);
+    text = &made;
+  }
+  // What is printed becomes a piece for every run of one origin, which takes more than its mark.
+  Charge(static_cast<int64_t>(text->size()) + (text->cost() - static_cast<int64_t>(text->size())) * 4 + 64);
+  if (static_cast<int64_t>(out->size() + text->size()) > limits_.output_bytes) {
     Fail("it prints more than a template may");
   }
-  if (ok()) out->Append(text);
+  if (ok()) out->Append(*text);
 }
 
 Machine::Flow Machine::ExecBody(const std::vector<NodePtr>& body, Scope* scope, Text* out) {
@@ -82,7 +88,7 @@ Machine::Flow Machine::ExecBranches(const Node& node, Scope* scope, Text* out) {
 
 Machine::Flow Machine::ExecFor(const Node& node, Scope* scope, Text* out) {
   const Value source = Eval(*node.b, scope);
-  auto loop = std::make_shared<Loop>();
+  Loop* const loop = NewLoop();
   loop->depth_of_items = DepthOf(source);
   if (loop->depth_of_items >= kMaxValueDepth) Fail("a value is nested too deeply");
   // A generator is read as the loop goes on; everything else is there.
@@ -190,6 +196,9 @@ Value Machine::CallMacro(const Callable& macro, const Args& args) {
   const Node& node = *macro.macro;
   const std::vector<std::string>& parameters = node.parameters;
   Scope* const scope = NewScope(macro.scope);
+  // Each parameter is put where no other has its name, and each keyword is looked for.
+  Charge(static_cast<int64_t>(parameters.size() * (parameters.size() + args.named.size() + 8)));
+  if (!ok()) return Value();
   const std::string what = "macro '" + macro.name + "'";
   const size_t n_pos = std::min(args.pos.size(), parameters.size());
   std::vector<bool> given(parameters.size(), false);
@@ -209,7 +218,7 @@ Value Machine::CallMacro(const Callable& macro, const Args& args) {
     } else if (name == "caller" && node.uses_caller) {
       caller = &value;
     } else if (node.uses_kwargs) {
-      kwargs.emplace_back(Text(name), value);
+      kwargs.emplace_back(Text(name, args.given_names), value);
     } else {
       return Fail(what + " has no argument '" + name.substr(0, 40) + "'");
     }

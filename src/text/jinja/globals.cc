@@ -50,15 +50,17 @@ bool Entries(Machine& m, const Args& args, Dict* out) {
           m.Fail("a dict is made of pairs of a key and a value");
           return false;
         }
-        m.Charge(static_cast<int64_t>(out->items.size() * 8));
+        m.ChargeLook(*out, two[0]);
         if (!m.ok()) return false;
         out->Put(two[0], two[1]);
       }
     }
   }
   for (const auto& [name, value] : args.named) {
-    m.Charge(static_cast<int64_t>(out->items.size() * 8));
-    out->Put(Text(name), value);
+    const Value key = Text(name, args.given_names);
+    m.ChargeLook(*out, key);
+    if (!m.ok()) return false;
+    out->Put(key, value);
   }
   return m.ok();
 }
@@ -125,7 +127,7 @@ Value StrftimeNow(Machine& m, const Value&, const Args& args) {
       out.append(part, std::strftime(part, sizeof(part), directive.c_str(), &m.now()));
     }
   }
-  return m.NewWords(std::move(out));
+  return m.NewText(Text(std::move(out), format.AnyGiven()));
 }
 
 constexpr Named kGlobals[] = {

@@ -46,16 +46,16 @@ class JsonPrinter {
   void NewLine(int level) {
     if (!form_.indent) return;
     out_.Append("\n", false);
-    m_.Charge(static_cast<int64_t>(form_.indent->size()) * level);
-    for (int i = 0; m_.ok() && i < level; ++i) out_.Append(*form_.indent, false);
+    m_.Charge((form_.indent->cost() + 1) * level);
+    for (int i = 0; m_.ok() && i < level; ++i) out_.Append(*form_.indent);
   }
 
   void Array(const Seq& seq, int level) {
     if (seq.items.empty()) return out_.Append("[]", false);
     out_.Append("[", false);
     for (size_t i = 0; m_.ok() && i < seq.items.size(); ++i) {
-      m_.Charge(static_cast<int64_t>(form_.item_separator.size() + form_.key_separator.size()));
-      if (i > 0) out_.Append(form_.item_separator, false);
+      m_.Charge(form_.item_separator.cost() + form_.key_separator.cost() + 64);
+      if (i > 0) out_.Append(form_.item_separator);
       NewLine(level + 1);
       Print(seq.items[i], level + 1);
     }
@@ -72,8 +72,8 @@ class JsonPrinter {
     }
     out_.Append("{", false);
     for (size_t i = 0; m_.ok() && i < items.size(); ++i) {
-      m_.Charge(static_cast<int64_t>(form_.item_separator.size() + form_.key_separator.size()));
-      if (i > 0) out_.Append(form_.item_separator, false);
+      m_.Charge(form_.item_separator.cost() + form_.key_separator.cost() + 64);
+      if (i > 0) out_.Append(form_.item_separator);
       NewLine(level + 1);
       const Value& key = items[i].first;
       if (const Text* text = key.text()) {
@@ -83,7 +83,7 @@ class JsonPrinter {
       } else {
         m_.Fail(std::string(TypeName(key)) + " cannot be a key in JSON");
       }
-      out_.Append(form_.key_separator, false);
+      out_.Append(form_.key_separator);
       Print(items[i].second, level + 1);
     }
     NewLine(level);

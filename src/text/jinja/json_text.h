@@ -3,16 +3,15 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "text/jinja/machine.h"
 
 namespace weir::jinja {
 
 struct JsonForm {
-  bool ascii = false;                 // other characters are escaped
-  std::optional<std::string> indent;  // of each level; none: one line
-  std::string item_separator = ", ", key_separator = ": ";
+  bool ascii = false;          // other characters are escaped
+  std::optional<Text> indent;  // of each level; none: one line
+  Text item_separator = Text(", "), key_separator = Text(": ");
   bool sort_keys = false;
 };
 

@@ -39,12 +39,21 @@ bool IsSpace(char32_t c) {
 }
 
 std::string_view StripSpace(std::string_view text, bool left, bool right) {
+  const auto is_plain_space = [](char c) { return c == ' ' || (c >= 9 && c <= 13); };
   while (left && !text.empty()) {
+    if (is_plain_space(text.front())) {
+      text.remove_prefix(1);
+      continue;
+    }
     const Utf8Char c = DecodeUtf8(text, 0);
     if (!c.valid || !IsSpace(c.cp)) break;
     text.remove_prefix(static_cast<size_t>(c.bytes));
   }
   while (right && !text.empty()) {
+    if (is_plain_space(text.back())) {
+      text.remove_suffix(1);
+      continue;
+    }
     size_t at = text.size() - 1;
     while (at > 0 && text.size() - at < 4 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
     const Utf8Char c = DecodeUtf8(text, at);
@@ -115,6 +124,23 @@ Text WithCase(const Text& text, Case how) {
     }
     out.Append(one, text.GivenAt(pos));
     pos += static_cast<size_t>(c.bytes);
+  }
+  return out;
+}
+
+std::string OneLine(std::string_view text) {
+  constexpr size_t kMaxBytes = 500;
+  std::string out;
+  for (size_t pos = 0; pos < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, pos);
+    const auto n = static_cast<size_t>(c.bytes);
+    if (out.size() + n > kMaxBytes) break;
+    if (!c.valid || IsHidden(c.cp)) {
+      out += ' ';
+    } else {
+      out += text.substr(pos, n);
+    }
+    pos += n;
   }
   return out;
 }

@@ -34,6 +34,9 @@ enum class Case { kUpper, kLower, kSwap, kCapital, kTitle };
 // str.upper(), lower(), swapcase(), capitalize(), title(). Keeps the origin of each character.
 Text WithCase(const Text& text, Case how);
 
+// For an error's text: at most 500 bytes, whole characters, and none that would end a line or steer a terminal.
+std::string OneLine(std::string_view text);
+
 // repr() of a string, with its quotes.
 Text Quoted(const Text& text);
 

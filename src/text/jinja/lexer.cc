@@ -219,6 +219,7 @@ class Lexer {
                                       static_cast<unsigned char>(source_[end]) >= 0x80)) {
         ++end;
       }
+      if (end - at_ > kMaxNameBytes) return Bad("a name that is too long");
       Push(TokenKind::kName, source_.substr(at_, end - at_));
       MoveTo(end);
       return Status();

@@ -13,6 +13,8 @@
 
 namespace weir::jinja {
 
+inline constexpr size_t kMaxNameBytes = 256;
+
 enum class TokenKind { kData, kBlockBegin, kBlockEnd, kPrintBegin, kPrintEnd, kName, kInt, kFloat, kString, kOp, kEnd };
 
 struct Token {

@@ -32,7 +32,7 @@ Value JoinFilter(Machine& m, const Value& self, const Args& args) {
   for (size_t i = 0; m.ok() && i < items.size(); ++i) {
     const bool by_path = attribute != nullptr && !attribute->is_none();
     const Text text = m.StrOf(by_path ? m.Path(items[i], *attribute, nullptr) : items[i]);
-    m.Charge(static_cast<int64_t>(text.size() + between.size()));
+    m.Charge(text.cost() + between.cost() + 32);
     if (!m.ok()) return Value();
     if (i > 0) out.Append(between);
     out.Append(text);
@@ -88,6 +88,8 @@ class KeyOf {
   KeyOf(Machine& m, const Value* attribute, bool case_sensitive) : m_(m), case_sensitive_(case_sensitive) {
     if (attribute == nullptr || attribute->is_none()) return;
     const Text* text = attribute->text();
+    m.Charge(WeightOf(*attribute) * 16);
+    if (!m.ok()) return;
     if (text == nullptr) {
       paths_.push_back(*attribute);
       return;
@@ -118,8 +120,8 @@ class KeyOf {
   std::vector<Value> paths_;
 };
 
-// A stable sort by keys; false after an error. `same_first`: keys that are equal need no order (Jinja2's `sort` compares
-// lists of keys, which does that).
+// A stable sort by keys; false after an error. `same_first`: keys that are equal need no order (Jinja2's `sort`
+// compares lists of keys, which does that).
 bool SortByKey(Machine& m, const KeyOf& key_of, bool backwards, bool same_first, std::vector<Value>* items) {
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : *items) keyed.emplace_back(key_of(item), std::move(item));

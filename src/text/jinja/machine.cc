@@ -29,10 +29,8 @@ void Scope::Put(std::string_view name, Value value) {
   vars.emplace_back(name, std::move(value));
 }
 
-Machine::~Machine() {
-  // Namespaces and scopes may refer to each other only by plain pointers, so their order does not matter.
-  for (Namespace& space : spaces_) space.vars.clear();
-}
+// Namespaces, loops and scopes refer to each other by plain pointers only, so their order does not matter.
+Machine::~Machine() = default;
 
 Result<Text> Machine::Run(const Node& root, std::span<const std::pair<std::string, Value>> context) {
   for (const auto& [name, value] : context) globals_.vars.emplace_back(name, value);
@@ -44,9 +42,7 @@ Result<Text> Machine::Run(const Node& root, std::span<const std::pair<std::strin
 
 Value Machine::Fail(const std::string& what) {
   if (status_.ok()) {
-    std::string one_line = what.substr(0, 500);
-    std::replace(one_line.begin(), one_line.end(), '\n', ' ');
-    status_ = InvalidArgument("line {} of the chat template: {}", line_, one_line);
+    status_ = InvalidArgument("line {} of the chat template: {}", line_, OneLine(what));
   }
   return Value();
 }
@@ -59,6 +55,18 @@ void Machine::Charge(int64_t n) {
   }
 }
 
+void Machine::ChargeSearch(std::string_view text, std::string_view what) {
+  const size_t places = text.size() < what.size() ? 0 : text.size() - what.size();
+  Charge(static_cast<int64_t>(text.size() + what.size() + places * (what.size() / 32)));
+}
+
+void Machine::ChargeLook(const Dict& dict, const Value& key) {
+  const auto n = static_cast<int64_t>(dict.items.size());
+  const int64_t weight = WeightOf(key);
+  // No key is compared for longer than it, or the sought one, is.
+  Charge(n * 2 + weight / 8 + (n == 0 || weight >= dict.weight / n ? dict.weight : n * weight) / 8);
+}
+
 const Value* Machine::Find(const Scope& scope, std::string_view name) {
   int64_t n_seen = 0;
   const Value* out = scope.Find(name, &n_seen);
@@ -67,7 +75,7 @@ const Value* Machine::Find(const Scope& scope, std::string_view name) {
 }
 
 const Value* Machine::Look(const Dict& dict, const Value& key) {
-  Charge(static_cast<int64_t>(dict.items.size() * 2) + WeightOf(key));
+  ChargeLook(dict, key);
   return ok() ? dict.Find(key) : nullptr;
 }
 
@@ -77,7 +85,7 @@ Value Machine::Checked(Value value) {
 }
 
 Value Machine::NewText(Text text) {
-  Charge(static_cast<int64_t>(text.size()));
+  Charge(text.cost());
   if (!ok()) return Value();
   return text;
 }
@@ -98,7 +106,8 @@ Value Machine::NewDict(std::vector<std::pair<Value, Value>> items) {
 }
 
 Value Machine::NewNamespace(Namespace space) {
-  Charge(static_cast<int64_t>((space.vars.size() + 1) * 2 * sizeof(Value)));
+  Charge(static_cast<int64_t>((space.vars.size() + 1) * 4 * sizeof(Value)));
+  for (const auto& [name, value] : space.vars) Charge(static_cast<int64_t>(name.size()));
   spaces_.push_back(std::move(space));
   return &spaces_.back();
 }
@@ -119,8 +128,16 @@ Scope* Machine::NewScope(Scope* parent) {
   return &scopes_.back();
 }
 
+Loop* Machine::NewLoop() {
+  Charge(sizeof(Loop));
+  return &loops_.emplace_back();
+}
+
 Text Machine::StrOf(const Value& value) {
-  if (const Text* text = value.text()) return *text;
+  if (const Text* text = value.text()) {
+    Charge(text->cost());
+    return ok() ? *text : Text();
+  }
   Charge(WeightOf(value) * 4);
   return ok() ? Str(value) : Text();
 }

@@ -24,8 +24,8 @@
 namespace weir::jinja {
 
 struct Limits {
-  int64_t work = int64_t{256} << 20;
-  int64_t output_bytes = int64_t{64} << 20;
+  int64_t work = int64_t{64} << 20;
+  int64_t output_bytes = int64_t{16} << 20;
 };
 
 // Names and their values, and the scope around them.
@@ -52,6 +52,12 @@ class Machine {
   Value Fail(const std::string& what);
   // Pays for work; ends the template when the budget is spent. REQUIRES: n >= 0.
   void Charge(int64_t n);
+  // What is left of the budget.
+  int64_t left() const { return limits_.work - work_; }
+  // Pays for looking for `what` in `text`, which compares it at every place at worst.
+  void ChargeSearch(std::string_view text, std::string_view what);
+  // Pays for looking at every key of a dict.
+  void ChargeLook(const Dict& dict, const Value& key);
   const std::tm& now() const { return now_; }
 
   // A key of a dict, paid for; nullptr if there is none.
@@ -125,6 +131,7 @@ class Machine {
   Value CallMacro(const Callable& macro, const Args& args);
   // A new scope inside `parent`; it lives as long as the machine, because macros may keep it.
   Scope* NewScope(Scope* parent);
+  Loop* NewLoop();
   Value Checked(Value value);
   const Value* Find(const Scope& scope, std::string_view name);
 
@@ -137,6 +144,7 @@ class Machine {
   Scope globals_;
   std::deque<Scope> scopes_;
   std::deque<Namespace> spaces_;
+  std::deque<Loop> loops_;
 };
 
 }  // namespace weir::jinja

@@ -6,6 +6,7 @@
 
 #include "text/jinja/machine.h"
 #include "text/jinja/python_format.h"
+#include "text/jinja/text_ops.h"
 
 namespace weir::jinja {
 namespace {
@@ -81,8 +82,9 @@ Value RealNumbers(Machine& machine, std::string_view op, double a, double b) {
 Value Repeated(Machine& machine, const Value& of, int64_t times) {
   times = std::max<int64_t>(times, 0);
   const Text* text = of.text();
-  const auto size = static_cast<int64_t>(text != nullptr ? text->size() : of.seq()->items.size() * sizeof(Value));
-  if (size == 0) times = 0;
+  const int64_t size =
+      text != nullptr ? text->cost() + 1 : static_cast<int64_t>(of.seq()->items.size() * sizeof(Value));
+  if (text != nullptr ? text->empty() : size == 0) times = 0;
   int64_t cost = 0;
   machine.Charge(__builtin_mul_overflow(size, times, &cost) ? std::numeric_limits<int64_t>::max() / 4 : cost);
   if (!machine.ok()) return Value();
@@ -112,11 +114,19 @@ Value Machine::Arithmetic(std::string_view op, const Value& a, const Value& b) {
   const Text *x = a.text(), *y = b.text();
   if (op == "%" && x != nullptr) return FormatPercent(*this, *x, b);
   if (op == "+" && x != nullptr && y != nullptr) {
-    Charge(static_cast<int64_t>(x->size() + y->size()));
+    Charge(x->cost() + y->cost() + 32);
     if (!ok()) return Value();
-    Text out = *x;
-    out.Append(*y);
-    return out;
+    if (!x->is_markup() && !y->is_markup()) {
+      Text out = *x;
+      out.Append(*y);
+      return out;
+    }
+    Charge((x->cost() + y->cost()) * 5);
+    if (!ok()) return Value();
+    Text out = x->is_markup() ? *x : Escaped(*x);
+    out.Append(y->is_markup() ? *y : Escaped(*y));
+    out.set_markup();
+    return NewText(std::move(out));
   }
   if (op == "+" && IsListOrTuple(a) && IsListOrTuple(b) && a.seq()->kind == b.seq()->kind) {
     Charge(static_cast<int64_t>((a.seq()->items.size() + b.seq()->items.size()) * sizeof(Value)));
@@ -159,7 +169,8 @@ bool Machine::In(const Value& item, const Value& container) {
       Fail(std::string("'in' a str needs a str, not ") + TypeName(item));
       return false;
     }
-    Charge(static_cast<int64_t>(text->size()));
+    ChargeSearch(text->view(), item.text()->view());
+    if (!ok()) return false;
     return text->view().find(item.text()->view()) != std::string_view::npos;
   }
   if (const Dict* dict = container.dict()) {

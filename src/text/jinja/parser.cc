@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "text/jinja/letters.h"
 #include "text/jinja/lexer.h"
 
 namespace weir::jinja {
@@ -36,7 +37,7 @@ class Parser {
     if (at_ + 1 < tokens_.size()) ++at_;
   }
   void Fail(const std::string& what) {
-    if (ok()) status_ = InvalidArgument("line {} of the chat template: {}", now().line, what);
+    if (ok()) status_ = InvalidArgument("line {} of the chat template: {}", now().line, OneLine(what));
     at_ = tokens_.size() - 1;
   }
   bool SkipOp(std::string_view op) {
@@ -256,6 +257,7 @@ class Parser {
 
   // What a loop or an assignment writes to: a name, several, or a namespace's attribute.
   NodePtr Target(bool with_namespace) {
+    const Level level(this);
     if (with_namespace && ahead().IsOp(".")) {
       NodePtr out = Make(NodeKind::kName);
       out->name = WantAnyName();
@@ -291,6 +293,7 @@ class Parser {
     while (ok() && !now().IsOp(")")) {
       if (!out->parameters.empty()) WantOp(",");
       out->parameters.push_back(WantAnyName());
+      if (out->parameters.size() > kMaxParameters) return Fail("more parameters than a macro may have");
       if (SkipOp("=")) {
         out->defaults.push_back(Expression());
       } else if (!out->defaults.empty()) {
@@ -669,6 +672,7 @@ class Parser {
           if (other == name) return Fail("the argument '" + name + "' is given twice");
         }
         out->named.emplace_back(std::move(name), Expression());
+        if (out->named.size() > kMaxParameters) return Fail("more keywords than a call may have");
       } else {
         if (!out->named.empty() || out->star != nullptr || out->star_star != nullptr) {
           return Fail("arguments in a wrong order");

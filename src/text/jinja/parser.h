@@ -10,7 +10,8 @@
 
 namespace weir::jinja {
 
-inline constexpr size_t kMaxSourceBytes = 1 << 20;
+inline constexpr size_t kMaxSourceBytes = 1 << 18;  // the longest in use have 20 KiB
+inline constexpr size_t kMaxParameters = 256;       // of a macro, and keywords of a call
 
 // A kBlock. kInvalidArgument names the line; also for a filter or a test that does not exist, unless it stands in a
 // condition's branch: Jinja2 finds those only where they are reached.

@@ -6,7 +6,7 @@
 // A program comes out of a model file and is hostile: it reaches no file, no environment and no clock but the one it is
 // given, and its time, memory, output and depth are bounded (jinja/machine.h). Every failure is one line.
 //
-// What differs from Jinja2: whole numbers have 64 bits; `safe` and `escape` give plain texts (there is no Markup);
+// What differs from Jinja2: whole numbers have 64 bits; of Python's Markup only `+` is there;
 // recursive loops and templates that include others are errors; generators are computed at once.
 #pragma once
 

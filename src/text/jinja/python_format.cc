@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxWidth = 1000;
 
 struct Spec {
-  std::string fill = " ";
+  Text fill = Text(" ");
   char align = 0;  // < > ^ =, or 0 for the type's own
   char sign = '-';
   bool alternate = false, zero = false;
@@ -104,9 +104,9 @@ Text Padded(const Text& body, const Spec& spec, char align) {
   const int missing = std::max(0, spec.width - n);
   const int left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   Text out;
-  for (int i = 0; i < left; ++i) out.Append(spec.fill, false);
+  for (int i = 0; i < left; ++i) out.Append(spec.fill);
   out.Append(body);
-  for (int i = left; i < missing; ++i) out.Append(spec.fill, false);
+  for (int i = left; i < missing; ++i) out.Append(spec.fill);
   return out;
 }
 
@@ -118,10 +118,11 @@ std::optional<Text> Formatted(const Value& value, const Text& as_text, const Spe
     const bool negative = value.is_float() ? std::signbit(value.number()) : value.integer() < 0;
     const std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
     if (spec.align == '=' || (spec.zero && spec.align == 0)) {
-      const std::string fill = spec.zero && spec.align == 0 ? "0" : spec.fill;
-      std::string zeros;
-      for (size_t n = sign.size() + digits->size(); static_cast<int>(n) < spec.width; ++n) zeros += fill;
-      return Text(sign + zeros + *digits);
+      const Text fill = spec.zero && spec.align == 0 ? Text("0") : spec.fill;
+      Text out(sign);
+      for (size_t n = sign.size() + digits->size(); static_cast<int>(n) < spec.width; ++n) out.Append(fill);
+      out.Append(*digits, false);
+      return out;
     }
     return Padded(Text(sign + *digits), spec, spec.align == 0 ? '>' : spec.align);
   }
@@ -132,13 +133,14 @@ std::optional<Text> Formatted(const Value& value, const Text& as_text, const Spe
 }
 
 // [[fill]align][sign][#][0][width][,][.precision][type]
-bool ReadSpec(std::string_view text, Spec* out) {
+// `given`: it came with the request, and so did what it fills with.
+bool ReadSpec(std::string_view text, bool given, Spec* out) {
   const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^' || c == '='; };
   size_t pos = 0;
   if (!text.empty()) {
     const size_t n = CharBytes(text, 0);
     if (text.size() > n && is_align(text[n])) {
-      out->fill = text.substr(0, n);
+      out->fill = Text(std::string(text.substr(0, n)), given);
       out->align = text[n];
       pos = n + 1;
     } else if (is_align(text[0])) {
@@ -153,7 +155,7 @@ bool ReadSpec(std::string_view text, Spec* out) {
   }
   if (pos < text.size() && text[pos] == '0') {
     out->zero = out->align == 0;
-    if (out->align != 0 && out->fill == " ") out->fill = "0";
+    if (out->align != 0 && out->fill.view() == " ") out->fill = Text("0");
     ++pos;
   }
   if (!ReadNumber(text, &pos, &out->width)) return false;
@@ -199,6 +201,7 @@ Text Converted(Machine& m, const Value& value, char conversion) {
 
 Value FormatBraces(Machine& m, const Text& format, const Args& args) {
   const std::string_view text = format.view();
+  m.Charge(format.cost() * 8);
   Text out;
   size_t next = 0;
   for (size_t pos = 0; m.ok() && pos < text.size();) {
@@ -222,7 +225,7 @@ Value FormatBraces(Machine& m, const Text& format, const Args& args) {
     const size_t colon = std::min(field.find(':'), field.size());
     std::string_view name = field.substr(0, colon);
     Spec spec;
-    if (colon < field.size() && !ReadSpec(field.substr(colon + 1), &spec))
+    if (colon < field.size() && !ReadSpec(field.substr(colon + 1), format.AnyGiven(), &spec))
       return m.Fail("a format that cannot be read");
     char conversion = 's';
     if (const size_t mark = name.find('!'); mark != name.npos) {
@@ -239,6 +242,7 @@ Value FormatBraces(Machine& m, const Text& format, const Args& args) {
         return m.Fail("a format has more fields than values");
       value = args.pos[static_cast<size_t>(*number)];
     } else {
+      m.Charge(static_cast<int64_t>(args.named.size()) * 2);
       const Value* named = args.Find(kMaxWidth * size_t{1000000}, first);
       if (named == nullptr)
         return m.Fail("a format names '" + std::string(first.substr(0, 40)) + "', which is not given");
@@ -255,7 +259,7 @@ Value FormatBraces(Machine& m, const Text& format, const Args& args) {
       if (!formatted) return m.Fail("a format does not fit its value");
       out.Append(*formatted);
     }
-    m.Charge(static_cast<int64_t>(body.size()) + spec.width + 64);
+    m.Charge(body.cost() + spec.width * 4 + 64);
   }
   return m.NewText(std::move(out));
 }
@@ -264,6 +268,7 @@ Value FormatPercent(Machine& m, const Text& format, const Value& value) {
   const std::string_view text = format.view();
   const Seq* seq = value.seq();
   const bool is_tuple = seq != nullptr && seq->kind == SeqKind::kTuple;
+  m.Charge(format.cost() * 8);
   size_t next = 0;
   Text out;
   for (size_t pos = 0; m.ok() && pos < text.size();) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,13 @@ class Text {
   std::string_view view() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
+  // What it takes in memory.
+  int64_t cost() const { return static_cast<int64_t>(bytes_.size() + runs_.size() * sizeof(Mark)); }
+
+  // Of the filters `safe` and `escape`: adding another text to this one escapes that for HTML, as Python's Markup does.
+  // No operation but `+` keeps it.
+  bool is_markup() const { return is_markup_; }
+  void set_markup() { is_markup_ = true; }
 
   void Append(std::string_view bytes, bool given);
   void Append(const Text& other);
@@ -50,6 +58,7 @@ class Text {
   std::string bytes_;
   std::vector<Mark> runs_;
   bool given_ = false;  // of a text of one origin
+  bool is_markup_ = false;
 };
 
 }  // namespace weir::jinja

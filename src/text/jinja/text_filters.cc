@@ -24,7 +24,7 @@ constexpr char kUpperName[] = "upper", kLowerName[] = "lower", kCapitalizeName[]
 // Upper case at every word's beginning; words end at spaces, dashes and opening brackets, unlike those of str.title().
 Value TitleFilter(Machine& m, const Value& self, const Args&) {
   const Text text = m.StrOf(self);
-  m.Charge(static_cast<int64_t>(text.size()) * 8);
+  m.Charge(static_cast<int64_t>(text.size()) * 64);
   Text out;
   bool begins = true;
   for (size_t pos = 0; m.ok() && pos < text.size();) {
@@ -55,25 +55,21 @@ Value StringFilter(Machine& m, const Value& self, const Args&) {
   return m.NewText(m.StrOf(self));
 }
 
+// `safe`: as it is, but markup from here on.
+Value SafeFilter(Machine& m, const Value& self, const Args&) {
+  Text text = m.StrOf(self);
+  text.set_markup();
+  return m.NewText(std::move(text));
+}
+
+template <bool kAgain>
 Value EscapeFilter(Machine& m, const Value& self, const Args&) {
   const Text text = m.StrOf(self);
+  if (!kAgain && text.is_markup()) return self;
   m.Charge(static_cast<int64_t>(text.size()) * 5);
-  Text out;
-  size_t plain = 0;
-  for (size_t pos = 0; m.ok() && pos < text.size(); ++pos) {
-    const char c = text.view()[pos];
-    const char* entity = c == '&'    ? "&amp;"
-                         : c == '<'  ? "&lt;"
-                         : c == '>'  ? "&gt;"
-                         : c == '"'  ? "&#34;"
-                         : c == '\'' ? "&#39;"
-                                     : nullptr;
-    if (entity == nullptr) continue;
-    out.AppendPart(text, plain, pos);
-    out.Append(entity, text.GivenAt(pos));
-    plain = pos + 1;
-  }
-  out.AppendPart(text, plain, text.size());
+  if (!m.ok()) return Value();
+  Text out = Escaped(text);
+  out.set_markup();
   return m.NewText(std::move(out));
 }
 
@@ -97,7 +93,7 @@ Value IndentFilter(Machine& m, const Value& self, const Args& args) {
   const std::vector<Text> lines = Lines(text, false);
   Text out;
   for (size_t i = 0; m.ok() && i < lines.size(); ++i) {
-    m.Charge(static_cast<int64_t>(space.size()));
+    m.Charge(space.cost() + 32);
     if (i > 0) out.Append("\n", false);
     if (i == 0 ? first : blank || !lines[i].empty()) out.Append(space);
     out.Append(lines[i]);
@@ -157,7 +153,7 @@ Value TruncateFilter(Machine& m, const Value& self, const Args& args) {
 Value UrlEncode(Machine& m, const Value& self, const Args&) {
   if (self.dict() != nullptr || self.seq() != nullptr) return m.Fail("filter 'urlencode' takes a text here");
   const Text text = m.StrOf(self);
-  m.Charge(static_cast<int64_t>(text.size()) * 3);
+  m.Charge(static_cast<int64_t>(text.size()) * 16);
   Text out;
   for (size_t pos = 0; m.ok() && pos < text.size(); ++pos) {
     const auto c = static_cast<unsigned char>(text.view()[pos]);
@@ -176,21 +172,21 @@ Value ToJson(Machine& m, const Value& self, const Args& args) {
   form.sort_keys = FlagArg(args, 3, "sort_keys", false);
   const Value* indent = args.Find(1, "indent");
   if (indent != nullptr && indent->text() != nullptr) {
-    form.indent = indent->text()->bytes();
+    form.indent = *indent->text();
   } else if (indent != nullptr && !indent->is_none()) {
     const int64_t n = WholeArg(m, args, 1, "indent", 0);
     if (n > 1000) return m.Fail("an indent of more than 1000 spaces");
-    form.indent = std::string(static_cast<size_t>(std::max<int64_t>(n, 0)), ' ');
+    form.indent = Text(std::string(static_cast<size_t>(std::max<int64_t>(n, 0)), ' '));
   }
-  if (form.indent) form.item_separator = ",";
+  if (form.indent) form.item_separator = Text(",");
   if (const Value* separators = args.Find(2, "separators"); separators != nullptr && !separators->is_none()) {
     std::vector<Value> two;
     if (!m.Items(*separators, &two)) return Value();
     if (two.size() != 2 || two[0].text() == nullptr || two[1].text() == nullptr) {
       return m.Fail("'separators' of tojson must be two texts");
     }
-    form.item_separator = two[0].text()->bytes();
-    form.key_separator = two[1].text()->bytes();
+    form.item_separator = *two[0].text();
+    form.key_separator = *two[1].text();
   }
   return JsonOf(m, self, form);
 }
@@ -203,10 +199,10 @@ constexpr Named kTextFilters[] = {
     {"trim", AsMethod<kStripName>, 0, 1, {"chars"}},
     {"replace", ReplaceFilter, 2, 3, {"old", "new", "count"}},
     {"string", StringFilter},
-    {"safe", StringFilter},
-    {"escape", EscapeFilter},
-    {"e", EscapeFilter},
-    {"forceescape", EscapeFilter},
+    {"safe", SafeFilter},
+    {"escape", EscapeFilter<false>},
+    {"e", EscapeFilter<false>},
+    {"forceescape", EscapeFilter<true>},
     {"indent", IndentFilter, 0, 3, {"width", "first", "blank"}},
     {"format", FormatFilter, 0, kAnyNumber},
     {"center", CenterFilter, 0, 1, {"width"}},

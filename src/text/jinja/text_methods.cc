@@ -22,6 +22,8 @@ Value ChangeCase(Machine& m, const Value& self, const Args&) {
 
 template <bool kLeft, bool kRight>
 Value StripMethod(Machine& m, const Value& self, const Args& args) {
+  m.Charge(static_cast<int64_t>(OfText(self).size()) * 4);
+  if (!m.ok()) return Value();
   if (!Has(args, 0, "chars")) return m.NewText(Strip(OfText(self), std::nullopt, kLeft, kRight));
   const Text chars = TextArg(m, args, 0, "chars");
   m.Charge(static_cast<int64_t>(OfText(self).size() * (1 + chars.size())));
@@ -52,6 +54,8 @@ Value SplitMethod(Machine& m, const Value& self, const Args& args) {
   const Text separator = at_space ? Text() : TextArg(m, args, 0, "sep");
   if (!at_space && m.ok() && separator.empty()) return m.Fail("a text cannot be split at an empty one");
   // Paid for before it is made: at most so many parts.
+  m.ChargeSearch(text.view(), separator.view());
+  if (!m.ok()) return Value();
   m.Charge(static_cast<int64_t>(text.size()) * 2 + 128 * MostParts(text.view(), separator.view()));
   if (!m.ok()) return Value();
   const auto at = at_space ? std::nullopt : std::optional<std::string_view>(separator.view());
@@ -106,7 +110,7 @@ template <bool kFromRight, bool kMust>
 Value FindPart(Machine& m, const Value& self, const Args& args) {
   const Text what = TextArg(m, args, 0, "sub");
   const Window window = WindowOf(m, OfText(self), args);
-  m.Charge(static_cast<int64_t>(OfText(self).size()));
+  m.ChargeSearch(OfText(self).view(), what.view());
   if (!m.ok()) return Value();
   const std::string_view part = OfText(self).view().substr(window.begin, window.end - window.begin);
   const size_t at = !window.valid ? part.npos : kFromRight ? part.rfind(what.view()) : part.find(what.view());
@@ -117,7 +121,7 @@ Value FindPart(Machine& m, const Value& self, const Args& args) {
 Value CountParts(Machine& m, const Value& self, const Args& args) {
   const Text what = TextArg(m, args, 0, "sub");
   const Window window = WindowOf(m, OfText(self), args);
-  m.Charge(static_cast<int64_t>(OfText(self).size()));
+  m.ChargeSearch(OfText(self).view(), what.view());
   if (!m.ok() || !window.valid) return int64_t{0};
   const std::string_view part = OfText(self).view().substr(window.begin, window.end - window.begin);
   if (what.empty()) return static_cast<int64_t>(CountChars(part)) + 1;
@@ -129,10 +133,9 @@ Value CountParts(Machine& m, const Value& self, const Args& args) {
 Value ReplaceMethod(Machine& m, const Value& self, const Args& args) {
   const Text from = TextArg(m, args, 0, "old"), to = TextArg(m, args, 1, "new");
   const int64_t n = WholeArg(m, args, 2, "count", -1);
-  m.Charge(static_cast<int64_t>(OfText(self).size()));
+  m.ChargeSearch(OfText(self).view(), from.view());
   if (!m.ok()) return Value();
-  constexpr int64_t kLimit = int64_t{256} << 20;
-  auto out = Replace(OfText(self), from.view(), to, n, kLimit);
+  auto out = Replace(OfText(self), from.view(), to, n, m.left());
   return out ? m.NewText(*std::move(out)) : m.Fail("a text grows too large");
 }
 
@@ -144,7 +147,7 @@ Value JoinMethod(Machine& m, const Value& self, const Args& args) {
   for (size_t i = 0; i < items.size(); ++i) {
     const Text* text = items[i].text();
     if (text == nullptr) return m.Fail(std::string("only texts can be joined, not ") + TypeName(items[i]));
-    m.Charge(static_cast<int64_t>(text->size() + OfText(self).size()));
+    m.Charge(text->cost() + OfText(self).cost() + 32);
     if (!m.ok()) return Value();
     if (i > 0) out.Append(OfText(self));
     out.Append(*text);
@@ -230,7 +233,9 @@ Value Partition(Machine& m, const Value& self, const Args& args) {
   if (!m.ok()) return Value();
   if (at.empty()) return m.Fail("a text cannot be split at an empty one");
   const Text& text = OfText(self);
-  m.Charge(static_cast<int64_t>(text.size()) * 2);
+  m.ChargeSearch(text.view(), at.view());
+  m.Charge(text.cost());
+  if (!m.ok()) return Value();
   const size_t found = kFromRight ? text.view().rfind(at.view()) : text.view().find(at.view());
   if (found == std::string_view::npos) {
     if (kFromRight) return m.NewSeq({Value(Text()), Value(Text()), self}, SeqKind::kTuple);

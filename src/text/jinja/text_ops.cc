@@ -99,7 +99,7 @@ std::optional<Text> Replace(const Text& text, std::string_view from, const Text&
       const size_t next = pos + CharBytes(bytes, pos);
       out.AppendPart(text, pos, next);
       pos = next;
-      if (static_cast<int64_t>(out.size()) > limit) return std::nullopt;
+      if (out.cost() > limit) return std::nullopt;
     }
     out.AppendPart(text, pos, bytes.size());
     return out;
@@ -111,9 +111,29 @@ std::optional<Text> Replace(const Text& text, std::string_view from, const Text&
     out.Append(to);
     pos = at + from.size();
     --n;
-    if (static_cast<int64_t>(out.size()) > limit) return std::nullopt;
+    if (out.cost() > limit) return std::nullopt;
   }
   out.AppendPart(text, pos, bytes.size());
+  return out;
+}
+
+Text Escaped(const Text& text) {
+  Text out;
+  size_t plain = 0;
+  for (size_t pos = 0; pos < text.size(); ++pos) {
+    const char c = text.view()[pos];
+    const char* entity = c == '&'    ? "&amp;"
+                         : c == '<'  ? "&lt;"
+                         : c == '>'  ? "&gt;"
+                         : c == '"'  ? "&#34;"
+                         : c == '\'' ? "&#39;"
+                                     : nullptr;
+    if (entity == nullptr) continue;
+    out.AppendPart(text, plain, pos);
+    out.Append(entity, text.GivenAt(pos));
+    plain = pos + 1;
+  }
+  out.AppendPart(text, plain, text.size());
   return out;
 }
 

@@ -27,42 +27,78 @@ bool SameDicts(const Dict& a, const Dict& b) {
   });
 }
 
+// repr() of what is neither a text nor holds other values.
+std::string Plain(const Value& value) {
+  if (value.is_undefined()) return "Undefined";
+  if (value.is_none()) return "None";
+  if (value.is_bool()) return value.boolean() ? "True" : "False";
+  if (value.is_int()) return std::to_string(value.integer());
+  if (value.is_float()) return FloatText(value.number());
+  // Python prints addresses here, which no template can mean.
+  if (value.iter() != nullptr) return "<generator>";
+  if (value.space() != nullptr) return "<Namespace>";
+  if (value.loop() != nullptr) return "<LoopContext>";
+  return "<function " + value.call()->name + ">";
+}
+
+void AppendRepr(const Value& value, Text* out);
+
 void ReprItems(const std::vector<Value>& items, Text* out) {
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out->Append(", ", false);
-    out->Append(Repr(items[i]));
+    AppendRepr(items[i], out);
   }
 }
 
-Text ReprSeq(const Seq& seq) {
-  Text out;
+void ReprSeq(const Seq& seq, Text* out) {
   switch (seq.kind) {
     case SeqKind::kRange:
-      return Text(seq.step == 1 ? fmt::format("range({}, {})", seq.start, seq.stop)
-                                : fmt::format("range({}, {}, {})", seq.start, seq.stop, seq.step));
+      out->Append(seq.step == 1 ? fmt::format("range({}, {})", seq.start, seq.stop)
+                                : fmt::format("range({}, {}, {})", seq.start, seq.stop, seq.step),
+                  false);
+      return;
     case SeqKind::kKeys:
-      out.Append("dict_keys([", false);
+      out->Append("dict_keys([", false);
       break;
     case SeqKind::kValues:
-      out.Append("dict_values([", false);
+      out->Append("dict_values([", false);
       break;
     case SeqKind::kItems:
-      out.Append("dict_items([", false);
+      out->Append("dict_items([", false);
       break;
     case SeqKind::kTuple:
-      out.Append("(", false);
+      out->Append("(", false);
       break;
     case SeqKind::kList:
-      out.Append("[", false);
+      out->Append("[", false);
       break;
   }
-  ReprItems(seq.items, &out);
+  ReprItems(seq.items, out);
   if (seq.kind == SeqKind::kTuple) {
-    out.Append(seq.items.size() == 1 ? ",)" : ")", false);
+    out->Append(seq.items.size() == 1 ? ",)" : ")", false);
   } else {
-    out.Append(seq.kind == SeqKind::kList ? "]" : "])", false);
+    out->Append(seq.kind == SeqKind::kList ? "]" : "])", false);
   }
-  return out;
+}
+
+// One text that all levels write to: copying what is inside at every level would cost the depth times as much.
+void AppendRepr(const Value& value, Text* out) {
+  if (const Text* text = value.text()) {
+    out->Append(Quoted(*text));
+  } else if (const Seq* seq = value.seq()) {
+    ReprSeq(*seq, out);
+  } else if (const Dict* dict = value.dict()) {
+    out->Append("{", false);
+    for (size_t i = 0; i < dict->items.size(); ++i) {
+      if (i > 0) out->Append(", ", false);
+      AppendRepr(dict->items[i].first, out);
+      out->Append(": ", false);
+      AppendRepr(dict->items[i].second, out);
+    }
+    out->Append("}", false);
+  } else {
+    out->Append(Plain(value), false);
+  }
 }
 
 }  // namespace
@@ -84,7 +120,7 @@ const Value* Dict::Find(const Value& key) const {
 
 void Dict::Put(Value key, Value value) {
   depth = std::max({depth, DepthOf(key) + 1, DepthOf(value) + 1});
-  weight = std::min(kMaxWeight, weight + WeightOf(key) + WeightOf(value));
+  weight = std::min(kMaxWeight, weight + WeightOf(key) + WeightOf(value) + static_cast<int64_t>(items.size()));
   if (const Value* there = Find(key); there != nullptr) {
     *const_cast<Value*>(there) = std::move(value);
   } else {
@@ -117,7 +153,7 @@ int DepthOf(const Value& value) {
 }
 
 int64_t WeightOf(const Value& value) {
-  if (const Text* text = value.text()) return static_cast<int64_t>(text->size()) + 8;
+  if (const Text* text = value.text()) return text->cost() + 8;
   if (const Seq* seq = value.seq()) return seq->weight;
   if (const Dict* dict = value.dict()) return dict->weight;
   if (const Iter* iter = value.iter()) return iter->weight;
@@ -147,9 +183,10 @@ Value MakeIter(std::vector<Value> items) {
 
 Value MakeDict(std::vector<std::pair<Value, Value>> items) {
   auto out = std::make_shared<Dict>();
+  int64_t n = 0;
   for (const auto& [k, v] : items) {
     out->depth = std::max({out->depth, DepthOf(k) + 1, DepthOf(v) + 1});
-    out->weight = std::min(kMaxWeight, out->weight + WeightOf(k) + WeightOf(v));
+    out->weight = std::min(kMaxWeight, out->weight + WeightOf(k) + WeightOf(v) + n++);
   }
   out->items = std::move(items);
   return std::shared_ptr<const Dict>(std::move(out));
@@ -215,29 +252,9 @@ Text Str(const Value& value) {
 }
 
 Text Repr(const Value& value) {
-  if (value.is_undefined()) return Text("Undefined");
-  if (value.is_none()) return Text("None");
-  if (value.is_bool()) return Text(value.boolean() ? "True" : "False");
-  if (value.is_int()) return Text(std::to_string(value.integer()));
-  if (value.is_float()) return Text(FloatText(value.number()));
-  if (const Text* text = value.text()) return Quoted(*text);
-  if (const Seq* seq = value.seq()) return ReprSeq(*seq);
-  if (const Dict* dict = value.dict()) {
-    Text out("{");
-    for (size_t i = 0; i < dict->items.size(); ++i) {
-      if (i > 0) out.Append(", ", false);
-      out.Append(Repr(dict->items[i].first));
-      out.Append(": ", false);
-      out.Append(Repr(dict->items[i].second));
-    }
-    out.Append("}", false);
-    return out;
-  }
-  // Python prints addresses here, which no template can mean.
-  if (value.iter() != nullptr) return Text("<generator>");
-  if (value.space() != nullptr) return Text("<Namespace>");
-  if (value.loop() != nullptr) return Text("<LoopContext>");
-  return Text("<function " + value.call()->name + ">");
+  Text out;
+  AppendRepr(value, &out);
+  return out;
 }
 
 }  // namespace weir::jinja

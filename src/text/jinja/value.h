@@ -2,10 +2,10 @@
 // The values of a running template: Python's, as far as templates can see them.
 //
 // Lists and dicts never change once they are made (the sandbox of Python's chat templates forbids it too), so values
-// share them freely and no circle can be built. Only namespaces change; the machine owns them, and values refer to
-// them. Containers count how deep they are nested and how large they are in full, with everything that they share
-// counted as often as it occurs; the machine bounds the one and charges for the other, so the functions here may
-// recurse.
+// share them freely and no circle can be built. Only namespaces and loops change; the machine owns them, and values
+// refer to them by plain pointers. Containers count how deep they are nested and how large they are in full, with
+// everything that they share counted as often as it occurs; the machine bounds the one and charges for the other, so
+// the functions here may recurse.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class Value {
   Value(std::shared_ptr<const Dict> dict) : rep_(std::move(dict)) {}             // NOLINT
   Value(std::shared_ptr<Iter> iter) : rep_(std::move(iter)) {}                   // NOLINT
   Value(Namespace* space) : rep_(space) {}                                       // NOLINT
-  Value(std::shared_ptr<Loop> loop) : rep_(std::move(loop)) {}                   // NOLINT
+  Value(Loop* loop) : rep_(loop) {}                                              // NOLINT
   Value(std::shared_ptr<const Callable> call) : rep_(std::move(call)) {}         // NOLINT
   Value(const char*) = delete;  // would be a bool
   // clang-format on
@@ -67,7 +67,10 @@ class Value {
   const Seq* seq() const { return Held<std::shared_ptr<const Seq>>(); }
   const Dict* dict() const { return Held<std::shared_ptr<const Dict>>(); }
   Iter* iter() const { return Held<std::shared_ptr<Iter>>(); }
-  Loop* loop() const { return Held<std::shared_ptr<Loop>>(); }
+  Loop* loop() const {
+    Loop* const* held = std::get_if<Loop*>(&rep_);
+    return held == nullptr ? nullptr : *held;
+  }
   const Callable* call() const { return Held<std::shared_ptr<const Callable>>(); }
   std::shared_ptr<const Callable> shared_call() const { return std::get<std::shared_ptr<const Callable>>(rep_); }
   Namespace* space() const {
@@ -87,8 +90,7 @@ class Value {
     return held == nullptr ? nullptr : held->get();
   }
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const Seq>,
-               std::shared_ptr<const Dict>, std::shared_ptr<Iter>, Namespace*, std::shared_ptr<Loop>,
-               std::shared_ptr<const Callable>>
+               std::shared_ptr<const Dict>, std::shared_ptr<Iter>, Namespace*, Loop*, std::shared_ptr<const Callable>>
       rep_;
 };
 
@@ -128,7 +130,8 @@ struct Namespace {
 
 // How deep a value is nested; 0 for what holds no others.
 int DepthOf(const Value& value);
-// About the bytes of the value in full: what comparing or printing it costs. At most kMaxWeight.
+// About the bytes of the value in full: what comparing or printing it costs. At most kMaxWeight. Dicts weigh their keys
+// squared, because comparing two of them looks each one up.
 inline constexpr int64_t kMaxWeight = int64_t{1} << 50;
 int64_t WeightOf(const Value& value);
 
