@@ -14,8 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "base/utf8.h"
@@ -123,22 +121,27 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
 void AddChatFlags(CLI::App& app, ModelFlags* flags, CLI::Option* needs) {
   CLI::Option* const text =
       app.add_option("--chat-template", flags->chat_template,
-                     "template to use instead of the file's: chatml, llama3, gemma ... or a Jinja text");
+                     "chat template to use instead of the model file's: chatml, llama3, gemma ..., or a Jinja text");
   CLI::Option* const file = app.add_option_function<std::string>(
       "--chat-template-file",
       [flags](const std::string& path) {
-        std::ifstream in(path, std::ios::binary);
-        std::string source(std::istreambuf_iterator<char>(in), {});
-        if (!in || source.find("{") == std::string::npos) {
-          throw CLI::ValidationError("--chat-template-file", path + " cannot be read, or is no Jinja template");
+        auto source = ReadTextFile(path, kMaxChatProgramBytes);
+        if (!source.ok()) {
+          const bool too_long = source.status().code() == StatusCode::kInvalidArgument;
+          throw CLI::ValidationError("--chat-template-file", too_long
+                                                                 ? path + " is larger than 256 KiB: no chat template"
+                                                                 : source.status().message());
         }
-        flags->chat_template = std::move(source);
+        if (!IsChatProgram(*source)) {
+          throw CLI::ValidationError("--chat-template-file", path + " has no {{ ... }}, so it is no Jinja template");
+        }
+        flags->chat_template = *std::move(source);
       },
-      "file with a Jinja template to use instead of the model file's");
+      "file with a Jinja chat template to use instead of the model file's");
   file->excludes(text)->type_name("FILE");
   CLI::Option* const arguments =
       app.add_option("--chat-template-kwargs", flags->chat_arguments,
-                     "JSON object that the template is given, for instance '{\"enable_thinking\": false}'");
+                     "arguments for the chat template, as a JSON object: '{\"enable_thinking\": false}'");
   arguments->type_name("JSON");
   // llama.cpp's flag for what is done anyway.
   app.add_flag("--jinja")->group("");

@@ -198,6 +198,19 @@ TEST(CapiChat, DevicesAreAskedByName) {
   EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_INVALID_ARGUMENT);
 }
 
+TEST(CapiChat, TemplatesAreGivenAsTextWithArguments) {
+  weir_model* model = nullptr;
+  weir_model_options options = WEIR_MODEL_OPTIONS_INIT;
+  // Shows what a user says only where it is told to.
+  options.chat_template = "{% if shows %}{{ messages[-1].content }}{% endif %}";
+  EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_INVALID_ARGUMENT);
+  options.chat_template_kwargs = "{\"shows\": true";
+  EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_INVALID_ARGUMENT);
+  options.chat_template_kwargs = "{\"shows\": true}";
+  ASSERT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_OK) << weir_last_error();
+  weir_model_close(model);
+}
+
 TEST(CapiPictures, PixelsAndFilesAreTheSamePicture) {
   weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
   const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "clip.gguf";

@@ -9,6 +9,7 @@
 #include "io/json.h"
 #include "text/jinja/from_json.h"
 #include "text/jinja/lexer.h"
+#include "text/jinja/parser.h"
 #include "text/jinja/program.h"
 
 namespace weir {
@@ -102,6 +103,10 @@ Result<AroundContent> SplitAtContent(std::span<const TextPiece> pieces, std::str
   if (at == pieces.rend()) return Internal("the chat template lost the user's text");
   return AroundContent{{pieces.begin(), at.base() - 1}, {at.base(), pieces.end()}};
 }
+
+static_assert(kMaxChatProgramBytes == static_cast<int64_t>(jinja::kMaxSourceBytes));
+
+bool IsChatProgram(std::string_view text) { return text.find("{%") != text.npos || text.find("{{") != text.npos; }
 
 std::string JoinPieces(const std::vector<TextPiece>& pieces) {
   std::string out;

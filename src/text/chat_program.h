@@ -21,6 +21,11 @@
 
 namespace weir {
 
+// Longer programs are refused.
+inline constexpr int64_t kMaxChatProgramBytes = 1 << 18;
+// Whether a text is meant as a program, and not as a format's name.
+bool IsChatProgram(std::string_view text);
+
 struct ChatMessage {
   std::string role;  // "system" (first, if at all), "user", "assistant"; ChatML formats and programs take any role
   std::string content;

@@ -467,7 +467,7 @@ Result<ChatTemplate> ChatTemplate::ForFile(const GgufFile& file, const Tokenizer
                                            std::string_view arguments) {
   const auto text = [&](int32_t id) { return id >= 0 ? tokenizer.TokenText(id) : std::string(); };
   const std::string bos = text(tokenizer.bos_id()), eos = text(tokenizer.eos_id());
-  const bool is_program = name.find("{%") != name.npos || name.find("{{") != name.npos;
+  const bool is_program = IsChatProgram(name);
   if (!name.empty() && !is_program) {
     if (!arguments.empty())
       return InvalidArgument("--chat-template-kwargs needs a template that is run, not the name '{}'",

@@ -116,6 +116,16 @@ TEST_F(BadInputTest, FlagsThatContradict) {
   ExpectError(RunTiny({"--system", "Be brief."}), {"--system", "--chat"});
   ExpectError(RunTiny({"--chat-template", "chatml"}), {"--chat-template", "--chat"});
   ExpectError(RunTiny({"--chat", "--chat-template", "nope"}), {"nope", "chatml"}, true);
+  ExpectError(RunTiny({"--chat", "--chat-template", "{% if x %}"}), {"line 1 of the chat template", "endif"}, true);
+  ExpectError(RunTiny({"--chat", "--chat-template", "{{ messages | length }}"}), {"does not show what a user says"},
+              true);
+  ExpectError(RunTiny({"--chat", "--chat-template-file", "/nonexistent"}), {"/nonexistent"});
+  ExpectError(RunTiny({"--chat", "--chat-template-file", "/dev/zero"}), {"/dev/zero"});
+  ExpectError(RunTiny({"--chat", "--chat-template-file", "/dev/null"}), {"/dev/null", "Jinja"});
+  ExpectError(RunTiny({"--chat-template-file", "/dev/null"}), {"--chat"});
+  ExpectError(RunTiny({"--chat", "--chat-template-kwargs", "{"}), {"--chat-template-kwargs", "JSON"}, true);
+  ExpectError(RunTiny({"--chat", "--chat-template", "chatml", "--chat-template-kwargs", "{}"}), {"chatml"}, true);
+  EXPECT_EQ(Run(RunTiny({"--chat", "--jinja", "--chat-template", "<u>{{ messages[-1].content }}<a>"})).code, 0);
   ExpectError({"read", "-", "-m", ModelPath("llama"), "--ask", "x", "--chat-template", "nope"}, {"nope", "chatml"},
               true);
   ExpectError({"chat", "-m", ModelPath("llama"), "--chat-template", "nope"}, {"nope", "chatml"}, true);
