@@ -203,7 +203,7 @@ TEST(CapiChat, TemplatesAreGivenAsTextWithArguments) {
   weir_model_options options = WEIR_MODEL_OPTIONS_INIT;
   // Shows what a user says only where it is told to.
   options.chat_template = "{% if shows %}{{ messages[-1].content }}{% endif %}";
-  EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_UNSUPPORTED);
   options.chat_template_kwargs = "{\"shows\": true";
   EXPECT_EQ(weir_model_open(kModel.c_str(), &options, &model), WEIR_INVALID_ARGUMENT);
   options.chat_template_kwargs = "{\"shows\": true}";

@@ -42,8 +42,8 @@ class ChatTemplate {
   // phi3, phi4, phi4-mini, deepseek, deepseek2, deepseek3, deepseek-r1, deepseek-r1-0528, smolvlm, none. `bos` and
   // `eos` are the texts of those tokens in the model's vocabulary; may be empty.
   static Result<ChatTemplate> FromName(std::string_view name, std::string bos, std::string eos);
-  // By a Jinja program, recognised or run. kInvalidArgument when it is neither known nor a program that shows what a
-  // user says. `arguments`: a JSON object of names that the program sees; with any, it is always run.
+  // By a Jinja program, recognised or run; always run with `arguments`, a JSON object. kUnsupported (with arguments
+  // kInvalidArgument) when it is neither known nor a program that shows what a user says.
   static Result<ChatTemplate> Detect(std::string_view jinja, ChatWords words, std::string_view arguments = {});
   static Result<ChatTemplate> Detect(std::string_view jinja, std::string bos, std::string eos) {
     std::vector<std::string> ends = {eos};

@@ -128,10 +128,9 @@ Value Machine::Item(const Value& of, const Value& key) {
 Value Machine::Slice(const Value& of, const Value& start, const Value& stop, const Value& step) {
   const Text* text = of.text();
   const Seq* seq = of.seq();
-  if (text == nullptr && (seq == nullptr || seq->kind > SeqKind::kRange)) {
-    return Fail(std::string(TypeName(of)) + " has no slices");
-  }
-  if (!IsIndex(start) || !IsIndex(stop) || !IsIndex(step)) return Fail("the bounds of a slice are whole numbers");
+  // As with items that do not exist, what has no slices has an undefined one.
+  if (text == nullptr && (seq == nullptr || seq->kind > SeqKind::kRange)) return Value();
+  if (!IsIndex(start) || !IsIndex(stop) || !IsIndex(step)) return Value();
   const int64_t by = step.is_none() ? 1 : step.integer();
   if (by == 0) return Fail("a slice cannot have steps of 0");
   std::vector<size_t> places;  // of characters; the last is the end of the text
