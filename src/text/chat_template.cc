@@ -426,12 +426,12 @@ Result<ChatTemplate> ChatTemplate::FromName(std::string_view name, std::string b
 
 Result<ChatTemplate> ChatTemplate::Detect(std::string_view jinja, ChatWords words, std::string_view arguments) {
   const char* name = DetectName(jinja);
-  auto program = ChatProgram::Make(jinja, words, arguments);
+  auto known = FromName(name == nullptr ? "none" : name, words.bos, words.eos);
+  auto program = ChatProgram::Make(jinja, std::move(words), arguments);
   if (!program.ok() && (name == nullptr || !arguments.empty())) {
     if (!arguments.empty()) return program.status();
     return Unsupported("{}; choose another template with --chat-template: {}", program.status().message(), Names());
   }
-  auto known = FromName(name == nullptr ? "none" : name, words.bos, words.eos);
   WEIR_RETURN_IF_ERROR(known.status());
   ChatTemplate out = *std::move(known);
   if (out.name() == "chatml") out.default_system_ = ChatMlDefault(jinja);
