@@ -50,8 +50,8 @@ std::string FloatText(double value) {
   }
   if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   if (n <= exponent + 1) return out + digits + std::string(static_cast<size_t>(exponent + 1 - n), '0') + ".0";
-  return out + digits.substr(0, static_cast<size_t>(exponent + 1)) + "." +
-         digits.substr(static_cast<size_t>(exponent + 1));
+  const size_t n_whole = static_cast<size_t>(exponent) + 1;
+  return out + digits.substr(0, n_whole) + "." + digits.substr(n_whole);
 }
 
 std::optional<int64_t> ParseInt(std::string_view text, int base) {

@@ -117,17 +117,17 @@ TEST(JinjaProgram, HostileTemplatesEndWithOneLine) {
     tuples += std::string("{% set ") + name + " = namespace(t=(1, 2)) %}{% for i in range(60) %}{% set " + name +
               ".t = (" + name + ".t, " + name + ".t) %}{% endfor %}";
   }
+  const std::string lists =
+      "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
   const std::string brackets(60000, '('), closed(60000, ')'), name(300, 'n');
   std::string filters;
   for (int i = 0; i < 190; ++i) filters += "|upper";
   const std::string sources[] = {
       "{% for i in range(100000) %}{% for j in range(100000) %}{{ j }}{% endfor %}{% endfor %}",
       "{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
-      "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == ns.x "
-      "}}",
-      "{% set ns = namespace(x=[1]) %}{% for i in range(50) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-      "{% set ns = namespace(x=[1]) %}{% for i in range(50) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | "
-      "tojson }}",
+      lists + "{{ ns.x == ns.x }}",
+      lists + "{{ ns.x }}",
+      lists + "{{ ns.x | tojson }}",
       "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}",
       "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}",
       "{{ 'ab' * 99999999999 }}",
@@ -192,8 +192,7 @@ TEST(JinjaProgram, HostileTemplatesEndWithOneLine) {
       "{% set a = ' ' * 4000000 %}{% for i in range(99999) %}{% set b = 'x'.count(a) %}{% endfor %}",
       "{% set p = '.' * 4000000 %}{{ range(9999) | map(attribute=p, default=1) | list }}",
       "{% set f = '{0[0]' ~ '[0]' * 1000000 ~ '}' %}{% for i in range(9999) %}{{ f.format('a') }}{% endfor %}",
-      "{% set k = range(2000) | map('string') | list %}{% for i in range(99999) %}{% set d = dict([k[0:2], k[2:4]]) "
-      "%}{{ k == k }}{% endfor %}",
+      "{% set k = range(2000) | map('string') | list %}{% for i in range(99999) %}{{ k == k }}{% endfor %}",
       "{{ 'x' | replace('', 'y' * 9000000) | replace('', 'z' * 9000000) }}",
       "{{ ('a' | e) + '<' * 99999999 }}",
       long_sum + " }}",
