@@ -54,8 +54,10 @@ Status Talk::Ask(const std::string& question, int64_t n_answer, const TalkReadin
   n_question_tokens_ = std::ssize(tokens);
   Status status = session_.BeginRound(tokens, n_answer);
   if (status.ok()) status = ReadTurn(std::move(asked), reading);
-  // A question that was stopped needs nothing brought back.
-  if (!status.ok() && recaller_ != nullptr) WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));
+  if (status.ok()) return status;
+  // A question that was stopped needs nothing brought back, and what comes next may be none.
+  session_.CancelQuestion();
+  if (recaller_ != nullptr) WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));
   return status;
 }
 

@@ -28,6 +28,18 @@ struct TalkReading {
   std::function<void(int64_t n_tokens)> progress;  // after each chunk: tokens read since the call
 };
 
+// Takes back what was brought back for a round's question, however the round ends.
+class ExcerptScope {
+ public:
+  explicit ExcerptScope(Session& session) : session_(session) {}
+  ~ExcerptScope() { (void)session_.TakeBackExcerpt(); }
+  ExcerptScope(const ExcerptScope&) = delete;
+  ExcerptScope& operator=(const ExcerptScope&) = delete;
+
+ private:
+  Session& session_;
+};
+
 class Talk {
  public:
   // Session and sampler must outlive the object; the sampler's history receives every token that is read here.

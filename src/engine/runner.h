@@ -19,10 +19,11 @@
 namespace weir {
 
 struct RunnerShape {
-  int64_t max_rows = 0;     // rows of the largest batch
-  int64_t max_slots = 0;    // slots of the largest head of a pot
-  int64_t n_context = 0;    // slots of a pot: selects the model's rotary factors (RopeTable::Make)
-  bool nll = false;         // HeadNll() will be called
+  int64_t max_rows = 0;   // rows of the largest batch
+  int64_t max_slots = 0;  // slots of the largest head of a pot
+  int64_t n_context =
+      0;             // slots of a pot without those of excerpts: selects the model's rotary factors (RopeTable::Make)
+  bool nll = false;  // HeadNll() will be called
   bool statistics = false;  // batch items will carry evidence calls
 };
 

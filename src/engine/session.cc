@@ -128,7 +128,11 @@ Status Session::GrowExcerpt(int64_t n) {
 }
 
 Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
-  if (!call.excerpt) return ReadRows(call, options);
+  if (!call.excerpt) {
+    Status status = ReadRows(call, options);
+    if (!status.ok()) CancelQuestion();
+    return status;
+  }
   WEIR_RETURN_IF_ERROR(GrowExcerpt(call.n));
   Chunk pinned = call;
   pinned.pinned = true;

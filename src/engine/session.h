@@ -85,6 +85,11 @@ class Session {
   // (PolicyNeeds::question_rows); stored likelihoods age (nll_decay). Optional: without it, room is made when needed.
   // n_read: number of question tokens that the session has already read as its newest (Rewind() kept them).
   Status BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read = 0);
+  // The rest of the question will not come: what is appended next is not part of it. The answer's first token and an
+  // Append() that fails say the same.
+  void CancelQuestion() { core_.n_question_left = 0; }
+  // Excerpts that were taken back most recently, oldest first; unused ones come first and are empty.
+  std::span<const SeqRange> gaps() const { return core_.stream.gaps; }
 
   // Puts rows that were read before back as an excerpt, with the keys and values they had then, un-rotated. They take
   // the next slots of every group, so their positions are new. `write` fills the slots of one layer and KV head,

@@ -52,7 +52,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
   plan.runner = {.max_rows = max_rows,
                  .max_slots = plan.pot.max_head_slots(),
-                 .n_context = plan.pot.n_slots,
+                 .n_context = n_slots,  // recall does not choose the factors: answers without an excerpt stay the same
                  .nll = options.nll || demand.likelihoods,
                  .statistics = options.watch_attention || demand.attention};
   PotShape without_excerpts = plan.pot;

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "kv/store.h"
 
@@ -19,6 +21,11 @@ struct Held {
   // seen when the newest one is missing anywhere.
   int64_t unbroken_from = 0;
 };
+
+// Which seqs of a window of the stream any layer and head holds: bit seq - begin of its modality's words.
+using HeldMarks = std::array<std::vector<uint64_t>, kNumModalities>;
+// Calls `each` for every window of the stream that holds any, in order.
+void ForEachHeldWindow(const Pot& pot, const std::function<void(int64_t begin, const HeldMarks& marks)>& each);
 
 // One pass over the slots of all groups; needs 24 KiB and a cursor per group, whatever the length of the stream.
 // `n_seen` is the number of tokens of the stream; `gaps`, oldest first, are seqs that no token of the stream has: they

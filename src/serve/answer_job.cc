@@ -242,6 +242,7 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
 void AnswerJob::Finish() {
   const bool has_session = session_ != nullptr;
   if (has_session) {
+    session_->CancelQuestion();
     if (Status taken_back = session_->TakeBackExcerpt(); status_.ok()) status_ = std::move(taken_back);
     summary_.tokens = session_->counters();
     summary_.held = HeldSpans(session_->pot());

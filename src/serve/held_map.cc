@@ -4,44 +4,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
+
+#include "kv/held.h"
 
 namespace weir {
 namespace {
 
-constexpr int64_t kWindow = 1 << 16;  // seqs that are marked together
-
-// Calls `each` once for every seq that any group holds, in order.
-template <class Each>
-void ForEachHeld(const Pot& pot, const Each& each) {
-  // Groups are sorted by seq: one window of the stream at a time is marked by all of them.
-  const int32_t n_groups = pot.shape().n_groups();
-  std::vector<uint64_t> marks(kWindow / 64);
-  std::vector<size_t> cursors(static_cast<size_t>(n_groups), 0);
-  for (;;) {
-    int64_t begin = std::numeric_limits<int64_t>::max();
-    for (int32_t group = 0; group < n_groups; ++group) {
-      const size_t at = cursors[static_cast<size_t>(group)];
-      if (at < pot.meta(group).size()) begin = std::min(begin, pot.meta(group)[at].seq);
-    }
-    if (begin == std::numeric_limits<int64_t>::max()) return;
-    std::fill(marks.begin(), marks.end(), 0);
-    for (int32_t group = 0; group < n_groups; ++group) {
-      const std::span<const SlotMeta> slots = pot.meta(group);
-      for (size_t& at = cursors[static_cast<size_t>(group)]; at < slots.size() && slots[at].seq < begin + kWindow;
-           ++at) {
-        const uint64_t bit = static_cast<uint64_t>(slots[at].seq - begin);
-        marks[bit / 64] |= uint64_t{1} << (bit % 64);
-      }
-    }
-    for (size_t i = 0; i < marks.size(); ++i) {
-      for (uint64_t word = marks[i]; word != 0; word &= word - 1) {
-        each(begin + static_cast<int64_t>(i) * 64 + std::countr_zero(word));
-      }
-    }
-  }
+// Tokens of [begin, end) that are also in `range`.
+int64_t Shared(int64_t begin, int64_t end, const SeqRange& range) {
+  return std::max<int64_t>(0, std::min(end, range.end) - std::max(begin, range.begin));
 }
 
 // What the archive has of the stream, in one piece.
@@ -61,14 +34,27 @@ StreamStates StatesOf(const StreamSession& stream, int64_t per_part) {
   const SeqRange archived = Archived(stream);
   for (size_t part = 0; part < n; ++part) {
     const int64_t begin = static_cast<int64_t>(part) * per_part, end = std::min(begin + per_part, n_seen);
-    out.on_disk[part] = std::max<int64_t>(0, std::min(end, archived.end) - std::max(begin, archived.begin));
+    out.on_disk[part] = Shared(begin, end, archived);
     out.gone[part] = end - begin - out.on_disk[part];
+    for (const SeqRange& gap : stream.session->gaps()) {
+      const int64_t n = Shared(begin, end, gap);
+      const int64_t n_on_disk = Shared(std::max(begin, gap.begin), std::min(end, gap.end), archived);
+      out.on_disk[part] -= n_on_disk;
+      out.gone[part] -= n - n_on_disk;
+    }
   }
-  ForEachHeld(stream.session->pot(), [&](int64_t seq) {
-    const size_t part = static_cast<size_t>(seq / per_part);
-    const bool on_disk = seq >= archived.begin && seq < archived.end;
-    --(on_disk ? out.on_disk : out.gone)[part];
-    ++out.held[part];
+  ForEachHeldWindow(stream.session->pot(), [&](int64_t first, const HeldMarks& marks) {
+    for (const std::vector<uint64_t>& of_one : marks) {
+      for (size_t i = 0; i < of_one.size(); ++i) {
+        for (uint64_t word = of_one[i]; word != 0; word &= word - 1) {
+          const int64_t seq = first + static_cast<int64_t>(i) * 64 + std::countr_zero(word);
+          const size_t part = static_cast<size_t>(seq / per_part);
+          const bool on_disk = seq >= archived.begin && seq < archived.end;
+          --(on_disk ? out.on_disk : out.gone)[part];
+          ++out.held[part];
+        }
+      }
+    }
   });
   return out;
 }

@@ -19,7 +19,9 @@ namespace weir {
 // many are gone.
 Json HeldMap(const StreamSession& stream, int64_t n_bins);
 
-// What became of the tokens of a stream, in parts of `per_part` tokens.
+// What became of the tokens of a stream, in parts of `per_part` tokens. Excerpts that were taken back are in none of
+// the three: the passages themselves have their own places. (Of older ones than Session::gaps() knows, what the archive
+// spans counts as on disk.)
 struct StreamStates {
   std::vector<int64_t> held, on_disk, gone;
 };

@@ -96,6 +96,7 @@ void ChunkReader::Announce(const Chunk& chunk) {
                      .n_rows = chunk.n_all,
                      .t_src_ms = core.stream.t_newest_ms,
                      .generated = chunk.generated};
+  if (chunk.generated) core.n_question_left = 0;
   if (is_tokens) {
     arrival.tokens = {chunk.tokens, static_cast<size_t>(chunk.n)};
     arrival.question = !chunk.generated && core.n_question_left > 0;
