@@ -36,8 +36,9 @@ Status ListSelectors() {
   for (const SelectorInfo* info : AllSelectorInfos()) {
     PrintCatalogueHead(info->name, info->summary, info->source);
     PrintCatalogueOptions({"recall", info->name, info->options});
-    PrintCatalogueOptions({"recall", info->name, CommonRecallOptions()});
   }
+  PrintCatalogueHead("SELECTOR:KEY=VALUE", "options of every selector", "");
+  PrintCatalogueOptions({"recall", "SELECTOR", CommonRecallOptions()});
   for (const RestorerInfo* info : AllRestorerInfos()) {
     PrintCatalogueHead(("restore=" + std::string(info->name)).c_str(), info->summary, info->source);
   }

@@ -21,14 +21,18 @@ namespace {
 
 class Kv final : public Restorer {
  public:
-  explicit Kv(double again)
-      : again_(again), read_(kRead.make(Options::Defaults({"recall", kRead.name, kRead.options}))) {}
+  explicit Kv(const Options& options)
+      : again_(options.Number("again")),
+        frame_(options.Int("frame") != 0),
+        read_(kRead.make(Options::Defaults({"recall", kRead.name, kRead.options}))) {}
 
   Result<std::vector<RecalledPassage>> Restore(const RestoreJob& job, std::span<const Passage> passages) override {
     std::vector<Stored> with;
     std::vector<Passage> without;  // keys and values: they are read
     // The words around an excerpt are read: without them a model of 135M parameters answers a third less.
-    int64_t n_left = job.n_left() - std::ssize(job.Encode(kExcerptBegin)) - std::ssize(job.Encode(kExcerptEnd));
+    const int64_t n_frame =
+        frame_ ? std::ssize(job.Encode(kExcerptBegin)) + std::ssize(job.Encode(kExcerptEnd)) : int64_t{0};
+    int64_t n_left = job.n_left() - n_frame;
     for (const Passage& passage : passages) {
       WEIR_ASSIGN_OR_RETURN(Stored stored, Find(job, passage));
       const int64_t n_tokens = stored.seqs.end - stored.seqs.begin;
@@ -41,7 +45,8 @@ class Kv final : public Restorer {
     }
     std::ranges::sort(with, {}, [](const Stored& stored) { return stored.seqs.begin; });
     std::vector<RecalledPassage> out;
-    const bool framed = std::ranges::any_of(with, [](const Stored& stored) { return stored.back.n_rows == 0; });
+    const bool framed =
+        frame_ && std::ranges::any_of(with, [](const Stored& stored) { return stored.back.n_rows == 0; });
     if (framed) WEIR_RETURN_IF_ERROR(Say(job, kExcerptBegin));
     for (const Stored& stored : with) {
       WEIR_RETURN_IF_ERROR(Put(job, stored.seqs));
@@ -156,6 +161,7 @@ class Kv final : public Restorer {
   }
 
   const double again_;
+  const bool frame_;
   const std::unique_ptr<Restorer> read_;
 };
 
@@ -166,6 +172,12 @@ constexpr OptionInfo kOptions[] = {
      .max = 1,
      .integral = false,
      .help = "kv: share of a passage's tokens that are read again, its first ones"},
+    {.key = "frame",
+     .fallback = 1,
+     .min = 0,
+     .max = 1,
+     .integral = true,
+     .help = "kv: 0 leaves out the words that tell the model where an excerpt begins and ends"},
     TextOption("store", "f16", "kv: how keys and values are kept on disk", "f16|q8_0"),
 };
 
@@ -178,7 +190,7 @@ const RestorerInfo kKv = {
     .source = "ReKV, arXiv 2503.00540; EPIC, arXiv 2410.15332",
     .options = kOptions,
     .needs_kv = true,
-    .make = [](const Options& options) { return std::unique_ptr<Restorer>(new Kv(options.Number("again"))); },
+    .make = [](const Options& options) { return std::unique_ptr<Restorer>(new Kv(options)); },
 };
 
 }  // namespace weir
