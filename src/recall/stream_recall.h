@@ -50,6 +50,8 @@ class StreamRecall {
 
   Recaller& recaller() { return *recaller_; }
   Archive& archive() { return *archive_; }
+  // Of the stored keys and values. REQUIRES: RecallSpec::needs_vectors().
+  const VectorShape& vector_shape() const { return reader_->vectors().shape; }
 
   // While paused, what the session reads is not kept: a question that leaves no trace.
   void Pause(bool paused);

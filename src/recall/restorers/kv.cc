@@ -15,7 +15,7 @@
 
 namespace weir {
 
-extern const RestorerInfo kRead;
+extern const RestorerInfo kReadRestorer;
 
 namespace {
 
@@ -24,7 +24,7 @@ class Kv final : public Restorer {
   explicit Kv(const Options& options)
       : again_(options.Number("again")),
         frame_(options.Int("frame") != 0),
-        read_(kRead.make(Options::Defaults({"recall", kRead.name, kRead.options}))) {}
+        read_(kReadRestorer.make(Options::Defaults({"recall", kReadRestorer.name, kReadRestorer.options}))) {}
 
   Result<std::vector<RecalledPassage>> Restore(const RestoreJob& job, std::span<const Passage> passages) override {
     std::vector<Stored> with;
@@ -183,8 +183,8 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-extern const RestorerInfo kKv;
-const RestorerInfo kKv = {
+extern const RestorerInfo kKvRestorer;
+const RestorerInfo kKvRestorer = {
     .name = "kv",
     .summary = "puts keys and values back that were stored when the passages were read",
     .source = "ReKV, arXiv 2503.00540; EPIC, arXiv 2410.15332",

@@ -98,8 +98,8 @@ class Read final : public Restorer {
 
 }  // namespace
 
-extern const RestorerInfo kRead;
-const RestorerInfo kRead = {
+extern const RestorerInfo kReadRestorer;
+const RestorerInfo kReadRestorer = {
     .name = "read",
     .summary = "reads the passages again on top of the pot",
     .make = [](const Options&) { return std::unique_ptr<Restorer>(new Read); },

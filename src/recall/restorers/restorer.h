@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restorers: how passages of a stream come back into the pot for one answer.
 //
-// To add one, add a file src/recall/restorers/my_restorer.cc whose first line is `// weir-plugin: restorer` and which
+// To add one, add a file src/recall/restorers/my.cc whose first line is `// weir-plugin: restorer` and which
 // defines `extern const RestorerInfo kMyRestorer`; the build finds it.
 #pragma once
 

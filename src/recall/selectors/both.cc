@@ -9,7 +9,7 @@
 
 namespace weir {
 
-extern const SelectorInfo kWords, kKeys;
+extern const SelectorInfo kWordsSelector, kKeysSelector;
 
 namespace {
 
@@ -22,7 +22,7 @@ std::unique_ptr<Selector> MakeDefault(const SelectorInfo& info) {
 
 class Both final : public Selector {
  public:
-  Both() : words_(MakeDefault(kWords)), keys_(MakeDefault(kKeys)) {}
+  Both() : words_(MakeDefault(kWordsSelector)), keys_(MakeDefault(kKeysSelector)) {}
   int64_t MemoryBytes() const override {
     return words_->MemoryBytes() + keys_->MemoryBytes() + 4 * kCandidates * static_cast<int64_t>(sizeof(Ranked));
   }
@@ -75,8 +75,8 @@ class Both final : public Selector {
 
 }  // namespace
 
-extern const SelectorInfo kBoth;
-const SelectorInfo kBoth = {
+extern const SelectorInfo kBothSelector;
+const SelectorInfo kBothSelector = {
     .name = "both",
     .summary = "passages that `words` or `keys` find, those that both find first",
     .source = "Cormack et al. 2009",

@@ -171,8 +171,8 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-extern const SelectorInfo kKeys;
-const SelectorInfo kKeys = {
+extern const SelectorInfo kKeysSelector;
+const SelectorInfo kKeysSelector = {
     .name = "keys",
     .summary = "passages that the question would attend to, by the mean of their keys",
     .source = "ReKV, arXiv 2503.00540; QRHead, arXiv 2506.09944",

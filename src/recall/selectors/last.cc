@@ -31,8 +31,8 @@ class Last final : public Selector {
 
 }  // namespace
 
-extern const SelectorInfo kLast;
-const SelectorInfo kLast = {
+extern const SelectorInfo kLastSelector;
+const SelectorInfo kLastSelector = {
     .name = "last",
     .summary = "the passages that left the pot last: a baseline",
     .make = [](const Options&) { return std::unique_ptr<Selector>(new Last); },

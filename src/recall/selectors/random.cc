@@ -42,8 +42,8 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-extern const SelectorInfo kRandom;
-const SelectorInfo kRandom = {
+extern const SelectorInfo kRandomSelector;
+const SelectorInfo kRandomSelector = {
     .name = "random",
     .summary = "passages by chance: a baseline",
     .options = kOptions,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Selectors: which passages of a stream a question is about.
 //
-// To add one, add a file src/recall/selectors/my_selector.cc whose first line is `// weir-plugin: selector` and which
+// To add one, add a file src/recall/selectors/my.cc whose first line is `// weir-plugin: selector` and which
 // defines `extern const SelectorInfo kMySelector`; the build finds it.
 #pragma once
 

@@ -51,8 +51,8 @@ class Time final : public Selector {
 
 }  // namespace
 
-extern const SelectorInfo kTime;
-const SelectorInfo kTime = {
+extern const SelectorInfo kTimeSelector;
+const SelectorInfo kTimeSelector = {
     .name = "time",
     .summary = "what was read at the moment that the question names (at 2:10, in the first minute, at the beginning)",
     .make = [](const Options&) { return std::unique_ptr<Selector>(new Time); },

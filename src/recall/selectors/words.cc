@@ -190,8 +190,8 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-extern const SelectorInfo kWords;
-const SelectorInfo kWords = {
+extern const SelectorInfo kWordsSelector;
+const SelectorInfo kWordsSelector = {
     .name = "words",
     .summary = "passages that share rare words with the question (BM25)",
     .source = "Robertson and Zaragoza 2009",
