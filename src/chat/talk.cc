@@ -43,10 +43,7 @@ Status Talk::Ask(const std::string& question, int64_t n_answer, const TalkReadin
   WEIR_RETURN_IF_ERROR(OpenTurn(head));
   if (recaller_ != nullptr) {
     WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));  // of a question that was stopped
-    auto recalled = recaller_->Bring(session_, question, reading.t_src_ms);
-    if (!recalled.ok()) WEIR_RETURN_IF_ERROR(recaller_->TakeBack(session_));
-    WEIR_RETURN_IF_ERROR(recalled.status());
-    recalled_ = *std::move(recalled);
+    WEIR_ASSIGN_OR_RETURN(recalled_, recaller_->TryToBring(session_, question, reading.t_src_ms));
     if (recalled_.n_tokens > 0) conversation_.TextRead();
   }
   TurnParts asked = AskInTurn(conversation_, question, reading.in_one, report);
