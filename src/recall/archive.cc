@@ -27,7 +27,7 @@ std::string ArchiveNotes::Text() const {
   add(n_lost_segments, "segments of the archive cannot be read");
   add(n_foreign_pictures, "pictures that another model had encoded, left out");
   add(n_too_large, "blocks larger than the buffers, left out");
-  add(cut_bytes, "bytes of an unfinished write removed from the archive's end");
+  add(cut_bytes, "bytes of an unfinished write at the archive's end, left out");
   add(removed_to_seq, "tokens at the beginning of the stream removed to stay within the archive's size");
   add(missing_tokens, "tokens that the session had read are missing from the archive's end");
   add(n_not_kept, "blocks not kept");
@@ -94,13 +94,14 @@ Status Archive::RemoveOldest() {
   const std::string path = PathOf(oldest.header.number);
   if (named() && unlink(path.c_str()) != 0 && errno != ENOENT) return Failed("delete", path);
   std::move(segments_ + 1, segments_ + n_segments_, segments_);
-  --n_segments_;
-  if (n_segments_ > 0) notes_.removed_to_seq = std::max(notes_.removed_to_seq, segments_[0].header.first_seq);
+  if (--n_segments_ == 0) writing_ = false;
+  notes_.removed_to_seq = std::max(notes_.removed_to_seq, n_segments_ > 0 ? segments_[0].header.first_seq : seq_end_);
   return Status();
 }
 
 // Deletes the oldest segments until there is room for one more.
 Status Archive::MakeRoom() {
+  WEIR_RETURN_IF_ERROR(RemoveSurplus());
   while (n_segments_ > 0 && (n_segments_ == sizes_.n_segments || OwnDiskBytes() + sizes_.segment > sizes_.disk)) {
     WEIR_RETURN_IF_ERROR(RemoveOldest());
   }
@@ -109,7 +110,6 @@ Status Archive::MakeRoom() {
 
 Status Archive::BeginSegment(int64_t first_seq) {
   WEIR_RETURN_IF_ERROR(MakeRoom());
-  if (n_segments_ == 0 && next_number_ > 1) notes_.removed_to_seq = std::max(notes_.removed_to_seq, first_seq);
   if (next_number_ == std::numeric_limits<int32_t>::max()) return Internal("the archive has no more numbers");
   Segment segment;
   segment.header = {next_number_, options_.n_embd, options_.model_hash, options_.tokenizer_hash, first_seq, 0};
@@ -128,6 +128,7 @@ Status Archive::BeginSegment(int64_t first_seq) {
 
 Status Archive::Add(const Block& block) {
   const int64_t n = RecordBytes(block);
+  if (untrimmed_) WEIR_RETURN_IF_ERROR(Trim());
   if (writing_ && newest().bytes + n_buffered_ + n > sizes_.segment) WEIR_RETURN_IF_ERROR(CloseSegment());
   if (!writing_) WEIR_RETURN_IF_ERROR(BeginSegment(block.seq));
   if (n_buffered_ + n > std::ssize(write_)) WEIR_RETURN_IF_ERROR(WriteOut());
@@ -240,13 +241,13 @@ Status Archive::ReadAt(const Segment& segment, int fd, int64_t at, std::span<uin
 
 Result<int64_t> Archive::WalkSegment(Segment& segment, int64_t at, int64_t end,
                                      const std::function<bool(const Block&, int64_t at, const RecordWalk&)>& visit,
-                                     int64_t pass_to) {
+                                     Bodies bodies, int64_t pass_to) {
   const OwnedFd own(segment.fd >= 0 ? -1 : OpenFile(PathOf(segment.header.number), O_RDONLY));
   const int fd = segment.fd >= 0 ? segment.fd : own.fd();
   if (fd < 0) return Failed("read", PathOf(segment.header.number));
   RecordWalk walk(
       segment.header, [&](int64_t from, std::span<uint8_t> to) { return ReadAt(segment, fd, from, to); }, at, end,
-      read_);
+      read_, bodies);
   walk.PassOverTo(pass_to);
   Block block;
   bool more = true;
@@ -263,8 +264,6 @@ int64_t Archive::EndOf(const Segment& segment) const {
   return segment.bytes + (&segment == &newest() ? n_buffered_ : 0);
 }
 
-Status Archive::Scan(BlockPlace from, const Visit& visit) { return ScanSegments(from, 0, visit); }
-
 Status Archive::ScanRange(SeqRange seqs, const Visit& visit) {
   BlockPlace from = begin();
   for (const Segment& segment : segments()) {
@@ -272,13 +271,14 @@ Status Archive::ScanRange(SeqRange seqs, const Visit& visit) {
       from = int64_t{segment.header.number} << 32 | kSegmentHeadBytes;
     }
   }
-  return ScanSegments(from, seqs.begin, [&](BlockPlace place, const Block& block) {
+  const Visit in_range = [&](BlockPlace place, const Block& block) {
     if (block.seq >= seqs.end) return false;
     return block.seq_end() <= seqs.begin || visit(place, block);
-  });
+  };
+  return ScanBlocks(from, in_range, Bodies::kAll, seqs.begin);
 }
 
-Status Archive::ScanSegments(BlockPlace from, int64_t pass_to, const Visit& visit) {
+Status Archive::ScanBlocks(BlockPlace from, const Visit& visit, Bodies bodies, int64_t pass_to) {
   const int64_t number = from >> 32, at = (from & 0xFFFFFFFF) / 4 * 4;
   notes_.n_foreign_pictures = n_unreadable_ = n_unordered_ = 0;
   Status failed;
@@ -293,14 +293,14 @@ Status Archive::ScanSegments(BlockPlace from, int64_t pass_to, const Visit& visi
           // Segments of two archives in one folder.
           if (block.seq < seq_end) return ++n_unordered_ > 0;
           seq_end = block.seq_end();
-          if (!block.rows.empty() && Foreign(segment)) {
+          if ((block.modality != Modality::kText || !block.rows.empty()) && Foreign(segment)) {
             ++notes_.n_foreign_pictures;
             return true;
           }
           more = visit(int64_t{segment.header.number} << 32 | here, block);
           return more;
         },
-        pass_to);
+        bodies, pass_to);
     if (!more) return Status();
     if (walked.ok()) {
       ++n_read;

@@ -41,6 +41,7 @@ struct ArchiveOptions {
   // 16-bit numbers of the keys of a block, and of a token's keys and values; 0: not kept.
   int32_t key_numbers = 0, kv_numbers = 0;
   int32_t kv_tokens = 0;  // of the largest block of keys and values
+  std::string owner;      // one line for who finds the folder of a new archive later: OwnerOf()
 };
 
 // What could not be read or kept, since the archive was made or opened.
@@ -49,7 +50,7 @@ struct ArchiveNotes {
   int64_t n_lost_segments = 0;     // without a whole header, or unreadable
   int64_t n_foreign_pictures = 0;  // of another model: left out of the last scan
   int64_t n_too_large = 0;         // blocks larger than the buffers: left out
-  int64_t cut_bytes = 0;           // an unfinished end, removed by Open()
+  int64_t cut_bytes = 0;           // an unfinished end: left out, and removed by Open()
   int64_t removed_to_seq = 0;      // nothing before it is left: removed for the quota
   int64_t missing_tokens = 0;      // CutTo(): the session has read them, the archive does not have them
   int64_t n_not_kept = 0;          // blocks that came after the archive was turned off
@@ -73,11 +74,19 @@ class Archive final : public BlockSource {
   static Result<std::unique_ptr<Archive>> Make(const ArchiveOptions& options, Ledger& ledger);
   // The archive of an existing folder, to go on with it. Segments of another model or tokenizer stay readable: their
   // text, not their pictures. kNotFound when there is none; kUnsupported for another version; kIo when another process
-  // has it open. Read-only: takes no lock, changes nothing, sees what is on disk at the time; hashes are ignored.
+  // has it open. With a quota that is smaller than the archive, its oldest segments are deleted by the first CutTo() or
+  // Append(). Read-only: takes no lock, changes nothing, sees what is on disk at the time; hashes are ignored.
   static Result<std::unique_ptr<Archive>> Open(const ArchiveOptions& options, Ledger& ledger);
   static Result<std::unique_ptr<Archive>> OpenReadOnly(const ArchiveOptions& options, Ledger& ledger);
   // Whether Open() would find an archive there.
   static bool Exists(const std::string& dir);
+  // What ArchiveOptions::owner said when the folder's archive was made; "": nothing, or there is none.
+  static std::string OwnerOf(const std::string& dir);
+  // Deletes a folder's archive, readable or not, and the folder, if nothing else is in it. Ok where there is none; kIo
+  // while anybody has it open.
+  static Status Delete(const std::string& dir);
+  // Syncs a folder's files: what Point() covers then survives the death of the machine.
+  static Status Sync(const std::string& dir);
   ~Archive() override;
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
@@ -100,7 +109,8 @@ class Archive final : public BlockSource {
 
   BlockPlace begin() const override;
   // `visit` must not change the archive. kIo when no segment can be read.
-  Status Scan(BlockPlace from, const Visit& visit) override;
+  Status Scan(BlockPlace from, const Visit& visit) override { return ScanBlocks(from, visit, Bodies::kAll); }
+  Status ScanText(BlockPlace from, const Visit& visit) override { return ScanBlocks(from, visit, Bodies::kText); }
   // Scan() of the blocks that have tokens of `seqs`, without reading the others.
   Status ScanRange(SeqRange seqs, const Visit& visit);
   // Of the block that was appended last.
@@ -114,7 +124,8 @@ class Archive final : public BlockSource {
   const std::string& dir() const { return options_.dir; }
   ArchiveNotes notes() const;
 
-  // Writes and syncs everything, and says how far it goes.
+  // Writes everything, and says how far it goes; SavePoint() syncs it, too.
+  ArchivePoint Point();
   ArchivePoint SavePoint();
   // Whether the point is one of this archive, or of the one that it is a copy of: that record is there. One that is
   // damaged, or behind the end of what a disk has kept, counts as there; a segment that is gone does not. Errors of
@@ -124,8 +135,8 @@ class Archive final : public BlockSource {
   // reach so far keeps what it has, and notes() tells. kIo when the files cannot be changed.
   Status CutTo(const ArchivePoint& point);
   // A copy that is independent from now on; "" makes one without names. Closed segments are shared on disk where the
-  // file system can. Errors of Make().
-  Result<std::unique_ptr<Archive>> Fork(const std::string& dir, Ledger& ledger);
+  // file system can. `owner` as ArchiveOptions::owner. Errors of Make().
+  Result<std::unique_ptr<Archive>> Fork(const std::string& dir, Ledger& ledger, const std::string& owner = "");
   // Deletes the files and the folder; the archive is off afterwards. kIo when something cannot be deleted.
   Status Remove();
 
@@ -166,6 +177,8 @@ class Archive final : public BlockSource {
   Status Take(const Block& block);
   Status Add(const Block& block);
   Status MakeRoom();
+  Status RemoveSurplus();
+  Status Trim();
   Status BeginSegment(int64_t first_seq);
   Status CloseSegment();
   Status RemoveOldest();
@@ -175,12 +188,12 @@ class Archive final : public BlockSource {
   // Lets the newest segment take more records, if it is of this model and nobody else's.
   Status GoOn();
   Status ReadAt(const Segment& segment, int fd, int64_t at, std::span<uint8_t> to) const;
+  Status ScanBlocks(BlockPlace from, const Visit& visit, Bodies bodies, int64_t pass_to = 0);
   // Walks over the records from `at` to `end` until `visit` returns false. Returns where the last one's tokens end, 0
   // when there was none.
   Result<int64_t> WalkSegment(Segment& segment, int64_t at, int64_t end,
                               const std::function<bool(const Block&, int64_t at, const RecordWalk&)>& visit,
-                              int64_t pass_to = 0);
-  Status ScanSegments(BlockPlace from, int64_t pass_to, const Visit& visit);
+                              Bodies bodies = Bodies::kAll, int64_t pass_to = 0);
   Status OpenSegment(int32_t number);
   Result<int64_t> SeqHeld(int64_t* segment, int64_t* good_end);
   Status FindEnd();
@@ -203,6 +216,8 @@ class Archive final : public BlockSource {
   uint32_t sum_ = 0, buffered_sum_ = 0;
   int lock_ = -1;
   int32_t next_number_ = 1;
+  bool untrimmed_ = false;   // opened, and the quota not looked at yet
+  int32_t surplus_end_ = 0;  // segments before this number are on disk, but too many for the quota: not in segments_
   int64_t seq_end_ = 0, bytes_written_ = 0;
   BlockPlace newest_place_ = 0;
   // In the last scan: segments; blocks that begin before the one that precedes them ends.

@@ -25,6 +25,9 @@ namespace {
 // Says what the folder is, and carries the lock.
 constexpr char kMarker[] = "weir-archive";
 constexpr char kMarkerText[] = "An archive of Weir: what a session has read. Deleted with the session.\n";
+constexpr char kPart[] = ".part";
+constexpr char kOwner[] = "Owner: ";
+constexpr size_t kMaxMarkerBytes = 1 << 13;
 constexpr int64_t kMinSegmentBytes = 256 << 10, kMaxNamedSegmentBytes = 64 << 20;
 constexpr int64_t kMaxSegments = 1 << 16;  // of an archive that is opened
 
@@ -172,6 +175,46 @@ bool Archive::Exists(const std::string& dir) {
   return stat((dir + "/" + kMarker).c_str(), &info) == 0;
 }
 
+std::string Archive::OwnerOf(const std::string& dir) {
+  const OwnedFd file(OpenFile(dir + "/" + kMarker, O_RDONLY));
+  std::string text(kMaxMarkerBytes, 0);
+  const ssize_t n = file.fd() < 0 ? -1 : pread(file.fd(), text.data(), text.size(), 0);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  const std::string head = std::string(kMarkerText) + kOwner;
+  if (!text.starts_with(head) || !text.ends_with('\n')) return "";
+  return text.substr(head.size(), text.size() - head.size() - 1);
+}
+
+Status Archive::Delete(const std::string& dir) {
+  const std::string marker = dir + "/" + kMarker;
+  const OwnedFd lock(OpenFile(marker, O_RDWR));
+  if (lock.fd() < 0) return errno == ENOENT || errno == ENOTDIR ? Status() : Failed("open", marker);
+  if (flock(lock.fd(), LOCK_EX | LOCK_NB) != 0) return Failed("lock", marker);
+  for (const char* store : kStores) WEIR_RETURN_IF_ERROR(Delete(dir + "/" + store));
+  WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(dir));
+  for (const std::string& name : names) {
+    const bool part = name.ends_with(kPart) && NumberOf(name.substr(0, name.size() - sizeof(kPart) + 1));
+    if (!part && !NumberOf(name)) continue;
+    if (unlink((dir + "/" + name).c_str()) != 0 && errno != ENOENT) return Failed("delete", dir + "/" + name);
+  }
+  if (unlink(marker.c_str()) != 0) return Failed("delete", marker);
+  return rmdir(dir.c_str()) != 0 ? Failed("delete", dir) : Status();
+}
+
+Status Archive::Sync(const std::string& dir) {
+  for (const char* store : kStores) {
+    if (Exists(dir + "/" + store)) WEIR_RETURN_IF_ERROR(Sync(dir + "/" + store));
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(dir));
+  for (const std::string& name : names) {
+    if (!NumberOf(name)) continue;
+    const std::string path = dir + "/" + name;
+    const OwnedFd file(OpenFile(path, O_RDONLY));
+    if (file.fd() < 0 || fsync(file.fd()) != 0) return Failed("sync", path);
+  }
+  return SyncFolder(dir);
+}
+
 Status Archive::MakeFolder() {
   const std::string& dir = options_.dir;
   if (mkdir(dir.c_str(), 0700) != 0) {
@@ -185,8 +228,9 @@ Status Archive::MakeFolder() {
   const std::string marker = dir + "/" + kMarker;
   WEIR_ASSIGN_OR_RETURN(lock_, CreateFile(marker));
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) return Failed("lock", marker);
-  const Status status =
-      WriteAt(lock_, 0, {reinterpret_cast<const uint8_t*>(kMarkerText), sizeof(kMarkerText) - 1}, marker);
+  std::string text = kMarkerText;
+  if (!options_.owner.empty()) text += kOwner + options_.owner + "\n";
+  const Status status = WriteAt(lock_, 0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, marker);
   if (!status.ok()) unlink(marker.c_str());
   return status;
 }
@@ -306,23 +350,44 @@ Result<std::unique_ptr<Archive>> Archive::OpenFolder(const ArchiveOptions& optio
   std::sort(numbers.begin(), numbers.end());
   const int64_t n = std::ssize(numbers);
   if (n > kMaxSegments) return Unsupported("{} holds too many files for an archive", dir);
-  // The quota may be smaller than it was.
-  sizes.n_segments = std::max(sizes.n_segments, n);
+  // The quota may be smaller than it was: memory is planned for it.
+  if (read_only) sizes.n_segments = std::max(sizes.n_segments, n);
+  const auto surplus = static_cast<ptrdiff_t>(std::max<int64_t>(0, n - sizes.n_segments));
+  if (surplus > 0) archive->surplus_end_ = numbers[static_cast<size_t>(surplus)];
   WEIR_RETURN_IF_ERROR(archive->Allocate(ledger, sizes));
-  for (const int32_t number : numbers) WEIR_RETURN_IF_ERROR(archive->OpenSegment(number));
+  for (auto it = numbers.begin() + surplus; it != numbers.end(); ++it) WEIR_RETURN_IF_ERROR(archive->OpenSegment(*it));
   if (n > 0) archive->next_number_ = numbers.back() + 1;
-  if (n > 0 && numbers.front() > 1) archive->notes_.removed_to_seq = archive->seq_begin();
+  if (n > 0 && (numbers.front() > 1 || surplus > 0)) archive->notes_.removed_to_seq = archive->seq_begin();
   WEIR_RETURN_IF_ERROR(archive->FindEnd());
   if (read_only) {
     archive->state_ = InvalidArgument("the archive in {} was opened to be read only", dir);
     return archive;
   }
-  while (archive->n_segments_ > 1 && archive->OwnDiskBytes() > sizes.disk) {
-    WEIR_RETURN_IF_ERROR(archive->RemoveOldest());
-  }
+  archive->untrimmed_ = true;
   WEIR_RETURN_IF_ERROR(archive->MakeStores(ledger));
   WEIR_RETURN_IF_ERROR(archive->GoOn());
   return archive;
+}
+
+Status Archive::RemoveSurplus() {
+  if (surplus_end_ == 0) return Status();
+  WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(options_.dir));
+  for (const std::string& name : names) {
+    const auto number = NumberOf(name);
+    if (!number || *number >= surplus_end_) continue;
+    const std::string path = PathOf(*number);
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) return Failed("delete", path);
+  }
+  surplus_end_ = 0;
+  return Status();
+}
+
+// Deletes the oldest segments until the quota is kept, which may be smaller than when they were written.
+Status Archive::Trim() {
+  WEIR_RETURN_IF_ERROR(RemoveSurplus());
+  while (n_segments_ > 0 && OwnDiskBytes() > sizes_.disk) WEIR_RETURN_IF_ERROR(RemoveOldest());
+  untrimmed_ = false;
+  return Status();
 }
 
 Result<std::unique_ptr<Archive>> Archive::Open(const ArchiveOptions& options, Ledger& ledger) {
@@ -418,6 +483,11 @@ ArchivePoint Archive::SavePoint() {
     if (segment.fd >= 0 && fdatasync(segment.fd) != 0) TurnOff(Failed("write", PathOf(segment.header.number)));
     if (const Status status = SyncFolder(options_.dir); !status.ok()) TurnOff(status);
   }
+  return Point();
+}
+
+ArchivePoint Archive::Point() {
+  Flush();
   ArchivePoint out;
   out.seq_end = seq_end_;
   if (n_segments_ > 0) {
@@ -486,6 +556,9 @@ Status Archive::CutTo(const ArchivePoint& point) {
   WEIR_ASSIGN_OR_RETURN(const int64_t held, SeqHeld(&i, &good_end));
   notes_.missing_tokens = std::max<int64_t>(0, point.seq_end - held);
   seq_end_ = point.seq_end;
+  notes_.removed_to_seq = std::min(notes_.removed_to_seq, point.seq_end);
+  WEIR_RETURN_IF_ERROR(Trim());
+  if (n_segments_ == 0) next_number_ = 1;
   return GoOn();
 }
 
@@ -517,20 +590,19 @@ Status Archive::ForkSegment(Segment& segment, Archive& to) {
   return Status();
 }
 
-Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& ledger) {
+Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& ledger, const std::string& owner) {
   if (read_only_) return state_;
   Flush();
   ArchiveOptions options = options_;
   options.dir = dir;
+  options.owner = owner;
   options.key_numbers = options.kv_numbers = 0;
   options.disk_bytes = sizes_.disk;
   WEIR_ASSIGN_OR_RETURN(auto out, Make(options, ledger));
+  Status status;
   for (Segment& segment : segments()) {
-    if (out->n_segments_ == out->sizes_.n_segments) WEIR_RETURN_IF_ERROR(out->RemoveOldest());
-    if (const Status status = ForkSegment(segment, *out); !status.ok()) {
-      (void)out->Remove();
-      return status;
-    }
+    if (status.ok() && out->n_segments_ == out->sizes_.n_segments) status = out->RemoveOldest();
+    if (status.ok()) status = ForkSegment(segment, *out);
   }
   out->next_number_ = next_number_;
   out->seq_end_ = seq_end_;
@@ -538,7 +610,8 @@ Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& l
   out->notes_.removed_to_seq = notes_.removed_to_seq;
   out->options_ = options_;
   out->options_.dir = dir;
-  Status status = out->GoOn();
+  out->options_.owner = owner;
+  if (status.ok()) status = out->GoOn();
   const auto copy = [&](Archive* from, const char* name, std::unique_ptr<Archive>* to) {
     if (from == nullptr || !status.ok()) return;
     auto made = from->Fork(dir.empty() ? dir : fmt::format("{}/{}", dir, name), ledger);
@@ -547,27 +620,22 @@ Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& l
   };
   copy(keys_.get(), kStores[0], &out->keys_);
   copy(kv_.get(), kStores[1], &out->kv_);
-  if (!status.ok()) {
-    (void)out->Remove();
-    return status;
-  }
-  return out;
+  if (status.ok()) return out;
+  (void)out->Remove();
+  return status;
 }
 
 Status Archive::Remove() {
   if (read_only_) return state_;
-  Status failed;
+  Status failed = RemoveSurplus();
   keys_.reset();
   kv_.reset();
   for (const char* name : kStores) {
     const std::string dir = options_.dir + "/" + name;
     if (!named() || !Exists(dir)) continue;
     // Also those that an archive was made with once and that this session does not use.
-    Ledger ledger;
-    ArchiveOptions options;
-    options.dir = dir;
-    const auto store = Open(options, ledger);
-    failed = store.ok() ? (*store)->Remove() : store.status();
+    const Status status = Delete(dir);
+    if (!status.ok()) failed = status;
   }
   while (n_segments_ > 0) {
     if (const Status status = RemoveNewest(); !status.ok()) {

@@ -422,13 +422,96 @@ TEST_F(ArchiveTest, RemovingLeavesWhatIsNotItsOwn) {
 }
 
 TEST_F(ArchiveTest, ASmallerQuotaAtTheNextOpening) {
-  { Fill(*Make(options_), 0, 15000); }
+  const auto n_files = [&] { return std::distance(fs::directory_iterator(options_.dir), {}) - 1; };
+  for (const bool cut : {false, true}) {
+    { Fill(*Make(options_), 0, 30000); }
+    const auto n_before = n_files();
+    ArchiveOptions smaller = options_;
+    smaller.disk_bytes = 1 << 20;
+    // Its memory was planned for the smaller quota.
+    Ledger ledger(*Archive::MemoryBytes(smaller));
+    auto opened = Archive::Open(smaller, ledger);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    Archive& archive = **opened;
+    // Nothing goes before it is known whose archive this is.
+    EXPECT_EQ(n_files(), n_before);
+    if (cut) {
+      ASSERT_TRUE(archive.CutTo(archive.Point()).ok());
+    } else {
+      Fill(archive, 30000, 30001);
+    }
+    EXPECT_LT(n_files(), n_before);
+    EXPECT_EQ(n_files(), archive.n_segments());
+    EXPECT_LE(archive.disk_bytes(), smaller.disk_bytes);
+    const int64_t first = archive.seq_begin() / 32;
+    EXPECT_GT(first, 0);
+    EXPECT_EQ(archive.notes().removed_to_seq, 32 * first);
+    EXPECT_EQ(All(archive), Stream(first, cut ? 30000 : 30001));
+    ASSERT_TRUE(archive.Remove().ok());
+    EXPECT_FALSE(fs::exists(options_.dir));
+  }
+}
+
+TEST_F(ArchiveTest, AStreamThatBeginsAnewHasNothingRemoved) {
   options_.disk_bytes = 1 << 20;
-  const auto archive = Open(options_);
-  EXPECT_LE(archive->disk_bytes(), options_.disk_bytes);
-  const int64_t first = archive->seq_begin() / 32;
-  EXPECT_GT(first, 0);
-  EXPECT_EQ(All(*archive), Stream(first, 15000));
+  const auto archive = Make(options_);
+  Fill(*archive, 0, 10000);
+  EXPECT_GT(archive->notes().removed_to_seq, 0);
+  ASSERT_TRUE(archive->CutTo({}).ok());
+  EXPECT_EQ(archive->notes().Text(), "");
+  Fill(*archive, 3, 10);
+  EXPECT_EQ(archive->notes().Text(), "");
+  archive->Flush();
+  ArchiveOptions reader = options_;
+  EXPECT_EQ((*Archive::OpenReadOnly(reader, ledger_))->notes().Text(), "");
+}
+
+TEST_F(ArchiveTest, WhoOwnsAFolderIsKnownFromItself) {
+  options_.owner = "/some/where/notes.weir";
+  auto archive = Make(options_);
+  Fill(*archive, 0, 10);
+  EXPECT_EQ(Archive::OwnerOf(options_.dir), options_.owner);
+  auto fork = std::move(archive->Fork(folder_ + "/b", ledger_, "another")).value();
+  EXPECT_EQ(Archive::OwnerOf(folder_ + "/b"), "another");
+  EXPECT_EQ(Archive::OwnerOf(folder_), "");
+  EXPECT_EQ(Archive::Delete(options_.dir).code(), StatusCode::kIo);  // it is open
+  archive.reset();
+  WriteFile(options_.dir + "/mine", "a");
+  EXPECT_EQ(Archive::Delete(options_.dir).code(), StatusCode::kIo);
+  EXPECT_TRUE(fs::exists(options_.dir + "/mine"));
+  EXPECT_FALSE(fs::exists(PathOf(1)));
+  fork.reset();
+  EXPECT_TRUE(Archive::Delete(folder_ + "/b").ok());
+  EXPECT_FALSE(fs::exists(folder_ + "/b"));
+  EXPECT_TRUE(Archive::Delete(folder_ + "/nothing").ok());
+}
+
+// Pictures' rows are not read, but for what says where the next block begins.
+TEST_F(ArchiveTest, TextIsFoundWithoutReadingPictures) {
+  options_.max_rows = 4096;
+  const auto archive = Make(options_);
+  const std::vector<uint16_t> rows(4096 * kWidth, 7);
+  Block picture = {.n_tokens = 4096, .modality = Modality::kImage, .rows = rows, .columns = 64};
+  Block text = {.n_tokens = 10, .text = "between"};
+  for (int i = 0; i < 20; ++i) {
+    picture.seq = archive->seq_end();
+    ASSERT_TRUE(archive->Append(picture).ok());
+    text.seq = archive->seq_end();
+    ASSERT_TRUE(archive->Append(text).ok());
+  }
+  archive->Flush();
+  int n_texts = 0, n_pictures = 0;
+  ASSERT_TRUE(archive
+                  ->ScanText(archive->begin(),
+                             [&](BlockPlace, const Block& block) {
+                               ++(block.modality == Modality::kText ? n_texts : n_pictures);
+                               EXPECT_TRUE(block.rows.empty());
+                               return true;
+                             })
+                  .ok());
+  EXPECT_EQ(n_texts, 20);
+  EXPECT_EQ(n_pictures, 20);
+  EXPECT_EQ(archive->notes().n_damaged, 0);
 }
 
 }  // namespace

@@ -54,6 +54,8 @@ class BlockSource {
   // earlier scan visited; blocks that a quota has removed since are left out.
   using Visit = std::function<bool(BlockPlace, const Block&)>;
   virtual Status Scan(BlockPlace from, const Visit& visit) = 0;
+  // The same, but pictures come without their rows, which are not read: a damaged one may come, too.
+  virtual Status ScanText(BlockPlace from, const Visit& visit) { return Scan(from, visit); }
 };
 
 }  // namespace weir

@@ -11,6 +11,7 @@ Status CheckOwnArchive(StreamRecall& recall, const std::optional<ArchivePoint>& 
     return InvalidArgument("{} holds the archive of another session; name a new folder, or go on with that session",
                            archive.dir());
   }
+  if (archive.n_segments() == 0) return Status();
   WEIR_ASSIGN_OR_RETURN(const bool own, archive.Has(*saved));
   if (own) return Status();
   return InvalidArgument(

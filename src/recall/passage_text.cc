@@ -61,7 +61,7 @@ Result<std::string> PassageText(const Passage& passage, BlockSource& blocks) {
   size_t begin = 0, end = 0;
   int32_t n = 0;
   const int32_t n_inside = passage.n_before + passage.n_blocks;
-  WEIR_RETURN_IF_ERROR(blocks.Scan(passage.from, [&](BlockPlace, const Block& block) {
+  WEIR_RETURN_IF_ERROR(blocks.ScanText(passage.from, [&](BlockPlace, const Block& block) {
     // The block before and the one after may be anything; what belongs to the passage is text.
     const bool inside = n >= passage.n_before && n < n_inside;
     if (!inside && (block.modality != Modality::kText || block.role != Role::kInput)) return ++n < n_inside;

@@ -93,8 +93,19 @@ Result<Recalled> Recaller::Bring(Session& session, std::string_view question, in
   if (std::ssize(chosen) > spec_.n_passages()) chosen.resize(static_cast<size_t>(spec_.n_passages()));
   WEIR_ASSIGN_OR_RETURN(out.passages, restorer_->Restore(job, chosen));
   out.held = !found.empty() && found[0].held;
-  out.gated = out.passages.empty() && !found.empty() && !out.held;
+  out.too_large = out.passages.empty() && !chosen.empty();
+  out.gated = out.passages.empty() && !found.empty() && !out.held && !out.too_large;
   out.n_tokens = session.n_excerpt();
+  return out;
+}
+
+Result<Recalled> Recaller::TryToBring(Session& session, std::string_view question, int64_t t_ms) {
+  auto recalled = Bring(session, question, t_ms);
+  if (recalled.ok()) return recalled;
+  WEIR_RETURN_IF_ERROR(TakeBack(session));
+  if (recalled.status().code() != StatusCode::kIo) return recalled.status();
+  Recalled out;
+  out.failed = recalled.status();
   return out;
 }
 

@@ -34,6 +34,8 @@ struct Recalled {
   double best_score = 0;                  // of everything that was found
   bool gated = false;                     // something was found, but nothing above the gate
   bool held = false;                      // the best match is in the pot
+  Status failed;                          // why nothing could be searched; Bring() itself returns such an error
+  bool too_large = false;                 // what was found above the gate needs more room than excerpts have
 };
 
 class Recaller {
@@ -56,6 +58,8 @@ class Recaller {
   // does not fit is left out, the worst first. Errors of the source and of Session::Append(). REQUIRES: no excerpt is
   // held.
   Result<Recalled> Bring(Session& session, std::string_view question, int64_t t_ms);
+  // The same, but a source that cannot be read (kIo) costs the excerpt, not the answer: Recalled::failed says why.
+  Result<Recalled> TryToBring(Session& session, std::string_view question, int64_t t_ms);
   Status TakeBack(Session& session) { return session.TakeBackExcerpt(); }
 
  private:

@@ -8,23 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "engine/loaded_model.h"
 #include "recall/recall_testing.h"
-#include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
 
 using testing::ListedBlocks;
 
-class RecallerTest : public ::testing::Test {
+class RecallerTest : public testing::TinyLlamaTest {
  protected:
-  static void SetUpTestSuite() {
-    LoadModelOptions load;
-    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    model_ = std::move(LoadedModel::Load(load)).value();
-  }
-  static void TearDownTestSuite() { model_.reset(); }
   void SetUp() override {
     for (int i = 0; i < 4; ++i) blocks_.Add(" the man and the sea.");
     blocks_.Add(" The harpoon lay in the attic.");
@@ -32,7 +25,7 @@ class RecallerTest : public ::testing::Test {
     blocks_.Add(" A harpoon is long.");
     for (int i = 0; i < 4; ++i) blocks_.Add(" and the boat.");
   }
-  static std::unique_ptr<Session> MakeSession(int32_t excerpt_slots) {
+  std::unique_ptr<Session> MakeSession(int32_t excerpt_slots) {
     SessionOptions options;
     options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
     options.pot_slots = 64;
@@ -55,10 +48,8 @@ class RecallerTest : public ::testing::Test {
     return out.ok() ? *std::move(out) : Recalled();
   }
 
-  static std::unique_ptr<LoadedModel> model_;
   ListedBlocks blocks_;
 };
-std::unique_ptr<LoadedModel> RecallerTest::model_;
 
 TEST_F(RecallerTest, TheSentenceComesAndGoes) {
   auto session = Forgetful();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts what a session reads into blocks and puts them into an archive.
+// Cuts what a session reads into blocks and puts them into an archive. The frame of a chat template is no text: control
+// tokens, and the name of a role that follows one ("user", "assistant"), belong to a block without words.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,9 @@ class Recorder final : public StreamListener {
  private:
   void Begin(const Arrival& arrival, int64_t seq);
   void AddPicture(const Arrival& arrival);
+  // Of the text behind a control token, what is not the name of a role.
+  void AddText(std::string_view piece);
+  void EndFrame();
   void End();
   void Forget();
 
@@ -50,7 +54,10 @@ class Recorder final : public StreamListener {
   RowWatcher* watcher_ = nullptr;
   StreamDecoder decoder_;
   Block block_;  // that is being filled: text of text_
+  const Tokenizer& tokenizer_;
   std::string text_, piece_;
+  bool in_frame_ = false;  // behind a control token, and what followed may be the name of a role:
+  std::string frame_;
   const std::span<uint16_t> rows_;
   size_t n_numbers_ = 0;  // of rows_, of the picture that is being read
 };

@@ -16,6 +16,8 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 'a', 'r', 'c', 'h'};
 constexpr uint32_t kVersion = 1;
+constexpr int kSparseRecords = 16;
+constexpr int64_t kSparseBytes = 4096;            // that are read at once between pictures
 constexpr int64_t kMaxNumber = int64_t{1} << 59;  // of tokens and milliseconds: sums of two stay in range
 
 struct RawHeader {
@@ -174,7 +176,8 @@ Status CheckBlock(const Block& block, int32_t n_embd) {
 // Makes the buffer hold the n bytes from at_ on. REQUIRES: they end at end_ or before, and fit the buffer.
 Status RecordWalk::Fill(int64_t n) {
   if (at_ >= held_at_ && at_ + n <= held_at_ + n_held_) return Status();
-  const int64_t n_read = std::min(std::ssize(buffer_), end_ - at_);
+  const int64_t most = sparse_ > 0 ? std::max<int64_t>(n, kSparseBytes) : std::ssize(buffer_);
+  const int64_t n_read = std::min({most, std::ssize(buffer_), end_ - at_});
   n_held_ = 0;
   WEIR_RETURN_IF_ERROR(read_(at_, buffer_.first(static_cast<size_t>(n_read))));
   held_at_ = at_;
@@ -204,6 +207,30 @@ Result<bool> RecordWalk::IsWhole(int64_t n) {
   return sum == want;
 }
 
+// Whether a record follows the one at at_, which has n bytes and says that its tokens end at seq_end: then its head is
+// right about both, or wrong about nothing that matters to others.
+Result<bool> RecordWalk::LeadsOn(int64_t seq_end, int64_t n) {
+  const int64_t here = at_, n_left = end_ - at_ - n;
+  if (n_left < kRecordHeadBytes) return false;
+  at_ += n;
+  Status status = Fill(kRecordHeadBytes);
+  bool leads = false;
+  if (status.ok()) {
+    const auto next = Load<RawRecord>(buffer_.data() + (at_ - held_at_));
+    const int64_t n_next = Plausible(next, n_left, header_.n_embd);
+    leads = n_next > 0 && next.seq >= seq_end;
+    if (leads && next.modality == static_cast<uint8_t>(Modality::kText)) {
+      auto whole = IsWhole(n_next);
+      status = whole.status();
+      leads = whole.ok() && *whole;
+      if (!leads) n_summed_ += n_next;
+    }
+  }
+  at_ = here;
+  WEIR_RETURN_IF_ERROR(status);
+  return leads;
+}
+
 Result<bool> RecordWalk::Next(Block* block, int64_t* at) {
   while (end_ - at_ >= kRecordHeadBytes) {
     WEIR_RETURN_IF_ERROR(Fill(kRecordHeadBytes));
@@ -218,7 +245,15 @@ Result<bool> RecordWalk::Next(Block* block, int64_t* at) {
       at_ += n;
       continue;
     }
-    if (whole) {
+    const bool picture = raw.modality != static_cast<uint8_t>(Modality::kText);
+    bool skipped = false;
+    if (whole && bodies_ == Bodies::kText && picture && fits) {
+      sparse_ = kSparseRecords;
+      WEIR_ASSIGN_OR_RETURN(skipped, LeadsOn(raw.seq + raw.n_tokens, n));
+    } else if (whole) {
+      sparse_ = std::max(0, sparse_ - 1);
+    }
+    if (whole && !skipped) {
       WEIR_ASSIGN_OR_RETURN(whole, IsWhole(n));
       if (!whole) n_summed_ += n;
       if (fits) {
@@ -254,7 +289,7 @@ Result<bool> RecordWalk::Next(Block* block, int64_t* at) {
     block->body = static_cast<BlockBody>(raw.body);
     block->text = text;
     const int64_t n_numbers = NumbersOf(block->body, block->modality, raw.n_tokens, header_.n_embd);
-    if (n_numbers > 0) {
+    if (n_numbers > 0 && bodies_ == Bodies::kAll) {
       block->rows = {reinterpret_cast<const uint16_t*>(body), static_cast<size_t>(n_numbers)};
     }
     return true;

@@ -48,14 +48,19 @@ std::span<const uint8_t> RecordBody(const Block& block);
 // kInvalidArgument for a block that no record can hold: counts, times, text that is not UTF-8, a text with rows.
 Status CheckBlock(const Block& block, int32_t n_embd);
 
+// What a walk reads. kText: of pictures the heads only; their checksums are compared where what follows them is in
+// doubt.
+enum class Bodies { kAll, kText };
+
 // Walks over the records of a segment, through a buffer.
 class RecordWalk {
  public:
   using ReadFn = std::function<Status(int64_t at, std::span<uint8_t> to)>;
   // From `at` to `end`, which is not behind the segment's last byte. REQUIRES: `at` is a multiple of 4; `buffer` is
   // aligned to 4 bytes and has at least kSegmentHeadBytes.
-  RecordWalk(const SegmentHeader& header, ReadFn read, int64_t at, int64_t end, std::span<uint8_t> buffer)
-      : header_(header), read_(std::move(read)), at_(at), end_(end), buffer_(buffer) {}
+  RecordWalk(const SegmentHeader& header, ReadFn read, int64_t at, int64_t end, std::span<uint8_t> buffer,
+             Bodies bodies = Bodies::kAll)
+      : header_(header), read_(std::move(read)), at_(at), end_(end), buffer_(buffer), bodies_(bodies) {}
 
   // The next whole record; false at the end. Damaged bytes are passed over, up to the next record that is whole. The
   // block is valid until the next call. Errors of `read`.
@@ -73,11 +78,14 @@ class RecordWalk {
  private:
   Status Fill(int64_t n);
   Result<bool> IsWhole(int64_t n);
+  Result<bool> LeadsOn(int64_t seq_end, int64_t n);
 
   const SegmentHeader header_;
   const ReadFn read_;
   int64_t at_, end_;
   const std::span<uint8_t> buffer_;
+  const Bodies bodies_;
+  int sparse_ = 0;  // above 0: a picture came a few records ago, and the next may be near: little is read at once
   int64_t held_at_ = 0, n_held_ = 0;  // the buffer's bytes
   int64_t seq_ = 0, pass_to_ = 0;
   uint32_t sum_ = 0;

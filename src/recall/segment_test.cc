@@ -40,17 +40,18 @@ struct Walked {
   int64_t n_read = 0;  // bytes
 };
 
-Walked Walk(const Bytes& bytes, size_t n_buffer = 4096, int64_t from = kSegmentHeadBytes) {
+Walked Walk(const Bytes& bytes, size_t n_buffer = 4096, Bodies bodies = Bodies::kAll) {
   Walked out;
   const std::unique_ptr<uint32_t[]> buffer(new uint32_t[n_buffer / 4]);
-  RecordWalk walk(kHeader,
-                  [&](int64_t at, std::span<uint8_t> to) {
-                    if (at < 0 || at + std::ssize(to) > std::ssize(bytes)) return Internal("reads beyond the end");
-                    std::copy_n(bytes.begin() + at, to.size(), to.begin());
-                    out.n_read += std::ssize(to);
-                    return Status();
-                  },
-                  from, std::ssize(bytes), {reinterpret_cast<uint8_t*>(buffer.get()), n_buffer / 4 * 4});
+  RecordWalk walk(
+      kHeader,
+      [&](int64_t at, std::span<uint8_t> to) {
+        if (at < 0 || at + std::ssize(to) > std::ssize(bytes)) return Internal("reads beyond the end");
+        std::copy_n(bytes.begin() + at, to.size(), to.begin());
+        out.n_read += std::ssize(to);
+        return Status();
+      },
+      kSegmentHeadBytes, std::ssize(bytes), {reinterpret_cast<uint8_t*>(buffer.get()), n_buffer / 4 * 4}, bodies);
   Block block;
   for (int64_t at = 0;;) {
     const auto more = walk.Next(&block, &at);
@@ -100,6 +101,74 @@ TEST(Segment, AnySingleBitCostsOneBlock) {
       ASSERT_EQ(walked.n_damaged, 1) << bit;
     }
   }
+}
+
+// The bits of a picture's rows are not looked at; those of its head cost the picture, of a text the text.
+TEST(Segment, AnySingleBitCostsOneBlockOfAWalkOverTexts) {
+  std::vector<int64_t> places;
+  const Bytes whole = Segment(3, 12, &places);
+  places.push_back(std::ssize(whole));
+  const Walked all = Walk(whole, 8192, Bodies::kText);
+  ASSERT_EQ(all.blocks.size(), 9u);
+  EXPECT_TRUE(all.blocks[6].rows.empty());
+  for (size_t bit = 8 * kSegmentHeadBytes; bit < 8 * whole.size(); ++bit) {
+    Bytes bytes = whole;
+    bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+    const Walked walked = Walk(bytes, 8192, Bodies::kText);
+    const int64_t hit =
+        std::upper_bound(places.begin(), places.end(), static_cast<int64_t>(bit / 8)) - places.begin() - 1;
+    std::vector<Stored> got = walked.blocks, want = all.blocks;
+    const auto drop = [](std::vector<Stored>* list, int64_t seq) {
+      std::erase_if(*list, [&](const Stored& one) { return one.block.seq == seq; });
+    };
+    if (hit == 6) {
+      std::erase_if(got, [](const Stored& one) { return one.block.modality != Modality::kText; });
+      drop(&want, 32 * 9);
+    } else {
+      drop(&want, 32 * (3 + hit));
+      ASSERT_EQ(walked.n_damaged, 1) << bit;
+    }
+    ASSERT_EQ(got, want) << bit;
+  }
+}
+
+// Where pictures lie, few bytes are read.
+TEST(Segment, AWalkOverTextsReadsLittle) {
+  SegmentHeader header = kHeader;
+  header.n_embd = 512;
+  Bytes bytes(kSegmentHeadBytes);
+  WriteSegmentHead(header, bytes);
+  const std::vector<uint16_t> rows(256 * 512, 7);
+  Block block = {.n_tokens = 256};
+  for (int i = 0; i < 20; ++i) {
+    block.text = i % 2 == 0 ? "between" : "";
+    block.modality = i % 2 == 0 ? Modality::kText : Modality::kImage;
+    block.rows = i % 2 == 0 ? std::span<const uint16_t>() : rows;
+    const int64_t at = std::ssize(bytes);
+    bytes.resize(static_cast<size_t>(at + RecordBytes(block)));
+    WriteRecordHead(block, header, at, std::span(bytes).subspan(static_cast<size_t>(at), kRecordHeadBytes));
+    std::ranges::copy(RecordBody(block), bytes.begin() + at + kRecordHeadBytes);
+    block.seq = block.seq_end();
+  }
+  const auto n_read_of = [&](Bodies bodies) {
+    int64_t n = 0, n_blocks = 0, at = 0;
+    std::vector<uint32_t> buffer(1 << 17);
+    RecordWalk walk(
+        header,
+        [&](int64_t from, std::span<uint8_t> to) {
+          n += std::ssize(to);
+          std::copy_n(bytes.begin() + from, to.size(), to.begin());
+          return Status();
+        },
+        kSegmentHeadBytes, std::ssize(bytes), {reinterpret_cast<uint8_t*>(buffer.data()), 4 * buffer.size()}, bodies);
+    while (*walk.Next(&block, &at)) ++n_blocks;
+    EXPECT_EQ(n_blocks, 20);
+    EXPECT_EQ(walk.n_damaged(), 0);
+    return n;
+  };
+  EXPECT_GE(n_read_of(Bodies::kAll), 10 * 256 * 1024);
+  // The buffer at the beginning, and the last picture, behind which nothing says that its head is right.
+  EXPECT_LT(n_read_of(Bodies::kText), 4 * 512 * 1024);
 }
 
 TEST(Segment, AnyTwoBytesSwapped) {

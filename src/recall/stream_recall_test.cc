@@ -5,26 +5,23 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "recall/file_recall.h"
 #include "recall/own_archive.h"
 #include "support/build_paths.h"
+#include "support/loaded.h"
 
 namespace weir {
 namespace {
 
-class StreamRecallTest : public ::testing::Test {
+class StreamRecallTest : public testing::TinyLlamaTest {
  protected:
-  static void SetUpTestSuite() {
-    LoadModelOptions load;
-    load.path = SourceDir() + "/tests/golden/models/llama.gguf";
-    model_ = std::move(LoadedModel::Load(load)).value();
-  }
-  static void TearDownTestSuite() { model_.reset(); }
   void SetUp() override {
     folder_ = ::testing::TempDir() + "stream_recall_" + std::to_string(getpid());
     std::filesystem::create_directories(folder_);
@@ -34,10 +31,11 @@ class StreamRecallTest : public ::testing::Test {
   struct Stream {
     std::unique_ptr<Session> session;
     std::unique_ptr<StreamRecall> recall;
+    const Tokenizer* tokenizer = nullptr;
     Status Read(const std::string& text) {
       EncodeOptions plain;
       plain.add_special = false;
-      return session->Append(model_->tokenizer().Encode(text, plain));
+      return session->Append(tokenizer->Encode(text, plain));
     }
   };
   RecallOptions Options(const std::string& name) const {
@@ -48,13 +46,14 @@ class StreamRecallTest : public ::testing::Test {
     out.disk_bytes = 8 << 20;
     return out;
   }
-  static Stream Open(const RecallOptions& recall) {
+  Stream Open(const RecallOptions& recall) {
     SessionOptions options;
     options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
     options.pot_slots = 64;
     const Status added = AddRecall(recall, *model_, &options);
     EXPECT_TRUE(added.ok()) << added.message();
     Stream out;
+    out.tokenizer = &tokenizer();
     out.session = std::move(Session::Make(model_->model(), model_->backend(), options)).value();
     auto made = StreamRecall::Make(recall, *model_, *out.session);
     EXPECT_TRUE(made.ok()) << made.status().message();
@@ -79,10 +78,8 @@ class StreamRecallTest : public ::testing::Test {
     return out;
   }
 
-  static std::unique_ptr<LoadedModel> model_;
   std::string folder_;
 };
-std::unique_ptr<LoadedModel> StreamRecallTest::model_;
 
 TEST_F(StreamRecallTest, ThePlanIsWhatTheLedgerHolds) {
   for (const char* name : {"", "archive"}) {
@@ -233,6 +230,65 @@ TEST_F(StreamRecallTest, WhatIsReadWhilePausedIsNotKept) {
   EXPECT_EQ(kept.find("lighthouse"), std::string::npos) << kept;
   EXPECT_NE(kept.find("the man"), std::string::npos) << kept;
   EXPECT_NE(kept.find("the sea"), std::string::npos) << kept;
+}
+
+// What comes after a question that was stopped is text to recall, not a question to leave out.
+TEST_F(StreamRecallTest, TheRestOfAStoppedQuestionIsNone) {
+  const auto role_of_last = [](StreamRecall& recall) {
+    Role role = Role::kAnswer;
+    recall.Flush();
+    EXPECT_TRUE(recall.archive()
+                    .Scan(0,
+                          [&](BlockPlace, const Block& block) {
+                            role = block.role;
+                            return true;
+                          })
+                    .ok());
+    return role;
+  };
+  const std::vector<int32_t> question(20, 300);
+  for (const char* how : {"dropped", "stopped", "answered"}) {
+    Stream stream = Open(Options(""));
+    ASSERT_TRUE(stream.session->BeginRound(question, 5).ok());
+    ASSERT_TRUE(stream.session->Append(std::span(question).first(3)).ok());
+    EXPECT_EQ(role_of_last(*stream.recall), Role::kQuestion);
+    if (std::string(how) == "dropped") {
+      stream.session->CancelQuestion();
+    } else {
+      const std::atomic<bool> stop = true;
+      Session::AppendOptions options;
+      options.stop = std::string(how) == "stopped" ? &stop : nullptr;
+      options.generated = options.stop == nullptr;
+      const Status status = stream.session->Append(std::span(question).first(1), options);
+      EXPECT_EQ(status.ok(), options.generated);
+    }
+    ASSERT_TRUE(stream.Read(" the man").ok());
+    EXPECT_EQ(role_of_last(*stream.recall), Role::kInput) << how;
+  }
+}
+
+TEST_F(StreamRecallTest, WhatDoesNotFitIsSaidToBeTooLarge) {
+  RecallOptions options = Options("");
+  options.tokens = 2;
+  Stream stream = Open(options);
+  ASSERT_TRUE(stream.Read(" The harpoon lay in the attic." + Pages(200)).ok());
+  const auto recalled = stream.recall->recaller().Bring(*stream.session, "harpoon?", 0);
+  ASSERT_TRUE(recalled.ok());
+  EXPECT_TRUE(recalled->passages.empty());
+  EXPECT_TRUE(recalled->too_large);
+  EXPECT_FALSE(recalled->gated);
+}
+
+TEST_F(StreamRecallTest, ExcerptsDoNotChooseTheRotaryFactors) {
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
+  options.pot_slots = 64;
+  const auto plain = PlanSession(model_->model(), model_->backend(), options);
+  ASSERT_TRUE(AddRecall(Options(""), *model_, &options).ok());
+  const auto with = PlanSession(model_->model(), model_->backend(), options);
+  ASSERT_TRUE(plain.ok() && with.ok());
+  EXPECT_GT(with->pot.n_slots, plain->pot.n_slots);
+  EXPECT_EQ(with->runner.n_context, plain->runner.n_context);
 }
 
 TEST_F(StreamRecallTest, TooLittleIsRefused) {

@@ -77,6 +77,14 @@ class World {
       return true;
     });
     Require(status.ok() || status.code() == StatusCode::kIo);
+    // What is searched: in order, too, and without rows.
+    seq = -1;
+    (void)archive.ScanText(archive.begin(), [&](BlockPlace place, const Block& block) {
+      Require(block.seq >= seq && block.n_tokens > 0 && place > 0 && block.rows.empty());
+      Require(ValidUtf8Prefix(block.text) == block.text.size());
+      seq = block.seq;
+      return true;
+    });
     return out;
   }
   std::unique_ptr<Archive> Open() {

@@ -35,7 +35,7 @@ Result<std::string> TextOf(const RestoreJob& job, const Passage& passage) {
   }
   std::string text;
   int32_t n = 0;
-  WEIR_RETURN_IF_ERROR(job.blocks.Scan(passage.from, [&](BlockPlace, const Block& block) {
+  WEIR_RETURN_IF_ERROR(job.blocks.ScanText(passage.from, [&](BlockPlace, const Block& block) {
     if (n >= passage.n_before) text += block.text;
     return ++n < passage.n_before + passage.n_blocks;
   }));
@@ -44,16 +44,16 @@ Result<std::string> TextOf(const RestoreJob& job, const Passage& passage) {
 
 Status ReadPictures(const RestoreJob& job, const Passage& passage, const Session::AppendOptions& append) {
   Status status;
-  int32_t n = 0;
   Session::AppendOptions here = append;
   WEIR_RETURN_IF_ERROR(job.blocks.Scan(passage.from, [&](BlockPlace, const Block& block) {
+    if (block.seq >= passage.seq_end) return false;
     const bool fits = !block.rows.empty() && block.rows.size() <= job.rows.size();
-    if (n++ >= passage.n_before && fits) {
+    if (block.seq >= passage.seq && fits) {
       std::ranges::transform(block.rows, job.rows.begin(), F16ToF32);
       here.columns = block.columns;
       status = job.session.AppendEmbeddings(job.rows.first(block.rows.size()), block.modality, here);
     }
-    return status.ok() && n < passage.n_before + passage.n_blocks;
+    return status.ok();
   }));
   return status;
 }

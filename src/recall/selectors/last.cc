@@ -15,7 +15,7 @@ class Last final : public Selector {
 
   Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) override {
     std::deque<Passage> newest;
-    WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
+    WEIR_RETURN_IF_ERROR(blocks.ScanText(blocks.begin(), [&](BlockPlace place, const Block& block) {
       if (block.seq_end() > query.held_from) return false;
       if (!query.MayBring(block)) return true;
       Passage one = {.from = place, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};

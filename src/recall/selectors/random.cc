@@ -16,7 +16,7 @@ class Random final : public Selector {
     Rng rng(seed_ ^ static_cast<uint64_t>(query.n_seen));  // the same question at the same place gets the same passages
     std::vector<Passage> out;
     int64_t n = 0;
-    WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
+    WEIR_RETURN_IF_ERROR(blocks.ScanText(blocks.begin(), [&](BlockPlace place, const Block& block) {
       if (block.seq_end() > query.held_from) return false;
       if (!query.MayBring(block)) return true;
       Passage one = {.from = place, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};

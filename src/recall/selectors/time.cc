@@ -29,7 +29,7 @@ class Time final : public Selector {
     // How much there is, then every so many blocks of it.
     int64_t n_inside = 0;
     const auto scan = [&](const std::function<void(BlockPlace, const Block&)>& each) {
-      return blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
+      return blocks.ScanText(blocks.begin(), [&](BlockPlace place, const Block& block) {
         if (query.MayBring(block) && inside(block)) each(place, block);
         return true;
       });

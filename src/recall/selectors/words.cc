@@ -53,7 +53,7 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     before.reset();
     last.reset();
   };
-  WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
+  WEIR_RETURN_IF_ERROR(blocks.ScanText(blocks.begin(), [&](BlockPlace place, const Block& block) {
     if (block.modality != Modality::kText && last) {
       Passage& shown = last->alone.passage;
       ++shown.n_blocks;
