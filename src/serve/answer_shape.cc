@@ -40,7 +40,11 @@ void AddRecalled(const Recalled& recalled, const Status& failed, Json* to) {
                     {"text", passage.text}});
   }
   if (list.empty()) {
-    (*to)["recall"] = !failed.ok() ? "failed" : recalled.held ? "held" : recalled.gated ? "gate" : "nothing";
+    (*to)["recall"] = !failed.ok()         ? "failed"
+                      : recalled.too_large ? "too_large"
+                      : recalled.held      ? "held"
+                      : recalled.gated     ? "gate"
+                                           : "nothing";
   }
   (*to)["recalled"] = std::move(list);
 }

@@ -18,7 +18,7 @@ Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options
   const int64_t bytes =
       PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch);
   WEIR_ASSIGN_OR_RETURN(const int64_t recall_bytes,
-                        RecallStore::MemoryBytes(options.recall, options.recall_disk_total));
+                        RecallStore::MemoryBytes(model, options.recall, options.recall_disk_total));
   if (options.encoder == nullptr) return bytes + recall_bytes;
   WEIR_ASSIGN_OR_RETURN(const int64_t vision_bytes,
                         SharedVision::Bytes(options.encoder->encoder(), options.prune, options.decode));
@@ -39,7 +39,10 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   if (!chat.ok() && !(options.chat_template.empty() && options.chat_arguments.empty())) return chat.status();
   WEIR_RETURN_IF_ERROR(CheckPolicyLength(options.session.policy.text));
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
-  if (options.encoder != nullptr) options.session.beside = FrameStore::Plan(options.encoder->encoder());
+  if (options.encoder != nullptr) {
+    options.session.beside = FrameStore::Plan(options.encoder->encoder());
+    options.recall.max_rows = options.encoder->encoder().config().max_rows();
+  }
   WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
   SessionOptions with_recall = options.session;
   WEIR_RETURN_IF_ERROR(AddRecall(options.recall, model, &with_recall));
@@ -64,7 +67,8 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
 }
 
 Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
-  WEIR_ASSIGN_OR_RETURN(recall_, RecallStore::Make(model_, options_.recall, options_.recall_disk_total, ledger_));
+  WEIR_ASSIGN_OR_RETURN(
+      recall_, RecallStore::Make(model_, options_.recall, options_.recall_disk_total, options_.snapshots, ledger_));
   Encoder* const encoder = options_.encoder == nullptr ? nullptr : &options_.encoder->encoder();
   WEIR_ASSIGN_OR_RETURN(
       pots_, AnswerPots::Make(model_, encoder, options_.session, options_.answer_pots, plan_.total_bytes, ledger_));

@@ -27,6 +27,7 @@ struct HostOptions {
   LoadedEncoder* encoder = nullptr;  // nullptr: no pictures. Outlives the host
   RecallOptions recall;              // of stream sessions, if their request does not say; `dir`: of all archives
   int64_t recall_disk_total = 0;     // bytes of disk for the archives of all sessions; 0: sessions have no recall
+  std::string snapshots;             // folder of snapshots and handed-over sessions, which own archives; may be empty
   PrunerSpec prune;                  // prunes the rows of every picture and frame
   DecodeOptions decode;
   std::string node;        // part of every session's id: the server that created it. Letters, digits

@@ -2,6 +2,7 @@
 #include "serve/recall_store.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,9 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,6 +24,25 @@ namespace {
 
 constexpr size_t kMaxSpecBytes = 1 << 12;
 constexpr size_t kNumberDigits = 16;
+constexpr int64_t kSettledSeconds = 600;
+
+// "" where there is none: relative paths mean something else to the next server.
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path out = std::filesystem::absolute(path, error).lexically_normal();
+  return error ? "" : out.string();
+}
+
+std::vector<std::string> FoldersIn(const std::string& dir) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
+    if (entry.symlink_status(error).type() == std::filesystem::file_type::directory) {
+      out.push_back(entry.path().filename().string());
+    }
+  }
+  return out;
+}
 
 std::string CopyName(const std::string& name, int64_t number) { return fmt::format("{}.{:016x}", name, number); }
 
@@ -44,19 +67,23 @@ bool IsCopyName(std::string_view text) {
 
 }  // namespace
 
-Result<int64_t> RecallStore::MemoryBytes(const RecallOptions& defaults, int64_t disk_total) {
+Result<int64_t> RecallStore::MemoryBytes(const LoadedModel& model, const RecallOptions& defaults, int64_t disk_total) {
   if (disk_total <= 0) return 0;
-  // The quota has few bytes of memory, but a larger one has more: no session's is larger than the total.
+  // A larger quota has more memory: no session's is larger than the total.
   int64_t most = 0;
   for (const int64_t disk : {defaults.disk_bytes, disk_total}) {
-    WEIR_ASSIGN_OR_RETURN(const int64_t bytes, Archive::MemoryBytes({.dir = defaults.dir, .disk_bytes = disk}));
+    WEIR_ASSIGN_OR_RETURN(const int64_t bytes, Archive::MemoryBytes({.dir = defaults.dir,
+                                                                     .disk_bytes = disk,
+                                                                     .n_embd = model.model().config().n_embd,
+                                                                     .max_rows = defaults.max_rows}));
     most = std::max(most, bytes);
   }
   return most;
 }
 
 Result<std::unique_ptr<RecallStore>> RecallStore::Make(LoadedModel& model, const RecallOptions& defaults,
-                                                       int64_t disk_total, Ledger& ledger) {
+                                                       int64_t disk_total, const std::string& snapshots,
+                                                       Ledger& ledger) {
   if (defaults.on() && defaults.disk_bytes > disk_total) {
     return InvalidArgument("a session's archive of {} bytes is larger than what all may have, {} bytes",
                            defaults.disk_bytes, disk_total);
@@ -70,9 +97,13 @@ Result<std::unique_ptr<RecallStore>> RecallStore::Make(LoadedModel& model, const
       return InvalidArgument("{} is no folder: archives need one", defaults.dir);
     }
   }
-  WEIR_ASSIGN_OR_RETURN(const int64_t spare_bytes, MemoryBytes(defaults, disk_total));
-  std::unique_ptr<RecallStore> out(new RecallStore(model, defaults, disk_total, spare_bytes));
+  WEIR_ASSIGN_OR_RETURN(const int64_t spare_bytes, MemoryBytes(model, defaults, disk_total));
+  std::unique_ptr<RecallStore> out(new RecallStore(model, defaults, disk_total, snapshots, spare_bytes));
   WEIR_ASSIGN_OR_RETURN(out->spare_bytes_, ledger.Reserve(MemTag::kOther, spare_bytes));
+  if (disk_total > 0 && !defaults.dir.empty()) {
+    out->Sweep();
+    out->CountCopies();
+  }
   if (disk_total > 0) {  // fails now rather than at the first session
     const auto trial = Archive::Make({.dir = out->PathOf(CopyName("trial", getpid())),
                                       .temp_dir = defaults.temp_dir,
@@ -107,7 +138,11 @@ Result<RecallOptions> RecallStore::OptionsFor(const std::optional<std::string>& 
     return InvalidArgument("'recall_disk' of {} bytes is more than the archives of all sessions may have, {}",
                            out.disk_bytes, disk_total());
   }
-  if (const auto bytes = Archive::MemoryBytes({.dir = out.dir, .disk_bytes = out.disk_bytes}); !bytes.ok()) {
+  if (const auto bytes = Archive::MemoryBytes({.dir = out.dir,
+                                               .disk_bytes = out.disk_bytes,
+                                               .n_embd = model_.model().config().n_embd,
+                                               .max_rows = out.max_rows});
+      !bytes.ok()) {
     return InvalidArgument("'recall_disk' is not usable: {}", bytes.status().message());
   }
   return out;
@@ -125,7 +160,7 @@ Status RecallStore::Reserve(const RecallOptions& options, StreamSession* stream)
   }
   recall->disk = *std::move(disk);
   recall->options = options;
-  recall->options.dir = PathOf(stream->id);
+  recall->options.dir = recall->own_dir = PathOf(stream->id);
   stream->recall = std::move(recall);
   return Status();
 }
@@ -134,8 +169,7 @@ Status RecallStore::Begin(const RecallOptions& options, StreamSession* stream) {
   WEIR_RETURN_IF_ERROR(Reserve(options, stream));
   if (stream->recall == nullptr) return Status();
   SessionRecall& recall = *stream->recall;
-  const ArchiveOptions archive = ToArchiveOptions(recall.options, model_);
-  WEIR_ASSIGN_OR_RETURN(auto made, Archive::Make(archive, stream->session->ledger()));
+  WEIR_ASSIGN_OR_RETURN(auto made, Archive::Make(ArchiveOf(recall, stream->id), stream->session->ledger()));
   WEIR_ASSIGN_OR_RETURN(recall.stream, StreamRecall::Around(std::move(made), recall.options, model_, *stream->session));
   return Status();
 }
@@ -151,7 +185,8 @@ Status RecallStore::Fork(StreamSession& from, StreamSession* to) {
   WEIR_RETURN_IF_ERROR(Reserve(its.options, to));
   SessionRecall& recall = *to->recall;
   its.stream->Flush();
-  WEIR_ASSIGN_OR_RETURN(auto copy, its.stream->archive().Fork(recall.options.dir, to->session->ledger()));
+  WEIR_ASSIGN_OR_RETURN(auto copy,
+                        its.stream->archive().Fork(recall.options.dir, to->session->ledger(), OwnerOf(to->id)));
   recall.note = its.note;
   WEIR_ASSIGN_OR_RETURN(recall.stream, StreamRecall::Around(std::move(copy), recall.options, model_, *to->session));
   return Status();
@@ -162,14 +197,14 @@ Status RecallStore::OpenFor(const SessionNote::Recall& saved, bool moved, Stream
   Ledger& ledger = stream->session->ledger();
   const bool named = moved ? saved.archive == stream->id : IsCopyName(saved.archive);
   if (!named || defaults_.dir.empty() || !Archive::Exists(PathOf(saved.archive))) return NotFound("{}", kArchiveGone);
-  ArchiveOptions options = ToArchiveOptions(recall.options, model_);
+  ArchiveOptions options = ArchiveOf(recall, stream->id);
   std::unique_ptr<Archive> archive;
   if (moved) {
     WEIR_ASSIGN_OR_RETURN(archive, Archive::Open(options, ledger));
   } else {
     options.dir = PathOf(saved.archive);
     WEIR_ASSIGN_OR_RETURN(const auto of_snapshot, Archive::Open(options, spare_));
-    WEIR_ASSIGN_OR_RETURN(archive, of_snapshot->Fork(recall.options.dir, ledger));
+    WEIR_ASSIGN_OR_RETURN(archive, of_snapshot->Fork(recall.options.dir, ledger, OwnerOf(stream->id)));
   }
   WEIR_ASSIGN_OR_RETURN(recall.stream,
                         StreamRecall::Around(std::move(archive), recall.options, model_, *stream->session));
@@ -188,8 +223,8 @@ void RecallStore::GoOn(const SessionNote::Recall& saved, bool moved, StreamSessi
     if (!moved) (void)recall.stream->archive().Remove();
     recall.stream.reset();
   }
-  // An archive that cannot be read is left where it is.
-  ArchiveOptions options = ToArchiveOptions(recall.options, model_);
+  // An archive that cannot be read is left where it is until the session ends.
+  ArchiveOptions options = ArchiveOf(recall, stream->id);
   if (!options.dir.empty() && Archive::Exists(options.dir)) options.dir = recall.options.dir = "";
   auto made = Archive::Make(options, stream->session->ledger());
   if (!made.ok()) {
@@ -226,19 +261,81 @@ Result<RecallStore::Saved> RecallStore::Save(StreamSession& stream, const std::s
   }
   recall.stream->Flush();
   note.archive = CopyName(name, out.number);
-  WEIR_ASSIGN_OR_RETURN(const auto copy, recall.stream->archive().Fork(PathOf(note.archive), spare_));
-  note.point = copy->SavePoint();
+  const int64_t bytes = recall.stream->archive().disk_bytes();
+  auto disk = disk_.Reserve(MemTag::kOther, bytes);
+  if (!disk.ok()) {
+    return OverBudget(
+        "the copy of this session's archive needs {} bytes of disk; {} of {} are free: delete a session or a snapshot, "
+        "or start the server with a larger --recall-disk-total",
+        bytes, disk_total() - disk_.used_bytes(), disk_total());
+  }
+  WEIR_ASSIGN_OR_RETURN(const auto copy,
+                        recall.stream->archive().Fork(PathOf(note.archive), spare_, OwnerOfCopy(name)));
+  copies_[note.archive] = *std::move(disk);
+  note.point = copy->Point();
   if (copy->state().ok()) return out;
   const Status failed = copy->state();
+  copies_.erase(note.archive);
   (void)copy->Remove();
   return failed;
+}
+
+Status RecallStore::Sync(const Saved& saved) const {
+  const bool copied = saved.note && !saved.note->archive.empty() && !saved.name.empty();
+  return copied ? Archive::Sync(PathOf(saved.note->archive)) : Status();
+}
+
+std::string RecallStore::OwnerOf(const std::string& session_id) const {
+  return Absolute(snapshots_ + "/handover/" + session_id + ".weir");
+}
+
+std::string RecallStore::OwnerOfCopy(const std::string& name) const {
+  return Absolute(snapshots_ + "/" + name + ".weir");
+}
+
+ArchiveOptions RecallStore::ArchiveOf(const SessionRecall& recall, const std::string& session_id) const {
+  ArchiveOptions out = ToArchiveOptions(recall.options, model_);
+  if (!out.dir.empty()) out.owner = OwnerOf(session_id);
+  return out;
+}
+
+// Whoever hands a session over, or saves one, has neither the archive open nor the file written for a moment: folders
+// that changed lately stay.
+void RecallStore::Sweep() const {
+  for (const std::string& name : FoldersIn(defaults_.dir)) {
+    const std::string owner = Archive::OwnerOf(PathOf(name));
+    struct stat info {};
+    if (owner.empty() || access(owner.c_str(), F_OK) == 0 || errno != ENOENT) continue;
+    // A snapshot folder that is not there at all may come back.
+    const std::filesystem::path parent = std::filesystem::path(owner).parent_path();
+    if (access((IsCopyName(name) ? parent : parent.parent_path()).c_str(), F_OK) != 0) continue;
+    if (stat(PathOf(name).c_str(), &info) != 0 || info.st_mtime + kSettledSeconds > std::time(nullptr)) continue;
+    (void)Archive::Delete(PathOf(name));  // one that is open stays
+  }
+}
+
+void RecallStore::CountCopies() {
+  for (const std::string& name : FoldersIn(defaults_.dir)) {
+    if (!IsCopyName(name) || Archive::OwnerOf(PathOf(name)).empty()) continue;
+    std::error_code error;
+    int64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(PathOf(name), error)) {
+      const auto n = entry.file_size(error);
+      if (!error) bytes += static_cast<int64_t>(n);
+    }
+    // What is there may be more than a new limit allows: then nothing is left.
+    auto disk = disk_.Reserve(MemTag::kOther, std::min(bytes, disk_total() - disk_.used_bytes()));
+    if (disk.ok()) copies_[name] = *std::move(disk);
+  }
 }
 
 Status RecallStore::RemoveCopy(const std::string& name) {
   WEIR_ASSIGN_OR_RETURN(
       const auto archive,
       Archive::Open({.dir = PathOf(name), .disk_bytes = std::max(defaults_.disk_bytes, disk_total())}, spare_));
-  return archive->Remove();
+  WEIR_RETURN_IF_ERROR(archive->Remove());
+  copies_.erase(name);
+  return Status();
 }
 
 void RecallStore::EndSave(const Saved& saved, bool written) {
@@ -259,8 +356,9 @@ void RecallStore::EndSave(const Saved& saved, bool written) {
 }
 
 void RecallStore::Close(StreamSession& stream) {
-  if (stream.recall == nullptr || stream.recall->options.dir.empty()) return;
+  if (stream.recall == nullptr || stream.recall->own_dir.empty()) return;
   stream.recall->stays = true;
+  (void)utimensat(AT_FDCWD, stream.recall->own_dir.c_str(), nullptr, 0);  // for Sweep()
   stream.recall->stream.reset();
 }
 

@@ -154,6 +154,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options) {
+  options.host.snapshots = options.folder;
   auto impl = std::make_unique<Impl>(std::move(options));
   WEIR_RETURN_IF_ERROR(impl->Start(model));
   return std::unique_ptr<Server>(new Server(std::move(impl)));

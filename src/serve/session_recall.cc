@@ -6,7 +6,10 @@
 namespace weir {
 
 SessionRecall::~SessionRecall() {
-  if (stream != nullptr && !stays) (void)stream->archive().Remove();
+  if (stays) return;
+  if (stream != nullptr) (void)stream->archive().Remove();
+  stream.reset();
+  if (!own_dir.empty()) (void)Archive::Delete(own_dir);  // one that could not be opened
 }
 
 std::string SessionRecall::Notes() const {
@@ -20,10 +23,9 @@ std::string SessionRecall::Notes() const {
     add(stream->archive().notes().Text());
   }
   // Clients need not know where the server keeps it.
-  const size_t parent = options.dir.rfind('/');
-  return parent == std::string::npos
-             ? out
-             : WithoutFolder(InvalidArgument("{}", out), options.dir.substr(0, parent)).message();
+  const size_t parent = own_dir.rfind('/');
+  return parent == std::string::npos ? out
+                                     : WithoutFolder(InvalidArgument("{}", out), own_dir.substr(0, parent)).message();
 }
 
 }  // namespace weir

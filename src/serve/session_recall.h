@@ -12,7 +12,8 @@ namespace weir {
 
 // [engine]
 struct SessionRecall {
-  RecallOptions options;                 // `dir` is the session's own
+  RecallOptions options;                 // `dir`: of the archive in use
+  std::string own_dir;                   // the session's folder, deleted with it; "": files without names
   Reservation disk;                      // of what all archives may take
   std::string note;                      // what went wrong when the session came back, one line; "": nothing
   bool stays = false;                    // the archive is not deleted with this object

@@ -153,6 +153,22 @@ TEST_F(PicturesTest, ASessionSees) {
   EXPECT_EQ(Client(other).Ask(restored.json()["id"], "and then?"), went_on);
 }
 
+// A picture that left the pot comes back with the words in front of it.
+TEST_F(PicturesTest, ASessionRecallsPictures) {
+  const ServerProcess server(SeeingFlags({"--pot", "96", "--recall", "words", "--recall-tokens", "200"}),
+                             VisionFile("llava.gguf"));
+  Client client(server);
+  const std::string id = client.Create();
+  client.Append(id, "The harpoon of Varnholm:");
+  ASSERT_EQ(client.Do(id, "append", {{"image", DataUrl(PpmBytes(60, 40))}}).status, 200);
+  client.Append(id, Words(300, "man"));
+  const HttpAnswer answer = client.Do(id, "ask", Question("what of the harpoon of Varnholm?"));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json recalled = answer.json()["weir"]["recalled"];
+  ASSERT_FALSE(recalled.empty()) << answer.body;
+  EXPECT_GE(recalled[0]["end"].get<int64_t>() - recalled[0]["seq"].get<int64_t>(), kRows) << answer.body;
+}
+
 TEST_F(PicturesTest, FramesArriveWhileAnAnswerIsWritten) {
   const ServerProcess server(SeeingFlags({"--pot", "128", "--frames-waiting", "3"}), VisionFile("llava.gguf"));
   Client client(server);

@@ -17,6 +17,7 @@
 
 #include "cli/process.h"
 #include "io/snapshot_test_util.h"
+#include "recall/archive.h"
 #include "serve/server_process.h"
 #include "serve/session_client.h"
 #include "support/golden.h"
@@ -327,6 +328,99 @@ TEST_F(RecallTest, AServerThatEndsDeletesItsSessionsArchives) {
   EXPECT_EQ(Archives().size(), 1u);
   EXPECT_EQ(server.Terminate(), 0);
   EXPECT_TRUE(Archives().empty());
+}
+
+// What a killed server left behind goes when the next one starts; nothing else does.
+TEST_F(RecallTest, WhatAKilledServerLeftIsSwept) {
+  std::string kept, copy;
+  {
+    ServerProcess server(Flags());
+    Client client(server);
+    kept = client.Create();
+    client.Append(kept, Words(200, "sea"));
+    for (const char* name : {"notes", "gone"}) ASSERT_EQ(client.Do(kept, "save", {{"name", name}}).status, 200);
+    server.Kill();
+  }
+  ASSERT_EQ(Archives().size(), 3u);
+  fs::remove(folder_ + "/saved/gone.weir");
+  // An archive that no server made, another folder, and one that somebody has open.
+  Ledger ledger;
+  const std::string foreign = dir() + "/foreign", open = dir() + "/s-open";
+  ASSERT_TRUE(Archive::Make({.dir = foreign}, ledger).ok());
+  const auto held = Archive::Make({.dir = open, .owner = folder_ + "/saved/handover/s-open.weir"}, ledger);
+  ASSERT_TRUE(held.ok());
+  fs::create_directories(dir() + "/mine");
+  { const ServerProcess lately(Flags()); }
+  EXPECT_EQ(Archives().size(), 6u);  // they changed a moment ago: somebody may be about to hand them over
+  for (const std::string& name : Archives()) {
+    fs::last_write_time(dir() + "/" + name, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+  const ServerProcess server(Flags());
+  std::vector<std::string> left = Archives();
+  ASSERT_EQ(left.size(), 4u) << Json(left);
+  EXPECT_EQ(std::count(left.begin(), left.end(), kept), 0);
+  EXPECT_EQ(std::count_if(left.begin(), left.end(), [](const auto& name) { return name.starts_with("notes."); }), 1);
+  EXPECT_EQ(server.Post(kSessions + "/restore", {{"name", "notes"}}).status, 201);
+}
+
+TEST_F(RecallTest, AnArchiveThatCannotBeOpenedEndsWithItsSession) {
+  const std::vector<std::string> flags = Flags({"--hand-over", "--drain", "5"});
+  std::string id;
+  {
+    ServerProcess server(flags);
+    Client client(server);
+    id = client.Create();
+    client.Append(id, Words(200, "sea"));
+    EXPECT_EQ(server.Terminate(), 0);
+  }
+  ASSERT_EQ(Archives(), std::vector<std::string>{id});
+  const ServerProcess server(flags);
+  {
+    Ledger ledger;
+    const auto held = Archive::Open({.dir = dir() + "/" + id}, ledger);
+    ASSERT_TRUE(held.ok()) << held.status().message();
+    const HttpAnswer state = server.Get(kSessions + "/" + id);
+    ASSERT_EQ(state.status, 200) << state.body;
+    EXPECT_NE(state.json()["recall"]["note"].get<std::string>().find("cannot be used"), std::string::npos);
+    EXPECT_EQ(state.body.find(folder_), std::string::npos) << state.body;
+  }
+  EXPECT_EQ(server.Delete(kSessions + "/" + id).status, 200);
+  EXPECT_TRUE(Archives().empty());
+}
+
+TEST_F(RecallTest, CopiesOfSnapshotsCount) {
+  const std::vector<std::string> flags = Flags({"--recall-disk", "2MiB", "--recall-disk-total", "3MiB"});
+  {
+    const ServerProcess server(flags);
+    Client client(server);
+    const std::string id = client.Create();
+    client.Append(id, Words(400, "sea"));
+    const int64_t before = Metric(server, "weir_recall_reserved_bytes");
+    ASSERT_EQ(client.Do(id, "save", {{"name", "notes"}}).status, 200);
+    const int64_t with = Metric(server, "weir_recall_reserved_bytes");
+    EXPECT_GT(with, before);
+    ASSERT_EQ(client.Do(id, "save", {{"name", "notes"}}).status, 200);
+    EXPECT_EQ(Metric(server, "weir_recall_reserved_bytes"), with);  // it took the place of the first
+    EXPECT_EQ(server.Delete(kSessions + "/" + id).status, 200);
+    EXPECT_EQ(Metric(server, "weir_recall_reserved_bytes"), with - before);
+  }
+  const ServerProcess server(flags);
+  EXPECT_GT(Metric(server, "weir_recall_reserved_bytes"), 0);
+  EXPECT_EQ(server.Post(kSessions, {{"recall_disk", 3 << 20}}).status, 429);
+}
+
+TEST_F(RecallTest, ExcerptsThatWereTakenBackAreNowhere) {
+  const ServerProcess server(Flags());
+  Client client(server);
+  const std::string id = client.Create({{"recall_tokens", 200}});
+  TellAndForget(client, id);
+  const Json weir = Asked(client, id);
+  ASSERT_TRUE(BroughtBack(weir, "Ottoline"));
+  const Json state = client.State(id);
+  const int64_t n = state["states"]["held"].get<int64_t>() + state["states"]["on_disk"].get<int64_t>() +
+                    state["states"]["gone"].get<int64_t>();
+  EXPECT_LT(n, state["seen"].get<int64_t>() - 10);
+  EXPECT_EQ(state["states"]["gone"], 0) << state;
 }
 
 TEST_F(RecallTest, TheQuotaDropsTheOldestAndSaysSo) {

@@ -159,7 +159,8 @@ function showRecalled(told, into) {
   const fold = into.appendChild(document.createElement('details'));
   const title = fold.appendChild(document.createElement('summary'));
   const why = { held: 'nothing brought back: the pot holds the best match', gate: 'nothing brought back: no match is good enough',
-    nothing: 'nothing brought back: nothing matches', failed: 'nothing brought back: the archive cannot be searched' };
+    too_large: 'nothing brought back: what matches is longer than its room', nothing: 'nothing brought back: nothing matches',
+    failed: 'nothing brought back: the archive cannot be searched' };
   fold.className = 'recalled';
   fold.dataset.why = told.recall || '';
   title.textContent = told.recall ? why[told.recall] : 'brought back: ' + told.recalled.length +

@@ -31,7 +31,8 @@ void Handle(const Call& call, httplib::Response& response) {
         return Status();
       },
       ClientWaits);
-  // The disk is synced here, not on the engine's thread.
+  // The disk is synced here, not on the engine's thread: first the archive that the snapshot names.
+  if (status.ok()) status = call.host.recall().Sync(saved);
   if (status.ok()) status = file->Finish();
   (void)CallEngine(call.host, [&] {
     call.host.recall().EndSave(saved, status.ok());
