@@ -369,9 +369,11 @@ void PrintConfiguration(const LoadedModel& model, const Session& session, const 
   PrintDefaultPot(flags, plan.pot_slots, config);
   Print(stderr, "memory   {} for this session, fixed from now on\n", BytesText(plan.total_bytes));
   if (sampling[0] != '\0') Print(stderr, "sampling {}\n", sampling);
-  if (plan.pot_slots > config.n_ctx_train) {
-    Print(stderr, "weir: warning: the pot of {} tokens is longer than the {} the model was trained with\n",
-          plan.pot_slots, config.n_ctx_train);
+  if (plan.pot.n_slots > config.n_ctx_train) {
+    const std::string excerpts =
+        plan.excerpt_slots > 0 ? fmt::format(", with {} more for what is recalled,", plan.excerpt_slots) : "";
+    Print(stderr, "weir: warning: the pot of {} tokens{} is longer than the {} the model was trained with\n",
+          plan.pot_slots, excerpts, config.n_ctx_train);
   }
   const PolicySpec& spec = session.policy();
   if (!spec.profile.empty() && (spec.profile_pot != plan.pot_slots || spec.profile_model != ModelName(model))) {

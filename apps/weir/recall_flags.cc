@@ -58,9 +58,11 @@ Result<RecallOptions> ToRecallOptions(const RecallFlags& flags) {
 void PrintRecalled(const Recalled& recalled, int64_t n_seen) {
   if (recalled.passages.empty()) {
     Print(stderr, "recall   nothing{}\n",
-          recalled.held    ? std::string(": the pot holds the best match")
-          : recalled.gated ? fmt::format(": the best match, {:.2f}, is below the gate", recalled.best_score)
-                           : std::string(" matches"));
+          !recalled.failed.ok() ? ": " + Printable(recalled.failed.message())
+          : recalled.too_large  ? std::string(": what matches is longer than its room (--recall-tokens)")
+          : recalled.held       ? std::string(": the pot holds the best match")
+          : recalled.gated      ? fmt::format(": the best match, {:.2f}, is below the gate", recalled.best_score)
+                                : std::string(" matches"));
     return;
   }
   for (const RecalledPassage& passage : recalled.passages) {
@@ -79,12 +81,20 @@ void AddRecalled(const Recalled& recalled, nlohmann::ordered_json* json) {
                     {"text", passage.text}});
   }
   (*json)["recalled"] = std::move(list);
+  if (!recalled.failed.ok()) (*json)["recall_failed"] = recalled.failed.message();
   if (recalled.gated) (*json)["recall_gated"] = recalled.best_score;
+  if (recalled.too_large) (*json)["recall_too_large"] = true;
+}
+
+bool PrintIfOff(StreamRecall& recall, bool told) {
+  const Status& state = recall.archive().state();
+  if (state.ok()) return false;
+  if (!told) Print(stderr, "weir: warning: {}\n", Printable(state.message()));
+  return true;
 }
 
 void PrintArchiveNotes(StreamRecall& recall) {
-  const Status& state = recall.archive().state();
-  if (!state.ok()) Print(stderr, "weir: warning: recall keeps nothing more: {}\n", state.message());
+  (void)PrintIfOff(recall, false);
   const std::string notes = recall.archive().notes().Text();
   if (!notes.empty()) Print(stderr, "recall   {}\n", notes);
 }

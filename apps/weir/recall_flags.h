@@ -18,6 +18,8 @@ Result<RecallOptions> ToRecallOptions(const RecallFlags& flags);
 void PrintRecalled(const Recalled& recalled, int64_t n_seen);
 // [{"seq":..,"end":..,"t_ms":..,"score":..,"text":..}]; with it `gated` where something was found but not brought back.
 void AddRecalled(const Recalled& recalled, nlohmann::ordered_json* json);
+// Says why nothing more is kept, if so, unless the user was told. Returns whether nothing is.
+bool PrintIfOff(StreamRecall& recall, bool told);
 // What the archive lost or could not keep, if anything, to stderr.
 void PrintArchiveNotes(StreamRecall& recall);
 

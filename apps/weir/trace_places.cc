@@ -27,7 +27,7 @@ Result<SeqSet> SeqsOnDisk(const std::string& dir) {
   options.dir = dir;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Archive> archive, Archive::OpenReadOnly(options, ledger));
   SeqSet out;
-  WEIR_RETURN_IF_ERROR(archive->Scan(archive->begin(), [&](BlockPlace, const Block& block) {
+  WEIR_RETURN_IF_ERROR(archive->ScanText(archive->begin(), [&](BlockPlace, const Block& block) {
     out.Add({block.seq, block.n_tokens});
     return true;
   }));

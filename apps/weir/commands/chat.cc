@@ -261,6 +261,7 @@ class Chat {
   }
 
   Status Round(const std::string& message) {
+    const ExcerptScope excerpt(session_);
     WEIR_RETURN_IF_ERROR(ReadMessage(message));
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session_, sampler_, tokenizer_, answer_, true));
     Print(stdout, "\n");
@@ -269,6 +270,7 @@ class Chat {
     if (setup_.recall != nullptr) {
       PrintRecalled(talk_.recalled(), session_.n_seen());
       setup_.recall->Flush();
+      told_off_ = PrintIfOff(*setup_.recall, told_off_);
     }
     WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
     return CheckNotCut(result);
@@ -288,6 +290,7 @@ class Chat {
   PictureReader* const reader_;  // nullptr without an encoder
   const PictureFlags& pictures_;
   const ChatFlags& flags_;
+  bool told_off_ = false;  // that nothing more is kept for recall
 };
 
 Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer,

@@ -106,13 +106,20 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
       break;
     }
     more = *got;
+    const int64_t n_bytes_before = n_bytes - encoder.pending_bytes();
+    const int64_t n_seen_before = session.n_seen();
     n_bytes += static_cast<int64_t>(piece.size());
     tokens.clear();
     encoder.Push(piece, &tokens);
     if (!more) encoder.Finish(&tokens);
     progress.NextPiece(std::ssize(piece), std::ssize(tokens));
     status = push(tokens);
-    if (file != nullptr && status.ok()) file->ReadTo(n_bytes - encoder.pending_bytes(), session.n_seen());
+    if (file != nullptr) {
+      // Of a piece that was stopped, a share that is estimated.
+      int64_t n_more = n_bytes - encoder.pending_bytes() - n_bytes_before;
+      if (!status.ok()) n_more = n_more * (session.n_seen() - n_seen_before) / std::ssize(tokens);
+      file->ReadTo(n_bytes_before + n_more, session.n_seen());
+    }
   }
   const bool stopped = status.code() == StatusCode::kCancelled;
   if (!status.ok() && !stopped) return status;
@@ -134,7 +141,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   report = {};
   Recalled recalled;
   if (recaller != nullptr) {
-    WEIR_ASSIGN_OR_RETURN(recalled, recaller->Bring(session, flags.ask, 0));
+    WEIR_ASSIGN_OR_RETURN(recalled, recaller->TryToBring(session, flags.ask, 0));
     PrintRecalled(recalled, n_text);
   }
   tokens = talk.Ask(flags.ask, &report).tokens;
@@ -146,6 +153,10 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
   const double ttft_ms = result.first_token_ms + MillisecondsSince(asked);
   WEIR_RETURN_IF_ERROR(session.TakeBackExcerpt());
+  if (setup.recall != nullptr) {
+    setup.recall->Flush();
+    PrintIfOff(*setup.recall, false);
+  }
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   const double rate = static_cast<double>(n_text) / read_s;
   if (answer.output == "json") {

@@ -63,7 +63,7 @@ Result<std::unique_ptr<Searched>> OpenSearched(const std::string& place) {
     ArchiveOptions options;
     options.dir = place;
     WEIR_ASSIGN_OR_RETURN(out->archive, Archive::OpenReadOnly(options, out->ledger));
-    WEIR_RETURN_IF_ERROR(out->archive->Scan(out->archive->begin(), [&](BlockPlace, const Block& block) {
+    WEIR_RETURN_IF_ERROR(out->archive->ScanText(out->archive->begin(), [&](BlockPlace, const Block& block) {
       ++out->n_blocks;
       out->t_newest_ms = block.t_ms;
       return true;

@@ -201,6 +201,10 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
   WEIR_RETURN_IF_ERROR(session.TakeBackExcerpt());
+  if (setup.recall != nullptr) {
+    setup.recall->Flush();
+    PrintIfOff(*setup.recall, false);
+  }
   if (!flags.session.empty()) {
     if (prompt.talk) prompt.talk->Answered(result.end_token_read);
     WEIR_RETURN_IF_ERROR(

@@ -138,6 +138,7 @@ class Watcher {
 
   Status Ask(const std::string& question) {
     const Clock::time_point start = Clock::now();
+    const ExcerptScope excerpt(session_);
     const int64_t asked_at = t_ms_;
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     Session::AppendOptions append;
@@ -151,7 +152,10 @@ class Watcher {
     WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                           Answer(session_, sampler_, tokenizer_, answer_, !json_, asked_at));
     WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
-    if (recall_ != nullptr) recall_->Flush();
+    if (recall_ != nullptr) {
+      recall_->Flush();
+      told_off_ = PrintIfOff(*recall_, told_off_);
+    }
     const double ttft_ms = read_ms + result.first_token_ms;
     if (json_) {
       nlohmann::ordered_json line = Figures("answer", asked_at);
@@ -238,6 +242,7 @@ class Watcher {
   FrameFeed& feed_;
   const bool json_;
   StreamRecall* const recall_;  // nullptr without --recall
+  bool told_off_ = false;       // that nothing more is kept
   const Clock::time_point start_ = Clock::now();
   int64_t t_ms_ = 0, n_looked_ = 0;  // the latest frame's time; frames that are part of the stream
 };
