@@ -71,11 +71,10 @@ Result<int64_t> RecallStore::MemoryBytes(const LoadedModel& model, const RecallO
   if (disk_total <= 0) return 0;
   // A larger quota has more memory: no session's is larger than the total.
   int64_t most = 0;
+  ArchiveOptions archive = ToArchiveOptions(defaults, model);
   for (const int64_t disk : {defaults.disk_bytes, disk_total}) {
-    WEIR_ASSIGN_OR_RETURN(const int64_t bytes, Archive::MemoryBytes({.dir = defaults.dir,
-                                                                     .disk_bytes = disk,
-                                                                     .n_embd = model.model().config().n_embd,
-                                                                     .max_rows = defaults.max_rows}));
+    archive.disk_bytes = disk;
+    WEIR_ASSIGN_OR_RETURN(const int64_t bytes, Archive::MemoryBytes(archive));
     most = std::max(most, bytes);
   }
   return most;
@@ -138,11 +137,15 @@ Result<RecallOptions> RecallStore::OptionsFor(const std::optional<std::string>& 
     return InvalidArgument("'recall_disk' of {} bytes is more than the archives of all sessions may have, {}",
                            out.disk_bytes, disk_total());
   }
-  if (const auto bytes = Archive::MemoryBytes({.dir = out.dir,
-                                               .disk_bytes = out.disk_bytes,
-                                               .n_embd = model_.model().config().n_embd,
-                                               .max_rows = out.max_rows});
-      !bytes.ok()) {
+  const ArchiveOptions archive = ToArchiveOptions(out, model_), own = ToArchiveOptions(defaults_, model_);
+  // The memory of a copy is that of the server's own kind.
+  if (archive.key_numbers > own.key_numbers || archive.kv_numbers > own.kv_numbers) {
+    return InvalidArgument(
+        "'recall' by keys, or with keys and values, is for servers that run with it, for example "
+        "--recall {}",
+        out.spec.info->name + std::string(archive.kv_numbers > 0 ? ":restore=kv" : ""));
+  }
+  if (const auto bytes = Archive::MemoryBytes(archive); !bytes.ok()) {
     return InvalidArgument("'recall_disk' is not usable: {}", bytes.status().message());
   }
   return out;

@@ -389,7 +389,8 @@ TEST_F(RecallTest, AnArchiveThatCannotBeOpenedEndsWithItsSession) {
 }
 
 TEST_F(RecallTest, CopiesOfSnapshotsCount) {
-  const std::vector<std::string> flags = Flags({"--recall-disk", "2MiB", "--recall-disk-total", "3MiB"});
+  std::vector<std::string> flags = Flags({"--recall-disk-total", "3MiB"});
+  *(std::ranges::find(flags, "--recall-disk") + 1) = "2MiB";
   {
     const ServerProcess server(flags);
     Client client(server);

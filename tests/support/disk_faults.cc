@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that fails, for a program that knows nothing of it: LD_PRELOAD this library. Of the calls that concern files in
-// WEIR_FAULT_DIR, each WEIR_FAULT_NTH-th of the kind WEIR_FAULT_CALL (pwrite, pread, sync, rename, ftruncate) fails with
-// WEIR_FAULT_ERRNO, or comes short if that is 0. WEIR_FAULT_LOG gets a byte for each.
+// A disk that fails, for a program that knows nothing of it: LD_PRELOAD this library. Of the calls that concern files
+// in WEIR_FAULT_DIR, each WEIR_FAULT_NTH-th of the kind WEIR_FAULT_CALL (pwrite, pread, sync, rename, ftruncate) fails
+// with WEIR_FAULT_ERRNO, or comes short if that is 0. WEIR_FAULT_LOG gets a byte for each.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
