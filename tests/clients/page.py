@@ -15,6 +15,7 @@ from server import Server, model_or_skip, skip
 
 try:
     from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service  # by this name in Debian 12's selenium, too
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 except ImportError:
@@ -85,7 +86,7 @@ def browser():
     ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver_path))
+    driver = webdriver.Chrome(options=options, service=Service(executable_path=driver_path))
     driver.set_script_timeout(WAIT_S)
     return driver
 
