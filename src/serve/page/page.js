@@ -1,6 +1,8 @@
 'use strict';
 const $ = (id) => document.getElementById(id);
-const state = { id: null, seen: [], stop: null, busy: false, pieceBytes: 1 << 20, vision: null, recall: null, note: '', sampling: '' };
+// `pieceBytes`: a long text is read in pieces this small, so that the page says every few seconds how far it is.
+const state = { id: null, seen: [], looked: null, stop: null, busy: false, pieceBytes: 1 << 14, vision: null, recall: null, note: '',
+  sampling: '' };
 
 // ---- the server
 
@@ -171,6 +173,8 @@ function showRecalled(told, into) {
       (passage.t_ms > 0 ? ', ' + clock(passage.t_ms) : '') + ', match ' + passage.score.toFixed(2);
     fold.appendChild(document.createElement('blockquote')).textContent = passage.text;
   }
+  fold.addEventListener('toggle', () => fold.scrollIntoView({ block: 'nearest' }));
+  $('log').scrollTop = $('log').scrollHeight;
 }
 
 function count(entries) {
@@ -185,7 +189,7 @@ function count(entries) {
   }
 }
 
-async function look() {
+async function lookOnce() {
   const id = state.id;
   if (!id) return;
   try {
@@ -212,11 +216,17 @@ async function look() {
   } catch (error) { console.warn(error.message); }
 }
 
+function look() {
+  const done = lookOnce();
+  state.looked = Promise.all([state.looked, done]).then(() => {});
+  return done;
+}
+
 // ---- user actions
 
 function busy(on) {
   state.busy = on;
-  for (const id of ['send', 'read', 'attach', 'new', 'policy', 'recall']) $(id).disabled = on;
+  for (const id of ['send', 'read', 'attach', 'new', 'policy', 'pot', 'recall']) $(id).disabled = on;
   $('stop').disabled = !on;
   if (!on) state.stop = null;
 }
@@ -247,7 +257,7 @@ async function begin() {
   if (recall) body.recall = !$('recall').checked ? 'off' : recall.selector !== 'off' ? recall.selector : 'words';
   const session = await json('POST', '/v1/sessions', body);
   state.id = session.id;
-  state.seen = [];
+  state.seen = [{ seen: session.seen, bytes: session.bytes, unbounded: session.unbounded_bytes }];
   say('note', session.policy + ', a pot of ' + session.pot + ' tokens, ' + bytesText(session.bytes) +
     (session.recall ? ', recall ' + session.recall.selector.split(':')[0] : '') + '; ' + state.sampling);
 }
@@ -278,16 +288,31 @@ const ask = (question) => work(async (signal) => {
   showRecalled(told, answer);
 });
 
-// Reads a text of any length in pieces that fit a request, split at line ends.
+// Where the piece of `text` ends that begins at `at`: at a line's end, else before a space, never inside a character.
+function pieceEnd(text, at) {
+  const end = at + state.pieceBytes;
+  if (end >= text.length) return text.length;
+  const piece = text.slice(at, end), line = piece.lastIndexOf('\n') + 1, space = piece.lastIndexOf(' ');
+  return line > 0 ? at + line : space > 0 ? at + space : end - (/[\uD800-\uDBFF]$/.test(piece) ? 1 : 0);
+}
+
+const timeText = (seconds) => seconds < 90 ? Math.ceil(seconds) + ' s' : Math.round(seconds / 60) + ' min';
+
+// Reads a text of any length in pieces that fit a request.
 const readText = (text, name) => work(async (signal) => {
-  const note = say('note', '');
-  for (let at = 0; at < text.length;) {
-    let end = Math.min(text.length, at + state.pieceBytes);
-    const line = text.lastIndexOf('\n', end);
-    if (end < text.length && line > at) end = line + 1;
-    await call('POST', ofSession('/append'), { text: text.slice(at, end) }, signal);
-    at = end;
-    note.textContent = 'read ' + at.toLocaleString() + ' of ' + text.length.toLocaleString() + ' characters of ' + name;
+  const note = say('note', 'reading ' + text.length.toLocaleString() + ' characters of ' + name + ' …'), start = performance.now();
+  let at = 0;
+  const far = () => 'read ' + at.toLocaleString() + ' of ' + text.length.toLocaleString() + ' characters of ' + name;
+  try {
+    while (at < text.length) {
+      const end = pieceEnd(text, at);
+      await call('POST', ofSession('/append'), { text: text.slice(at, end) }, signal);
+      at = end;
+      const left = (performance.now() - start) / 1000 / at * (text.length - at);
+      note.textContent = far() + ', about ' + timeText(left) + ' left';
+    }
+  } finally {
+    note.textContent = far();
   }
 });
 
@@ -299,6 +324,7 @@ async function forget() {
   $('log').replaceChildren();
   $('counters').replaceChildren();
   state.note = '';
+  await state.looked;  // what was asked of this session is answered while there is one
   if (id) await call('DELETE', '/v1/sessions/' + id).catch(() => {});
   await work(async () => {});
 }
@@ -314,6 +340,7 @@ $('read').addEventListener('click', () => { const text = take(); if (text) readT
 $('stop').addEventListener('click', () => state.stop?.abort());
 $('new').addEventListener('click', forget);
 $('policy').addEventListener('change', forget);
+$('pot').addEventListener('change', forget);
 $('recall').addEventListener('change', forget);
 $('attach').addEventListener('click', () => $('file').click());
 $('file').addEventListener('change', async () => {
@@ -328,6 +355,7 @@ $('text').addEventListener('keydown', (event) => {
 });
 addEventListener('keydown', (event) => { if (event.key === 'Escape') state.stop?.abort(); });
 addEventListener('resize', look);
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', look);  // the canvases have colours of their own
 addEventListener('pagehide', () => {
   if (state.id) fetch('/v1/sessions/' + state.id, { method: 'DELETE', keepalive: true, headers:
     sessionStorage.getItem('weir-key') ? { Authorization: 'Bearer ' + sessionStorage.getItem('weir-key') } : {} });
@@ -356,6 +384,9 @@ async function start() {
       option.selected = policy.name === given;
     }
     $('pot').value = props.pot;
+    say('note', 'Ask a question, or read a file: a text of any length' + (state.vision ? ', a picture or a video' : '') +
+      '. It passes through a pot of fixed size' + ($('recall').checked ?
+      '; what leaves the pot stays on disk, and comes back when a question is about it.' : ', which forgets what does not fit.'));
     $('text').focus();
   } catch (error) {
     say('note error', error.message);
