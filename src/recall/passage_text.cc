@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "recall/sentences.h"
 #include "recall/terms.h"
 
 namespace weir {
@@ -13,40 +14,10 @@ namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// Whether a sentence ends with the character whose last byte is at `at`.
-bool EndsSentence(std::string_view text, size_t at) {
-  const char c = text[at];
-  const bool mark = c == '.' || c == '!' || c == '?';
-  const bool line = c == '\n' && at + 1 < text.size() && text[at + 1] == '\n';
-  if (line) return true;
-  if (at >= 2) {
-    const std::string_view wide = text.substr(at - 2, 3);  // full stop, exclamation and question mark of East Asia
-    if (wide == "\u3002" || wide == "\uFF01" || wide == "\uFF1F") return true;
-  }
-  return mark && (at + 1 == text.size() || IsSpace(text[at + 1]) || text[at + 1] == '"');
-}
-
-size_t SentenceStart(std::string_view text, size_t at) {
-  for (size_t i = at; i > 0; --i) {
-    if (!EndsSentence(text, i - 1)) continue;
-    size_t start = i;
-    while (start < at && (IsSpace(text[start]) || text[start] == '"')) ++start;
-    return start;
-  }
-  return at;
-}
-
 std::string_view Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \n\t\r");
   if (begin == text.npos) return {};
   return text.substr(begin, text.find_last_not_of(" \n\t\r") + 1 - begin);
-}
-
-size_t SentenceEnd(std::string_view text, size_t at) {
-  for (size_t i = at > 0 ? at - 1 : 0; i < text.size(); ++i) {
-    if (EndsSentence(text, i)) return i + 1 < text.size() && text[i + 1] == '"' ? i + 2 : i + 1;
-  }
-  return at;
 }
 
 }  // namespace
@@ -82,9 +53,10 @@ std::string_view AroundBestSentence(std::string_view text, std::string_view ques
   const TermTable table(QueryTerms(question));
   std::vector<std::string_view> sentences;
   for (size_t at = 0; at < text.size();) {
-    size_t end = SentenceEnd(text, at + 1);
+    // A passage begins where a line begins, which shows how long the first one is.
+    size_t end = SentenceEnd(text, at + 1, true);
     if (end <= at + 1 && !EndsSentence(text, at)) end = text.size();
-    sentences.push_back(text.substr(at, end - at));
+    sentences.push_back(std::string_view(text).substr(at, end - at));
     at = end;
   }
   size_t best = 0, most = 0;
@@ -98,7 +70,7 @@ std::string_view AroundBestSentence(std::string_view text, std::string_view ques
       best = i;
     }
   }
-  if (sentences.empty()) return {};
+  if (most == 0) return Trimmed(text);
   const auto context = static_cast<size_t>(n_context);
   const std::string_view first = sentences[best - std::min(best, context)];
   const std::string_view last = sentences[std::min(sentences.size() - 1, best + context)];

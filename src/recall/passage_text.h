@@ -18,7 +18,7 @@ namespace weir {
 Result<std::string> PassageText(const Passage& passage, BlockSource& blocks);
 
 // Of a text, the sentence that shares most words with the question, and as many sentences before and after it: few
-// words disturb a small model least. Among equals the last.
+// words disturb a small model least. Among equals the last. Where none shares a word, the whole text.
 std::string_view AroundBestSentence(std::string_view text, std::string_view question, int32_t n_context);
 // Of a text, the sentences that bytes [begin, end) are part of.
 std::string_view WholeSentences(std::string_view text, size_t begin, size_t end);

@@ -41,15 +41,27 @@ TEST(PassageTextTest, BackToTheBeginningOfTheSentenceAndOnToItsEnd) {
 
 TEST(PassageTextTest, WhatEndsASentence) {
   ListedBlocks blocks;
-  blocks.Add("Heading\n\nOf 4.5 miles\n");
+  const std::string wrapped = "Of the road, which is some 4.5 miles long and badly kept,\n";
+  blocks.Add("Heading\n\n" + wrapped);
   blocks.Add("the rest");
   blocks.Add(" is 3.25 long.\" Then");
-  EXPECT_EQ(TextOf(blocks, 1, 1), "Of 4.5 miles\nthe rest is 3.25 long.\"");
+  EXPECT_EQ(TextOf(blocks, 1, 1), wrapped + "the rest is 3.25 long.\"");
   ListedBlocks asked;
   asked.Add("Who? \"He");
   asked.Add(" came");
   asked.Add("! And");
   EXPECT_EQ(TextOf(asked, 1, 1), "He came!");
+}
+
+TEST(PassageTextTest, AShortLineIsASentence) {
+  ListedBlocks blocks;
+  blocks.Add("Record\nquiet-harbor: 17\nodd");
+  blocks.Add("-kettle: 4711\nold-fox: 3\nred");
+  blocks.Add("-owl: 8\nlate-mill: 9\n");
+  const std::string text = TextOf(blocks, 1, 1);
+  EXPECT_EQ(text, "odd-kettle: 4711\nold-fox: 3\nred-owl: 8");
+  EXPECT_EQ(AroundBestSentence(text, "old-fox:", 0), "old-fox: 3");
+  EXPECT_EQ(AroundBestSentence(text, "old-fox:", 1), text);
 }
 
 TEST(PassageTextTest, SentencesOfEastAsiaEndWithoutASpace) {

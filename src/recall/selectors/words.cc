@@ -5,29 +5,76 @@
 // occurs in, then for scores: no index, so memory does not depend on the length of the stream.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "recall/selectors/selector.h"
+#include "recall/sentences.h"
 #include "recall/terms.h"
 
 namespace weir {
 namespace {
 
 constexpr double kSaturation = 1.2;  // k1
-// A question of so many words is about one statement: of passages that have them all, the newest supersedes the others.
+// A question of so many words is about one statement: of sentences that have them all, the newest supersedes the
+// others. Words of neighbouring sentences do not: in a long stream they meet by chance, and what they say is another
+// thing.
 constexpr size_t kStatement = 3;
 
 // How often each of the question's words occurs.
 using Counts = std::array<uint8_t, kMaxTerms>;
 
+// The question's words in the sentences of a text, a bit each.
+struct Said {
+  uint64_t most = 0;            // in the sentence that has most of them
+  uint64_t head = 0, tail = 0;  // before the first end of a sentence, and behind the last
+  bool ends = false;            // a sentence ends inside
+};
+static_assert(kMaxTerms <= 64);
+
 struct Window {
   Passage passage;
   Counts counts{};
+  Said said;
   bool question = false;  // the user said it in a round
   int32_t n_new = 0;      // words that the question does not have
 };
+
+uint64_t More(uint64_t a, uint64_t b) { return std::popcount(a) >= std::popcount(b) ? a : b; }
+
+// Of two texts, one behind the other: a sentence may go on from one to the other.
+Said Joined(const Said& a, const Said& b) {
+  const uint64_t middle = a.tail | b.head;
+  Said out;
+  out.most = More(More(a.most, b.most), middle);
+  out.head = a.ends ? a.head : middle;
+  out.tail = b.ends ? b.tail : middle;
+  out.ends = a.ends || b.ends;
+  return out;
+}
+
+void CountTerms(std::string_view text, const TermTable& table, Window* window) {
+  Said& said = window->said;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && !(MayEndSentence(text[end]) && EndsSentence(text, end))) ++end;
+    uint64_t found = 0;
+    ForEachTerm(text.substr(at, end - at), [&](Term term) {
+      const int idx = table.Find(term);
+      if (idx < 0) return;
+      uint8_t& count = window->counts[static_cast<size_t>(idx)];
+      count = static_cast<uint8_t>(std::min(100, count + 1));
+      found |= uint64_t{1} << idx;
+    });
+    said.most = More(said.most, found);
+    if (!said.ends) said.head = found;
+    said.tail = end < text.size() ? 0 : found;
+    said.ends |= end < text.size();
+    at = end + 1;
+  }
+}
 
 // Calls `each` with every window of blocks that may be brought back. A block between two that may not is a window; so
 // is one that pictures follow, with these.
@@ -78,12 +125,7 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     if (alone.question) {
       for (const Term word : QueryTerms(block.text)) alone.n_new += asked.Find(word) < 0;
     }
-    ForEachTerm(block.text, [&](Term term) {
-      if (const int at = table.Find(term); at >= 0) {
-        uint8_t& count = alone.counts[static_cast<size_t>(at)];
-        count = static_cast<uint8_t>(std::min(100, count + 1));
-      }
-    });
+    CountTerms(block.text, table, &alone);
     if (last) {
       Window both = last->alone;
       both.passage.n_blocks = 2;
@@ -93,6 +135,7 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
         both.passage.from = before->place;
         both.passage.n_before = 1;
       }
+      both.said = Joined(last->alone.said, alone.said);
       for (size_t t = 0; t < kMaxTerms; ++t) both.counts[t] = static_cast<uint8_t>(both.counts[t] + alone.counts[t]);
       each(std::as_const(both));
       before = std::move(last);
@@ -127,13 +170,13 @@ class Words final : public Selector {
       whole += weight[t];
     }
     best_.clear();
-    Passage newest;  // that has all of the question's words
+    Passage newest;  // that says all of the question's words
     WEIR_RETURN_IF_ERROR(ForEachWindow(blocks, query, table, [&](const Window& window) {
       double score = 0;
-      bool all = terms.size() >= kStatement;
+      const bool all =
+          terms.size() >= kStatement && static_cast<size_t>(std::popcount(window.said.most)) == terms.size();
       for (size_t t = 0; t < terms.size(); ++t) {
         const double n = window.counts[t];
-        all &= n > 0;
         score += weight[t] * n * (kSaturation + 1) / (n + kSaturation);
       }
       if (score > 0) Keep(window.passage, score / whole, all);
@@ -143,9 +186,8 @@ class Words final : public Selector {
       }
     }));
     std::vector<Passage> out;
-    const auto is_newest = [&](const Kept& kept) { return kept.passage.seq == newest.seq; };
-    // Older passages that repeat the words may have taken its place, and are left out for it.
-    if (newest.seq_end > 0 && !older_ && std::ranges::none_of(best_, is_newest)) best_.push_back({newest, true});
+    // It goes first: passages that repeat the words may score higher.
+    if (newest.seq_end > 0 && !older_) out.push_back(newest);
     for (const Kept& kept : best_) {
       const Passage& one = kept.passage;
       if (kept.all && !older_ && one.seq_end <= newest.seq) continue;
@@ -157,6 +199,9 @@ class Words final : public Selector {
       one.score = std::min(one.score, 1.0);
       one.held = one.seq >= query.held_from;
     }
+    // What the pot holds is newer than what matches no better than it: an older value of the same thing, say.
+    const auto held = std::ranges::find(out, true, &Passage::held);
+    if (held != out.end()) out.erase(held + 1, out.end());
     return out;
   }
 
@@ -164,7 +209,7 @@ class Words final : public Selector {
   static constexpr size_t kMaxKept = 256, kRoom = kMaxKept + 1;  // one comes before one goes
   struct Kept {
     Passage passage;
-    bool all;  // it has all of the question's words
+    bool all;  // a sentence has all of the question's words
   };
   // Windows come in the order of the stream: among equals the newest goes first.
   void Keep(Passage passage, double score, bool all) {
