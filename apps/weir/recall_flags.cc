@@ -42,9 +42,9 @@ void AddRecallFlags(CLI::App& app, RecallFlags* flags) {
       ->check(Between(1, 1 << 20));
 }
 
-Result<RecallOptions> ToRecallOptions(const RecallFlags& flags) {
+Result<RecallOptions> ToRecallOptions(const RecallFlags& flags, bool exam) {
   RecallOptions out;
-  WEIR_ASSIGN_OR_RETURN(out.spec, ParseRecallSpec(flags.spec));
+  WEIR_ASSIGN_OR_RETURN(out.spec, ParseRecallSpec(flags.spec, exam));
   if (!out.on() && (!flags.dir.empty() || flags.tokens != -1)) {
     return InvalidArgument("--recall-dir and --recall-tokens need --recall, for example --recall words");
   }
@@ -52,6 +52,14 @@ Result<RecallOptions> ToRecallOptions(const RecallFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(out.disk_bytes, ParseBytes(flags.disk));
   out.tokens = flags.tokens;
   if (const char* folder = std::getenv("TMPDIR"); folder != nullptr && *folder != '\0') out.temp_dir = folder;
+  return out;
+}
+
+Result<RecallOptions> ToNewRecallOptions(const RecallFlags& flags, bool exam) {
+  WEIR_ASSIGN_OR_RETURN(RecallOptions out, ToRecallOptions(flags, exam));
+  if (!out.dir.empty() && Archive::Exists(out.dir)) {
+    return InvalidArgument("{} has an archive already: name a new folder, or none", out.dir);
+  }
   return out;
 }
 

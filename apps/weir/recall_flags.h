@@ -11,8 +11,11 @@
 namespace weir::app {
 
 void AddRecallFlags(CLI::App& app, RecallFlags* flags);
-// kInvalidArgument for flags that mean nothing without --recall.
-Result<RecallOptions> ToRecallOptions(const RecallFlags& flags);
+// kInvalidArgument for flags that mean nothing without --recall. `exam`: the suite says where its answers are.
+Result<RecallOptions> ToRecallOptions(const RecallFlags& flags, bool exam = false);
+
+// The same for a measurement, which begins with an empty archive: kInvalidArgument if the folder has one already.
+Result<RecallOptions> ToNewRecallOptions(const RecallFlags& flags, bool exam = false);
 
 // A line per passage to stderr: where it lies, how well it matches, how it begins. `n_seen`: tokens of the stream.
 void PrintRecalled(const Recalled& recalled, int64_t n_seen);

@@ -126,7 +126,7 @@ Result<Reply> Examinee::Answer(std::span<const int32_t> tokens, const Question& 
 Result<Recalled> Examinee::Bring(const Question& question) {
   if (recall_ == nullptr) return Recalled();
   return recall_->recaller().Bring(session_, chat_ == nullptr ? question.completion : question.chat,
-                                   std::max<int64_t>(session_.t_newest_ms(), 0));
+                                   std::max<int64_t>(session_.t_newest_ms(), 0), question.where);
 }
 
 Result<Reply> Examinee::Ask(const Question& question) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,8 @@ struct Question {
   std::string gold;             // the right continuation of `completion`, including its first space; empty: not scored
   int32_t n_answer = 16;        // longest answer in tokens
   bool number = false;          // the answer is a number: it ends with its last digit
+  // The tokens of the stream that answer it, for recall's exam selectors; nullopt: the suite does not know.
+  std::optional<std::vector<SeqSpan>> where = std::nullopt;
 };
 
 struct Reply {

@@ -20,13 +20,15 @@ Recaller::Recaller(RecallSpec spec, BlockSource& blocks, const Tokenizer& tokeni
 
 int64_t Recaller::MemoryBytes(const RecallSpec& spec) { return spec.info->make(spec.options)->MemoryBytes(); }
 
-Result<std::vector<Passage>> Recaller::Search(Session& session, std::string_view question, int64_t t_ms, int32_t most) {
+Result<std::vector<Passage>> Recaller::Search(Session& session, std::string_view question, int64_t t_ms, int32_t most,
+                                               std::optional<std::span<const SeqSpan>> gold) {
   RecallQuery query = {.text = question,
                        .held_from = std::max(session.held().unbroken_from, session.n_seen() - spec_.near()),
                        .n_seen = session.n_seen(),
                        .t_now_ms = t_ms,
                        .answers = spec_.answers(),
-                       .most = most};
+                       .most = most,
+                       .gold = gold};
   if (spec_.info->needs_keys) {
     if (reader_ == nullptr || archive_ == nullptr || archive_->keys() == nullptr) {
       return Unsupported("{} needs keys that are kept while the stream is read", spec_.info->name);
@@ -67,10 +69,11 @@ Status Recaller::Rerank(const RestoreJob& job, std::vector<Passage>* passages) {
   return Status();
 }
 
-Result<Recalled> Recaller::Bring(Session& session, std::string_view question, int64_t t_ms) {
+Result<Recalled> Recaller::Bring(Session& session, std::string_view question, int64_t t_ms,
+                                 std::optional<std::span<const SeqSpan>> gold) {
   if (recorder_ != nullptr) recorder_->Flush();
   const int32_t most = std::max(spec_.n_passages(), spec_.rerank());
-  WEIR_ASSIGN_OR_RETURN(const std::vector<Passage> found, Search(session, question, t_ms, most));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Passage> found, Search(session, question, t_ms, most, gold));
   Recalled out;
   std::vector<Passage> chosen;
   for (const Passage& passage : found) {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,14 +57,16 @@ class Recaller {
 
   // Searches, and brings what was found back on top of the pot: at most the session's excerpt_slots. A passage that
   // does not fit is left out, the worst first. Errors of the source and of Session::Append(). REQUIRES: no excerpt is
-  // held.
-  Result<Recalled> Bring(Session& session, std::string_view question, int64_t t_ms);
+  // held. `gold`: RecallQuery::gold.
+  Result<Recalled> Bring(Session& session, std::string_view question, int64_t t_ms,
+                         std::optional<std::span<const SeqSpan>> gold = std::nullopt);
   // The same, but a source that cannot be read (kIo) costs the excerpt, not the answer: Recalled::failed says why.
   Result<Recalled> TryToBring(Session& session, std::string_view question, int64_t t_ms);
   Status TakeBack(Session& session) { return session.TakeBackExcerpt(); }
 
  private:
-  Result<std::vector<Passage>> Search(Session& session, std::string_view question, int64_t t_ms, int32_t most);
+  Result<std::vector<Passage>> Search(Session& session, std::string_view question, int64_t t_ms, int32_t most,
+                                      std::optional<std::span<const SeqSpan>> gold);
   // Sorts passages by the likelihood of the question behind each of them.
   Status Rerank(const RestoreJob& job, std::vector<Passage>* passages);
 

@@ -60,7 +60,7 @@ std::span<const OptionInfo> CommonRecallOptions() {
   return all;
 }
 
-Result<RecallSpec> ParseRecallSpec(std::string_view text) {
+Result<RecallSpec> ParseRecallSpec(std::string_view text, bool exam) {
   if (text == "off") return RecallSpec();
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
@@ -68,9 +68,12 @@ Result<RecallSpec> ParseRecallSpec(std::string_view text) {
   std::string known;
   for (const SelectorInfo* info : AllSelectorInfos()) {
     if (name == info->name) spec.info = info;
-    known += ", " + std::string(info->name);
+    if (exam || !info->exam) known += ", " + std::string(info->name);
   }
   if (spec.info == nullptr) return NotFound("no selector of recall is called '{}'; there are: off{}", name, known);
+  if (spec.info->exam && !exam) {
+    return InvalidArgument("the selector '{}' has to be told where the answer is: only weir eval can do that", name);
+  }
   const std::span<const OptionInfo> common = CommonRecallOptions();
   std::vector<OptionInfo> options(common.begin(), common.end());
   options.insert(options.end(), spec.info->options.begin(), spec.info->options.end());

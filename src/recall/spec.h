@@ -34,7 +34,7 @@ struct RecallSpec {
 std::span<const OptionInfo> CommonRecallOptions();
 
 // "off" gives an empty spec. kNotFound for an unknown selector or restorer (lists the known ones), kInvalidArgument for
-// unknown keys and bad values.
-Result<RecallSpec> ParseRecallSpec(std::string_view text);
+// unknown keys and bad values, and, unless in an exam, for a selector that has to be told where the answer is.
+Result<RecallSpec> ParseRecallSpec(std::string_view text, bool exam = false);
 
 }  // namespace weir

@@ -31,7 +31,7 @@ void PutNumber(nlohmann::ordered_json* row, const std::string& key, double value
 constexpr int64_t kLargestFullPot = 1 << 16;
 
 Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& model, const ChatTemplate* chat,
-              const Exam& exam, bool estimate, size_t n_runs) {
+              const RecallOptions& recall, const Exam& exam, bool estimate, size_t n_runs) {
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags, run));
   const auto policy = options.policy.Make();
   if (!policy.ok()) return policy.status();
@@ -43,7 +43,6 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   WEIR_RETURN_IF_ERROR(AddProbe(model, flags.model, chat != nullptr,
                                 expects ? std::optional<std::string_view>("?") : std::nullopt, &options));
   if (expects) options.max_probe += exam.n_expected;
-  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToRecallOptions(flags.pot.recall));
   WEIR_RETURN_IF_ERROR(AddRecall(recall, model, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
   std::unique_ptr<StreamRecall> recalled;
@@ -239,6 +238,7 @@ nlohmann::ordered_json RowStart(const char* suite, const std::string& task, cons
 Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const LoadedModel&)>& make) {
   InstallStopHandler();
   WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs, DistinctRunsOf(flags));
+  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToNewRecallOptions(flags.pot.recall, true));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(flags.model));
   std::unique_ptr<ChatTemplate> chat;
   if (flags.prompt == "chat") {
@@ -249,7 +249,7 @@ Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const Lo
   }
   WEIR_ASSIGN_OR_RETURN(const Exam exam, make(*model));
   for (size_t i = 0; i < runs.size(); ++i) {
-    WEIR_RETURN_IF_ERROR(OneRun(flags, runs[i], *model, chat.get(), exam, i == 0, runs.size()));
+    WEIR_RETURN_IF_ERROR(OneRun(flags, runs[i], *model, chat.get(), recall, exam, i == 0, runs.size()));
     WEIR_RETURN_IF_ERROR(FlushOutput());
   }
   return Status();

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,11 @@
 
 namespace weir {
 
+// Tokens of a stream.
+struct SeqSpan {
+  int64_t seq = 0, seq_end = 0;
+};
+
 struct RecallQuery {
   std::string_view text;  // the question
   int64_t held_from = 0;  // what the pot holds from this seq on need not be brought back
@@ -29,6 +35,8 @@ struct RecallQuery {
   // For SelectorInfo::needs_keys: the question's queries, and the keys of the blocks.
   const QuestionVectors* vectors = nullptr;
   BlockSource* keys = nullptr;
+  // What answers the question, for selectors of exams (SelectorInfo::exam); nullopt: nobody knows.
+  std::optional<std::span<const SeqSpan>> gold = std::nullopt;
 
   // Whether a block may be brought back: an answer only if wanted, and what the user said if it is no question. An
   // earlier question would be found before everything that answers it.
@@ -54,7 +62,7 @@ struct Passage {
   int64_t n_rows = 0;  // of its pictures
   double score = 0;    // 0 to 1: how much of the question it matches. The gate compares it
   bool held = false;   // the pot holds it: nothing to bring back, but a measure for the others
-  bool whole = false;  // found by its meaning, not its words: all of its sentences are brought back
+  bool whole = false;  // all of its sentences are brought back, not only the one that shares most words
 };
 
 class Selector {
@@ -73,6 +81,7 @@ struct SelectorInfo {
   std::span<const OptionInfo> options = {};  // beside those that every selector has (recall/spec.h)
   bool needs_keys = false;                   // RecallQuery::vectors and ::keys
   std::unique_ptr<Selector> (*make)(const Options& options);
+  bool exam = false;  // it needs RecallQuery::gold: only an exam can use it
 };
 
 // Every selector of the folder, sorted by name. (Generated.)

@@ -145,5 +145,80 @@ TEST(TimeTest, AMomentIsSpreadEvenlyOver) {
   EXPECT_TRUE(Find("time", blocks, "What is the courier's badge number?").empty());
 }
 
+// In a long stream the question's words meet by chance, in sentences that say something else.
+TEST(WordsTest, NeighbouringSentencesDoNotSupersedeAStatement) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 3);
+  const int64_t said = blocks.seq_end();
+  blocks.Add(" The butcher's house number is 95602.", 10);
+  AddFiller(&blocks, 5);
+  blocks.Add(" They went over the house. The butcher's badge", 10);
+  blocks.Add(" number is 35176. Nobody asked for the house number, nor for the number of the house.", 10);
+  AddFiller(&blocks, 3);
+  const std::string question = "The butcher's house number is";
+  const std::vector<Passage> found = Find("words:passages=2", blocks, question);
+  ASSERT_FALSE(found.empty());
+  // It comes first, although the other repeats the words.
+  EXPECT_TRUE(Has({found[0]}, said));
+  EXPECT_EQ(found[0].score, 1);
+  // A statement that goes on in the next block is one.
+  const int64_t newest = blocks.seq_end();
+  blocks.Add(" It rained. The butcher's new", 10);
+  blocks.Add(" house number is 11111.", 10);
+  AddFiller(&blocks, 3);
+  const std::vector<Passage> again = Find("words:passages=2", blocks, question);
+  ASSERT_FALSE(again.empty());
+  EXPECT_TRUE(Has({again[0]}, newest));
+  EXPECT_FALSE(Has(again, said));
+}
+
+TEST(WordsTest, WhatThePotHoldsSupersedesOlderEquals) {
+  ListedBlocks blocks;
+  blocks.Add("Record\ntunnel: 11111\nkettle: 7\n", 10);
+  AddFiller(&blocks, 4);
+  const int64_t newest = blocks.seq_end();
+  blocks.Add("anchor: 3\ntunnel: 22222\nowl: 4\n", 10);
+  blocks.Add("elk: 5\nfox: 6\n", 10);
+  const std::vector<Passage> held = Find("words:passages=2", blocks, "tunnel:", newest - 10);
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_TRUE(held[0].held && Has(held, newest));
+  // Nothing of it is in the pot: both, the newest first.
+  const std::vector<Passage> both = Find("words:passages=2", blocks, "tunnel:");
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_TRUE(Has({both[0]}, newest));
+}
+
+TEST(OracleTest, TheBlocksThatAnswer) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 3);  // tokens 0 to 30
+  blocks.Add(" The courier's badge", 10);
+  blocks.Add(" number is 11111.", 10);
+  AddFiller(&blocks, 2);
+  blocks.AddPicture(16);
+  const int64_t last = blocks.seq_end();
+  blocks.Add(" It rained.", 10);
+  const RecallSpec spec = std::move(ParseRecallSpec("oracle", true)).value();
+  const auto selector = spec.info->make(spec.options);
+  RecallQuery query = {.text = "Whatever?", .n_seen = blocks.seq_end()};
+  // A suite that does not know is told so; a question that nothing answers gets nothing.
+  EXPECT_EQ(selector->Select(query, blocks).status().code(), StatusCode::kInvalidArgument);
+  query.gold.emplace();
+  EXPECT_TRUE(std::move(selector->Select(query, blocks)).value().empty());
+  // Two neighbours and one behind a picture: two passages.
+  const std::vector<SeqSpan> gold = {{35, 42}, {last + 2, last + 4}};
+  query.gold = gold;
+  const std::vector<Passage> found = std::move(selector->Select(query, blocks)).value();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].seq, 30);
+  EXPECT_EQ(found[0].seq_end, 50);
+  EXPECT_EQ(found[0].n_blocks, 2);
+  EXPECT_EQ(found[0].n_before, 1);
+  EXPECT_EQ(found[1].seq, last);
+  EXPECT_EQ(found[1].n_before, 0);
+  EXPECT_TRUE(found[0].whole && !found[0].held);
+  query.most = 1;
+  EXPECT_EQ(std::move(selector->Select(query, blocks)).value().size(), 1u);
+}
+
 }  // namespace
 }  // namespace weir

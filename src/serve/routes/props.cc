@@ -47,6 +47,7 @@ Json RecallJson(const Host& host) {
   if (!store.allowed()) return nullptr;
   Json selectors = Json::array();
   for (const SelectorInfo* selector : AllSelectorInfos()) {
+    if (selector->exam) continue;
     selectors.push_back({{"name", selector->name}, {"summary", selector->summary}});
   }
   const RecallOptions& defaults = store.defaults();
