@@ -5,16 +5,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 
 #include "chat/probe.h"
+#include "eval/fact_source.h"
 #include "eval/lines_suite.h"
 #include "eval/passkey.h"
 #include "eval/stream_facts.h"
 #include "eval/suite.h"
+#include "eval/words.h"
+#include "recall/terms.h"
 #include "support/loaded.h"
 
 namespace weir {
@@ -298,21 +302,91 @@ TEST_F(ExamineeTest, StreamQaAsksAtItsDistances) {
   // Half a gap and half a sentence of prose away at most.
   EXPECT_NEAR(cells_[1].tokens_back.mean(), 64, 64);
   EXPECT_NEAR(cells_[2].tokens_back.mean(), 400, 64);
-  options.distances = {FactSource::MaxSubjects() * 64};
+  options.distances = {FactSource::MaxSubjects(FactPool::kLarge) * 64};
+  EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
+}
+
+// Everything that was read and asked is in the log, and the spans of a question are where its fact is.
+TEST_F(ExamineeTest, StreamQaAsksForSetsAtTheEnd) {
+  Examinee examinee = Make();
+  StreamQaOptions options;
+  options.distances = {24576};
+  options.gap_tokens = 16;
+  options.every_tokens = 64;
+  options.n = 2;
+  options.n_sets = 3;
+  options.n_answer = 2;
+  std::string text;
+  std::map<std::string, std::vector<Question>> asked;
+  options.log.read = [&](std::string_view more) { text += more; };
+  options.log.asked = [&](const Question& question, std::string_view kind, int64_t) {
+    asked[std::string(kind)].push_back(question);
+  };
+  const Status status = RunStreamQa(examinee, options, Hooks());
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cells_.size(), 4u);
+  EXPECT_EQ(cells_[2].score.n(), 12);
+  EXPECT_EQ(cells_[3].score.n(), 3);
+  ASSERT_EQ(asked["needle"].size(), 12u);
+  ASSERT_EQ(asked["needles"].size(), 3u);
+  for (const char* kind : {"memory", "needle"}) {
+    for (const Question& question : asked[kind]) {
+      const SeqSpan span = question.where->at(0);
+      const std::string fact = question.completion.substr(2) + question.gold + ".";
+      EXPECT_NE(text.find(fact), std::string::npos) << fact;
+      EXPECT_GT(span.seq_end, span.seq);
+    }
+  }
+  for (const Question& question : asked["needles"]) {
+    ASSERT_EQ(question.where->size(), 4u);
+    for (size_t i = 1; i < 4; ++i) EXPECT_GT((*question.where)[i].seq, (*question.where)[i - 1].seq_end + 64);
+  }
+  // So many people are not in so short a stream.
+  options.n_sets = 100;
+  options.distances = {256};
   EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(FactSourceTest, SubjectsAreDistinct) {
-  FactSource source(1), again(1);
-  std::set<std::string> subjects;
-  for (int64_t i = 0; i < FactSource::MaxSubjects(); ++i) {
-    const Fact fact = source.Next();
-    EXPECT_EQ(fact.text(), again.Next().text());
-    EXPECT_GE(fact.value, 10000);
-    EXPECT_LE(fact.value, 99999);
-    subjects.insert(fact.subject);
+  for (const FactPool pool : {FactPool::kUsual, FactPool::kLarge, FactPool::kParaphrase}) {
+    FactSource source(1, 0, pool), again(1, 0, pool);
+    std::set<std::string> subjects;
+    for (int64_t i = 0; i < FactSource::MaxSubjects(pool); ++i) {
+      const Fact fact = source.Next();
+      EXPECT_EQ(fact.text(), again.Next().text());
+      EXPECT_GE(fact.value, 10000);
+      EXPECT_LE(fact.value, 99999);
+      subjects.insert(fact.subject);
+    }
+    EXPECT_EQ(static_cast<int64_t>(subjects.size()), FactSource::MaxSubjects(pool));
   }
-  EXPECT_EQ(static_cast<int64_t>(subjects.size()), FactSource::MaxSubjects());
+  // A million tokens with a fact every 256, and questions about some that were never told.
+  EXPECT_GT(FactSource::MaxSubjects(FactPool::kLarge), (1 << 20) / 256 + 64);
+}
+
+TEST(FactSourceTest, AParaphraseSharesNoWord) {
+  FactSource source(1, 0, FactPool::kParaphrase);
+  std::set<std::string> questions, people;
+  for (int64_t i = 0; i < FactSource::MaxSubjects(FactPool::kParaphrase); ++i) {
+    const Fact fact = source.Next();
+    const std::string other = ParaphrasedSubject(fact);
+    const std::vector<Term> said = QueryTerms(fact.subject);
+    EXPECT_GE(said.size(), 3u) << fact.subject;
+    for (const Term term : QueryTerms(other)) EXPECT_EQ(std::ranges::count(said, term), 0) << fact.subject << other;
+    questions.insert(other);
+    people.insert(fact.subject.substr(4, fact.subject.find("'s ") - 4));
+  }
+  EXPECT_EQ(static_cast<int64_t>(questions.size()), FactSource::MaxSubjects(FactPool::kParaphrase));
+  // Nobody's other name is somebody else's.
+  for (const Synonym& one : PeopleOtherwise()) {
+    EXPECT_TRUE(people.contains(std::string(one.word))) << one.word;
+    EXPECT_FALSE(people.contains(std::string(one.other))) << one.other;
+    EXPECT_EQ(std::ranges::count(People(), one.word), 1) << one.word;
+    EXPECT_EQ(std::ranges::count(People(), one.other), 0) << one.other;
+  }
+  for (size_t i = 0; i < NumberedThingsOtherwise().size(); ++i) {
+    EXPECT_EQ(NumberedThingsOtherwise()[i].word, NumberedThings()[i]);
+  }
 }
 
 TEST(RunningMeanTest, MeanAndError) {

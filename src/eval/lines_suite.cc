@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "eval/haystack.h"
+#include "eval/recalled.h"
 #include "eval/text_match.h"
 
 namespace weir {
@@ -23,6 +24,13 @@ void Count(const Reply& reply, int64_t expected, bool last, Cell* cell) {
   if (reply.has_gold_nll) cell->gold_nll.Add(reply.gold_nll);
 }
 
+// A line without its end.
+std::string TextOf(LineFormat format, const Line& line) {
+  std::string text = LineText(format, line);
+  text.pop_back();
+  return text;
+}
+
 // A stream's newest lines and where they ended.
 class LineStream {
  public:
@@ -38,18 +46,21 @@ class LineStream {
     // The prose comes first, so that a distance of d lines has d lines and their prose after the line in question.
     std::string text = options_.gap_bytes > 0 ? prose_.NextBytes(options_.gap_bytes) : std::string();
     if (!text.empty() && text.back() != '\n') text += '\n';
-    WEIR_RETURN_IF_ERROR(examinee_.Read(text + LineText(options_.format, line)));
-    lines_.push_back({line, examinee_.n_tokens()});
+    if (!text.empty()) WEIR_RETURN_IF_ERROR(examinee_.Read(text));
+    const int64_t begin = examinee_.n_tokens();
+    WEIR_RETURN_IF_ERROR(examinee_.Read(LineText(options_.format, line)));
+    lines_.push_back({line, begin, examinee_.n_tokens()});
     if (lines_.size() > n_kept_) lines_.pop_front();
     return Status();
   }
   const Line& Back(int32_t distance) const { return At(distance).line; }
+  SeqSpan SpanOf(int32_t distance) const { return {At(distance).begin, At(distance).end}; }
   int64_t TokensBack(int32_t distance) const { return examinee_.n_tokens() - At(distance).end; }
 
  private:
   struct Placed {
     Line line;
-    int64_t end;
+    int64_t begin, end;  // tokens of the stream before and after it
   };
   const Placed& At(int32_t distance) const { return lines_[lines_.size() - 1 - static_cast<size_t>(distance)]; }
 
@@ -82,8 +93,10 @@ Status ReadStream(Examinee& examinee, const LinesOptions& options, const SuiteHo
       Question question = LineQuestion(options.format, line);
       question.n_answer = options.n_answer;
       question.number = !examinee.chat();
+      question.where = {{stream.SpanOf(distance)}};
       WEIR_ASSIGN_OR_RETURN(const Reply reply, options.carry ? examinee.Ask(question) : examinee.AskAside(question));
       Count(reply, line.value, examinee.chat(), &(*cells)[d]);
+      CountRecalled(examinee, question, reply, TextOf(options.format, line), &(*cells)[d]);
       if (hooks.progress) hooks.progress(++asked, n_questions);
     }
     // After a chat's answer the next turn's head has already been read.
@@ -129,8 +142,9 @@ Status RunLinesPrompts(Examinee& examinee, const LinesOptions& options, const Su
       const LinesPrompt prompt = MakeLinesPrompt(options.keys, n_lines, TrialRng(options.seed, t).Next());
       WEIR_RETURN_IF_ERROR(examinee.Begin());
       WEIR_RETURN_IF_ERROR(examinee.Read(LinesHeader()));
-      int64_t target_end = 0;
+      int64_t target_begin = 0, target_end = 0;
       for (int32_t i = 0; i < n_lines; ++i) {
+        if (i == prompt.target) target_begin = examinee.n_tokens();
         WEIR_RETURN_IF_ERROR(examinee.Read(LineText(options.format, prompt.lines[i])));
         if (i == prompt.target) target_end = examinee.n_tokens();
       }
@@ -138,8 +152,10 @@ Status RunLinesPrompts(Examinee& examinee, const LinesOptions& options, const Su
       Question question = LineQuestion(options.format, prompt.lines[prompt.target]);
       question.n_answer = options.n_answer;
       question.number = !examinee.chat();
+      question.where = {{{target_begin, target_end}}};
       WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
       Count(reply, prompt.lines[prompt.target].value, examinee.chat(), &cell);
+      CountRecalled(examinee, question, reply, TextOf(options.format, prompt.lines[prompt.target]), &cell);
       if (hooks.progress) hooks.progress(++asked, static_cast<int64_t>(options.n_lines.size()) * options.n);
       return Status();
     };

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <algorithm>
 
+#include "eval/recalled.h"
 #include "eval/text_match.h"
 
 namespace weir {
@@ -17,9 +18,10 @@ constexpr const char* kTask =
 constexpr const char* kFiller =
     "Grass is green. The sky above is blue. The sun is yellow. Off we go. And then we are back again. ";
 
-void Count(const Reply& reply, int32_t key, Cell* cell) {
+void Count(const Examinee& examinee, const Question& question, const Reply& reply, int32_t key, Cell* cell) {
   cell->score.Add(FirstInteger(reply.text) == key ? 1 : 0);
   if (reply.has_gold_nll) cell->gold_nll.Add(reply.gold_nll);
+  CountRecalled(examinee, question, reply, question.gold, cell);
 }
 
 }  // namespace
@@ -89,15 +91,16 @@ Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const S
         WEIR_RETURN_IF_ERROR(examinee.Begin());
         const uint64_t idx = (static_cast<uint64_t>(t) << 16) + l * options.depths.size() + d;
         const PasskeyStream stream(examinee, TrialRng(options.seed, idx).Next());
-        const int64_t n_filler = std::max<int64_t>(length - stream.n_fixed() - examinee.n_tokens(), 0),
+        const int64_t begin = examinee.n_tokens(), n_filler = std::max<int64_t>(length - stream.n_fixed() - begin, 0),
                       n_before = static_cast<int64_t>(options.depths[d] * static_cast<double>(n_filler));
         cell.tokens_back.Add(static_cast<double>(n_filler - n_before));
         Question question = stream.question();
+        question.where = {{stream.KeySpan(begin, n_before)}};
         question.n_answer = options.n_answer;
         WEIR_RETURN_IF_ERROR(examinee.Expect(question));
         WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(n_before, 0, n_filler + stream.n_fixed())));
         WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
-        Count(reply, stream.key(), &cell);
+        Count(examinee, question, reply, stream.key(), &cell);
         if (hooks.progress) hooks.progress(++asked, n_cells * options.n);
         return Status();
       };
@@ -129,6 +132,7 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
       const int64_t begin = examinee.n_tokens();
       const PasskeyStream stream(examinee, TrialRng(options.seed, (static_cast<uint64_t>(t) << 16) + k).Next());
       Question question = stream.question();
+      question.where = {{stream.KeySpan(begin, options.key_at[k])}};
       question.n_answer = options.n_answer;
       WEIR_RETURN_IF_ERROR(examinee.Expect(question));
       if (lengths.back() - begin - stream.n_fixed() < options.key_at[k]) {
@@ -155,7 +159,7 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
         }
         cells[l].tokens_back.Add(static_cast<double>(tokens_back));
         WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.MarkAndAsk(question));
-        Count(reply, stream.key(), &cells[l]);
+        Count(examinee, question, reply, stream.key(), &cells[l]);
         if (hooks.progress)
           hooks.progress(++asked, static_cast<int64_t>(lengths.size() * options.key_at.size()) * options.n);
       }

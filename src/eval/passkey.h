@@ -30,6 +30,11 @@ class PasskeyStream {
   int32_t key() const { return key_; }
   // Tokens before the key, n_before of them filler: the same in every stream.
   int64_t n_until_key(int64_t n_before) const { return static_cast<int64_t>(task_.size()) + n_before; }
+  // The key's tokens in a stream that begins with token `begin`.
+  SeqSpan KeySpan(int64_t begin, int64_t n_before) const {
+    const int64_t seq = begin + n_until_key(n_before);
+    return {seq, seq + static_cast<int64_t>(sentence_.size())};
+  }
   // Tokens besides filler.
   int64_t n_fixed() const { return static_cast<int64_t>(task_.size() + sentence_.size()); }
   // Tokens [first, end) of the stream whose key sentence comes after n_before tokens of filler.

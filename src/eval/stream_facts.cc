@@ -2,29 +2,60 @@
 #include "eval/stream_facts.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
-#include <numeric>
+#include <map>
+#include <string>
+#include <vector>
 
+#include "eval/fact_source.h"
 #include "eval/haystack.h"
+#include "eval/recalled.h"
 #include "eval/text_match.h"
-#include "eval/words.h"
 
 namespace weir {
 namespace {
 
+constexpr int64_t kUntold = 64;  // subjects that nothing is told about, at most
+constexpr size_t kSet = 4;       // facts about one person
+
 struct Told {
   Fact fact;
-  int64_t end;  // tokens of the stream when it had been told
+  int64_t begin, end;  // tokens of the stream before and after it
 };
+
+// Of every person, the first fact in each quarter of those told; people without one are left out.
+std::vector<std::vector<const Told*>> SetsOf(const std::deque<Told>& told) {
+  std::map<int32_t, std::array<const Told*, kSet>> sets;
+  for (size_t i = 0; i < told.size(); ++i) {
+    const Told*& one = sets[told[i].fact.person][i * kSet / told.size()];
+    if (one == nullptr) one = &told[i];
+  }
+  std::vector<std::vector<const Told*>> out;
+  for (const auto& [person, set] : sets) {
+    if (std::ranges::find(set, nullptr) == set.end()) out.emplace_back(set.begin(), set.end());
+  }
+  return out;
+}
+
+// Subjects that a run tells something about, about.
+int64_t NumTold(const StreamQaOptions& options) { return StreamQaTokens(options) / options.gap_tokens + 2; }
+
+FactPool PoolOf(const StreamQaOptions& options) {
+  if (options.paraphrase) return FactPool::kParaphrase;
+  const int64_t n = options.n_subjects > 0 ? options.n_subjects : NumTold(options) + kUntold;
+  return n > FactSource::MaxSubjects() || options.n_sets > 0 ? FactPool::kLarge : FactPool::kUsual;
+}
+
+FactSource Facts(const StreamQaOptions& options) {
+  return FactSource(TrialRng(options.seed, 0).Next(), options.n_subjects, PoolOf(options));
+}
 
 // The stream and its facts, as far back as questions go.
 class FactStream {
  public:
   FactStream(Examinee& examinee, const StreamQaOptions& options)
-      : examinee_(examinee),
-        options_(options),
-        facts_(TrialRng(options.seed, 0).Next(), options.n_subjects),
-        haystack_(Open(options)) {
+      : examinee_(examinee), options_(options), facts_(Facts(options)), haystack_(Open(options)) {
     farthest_ = *std::max_element(options.distances.begin(), options.distances.end());
   }
 
@@ -33,13 +64,15 @@ class FactStream {
     while (examinee_.n_tokens() < n_tokens) {
       if (examinee_.n_tokens() >= next_fact_) {
         const Fact fact = facts_.Next();
-        WEIR_RETURN_IF_ERROR(examinee_.Read(fact.text() + " "));
-        told_.push_back({fact, examinee_.n_tokens()});
+        const int64_t begin = examinee_.n_tokens();
+        WEIR_RETURN_IF_ERROR(Read(fact.text() + " "));
+        told_.push_back({fact, begin, examinee_.n_tokens()});
         next_fact_ = examinee_.n_tokens() + options_.gap_tokens;
-        while (told_.size() > 2 && told_[1].end < examinee_.n_tokens() - farthest_ - 2 * options_.gap_tokens)
+        while (options_.n_sets == 0 && told_.size() > 2 &&
+               told_[1].end < examinee_.n_tokens() - farthest_ - 2 * options_.gap_tokens)
           told_.pop_front();
       }
-      WEIR_RETURN_IF_ERROR(examinee_.Read(haystack_.Next()));
+      WEIR_RETURN_IF_ERROR(Read(haystack_.Next()));
     }
     return Status();
   }
@@ -54,6 +87,10 @@ class FactStream {
   }
 
  private:
+  Status Read(const std::string& text) {
+    if (options_.log.read) options_.log.read(text);
+    return examinee_.Read(text);
+  }
   static Haystack Open(const StreamQaOptions& options) {
     const uint64_t start = TrialRng(options.seed, 1).Next();
     return options.text.empty() ? Haystack::Prose(start) : Haystack::Of(options.text, start);
@@ -66,126 +103,201 @@ class FactStream {
   int64_t next_fact_ = 0, farthest_ = 0;
 };
 
-Question QuestionAbout(const Fact& fact, int32_t n_answer) {
+Question QuestionAbout(const Told& told, const StreamQaOptions& options) {
   Question question;
-  question.completion = "\n\n" + fact.subject + " is";
-  question.chat = "\n\nAccording to the text, what is t" + fact.subject.substr(1) + "? Answer with the number.";
-  question.gold = " " + std::to_string(fact.value);
-  question.n_answer = n_answer;
+  if (options.paraphrase) {
+    const std::string subject = ParaphrasedSubject(told.fact);
+    question.completion = "\n\n" + subject + " are";
+    question.chat = "\n\nAccording to the text, what are t" + subject.substr(1) + "? Answer with the digits.";
+  } else {
+    const std::string& subject = told.fact.subject;
+    question.completion = "\n\n" + subject + " is";
+    question.chat = "\n\nAccording to the text, what is t" + subject.substr(1) + "? Answer with the number.";
+  }
+  question.gold = " " + std::to_string(told.fact.value);
+  question.n_answer = options.n_answer;
   question.number = true;
+  question.where = {{told.begin, told.end}};
   return question;
 }
 
-// With recall: how often something was brought back, and how often the answer was in it.
-void CountRecalled(const Examinee& examinee, const Question& question, const Reply& reply, Cell* cell) {
-  if (!examinee.recalls()) return;
-  if (cell->more.empty()) cell->more = {{"recalled", {}}, {"found", {}}};
-  const bool found = !question.gold.empty() && std::ranges::any_of(reply.recalled.passages, [&](const auto& passage) {
-    return passage.text.find(question.gold) != std::string::npos;
-  });
-  cell->more[0].second.Add(reply.recalled.passages.empty() ? 0 : 1);
-  cell->more[1].second.Add(found ? 1 : 0);
+// "The courier's badge number, room number, seat number and order number are"
+Question QuestionAboutAll(const std::vector<const Told*>& set, const StreamQaOptions& options) {
+  std::string subject = set[0]->fact.subject;
+  Question question;
+  question.where.emplace();
+  for (size_t i = 0; i < set.size(); ++i) {
+    const std::string& one = set[i]->fact.subject;
+    if (i > 0) subject += (i + 1 == set.size() ? " and" : ",") + one.substr(one.find("'s ") + 2);
+    question.where->push_back({set[i]->begin, set[i]->end});
+  }
+  question.completion = "\n\n" + subject + " are";
+  question.chat = "\n\nAccording to the text, what are t" + subject.substr(1) + "? Answer with the numbers.";
+  question.n_answer = options.n_answer * static_cast<int32_t>(set.size());
+  return question;
 }
 
-Status Read(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks, std::vector<Cell>* cells) {
-  WEIR_RETURN_IF_ERROR(examinee.Begin());
-  FactStream stream(examinee, options);
-  const int64_t total = static_cast<int64_t>(cells->size()) * options.n;
-  int64_t asked = 0;
-  // A fact is at most half a gap from the wanted distance; a point counts once that much has been read.
-  for (int64_t at = options.every_tokens; asked < total; at += options.every_tokens) {
-    WEIR_RETURN_IF_ERROR(stream.ReadTo(at));
-    bool marked = false;
-    for (size_t c = 0; c < cells->size(); ++c) {
-      Cell& cell = (*cells)[c];
-      if (cell.score.n() >= options.n || stream.told().empty()) continue;
-      if (options.untold && c + 1 == cells->size()) {
-        if (!marked) WEIR_RETURN_IF_ERROR(examinee.Mark());
-        marked = true;
-        Question question = QuestionAbout(stream.Untold(cell.score.n() % 64), options.n_answer);
-        question.gold.clear();
-        WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.AskAside(question));
-        cell.score.Add(FirstInteger(reply.text).has_value() ? 1 : 0);
-        CountRecalled(examinee, question, reply, &cell);
-        ++asked;
-        continue;
-      }
-      const bool present = c == 0;
-      if (!present && stream.TokensBack(stream.told().front()) + options.gap_tokens / 2 < options.distances[c - 1])
-        continue;
-      const Told& told = present ? stream.told().back() : stream.Nearest(options.distances[c - 1]);
-      if (!marked) WEIR_RETURN_IF_ERROR(examinee.Mark());
-      marked = true;
-      const Question question = QuestionAbout(told.fact, options.n_answer);
-      WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.AskAside(question));
-      cell.score.Add(FirstInteger(reply.text) == told.fact.value ? 1 : 0);
-      CountRecalled(examinee, question, reply, &cell);
-      if (reply.has_gold_nll) cell.gold_nll.Add(reply.gold_nll);
-      cell.tokens_back.Add(static_cast<double>(stream.TokensBack(told)));
-      ++asked;
-      if (hooks.progress) hooks.progress(asked, total);
-    }
+// The questions of one run.
+class StreamQa {
+ public:
+  StreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks)
+      : examinee_(examinee), options_(options), hooks_(hooks), stream_(examinee, options) {
+    total_ = static_cast<int64_t>(options.distances.size() + 1 + options.untold) * options.n +
+             static_cast<int64_t>(kSet + 1) * options.n_sets;
   }
-  return Status();
+
+  // `along`: the newest, every distance, then untold.
+  Status AskAlong(std::vector<Cell>* along) {
+    const int64_t n = std::ssize(*along) * options_.n;
+    // A fact is at most half a gap from the wanted distance; a point counts once that much has been read.
+    for (int64_t at = options_.every_tokens; asked_ < n; at += options_.every_tokens) {
+      WEIR_RETURN_IF_ERROR(stream_.ReadTo(at));
+      marked_ = false;
+      if (stream_.told().empty()) continue;
+      for (size_t c = 0; c < along->size(); ++c) {
+        Cell& cell = (*along)[c];
+        if (cell.score.n() < options_.n) WEIR_RETURN_IF_ERROR(AskOne(c, &cell));
+      }
+    }
+    return Status();
+  }
+
+  Status AskSets(Cell* each, Cell* all) {
+    marked_ = false;
+    std::vector<std::vector<const Told*>> sets = SetsOf(stream_.told());
+    sets.resize(std::min(sets.size(), static_cast<size_t>(options_.n_sets)));
+    for (const auto& set : sets) {
+      for (const Told* told : set) WEIR_RETURN_IF_ERROR(AskAbout(*told, "needle", each));
+      const Question question = QuestionAboutAll(set, options_);
+      WEIR_ASSIGN_OR_RETURN(const Reply reply, Ask(question, "needles", stream_.TokensBack(*set[0])));
+      const auto contains = [](const std::string& text, const Told* told) {
+        return text.find(std::to_string(told->fact.value)) != std::string::npos;
+      };
+      const auto n_right = std::ranges::count_if(set, [&](const Told* told) { return contains(reply.text, told); });
+      all->score.Add(n_right == std::ssize(set) ? 1 : 0);
+      if (all->more.empty()) all->more = {{"values", {}}};
+      all->more[0].second.Add(static_cast<double>(n_right) / static_cast<double>(set.size()));
+      CountRecalled(examinee_, question, reply, "", all);
+      all->tokens_back.Add(static_cast<double>(stream_.TokensBack(*set[0])));
+    }
+    return Status();
+  }
+
+ private:
+  Status AskOne(size_t c, Cell* cell) {
+    if (c == 0) return AskAbout(stream_.told().back(), "present", cell);
+    if (c > options_.distances.size()) return AskUntold(cell);
+    const int64_t distance = options_.distances[c - 1];
+    if (stream_.TokensBack(stream_.told().front()) + options_.gap_tokens / 2 < distance) return Status();
+    return AskAbout(stream_.Nearest(distance), "memory", cell);
+  }
+
+  Status AskAbout(const Told& told, std::string_view kind, Cell* cell) {
+    const Question question = QuestionAbout(told, options_);
+    WEIR_ASSIGN_OR_RETURN(const Reply reply, Ask(question, kind, stream_.TokensBack(told)));
+    cell->score.Add(FirstInteger(reply.text) == told.fact.value ? 1 : 0);
+    CountRecalled(examinee_, question, reply, question.gold, cell);
+    if (reply.has_gold_nll) cell->gold_nll.Add(reply.gold_nll);
+    cell->tokens_back.Add(static_cast<double>(stream_.TokensBack(told)));
+    return Status();
+  }
+
+  Status AskUntold(Cell* cell) {
+    Question question = QuestionAbout({stream_.Untold(cell->score.n() % kUntold), 0, 0}, options_);
+    question.gold.clear();
+    question.where->clear();
+    WEIR_ASSIGN_OR_RETURN(const Reply reply, Ask(question, "untold", 0));
+    cell->score.Add(FirstInteger(reply.text).has_value() ? 1 : 0);
+    CountRecalled(examinee_, question, reply, "", cell);
+    return Status();
+  }
+
+  Result<Reply> Ask(const Question& question, std::string_view kind, int64_t tokens_back) {
+    if (!marked_) WEIR_RETURN_IF_ERROR(examinee_.Mark());
+    marked_ = true;
+    if (options_.log.asked) options_.log.asked(question, kind, tokens_back);
+    auto reply = examinee_.AskAside(question);
+    if (!reply.ok()) return reply;
+    ++asked_;
+    if (hooks_.progress) hooks_.progress(asked_, total_);
+    return reply;
+  }
+
+  Examinee& examinee_;
+  const StreamQaOptions& options_;
+  const SuiteHooks& hooks_;
+  FactStream stream_;
+  bool marked_ = false;  // at this point
+  int64_t asked_ = 0, total_ = 0;
+};
+
+// Sets that the beginning of a stream is sure to have.
+int64_t NumSets(const StreamQaOptions& options) {
+  FactSource facts = Facts(options);
+  std::deque<Told> told;
+  // Facts and sentences are read whole, so that facts lie further apart than the gap.
+  constexpr int64_t kWhole = 64;
+  for (int64_t i = 0; i < StreamQaTokens(options) / (options.gap_tokens + kWhole); ++i)
+    told.push_back({facts.Next(), 0, 0});
+  return std::ssize(SetsOf(told));
+}
+
+Cell MakeCell(const char* kind, int64_t distance) {
+  Cell cell;
+  cell.task = "stream";
+  cell.labels = {{"kind", kind}};
+  cell.numbers = {{"distance", static_cast<double>(distance)}};
+  return cell;
 }
 
 }  // namespace
 
-FactSource::FactSource(uint64_t seed, int64_t n_subjects)
-    : n_subjects_(n_subjects > 0 ? std::min(n_subjects, MaxSubjects()) : MaxSubjects()),
-      rng_(seed),
-      order_(static_cast<size_t>(MaxSubjects())) {
-  std::iota(order_.begin(), order_.end(), 0);
-  for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[rng_.Below(i)]);
+int64_t StreamQaTokens(const StreamQaOptions& options) {
+  return *std::max_element(options.distances.begin(), options.distances.end()) + options.n * options.every_tokens;
 }
-
-int64_t FactSource::MaxSubjects() { return static_cast<int64_t>(People().size() * NumberedThings().size()); }
-
-Fact FactSource::About(int32_t idx) {
-  const auto n_people = static_cast<int32_t>(People().size());
-  Fact fact;
-  fact.subject = "The " + std::string(People()[idx % n_people]) + "'s " + std::string(NumberedThings()[idx / n_people]);
-  return fact;
-}
-
-Fact FactSource::Next() {
-  Fact fact = About(order_[static_cast<size_t>(n_++ % n_subjects_)]);
-  fact.value = 10000 + static_cast<int32_t>(rng_.Below(90000));
-  return fact;
-}
-
-Fact FactSource::Untold(int64_t i) { return About(order_[order_.size() - 1 - static_cast<size_t>(i)]); }
 
 Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks) {
   if (options.distances.empty() || options.n < 1 || options.n_answer < 1 || options.gap_tokens < 16 ||
-      options.every_tokens < 16) {
+      options.every_tokens < 16 || options.n_sets < 0) {
     return InvalidArgument(
         "distances, questions, and at least 16 tokens between facts and between questions are needed");
   }
-  const int64_t n_subjects =
-      options.n_subjects > 0 ? std::min(options.n_subjects, FactSource::MaxSubjects()) : FactSource::MaxSubjects();
+  const int64_t most = FactSource::MaxSubjects(PoolOf(options));
+  const int64_t n_subjects = options.n_subjects > 0 ? std::min(options.n_subjects, most) : most;
   const int64_t farthest = (n_subjects - 2) * options.gap_tokens;
-  std::vector<Cell> cells(options.distances.size() + 1 + options.untold);
-  if (options.untold) {
-    cells.back().task = "stream";
-    cells.back().labels = {{"kind", "untold"}};
-    cells.back().numbers = {{"distance", 0}};
-    cells.back().metric = "answered_wrong";
-  }
-  cells[0].task = "stream";
-  cells[0].labels = {{"kind", "present"}};
-  cells[0].numbers = {{"distance", 0}};
-  for (size_t d = 0; d < options.distances.size(); ++d) {
-    if (options.distances[d] < options.gap_tokens || options.distances[d] > farthest) {
-      return InvalidArgument("a distance of {} tokens: with facts every {}, expected {} to {}", options.distances[d],
+  std::vector<Cell> cells = {MakeCell("present", 0)};
+  for (const int64_t distance : options.distances) {
+    if (distance < options.gap_tokens || distance > farthest) {
+      return InvalidArgument("a distance of {} tokens: with facts every {}, expected {} to {}", distance,
                              options.gap_tokens, options.gap_tokens, farthest);
     }
-    Cell& cell = cells[d + 1];
-    cell.task = "stream";
-    cell.labels = {{"kind", "memory"}};
-    cell.numbers = {{"distance", static_cast<double>(options.distances[d])}};
+    cells.push_back(MakeCell("memory", distance));
   }
-  const Status status = Read(examinee, options, hooks, &cells);
+  if (options.paraphrase && options.n_sets > 0) return InvalidArgument("sets of facts have no paraphrased questions");
+  if (options.n_sets > 0 && options.n_subjects > 0) {
+    return InvalidArgument("sets need facts about everybody, not about {} subjects", options.n_subjects);
+  }
+  if (options.n_sets > 0 && NumSets(options) < options.n_sets) {
+    return InvalidArgument(
+        "{} people with a fact in each quarter of a stream of {} tokens: this stream has {}; ask for a larger "
+        "distance, "
+        "or for fewer",
+        options.n_sets, StreamQaTokens(options), NumSets(options));
+  }
+  if (options.untold) {
+    if (options.n_subjects == 0 && NumTold(options) + kUntold > most) {
+      return InvalidArgument("facts that were never told: a stream of {} tokens tells all {} there are",
+                             StreamQaTokens(options), most);
+    }
+    cells.push_back(MakeCell("untold", 0));
+    cells.back().metric = "answered_wrong";
+  }
+  WEIR_RETURN_IF_ERROR(examinee.Begin());
+  StreamQa run(examinee, options, hooks);
+  Status status = run.AskAlong(&cells);
+  std::vector<Cell> sets = {MakeCell("needle", 0), MakeCell("needles", 0)};
+  if (status.ok() && options.n_sets > 0) status = run.AskSets(&sets[0], &sets[1]);
+  cells.insert(cells.end(), sets.begin(), sets.end());
   ReportAll(cells, hooks);
   return status;
 }

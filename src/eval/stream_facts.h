@@ -5,38 +5,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/rng.h"
+#include "base/status.h"
 #include "eval/examinee.h"
 #include "eval/suite.h"
 
 namespace weir {
 
-struct Fact {
-  std::string subject;  // The courier's badge number
-  int32_t value = 0;    // five digits
-  std::string text() const { return subject + " is " + std::to_string(value) + "."; }
-};
-
-// Facts about distinct subjects; after n_subjects of them the subjects repeat in the same order with new values.
-class FactSource {
- public:
-  // n_subjects 0: all there are.
-  explicit FactSource(uint64_t seed, int64_t n_subjects = 0);
-  Fact Next();
-  // A fact that was not told and will not be soon: the i-th from the end of the order. REQUIRES: i < MaxSubjects().
-  Fact Untold(int64_t i);
-  static int64_t MaxSubjects();
-
- private:
-  Fact About(int32_t idx);
-  int64_t n_subjects_;
-  Rng rng_;
-  std::vector<int32_t> order_;
-  int64_t n_ = 0;
+// What was read and asked, for a program outside that does the same.
+struct StreamLog {
+  std::function<void(std::string_view text)> read;
+  std::function<void(const Question& question, std::string_view kind, int64_t tokens_back)> asked;
 };
 
 struct StreamQaOptions {
@@ -48,14 +31,24 @@ struct StreamQaOptions {
   int64_t n_subjects =
       0;                // 0: all. Fewer: facts are superseded, each subject's after as many facts; the newest is right
   bool untold = false;  // also ask for facts that were never told
+  bool paraphrase = false;  // questions share no word with the text
+  // At the end of the stream, ask for four facts about each of so many people, told one in every quarter of it: one
+  // after the other, and in one question.
+  int32_t n_sets = 0;
+  StreamLog log;  // may be empty
   uint64_t seed = 0;
   int32_t n_answer = 12;
 };
+// Tokens that a run reads, about.
+int64_t StreamQaTokens(const StreamQaOptions& options);
+
 // One stream. Every point has a question about the newest fact (`kind` present) and, for each distance already read,
 // about the fact nearest to it (`kind` memory), all aside. With `untold`, one more each about a subject of which
-// nothing was told: `kind` untold, whose metric is the share of answers that are numbers, which are all wrong. Cells
-// are reported at the end, also if the run is stopped. kInvalidArgument: distances so long that subjects would repeat,
-// or no questions.
+// nothing was told: `kind` untold, whose metric is the share of answers that are numbers, which are all wrong. With
+// `n_sets`, two cells more: `kind` needle, each of the four; `kind` needles, all four in one question, right if all
+// four numbers are in the answer (`values` is the mean share). Cells are reported at the end, also if the run is
+// stopped. Streams that need more subjects than the usual ones have draw from more (FactPool). kInvalidArgument:
+// distances so long that subjects would repeat, sets that a stream so short does not have, or no questions.
 Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

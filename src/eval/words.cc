@@ -69,8 +69,103 @@ constexpr std::string_view kPeople[] = {
 };
 
 constexpr std::string_view kNumbered[] = {
-    "badge number",   "locker number",  "ticket number",    "room number",       "house number",
-    "account number", "licence number", "telephone number", "membership number", "order number",
+    "badge number",   "locker number",    "ticket number",     "room number",      "house number",    "account number",
+    "licence number", "telephone number", "membership number", "order number",     "passport number", "cabin number",
+    "seat number",    "coat number",      "bicycle number",    "boat number",      "parcel number",   "invoice number",
+    "receipt number", "patent number",    "pension number",    "insurance number", "contract number", "library number",
+    "desk number",    "key number",       "safe number",       "barrel number",    "carriage number", "stall number",
+    "shelf number",   "drawer number",    "garden number",     "mailbox number",   "office number",   "platform number",
+    "permit number",  "policy number",    "prize number",      "ration number",    "register number", "route number",
+    "serial number",  "shop number",      "tax number",        "tent number",      "tool number",     "uniform number",
+    "voucher number", "wagon number",
+};
+
+constexpr Synonym kPeopleOtherwise[] = {
+    {"actor", "stage performer"},
+    {"admiral", "fleet commander"},
+    {"archer", "bowman"},
+    {"astronomer", "stargazer"},
+    {"baker", "bread maker"},
+    {"banker", "financier"},
+    {"barber", "hairdresser"},
+    {"beekeeper", "apiarist"},
+    {"blacksmith", "ironworker"},
+    {"bookseller", "vendor of novels"},
+    {"botanist", "plant scientist"},
+    {"brewer", "beer maker"},
+    {"butcher", "meat cutter"},
+    {"butler", "manservant"},
+    {"captain", "skipper"},
+    {"carpenter", "woodworker"},
+    {"composer", "writer of symphonies"},
+    {"cook", "chef"},
+    {"courier", "dispatch rider"},
+    {"dancer", "ballerina"},
+    {"dentist", "orthodontist"},
+    {"detective", "sleuth"},
+    {"doctor", "physician"},
+    {"driver", "chauffeur"},
+    {"engraver", "etcher"},
+    {"farmer", "agriculturist"},
+    {"ferryman", "boatman"},
+    {"fisherman", "angler"},
+    {"florist", "flower seller"},
+    {"gardener", "groundskeeper"},
+    {"geologist", "rock scientist"},
+    {"glazier", "window fitter"},
+    {"grocer", "food retailer"},
+    {"hatter", "milliner"},
+    {"herald", "proclaimer"},
+    {"hunter", "game stalker"},
+    {"innkeeper", "tavern owner"},
+    {"jeweller", "gem dealer"},
+    {"judge", "magistrate"},
+    {"juggler", "circus entertainer"},
+    {"lawyer", "attorney"},
+    {"librarian", "archivist"},
+    {"locksmith", "key cutter"},
+    {"magician", "conjurer"},
+    {"mason", "stonecutter"},
+    {"mayor", "head of the town"},
+    {"miller", "flour grinder"},
+    {"miner", "coal digger"},
+    {"minister", "clergyman"},
+    {"nurse", "caregiver"},
+    {"optician", "spectacle maker"},
+    {"photographer", "cameraman"},
+    {"pilot", "aviator"},
+    {"plumber", "pipe fitter"},
+    {"poet", "verse writer"},
+    {"porter", "baggage carrier"},
+    {"postman", "mail deliverer"},
+    {"potter", "ceramist"},
+    {"printer", "typesetter"},
+    {"ranger", "forest officer"},
+    {"sailor", "seaman"},
+    {"sculptor", "statue carver"},
+    {"secretary", "typist"},
+    {"shepherd", "sheep herder"},
+    {"singer", "vocalist"},
+    {"soldier", "infantryman"},
+    {"surveyor", "land measurer"},
+    {"tailor", "suit maker"},
+    {"tanner", "leather worker"},
+    {"teacher", "schoolmistress"},
+    {"translator", "interpreter"},
+    {"treasurer", "holder of the purse"},
+    {"violinist", "fiddler"},
+    {"waiter", "table server"},
+    {"watchmaker", "horologist"},
+    {"weaver", "cloth maker"},
+};
+
+// "{}" is the person.
+constexpr Synonym kNumberedOtherwise[] = {
+    {"badge number", "on the {}'s name tag"},       {"locker number", "on the {}'s changing-room cupboard"},
+    {"ticket number", "on the {}'s travel pass"},   {"room number", "on the {}'s chamber door"},
+    {"house number", "of the {}'s street address"}, {"account number", "of the {}'s bank record"},
+    {"licence number", "on the {}'s permit"},       {"telephone number", "that reach the {} by phone"},
+    {"membership number", "on the {}'s club card"}, {"order number", "on the {}'s purchase slip"},
 };
 
 }  // namespace
@@ -79,5 +174,7 @@ std::span<const std::string_view> Nouns() { return kNouns; }
 std::span<const std::string_view> Adjectives() { return kAdjectives; }
 std::span<const std::string_view> People() { return kPeople; }
 std::span<const std::string_view> NumberedThings() { return kNumbered; }
+std::span<const Synonym> PeopleOtherwise() { return kPeopleOtherwise; }
+std::span<const Synonym> NumberedThingsOtherwise() { return kNumberedOtherwise; }
 
 }  // namespace weir

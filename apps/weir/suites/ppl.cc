@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "print.h"
 #include "progress.h"
+#include "recall_flags.h"
 #include "suites/exam.h"
 #include "suites/suite.h"
 #include "text/stream.h"
@@ -32,7 +33,8 @@ struct PplRun {
   const Tokenizer& tokenizer;
   Session& session;
   Progress& progress;
-  const bool others;  // there are runs with other policies or pots
+  const bool others;           // there are runs with other policies or pots
+  StreamRecall* const recall;  // nullptr: off
 
   // n_read: tokens read for this result and those before it.
   void Print(const char* task, const PerplexityResult& result, int64_t n_read, int64_t first = -1,
@@ -49,6 +51,10 @@ struct PplRun {
     row["tokens_per_s"] = rate;
     row["peak_bytes"] = session.ledger().peak_bytes();
     row["resident_bytes"] = ResidentBytes();
+    if (recall != nullptr) {
+      row["recall"] = recall->recaller().spec().text;
+      row["archive_bytes"] = recall->archive().disk_bytes();
+    }
     if (first >= 0) row["first_token"] = first;
     if (end >= 0) row["end_token"] = end;
     app::Print(stdout, "{}\n", JsonText(row));
@@ -138,6 +144,8 @@ Status Ppl(const PplFlags& flags) {
   if (runs.size() > 1 && flags.file == "-") return InvalidArgument("standard input works with one policy and pot only");
   if (runs.size() > 1 && !flags.eval.pot.trace.empty())
     return InvalidArgument("--trace works with one policy and pot only");
+  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToNewRecallOptions(flags.eval.pot.recall));
+  if (recall.on() && flags.window > 0) return InvalidArgument("--recall works with one stream, not with --window");
   std::vector<SessionOptions> options;
   for (const EvalRun& run : runs) {
     WEIR_ASSIGN_OR_RETURN(SessionOptions one, OptionsOf(flags.eval, run));
@@ -152,12 +160,18 @@ Status Ppl(const PplFlags& flags) {
       GivePotForAll(one.policy.text, flags.max_tokens, model->model().config(), &one);
     }
     WEIR_RETURN_IF_ERROR(AddProbe(*model, flags.eval.model, false, std::nullopt, &one));
+    WEIR_RETURN_IF_ERROR(AddRecall(recall, *model, &one));
     WEIR_ASSIGN_OR_RETURN(TextSource source, TextSource::Open(flags.file));
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model->model(), model->backend(), one));
+    std::unique_ptr<StreamRecall> recalled;
+    if (recall.on()) {
+      WEIR_ASSIGN_OR_RETURN(recalled, StreamRecall::Make(recall, *model, *session));
+      WEIR_RETURN_IF_ERROR(recalled->CutTo({}));
+    }
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<TraceWriter> trace, StartTrace(flags.eval.pot, *session, model.get()));
     PrintConfiguration(*model, *session, flags.eval.pot, "");
     Progress progress("eval", Progress::kAuto);
-    const PplRun run{flags, one.policy.text, model->tokenizer(), *session, progress, runs.size() > 1};
+    const PplRun run{flags, one.policy.text, model->tokenizer(), *session, progress, runs.size() > 1, recalled.get()};
     WEIR_RETURN_IF_ERROR(flags.window > 0 ? Windows(run, &source) : Stream(run, &source));
     WEIR_RETURN_IF_ERROR(FinishTrace(trace.get(), *session));
   }

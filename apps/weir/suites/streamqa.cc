@@ -2,8 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // weir eval streamqa: facts along an endless text, with questions about them later.
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
 
 #include "eval/stream_facts.h"
+#include "io/json.h"
+#include "print.h"
 #include "suites/exam.h"
 #include "suites/suite.h"
 
@@ -13,8 +20,26 @@ namespace {
 struct StreamQaFlags {
   EvalFlags eval;
   StreamQaOptions options;
-  std::string file;
+  std::string file, log;
 };
+
+// A line of JSON for every text that is read and every question that is asked.
+Result<StreamLog> MakeLog(const std::string& path) {
+  const std::shared_ptr<std::FILE> file(std::fopen(path.c_str(), "we"), [](std::FILE* open) {
+    if (open != nullptr) std::fclose(open);
+  });
+  if (file == nullptr) return IoError("cannot write {}: {}", path, std::strerror(errno));
+  StreamLog log;
+  log.read = [file](std::string_view text) {
+    Print(file.get(), "{}\n", JsonText(nlohmann::ordered_json{{"read", text}}));
+  };
+  log.asked = [file](const Question& question, std::string_view kind, int64_t tokens_back) {
+    Print(file.get(), "{}\n",
+          JsonText(nlohmann::ordered_json{
+              {"ask", question.completion}, {"gold", question.gold}, {"kind", kind}, {"tokens_back", tokens_back}}));
+  };
+  return log;
+}
 
 Result<Exam> MakeExam(const StreamQaFlags& flags) {
   constexpr int64_t kMaxTextBytes = int64_t{1} << 30;
@@ -28,12 +53,14 @@ Result<Exam> MakeExam(const StreamQaFlags& flags) {
     if (text->empty()) return InvalidArgument("{} contains no text", flags.file);
   }
   options.text = *text;
-  int64_t farthest = 0;
-  for (const int64_t distance : options.distances) farthest = std::max(farthest, distance);
-  Exam exam{
-      .suite = "streamqa", .read_tokens = farthest + options.n * options.every_tokens, .n_answer = options.n_answer};
+  if (options.distances.empty()) return InvalidArgument("--distance needs at least one distance");
+  if (!flags.log.empty()) {
+    WEIR_ASSIGN_OR_RETURN(options.log, MakeLog(flags.log));
+  }
+  Exam exam{.suite = "streamqa", .read_tokens = StreamQaTokens(options), .n_answer = options.n_answer};
   exam.longest_tokens = exam.read_tokens + 2 * options.every_tokens + 512;
-  exam.n_questions = static_cast<int64_t>(options.distances.size() + 1 + options.untold) * options.n;
+  exam.n_questions =
+      static_cast<int64_t>(options.distances.size() + 1 + options.untold) * options.n + 5 * options.n_sets;
   exam.run = [options, text](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
     return RunStreamQa(asked, options, hooks);
   };
@@ -61,6 +88,13 @@ Action AddStreamQa(CLI::App& sub) {
       ->check(Between(0, 1 << 20))
       ->type_name("N");
   sub.add_flag("--untold", options->untold, "also ask for facts that were never told, and count answers");
+  sub.add_flag("--paraphrase", options->paraphrase, "ask in other words: no word of a question is in its fact");
+  sub.add_option("--sets", options->n_sets,
+                 "at the end also ask for four facts about each of so many people, told one in every quarter of the "
+                 "stream: one after the other, and all four at once")
+      ->check(Between(0, 1 << 20))
+      ->type_name("N");
+  sub.add_option("--log", flags->log, "write what is read and asked to this file, as lines of JSON")->type_name("FILE");
   return [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); };
 }
 
