@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
       double from = ProcessorMs();
       RecallQuery query;
       query.text = question;
-      query.unbroken_from = INT64_MAX;
+      query.held_from = INT64_MAX;
       query.n_seen = 32 * n;
       const auto found = selector->Select(query, archive);
       if (!found.ok()) return Die(found.status());

@@ -38,9 +38,11 @@ class Times {
 
 class StreamBench {
  public:
-  StreamBench(LoadedModel& model, Session& session, const StreamBenchFlags& flags)
+  // `recall` may be nullptr.
+  StreamBench(LoadedModel& model, Session& session, StreamRecall* recall, const StreamBenchFlags& flags)
       : model_(model),
         session_(session),
+        recall_(recall),
         flags_(flags),
         chunks_(flags.every / session.plan().chunk_rows + 2),
         steps_(flags.n_gen),
@@ -77,6 +79,8 @@ class StreamBench {
       append.end_of_prompt = at + chunk >= n;
       const Clock::time_point start = Clock::now();
       WEIR_RETURN_IF_ERROR(session_.Append(ids, append));
+      // As every program that reads does: what the call read is with the operating system.
+      if (recall_ != nullptr) recall_->Flush();
       chunks_.Add(MillisecondsSince(start));
     }
     return Status();
@@ -102,13 +106,15 @@ class StreamBench {
       Print(stdout,
             "| tokens seen | reading t/s | chunk ms: median, 95 %, 99 %, most | writing t/s | token ms: median, 95 %, "
             "99 %, "
-            "most | session | process |\n|--:|--:|---|--:|---|--:|--:|\n");
+            "most | session | process |{}\n|--:|--:|---|--:|---|--:|--:|{}\n",
+            recall_ != nullptr ? " archive |" : "", recall_ != nullptr ? "--:|" : "");
     } else if (flags_.format == "csv") {
       Print(
           stdout,
           "tokens_seen,read_tokens_per_s,chunk_p50_ms,chunk_p95_ms,chunk_p99_ms,chunk_max_ms,write_tokens_per_s,token_"
           "p50_ms,"
-          "token_p95_ms,token_p99_ms,token_max_ms,ledger_bytes,resident_bytes\n");
+          "token_p95_ms,token_p99_ms,token_max_ms,ledger_bytes,resident_bytes{}\n",
+          recall_ != nullptr ? ",archive_bytes" : "");
     }
   }
 
@@ -118,7 +124,7 @@ class StreamBench {
     const double reading = static_cast<double>(n_read) / chunks_.total_ms() * 1e3;
     const double writing = flags_.n_gen == 0 ? 0 : flags_.n_gen / steps_.total_ms() * 1e3;
     const int64_t ledger = session_.ledger().peak_bytes(), resident = ResidentBytes();
-    const int64_t seen = session_.counters().seen;
+    const int64_t seen = session_.counters().seen, archive = recall_ != nullptr ? recall_->archive().disk_bytes() : 0;
     if (flags_.format == "jsonl") {
       nlohmann::ordered_json row;
       row["tokens_seen"] = seen;
@@ -128,13 +134,15 @@ class StreamBench {
       row["token_ms"] = Percentiles(steps_);
       row["ledger_bytes"] = ledger;
       row["resident_bytes"] = resident;
+      if (recall_ != nullptr) row["archive_bytes"] = archive;
       Print(stdout, "{}\n", JsonText(row));
     } else if (flags_.format == "csv") {
-      Print(stdout, "{},{:.3f},{},{:.3f},{},{},{}\n", seen, reading, Joined(chunks_, 3, ","), writing,
-            Joined(steps_, 3, ","), ledger, resident);
+      Print(stdout, "{},{:.3f},{},{:.3f},{},{},{}{}\n", seen, reading, Joined(chunks_, 3, ","), writing,
+            Joined(steps_, 3, ","), ledger, resident, recall_ != nullptr ? fmt::format(",{}", archive) : "");
     } else {
-      Print(stdout, "| {} | {:.1f} | {} | {:.1f} | {} | {} | {} |\n", CountText(seen), reading,
-            Joined(chunks_, 2, ", "), writing, Joined(steps_, 2, ", "), BytesText(ledger), BytesText(resident));
+      Print(stdout, "| {} | {:.1f} | {} | {:.1f} | {} | {} | {} |{}\n", CountText(seen), reading,
+            Joined(chunks_, 2, ", "), writing, Joined(steps_, 2, ", "), BytesText(ledger), BytesText(resident),
+            recall_ != nullptr ? fmt::format(" {} |", BytesText(archive)) : "");
     }
   }
 
@@ -154,6 +162,7 @@ class StreamBench {
 
   LoadedModel& model_;
   Session& session_;
+  StreamRecall* const recall_;
   const StreamBenchFlags& flags_;
   Times chunks_, steps_;
   std::vector<int32_t> ids_;
@@ -162,9 +171,16 @@ class StreamBench {
 
 }  // namespace
 
-Status RunStreamBench(LoadedModel& model, const SessionOptions& options, const StreamBenchFlags& flags) {
+Status RunStreamBench(LoadedModel& model, SessionOptions options, const RecallOptions& recall,
+                      const StreamBenchFlags& flags) {
+  WEIR_RETURN_IF_ERROR(AddRecall(recall, model, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Make(model.model(), model.backend(), options));
-  return StreamBench(model, *session, flags).Run();
+  std::unique_ptr<StreamRecall> recalled;
+  if (recall.on()) {
+    WEIR_ASSIGN_OR_RETURN(recalled, StreamRecall::Make(recall, model, *session));
+    WEIR_RETURN_IF_ERROR(recalled->CutTo({}));
+  }
+  return StreamBench(model, *session, recalled.get(), flags).Run();
 }
 
 }  // namespace weir::app

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common.h"
+#include "recall/stream_recall.h"
 
 namespace weir::app {
 
@@ -18,6 +19,8 @@ struct StreamBenchFlags {
 
 // Reads random tokens and prints a row for every `every` tokens: rates, percentiles of the time per chunk and per
 // decoded token, bytes of the ledger and of the process.
-Status RunStreamBench(LoadedModel& model, const SessionOptions& options, const StreamBenchFlags& flags);
+// With recall also the bytes of the archive.
+Status RunStreamBench(LoadedModel& model, SessionOptions options, const RecallOptions& recall,
+                      const StreamBenchFlags& flags);
 
 }  // namespace weir::app

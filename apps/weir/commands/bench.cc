@@ -23,6 +23,7 @@
 #include "common.h"
 #include "io/json.h"
 #include "print.h"
+#include "recall_flags.h"
 
 namespace weir::app {
 namespace {
@@ -196,9 +197,11 @@ Status RunBench(const ModelFlags& model_flags, const PotFlags& pot_flags, const 
     WEIR_RETURN_IF_ERROR(PrepareProbe(model->tokenizer(), nullptr, std::nullopt, &session));
     options.push_back(std::move(session));
   }
+  WEIR_ASSIGN_OR_RETURN(const RecallOptions recall, ToNewRecallOptions(pot_flags.recall));
+  if (recall.on() && stream.n_tokens == 0) return InvalidArgument("--recall needs --stream: nothing is asked here");
   if (stream.n_tokens > 0) {
     stream.format = flags.format;
-    return RunStreamBench(*model, options[0], stream);
+    return RunStreamBench(*model, options[0], recall, stream);
   }
   return Bench(*model, model_flags, std::move(options), flags).Run();
 }
@@ -211,6 +214,7 @@ Action AddBench(CLI::App& sub) {
   pot->policy = "full";
   AddModelFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
+  AddRecallFlags(sub, &pot->recall);
   sub.add_option("-p,--n-prompt", flags->n_prompt, "prefill lengths: 512 or 128,512; 0 = none")
       ->delimiter(',')
       ->check(Between(0, 1 << 24))
