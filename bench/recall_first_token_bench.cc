@@ -4,9 +4,9 @@
 //     recall_first_token_bench MODEL.gguf TEXT QUESTIONS FOLDER [TOKENS=1000000] [POT=1024]
 //
 // The archive is made in FOLDER from the first TOKENS tokens of TEXT (repeated if it ends before) without the model,
-// since what a question costs does not depend on who filled it; the model reads the last two pots of them. QUESTIONS has
-// one question a line. Each is asked twice, in turns: `warm` with the archive in the page cache, `dropped` with its pages
-// dropped before. The folder is deleted at the end. One JSON line for each.
+// since what a question costs does not depend on who filled it; the model reads the last two pots of them. QUESTIONS
+// has one question a line. Each is asked twice, in turns: `warm` with the archive in the page cache, `dropped` with its
+// pages dropped before. The folder is deleted at the end. One JSON line for each.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -83,12 +83,11 @@ Status Fill(const LoadedModel& model, const std::string& text, int64_t n_tokens,
   const std::vector<int32_t> ids = model.tokenizer().Encode(text, encode);
   if (ids.empty()) return InvalidArgument("the text is empty");
   Status failed;
-  Recorder recorder(
-      model.tokenizer(),
-      [&](const Block& block) {
-        if (failed.ok()) failed = archive->Append(block);
-      },
-      {});
+  Recorder recorder(model.tokenizer(),
+                    [&](const Block& block) {
+                      if (failed.ok()) failed = archive->Append(block);
+                    },
+                    {});
   constexpr int64_t kPiece = 256;
   std::vector<int32_t> piece(kPiece);
   for (int64_t at = 0; at < n_tokens; at += kPiece) {

@@ -24,8 +24,10 @@ import statistics
 import time
 import urllib.request
 
-STOP = set("a an and are as at be by did do does for from had has have how in is it its of on or that the their they "
-           "this to was were what when where which who whose why will with".split())
+STOP = set(
+    "a an and are as at be by did do does for from had has have how in is it its of on or that the their they "
+    "this to was were what when where which who whose why will with".split()
+)
 WORDS, STEP, K1, B = 48, 24, 1.2, 0.75
 
 

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
 
 #include "cli/refusal.h"
 
@@ -103,6 +105,77 @@ TEST_F(RecallTest, WhatCannotBeSearchedIsRefused) {
   ASSERT_EQ(mkfifo(dir_.File("pipe").c_str(), 0600), 0);
   ExpectError({"recall", dir_.File("pipe"), "sea"}, {"pipe"});
   ExpectError({"recall", "", "sea"}, {"empty"});
+}
+
+TEST_F(RecallTest, TheOracleIsForExams) {
+  ExpectError(Chat({"--recall", "oracle"}), {"oracle", "weir eval"});
+  ExpectError({"recall", dir_.Write("book.txt", Pages(3)), "sea", "--recall", "oracle"}, {"oracle", "weir eval"});
+  const Arguments exam = {
+      "eval", "streamqa", "-m", ModelPath("llama"), "--pot", "128", "--gap", "64", "--every", "64", "--distance",
+      "512",  "--n",      "4",  "--recall-tokens",  "160"};
+  const std::string log = dir_.File("asked.log");
+  const RunResult run = Ok(Join(exam, {"--recall", "oracle", "--log", log}));
+  std::istringstream rows(run.out);
+  std::string line;
+  while (std::getline(rows, line)) {
+    const json row = Parse(line);
+    EXPECT_EQ(row["span_found"], 1) << line;
+    EXPECT_EQ(row["found"], 1) << line;
+  }
+  // The log has every text and every question.
+  std::ifstream file(log);
+  int n_asked = 0;
+  while (std::getline(file, line)) n_asked += Parse(line).contains("ask");
+  EXPECT_EQ(n_asked, 8);
+  // A suite that does not say where its answers are.
+  ExpectError(
+      {"eval", "longbench", "-m", ModelPath("llama"), "-f",
+       dir_.Write("one.jsonl",
+                  R"({"dataset":"qasper","metric":"qa_f1","max_new_tokens":4,"prompt":"the man","answers":["sea"]})"
+                  "\n"),
+       "--pot", "128", "--recall", "oracle"},
+      {"oracle"}, true);
+}
+
+// While nobody asks, likelihoods and the trace are the same bytes.
+TEST_F(RecallTest, RecallChangesNoLikelihood) {
+  const std::string text = dir_.Write("book.txt", fact_ + Pages(200)), folder = dir_.File("archive");
+  const auto rows = [&](const Arguments& more, const std::string& trace) {
+    std::istringstream out(Ok(Join({"eval", "ppl", "-m", ModelPath("llama"), "-f", text, "--policy", "weir", "--pot",
+                                    "96", "--segment", "200", "--trace", trace},
+                                   more))
+                               .out);
+    std::vector<json> all;
+    for (std::string line; std::getline(out, line);) {
+      const json row = Parse(line);
+      all.push_back({row["task"], row["value"], row["stderr"], row["n"]});
+      EXPECT_EQ(row.contains("archive_bytes"), !more.empty()) << line;
+    }
+    return all;
+  };
+  const std::string off = dir_.File("off.trace"), on = dir_.File("on.trace");
+  const std::vector<json> without = rows({}, off), with = rows({"--recall", "words", "--recall-dir", folder}, on);
+  EXPECT_GT(without.size(), 3u);
+  EXPECT_EQ(without, with);
+  // The first line says how many slots there are.
+  const auto bytes = [](const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string first;
+    std::getline(file, first);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_GT(bytes(off).size(), 100u);
+  EXPECT_TRUE(bytes(off) == bytes(on));
+  // Its archive is not another measurement's.
+  ExpectError({"eval", "ppl", "-m", ModelPath("llama"), "-f", text, "--recall", "words", "--recall-dir", folder},
+              {folder, "archive"});
+  ExpectError({"eval", "ppl", "-m", ModelPath("llama"), "-f", text, "--recall", "words", "--window", "64"},
+              {"--window"});
+  ExpectError({"bench", "-m", ModelPath("llama"), "--recall", "words"}, {"--stream"});
+  const json row = Parse(Ok({"bench", "-m", ModelPath("llama"), "--policy", "weir", "--pot", "96", "--stream", "1000",
+                             "--every", "1000", "--stream-gen", "0", "-o", "jsonl", "--recall", "words"})
+                             .out);
+  EXPECT_GT(row["archive_bytes"], 1000);
 }
 
 // --session with --recall-dir: a new process finds what an earlier one read.

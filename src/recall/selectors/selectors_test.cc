@@ -172,6 +172,20 @@ TEST(WordsTest, NeighbouringSentencesDoNotSupersedeAStatement) {
   EXPECT_FALSE(Has(again, said));
 }
 
+TEST(WordsTest, TheWordsOfOneLineGoBeforeThoseOfMany) {
+  ListedBlocks blocks;
+  blocks.Add("Record\nred-owl: 11\nold-fox: 12\n", 10);
+  const int64_t said = blocks.seq_end();
+  blocks.Add("late-mill: 1\nquiet-harbor: 17\nodd-elk: 2\n", 10);
+  AddFiller(&blocks, 4);
+  blocks.Add("Record\nquiet-kettle: 3\nold-harbor: 4\n", 10);
+  AddFiller(&blocks, 4);
+  const std::vector<Passage> found = Find("words:passages=2", blocks, "quiet-harbor:");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_TRUE(Has({found[0]}, said));
+  EXPECT_GT(0.8 * found[0].score, found[1].score);  // the margin leaves the other one out
+}
+
 TEST(WordsTest, WhatThePotHoldsSupersedesOlderEquals) {
   ListedBlocks blocks;
   blocks.Add("Record\ntunnel: 11111\nkettle: 7\n", 10);

@@ -1,8 +1,9 @@
 // weir-plugin: selector
 // SPDX-License-Identifier: Apache-2.0
 // words: BM25 (Robertson and Zaragoza 2009) over windows of two blocks that overlap by one, without normalisation by
-// length (b = 0), since windows are of one length. The whole source is scanned twice, first for the windows that a word
-// occurs in, then for scores: no index, so memory does not depend on the length of the stream.
+// length (b = 0), since windows are of one length. Half of a score is what one sentence has of the question: in a list
+// or a long text, words of neighbouring sentences meet by chance. The whole source is scanned twice, first for the
+// windows that a word occurs in, then for scores: no index, so memory does not depend on the length of the stream.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -172,13 +173,15 @@ class Words final : public Selector {
     best_.clear();
     Passage newest;  // that says all of the question's words
     WEIR_RETURN_IF_ERROR(ForEachWindow(blocks, query, table, [&](const Window& window) {
-      double score = 0;
+      double score = 0, together = 0;
       const bool all =
           terms.size() >= kStatement && static_cast<size_t>(std::popcount(window.said.most)) == terms.size();
       for (size_t t = 0; t < terms.size(); ++t) {
         const double n = window.counts[t];
         score += weight[t] * n * (kSaturation + 1) / (n + kSaturation);
+        if ((window.said.most >> t & 1) != 0) together += weight[t];
       }
+      score = (score + together) / 2;
       if (score > 0) Keep(window.passage, score / whole, all);
       if (all) {
         newest = window.passage;
