@@ -21,7 +21,7 @@ Recaller::Recaller(RecallSpec spec, BlockSource& blocks, const Tokenizer& tokeni
 int64_t Recaller::MemoryBytes(const RecallSpec& spec) { return spec.info->make(spec.options)->MemoryBytes(); }
 
 Result<std::vector<Passage>> Recaller::Search(Session& session, std::string_view question, int64_t t_ms, int32_t most,
-                                               std::optional<std::span<const SeqSpan>> gold) {
+                                              std::optional<std::span<const SeqSpan>> gold) {
   RecallQuery query = {.text = question,
                        .held_from = std::max(session.held().unbroken_from, session.n_seen() - spec_.near()),
                        .n_seen = session.n_seen(),

@@ -8,7 +8,8 @@
 
 namespace weir {
 
-// Whether a sentence ends with the character whose last byte is at `at`. `from_line`: the text begins where a line does.
+// Whether a sentence ends with the character whose last byte is at `at`. `from_line`: the text begins where a line
+// does.
 bool EndsSentence(std::string_view text, size_t at, bool from_line = false);
 // A quick test: false for most characters that end none.
 inline bool MayEndSentence(char c) {
