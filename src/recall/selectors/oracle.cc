@@ -49,8 +49,8 @@ class Oracle final : public Selector {
 
 }  // namespace
 
-extern const SelectorInfo kOracle;
-const SelectorInfo kOracle = {
+extern const SelectorInfo kOracleSelector;
+const SelectorInfo kOracleSelector = {
     .name = "oracle",
     .summary = "what answers the question, as an exam knows it: a ceiling (weir eval only)",
     .make = [](const Options&) { return std::unique_ptr<Selector>(new Oracle); },
