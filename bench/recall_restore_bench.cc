@@ -40,15 +40,16 @@ Result<Passage> PassageOf(Archive& archive, int64_t from_seq, int64_t n_tokens) 
   Passage out;
   out.n_blocks = 0;
   out.whole = true;
-  WEIR_RETURN_IF_ERROR(archive.ScanRange({from_seq, from_seq + 2 * n_tokens}, [&](BlockPlace place, const Block& block) {
-    if (out.n_blocks == 0) {
-      out.from = place;
-      out.seq = block.seq;
-    }
-    ++out.n_blocks;
-    out.seq_end = block.seq_end();
-    return out.seq_end - out.seq < n_tokens;
-  }));
+  WEIR_RETURN_IF_ERROR(
+      archive.ScanRange({from_seq, from_seq + 2 * n_tokens}, [&](BlockPlace place, const Block& block) {
+        if (out.n_blocks == 0) {
+          out.from = place;
+          out.seq = block.seq;
+        }
+        ++out.n_blocks;
+        out.seq_end = block.seq_end();
+        return out.seq_end - out.seq < n_tokens;
+      }));
   return out;
 }
 

@@ -287,6 +287,7 @@ class CapiRecall : public ::testing::Test {
 
 TEST_F(CapiRecall, WhatLeftThePotIsBroughtBackForItsQuestion) {
   for (const char* dir : {first_.c_str(), static_cast<const char*>(nullptr)}) {
+    std::filesystem::remove_all(first_);
     weir::SessionHandle session(model_, Options(dir));
     EXPECT_EQ(session.recall_report().n_passages, 0);
     Tell(session);
