@@ -40,15 +40,17 @@ class Past final : public BlockSource {
  public:
   Past(Archive& archive, int64_t n_tokens) : archive_(archive), n_tokens_(n_tokens) {}
   BlockPlace begin() const override { return archive_.begin(); }
-  Status Scan(BlockPlace from, const Visit& visit) override {
-    return archive_.Scan(from, [&](BlockPlace place, const Block& block) {
-      Block past = block;
-      past.seq -= n_tokens_;
-      return visit(place, past);
-    });
-  }
+  Status Scan(BlockPlace from, const Visit& visit) override { return archive_.Scan(from, Shifted(visit)); }
+  Status ScanText(BlockPlace from, const Visit& visit) override { return archive_.ScanText(from, Shifted(visit)); }
 
  private:
+  Visit Shifted(const Visit& visit) const {
+    return [&visit, n = n_tokens_](BlockPlace place, const Block& block) {
+      Block past = block;
+      past.seq -= n;
+      return visit(place, past);
+    };
+  }
   Archive& archive_;
   const int64_t n_tokens_;
 };

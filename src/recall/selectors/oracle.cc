@@ -21,7 +21,7 @@ class Oracle final : public Selector {
     std::vector<Passage> out;
     std::optional<BlockPlace> before;  // the block before, if it is text
     bool open = false;                 // it belongs to the last passage
-    WEIR_RETURN_IF_ERROR(blocks.Scan(blocks.begin(), [&](BlockPlace place, const Block& block) {
+    WEIR_RETURN_IF_ERROR(blocks.ScanText(blocks.begin(), [&](BlockPlace place, const Block& block) {
       const bool text = block.modality == Modality::kText;
       const bool gold = text && std::ranges::any_of(*query.gold, [&](const SeqSpan& span) {
                           return span.seq < block.seq_end() && block.seq < span.seq_end;
