@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recall/sentences.h"
 
+#include <algorithm>
+#include <array>
+
 namespace weir {
 namespace {
 
@@ -18,6 +21,18 @@ bool EndsShortLine(std::string_view text, size_t at, bool from_line) {
   return n > 0 && (n < at || from_line);
 }
 
+// Titles that a name follows.
+constexpr auto kTitles = std::to_array<std::string_view>(
+    {"Mr", "Mrs", "Ms", "Dr", "St", "Prof", "Rev", "Capt", "Col", "Gen", "Lt", "Sgt", "Hon", "Messrs", "Mme", "Mlle"});
+
+// Whether the full stop at `at` belongs to a title.
+bool EndsTitle(std::string_view text, size_t at) {
+  const auto is_letter = [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); };
+  size_t begin = at;
+  while (begin > 0 && is_letter(text[begin - 1])) --begin;
+  return std::ranges::find(kTitles, text.substr(begin, at - begin)) != kTitles.end();
+}
+
 }  // namespace
 
 bool EndsSentence(std::string_view text, size_t at, bool from_line) {
@@ -28,7 +43,8 @@ bool EndsSentence(std::string_view text, size_t at, bool from_line) {
     const std::string_view wide = text.substr(at - 2, 3);  // full stop, exclamation and question mark of East Asia
     if (wide == "\u3002" || wide == "\uFF01" || wide == "\uFF1F") return true;
   }
-  return mark && (at + 1 == text.size() || IsSpace(text[at + 1]) || text[at + 1] == '"');
+  if (!mark || (c == '.' && EndsTitle(text, at))) return false;
+  return at + 1 == text.size() || IsSpace(text[at + 1]) || text[at + 1] == '"';
 }
 
 size_t SentenceStart(std::string_view text, size_t at) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where sentences end: at a full stop, exclamation or question mark, at an empty line, and at the end of a short line,
-// which is an entry of a list, a record or a verse: prose that was broken into lines fills them.
+// Where sentences end: at a full stop that is not a title's ("Mr."), exclamation or question mark, at an empty line,
+// and at the end of a short line, which is an entry of a list, a record or a verse: prose that was broken into lines
+// fills them.
 #pragma once
 
 #include <cstddef>

@@ -29,6 +29,12 @@ TEST(SentencesTest, MarksEndThemWhereAWordFollows) {
   EXPECT_EQ(Sentences("昨天下雨。早上"), (Texts{"昨天下雨。", "早上"}));
 }
 
+TEST(SentencesTest, TitlesDoNotEndThem) {
+  EXPECT_EQ(Sentences("He met Mr. Bennet and Mrs. Long. Then Dr. No left St."),
+            (Texts{"He met Mr. Bennet and Mrs. Long.", " Then Dr. No left St."}));
+  EXPECT_EQ(Sentences("It was the Hmr. Yes"), (Texts{"It was the Hmr.", " Yes"}));
+}
+
 TEST(SentencesTest, ShortLinesAreSentencesAndBrokenProseIsNot) {
   EXPECT_EQ(Sentences("Record\n\nfox: 1\nowl: 2\nelk"), (Texts{"Record\n", "\nfox: 1\n", "owl: 2\n", "elk"}));
   const std::string prose =
