@@ -165,7 +165,10 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
       row.pinned = true;
       core_.rows.push_back(row);
     }
-    WEIR_RETURN_IF_ERROR(pot.BeginAppend(core_.rows));
+    if (const Status status = pot.BeginAppend(core_.rows); !status.ok()) {
+      core_.excerpt.end = stream.n_seen;
+      return status;
+    }
     done += n_here;
   }
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {

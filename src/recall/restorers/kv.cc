@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "kv/axes.h"
 #include "recall/passage_text.h"
 #include "recall/restorers/restorer.h"
 #include "text/stream.h"
@@ -29,7 +30,7 @@ class Kv final : public Restorer {
   Result<std::vector<RecalledPassage>> Restore(const RestoreJob& job, std::span<const Passage> passages) override {
     std::vector<Stored> with;
     std::vector<Passage> without;  // keys and values: they are read
-    // The words around an excerpt are read: without them a model of 135M parameters answers a third less.
+    // The words around an excerpt are read: without them a model of 135M parameters answers half as often.
     const int64_t n_frame =
         frame_ ? std::ssize(job.Encode(kExcerptBegin)) + std::ssize(job.Encode(kExcerptEnd)) : int64_t{0};
     int64_t n_left = job.n_left() - n_frame;
@@ -93,8 +94,13 @@ class Kv final : public Restorer {
         text.clear();
         first = end = block.seq;
       }
+      const int32_t n_vocab = job.session.model().config().n_vocab;
       for (int64_t i = 0; i < block.n_tokens; ++i) {
-        if (block.modality == Modality::kText) decoder.Push(TokenOf(block, job.shape, i).id, &text);
+        const int32_t id = TokenOf(block, job.shape, i).id;
+        const bool is_text = block.modality == Modality::kText;
+        // The file may come from anywhere.
+        if (is_text ? id < 0 || id >= n_vocab : id >= 0 || id < -kMaxColumns) return false;
+        if (is_text) decoder.Push(id, &text);
         ends.push_back(text.size());
       }
       end = block.seq_end();

@@ -99,6 +99,10 @@ class Keys final : public Selector {
     return query.keys->Scan(query.keys->begin(), [&](BlockPlace, const Block& block) {
       if (!IsKeyRecord(block, shape)) return true;
       const KeyRecord record = {block, shape};
+      // The file may come from anywhere.
+      for (int64_t head = 0; head < shape.n_heads(); ++head) {
+        if (!std::isfinite(record.scale(head))) return true;
+      }
       const bool follows = before_end == block.seq;
       const bool picture = block.modality != Modality::kText;
       Passage passage = {.from = record.place(), .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
