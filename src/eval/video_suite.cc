@@ -34,12 +34,13 @@ class Watching {
     round.age_min = static_cast<double>(viewer_.t_ms()) / 60000 - round.about_min;
     const bool stays = !q.aside;
     const bool asked = stays && options_.own_answers;
-    WEIR_ASSIGN_OR_RETURN(const ViewerReply reply, asked ? viewer_.Ask(q.question) : viewer_.AskAside(q.question));
+    WEIR_ASSIGN_OR_RETURN(ViewerReply reply, asked ? viewer_.Ask(q.question) : viewer_.AskAside(q.question));
     if (stays && !asked) WEIR_RETURN_IF_ERROR(viewer_.Tell(q.question, q.answers.front()));
     round.right = std::any_of(q.answers.begin(), q.answers.end(),
                               [&](const std::string& answer) { return ExactMatch(reply.text, answer); });
     round.n = n_rounds_ += stays;
     round.answer = reply.text;
+    round.recalled = std::move(reply.recalled);
     return round;
   }
 

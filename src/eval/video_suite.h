@@ -29,6 +29,7 @@ struct ScoredRound {
   int64_t tokens_back = 0;  // tokens read between the clip in question and the question
   double about_min = 0;     // when that clip began, in minutes of the source
   double age_min = 0;       // minutes from then to the question
+  Recalled recalled;        // what was brought back for it
 };
 
 struct VideoSuiteOptions {

@@ -170,17 +170,18 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
   return reply;
 }
 
-Status Viewer::Bring(const std::string& question) {
-  if (recall_ == nullptr) return Status();
-  WEIR_ASSIGN_OR_RETURN(const Recalled recalled, recall_->recaller().Bring(session_, question, t_ms()));
+Result<Recalled> Viewer::Bring(const std::string& question) {
+  if (recall_ == nullptr) return Recalled();
+  WEIR_ASSIGN_OR_RETURN(Recalled recalled, recall_->recaller().Bring(session_, question, t_ms()));
   n_tokens_ += recalled.n_tokens;
-  return Status();
+  return recalled;
 }
 
 Result<ViewerReply> Viewer::Ask(const std::string& question) {
-  WEIR_RETURN_IF_ERROR(Bring(question));
+  WEIR_ASSIGN_OR_RETURN(Recalled recalled, Bring(question));
   WEIR_RETURN_IF_ERROR(ReadQuestion(question));
   WEIR_ASSIGN_OR_RETURN(ViewerReply reply, Answer(0));
+  reply.recalled = std::move(recalled);
   WEIR_RETURN_IF_ERROR(session_.TakeBackExcerpt());
   return reply;
 }
@@ -196,9 +197,10 @@ Result<ViewerReply> Viewer::AskAside(const std::string& question) {
   const int64_t n_tokens = n_tokens_;
   ViewerReply reply;
   const auto ask = [&]() -> Status {
-    WEIR_RETURN_IF_ERROR(Bring(question));
+    WEIR_ASSIGN_OR_RETURN(Recalled recalled, Bring(question));
     WEIR_RETURN_IF_ERROR(ReadQuestion(question));
     WEIR_ASSIGN_OR_RETURN(reply, Answer(options_.n_decode));
+    reply.recalled = std::move(recalled);
     return session_.Restore(mark_);
   };
   if (recall_ != nullptr) recall_->Pause(true);

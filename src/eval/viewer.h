@@ -48,6 +48,7 @@ struct ViewerReply {
   // Share of them that a token of the answer read, mean over the tokens generated.
   double used_share = 0;
   double ms_per_token = 0;  // mean time to generate one
+  Recalled recalled;        // what was brought back before the question
 };
 
 class Viewer {
@@ -87,7 +88,7 @@ class Viewer {
   // Reads pictures with `read` and counts their tokens.
   Status ReadVisual(const std::function<Status(const Session::AppendOptions&)>& read);
   Status ReadTokens(std::span<const int32_t> tokens, const Session::AppendOptions& options);
-  Status Bring(const std::string& question);
+  Result<Recalled> Bring(const std::string& question);
   // Reads the rest of the turn, up to where the answer begins.
   Status ReadQuestion(const std::string& question);
   Result<ViewerReply> Answer(int32_t n_least);

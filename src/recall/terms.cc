@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
 
 #include "base/utf8.h"
@@ -123,21 +124,49 @@ void ForEachWord(std::string_view text, const Each& each) {
   end();
 }
 
+bool IsNumber(std::string_view word) {
+  return std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Of a word and the number behind it.
+Term Pair(Term word, Term number) {
+  Term hash = Mix(word, ' ');
+  for (int shift = 0; shift < 32; shift += 8) hash = Mix(hash, static_cast<uint8_t>(number >> shift));
+  return hash;
+}
+
 }  // namespace
 
 void ForEachTerm(std::string_view text, const std::function<void(Term)>& each) {
-  ForEachWord(text, [&](std::string_view word) { each(Hash(word)); });
+  Term before = kBasis;
+  ForEachWord(text, [&](std::string_view word) {
+    const Term term = Hash(word);
+    each(term);
+    if (before != kBasis && IsNumber(word)) each(Pair(before, term));
+    before = term;
+  });
 }
 
 std::vector<Term> QueryTerms(std::string_view question) {
   std::vector<Term> terms;
+  const auto add = [&](Term term) {
+    if (terms.size() < kMaxTerms && std::ranges::find(terms, term) == terms.end()) terms.push_back(term);
+  };
+  std::optional<Term> before;  // a word that says something
   ForEachWord(question, [&](std::string_view word) {
     const Term term = Hash(word);
-    if (terms.size() < kMaxTerms && !IsStopWord(word) && std::ranges::find(terms, term) == terms.end()) {
-      terms.push_back(term);
-    }
+    const bool says = !IsStopWord(word);
+    if (says) add(term);
+    if (before && IsNumber(word)) add(Pair(*before, term));
+    before = says ? std::optional(term) : std::nullopt;
   });
   return terms;
+}
+
+int CountNewWords(std::string_view question, const TermTable& asked) {
+  int n = 0;
+  ForEachWord(question, [&](std::string_view word) { n += !IsStopWord(word) && asked.Find(Hash(word)) < 0; });
+  return n;
 }
 
 TermTable::TermTable(const std::vector<Term>& terms) {

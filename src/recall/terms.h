@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words as a search compares them: case folded, plural and possessive endings removed, hashed.
 //
-// Languages without spaces (Chinese, Japanese) give every character and every pair of neighbours.
+// Languages without spaces (Chinese, Japanese) give every character and every pair of neighbours. A number gives itself
+// and its pair with the word before it: "clip 5" is a name, and another 5 is not.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace weir {
 
 using Term = uint32_t;  // a hash: two words may share one, which costs a search a little precision
 
-// Calls `each` with every word of `text`, in order. REQUIRES: valid UTF-8.
+// Calls `each` with every word and pair of `text`, in order. REQUIRES: valid UTF-8.
 void ForEachTerm(std::string_view text, const std::function<void(Term)>& each);
 
 // The distinct words that a question searches by, at most kMaxTerms, in order: without words that say nothing ("what",
@@ -38,5 +39,8 @@ class TermTable {
   Term keys_[kSize] = {};
   int8_t slots_[kSize];
 };
+
+// How many of a question's words another one's terms do not have, pairs not counted.
+int CountNewWords(std::string_view question, const TermTable& asked);
 
 }  // namespace weir

@@ -66,6 +66,24 @@ TEST(TermsTest, AQuestionSearchesByTheWordsThatSaySomething) {
   EXPECT_EQ(terms[1], TermsOf("word1x")[0]);  // the first ones
 }
 
+// "clip 5" is a name: a 5 elsewhere is not the one that is asked about.
+TEST(TermsTest, ANumberAndTheWordBeforeItAreATermOfTheirOwn) {
+  EXPECT_EQ(TermsOf("clip 5").size(), 3u);
+  EXPECT_EQ(TermsOf("5 clips").size(), 2u);
+  EXPECT_EQ(TermsOf("Clip 5:")[2], TermsOf("(clips 5)")[2]);
+  EXPECT_NE(TermsOf("clip 5")[2], TermsOf("clip 50")[2]);
+  EXPECT_NE(TermsOf("clip 5")[2], TermsOf("film 5")[2]);
+  EXPECT_EQ(QueryTerms("In clip 5, what shape was it?"), TermsOf("clip 5 shape"));
+  EXPECT_EQ(QueryTerms("What was there in 5?"), TermsOf("5"));  // "in" says nothing
+}
+
+TEST(TermsTest, NewWordsAreCountedWithoutPairs) {
+  const TermTable asked(TermsOf("In clip 5, what shape was it?"));
+  EXPECT_EQ(CountNewWords("In clip 5, what shape was it?", asked), 0);
+  EXPECT_EQ(CountNewWords("In clip 6, what shape was it?", asked), 1);
+  EXPECT_EQ(CountNewWords("In clip 6, what colour was it?", asked), 2);
+}
+
 TEST(TermsTest, TheTableFindsWhatItHoldsAndNothingElse) {
   std::vector<Term> terms;
   for (Term i = 0; i < kMaxTerms; ++i) terms.push_back(7 + i * 4 * kMaxTerms);  // all in one place of the table

@@ -3,19 +3,25 @@
 #include "print.h"
 
 #include <fmt/core.h>
+#include <cmath>
 #include <cstdio>
 
 namespace weir::app {
 namespace {
 
-// "[0:12] In clip 3, what colour was it? red (right; 212 tokens seen, 180 held)", on standard error.
+// "[0:12] In clip 3, what colour was it? red (right; 212 tokens seen, 180 held; brought back 0:04)", on standard error.
 void PrintRound(const ScoredRound& round, const Viewer& viewer) {
   const PictureQuestion& q = *round.question;
-  const int64_t seconds = static_cast<int64_t>(60 * (round.about_min + round.age_min));
+  const int64_t seconds = std::llround(60 * (round.about_min + round.age_min));
   const SessionCounters tokens = viewer.session().counters();
   const std::string verdict = round.right ? "right" : "wrong: " + q.answers.front();
-  Print(stderr, "[{}:{:02}] {} {} ({}; {} tokens seen, {} held)\n", seconds / 60, seconds % 60, Printable(q.question),
-        Printable(round.answer), Printable(verdict), CountText(tokens.seen), CountText(tokens.kept));
+  std::string back;
+  for (const RecalledPassage& passage : round.recalled.passages) {
+    const int64_t from = passage.t_ms / 1000;
+    back += fmt::format("{}{}:{:02}", back.empty() ? "; brought back " : ", ", from / 60, from % 60);
+  }
+  Print(stderr, "[{}:{:02}] {} {} ({}; {} tokens seen, {} held{})\n", seconds / 60, seconds % 60, Printable(q.question),
+        Printable(round.answer), Printable(verdict), CountText(tokens.seen), CountText(tokens.kept), back);
 }
 
 }  // namespace

@@ -97,6 +97,24 @@ TEST(WordsTest, WhatTheUserSaidIsFoundButNoQuestion) {
   }
 }
 
+// A film's captions number its clips, and say nothing else. Pictures cannot say the question's other words.
+TEST(WordsTest, ANameWithANumberPassesTheGateAlone) {
+  ListedBlocks blocks;
+  for (int i = 1; i <= 30; ++i) {
+    blocks.Add(" Clip " + std::to_string(i) + ":", 10);
+    blocks.AddPicture(16);
+    blocks.Add(" How many are there?", 10, Role::kQuestion);
+    blocks.Add(" 5", 1);
+  }
+  const std::string spec = "words";
+  const std::vector<Passage> found = Find(spec, blocks, "In clip 7, what colour was the square?");
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].seq, 6 * 37);
+  EXPECT_GT(found[0].score, std::move(ParseRecallSpec(spec)).value().gate());
+  // A number that no clip has is no name.
+  for (const Passage& one : Find(spec, blocks, "In clip 31, what colour was the square?")) EXPECT_LT(one.score, 0.1);
+}
+
 TEST(WordsTest, WhatThePotHoldsIsMarked) {
   ListedBlocks blocks;
   AddFiller(&blocks, 2);

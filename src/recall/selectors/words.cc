@@ -123,9 +123,7 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     role = block.role;
     alone.passage = {.from = place, .n_blocks = 1, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
     alone.question = block.role == Role::kQuestion;
-    if (alone.question) {
-      for (const Term word : QueryTerms(block.text)) alone.n_new += asked.Find(word) < 0;
-    }
+    if (alone.question) alone.n_new = CountNewWords(block.text, asked);
     CountTerms(block.text, table, &alone);
     if (last) {
       Window both = last->alone;
