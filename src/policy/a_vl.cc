@@ -13,7 +13,9 @@
 //                    reads all that is stored and ranks anew
 //
 // S, C, P and T are shares of what was read, whatever left since. K=1 and C >= S read everything at every step; K=0 has
-// no core either. Text before the first picture (the system's) stays. Several pictures are ranked together.
+// no core either. Text before the first picture (the system's) stays. Several pictures are ranked together. In a stream
+// that has outgrown the pot fewer than floor(S N) are held (floor(P N) if P < S); the core is then C/S of these, as it
+// is of floor(S N).
 //
 // Differences:
 // - One keep-set a layer for text too (the paper: one a head), with sums over the mean of its query heads: image and
@@ -22,7 +24,8 @@
 // - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read
 //   (docs/decisions/0010-prefill-reads-every-row.md).
 // - A full pot evicts, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and by
-//   sum. The paper's caches grow instead.
+//   sum. Slots read since the newest vote go last, text and pictures alike: nothing is known of them yet. The paper's
+//   caches grow instead.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
 #include <cmath>
@@ -124,11 +127,11 @@ class AVl : public Policy {
     picker_.Begin(view.slots, n_keep);
     TakeWhileRoom(prefix_);
     // Text gets the room that the core leaves, at least half.
-    const int32_t n_core = std::min(Share(core_, view), static_cast<int32_t>(visual_.size()));
+    const int32_t n_core = std::min(std::max(Core(view), n_new_visual_), static_cast<int32_t>(visual_.size()));
     const int32_t budget = std::min(TextBudget(view), std::max(picker_.room() - n_core, picker_.room() / 2));
     const int32_t n_heavy = RoundHalfUp(heavy_ * budget);
     TakeText(view, n_heavy, ProtectedRecent(budget - n_heavy, view.n_unscored, picker_.room()));
-    TakeBest(visual_, Share(core_, view));
+    TakeBest(visual_, n_core);
     TakeBest(visual_, Share(stored_, view));
     TakeBest(text_slots_, picker_.n_slots());
     TakeBest(visual_, picker_.n_slots());
@@ -153,7 +156,7 @@ class AVl : public Policy {
   void SelectRead(const SlotView& view, KeepSet* read) override {
     Sort(view);
     picker_.Begin(view.slots, static_cast<int32_t>(view.slots.size()));
-    TakeBest(visual_, Share(core_, view));
+    TakeBest(visual_, Core(view));
     for (int32_t s = 0; s < picker_.n_slots(); ++s) {
       if (view.slots[s].modality == Modality::kText) picker_.Take(s);
     }
@@ -166,6 +169,12 @@ class AVl : public Policy {
     return static_cast<int32_t>(
         std::min(share * static_cast<double>(view.n_seen_visual), static_cast<double>(view.slots.size())));
   }
+  int32_t Core(const SlotView& view) const {
+    const auto n_held = static_cast<int32_t>(visual_.size());
+    const double stored = std::min(stored_, filter_);
+    if (n_held >= Share(stored, view)) return std::min(n_held, Share(core_, view));
+    return static_cast<int32_t>(std::min(1.0, core_ / stored) * n_held);
+  }
   // Text after the first picture that may be kept.
   int32_t TextBudget(const SlotView& view) const {
     const int64_t n_text = view.n_seen - view.n_seen_visual - std::ssize(prefix_);
@@ -173,8 +182,8 @@ class AVl : public Policy {
     return std::max(RoundHalfUp(wanted), text_min_);
   }
 
-  // The slots in three heaps: text before the first picture, other text and visual slots, both best first. A stream
-  // without pictures has no text before one.
+  // The slots in three heaps: text before the first picture, other text and visual slots, both best first, visual ones
+  // without a vote before all others. A stream without pictures has no text before one.
   void Sort(const SlotView& view) {
     prefix_.clear();
     text_slots_.clear();
@@ -188,7 +197,11 @@ class AVl : public Policy {
     }
     const RankKeys keys = {view.scores, {}};
     const auto ranks_before = [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); };
-    std::sort(visual_.begin(), visual_.end(), ranks_before);
+    const auto first_new = static_cast<int32_t>(view.slots.size()) - view.n_unscored;
+    const auto new_end = std::partition(visual_.begin(), visual_.end(), [=](int32_t s) { return s >= first_new; });
+    n_new_visual_ = static_cast<int32_t>(new_end - visual_.begin());
+    std::sort(visual_.begin(), new_end, std::greater<int32_t>());
+    std::sort(new_end, visual_.end(), ranks_before);
     std::sort(text_slots_.begin(), text_slots_.end(), ranks_before);
   }
 
@@ -238,6 +251,7 @@ class AVl : public Policy {
   const int32_t step_;
   SlotPicker picker_;
   std::vector<int32_t> prefix_, text_slots_, visual_, order_;
+  int32_t n_new_visual_ = 0;  // first ones of visual_: read since the newest vote
 };
 
 }  // namespace

@@ -83,6 +83,49 @@ TEST(VisualPolicies, WithoutPicturesTheyAreKnownOnes) {
   }
 }
 
+// A frame that was read since the newest vote has no score yet. In a stream it is what the next question is about.
+TEST(VisualPolicies, TheNewestFrameStaysBeforeAnythingVotedOnIt) {
+  for (const char* spec : {"a_vl", "fastv", "h2o", "inf_mllm", "infinipot_v", "last_frames", "lookm",
+                           "snapkv:window=16", "streaming_vlm", "weir"}) {
+    Stream stream;
+    stream.Text(4);
+    for (int frame = 0; frame < 6; ++frame) {
+      stream.Frame(12, 1000 * frame);
+      stream.Text(4);
+    }
+    stream.Frame(12, 6000);
+    const auto n = static_cast<int32_t>(std::ssize(stream.slots));
+    std::fill(stream.scores.end() - 12, stream.scores.end(), 0.0f);
+    SlotView view = stream.View();
+    view.n_unscored = 12;
+    view.n_seen_visual = 7 * 12;
+    std::vector<float> nll(stream.slots.size(), 1.0f);
+    view.nll = nll;
+    auto policy = std::move(std::move(ParsePolicySpec(spec)).value().Make()).value();
+    KeepSet keep;
+    policy->Select(view, 48, &keep);
+    for (int32_t s = n - 12; s < n; ++s)
+      EXPECT_TRUE(std::binary_search(keep.begin(), keep.end(), s)) << spec << " " << s;
+  }
+}
+
+// When the pot was too small for floor(S N), the core is a part of what is held, not of all that was ever seen.
+TEST(VisualPolicies, AVlReadsACoreOfWhatIsHeld) {
+  Stream stream;
+  stream.Text(4);
+  stream.Frame(60, 0);
+  auto policy = std::move(std::move(ParsePolicySpec("a_vl:S=0.5,C=0.3")).value().Make()).value();
+  const auto n_read = [&](int64_t n_seen_visual) {
+    SlotView view = stream.View();
+    view.n_seen_visual = n_seen_visual;
+    KeepSet read;
+    policy->SelectRead(view, &read);
+    return std::ssize(read);
+  };
+  EXPECT_EQ(n_read(120), 4 + 36);        // 60 are floor(S N), so floor(C N)
+  EXPECT_EQ(n_read(1'000'000), 4 + 36);  // C / S of 60
+}
+
 // At a later prompt the filter's layer holds a part of the tokens it judged at the first: that says nothing about the
 // others.
 TEST(VisualPolicies, AVlFiltersOnlyWhatItsFilterHolds) {

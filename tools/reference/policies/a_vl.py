@@ -44,6 +44,14 @@ def share(view, of):
     return math.floor(of * view["n_seen_visual"])
 
 
+def core_size(view, visual, options):
+    """Of a stream that has outgrown the pot less than the stored share is held: the core is as large a part of it."""
+    c, stored = min(options["C"], options["S"]), min(options["S"], options["P"])
+    if len(visual) >= share(view, stored):
+        return share(view, c)
+    return math.floor(min(1.0, c / stored) * len(visual))
+
+
 def keep(view, n_keep, options):
     """A full pot."""
     prefix, text, visual = parts(view)
@@ -51,7 +59,7 @@ def keep(view, n_keep, options):
     pins = common.pinned_slots(view["pinned"])
     fixed = list(dict.fromkeys(pins + prefix))
     room = max(0, n_keep - len(fixed))
-    core = share(view, min(options["C"], options["S"]))
+    core = core_size(view, visual, options)
     budget = min(text_budget(view, prefix, options), max(room - min(core, len(visual)), room // 2))
     return common.fill(
         n,
@@ -86,7 +94,7 @@ def after_prompt(views, options):
 def read(view, options):
     """The slots that a step between two full ones reads."""
     _, _, visual = parts(view)
-    core = visual[: share(view, min(options["C"], options["S"]))]
+    core = visual[: core_size(view, visual, options)]
     pinned = common.pinned_slots(view["pinned"])
     return sorted(set(core) | set(pinned) | {s for s in range(len(view["seq"])) if not view["visual"][s]})
 
