@@ -150,7 +150,7 @@ TEST_F(PicturesTest, AVideoLongerThanThePotIsTracedByModalityAndTime) {
 TEST_F(PicturesTest, WatchAnswersAtItsMoments) {
   const std::string video = dir_.Write("v.y4m", Y4mBytes(60, 5));
   RunOptions options;
-  options.input = "@3.5 what was that\nand this\n";
+  options.input = "@3.5 what was that\nand this\n@7.9 and then\n";
   const RunResult run =
       Run(Command("watch", {video, "--fps", "2", "--fast", "--pot", "128", "--policy", "streaming_llm", "--ask",
                             "what is it", "--every", "5s", "--report", "4s", "-o", "json"}),
@@ -172,13 +172,15 @@ TEST_F(PicturesTest, WatchAnswersAtItsMoments) {
     EXPECT_FALSE(row["text"].get<std::string>().empty());
   }
   EXPECT_EQ(reports, (std::vector<int64_t>{4000, 8000, 11500}));
-  ASSERT_EQ(answers.size(), 4u);
+  ASSERT_EQ(answers.size(), 5u);
   // A question without a time is asked as soon as the first frame is there.
   EXPECT_EQ(answers[0].second, "and this");
   EXPECT_LE(answers[0].first, 3500);
   EXPECT_EQ(answers[1], (std::pair<int64_t, std::string>{3500, "what was that"}));
   EXPECT_EQ(answers[2], (std::pair<int64_t, std::string>{5000, "what is it"}));
-  EXPECT_EQ(answers[3], (std::pair<int64_t, std::string>{10000, "what is it"}));
+  // Between the frames of 7.5 and 8.0 seconds: from what was seen by then.
+  EXPECT_EQ(answers[3], (std::pair<int64_t, std::string>{7500, "and then"}));
+  EXPECT_EQ(answers[4], (std::pair<int64_t, std::string>{10000, "what is it"}));
   EXPECT_EQ(rows.back()["frames_looked_at"], 24);
   EXPECT_EQ(rows.back()["frames_arrived"], 24);
 }

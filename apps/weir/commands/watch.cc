@@ -82,7 +82,8 @@ class Questions {
   }
 
  private:
-  // "@12.5 What happens?" waits for second 12.5 of the video.
+  // "@12.5 What happens?" is about second 12.5 of the video: it waits for the frame of that moment or, without one, for
+  // the first later frame, which is read after the answer.
   void Add(std::string text) {
     Question question;
     if (!text.empty() && text[0] == '@') {
@@ -300,6 +301,11 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
       WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
       questions.Redraw();
     } else if (feed->Take(&frame, 50)) {
+      // Questions about a moment before this frame are answered from what was seen by then.
+      while (watcher.n_looked() > 0 && questions.Next(frame.t_src_ms - 1, false, &question)) {
+        WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
+        questions.Redraw();
+      }
       WEIR_RETURN_IF_ERROR(watcher.See(frame));
       const bool asks = ask.Due(watcher.t_ms()), tells = reports.Due(watcher.t_ms());
       if (asks) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
