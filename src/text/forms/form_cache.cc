@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/forms/form_cache.h"
+
+#include <array>
+
+namespace weir::forms {
+
+TokenMask FormCache::Empty() const {
+  TokenMask mask;
+  mask.bits.assign((static_cast<size_t>(vocab_->n_tokens()) + 63) / 64, 0);
+  return mask;
+}
+
+void FormCache::Mark(int32_t token, TokenMask* mask) const {
+  const auto mark = [&](int32_t id) { mask->bits[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64); };
+  if (token >= 0) return mark(token);
+  if (token <= FormVocab::kGroup) {
+    for (const int32_t id : vocab_->group(token)) mark(id);
+  }
+}
+
+void FormCache::Walk(Automaton::State state, int32_t begin, int32_t end, int depth, TokenMask* mask, Outline* outline) {
+  std::array<Automaton::State, FormVocab::kShortBytes + 1> at;
+  std::array<char, FormVocab::kShortBytes + 1> path;
+  at[static_cast<size_t>(depth)] = state;
+  const std::vector<FormVocab::Node>& nodes = vocab_->nodes();
+  for (int32_t i = begin; i < end && !automaton.failed();) {
+    const FormVocab::Node& node = nodes[static_cast<size_t>(i)];
+    const Automaton::State next = automaton.Next(at[node.depth - 1], node.byte);
+    if (next == Automaton::kDead) {
+      i = node.end;
+      continue;
+    }
+    if (outline != nullptr) {
+      path[node.depth - 1] = static_cast<char>(node.byte);
+      if (automaton.Escaped(next)) {
+        outline->escapes.push_back({i, static_cast<int32_t>(outline->paths.size())});
+        outline->paths.append(path.data(), node.depth);
+        i = node.end;
+        continue;
+      }
+    }
+    at[node.depth] = next;
+    if (node.token != FormVocab::kNone) Mark(node.token, mask);
+    ++i;
+  }
+}
+
+const FormCache::Outline& FormCache::OutlineOf(Automaton::State state) {
+  const auto [it, is_new] = outlines_.try_emplace(state);
+  Outline& out = it->second;
+  if (is_new) {
+    out.mask = Empty();
+    Walk(state, 0, static_cast<int32_t>(vocab_->nodes().size()), 0, &out.mask, &out);
+    mask_bytes_ += static_cast<int64_t>(out.mask.bits.size() * 8 + out.escapes.size() * 8 + out.paths.size());
+  }
+  return out;
+}
+
+TokenMask FormCache::ShortMask(Automaton::State state) {
+  const std::vector<FormVocab::Node>& nodes = vocab_->nodes();
+  const Automaton::State outlined = automaton.Outline(state);
+  if (outlined == state) {
+    TokenMask mask = Empty();
+    Walk(state, 0, static_cast<int32_t>(nodes.size()), 0, &mask, nullptr);
+    return mask;
+  }
+  const Outline& outline = OutlineOf(outlined);
+  TokenMask mask = outline.mask;
+  for (const Outline::Escape& escape : outline.escapes) {
+    const FormVocab::Node& node = nodes[static_cast<size_t>(escape.node)];
+    Automaton::State at = state;
+    for (int i = 0; i < node.depth && at != Automaton::kDead; ++i) {
+      at = automaton.Next(at, static_cast<uint8_t>(outline.paths[static_cast<size_t>(escape.path + i)]));
+    }
+    if (at == Automaton::kDead) continue;
+    if (node.token != FormVocab::kNone) Mark(node.token, &mask);
+    Walk(at, escape.node + 1, node.end, node.depth, &mask, nullptr);
+  }
+  return mask;
+}
+
+void FormCache::AddLong(Automaton::State state, size_t skip, TokenMask* mask) {
+  for (const int32_t id : vocab_->long_tokens()) {
+    const std::string_view bytes = vocab_->Bytes(id);
+    if (skip > 0 && bytes[0] != ' ') continue;
+    Automaton::State at = state;
+    for (size_t i = skip; i < bytes.size() && at != Automaton::kDead; ++i) {
+      at = automaton.Next(at, static_cast<uint8_t>(bytes[i]));
+    }
+    if (at != Automaton::kDead) Mark(id, mask);
+  }
+}
+
+void FormCache::AddAfterSpace(Automaton::State state, TokenMask* mask) {
+  const std::vector<FormVocab::Node>& nodes = vocab_->nodes();
+  for (int32_t i = 0; i < static_cast<int32_t>(nodes.size()); i = nodes[static_cast<size_t>(i)].end) {
+    const FormVocab::Node& node = nodes[static_cast<size_t>(i)];
+    if (node.byte != ' ') continue;
+    // What was allowed with the space is not what will be read.
+    TokenMask with = Empty(), without = Empty();
+    Mark(node.token, &without);  // a space alone reads nothing
+    Walk(state, i + 1, node.end, 1, &without, nullptr);
+    const Automaton::State spaced = automaton.Next(state, ' ');
+    if (spaced != Automaton::kDead) {
+      Mark(node.token, &with);
+      Walk(spaced, i + 1, node.end, 1, &with, nullptr);
+    }
+    for (size_t w = 0; w < mask->bits.size(); ++w) mask->bits[w] = (mask->bits[w] & ~with.bits[w]) | without.bits[w];
+  }
+  for (const int32_t id : vocab_->long_tokens()) {
+    if (vocab_->Bytes(id)[0] == ' ') mask->bits[static_cast<size_t>(id) / 64] &= ~(uint64_t{1} << (id % 64));
+  }
+  AddLong(state, 1, mask);
+}
+
+std::shared_ptr<const TokenMask> FormCache::MaskAt(Automaton::State state, bool drop_space) {
+  automaton.BeginWork();
+  // Long before a count runs out, every state of it has the same mask.
+  state = automaton.Within(state, vocab_->max_bytes());
+  const int64_t key = int64_t{state} * 2 + (drop_space ? 1 : 0);
+  if (const auto it = masks_.find(key); it != masks_.end()) return it->second;
+  TokenMask mask = ShortMask(automaton.Within(state, FormVocab::kShortBytes));
+  AddLong(state, 0, &mask);
+  if (drop_space) AddAfterSpace(state, &mask);
+  if (automaton.failed()) {
+    outlines_.clear();  // one may be incomplete
+    return nullptr;
+  }
+  for (const uint64_t word : mask.bits) mask.n_allowed += __builtin_popcountll(word);
+  mask_bytes_ += static_cast<int64_t>(mask.bits.size() * 8 + 100);
+  return masks_.emplace(key, std::make_shared<TokenMask>(std::move(mask))).first->second;
+}
+
+}  // namespace weir::forms

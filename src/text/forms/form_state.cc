@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/forms/form.h"
+#include "text/forms/form_cache.h"
+
+namespace weir {
+
+using forms::Automaton;
+
+FormState::FormState(std::shared_ptr<const Form> form, bool drop_space)
+    : form_(std::move(form)), drop_space_(drop_space) {
+  {
+    const std::lock_guard lock(form_->mutex_);
+    if (form_->newest_ == nullptr) {
+      form_->newest_ = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_);
+    }
+    cache_ = form_->newest_;
+  }
+  const std::lock_guard lock(cache_->mutex);
+  state_ = cache_->automaton.start();
+  Look();
+}
+
+void FormState::Look() {
+  can_end_ = cache_->automaton.CanEnd(state_);
+  must_end_ = !cache_->automaton.CanGoOn(state_);
+}
+
+// Leaves a cache that has become too large, with nothing but the state.
+void FormState::Renew() {
+  auto fresh = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_);
+  {
+    const std::lock_guard lock(cache_->mutex);
+    if (cache_->bytes() <= kMaxFormBytes) return;
+    state_ = cache_->automaton.CopyTo(state_, &fresh->automaton);
+  }
+  {
+    const std::lock_guard lock(form_->mutex_);
+    if (form_->newest_ == cache_) form_->newest_ = fresh;
+  }
+  cache_ = std::move(fresh);
+}
+
+Result<std::shared_ptr<const TokenMask>> FormState::Mask() {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    std::shared_ptr<const TokenMask> mask;
+    bool large = false;
+    {
+      const std::lock_guard lock(cache_->mutex);
+      mask = cache_->MaskAt(state_, drop_space_);
+      large = cache_->bytes() > kMaxFormBytes;
+    }
+    if (large) Renew();
+    if (mask != nullptr) return mask;
+    if (!large) break;  // a second attempt, with the whole memory, only where that was the reason
+  }
+  return OverBudget("the form is too ambiguous here: what may follow takes more than {} steps to find out",
+                    forms::kMaxWork);
+}
+
+Status FormState::Take(std::string_view bytes) {
+  int32_t next = state_;
+  {
+    const std::lock_guard lock(cache_->mutex);
+    cache_->automaton.BeginWork();
+    for (const char c : bytes) next = cache_->automaton.Next(next, static_cast<uint8_t>(c));
+    if (cache_->automaton.failed()) {
+      return OverBudget("the form is too ambiguous here: what follows takes more than {} steps to read",
+                        forms::kMaxWork);
+    }
+    if (next == Automaton::kDead) return InvalidArgument("the form does not allow this here");
+    state_ = next;
+    Look();
+  }
+  return Status();
+}
+
+Status FormState::Accept(int32_t token) {
+  if (token < 0 || token >= form_->vocab_->n_tokens())
+    return InvalidArgument("token {} is not in the vocabulary", token);
+  std::string_view bytes = form_->vocab_->Bytes(token);
+  if (bytes.empty()) return InvalidArgument("token {} stands for no text", token);
+  if (drop_space_ && bytes[0] == ' ') bytes.remove_prefix(1);
+  WEIR_RETURN_IF_ERROR(Take(bytes));
+  drop_space_ = drop_space_ && static_cast<uint8_t>(form_->vocab_->Bytes(token)[0]) == forms::kTokenByte;
+  return Status();
+}
+
+Status FormState::AcceptText(std::string_view text) { return Take(text); }
+
+}  // namespace weir

@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/forms/form.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "text/vocab_test_util.h"
+
+namespace weir {
+namespace {
+
+using testing::MetadataBuilder;
+using testing::SpellBytes;
+
+// Bytes, some words, two control tokens. Words overlap in every way that a tree of them has to handle.
+std::shared_ptr<const FormVocab> SmallVocab() {
+  static const std::shared_ptr<const FormVocab> vocab = [] {
+    std::vector<std::string> tokens;
+    for (int b = 0; b < 256; ++b) tokens.push_back(SpellBytes(std::string(1, static_cast<char>(b))));
+    for (const char* word : {"the",      "there",     " the",     "\": \"",
+                             "\",",      "\"",        "\"}",      "{\"",
+                             "\"a\"",    "a\":",      "12",       "123",
+                             "}}",       "]}",        ", \"",     "\n  ",
+                             "null",     "true",      "\xC3\xA9", "\xC3\xA9t",
+                             "\xE2\x82", "nul",       "aaaa",     "aaaaaaaa",
+                             "\\\"",     "\\u00",     ".5",       "e1",
+                             "<tool>",   "{\"name\"", "/tool",    "abababababababababababababababababababab"}) {
+      tokens.push_back(SpellBytes(word));
+    }
+    std::vector<int32_t> types(tokens.size(), 1);
+    for (const char* control : {"<|im_end|>", "<|call|>"}) {
+      tokens.emplace_back(control);
+      types.push_back(3);
+    }
+    MetadataBuilder b;
+    b.Add("tokenizer.ggml.model", "gpt2").Add("tokenizer.ggml.pre", "gpt-2").Add("tokenizer.ggml.tokens", tokens);
+    b.Add("tokenizer.ggml.token_type", types).Add("tokenizer.ggml.merges", std::vector<std::string>{"t h"});
+    const auto tokenizer = testing::LoadFrom(b);
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    return FormVocab::Make(**tokenizer);
+  }();
+  return vocab;
+}
+
+std::shared_ptr<const Form> Made(FormSpec::Kind kind, const std::string& text) {
+  FormSpec spec;
+  spec.kind = kind;
+  spec.text = text;
+  auto form = MakeForm(spec, SmallVocab());
+  EXPECT_TRUE(form.ok()) << form.status().message() << "\n" << text;
+  return form.ok() ? *form : nullptr;
+}
+std::shared_ptr<const Form> Schema(const std::string& text) { return Made(FormSpec::Kind::kJsonSchema, text); }
+std::shared_ptr<const Form> Grammar(const std::string& text) { return Made(FormSpec::Kind::kGrammar, text); }
+std::shared_ptr<const Form> Regex(const std::string& text) { return Made(FormSpec::Kind::kRegex, text); }
+
+bool Begins(const std::shared_ptr<const Form>& form, const std::string& text) {
+  return form != nullptr && FormState(form).AcceptText(text).ok();
+}
+bool Has(const std::shared_ptr<const Form>& form, const std::string& text) {
+  if (form == nullptr) return false;
+  FormState state(form);
+  return state.AcceptText(text).ok() && state.CanEnd();
+}
+
+struct Case {
+  std::string form;
+  std::vector<std::string> whole, not_whole;
+};
+void Check(const std::vector<Case>& cases, std::shared_ptr<const Form> (*make)(const std::string&)) {
+  for (const Case& c : cases) {
+    const auto form = make(c.form);
+    for (const std::string& text : c.whole) EXPECT_TRUE(Has(form, text)) << c.form << "\n" << text;
+    for (const std::string& text : c.not_whole) EXPECT_FALSE(Has(form, text)) << c.form << "\n" << text;
+  }
+}
+
+std::string ErrorOf(FormSpec::Kind kind, const std::string& text) {
+  FormSpec spec;
+  spec.kind = kind;
+  spec.text = text;
+  const auto form = MakeForm(spec, SmallVocab());
+  if (form.ok()) return "";
+  EXPECT_EQ(form.status().message().find('\n'), std::string::npos);
+  return form.status().message();
+}
+
+TEST(FormGrammar, ReadsWhatLlamaCppReads) {
+  Check(
+      {
+          {R"(root ::= "a" | "b" c
+c ::= [0-9]+ # digits)",
+           {"a", "b0", "b12345"},
+           {"", "b", "c", "ab"}},
+          {"root ::= (\"x\" |\n  \"y\")* \"z\"", {"z", "xyxz"}, {"xy", "zz"}},
+          {R"(root ::= [^a-c\n]{2,3})", {"xy", "d\xC3\xA9z", "---"}, {"x", "xa", "x\n", "wxyz"}},
+          {R"(root ::= "\x41\u00e9\U0001F600\t\"" [\]\-\\])",
+           {"A\xC3\xA9\xF0\x9F\x98\x80\t\"]", "A\xC3\xA9\xF0\x9F\x98\x80\t\"-"},
+           {"A"}},
+          {"root ::= .{2}", {"ab", "\n\xE2\x82\xAC"}, {"a", "abc"}},
+          {R"g(root ::= "(" root ")" | "")g", {"", "()", "((()))"}, {"(", "())", ")"}},
+          {R"(root ::= item{3} | item{5,} | item{0,1}
+item ::= "ab"?)",
+           {"", "ab", "ababab", "abababababab"},
+           {"a", "aba"}},
+          {R"(root ::= ws "x"
+ws ::= ([ \t] ws)?)",
+           {"x", "   \t x"},
+           {" "}},
+          {"root ::= \"a\" |\n\n  \"b\"\r\nother ::= \"c\"\n", {"a", "b"}, {"c"}},
+          {R"(root ::= <|call|> "x")", {}, {"x", "<|call|>x"}},
+          {"root ::= \"a\"\nroot ::= \"b\"", {"b"}, {"a"}},
+          {R"(root ::= ("a" | "aa"){50,60})",
+           {std::string(50, 'a'), std::string(120, 'a')},
+           {std::string(49, 'a'), std::string(121, 'a')}},
+          {R"(root ::= ([a-z]*){3,1000} "!")", {"!", "abc!"}, {"abc"}},
+          {R"g(root ::= x x x x x x x x x x x x
+x ::= "(" x ")" | "(" x "]" | "")g",
+           {"", "((])", "()(]"},
+           {"(", "]"}},
+      },
+      Grammar);
+}
+
+TEST(FormGrammar, NamesWhatIsWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"root ::= missing", "line 1 of the grammar: rule 'missing' is not defined"},
+      {"other ::= \"a\"", "no rule 'root'"},
+      {"root ::= root \"a\" | \"b\"", "rule 'root' refers to itself before anything is read"},
+      {"root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a", "refers to itself before anything is read"},
+      {"root ::= \"a", "does not end"},
+      {"root ::= [a", "does not end"},
+      {"root ::= [b-a]", "ends before it begins"},
+      {"root ::= (\"a\"", "')' is expected"},
+      {"root ::= *", "nothing to repeat"},
+      {"root ::= \"a\"{2,1}", "at most 1 and at least 2"},
+      {"root ::= \"a\"{99999999}", "repetitions"},
+      {"root ::= \"\\q\"", "unknown escape"},
+      {"root = \"a\"", "'::=' is expected"},
+      {"root ::= \"a\"\n\n &", "line 3 of the grammar"},
+      {"root ::= <|nowhere|>", "is not a control token"},
+      {"root ::= !<[3]>", "cannot be held"},
+      {"root ::= \"a\" root", "contradict each other"},
+  };
+  for (const auto& [text, what] : cases) {
+    EXPECT_NE(ErrorOf(FormSpec::Kind::kGrammar, text).find(what), std::string::npos)
+        << text << "\n"
+        << ErrorOf(FormSpec::Kind::kGrammar, text);
+  }
+}
+
+TEST(FormRegex, ReadsWholeTexts) {
+  Check(
+      {
+          {"a|b*c", {"a", "c", "bbc"}, {"b", "ac"}},
+          {"^(foo|ba[rz])$", {"foo", "bar", "baz"}, {"bax", "xfoo"}},
+          {"^a|b$", {"a", "b"}, {"ab"}},
+          {R"(\d{3}-\d{4,}(?:x\w+?)?)", {"123-4567", "123-45678xab_"}, {"123-456", "123-4567x"}},
+          {R"([^\s\d]+\.[\u00e0-\u00ff]{1,2})", {"ab.\xC3\xA9", "x.\xC3\xA0\xC3\xBF"}, {"a b.\xC3\xA9", "ab.e"}},
+          {R"((?<year>\x32\x30\d\d)[\-\/]\cJ?)", {"2026-", "2026/\n"}, {"1926-"}},
+          {"a{,3}", {"a{,3}"}, {"aaa"}},
+          {".*", {"", "abc"}, {"a\nb"}},
+          {"[]|x", {"x"}, {""}},
+          {"(a|aa){40}", {std::string(40, 'a'), std::string(80, 'a')}, {std::string(39, 'a'), std::string(81, 'a')}},
+          {"x(^a|b)y|c", {"xby", "c"}, {"xay"}},
+          {"\xC3\xA9+", {"\xC3\xA9\xC3\xA9"}, {"e"}},
+      },
+      Regex);
+  for (const char* text : {"(", ")", "a**", "[a", "(?=a)", "(?!a)", "\\bfoo", "(a)\\1", "\\p{L}", "(?i)a", "a{3,2}",
+                           "*a", "[b-a]", "\\", "a{9999999}", "\xFF"}) {
+    EXPECT_NE(ErrorOf(FormSpec::Kind::kRegex, text), "") << text;
+  }
+}
+
+TEST(FormSchema, HoldsEachKeyword) {
+  Check(
+      {
+          {R"({"type":"null"})", {"null"}, {"nul", "true", ""}},
+          {R"({"type":"boolean"})", {"true", "false"}, {"null"}},
+          {R"({"type":"integer"})", {"0", "-12", "1234567890123456"}, {"01", "1.0", "1e3", "-", "12345678901234567"}},
+          {R"({"type":"number"})", {"0", "-0.5", "1e-10", "12.25E+3"}, {".5", "1.", "1e", "1e100", "00"}},
+          {R"({"type":["string","null"]})",
+           {"null", "\"\"", "\"a\\n\\u00e9\\ud83d\\ude00\xC3\xA9\""},
+           {"\"\n\"", "\"\\x\"", "\"\\ud83d\"", "\"a"}},
+          {R"({"enum":["a",1,null,{"k":[1,true]}]})",
+           {"\"a\"", "1", "null", "{\"k\":[1,true]}", "{\"k\": [1, true]}"},
+           {"\"b\"", "2", "{\"k\":[1]}", "{}"}},
+          {R"({"const":"a\"b"})", {R"("a\"b")"}, {R"("a")"}},
+          {R"({"type":"string","enum":["a",1,"bb"],"minLength":2})", {"\"bb\""}, {"\"a\"", "1"}},
+          {R"({"type":"string","minLength":2,"maxLength":3})",
+           {"\"ab\"", "\"a\\n\xC3\xA9\"", "\"\\ud83d\\ude00xy\""},
+           {"\"a\"", "\"abcd\""}},
+          {R"({"type":"string","pattern":"^a+$"})", {"\"a\"", "\"aaa\""}, {"\"\"", "\"ab\""}},
+          {R"({"type":"string","pattern":"b"})", {"\"b\"", "\"abc\""}, {"\"\"", "\"ac\""}},
+          {R"({"type":"string","pattern":"^[a-z]+$","maxLength":3})", {"\"abc\""}, {"\"abcd\"", "\"A\""}},
+          {R"({"allOf":[{"type":"string","pattern":"a"},{"pattern":"b$"},{"minLength":3}]})",
+           {"\"aab\"", "\"xabyb\""},
+           {"\"ab\"", "\"bba\""}},
+          {R"({"type":"string","pattern":"^[\"\\\\\\n]$"})", {R"("\"")", R"("\\")", R"("\n")"}, {"\"a\""}},
+          {R"({"type":"string","format":"date"})",
+           {"\"2024-02-29\"", "\"1999-12-31\""},
+           {"\"2023-02-29\"", "\"2023-13-01\"", "\"0000-01-01\""}},
+          {R"({"type":"string","format":"date-time"})",
+           {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.5+01:00\""},
+           {"\"2024-01-01T24:00:00Z\""}},
+          {R"({"type":"string","format":"uuid"})", {"\"01234567-89ab-CDEF-0123-456789abcdef\""}, {"\"0123\""}},
+          {R"({"type":"string","format":"email"})", {"\"a.b@c.org\""}, {"\"a\"", "\"a@\""}},
+          {R"({"type":"string","format":"ipv4"})", {"\"255.0.10.1\""}, {"\"256.0.0.1\"", "\"1.2.3\""}},
+          {R"({"type":"string","format":"ipv6"})", {"\"::1\"", "\"2001:db8::8a2e:370:7334\""}, {"\"1:2\""}},
+          {R"({"type":"string","format":"uri"})", {"\"https://example.org/a?b#c\""}, {"\"nowhere\""}},
+          {R"({"type":"string","format":"int32"})", {"\"anything\""}, {}},
+          {R"({"type":"integer","minimum":-3,"exclusiveMaximum":120})",
+           {"-3", "0", "9", "119", "50"},
+           {"-4", "120", "-0", "1200"}},
+          {R"({"type":"number","minimum":0.5,"maximum":10.25})",
+           {"0.5", "0.50", "1", "9.999", "10.25", "10.2"},
+           {"0.4", "0", "10.26", "11", "1e0"}},
+          {R"({"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1})",
+           {"0.1", "0.999"},
+           {"0", "0.0", "1", "1.0"}},
+          {R"({"type":"number","exclusiveMinimum":-1.5,"maximum":-0.25})",
+           {"-1.4", "-1", "-0.25"},
+           {"-1.5", "-0.2", "-1.50", "0"}},
+          {R"({"type":"integer","multipleOf":7,"minimum":-20,"maximum":30})",
+           {"-14", "0", "7", "28"},
+           {"1", "35", "-21"}},
+          {R"({"type":"integer","minimum":10})", {"10", "99", "123456"}, {"9", "-10"}},
+          {R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":3})",
+           {"[1]", "[1,2,3]", "[ 1, 2]", "[\n  1,\n  2\n]"},
+           {"[]", "[1,2,3,4]", "[1,]", "[,1]"}},
+          {R"({"type":"array"})", {"[]", "[1,[\"a\",{\"b\":null}]]"}, {"[", "[1"}},
+          {R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"boolean"}],"items":false})",
+           {"[]", "[1]", "[1,true]"},
+           {"[true]", "[1,true,1]"}},
+          {R"({"type":"array","items":[{"type":"integer"}],"additionalItems":{"type":"null"},"minItems":3})",
+           {"[1,null,null]"},
+           {"[1,null]", "[1,2,3]"}},
+          {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"null"}},"required":["b"]})",
+           {"{\"b\":null}", "{\"a\":1,\"b\":null}", "{ \"a\": 1, \"b\": null }"},
+           {"{}", "{\"a\":1}", "{\"b\":null,\"a\":1}", "{\"b\":null,\"c\":1}", "{\"a\":1,}"}},
+          {R"({"type":"object","properties":{"a":{"type":"integer"}},"additionalProperties":{"type":"boolean"}})",
+           {"{}", "{\"a\":1,\"b\":true}", "{\"b\":true,\"c\":false}", "{\"ab\":true}"},
+           {"{\"a\":true}", "{\"b\":1}", "{\"\\u0061\":true}"}},
+          {R"({"type":"object"})", {"{}", "{\"x\":{\"y\":[]}}"}, {"{\"x\"}"}},
+          {R"({"type":"object","patternProperties":{"^s":{"type":"string"},"n$":{"type":"integer"}},"additionalProperties":false})",
+           {"{}", "{\"sx\":\"a\",\"xn\":1}"},
+           {"{\"x\":1}", "{\"sx\":1}", "{\"sn\":1}", "{\"sn\":\"a\"}"}},
+          {R"({"type":"object","required":["z"],"properties":{"a":{"type":"null"}}})",
+           {"{\"z\":1}", "{\"a\":null,\"z\":{}}"},
+           {"{\"a\":null}"}},
+          {R"({"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"minProperties":1,"maxProperties":2})",
+           {"{\"a\":null}", "{\"b\":null,\"c\":null}"},
+           {"{}", "{\"a\":null,\"b\":null,\"c\":null}"}},
+          {R"({"type":"object","additionalProperties":{"type":"null"},"minProperties":1,"maxProperties":2})",
+           {"{\"a\":null}", "{\"a\":null,\"b\":null}"},
+           {"{}", "{\"a\":null,\"b\":null,\"c\":null}"}},
+          {R"({"anyOf":[{"type":"integer"},{"type":"string","maxLength":1}]})", {"1", "\"a\""}, {"true", "\"ab\""}},
+          {R"({"oneOf":[{"type":"object","properties":{"k":{"const":"a"},"v":{"type":"integer"}},"required":["k","v"]},{"type":"object","properties":{"k":{"const":"b"}},"required":["k"]}]})",
+           {"{\"k\":\"a\",\"v\":1}", "{\"k\":\"b\"}"},
+           {"{\"k\":\"a\"}", "{\"k\":\"c\"}"}},
+          {R"({"oneOf":[{"type":"integer","maximum":3},{"type":"number","exclusiveMinimum":3}]})",
+           {"3", "3.5"},
+           {"2.5"}},
+          {R"({"$ref":"#/$defs/tree","$defs":{"tree":{"type":"object","properties":{"v":{"type":"integer"},"kids":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["v"]}}})",
+           {"{\"v\":1}", "{\"v\":1,\"kids\":[{\"v\":2,\"kids\":[]}]}"},
+           {"{\"kids\":[]}"}},
+          {R"({"type":"object","properties":{"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["next"],"additionalProperties":false})",
+           {"{\"next\":null}", "{\"next\":{\"next\":null}}"},
+           {"{}"}},
+          {R"({"definitions":{"a b":{"type":"null"}},"$ref":"#/definitions/a%20b"})", {"null"}, {"1"}},
+          {R"({"$defs":{"x":{"$anchor":"here","type":"null"}},"$ref":"#here"})", {"null"}, {"1"}},
+          {R"({"type":"object","allOf":[{"properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"a":{"minimum":5},"b":{"type":"null"}}}]})",
+           {"{\"a\":5}", "{\"a\":6,\"b\":null}"},
+           {"{\"a\":4}", "{\"b\":null}"}},
+          {R"({"type":"object","properties":{"a":{"type":"integer"}},"anyOf":[{"required":["a"]},{"properties":{"b":{"type":"null"}},"required":["b"]}]})",
+           {"{\"a\":1}", "{\"b\":null}", "{\"a\":1,\"b\":null}"},
+           {"{}"}},
+          {R"({"type":"object","properties":{"a":false,"b":true}})", {"{}", "{\"b\":[1]}"}, {"{\"a\":1}"}},
+          {R"({"type":"integer","nullable":true})", {"1", "null"}, {"true"}},
+          {R"({"properties":{"a":{"type":"null"}}})", {"{\"a\":null}"}, {"1", "\"x\""}},
+          {R"({})", {"1", "[{}]", "\"x\"", "{\"a\":{}}"}, {"x"}},
+          {R"({"type":"string","maxLength":100000})", {"\"" + std::string(5000, 'a') + "\""}, {}},
+          {R"({"type":"array","uniqueItems":true,"maxItems":1})", {"[]", "[1]"}, {"[1,2]"}},
+      },
+      Schema);
+}
+
+TEST(FormSchema, NamesWhatCannotBeHeldAndWhere) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"type":"object","properties":{"a":{"not":{}}}})", "'not' of the schema at '#/properties/a' cannot be held"},
+      {R"({"items":{"contains":{}}})", "'contains' of the schema at '#/items'"},
+      {R"({"type":"array","uniqueItems":true})", "'uniqueItems'"},
+      {R"({"if":{},"then":{}})", "'if'"},
+      {R"({"unevaluatedProperties":false})", "'unevaluatedProperties'"},
+      {R"({"dependentRequired":{"a":["b"]}})", "'dependentRequired'"},
+      {R"({"propertyNames":{"pattern":"a"}})", "'propertyNames'"},
+      {R"({"type":"strin"})", "'type' of the schema at '#' must be one of"},
+      {R"({"$ref":"#/nowhere"})", "refers to '#/nowhere', which is not there"},
+      {R"({"$ref":"https://example.org/x"})", "refers to another document"},
+      {R"({"$ref":"#"})", "refers to itself"},
+      {R"({"allOf":[{"$ref":"#"}]})", "refers to itself"},
+      {R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "refers to itself"},
+      {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "a value may satisfy both 0 and 1"},
+      {R"({"oneOf":[{"properties":{"a":{}}},{"type":"string"}]})", "a value may satisfy both"},
+      {R"({"type":"number","multipleOf":0.01})", "'multipleOf'"},
+      {R"({"type":"string","pattern":"(?=a)b"})", "'pattern' of the schema at '#' cannot be held: look-around"},
+      {R"({"type":"string","format":"regex"})", "'format'"},
+      {R"({"type":"string","minLength":-1})", "'minLength'"},
+      {R"({"type":"integer","minimum":5,"maximum":4})", "contradict each other"},
+      {R"({"allOf":[{"type":"string"},{"type":"null"}]})", "contradict each other"},
+      {R"({"type":"object","required":["a"],"properties":{"a":false}})", "contradict each other"},
+      {R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", "contradict each other"},
+      {R"({"properties":{"a":3}})", "the schema at '#/properties/a' must be an object, true or false"},
+      {R"({"type":)", "the schema is not valid JSON"},
+      {R"([])", "the schema must be a JSON object"},
+      {R"({"minProperties":3})", "'minProperties'"},
+  };
+  for (const auto& [text, what] : cases) {
+    EXPECT_NE(ErrorOf(FormSpec::Kind::kJsonSchema, text).find(what), std::string::npos)
+        << text << "\n"
+        << ErrorOf(FormSpec::Kind::kJsonSchema, text);
+  }
+}
+
+// What a mask says is what Accept() does, for every token, all along random answers.
+void CheckMasks(const std::shared_ptr<const Form>& form, bool drop_space, int n_answers, uint32_t seed) {
+  ASSERT_NE(form, nullptr);
+  std::mt19937 random(seed);
+  for (int answer = 0; answer < n_answers; ++answer) {
+    FormState state(form, drop_space);
+    for (int step = 0; step < 60; ++step) {
+      const auto mask = state.Mask();
+      ASSERT_TRUE(mask.ok()) << mask.status().message();
+      std::vector<int32_t> allowed;
+      for (int32_t id = 0; id < form->vocab()->n_tokens(); ++id) {
+        FormState copy = state;
+        const bool accepted = copy.Accept(id).ok();
+        ASSERT_EQ((*mask)->Allows(id), accepted)
+            << "token " << id << " '" << form->vocab()->Bytes(id) << "' at step " << step;
+        if (accepted) allowed.push_back(id);
+      }
+      ASSERT_EQ((*mask)->n_allowed, std::ssize(allowed));
+      ASSERT_EQ(state.MustEnd(), allowed.empty());
+      ASSERT_TRUE(state.CanEnd() || !allowed.empty());
+      if (allowed.empty()) break;
+      ASSERT_TRUE(state.Accept(allowed[random() % allowed.size()]).ok());
+    }
+  }
+}
+
+TEST(FormState, MasksAreWhatAcceptDoes) {
+  CheckMasks(
+      Schema(
+          R"({"type":"object","properties":{"a":{"type":"string","maxLength":40},"the":{"type":"array","items":{"type":"number"}}},
+                        "required":["a"],"additionalProperties":{"type":"string"}})"),
+      false, 6, 1);
+  CheckMasks(Schema("{}"), false, 6, 2);
+  CheckMasks(Schema(R"({"type":"array","minItems":1,"items":{"type":"string","minLength":35,"maxLength":90}})"), false,
+             4, 3);
+  CheckMasks(Grammar(R"g(root ::= " the" x | x
+x ::= "(" x ")" | "(" x "]" | [^()\]]{0,50} | <|call|> x)g"),
+             false, 6, 4);
+  CheckMasks(Regex("(ab|aaaa)*(the|there)? ?"), true, 6, 5);
+  CheckMasks(Regex(" ?the.{0,64}"), true, 6, 6);
+  CheckMasks(Regex("(a|aa|aaa){0,200}b|(ab){10,50}"), false, 4, 7);
+}
+
+TEST(FormState, ADroppedSpaceIsNotPartOfTheText) {
+  const auto form = Regex("the");
+  FormState state(form, true);
+  ASSERT_TRUE(state.AcceptText("").ok());
+  const auto find = [&](std::string_view text) {
+    for (int32_t id = 0; id < form->vocab()->n_tokens(); ++id) {
+      if (form->vocab()->Bytes(id) == text) return id;
+    }
+    return -1;
+  };
+  EXPECT_TRUE((*state.Mask())->Allows(find(" the")));
+  EXPECT_FALSE((*FormState(form).Mask())->Allows(find(" the")));
+  ASSERT_TRUE(state.Accept(find(" the")).ok());
+  EXPECT_TRUE(state.CanEnd());
+  EXPECT_TRUE(state.MustEnd());
+  EXPECT_FALSE(state.Accept(find("the")).ok());
+  EXPECT_FALSE(state.Accept(-1).ok());
+  EXPECT_FALSE(state.Accept(1 << 20).ok());
+}
+
+TEST(FormState, TokensThatAreNoTextAreHeldToo) {
+  const auto form = Grammar(R"(root ::= "a" <|call|> "b")");
+  FormState state(form);
+  ASSERT_TRUE(state.AcceptText("a").ok());
+  const int32_t call = form->vocab()->FindControl("<|call|>");
+  const auto mask = state.Mask();
+  ASSERT_TRUE(mask.ok());
+  EXPECT_EQ((*mask)->n_allowed, 1);
+  EXPECT_TRUE((*mask)->Allows(call));
+  ASSERT_TRUE(state.Accept(call).ok());
+  ASSERT_TRUE(state.AcceptText("b").ok());
+  EXPECT_TRUE(state.CanEnd());
+}
+
+TEST(FormBuilder, FreeTextUntilAFormStarts) {
+  FormBuilder builder(SmallVocab());
+  const auto schema =
+      builder.JsonSchema(R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]})", {false});
+  ASSERT_TRUE(schema.ok());
+  const auto call = builder.Sequence({*schema, builder.Text("</tool>")});
+  const auto root = builder.Triggered({{"<tool>", call}});
+  ASSERT_TRUE(root.ok());
+  const auto form = builder.Build(*root);
+  ASSERT_TRUE(form.ok()) << form.status().message();
+  EXPECT_TRUE(Has(*form, "anything {at all"));
+  EXPECT_TRUE(Has(*form, "x <to<tool>{\"a\":1}</tool> and <tool>{\"a\":2}</tool>"));
+  EXPECT_FALSE(Has(*form, "x <tool>"));
+  EXPECT_FALSE(Begins(*form, "x <tool>y"));
+  EXPECT_FALSE(Has(*form, "<tool>{\"a\":1}"));
+  CheckMasks(*form, false, 4, 8);
+
+  const auto once =
+      builder.Triggered({{"<tool>", call}, {forms::SpellToken(SmallVocab()->FindControl("<|call|>")), *schema}}, 1, 1);
+  ASSERT_TRUE(once.ok());
+  const auto must = builder.Build(*once);
+  ASSERT_TRUE(must.ok());
+  EXPECT_FALSE(Has(*must, "no call"));
+  EXPECT_TRUE(Has(*must, "a <tool>{\"a\":1}</tool> done"));
+  EXPECT_FALSE(Begins(*must, "a <tool>{\"a\":1}</tool> again <tool>"));
+  FormState state(*must);
+  ASSERT_TRUE(state.AcceptText("so ").ok());
+  ASSERT_TRUE(state.Accept(SmallVocab()->FindControl("<|call|>")).ok());
+  ASSERT_TRUE(state.AcceptText("{\"a\":7}").ok());
+  EXPECT_TRUE(state.CanEnd());
+  EXPECT_FALSE(builder.Triggered({}).ok());
+  EXPECT_FALSE(builder.Triggered({{"", call}}).ok());
+  EXPECT_FALSE(builder.OneOf({}).ok());
+  EXPECT_FALSE(builder.Choices({}).ok());
+  EXPECT_FALSE(builder.Choices({"a", ""}).ok());
+}
+
+TEST(FormBuilder, ChoicesAreWhole) {
+  FormSpec spec;
+  spec.kind = FormSpec::Kind::kChoices;
+  spec.choices = {"yes", "yes please", "no"};
+  const auto form = MakeForm(spec, SmallVocab());
+  ASSERT_TRUE(form.ok());
+  EXPECT_TRUE(Has(*form, "yes"));
+  EXPECT_TRUE(Has(*form, "yes please"));
+  EXPECT_FALSE(Has(*form, "yes p"));
+  EXPECT_FALSE(Begins(*form, "non"));
+}
+
+// What nests too deep is not written; what is hostile ends with an error, soon.
+TEST(Form, HostileInputEnds) {
+  const auto start = std::chrono::steady_clock::now();
+  FormState deep(Schema("{}"));
+  int depth = 0;
+  while (depth < 5000 && deep.AcceptText("[").ok()) ++depth;
+  EXPECT_GT(depth, 200);
+  EXPECT_LT(depth, 1100);
+  EXPECT_TRUE(deep.Mask().ok());
+  for (; depth > 0; --depth) ASSERT_TRUE(deep.AcceptText("]").ok());
+  EXPECT_TRUE(deep.CanEnd());
+
+  std::string all_of = R"({"allOf":[)";  // 2^30 combinations
+  for (int i = 0; i < 30; ++i) {
+    all_of += fmt::format(R"({}{{"anyOf":[{{"properties":{{"a{}":{{}}}}}},{{"properties":{{"b{}":{{}}}}}}]}})",
+                          i ? "," : "", i, i);
+  }
+  EXPECT_NE(ErrorOf(FormSpec::Kind::kJsonSchema, all_of + "]}").find("too complex"), std::string::npos);
+  std::string wide = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 2000; ++i) wide += fmt::format(R"({}"key{}":{{"type":"integer"}})", i ? "," : "", i);
+  FormState state(Schema(wide + "}}"));
+  ASSERT_TRUE(state.AcceptText("{\"key").ok());
+  EXPECT_TRUE(state.Mask().ok());
+  EXPECT_NE(ErrorOf(FormSpec::Kind::kRegex, "((a{1000}){1000}){1000}x(^b|c)"), "");
+  EXPECT_TRUE(Begins(Regex("((a{1000}){1000}){1000}"), std::string(3000, 'a')));
+  EXPECT_NE(ErrorOf(FormSpec::Kind::kJsonSchema, R"({"type":"string","pattern":"(a|b)*a(a|b){20}$","maxLength":500})"),
+            "");
+  EXPECT_NE(ErrorOf(FormSpec::Kind::kRegex, std::string(5000, '(')), "");
+  EXPECT_NE(ErrorOf(FormSpec::Kind::kGrammar, "root ::= " + std::string(5000, '(')), "");
+  EXPECT_NE(ErrorOf(FormSpec::Kind::kGrammar, std::string((1 << 20) + 1, ' ')), "");
+  FormState ambiguous(Grammar("root ::= ((([a-z]{0,30}){0,30} [a-z]?){0,30} [a-z]?){0,100000}"));
+  for (int i = 0; i < 40 && ambiguous.Accept('a').ok(); ++i) (void)ambiguous.Mask();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST(Form, AVocabularyWithoutABytesTokenSaysSo) {
+  std::vector<std::string> tokens = {"a", "b", "ab", "<|im_end|>"};
+  MetadataBuilder b;
+  b.Add("tokenizer.ggml.model", "gpt2").Add("tokenizer.ggml.pre", "gpt-2").Add("tokenizer.ggml.tokens", tokens);
+  b.Add("tokenizer.ggml.token_type", std::vector<int32_t>{1, 1, 1, 3});
+  b.Add("tokenizer.ggml.merges", std::vector<std::string>{"a b"});
+  const auto tokenizer = testing::LoadFrom(b);
+  ASSERT_TRUE(tokenizer.ok());
+  const auto vocab = FormVocab::Make(**tokenizer);
+  EXPECT_TRUE(MakeForm({.kind = FormSpec::Kind::kRegex, .text = "(ab|c)*", .choices = {}}, vocab).ok());
+  const auto form = MakeForm({.kind = FormSpec::Kind::kRegex, .text = "abc", .choices = {}}, vocab);
+  ASSERT_FALSE(form.ok());
+  EXPECT_NE(form.status().message().find("no token for"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,725 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/forms/json_goal.h"
+
+#include <fmt/core.h>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/utf8.h"
+#include "text/forms/json_formats.h"
+
+namespace weir::forms {
+namespace {
+
+constexpr int64_t kMaxSchemaWork = 3'000'000;
+constexpr int64_t kMaxCount = kMaxRepeat;  // of lengths and items
+
+// Keywords that assert what a mask cannot hold.
+constexpr std::string_view kNotHeld[] = {
+    "not",      "if",          "dependentSchemas", "dependentRequired",     "dependencies",     "propertyNames",
+    "contains", "$dynamicRef", "$recursiveRef",    "unevaluatedProperties", "unevaluatedItems", "extends",
+    "disallow", "divisibleBy",
+};
+
+struct AboutType {
+  std::string_view keyword;
+  unsigned types;
+};
+constexpr AboutType kAbout[] = {
+    {"multipleOf", kNumber},
+    {"maximum", kNumber},
+    {"exclusiveMaximum", kNumber},
+    {"minimum", kNumber},
+    {"exclusiveMinimum", kNumber},
+    {"maxLength", kString},
+    {"minLength", kString},
+    {"pattern", kString},
+    {"format", kString},
+    {"prefixItems", kArray},
+    {"items", kArray},
+    {"additionalItems", kArray},
+    {"maxItems", kArray},
+    {"minItems", kArray},
+    {"uniqueItems", kArray},
+    {"properties", kObject},
+    {"patternProperties", kObject},
+    {"additionalProperties", kObject},
+    {"maxProperties", kObject},
+    {"minProperties", kObject},
+    {"required", kObject},
+};
+
+unsigned TypeOf(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::null:
+      return kNull;
+    case Json::value_t::boolean:
+      return kBoolean;
+    case Json::value_t::string:
+      return kString;
+    case Json::value_t::array:
+      return kArray;
+    case Json::value_t::object:
+      return kObject;
+    default:
+      return kNumber;
+  }
+}
+
+bool IsInteger(const Json& value) {
+  if (value.is_number_integer()) return true;
+  return value.is_number_float() && std::floor(value.get<double>()) == value.get<double>();
+}
+
+// Equal as JSON values: members of objects in any order.
+bool Same(const Json& a, const Json& b) {
+  if (TypeOf(a) != TypeOf(b) || a.size() != b.size()) return false;
+  if (a.is_object()) {
+    return std::all_of(a.items().begin(), a.items().end(), [&](const auto& item) {
+      const auto it = b.find(item.key());
+      return it != b.end() && Same(item.value(), *it);
+    });
+  }
+  if (a.is_array()) return std::equal(a.begin(), a.end(), b.begin(), Same);
+  return a == b;
+}
+
+int64_t NumChars(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; });
+}
+
+std::string Escaped(std::string_view key) {  // for a JSON pointer
+  std::string out;
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += static_cast<uint8_t>(c) < 0x20 ? '?' : c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Status SchemaReader::Bad(int32_t id, std::string_view keyword, std::string_view what) const {
+  const std::string pointer = PointerOf(id).substr(0, 200);
+  return InvalidArgument("'{}' of the schema at '#{}' {}", keyword, pointer, what);
+}
+
+Status SchemaReader::Spend(int64_t n) {
+  if ((work_ += n) <= kMaxSchemaWork) return Status();
+  return InvalidArgument("the schema is too complex: its combinations take more than {} steps to work out",
+                         kMaxSchemaWork);
+}
+
+int32_t SchemaReader::Locate(const Json& schema, const std::string& pointer) {
+  const auto [it, is_new] = ids_.try_emplace(&schema, static_cast<int32_t>(places_.size()));
+  if (is_new) places_.push_back({&schema, pointer});
+  return it->second;
+}
+
+int32_t SchemaReader::Own(Json schema, const std::string& pointer) {
+  own_.push_back(std::move(schema));
+  return Locate(own_.back(), pointer);
+}
+
+Goal SchemaReader::Sub(int32_t id, const char* keyword) {
+  return {Element(Locate(At(id)[keyword], PointerOf(id) + "/" + keyword), Part::kAll)};
+}
+
+Status SchemaReader::Check(int32_t id) {
+  Place& place = places_[static_cast<size_t>(id)];
+  if (place.checked) return Status();
+  place.checked = true;
+  const Json& schema = *place.json;
+  if (schema.is_boolean()) return Status();
+  if (!schema.is_object()) {
+    return InvalidArgument("the schema at '#{}' must be an object, true or false", place.pointer.substr(0, 200));
+  }
+  for (const auto& [key, value] : schema.items()) {
+    if (std::find(std::begin(kNotHeld), std::end(kNotHeld), key) != std::end(kNotHeld)) {
+      return Bad(id, key, "cannot be held while an answer is written");
+    }
+    if (key == "allOf" || key == "anyOf" || key == "oneOf") {
+      if (!value.is_array() || value.empty()) return Bad(id, key, "must be a list of schemas");
+    }
+    if (key == "properties" || key == "patternProperties") {
+      if (!value.is_object()) return Bad(id, key, "must be an object of schemas");
+    }
+    if (key == "prefixItems" && !value.is_array()) return Bad(id, key, "must be a list of schemas");
+    if (key == "uniqueItems" && value != false) {
+      const auto most = schema.find("maxItems");
+      if (most == schema.end() || (*most != 1 && *most != 0)) {
+        return Bad(id, key, "cannot be held while an answer is written");
+      }
+    }
+    if (key == "enum" && (!value.is_array() || value.empty())) return Bad(id, key, "must be a list of values");
+    if (key == "required") {
+      const bool fine = value.is_array() &&
+                        std::all_of(value.begin(), value.end(), [](const Json& name) { return name.is_string(); });
+      if (!fine) return Bad(id, key, "must be a list of strings");
+    }
+    if ((key == "pattern" || key == "format" || key == "$ref") && !value.is_string()) {
+      return Bad(id, key, "must be a string");
+    }
+  }
+  return Status();
+}
+
+const Json* SchemaReader::FindAnchor(const Json& at, const std::string& anchor, const std::string& pointer,
+                                     std::string* found) {
+  if (at.is_object()) {
+    const auto it = at.find("$anchor");
+    if (it != at.end() && *it == anchor) {
+      *found = pointer;
+      return &at;
+    }
+    for (const auto& [key, value] : at.items()) {
+      if (const Json* inner = FindAnchor(value, anchor, pointer + "/" + Escaped(key), found)) return inner;
+    }
+  } else if (at.is_array()) {
+    for (size_t i = 0; i < at.size(); ++i) {
+      if (const Json* inner = FindAnchor(at[i], anchor, pointer + "/" + std::to_string(i), found)) return inner;
+    }
+  }
+  return nullptr;
+}
+
+Result<int32_t> SchemaReader::Resolve(int32_t id, const std::string& reference) {
+  const std::string shown = reference.substr(0, 100);
+  const Json* at = &root_;
+  if (reference.empty() || reference[0] != '#') {
+    return Bad(id, "$ref", "refers to another document: only '#...' is followed");
+  }
+  std::string text;
+  for (size_t i = 1; i < reference.size(); ++i) {
+    if (reference[i] == '%' && i + 2 < reference.size()) {
+      const auto hex = [](char c) {
+        return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+      };
+      const int high = hex(reference[i + 1]), low = hex(reference[i + 2]);
+      if (high >= 0 && low >= 0) {
+        text += static_cast<char>(high * 16 + low);
+        i += 2;
+        continue;
+      }
+    }
+    text += reference[i];
+  }
+  std::string pointer;
+  if (!text.empty() && text[0] != '/') {
+    WEIR_RETURN_IF_ERROR(Spend(10'000));
+    at = FindAnchor(root_, text, "", &pointer);
+    if (at == nullptr) return Bad(id, "$ref", fmt::format("refers to '{}', which is not there", shown));
+    return Locate(*at, pointer);
+  }
+  for (size_t begin = 1; begin <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find('/', begin), text.size());
+    std::string key;
+    for (size_t i = begin; i < end; ++i) {
+      if (text[i] == '~' && i + 1 < end && (text[i + 1] == '0' || text[i + 1] == '1')) {
+        key += text[++i] == '0' ? '~' : '/';
+      } else {
+        key += text[i];
+      }
+    }
+    const Json* next = nullptr;
+    if (at->is_object()) {
+      const auto it = at->find(key);
+      if (it != at->end()) next = &*it;
+    } else if (at->is_array() && !key.empty() && key.size() < 8 &&
+               key.find_first_not_of("0123456789") == std::string::npos) {
+      const auto index = static_cast<size_t>(std::stoi(key));
+      if (index < at->size()) next = &(*at)[index];
+    }
+    if (next == nullptr) return Bad(id, "$ref", fmt::format("refers to '{}', which is not there", shown));
+    at = next;
+    pointer += "/" + Escaped(key);
+    begin = end + 1;
+  }
+  return Locate(*at, pointer);
+}
+
+Status SchemaReader::Visit(int32_t element, std::vector<int32_t>* way, std::set<int32_t>* out, bool* possible) {
+  WEIR_RETURN_IF_ERROR(Spend());
+  if (PartOf(element) != Part::kAll) {
+    out->insert(element);
+    return Status();
+  }
+  const int32_t id = IdOf(element);
+  WEIR_RETURN_IF_ERROR(Check(id));
+  const Json& schema = At(id);
+  if (schema.is_boolean()) {
+    *possible &= schema.get<bool>();
+    return Status();
+  }
+  if (std::find(way->begin(), way->end(), id) != way->end()) {
+    return InvalidArgument("the schema at '#{}' refers to itself: an answer to it would never begin",
+                           PointerOf(id).substr(0, 200));
+  }
+  // Seen on another way already, with all that it brings.
+  if (!out->insert(Element(id, Part::kOwn)).second) return Status();
+  way->push_back(id);
+  if (const auto it = schema.find("$ref"); it != schema.end()) {
+    WEIR_ASSIGN_OR_RETURN(const int32_t target, Resolve(id, it->get<std::string>()));
+    WEIR_RETURN_IF_ERROR(Visit(Element(target, Part::kAll), way, out, possible));
+  }
+  if (const auto it = schema.find("allOf"); it != schema.end()) {
+    for (size_t i = 0; i < it->size(); ++i) {
+      const int32_t part = Locate((*it)[i], PointerOf(id) + "/allOf/" + std::to_string(i));
+      WEIR_RETURN_IF_ERROR(Visit(Element(part, Part::kAll), way, out, possible));
+    }
+  }
+  if (schema.contains("anyOf")) out->insert(Element(id, Part::kAnyOf));
+  if (schema.contains("oneOf")) out->insert(Element(id, Part::kOneOf));
+  way->pop_back();
+  return Status();
+}
+
+Result<std::optional<Goal>> SchemaReader::Flatten(const Goal& goal) {
+  std::set<int32_t> out;
+  bool possible = true;
+  for (const int32_t element : goal) {
+    std::vector<int32_t> way;
+    WEIR_RETURN_IF_ERROR(Visit(element, &way, &out, &possible));
+  }
+  if (!possible) return std::optional<Goal>();
+  // What says nothing is left out, so that equal goals are recognised.
+  Goal flat;
+  for (const int32_t element : out) {
+    bool says = PartOf(element) != Part::kOwn;
+    if (!says) {
+      const Json& schema = At(IdOf(element));
+      for (const char* keyword : {"type", "enum", "const", "nullable"}) says |= schema.contains(keyword);
+      for (const AboutType& about : kAbout) says |= schema.contains(about.keyword);
+    }
+    if (says) flat.push_back(element);
+  }
+  return std::optional<Goal>(std::move(flat));
+}
+
+std::vector<int32_t> SchemaReader::ChoicesOf(int32_t element) {
+  const int32_t id = IdOf(element);
+  const char* keyword = PartOf(element) == Part::kAnyOf ? "anyOf" : "oneOf";
+  std::vector<int32_t> out;
+  const Json& list = At(id)[keyword];
+  for (size_t i = 0; i < list.size(); ++i) {
+    out.push_back(Element(Locate(list[i], PointerOf(id) + "/" + keyword + "/" + std::to_string(i)), Part::kAll));
+  }
+  return out;
+}
+
+Status SchemaReader::MergeNumber(int32_t id, const Json& schema, NumberLimits* limits) {
+  const auto bound = [&](const char* keyword, bool open, bool low) -> Status {
+    const auto it = schema.find(keyword);
+    if (it == schema.end()) return Status();
+    // Draft 4: exclusiveMinimum says whether minimum is excluded.
+    if (open && it->is_boolean()) return Status();
+    if (!it->is_number()) return Bad(id, keyword, "must be a number");
+    auto value = DecimalOf(*it);
+    if (!value) return Bad(id, keyword, "has too many digits");
+    const auto draft4 = open ? schema.end() : schema.find(low ? "exclusiveMinimum" : "exclusiveMaximum");
+    NumberLimits::Bound given{*std::move(value), open || (draft4 != schema.end() && *draft4 == true)};
+    auto& now = low ? limits->low : limits->high;
+    const int order = now ? Compare(given.value, now->value) : 0;
+    const bool stricter = !now || (low ? order > 0 : order < 0) || (order == 0 && given.open);
+    if (stricter) now = std::move(given);
+    return Status();
+  };
+  WEIR_RETURN_IF_ERROR(bound("minimum", false, true));
+  WEIR_RETURN_IF_ERROR(bound("exclusiveMinimum", true, true));
+  WEIR_RETURN_IF_ERROR(bound("maximum", false, false));
+  WEIR_RETURN_IF_ERROR(bound("exclusiveMaximum", true, false));
+  if (const auto it = schema.find("multipleOf"); it != schema.end()) {
+    if (!it->is_number() || !(it->get<double>() > 0)) return Bad(id, "multipleOf", "must be a number above 0");
+    const double multiple = it->get<double>();
+    if (multiple != std::floor(multiple) || multiple > kMaxMultiple) {
+      return Bad(id, "multipleOf", fmt::format("cannot be held unless it is a whole number up to {}", kMaxMultiple));
+    }
+    limits->multiple = std::lcm(limits->multiple, static_cast<int64_t>(multiple));
+    if (limits->multiple > kMaxMultiple) {
+      return Bad(id, "multipleOf",
+                 fmt::format("makes {} with others; up to {} can be held", limits->multiple, kMaxMultiple));
+    }
+  }
+  return Status();
+}
+
+Status SchemaReader::MergeOne(int32_t id, bool with_values, Merged* out, unsigned* about) {
+  const Json& schema = At(id);
+  for (const AboutType& a : kAbout) {
+    if (schema.contains(a.keyword)) *about |= a.types;
+  }
+  if (const auto it = schema.find("type"); it != schema.end()) {
+    unsigned types = 0;
+    bool integer = false, number = false;
+    const auto add = [&](const Json& name) -> Status {
+      static constexpr std::pair<std::string_view, unsigned> kNames[] = {
+          {"null", kNull},     {"boolean", kBoolean}, {"number", kNumber}, {"integer", kNumber},
+          {"string", kString}, {"array", kArray},     {"object", kObject},
+      };
+      for (const auto& [known, bit] : kNames) {
+        if (!name.is_string() || name.get_ref<const std::string&>() != known) continue;
+        types |= bit;
+        integer |= known == "integer";
+        number |= known == "number";
+        return Status();
+      }
+      return Bad(id, "type", "must be one of null, boolean, object, array, number, integer, string, or a list of them");
+    };
+    if (it->is_array()) {
+      for (const Json& name : *it) WEIR_RETURN_IF_ERROR(add(name));
+    } else {
+      WEIR_RETURN_IF_ERROR(add(*it));
+    }
+    const auto nullable = schema.find("nullable");  // OpenAPI 3.0
+    if (nullable != schema.end() && *nullable == true) types |= kNull;
+    out->types &= types;
+    out->types_given = true;
+    out->number.integer |= integer && !number;
+  }
+  if (with_values) {
+    for (const char* keyword : {"const", "enum"}) {
+      const auto it = schema.find(keyword);
+      if (it == schema.end()) continue;
+      std::vector<Json> values;
+      const bool is_list = keyword[0] == 'e';
+      const auto given = [&](const Json& value) {
+        if (!out->values) return true;
+        return std::any_of(out->values->begin(), out->values->end(), [&](const Json& v) { return Same(v, value); });
+      };
+      if (is_list) WEIR_RETURN_IF_ERROR(Spend(std::ssize(*it) * (out->values ? std::ssize(*out->values) : 1)));
+      for (size_t i = 0; i < (is_list ? it->size() : 1); ++i) {
+        const Json& value = is_list ? (*it)[i] : *it;
+        if (given(value)) values.push_back(value);
+      }
+      out->values = std::move(values);
+    }
+  }
+  WEIR_RETURN_IF_ERROR(MergeNumber(id, schema, &out->number));
+  const auto count = [&](const char* keyword, bool least, int64_t* now) -> Status {
+    const auto it = schema.find(keyword);
+    if (it == schema.end()) return Status();
+    const bool whole = it->is_number() && IsInteger(*it) && it->get<double>() >= 0;
+    if (!whole) return Bad(id, keyword, "must be a whole number, 0 or more");
+    const double value = it->get<double>();
+    if (least) {
+      if (value > kMaxCount) return Bad(id, keyword, fmt::format("may be at most {}", kMaxCount));
+      *now = std::max(*now, static_cast<int64_t>(value));
+    } else if (value <= kMaxCount && (*now < 0 || value < static_cast<double>(*now))) {
+      *now = static_cast<int64_t>(value);
+    } else if (value > kMaxCount && *now < 0) {
+      *now = kMaxCount;
+    }
+    return Status();
+  };
+  WEIR_RETURN_IF_ERROR(count("minLength", true, &out->min_length));
+  WEIR_RETURN_IF_ERROR(count("maxLength", false, &out->max_length));
+  WEIR_RETURN_IF_ERROR(count("minItems", true, &out->min_items));
+  WEIR_RETURN_IF_ERROR(count("maxItems", false, &out->max_items));
+  WEIR_RETURN_IF_ERROR(count("minProperties", true, &out->min_properties));
+  WEIR_RETURN_IF_ERROR(count("maxProperties", false, &out->max_properties));
+  const auto add_text = [&](const char* keyword, std::vector<std::pair<int32_t, std::string>>* list) {
+    const auto it = schema.find(keyword);
+    if (it == schema.end()) return;
+    const auto& text = it->get_ref<const std::string&>();
+    const bool known = std::any_of(list->begin(), list->end(), [&](const auto& entry) { return entry.second == text; });
+    if (!known) list->emplace_back(id, text);
+  };
+  add_text("pattern", &out->patterns);
+  if (const auto it = schema.find("format"); it != schema.end()) {
+    switch (FindFormat(it->get_ref<const std::string&>()).kind) {
+      case FormatKind::kHeld:
+        add_text("format", &out->formats);
+        break;
+      case FormatKind::kNotHeld:
+        return Bad(id, "format", "cannot be held: " + it->get<std::string>());
+      case FormatKind::kUnknown:
+        break;
+    }
+  }
+  if (const auto it = schema.find("required"); it != schema.end()) {
+    for (const Json& name : *it) {
+      const auto& key = name.get_ref<const std::string&>();
+      WEIR_RETURN_IF_ERROR(Spend(1 + std::ssize(out->required) / 8));
+      if (std::find(out->required.begin(), out->required.end(), key) == out->required.end())
+        out->required.push_back(key);
+    }
+  }
+  return Status();
+}
+
+Result<Merged> SchemaReader::Merge(const Goal& goal) {
+  Merged out;
+  unsigned about = 0;
+  for (const int32_t element : goal) {
+    WEIR_RETURN_IF_ERROR(Spend(8));
+    if (PartOf(element) != Part::kOwn && PartOf(element) != Part::kOwnNoValues) continue;
+    WEIR_RETURN_IF_ERROR(MergeOne(IdOf(element), PartOf(element) == Part::kOwn, &out, &about));
+  }
+  if (out.values) {
+    out.types_given = true;
+  } else if (!out.types_given && about != 0) {
+    out.types = about;
+  }
+  return out;
+}
+
+Result<const CharDfa*> SchemaReader::DfaOfPattern(int32_t id, const std::string& pattern) {
+  const auto it = patterns_.find(pattern);
+  if (it != patterns_.end()) return &it->second;
+  WEIR_RETURN_IF_ERROR(Spend(10'000));
+  const auto expression = ParseRegex(pattern);
+  if (!expression.ok()) return Bad(id, "pattern", "cannot be held: " + expression.status().message());
+  auto dfa = DfaOf(*expression, /*search=*/true);
+  if (!dfa.ok()) return Bad(id, "pattern", "cannot be held: " + dfa.status().message());
+  return &patterns_.emplace(pattern, *std::move(dfa)).first->second;
+}
+
+Result<const CharDfa*> SchemaReader::DfaOfFormat(int32_t id, const std::string& format) {
+  const auto it = formats_.find(format);
+  if (it != formats_.end()) return &it->second;
+  WEIR_RETURN_IF_ERROR(Spend(10'000));
+  WEIR_ASSIGN_OR_RETURN(const Expression expression, ParseRegex(FindFormat(format).expression));
+  auto dfa = DfaOf(expression, /*search=*/false);
+  if (!dfa.ok()) return Bad(id, "format", "cannot be held: " + dfa.status().message());
+  return &formats_.emplace(format, *std::move(dfa)).first->second;
+}
+
+Result<bool> SchemaReader::Accepts(const Merged& merged, const Json& value) {
+  WEIR_RETURN_IF_ERROR(Spend());
+  const unsigned type = TypeOf(value);
+  if ((type & (merged.types_given ? merged.types : kAllTypes)) == 0) return false;
+  if (type == kNumber) {
+    const NumberLimits& limits = merged.number;
+    if (limits.integer && !IsInteger(value)) return false;
+    const auto decimal = DecimalOf(value);
+    if (!decimal) return !limits.low && !limits.high && limits.multiple == 1;
+    if (limits.low) {
+      const int order = Compare(*decimal, limits.low->value);
+      if (order < 0 || (order == 0 && limits.low->open)) return false;
+    }
+    if (limits.high) {
+      const int order = Compare(*decimal, limits.high->value);
+      if (order > 0 || (order == 0 && limits.high->open)) return false;
+    }
+    return limits.multiple == 1 || std::fmod(value.get<double>(), static_cast<double>(limits.multiple)) == 0;
+  }
+  if (type == kString) {
+    const auto& text = value.get_ref<const std::string&>();
+    const int64_t n = NumChars(text);
+    if (n < merged.min_length || (merged.max_length >= 0 && n > merged.max_length)) return false;
+    for (const auto& [id, pattern] : merged.patterns) {
+      WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, DfaOfPattern(id, pattern));
+      if (!Reads(*dfa, text)) return false;
+    }
+    for (const auto& [id, format] : merged.formats) {
+      WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, DfaOfFormat(id, format));
+      if (!Reads(*dfa, text)) return false;
+    }
+  }
+  return true;
+}
+
+Result<bool> SchemaReader::Disjoint(const Goal& a, const Goal& b, int depth) {
+  WEIR_RETURN_IF_ERROR(Spend(20));
+  WEIR_ASSIGN_OR_RETURN(const auto flat_a, Flatten(a));
+  WEIR_ASSIGN_OR_RETURN(const auto flat_b, Flatten(b));
+  if (!flat_a || !flat_b) return true;
+  WEIR_ASSIGN_OR_RETURN(const Merged x, Merge(*flat_a));
+  WEIR_ASSIGN_OR_RETURN(const Merged y, Merge(*flat_b));
+  // The types that a schema really allows, not only those that are written.
+  const auto types = [](const Merged& m) {
+    unsigned out = m.types_given ? m.types : kAllTypes;
+    if (m.values) {
+      unsigned of_values = 0;
+      for (const Json& value : *m.values) of_values |= TypeOf(value);
+      out &= of_values;
+    }
+    return out;
+  };
+  const unsigned both = types(x) & types(y);
+  if (both == 0) return true;
+  for (const auto& [one, other] : {std::pair(&x, &y), std::pair(&y, &x)}) {
+    if (!one->values) continue;
+    bool excluded = true;
+    for (const Json& value : *one->values) {
+      WEIR_RETURN_IF_ERROR(Spend(1 + (other->values ? std::ssize(*other->values) : 0)));
+      const bool among = !other->values || std::any_of(other->values->begin(), other->values->end(),
+                                                       [&](const Json& v) { return Same(v, value); });
+      WEIR_ASSIGN_OR_RETURN(const bool accepted, Accepts(*other, value));
+      excluded &= !(among && accepted);
+    }
+    if (excluded) return true;
+  }
+  if (both == kNumber) {
+    for (const auto& [low, high] :
+         {std::pair(&x.number.low, &y.number.high), std::pair(&y.number.low, &x.number.high)}) {
+      if (!*low || !*high) continue;
+      const int order = Compare((*low)->value, (*high)->value);
+      if (order > 0 || (order == 0 && ((*low)->open || (*high)->open))) return true;
+    }
+  }
+  if (both != kObject || depth >= 4) return false;
+  std::vector<std::string> keys = x.required;
+  keys.insert(keys.end(), y.required.begin(), y.required.end());
+  for (const std::string& key : keys) {
+    WEIR_ASSIGN_OR_RETURN(const Goal of_a, GoalOfKey(*flat_a, key));
+    WEIR_ASSIGN_OR_RETURN(const Goal of_b, GoalOfKey(*flat_b, key));
+    WEIR_ASSIGN_OR_RETURN(const bool excluded, Disjoint(of_a, of_b, depth + 1));
+    if (excluded) return true;
+  }
+  return false;
+}
+
+Status SchemaReader::CheckOneOf(const Goal& goal, int32_t element) {
+  const std::vector<int32_t> choices = ChoicesOf(element);
+  Goal base;
+  for (const int32_t e : goal) {
+    if (PartOf(e) == Part::kOwn) base.push_back(e);
+  }
+  for (size_t i = 0; i < choices.size(); ++i) {
+    for (size_t j = i + 1; j < choices.size(); ++j) {
+      Goal a = base, b = base;
+      a.push_back(choices[i]);
+      b.push_back(choices[j]);
+      WEIR_ASSIGN_OR_RETURN(const bool disjoint, Disjoint(a, b, 0));
+      if (!disjoint) {
+        return Bad(
+            IdOf(element), "oneOf",
+            fmt::format("cannot be held: a value may satisfy both {} and {}; write anyOf, or make them differ in "
+                        "their type or in the const of a required property",
+                        i, j));
+      }
+    }
+  }
+  return Status();
+}
+
+std::vector<std::string> SchemaReader::KeysOf(const Goal& goal, const Merged& merged) {
+  std::vector<std::string> out;
+  std::set<std::string, std::less<>> seen;
+  for (const int32_t element : goal) {
+    const Json& schema = At(IdOf(element));
+    const auto it = schema.find("properties");
+    if (it == schema.end()) continue;
+    for (const auto& [key, value] : it->items()) {
+      if (seen.insert(key).second) out.push_back(key);
+    }
+  }
+  for (const std::string& key : merged.required) {
+    if (seen.insert(key).second) out.push_back(key);
+  }
+  return out;
+}
+
+std::vector<std::string> SchemaReader::PatternsOf(const Goal& goal) {
+  std::set<std::string> out;
+  for (const int32_t element : goal) {
+    const Json& schema = At(IdOf(element));
+    const auto it = schema.find("patternProperties");
+    if (it == schema.end()) continue;
+    for (const auto& [pattern, value] : it->items()) out.insert(pattern);
+  }
+  return {out.begin(), out.end()};
+}
+
+Result<Goal> SchemaReader::GoalOfKey(const Goal& goal, const std::string& key) {
+  Goal out;
+  for (const int32_t element : goal) {
+    WEIR_RETURN_IF_ERROR(Spend());
+    const int32_t id = IdOf(element);
+    const Json& schema = At(id);
+    bool is_named = false;
+    if (const auto it = schema.find("properties"); it != schema.end()) {
+      if (const auto named = it->find(key); named != it->end()) {
+        is_named = true;
+        out.push_back(Element(Locate(*named, PointerOf(id) + "/properties/" + Escaped(key)), Part::kAll));
+      }
+    }
+    if (const auto it = schema.find("patternProperties"); it != schema.end()) {
+      for (const auto& [pattern, value] : it->items()) {
+        WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, DfaOfPattern(id, pattern));
+        if (!Reads(*dfa, key)) continue;
+        is_named = true;
+        out.push_back(Element(Locate(value, PointerOf(id) + "/patternProperties/" + Escaped(pattern)), Part::kAll));
+      }
+    }
+    if (!is_named && schema.contains("additionalProperties")) {
+      const Goal rest = Sub(id, "additionalProperties");
+      out.insert(out.end(), rest.begin(), rest.end());
+    }
+  }
+  return out;
+}
+
+Goal SchemaReader::GoalOfPatterns(const Goal& goal, const std::set<std::string>& patterns) {
+  Goal out;
+  for (const int32_t element : goal) {
+    const int32_t id = IdOf(element);
+    const Json& schema = At(id);
+    bool is_named = false;
+    if (const auto it = schema.find("patternProperties"); it != schema.end()) {
+      for (const auto& [pattern, value] : it->items()) {
+        if (patterns.count(pattern) == 0) continue;
+        is_named = true;
+        out.push_back(Element(Locate(value, PointerOf(id) + "/patternProperties/" + Escaped(pattern)), Part::kAll));
+      }
+    }
+    if (!is_named && schema.contains("additionalProperties")) {
+      const Goal rest = Sub(id, "additionalProperties");
+      out.insert(out.end(), rest.begin(), rest.end());
+    }
+  }
+  return out;
+}
+
+bool SchemaReader::IsOpen(const Goal& goal) const {
+  bool named = false;
+  for (const int32_t element : goal) {
+    const Json& schema = At(IdOf(element));
+    if (schema.contains("additionalProperties")) return true;  // which says what they have to be
+    named |= schema.contains("properties") || schema.contains("patternProperties");
+  }
+  return !named;
+}
+
+size_t SchemaReader::NumPrefixItems(const Goal& goal) const {
+  size_t n = 0;
+  for (const int32_t element : goal) {
+    const Json& schema = At(IdOf(element));
+    for (const char* keyword : {"prefixItems", "items"}) {
+      const auto it = schema.find(keyword);
+      if (it != schema.end() && it->is_array()) n = std::max(n, it->size());
+    }
+  }
+  return n;
+}
+
+Goal SchemaReader::GoalOfItem(const Goal& goal, size_t i) {
+  Goal out;
+  for (const int32_t element : goal) {
+    const int32_t id = IdOf(element);
+    const Json& schema = At(id);
+    const auto items = schema.find("items");
+    // Before draft 2020-12 a list under `items` was what prefixItems is now, and additionalItems what follows.
+    const bool old = items != schema.end() && items->is_array();
+    const char* prefix = old ? "items" : "prefixItems";
+    const char* rest = old ? "additionalItems" : "items";
+    const auto first = schema.find(prefix);
+    if (first != schema.end() && i < first->size()) {
+      const std::string pointer = PointerOf(id) + "/" + prefix + "/" + std::to_string(i);
+      out.push_back(Element(Locate((*first)[i], pointer), Part::kAll));
+    } else if (schema.contains(rest)) {
+      const Goal sub = Sub(id, rest);
+      out.insert(out.end(), sub.begin(), sub.end());
+    }
+  }
+  return out;
+}
+
+}  // namespace weir::forms
