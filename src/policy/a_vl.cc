@@ -24,8 +24,9 @@
 // - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read
 //   (docs/decisions/0010-prefill-reads-every-row.md).
 // - A full pot evicts, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and by
-//   sum. Slots read since the newest vote go last, text and pictures alike: nothing is known of them yet. The paper's
-//   caches grow instead.
+//   sum. Slots read since the newest vote go last, text and pictures alike: nothing is known of them yet. Text gets the
+//   room that the core leaves, but not less than half. The paper's caches grow instead.
+// - Pinned slots stay beside the shares; a pinned visual slot that ranks among the best takes its own place there.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>
 #include <cmath>
@@ -166,14 +167,15 @@ class AVl : public Policy {
  private:
   // A stream's counts exceed 2^31, a pot's do not: requested numbers are limited to the number of slots.
   static int32_t Share(double share, const SlotView& view) {
-    return static_cast<int32_t>(
-        std::min(share * static_cast<double>(view.n_seen_visual), static_cast<double>(view.slots.size())));
+    return RoundDown(std::min(share * static_cast<double>(view.n_seen_visual), static_cast<double>(view.slots.size())));
   }
+  // Of decimal shares, as RoundHalfUp(): 0.29 of 100 is 29.
+  static int32_t RoundDown(double x) { return static_cast<int32_t>(std::floor(x * (1 + 1e-14))); }
   int32_t Core(const SlotView& view) const {
     const auto n_held = static_cast<int32_t>(visual_.size());
     const double stored = std::min(stored_, filter_);
     if (n_held >= Share(stored, view)) return std::min(n_held, Share(core_, view));
-    return static_cast<int32_t>(std::min(1.0, core_ / stored) * n_held);
+    return RoundDown(std::min(1.0, core_ / stored) * n_held);
   }
   // Text after the first picture that may be kept.
   int32_t TextBudget(const SlotView& view) const {

@@ -15,6 +15,7 @@
 //   saved is memory and the time of every later step.
 // - Every prompt ranks all visual tokens again, and a later layer keeps those that it still has: in a stream
 //   of rounds the pictures of earlier ones shrink on, below round((1 - R) N).
+// - Pinned slots stay beside the share.
 // - A full pot keeps the newest slots of each layer: the paper has no such case.
 // - positions=abs keeps the places in the stream, as published; slots are the default, so that streams never end.
 #include <algorithm>

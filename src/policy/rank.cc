@@ -44,7 +44,9 @@ void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float*
   }
 }
 
-int32_t RoundHalfUp(double x) { return static_cast<int32_t>(std::floor(x + 0.5)); }
+// A share is a decimal number: 0.29 of 50 is 14.5, and its product of two doubles is less. The factor is far above the
+// error of such products and far below what a written share can mean.
+int32_t RoundHalfUp(double x) { return static_cast<int32_t>(std::floor(x * (1 + 1e-14) + 0.5)); }
 
 int32_t ProtectedRecent(int32_t recent, int32_t n_unscored, int32_t room) {
   return std::max(recent, std::min(n_unscored, room / 2));

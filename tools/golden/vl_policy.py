@@ -68,6 +68,7 @@ LAYOUTS = [
     ((50, False),),
     ((3, False), (17, True), (4, False), (23, True), (30, False)),
     ((8, False), (60, True), (2, False)),
+    ((4, False), (100, True), (10, False)),
 ]
 
 

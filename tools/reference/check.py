@@ -16,9 +16,12 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from tools.reference import common, replay
+from tools.reference import common, policies, replay
+from tools.reference.contract import ViewPolicy
 from tools.reference.policies import (
+    a_vl,
     adakv,
+    fastv,
     h2o,
     inf_mllm,
     infinipot,
@@ -33,7 +36,8 @@ from tools.reference.policies import (
     window,
 )
 
-GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden" / "policy"
+TESTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
+GOLDEN = TESTS / "policy"
 RNG = np.random.RandomState(7)
 
 
@@ -277,6 +281,157 @@ def check_weir():
     expect(np.array_equal(weir.scores(attention, 2, 9), weir.scores(attention, 2, 6)), "no more rows than there are")
 
 
+def picture_prompt(n_layers, prefix, n_image, question):
+    """Views of a prompt of text, an image and text, from random attention of the question's rows."""
+    n = prefix + n_image + question
+    visual = (np.arange(n) >= prefix) & (np.arange(n) < prefix + n_image)
+    views = []
+    for _ in range(n_layers):
+        attention = softmax_rows(4, question, n)
+        scores = np.where(visual, a_vl.image_scores(attention), a_vl.text_scores(attention))
+        views.append(
+            dict(
+                seq=list(range(n)),
+                visual=visual.tolist(),
+                pinned=[False] * n,
+                scores=scores.tolist(),
+                n_seen=n,
+                n_seen_visual=n_image,
+                attention=attention,
+            )
+        )
+    return views
+
+
+def left_of(view, kept):
+    """The view of a layer after a selection."""
+    return {**view, **{key: [view[key][s] for s in kept] for key in ("seq", "visual", "pinned", "scores")}}
+
+
+def best_rows(view, slots, count):
+    """The `count` of `slots` that the last row attends to most."""
+    last = view["attention"][:, -1].mean(axis=0)
+    return set(sorted(slots, key=lambda slot: last[slot])[-count:] if count else [])
+
+
+def check_a_vl():
+    off = {"S": 1.0, "C": 1.0, "P": 1, "T": 1.0, "heavy": 0.5, "text_min": 0}
+    for prefix, n_image, question in ((5, 40, 12), (3, 100, 30), (0, 17, 9)):
+        views = picture_prompt(5, prefix, n_image, question)
+        n = len(views[0]["seq"])
+        image, text = set(range(prefix, prefix + n_image)), set(range(prefix + n_image, n))
+        outside = set(range(n)) - image
+        expect_equal(a_vl.after_prompt(views, off), [list(range(n))] * 5, "shares of 1 keep everything")
+        expect_equal(a_vl.read(views[0], off), list(range(n)), "and read everything")
+        for s, c in ((45, 30), (29, 29), (40, 7), (57, 10), (0, 0), (100, 58)):
+            options = {**off, "S": s / 100, "C": c / 100}
+            kept = a_vl.after_prompt(views, options)
+            for view, slots in zip(views, kept):
+                stored = best_rows(view, image, s * n_image // 100)
+                expect_equal(slots, sorted(outside | stored), "floor(S N) by the last row, and all text")
+                held = left_of(view, slots)
+                core = {slots[slot] for slot in a_vl.read(held, options)}
+                expect_equal(sorted(core - outside), sorted(best_rows(view, image, c * n_image // 100)), "the core")
+                expect(outside <= core <= set(slots), "text and the core of what is stored")
+            if 0 < s < 100:
+                expect(kept[0] != kept[1], "layers rank for themselves")
+        for p, s in ((90, 45), (30, 45), (50, 100)):
+            both = a_vl.after_prompt(views, {**off, "S": s / 100, "P": p / 100})
+            alone = a_vl.after_prompt(views, {**off, "S": s / 100})
+            expect_equal(both[:2], alone[:2], "P begins behind the second layer")
+            passed = best_rows(views[1], image, p * n_image // 100)
+            for view, slots in zip(views[2:], both[2:]):
+                want = best_rows(view, passed, min(p, s) * n_image // 100)
+                expect_equal(sorted(set(slots) & image), sorted(want), "P before S")
+        for t, heavy, least in ((50, 0.5, 0), (29, 0.7, 4), (10, 0.0, 3), (10, 1.0, 0), (0, 0.5, 2), (90, 0.5, 100)):
+            options = {**off, "T": t / 100, "heavy": heavy, "text_min": least}
+            budget = max((t * question + 50) // 100, least)
+            for view, slots in zip(views, a_vl.after_prompt(views, options)):
+                expect(set(range(prefix + n_image)) <= set(slots), "text before the image and the image stay")
+                held = set(slots) & text
+                expect_equal(len(held), min(budget, question), "text within its budget")
+                n_recent = min(budget - common.round_half_up(heavy * budget), question)
+                recent = set(common.newest(n, n_recent))
+                expect(recent <= held, "the newest text stays")
+                sums = view["attention"].sum(axis=1).mean(axis=0)
+                rest = sorted(text - recent, key=lambda slot: sums[slot])
+                expect_equal(sorted(held - recent), sorted(rest[len(rest) - len(held) + n_recent :]), "heavy hitters")
+        options = {**off, "S": 0.45, "C": 0.3, "T": 0.5}
+        stored = a_vl.after_prompt(views, options)
+        for view, slots in zip(views, stored):
+            expect_equal(a_vl.keep(view, len(slots), options), slots, "a pot with room for S and T keeps just these")
+            inner = prefix + 30 * n_image // 100 + common.round_half_up(question / 2)
+            kept = a_vl.keep(view, inner, options)
+            expect(set(kept) <= set(slots) and len(kept) == inner, "a smaller one evicts what is stored, not read")
+            core = best_rows(view, image, 30 * n_image // 100)
+            expect_equal(sorted(set(kept) & image), sorted(core), "and keeps the core")
+    for interval, want in ((3, "1001001"), (1, "1111111"), (0, "1111111"), (5, "1000010"), (100, "1000000")):
+        steps = "".join(str(int(a_vl.reads_all(step, interval))) for step in range(7))
+        expect_equal(steps, want, f"steps that read everything, K = {interval}")
+    # The published shares of a LLaVA-1.5-7B cache: 576 image tokens and a tenth of text, used as the mean of a cycle.
+    view = picture_prompt(1, 30, 576, 34)[0]
+    for s, c, stored, used in ((0.4, 0.4, 46, 46), (0.4, 0.3, 46, 39), (0.45, 0.3, 50, 40)):
+        options = {**off, "S": s, "C": c}
+        slots = a_vl.after_prompt([view], options)[0]
+        core = a_vl.read(left_of(view, slots), options)
+        got = len(slots) / 6.4, sum(len(slots) if a_vl.reads_all(i, 3) else len(core) for i in range(3)) / 3 / 6.4
+        expect(abs(got[0] - stored) < 0.6 and abs(got[1] - used) < 1.5, f"the paper's share of the cache: {got}")
+
+
+def check_fastv():
+    depth, n_image = 6, 50
+    views = picture_prompt(depth, 4, n_image, 11)
+    everything = list(range(len(views[0]["seq"])))
+    image = set(range(4, 4 + n_image))
+    for k in (1, 2, 3, depth, depth + 3):
+        expect_equal(fastv.after_prompt(views, {"K": k, "R": 0.0}), [everything] * depth, "R = 0 is dense")
+        for r in (25, 50, 55, 75, 90, 100):
+            kept = fastv.after_prompt(views, {"K": k, "R": r / 100})
+            expect_equal(kept[:k], [everything] * min(k, depth), "layers up to K keep everything")
+            if k >= depth:
+                continue
+            n_kept = ((100 - r) * n_image + 50) // 100
+            want = sorted(set(everything) - image | best_rows(views[k - 1], image, n_kept))
+            expect_equal(kept[k:], [want] * (depth - k), "later layers keep what layer K's last row attends to")
+    expect_equal(fastv.n_kept(0.55, 30), 14, "a half is rounded up")
+    expect(np.array_equal(fastv.scores(views[0]["attention"]), views[0]["attention"][:, -1].mean(axis=0)), "scores")
+    # The published compute of LLaVA-1.5-7B, K = 3, R = 50 %: 57 % of the operations of the layers.
+    d, m, n, n_left = 4096, 11008, 640, 640 - 576 + fastv.n_kept(0.5, 576)
+    one = [4 * x * d * d + 2 * x * x * d + 2 * x * d * m for x in (n, n_left)]
+    share = (3 * one[0] + 29 * one[1]) / (32 * one[0])
+    expect(abs(share - 0.57) < 0.03, f"the paper's share of the operations: {share}")
+
+
+def view_of(slots, scores, case):
+    n = len(slots["seq"])
+    flags = {name: [slot in set(slots[name]) for slot in range(n)] for name in ("pinned", "visual")}
+    counts = {name: case[name] for name in ("n_seen", "n_seen_visual")}
+    return {"seq": slots["seq"], "scores": scores, **flags, **counts}
+
+
+def check_view_golden():
+    n_cases = 0
+    for policy, reference in policies.all_of(ViewPolicy).items():
+        for line in (GOLDEN / f"{policy}.jsonl").read_text().splitlines():
+            case = json.loads(line)
+            for step in case["rounds"]:
+                view = view_of(step["slots"][0], step["scores"][0], step)
+                kept = reference.keep(view, step["n_keep"], case["options"])
+                expect_equal([kept], step["keep"], f"{policy} {case['name']}")
+                expect_equal(len(kept), min(len(view["seq"]), step["n_keep"]), f"{policy} {case['name']}: size")
+            n_cases += 1
+        for i, line in enumerate((TESTS / "prompt_end" / f"{policy}.jsonl").read_text().splitlines()):
+            case = json.loads(line)
+            views = [view_of(slots, slots["scores"], case) for slots in case["layers"]]
+            kept = reference.after_prompt(views, case["options"])
+            expect_equal(kept, case["after_prompt"], f"{policy}, end of prompt {i}")
+            if reference.READS:
+                read = [reference.read(left_of(view, slots), case["options"]) for view, slots in zip(views, kept)]
+                expect_equal(read, case["read"], f"{policy}, core at the end of prompt {i}")
+            n_cases += 1
+    return n_cases
+
+
 def check_golden():
     n_cases = 0
     for policy, reference in replay.POLICIES.items():
@@ -325,10 +480,12 @@ def main():
         check_pyramid_and_heads,
         check_norms,
         check_weir,
+        check_a_vl,
+        check_fastv,
     ):
         check()
         print(f"{check.__name__[6:]}: ok")
-    print(f"golden: ok, {check_golden()} cases")
+    print(f"golden: ok, {check_golden() + check_view_golden()} cases")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ Choices that hold for every policy here, where the papers are silent:
 - Pinned slots are always kept and count in the budget; exactly n_keep slots stay. Pins take room first from
   the selected slots, then from the sinks, then from the older part of the recent window, whose newest slot goes last.
   More pins than budget is an error (BudgetError), and so is a budget smaller than the policy's own fixed parts.
-- Rounding of a share of a budget: floor(x + 0.5).
+- Rounding of a share of a budget: half up. A share is a decimal number: 0.29 of 50 is 14.5 and rounds to 15, though
+  the product of two floats is less than that.
 """
 
 import math
@@ -32,7 +33,7 @@ class BudgetError(ValueError):
 
 
 def round_half_up(x):
-    return int(math.floor(x + 0.5))
+    return int(math.floor(x * (1 + 1e-14) + 0.5))
 
 
 def ranked(scores, unpooled=None):

@@ -1,102 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A-VL (2409.14846): shares of the visual tokens are stored and read, per layer; H2O over text.
+"""A-VL (AAAI 2025, arXiv 2409.14846), from the paper: definitions on rows of attention, then their use in a pot.
 
-Keep-set per layer. A view is a dict of one layer:
-    seq, visual, pinned, scores   [n_slots]: number in the stream, whether visual, whether pinned, the score: for
-                                  visual slots the attention of the newest voting row, for text the sum over rows
-    n_seen, n_seen_visual         tokens of the stream so far, and visual ones
+One layer at a time. `s` is what the newest token pays to every earlier one, as the mean of all query heads; N counts
+the image tokens of the prompt, also those that are gone. Image tokens, best first by s, are
 
-Choices: those of src/policy/a_vl.cc, restated. Shares of visual tokens are rounded down, shares of text half
-up.
+    core        the first floor(C N)         read in every step
+    secondary   up to the first floor(S N)   stored, read when the core is chosen again: every K steps
+    minor       the others                   evicted at the prompt's end
+
+P: behind the second layer only the first floor(P N) by that layer's s are left, in all later layers. T: of the text
+behind the image H2O leaves max(T L, text_min), L tokens of it seen so far; text before the image stays.
+
+Shares are decimal numbers and rounded exactly: 0.29 of 100 is 29, which a product of two binary floats misses. The text
+budget and its heavy part are rounded half up, as all budgets of text here. Ties go to the newer token.
 """
 
-import math
+from fractions import Fraction
+
+import numpy as np
 
 from .. import common, contract
 
-
-def parts(view):
-    """(text before the first picture, other text best first, visual slots best first)."""
-    n = len(view["seq"])
-    prefix = []
-    if view["n_seen_visual"]:
-        while len(prefix) < n and not view["visual"][len(prefix)] and view["seq"][len(prefix)] == len(prefix):
-            prefix.append(len(prefix))
-    order = common.ranked(view["scores"])
-    visual = [s for s in order if view["visual"][s]]
-    return prefix, [s for s in order if not view["visual"][s] and s not in prefix], visual
+FILTER_LAYER = 2  # counted from 1: the paper's shallow layer
 
 
-def text_budget(view, prefix, options):
-    n_text = view["n_seen"] - view["n_seen_visual"] - len(prefix)
-    return max(common.round_half_up(options["T"] * n_text), options["text_min"])
+def image_scores(attention):
+    """s [n_slots] from attention [n_heads, n_rows, n_slots]: s_t = sum over h of A_t^h / H, of the last row."""
+    return np.mean(np.asarray(attention)[:, -1, :], axis=0)
 
 
-def heavy_hitters(text, taken, budget, heavy):
-    """`taken` first; then the newest, then the best of the others."""
-    n_heavy = common.round_half_up(heavy * budget)
+def text_scores(attention):
+    """H2O's sums [n_slots] over all rows. H2O sums per head; a keep-set per layer ranks by the heads' mean."""
+    return np.mean(np.sum(attention, axis=1), axis=0)
+
+
+def share(part, whole):
+    """floor(part * whole), part read as the decimal number it was written as."""
+    return int(Fraction(str(part)) * whole // 1)
+
+
+def share_of_text(part, whole):
+    return int((Fraction(str(part)) * whole + Fraction(1, 2)) // 1)
+
+
+def top(scores, members, count):
+    """The `count` of `members` with the largest scores."""
+    return set(sorted(members, key=lambda slot: (-scores[slot], -slot))[: max(count, 0)])
+
+
+def heavy_hitters(scores, text, budget, heavy, pins=frozenset()):
+    """H2O over the slots `text`: the newest ones first; then, for the share `heavy` of the budget, the largest sums
+    among the others. Best first. Pins stay beside the budget and take no heavy hitter's place."""
+    n_heavy = share_of_text(heavy, budget)
     newest = sorted(text, reverse=True)[: budget - n_heavy]
-    others = [s for s in text if s not in newest and s not in taken]
-    return newest + others[:n_heavy]
+    others = set(text) - set(newest) - set(pins)
+    return newest + sorted(top(scores, others, n_heavy), key=lambda slot: (-scores[slot], -slot))
 
 
-def share(view, of):
-    return math.floor(of * view["n_seen_visual"])
+def reads_all(step, interval):
+    """Whether generated token `step` (the prompt's end is 0) attends to all that is stored; interval 0: always."""
+    return interval == 0 or step % interval == 0
 
 
-def core_size(view, visual, options):
-    """Of a stream that has outgrown the pot less than the stored share is held: the core is as large a part of it."""
-    c, stored = min(options["C"], options["S"]), min(options["S"], options["P"])
-    if len(visual) >= share(view, stored):
-        return share(view, c)
-    return math.floor(min(1.0, c / stored) * len(visual))
+# What a pot adds. The paper has one prompt and caches that grow; a pot has a stream of prompts, pins and an end.
+# - Pins stay beside the shares; a pinned image token that is among the best takes its own place there.
+# - At a later prompt N and L count the whole stream. A token that the second layer no longer holds was judged at an
+#   earlier prompt: P does not judge it again.
+# - A stream that has outgrown the pot holds fewer than floor(S N), floor(P N) if P < S: its core is C / S (C / P) of
+#   what it holds.
+# - A full pot evicts image tokens beyond S, then text beyond T, then image tokens beyond C, then the worst. Text gets
+#   the room that the core leaves, but not less than half.
 
 
-def keep(view, n_keep, options):
-    """A full pot."""
-    prefix, text, visual = parts(view)
-    n = len(view["seq"])
-    pins = common.pinned_slots(view["pinned"])
-    fixed = list(dict.fromkeys(pins + prefix))
-    room = max(0, n_keep - len(fixed))
-    core = core_size(view, visual, options)
-    budget = min(text_budget(view, prefix, options), max(room - min(core, len(visual)), room // 2))
-    return common.fill(
-        n,
-        n_keep,
-        view["pinned"],
-        prefix,
-        heavy_hitters(text, fixed, budget, options["heavy"]),
-        visual[:core],
-        visual[: share(view, options["S"])],
-        text,
-        visual,
-        common.newest(n, n),
-    )
+class Layer:
+    """What one layer holds, as a view of contract.ViewPolicy shows it."""
+
+    def __init__(self, view, options):
+        self.scores, self.seq, self.n = view["scores"], view["seq"], len(view["seq"])
+        self.options, self.n_image = options, view["n_seen_visual"]
+        self.pins = {slot for slot in range(self.n) if view["pinned"][slot]}
+        self.image = {slot for slot in range(self.n) if view["visual"][slot]}
+        # Text before the first image: nothing of it ever leaves, so its numbers in the stream have no gap. A stream
+        # without images is text that H2O may trim.
+        self.prefix = set()
+        if self.n_image:
+            while (slot := len(self.prefix)) < self.n and slot not in self.image and self.seq[slot] == slot:
+                self.prefix.add(slot)
+        self.text = set(range(self.n)) - self.image - self.prefix
+        n_text = view["n_seen"] - self.n_image - len(self.prefix)
+        self.text_budget = max(share_of_text(options["T"], n_text), options["text_min"])
+
+    def best_images(self, part):
+        return top(self.scores, self.image, share(part, self.n_image))
+
+    def core(self):
+        core, held = min(self.options["C"], self.options["S"]), len(self.image)
+        stored = min(self.options["S"], self.options["P"])
+        if held >= share(stored, self.n_image):
+            return self.best_images(core)
+        count = min(held, int(Fraction(str(core)) / Fraction(str(stored)) * held // 1))
+        return top(self.scores, self.image, count)
+
+    def ranked(self, slots):
+        return sorted(slots, key=lambda slot: (-self.scores[slot], -slot))
 
 
 def after_prompt(views, options):
+    """The slots of every layer at the prompt's end: P before S."""
+    layers = [Layer(view, options) for view in views]
+    shallow = layers[FILTER_LAYER - 1] if len(layers) > FILTER_LAYER else None
+    if options["P"] < 1 and shallow:
+        refused = {shallow.seq[slot] for slot in shallow.image - shallow.best_images(options["P"])}
+        for layer in layers[FILTER_LAYER:]:
+            layer.image = {slot for slot in layer.image if layer.seq[slot] not in refused}
     out = []
-    for layer, view in enumerate(views):
-        prefix, text, visual = parts(view)
-        if options["P"] < 1 and layer > 1:
-            filter_view = views[1]
-            ranked = [filter_view["seq"][s] for s in parts(filter_view)[2]]
-            refused = set(ranked[share(filter_view, options["P"]) :])
-            visual = [s for s in visual if view["seq"][s] not in refused]
-        pins = common.pinned_slots(view["pinned"])
-        stays = set(pins) | set(prefix) | set(visual[: share(view, options["S"])])
-        stays |= set(heavy_hitters(text, stays, text_budget(view, prefix, options), options["heavy"]))
-        out.append(sorted(stays))
+    for layer in layers:
+        text = heavy_hitters(layer.scores, layer.text, layer.text_budget, options["heavy"], layer.pins)
+        out.append(sorted(layer.prefix | layer.pins | layer.best_images(options["S"]) | set(text)))
     return out
 
 
 def read(view, options):
-    """The slots that a step between two full ones reads."""
-    _, _, visual = parts(view)
-    core = visual[: core_size(view, visual, options)]
-    pinned = common.pinned_slots(view["pinned"])
-    return sorted(set(core) | set(pinned) | {s for s in range(len(view["seq"])) if not view["visual"][s]})
+    """The slots that a step between two full ones reads: text and the core."""
+    layer = Layer(view, options)
+    return sorted(layer.prefix | layer.text | layer.pins | layer.core())
+
+
+def keep(view, n_keep, options):
+    """The slots of one layer of a full pot."""
+    layer = Layer(view, options)
+    room = max(0, n_keep - len(layer.pins | layer.prefix))
+    core = layer.core()
+    budget = min(layer.text_budget, max(room - len(core), room // 2))
+    return common.fill(
+        layer.n,
+        n_keep,
+        view["pinned"],
+        sorted(layer.prefix),
+        heavy_hitters(layer.scores, layer.text, budget, options["heavy"], layer.pins),
+        layer.ranked(core),
+        layer.ranked(layer.best_images(options["S"])),
+        layer.ranked(layer.text),
+        layer.ranked(layer.image),
+    )
 
 
 class Reference(contract.ViewPolicy):
@@ -104,10 +150,10 @@ class Reference(contract.ViewPolicy):
 
     def options(self, pick):
         return {
-            "S": pick(0.45, 0.6, 1.0, 0.2),
-            "C": pick(0.3, 0.1, 0.7),
+            "S": pick(0.45, 0.57, 1.0, 0.2, 0.58),
+            "C": pick(0.3, 0.1, 0.7, 0.29),
             "P": pick(1, 0.9, 0.4),
-            "T": pick(1.0, 0.5, 0.1),
+            "T": pick(1.0, 0.5, 0.1, 0.29),
             "heavy": pick(0.5, 0.0, 0.7),
             "text_min": pick(0, 4, 20),
         }
