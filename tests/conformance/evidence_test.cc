@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "base/rng.h"
 #include "engine/session.h"
@@ -231,6 +233,78 @@ TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
     EXPECT_GE(n_rows, 6);
     EXPECT_LE(n_rows, 12);
   }
+}
+
+// `reduce` of every policy that has it, at the pot: a row's attention of one query head sums to 1 over the slots. Of a
+// KV head's query heads the mean sums to the number of voting rows, the sum to as many times more as there are heads;
+// the largest is between these, slot by slot.
+TEST(HeadReduce, IsTheOneThatTheOptionNames) {
+  Ledger ledger;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+  auto file = std::move(GgufFile::Open(testing::GoldenDir() + "llama.gguf")).value();
+  const std::unique_ptr<Model> model = std::move(LoadModel(*file, *backend, ledger)).value();
+  const int32_t n_heads = model->config().attention.n_heads / model->config().attention.n_kv_heads;
+  ASSERT_GT(n_heads, 1) << "one query head of a KV head would hide the difference";
+  std::vector<int32_t> tokens;
+  Rng rng(9);
+  for (int i = 0; i < 24; ++i) {
+    tokens.push_back(static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model->config().n_vocab))));
+  }
+  const auto scores_of = [&](const std::string& policy) {
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec(policy)).value();
+    options.pot_slots = 64;
+    options.k_type = options.v_type = DType::kF32;
+    auto session = std::move(Session::Make(*model, *backend, options)).value();
+    Session::AppendOptions prompt;
+    prompt.end_of_prompt = true;
+    EXPECT_TRUE(session->Append(tokens, prompt).ok());
+    std::vector<std::vector<float>> out;
+    for (int32_t group = 0; group < session->pot().shape().n_groups(); ++group) {
+      const std::span<const float> scores = session->pot().scores(group);
+      out.emplace_back(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(tokens.size()));
+    }
+    return out;
+  };
+  int n_policies = 0;
+  for (const PolicyInfo* info : AllPolicyInfos()) {
+    const auto option = std::find_if(info->options.begin(), info->options.end(),
+                                     [](const PolicyOptionInfo& o) { return std::string(o.key) == "reduce"; });
+    if (option == info->options.end()) continue;
+    const std::string name = info->name;
+    SCOPED_TRACE(name);
+    const auto spec = std::move(ParsePolicySpec(name)).value();
+    const Evidence evidence = std::move(spec.Make()).value()->Needs().evidence;
+    EXPECT_EQ(evidence.head_reduce, HeadReduce::kMean) << "unless something else is asked for";
+    ++n_policies;
+    if (evidence.rows == EvidenceRows::kProbe) continue;  // nothing votes before a selection
+    const double n_rows = evidence.rows == EvidenceRows::kAll ? 24 : std::min(24, evidence.n_last);
+    const auto mean = scores_of(name + ":reduce=mean");
+    for (const std::vector<float>& group : mean) {
+      EXPECT_NEAR(std::accumulate(group.begin(), group.end(), 0.0), n_rows, 1e-3);
+    }
+    for (const std::string how : {"sum", "max"}) {
+      const auto other = ParsePolicySpec(name + ":reduce=" + how);
+      if (!other.ok()) continue;  // sums over all rows have no max
+      SCOPED_TRACE(how);
+      const auto scores = scores_of(name + ":reduce=" + how);
+      int n_between = 0;
+      for (size_t g = 0; g < mean.size(); ++g) {
+        for (size_t s = 0; s < mean[g].size(); ++s) {
+          if (how == "sum") {
+            EXPECT_NEAR(scores[g][s], mean[g][s] * static_cast<float>(n_heads), 1e-5)
+                << "group " << g << ", slot " << s;
+          } else {
+            EXPECT_GE(scores[g][s], mean[g][s] - 1e-6f);
+            EXPECT_LE(scores[g][s], mean[g][s] * static_cast<float>(n_heads) + 1e-5f);
+            n_between += scores[g][s] > 1.01f * mean[g][s] && scores[g][s] < 0.99f * mean[g][s] * n_heads;
+          }
+        }
+      }
+      EXPECT_EQ(n_between > 0, how == "max");
+    }
+  }
+  EXPECT_GE(n_policies, 6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
