@@ -161,6 +161,8 @@ Result<bool> AnswerJob::Write() {
   WEIR_ASSIGN_OR_RETURN(const bool reads, answerer_->Draw());
   TakeWritten();
   if (!behind && (!pending_.text.empty() || !pending_.tokens.empty())) {
+    pending_.n_prompt = summary_.n_prompt;
+    pending_.n_cached = summary_.n_cached;
     events.Push(std::move(pending_));
     pending_ = AnswerEvent();
   }
@@ -262,10 +264,13 @@ void AnswerJob::Finish() {
     answerer_->Finish();
     TakeWritten();
     summary_.ended = answerer_->ended();
+    summary_.stop_text = answerer_->done() && answerer_->reason() == StopReason::kStopText;
   }
   summary_.cancelled = status_.code() == StatusCode::kCancelled;
   if (summary_.cancelled) host_.metrics().CountCancelled();
   if (has_session) host_.metrics().CountAnswer(summary_.n_answer, summary_.first_token_ms / 1000);
+  pending_.n_prompt = summary_.n_prompt;
+  pending_.n_cached = summary_.n_cached;
   pending_.last = true;
   pending_.status = std::move(status_);
   pending_.overflow = overflow_;

@@ -34,7 +34,8 @@ struct AnswerRequest : AnswerOptions {
 };
 
 struct AnswerSummary {
-  bool ended = false;  // by an end token or a stop string; otherwise because of its length
+  bool ended = false;      // by an end token or a stop string; otherwise because of its length
+  bool stop_text = false;  // by a stop string
   bool cancelled = false;
   int64_t n_prompt = 0, n_answer = 0;
   int64_t n_cached = 0;    // of the prompt, not read again
@@ -54,6 +55,7 @@ struct AnswerSummary {
 struct AnswerEvent {
   std::string text;
   std::vector<ScoredToken> tokens;
+  int64_t n_prompt = 0, n_cached = 0;  // AnswerSummary's, known from the first event on
   bool last = false;
   Status status;          // of the last event: why there is no (whole) answer
   bool overflow = false;  // the prompt does not fit into a pot that may not forget

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/answer_sender.h"
 
-#include <fmt/core.h>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -12,11 +11,11 @@
 #include "serve/answer_job.h"
 #include "serve/http_server.h"
 #include "serve/reply.h"
+#include "serve/routes/common.h"
 
 namespace weir {
 namespace {
 
-constexpr auto kLookAtClient = std::chrono::milliseconds(100);
 // Bytes that a log-likelihood counts as in the limit on request bytes: a body may also grow to thirty times its size.
 constexpr int64_t kLikelihoodBytes = 24;
 // The longest silence of a stream before it sends a keep-alive comment: clients and proxies time out after a minute,
@@ -70,12 +69,8 @@ class Answers {
       return Waited::kEvent;
     }
   }
-  // The progress so far, as a comment in the stream, which clients ignore. REQUIRES: Wait() returned kNothing.
-  std::string Comment() const {
-    const AnswerJob::Progress progress = job_->progress();
-    if (progress.n_read == progress.n_prompt) return ": waiting\n\n";
-    return fmt::format(": reading {}/{} tokens\n\n", progress.n_read, progress.n_prompt);
-  }
+  // How far the prompt was read. REQUIRES: Wait() returned kNothing.
+  AnswerJob::Progress progress() const { return job_->progress(); }
 
  private:
   // Copied only where it is needed again.
@@ -97,17 +92,13 @@ class Answers {
 };
 
 bool WriteText(httplib::DataSink& sink, const std::string& text) { return sink.write(text.data(), text.size()); }
-bool Write(httplib::DataSink& sink, const Json& json) { return WriteText(sink, "data: " + JsonText(json) + "\n\n"); }
 
 // The state of a stream between calls from the HTTP library.
 struct Stream {
-  Stream(Host& host, const std::string& id, AnswerShape::Kind kind, CompletionRequest request)
-      : shape(host, kind, request),
-        include_usage(request.include_usage),
-        answers(host, id, std::move(request.answers), request.n) {}
+  Stream(Host& host, const std::string& id, std::unique_ptr<ReplyShape> words, CompletionRequest request)
+      : shape(std::move(words)), answers(host, id, std::move(request.answers), request.n) {}
 
-  AnswerShape shape;
-  const bool include_usage;
+  const std::unique_ptr<ReplyShape> shape;
   Answers answers;
   std::optional<Answers::Next> first;  // read before the status of the response was known
   Clock::time_point silent_since = Clock::now();
@@ -125,32 +116,28 @@ bool WriteNext(Stream& stream, httplib::DataSink& sink) {
   }
   if (waited == Answers::Waited::kGone) return false;
   stream.silent_since = Clock::now();
-  if (waited == Answers::Waited::kNothing) return WriteText(sink, stream.answers.Comment());
-  if (!next.event.status.ok()) {
-    if (!Write(sink, ErrorOf(next.event).Body())) return false;
-    sink.done();
-    return true;
+  if (waited == Answers::Waited::kNothing) {
+    const AnswerJob::Progress progress = stream.answers.progress();
+    return WriteText(sink, stream.shape->Waiting(progress.n_read, progress.n_prompt));
   }
-  for (const Json& chunk : stream.shape.Chunks(next.index, next.event)) {
-    if (!Write(sink, chunk)) return false;
-  }
-  if (!next.last) return true;
-  if (stream.include_usage && !Write(sink, stream.shape.UsageChunk())) return false;
-  if (!WriteText(sink, "data: [DONE]\n\n")) return false;
-  sink.done();
+  const bool failed = !next.event.status.ok();
+  std::string text = failed ? stream.shape->Failed(ErrorOf(next.event)) : stream.shape->Stream(next.index, next.event);
+  if (next.last && !failed) text += stream.shape->End();
+  if (!text.empty() && !WriteText(sink, text)) return false;
+  if (next.last) sink.done();
   return true;
 }
 
 }  // namespace
 
-void SendAnswers(Host& host, const std::string& id, CompletionRequest request, AnswerShape::Kind kind,
+void SendAnswers(Host& host, const std::string& id, CompletionRequest request, std::unique_ptr<ReplyShape> shape,
                  httplib::Response& response) {
   HttpConnection& client = *HttpConnection::Current();
   if (const Status room = client.Take(request.n_likelihoods * kLikelihoodBytes); !room.ok()) {
     return SendError(room, response);
   }
   const bool as_stream = request.stream;
-  auto stream = std::make_shared<Stream>(host, id, kind, std::move(request));
+  auto stream = std::make_shared<Stream>(host, id, std::move(shape), std::move(request));
   // A stream's status must be sent before clients time out; later errors are events of the stream.
   const auto until = as_stream ? stream->silent_since + kLongestSilence : Clock::time_point::max();
   for (Answers::Next next; !next.last;) {
@@ -162,11 +149,11 @@ void SendAnswers(Host& host, const std::string& id, CompletionRequest request, A
       response.set_header("Cache-Control", "no-store");
       response.set_header("X-Accel-Buffering", "no");
       return response.set_chunked_content_provider(
-          "text/event-stream", [stream](size_t, httplib::DataSink& sink) { return WriteNext(*stream, sink); });
+          stream->shape->stream_type(), [stream](size_t, httplib::DataSink& sink) { return WriteNext(*stream, sink); });
     }
-    stream->shape.Add(next.index, next.event);
+    stream->shape->Add(next.index, next.event);
   }
-  SendJson(stream->shape.Whole(), response);
+  SendJson(stream->shape->Whole(), response);
 }
 
 }  // namespace weir

@@ -29,26 +29,6 @@ void AppendLists(Json more, Json* to) {
   }
 }
 
-// What was brought back and, where nothing was, why.
-void AddRecalled(const Recalled& recalled, const Status& failed, Json* to) {
-  Json list = Json::array();
-  for (const RecalledPassage& passage : recalled.passages) {
-    list.push_back({{"seq", passage.seq},
-                    {"end", passage.seq_end},
-                    {"t_ms", passage.t_ms},
-                    {"score", passage.score},
-                    {"text", passage.text}});
-  }
-  if (list.empty()) {
-    (*to)["recall"] = !failed.ok()         ? "failed"
-                      : recalled.too_large ? "too_large"
-                      : recalled.held      ? "held"
-                      : recalled.gated     ? "gate"
-                                           : "nothing";
-  }
-  (*to)["recalled"] = std::move(list);
-}
-
 const char* FinishReason(const AnswerSummary& summary) { return summary.ended ? "stop" : "length"; }
 
 }  // namespace
@@ -62,7 +42,8 @@ AnswerShape::AnswerShape(const Host& host, Kind kind, const CompletionRequest& r
       id_(NewAnswerId(kind == Kind::kChat ? "chatcmpl" : "cmpl")),
       created_s_(static_cast<int64_t>(std::time(nullptr))),
       choices_(request.answers.size() * static_cast<size_t>(request.n)),
-      n_(request.n) {}
+      n_(request.n),
+      tally_(request.n) {}
 
 // A token as text; bytes that are not valid UTF-8 are escaped, as in the OpenAI API.
 std::string AnswerShape::Spelling(int32_t id) const {
@@ -111,43 +92,11 @@ Json AnswerShape::Logprobs(const std::vector<ScoredToken>& tokens, Choice* choic
   return out;
 }
 
-void AnswerShape::Count(size_t index, const AnswerSummary& summary) {
-  if (index % static_cast<size_t>(n_) == 0) {
-    n_prompt_ += summary.n_prompt;
-    n_cached_ += summary.n_cached;
-  }
-  n_read_ += summary.n_prompt - summary.n_cached;
-  n_held_ += summary.n_cached;
-  prompt_ms_ += summary.prompt_ms;
-  answer_ms_ += summary.answer_ms;
-  n_answer_ += summary.n_answer;
-  const SessionCounters& tokens = summary.tokens;
-  memory_ = {{"seen", tokens.seen},
-             {"kept", tokens.kept},
-             {"dropped", tokens.dropped},
-             {"modalities", ModalitiesJson(tokens, summary.held)},
-             {"t_ms", summary.t_ms}};
-  if (summary.recalled) AddRecalled(*summary.recalled, summary.recall_failed, &memory_);
-  if (summary.rows_pruned) memory_["rows_pruned"] = *summary.rows_pruned;
-}
-
 Json AnswerShape::Usage() const {
-  return {{"prompt_tokens", n_prompt_},
-          {"completion_tokens", n_answer_},
-          {"total_tokens", n_prompt_ + n_answer_},
-          {"prompt_tokens_details", {{"cached_tokens", n_cached_}}}};
-}
-
-// With llama-server's names.
-Json AnswerShape::Timings() const {
-  const auto rate = [](int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; };
-  return {{"cache_n", n_held_},
-          {"prompt_n", n_read_},
-          {"prompt_ms", prompt_ms_},
-          {"prompt_per_second", rate(n_read_, prompt_ms_)},
-          {"predicted_n", n_answer_},
-          {"predicted_ms", answer_ms_},
-          {"predicted_per_second", rate(n_answer_, answer_ms_)}};
+  return {{"prompt_tokens", tally_.n_prompt()},
+          {"completion_tokens", tally_.n_answer()},
+          {"total_tokens", tally_.n_prompt() + tally_.n_answer()},
+          {"prompt_tokens_details", {{"cached_tokens", tally_.n_cached()}}}};
 }
 
 Json AnswerShape::Head(bool chunk) const {
@@ -169,7 +118,7 @@ void AnswerShape::Add(size_t index, const AnswerEvent& event) {
   AppendLists(Logprobs(event.tokens, &choice), &choice.logprobs);
   if (event.last) {
     choice.finish_reason = FinishReason(event.summary);
-    Count(index, event.summary);
+    tally_.Count(index, event.summary);
   }
 }
 
@@ -189,8 +138,8 @@ Json AnswerShape::Whole() {
     out["choices"].push_back(std::move(one));
   }
   out["usage"] = Usage();
-  out["timings"] = Timings();
-  out["weir"] = memory_;
+  out["timings"] = tally_.Timings();
+  out["weir"] = tally_.memory();
   return out;
 }
 
@@ -220,19 +169,31 @@ std::vector<Json> AnswerShape::Chunks(size_t index, const AnswerEvent& event) {
     add(kind_ == Kind::kChat ? Json{{"content", text}} : Json(text), Logprobs(event.tokens, &choice), nullptr);
   }
   if (event.last) {
-    Count(index, event.summary);
+    tally_.Count(index, event.summary);
     add(Json::object(), nullptr, FinishReason(event.summary));
-    out.back()["timings"] = Timings();
-    out.back()["weir"] = memory_;
+    out.back()["timings"] = tally_.Timings();
+    out.back()["weir"] = tally_.memory();
   }
   return out;
 }
 
-Json AnswerShape::UsageChunk() const {
-  Json out = Head(true);
-  out["choices"] = Json::array();
-  out["usage"] = Usage();
+std::string AnswerShape::Stream(size_t index, const AnswerEvent& event) {
+  std::string out;
+  for (const Json& chunk : Chunks(index, event)) out += EventText(chunk);
   return out;
 }
+
+std::string AnswerShape::End() {
+  std::string out;
+  if (include_usage_) {
+    Json chunk = Head(true);
+    chunk["choices"] = Json::array();
+    chunk["usage"] = Usage();
+    out = EventText(chunk);
+  }
+  return out + "data: [DONE]\n\n";
+}
+
+std::string AnswerShape::Failed(const ApiError& error) { return EventText(error.Body()); }
 
 }  // namespace weir

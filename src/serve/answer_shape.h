@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers in the shapes of the OpenAI API: whole, or as chunks of a stream. Both are built from the same events, so
-// that they agree.
+// Answers in the shapes of the OpenAI API's chats and completions.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +7,25 @@
 #include <vector>
 
 #include "io/json.h"
-#include "serve/answer_job.h"
+#include "serve/answer_tally.h"
+#include "serve/completion_request.h"
 #include "serve/host.h"
-#include "serve/openai_request.h"
+#include "serve/reply_shape.h"
 
 namespace weir {
 
-class AnswerShape {
+class AnswerShape : public ReplyShape {
  public:
   enum class Kind { kChat, kCompletion };
   AnswerShape(const Host& host, Kind kind, const CompletionRequest& request);
 
-  // For whole answers: adds an event to answer `index`, which is number index mod n for prompt index / n. The first
-  // event of an answer begins it.
-  void Add(size_t index, const AnswerEvent& event);
-  // Call once: likelihoods are large and are moved out.
-  Json Whole();
-
-  // Chunks of a stream for one event: zero, one or two.
-  std::vector<Json> Chunks(size_t index, const AnswerEvent& event);
-  // The chunk that ends a stream with stream_options.include_usage.
-  Json UsageChunk() const;
+  void Add(size_t index, const AnswerEvent& event) override;
+  // Likelihoods are large and are moved out.
+  Json Whole() override;
+  std::string Stream(size_t index, const AnswerEvent& event) override;
+  // [DONE], after a chunk with the usage for stream_options.include_usage.
+  std::string End() override;
+  std::string Failed(const ApiError& error) override;
 
  private:
   struct Choice {
@@ -43,8 +40,8 @@ class AnswerShape {
   // The `logprobs` object of these tokens.
   Json Logprobs(const std::vector<ScoredToken>& tokens, Choice* choice) const;
   std::string Spelling(int32_t id) const;
-  Json Timings() const;
-  void Count(size_t index, const AnswerSummary& summary);
+  // Zero, one or two chunks of a stream for one event.
+  std::vector<Json> Chunks(size_t index, const AnswerEvent& event);
 
   const Host& host_;
   const Kind kind_;
@@ -55,10 +52,7 @@ class AnswerShape {
   const int64_t created_s_;
   std::vector<Choice> choices_;
   const int n_;  // answers to one prompt
-  // A prompt that is read n times counts once in n_prompt_ and n_cached_, and n times in n_read_ and n_held_.
-  int64_t n_prompt_ = 0, n_cached_ = 0, n_read_ = 0, n_held_ = 0, n_answer_ = 0;
-  double prompt_ms_ = 0, answer_ms_ = 0;
-  Json memory_;  // seen, kept and dropped of the last prompt
+  AnswerTally tally_;
 };
 
 }  // namespace weir

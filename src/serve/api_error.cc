@@ -18,6 +18,19 @@ Json ApiError::Body() const {
            {{"message", message}, {"type", type}, {"param", param}, {"code", code.empty() ? Json() : Json(code)}}}};
 }
 
+ApiError ErrorOfBody(int http, const std::string& body) {
+  ApiError out = OfHttp(http);
+  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  const auto text = [&](const char* key, std::string* to) {
+    if (!json.is_object() || !json.contains("error") || !json["error"].is_object()) return;
+    const auto it = json["error"].find(key);
+    if (it != json["error"].end() && it->is_string()) *to = it->get<std::string>();
+  };
+  text("message", &out.message);
+  text("code", &out.code);
+  return out;
+}
+
 ApiError OfHttp(int http) {
   switch (http) {
     case 400:

@@ -19,6 +19,8 @@ struct ApiError {
   Json Body() const;
 };
 
+// The error whose Body() was sent with `http`.
+ApiError ErrorOfBody(int http, const std::string& body);
 // The error for a bare HTTP status.
 ApiError OfHttp(int http);
 // Maps a Status to HTTP: 400 for a request that cannot be honoured, 404 for not found, 429 for what does not fit now,

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "serve/call_job.h"
 #include "serve/reply.h"
+#include "serve/session_id.h"
 
 namespace weir {
 namespace {
@@ -26,6 +27,13 @@ class Inside {
   std::atomic<int>& n_;
 };
 
+// The session that a request works on: its path names it, or the header of a chat. Empty: none.
+std::string SessionOf(const RouteInfo& route, const Call& call) {
+  if (route.of_session()) return call.arguments[0];
+  const std::string given = call.http.get_header_value("x-session-id");
+  return IsSessionId(given) ? given : "";
+}
+
 }  // namespace
 
 void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& response, bool* refused) {
@@ -34,21 +42,22 @@ void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& 
   *refused = moved.http != 0;
   if (*refused) return SendError(moved, response);
   route.handle(call, response);
-  if (route.of_session()) Correct(route, call, response);
+  if (!SessionOf(route, call).empty()) Correct(route, call, response);
 }
 
 ApiError Drain::Move(const RouteInfo& route, const Call& call) {
   if (!handover_.enabled()) return {0, "", ""};
+  const std::string session = SessionOf(route, call);
   if (draining_) {
-    const Status left = route.of_session() ? handover_.Leave(host_, call.arguments[0]) : Status();
+    const Status left = session.empty() ? Status() : handover_.Leave(host_, session);
     // Cancelled: the engine has stopped, and every session was handed over before that.
     if (left.ok() || left.code() == StatusCode::kCancelled) {
       return {503, "draining", "this server is shutting down; try again"};
     }
     return FromStatus(WithoutFolder(left, folder_));
   }
-  if (!route.of_session()) return {0, "", ""};
-  const auto taken = handover_.Take(host_, call.arguments[0]);
+  if (session.empty()) return {0, "", ""};
+  const auto taken = handover_.Take(host_, session);
   return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), folder_));
 }
 
@@ -59,7 +68,7 @@ void Drain::Correct(const RouteInfo& route, const Call& call, httplib::Response&
     if (response.status != 404 && response.status != 409 && response.status != 503) return;
     const ApiError moved = Move(route, call);
     if (response.status != 409) SendError(moved, response);
-  } else if (response.status == 404 && handover_.Holds(call.arguments[0])) {
+  } else if (response.status == 404 && handover_.Holds(SessionOf(route, call))) {
     // It was written to the folder while its request was in flight, or another server is taking it.
     SendError({503, "handed_over", "the session is moving from one server to another; try again"}, response);
   }

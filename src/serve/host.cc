@@ -7,6 +7,7 @@
 #include "chat/probe.h"
 #include "chat/session_file.h"
 #include "serve/session_id.h"
+#include "serve/thread_book.h"
 
 namespace weir {
 namespace {
@@ -87,6 +88,9 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
   scheduler_ = std::make_unique<Scheduler>(options_.max_waiting, std::move(joint));
   return Status();
 }
+
+Host::Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)
+    : model_(model), options_(std::move(options)), threads_(std::make_unique<ThreadBook>()), ledger_(budget_bytes) {}
 
 Host::~Host() = default;
 

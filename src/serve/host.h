@@ -32,6 +32,8 @@
 
 namespace weir {
 
+class ThreadBook;
+
 class Host {
  public:
   // One step of several jobs at once; the batch reads their tokens in one forward pass (Scheduler::JointStep).
@@ -58,6 +60,7 @@ class Host {
   const Admission& admission() const { return *admission_; }
   Scheduler& scheduler() { return *scheduler_; }
   Metrics& metrics() { return metrics_; }
+  ThreadBook& threads() const { return *threads_; }
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
@@ -77,8 +80,7 @@ class Host {
   Gauges ReadGauges() const;
 
  private:
-  Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)
-      : model_(model), options_(std::move(options)), ledger_(budget_bytes) {}
+  Host(LoadedModel& model, HostOptions options, int64_t budget_bytes);
   Status MakeRooms(const StepBatch::Shape& batch, JointStep joint_step);
 
   LoadedModel& model_;
@@ -87,6 +89,7 @@ class Host {
   SessionPlan plan_, session_plan_;
   std::string fingerprint_;
   Metrics metrics_;
+  std::unique_ptr<ThreadBook> threads_;
   Ledger ledger_;
   std::unique_ptr<SharedVision> vision_;
   std::unique_ptr<PromptScorer> scorer_;

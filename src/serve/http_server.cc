@@ -189,6 +189,13 @@ Status HttpConnection::Take(int64_t bytes) {
 
 HttpConnection* HttpConnection::Current() { return current; }
 
+void HttpConnection::Handle(int socket, Ledger& bodies, const std::function<void()>& handler) {
+  HttpConnection connection(socket, bodies);
+  current = &connection;
+  handler();
+  current = nullptr;
+}
+
 HttpServer::HttpServer(const HttpLimits& limits, Rules rules)
     : limits_(limits),
       rules_(std::move(rules)),
@@ -235,9 +242,7 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
 void HttpServer::Answer(WaitingRoom::Arrival arrival) {
   const int socket = arrival.socket;
   setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
-  {
-    HttpConnection connection(socket, bodies_);
-    current = &connection;
+  HttpConnection::Handle(socket, bodies_, [&] {
     const auto body_crowded = [this] { return room_->crowded(); };
     LimitedStream stream(std::move(arrival), limits_,
                          {stopping_, body_crowded, [&] { return body_crowded() || rules_.crowded(); }});
@@ -248,8 +253,7 @@ void HttpServer::Answer(WaitingRoom::Arrival arrival) {
       // read.
       stream.StartBody(limits_.max_body_bytes * 7 + (1 << 16));
     });
-    current = nullptr;
-  }
+  });
   room_->Close(socket);
 }
 

@@ -49,9 +49,10 @@ class HttpConnection {
   Status Take(int64_t bytes);
   // nullptr outside a handler.
   static HttpConnection* Current();
+  // Runs what handles the request of a connection. `bodies`: the limit of Take().
+  static void Handle(int socket, Ledger& bodies, const std::function<void()>& handler);
 
  private:
-  friend class HttpServer;
   HttpConnection(int socket, Ledger& bodies) : socket_(socket), bodies_(bodies) {}
   const int socket_;
   Ledger& bodies_;

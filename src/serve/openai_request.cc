@@ -429,8 +429,8 @@ Result<CompletionRequest> ParseChatFor(const Host& host, const Json& body, const
   fields.Only("response_format", {{"type", "text"}});
   const ChatArguments arguments = GetArguments(host, purpose, fields);
   fields.Ignore("parallel_tool_calls");  // there are none
-  fields.Only("service_tier", "auto");
-  fields.Only("store", false);
+  fields.Ignore("service_tier");
+  fields.Ignore("store");  // chats are not stored
   fields.Only("modalities", Json::array({"text"}));
   (void)fields.Get("messages");
   WEIR_RETURN_IF_ERROR(fields.Done());

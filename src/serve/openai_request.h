@@ -5,33 +5,13 @@
 // repeat_last_n, ignore_eos, cache_prompt. docs/server.md lists what is not supported.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "io/json.h"
-#include "serve/answer_job.h"
+#include "serve/completion_request.h"
 #include "serve/host.h"
 
 namespace weir {
-
-// Defaults for fields that a request leaves out.
-struct AnswerDefaults {
-  SamplerOptions sampler;        // except its seed
-  std::optional<uint64_t> seed;  // nullopt: a different one for each request
-  int64_t max_tokens = 1024;     // of chats and of questions to sessions; -1: until the model ends its answer
-};
-
-struct CompletionRequest {
-  std::vector<AnswerRequest> answers;  // one for each prompt
-  std::vector<std::string> echoes;     // the prompts as text, if they are to be echoed; else empty
-  int n = 1;                           // answers per prompt, with consecutive seeds that start at the request's
-  bool stream = false, include_usage = false;
-  bool logprobs = false;
-  int n_top = 0;  // alternatives to show beside each token
-  // Log-likelihoods that the server may hold at once: of an answer that is not streamed, and of prompts.
-  int64_t n_likelihoods = 0;
-};
 
 // Reads the fields that chats, completions and questions to sessions have in common. Fills request->answers[0] except
 // its prompt. `n_vocab`: vocabulary size of the model, to check logit_bias.

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "serve/apis/api.h"
+
 namespace weir {
 namespace {
 
@@ -63,17 +65,25 @@ KeyRule Router::KeyOf(std::string_view path) const {
   return KeyRule::kAlways;
 }
 
+std::vector<const RouteInfo*> AllRoutes() {
+  std::vector<const RouteInfo*> out(AllRouteInfos().begin(), AllRouteInfos().end());
+  for (const ApiInfo* api : AllApiInfos()) {
+    for (const RouteInfo& route : api->routes) out.push_back(&route);
+  }
+  return out;
+}
+
 ApiError NotServed(std::string_view path) {
   constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
-      {"/v1/embeddings", "this server does not provide embeddings"},
-      {"/embedding", "this server does not provide embeddings"},
-      {"/v1/responses", "there is no such page; use /v1/chat/completions"},
-      {"/v1/messages", "there is no such page; use /v1/chat/completions"},
+      {"/embedding", "there is no such page; use /v1/embeddings"},
+      {"/v1/rerank", "this server does not rank documents"},
+      {"/v1/audio/transcriptions", "this server does not hear; send a text"},
+      {"/api/pull", "this server has one model, given at its start"},
+      {"/api/push", "this server has one model, given at its start"},
+      {"/api/create", "this server has one model, given at its start"},
       {"/completion", "there is no such page; use /v1/completions"},
       // llama-server answers it in a different shape, so it is not an alias of /v1/completions.
       {"/completions", "there is no such page; use /v1/completions"},
-      {"/infill", "this server does not fill in text; use /v1/completions"},
-      {"/slots", "there is no such page; see /v1/sessions for what is held and /metrics for what is busy"},
   };
   for (const auto& [other, reason] : kElsewhere) {
     if (path == other) return {404, "not_found", reason};

@@ -31,6 +31,9 @@ class Router {
   std::vector<const RouteInfo*> routes_;
 };
 
+// Every route: those of src/serve/routes and of every API.
+std::vector<const RouteInfo*> AllRoutes();
+
 // The error for a path without a route: 404, and a hint if there is a similar route.
 ApiError NotServed(std::string_view path);
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "serve/answer_job.h"
 #include "serve/api_keys.h"
@@ -22,6 +23,11 @@ namespace weir {
 namespace {
 
 constexpr size_t kMaxPathBytes = 256;
+// Whether a request carries a key, as clients of the one API or the other send it.
+bool HasKey(const httplib::Request& request) {
+  return request.has_header("Authorization") || request.has_header("x-api-key");
+}
+
 constexpr std::string_view kMethods[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
 
 }  // namespace
@@ -35,7 +41,8 @@ class Server::Impl {
       : options_(std::move(options)),
         keys_(options_.api_keys),
         origins_(options_.origins, keys_.any(), options_.address),
-        router_(AllRouteInfos()),
+        routes_(AllRoutes()),
+        router_(routes_),
         http_(options_.http, {[this](std::string_view method, std::string_view path) {
                                 const RouteInfo* const route = router_.Find(method, path).route;
                                 return route != nullptr && route->urgent;
@@ -69,16 +76,14 @@ class Server::Impl {
       if (AnswerOrigin(origins_, request, response)) return httplib::Server::HandlerResponse::Handled;
       const ApiError refused = Check(request);
       if (refused.http == 0) return httplib::Server::HandlerResponse::Unhandled;
-      SendError(refused, response);
-      CountOther(response);
+      Refuse(request, refused, response);
       return httplib::Server::HandlerResponse::Handled;
     });
     const auto plain = [this](const Request& request, Response& response) { Dispatch(request, "", response); };
     const auto with_body = [this](const Request& request, Response& response, const httplib::ContentReader& read) {
       std::string body;
       if (const ApiError refused = ReadBody(request, read, options_.http.max_body_bytes, &body); refused.http != 0) {
-        SendError(refused, response);
-        return CountOther(response);
+        return Refuse(request, refused, response);
       }
       Dispatch(request, std::move(body), response);
     };
@@ -108,12 +113,30 @@ class Server::Impl {
     if (const ApiError framing = CheckFraming(request); framing.http != 0) return framing;
     const KeyRule rule = router_.KeyOf(request.path);
     if (rule == KeyRule::kNever) return {0, "", ""};
-    const bool needs_key = rule == KeyRule::kAlways || request.has_header("Authorization");
-    if (keys_.any() && needs_key && !keys_.Accept(request.get_header_value("Authorization"))) {
-      return {401, "invalid_api_key",
-              "the request needs the header 'Authorization: Bearer KEY' with a key of the server"};
+    const bool needs_key = rule == KeyRule::kAlways || HasKey(request);
+    const std::string key = request.has_header("Authorization") ? request.get_header_value("Authorization")
+                                                                : "Bearer " + request.get_header_value("x-api-key");
+    if (keys_.any() && needs_key && !keys_.Accept(key)) {
+      return {
+          401, "invalid_api_key",
+          "the request needs the header 'Authorization: Bearer KEY', or 'x-api-key: KEY', with a key of the server"};
     }
     return origins_.Check(request.get_header_value("Origin"), request.get_header_value("Host"));
+  }
+
+  // Refuses a request before its route has seen it, in the words of the route's API.
+  void Refuse(const Request& request, const ApiError& error, Response& response) {
+    SendError(error, response);
+    if (const RouteInfo* const route = router_.Find(request.method, request.path).route; route != nullptr) {
+      Reword(*route, response);
+    }
+    CountOther(response);
+  }
+
+  // An error in the words of the route's API.
+  static void Reword(const RouteInfo& route, Response& response) {
+    if (route.error_body == nullptr || response.status < 400) return;
+    response.body = JsonText(route.error_body(ErrorOfBody(response.status, response.body))) + "\n";
   }
 
   void Dispatch(const Request& request, std::string body, Response& response) {
@@ -130,6 +153,7 @@ class Server::Impl {
     const RouteInfo& route = *match.route;
     bool refused = false;
     drain_->Handle(route, {*host_, options_, request, std::move(body), std::move(match.arguments)}, response, &refused);
+    Reword(route, response);
     if (refused) return CountOther(response);
     // The library fills in the status of a success only after this.
     const int http = response.status < 0 ? 200 : response.status;
@@ -142,6 +166,7 @@ class Server::Impl {
   const ServerOptions options_;
   const ApiKeys keys_;
   const OriginRules origins_;
+  const std::vector<const RouteInfo*> routes_;
   const Router router_;
   std::unique_ptr<Host> host_;
   std::optional<Handover> handover_;

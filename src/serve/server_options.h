@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "serve/completion_request.h"
 #include "serve/host_options.h"
 #include "serve/http_server.h"
-#include "serve/openai_request.h"
 
 namespace weir {
 

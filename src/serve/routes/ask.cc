@@ -1,9 +1,12 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
 // Answers a question to a session.
+#include <memory>
 #include <utility>
 
 #include "serve/answer_sender.h"
+#include "serve/answer_shape.h"
+#include "serve/openai_request.h"
 #include "serve/reply.h"
 #include "serve/routes/route.h"
 
@@ -15,7 +18,8 @@ void Handle(const Call& call, httplib::Response& response) {
   if (!body.ok()) return SendError(body.status(), response);
   auto request = ParseAsk(call.host, *body, call.options.answers);
   if (!request.ok()) return SendError(request.status(), response);
-  SendAnswers(call.host, call.arguments[0], *std::move(request), AnswerShape::Kind::kChat, response);
+  auto shape = std::make_unique<AnswerShape>(call.host, AnswerShape::Kind::kChat, *request);
+  SendAnswers(call.host, call.arguments[0], *std::move(request), std::move(shape), response);
 }
 
 }  // namespace

@@ -15,10 +15,17 @@ bool ClientWaits() { return HttpConnection::Current()->Alive(); }
 
 Json ModelJson(const Host& host) {
   const ModelConfig& config = host.model().model().config();
+  Json capabilities = {"completion", "embedding"};
+  if (host.chat() != nullptr) capabilities.push_back("chat");
+  if (host.chat() != nullptr && host.chat()->Reads("tools")) capabilities.push_back("tools");
+  if (host.vision() != nullptr) capabilities.push_back("vision");
   return {{"id", host.options().model_name},
           {"object", "model"},
           {"created", 0},
           {"owned_by", "weir"},
+          {"type", "model"},  // these two for clients of Anthropic's API
+          {"display_name", host.options().model_name},
+          {"capabilities", std::move(capabilities)},
           {"meta",
            {{"architecture", config.architecture},
             {"n_ctx_train", config.n_ctx_train},

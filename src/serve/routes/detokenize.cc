@@ -19,6 +19,7 @@ void Handle(const Call& call, httplib::Response& response) {
     WEIR_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(call.body));
     Fields fields(body);
     const Json* tokens = fields.Get("tokens");
+    fields.Ignore("model");
     if (tokens == nullptr) fields.Fail("tokens", "is missing");
     WEIR_RETURN_IF_ERROR(fields.Done());
     return TokenIds(*tokens, "tokens", call.host.tokenizer().n_tokens());
@@ -37,7 +38,7 @@ void Handle(const Call& call, httplib::Response& response) {
     }
   }
   decoder.Finish(&text);
-  SendJson({{"content", std::move(text)}}, response);
+  SendJson({{"content", text}, {"prompt", text}}, response);  // vLLM's name too, which lm_eval reads
 }
 
 }  // namespace

@@ -17,9 +17,10 @@ namespace {
 Json Decimal(float value) { return std::strtod(fmt::format("{:g}", value).c_str(), nullptr); }
 
 // The defaults for requests, with llama-server's names.
-Json DefaultsJson(const AnswerDefaults& defaults) {
+Json DefaultsJson(const AnswerDefaults& defaults, int64_t pot) {
   const SamplerOptions& sampler = defaults.sampler;
-  return {{"params",
+  return {{"n_ctx", pot},
+          {"params",
            {{"n_predict", defaults.max_tokens},
             {"seed", defaults.seed ? Json(*defaults.seed) : Json(-1)},
             {"temperature", Decimal(sampler.temperature)},
@@ -29,6 +30,8 @@ Json DefaultsJson(const AnswerDefaults& defaults) {
             {"repeat_penalty", Decimal(sampler.repeat_penalty)},
             {"repeat_last_n", sampler.repeat_last_n}}}};
 }
+
+std::string TextOf(const Tokenizer& tokenizer, int32_t id) { return id < 0 ? "" : tokenizer.TokenText(id); }
 
 Json VisionJson(const Host& host) {
   const SharedVision* const vision = host.vision();
@@ -72,14 +75,20 @@ void Handle(const Call& call, httplib::Response& response) {
             {"pot", plan.pot_slots},
             {"session_bytes", call.host.session_bytes()},
             {"vision", VisionJson(call.host)},
-            {"default_generation_settings", DefaultsJson(call.options.answers)},
+            {"default_generation_settings", DefaultsJson(call.options.answers, plan.pot_slots)},
             {"budget_bytes", call.host.ledger().budget_bytes()},
             {"used_bytes", call.host.ledger().used_bytes()},
             {"answer_pots", options.answer_pots},
             {"on_overflow", options.session.on_overflow == OnOverflow::kError ? "error" : "evict"},
             {"max_body_bytes", call.options.http.max_body_bytes},
             {"recall", RecallJson(call.host)},
-            {"snapshots", !call.options.folder.empty()}},
+            {"snapshots", !call.options.folder.empty()},
+            // As llama-server has them.
+            {"total_slots", options.answer_pots},
+            {"model_alias", options.model_name},
+            {"modalities", {{"vision", call.host.vision() != nullptr}, {"audio", false}}},
+            {"bos_token", TextOf(call.host.tokenizer(), call.host.tokenizer().bos_id())},
+            {"eos_token", TextOf(call.host.tokenizer(), call.host.tokenizer().eos_id())}},
            response);
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "serve/api_error.h"
 #include "serve/host.h"
 #include "serve/http_server.h"
 #include "serve/server_options.h"
@@ -39,6 +40,8 @@ struct RouteInfo {
   void (*handle)(const Call& call, httplib::Response& response);
   const char* other_path = "";  // an alias, as in llama-server; empty: none
   KeyRule key = KeyRule::kAlways;
+  // Words an error as the route's API does; nullptr: as the OpenAI API.
+  Json (*error_body)(const ApiError& error) = nullptr;
   bool urgent = false;  // answered even while every thread is busy: it takes no body and waits for nothing
 
   // Whether it works on the session that its path names, arguments[0]. The server may first take over that session from
@@ -46,7 +49,7 @@ struct RouteInfo {
   bool of_session() const { return std::string_view(path).starts_with("/v1/sessions/{id}"); }
 };
 
-// Every route, in unspecified order.
+// Every route that is a file of this folder, in unspecified order. AllRoutes() (serve/router.h) has the APIs', too.
 std::span<const RouteInfo* const> AllRouteInfos();
 
 }  // namespace weir

@@ -34,10 +34,14 @@ void Handle(const Call& call, httplib::Response& response) {
     EncodeOptions options;
     options.add_special = false;
     const Json* content = fields.Get("content");
+    const Json* const prompt = fields.Get("prompt");  // vLLM's names, which lm_eval uses
+    if (content == nullptr) content = prompt;
     if (content == nullptr) fields.Fail("content", "is missing");
     if (content != nullptr && !content->is_string()) fields.Fail("content", "must be a string");
     fields.Get("add_special", &options.add_special);
+    fields.Get("add_special_tokens", &options.add_special);
     fields.Get("parse_special", &options.parse_special);
+    fields.Ignore("model");
     WEIR_RETURN_IF_ERROR(fields.Done());
     return call.host.tokenizer().Encode(content->get_ref<const std::string&>(), options);
   }();

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/answer_tally.h"
+
+#include <string>
+#include <utility>
+
+#include "serve/held_map.h"
+
+namespace weir {
+namespace {
+
+// What was brought back and, where nothing was, why.
+void AddRecalled(const Recalled& recalled, const Status& failed, Json* to) {
+  Json list = Json::array();
+  for (const RecalledPassage& passage : recalled.passages) {
+    list.push_back({{"seq", passage.seq},
+                    {"end", passage.seq_end},
+                    {"t_ms", passage.t_ms},
+                    {"score", passage.score},
+                    {"text", passage.text}});
+  }
+  if (list.empty()) {
+    (*to)["recall"] = !failed.ok()         ? "failed"
+                      : recalled.too_large ? "too_large"
+                      : recalled.held      ? "held"
+                      : recalled.gated     ? "gate"
+                                           : "nothing";
+  }
+  (*to)["recalled"] = std::move(list);
+}
+
+}  // namespace
+
+void AnswerTally::Count(size_t index, const AnswerSummary& summary) {
+  if (index % static_cast<size_t>(n_) == 0) {
+    n_prompt_ += summary.n_prompt;
+    n_cached_ += summary.n_cached;
+  }
+  n_read_ += summary.n_prompt - summary.n_cached;
+  n_held_ += summary.n_cached;
+  prompt_ms_ += summary.prompt_ms;
+  answer_ms_ += summary.answer_ms;
+  n_answer_ += summary.n_answer;
+  const SessionCounters& tokens = summary.tokens;
+  memory_ = {{"seen", tokens.seen},
+             {"kept", tokens.kept},
+             {"dropped", tokens.dropped},
+             {"modalities", ModalitiesJson(tokens, summary.held)},
+             {"t_ms", summary.t_ms}};
+  if (summary.recalled) AddRecalled(*summary.recalled, summary.recall_failed, &memory_);
+  if (summary.rows_pruned) memory_["rows_pruned"] = *summary.rows_pruned;
+}
+
+Json AnswerTally::Timings() const {
+  const auto rate = [](int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; };
+  return {{"cache_n", n_held_},
+          {"prompt_n", n_read_},
+          {"prompt_ms", prompt_ms_},
+          {"prompt_per_second", rate(n_read_, prompt_ms_)},
+          {"predicted_n", n_answer_},
+          {"predicted_ms", answer_ms_},
+          {"predicted_per_second", rate(n_answer_, answer_ms_)}};
+}
+
+}  // namespace weir
