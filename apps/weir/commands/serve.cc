@@ -41,6 +41,16 @@ struct ServeFlags {
   std::string recall_disk_total;
 };
 
+// A model's name as an id, which clients put into paths and configuration files: "SmolLM2 135M" is SmolLM2-135M.
+std::string ModelId(std::string name) {
+  for (char& c : name) {
+    const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+                      c == '_' || c == '-' || c == ':';
+    if (!fine) c = '-';
+  }
+  return name;
+}
+
 Result<int64_t> PositiveBytes(const std::string& text, const char* flag) {
   const auto bytes = ParseBytes(text);
   if (!bytes.ok() || *bytes <= 0) return InvalidArgument("{} {}: expected a size such as 64MiB", flag, text);
@@ -171,7 +181,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
     WEIR_ASSIGN_OR_RETURN(encoder, LoadedEncoder::Load(flags.mmproj, *model));
     options.host.encoder = encoder.get();
   }
-  options.host.model_name = flags.name.empty() ? ModelName(*model) : flags.name;
+  options.host.model_name = flags.name.empty() ? ModelId(ModelName(*model)) : flags.name;
   const std::string policy = PolicyText(options.host.session.policy, pot_flags);
   const bool open = flags.api_key.empty() && flags.api_key_file.empty();
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Make(*model, std::move(options)));

@@ -1,0 +1,148 @@
+// weir-plugin: api
+// SPDX-License-Identifier: Apache-2.0
+// llama-server's /infill: the text between two others, for editors. Only models that were trained for it have the
+// control tokens that it needs.
+//
+// Shapes: tools/server/README.md of github.com/ggml-org/llama.cpp.
+#include <fmt/core.h>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "serve/answer_sender.h"
+#include "serve/answer_tally.h"
+#include "serve/apis/api.h"
+#include "serve/openai_request.h"
+#include "serve/reply.h"
+
+namespace weir {
+namespace {
+
+class InfillShape : public ReplyShape {
+ public:
+  explicit InfillShape(const Host& host) : model_(host.options().model_name) {}
+
+  void Add(size_t index, const AnswerEvent& event) override {
+    text_ += event.text;
+    if (event.last) Count(index, event);
+  }
+  Json Whole() override { return Last(std::move(text_)); }
+  std::string Stream(size_t index, const AnswerEvent& event) override {
+    if (event.last) {
+      Count(index, event);
+      return EventText(Last(event.text));
+    }
+    return event.text.empty() ? "" : EventText({{"index", 0}, {"content", event.text}, {"stop", false}});
+  }
+  std::string Failed(const ApiError& error) override { return EventText(error.Body()); }
+
+ private:
+  void Count(size_t index, const AnswerEvent& event) {
+    tally_.Count(index, event.summary);
+    stop_type_ = !event.summary.ended ? "limit" : event.summary.stop_text ? "word" : "eos";
+  }
+  Json Last(std::string text) const {
+    return {{"index", 0},
+            {"content", std::move(text)},
+            {"stop", true},
+            {"model", model_},
+            {"stop_type", stop_type_},
+            {"tokens_predicted", tally_.n_answer()},
+            {"tokens_evaluated", tally_.n_prompt()},
+            {"tokens_cached", tally_.n_cached()},
+            {"timings", tally_.Timings()},
+            {"weir", tally_.memory()}};
+  }
+
+  const std::string model_;
+  std::string text_;
+  const char* stop_type_ = "limit";
+  AnswerTally tally_;
+};
+
+// The control token of that part: as the file names it, or by its well-known spelling. -1: there is none.
+int32_t ControlToken(const Host& host, const char* name, const char* old_name, const char* spelling,
+                     const char* other_spelling) {
+  const Tokenizer& tokenizer = host.tokenizer();
+  for (const char* key : {name, old_name}) {
+    const auto id = host.model().file().IntOr(fmt::format("tokenizer.ggml.{}_token_id", key), -1);
+    if (id.ok() && *id >= 0 && *id < tokenizer.n_tokens()) return static_cast<int32_t>(*id);
+  }
+  for (const char* text : {spelling, other_spelling}) {
+    const std::vector<int32_t> ids = tokenizer.Encode(text, {.add_special = false, .parse_special = true});
+    if (ids.size() == 1 && tokenizer.Type(ids[0]) == TokenType::kControl) return ids[0];
+  }
+  return -1;
+}
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto json = ParseJsonObject(call.body);
+  if (!json.ok()) return SendError(json.status(), response);
+  const int32_t pre = ControlToken(call.host, "fim_pre", "prefix", "<|fim_prefix|>", "<fim_prefix>"),
+                suf = ControlToken(call.host, "fim_suf", "suffix", "<|fim_suffix|>", "<fim_suffix>"),
+                mid = ControlToken(call.host, "fim_mid", "middle", "<|fim_middle|>", "<fim_middle>");
+  if (pre < 0 || suf < 0 || mid < 0) {
+    return SendError({400, "unsupported",
+                      "this model cannot fill in text: its vocabulary has no tokens for it; use /v1/completions"},
+                     response);
+  }
+  Json body = *json;
+  const auto take = [&](const char* key) -> Result<std::string> {
+    const Json value = body.value(key, Json());
+    body.erase(key);
+    if (value.is_null()) return std::string();
+    if (!value.is_string()) return InvalidArgument("'{}' must be a string", key);
+    return value.get<std::string>();
+  };
+  // Other files for the model to look at come first.
+  const auto extra = [&]() -> Result<std::string> {
+    const Json list = body.value("input_extra", Json::array());
+    body.erase("input_extra");
+    std::string out;
+    for (const Json& file : list) {
+      if (!file.is_object() || !file.value("text", Json()).is_string()) {
+        return InvalidArgument("'input_extra' must be a list of {{\"filename\", \"text\"}}");
+      }
+      out += file["text"].get<std::string>() + "\n";
+    }
+    return out;
+  };
+  const auto prefix = take("input_prefix"), suffix = take("input_suffix"), prompt = take("prompt"), files = extra();
+  for (const auto* one : {&prefix, &suffix, &prompt, &files}) {
+    if (!one->ok()) return SendError(one->status(), response);
+  }
+  if (body.contains("n_predict")) {
+    body["max_tokens"] = body["n_predict"];
+    body.erase("n_predict");
+  }
+  for (const char* ignored : {"n_indent", "t_max_prompt_ms", "t_max_predict_ms", "response_fields"})
+    body.erase(ignored);
+  const Tokenizer& tokenizer = call.host.tokenizer();
+  std::vector<int32_t> ids;
+  const auto add = [&](int32_t control, const std::string& text) {
+    if (control >= 0) ids.push_back(control);
+    const std::vector<int32_t> more = tokenizer.Encode(text, {.add_special = false});
+    ids.insert(ids.end(), more.begin(), more.end());
+  };
+  if (tokenizer.add_bos() && tokenizer.bos_id() >= 0) ids.push_back(tokenizer.bos_id());
+  add(-1, *files);
+  add(pre, *prefix);
+  add(suf, *suffix);
+  add(mid, *prompt);
+  body["prompt"] = std::vector<uint32_t>(ids.begin(), ids.end());
+  auto request = ParseCompletion(call.host, body, call.options.answers);
+  if (!request.ok()) return SendError(request.status(), response);
+  if (request->n != 1) return SendError(InvalidArgument("'n' must be 1"), response);
+  SendAnswers(call.host, "", *std::move(request), std::make_unique<InfillShape>(call.host), response);
+}
+
+constexpr RouteInfo kRoutes[] = {{.method = "POST", .path = "/infill", .handle = Handle}};
+
+}  // namespace
+
+extern const ApiInfo kInfill;
+const ApiInfo kInfill = {.name = "llama-server's infill", .routes = kRoutes};
+
+}  // namespace weir
