@@ -199,12 +199,10 @@ TEST_F(OpenAiOptionsTest, TimesAreTold) {
 }
 
 TEST_F(OpenAiOptionsTest, WhatOtherServersServeIsRefusedInWords) {
-  const HttpAnswer embeddings = server_->Post("/v1/embeddings", {{"input", "a"}});
-  EXPECT_EQ(embeddings.status, 404);
-  EXPECT_NE(embeddings.json()["error"]["message"].get<std::string>().find("embeddings"), std::string::npos);
+  const HttpAnswer rank = server_->Post("/v1/rerank", {{"query", "a"}});
+  EXPECT_EQ(rank.status, 404);
+  EXPECT_NE(rank.json()["error"]["message"].get<std::string>().find("rank"), std::string::npos);
   EXPECT_NE(server_->Post("/completions", {{"prompt", "a"}}).body.find("/v1/completions"), std::string::npos);
-  EXPECT_NE(server_->Get("/slots").json()["error"]["message"].get<std::string>().find("/v1/sessions"),
-            std::string::npos);
 }
 
 // A template that is known by no name, with tools and their results; contents cannot speak for it.

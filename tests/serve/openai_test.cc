@@ -13,7 +13,7 @@
 
 #include "cli/process.h"
 #include "serve/openai_client.h"
-#include "serve/routes/route.h"
+#include "serve/router.h"
 #include "support/build_paths.h"
 #include "support/golden.h"
 
@@ -440,7 +440,7 @@ TEST(OpenApiFile, NamesExactlyTheRoutes) {
       if (line == "    " + std::string(method) + ":") written.insert(std::string(method) + " " + path);
     }
   }
-  for (const RouteInfo* route : AllRouteInfos()) {
+  for (const RouteInfo* route : AllRoutes()) {
     std::string method = route->method;
     for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     served.insert(method + " " + route->path);

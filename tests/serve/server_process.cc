@@ -29,6 +29,9 @@ HttpAnswer ToAnswer(const httplib::Result& result) {
   out.status = result->status;
   out.body = result->body;
   out.content_type = result->get_header_value("Content-Type");
+  for (const char* name : {"x-session-id", "Mcp-Session-Id"}) {
+    if (result->has_header(name)) out.session_id = result->get_header_value(name);
+  }
   return out;
 }
 
@@ -114,6 +117,15 @@ HttpAnswer ServerProcess::PostText(const std::string& path, const std::string& b
 
 HttpAnswer ServerProcess::Post(const std::string& path, const Json& body, const std::string& key) const {
   return PostText(path, body.dump(), key);
+}
+
+HttpAnswer ServerProcess::PostWith(const std::string& path, const Json& body,
+                                   const std::vector<std::pair<std::string, std::string>>& headers) const {
+  httplib::Client client("127.0.0.1", port_);
+  client.set_read_timeout(120);
+  httplib::Headers all;
+  for (const auto& [name, value] : headers) all.emplace(name, value);
+  return ToAnswer(client.Post(path.c_str(), all, body.dump(), "application/json"));
 }
 
 HttpAnswer ServerProcess::Delete(const std::string& path) const {

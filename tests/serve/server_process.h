@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weir::testing {
@@ -16,6 +17,7 @@ struct HttpAnswer {
   int status = 0;  // 0: the connection broke
   std::string body;
   std::string content_type;
+  std::string session_id;  // the header x-session-id, or Mcp-Session-Id
   Json json() const { return Json::parse(body, nullptr, /*allow_exceptions=*/false); }
   // The objects of a stream of server-sent events, without its [DONE]; `done` (may be null) says whether that came
   // last.
@@ -37,6 +39,9 @@ class ServerProcess {
   HttpAnswer Post(const std::string& path, const Json& body, const std::string& key = "") const;
   HttpAnswer PostText(const std::string& path, const std::string& body, const std::string& key = "") const;
   HttpAnswer Delete(const std::string& path) const;
+  // With headers of the request's own.
+  HttpAnswer PostWith(const std::string& path, const Json& body,
+                      const std::vector<std::pair<std::string, std::string>>& headers) const;
   // Bytes as they are, and what comes back until the server closes. With `leave`, closes after sending without reading.
   std::string Raw(const std::string& bytes, bool leave = false) const;
   // A connection that is the caller's to close; -1 when it is refused.
