@@ -173,6 +173,16 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
 }
 
 void Tokenizer::FindEndTokens() {
+  // In gpt-oss' format a message's end does not end the answer: thoughts are a message of their own.
+  const int32_t call = vocab_->Find("<|call|>"), back = vocab_->Find("<|return|>");
+  if (call >= 0 && back >= 0 && vocab_->Find("<|channel|>") >= 0) {
+    end_ids_ = {call, back};
+    if (eos_id_ >= 0 && eos_id_ != vocab_->Find("<|end|>")) end_ids_.push_back(eos_id_);
+    eot_id_ = back;
+    std::sort(end_ids_.begin(), end_ids_.end());
+    end_ids_.erase(std::unique(end_ids_.begin(), end_ids_.end()), end_ids_.end());
+    return;
+  }
   if (eot_id_ < 0) {
     for (const std::string_view text : kTurnTexts) {
       if (eot_id_ < 0) eot_id_ = vocab_->Find(text);
