@@ -152,6 +152,7 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
     return Unsupported("keys and values cannot be put back where positions have three axes");
   }
   const int64_t n = std::ssize(rows);
+  if (n > pot.n_free()) return OverBudget("an excerpt of {} tokens, where the pot has {} slots free", n, pot.n_free());
   WEIR_RETURN_IF_ERROR(GrowExcerpt(n));
   StreamPlace& stream = core_.stream;
   for (int64_t done = 0; done < n;) {
@@ -165,10 +166,7 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
       row.pinned = true;
       core_.rows.push_back(row);
     }
-    if (const Status status = pot.BeginAppend(core_.rows); !status.ok()) {
-      core_.excerpt.end = stream.n_seen;
-      return status;
-    }
+    WEIR_RETURN_IF_ERROR(pot.BeginAppend(core_.rows));
     done += n_here;
   }
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
@@ -194,7 +192,7 @@ Status Session::TakeBackExcerpt() {
     stream.gaps.back().end = range.end;  // nothing was read between the two
     return status;
   }
-  std::ranges::rotate(stream.gaps, stream.gaps.begin() + 1);
+  std::rotate(stream.gaps.begin(), stream.gaps.begin() + 1, stream.gaps.end());
   stream.gaps.back() = range;
   return status;
 }

@@ -44,7 +44,14 @@ Archive::~Archive() {
 
 void Archive::TurnOff(const Status& why) {
   writing_ = false;
-  if (state_.ok()) state_ = Status(why.code(), "nothing more is kept for recall: " + why.message());
+  if (state_.ok()) state_ = Status(why.code(), fmt::format("{} kept for recall: {}", what_, why.message()));
+}
+
+Status Archive::stores_state() const {
+  for (const Archive* store : {keys_.get(), kv_.get()}) {
+    if (store != nullptr && !store->state().ok()) return store->state();
+  }
+  return Status();
 }
 
 // Where the buffer's bytes are written to, the newest segment's end, is behind whole records only: what a failed write

@@ -13,7 +13,8 @@
 //
 // Beside the blocks there may be keys and values of their tokens (recall/block_vectors.h), in archives of their own
 // inside the same folder, `keys` and `kv`, which are cut, copied and deleted with it. Each has a share of the quota and
-// loses its own oldest segments, so that text stays longest.
+// loses its own oldest segments, so that text stays longest. They have nothing that the blocks have not reached: what a
+// killed process had written of them alone is deleted by Open().
 #pragma once
 
 #include <cstdint>
@@ -102,6 +103,8 @@ class Archive final : public BlockSource {
   void Flush();
   // Ok while blocks are kept. Otherwise the reason, one line; it never becomes ok again.
   const Status& state() const { return state_; }
+  // The same of the stores beside the blocks, which may be off while blocks are kept.
+  Status stores_state() const;
 
   // Stores beside the blocks; nullptr: not kept.
   Archive* keys() { return keys_.get(); }
@@ -132,7 +135,8 @@ class Archive final : public BlockSource {
   // reading.
   Result<bool> Has(const ArchivePoint& point);
   // Takes the archive back to a point: newer blocks are deleted, seq_end() is the point's. An archive that does not
-  // reach so far keeps what it has, and notes() tells. kIo when the files cannot be changed.
+  // reach so far keeps what it has, and notes() tells. Stores in the folder that the options do not name cannot be cut:
+  // where anything is deleted, they are, too. kIo when the files cannot be changed.
   Status CutTo(const ArchivePoint& point);
   // A copy that is independent from now on; "" makes one without names. Closed segments are shared on disk where the
   // file system can. `owner` as ArchiveOptions::owner. Errors of Make().
@@ -162,6 +166,8 @@ class Archive final : public BlockSource {
   Status Allocate(Ledger& ledger, const Sizes& sizes);
   // Makes the stores that the options name, or opens those that are there.
   Status MakeStores(Ledger& ledger);
+  Status CutStores(int64_t seq_end);
+  Status DeleteUnusedStores() const;
   int64_t OwnDiskBytes() const;
   Status MakeFolder();
   std::string PathOf(int32_t number) const;
@@ -222,7 +228,8 @@ class Archive final : public BlockSource {
   BlockPlace newest_place_ = 0;
   // In the last scan: segments; blocks that begin before the one that precedes them ends.
   int64_t n_unreadable_ = 0, n_unordered_ = 0;
-  ArchiveNotes notes_;  // but for what segments count
+  ArchiveNotes notes_;                    // but for what segments count
+  const char* what_ = "nothing more is";  // kept once it is off
   std::unique_ptr<Archive> keys_, kv_;
 };
 

@@ -68,6 +68,8 @@ int64_t KeyShare(const ArchiveOptions& options) {
 
 // Folders inside an archive's own.
 constexpr const char* kStores[] = {"keys", "kv"};
+constexpr const char* kKeysOff = "no more keys are";
+constexpr const char* kKvOff = "no more keys and values are";
 
 // Of a store beside the blocks.
 ArchiveOptions StoreOptions(const ArchiveOptions& all, const char* name, int64_t disk_bytes, int32_t n_numbers,
@@ -147,11 +149,28 @@ Status Archive::MakeStores(Ledger& ledger) {
   };
   if (options_.key_numbers > 0) {
     WEIR_ASSIGN_OR_RETURN(keys_, make(KeyOptions(options_)));
+    keys_->what_ = kKeysOff;
   }
   if (options_.kv_numbers > 0) {
     WEIR_ASSIGN_OR_RETURN(kv_, make(KvOptions(options_)));
+    kv_->what_ = kKvOff;
   }
   return Status();
+}
+
+// Keys and values have no place of their own in a saved session: the tokens tell.
+Status Archive::CutStores(int64_t seq_end) {
+  const ArchivePoint point = {.seq_end = seq_end, .segment = std::numeric_limits<int32_t>::max()};
+  for (Archive* store : {keys_.get(), kv_.get()}) {
+    if (store != nullptr) WEIR_RETURN_IF_ERROR(store->CutTo(point));
+  }
+  return Status();
+}
+
+Status Archive::DeleteUnusedStores() const {
+  if (!named()) return Status();
+  if (keys_ == nullptr) WEIR_RETURN_IF_ERROR(Delete(fmt::format("{}/{}", options_.dir, kStores[0])));
+  return kv_ == nullptr ? Delete(fmt::format("{}/{}", options_.dir, kStores[1])) : Status();
 }
 
 Status Archive::Allocate(Ledger& ledger, const Sizes& sizes) {
@@ -258,6 +277,7 @@ Status Archive::OpenSegment(int32_t number) {
   Segment segment;
   segment.header.number = number;
   segment.lost = true;
+  segment.bytes = kSegmentHeadBytes;  // of a file that cannot be opened: no sign that it was only begun
   const std::string path = PathOf(number);
   const OwnedFd file(OpenFile(path, O_RDONLY));
   struct stat info {};
@@ -365,6 +385,11 @@ Result<std::unique_ptr<Archive>> Archive::OpenFolder(const ArchiveOptions& optio
   }
   archive->untrimmed_ = true;
   WEIR_RETURN_IF_ERROR(archive->MakeStores(ledger));
+  // The words of what a process that was killed had written there were not on disk yet.
+  for (Archive* store : {archive->keys(), archive->kv()}) {
+    const bool ahead = store != nullptr && store->seq_end() > archive->seq_end_;
+    if (ahead) WEIR_RETURN_IF_ERROR(archive->CutStores(archive->seq_end_));
+  }
   WEIR_RETURN_IF_ERROR(archive->GoOn());
   return archive;
 }
@@ -525,17 +550,17 @@ Result<bool> Archive::Has(const ArchivePoint& point) {
 
 Status Archive::CutTo(const ArchivePoint& point) {
   if (read_only_) return state_;
-  // Keys and values have no place of their own in a saved session: the tokens tell.
-  ArchivePoint all = point;
-  all.segment = std::numeric_limits<int32_t>::max();
-  if (keys_ != nullptr) WEIR_RETURN_IF_ERROR(keys_->CutTo(all));
-  if (kv_ != nullptr) WEIR_RETURN_IF_ERROR(kv_->CutTo(all));
+  WEIR_RETURN_IF_ERROR(CutStores(point.seq_end));
   Flush();
   n_buffered_ = 0;  // after a failed write: what is not on disk is given up
   writing_ = false;
+  const bool by_tokens = point.segment == std::numeric_limits<int32_t>::max();
   while (n_segments_ > 0) {
     Segment& segment = newest();
-    if (segment.header.number > point.segment || (!segment.lost && segment.header.first_seq > point.seq_end)) {
+    // Nobody knows which tokens one that cannot be read has.
+    const bool behind = segment.lost ? by_tokens : segment.header.first_seq > point.seq_end;
+    if (segment.header.number > point.segment || behind) {
+      WEIR_RETURN_IF_ERROR(DeleteUnusedStores());
       WEIR_RETURN_IF_ERROR(RemoveNewest());
       continue;
     }
@@ -549,7 +574,10 @@ Status Archive::CutTo(const ArchivePoint& point) {
           return true;
         });
     WEIR_RETURN_IF_ERROR(walked.status());
-    if (keep < segment.bytes) WEIR_RETURN_IF_ERROR(CutNewest(keep));
+    if (keep < segment.bytes) {
+      WEIR_RETURN_IF_ERROR(DeleteUnusedStores());
+      WEIR_RETURN_IF_ERROR(CutNewest(keep));
+    }
     break;
   }
   int64_t i = 0, good_end = 0;
@@ -616,7 +644,9 @@ Result<std::unique_ptr<Archive>> Archive::Fork(const std::string& dir, Ledger& l
     if (from == nullptr || !status.ok()) return;
     auto made = from->Fork(dir.empty() ? dir : fmt::format("{}/{}", dir, name), ledger);
     status = made.status();
-    if (made.ok()) *to = *std::move(made);
+    if (!made.ok()) return;
+    *to = *std::move(made);
+    (*to)->what_ = from->what_;
   };
   copy(keys_.get(), kStores[0], &out->keys_);
   copy(kv_.get(), kStores[1], &out->kv_);

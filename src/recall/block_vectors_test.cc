@@ -4,14 +4,19 @@
 #include "recall/block_vectors.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "quant/format.h"
+#include "quant/half.h"
 #include "recall/stream_recall.h"
 #include "support/loaded.h"
 
@@ -24,9 +29,11 @@ class BlockVectorsTest : public testing::TinyLlamaTest {
     std::unique_ptr<Session> session;
     std::unique_ptr<StreamRecall> recall;
   };
-  Result<Stream> Open(const std::string& spec, const std::string& policy = "streaming_llm") const {
+  Result<Stream> Open(const std::string& spec, const std::string& policy = "streaming_llm",
+                      const std::string& dir = "") const {
     RecallOptions recall;
     WEIR_ASSIGN_OR_RETURN(recall.spec, ParseRecallSpec(spec));
+    recall.dir = dir;
     recall.temp_dir = ::testing::TempDir();
     recall.disk_bytes = 64 << 20;
     recall.tokens = 160;
@@ -226,6 +233,137 @@ TEST_F(BlockVectorsTest, AnExcerptDoesNotOutgrowItsRoom) {
   const std::vector<uint8_t> before = Saved(session);
   EXPECT_EQ(session.PutExcerpt(rows, nothing).code(), StatusCode::kOverBudget);
   EXPECT_EQ(Saved(session), before);
+}
+
+TEST_F(BlockVectorsTest, AnExcerptThatDoesNotFitThePotIsNone) {
+  Stream stream = std::move(Open("words")).value();
+  ASSERT_TRUE(Read(stream, Sea(10)).ok());
+  Session& session = *stream.session;
+  const std::vector<uint8_t> before = Saved(session);
+  const int64_t n_seen = session.n_seen();
+  // No session gets there by itself: a pot keeps slots for excerpts.
+  auto& pot = const_cast<Pot&>(session.pot());
+  const std::vector<SlotMeta> others(static_cast<size_t>(pot.n_free() - 100), SlotMeta{.token_id = 5});
+  ASSERT_TRUE(pot.BeginAppend(others).ok());
+  const auto nothing = [](int32_t, int32_t, uint8_t*, uint8_t*) { FAIL(); };
+  const std::vector<SlotMeta> rows(150, SlotMeta{.token_id = 5});
+  EXPECT_EQ(session.PutExcerpt(rows, nothing).code(), StatusCode::kOverBudget);
+  EXPECT_EQ(session.n_excerpt(), 0);
+  EXPECT_EQ(session.n_seen(), n_seen);
+  EXPECT_EQ(pot.n_free(), 100);
+  pot.DropLast(static_cast<int32_t>(others.size()));
+  EXPECT_EQ(Saved(session), before);
+}
+
+// What a hostile, or stale, file in the archive's folder may do.
+class StoredVectorsTest : public BlockVectorsTest {
+ protected:
+  void SetUp() override {
+    dir_ = ::testing::TempDir() + "block_vectors_" + std::to_string(getpid());
+    std::filesystem::remove_all(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  // A stream that has read much, nothing of which was kept.
+  Stream Forgetful(const std::string& spec, const std::string& dir = "") const {
+    Stream out = std::move(Open(spec, "streaming_llm", dir)).value();
+    out.recall->Pause(true);
+    EXPECT_TRUE(Read(out, Sea(100)).ok());
+    return out;
+  }
+  static std::vector<std::string> Brought(Stream& stream, const std::string& question) {
+    const auto recalled = stream.recall->recaller().Bring(*stream.session, question, 0);
+    EXPECT_TRUE(recalled.ok()) << recalled.status().message();
+    std::vector<std::string> out;
+    if (!recalled.ok()) return out;
+    EXPECT_TRUE(std::isfinite(recalled->best_score));
+    for (const RecalledPassage& passage : recalled->passages) out.push_back(passage.text);
+    for (const SlotMeta& slot : stream.session->pot().meta(0)) {
+      EXPECT_GE(slot.token_id, 0);
+      EXPECT_LT(slot.token_id, stream.session->model().config().n_vocab);
+    }
+    EXPECT_TRUE(stream.session->TakeBackExcerpt().ok());
+    return out;
+  }
+  std::string dir_;
+};
+
+TEST_F(StoredVectorsTest, KeysThatOutliveTheirWordsBringNothing) {
+  const char* const spec = "keys:gate=0,margin=0,near=0,passages=4";
+  int64_t seq_end = 0;
+  {
+    Stream stream = std::move(Open(spec, "streaming_llm", dir_)).value();
+    ASSERT_TRUE(Read(stream, " The harpoon lay in the attic." + Sea(20)).ok());
+    stream.recall->Flush();
+    seq_end = stream.recall->archive().seq_end();
+  }
+  {  // A second segment, of words only.
+    Ledger ledger;
+    ArchiveOptions options = {.dir = dir_, .disk_bytes = 64 << 20, .tokenizer_hash = 1};
+    const auto archive = std::move(Archive::Open(options, ledger)).value();
+    ASSERT_TRUE(archive->Append({.seq = seq_end, .n_tokens = 8, .text = " And then the fog came down."}).ok());
+  }
+  {
+    Stream whole = Forgetful(spec, dir_);
+    EXPECT_FALSE(Brought(whole, " harpoon").empty());
+  }
+  std::filesystem::remove(dir_ + "/00000001.seg");
+  Stream stream = Forgetful(spec, dir_);
+  ASSERT_GT(stream.recall->archive().keys()->n_segments(), 0);
+  EXPECT_EQ(Brought(stream, " harpoon"), std::vector<std::string>());
+}
+
+TEST_F(StoredVectorsTest, KeysThatAreNoNumbersAreLeftOut) {
+  const VectorShape shape = Shape();
+  for (const float scale : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+    Stream stream = Forgetful("keys:gate=0,margin=0,near=0,passages=4");
+    Archive& archive = stream.recall->archive();
+    const char* const texts[] = {"The harpoon lay in the attic.", " A man came.", " The sea was calm."};
+    for (int64_t i = 0; i < 3; ++i) {
+      Block block = {.seq = 32 * i, .n_tokens = 32, .text = texts[i]};
+      ASSERT_TRUE(archive.Append(block).ok());
+      std::vector<uint16_t> keys(static_cast<size_t>(shape.key_numbers()));
+      const BlockPlace place = archive.newest_place();
+      std::memcpy(keys.data(), &place, sizeof(place));
+      for (int64_t head = 0; head < shape.n_heads(); ++head) {
+        uint16_t* const at = keys.data() + VectorShape::kPlaceNumbers + head * shape.head_numbers();
+        at[0] = F32ToF16(i == 1 && head == shape.n_heads() - 1 ? scale : 0.01f);
+        std::memset(at + 1, static_cast<int>(i + 1), static_cast<size_t>(shape.head_dim));
+      }
+      block.text = {};
+      block.body = BlockBody::kOneRow;
+      block.rows = keys;
+      ASSERT_TRUE(archive.keys()->Append(block).ok());
+    }
+    const std::vector<std::string> found = Brought(stream, " Where was the harpoon?");
+    EXPECT_EQ(found.size(), 2u) << scale;
+    EXPECT_EQ(std::ranges::count(found, texts[0]), 1) << scale;
+  }
+}
+
+TEST_F(StoredVectorsTest, TokensThatTheModelDoesNotHaveAreReadInstead) {
+  const VectorShape shape = Shape();
+  const int32_t n_vocab = model_->model().config().n_vocab;
+  for (const int32_t id : {n_vocab, -1, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
+    Stream stream = Forgetful("words:restore=kv,gate=0,passages=1,margin=0,near=0");
+    Archive& archive = stream.recall->archive();
+    const std::string fact = "The harpoon lay in the attic.";
+    EncodeOptions plain;
+    plain.add_special = false;
+    const std::vector<int32_t> tokens = tokenizer().Encode(fact, plain);
+    Block block = {.seq = 0, .n_tokens = static_cast<int32_t>(tokens.size()), .text = fact};
+    ASSERT_TRUE(archive.Append(block).ok());
+    std::vector<uint16_t> kv(static_cast<size_t>(block.n_tokens * shape.kv_numbers()));
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const int32_t stored = i == tokens.size() / 2 ? id : tokens[i];
+      std::memcpy(kv.data() + i * static_cast<size_t>(shape.kv_numbers()), &stored, sizeof(stored));
+    }
+    block.text = {};
+    block.body = BlockBody::kRowEach;
+    block.rows = kv;
+    ASSERT_TRUE(archive.kv()->Append(block).ok());
+    EXPECT_EQ(Brought(stream, " Where was the harpoon?"), std::vector<std::string>{fact}) << id;
+  }
 }
 
 }  // namespace

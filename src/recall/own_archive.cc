@@ -6,7 +6,8 @@ namespace weir {
 Status CheckOwnArchive(StreamRecall& recall, const std::optional<ArchivePoint>& saved) {
   recall.Flush();
   Archive& archive = recall.archive();
-  if (archive.seq_end() == 0) return Status();
+  // One that cannot be read today may hold anything.
+  if (archive.seq_end() == 0 && archive.notes().n_lost_segments == 0) return Status();
   if (!saved) {
     return InvalidArgument("{} holds the archive of another session; name a new folder, or go on with that session",
                            archive.dir());

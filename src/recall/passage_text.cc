@@ -12,8 +12,6 @@
 namespace weir {
 namespace {
 
-bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 std::string_view Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \n\t\r");
   if (begin == text.npos) return {};
@@ -27,15 +25,37 @@ std::string_view WholeSentences(std::string_view text, size_t begin, size_t end)
   return Trimmed(text.substr(begin, SentenceEnd(text, end) - begin));
 }
 
+Result<bool> HasPassage(const Passage& passage, BlockSource& blocks) {
+  bool begins = false, ends = false;
+  bool words = passage.n_rows > 0;  // the frame of a chat has none
+  int32_t n = 0;
+  WEIR_RETURN_IF_ERROR(blocks.ScanText(passage.from, [&](BlockPlace place, const Block& block) {
+    if (n == 0 && place != passage.from) return false;  // where the first block was, there is none
+    begins |= block.seq == passage.seq;
+    words |= block.seq >= passage.seq && !block.text.empty();
+    ends |= block.seq_end() == passage.seq_end;
+    return ++n < passage.n_before + passage.n_blocks;
+  }));
+  return begins && ends && words;
+}
+
 Result<std::string> PassageText(const Passage& passage, BlockSource& blocks) {
+  WEIR_ASSIGN_OR_RETURN(const bool there, HasPassage(passage, blocks));
+  if (!there) return std::string();
   std::string text;
   size_t begin = 0, end = 0;
   int32_t n = 0;
+  int64_t seq_end = 0;  // of the block before; a damaged one is missing, and what surrounds it is not one sentence
   const int32_t n_inside = passage.n_before + passage.n_blocks;
   WEIR_RETURN_IF_ERROR(blocks.ScanText(passage.from, [&](BlockPlace, const Block& block) {
     // The block before and the one after may be anything; what belongs to the passage is text.
     const bool inside = n >= passage.n_before && n < n_inside;
     if (!inside && (block.modality != Modality::kText || block.role != Role::kInput)) return ++n < n_inside;
+    const bool gap = n > 0 && block.seq > seq_end;
+    seq_end = block.seq_end();
+    if (gap && n == n_inside) return false;
+    if (gap && n == passage.n_before) text.clear();
+    if (gap && n > passage.n_before) text += " ... ";
     if (n == passage.n_before) begin = text.size();
     text += block.text;
     if (++n == n_inside) end = text.size();

@@ -12,9 +12,14 @@
 
 namespace weir {
 
+// Whether the source has the passage's blocks where the passage says, with words or pictures in them. What points to
+// them may outlive them: keys are kept in files of their own, and blocks are deleted for the quota, or damaged. Errors
+// of the source.
+Result<bool> HasPassage(const Passage& passage, BlockSource& blocks);
+
 // Reads a passage from its source and extends it into the blocks before and after it: back to the beginning of its
 // first sentence, on to the end of its last. White space at both ends is removed, control characters inside become
-// spaces. Empty if the blocks are gone. Errors of the source.
+// spaces. Empty if the blocks are gone: others are never read instead. Errors of the source.
 Result<std::string> PassageText(const Passage& passage, BlockSource& blocks);
 
 // Of a text, the sentence that shares most words with the question, and as many sentences before and after it: few

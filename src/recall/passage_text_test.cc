@@ -20,6 +20,8 @@ std::string TextOf(ListedBlocks& blocks, int32_t first, int32_t n) {
   passage.n_before = first > 0 ? 1 : 0;
   passage.from = first - passage.n_before;
   passage.n_blocks = n;
+  passage.seq = blocks.blocks()[static_cast<size_t>(first)].seq;
+  passage.seq_end = blocks.blocks()[static_cast<size_t>(first + n - 1)].seq_end();
   Result<std::string> text = PassageText(passage, blocks);
   EXPECT_TRUE(text.ok());
   if (!text.ok()) return "?";
@@ -88,12 +90,58 @@ TEST(PassageTextTest, OnlyWordsOfTheInputAreAddedAround) {
   EXPECT_EQ(TextOf(blocks, 3, 1), "what was read");
 }
 
+TEST(PassageTextTest, NothingElseIsReadInTheirPlace) {
+  ListedBlocks blocks;
+  for (const char* text : {"One.", " Two.", " Three.", " Four."}) blocks.Add(text);
+  ASSERT_EQ(TextOf(blocks, 2, 1), "Three.");
+  // The oldest were deleted for the quota: the block before, the passage, both.
+  for (const BlockPlace first : {2, 3, 4}) {
+    blocks.first = first;
+    EXPECT_EQ(TextOf(blocks, 2, 1), "") << first;
+    EXPECT_EQ(TextOf(blocks, 1, 2), "") << first;
+  }
+  // The place is there, and holds something else.
+  blocks.first = 0;
+  Passage other = {.from = 1, .n_before = 1, .seq = 3 * 32, .seq_end = 4 * 32};
+  EXPECT_EQ(*PassageText(other, blocks), "");
+  other.from = 2;
+  EXPECT_EQ(*PassageText(other, blocks), "Four.");
+  other.seq_end += 1;
+  EXPECT_EQ(*PassageText(other, blocks), "");
+}
+
+TEST(PassageTextTest, ABlockWithoutWordsIsNoPassage) {
+  ListedBlocks blocks;
+  blocks.Add("Words.");
+  blocks.Add("");  // the frame of a chat
+  EXPECT_TRUE(*HasPassage({.seq = 0, .seq_end = 32}, blocks));
+  EXPECT_FALSE(*HasPassage({.from = 1, .seq = 32, .seq_end = 64}, blocks));
+  EXPECT_FALSE(*HasPassage({.n_before = 1, .seq = 32, .seq_end = 64}, blocks));
+  EXPECT_TRUE(*HasPassage({.from = 1, .seq = 32, .seq_end = 64, .n_rows = 32}, blocks));
+}
+
+TEST(PassageTextTest, WordsAroundADamagedBlockAreNotOneSentence) {
+  ListedBlocks blocks;
+  for (const char* text : {"Yes. He took the", " coach, and she", " the ship.", " Then they", " met."})
+    blocks.Add(text);
+  ASSERT_EQ(TextOf(blocks, 1, 1), "He took the coach, and she the ship.");
+  blocks.damaged = 2;  // behind it
+  EXPECT_EQ(TextOf(blocks, 1, 1), "He took the coach, and she");
+  blocks.damaged = 1;
+  // Inside: a selector saw it so, too.
+  Passage passage = {.from = 0, .n_blocks = 2, .seq = 0, .seq_end = 3 * 32};
+  EXPECT_EQ(*PassageText(passage, blocks), "Yes. He took the ...  the ship.");
+  // A passage whose neighbour in front is not the one before it.
+  passage = {.from = 0, .n_before = 1, .seq = 2 * 32, .seq_end = 3 * 32};
+  EXPECT_EQ(*PassageText(passage, blocks), "the ship.");
+}
+
 TEST(PassageTextTest, NothingOfATerminalNorEmptyEnds) {
   ListedBlocks blocks;
   blocks.Add(" \n\t one\x1b[2J\r\ntwo\x07 \n ");
   EXPECT_EQ(TextOf(blocks, 0, 1), "one [2J \ntwo");
   blocks = ListedBlocks();
-  EXPECT_EQ(TextOf(blocks, 0, 1), "");  // gone
+  EXPECT_EQ(*PassageText({}, blocks), "");  // gone
   blocks.Add("a block");
   blocks.fails = true;
   EXPECT_EQ(PassageText({}, blocks).status().code(), StatusCode::kIo);

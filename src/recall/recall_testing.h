@@ -2,6 +2,7 @@
 // Blocks in memory, for tests.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ class ListedBlocks final : public BlockSource {
 
   BlockPlace begin() const override { return 0; }
   Status Scan(BlockPlace from, const Visit& visit) override {
-    for (auto i = static_cast<size_t>(from); i < blocks_.size(); ++i) {
+    for (auto i = static_cast<size_t>(std::max(from, first)); i < blocks_.size(); ++i) {
+      if (static_cast<BlockPlace>(i) == damaged) continue;
       Block block = blocks_[i];
       block.text = texts_[i];
       if (!visit(static_cast<BlockPlace>(i), block)) break;
@@ -36,6 +38,8 @@ class ListedBlocks final : public BlockSource {
   }
 
   bool fails = false;
+  BlockPlace first = 0;     // older blocks were deleted
+  BlockPlace damaged = -1;  // a block that cannot be read
 
  private:
   std::vector<Block> blocks_;

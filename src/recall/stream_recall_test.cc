@@ -208,6 +208,21 @@ TEST_F(StreamRecallTest, ACopyHasThePointsFromBeforeItWasMade) {
   EXPECT_TRUE(*a.Has(before));
 }
 
+// What cannot be read today may be read tomorrow, and must not come back to another session then.
+TEST_F(StreamRecallTest, AnArchiveThatCannotBeReadIsNotBegunAnew) {
+  {
+    Stream one = Open(Options("a"));
+    ASSERT_TRUE(one.Read(Pages(30)).ok());
+  }
+  std::filesystem::rename(folder_ + "/a/00000001.seg", folder_ + "/away");
+  std::filesystem::create_directory(folder_ + "/a/00000001.seg");
+  Stream two = Open(Options("a"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/a/00000001.seg"));
+  EXPECT_EQ(two.recall->archive().seq_end(), 0);
+  EXPECT_EQ(GoOnFrom(*two.recall, std::nullopt).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(GoOnFrom(*two.recall, ArchivePoint()).code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(StreamRecallTest, AnArchiveThatLostItsEndSaysSo) {
   Stream one = Open(Options("a"));
   ASSERT_TRUE(one.Read(Pages(30)).ok());

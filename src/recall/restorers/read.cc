@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // read: the passages' words, or pictures, are read again on top of the pot.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "quant/half.h"
@@ -27,19 +28,22 @@ std::string ExcerptText(const std::vector<RecalledPassage>& passages) {
   return out.empty() ? out : "\n\n[From earlier in the text]" + out + "\n[End]";
 }
 
-// What a passage is, as words; its first block's where pictures follow.
-Result<std::string> TextOf(const RestoreJob& job, const Passage& passage) {
+// What a passage is, as words; its first block's where pictures follow. nullopt: it is gone.
+Result<std::optional<std::string>> TextOf(const RestoreJob& job, const Passage& passage) {
   if (passage.n_rows == 0) {
     WEIR_ASSIGN_OR_RETURN(std::string text, PassageText(passage, job.blocks));
-    return passage.whole ? std::move(text) : std::string(AroundBestSentence(text, job.question, job.context));
+    if (!passage.whole) text = std::string(AroundBestSentence(text, job.question, job.context));
+    return text.empty() ? std::nullopt : std::optional(std::move(text));
   }
+  WEIR_ASSIGN_OR_RETURN(const bool there, HasPassage(passage, job.blocks));
+  if (!there) return std::optional<std::string>();
   std::string text;
   int32_t n = 0;
   WEIR_RETURN_IF_ERROR(job.blocks.ScanText(passage.from, [&](BlockPlace, const Block& block) {
     if (n >= passage.n_before) text += block.text;
     return ++n < passage.n_before + passage.n_blocks;
   }));
-  return std::string(AroundBestSentence(text, job.question, 0));
+  return std::optional(std::string(AroundBestSentence(text, job.question, 0)));
 }
 
 Status ReadPictures(const RestoreJob& job, const Passage& passage, const Session::AppendOptions& append) {
@@ -69,11 +73,11 @@ class Read final : public Restorer {
     const int64_t n_left = job.n_left();
     for (const Passage& passage : passages) {
       if (passage.n_rows > 0 && job.rows.empty()) continue;
-      WEIR_ASSIGN_OR_RETURN(std::string text, TextOf(job, passage));
-      if (text.empty() && passage.n_rows == 0) continue;
+      WEIR_ASSIGN_OR_RETURN(std::optional<std::string> text, TextOf(job, passage));
+      if (!text) continue;
       std::vector<RecalledPassage> more = out;
-      const int64_t n_tokens = passage.n_rows == 0 ? 0 : passage.n_rows + std::ssize(job.Encode(text));
-      more.push_back({passage.seq, passage.seq_end, passage.t_ms, passage.score, passage.n_rows, std::move(text)});
+      const int64_t n_tokens = passage.n_rows == 0 ? 0 : passage.n_rows + std::ssize(job.Encode(*text));
+      more.push_back({passage.seq, passage.seq_end, passage.t_ms, passage.score, passage.n_rows, *std::move(text)});
       std::ranges::sort(more, {}, &RecalledPassage::seq);
       std::vector<int32_t> tokens = job.Encode(ExcerptText(more));
       if (n_shown_tokens + n_tokens + std::ssize(tokens) > n_left) continue;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "recall/passage_text.h"
 #include "recall/selectors/selector.h"
 
 namespace weir {
@@ -47,7 +48,7 @@ class Keys final : public Selector {
   }
   int64_t MemoryBytes() const override { return static_cast<int64_t>((kMaxKept + 1) * sizeof(Passage)); }
 
-  Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& /*blocks*/) override {
+  Result<std::vector<Passage>> Select(const RecallQuery& query, BlockSource& blocks) override {
     const QuestionVectors& v = *query.vectors;
     const auto asked_sum = [&](size_t h) { return SoftmaxSum{v.scratch[4 * h], v.scratch[4 * h + 1]}; };
     const auto idle_sum = [&](size_t h) { return SoftmaxSum{v.scratch[4 * h + 2], v.scratch[4 * h + 3]}; };
@@ -78,10 +79,15 @@ class Keys final : public Selector {
       Keep(passage, sum);
     }));
     const double deviation = std::sqrt(squares / std::max(n_blocks, 1.0));
-    std::vector<Passage> out(best_.begin(), best_.begin() + std::min(std::ssize(best_), std::ptrdiff_t{query.most}));
-    for (Passage& one : out) {
+    std::vector<Passage> out;
+    for (Passage one : best_) {
+      if (std::ssize(out) == query.most) break;
+      // The words may be gone before their keys are.
+      WEIR_ASSIGN_OR_RETURN(const bool there, HasPassage(one, blocks));
+      if (!there) continue;
       one.score = deviation > 0 ? std::clamp((one.score - mean) / deviation / full_, 0.0, 1.0) : 0;
       one.held = one.seq >= query.held_from;
+      out.push_back(one);
     }
     return out;
   }
