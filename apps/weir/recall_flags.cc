@@ -94,15 +94,23 @@ void AddRecalled(const Recalled& recalled, nlohmann::ordered_json* json) {
   if (recalled.too_large) (*json)["recall_too_large"] = true;
 }
 
-bool PrintIfOff(StreamRecall& recall, bool told) {
-  const Status& state = recall.archive().state();
-  if (state.ok()) return false;
-  if (!told) Print(stderr, "weir: warning: {}\n", Printable(state.message()));
-  return true;
+void PrintIfOff(StreamRecall& recall, ToldOff* told) {
+  const auto tell = [](const Status& state, bool* once) {
+    if (!state.ok() && !*once) Print(stderr, "weir: warning: {}\n", Printable(state.message()));
+    *once |= !state.ok();
+  };
+  tell(recall.archive().state(), &told->blocks);
+  tell(recall.archive().stores_state(), &told->stores);
+}
+
+void EndRecall(StreamRecall& recall, ToldOff* told) {
+  (void)recall.SavePoint();
+  PrintIfOff(recall, told);
 }
 
 void PrintArchiveNotes(StreamRecall& recall) {
-  (void)PrintIfOff(recall, false);
+  ToldOff told;
+  PrintIfOff(recall, &told);
   const std::string notes = recall.archive().notes().Text();
   if (!notes.empty()) Print(stderr, "recall   {}\n", notes);
 }

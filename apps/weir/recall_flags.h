@@ -21,8 +21,14 @@ Result<RecallOptions> ToNewRecallOptions(const RecallFlags& flags, bool exam = f
 void PrintRecalled(const Recalled& recalled, int64_t n_seen);
 // [{"seq":..,"end":..,"t_ms":..,"score":..,"text":..}]; with it `gated` where something was found but not brought back.
 void AddRecalled(const Recalled& recalled, nlohmann::ordered_json* json);
-// Says why nothing more is kept, if so, unless the user was told. Returns whether nothing is.
-bool PrintIfOff(StreamRecall& recall, bool told);
+// What the user was told of a failing disk.
+struct ToldOff {
+  bool blocks = false, stores = false;
+};
+// Says why nothing more is kept, if so, and why no more keys and values are, once each.
+void PrintIfOff(StreamRecall& recall, ToldOff* told);
+// The same at the end of a program, when the last write and sync have shown it.
+void EndRecall(StreamRecall& recall, ToldOff* told);
 // What the archive lost or could not keep, if anything, to stderr.
 void PrintArchiveNotes(StreamRecall& recall);
 

@@ -59,6 +59,13 @@ class Chat {
   }
 
   // `saved`: the session to continue; nullptr to start a new one.
+  Status Run(SavedSession* saved) {
+    const Status ended = Loop(saved);
+    if (setup_.recall != nullptr) EndRecall(*setup_.recall, &told_off_);
+    return ended;
+  }
+
+ private:
   Status Loop(SavedSession* saved) {
     LineInput input;
     if (input.terminal()) Print(stderr, "Type a message; /help lists the commands.\n");
@@ -120,7 +127,6 @@ class Chat {
     return flags_.session.empty() ? Status() : Save(flags_.session);
   }
 
- private:
   static bool Tell(const Status& status) {
     if (!status.ok()) Fail(status);
     return status.ok();
@@ -270,7 +276,7 @@ class Chat {
     if (setup_.recall != nullptr) {
       PrintRecalled(talk_.recalled(), session_.n_seen());
       setup_.recall->Flush();
-      told_off_ = PrintIfOff(*setup_.recall, told_off_);
+      PrintIfOff(*setup_.recall, &told_off_);
     }
     WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
     return CheckNotCut(result);
@@ -290,7 +296,7 @@ class Chat {
   PictureReader* const reader_;  // nullptr without an encoder
   const PictureFlags& pictures_;
   const ChatFlags& flags_;
-  bool told_off_ = false;  // that nothing more is kept for recall
+  ToldOff told_off_;
 };
 
 Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer,
@@ -312,7 +318,7 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
                         ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
                                               model_flags.chat_arguments));
   Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
-  WEIR_RETURN_IF_ERROR(loop.Loop(saved ? &*saved : nullptr));
+  WEIR_RETURN_IF_ERROR(loop.Run(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
   PrintMemoryLine(*setup.session, setup.reader.get());
   return Status();

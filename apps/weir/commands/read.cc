@@ -154,8 +154,8 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const double ttft_ms = result.first_token_ms + MillisecondsSince(asked);
   WEIR_RETURN_IF_ERROR(session.TakeBackExcerpt());
   if (setup.recall != nullptr) {
-    setup.recall->Flush();
-    PrintIfOff(*setup.recall, false);
+    ToldOff told;
+    EndRecall(*setup.recall, &told);
   }
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   const double rate = static_cast<double>(n_text) / read_s;

@@ -201,9 +201,10 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
                         Answer(session, sampler, tokenizer, answer, answer.output == "text"));
   WEIR_RETURN_IF_ERROR(session.TakeBackExcerpt());
+  ToldOff told;
   if (setup.recall != nullptr) {
     setup.recall->Flush();
-    PrintIfOff(*setup.recall, false);
+    PrintIfOff(*setup.recall, &told);
   }
   if (!flags.session.empty()) {
     if (prompt.talk) prompt.talk->Answered(result.end_token_read);
@@ -221,6 +222,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
+  if (setup.recall != nullptr) EndRecall(*setup.recall, &told);
   Print(stderr, "speed    read {} tokens at {:.1f} tokens/s, wrote {} at {:.1f} tokens/s\n", n_read,
         static_cast<double>(n_read) / read_s, result.tokens.size(), result.tokens_per_s);
   PrintMemoryLine(session, setup.reader.get());

@@ -155,7 +155,7 @@ class Watcher {
     WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
     if (recall_ != nullptr) {
       recall_->Flush();
-      told_off_ = PrintIfOff(*recall_, told_off_);
+      PrintIfOff(*recall_, &told_off_);
     }
     const double ttft_ms = read_ms + result.first_token_ms;
     if (json_) {
@@ -184,6 +184,10 @@ class Watcher {
     }
     Print(stdout, "{}\n", JsonText(Figures("report", t_ms_)));
     return FlushOutput();
+  }
+
+  void End() {
+    if (recall_ != nullptr) EndRecall(*recall_, &told_off_);
   }
 
   int64_t t_ms() const { return t_ms_; }
@@ -243,7 +247,7 @@ class Watcher {
   FrameFeed& feed_;
   const bool json_;
   StreamRecall* const recall_;  // nullptr without --recall
-  bool told_off_ = false;       // that nothing more is kept
+  ToldOff told_off_;
   const Clock::time_point start_ = Clock::now();
   int64_t t_ms_ = 0, n_looked_ = 0;  // the latest frame's time; frames that are part of the stream
 };
@@ -321,6 +325,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   }
   if (!StopFlag() && every == 0 && !flags.ask.empty()) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
   WEIR_RETURN_IF_ERROR(watcher.Report());
+  watcher.End();
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
   return StopFlag() ? Cancelled("stopped; the answers so far are above") : Status();
 }
