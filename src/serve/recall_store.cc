@@ -322,9 +322,11 @@ void RecallStore::CountCopies() {
     if (!IsCopyName(name) || Archive::OwnerOf(PathOf(name)).empty()) continue;
     std::error_code error;
     int64_t bytes = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(PathOf(name), error)) {
-      const auto n = entry.file_size(error);
-      if (!error) bytes += static_cast<int64_t>(n);
+    // Also what lies in folders of its own: keys and values.
+    for (std::filesystem::recursive_directory_iterator at(PathOf(name), error), end; !error && at != end;
+         at.increment(error)) {
+      std::error_code none;
+      if (at->is_regular_file(none)) bytes += static_cast<int64_t>(at->file_size(none));
     }
     // What is there may be more than a new limit allows: then nothing is left.
     auto disk = disk_.Reserve(MemTag::kOther, std::min(bytes, disk_total() - disk_.used_bytes()));

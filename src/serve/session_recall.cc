@@ -20,6 +20,7 @@ std::string SessionRecall::Notes() const {
   if (stream != nullptr) {
     const Status& state = stream->archive().state();
     if (!state.ok()) add(state.message());
+    add(stream->archive().stores_state().message());
     add(stream->archive().notes().Text());
   }
   // Clients need not know where the server keeps it.

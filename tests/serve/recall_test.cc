@@ -410,6 +410,25 @@ TEST_F(RecallTest, CopiesOfSnapshotsCount) {
   EXPECT_EQ(server.Post(kSessions, {{"recall_disk", 3 << 20}}).status, 429);
 }
 
+TEST_F(RecallTest, KeysAndValuesOfCopiesCountAfterARestart) {
+  std::vector<std::string> flags = Flags({"--policy", "streaming_llm", "--recall-disk-total", "64MiB"});
+  *(std::ranges::find(flags, "--recall") + 1) = "both:restore=kv";
+  *(std::ranges::find(flags, "--recall-disk") + 1) = "16MiB";
+  int64_t copy = 0;
+  {
+    const ServerProcess server(flags);
+    Client client(server);
+    const std::string id = client.Create();
+    client.Append(id, Words(400, "sea"));
+    ASSERT_EQ(client.Do(id, "save", {{"name", "notes"}}).status, 200);
+    EXPECT_EQ(server.Delete(kSessions + "/" + id).status, 200);
+    copy = Metric(server, "weir_recall_reserved_bytes");
+    EXPECT_GT(copy, 100000);
+  }
+  const ServerProcess server(flags);
+  EXPECT_GE(Metric(server, "weir_recall_reserved_bytes"), copy);
+}
+
 TEST_F(RecallTest, ExcerptsThatWereTakenBackAreNowhere) {
   const ServerProcess server(Flags());
   Client client(server);
