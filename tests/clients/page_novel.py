@@ -61,7 +61,7 @@ def main():
         page.find("file").send_keys(str(path))
         until("it says at once that it reads", lambda: note().startswith("reading "), 10)
         until("then how far it is", lambda: 0 < read() < len(book) and note().endswith(" left"), 1800)
-        until("and all of it is read", page.idle, 3600)
+        until("and all of it is read", page.idle, 600 + 240 * args.chapters)
         check("to the last character", read() == len(book) and not note().endswith("left"), note())
         check("most of which has left the pot", page.counter("tokens on disk") > 0.8 * page.counter("tokens seen"))
         check("and nothing is gone", page.counter("tokens gone") == 0, page.counter("tokens gone"))

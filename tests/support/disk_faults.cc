@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A disk that fails, for a program that knows nothing of it: LD_PRELOAD this library. Of the calls that concern files
-// in WEIR_FAULT_DIR, each WEIR_FAULT_NTH-th of the kind WEIR_FAULT_CALL (pwrite, pread, sync, rename, ftruncate) fails
-// with WEIR_FAULT_ERRNO, or comes short if that is 0. WEIR_FAULT_LOG gets a byte for each.
+// in WEIR_FAULT_DIR, each WEIR_FAULT_NTH-th of the kind WEIR_FAULT_CALL (create, pwrite, pread, sync, ftruncate,
+// rename, link, unlink) fails with WEIR_FAULT_ERRNO, or comes short if that is 0. WEIR_FAULT_LOG gets a byte for each.
+// If WEIR_FAULT_WHILE names a file, that is so only while it is there.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,7 +39,9 @@ bool Concerns(int fd) {
 bool Fails(const char* call) {
   static std::atomic<long> n{0};
   const long nth = std::atol(Setting("WEIR_FAULT_NTH"));
-  if (nth <= 0 || std::strcmp(Setting("WEIR_FAULT_CALL"), call) != 0 || ++n % nth != 0) return false;
+  const char* const on = Setting("WEIR_FAULT_WHILE");
+  if (nth <= 0 || std::strcmp(Setting("WEIR_FAULT_CALL"), call) != 0) return false;
+  if ((*on != '\0' && access(on, F_OK) != 0) || ++n % nth != 0) return false;
   const int log = open(Setting("WEIR_FAULT_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (log >= 0) {
     (void)!write(log, "x", 1);
@@ -59,15 +63,35 @@ ssize_t Transfer(const char* call, long number, int fd, void* bytes, size_t n, o
   return syscall(number, fd, bytes, n, at);
 }
 
-int Do(const char* call, bool concerns, long number, long a, long b) {
+int Do(const char* call, bool concerns, long number, long a, long b, long c = 0, long d = 0) {
   if (concerns && Fails(call)) {
     errno = Number() != 0 ? Number() : EINTR;
     return -1;
   }
-  return static_cast<int>(syscall(number, a, b));
+  return static_cast<int>(syscall(number, a, b, c, d));
 }
 
 }  // namespace
+
+// By other names: the system's own may be inline functions here.
+int Create(const char* path, int flags, ...) __asm__("open");
+int Create64(const char* path, int flags, ...) __asm__("open64");
+
+int Create(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const long mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, int) : 0;
+  va_end(more);
+  return Do("create", (flags & O_CREAT) != 0 && Concerns(path), SYS_openat, AT_FDCWD, reinterpret_cast<long>(path),
+            flags, mode);
+}
+int Create64(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const int mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, int) : 0;
+  va_end(more);
+  return Create(path, flags, mode);
+}
 
 extern "C" {
 ssize_t pwrite(int fd, const void* bytes, size_t n, off_t at) {
@@ -82,5 +106,11 @@ int ftruncate(int fd, off_t n) noexcept { return Do("ftruncate", Concerns(fd), S
 int ftruncate64(int fd, off_t n) noexcept { return ftruncate(fd, n); }
 int rename(const char* from, const char* to) noexcept {
   return Do("rename", Concerns(from), SYS_rename, reinterpret_cast<long>(from), reinterpret_cast<long>(to));
+}
+int link(const char* from, const char* to) noexcept {
+  return Do("link", Concerns(to), SYS_link, reinterpret_cast<long>(from), reinterpret_cast<long>(to));
+}
+int unlink(const char* path) noexcept {
+  return Do("unlink", Concerns(path), SYS_unlink, reinterpret_cast<long>(path), 0);
 }
 }
