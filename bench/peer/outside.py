@@ -84,7 +84,7 @@ def resident(pid):
 
 
 def complete(server, prompt):
-    body = {"prompt": prompt, "temperature": 0, "max_tokens": 12, "cache_prompt": False}
+    body = {"prompt": prompt, "temperature": 0, "repeat_penalty": 1, "max_tokens": 12, "cache_prompt": False}
     request = urllib.request.Request(
         server + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
