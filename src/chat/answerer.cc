@@ -2,9 +2,12 @@
 #include "chat/answerer.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <utility>
 
 #include "base/clock.h"
+#include "text/forms/form.h"
 
 namespace weir {
 namespace {
@@ -47,6 +50,48 @@ Result<int32_t> DrawToken(Session& session, Sampler& sampler) {
   return sampler.SampleMostLikely({ids, size}, {logits, size});
 }
 
+Result<int32_t> DrawAllowed(Sampler& sampler, std::span<const float> logits, std::span<const uint64_t> allowed) {
+  struct Candidate {
+    float logit;
+    int32_t id;
+  };
+  const auto before = [](const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  };
+  // Only the largest decide, as a rule; up to twice as many are collected before the smaller ones are dropped.
+  const auto n = static_cast<size_t>(sampler.n_deciding());
+  std::vector<Candidate> best;
+  float least = -INFINITY;
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    for (uint64_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
+      const size_t id = word * 64 + static_cast<size_t>(std::countr_zero(bits));
+      if (id >= logits.size()) break;
+      const float logit = logits[id];
+      if (!std::isfinite(logit)) {  // which the sampler reports
+        const auto bad = static_cast<int32_t>(id);
+        return sampler.SampleMostLikely({&bad, 1}, {&logit, 1});
+      }
+      if (logit < least) continue;
+      best.push_back({logit, static_cast<int32_t>(id)});
+      if (n > 0 && best.size() >= 2 * n + 64) {
+        std::nth_element(best.begin(), best.begin() + static_cast<ptrdiff_t>(n) - 1, best.end(), before);
+        best.resize(n);
+        least = best.back().logit;
+      }
+    }
+  }
+  if (best.empty()) return InvalidArgument("no token is allowed here");
+  std::sort(best.begin(), best.end(), before);
+  if (n > 0 && best.size() > n) best.resize(n);
+  std::vector<int32_t> ids;
+  std::vector<float> largest;
+  for (const Candidate& c : best) {
+    ids.push_back(c.id);
+    largest.push_back(c.logit);
+  }
+  return sampler.SampleMostLikely(ids, largest);
+}
+
 Answerer::Answerer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, AnswerOptions options)
     : session_(session),
       sampler_(sampler),
@@ -56,31 +101,58 @@ Answerer::Answerer(Session& session, Sampler& sampler, const Tokenizer& tokenize
       stop_text_(options_.stop_texts),
       decoder_(tokenizer, DecoderOptions(options_)) {
   if (options_.max_tokens == 0) reason_ = StopReason::kMaxTokens;
+  if (options_.form != nullptr) {
+    form_ = std::make_shared<FormState>(options_.form, options_.own_text && tokenizer.has_space_prefix());
+  }
 }
 
-bool Answerer::IsEnd() const { return tokenizer_.IsEndOfGeneration(token_) && !options_.ignore_eos; }
-
 Result<int32_t> Answerer::NextToken(std::span<float>* logits) {
-  if (edits_.empty() && options_.n_logprobs < 0) return DrawToken(session_, sampler_);
-  WEIR_ASSIGN_OR_RETURN(*logits, session_.Logits());
-  edits_.Apply(*logits);
-  const auto drawn = sampler_.Sample(*logits);
-  edits_.Undo(*logits);  // log-likelihoods are the model's, without bias and penalties
+  Result<int32_t> drawn = int32_t{-1};
+  if (form_ == nullptr && edits_.empty() && options_.n_logprobs < 0) {
+    drawn = DrawToken(session_, sampler_);
+  } else {
+    WEIR_ASSIGN_OR_RETURN(*logits, session_.Logits());
+    edits_.Apply(*logits);
+    drawn = form_ == nullptr ? sampler_.Sample(*logits) : NextOfForm(*logits);
+    edits_.Undo(*logits);  // log-likelihoods are the model's, without bias and penalties
+  }
+  if (form_ == nullptr && drawn.ok()) end_ = tokenizer_.IsEndOfGeneration(*drawn) && !options_.ignore_eos;
   return drawn;
+}
+
+Result<int32_t> Answerer::NextOfForm(std::span<float> logits) {
+  WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenMask> mask, form_->Mask());
+  allowed_ = mask->bits;
+  allowed_.resize((logits.size() + 63) / 64, 0);
+  const bool may_end = form_->CanEnd() && (!options_.ignore_eos || mask->n_allowed == 0);
+  if (may_end) {
+    for (const int32_t id : tokenizer_.end_of_generation_ids()) {
+      if (static_cast<size_t>(id) < logits.size()) allowed_[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
+    }
+  }
+  if (mask->n_allowed == 0 && !may_end) {
+    return OverBudget("the answer nests deeper than its form can be held");
+  }
+  WEIR_ASSIGN_OR_RETURN(const int32_t token, DrawAllowed(sampler_, logits, allowed_));
+  // A form may name an end token as part of itself.
+  end_ = may_end && tokenizer_.IsEndOfGeneration(token) && !mask->Allows(token);
+  if (!end_) WEIR_RETURN_IF_ERROR(form_->Accept(token));
+  return token;
 }
 
 Result<bool> Answerer::Draw() {
   std::span<float> logits;  // empty unless all of them are needed
   WEIR_ASSIGN_OR_RETURN(token_, NextToken(&logits));
   if (n_drawn_++ == 0) first_token_at_ = Clock::now();
-  const bool end = IsEnd();
-  if (!end) {
+  if (!end_) {
     edits_.Accept(token_);
     if (options_.n_logprobs >= 0) scored_.push_back(ScoreToken(logits, token_, options_.n_logprobs));
   }
   if (n_drawn_ == options_.max_tokens) reason_ = StopReason::kMaxTokens;
-  if (end) reason_ = StopReason::kEndOfGeneration;
-  if (!end || options_.show_special) {
+  // A form that is whole, where there is no token to end it with.
+  const bool whole = form_ != nullptr && form_->MustEnd() && tokenizer_.end_of_generation_ids().empty();
+  if (end_ || whole) reason_ = StopReason::kEndOfGeneration;
+  if (!end_ || options_.show_special) {
     std::string text;
     decoder_.Push(token_, &text);
     stop_text_found_ = stop_text_.Push(text, &text_);
@@ -105,7 +177,7 @@ Status Answerer::Read(const Status& status) {
     return Status();
   }
   WEIR_RETURN_IF_ERROR(status);
-  end_token_read_ = IsEnd();
+  end_token_read_ = end_;
   return Status();
 }
 

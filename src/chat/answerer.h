@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@
 
 namespace weir {
 
+class Form;
+class FormState;
+
 struct AnswerOptions {
   int64_t max_tokens = -1;    // -1: until the model ends its answer
   bool ignore_eos = false;    // continue after end-of-generation tokens
@@ -35,6 +39,10 @@ struct AnswerOptions {
   bool read_last = true;      // false: the last token is not read, because nothing comes after it
   int64_t t_src_ms = 0;       // of the generated tokens
   LogitOptions logits;        // bias and penalties
+  // What the answer must look like (text/forms/form.h); nullptr: anything. Only tokens that keep to it are drawn, and
+  // an end token only where the form may end; with ignore_eos, only where it must. The length, the pot, the caller and
+  // a stop text may still cut the answer short.
+  std::shared_ptr<const Form> form;
   std::vector<std::string> stop_texts;  // the answer ends before the first occurrence of any
   int n_logprobs = -1;                  // alternatives to list with each token's log-likelihood; -1: no log-likelihoods
 };
@@ -85,7 +93,8 @@ class Answerer {
 
  private:
   Result<int32_t> NextToken(std::span<float>* logits);
-  bool IsEnd() const;
+  // Of the tokens that the form allows; sets end_.
+  Result<int32_t> NextOfForm(std::span<float> logits);
 
   Session& session_;
   Sampler& sampler_;
@@ -94,12 +103,15 @@ class Answerer {
   LogitEdits edits_;
   StopText stop_text_;
   StreamDecoder decoder_;
+  std::shared_ptr<FormState> form_;  // nullptr: none
+  std::vector<uint64_t> allowed_;    // tokens of the form and end tokens
   std::string text_;
   std::vector<ScoredToken> scored_;
   int32_t token_ = -1;
   int64_t n_drawn_ = 0;
   Clock::time_point first_token_at_;
   std::optional<StopReason> reason_;
+  bool end_ = false;  // token_ ends the answer
   bool ended_ = false, stop_text_found_ = false, end_token_read_ = false;
   Status full_;
 };
@@ -107,5 +119,8 @@ class Answerer {
 // Samples the next token. If the sampler's options allow it, only the largest logits are copied from the device. Errors
 // of Session::Logits() and Sampler::Sample().
 Result<int32_t> DrawToken(Session& session, Sampler& sampler);
+// Samples from all logits as if the tokens whose bits are not set in `allowed` (id i: bit i mod 64 of word i / 64) did
+// not exist. Errors of Sampler::Sample(); kInvalidArgument if none is allowed.
+Result<int32_t> DrawAllowed(Sampler& sampler, std::span<const float> logits, std::span<const uint64_t> allowed);
 
 }  // namespace weir

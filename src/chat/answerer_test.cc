@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <set>
+
 #include "chat/generate.h"
 #include "engine/step_batch.h"
 #include "support/loaded.h"
+#include "text/forms/form.h"
 
 namespace weir {
 namespace {
@@ -65,6 +69,83 @@ TEST_F(AnswererTest, StepsGiveWhatGenerateGives) {
   EXPECT_EQ(answerer.reason(), StopReason::kMaxTokens);
   EXPECT_FALSE(answerer.ended());
   EXPECT_EQ(session->n_seen(), n_before + 12);
+}
+
+TEST_F(AnswererTest, AFormIsKeptAtAnyTemperature) {
+  const auto vocab = FormVocab::Make(tokenizer());
+  FormSpec spec;
+  spec.text =
+      R"({"type":"object","properties":{"name":{"type":"string","maxLength":12},"n":{"type":"integer","maximum":9,
+      "minimum":0},"kind":{"enum":["a","b"]}},"required":["name","n","kind"]})";
+  const auto form = MakeForm(spec, vocab);
+  ASSERT_TRUE(form.ok()) << form.status().message();
+  std::set<std::string> texts;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const auto session = Asked();
+    SamplerOptions hot;
+    hot.temperature = seed == 0 ? 0 : 3;
+    hot.top_k = seed % 2 == 0 ? 0 : 40;
+    hot.top_p = 1;
+    hot.min_p = 0;
+    hot.seed = seed;
+    Sampler sampler = std::move(Sampler::Create(hot)).value();
+    GenerateOptions options;
+    options.form = *form;
+    options.max_tokens = 200;
+    options.ignore_eos = seed % 3 == 0;  // ends all the same, where nothing else may follow
+    options.n_logprobs = seed % 4 == 0 ? 2 : -1;
+    options.logits.frequency_penalty = seed % 5 == 0 ? 0.5f : 0;
+    const auto result = Generate(*session, sampler, tokenizer(), options, nullptr);
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(result->reason, StopReason::kEndOfGeneration);
+    FormState state(*form);
+    EXPECT_TRUE(state.AcceptText(result->text).ok() && state.CanEnd()) << result->text;
+    EXPECT_TRUE(tokenizer().IsEndOfGeneration(result->tokens.back()));
+    texts.insert(result->text);
+  }
+  EXPECT_GT(texts.size(), 6u);
+  // Cut at its length, and said so.
+  const auto session = Asked();
+  Sampler sampler = Greedy();
+  GenerateOptions options;
+  options.form = *form;
+  options.max_tokens = 3;
+  const auto cut = Generate(*session, sampler, tokenizer(), options, nullptr);
+  ASSERT_TRUE(cut.ok());
+  EXPECT_EQ(cut->reason, StopReason::kMaxTokens);
+}
+
+TEST_F(AnswererTest, OfAllowedTokensTheSameIsDrawnAsIfThereWereNoOthers) {
+  std::vector<float> logits(1000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>((i * 7919) % 257) / 16;
+  std::vector<uint64_t> allowed(16, 0);
+  std::vector<float> others = logits;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (i % 3 == 1) {
+      allowed[i / 64] |= uint64_t{1} << (i % 64);
+    } else {
+      others[i] = -1e30f;
+    }
+  }
+  for (const int32_t top_k : {0, 1, 5, 40, 900}) {
+    SamplerOptions options;
+    options.top_k = top_k;
+    options.temperature = 1.3f;
+    options.repeat_penalty = top_k == 5 ? 1.4f : 1.0f;
+    options.seed = 5;
+    Sampler one = std::move(Sampler::Create(options)).value(), other = one;
+    for (int i = 0; i < 40; ++i) {
+      const auto drawn = DrawAllowed(one, logits, allowed);
+      ASSERT_TRUE(drawn.ok());
+      EXPECT_EQ(*drawn, other.Sample(others).value()) << top_k;
+      one.Accept(*drawn);
+      other.Accept(*drawn);
+    }
+  }
+  Sampler sampler = Greedy();
+  EXPECT_FALSE(DrawAllowed(sampler, logits, std::vector<uint64_t>(16, 0)).ok());
+  logits[4] = NAN;
+  EXPECT_EQ(DrawAllowed(sampler, logits, allowed).status().code(), StatusCode::kCorrupt);
 }
 
 TEST_F(AnswererTest, AStopTextEndsItBeforeTheText) {
