@@ -275,6 +275,42 @@ TEST(PyramidKv, SharesTheBudgetAmongLayers) {
   }
 }
 
+// A full pot that is read into on and on: layers start equal and come to have the published shape, C being all that a
+// chunk leaves free.
+TEST(PyramidKv, AFullPotGrowsIntoThePublishedShape) {
+  constexpr int32_t kLayers = 5, kPot = 64, kChunk = 4, kWindow = 4, kBeta = 5;
+  const auto policy = Make("pyramidkv:window=4,beta=5,step=1");
+  const int32_t n_keep = policy->TargetSlots(kPot, kChunk);
+  ASSERT_EQ(n_keep, kPot - kChunk) << "no more is freed than is needed";
+  Rng rng(7);
+  std::vector<int32_t> sizes(kLayers, kPot);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<Pot> pots;
+    std::vector<SlotView> views;
+    for (int32_t layer = 0; layer < kLayers; ++layer) Fill(rng, 20, &pots.emplace_back(sizes[layer]).scores);
+    for (int32_t layer = 0; layer < kLayers; ++layer) {
+      pots[layer].view.slots = pots[layer].slots;
+      pots[layer].view.scores = pots[layer].scores;
+      pots[layer].view.layer = layer;
+      pots[layer].view.n_layers = kLayers;
+      views.push_back(pots[layer].view);
+    }
+    std::vector<KeepSet> keeps(views.size());
+    policy->SelectAll(views, n_keep, keeps);
+    int32_t total = 0;
+    for (size_t layer = 0; layer < keeps.size(); ++layer) {
+      sizes[layer] = static_cast<int32_t>(std::ssize(keeps[layer])) + kChunk;
+      total += sizes[layer] - kChunk;
+    }
+    ASSERT_EQ(total, kLayers * n_keep) << "round " << round;
+  }
+  const int32_t low = (n_keep - kWindow) / kBeta, high = 2 * (n_keep - kWindow) - low;
+  for (int32_t layer = 0; layer < kLayers; ++layer) {
+    const int32_t published = high - layer * ((high - low) / (kLayers - 1)) + kWindow;
+    EXPECT_NEAR(sizes[layer] - kChunk, published, kLayers / 2 + 1) << "layer " << layer;  // less what rounding added
+  }
+}
+
 TEST(H2o, CountsMakeMeans) {
   Pot pot(6);
   pot.scores = {5, 1, 9, 2, 0, 0};

@@ -13,6 +13,8 @@
 // Where the paper is silent:
 // - A kept token keeps the likelihood it had when it was read: none can be computed later, because heads come to hold
 //   different tokens. It is ranked per head over what that head holds. The first token of a stream has +infinity.
+// - Nothing predicts a visual token: it counts as the median likelihood of the text that the head holds, and u decides
+//   among visual tokens. Without any text they are equal.
 // - Query heads of a group are reduced by their mean (`reduce`), u is not pooled (`kernel` 1) and nothing is protected
 //   (`sinks` 0) by default. A pool runs over all slots of the head, those that NuC took included.
 // - Pinned slots and sinks are taken first; alpha divides what they leave.
@@ -24,7 +26,12 @@
 // - A pot that fills while the answer is written is distilled like any other.
 // - alpha=1 reads no catalyst and keeps one set for all heads: their rankings are equal. alpha=0 computes no
 //   likelihoods.
+// - positions=reset is CR-RoPE. `cache` numbers entries likewise, but makes room for each chunk instead of distilling a
+//   pot that is completely full; `abs` keeps the places in the stream: the ablation without CR-RoPE (figure 5), which
+//   ends with the trained context.
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "policy/policy.h"
 #include "policy/rank.h"
@@ -66,6 +73,10 @@ constexpr PolicyOptionInfo kOptions[] = {
      .max = 1 << 20,
      .integral = true,
      .help = "first tokens of the stream, always kept"},
+    TextOption("positions", "reset",
+               "reset: numbered anew by whole distillations (CR-RoPE); abs: positions in the stream, which are limited "
+               "to the trained context",
+               "reset|cache|abs"),
 };
 
 class InfiniPot : public Policy {
@@ -79,10 +90,14 @@ class InfiniPot : public Policy {
         reduce_(options.Text("reduce") == "max" ? HeadReduce::kMax : HeadReduce::kMean),
         kernel_(options.Int("kernel")),
         pooling_(PoolingOf(options.Text("pooling"))),
-        sinks_(options.Int("sinks")) {}
+        sinks_(options.Int("sinks")),
+        positions_(options.Text("positions")) {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
-    needs.positions = Positions::kReset;
+    needs.positions = positions_ == "abs"     ? Positions::kAbs
+                      : positions_ == "cache" ? Positions::kCache
+                                              : Positions::kReset;
+    needs.scratch_per_slot = 28;
     needs.evidence.nll = alpha_ > 0;
     needs.min_slots = sinks_ + 2;
     if (alpha_ == 1) return needs;
@@ -100,18 +115,44 @@ class InfiniPot : public Policy {
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
     picker_.TakeOldest(sinks_);
+    pooled_.resize(view.scores.size());
+    if (!view.scores.empty()) Pool(view.scores, kernel_, pooling_, pooled_.data());
     if (!view.nll.empty()) {
-      picker_.TakeBest({view.nll, {}}, picker_.n_slots(), RoundHalfUp(alpha_ * picker_.room()));
+      picker_.TakeBest(Surprise(view), picker_.n_slots(), RoundHalfUp(alpha_ * picker_.room()));
     }
-    if (!view.scores.empty()) {
-      pooled_.resize(view.scores.size());
-      Pool(view.scores, kernel_, pooling_, pooled_.data());
-      picker_.TakeBest({pooled_, view.scores}, picker_.n_slots(), n_keep);
-    }
+    if (!view.scores.empty()) picker_.TakeBest({pooled_, view.scores}, picker_.n_slots(), n_keep);
     picker_.Finish(keep);
   }
 
  private:
+  // The likelihoods, those of visual tokens filled in.
+  RankKeys Surprise(const SlotView& view) {
+    const auto visual = [](const SlotMeta& slot) { return slot.modality != Modality::kText; };
+    if (std::none_of(view.slots.begin(), view.slots.end(), visual)) return {view.nll, {}};
+    text_.clear();
+    text_.reserve(view.slots.size());  // no doubling: plans count these bytes
+    nll_.assign(view.nll.begin(), view.nll.end());
+    ties_.assign(view.slots.size(), 0);
+    for (size_t s = 0; s < view.slots.size(); ++s) {
+      if (!visual(view.slots[s]) && std::isfinite(view.nll[s])) text_.push_back(view.nll[s]);
+    }
+    const float median = Median();
+    for (size_t s = 0; s < view.slots.size(); ++s) {
+      if (!visual(view.slots[s])) continue;
+      nll_[s] = median;
+      if (!pooled_.empty()) ties_[s] = pooled_[s];
+    }
+    return {nll_, ties_};
+  }
+  // Of text_, whose order it changes; between the two in the middle.
+  float Median() {
+    if (text_.empty()) return 0;
+    const auto middle = text_.begin() + std::ssize(text_) / 2;
+    std::nth_element(text_.begin(), middle, text_.end());
+    if (text_.size() % 2 == 1) return *middle;
+    return (*std::max_element(text_.begin(), middle) + *middle) / 2;
+  }
+
   const double ratio_, alpha_;
   const std::string catalyst_;
   const bool template_;
@@ -120,8 +161,9 @@ class InfiniPot : public Policy {
   const int32_t kernel_;
   const Pooling pooling_;
   const int32_t sinks_;
+  const std::string positions_;
   SlotPicker picker_;
-  std::vector<float> pooled_;
+  std::vector<float> pooled_, nll_, ties_, text_;
 };
 
 }  // namespace

@@ -18,7 +18,10 @@
 //   first compression is no longer a frame.
 // - Streams here hold questions and answers: the newest text takes up to `text` of what stays, the rest of the text
 //   competes by VaN. Pin a system prompt that must be kept.
-// - VaN is not pooled over time, height and width, as in the released script.
+// - VaN is not pooled by default, as in the released script. pool=on is the published code's pooling by layers: in the
+//   first quarter of them a visual token's norm is the mean of 7 x 7 places of its frame, in the second of 5 x 5, in
+//   the third of 3 tokens in a row, in the last it is its own. Places that nothing holds count as 0. The published code
+//   counts places as above, and only in square frames. Text keeps its own norms.
 #include <algorithm>
 #include <limits>
 
@@ -57,6 +60,7 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "share of the kept slots for the newest text",
      .tune = "0|0.25|0.5"},
+    TextOption("pool", "off", "on: value norms are means over neighbours, fewer in higher layers", "off|on"),
 };
 
 class InfiniPotV : public Policy {
@@ -65,7 +69,8 @@ class InfiniPotV : public Policy {
       : ratio_(options.Number("ratio")),
         alpha_(options.Number("alpha")),
         recent_(options.Number("recent")),
-        text_(options.Number("text")) {}
+        text_(options.Number("text")),
+        pool_(options.Text("pool") == "on") {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
     needs.granularity = Granularity::kPerHead;
@@ -87,7 +92,8 @@ class InfiniPotV : public Policy {
       --n_text;
     }
     if (alpha_ > 0) TakeByNovelty(view, RoundHalfUp(alpha_ * picker_.room()));
-    picker_.TakeBest({view.scores, {}}, n, n_keep);
+    if (pool_) PoolNorms(view);
+    picker_.TakeBest(pool_ ? RankKeys{pooled_, view.scores} : RankKeys{view.scores, {}}, n, n_keep);
     picker_.Finish(keep);
   }
 
@@ -111,9 +117,59 @@ class InfiniPotV : public Policy {
     picker_.TakeBest({novelty_, {}}, picker_.n_slots(), std::min(count, n_older));
   }
 
+  void PoolNorms(const SlotView& view) {
+    pooled_.assign(view.scores.begin(), view.scores.end());
+    const int32_t quarter = 4 * view.layer / std::max(view.n_layers, 1);
+    if (quarter <= 1) PoolPlaces(view, quarter == 0 ? 3 : 2);
+    if (quarter == 2) PoolRow(view);
+  }
+  // Means over the places at most `half` rows and columns away, in the frame.
+  void PoolPlaces(const SlotView& view, int64_t half) {
+    const auto kernel = static_cast<float>((2 * half + 1) * (2 * half + 1));
+    const auto slots = view.slots;
+    for (size_t begin = 0, end; begin < slots.size(); begin = end) {
+      end = begin + 1;
+      if (slots[begin].modality == Modality::kText) continue;
+      while (end < slots.size() && slots[end].modality != Modality::kText && slots[end].frame() == slots[begin].frame())
+        ++end;
+      const int64_t n_columns = std::max<int64_t>(1, -int64_t{slots[begin].token_id});
+      const auto of_frame = slots.subspan(begin, end - begin);
+      for (size_t s = begin; s < end; ++s) {
+        const int64_t y = slots[s].row / n_columns, x = slots[s].row % n_columns;
+        float sum = 0;
+        for (int64_t near = std::max<int64_t>(0, y - half); near <= y + half; ++near) {
+          const int64_t first = near * n_columns + std::max<int64_t>(0, x - half),
+                        last = near * n_columns + std::min(n_columns - 1, x + half);
+          auto at = std::lower_bound(of_frame.begin(), of_frame.end(), first,
+                                     [](const SlotMeta& slot, int64_t row) { return slot.row < row; });
+          for (; at != of_frame.end() && at->row <= last; ++at) {
+            sum += view.scores[begin + static_cast<size_t>(at - of_frame.begin())];
+          }
+        }
+        pooled_[s] = sum / kernel;
+      }
+    }
+  }
+  // Means over a visual token and those that are held just before and after it.
+  void PoolRow(const SlotView& view) {
+    int64_t before = -1, at = -1;
+    const auto value = [&](int64_t slot) { return slot < 0 ? 0 : view.scores[static_cast<size_t>(slot)]; };
+    const auto pool = [&](int64_t after) {
+      if (at >= 0) pooled_[static_cast<size_t>(at)] = (value(before) + value(at) + value(after)) / 3;
+    };
+    for (int64_t s = 0; s < std::ssize(view.slots); ++s) {
+      if (view.slots[s].modality == Modality::kText) continue;
+      pool(s);
+      before = at;
+      at = s;
+    }
+    pool(-1);
+  }
+
   const double ratio_, alpha_, recent_, text_;
+  const bool pool_;
   SlotPicker picker_;
-  std::vector<float> novelty_;
+  std::vector<float> novelty_, pooled_;
 };
 
 }  // namespace

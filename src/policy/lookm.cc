@@ -12,7 +12,7 @@
 //
 // Differences:
 // - The paper merges what it evicts into the kept entry of the nearest key. Nothing is merged here: a kept token is
-//   unchanged.
+//   unchanged (docs/decisions/0018-policies-choose-they-do-not-change.md says what merging would take).
 // - The paper compresses once, after the prompt, by ratios of its length; here the budget is the pot, of which `share`
 //   is recent, and a pot that fills again is compressed again.
 // - Text alone may be more than a pot holds: it is then ranked by a, and of the visual tokens only recent ones are

@@ -15,13 +15,15 @@
 // - Rounding makes the published steps between layers too small, never too large, so the layers together would keep up
 //   to L (L - 1) / 2 slots more than L C. A pot has no such room: the excess is removed by one slot a layer, from the
 //   lowest up, round and round. A layer keeps its pinned slots; the excess from that is removed likewise.
-// - The paper compresses once, after the prompt: `capacity`. For a full pot, C is half of what the incoming tokens
-//   leave free, because the published shape needs n of twice C. If layers already hold unequal numbers, the
-//   exception for a small n does not apply again (it would flatten the pyramid), and n is that of the fullest layer.
+// - The paper compresses once, after the prompt: `capacity`. A full pot is compressed as well, to a C of all that the
+//   incoming tokens leave free. There n is that of the fullest layer, and the exception for a small n does not apply:
+//   n of twice C is more than a pot of equal layers holds. The first selection makes layers a little unequal, each
+//   later one more so, until they have the published shape.
 // - Keep-sets are SnapKV's, with the differences listed there.
 #include <algorithm>
 
 #include "policy/observation.h"
+#include "policy/step.h"
 
 namespace weir {
 namespace {
@@ -40,14 +42,15 @@ constexpr PolicyOptionInfo kOptions[] = {
      .tune = "5|10|20|40"},
     kCapacityOption,
     kPositionsOption,
+    kStepOption,
 };
 
-// Slots that `layer` keeps by the published formula.
+// Slots that `layer` keeps by the published formula; `prompt`: with its exceptions for a prompt of few slots.
 int32_t PublishedBudget(int32_t capacity, int32_t window, int32_t beta, int32_t layer, int32_t n_layers,
-                        int32_t n_slots, bool equal_layers) {
+                        int32_t n_slots, bool prompt) {
   const int64_t selected = capacity - window;
-  if (n_slots <= capacity && equal_layers) return n_slots;
-  if (selected <= 0 || n_layers == 1 || (n_slots < 2 * selected && equal_layers)) return capacity;
+  if (n_slots <= capacity && prompt) return n_slots;
+  if (selected <= 0 || n_layers == 1 || (n_slots < 2 * selected && prompt)) return capacity;
   int64_t low = selected / beta, high = 2 * selected - low;
   if (high >= n_slots - window) {
     high = std::max<int64_t>(n_slots - window, selected);
@@ -58,14 +61,15 @@ int32_t PublishedBudget(int32_t capacity, int32_t window, int32_t beta, int32_t 
 
 class PyramidKv : public Policy {
  public:
-  PyramidKv(const Observation& observation, int32_t beta) : observation_(observation), beta_(beta) {}
+  PyramidKv(const Observation& observation, int32_t beta, int32_t step)
+      : observation_(observation), beta_(beta), step_(step) {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs = observation_.Needs();
     needs.spread = 2;
     return needs;
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
-    return std::min(n_slots - n_coming, std::max(1, (n_slots - n_coming) / 2));
+    return StepTarget(step_, n_slots, n_coming, 1);
   }
   int32_t TargetAfterPrompt(int32_t n_slots) const override { return observation_.TargetAfterPrompt(n_slots); }
 
@@ -122,10 +126,12 @@ class PyramidKv : public Policy {
       }
       return;
     }
+    // Only the end of a prompt brings `capacity` as a budget.
+    const bool prompt = equal && n_keep == observation_.capacity;
     int64_t excess = -int64_t{n_layers} * n_keep;
     for (int32_t layer = 0; layer < n_layers; ++layer) {
       int32_t& budget = budgets_[static_cast<size_t>(layer)];
-      budget = PublishedBudget(n_keep, window, beta_, layer, n_layers, fullest, equal);
+      budget = PublishedBudget(n_keep, window, beta_, layer, n_layers, fullest, prompt);
       budget = std::max(budget, least_[static_cast<size_t>(layer)]);
       excess += budget;
     }
@@ -141,7 +147,7 @@ class PyramidKv : public Policy {
   }
 
   const Observation observation_;
-  const int32_t beta_;
+  const int32_t beta_, step_;
   SlotPicker picker_;
   std::vector<float> pooled_;
   std::vector<int32_t> budgets_, least_;
@@ -159,7 +165,7 @@ const PolicyInfo kPyramidkv = {
     .options = kOptions,
     .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
       WEIR_ASSIGN_OR_RETURN(const Observation observation, Observation::From(options));
-      return std::unique_ptr<Policy>(new PyramidKv(observation, options.Int("beta")));
+      return std::unique_ptr<Policy>(new PyramidKv(observation, options.Int("beta"), options.Int("step")));
     },
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -234,6 +235,78 @@ TEST(VisualPolicies, InfiniPotVKeepsRecentFramesAndWhatIsNew) {
     if (!kept) EXPECT_LE(stream.novelty[s], worst);
   }
   EXPECT_EQ(Keep("infinipot_v:alpha=0,text=0", stream, 16), Keep("value_norm", stream, 16));
+}
+
+// The published pooling of value norms, place by place: 7 x 7, 5 x 5, 3 in a row, none.
+TEST(VisualPolicies, InfiniPotVPoolsNormsByLayers) {
+  constexpr int64_t kColumns = 5, kRows = 6;
+  Stream stream;
+  stream.Text(3);
+  for (int frame = 0; frame < 3; ++frame) stream.Frame(kColumns * kRows, 1000 * frame);
+  for (SlotMeta& slot : stream.slots) {
+    if (slot.modality != Modality::kText) slot.token_id = -kColumns;
+  }
+  // One token of the second frame is gone: its place counts as nothing.
+  constexpr size_t kGone = 3 + kColumns * kRows + 12;
+  stream.slots.erase(stream.slots.begin() + kGone);
+  stream.scores.erase(stream.scores.begin() + kGone);
+  stream.novelty.erase(stream.novelty.begin() + kGone);
+  const size_t n = stream.slots.size();
+  for (int32_t layer = 0; layer < 9; ++layer) {
+    std::vector<double> want(stream.scores.begin(), stream.scores.end());
+    const int32_t quarter = 4 * layer / 9;
+    for (size_t s = 3; s < n && quarter < 3; ++s) {
+      want[s] = 0;
+      const int64_t half = 3 - quarter;
+      for (size_t other = 3; other < n; ++other) {
+        const SlotMeta &a = stream.slots[s], &b = stream.slots[other];
+        const bool in_row = quarter == 2 && other + 1 >= s && other <= s + 1;
+        const bool in_frame = quarter < 2 && a.frame() == b.frame() &&
+                              std::abs(a.row / kColumns - b.row / kColumns) <= half &&
+                              std::abs(a.row % kColumns - b.row % kColumns) <= half;
+        if (in_row || in_frame) want[s] += stream.scores[other];
+      }
+      want[s] /= quarter == 2 ? 3.0 : static_cast<double>((2 * half + 1) * (2 * half + 1));
+    }
+    std::vector<float> expected(want.begin(), want.end());
+    auto policy = std::move(std::move(ParsePolicySpec("infinipot_v:alpha=0,text=0,pool=on")).value().Make()).value();
+    SlotView view = stream.View();
+    view.layer = layer;
+    view.n_layers = 9;
+    for (const int32_t n_keep : {1, 7, 20, 45, 80}) {
+      SlotPicker picker;
+      picker.Begin(stream.slots, n_keep);
+      picker.TakeBest({expected, stream.scores}, static_cast<int32_t>(n), n_keep);
+      KeepSet best, keep;
+      picker.Finish(&best);
+      policy->Select(view, n_keep, &keep);
+      EXPECT_EQ(keep, best) << "layer " << layer << ", " << n_keep << " slots";
+    }
+  }
+}
+
+// Visual tokens count as the median of the text: neither before all of it nor behind.
+TEST(VisualPolicies, InfiniPotRanksPicturesAmidTheText) {
+  Stream stream;
+  stream.Text(9);
+  stream.Frame(20, 1000);
+  std::vector<float> nll(29, 0.0f);
+  for (size_t s = 1; s < 9; ++s) nll[s] = static_cast<float>(s);
+  nll[0] = std::numeric_limits<float>::infinity();
+  for (size_t s = 0; s < 29; ++s) stream.scores[s] = s < 9 ? 0 : 0.25f;
+  stream.scores[11] = 0.75f;
+  stream.scores[13] = 0.5f;
+  SlotView view = stream.View();
+  view.nll = nll;
+  auto policy = std::move(std::move(ParsePolicySpec("infinipot:alpha=1")).value().Make()).value();
+  auto half = std::move(std::move(ParsePolicySpec("infinipot:alpha=0.5")).value().Make()).value();
+  KeepSet keep;
+  half->Select(view, 14, &keep);
+  EXPECT_EQ(keep, (KeepSet{0, 5, 6, 7, 8, 11, 13, 22, 23, 24, 25, 26, 27, 28}))
+      << "by surprise the first, the text above the median of 4.5 and the best two of the picture; then by u";
+  view.scores = {};
+  policy->Select(view, 8, &keep);
+  EXPECT_EQ(keep, (KeepSet{0, 5, 6, 7, 8, 26, 27, 28})) << "without u the newest of the picture";
 }
 
 // The kept slots of each frame, oldest frame first.

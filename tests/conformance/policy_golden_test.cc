@@ -41,7 +41,9 @@ std::unique_ptr<Policy> MakePolicy(const json& c) {
                                    [&key = key](const PolicyOptionInfo& option) { return key == option.key; });
     const bool is_budget = key == "capacity" || key == "layer" || key == "n_layers";
     EXPECT_TRUE(known || is_budget) << name << " has no option " << key;
-    if (is_budget || ((name == "h2o" || name == "lookm") && key == "reduce")) continue;
+    // A pyramid of a prompt: its budget is `capacity`.
+    const bool is_prompt = name == "pyramidkv" && key == "capacity";
+    if ((is_budget && !is_prompt) || ((name == "h2o" || name == "lookm") && key == "reduce")) continue;
     text += text == name ? ":" : ",";
     text += key + "=";
     text += value.is_boolean()  ? (value.get<bool>() ? "on" : "off")

@@ -25,6 +25,7 @@ from tools.reference.policies import (
     h2o,
     inf_mllm,
     infinipot,
+    infinipot_v,
     keydiff,
     pyramidkv,
     sirllm,
@@ -151,6 +152,15 @@ def check_infinipot():
             entries, left = entries + 1, left - 1
         expect_equal(infinipot.cycles(n_tokens, 32, 16, 4), cycles, f"distillations of {n_tokens} tokens")
     expect_rejected(lambda: infinipot.cycles(100, 32, 28, 4), "a catalyst without room")
+    # Text, a picture of 4, text: the median of 1, 2, 3, 9 is 2.5, whatever the stored values of the picture are.
+    nll, frames = np.array([np.inf, 1, 9, 0, 7, 0, 0, 3, 2]), [-1, -1, -1, 3, 3, 3, 3, -1, -1]
+    u = np.array([0, 0, 0, 4, 1, 3, 2, 0, 0.0])
+    order = [0, 2, 7, 3, 5, 6, 4, 8, 1]  # the picture between 3 and 2, by u
+    for n_keep in range(1, 10):
+        kept = infinipot.keep([u], [nll], n_keep, alpha=1.0, frames=[frames])
+        expect_equal(kept, [sorted(order[:n_keep])], "visual tokens count as the median of the text")
+    kept = infinipot.keep(None, [nll], 6, alpha=1.0, frames=[frames])
+    expect_equal(kept, [[0, 2, 4, 5, 6, 7]], "without a catalyst the newest of them")
 
 
 def check_sirllm():
@@ -246,6 +256,28 @@ def check_norms():
     expect_equal(keydiff.keep(keydiff.scores(keys), 2), [[3, 4]], "keys away from the mean")
     longer = keys * np.array([1.0, 9, 1, 4, 2])[None, :, None]
     expect(np.allclose(keydiff.scores(keys), keydiff.scores(longer)), "lengths of keys do not matter")
+
+
+def check_infinipot_v():
+    rows, n_columns = list(range(42)) * 2, 6
+    frames = [0] * 42 + [42] * 42
+    norms = RNG.random(84)
+    for layer, half in ((0, 3), (1, 2)):
+        got = infinipot_v.pooled(norms, frames, rows, n_columns, layer, 4).reshape(2, 7, 6)
+        for frame, grid in enumerate(norms.reshape(2, 7, 6)):
+            for y in range(7):
+                for x in range(6):
+                    near = grid[max(0, y - half) : y + half + 1, max(0, x - half) : x + half + 1]
+                    expect(
+                        np.isclose(got[frame, y, x], near.sum() / (2 * half + 1) ** 2), "means over a frame's places"
+                    )
+    row = infinipot_v.pooled(norms, frames, rows, n_columns, 2, 4)
+    expect(np.allclose(row, np.convolve(norms, np.ones(3) / 3, "same")), "three in a row")
+    expect(np.array_equal(infinipot_v.pooled(norms, frames, rows, n_columns, 3, 4), norms), "none in the last quarter")
+    text = infinipot_v.pooled(norms, [-1] * 84, [0] * 84, n_columns, 0, 4)
+    expect(np.array_equal(text, norms), "text keeps its norms")
+    flat = infinipot_v.pooled(np.ones(49 * 3), np.repeat([0, 49, 98], 49), list(range(49)) * 3, 7, 0, 4)
+    expect(flat.max() == 1 and (flat == 1).sum() == 3, "only the middle of 7 x 7 has all its neighbours")
 
 
 def check_weir():
@@ -479,6 +511,7 @@ def main():
         check_snapkv,
         check_pyramid_and_heads,
         check_norms,
+        check_infinipot_v,
         check_weir,
         check_a_vl,
         check_fastv,

@@ -8,6 +8,8 @@ Choices:
 - Rows of the catalyst are summed; heads of a group are reduced by their mean ("max" is an option of both).
 - NLL is the value recorded when the token was read; later cycles keep it. It is ranked per KV head over the entries
   that this head still holds. The first token of the stream has +inf.
+- Nothing predicts a visual token: it takes the median likelihood of the text that the head holds (of the finite ones;
+  0 without text), and pooled u ranks visual tokens among each other.
 - u is not pooled by default. When it is, pooling runs over all slots of the head, including those that NuC took.
 - Pinned slots are taken first; alpha divides what is left: T = round(alpha * (|C| - number of pinned slots)).
 - alpha = 1 needs no catalyst: u may be None.
@@ -31,21 +33,32 @@ def cycles(n_tokens, pot, distilled, n_catalyst):
     return 0 if n_tokens <= room else -(-(n_tokens - room) // (room - distilled))
 
 
-def keep(u, nll, n_keep, pinned=None, alpha=0.5, kernel=1, pooling="avg"):
-    """`nll` [n_kv_heads, n_slots]; `u` likewise, or None with alpha = 1."""
+def surprise_of(nll, visual, u):
+    """(likelihoods with those of visual tokens filled in, what breaks their ties)."""
+    nll, visual = np.asarray(nll), np.asarray(visual, bool)
+    text = nll[~visual & np.isfinite(nll)]
+    level = np.median(text) if len(text) else nll.dtype.type(0)
+    return np.where(visual, level, nll), np.where(visual, u, 0)
+
+
+def keep(u, nll, n_keep, pinned=None, alpha=0.5, kernel=1, pooling="avg", frames=None):
+    """`nll` [n_kv_heads, n_slots]; `u` likewise, or None with alpha = 1; frames: likewise, below 0 for text."""
     out = []
     for head, (surprise, pins) in enumerate(zip(nll, common.per_group(pinned, len(nll)))):
         n = len(surprise)
         fixed = set(common.pinned_slots(pins))
         n_novel = common.round_half_up(alpha * max(0, n_keep - len(fixed)))
-        novel = [slot for slot in common.ranked(surprise) if slot not in fixed][:n_novel]
         row = np.zeros(n) if u is None else np.asarray(u[head])
-        out.append(common.fill(n, n_keep, pins, novel, common.ranked(common.pool(row, kernel, pooling), row)))
+        pooled, ties = common.pool(row, kernel, pooling), None
+        if frames is not None:
+            surprise, ties = surprise_of(surprise, np.asarray(frames[head]) >= 0, pooled)
+        novel = [slot for slot in common.ranked(surprise, ties) if slot not in fixed][:n_novel]
+        out.append(common.fill(n, n_keep, pins, novel, common.ranked(pooled, row)))
     return out
 
 
 class Reference(contract.Policy):
-    NLL, PROBE, FIXED = True, True, False
+    NLL, PROBE, FIXED, VISION = True, True, False, "too"
 
     def options(self, draw):
         return {
@@ -64,4 +77,6 @@ class Reference(contract.Policy):
 
     def select(self, r, scores):
         o = r.options
-        return keep(scores, r.nll(), r.n_keep, r.pinned, o["alpha"], o["kernel"], o["pooling"])
+        u = None if o["alpha"] == 1 else scores  # no catalyst is read
+        frames = r.column("frame") if "frame" in r.slots[0] else None
+        return keep(u, r.nll(), r.n_keep, r.pinned, o["alpha"], o["kernel"], o["pooling"], frames)

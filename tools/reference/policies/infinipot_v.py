@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """InfiniPot-V: temporal redundancy of keys (TaR), then value norms (VaN) (NeurIPS 2025, arXiv 2506.15745).
 
+VaN may be pooled by layers (the published code's option): means over 7 x 7 places of a frame in the first quarter of
+the layers, 5 x 5 in the second, 3 tokens in a row in the third, none in the last; what nothing holds counts as 0.
+
 Keep-set per layer and KV head. Extension for streams with questions: the newest text takes up to `text` of the budget.
 """
 
@@ -36,10 +39,32 @@ def novelty(keys, frames, rows, share):
     return out
 
 
-def keep(values, novel, n_keep, pinned, frames, alpha, recent, text):
-    """values, novel: [n_groups, n_slots] value norms and novelty()."""
+def pooled(norms, frames, rows, n_columns, layer, n_layers):
+    """[n_slots] the value norms of one head after pooling; frames of n_columns columns."""
+    norms, quarter = np.asarray(norms), 4 * layer // n_layers
+    out, visual = norms.copy(), [s for s in range(len(norms)) if frames[s] >= 0]
+    if quarter == 2:
+        line = np.concatenate([[0], norms[visual], [0]]).astype(norms.dtype)
+        out[visual] = (line[:-2] + line[1:-1] + line[2:]) / norms.dtype.type(3)
+    if quarter < 2:
+        half = 3 - quarter
+        for frame in {frames[s] for s in visual}:
+            held = [s for s in visual if frames[s] == frame]
+            grid = np.zeros((max(rows[s] for s in held) // n_columns + 1 + 2 * half, n_columns + 2 * half), norms.dtype)
+            for s in held:
+                grid[rows[s] // n_columns + half, rows[s] % n_columns + half] = norms[s]
+            for s in held:
+                y, x = divmod(rows[s], n_columns)
+                window = grid[y : y + 2 * half + 1, x : x + 2 * half + 1]
+                out[s] = window.sum() / norms.dtype.type(window.size)
+    return out
+
+
+def keep(values, novel, n_keep, pinned, frames, alpha, recent, text, smooth=None):
+    """values, novel: [n_groups, n_slots] value norms and novelty(); smooth: the norms pooled, or None."""
     out = []
-    for norms, fresh, pins, frame in zip(values, novel, common.per_group(pinned, len(values)), frames):
+    smooth = values if smooth is None else smooth
+    for norms, means, fresh, pins, frame in zip(values, smooth, novel, common.per_group(pinned, len(values)), frames):
         n = len(norms)
         if n <= n_keep:
             out.append(list(range(n)))
@@ -56,7 +81,7 @@ def keep(values, novel, n_keep, pinned, frames, alpha, recent, text):
             tar += [s for s in common.ranked(np.asarray(fresh)) if frame[s] >= 0 and frame[s] not in last]
             for slot in [s for s in tar if s not in taken][:budget]:
                 taken[slot] = None
-        out.append(common.fill(n, n_keep, pins, list(taken), common.ranked(np.asarray(norms))))
+        out.append(common.fill(n, n_keep, pins, list(taken), common.ranked(means, norms)))
     return out
 
 
@@ -68,6 +93,7 @@ class Reference(contract.Policy):
             "alpha": draw.pick(0.0, 0.25, 0.5, 0.5, 1.0),
             "recent": draw.pick(0.125, 0.25, 0.25, 0.5, 1.0),
             "text": draw.pick(0.0, 0.25, 0.25, 0.5),
+            "pool": draw.pick("off", "on"),
         }
 
     def fixed(self, options):
@@ -81,5 +107,7 @@ class Reference(contract.Policy):
 
     def select(self, r, scores):
         novel = self.second(r) if r.has("keys") else r.rows("novelty")
-        o = r.options
-        return keep(scores, novel, r.n_keep, r.pinned, r.column("frame"), o["alpha"], o["recent"], o["text"])
+        o, frames, smooth = r.options, r.column("frame"), None
+        if o["pool"] == "on":  # a case shows the only layer, and frames of one column
+            smooth = [pooled(*head, 1, 0, 1) for head in zip(scores, frames, r.column("row"))]
+        return keep(scores, novel, r.n_keep, r.pinned, frames, o["alpha"], o["recent"], o["text"], smooth)
