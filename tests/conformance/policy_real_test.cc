@@ -140,6 +140,7 @@ json CaseOf(const std::string& policy, const json& options, const Selection& s, 
   if (policy == "pyramidkv") {
     step["n_keep"] = s.keeps[begin].size();
     out["options"]["capacity"] = s.n_keep;
+    out["options"]["full_pot"] = true;
     out["options"]["layer"] = s.views[begin].layer;
     out["options"]["n_layers"] = s.views[begin].n_layers;
   }
@@ -161,8 +162,8 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
       {"sirllm", {{"sinks", 4}, {"recent", 30}, {"decay", 1}}},
       {"snapkv", {{"window", 16}, {"kernel", 5}, {"pooling", "avg"}, {"reduce", "mean"}}},
       {"snapkv", {{"window", 8}, {"kernel", 7}, {"pooling", "max"}, {"reduce", "max"}}},
-      // Half of what 32 tokens leave of 512, less the window: 232, which beta and 29 steps between layers divide.
-      {"pyramidkv", {{"window", 8}, {"kernel", 7}, {"pooling", "max"}, {"reduce", "mean"}, {"beta", 2}}},
+      // 58 slots freed: twice as many between the lowest and the highest layer, which 29 steps between layers divide.
+      {"pyramidkv", {{"window", 8}, {"kernel", 7}, {"pooling", "max"}, {"reduce", "mean"}, {"beta", 2}, {"step", 58}}},
       {"adakv", {{"window", 16}, {"kernel", 7}, {"pooling", "max"}, {"reduce", "mean"}, {"floor", 0.2}}},
       {"inf_mllm", {{"recent", 32}, {"b", 0.0001}, {"per_kv_head", false}}},
       {"inf_mllm", {{"recent", 16}, {"b", 0.01}, {"per_kv_head", true}}},

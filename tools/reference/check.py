@@ -234,6 +234,14 @@ def check_pyramid_and_heads():
     expect_equal(budgets, [16, 10, 4], "the lowest layer stops at the prompt")
     expect_equal(pyramidkv.layer_budget(10, 2, 4, 0, 3, 15), 10, "a prompt too short for a pyramid")
     expect_equal(pyramidkv.layer_budget(10, 2, 4, 0, 3, 9), 9, "a prompt within the budget")
+    # A full pot that is read into: 60 slots in every layer, of which 6 are freed again and again.
+    fullest = 66
+    for _ in range(20):
+        budgets = [pyramidkv.layer_budget(60, 4, 5, layer, 5, fullest, full_pot=True) for layer in range(5)]
+        expect(0 <= sum(budgets) - 5 * 60 < 10, "a full pot is used whole")
+        fullest = max(budgets) + 6
+    published = [pyramidkv.layer_budget(60, 4, 5, layer, 5, 400) for layer in range(5)]
+    expect_equal(budgets, published, "and comes to have the published shape")
     for n_layers in (2, 3, 7, 32):
         for n in (60, 90, 400):
             total = sum(pyramidkv.layer_budget(50, 8, 20, layer, n_layers, n) for layer in range(n_layers))

@@ -6,6 +6,8 @@ of the prompt. Integer division makes the steps between layers too small, never 
 keep more than n_layers * C (by less than n_layers * (n_layers - 1) / 2 slots per KV head): a fixed pot must allow
 for that.
 
+A full pot is no prompt: n is what the fullest layer holds, and the exceptions for a short prompt do not apply.
+
 Choices: a model of one layer gets C. At n = C nothing is evicted, as at n < C. A top layer may keep only its
 window.
 """
@@ -14,14 +16,14 @@ from .. import common
 from . import snapkv
 
 
-def layer_budget(capacity, window, beta, layer, n_layers, n_slots):
+def layer_budget(capacity, window, beta, layer, n_layers, n_slots, full_pot=False):
     """Slots that `layer` keeps, its window included."""
     selected = capacity - window
     if selected <= 0:
         raise common.BudgetError(f"a budget of {capacity} slots leaves nothing beside a window of {window}")
-    if n_slots <= capacity:
+    if n_slots <= capacity and not full_pot:
         return n_slots
-    if n_slots < 2 * selected or n_layers == 1:
+    if (n_slots < 2 * selected and not full_pot) or n_layers == 1:
         return capacity
     low = selected // beta
     high = 2 * selected - low
@@ -31,8 +33,8 @@ def layer_budget(capacity, window, beta, layer, n_layers, n_slots):
     return high - layer * ((high - low) // (n_layers - 1)) + window
 
 
-def keep(scores, capacity, layer, n_layers, pinned=None, window=8, kernel=7, pooling="max", beta=20):
-    n_keep = layer_budget(capacity, window, beta, layer, n_layers, len(scores[0]))
+def keep(scores, capacity, layer, n_layers, pinned=None, window=8, kernel=7, pooling="max", beta=20, full_pot=False):
+    n_keep = layer_budget(capacity, window, beta, layer, n_layers, len(scores[0]), full_pot)
     return snapkv.select(scores, n_keep, pinned, window, kernel, pooling)
 
 
@@ -46,7 +48,9 @@ class Reference(snapkv.Reference):
 
     def layer_budget(self, options, n_slots):
         o = options
-        return layer_budget(o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"], n_slots)
+        return layer_budget(
+            o["capacity"], o["window"], o["beta"], o["layer"], o["n_layers"], n_slots, o.get("full_pot", False)
+        )
 
     def select(self, r, scores):
         o = r.options
@@ -60,4 +64,5 @@ class Reference(snapkv.Reference):
             o["kernel"],
             o["pooling"],
             o["beta"],
+            o.get("full_pot", False),
         )
