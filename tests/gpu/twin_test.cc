@@ -16,7 +16,8 @@ WEIR_KERNEL void Halve(const float* x, float* y, int64_t n) {
 }
 
 WEIR_KERNEL void SumWithBarrier(const float* x, float* out) {
-  *out = BlockSum(x[ThreadIdx()], reinterpret_cast<float*>(SharedMemory()));
+  const float sum = BlockSum(x[ThreadIdx()], reinterpret_cast<float*>(SharedMemory()));
+  if (ThreadIdx() == 0) *out = sum;
 }
 
 WEIR_KERNEL void HalfWait() {
@@ -25,6 +26,138 @@ WEIR_KERNEL void HalfWait() {
 
 WEIR_KERNEL void WriteBeyond() { SharedMemory()[64] = 0; }
 
+// What follows is wrong, each in one way, except where a name says otherwise.
+
+WEIR_KERNEL void HalfAWarpSums(float* out) {
+  if (Lane() < 16) out[Lane()] = WarpSum(1.0f);
+}
+WEIR_KERNEL void ALaneLeaves(float* out) {
+  if (Lane() == 31) return;
+  const float sum = WarpSum(1.0f);
+  if (Lane() == 0) *out = sum;
+}
+WEIR_KERNEL void WarpsSumApart(float* out) {
+  float sum = 0;
+  if (Lane() < 16) {
+    sum = WarpSum(1.0f);
+  } else {
+    sum = WarpSum(2.0f);
+  }
+  out[Lane()] = sum;
+}
+WEIR_KERNEL void BlocksSumApart(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  float sum = 0;
+  if (WarpIdx() == 0) {
+    sum = BlockSum(1.0f, shared);
+  } else {
+    sum = BlockSum(2.0f, shared);
+  }
+  out[ThreadIdx()] = sum;
+}
+WEIR_KERNEL void BarriersApart() {
+  if (ThreadIdx() < 32) {
+    Barrier();
+  } else {
+    Barrier();
+  }
+}
+
+WEIR_KERNEL void ReadsTooEarly(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  shared[ThreadIdx()] = 0;
+  Barrier();
+  shared[ThreadIdx()] = 1;
+  out[ThreadIdx()] = shared[NumThreads() - 1 - ThreadIdx()];
+}
+WEIR_KERNEL void WritesTooEarly(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  shared[ThreadIdx()] = 1;
+  Barrier();
+  out[ThreadIdx()] = shared[NumThreads() - 1 - ThreadIdx()];
+  shared[ThreadIdx()] = 2;  // of all readers none has waited
+}
+WEIR_KERNEL void WritesWhatAllRead(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  if (ThreadIdx() == 0) *shared = 1;
+  Barrier();
+  const float value = *shared;
+  if (ThreadIdx() == 40) *shared = 2;
+  out[ThreadIdx()] = value;
+}
+WEIR_KERNEL void AShuffleIsNoBarrier(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  shared[Lane()] = 0;
+  WarpBarrier();
+  shared[Lane()] = 1;
+  const float sum = WarpSum(1.0f);
+  out[Lane()] = sum + shared[31 - Lane()];
+}
+WEIR_KERNEL void RightWithinAWarp(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory()) + WarpIdx() * kWarp;
+  shared[Lane()] = 1;
+  WarpBarrier();
+  const float other = shared[31 - Lane()];
+  WarpBarrier();
+  shared[Lane()] = 2;
+  out[ThreadIdx()] = other;
+}
+WEIR_KERNEL void AWarpBarrierIsNotABlocks(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  shared[ThreadIdx()] = 0;
+  Barrier();
+  shared[ThreadIdx()] = 1;
+  WarpBarrier();
+  out[ThreadIdx()] = shared[NumThreads() - 1 - ThreadIdx()];
+}
+WEIR_KERNEL void RightBytesOfAWord(uint8_t* out) {
+  SharedMemory()[ThreadIdx()] = static_cast<uint8_t>(ThreadIdx());
+  out[GlobalThread()] = SharedMemory()[ThreadIdx()];
+}
+WEIR_KERNEL void AllWriteOne(float* out) { *out = 1; }
+WEIR_KERNEL void BlocksWriteOne(float* out) {
+  if (ThreadIdx() == 0) *out = 1;
+}
+WEIR_KERNEL void BlocksReadWhatOneWrites(float* x) {
+  if (BlockIdx() == 1) {
+    *x = 1;
+  } else {
+    x[1 + BlockIdx()] = *x;
+  }
+}
+WEIR_KERNEL void RightLaunchAfterLaunch(float* x) {
+  if (GlobalThread() == 0) *x += 1;
+}
+
+WEIR_KERNEL void LoadsFourFloats(const float* x, float* out) {
+  const float4 four = *reinterpret_cast<const float4*>(x);
+  *out = four.x + four.w;
+}
+WEIR_KERNEL void LoadsAWord(const uint8_t* x, float* out) {
+  *out = static_cast<float>(*reinterpret_cast<const uint32_t*>(x));
+}
+
+struct Rows {
+  float a[4][8];
+  float b[4];
+};
+WEIR_KERNEL void WritesBeyondARow(int columns) {
+  auto& rows = *reinterpret_cast<Rows*>(SharedMemory());
+  for (int i = 0; i < columns; ++i) rows.a[ThreadIdx() % 4][i] = 0;
+}
+WEIR_KERNEL void ReadsBeyondShared(float* out) { *out = reinterpret_cast<float*>(SharedMemory())[16]; }
+WEIR_KERNEL void ReadsWhatNobodyWrote(float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  if (ThreadIdx() < 31) shared[ThreadIdx()] = 1;
+  Barrier();
+  out[ThreadIdx()] = shared[ThreadIdx()];
+}
+WEIR_KERNEL void WritesAt(float* x, int64_t i) { x[i] = 1; }
+WEIR_KERNEL void ReadsAt(const float* x, int64_t i, float* out) { *out = x[i]; }
+WEIR_KERNEL void MultipliesInts(const float* x, int row, int width, float* out) { *out = x[row * width % 4]; }
+WEIR_KERNEL void RoundsToInt(const float* x, int* out) { *out = static_cast<int>(*x); }
+
+// Right.
 WEIR_KERNEL void Reverse(float* x) {
   const float mine = x[ThreadIdx()];
   Barrier();
@@ -79,6 +212,108 @@ TEST_F(Twin, RefusesSharedMemoryThatNobodyAskedFor) {
   device_->Launch(WriteBeyond, Grid{1}, 32, 64);
   device_->Synchronise();
   EXPECT_EQ(device_->stream().status().code(), StatusCode::kInternal);
+}
+
+// The rules of twin/watch.h, each broken once.
+class TwinRules : public Twin {
+ protected:
+  void SetUp() override {
+#ifndef __SANITIZE_THREAD__
+    GTEST_SKIP() << "this compiler does not report the kernels' accesses";
+#endif
+    out_ = Take(4096);
+    const std::vector<float> zeros(1024, 0.0f);
+    device_->Copy(out_.data(), zeros.data(), 4096);
+  }
+  float* out() { return out_.as<float>(); }
+  // The message of a launch; "" when the twin lets it pass.
+  template <typename... P, typename... A>
+  std::string Run(void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes, const A&... args) {
+    device_->Launch(kernel, grid, threads, shared_bytes, args...);
+    device_->Synchronise();
+    const Status status = device_->stream().status();
+    if (status.ok()) return "";
+    // A stream keeps its first failure.
+    out_ = Buffer();
+    device_ = std::move(Device::Open(ledger_)).value();
+    out_ = Take(4096);
+    return std::string(status.message());
+  }
+  static bool Says(const std::string& message, const char* what) {
+    if (message.find(what) != std::string::npos) return true;
+    ADD_FAILURE() << "not \"" << what << "\": " << message;
+    return false;
+  }
+
+  Buffer out_;
+};
+
+TEST_F(TwinRules, LanesMeetInOneShuffle) {
+  Says(Run(HalfAWarpSums, Grid{1}, 32, 0, out()), "never reach");
+  Says(Run(ALaneLeaves, Grid{1}, 32, 0, out()), "never reach");
+  Says(Run(ALaneLeaves, Grid{1}, 16, 0, out()), "never reach");  // half a warp is launched
+  Says(Run(WarpsSumApart, Grid{1}, 32, 0, out()), "others of its warp");
+}
+
+TEST_F(TwinRules, ThreadsMeetInOneBarrier) {
+  Says(Run(BarriersApart, Grid{1}, 64, 0), "others of its block");
+  Says(Run(BlocksSumApart, Grid{1}, 64, 128, out()), "others of its block");
+}
+
+TEST_F(TwinRules, NoRaceInSharedMemory) {
+  // Of two accesses that meet, the one that the twin runs later is reported.
+  Says(Run(ReadsTooEarly, Grid{1}, 64, 256, out()), "another thread's");
+  Says(Run(WritesTooEarly, Grid{1}, 64, 256, out()), "another thread's");
+  Says(Run(WritesWhatAllRead, Grid{1}, 64, 256, out()), "another thread's");
+  Says(Run(AShuffleIsNoBarrier, Grid{1}, 32, 128, out()), "another thread's");
+  Says(Run(AWarpBarrierIsNotABlocks, Grid{1}, 64, 256, out()), "another thread's");
+  EXPECT_EQ(Run(RightWithinAWarp, Grid{1}, 64, 256, out()), "");
+  EXPECT_EQ(Run(RightBytesOfAWord, Grid{2}, 64, 64, reinterpret_cast<uint8_t*>(out())), "");
+}
+
+TEST_F(TwinRules, NoRaceInDeviceMemory) {
+  Says(Run(AllWriteOne, Grid{1}, 2, 0, out()), "another thread's write");
+  Says(Run(BlocksWriteOne, Grid{2}, 32, 0, out()), "another thread's write");
+  Says(Run(BlocksReadWhatOneWrites, Grid{2}, 1, 0, out()), "another thread's read");
+  Says(Run(BlocksReadWhatOneWrites, Grid{4}, 1, 0, out()), "another thread's");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Run(RightLaunchAfterLaunch, Grid{4}, 32, 0, out()), "");
+}
+
+TEST_F(TwinRules, LoadsAreAligned) {
+  EXPECT_EQ(Run(LoadsFourFloats, Grid{1}, 1, 0, out() + 4, out()), "");
+  Says(Run(LoadsFourFloats, Grid{1}, 1, 0, out() + 5, out()), "address that its type does not allow");
+  EXPECT_EQ(Run(LoadsAWord, Grid{1}, 1, 0, out_.data() + 4, out()), "");
+  Says(Run(LoadsAWord, Grid{1}, 1, 0, out_.data() + 6, out()), "address that its type does not allow");
+}
+
+TEST_F(TwinRules, NothingIsTouchedBeyondItsBounds) {
+  const int64_t bytes = sizeof(Rows);
+  Says(Run(WritesBeyondARow, Grid{1}, 1, bytes, 9), "beyond the array");
+  EXPECT_EQ(Run(WritesBeyondARow, Grid{1}, 1, bytes, 8), "");
+  Says(Run(ReadsBeyondShared, Grid{1}, 1, 64, out()), "outside");
+  Says(Run(ReadsBeyondShared, Grid{1}, 1, 66, out()), "beyond the shared memory");
+  EXPECT_EQ(Run(WritesAt, Grid{1}, 1, 0, out(), 1023), "");
+  Says(Run(WritesAt, Grid{1}, 1, 0, out(), 1024), "outside");
+  const std::vector<float> host(8);
+  Says(Run(ReadsAt, Grid{1}, 1, 0, host.data(), 3, out()), "outside");
+}
+
+TEST_F(TwinRules, TheRestOfAPageIsNobodys) {
+  out_ = Take(100);
+  EXPECT_EQ(Run(WritesAt, Grid{1}, 1, 0, out(), 24), "");
+  Says(Run(WritesAt, Grid{1}, 1, 0, out(), 25), "outside");
+}
+
+TEST_F(TwinRules, SharedMemoryIsWrittenFirst) {
+  Says(Run(ReadsWhatNobodyWrote, Grid{1}, 32, 128, out()), "no thread has written");
+  EXPECT_EQ(Run(ReadsWhatNobodyWrote, Grid{1}, 31, 124, out()), "");
+}
+
+TEST_F(TwinRules, IntegersHoldTheirValues) {
+  Says(Run(MultipliesInts, Grid{1}, 1, 0, out(), 65536, 32768, out() + 8), "overflows");
+  const float large = 3e9f;
+  device_->Copy(out(), &large, 4);
+  Says(Run(RoundsToInt, Grid{1}, 1, 0, out(), reinterpret_cast<int*>(out() + 8)), "cannot hold");
 }
 
 TEST_F(Twin, RefusesOperandsOfTheHost) {

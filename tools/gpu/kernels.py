@@ -28,7 +28,7 @@ DIM = 128
 LAUNCH = {
     "AttendTile": (128, 4 * (32 * (DIM + 1) + 2 * 16 * DIM + 16 * 32 + 3 * 16)),
     "CombineSplits": (128, 0),
-    "PrepareQueries": (256, 0),
+    "PrepareQueries": (128, 0),
     "ScoreTile": (128, 4 * (32 * (DIM + 1) + 128)),
     "PutTogether": (128, 0),
     "AttendMany<64>": (128, 2 * (64 * 72 + 64 * 72)),

@@ -12,7 +12,8 @@ namespace {
 constexpr int kQueries = 16;  // of a block: rows times query heads of one KV head
 constexpr int kRoundsOfWarps = kQueries / (kAttentionThreads / kWarp);
 
-// Rotates and scales the queries of KV heads [kv_begin, kv_begin + n_kv). One block per row of the segment.
+// Rotates and scales the queries of KV heads [kv_begin, kv_begin + the grid's height). Block (row of the segment, KV
+// head).
 struct QueryCall {
   const float* q = nullptr;
   int64_t q_stride = 0;
@@ -20,16 +21,16 @@ struct QueryCall {
   const float* row_cos = nullptr;  // rows of the segment; nullptr: the positions are slots
   const float* row_sin = nullptr;
   Angles angles;
-  int32_t n_rows = 0, n_heads = 0, group = 0, dim = 0, kv_begin = 0, n_kv = 0;
+  int32_t n_rows = 0, n_heads = 0, group = 0, dim = 0, kv_begin = 0;
   float scale = 1;
 };
 
 WEIR_KERNEL void PrepareQueries(QueryCall call, SegmentHeads heads) {
   const int64_t i = BlockIdx();
-  const int n_pairs = call.angles.n_pairs;
-  for (int at = ThreadIdx(); at < call.n_kv * call.group * call.dim; at += NumThreads()) {
-    const int e = at % call.dim, kv = at / call.dim / call.group;
-    const int64_t from = static_cast<int64_t>(call.kv_begin) * call.group * call.dim + at;
+  const int n_pairs = call.angles.n_pairs, kv = BlockIdxY();
+  for (int at = ThreadIdx(); at < call.group * call.dim; at += NumThreads()) {
+    const int e = at % call.dim;
+    const int64_t from = static_cast<int64_t>(call.kv_begin + kv) * call.group * call.dim + at;
     const float* vector = call.q + i * call.q_stride + from - e;
     float value = vector[e];
     if (e < 2 * n_pairs) {
@@ -98,6 +99,7 @@ WEIR_DEVICE void WeighTile(const AttentionCall& call, const HeadSlots& head, con
     const float sum = WarpSum(weight);
     m.weights[q * kTileSlots + lane] = weight;
     const float factor = old == -INFINITY ? 0.0f : expf(old - max);
+    WarpBarrier();  // every lane has read the old maximum
     if (lane == 0) {
       m.factor[q] = factor;
       m.sum[q] = fmaf(m.sum[q], factor, sum);
@@ -320,9 +322,8 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
     const int64_t n = std::min<int64_t>(kHeadsALaunch, args.n_kv_heads - kv);
     const SegmentHeads heads = HeadsOf(device, args, segment, kv, n);
     query.kv_begin = call.kv_begin = static_cast<int32_t>(kv);
-    query.n_kv = static_cast<int32_t>(n);
     // If positions are not slots, nothing here changes from token to token.
-    device.Launch(PrepareQueries, Grid{segment.n_rows}, 256, 0, query,
+    device.Launch(PrepareQueries, Grid{segment.n_rows, n}, kAttentionThreads, 0, query,
                   query.row_cos == nullptr ? heads : SegmentHeads());
     if (HasAttendMany(call)) {
       AttendManyRows(device, call, heads, n);

@@ -18,6 +18,10 @@
 #define WEIR_DEVICE __device__ __forceinline__
 #define WEIR_BOTH __host__ __device__
 #define WEIR_UNROLL _Pragma("unroll")
+// For the twin, which checks that threads that meet come from the same call.
+#define WEIR_CALLER_PARAM
+#define WEIR_CALLER
+#define WEIR_AND_CALLER
 
 namespace weir::cuda {
 
@@ -36,6 +40,8 @@ extern __shared__ uint4 shared_memory[];
 // The block's shared memory, 16-byte aligned, of the size given at launch; initially undefined.
 WEIR_DEVICE uint8_t* SharedMemory() { return reinterpret_cast<uint8_t*>(shared_memory); }
 WEIR_DEVICE void Barrier() { __syncthreads(); }
+// For a warp whose lanes read shared memory that others of its lanes wrote, or write what others read.
+WEIR_DEVICE void WarpBarrier() { __syncwarp(); }
 
 WEIR_DEVICE float ShuffleXor(float value, int lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
 WEIR_DEVICE int ShuffleXor(int value, int lanes) { return __shfl_xor_sync(0xffffffffu, value, lanes); }
@@ -51,23 +57,24 @@ WEIR_DEVICE uint16_t FloatToHalf(float value) { return __half_as_ushort(__float2
 WEIR_DEVICE float Bf16ToFloat(uint16_t bits) { return __uint_as_float(static_cast<uint32_t>(bits) << 16); }
 WEIR_DEVICE uint16_t FloatToBf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
 
+// Volatile: the compiler must not sink a product that all lanes compute together into a branch that only some take.
 // c += a * b, a 16 x 32 times 32 x 8 product of signed bytes over the warp's registers (PTX mma.m16n8k32). With g =
 // lane / 4 and t = lane % 4: a[0] is row g, columns 4t .. 4t+3 of the left matrix, a[1] row g + 8, a[2] and a[3] the
 // same 16 columns further; b[0] is column g, rows 4t .. 4t+3 of the right one, b[1] the same 16 rows further; c[0],
 // c[1] are row g, columns 2t, 2t+1, and c[2], c[3] row g + 8.
 WEIR_DEVICE void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2]) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // The same for halves, 16 x 16 times 16 x 8 into floats (mma.m16n8k16): a[0] is row g, columns 2t, 2t+1, a[1] row g +
 // 8, a[2] and a[3] the same 8 columns further; b[0] is column g, rows 2t, 2t+1, b[1] the same 8 rows further; c as
 // above.
 WEIR_DEVICE void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // CUDA starts a kernel by its address alone (the twin calls it, and also needs the types of its parameters).

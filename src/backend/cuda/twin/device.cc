@@ -7,6 +7,8 @@
 #include <cstring>
 #include <map>
 
+#include "backend/cuda/twin/watch.h"
+
 namespace weir::twin {
 namespace {
 
@@ -67,7 +69,7 @@ Device::~Device() {
   if (memory_ != nullptr && memory_->arena != nullptr) munmap(memory_->arena, kArenaBytes);
 }
 
-int64_t Device::AvailableBytes() const { return kArenaBytes - memory_->used; }
+int64_t Device::AvailableBytes() const { return std::max<int64_t>(0, kArenaBytes - memory_->used - kPageBytes); }
 
 Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Access access) {
   if (bytes < 0) return InvalidArgument("cannot allocate {} bytes for {}", bytes, MemTagName(tag));
@@ -77,10 +79,10 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
   uint8_t* data = nullptr;
   if (access == Access::kDevice) {
     // Never freed: a test's device is short-lived.
-    if (memory_->used + size > kArenaBytes) return OverBudget("twin: the arena is full");
+    if (memory_->used + size + kPageBytes > kArenaBytes) return OverBudget("twin: the arena is full");
     Synchronise();
     data = memory_->arena + memory_->used;
-    memory_->used += size;
+    memory_->used += size + kPageBytes;  // a page between two allocations belongs to neither
     memory_->Protect(PROT_NONE);
   } else {
     void* mapped = mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -88,9 +90,11 @@ Result<Buffer> Device::Allocate(Ledger& ledger, MemTag tag, int64_t bytes, Acces
     data = static_cast<uint8_t*>(mapped);
   }
   memory_->ranges[reinterpret_cast<uintptr_t>(data)] = {size, access};
+  AllowMemory(data, bytes);  // kernels may not touch the rest of the last page
   return Buffer(data, std::move(reservation), this, [](void* owner, uint8_t* address) {
     auto& device = *static_cast<Device*>(owner);
     device.Synchronise();
+    ForbidMemory(address);
     const auto at = device.memory_->ranges.find(reinterpret_cast<uintptr_t>(address));
     const auto size = static_cast<size_t>(at->second.first);
     if (device.memory_->InArena(address)) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/grid.h"
 
+#include <fmt/core.h>
 #include <ucontext.h>
 #include <csetjmp>
 #include <cstring>
 #include <memory>
 #include <vector>
+
+#include "backend/cuda/twin/watch.h"
 
 namespace weir::twin {
 namespace {
@@ -24,10 +27,16 @@ struct Fiber {
   bool done = true;
 };
 
-struct Warp {
-  alignas(16) uint8_t slots[2][32][kExchangeBytes];
+// Where threads wait until all `n` have arrived, all from the same call.
+struct Meeting {
   int arrived = 0;
   int64_t round = 0;
+  Where caller;
+};
+
+struct Warp {
+  alignas(16) uint8_t slots[2][32][kExchangeBytes];
+  Meeting exchange, barrier;
 };
 
 struct Block {
@@ -38,8 +47,7 @@ struct Block {
   std::jmp_buf scheduler;
   int n_threads = 0, thread = 0;
   int64_t x = 0, y = 0, z = 0, n_x = 0;
-  int arrived = 0;
-  int64_t round = 0;
+  Meeting barrier;
   bool progress = false;  // a thread passed a barrier or ended since the scheduler last looked
 };
 
@@ -50,19 +58,31 @@ Block& Now() {
 
 void Yield() {
   Block& b = Now();
+  watched.on = false;
   if (_setjmp(b.fibers[b.thread].at) == 0) _longjmp(b.scheduler, 1);
 }
 
-// Waits until all `n` have arrived.
-void Meet(int n, int* arrived, int64_t* round) {
-  const int64_t mine = *round;
-  if (++*arrived == n) {
-    *arrived = 0;
-    ++*round;
-    Now().progress = true;
-    return;
+bool Same(const Where& a, const Where& b) {
+  return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+// True for the last of the n threads.
+bool Meet(int n, Meeting& meeting, const Where& caller) {
+  if (meeting.arrived == 0) {
+    meeting.caller = caller;
+  } else if (!Same(meeting.caller, caller)) {
+    Refuse(fmt::format("thread {} waits at {}:{}, others of its {} at line {}", Now().thread, caller.file_name(),
+                       caller.line(), n == kWarp ? "warp" : "block", meeting.caller.line()));
   }
-  while (*round == mine) Yield();
+  const int64_t mine = meeting.round;
+  if (++meeting.arrived == n) {
+    meeting.arrived = 0;
+    ++meeting.round;
+    Now().progress = true;
+    return true;
+  }
+  while (meeting.round == mine) Yield();
+  return false;
 }
 
 void RunFiber() {
@@ -80,9 +100,10 @@ void Resume(int thread) {
   b.thread = thread;
   if (_setjmp(b.scheduler) != 0) return;
   Fiber& fiber = b.fibers[thread];
+  if (fiber.stack == nullptr) fiber.stack = std::make_unique<uint8_t[]>(kStackBytes);
+  watched = {true, fiber.stack.get(), kStackBytes, thread};
   if (fiber.started) _longjmp(fiber.at, 1);
   fiber.started = true;
-  fiber.stack = std::make_unique<uint8_t[]>(kStackBytes);
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack.get();
   fiber.context.uc_stack.ss_size = kStackBytes;
@@ -103,36 +124,43 @@ uint8_t* SharedMemory() {
   return reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(Now().shared.data()) + 15) / 16 * 16);
 }
 
-void Barrier() {
+void Barrier(Where caller) {
   Block& b = Now();
-  Meet(b.n_threads, &b.arrived, &b.round);
+  if (Meet(b.n_threads, b.barrier, caller)) WatchBarrier();
 }
 
-void Exchange(const void* mine, int n_bytes) {
+void WarpBarrier(Where caller) {
+  const int warp = ThreadIdx() / kWarp;
+  if (Meet(kWarp, Now().warps[warp].barrier, caller)) WatchWarpBarrier(warp);
+}
+
+void Exchange(const void* mine, int n_bytes, Where caller) {
   Block& b = Now();
-  Warp& warp = b.warps[b.thread / 32];
+  Warp& warp = b.warps[b.thread / kWarp];
   // Two sets of slots: a lane that reaches the next exchange early does not overwrite values that others still read.
-  std::memcpy(warp.slots[warp.round % 2][b.thread % 32], mine, static_cast<size_t>(n_bytes));
-  Meet(32, &warp.arrived, &warp.round);
+  std::memcpy(warp.slots[warp.exchange.round % 2][b.thread % kWarp], mine, static_cast<size_t>(n_bytes));
+  Meet(kWarp, warp.exchange, caller);
 }
 
 const void* FromLane(int lane) {
   Block& b = Now();
-  const Warp& warp = b.warps[b.thread / 32];
-  return warp.slots[(warp.round - 1) % 2][lane];
+  const Warp& warp = b.warps[b.thread / kWarp];
+  return warp.slots[(warp.exchange.round - 1) % 2][lane];
 }
 
-float ShuffleXor(float value, int lanes) {
-  Exchange(&value, 4);
-  std::memcpy(&value, FromLane((ThreadIdx() % 32) ^ lanes), 4);
+float ShuffleXor(float value, int lanes, Where caller) {
+  Exchange(&value, 4, caller);
+  std::memcpy(&value, FromLane((ThreadIdx() % kWarp) ^ lanes), 4);
   return value;
 }
 
-int ShuffleXor(int value, int lanes) {
-  Exchange(&value, 4);
-  std::memcpy(&value, FromLane((ThreadIdx() % 32) ^ lanes), 4);
+int ShuffleXor(int value, int lanes, Where caller) {
+  Exchange(&value, 4, caller);
+  std::memcpy(&value, FromLane((ThreadIdx() % kWarp) ^ lanes), 4);
   return value;
 }
+
+void AtomicMax(uint32_t* to, uint32_t value) { *to = value > *to ? value : *to; }
 
 int Dot4(uint32_t a, uint32_t b, int sum) {
   for (int i = 0; i < 32; i += 8) sum += static_cast<int8_t>(a >> i) * static_cast<int8_t>(b >> i);
@@ -154,9 +182,9 @@ void ForOwned(const Fn& add) {
 
 }  // namespace
 
-void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2]) {
+void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2], Where caller) {
   const Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  Exchange(&mine, sizeof(mine));
+  Exchange(&mine, sizeof(mine), caller);
   ForOwned([&](int i, int row, int column) {
     for (int k = 0; k < 32; k += 4) {
       const auto& left = *static_cast<const Operands*>(FromLane(row % 8 * 4 + k % 16 / 4));
@@ -166,9 +194,9 @@ void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2]) {
   });
 }
 
-void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2], Where caller) {
   const Operands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  Exchange(&mine, sizeof(mine));
+  Exchange(&mine, sizeof(mine), caller);
   ForOwned([&](int i, int row, int column) {
     double sum = c[i];
     for (int k = 0; k < 16; ++k) {
@@ -191,14 +219,16 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
   b.body = &body;
   b.n_threads = threads;
   b.n_x = grid.x;
+  WatchLaunch();
   // Poisoned for every block: shared memory is initially undefined.
   for (b.z = 0; b.z < grid.z; ++b.z) {
     for (b.y = 0; b.y < grid.y; ++b.y) {
       for (b.x = 0; b.x < grid.x; ++b.x) {
         b.shared.assign(static_cast<size_t>(shared_bytes) + 16 + kFence, 0xff);
         for (int t = 0; t < threads; ++t) b.fibers[t].done = false;
-        b.arrived = 0;
-        for (Warp& warp : b.warps) warp.arrived = 0;
+        b.barrier.arrived = 0;
+        for (Warp& warp : b.warps) warp.exchange.arrived = warp.barrier.arrived = 0;
+        WatchBlock(SharedMemory(), shared_bytes);
         // Every other round in reverse: the order of threads then cannot hide a missing barrier.
         int n_left = threads;
         for (int64_t pass = 0; n_left > 0; ++pass) {
@@ -212,8 +242,12 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
           if (n_left > 0 && !b.progress) {
             // The fibers wait forever: they are abandoned, with their stacks.
             for (int t = 0; t < threads; ++t) b.fibers[t].started = false;
-            return Internal("twin: {} of {} threads wait at a barrier that the others never reach", n_left, threads);
+            return Internal("twin: {} of {} threads wait at a barrier or shuffle that the others never reach", n_left,
+                            threads);
           }
+        }
+        if (const std::string problem = TakeProblem(); !problem.empty()) {
+          return Internal("twin: block ({}, {}, {}), {}", b.x, b.y, b.z, problem);
         }
         for (int i = 0; i < kFence; ++i) {
           if (SharedMemory()[shared_bytes + i] != 0xff) return Internal("twin: a write beyond the shared memory");
