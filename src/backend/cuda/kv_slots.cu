@@ -69,31 +69,38 @@ struct CompactHead {
   const int32_t* keep;
   int32_t n_keep;
 };
+constexpr int kCompactHeads = 96;
 struct CompactHeads {
-  CompactHead head[kHeads];
+  CompactHead head[kCompactHeads];
 };
 
-constexpr int kUnit = 2;          // divides every slot size, in bytes
-constexpr int kMoveUnits = 8192;  // of one block of threads at a time
+constexpr int kMoveBytes = 16384;  // of one block of threads at a time
+constexpr int kPartBytes = 64;     // of a slot, at least: neighbouring lanes read whole sectors
 
-// One block per head moves its slots in place, some at a time: all are read before any is written, and later ones are
-// never read from where earlier ones were written, because slot j of the result is never before j.
-WEIR_KERNEL void CompactRows(CompactHeads heads) {
-  auto* shared = reinterpret_cast<uint16_t*>(SharedMemory());
+// Block (head, part): moves one part of every slot, in place, some slots at a time. All are read before any is written,
+// and later ones are never read from where earlier ones were written, because slot j of the result is never before j.
+// `Unit` divides slots' sizes and addresses.
+template <typename Unit>
+WEIR_KERNEL void CompactRows(CompactHeads heads, int n_parts) {
+  auto* shared = reinterpret_cast<Unit*>(SharedMemory());
   const CompactHead& head = heads.head[BlockIdx()];
-  const int64_t units = head.slot_bytes / kUnit;
-  auto* slots = reinterpret_cast<uint16_t*>(head.slots);
-  const int64_t per_pass = kMoveUnits / units;
-  for (int64_t first = 0; first < head.n_keep; first += per_pass) {
-    const int64_t n = (head.n_keep - first < per_pass ? head.n_keep - first : per_pass) * units;
-    if (head.keep[first + n / units - 1] == first + n / units - 1)
-      continue;  // ascending: all of them keep their places
+  const int slot_units = static_cast<int>(head.slot_bytes / static_cast<int64_t>(sizeof(Unit)));
+  const int whole = (slot_units + n_parts - 1) / n_parts, begin = BlockIdxY() * whole;
+  const int units = slot_units - begin < whole ? slot_units - begin : whole;
+  if (units <= 0) return;
+  auto* slots = reinterpret_cast<Unit*>(head.slots) + begin;
+  const int per_pass = kMoveBytes / static_cast<int>(sizeof(Unit)) / units;
+  for (int first = 0; first < head.n_keep; first += per_pass) {
+    const int n_slots = head.n_keep - first < per_pass ? head.n_keep - first : per_pass, n = n_slots * units;
+    if (head.keep[first + n_slots - 1] == first + n_slots - 1) continue;  // ascending: all of them keep their places
     Barrier();
-    for (int64_t i = ThreadIdx(); i < n; i += NumThreads()) {
-      shared[i] = slots[head.keep[first + i / units] * units + i % units];
+    for (int i = ThreadIdx(); i < n; i += NumThreads()) {
+      shared[i] = slots[static_cast<int64_t>(head.keep[first + i / units]) * slot_units + i % units];
     }
     Barrier();
-    for (int64_t i = ThreadIdx(); i < n; i += NumThreads()) slots[first * units + i] = shared[i];
+    for (int i = ThreadIdx(); i < n; i += NumThreads()) {
+      slots[static_cast<int64_t>(first + i / units) * slot_units + i % units] = shared[i];
+    }
   }
 }
 
@@ -186,7 +193,7 @@ void StoreSlots(Device& device, std::span<const StoreSlotsArgs> args) {
 void CompactSlots(Device& device, std::span<const CompactSlotsArgs> args) {
   while (!args.empty()) {
     CompactHeads heads;
-    const int n = static_cast<int>(std::min<int64_t>(kHeads, std::ssize(args)));
+    const int n = static_cast<int>(std::min<int64_t>(kCompactHeads, std::ssize(args)));
     // Heads of a group share one list.
     const auto is_new = [&](int i) {
       return i == 0 || args[i].keep.data() != args[i - 1].keep.data() || args[i].keep.size() != args[i - 1].keep.size();
@@ -197,12 +204,20 @@ void CompactSlots(Device& device, std::span<const CompactSlotsArgs> args) {
     }
     device.MakeStageRoom(list_bytes);
     const int32_t* staged = nullptr;
+    uint64_t sizes = 0;  // and addresses: their common powers of two
+    int64_t widest = 0;
     for (int i = 0; i < n; ++i) {
       const CompactSlotsArgs& a = args[i];
+      sizes |= static_cast<uint64_t>(a.slot_bytes) | reinterpret_cast<uintptr_t>(a.slots);
+      widest = std::max(widest, a.slot_bytes);
       if (is_new(i)) staged = device.Stage(a.keep.data(), std::ssize(a.keep));
       heads.head[i] = {device.Mine(a.slots), a.slot_bytes, staged, static_cast<int32_t>(a.keep.size())};
     }
-    device.Launch(CompactRows, Grid{n}, 512, kMoveUnits * kUnit, heads);
+    const int n_parts = static_cast<int>(std::max<int64_t>(1, widest / kPartBytes));
+    auto* const kernel = sizes % 8 == 0   ? CompactRows<uint64_t>
+                         : sizes % 4 == 0 ? CompactRows<uint32_t>
+                                          : CompactRows<uint16_t>;
+    device.Launch(kernel, Grid{n, n_parts}, 512, kMoveBytes, heads, n_parts);
     args = args.subspan(static_cast<size_t>(n));
   }
 }
