@@ -6,12 +6,14 @@
 #include <cublasLt.h>
 
 #include <map>
+#include <optional>
 #include <tuple>
 
 namespace weir::cuda {
 namespace {
 
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;  // recommended for the library's Hopper kernels
+constexpr size_t kMaxAlgorithms = 512;                  // remembered; chunks may have any number of rows
 
 cudaDataType_t TypeOf(DType type) {
   return type == DType::kF32 ? CUDA_R_32F : type == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF;
@@ -26,7 +28,7 @@ struct Library::State {
   Device* device = nullptr;
   cublasLtHandle_t handle = nullptr;
   Buffer workspace, ones;
-  std::map<Shape, cublasLtMatmulAlgo_t> algorithms;
+  std::map<Shape, std::optional<cublasLtMatmulAlgo_t>> algorithms;  // nullopt: the library has none
 
   void Check(cublasStatus_t status, const char* what) {
     if (status != CUBLAS_STATUS_SUCCESS)
@@ -51,12 +53,14 @@ Result<std::unique_ptr<Library>> Library::Make(Device& device, Ledger& ledger) {
 }
 
 Library::~Library() {
-  if (state_ != nullptr && state_->handle != nullptr) cublasLtDestroy(state_->handle);
+  if (state_ == nullptr || state_->handle == nullptr) return;
+  state_->device->Synchronise();  // products may be running
+  cublasLtDestroy(state_->handle);
 }
 
 bool Library::Has(DType type) const { return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16; }
 
-void Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_rows, int64_t n_in, const void* w,
+bool Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_rows, int64_t n_in, const void* w,
                        int64_t w_stride, int64_t n_out, const float* scale, float* y, int64_t y_stride,
                        bool accumulate) {
   State& s = *state_;
@@ -98,20 +102,19 @@ void Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_ro
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
     cublasLtMatmulHeuristicResult_t best;
     int n_found = 0;
-    s.Check(
-        cublasLtMatmulAlgoGetHeuristic(s.handle, product, left, right, result, result, preference, 1, &best, &n_found),
-        "choosing a kernel");
-    if (n_found > 0) {
-      found = s.algorithms.emplace(shape, best.algo).first;
-    } else {
-      s.device->stream().Fail(Internal("cuBLASLt has no kernel for {} x {} x {}", n_rows, n_in, n_out));
-    }
+    const cublasStatus_t chosen =
+        cublasLtMatmulAlgoGetHeuristic(s.handle, product, left, right, result, result, preference, 1, &best, &n_found);
+    if (chosen != CUBLAS_STATUS_NOT_SUPPORTED) s.Check(chosen, "choosing a kernel");
+    if (s.algorithms.size() >= kMaxAlgorithms) s.algorithms.clear();
+    const bool has = chosen == CUBLAS_STATUS_SUCCESS && n_found > 0;
+    found = s.algorithms.emplace(shape, has ? std::optional(best.algo) : std::nullopt).first;
     cublasLtMatmulPreferenceDestroy(preference);
   }
-  if (s.device->stream().status().ok()) {
+  const bool has = found == s.algorithms.end() || found->second.has_value();
+  if (has && s.device->stream().status().ok()) {
     const float* one = s.ones.as<float>();
     s.Check(cublasLtMatmul(s.handle, product, scale != nullptr ? scale : one, w, left, x, right,
-                           accumulate ? one : one + 1, y, result, y, result, &found->second, s.workspace.data(),
+                           accumulate ? one : one + 1, y, result, y, result, &*found->second, s.workspace.data(),
                            kWorkspaceBytes, static_cast<cudaStream_t>(s.device->stream().handle())),
             "a product");
   }
@@ -119,6 +122,7 @@ void Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_ro
   cublasLtMatrixLayoutDestroy(right);
   cublasLtMatrixLayoutDestroy(left);
   cublasLtMatmulDescDestroy(product);
+  return has;
 }
 
 }  // namespace weir::cuda
@@ -132,8 +136,10 @@ struct Library::State {};
 Result<std::unique_ptr<Library>> Library::Make(Device&, Ledger&) { return std::unique_ptr<Library>(new Library); }
 Library::~Library() = default;
 bool Library::Has(DType) const { return false; }
-void Library::Multiply(DType, const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, const float*,
-                       float*, int64_t, bool) {}
+bool Library::Multiply(DType, const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, const float*,
+                       float*, int64_t, bool) {
+  return false;
+}
 
 }  // namespace weir::twin
 

@@ -24,8 +24,9 @@ class Library {
   // False when Multiply() does not support these weights and the caller must multiply.
   bool Has(DType type) const;
   // y[r, o] = scale * sum_k x[r, k] * w[o, k] (+ y[r, o]): x of type `type` (F32 unrounded, rows x_stride elements
-  // apart), w with rows w_stride elements apart, y with rows y_stride floats apart. REQUIRES: Has(type).
-  void Multiply(DType type, const void* x, int64_t x_stride, int64_t n_rows, int64_t n_in, const void* w,
+  // apart), w with rows w_stride elements apart, y with rows y_stride floats apart. False, and nothing is done, when
+  // the library has no kernel for the shape. REQUIRES: Has(type).
+  bool Multiply(DType type, const void* x, int64_t x_stride, int64_t n_rows, int64_t n_in, const void* w,
                 int64_t w_stride, int64_t n_out, const float* scale, float* y, int64_t y_stride, bool accumulate);
 
  private:

@@ -158,23 +158,26 @@ void MakeNarrow(Device& device, DType type, Activations& x) {
   x.narrow.type = type;
 }
 
-void LibraryProduct(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first,
+// False when the library has no kernel.
+bool LibraryProduct(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first,
                     int64_t n_out, const ProductOut& out) {
   const DType type = w.type();
   const int64_t pitch = PitchBytes(type, w.n_in());
   const int64_t w_stride = pitch / RowBytes(type, 1);
   const uint8_t* rows = w.data() + first * pitch;
+  bool did = false;
   if (type == DType::kF32) {
-    library.Multiply(type, x.x, x.x_stride, x.n_rows, x.n_in, rows, w_stride, n_out, nullptr, out.y, out.y_stride,
-                     out.accumulate);
+    did = library.Multiply(type, x.x, x.x_stride, x.n_rows, x.n_in, rows, w_stride, n_out, nullptr, out.y, out.y_stride,
+                           out.accumulate);
   } else {
     MakeNarrow(device, type, x);
-    library.Multiply(type, x.narrow.values, x.n_in, x.n_rows, x.n_in, rows, w_stride, n_out,
-                     type == DType::kF16 ? x.narrow.scale + 1 : nullptr, out.y, out.y_stride, out.accumulate);
+    did = library.Multiply(type, x.narrow.values, x.n_in, x.n_rows, x.n_in, rows, w_stride, n_out,
+                           type == DType::kF16 ? x.narrow.scale + 1 : nullptr, out.y, out.y_stride, out.accumulate);
   }
-  if (out.bias == nullptr) return;
+  if (!did || out.bias == nullptr) return did;
   const int64_t n = x.n_rows * n_out;
   device.Launch(AddBias, Grid{Blocks(n, kWideThreads)}, kWideThreads, 0, out.bias, n_out, n, out.y, out.y_stride);
+  return true;
 }
 
 void OwnProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
@@ -197,11 +200,8 @@ void Pack(const MatrixSource& source, const uint8_t* row, int64_t o, uint8_t* ba
 
 void PlainProduct(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
                   const ProductOut& out) {
-  if (x.n_rows > kFewRows && library.Has(w.type())) {
-    LibraryProduct(device, library, x, w, first, n_out, out);
-  } else {
-    OwnProduct(device, x, w, first, n_out, out);
-  }
+  const bool many = x.n_rows > kFewRows && library.Has(w.type());
+  if (!many || !LibraryProduct(device, library, x, w, first, n_out, out)) OwnProduct(device, x, w, first, n_out, out);
 }
 
 void EmbedPlainRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
