@@ -16,6 +16,9 @@ cudaStream_t StreamOf(Stream& stream) { return static_cast<cudaStream_t>(stream.
 
 Status NoDevice(const char* why) { return Unsupported("no CUDA device: {}", why); }
 
+// Compiled as all kernels are: a device that cannot run it runs none.
+WEIR_KERNEL void Probe() {}
+
 }  // namespace
 
 struct Device::Memory {
@@ -24,8 +27,11 @@ struct Device::Memory {
 
 Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger, bool graphs) {
   int n = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&n); error != cudaSuccess)
+  if (const cudaError_t error = cudaGetDeviceCount(&n); error != cudaSuccess) {
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return NoDevice("no NVIDIA driver is installed");
     return NoDevice(cudaGetErrorString(error));
+  }
   if (n == 0) return NoDevice("the driver reports none");
   cudaDeviceProp properties;
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, 0); error != cudaSuccess) {
@@ -34,6 +40,13 @@ Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger, bool graphs) {
   if (properties.major < kOldestMajor) {
     return NoDevice(fmt::format("{} has compute capability {}.{}, this program needs {}.0", properties.name,
                                 properties.major, properties.minor, kOldestMajor)
+                        .c_str());
+  }
+  cudaFuncAttributes probe;
+  if (const cudaError_t error = cudaFuncGetAttributes(&probe, Probe); error != cudaSuccess) {
+    cudaGetLastError();
+    return NoDevice(fmt::format("{}, sm_{}{}: this program has no kernels for it ({})", properties.name,
+                                properties.major, properties.minor, cudaGetErrorString(error))
                         .c_str());
   }
   std::unique_ptr<Device> out(new Device);

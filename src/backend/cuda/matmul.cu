@@ -2,8 +2,10 @@
 #include "backend/cuda/matmul.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "backend/cuda/weights.h"
+#include "base/threads.h"
 #include "base/workspace.h"
 #include "quant/format.h"
 
@@ -11,6 +13,8 @@ namespace weir::WEIR_GPU {
 namespace {
 
 constexpr int kThreads = 256;
+// Of a matrix that is packed: rows of a task, and bytes below which starting threads takes longer.
+constexpr int64_t kPackedRows = 64, kPackedAlone = 1 << 20;
 
 // One warp per block of 32, with the numbers of QuantizeRowQ8(), bit for bit.
 WEIR_KERNEL void Round(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_blocks, int8_t* codes, float* scales,
@@ -56,19 +60,22 @@ int64_t DeviceMatrix::PackedBytes(DType type, int64_t n_out, int64_t n_in) {
 
 Result<std::unique_ptr<Matrix>> DeviceMatrix::Make(Device& device, const MatrixSource& source, Ledger& ledger) {
   WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
-  if (!AllFinite(source.type, source.data, source.n_out * source.n_in)) {
-    return Corrupt("tensor {}: a weight is NaN or infinite", source.name);
-  }
   const int64_t bytes = PackedBytes(source.type, source.n_out, source.n_in);
   const int64_t row_bytes = RowBytes(source.type, source.n_in);
   WEIR_ASSIGN_OR_RETURN(Buffer buffer, device.Allocate(ledger, MemTag::kWeights, bytes, Access::kDevice));
-  // Assembled on the host, one matrix at a time.
+  // Assembled on the host, one matrix at a time, by several threads: a model has thousands of millions of weights.
   WEIR_ASSIGN_OR_RETURN(const HostBuffer packed, HostBuffer::Allocate(ledger, MemTag::kWeights, bytes));
   const WeightsInfo& weights = WeightsFor(source.type);
-  for (int64_t o = 0; o < source.n_out; ++o) {
-    const uint8_t* row = source.data + (source.row_order != nullptr ? source.row_order[o] : o) * row_bytes;
-    weights.pack(source, row, o, packed.data());
-  }
+  ThreadPool threads(bytes < kPackedAlone ? 1 : 0);
+  std::atomic<bool> finite = true;
+  threads.For(Blocks(source.n_out, kPackedRows), [&](int64_t task, int) {
+    for (int64_t o = task * kPackedRows; o < std::min(source.n_out, (task + 1) * kPackedRows); ++o) {
+      const uint8_t* row = source.data + (source.row_order != nullptr ? source.row_order[o] : o) * row_bytes;
+      if (!AllFinite(source.type, row, source.n_in)) finite = false;
+      weights.pack(source, row, o, packed.data());
+    }
+  });
+  if (!finite) return Corrupt("tensor {}: a weight is NaN or infinite", source.name);
   device.Copy(buffer.data(), packed.data(), bytes);
   if (!device.stream().status().ok()) return device.stream().status();
   return std::unique_ptr<Matrix>(new DeviceMatrix(source, std::move(buffer)));
