@@ -110,6 +110,31 @@ TEST_P(ProductsTest, EmbeddingsAreTheDecodedRows) {
   }
 }
 
+// More than a megabyte is packed by several threads.
+TEST_P(ProductsTest, LargeWeights) {
+  const int64_t n_in = 512, n_out = 4097;
+  const cpu::Weights weights = cpu::Weights::Random(rng_, DType::kQ5_K, n_out, n_in);
+  std::vector<int32_t> order(static_cast<size_t>(n_out));
+  for (int64_t o = 0; o < n_out; ++o) order[o] = static_cast<int32_t>((o * 5 + 1) % n_out);
+  const MatrixSource source = {"w", DType::kQ5_K, n_out, n_in, weights.data(), order.data()};
+  const auto mine = Prepare(*backend_, source), reference = Prepare(*ref_, source);
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < n_out; id += 63) ids.push_back(id);
+  ids.push_back(n_out - 1);
+  const int64_t n = std::ssize(ids);
+  float* out = Poisoned(n * n_in);
+  backend_->EmbedRows(*mine, ids.data(), n, out);
+  std::vector<float> expected(static_cast<size_t>(n * n_in));
+  ref_->EmbedRows(*reference, ids.data(), n, expected.data());
+  EXPECT_EQ(Get(out, n * n_in), expected);
+  // One weight that is no number, in the last row.
+  std::vector<uint8_t> bad(weights.data(), weights.data() + n_out * RowBytes(DType::kQ5_K, n_in));
+  const uint16_t nan = 0x7e00;
+  std::memcpy(bad.data() + (n_out - 1) * RowBytes(DType::kQ5_K, n_in), &nan, 2);
+  EXPECT_EQ(backend_->PrepareMatrix({"w", DType::kQ5_K, n_out, n_in, bad.data()}, ledger_).status().code(),
+            StatusCode::kCorrupt);
+}
+
 TEST_P(ProductsTest, LikelihoodsOfAVocabularyInPieces) {
   const int64_t n_in = 64, n_vocab = 9000, n_rows = 11;
   const cpu::Weights weights = cpu::Weights::Random(rng_, DType::kQ8_0, n_vocab, n_in);

@@ -220,9 +220,8 @@ void Check(const void* address, int64_t bytes, int64_t alignment, bool write, co
 
 void RefuseValue(const char* what, const void* caller) {
   if (!watched.on) return;
-  Refuse(
-      fmt::format("thread {}: {} (addr2line -Cfe PROGRAM {:#x})", watched.thread, what,
-                  reinterpret_cast<uintptr_t>(caller) - reinterpret_cast<uintptr_t>(__executable_start)));
+  Refuse(fmt::format("thread {}: {} (addr2line -Cfe PROGRAM {:#x})", watched.thread, what,
+                     reinterpret_cast<uintptr_t>(caller) - reinterpret_cast<uintptr_t>(__executable_start)));
 }
 
 }  // namespace
@@ -282,8 +281,8 @@ std::string TakeProblem() { return std::exchange(Now().problem, {}); }
 extern "C" {
 
 #define WEIR_PC __builtin_return_address(0)
-#define WEIR_ACCESS(n)                                                                                    \
-  void __tsan_read##n(void* at) { weir::twin::Check(at, n, n, false, WEIR_PC); }                      \
+#define WEIR_ACCESS(n)                                                           \
+  void __tsan_read##n(void* at) { weir::twin::Check(at, n, n, false, WEIR_PC); } \
   void __tsan_write##n(void* at) { weir::twin::Check(at, n, n, true, WEIR_PC); }
 WEIR_ACCESS(1)
 WEIR_ACCESS(2)
@@ -291,8 +290,8 @@ WEIR_ACCESS(4)
 WEIR_ACCESS(8)
 WEIR_ACCESS(16)
 // A copy of a type whose alignment is less than its size; -fsanitize=alignment knows the type's.
-#define WEIR_UNALIGNED(n)                                                                                 \
-  void __tsan_unaligned_read##n(void* at) { weir::twin::Check(at, n, 1, false, WEIR_PC); }            \
+#define WEIR_UNALIGNED(n)                                                                  \
+  void __tsan_unaligned_read##n(void* at) { weir::twin::Check(at, n, 1, false, WEIR_PC); } \
   void __tsan_unaligned_write##n(void* at) { weir::twin::Check(at, n, 1, true, WEIR_PC); }
 WEIR_UNALIGNED(2)
 WEIR_UNALIGNED(4)
