@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "backend/cuda/twin/watch.h"
 #include "engine/picture_encoder.h"
 #include "gpu/devices.h"
 #include "support/encoder.h"
@@ -11,6 +12,8 @@
 
 namespace weir::testing {
 namespace {
+
+const int kWatched = twin::watch_one_in = 17;  // launches, of which one is
 
 class EncodersTest : public DeviceTest {
  protected:

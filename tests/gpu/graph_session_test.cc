@@ -3,6 +3,7 @@
 // operations are launched one by one, and after the first tokens every pass is a replay.
 #include <algorithm>
 
+#include "backend/cuda/twin/watch.h"
 #include "engine/session.h"
 #include "engine/step_batch.h"
 #include "gpu/devices.h"
@@ -10,6 +11,8 @@
 
 namespace weir::testing {
 namespace {
+
+const int kWatched = twin::watch_one_in = 17;  // launches, of which one is
 
 class GraphSessionTest : public ::testing::TestWithParam<const char*> {
  protected:

@@ -3,6 +3,7 @@
 // that are saved on one and continue on the other.
 #include <algorithm>
 
+#include "backend/cuda/twin/watch.h"
 #include "chat/generate.h"
 #include "engine/session.h"
 #include "engine/step_batch.h"
@@ -11,6 +12,8 @@
 
 namespace weir::testing {
 namespace {
+
+const int kWatched = twin::watch_one_in = 17;  // launches, of which one is
 
 class SessionTest : public DeviceTest {
  protected:

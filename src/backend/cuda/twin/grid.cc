@@ -46,6 +46,8 @@ struct Block {
   const std::function<void()>* body = nullptr;
   std::jmp_buf scheduler;
   int n_threads = 0, thread = 0;
+  bool watch = true;
+  int64_t n_launches = 0;
   int64_t x = 0, y = 0, z = 0, n_x = 0;
   Meeting barrier;
   bool progress = false;  // a thread passed a barrier or ended since the scheduler last looked
@@ -101,7 +103,7 @@ void Resume(int thread) {
   if (_setjmp(b.scheduler) != 0) return;
   Fiber& fiber = b.fibers[thread];
   if (fiber.stack == nullptr) fiber.stack = std::make_unique<uint8_t[]>(kStackBytes);
-  watched = {true, fiber.stack.get(), kStackBytes, thread};
+  watched = {b.watch, fiber.stack.get(), kStackBytes, thread};
   if (fiber.started) _longjmp(fiber.at, 1);
   fiber.started = true;
   getcontext(&fiber.context);
@@ -219,6 +221,7 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
   b.body = &body;
   b.n_threads = threads;
   b.n_x = grid.x;
+  b.watch = b.n_launches++ % watch_one_in == 0;
   WatchLaunch();
   // Poisoned for every block: shared memory is initially undefined.
   for (b.z = 0; b.z < grid.z; ++b.z) {

@@ -34,6 +34,10 @@ struct Watched {
 };
 inline thread_local Watched watched;
 
+// Accesses are checked in one of so many launches. Whole models launch every kernel thousands of times: a larger
+// number, and a prime, which meets every kernel of a pass in turn.
+inline int watch_one_in = 1;
+
 void WatchLaunch();
 void WatchBlock(const uint8_t* shared, int64_t shared_bytes);
 // All threads of the block, or of a warp, passed a barrier.
