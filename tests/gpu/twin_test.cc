@@ -298,6 +298,15 @@ TEST_F(TwinRules, NothingIsTouchedBeyondItsBounds) {
   Says(Run(ReadsAt, Grid{1}, 1, 0, host.data(), 3, out()), "outside");
 }
 
+TEST_F(TwinRules, CopiesStayWithinAnAllocation) {
+  std::vector<float> host(1025);
+  device_->Copy(out_.data(), host.data(), 4096);
+  device_->Copy(host.data(), out_.data() + 4, 4092);
+  EXPECT_TRUE(device_->stream().status().ok());
+  device_->Copy(host.data(), out_.data() + 4, 4096);
+  Says(std::string(device_->stream().status().message()), "ends beyond an allocation");
+}
+
 TEST_F(TwinRules, TheRestOfAPageIsNobodys) {
   out_ = Take(100);
   EXPECT_EQ(Run(WritesAt, Grid{1}, 1, 0, out(), 24), "");

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "backend/cuda/twin/watch.h"
+
 namespace weir::twin {
 namespace {
 
@@ -17,6 +19,8 @@ struct Kept {
   }
   Status Do() const {
     if (work.kernel == nullptr) {
+      if (!StaysWithin(work.to, work.n_bytes) || !StaysWithin(work.from, work.n_bytes))
+        return Internal("twin: a copy of {} bytes ends beyond an allocation", work.n_bytes);
       std::memmove(work.to, work.from, static_cast<size_t>(work.n_bytes));
       return Status();
     }

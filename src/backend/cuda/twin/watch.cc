@@ -241,6 +241,12 @@ void ForbidMemory(const void* address) {
   ++memory.version;
 }
 
+bool StaysWithin(const void* address, int64_t n_bytes) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const Range range = RangeOf(Now(), at);
+  return range.n_bytes == 0 || at - range.begin + static_cast<uintptr_t>(n_bytes) <= range.n_bytes;
+}
+
 void WatchLaunch() {
   State& s = Now();
   // Marks of earlier launches mean nothing.

@@ -24,6 +24,8 @@ namespace weir::twin {
 // What kernels may access, besides shared memory: [address, address + n_bytes).
 void AllowMemory(const void* address, int64_t n_bytes);
 void ForbidMemory(const void* address);
+// Whether a copy of so many bytes stays within the allocation in which it begins; true outside of all.
+bool StaysWithin(const void* address, int64_t n_bytes);
 
 // The running thread of a block, for the checks. grid.cc keeps it up to date.
 struct Watched {
