@@ -152,9 +152,15 @@ Result<bool> Answerer::Draw() {
   // A form that is whole, where there is no token to end it with.
   const bool whole = form_ != nullptr && form_->MustEnd() && tokenizer_.end_of_generation_ids().empty();
   if (end_ || whole) reason_ = StopReason::kEndOfGeneration;
+  const bool shown = std::binary_search(shown_.begin(), shown_.end(), token_);
   if (!end_ || options_.show_special) {
     std::string text;
-    decoder_.Push(token_, &text);
+    if (shown && !options_.show_special) {
+      decoder_.Finish(&text);  // a character that was begun stays broken
+      text += tokenizer_.TokenBytes(token_, /*show_special=*/true);
+    } else {
+      decoder_.Push(token_, &text);
+    }
     stop_text_found_ = stop_text_.Push(text, &text_);
     if (stop_text_found_) reason_ = StopReason::kStopText;
   }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ class Answerer {
   // The session has read the prompt. All arguments except the options must outlive the object.
   Answerer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, AnswerOptions options);
 
+  // These control tokens appear in the text in any case, unless they end the answer: parts of marks that it is taken
+  // apart by. Sorted; they outlive the object.
+  void Show(std::span<const int32_t> ids) { shown_ = ids; }
   // No more tokens will be sampled.
   bool done() const { return reason_.has_value(); }
   // Samples the next token. Returns true if the session must read it (with append()); report the result with Read().
@@ -114,6 +118,7 @@ class Answerer {
   bool end_ = false;  // token_ ends the answer
   bool ended_ = false, stop_text_found_ = false, end_token_read_ = false;
   Status full_;
+  std::span<const int32_t> shown_;
 };
 
 // Samples the next token. If the sampler's options allow it, only the largest logits are copied from the device. Errors

@@ -13,6 +13,24 @@ namespace {
 // unlimited, so it must not be buffered without bound for a slow client.
 constexpr size_t kMaxEvents = 256, kMaxUnreadBytes = 4 << 20, kMaxUnreadLikelihoods = 1 << 14;
 
+size_t BytesOf(const AnswerEvent& event) {
+  size_t n = event.text.size();
+  for (const AnswerPart& part : event.parts) n += sizeof(part) + part.text.size() + part.id.size();
+  return n;
+}
+
+// Texts of one kind become one part.
+void AddParts(std::vector<AnswerPart> more, std::vector<AnswerPart>* parts) {
+  for (AnswerPart& part : more) {
+    const bool continues = part.kind != AnswerPart::Kind::kCall && !parts->empty() && parts->back().kind == part.kind;
+    if (continues) {
+      parts->back().text += part.text;
+    } else {
+      parts->push_back(std::move(part));
+    }
+  }
+}
+
 }  // namespace
 
 AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
@@ -147,7 +165,11 @@ Status AnswerJob::Read() {
     AnswerOptions options = request_;
     options.read_last = stream_ != nullptr;
     options.t_src_ms = summary_.t_ms;
+    if (request_.reading) {
+      apart_.emplace(host_.answer_form(), *request_.reading);
+    }
     answerer_.emplace(*session_, *sampler_, host_.tokenizer(), std::move(options));
+    if (apart_) answerer_->Show(host_.answer_form().shown());
   }
   return status.ok() ? scored : status;
 }
@@ -155,22 +177,34 @@ Status AnswerJob::Read() {
 Result<bool> AnswerJob::Write() {
   const bool behind = events.size() >= kMaxEvents;
   const size_t n_likelihoods = pending_.tokens.size() * static_cast<size_t>(1 + std::max(0, request_.n_logprobs));
-  if (behind && (pending_.text.size() > kMaxUnreadBytes || n_likelihoods > kMaxUnreadLikelihoods)) {
+  if (behind && (BytesOf(pending_) > kMaxUnreadBytes || n_likelihoods > kMaxUnreadLikelihoods)) {
     return Cancelled("the client reads the answer too slowly");
   }
   WEIR_ASSIGN_OR_RETURN(const bool reads, answerer_->Draw());
   TakeWritten();
-  if (!behind && (!pending_.text.empty() || !pending_.tokens.empty())) {
+  if (!behind && (!pending_.text.empty() || !pending_.parts.empty() || !pending_.tokens.empty())) {
     pending_.n_prompt = summary_.n_prompt;
     pending_.n_cached = summary_.n_cached;
     events.Push(std::move(pending_));
     pending_ = AnswerEvent();
   }
-  return reads;
+  if (!apart_ || !apart_->done()) return reads;
+  answerer_->Stop();  // what would follow is not wanted
+  return reads && stream_ != nullptr;
 }
 
-void AnswerJob::TakeWritten() {
-  pending_.text += answerer_->TakeText();
+void AnswerJob::TakeWritten(bool last) {
+  if (apart_) {
+    apart_->Push(answerer_->TakeText());
+    if (last) apart_->Finish();
+    std::vector<AnswerPart> parts = apart_->Take();
+    for (const AnswerPart& part : parts) {
+      if (part.kind == AnswerPart::Kind::kContent) pending_.text += part.text;
+    }
+    AddParts(std::move(parts), &pending_.parts);
+  } else {
+    pending_.text += answerer_->TakeText();
+  }
   std::vector<ScoredToken> scored = answerer_->TakeScored();
   pending_.tokens.insert(pending_.tokens.end(), std::make_move_iterator(scored.begin()),
                          std::make_move_iterator(scored.end()));
@@ -262,8 +296,9 @@ void AnswerJob::Finish() {
   SessionJob::Finish();  // before the client gets the event: its next request then finds the pot free
   if (answerer_) {
     answerer_->Finish();
-    TakeWritten();
-    summary_.ended = answerer_->ended();
+    summary_.ended = answerer_->ended() || (apart_ && apart_->done());
+    TakeWritten(/*last=*/true);
+    summary_.n_calls = apart_ ? apart_->n_calls() : 0;
     summary_.stop_text = answerer_->done() && answerer_->reason() == StopReason::kStopText;
   }
   summary_.cancelled = status_.code() == StatusCode::kCancelled;

@@ -18,6 +18,7 @@
 #include "recall/recaller.h"
 #include "serve/held_map.h"
 #include "serve/session_job.h"
+#include "text/answer_reader.h"
 #include "text/sampler.h"
 
 namespace weir {
@@ -31,10 +32,11 @@ struct AnswerRequest : AnswerOptions {
   std::vector<PromptPart> prompt;
   std::vector<VisualInput> visuals;
   std::string question;
+  std::optional<ReadingOptions> reading;  // the answer is taken apart; nullopt: it is a text
 };
 
 struct AnswerSummary {
-  bool ended = false;      // by an end token or a stop string; otherwise because of its length
+  bool ended = false;      // by an end token, a stop string or its one call; otherwise because of its length
   bool stop_text = false;  // by a stop string
   bool cancelled = false;
   int64_t n_prompt = 0, n_answer = 0;
@@ -48,10 +50,11 @@ struct AnswerSummary {
   double first_token_ms = 0;           // since the job was created; 0 without a token
   double prompt_ms = 0;                // from the job's start to its first token, or to its end without one
   double answer_ms = 0;                // from there to its end
+  int n_calls = 0;                     // of tools, in the answer
 };
 
-// One step's result. Text is whole characters; `tokens` are those sampled (or read, with score_prompt) since the last
-// event.
+// One step's result. Text is whole characters; if the request wants the answer taken apart, it is the content alone,
+// which the parts hold, too. `tokens` are those sampled (or read, with score_prompt) since the last event.
 struct AnswerEvent {
   std::string text;
   std::vector<ScoredToken> tokens;
@@ -61,6 +64,7 @@ struct AnswerEvent {
   bool overflow = false;  // the prompt does not fit into a pot that may not forget
   bool cut = false;       // cancelled after the stream session had changed
   AnswerSummary summary;  // of the last event
+  std::vector<AnswerPart> parts;
 };
 
 class AnswerJob : public SessionJob {
@@ -101,8 +105,8 @@ class AnswerJob : public SessionJob {
   Result<bool> Write();
   // Reports the result of reading the token.
   Status Written(const Status& read);
-  // Moves the answerer's new output to pending_.
-  void TakeWritten();
+  // Moves the answerer's new output to pending_. `last`: there will be no more.
+  void TakeWritten(bool last = false);
   Status AdvanceStage();
   Step StepOf(Status status);
 
@@ -111,8 +115,9 @@ class AnswerJob : public SessionJob {
   Clock::time_point begun_at_;
   std::optional<Sampler> sampler_;
   std::optional<RecalledFrames> frames_;
-  std::optional<Answerer> answerer_;  // set once the prompt was read
-  std::vector<int32_t> prompt_;       // all parts: only with score_prompt
+  std::optional<Answerer> answerer_;   // set once the prompt was read
+  std::optional<AnswerReader> apart_;  // set with it, if the answer is taken apart
+  std::vector<int32_t> prompt_;        // all parts: only with score_prompt
   Stage stage_ = Stage::kBegin;
   int64_t n_others_ = 0;  // tokens read before the question
   AnswerSummary summary_;

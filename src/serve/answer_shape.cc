@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <atomic>
 #include <ctime>
+#include <utility>
 
 #include "base/utf8.h"
 
@@ -29,7 +30,10 @@ void AppendLists(Json more, Json* to) {
   }
 }
 
-const char* FinishReason(const AnswerSummary& summary) { return summary.ended ? "stop" : "length"; }
+const char* FinishReason(const AnswerSummary& summary) {
+  if (!summary.ended) return "length";
+  return summary.n_calls > 0 ? "tool_calls" : "stop";
+}
 
 }  // namespace
 
@@ -115,6 +119,7 @@ void AnswerShape::Add(size_t index, const AnswerEvent& event) {
   if (!choice.begun) choice.text = echoes_[index / static_cast<size_t>(n_)];
   choice.begun = true;
   choice.text += event.text;
+  choice.parts.Add(event.parts);
   AppendLists(Logprobs(event.tokens, &choice), &choice.logprobs);
   if (event.last) {
     choice.finish_reason = FinishReason(event.summary);
@@ -129,7 +134,7 @@ Json AnswerShape::Whole() {
     Choice& choice = choices_[i];
     Json one = {{"index", i}};
     if (kind_ == Kind::kChat) {
-      one["message"] = {{"role", "assistant"}, {"content", std::move(choice.text)}, {"refusal", nullptr}};
+      one["message"] = choice.parts.Message();
     } else {
       one["text"] = std::move(choice.text);
     }
@@ -165,9 +170,14 @@ std::vector<Json> AnswerShape::Chunks(size_t index, const AnswerEvent& event) {
     out.push_back(std::move(chunk));
   };
   if (first && kind_ == Kind::kChat) add({{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
-  if (!text.empty() || (!event.tokens.empty() && logprobs_)) {
-    add(kind_ == Kind::kChat ? Json{{"content", text}} : Json(text), Logprobs(event.tokens, &choice), nullptr);
+  std::vector<Json> contents;
+  if (kind_ == Kind::kChat) contents = choice.parts.Deltas(event.parts);
+  if (kind_ == Kind::kCompletion && !text.empty()) contents.emplace_back(text);
+  if (contents.empty() && !event.tokens.empty() && logprobs_) {  // of what is not certain yet
+    contents.push_back(kind_ == Kind::kChat ? Json{{"content", ""}} : Json(""));
   }
+  Json logprobs = contents.empty() ? Json() : Logprobs(event.tokens, &choice);
+  for (Json& content : contents) add(std::move(content), std::exchange(logprobs, nullptr), nullptr);
   if (event.last) {
     tally_.Count(index, event.summary);
     add(Json::object(), nullptr, FinishReason(event.summary));

@@ -10,6 +10,7 @@
 #include "serve/answer_tally.h"
 #include "serve/completion_request.h"
 #include "serve/host.h"
+#include "serve/message_parts.h"
 #include "serve/reply_shape.h"
 
 namespace weir {
@@ -30,7 +31,8 @@ class AnswerShape : public ReplyShape {
  private:
   struct Choice {
     bool begun = false;
-    std::string text;
+    std::string text;    // of a completion
+    MessageParts parts;  // of a chat
     Json logprobs;
     std::string finish_reason;
     int64_t n_characters = 0;  // of text whose tokens were listed: text_offset

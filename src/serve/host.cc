@@ -60,6 +60,12 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   }
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
   if (chat.ok()) out->chat_ = *std::move(chat);
+  const bool own_program = IsChatProgram(out->options_.chat_template);
+  const auto jinja = model.file().StringOr("tokenizer.chat_template", "");
+  out->answer_form_.emplace(own_program  ? out->options_.chat_template
+                            : jinja.ok() ? *jinja
+                                         : "",
+                            out->chat(), model.tokenizer());
   out->plan_ = std::move(plan);
   out->session_plan_ = std::move(session_plan);
   out->fingerprint_ = ModelFingerprint(model.file());
@@ -92,7 +98,7 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
 Host::Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)
     : model_(model), options_(std::move(options)), threads_(std::make_unique<ThreadBook>()), ledger_(budget_bytes) {}
 
-Host::~Host() = default;
+Host::~Host() { scheduler_.reset(); }
 
 Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting, std::string id) {
   if (n_waiting < 0) n_waiting = options_.frames_waiting;

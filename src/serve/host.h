@@ -28,6 +28,7 @@
 #include "serve/scheduler.h"
 #include "serve/session_table.h"
 #include "serve/shared_vision.h"
+#include "text/answer_reader.h"
 #include "text/chat_template.h"
 
 namespace weir {
@@ -48,6 +49,8 @@ class Host {
   LoadedModel& model() const { return model_; }
   const Tokenizer& tokenizer() const { return model_.tokenizer(); }
   const ChatTemplate* chat() const { return chat_ ? &*chat_ : nullptr; }
+  // How the model's answers are taken apart.
+  const AnswerForm& answer_form() const { return *answer_form_; }
   const HostOptions& options() const { return options_; }
   // The plan of an answer pot.
   const SessionPlan& plan() const { return plan_; }
@@ -99,7 +102,8 @@ class Host {
   AnswerPots pots_;
   SessionTable sessions_;
   std::atomic<bool> hurry_{false};
-  std::unique_ptr<Scheduler> scheduler_;  // last: its thread uses the rest
+  std::unique_ptr<Scheduler> scheduler_;  // its thread uses the rest, and ends first
+  std::optional<AnswerForm> answer_form_;
 };
 
 }  // namespace weir

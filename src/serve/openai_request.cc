@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 
+#include "serve/tool_request.h"
 #include "text/picture_marks.h"
 
 namespace weir {
@@ -19,7 +20,7 @@ constexpr int64_t kMaxQuestionBytes = 1 << 16;  // encoded on the engine's threa
 constexpr int64_t kMaxScored = 1 << 17;         // log-likelihoods of one request; each takes half a KiB
 constexpr int64_t kMaxEchoed = 8 << 20;         // bytes of prompts that one answer repeats
 constexpr int64_t kMaxAnswers = 16;             // to one prompt
-constexpr size_t kMaxTools = 1024, kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
+constexpr size_t kMaxMessages = 4096, kMaxPrompts = 256, kMaxStops = 16, kMaxStopBytes = 1024;
 
 uint64_t RandomSeed() {
   uint64_t seed = 0;
@@ -79,13 +80,9 @@ void CheckSamplers(Fields& fields) {
   if (steps != ours) fields.Fail("samplers", "may only list the fixed steps of this server: " + JsonText(ours));
 }
 
-// What a chat is parsed for. Calls of tools are not taken out of answers, so a template is given tools only where the
-// prompt itself is what was asked for.
-enum class Purpose { kAnswer, kPrompt };
-
-// What a request gives the chat template beside the messages. A template that is not run takes no arguments, so only
-// values without effect are accepted then.
-ChatArguments GetArguments(const Host& host, Purpose purpose, Fields& fields) {
+// What a request gives the chat template beside messages and tools. A template that is not run takes no arguments, so
+// only values without effect are accepted then.
+ChatArguments GetArguments(const Host& host, Fields& fields) {
   ChatArguments out;
   const bool runs = host.chat() != nullptr && host.chat()->has_program();
   if (const Json* value = fields.Get("chat_template_kwargs"); value != nullptr) {
@@ -114,23 +111,6 @@ ChatArguments GetArguments(const Host& host, Purpose purpose, Fields& fields) {
       }
     }
     if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
-  }
-  if (purpose == Purpose::kAnswer || !runs || !host.chat()->Reads("tools")) {
-    fields.Only("tools", Json::array());
-    fields.Only("tool_choice", "none");
-    return out;
-  }
-  const Json* const tools = fields.Get("tools");
-  std::string choice = "auto";
-  fields.Get("tool_choice", &choice);
-  if (choice != "auto" && choice != "none") fields.Fail("tool_choice", "must be \"auto\" or \"none\"");
-  if (tools == nullptr) return out;
-  bool well_formed = tools->is_array() && tools->size() <= kMaxTools;
-  for (const Json& tool : *tools) well_formed = well_formed && tool.is_object();
-  if (!well_formed) {
-    fields.Fail("tools", fmt::format("must be a list of at most {} tools", kMaxTools));
-  } else if (!tools->empty() && choice == "auto") {
-    out.tools = JsonText(*tools);
   }
   return out;
 }
@@ -230,25 +210,23 @@ Status GetContent(const Json& message, const std::string& where, bool sees, Mess
   return Status();
 }
 
-// Fields of a message that only a template that is run can show: calls of tools, their results, a model's thoughts.
-Status GetMore(Fields& message, const ChatTemplate& chat, ChatMessage* out) {
+// Fields of a message beside its content: calls of tools, what they belong to, a model's thoughts.
+Status GetMore(Fields& message, const ChatTemplate& chat, const std::string& where, ChatMessage* out) {
   Json more = Json::object();
   std::string text;
-  const Json* const calls = message.Get("tool_calls");
-  if (calls != nullptr && !calls->is_array()) message.Fail("tool_calls", "must be a list");
-  if (calls != nullptr && !calls->empty()) {
-    if (!chat.Reads("tool_calls")) message.Fail("tool_calls", "cannot be shown by this model's chat template");
-    more["tool_calls"] = *calls;
+  if (const Json* const calls = message.Get("tool_calls"); calls != nullptr && !calls->empty()) {
+    if (out->role != "assistant") message.Fail("tool_calls", "may only be an assistant's");
+    WEIR_ASSIGN_OR_RETURN(more["tool_calls"], CheckedCalls(*calls, where));
     if (!message.Has("content")) more["content"] = nullptr;
   }
+  const bool thinks = chat.Reads("reasoning_content") || chat.Reads("thinking");
   for (const char* key : {"tool_call_id", "name", "reasoning_content"}) {
-    if (!message.Has(key)) {
-      message.Ignore(key);
-      continue;
-    }
     message.Get(key, &text);
+    if (!message.Has(key)) continue;
     // A name matters where it names a tool; elsewhere it never did.
-    if (std::string_view(key) != "name" || out->role == "tool") more[key] = text;
+    if (std::string_view(key) == "reasoning_content" ? out->role == "assistant" && thinks : out->role == "tool") {
+      more[key] = text;
+    }
   }
   if (!more.empty()) out->more = JsonText(more);
   return message.Done();
@@ -270,22 +248,14 @@ Result<Messages> GetMessages(const Host& host, Fields& fields) {
     message.Only("refusal", nullptr);
     message.Only("audio", nullptr);
     message.Only("function_call", nullptr);
-    const bool runs = host.chat() != nullptr && host.chat()->has_program();
-    if (runs) {
-      WEIR_RETURN_IF_ERROR(GetMore(message, *host.chat(), &read));
-    } else {
-      message.Ignore("name");
-      message.Only("tool_calls", Json::array());
-    }
-    if (read.role == "developer" && !(runs && host.chat()->Reads("developer"))) read.role = "system";
-    const bool is_tool = read.role == "tool" && runs && host.chat()->Reads("tool");
     if (read.role != "system" && read.role != "developer" && read.role != "user" && read.role != "assistant" &&
-        !is_tool) {
-      message.Fail("role", "must be system, developer, user or assistant");
+        read.role != "tool") {
+      message.Fail("role", "must be system, developer, user, assistant or tool");
     }
-    WEIR_RETURN_IF_ERROR(message.Done());
+    WEIR_RETURN_IF_ERROR(GetMore(message, *host.chat(), where, &read));
+    if (read.role == "developer" && !host.chat()->Reads("developer")) read.role = "system";
     const bool sees = host.vision() != nullptr && read.role == "user";
-    const bool calls_alone = runs && message.Has("tool_calls") && !message.Has("content");
+    const bool calls_alone = !message.Has("content") && message.Has("tool_calls") && !read.more.empty();
     if (!calls_alone) {
       WEIR_RETURN_IF_ERROR(GetContent((*list)[i], where, sees, &out, &read.content));
     }
@@ -308,23 +278,27 @@ std::vector<PromptPart> WithPinnedSystem(const Host& host, const std::vector<Cha
 }
 
 // The text pieces up to the start of the answer. If the last message is the assistant's, the answer continues it, as
-// with llama-server.
+// with llama-server; *begun is then its text, which is not in the pieces.
 Result<std::vector<TextPiece>> Rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
-                                        const ChatArguments& arguments) {
+                                        const ChatArguments& arguments, std::string* begun) {
+  begun->clear();
   if (messages.size() < 2 || messages.back().role != "assistant" || !messages.back().more.empty()) {
     return chat.Render(messages, true, arguments);
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces,
-                        chat.Render({messages.begin(), messages.end() - 1}, true, arguments));
-  pieces.push_back({messages.back().content, false});
-  return pieces;
+  *begun = messages.back().content;
+  return chat.Render({messages.begin(), messages.end() - 1}, true, arguments);
 }
 
 // The prompt of a conversation for an answer pot: words, and pictures in their places.
-Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages, const ChatArguments& arguments) {
+// *reading says how the answer is to be taken apart.
+Result<std::vector<PromptPart>> ChatPrompt(const Host& host, const Messages& messages, const ChatArguments& arguments,
+                                           const ToolRequest& tools, std::optional<ReadingOptions>* reading) {
   const Tokenizer& tokenizer = host.tokenizer();
   const bool add_special = !host.chat()->includes_bos();
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list, arguments));
+  std::string begun;
+  WEIR_ASSIGN_OR_RETURN(std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list, arguments, &begun));
+  *reading = ReadingOf(host, tools, pieces, begun);
+  if (!begun.empty()) pieces.push_back({std::move(begun), false});
   if (messages.visuals.empty()) {
     return WithPinnedSystem(host, messages.list, tokenizer.EncodePieces(pieces, add_special));
   }
@@ -412,9 +386,30 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
 
 namespace {
 
-Result<CompletionRequest> ParseChatFor(const Host& host, const Json& body, const AnswerDefaults& defaults,
-                                       Purpose purpose) {
-  Fields fields(body);
+// Messages and what the template is given beside them; the tools are part of one of the two.
+struct Asked {
+  Messages messages;
+  ChatArguments arguments;
+  ToolRequest tools;
+};
+
+Result<Asked> GetAsked(const Host& host, Fields& fields) {
+  Asked out;
+  GetTools(fields, &out.tools);
+  out.arguments = GetArguments(host, fields);
+  (void)fields.Get("messages");
+  WEIR_RETURN_IF_ERROR(fields.Done());
+  if (host.chat() == nullptr) {
+    return InvalidArgument(
+        "this model has no chat template: start the server with --chat-template, or use /v1/completions");
+  }
+  WEIR_ASSIGN_OR_RETURN(out.messages, GetMessages(host, fields));
+  OfferTools(host, out.tools, &out.arguments, &out.messages.list);
+  return out;
+}
+
+// What a chat says beside what it asks.
+Result<CompletionRequest> GetChatOptions(const Host& host, Fields& fields, const AnswerDefaults& defaults) {
   CompletionRequest out;
   GetSampling(fields, defaults, host.tokenizer().n_tokens(), &out);
   AnswerRequest& answer = out.answers[0];
@@ -427,21 +422,9 @@ Result<CompletionRequest> ParseChatFor(const Host& host, const Json& body, const
   out.n_top = static_cast<int>(n_top);
   answer.n_logprobs = out.logprobs ? out.n_top : -1;
   fields.Only("response_format", {{"type", "text"}});
-  const ChatArguments arguments = GetArguments(host, purpose, fields);
-  fields.Ignore("parallel_tool_calls");  // there are none
   fields.Ignore("service_tier");
   fields.Ignore("store");  // chats are not stored
   fields.Only("modalities", Json::array({"text"}));
-  (void)fields.Get("messages");
-  WEIR_RETURN_IF_ERROR(fields.Done());
-  WEIR_RETURN_IF_ERROR(CheckScored(static_cast<size_t>(out.n), &out));
-  if (host.chat() == nullptr) {
-    return InvalidArgument(
-        "this model has no chat template: start the server with --chat-template, or use /v1/completions");
-  }
-  WEIR_ASSIGN_OR_RETURN(Messages messages, GetMessages(host, fields));
-  WEIR_ASSIGN_OR_RETURN(answer.prompt, ChatPrompt(host, messages, arguments));
-  answer.visuals = std::move(messages.visuals);
   out.echoes.emplace_back();
   return out;
 }
@@ -449,16 +432,24 @@ Result<CompletionRequest> ParseChatFor(const Host& host, const Json& body, const
 }  // namespace
 
 Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults) {
-  return ParseChatFor(host, body, defaults, Purpose::kAnswer);
+  Fields fields(body);
+  WEIR_ASSIGN_OR_RETURN(CompletionRequest out, GetChatOptions(host, fields, defaults));
+  WEIR_ASSIGN_OR_RETURN(Asked asked, GetAsked(host, fields));
+  WEIR_RETURN_IF_ERROR(CheckScored(static_cast<size_t>(out.n), &out));
+  AnswerRequest& answer = out.answers[0];
+  WEIR_ASSIGN_OR_RETURN(answer.prompt, ChatPrompt(host, asked.messages, asked.arguments, asked.tools, &answer.reading));
+  answer.visuals = std::move(asked.messages.visuals);
+  return out;
 }
 
 Result<std::string> RenderChat(const Host& host, const Json& body) {
-  WEIR_RETURN_IF_ERROR(ParseChatFor(host, body, {}, Purpose::kPrompt).status());
   Fields fields(body);
-  const ChatArguments arguments = GetArguments(host, Purpose::kPrompt, fields);
-  WEIR_ASSIGN_OR_RETURN(const Messages messages, GetMessages(host, fields));
-  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces, Rendered(*host.chat(), messages.list, arguments));
-  return JoinPieces(pieces);
+  WEIR_RETURN_IF_ERROR(GetChatOptions(host, fields, {}).status());
+  WEIR_ASSIGN_OR_RETURN(const Asked asked, GetAsked(host, fields));
+  std::string begun;
+  WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces,
+                        Rendered(*host.chat(), asked.messages.list, asked.arguments, &begun));
+  return JoinPieces(pieces) + begun;
 }
 
 Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, const AnswerDefaults& defaults) {
@@ -540,8 +531,13 @@ Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const Ans
   if (std::ssize(answer.question) > kMaxQuestionBytes) {
     fields.Fail("question", fmt::format("may have at most {} bytes; append longer texts first", kMaxQuestionBytes));
   }
+  ToolRequest tools;  // a session has none
+  GetReasoningFormat(fields, &tools);
   WEIR_RETURN_IF_ERROR(fields.Done());
   WEIR_RETURN_IF_ERROR(CheckScored(1, &out));
+  std::vector<TextPiece> before;
+  if (host.chat() != nullptr) before = ChatRounds(*host.chat()).Turn().after;
+  answer.reading = ReadingOf(host, tools, before, "");
   out.echoes.emplace_back();
   return out;
 }

@@ -8,7 +8,7 @@ namespace {
 
 // An answer that is not taken apart is a text.
 std::vector<AnswerPart> PartsOf(const AnswerEvent& event) {
-  if (event.text.empty()) return {};
+  if (!event.parts.empty() || event.text.empty()) return event.parts;
   return {{AnswerPart::Kind::kContent, event.text, ""}};
 }
 

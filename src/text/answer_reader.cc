@@ -67,9 +67,9 @@ void AnswerForm::FindShown(const ChatTemplate& chat) {
   std::vector<ChatMessage> messages = {{"user", "Say."},
                                        {"assistant", "",
                                         R"({"content": null, "tool_calls": [{"type": "function", "id": "call00001",
-           "function": {"name": "sample", "arguments": {"sample_key": 1}}}]})"}};
-  shows_calls_ = shows(messages, "sample_key");
-  messages.push_back({"tool", "Sample result.", R"({"tool_call_id": "call00001", "name": "sample"})"});
+           "function": {"name": "sample_tool", "arguments": {"sample_key": 1}}}]})"}};
+  shows_calls_ = shows(messages, "sample_tool");
+  messages.push_back({"tool", "Sample result.", R"({"tool_call_id": "call00001", "name": "sample_tool"})"});
   shows_results_ = shows_calls_ && shows(messages, "Sample result.");
 }
 

@@ -205,11 +205,11 @@ TEST_F(OpenAiOptionsTest, WhatOtherServersServeIsRefusedInWords) {
   EXPECT_NE(server_->Post("/completions", {{"prompt", "a"}}).body.find("/v1/completions"), std::string::npos);
 }
 
-// A template that is known by no name, with tools and their results; contents cannot speak for it.
+// A template that only its marks tell the family of, with tools and their results; contents cannot speak for it.
 TEST_F(OpenAiOptionsTest, ATemplateThatIsRunGetsToolsAndTheirResults) {
   EditedModel model("llama");
   model.metadata["tokenizer.chat_template"].v = std::string(
-      "{% if tools %}[{{ tools[0].function | tojson }}]{% endif %}{% for m in messages %}"
+      "{# <tool_call> #}{% if tools %}[{{ tools[0].function.name }}]{% endif %}{% for m in messages %}"
       "{% if m.role == 'tool' %}<r {{ m.tool_call_id }}>{{ m.content }}{% else %}<{{ m.role[0] }}>{{ m.content or '' }}"
       "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{% endif %}{% endfor %}"
       "{% if add_generation_prompt %}<a>{% endif %}");
@@ -222,16 +222,15 @@ TEST_F(OpenAiOptionsTest, ATemplateThatIsRunGetsToolsAndTheirResults) {
   const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
   const HttpAnswer answer = server.Post("/apply-template", {{"messages", messages}, {"tools", tools}});
   ASSERT_EQ(answer.status, 200) << answer.body;
-  EXPECT_EQ(answer.json()["prompt"], "[{\"name\": \"f\"}]<u>the man<a>{\"x\": 1}<r c1>7<a>");
+  EXPECT_EQ(answer.json()["prompt"], "[f]<u>the man<a>{\"x\": 1}<r c1>7<a>");
   const HttpAnswer none =
       server.Post("/apply-template", {{"messages", messages}, {"tools", tools}, {"tool_choice", "none"}});
   EXPECT_EQ(none.json()["prompt"], "<u>the man<a>{\"x\": 1}<r c1>7<a>");
-  // Calls are not taken out of answers, so an answer with tools is refused; a history with calls is not.
-  const HttpAnswer refused =
-      server.Post("/v1/chat/completions", {{"messages", messages}, {"tools", tools}, {"max_tokens", 3}});
-  EXPECT_EQ(refused.status, 400);
-  EXPECT_NE(refused.body.find("'tools'"), std::string::npos) << refused.body;
-  EXPECT_EQ(server.Post("/v1/chat/completions", {{"messages", messages}, {"max_tokens", 3}}).status, 200);
+  for (const Json& more : {Json::object(), Json{{"tools", tools}}}) {
+    Json body = {{"messages", messages}, {"max_tokens", 3}};
+    body.update(more);
+    EXPECT_EQ(server.Post("/v1/chat/completions", body).status, 200);
+  }
   EXPECT_EQ(server.Post("/apply-template", {{"messages", messages}, {"tools", 7}}).status, 400);
   // A session reads its turns with the same words.
   const HttpAnswer made = server.Post("/v1/sessions", {{"system", "be kind"}});

@@ -288,7 +288,7 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(chat, Chat({{"top_logprobs", 3}}), "top_logprobs");
   refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 21}}), "top_logprobs");
   refused(chat, Chat({{"colour", "red"}}), "colour");
-  refused(chat, Chat({{"tools", {{{"type", "function"}}}}}), "tools");
+  refused(chat, Chat({{"tools", {{{"type", "function"}}}}}), "tools[0].function");
   refused(chat, Chat({{"seed", "a"}}), "seed");
   refused(chat, Chat({{"cache_prompt", 1}}), "cache_prompt");
   refused(chat, Chat({{"seed", 18446744073709551615u}}), "seed");

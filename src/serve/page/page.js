@@ -266,7 +266,7 @@ const ask = (question) => work(async (signal) => {
   say('user', question);
   const answer = say('answer', '…'), start = performance.now();
   let text = '', first = 0, n = 0, at = null, told = {};
-  const response = await call('POST', ofSession('/ask'), { question, stream: true }, signal);
+  const response = await call('POST', ofSession('/ask'), { question, stream: true, reasoning_format: 'none' }, signal);
   for await (const event of events(response)) {
     if (event.error) throw new Error(event.error.message);
     const piece = event.choices[0]?.delta?.content;

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/tool_request.h"
+
+#include <sys/random.h>
+
+#include <fmt/core.h>
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "text/dialects/text_reader.h"
+#include "text/tool_prompt.h"
+#include "text/tool_table.h"
+
+namespace weir {
+namespace {
+
+constexpr size_t kMaxTools = 1024, kMaxNameBytes = 128, kMaxSchemaBytes = 1 << 16, kMaxToolBytes = 1 << 20;
+constexpr size_t kMaxCalls = 256, kMaxIdBytes = 128;
+constexpr const char* kNameRule = "must be 1 to 128 letters, digits, '_', '-', '.', ':' or '/'";
+
+bool IsName(std::string_view name) { return name.size() <= kMaxNameBytes && IsToolName(name); }
+
+std::string NewId(bool short_id) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  unsigned char bytes[24] = {};
+  const size_t n = short_id ? 9 : sizeof(bytes);
+  (void)!getrandom(bytes, n, 0);  // up to 256 bytes are never cut short
+  std::string out = short_id ? "" : "call_";
+  for (size_t i = 0; i < n; ++i) out += kLetters[bytes[i] % kLetters.size()];
+  return out;
+}
+
+// One of `tools`; returns it in the form that templates read.
+Json ReadTool(const Json& tool, const std::string& where, Fields& all) {
+  Fields fields(tool, where);
+  std::string type, name, description;
+  fields.Get("type", &type);
+  if (type != "function") fields.Fail("type", "must be \"function\"");
+  const Json* const function = fields.Get("function");
+  if (function == nullptr) fields.Fail("function", "is missing");
+  if (const Status bad = fields.Done(); !bad.ok()) {
+    all.Take(bad);
+    return nullptr;
+  }
+  Fields inner(*function, where + "function.");
+  bool strict = false;
+  inner.Get("name", &name);
+  if (!IsName(name)) inner.Fail("name", kNameRule);
+  inner.Get("description", &description);
+  inner.Get("strict", &strict);
+  if (strict) inner.Fail("strict", "must be false: answers are not held to a schema");
+  const Json* const parameters = inner.Get("parameters");
+  if (parameters != nullptr && !parameters->is_object()) inner.Fail("parameters", "must be an object");
+  Json shown = {{"name", name}};
+  if (inner.Has("description")) shown["description"] = description;
+  if (parameters != nullptr) {
+    if (JsonText(*parameters).size() > kMaxSchemaBytes) {
+      inner.Fail("parameters", fmt::format("may have at most {} bytes", kMaxSchemaBytes));
+    }
+    shown["parameters"] = *parameters;
+  } else {  // templates look into it
+    shown["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
+  }
+  if (const Status bad = inner.Done(); !bad.ok()) all.Take(bad);
+  return {{"type", "function"}, {"function", std::move(shown)}};
+}
+
+void GetChoice(Fields& fields, ToolRequest* out) {
+  const Json* const value = fields.Get("tool_choice");
+  if (value == nullptr) return;
+  const std::string wrong =
+      "must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": "
+      "{\"name\": ...}}";
+  if (*value == "none") {
+    out->choice = ToolRequest::Choice::kNone;
+  } else if (*value == "required") {
+    out->choice = ToolRequest::Choice::kRequired;
+  } else if (value->is_object()) {
+    out->choice = ToolRequest::Choice::kNamed;
+    const auto type = value->find("type"), function = value->find("function");
+    const bool is_function = type != value->end() && *type == "function" && function != value->end() &&
+                             function->is_object() && function->contains("name") && (*function)["name"].is_string();
+    if (!is_function) return fields.Fail("tool_choice", wrong);
+    out->name = (*function)["name"].get<std::string>();
+  } else if (*value != "auto") {
+    return fields.Fail("tool_choice", wrong);
+  }
+  const bool offered = out->choice != ToolRequest::Choice::kNamed ||
+                       std::any_of(out->tools.begin(), out->tools.end(),
+                                   [&](const Json& t) { return t["function"]["name"] == out->name; });
+  if (!offered) return fields.Fail("tool_choice", "names a tool that 'tools' does not offer");
+  if (out->must() && out->tools.empty()) return fields.Fail("tool_choice", "needs 'tools'");
+  if (out->must()) fields.Fail("tool_choice", "must be \"auto\" or \"none\": answers are not held to a form");
+}
+
+}  // namespace
+
+void GetReasoningFormat(Fields& fields, ToolRequest* out) {
+  std::string format = "auto";
+  fields.Get("reasoning_format", &format);
+  if (format != "auto" && format != "none" && format != "deepseek") {
+    fields.Fail("reasoning_format", "must be \"none\", \"deepseek\" or \"auto\"");
+  }
+  out->thoughts_apart = format != "none";
+}
+
+void GetTools(Fields& fields, ToolRequest* out) {
+  GetReasoningFormat(fields, out);
+  fields.Get("reasoning_effort", &out->effort);
+  if (out->effort.size() > 16) fields.Fail("reasoning_effort", "must be a word such as \"low\" or \"high\"");
+  fields.Get("parallel_tool_calls", &out->parallel);
+  if (const Json* const tools = fields.Get("tools"); tools != nullptr) {
+    if (!tools->is_array() || tools->size() > kMaxTools) {
+      return fields.Fail("tools", fmt::format("must be a list of at most {} tools", kMaxTools));
+    }
+    std::set<std::string> names;
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < tools->size(); ++i) {
+      Json tool = ReadTool((*tools)[i], "tools[" + std::to_string(i) + "].", fields);
+      if (tool.is_null()) return;
+      n_bytes += JsonText(tool).size();
+      if (!names.insert(tool["function"]["name"].get<std::string>()).second) {
+        return fields.Fail("tools", "has two tools of one name");
+      }
+      out->tools.push_back(std::move(tool));
+    }
+    if (n_bytes > kMaxToolBytes) fields.Fail("tools", fmt::format("may have at most {} bytes", kMaxToolBytes));
+  }
+  GetChoice(fields, out);
+}
+
+Result<Json> CheckedCalls(const Json& calls, const std::string& where) {
+  if (!calls.is_array() || calls.size() > kMaxCalls) {
+    return InvalidArgument("'{}tool_calls' must be a list of at most {} calls", where, kMaxCalls);
+  }
+  Json out = Json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string of_call = fmt::format("{}tool_calls[{}].", where, i);
+    Fields fields(calls[i], of_call);
+    std::string type = "function", id;
+    fields.Get("type", &type);
+    if (type != "function") fields.Fail("type", "must be \"function\"");
+    fields.Get("id", &id);
+    if (id.size() > kMaxIdBytes) fields.Fail("id", fmt::format("may have at most {} bytes", kMaxIdBytes));
+    fields.Ignore("index");  // clients that collect a stream send it back
+    const Json* const function = fields.Get("function");
+    if (function == nullptr) fields.Fail("function", "is missing");
+    WEIR_RETURN_IF_ERROR(fields.Done());
+    Fields inner(*function, of_call + "function.");
+    std::string name;
+    inner.Get("name", &name);
+    if (!IsName(name)) inner.Fail("name", kNameRule);
+    const Json* const arguments = inner.Get("arguments");
+    if (arguments != nullptr && !arguments->is_string() && !arguments->is_object()) {
+      inner.Fail("arguments", "must be a JSON object as text");
+    }
+    WEIR_RETURN_IF_ERROR(inner.Done());
+    Json call = {{"type", "function"}};
+    if (!id.empty()) call["id"] = id;
+    call["function"] = {{"name", name}, {"arguments", arguments == nullptr ? Json::object() : *arguments}};
+    out.push_back(std::move(call));
+  }
+  return out;
+}
+
+void OfferTools(const Host& host, const ToolRequest& request, ChatArguments* arguments,
+                std::vector<ChatMessage>* messages) {
+  const ChatTemplate& chat = *host.chat();
+  if (!request.effort.empty() && chat.Reads("reasoning_effort")) {
+    Json named = Json::object();
+    if (!arguments->named.empty()) {
+      if (auto given = ParseJsonObject(arguments->named); given.ok()) named = *std::move(given);
+    }
+    if (!named.contains("reasoning_effort")) named["reasoning_effort"] = request.effort;
+    arguments->named = JsonText(named);
+  }
+  if (request.active()) {
+    if (host.answer_form().shows_tools()) {
+      arguments->tools = JsonText(request.tools);
+    } else {
+      AddSystemText(host.answer_form(), DescribeTools(request.tools, request.must(), !request.parallel), messages);
+    }
+  }
+  WriteOutCalls(host.answer_form(), messages);
+}
+
+ReadingOptions ReadingOf(const Host& host, const ToolRequest& request, const std::vector<TextPiece>& prompt,
+                         std::string begun) {
+  ReadingOptions out;
+  if (request.active()) out.tools = std::make_shared<const ToolTable>(request.tools);
+  out.parallel = request.parallel;
+  out.thoughts_apart = request.thoughts_apart;
+  out.in_thoughts = host.answer_form().OpensThoughts(prompt);
+  out.begun = std::move(begun);
+  const bool short_ids = host.answer_form().dialect().short_ids;
+  out.new_id = [short_ids] { return NewId(short_ids); };
+  return out;
+}
+
+}  // namespace weir

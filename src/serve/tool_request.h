@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request says about tools and thoughts, checked: the tools it offers, which of them may be called, and what
+// becomes of the model's thoughts. Shapes: platform.openai.com/docs/guides/function-calling; reasoning_format as in
+// llama-server.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "serve/host.h"
+#include "text/answer_reader.h"
+
+namespace weir {
+
+struct ToolRequest {
+  enum class Choice { kNone, kAuto, kRequired, kNamed };
+  Json tools = Json::array();  // {"type": "function", "function": {...}}; names are unique
+  Choice choice = Choice::kAuto;
+  std::string name;  // kNamed
+  bool parallel = true;
+  bool thoughts_apart = true;  // reasoning_format
+  std::string effort;          // reasoning_effort; empty: the template's own
+
+  // The model may call something.
+  bool active() const { return !tools.empty() && choice != Choice::kNone; }
+  // The model must call something.
+  bool must() const { return choice == Choice::kRequired || choice == Choice::kNamed; }
+};
+
+// Reads tools, tool_choice, parallel_tool_calls, reasoning_format and reasoning_effort.
+void GetTools(Fields& fields, ToolRequest* out);
+// Reads reasoning_format alone.
+void GetReasoningFormat(Fields& fields, ToolRequest* out);
+
+// Checks and copies an assistant's calls: 'messages[1].tool_calls[0]...'. The result has the fields that templates
+// read; arguments are a JSON object, or the text of one.
+Result<Json> CheckedCalls(const Json& calls, const std::string& where);
+
+// Shows the tools to the model: to its template, or as a text in *messages.
+void OfferTools(const Host& host, const ToolRequest& request, ChatArguments* arguments,
+                std::vector<ChatMessage>* messages);
+
+// How the answer is taken apart. `prompt` ends where the answer begins, or after `begun`, its beginning.
+ReadingOptions ReadingOf(const Host& host, const ToolRequest& request, const std::vector<TextPiece>& prompt,
+                         std::string begun);
+
+}  // namespace weir
