@@ -535,6 +535,9 @@ TEST_F(ApisTest, WhatClientsReadOfTheServer) {
   const Json ids = server_->Post("/tokenize", {{"content", "the man"}, {"add_special", true}}).json();
   EXPECT_EQ(server_->Post("/tokenize", {{"prompt", "the man"}, {"add_special_tokens", true}, {"model", "m"}}).json(),
             ids);
+  const Json end = server_->Post("/tokenize", {{"prompt", info["eos_token"]}, {"add_special_tokens", false}}).json();
+  ASSERT_EQ(end["tokens"].size(), 1u);  // control tokens are recognised, as in vLLM
+  EXPECT_EQ(end["tokens"][0], info["eos_token_id"]);
   const Json plain = server_->Post("/tokenize", {{"content", "the man"}}).json();
   EXPECT_EQ(server_->Post("/detokenize", {{"tokens", plain["tokens"]}}).json()["prompt"], "the man");
 }

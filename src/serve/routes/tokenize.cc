@@ -34,8 +34,10 @@ void Handle(const Call& call, httplib::Response& response) {
     EncodeOptions options;
     options.add_special = false;
     const Json* content = fields.Get("content");
-    const Json* const prompt = fields.Get("prompt");  // vLLM's names, which lm_eval uses
-    if (content == nullptr) content = prompt;
+    if (content == nullptr) {  // vLLM's names, which lm_eval uses; there control tokens are recognised
+      content = fields.Get("prompt");
+      options.parse_special = content != nullptr;
+    }
     if (content == nullptr) fields.Fail("content", "is missing");
     if (content != nullptr && !content->is_string()) fields.Fail("content", "must be a string");
     fields.Get("add_special", &options.add_special);
