@@ -13,9 +13,10 @@ namespace {
 void Handle(const Call& call, httplib::Response& response) {
   Json model = ModelJson(call.host);
   // If the server has a key and the request does not, only the name is sent.
-  if (!call.options.api_keys.empty() && !call.http.has_header("Authorization") && !call.http.has_header("x-api-key"))
+  if (!call.options.api_keys.empty() && !call.http.has_header("Authorization") && !call.http.has_header("x-api-key")) {
     model.erase("meta");
-  model.erase("capabilities");
+    model.erase("capabilities");
+  }
   SendJson({{"object", "list"}, {"data", Json::array({std::move(model)})}}, response);
 }
 
