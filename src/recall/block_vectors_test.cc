@@ -341,6 +341,37 @@ TEST_F(StoredVectorsTest, KeysThatAreNoNumbersAreLeftOut) {
   }
 }
 
+// What an answer said is no part of the passage behind it.
+TEST_F(StoredVectorsTest, OnlyWordsOfTheInputAreAddedAround) {
+  const VectorShape shape = Shape();
+  Stream stream = Forgetful("words:restore=kv,gate=0,passages=1,margin=0,near=0");
+  Archive& archive = stream.recall->archive();
+  EncodeOptions plain;
+  plain.add_special = false;
+  const struct {
+    const char* text;
+    Role role;
+  } parts[] = {{" No. He said that", Role::kAnswer},
+               {" The harpoon lay in the attic.", Role::kInput},
+               {" No one.", Role::kAnswer}};
+  int64_t seq = 0;
+  for (const auto& [text, role] : parts) {
+    const std::vector<int32_t> tokens = tokenizer().Encode(text, plain);
+    Block block = {.seq = seq, .n_tokens = static_cast<int32_t>(tokens.size()), .role = role, .text = text};
+    ASSERT_TRUE(archive.Append(block).ok());
+    std::vector<uint16_t> kv(static_cast<size_t>(block.n_tokens * shape.kv_numbers()));
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      std::memcpy(kv.data() + i * static_cast<size_t>(shape.kv_numbers()), &tokens[i], sizeof(tokens[i]));
+    }
+    block.text = {};
+    block.body = BlockBody::kRowEach;
+    block.rows = kv;
+    ASSERT_TRUE(archive.kv()->Append(block).ok());
+    seq = block.seq_end();
+  }
+  EXPECT_EQ(Brought(stream, " Where was the harpoon?"), std::vector<std::string>{"The harpoon lay in the attic."});
+}
+
 TEST_F(StoredVectorsTest, TokensThatTheModelDoesNotHaveAreReadInstead) {
   const VectorShape shape = Shape();
   const int32_t n_vocab = model_->model().config().n_vocab;

@@ -87,12 +87,14 @@ class Kv final : public Restorer {
     int64_t first = passage.seq, end = passage.seq;  // of the unbroken run of tokens that holds the passage
     WEIR_RETURN_IF_ERROR(job.kv->ScanRange(wide, [&](BlockPlace, const Block& block) {
       if (!IsKvRecord(block, job.shape)) return false;
-      const bool fits = !text_only || (block.modality == Modality::kText && block.role == Role::kInput);
+      const bool inside = block.seq < passage.seq_end && block.seq_end() > passage.seq;
+      const bool fits = !text_only || inside || (block.modality == Modality::kText && block.role == Role::kInput);
       if (ends.empty() || block.seq != end || !fits) {
         if (end > passage.seq) return end < passage.seq_end;  // it ended behind the passage, or inside
         ends.clear();
         text.clear();
         first = end = block.seq;
+        if (!fits) return true;
       }
       const int32_t n_vocab = job.session.model().config().n_vocab;
       for (int64_t i = 0; i < block.n_tokens; ++i) {
