@@ -298,6 +298,13 @@ TEST_F(TwinRules, NothingIsTouchedBeyondItsBounds) {
   Says(Run(ReadsAt, Grid{1}, 1, 0, host.data(), 3, out()), "outside");
 }
 
+TEST_F(TwinRules, LaunchesFitEveryDevice) {
+  Says(Run(HalfWait, Grid{1}, 1025, 0), "a launch of");
+  Says(Run(HalfWait, Grid{1}, 32, 100 << 10), "a launch of");
+  Says(Run(HalfWait, Grid{1, 65536}, 32, 0), "a launch of");
+  Says(Run(HalfWait, Grid{1, 1, 65536}, 32, 0), "a launch of");
+}
+
 TEST_F(TwinRules, CopiesStayWithinAnAllocation) {
   std::vector<float> host(1025);
   device_->Copy(out_.data(), host.data(), 4096);
