@@ -40,12 +40,39 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags* flags) {
       ->capture_default_str();
 }
 
+namespace {
+
+void AddFormFlags(CLI::App& app, FormFlags* flags) {
+  std::vector<CLI::Option*> all = {
+      app.add_option("--grammar", flags->grammar, "hold the answer to a GBNF grammar, as llama.cpp's")
+          ->type_name("TEXT"),
+      app.add_option("--grammar-file", flags->grammar_file, "the same, from a file")->type_name("FILE"),
+      app.add_option("-j,--json-schema", flags->schema, "hold the answer to a JSON schema; {} is any JSON")
+          ->type_name("TEXT"),
+      app.add_option("--json-schema-file", flags->schema_file, "the same, from a file")->type_name("FILE"),
+      app.add_option("--regex", flags->regex, "hold the answer to a regular expression")->type_name("TEXT"),
+      app.add_option("--choice", flags->choices, "a text that the answer may be; give it once for each")
+          ->type_name("TEXT")
+          ->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
+  };
+  for (CLI::Option* option : all) {
+    option->check(NotEmpty());
+    for (CLI::Option* other : all) {
+      if (option != other) option->excludes(other);
+    }
+  }
+}
+
+}  // namespace
+
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output) {
   app.add_option("-n,--predict", flags->n_predict, "maximum answer length in tokens; -1 = until the model ends it")
       ->check(Between(-1, 1 << 30))
       ->capture_default_str();
   AddSamplingFlags(app, flags);
   app.add_flag("--ignore-eos", flags->ignore_eos, "continue after the model ends its answer");
+  AddFormFlags(app, &flags->form);
   if (with_output) {
     app.add_option("-o,--output", flags->output, "text, or json: one object at the end")
         ->check(CLI::IsMember({"text", "json"}))
@@ -75,12 +102,47 @@ std::string SamplingText(const SamplingFlags& flags) {
   return out;
 }
 
+Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags) {
+  const FormFlags& form = flags->form;
+  using Kind = FormSpec::Kind;
+  const struct {
+    const char* name;
+    std::string value;
+    Kind kind;
+    bool is_file;
+  } given[] = {
+      {"--grammar", form.grammar, Kind::kGrammar, false},
+      {"--grammar-file", form.grammar_file, Kind::kGrammar, true},
+      {"--json-schema", form.schema, Kind::kJsonSchema, false},
+      {"--json-schema-file", form.schema_file, Kind::kJsonSchema, true},
+      {"--regex", form.regex, Kind::kRegex, false},
+      {"--choice", form.choices.empty() ? std::string() : form.choices[0], Kind::kChoices, false},
+  };
+  for (const auto& one : given) {
+    if (one.value.empty()) continue;
+    FormSpec spec;
+    spec.kind = one.kind;
+    spec.text = one.value;
+    spec.choices = form.choices;
+    if (one.is_file) {
+      WEIR_ASSIGN_OR_RETURN(spec.text, ReadTextFile(one.value, kMaxFormTextBytes));
+    }
+    auto made = MakeForm(spec, FormVocab::Make(tokenizer));
+    if (!made.ok()) return InvalidArgument("{}: {}", one.name, made.status().message());
+    flags->made_form = *std::move(made);
+  }
+  return Status();
+}
+
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
                               bool print, int64_t t_src_ms) {
   GenerateOptions options;
   options.t_src_ms = t_src_ms;
   options.max_tokens = flags.n_predict;
   options.ignore_eos = flags.ignore_eos;
+  options.form = flags.made_form;
+  // A SentencePiece model begins its answers with a space, which is no part of their form.
+  options.own_text = flags.made_form != nullptr;
   options.stop = &StopFlag();
   Status output;
   // A model repeats what it read: on a terminal, control sequences of a stranger's text must not act.

@@ -15,6 +15,7 @@
 #include "pictures.h"
 #include "recall_flags.h"
 #include "text/chat_template.h"
+#include "text/forms/form.h"
 #include "text/sampler.h"
 
 namespace weir::app {
@@ -26,14 +27,26 @@ struct SamplingFlags {
 void AddSamplingFlags(CLI::App& app, SamplingFlags* flags);
 std::string SamplingText(const SamplingFlags& flags);
 
+// What answers must look like: at most one of these.
+struct FormFlags {
+  std::string grammar, grammar_file, schema, schema_file, regex;
+  std::vector<std::string> choices;
+};
+
 struct AnswerFlags : SamplingFlags {
   int n_predict = -1;
   bool ignore_eos = false;
   std::string output = "text";
+  FormFlags form;
+  std::shared_ptr<const Form> made_form;  // by MakeAnswerForm(); nullptr: none was asked for
 };
 void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output);
 // Fills in a seed if none was given. kInvalidArgument for values out of range.
 Result<Sampler> MakeSampler(AnswerFlags* flags);
+
+// Fills in made_form. Call before a prompt is read. kInvalidArgument names the flag; kIo for a file that cannot be
+// read.
+Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags);
 
 // Generates an answer; with `print` whole characters appear on stdout as they are generated. `t_src_ms`: the stream
 // time of the answer's tokens.

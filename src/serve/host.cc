@@ -6,6 +6,7 @@
 
 #include "chat/probe.h"
 #include "chat/session_file.h"
+#include "serve/form_store.h"
 #include "serve/session_id.h"
 #include "serve/thread_book.h"
 
@@ -96,7 +97,11 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
 }
 
 Host::Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)
-    : model_(model), options_(std::move(options)), threads_(std::make_unique<ThreadBook>()), ledger_(budget_bytes) {}
+    : model_(model),
+      options_(std::move(options)),
+      forms_(std::make_unique<FormStore>(model.tokenizer())),
+      threads_(std::make_unique<ThreadBook>()),
+      ledger_(budget_bytes) {}
 
 Host::~Host() { scheduler_.reset(); }
 

@@ -33,6 +33,7 @@
 
 namespace weir {
 
+class FormStore;
 class ThreadBook;
 
 class Host {
@@ -64,6 +65,8 @@ class Host {
   Scheduler& scheduler() { return *scheduler_; }
   Metrics& metrics() { return metrics_; }
   ThreadBook& threads() const { return *threads_; }
+  // What answers may be held to. Any thread.
+  FormStore& forms() const { return *forms_; }
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
@@ -89,6 +92,7 @@ class Host {
   LoadedModel& model_;
   HostOptions options_;
   std::optional<ChatTemplate> chat_;
+  std::unique_ptr<FormStore> forms_;
   SessionPlan plan_, session_plan_;
   std::string fingerprint_;
   Metrics metrics_;

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <map>
 
+#include "serve/form_request.h"
+#include "serve/form_store.h"
 #include "serve/tool_request.h"
 #include "text/picture_marks.h"
 
@@ -408,6 +410,14 @@ Result<Asked> GetAsked(const Host& host, Fields& fields) {
   return out;
 }
 
+Status MakeForm(const Host& host, const std::optional<FormSpec>& spec, AnswerRequest* answer) {
+  if (!spec) return Status();
+  auto form = host.forms().Get(*spec);
+  if (!form.ok()) return InvalidArgument("the answer's form: {}", form.status().message());
+  answer->form = *std::move(form);
+  return Status();
+}
+
 // What a chat says beside what it asks.
 Result<CompletionRequest> GetChatOptions(const Host& host, Fields& fields, const AnswerDefaults& defaults) {
   CompletionRequest out;
@@ -421,7 +431,6 @@ Result<CompletionRequest> GetChatOptions(const Host& host, Fields& fields, const
   if (n_top > 0 && !out.logprobs) fields.Fail("top_logprobs", "needs 'logprobs' to be true");
   out.n_top = static_cast<int>(n_top);
   answer.n_logprobs = out.logprobs ? out.n_top : -1;
-  fields.Only("response_format", {{"type", "text"}});
   fields.Ignore("service_tier");
   fields.Ignore("store");  // chats are not stored
   fields.Only("modalities", Json::array({"text"}));
@@ -434,9 +443,11 @@ Result<CompletionRequest> GetChatOptions(const Host& host, Fields& fields, const
 Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const AnswerDefaults& defaults) {
   Fields fields(body);
   WEIR_ASSIGN_OR_RETURN(CompletionRequest out, GetChatOptions(host, fields, defaults));
+  const std::optional<FormSpec> form = GetForm(fields);
   WEIR_ASSIGN_OR_RETURN(Asked asked, GetAsked(host, fields));
   WEIR_RETURN_IF_ERROR(CheckScored(static_cast<size_t>(out.n), &out));
   AnswerRequest& answer = out.answers[0];
+  WEIR_RETURN_IF_ERROR(MakeForm(host, form, &answer));
   WEIR_ASSIGN_OR_RETURN(answer.prompt, ChatPrompt(host, asked.messages, asked.arguments, asked.tools, &answer.reading));
   answer.visuals = std::move(asked.messages.visuals);
   return out;
@@ -445,6 +456,7 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
 Result<std::string> RenderChat(const Host& host, const Json& body) {
   Fields fields(body);
   WEIR_RETURN_IF_ERROR(GetChatOptions(host, fields, {}).status());
+  (void)GetForm(fields);  // not a part of the prompt
   WEIR_ASSIGN_OR_RETURN(const Asked asked, GetAsked(host, fields));
   std::string begun;
   WEIR_ASSIGN_OR_RETURN(const std::vector<TextPiece> pieces,
@@ -467,7 +479,9 @@ Result<CompletionRequest> ParseCompletion(const Host& host, const Json& body, co
   fields.Only("best_of", 1);
   fields.Get("cache_prompt", &out.answers[0].cache_prompt);
   const Json* prompt = fields.Get("prompt");
+  const std::optional<FormSpec> form = GetForm(fields);
   WEIR_RETURN_IF_ERROR(fields.Done());
+  WEIR_RETURN_IF_ERROR(MakeForm(host, form, &out.answers[0]));
   out.logprobs = n_top >= 0;
   out.n_top = std::max(0, static_cast<int>(n_top));
   AnswerRequest& answer = out.answers[0];
@@ -533,7 +547,9 @@ Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const Ans
   }
   ToolRequest tools;  // a session has none
   GetReasoningFormat(fields, &tools);
+  const std::optional<FormSpec> form = GetForm(fields);
   WEIR_RETURN_IF_ERROR(fields.Done());
+  WEIR_RETURN_IF_ERROR(MakeForm(host, form, &answer));
   WEIR_RETURN_IF_ERROR(CheckScored(1, &out));
   std::vector<TextPiece> before;
   if (host.chat() != nullptr) before = ChatRounds(*host.chat()).Turn().after;

@@ -98,8 +98,8 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError(RunTiny({"-no-cnv"}), {"-no-cnv is not a flag here", "leave it out"});
   ExpectError(RunTiny({"-sm", "none"}), {"-sm is not a flag here"});
   ExpectError({"bench", "-m", ModelPath("llama"), "-dt", "0.1"}, {"-dt is not a flag here"});
-  for (const char* flag : {"-i", "-e", "-r", "-co", "--mlock", "--no-mmap", "--no-jinja", "--grammar", "--lora",
-                           "--color", "--no-display-prompt", "-ub", "-tb", "-st", "--mirostat=2"}) {
+  for (const char* flag : {"-i", "-e", "-r", "-co", "--mlock", "--no-mmap", "--no-jinja", "--lora", "--color",
+                           "--no-display-prompt", "-ub", "-tb", "-st", "--mirostat=2"}) {
     ExpectError(RunTiny({flag}), {std::string(flag) + " is not a flag here: ", "docs/from-llama-cpp.md"});
   }
   // As text they are not flags.

@@ -284,7 +284,11 @@ TEST_F(OpenAiTest, WrongRequestsAreRefusedByName) {
   refused(chat, Chat({{"logit_bias", {{"7", 101}}}}), "logit_bias");
   refused(chat, Chat({{"logit_bias", {1, 2}}}), "logit_bias");
   refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 7000}}), "max_tokens");
-  refused(chat, Chat({{"response_format", {{"type", "json_object"}}}}), "response_format");
+  refused(chat, Chat({{"response_format", {{"type", "xml"}}}}), "response_format.type");
+  refused(chat, Chat({{"response_format", {{"type", "json_schema"}}}}), "response_format.schema");
+  refused(chat, Chat({{"response_format", {{"type", "json_object"}}}, {"regex", "a"}}), "regex");
+  refused(chat, Chat({{"choices", {1, 2}}}), "choices");
+  refused(chat, Chat({{"grammar", 7}}), "grammar");
   refused(chat, Chat({{"top_logprobs", 3}}), "top_logprobs");
   refused(chat, Chat({{"logprobs", true}, {"top_logprobs", 21}}), "top_logprobs");
   refused(chat, Chat({{"colour", "red"}}), "colour");

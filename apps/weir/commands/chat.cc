@@ -314,6 +314,7 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer),
                                   {.in_chat = true, .goes_on = saved.has_value()}, {&pictures, /*more_later=*/true}));
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
                         ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
                                               model_flags.chat_arguments));

@@ -52,6 +52,7 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   if (pot_flags.recall.spec == kDefaultRecall && !flags.recall_given && !stays) pot_flags.recall.spec = "off";
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask, !stays}));
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   std::unique_ptr<FileRecall> of_file;

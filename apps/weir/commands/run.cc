@@ -165,6 +165,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer),
                                   {.in_chat = flags.chat, .goes_on = saved.has_value()}, {&pictures}));
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   Prompt prompt;

@@ -20,8 +20,10 @@
 
 namespace weir::forms {
 
-inline constexpr int kMaxNesting = 1000;            // of callers; what nests deeper is not written
-inline constexpr int64_t kMaxWork = 20'000'000;     // steps for one mask or one token: well under a second
+inline constexpr int kMaxNesting = 1000;  // of callers; what nests deeper is not written
+// Steps, of some tens of nanoseconds: for one mask or one token; for all of a form, and what each token adds to that.
+// Where states are known no steps are taken.
+inline constexpr int64_t kMaxWork = 5'000'000, kFormWork = 50'000'000, kTokenWork = 50'000;
 inline constexpr int64_t kMaxStateNodes = 1 << 16;  // of one state
 inline constexpr int64_t kMaxAutomatonBytes = 64 << 20;
 
@@ -35,11 +37,13 @@ class Automaton {
   explicit Automaton(std::shared_ptr<const Network> network);
 
   State start() const { return start_; }
-  // Call before a mask or a token: grants kMaxWork.
-  void BeginWork() {
-    work_ = kMaxWork;
+  // Call before a mask or a token.
+  void BeginWork(int64_t n_steps) {
+    work_ = n_steps;
     failed_ = false;
   }
+  // Steps that are left; below 0 if they were not enough.
+  int64_t work_left() const { return work_; }
   // The work or the memory was not enough: results since BeginWork() mean nothing.
   bool failed() const { return failed_; }
 

@@ -1,9 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/forms/form_cache.h"
 
+#include <algorithm>
 #include <array>
 
 namespace weir::forms {
+
+void FormCache::BeginWork() {
+  granted_ = std::min(credit, kMaxWork);
+  automaton.BeginWork(granted_);
+}
+
+void FormCache::EndWork() { credit -= granted_ - automaton.work_left(); }
+
+Automaton::State FormCache::Read(Automaton::State state, std::string_view bytes) {
+  credit = std::min(credit + kTokenWork, kFormWork);
+  BeginWork();
+  for (const char c : bytes) state = automaton.Next(state, static_cast<uint8_t>(c));
+  EndWork();
+  return automaton.failed() ? Automaton::kDead : state;
+}
 
 TokenMask FormCache::Empty() const {
   TokenMask mask;
@@ -115,7 +131,7 @@ void FormCache::AddAfterSpace(Automaton::State state, TokenMask* mask) {
 }
 
 std::shared_ptr<const TokenMask> FormCache::MaskAt(Automaton::State state, bool drop_space) {
-  automaton.BeginWork();
+  BeginWork();
   // Long before a count runs out, every state of it has the same mask.
   state = automaton.Within(state, vocab_->max_bytes());
   const int64_t key = int64_t{state} * 2 + (drop_space ? 1 : 0);
@@ -123,6 +139,7 @@ std::shared_ptr<const TokenMask> FormCache::MaskAt(Automaton::State state, bool 
   TokenMask mask = ShortMask(automaton.Within(state, FormVocab::kShortBytes));
   AddLong(state, 0, &mask);
   if (drop_space) AddAfterSpace(state, &mask);
+  EndWork();
   if (automaton.failed()) {
     outlines_.clear();  // one may be incomplete
     return nullptr;

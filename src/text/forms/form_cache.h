@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -22,6 +23,11 @@ class FormCache {
   std::mutex mutex;
   Automaton automaton;
 
+  // Steps that the form's answers may still take: a form that takes many for every token would keep others waiting.
+  int64_t credit = kFormWork;
+
+  // The state after the bytes; kDead, too, if the automaton failed.
+  Automaton::State Read(Automaton::State state, std::string_view bytes);
   // nullptr: the automaton failed.
   std::shared_ptr<const TokenMask> MaskAt(Automaton::State state, bool drop_space);
   int64_t bytes() const { return automaton.bytes() + mask_bytes_; }
@@ -46,11 +52,14 @@ class FormCache {
   void AddLong(Automaton::State state, size_t skip, TokenMask* mask);
   void AddAfterSpace(Automaton::State state, TokenMask* mask);
   TokenMask Empty() const;
+  // Grants the automaton what the credit allows; takes away what was used.
+  void BeginWork();
+  void EndWork();
 
   std::shared_ptr<const FormVocab> vocab_;
   std::unordered_map<int64_t, std::shared_ptr<const TokenMask>> masks_;
   std::unordered_map<Automaton::State, Outline> outlines_;
-  int64_t mask_bytes_ = 0;
+  int64_t mask_bytes_ = 0, granted_ = 0;
 };
 
 }  // namespace weir::forms

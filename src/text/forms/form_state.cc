@@ -32,6 +32,7 @@ void FormState::Renew() {
     const std::lock_guard lock(cache_->mutex);
     if (cache_->bytes() <= kMaxFormBytes) return;
     state_ = cache_->automaton.CopyTo(state_, &fresh->automaton);
+    fresh->credit = cache_->credit;
   }
   {
     const std::lock_guard lock(form_->mutex_);
@@ -53,19 +54,17 @@ Result<std::shared_ptr<const TokenMask>> FormState::Mask() {
     if (mask != nullptr) return mask;
     if (!large) break;  // a second attempt, with the whole memory, only where that was the reason
   }
-  return OverBudget("the form is too ambiguous here: what may follow takes more than {} steps to find out",
-                    forms::kMaxWork);
+  return OverBudget("the form is too ambiguous: what may follow takes more than {} steps to find out, or {} in all",
+                    forms::kMaxWork, forms::kFormWork);
 }
 
 Status FormState::Take(std::string_view bytes) {
-  int32_t next = state_;
   {
     const std::lock_guard lock(cache_->mutex);
-    cache_->automaton.BeginWork();
-    for (const char c : bytes) next = cache_->automaton.Next(next, static_cast<uint8_t>(c));
+    const Automaton::State next = cache_->Read(state_, bytes);
     if (cache_->automaton.failed()) {
-      return OverBudget("the form is too ambiguous here: what follows takes more than {} steps to read",
-                        forms::kMaxWork);
+      return OverBudget("the form is too ambiguous: what follows takes more than {} steps to read, or {} in all",
+                        forms::kMaxWork, forms::kFormWork);
     }
     if (next == Automaton::kDead) return InvalidArgument("the form does not allow this here");
     state_ = next;

@@ -430,7 +430,7 @@ Result<int32_t> AddJsonSchema(std::string_view text, const JsonFormOptions& opti
   if (!root.ok()) {
     std::string message = root.status().message();
     for (const std::string_view name : {"the body", "the JSON"}) {
-      if (message.starts_with(name)) message = "the schema" + message.substr(name.size());
+      if (message.starts_with(name)) message = fmt::format("the schema{}", message.substr(name.size()));
     }
     return InvalidArgument("{}", message);
   }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forms that requests ask for. Making one takes time, and its masks are kept by it, so that the forms of the last
+// few requests stay.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "base/status.h"
+#include "text/forms/form.h"
+#include "text/tokenizer.h"
+
+namespace weir {
+
+// Thread-safe.
+class FormStore {
+ public:
+  static constexpr size_t kKept = 4;  // each takes up to kMaxFormBytes and its network (forms/form.h)
+
+  // `tokenizer` must outlive the object.
+  explicit FormStore(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // The form, as kept or new. Errors of MakeForm().
+  Result<std::shared_ptr<const Form>> Get(const FormSpec& spec);
+  // The vocabulary, made with the first form.
+  std::shared_ptr<const FormVocab> Vocab();
+
+ private:
+  struct Entry {
+    FormSpec spec;
+    std::shared_ptr<const Form> form;
+  };
+  const Tokenizer& tokenizer_;
+  std::mutex mutex_;
+  std::shared_ptr<const FormVocab> vocab_;
+  std::list<Entry> entries_;  // the last used first
+};
+
+}  // namespace weir
