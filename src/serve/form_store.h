@@ -31,6 +31,9 @@ class FormStore {
     FormSpec spec;
     std::shared_ptr<const Form> form;
   };
+  // nullptr: not kept. REQUIRES: mutex_ is held.
+  std::shared_ptr<const Form> Find(const FormSpec& spec);
+
   const Tokenizer& tokenizer_;
   std::mutex mutex_;
   std::shared_ptr<const FormVocab> vocab_;

@@ -131,6 +131,10 @@ Automaton::State Automaton::Close() {
   }
   const bool dead = failed_ || (items.empty() && !can_end_ && !escaped_);
   const State out = dead ? kDead : InternState(items, can_end_, escaped_);
+  if (out != kDead) {
+    int32_t& reach = states_[At(out)].reach;
+    for (const auto& [place, stacks] : reached_) reach = std::max(reach, stacks_[At(stacks)].depth);
+  }
   if (reached_.bucket_count() > 4096) reached_ = {};  // clearing looks at every bucket
   reached_.clear();
   todo_.clear();
@@ -236,7 +240,8 @@ Automaton::State Automaton::InternState(const std::vector<Frame>& items, bool ca
   }
   Spend(n_classes_ / 4 + std::ssize(items));
   failed_ |= bytes() > kMaxAutomatonBytes;
-  StateInfo info{static_cast<int32_t>(items_.size()), 0, can_end, escaped};
+  StateInfo info{static_cast<int32_t>(items_.size()), 0, 0, can_end, escaped};
+  for (const Frame& item : items) info.reach = std::max(info.reach, stacks_[At(item.stacks)].depth);
   items_.insert(items_.end(), items.begin(), items.end());
   info.end = static_cast<int32_t>(items_.size());
   states_.push_back(info);
@@ -273,7 +278,7 @@ int32_t Automaton::WithinStacks(int32_t stacks, int n_bytes, std::unordered_map<
     out = Intern({}, set.bottom, set.unknown);
     for (const Frame& frame : frames) out = Union(out, Intern({frame}, set.bottom, set.unknown));
   }
-  known->emplace(stacks, out);
+  if (!failed_) known->emplace(stacks, out);
   return out;
 }
 
@@ -301,7 +306,7 @@ int32_t Automaton::OutlineStacks(int32_t stacks) {
       out = Union(out, Intern({{frame.place, OutlineStacks(frame.stacks)}}, false, false));
     }
   }
-  outline_.emplace(stacks, out);
+  if (!failed_) outline_.emplace(stacks, out);
   return out;
 }
 

@@ -58,6 +58,9 @@ class Automaton {
   // The text may have left the rules that are known: only after Outline().
   bool Escaped(State state) const { return states_[At(state)].escaped; }
 
+  // How deep its callers nest, at most, and what of them may be entered to get to it.
+  int32_t Reach(State state) const { return states_[At(state)].reach; }
+
   // A state that reads every text of up to `n_bytes` bytes as this one does. Many states have the same.
   State Within(State state, int n_bytes);
   // The state without its callers, as far as it is in the middle of a rule: what stays within the rule is read alike
@@ -92,6 +95,7 @@ class Automaton {
   };
   struct StateInfo {
     int32_t begin, end;  // in items_
+    int32_t reach;       // the deepest stacks that were met when it was made
     bool can_end, escaped;
   };
   size_t Place(State state, int c) const {

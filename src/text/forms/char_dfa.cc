@@ -10,11 +10,15 @@
 namespace weir::forms {
 namespace {
 
-constexpr size_t kMaxNfaNodes = 60'000;
+constexpr size_t kMaxNfaNodes = 60'000, kMaxNfaEdges = 500'000;  // of edges and their ranges
 
 Status TooLarge() {
   return InvalidArgument(
       "the expression is too large: held together with its other limits it needs more than {} states", kMaxDfaStates);
+}
+
+Status TooMuchWork() {
+  return InvalidArgument("the expressions are too complex: to hold them together takes too many steps to work out");
 }
 
 bool Fits(size_t n_states, size_t n_classes) {
@@ -45,8 +49,11 @@ class Nfa {
     nodes_.emplace_back();
     return static_cast<int32_t>(nodes_.size()) - 1;
   }
-  bool full() const { return nodes_.size() > kMaxNfaNodes; }
-  void Connect(int32_t from, Edge edge) { nodes_[static_cast<size_t>(from)].push_back(std::move(edge)); }
+  bool full() const { return nodes_.size() > kMaxNfaNodes || n_edges_ > kMaxNfaEdges; }
+  void Connect(int32_t from, Edge edge) {
+    n_edges_ += 1 + edge.set.size();
+    nodes_[static_cast<size_t>(from)].push_back(std::move(edge));
+  }
   void Empty(int32_t from, int32_t to) { Connect(from, {Edge::Kind::kEmpty, to, {}}); }
   const std::vector<std::vector<Edge>>& nodes() const { return nodes_; }
 
@@ -99,12 +106,15 @@ class Nfa {
 
  private:
   std::vector<std::vector<Edge>> nodes_;
+  size_t n_edges_ = 0;
 };
 
 // Sets of the nodes of an automaton become states.
 class Determiniser {
  public:
-  Determiniser(const Nfa& nfa, int32_t final) : nfa_(nfa), final_(final), mark_(nfa.nodes().size(), 0) {}
+  Determiniser(const Nfa& nfa, int32_t final, int64_t max_work)
+      : nfa_(nfa), final_(final), max_work_(max_work), mark_(nfa.nodes().size(), 0) {}
+  int64_t work() const { return work_; }
 
   Result<CharDfa> Run(int32_t start) {
     for (const auto& edges : nfa_.nodes()) {
@@ -133,7 +143,9 @@ class Determiniser {
           }
         }
         out_.next[s * out_.n_classes() + c] = Intern(Closed(std::move(to), false, false), false);
+        ++work_;
         if (!Fits(sets_.size(), out_.n_classes()) || work_ > kMaxDfaWork) return TooLarge();
+        if (work_ > max_work_) return TooMuchWork();
       }
     }
     return std::move(out_);
@@ -179,6 +191,7 @@ class Determiniser {
 
   const Nfa& nfa_;
   const int32_t final_;
+  const int64_t max_work_;
   CharDfa out_;
   std::vector<std::vector<int32_t>> sets_;
   std::map<std::vector<int32_t>, int32_t> ids_;
@@ -197,7 +210,7 @@ CharDfa Blank(std::vector<char32_t> begins) {
 
 }  // namespace
 
-Result<CharDfa> DfaOf(const Expression& expression, bool search) {
+Result<CharDfa> DfaOf(const Expression& expression, bool search, int64_t* work) {
   Nfa nfa;
   const int32_t start = nfa.Add(), first = nfa.Add(), last = nfa.Add(), final = nfa.Add();
   nfa.Empty(start, first);
@@ -208,7 +221,10 @@ Result<CharDfa> DfaOf(const Expression& expression, bool search) {
     nfa.Connect(final, {Nfa::Edge::Kind::kChars, final, AllChars()});
   }
   if (nfa.full()) return TooLarge();
-  return Determiniser(nfa, final).Run(start);
+  Determiniser determiniser(nfa, final, *work);
+  auto out = determiniser.Run(start);
+  *work -= determiniser.work();
+  return out;
 }
 
 Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts) {
@@ -256,7 +272,7 @@ Result<CharDfa> DfaOfLength(int64_t min, int64_t max) {
   return out;
 }
 
-Result<CharDfa> Both(const CharDfa& a, const CharDfa& b) {
+Result<CharDfa> Both(const CharDfa& a, const CharDfa& b, int64_t* work) {
   std::vector<char32_t> begins = a.begins;
   begins.insert(begins.end(), b.begins.begin(), b.begins.end());
   CleanBegins(&begins);
@@ -271,6 +287,8 @@ Result<CharDfa> Both(const CharDfa& a, const CharDfa& b) {
   out.accepts[1] = a.accepts[1] && b.accepts[1];
   for (size_t s = 1; s < pairs.size(); ++s) {
     const auto [x, y] = pairs[s];
+    constexpr int64_t kLookUp = 4;
+    if ((*work -= kLookUp * static_cast<int64_t>(out.n_classes())) < 0) return TooMuchWork();
     for (size_t c = 0; c < out.n_classes(); ++c) {
       const int32_t to_x = a.next[static_cast<size_t>(x) * a.n_classes() + class_a[c]];
       const int32_t to_y = b.next[static_cast<size_t>(y) * b.n_classes() + class_b[c]];

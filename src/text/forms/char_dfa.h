@@ -23,15 +23,17 @@ struct CharDfa {
   std::vector<int32_t> next;
   std::vector<bool> accepts;
   size_t n_classes() const { return begins.size(); }
+  int64_t n_cells() const { return static_cast<int64_t>(next.size()); }
 };
 
 // The texts that the expression reads as a whole; with `search`, those that have one of them anywhere. ^ and $ mean the
 // beginning and the end of the text. kInvalidArgument for one that is too large.
-Result<CharDfa> DfaOf(const Expression& expression, bool search);
+// `work`: steps that may still be taken; those that were are taken away.
+Result<CharDfa> DfaOf(const Expression& expression, bool search, int64_t* work);
 // Just these texts, which are valid UTF-8.
 Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts);
 Result<CharDfa> DfaOfLength(int64_t min, int64_t max);  // max < 0: any
-Result<CharDfa> Both(const CharDfa& a, const CharDfa& b);
+Result<CharDfa> Both(const CharDfa& a, const CharDfa& b, int64_t* work);
 CharDfa Not(const CharDfa& dfa);
 // No text at all.
 bool IsEmpty(const CharDfa& dfa);

@@ -87,7 +87,8 @@ Result<FormBuilder::Part> FormBuilder::Regex(std::string_view text) {
   if (forms::RemoveAnchors(false, &plain)) {
     forms::Emit(plain, forms::Writing::kPlain, network_.StartOf(part), network_.EndOf(part), &network_);
   } else {
-    WEIR_ASSIGN_OR_RETURN(const forms::CharDfa dfa, forms::DfaOf(expression, /*search=*/false));
+    int64_t work = forms::kMaxDfaWork;
+    WEIR_ASSIGN_OR_RETURN(const forms::CharDfa dfa, forms::DfaOf(expression, /*search=*/false, &work));
     forms::Emit(dfa, forms::Writing::kPlain, network_.StartOf(part), network_.EndOf(part), &network_);
   }
   return part;

@@ -122,8 +122,8 @@ class FormState {
   // StreamDecoder::Options::at_start).
   explicit FormState(std::shared_ptr<const Form> form, bool drop_space = false);
 
-  // The tokens that may come next; end tokens are not among them unless the form names them. kOverBudget: this place of
-  // the form takes too much work or memory.
+  // The tokens that may come next; end tokens are not among them unless the form names them. kUnsupported: this place
+  // of the form takes too much work or memory.
   Result<std::shared_ptr<const TokenMask>> Mask();
   // Goes on. kInvalidArgument for a token that Mask() does not allow: nothing has changed then.
   Status Accept(int32_t token);

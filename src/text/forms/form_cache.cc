@@ -48,6 +48,7 @@ void FormCache::Walk(Automaton::State state, int32_t begin, int32_t end, int dep
       continue;
     }
     if (outline != nullptr) {
+      outline->reach = std::max(outline->reach, automaton.Reach(next));
       path[node.depth - 1] = static_cast<char>(node.byte);
       if (automaton.Escaped(next)) {
         outline->escapes.push_back({i, static_cast<int32_t>(outline->paths.size())});
@@ -62,26 +63,34 @@ void FormCache::Walk(Automaton::State state, int32_t begin, int32_t end, int dep
   }
 }
 
-const FormCache::Outline& FormCache::OutlineOf(Automaton::State state) {
+const FormCache::Outline* FormCache::OutlineOf(Automaton::State state) {
   const auto [it, is_new] = outlines_.try_emplace(state);
   Outline& out = it->second;
   if (is_new) {
     out.mask = Empty();
     Walk(state, 0, static_cast<int32_t>(vocab_->nodes().size()), 0, &out.mask, &out);
+    if (automaton.failed()) {  // it is incomplete
+      outlines_.erase(it);
+      return nullptr;
+    }
     mask_bytes_ += static_cast<int64_t>(out.mask.bits.size() * 8 + out.escapes.size() * 8 + out.paths.size());
   }
-  return out;
+  return &out;
 }
 
 TokenMask FormCache::ShortMask(Automaton::State state) {
   const std::vector<FormVocab::Node>& nodes = vocab_->nodes();
   const Automaton::State outlined = automaton.Outline(state);
-  if (outlined == state) {
+  if (automaton.failed()) return {};
+  const Outline* known = outlined == state ? nullptr : OutlineOf(outlined);
+  if (automaton.failed()) return {};
+  // Where callers nest almost as deep as they may, the outline knows too little.
+  if (known == nullptr || automaton.Reach(state) + known->reach > kMaxNesting) {
     TokenMask mask = Empty();
     Walk(state, 0, static_cast<int32_t>(nodes.size()), 0, &mask, nullptr);
     return mask;
   }
-  const Outline& outline = OutlineOf(outlined);
+  const Outline& outline = *known;
   TokenMask mask = outline.mask;
   for (const Outline::Escape& escape : outline.escapes) {
     const FormVocab::Node& node = nodes[static_cast<size_t>(escape.node)];
@@ -135,15 +144,19 @@ std::shared_ptr<const TokenMask> FormCache::MaskAt(Automaton::State state, bool 
   // Long before a count runs out, every state of it has the same mask.
   state = automaton.Within(state, vocab_->max_bytes());
   const int64_t key = int64_t{state} * 2 + (drop_space ? 1 : 0);
-  if (const auto it = masks_.find(key); it != masks_.end()) return it->second;
-  TokenMask mask = ShortMask(automaton.Within(state, FormVocab::kShortBytes));
-  AddLong(state, 0, &mask);
-  if (drop_space) AddAfterSpace(state, &mask);
-  EndWork();
-  if (automaton.failed()) {
-    outlines_.clear();  // one may be incomplete
-    return nullptr;
+  if (const auto it = masks_.find(key); it != masks_.end() && !automaton.failed()) {
+    EndWork();
+    return it->second;
   }
+  TokenMask mask;
+  if (!automaton.failed()) {
+    const Automaton::State near = automaton.Within(state, FormVocab::kShortBytes);
+    if (!automaton.failed()) mask = ShortMask(near);
+  }
+  if (!automaton.failed()) AddLong(state, 0, &mask);
+  if (!automaton.failed() && drop_space) AddAfterSpace(state, &mask);
+  EndWork();
+  if (automaton.failed()) return nullptr;
   for (const uint64_t word : mask.bits) mask.n_allowed += __builtin_popcountll(word);
   mask_bytes_ += static_cast<int64_t>(mask.bits.size() * 8 + 100);
   return masks_.emplace(key, std::make_shared<TokenMask>(std::move(mask))).first->second;

@@ -41,8 +41,10 @@ class FormCache {
     };
     std::vector<Escape> escapes;
     std::string paths;
+    int32_t reach = 0;  // how deep its tokens nest, above the callers
   };
-  const Outline& OutlineOf(Automaton::State state);
+  // nullptr: the automaton failed.
+  const Outline* OutlineOf(Automaton::State state);
   // Marks the tokens at the nodes [begin, end) that may follow `state`, which is at depth `depth` of the tree.
   void Walk(Automaton::State state, int32_t begin, int32_t end, int depth, TokenMask* mask, Outline* outline);
   void Mark(int32_t token, TokenMask* mask) const;

@@ -25,24 +25,27 @@ void FormState::Look() {
   must_end_ = !cache_->automaton.CanGoOn(state_);
 }
 
-// Leaves a cache that has become too large, with nothing but the state.
+// Leaves a cache that has become too large, with nothing but the state: for the one that others have left it for, or
+// for a new one.
 void FormState::Renew() {
-  auto fresh = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_);
+  const std::lock_guard of_form(form_->mutex_);
+  std::shared_ptr<forms::FormCache> to = form_->newest_;
+  if (to == cache_) to = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_);
   {
+    // Locked from the older to the newer: nobody goes the other way.
     const std::lock_guard lock(cache_->mutex);
     if (cache_->bytes() <= kMaxFormBytes) return;
-    state_ = cache_->automaton.CopyTo(state_, &fresh->automaton);
-    fresh->credit = cache_->credit;
+    const std::lock_guard of_newer(to->mutex);
+    to->automaton.BeginWork(forms::kMaxWork);
+    state_ = cache_->automaton.CopyTo(state_, &to->automaton);
+    if (form_->newest_ == cache_) to->credit = cache_->credit;
   }
-  {
-    const std::lock_guard lock(form_->mutex_);
-    if (form_->newest_ == cache_) form_->newest_ = fresh;
-  }
-  cache_ = std::move(fresh);
+  form_->newest_ = to;
+  cache_ = std::move(to);
 }
 
 Result<std::shared_ptr<const TokenMask>> FormState::Mask() {
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
     std::shared_ptr<const TokenMask> mask;
     bool large = false;
     {
@@ -52,10 +55,10 @@ Result<std::shared_ptr<const TokenMask>> FormState::Mask() {
     }
     if (large) Renew();
     if (mask != nullptr) return mask;
-    if (!large) break;  // a second attempt, with the whole memory, only where that was the reason
+    if (!large) break;  // others, with the whole memory in the end, only where that was the reason
   }
-  return OverBudget("the form is too ambiguous: what may follow takes more than {} steps to find out, or {} in all",
-                    forms::kMaxWork, forms::kFormWork);
+  return Unsupported("the form is too ambiguous: what may follow takes more than {} steps to find out, or {} in all",
+                     forms::kMaxWork, forms::kFormWork);
 }
 
 Status FormState::Take(std::string_view bytes) {
@@ -63,8 +66,8 @@ Status FormState::Take(std::string_view bytes) {
     const std::lock_guard lock(cache_->mutex);
     const Automaton::State next = cache_->Read(state_, bytes);
     if (cache_->automaton.failed()) {
-      return OverBudget("the form is too ambiguous: what follows takes more than {} steps to read, or {} in all",
-                        forms::kMaxWork, forms::kFormWork);
+      return Unsupported("the form is too ambiguous: what follows takes more than {} steps to read, or {} in all",
+                         forms::kMaxWork, forms::kFormWork);
     }
     if (next == Automaton::kDead) return InvalidArgument("the form does not allow this here");
     state_ = next;

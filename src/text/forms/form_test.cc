@@ -2,10 +2,13 @@
 #include "text/forms/form.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <random>
 
+#include "text/forms/form_cache.h"
+#include "text/forms/gbnf.h"
 #include "text/vocab_test_util.h"
 
 namespace weir {
@@ -175,6 +178,8 @@ TEST(FormRegex, ReadsWholeTexts) {
 }
 
 TEST(FormSchema, HoldsEachKeyword) {
+  const std::string label = std::string(63, 'a') + ".";
+  const std::string longest = label + label + label + std::string(61, 'a');  // 253 characters
   Check(
       {
           {R"({"type":"null"})", {"null"}, {"nul", "true", ""}},
@@ -205,6 +210,9 @@ TEST(FormSchema, HoldsEachKeyword) {
           {R"({"type":"string","format":"date-time"})",
            {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.5+01:00\""},
            {"\"2024-01-01T24:00:00Z\""}},
+          {R"({"type":"string","format":"hostname"})",
+           {"\"a.example\"", "\"" + longest + "\""},
+           {"\"" + longest + "a\"", "\"-a\"", "\"a..b\""}},
           {R"({"type":"string","format":"uuid"})", {"\"01234567-89ab-CDEF-0123-456789abcdef\""}, {"\"0123\""}},
           {R"({"type":"string","format":"email"})", {"\"a.b@c.org\""}, {"\"a\"", "\"a@\""}},
           {R"({"type":"string","format":"ipv4"})", {"\"255.0.10.1\""}, {"\"256.0.0.1\"", "\"1.2.3\""}},
@@ -481,8 +489,132 @@ TEST(Form, HostileInputEnds) {
   EXPECT_NE(ErrorOf(FormSpec::Kind::kGrammar, "root ::= " + std::string(5000, '(')), "");
   EXPECT_NE(ErrorOf(FormSpec::Kind::kGrammar, std::string((1 << 20) + 1, ' ')), "");
   FormState ambiguous(Grammar("root ::= ((([a-z]{0,30}){0,30} [a-z]?){0,30} [a-z]?){0,100000}"));
-  for (int i = 0; i < 40 && ambiguous.Accept('a').ok(); ++i) (void)ambiguous.Mask();
+  for (int i = 0; i < 40 && ambiguous.Accept('a').ok(); ++i) {
+    // Not an error that goes away when the request is sent again.
+    const auto mask = ambiguous.Mask();
+    EXPECT_TRUE(mask.ok() || mask.status().code() == StatusCode::kUnsupported);
+  }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+std::string Repeated(std::string_view text, int n) {
+  std::string out;
+  for (int i = 0; i < n; ++i) out += (i ? "," : "") + std::string(text);
+  return out;
+}
+
+// Schemas of less than a MiB that would take minutes or gigabytes if all of their combinations were worked out.
+TEST(FormSchema, HostileSchemasTakeLittle) {
+  const std::string key(100'000, 'k');
+  std::string chain, choices, patterns;
+  for (int i = 1; i < 45'000; ++i) chain += fmt::format(R"({{"$ref":"#/x/{}"}},)", i);
+  for (int i = 0; i < 5000; ++i) choices += fmt::format(R"({}{{"minItems":{}}})", i ? "," : "", i);
+  for (int i = 0; i < 280; ++i)
+    patterns += fmt::format(R"({}{{"pattern":"^(a|b)*a(a|b){{12}}(|c{})$"}})", i ? "," : "", i);
+  const std::string many = Repeated("0", 100'000);
+  struct Hostile {
+    std::string schema, what;  // "": it is held
+  } const cases[] = {
+      {R"({"$ref":"#/x/0","x":[)" + chain + R"({"type":"null"}]})", "more than 200 references and allOf in a row"},
+      {R"({"type":"string","minLength":1,"pattern":"(a)" +
+           [] {
+             std::string out;
+             for (int i = 1; i < 1000; ++i) out += "|a";
+             return out;
+           }() +
+           R"(){50000}"})",
+       "'pattern' of the schema at '#' cannot be held"},
+      {R"({"properties":{")" + key + R"(":{"allOf":[)" + Repeated("{}", 33'000) + "]}}}", ""},
+      {R"({"const":[)" + many + R"(],"anyOf":[)" + choices + "]}", "more than 20000 parts"},
+      {R"({"const":[)" + Repeated("0", 10'000) + R"(],"anyOf":[)" + choices + "]}", "too complex"},
+      {R"({"enum":[")" + std::string(20, 'a') + R"("],"allOf":[)" + patterns + "]}", "too many steps"},
+      {R"({"allOf":[)" + Repeated(R"({"$ref":"#x"})", 20) + R"(],"default":{")" + key + R"(":[)" + many +
+           R"(]},"$defs":{"d":{"$anchor":"x","type":"null"}}})",
+       ""},
+  };
+  for (const Hostile& hostile : cases) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string error = ErrorOf(FormSpec::Kind::kJsonSchema, hostile.schema);
+    EXPECT_NE(error.find(hostile.what), std::string::npos) << hostile.schema.substr(0, 100) << "\n" << error;
+    EXPECT_EQ(error.empty(), hostile.what.empty()) << hostile.schema.substr(0, 100) << "\n" << error;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << hostile.schema.substr(0, 100);
+  }
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+  EXPECT_LT(usage.ru_maxrss / 1024, 1500);  // MiB, of the whole process
+}
+
+// At the deepest level that is written, masks still say what Accept() does.
+TEST(FormState, MasksKnowTheLimitOfNesting) {
+  for (const char* text : {R"(root ::= [^!] root [0-9] | "!")", R"(root ::= "a" root{1,3} "b" | "!")"}) {
+    const auto form = Grammar(text);
+    FormState state(form);
+    int depth = 0;
+    for (; depth < 2000; ++depth) {
+      FormState next = state;
+      if (!next.AcceptText("a").ok()) break;
+      if (depth > 970) {
+        const auto mask = state.Mask();
+        ASSERT_TRUE(mask.ok()) << mask.status().message();
+        for (int32_t id = 0; id < form->vocab()->n_tokens(); ++id) {
+          FormState copy = state;
+          ASSERT_EQ((*mask)->Allows(id), copy.Accept(id).ok()) << "token " << id << " at depth " << depth;
+        }
+      }
+      state = next;
+    }
+    EXPECT_LT(depth, 1001);
+    EXPECT_GT(depth, 400);
+  }
+}
+
+// A mask that took too much work leaves nothing behind that makes a later one wrong.
+TEST(FormCache, WorkThatFailedIsNotKept) {
+  forms::NetworkBuilder builder;
+  const auto root =
+      forms::AddGrammar("root ::= item{2,50}\nitem ::= \"a\" | \"(\" root \")\"", *SmallVocab(), &builder);
+  ASSERT_TRUE(root.ok()) << root.status().message();
+  auto finished = builder.Finish(*root, SmallVocab()->usable());
+  ASSERT_TRUE(finished.ok());
+  const auto network = std::make_shared<const forms::Network>(*std::move(finished));
+  const auto mask_after = [&](int64_t credit, bool* failed) {
+    forms::FormCache cache(network, SmallVocab());
+    const auto state = cache.Read(cache.automaton.start(), "a(a(aa");
+    cache.credit = credit;
+    *failed = cache.MaskAt(state, false) == nullptr;
+    cache.credit = forms::kFormWork;
+    return cache.MaskAt(state, false)->bits;
+  };
+  bool failed = true;
+  const auto whole = mask_after(forms::kFormWork, &failed);
+  ASSERT_FALSE(failed);
+  int64_t credit = -1;
+  for (failed = true; failed && credit < 1'000'000; ++credit) {
+    ASSERT_EQ(mask_after(credit, &failed), whole) << credit;
+  }
+  EXPECT_GT(credit, 10);
+}
+
+TEST(FormState, AnEndTokenIsNoText) {
+  std::vector<std::string> tokens;
+  for (int b = 0; b < 256; ++b) tokens.push_back(SpellBytes(std::string(1, static_cast<char>(b))));
+  std::vector<int32_t> types(tokens.size(), 1);
+  tokens.emplace_back("<end>");
+  types.push_back(4);  // user-defined: not a control token
+  MetadataBuilder b;
+  b.Add("tokenizer.ggml.model", "gpt2").Add("tokenizer.ggml.pre", "gpt-2").Add("tokenizer.ggml.tokens", tokens);
+  b.Add("tokenizer.ggml.token_type", types).Add("tokenizer.ggml.merges", std::vector<std::string>{"t h"});
+  b.Add("tokenizer.ggml.eos_token_id", int64_t{256});
+  const auto tokenizer = testing::LoadFrom(b);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  ASSERT_TRUE((*tokenizer)->IsEndOfGeneration(256));
+  const auto form =
+      MakeForm({.kind = FormSpec::Kind::kRegex, .text = ".*", .choices = {}}, FormVocab::Make(**tokenizer));
+  ASSERT_TRUE(form.ok());
+  const auto mask = FormState(*form).Mask();
+  ASSERT_TRUE(mask.ok());
+  EXPECT_TRUE((*mask)->Allows('a'));
+  EXPECT_FALSE((*mask)->Allows(256));
 }
 
 TEST(Form, AVocabularyWithoutABytesTokenSaysSo) {

@@ -14,7 +14,8 @@ std::shared_ptr<const FormVocab> FormVocab::Make(const Tokenizer& tokenizer) {
     out->begins_.push_back(out->pool_.size());
     std::string bytes;
     const TokenType type = tokenizer.Type(id);
-    if (type == TokenType::kControl) {
+    // A token that ends an answer is no text of it, whatever the file says of its type.
+    if (type == TokenType::kControl || tokenizer.IsEndOfGeneration(id)) {
       bytes = forms::SpellToken(id);
       out->controls_.emplace_back(tokenizer.TokenText(id), id);
     } else if (type != TokenType::kUnknown) {

@@ -15,7 +15,8 @@ namespace {
 #define WEIR_BYTE "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 #define WEIR_IPV4 "(" WEIR_BYTE "\\.){3}" WEIR_BYTE
 #define WEIR_LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-#define WEIR_HOST WEIR_LABEL "(\\." WEIR_LABEL "){0,3}"
+// 253 characters at most.
+#define WEIR_HOST WEIR_LABEL "(\\." WEIR_LABEL "){0,2}(\\.[A-Za-z0-9]([A-Za-z0-9-]{0,59}[A-Za-z0-9])?)?"
 #define WEIR_HEX "[0-9A-Fa-f]"
 #define WEIR_GROUP WEIR_HEX "{1,4}"
 #define WEIR_PATH_CHAR "([A-Za-z0-9._~!$&'()*+,;=:@-]|%" WEIR_HEX "{2})"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/utf8.h"
 #include "text/forms/json_formats.h"
@@ -14,6 +15,12 @@ namespace {
 
 constexpr int64_t kMaxSchemaWork = 3'000'000;
 constexpr int64_t kMaxCount = kMaxRepeat;  // of lengths and items
+constexpr size_t kMaxPointer = 200;        // bytes that are kept of it
+constexpr size_t kMaxWay = 200;            // references and allOf that lead to one another
+constexpr size_t kMaxParts = 20'000;       // of an array or object in const or enum
+// Characters that are read, or keys that are compared, in about the time of one step.
+constexpr int64_t kKeptCell = 4;  // steps that stand for the memory of one
+constexpr int64_t kBytesPerStep = 32, kKeysPerStep = 32;
 
 // Keywords that assert what a mask cannot hold.
 constexpr std::string_view kNotHeld[] = {
@@ -103,11 +110,27 @@ std::string Escaped(std::string_view key) {  // for a JSON pointer
   return out;
 }
 
+// Appends a step to a pointer, as far as it is kept.
+void Extend(std::string_view step, std::string* pointer) {
+  if (pointer->size() >= kMaxPointer) return;
+  *pointer += "/" + Escaped(step.substr(0, kMaxPointer));
+  pointer->resize(std::min(pointer->size(), kMaxPointer));
+}
+
+// Steps that it takes to compare the value with another one, or to copy it.
+int64_t Weight(const Json& value) {
+  if (value.is_string()) return 1 + std::ssize(value.get_ref<const std::string&>()) / kBytesPerStep;
+  if (!value.is_structured()) return 1;
+  const auto n = static_cast<int64_t>(value.size());
+  int64_t out = 1 + (value.is_object() ? n * n / kKeysPerStep : 0);
+  for (const auto& part : value) out += Weight(part);
+  return out;
+}
+
 }  // namespace
 
 Status SchemaReader::Bad(int32_t id, std::string_view keyword, std::string_view what) const {
-  const std::string pointer = PointerOf(id).substr(0, 200);
-  return InvalidArgument("'{}' of the schema at '#{}' {}", keyword, pointer, what);
+  return InvalidArgument("'{}' of the schema at '#{}' {}", keyword, PointerOf(id), what);
 }
 
 Status SchemaReader::Spend(int64_t n) {
@@ -116,19 +139,59 @@ Status SchemaReader::Spend(int64_t n) {
                          kMaxSchemaWork);
 }
 
-int32_t SchemaReader::Locate(const Json& schema, const std::string& pointer) {
+Status SchemaReader::SpendOnDfa(int64_t n) {
+  if ((dfa_work_ -= n) >= 0) return Status();
+  return InvalidArgument("the schema is too complex: its patterns and formats take too many steps to work out");
+}
+
+int32_t SchemaReader::LocateAt(const Json& schema, std::string pointer) {
   const auto [it, is_new] = ids_.try_emplace(&schema, static_cast<int32_t>(places_.size()));
-  if (is_new) places_.push_back({&schema, pointer});
+  if (is_new) places_.push_back({&schema, std::move(pointer)});
   return it->second;
 }
 
-int32_t SchemaReader::Own(Json schema, const std::string& pointer) {
+int32_t SchemaReader::Locate(int32_t parent, const Json& schema, std::string_view keyword, std::string_view step) {
+  if (const auto it = ids_.find(&schema); it != ids_.end()) return it->second;
+  std::string pointer = PointerOf(parent);
+  Extend(keyword, &pointer);
+  if (!step.empty()) Extend(step, &pointer);
+  return LocateAt(schema, std::move(pointer));
+}
+
+Result<int32_t> SchemaReader::SchemaOfValue(const Json& value, int32_t at) {
+  if (const auto it = of_value_.find(&value); it != of_value_.end()) return it->second;
+  constexpr int64_t kCopy = 4;
+  WEIR_RETURN_IF_ERROR(Spend(kCopy * Weight(value)));
+  if (value.size() > kMaxParts) {
+    return InvalidArgument("the schema is too complex: a value at '#{}' has more than {} parts", PointerOf(at),
+                           kMaxParts);
+  }
+  Json schema = {{"type", value.is_array() ? "array" : "object"}};
+  if (value.is_array()) {
+    schema["prefixItems"] = Json::array();
+    for (const Json& item : value) schema["prefixItems"].push_back({{"const", item}});
+    schema["items"] = false;
+    schema["minItems"] = value.size();
+  } else {
+    schema["properties"] = Json::object();
+    schema["required"] = Json::array();
+    for (const auto& [key, member] : value.items()) {
+      schema["properties"][key] = {{"const", member}};
+      schema["required"].push_back(key);
+    }
+    schema["additionalProperties"] = false;
+  }
   own_.push_back(std::move(schema));
-  return Locate(own_.back(), pointer);
+  return of_value_[&value] = LocateAt(own_.back(), PointerOf(at));
+}
+
+Result<bool> SchemaReader::IsAmong(const std::vector<const Json*>& values, const Json& value) {
+  WEIR_RETURN_IF_ERROR(Spend(Weight(value) * std::ssize(values)));
+  return std::any_of(values.begin(), values.end(), [&](const Json* v) { return Same(*v, value); });
 }
 
 Goal SchemaReader::Sub(int32_t id, const char* keyword) {
-  return {Element(Locate(At(id)[keyword], PointerOf(id) + "/" + keyword), Part::kAll)};
+  return {Element(Locate(id, At(id)[keyword], keyword), Part::kAll)};
 }
 
 Status SchemaReader::Check(int32_t id) {
@@ -138,7 +201,7 @@ Status SchemaReader::Check(int32_t id) {
   const Json& schema = *place.json;
   if (schema.is_boolean()) return Status();
   if (!schema.is_object()) {
-    return InvalidArgument("the schema at '#{}' must be an object, true or false", place.pointer.substr(0, 200));
+    return InvalidArgument("the schema at '#{}' must be an object, true or false", place.pointer);
   }
   for (const auto& [key, value] : schema.items()) {
     if (std::find(std::begin(kNotHeld), std::end(kNotHeld), key) != std::end(kNotHeld)) {
@@ -170,26 +233,34 @@ Status SchemaReader::Check(int32_t id) {
   return Status();
 }
 
-const Json* SchemaReader::FindAnchor(const Json& at, const std::string& anchor, const std::string& pointer,
-                                     std::string* found) {
+void SchemaReader::FindAnchors(const Json& at, bool names, std::string* pointer) {
+  const size_t n = pointer->size();
   if (at.is_object()) {
-    const auto it = at.find("$anchor");
-    if (it != at.end() && *it == anchor) {
-      *found = pointer;
-      return &at;
+    if (const auto it = at.find("$anchor"); !names && it != at.end() && it->is_string()) {
+      anchors_.try_emplace(it->get<std::string>(), Anchor{&at, *pointer});
     }
     for (const auto& [key, value] : at.items()) {
-      if (const Json* inner = FindAnchor(value, anchor, pointer + "/" + Escaped(key), found)) return inner;
+      // Values, not schemas.
+      if (!value.is_structured() || (!names && (key == "default" || key == "const" || key == "enum"))) continue;
+      Extend(key, pointer);
+      const bool of_names = key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions";
+      FindAnchors(value, !names && of_names, pointer);
+      pointer->resize(n);
     }
   } else if (at.is_array()) {
     for (size_t i = 0; i < at.size(); ++i) {
-      if (const Json* inner = FindAnchor(at[i], anchor, pointer + "/" + std::to_string(i), found)) return inner;
+      if (!at[i].is_structured()) continue;
+      Extend(std::to_string(i), pointer);
+      FindAnchors(at[i], false, pointer);
+      pointer->resize(n);
     }
   }
-  return nullptr;
 }
 
 Result<int32_t> SchemaReader::Resolve(int32_t id, const std::string& reference) {
+  Place& place = places_[static_cast<size_t>(id)];
+  if (place.target >= 0) return place.target;
+  WEIR_RETURN_IF_ERROR(Spend(std::ssize(reference) / kBytesPerStep));
   const std::string shown = reference.substr(0, 100);
   const Json* at = &root_;
   if (reference.empty() || reference[0] != '#') {
@@ -212,10 +283,10 @@ Result<int32_t> SchemaReader::Resolve(int32_t id, const std::string& reference) 
   }
   std::string pointer;
   if (!text.empty() && text[0] != '/') {
-    WEIR_RETURN_IF_ERROR(Spend(10'000));
-    at = FindAnchor(root_, text, "", &pointer);
-    if (at == nullptr) return Bad(id, "$ref", fmt::format("refers to '{}', which is not there", shown));
-    return Locate(*at, pointer);
+    if (!std::exchange(has_anchors_, true)) FindAnchors(root_, false, &pointer);
+    const auto it = anchors_.find(text);
+    if (it == anchors_.end()) return Bad(id, "$ref", fmt::format("refers to '{}', which is not there", shown));
+    return place.target = LocateAt(*it->second.json, it->second.pointer);
   }
   for (size_t begin = 1; begin <= text.size() && !text.empty();) {
     const size_t end = std::min(text.find('/', begin), text.size());
@@ -238,10 +309,10 @@ Result<int32_t> SchemaReader::Resolve(int32_t id, const std::string& reference) 
     }
     if (next == nullptr) return Bad(id, "$ref", fmt::format("refers to '{}', which is not there", shown));
     at = next;
-    pointer += "/" + Escaped(key);
+    Extend(key, &pointer);
     begin = end + 1;
   }
-  return Locate(*at, pointer);
+  return place.target = LocateAt(*at, std::move(pointer));
 }
 
 Status SchemaReader::Visit(int32_t element, std::vector<int32_t>* way, std::set<int32_t>* out, bool* possible) {
@@ -258,8 +329,11 @@ Status SchemaReader::Visit(int32_t element, std::vector<int32_t>* way, std::set<
     return Status();
   }
   if (std::find(way->begin(), way->end(), id) != way->end()) {
-    return InvalidArgument("the schema at '#{}' refers to itself: an answer to it would never begin",
-                           PointerOf(id).substr(0, 200));
+    return InvalidArgument("the schema at '#{}' refers to itself: an answer to it would never begin", PointerOf(id));
+  }
+  if (way->size() >= kMaxWay) {
+    return InvalidArgument("the schema at '#{}' is reached by more than {} references and allOf in a row",
+                           PointerOf(id), kMaxWay);
   }
   // Seen on another way already, with all that it brings.
   if (!out->insert(Element(id, Part::kOwn)).second) return Status();
@@ -270,7 +344,7 @@ Status SchemaReader::Visit(int32_t element, std::vector<int32_t>* way, std::set<
   }
   if (const auto it = schema.find("allOf"); it != schema.end()) {
     for (size_t i = 0; i < it->size(); ++i) {
-      const int32_t part = Locate((*it)[i], PointerOf(id) + "/allOf/" + std::to_string(i));
+      const int32_t part = Locate(id, (*it)[i], "allOf", i);
       WEIR_RETURN_IF_ERROR(Visit(Element(part, Part::kAll), way, out, possible));
     }
   }
@@ -294,6 +368,7 @@ Result<std::optional<Goal>> SchemaReader::Flatten(const Goal& goal) {
     bool says = PartOf(element) != Part::kOwn;
     if (!says) {
       const Json& schema = At(IdOf(element));
+      WEIR_RETURN_IF_ERROR(Spend(static_cast<int64_t>(schema.size()) / 2));
       for (const char* keyword : {"type", "enum", "const", "nullable"}) says |= schema.contains(keyword);
       for (const AboutType& about : kAbout) says |= schema.contains(about.keyword);
     }
@@ -308,7 +383,7 @@ std::vector<int32_t> SchemaReader::ChoicesOf(int32_t element) {
   std::vector<int32_t> out;
   const Json& list = At(id)[keyword];
   for (size_t i = 0; i < list.size(); ++i) {
-    out.push_back(Element(Locate(list[i], PointerOf(id) + "/" + keyword + "/" + std::to_string(i)), Part::kAll));
+    out.push_back(Element(Locate(id, list[i], keyword, i), Part::kAll));
   }
   return out;
 }
@@ -386,16 +461,16 @@ Status SchemaReader::MergeOne(int32_t id, bool with_values, Merged* out, unsigne
     for (const char* keyword : {"const", "enum"}) {
       const auto it = schema.find(keyword);
       if (it == schema.end()) continue;
-      std::vector<Json> values;
+      std::vector<const Json*> values;
       const bool is_list = keyword[0] == 'e';
-      const auto given = [&](const Json& value) {
-        if (!out->values) return true;
-        return std::any_of(out->values->begin(), out->values->end(), [&](const Json& v) { return Same(v, value); });
-      };
-      if (is_list) WEIR_RETURN_IF_ERROR(Spend(std::ssize(*it) * (out->values ? std::ssize(*out->values) : 1)));
+      if (is_list) WEIR_RETURN_IF_ERROR(Spend(static_cast<int64_t>(it->size())));
       for (size_t i = 0; i < (is_list ? it->size() : 1); ++i) {
         const Json& value = is_list ? (*it)[i] : *it;
-        if (given(value)) values.push_back(value);
+        bool given = true;
+        if (out->values) {
+          WEIR_ASSIGN_OR_RETURN(given, IsAmong(*out->values, value));
+        }
+        if (given) values.push_back(&value);
       }
       out->values = std::move(values);
     }
@@ -457,9 +532,12 @@ Result<Merged> SchemaReader::Merge(const Goal& goal) {
   Merged out;
   unsigned about = 0;
   for (const int32_t element : goal) {
-    WEIR_RETURN_IF_ERROR(Spend(8));
+    WEIR_RETURN_IF_ERROR(Spend(8 + static_cast<int64_t>(At(IdOf(element)).size())));
     if (PartOf(element) != Part::kOwn && PartOf(element) != Part::kOwnNoValues) continue;
     WEIR_RETURN_IF_ERROR(MergeOne(IdOf(element), PartOf(element) == Part::kOwn, &out, &about));
+    for (const auto* texts : {&out.patterns, &out.formats}) {
+      if (!texts->empty()) WEIR_RETURN_IF_ERROR(Spend(std::ssize(texts->back().second) / kBytesPerStep));
+    }
   }
   if (out.values) {
     out.types_given = true;
@@ -472,21 +550,23 @@ Result<Merged> SchemaReader::Merge(const Goal& goal) {
 Result<const CharDfa*> SchemaReader::DfaOfPattern(int32_t id, const std::string& pattern) {
   const auto it = patterns_.find(pattern);
   if (it != patterns_.end()) return &it->second;
-  WEIR_RETURN_IF_ERROR(Spend(10'000));
+  WEIR_RETURN_IF_ERROR(Spend(100 + std::ssize(pattern) / 8));
   const auto expression = ParseRegex(pattern);
   if (!expression.ok()) return Bad(id, "pattern", "cannot be held: " + expression.status().message());
-  auto dfa = DfaOf(*expression, /*search=*/true);
+  auto dfa = DfaOf(*expression, /*search=*/true, &dfa_work_);
   if (!dfa.ok()) return Bad(id, "pattern", "cannot be held: " + dfa.status().message());
+  WEIR_RETURN_IF_ERROR(SpendOnDfa(kKeptCell * dfa->n_cells()));
   return &patterns_.emplace(pattern, *std::move(dfa)).first->second;
 }
 
 Result<const CharDfa*> SchemaReader::DfaOfFormat(int32_t id, const std::string& format) {
   const auto it = formats_.find(format);
   if (it != formats_.end()) return &it->second;
-  WEIR_RETURN_IF_ERROR(Spend(10'000));
+  WEIR_RETURN_IF_ERROR(Spend(100));
   WEIR_ASSIGN_OR_RETURN(const Expression expression, ParseRegex(FindFormat(format).expression));
-  auto dfa = DfaOf(expression, /*search=*/false);
+  auto dfa = DfaOf(expression, /*search=*/false, &dfa_work_);
   if (!dfa.ok()) return Bad(id, "format", "cannot be held: " + dfa.status().message());
+  WEIR_RETURN_IF_ERROR(SpendOnDfa(kKeptCell * dfa->n_cells()));
   return &formats_.emplace(format, *std::move(dfa)).first->second;
 }
 
@@ -511,6 +591,8 @@ Result<bool> SchemaReader::Accepts(const Merged& merged, const Json& value) {
   }
   if (type == kString) {
     const auto& text = value.get_ref<const std::string&>();
+    const auto n_texts = std::ssize(merged.patterns) + std::ssize(merged.formats);
+    WEIR_RETURN_IF_ERROR(Spend((1 + n_texts) * (std::ssize(text) / kBytesPerStep)));
     const int64_t n = NumChars(text);
     if (n < merged.min_length || (merged.max_length >= 0 && n > merged.max_length)) return false;
     for (const auto& [id, pattern] : merged.patterns) {
@@ -537,7 +619,7 @@ Result<bool> SchemaReader::Disjoint(const Goal& a, const Goal& b, int depth) {
     unsigned out = m.types_given ? m.types : kAllTypes;
     if (m.values) {
       unsigned of_values = 0;
-      for (const Json& value : *m.values) of_values |= TypeOf(value);
+      for (const Json* value : *m.values) of_values |= TypeOf(*value);
       out &= of_values;
     }
     return out;
@@ -547,11 +629,12 @@ Result<bool> SchemaReader::Disjoint(const Goal& a, const Goal& b, int depth) {
   for (const auto& [one, other] : {std::pair(&x, &y), std::pair(&y, &x)}) {
     if (!one->values) continue;
     bool excluded = true;
-    for (const Json& value : *one->values) {
-      WEIR_RETURN_IF_ERROR(Spend(1 + (other->values ? std::ssize(*other->values) : 0)));
-      const bool among = !other->values || std::any_of(other->values->begin(), other->values->end(),
-                                                       [&](const Json& v) { return Same(v, value); });
-      WEIR_ASSIGN_OR_RETURN(const bool accepted, Accepts(*other, value));
+    for (const Json* value : *one->values) {
+      bool among = true;
+      if (other->values) {
+        WEIR_ASSIGN_OR_RETURN(among, IsAmong(*other->values, *value));
+      }
+      WEIR_ASSIGN_OR_RETURN(const bool accepted, Accepts(*other, *value));
       excluded &= !(among && accepted);
     }
     if (excluded) return true;
@@ -636,17 +719,19 @@ Result<Goal> SchemaReader::GoalOfKey(const Goal& goal, const std::string& key) {
     const Json& schema = At(id);
     bool is_named = false;
     if (const auto it = schema.find("properties"); it != schema.end()) {
+      WEIR_RETURN_IF_ERROR(Spend(static_cast<int64_t>(it->size()) / kKeysPerStep));
       if (const auto named = it->find(key); named != it->end()) {
         is_named = true;
-        out.push_back(Element(Locate(*named, PointerOf(id) + "/properties/" + Escaped(key)), Part::kAll));
+        out.push_back(Element(Locate(id, *named, "properties", key), Part::kAll));
       }
     }
     if (const auto it = schema.find("patternProperties"); it != schema.end()) {
       for (const auto& [pattern, value] : it->items()) {
         WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, DfaOfPattern(id, pattern));
+        WEIR_RETURN_IF_ERROR(Spend(1 + std::ssize(key) / kBytesPerStep));
         if (!Reads(*dfa, key)) continue;
         is_named = true;
-        out.push_back(Element(Locate(value, PointerOf(id) + "/patternProperties/" + Escaped(pattern)), Part::kAll));
+        out.push_back(Element(Locate(id, value, "patternProperties", pattern), Part::kAll));
       }
     }
     if (!is_named && schema.contains("additionalProperties")) {
@@ -667,7 +752,7 @@ Goal SchemaReader::GoalOfPatterns(const Goal& goal, const std::set<std::string>&
       for (const auto& [pattern, value] : it->items()) {
         if (patterns.count(pattern) == 0) continue;
         is_named = true;
-        out.push_back(Element(Locate(value, PointerOf(id) + "/patternProperties/" + Escaped(pattern)), Part::kAll));
+        out.push_back(Element(Locate(id, value, "patternProperties", pattern), Part::kAll));
       }
     }
     if (!is_named && schema.contains("additionalProperties")) {
@@ -712,8 +797,7 @@ Goal SchemaReader::GoalOfItem(const Goal& goal, size_t i) {
     const char* rest = old ? "additionalItems" : "items";
     const auto first = schema.find(prefix);
     if (first != schema.end() && i < first->size()) {
-      const std::string pointer = PointerOf(id) + "/" + prefix + "/" + std::to_string(i);
-      out.push_back(Element(Locate((*first)[i], pointer), Part::kAll));
+      out.push_back(Element(Locate(id, (*first)[i], prefix, i), Part::kAll));
     } else if (schema.contains(rest)) {
       const Goal sub = Sub(id, rest);
       out.insert(out.end(), sub.begin(), sub.end());

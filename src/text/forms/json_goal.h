@@ -43,7 +43,7 @@ struct Merged {
   int64_t min_items = 0, max_items = -1;
   int64_t min_properties = 0, max_properties = -1;
   std::vector<std::string> required;
-  std::optional<std::vector<Json>> values;  // of const and enum
+  std::optional<std::vector<const Json*>> values;  // of const and enum
 };
 
 class SchemaReader {
@@ -53,14 +53,20 @@ class SchemaReader {
 
   // "'KEYWORD' of the schema at 'POINTER' WHAT".
   Status Bad(int32_t id, std::string_view keyword, std::string_view what) const;
-  int32_t Locate(const Json& schema, const std::string& pointer);
+  // The schema under `keyword` of the schema `parent`, or under `step` of that.
+  int32_t Locate(int32_t parent, const Json& schema, std::string_view keyword, std::string_view step = {});
+  int32_t Locate(int32_t parent, const Json& schema, std::string_view keyword, size_t index) {
+    return Locate(parent, schema, keyword, std::to_string(index));
+  }
+  int32_t LocateRoot() { return LocateAt(root_, ""); }
   static int32_t Element(int32_t id, Part part) { return id * 8 + static_cast<int32_t>(part); }
   static int32_t IdOf(int32_t element) { return element / 8; }
   static Part PartOf(int32_t element) { return static_cast<Part>(element % 8); }
   const Json& At(int32_t id) const { return *places_[static_cast<size_t>(id)].json; }
+  // As much of it as errors show.
   const std::string& PointerOf(int32_t id) const { return places_[static_cast<size_t>(id)].pointer; }
-  // A schema that did not come with the text.
-  int32_t Own(Json schema, const std::string& pointer);
+  // A schema that allows nothing but this array or object, which is part of the text: one and the same for one value.
+  Result<int32_t> SchemaOfValue(const Json& value, int32_t at);
 
   // Takes references and allOf apart. nullopt: no value satisfies it.
   Result<std::optional<Goal>> Flatten(const Goal& goal);
@@ -90,16 +96,24 @@ class SchemaReader {
   Result<const CharDfa*> DfaOfFormat(int32_t id, const std::string& format);
   // Counts a step. kInvalidArgument after too many.
   Status Spend(int64_t n = 1);
+  // Steps that are left for automata of characters.
+  int64_t* dfa_work() { return &dfa_work_; }
+  Status SpendOnDfa(int64_t n);
 
  private:
   struct Place {
     const Json* json;
     std::string pointer;
     bool checked = false;
+    int32_t target = -1;  // of $ref, once it was followed
   };
   Status Check(int32_t id);
   Result<int32_t> Resolve(int32_t id, const std::string& reference);
-  const Json* FindAnchor(const Json& at, const std::string& anchor, const std::string& pointer, std::string* found);
+  int32_t LocateAt(const Json& schema, std::string pointer);
+  // Notes the anchors in `at`; `names`: its keys are names, not keywords.
+  void FindAnchors(const Json& at, bool names, std::string* pointer);
+  // Whether one of the values equals this one.
+  Result<bool> IsAmong(const std::vector<const Json*>& values, const Json& value);
   Status Visit(int32_t element, std::vector<int32_t>* way, std::set<int32_t>* out, bool* possible);
   Status MergeOne(int32_t id, bool values, Merged* out, unsigned* about);
   Status MergeNumber(int32_t id, const Json& schema, NumberLimits* limits);
@@ -109,9 +123,15 @@ class SchemaReader {
   const Json& root_;
   std::deque<Json> own_;
   std::deque<Place> places_;
-  std::map<const Json*, int32_t> ids_;
+  std::map<const Json*, int32_t> ids_, of_value_;
+  struct Anchor {
+    const Json* json;
+    std::string pointer;
+  };
+  std::map<std::string, Anchor, std::less<>> anchors_;
+  bool has_anchors_ = false;  // they were looked for
   std::map<std::string, CharDfa> patterns_, formats_;
-  int64_t work_ = 0;
+  int64_t work_ = 0, dfa_work_ = 2 * kMaxDfaWork;
 };
 
 }  // namespace weir::forms

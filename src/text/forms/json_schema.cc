@@ -26,7 +26,7 @@ class SchemaCompiler {
       : reader_(root), root_(root), options_(options), network_(*network) {}
 
   Result<int32_t> Run() {
-    const int32_t root = reader_.Locate(root_, "");
+    const int32_t root = reader_.LocateRoot();
     WEIR_ASSIGN_OR_RETURN(const int32_t rule, RuleFor({SchemaReader::Element(root, Part::kAll)}));
     while (!todo_.empty() && !network_.full()) {
       const auto [goal, of_goal] = todo_.front();
@@ -50,7 +50,7 @@ class SchemaCompiler {
         return InvalidArgument("the schema is too complex: it has more than {} combinations of its parts", kMaxGoals);
       }
       const std::string pointer = flat->empty() ? "" : reader_.PointerOf(SchemaReader::IdOf(flat->front()));
-      it->second = network_.AddRule(fmt::format("the schema at '#{}'", pointer.substr(0, 200)));
+      it->second = network_.AddRule(fmt::format("the schema at '#{}'", pointer));
       todo_.emplace_back(*flat, it->second);
     }
     return it->second;
@@ -92,33 +92,21 @@ class SchemaCompiler {
     for (int32_t& element : others) {
       element = SchemaReader::Element(SchemaReader::IdOf(element), Part::kOwnNoValues);
     }
-    const std::string pointer = goal.empty() ? "" : reader_.PointerOf(SchemaReader::IdOf(goal.front()));
+    const int32_t at = SchemaReader::IdOf(goal.empty() ? 0 : goal.front());
     std::vector<std::string> texts;
-    for (const Json& value : *merged.values) {
+    for (const Json* given : *merged.values) {
+      const Json& value = *given;
       WEIR_ASSIGN_OR_RETURN(const bool accepted, reader_.Accepts(merged, value));
       if (!accepted) continue;
       if (!value.is_structured()) {
         texts.push_back(JsonText(value));
+        WEIR_RETURN_IF_ERROR(reader_.Spend(std::ssize(texts.back()) / 16));
         continue;
       }
-      // An array or an object is held as a schema that allows nothing else.
-      Json schema = {{"type", value.is_array() ? "array" : "object"}};
-      if (value.is_array()) {
-        schema["prefixItems"] = Json::array();
-        for (const Json& item : value) schema["prefixItems"].push_back({{"const", item}});
-        schema["items"] = false;
-        schema["minItems"] = value.size();
-      } else {
-        schema["properties"] = Json::object();
-        schema["required"] = Json::array();
-        for (const auto& [key, member] : value.items()) {
-          schema["properties"][key] = {{"const", member}};
-          schema["required"].push_back(key);
-        }
-        schema["additionalProperties"] = false;
-      }
       Goal exact = others;
-      exact.push_back(SchemaReader::Element(reader_.Own(std::move(schema), pointer), Part::kAll));
+      // An array or an object is held as a schema that allows nothing else.
+      WEIR_ASSIGN_OR_RETURN(const int32_t schema, reader_.SchemaOfValue(value, at));
+      exact.push_back(SchemaReader::Element(schema, Part::kAll));
       WEIR_ASSIGN_OR_RETURN(const int32_t rule, RuleFor(exact));
       network_.Call(from_, rule, to_);
     }
@@ -177,6 +165,7 @@ class SchemaCompiler {
     if (n == 1 && !has_length) {
       const bool is_format = merged.patterns.empty();
       const auto& [id, text] = is_format ? merged.formats[0] : merged.patterns[0];
+      WEIR_RETURN_IF_ERROR(reader_.Spend(std::ssize(text) / 8));
       auto expression = ParseRegex(is_format ? FindFormat(text).expression : text);
       if (!expression.ok()) return reader_.Bad(id, "pattern", "cannot be held: " + expression.status().message());
       if (RemoveAnchors(!is_format, &*expression)) {
@@ -186,12 +175,12 @@ class SchemaCompiler {
     }
     std::optional<CharDfa> all;
     const auto add = [&](const CharDfa& dfa, int32_t id, const char* keyword) -> Status {
-      WEIR_RETURN_IF_ERROR(reader_.Spend(1000));
+      WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(dfa.n_cells()));
       if (!all) {
         all = dfa;
         return Status();
       }
-      auto both = Both(*all, dfa);
+      auto both = Both(*all, dfa, reader_.dfa_work());
       if (!both.ok()) return reader_.Bad(id, keyword, "cannot be held: " + both.status().message());
       all = *std::move(both);
       return Status();
@@ -211,6 +200,7 @@ class SchemaCompiler {
       if (!length.ok()) return reader_.Bad(id, keyword, "cannot be held: " + length.status().message());
       WEIR_RETURN_IF_ERROR(add(*length, id, keyword));
     }
+    WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(all->n_cells()));
     Emit(*all, Writing::kJson, begin, end, &network_);
     return Status();
   }
@@ -325,17 +315,19 @@ class SchemaCompiler {
       if (subset == 0 && !open) continue;
       auto names = DfaOfTexts(keys);
       if (!names.ok()) return bad(names.status());
+      WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(2 * names->n_cells()));
       CharDfa of_keys = Not(*names);
       std::set<std::string> matched;
       for (size_t p = 0; p < patterns.size(); ++p) {
         const bool is_in = (subset >> p & 1) != 0;
         WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, reader_.DfaOfPattern(id, patterns[p]));
-        WEIR_RETURN_IF_ERROR(reader_.Spend(1000));
-        auto both = Both(of_keys, is_in ? *dfa : Not(*dfa));
+        WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(dfa->n_cells()));
+        auto both = Both(of_keys, is_in ? *dfa : Not(*dfa), reader_.dfa_work());
         if (!both.ok()) return bad(both.status());
         of_keys = *std::move(both);
         if (is_in) matched.insert(patterns[p]);
       }
+      WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(2 * of_keys.n_cells()));
       if (IsEmpty(of_keys)) continue;
       WEIR_ASSIGN_OR_RETURN(const int32_t value, RuleFor(reader_.GoalOfPatterns(goal, matched)));
       const int32_t after = network_.AddNode();
