@@ -211,7 +211,8 @@ TEST_F(OpenAiOptionsTest, ATemplateThatIsRunGetsToolsAndTheirResults) {
   model.metadata["tokenizer.chat_template"].v = std::string(
       "{# <tool_call> #}{% if tools %}[{{ tools[0].function.name }}]{% endif %}{% for m in messages %}"
       "{% if m.role == 'tool' %}<r {{ m.tool_call_id }}>{{ m.content }}{% else %}<{{ m.role[0] }}>{{ m.content or '' }}"
-      "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{% endif %}{% endfor %}"
+      "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endif "
+      "%}{% endfor %}"
       "{% if add_generation_prompt %}<a>{% endif %}");
   const TempDir dir;
   const ServerProcess server({"--pot", "96"}, dir.Write("odd.gguf", model.Bytes()));
@@ -222,10 +223,10 @@ TEST_F(OpenAiOptionsTest, ATemplateThatIsRunGetsToolsAndTheirResults) {
   const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
   const HttpAnswer answer = server.Post("/apply-template", {{"messages", messages}, {"tools", tools}});
   ASSERT_EQ(answer.status, 200) << answer.body;
-  EXPECT_EQ(answer.json()["prompt"], "[f]<u>the man<a>{\"x\": 1}<r c1>7<a>");
+  EXPECT_EQ(answer.json()["prompt"], "[f]<u>the man<a>f{\"x\": 1}<r c1>7<a>");
   const HttpAnswer none =
       server.Post("/apply-template", {{"messages", messages}, {"tools", tools}, {"tool_choice", "none"}});
-  EXPECT_EQ(none.json()["prompt"], "<u>the man<a>{\"x\": 1}<r c1>7<a>");
+  EXPECT_EQ(none.json()["prompt"], "<u>the man<a>f{\"x\": 1}<r c1>7<a>");
   for (const Json& more : {Json::object(), Json{{"tools", tools}}}) {
     Json body = {{"messages", messages}, {"max_tokens", 3}};
     body.update(more);
