@@ -131,7 +131,7 @@ Result<int32_t> Answerer::NextOfForm(std::span<float> logits) {
     }
   }
   if (mask->n_allowed == 0 && !may_end) {
-    return OverBudget("the answer nests deeper than its form can be held");
+    return Unsupported("the answer nests deeper than its form can be held");
   }
   WEIR_ASSIGN_OR_RETURN(const int32_t token, DrawAllowed(sampler_, logits, allowed_));
   // A form may name an end token as part of itself.

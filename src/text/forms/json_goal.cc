@@ -466,6 +466,10 @@ Status SchemaReader::MergeOne(int32_t id, bool with_values, Merged* out, unsigne
       if (is_list) WEIR_RETURN_IF_ERROR(Spend(static_cast<int64_t>(it->size())));
       for (size_t i = 0; i < (is_list ? it->size() : 1); ++i) {
         const Json& value = is_list ? (*it)[i] : *it;
+        // What is larger than any integer of the parser was rounded.
+        if (value.is_number_float() && std::abs(value.get<double>()) >= 0x1p63 && IsInteger(value)) {
+          return Bad(id, keyword, "has a number that is too large to be held exactly");
+        }
         bool given = true;
         if (out->values) {
           WEIR_ASSIGN_OR_RETURN(given, IsAmong(*out->values, value));

@@ -10,6 +10,7 @@
 namespace weir::forms {
 namespace {
 
+constexpr int kExactDigits = 15;  // of a number that differs from all others with as many when read as a double
 constexpr int kMaxDigits = 16, kMaxBoundDigits = 40;
 
 bool AllZeros(const std::string& digits, size_t from) {
@@ -31,7 +32,12 @@ class Magnitudes {
         to_(to),
         network_(*network) {
     for (const auto& bound : {low_, high_}) {
-      if (bound) n_fraction_ = std::max(n_fraction_, bound->value.fraction.size());
+      if (!bound) continue;
+      n_fraction_ = std::max(n_fraction_, bound->value.fraction.size());
+      // One that comes closer to a bound which is excluded would be read as the bound.
+      if (!bound->open) continue;
+      const auto n_whole = static_cast<int>(std::min<size_t>(bound->value.whole.size(), kExactDigits - 1));
+      max_fraction_ = std::min(max_fraction_, static_cast<size_t>(kExactDigits - n_whole));
     }
   }
 
@@ -84,7 +90,7 @@ class Magnitudes {
   }
 
   void Fraction(int32_t from, size_t n_read, bool at_low, bool at_high) {
-    if (n_read == std::max<size_t>(kMaxDigits, n_fraction_)) return;
+    if (n_read == std::max(max_fraction_, n_fraction_)) return;
     for (int digit = 0; digit <= 9; ++digit) {
       const int least = at_low ? DigitAt(low_->value.fraction, n_read) : 0;
       const int most = at_high ? DigitAt(high_->value.fraction, n_read) : 9;
@@ -105,7 +111,7 @@ class Magnitudes {
   const bool integer_;
   const int64_t multiple_;
   const int32_t to_;
-  size_t n_fraction_ = 0;
+  size_t n_fraction_ = 0, max_fraction_ = kMaxDigits;
   NetworkBuilder& network_;
   struct WholeKey {
     size_t n;

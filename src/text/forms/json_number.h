@@ -34,7 +34,8 @@ struct NumberLimits {
 inline constexpr int64_t kMaxMultiple = 1000;
 
 // Numbers without bounds have up to 16 digits before and after the point, integers up to 16, and numbers that need not
-// be integers an exponent of up to two digits. With a bound or a multiple there is no exponent.
+// be integers an exponent of up to two digits. With a bound or a multiple there is no exponent; next to a bound that is
+// excluded there are as many digits as a double tells apart.
 void EmitNumber(const NumberLimits& limits, int32_t from, int32_t to, NetworkBuilder* network);
 
 }  // namespace weir::forms
