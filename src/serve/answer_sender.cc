@@ -22,16 +22,18 @@ constexpr int64_t kLikelihoodBytes = 24;
 // some much sooner.
 constexpr auto kLongestSilence = std::chrono::seconds(5);
 
-ApiError ErrorOf(const AnswerEvent& event) {
-  if (event.cut) return CutShort(event.status);
+// `has_read`: the session has read a part of the request; it may also have been handed over since, with that part.
+ApiError ErrorOf(const AnswerEvent& event, bool has_read) {
+  const bool stopped = event.status.code() == StatusCode::kCancelled || event.status.code() == StatusCode::kNotFound;
+  if (event.cut || (has_read && stopped)) return CutShort(event.status);
   return event.overflow ? ContextLengthExceeded(event.status) : FromStatus(event.status);
 }
 
 // The answers to the prompts of one request, n per prompt, in order. Its destructor cancels the work.
 class Answers {
  public:
-  Answers(Host& host, std::string id, std::vector<AnswerRequest> requests, int n)
-      : host_(host), id_(std::move(id)), requests_(std::move(requests)), n_(static_cast<size_t>(n)) {}
+  Answers(Host& host, std::string id, std::vector<AnswerRequest> requests, int n, bool has_read)
+      : host_(host), id_(std::move(id)), requests_(std::move(requests)), n_(static_cast<size_t>(n)), begun_(has_read) {}
   ~Answers() {
     if (job_) job_->Cancel();
   }
@@ -49,7 +51,8 @@ class Answers {
   Waited Wait(const HttpConnection& client, Clock::time_point until, Next* next) {
     if (!job_) {
       job_ = std::make_shared<AnswerJob>(host_, id_, TakeRequest());
-      if (const Status posted = host_.scheduler().Post(job_); !posted.ok()) job_->Dropped(posted);
+      const Status posted = begun_ ? host_.scheduler().PostAlways(job_) : host_.scheduler().Post(job_);
+      if (!posted.ok()) job_->Dropped(posted);
     }
     for (;;) {
       auto event = job_->events.Pop(kLookAtClient);
@@ -86,6 +89,7 @@ class Answers {
   const std::string id_;
   std::vector<AnswerRequest> requests_;
   const size_t n_;
+  const bool begun_;  // work has begun, and is not refused because others wait
   size_t index_ = 0;
   std::shared_ptr<AnswerJob> job_;
   Clock::time_point look_at_client_;
@@ -95,11 +99,12 @@ bool WriteText(httplib::DataSink& sink, const std::string& text) { return sink.w
 
 // The state of a stream between calls from the HTTP library.
 struct Stream {
-  Stream(Host& host, const std::string& id, std::unique_ptr<ReplyShape> words, CompletionRequest request)
-      : shape(std::move(words)), answers(host, id, std::move(request.answers), request.n) {}
+  Stream(Host& host, const std::string& id, std::unique_ptr<ReplyShape> words, CompletionRequest request, bool begun)
+      : shape(std::move(words)), answers(host, id, std::move(request.answers), request.n, begun), has_read(begun) {}
 
   const std::unique_ptr<ReplyShape> shape;
   Answers answers;
+  const bool has_read;
   std::optional<Answers::Next> first;  // read before the status of the response was known
   Clock::time_point silent_since = Clock::now();
 };
@@ -121,7 +126,8 @@ bool WriteNext(Stream& stream, httplib::DataSink& sink) {
     return WriteText(sink, stream.shape->Waiting(progress.n_read, progress.n_prompt));
   }
   const bool failed = !next.event.status.ok();
-  std::string text = failed ? stream.shape->Failed(ErrorOf(next.event)) : stream.shape->Stream(next.index, next.event);
+  std::string text = failed ? stream.shape->Failed(ErrorOf(next.event, stream.has_read))
+                            : stream.shape->Stream(next.index, next.event);
   if (next.last && !failed) text += stream.shape->End();
   if (!text.empty() && !WriteText(sink, text)) return false;
   if (next.last) sink.done();
@@ -131,19 +137,23 @@ bool WriteNext(Stream& stream, httplib::DataSink& sink) {
 }  // namespace
 
 void SendAnswers(Host& host, const std::string& id, CompletionRequest request, std::unique_ptr<ReplyShape> shape,
-                 httplib::Response& response) {
+                 httplib::Response& response, bool has_read) {
   HttpConnection& client = *HttpConnection::Current();
   if (const Status room = client.Take(request.n_likelihoods * kLikelihoodBytes); !room.ok()) {
+    if (has_read) ForbidRetry(response);
     return SendError(room, response);
   }
   const bool as_stream = request.stream;
-  auto stream = std::make_shared<Stream>(host, id, std::move(shape), std::move(request));
+  auto stream = std::make_shared<Stream>(host, id, std::move(shape), std::move(request), has_read);
   // A stream's status must be sent before clients time out; later errors are events of the stream.
   const auto until = as_stream ? stream->silent_since + kLongestSilence : Clock::time_point::max();
   for (Answers::Next next; !next.last;) {
     const auto waited = stream->answers.Wait(client, until, &next);
     if (waited == Answers::Waited::kGone) return SendError({499, "cancelled", "the client disconnected"}, response);
-    if (!next.event.status.ok()) return SendError(ErrorOf(next.event), response);
+    if (!next.event.status.ok()) {
+      if (has_read) ForbidRetry(response);
+      return SendError(ErrorOf(next.event, has_read), response);
+    }
     if (as_stream) {
       if (waited == Answers::Waited::kEvent) stream->first = std::move(next);
       response.set_header("Cache-Control", "no-store");

@@ -13,8 +13,9 @@
 namespace weir {
 
 // Runs the request's prompts and fills in the response, streamed or whole as requested, including errors. An empty id:
-// answer in an answer pot. Work is cancelled when the client disconnects.
+// answer in an answer pot. `has_read`: the session has read a part of the request already, which errors then tell. Work
+// is cancelled when the client disconnects.
 void SendAnswers(Host& host, const std::string& id, CompletionRequest request, std::unique_ptr<ReplyShape> shape,
-                 httplib::Response& response);
+                 httplib::Response& response, bool has_read = false);
 
 }  // namespace weir

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/drain.h"
 
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,10 +29,13 @@ class Inside {
   std::atomic<int>& n_;
 };
 
-// The session that a request works on: its path names it, or the header of a chat. Empty: none.
+// The session that a request works on: its path names it, the header of a chat, or what its route says. Empty: none.
 std::string SessionOf(const RouteInfo& route, const Call& call) {
   if (route.of_session()) return call.arguments[0];
-  const std::string given = call.http.get_header_value("x-session-id");
+  std::string given = call.http.get_header_value("x-session-id");
+  if (route.session != nullptr) {
+    if (std::string other = route.session(call); !other.empty()) given = std::move(other);
+  }
   return IsSessionId(given) ? given : "";
 }
 
@@ -38,16 +43,16 @@ std::string SessionOf(const RouteInfo& route, const Call& call) {
 
 void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& response, bool* refused) {
   const Inside inside(n_inside_);  // counted before the check whether the server drains
-  const ApiError moved = Move(route, call);
+  const std::string session = handover_.enabled() ? SessionOf(route, call) : "";
+  const ApiError moved = Move(session);
   *refused = moved.http != 0;
   if (*refused) return SendError(moved, response);
   route.handle(call, response);
-  if (!SessionOf(route, call).empty()) Correct(route, call, response);
+  if (!session.empty()) Correct(session, response);
 }
 
-ApiError Drain::Move(const RouteInfo& route, const Call& call) {
+ApiError Drain::Move(const std::string& session) {
   if (!handover_.enabled()) return {0, "", ""};
-  const std::string session = SessionOf(route, call);
   if (draining_) {
     const Status left = session.empty() ? Status() : handover_.Leave(host_, session);
     // Cancelled: the engine has stopped, and every session was handed over before that.
@@ -61,14 +66,14 @@ ApiError Drain::Move(const RouteInfo& route, const Call& call) {
   return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), folder_));
 }
 
-void Drain::Correct(const RouteInfo& route, const Call& call, httplib::Response& response) {
+void Drain::Correct(const std::string& session, httplib::Response& response) {
   if (draining_) {
     // A session that was handed over in the meantime is missing only here. A request whose work was stopped is answered
     // once its session can be found elsewhere, and a client is never told to retry work that has begun.
     if (response.status != 404 && response.status != 409 && response.status != 503) return;
-    const ApiError moved = Move(route, call);
+    const ApiError moved = Move(session);
     if (response.status != 409) SendError(moved, response);
-  } else if (response.status == 404 && handover_.Holds(SessionOf(route, call))) {
+  } else if (response.status == 404 && handover_.Holds(session)) {
     // It was written to the folder while its request was in flight, or another server is taking it.
     SendError({503, "handed_over", "the session is moving from one server to another; try again"}, response);
   }

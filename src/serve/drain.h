@@ -32,10 +32,11 @@ class Drain {
   Status Run(std::chrono::seconds wait);
 
  private:
-  // Moves the session that a request names. Returns the error to send instead of an answer; http 0: none.
-  ApiError Move(const RouteInfo& route, const Call& call);
+  // Moves the session that a request works on; empty: none. Returns the error to send instead of an answer; http 0:
+  // none.
+  ApiError Move(const std::string& session);
   // Corrects the answer of a request on a session if the session was moved in the meantime.
-  void Correct(const RouteInfo& route, const Call& call, httplib::Response& response);
+  void Correct(const std::string& session, httplib::Response& response);
   // Hands over all idle sessions; sets `busy` if jobs work on others. With `wait` it waits for those and hands them
   // over too.
   Status LeaveAll(bool wait, bool* busy);

@@ -83,20 +83,24 @@ Result<std::vector<std::vector<int32_t>>> EmbeddingInputs(const Host& host, cons
   return out;
 }
 
-Result<std::vector<Embedding>> Embed(Host& host, std::vector<std::vector<int32_t>> texts,
-                                     const std::function<bool()>& wanted) {
-  std::vector<Embedding> out;
+ApiError Embed(Host& host, std::vector<std::vector<int32_t>> texts, const std::function<bool()>& wanted,
+               std::vector<Embedding>* out) {
   for (std::vector<int32_t>& ids : texts) {
+    if (!wanted()) return FromStatus(Cancelled("the client disconnected"));
     const auto job = std::make_shared<EmbedJob>(host, std::move(ids));
-    WEIR_RETURN_IF_ERROR(host.scheduler().Post(job));
+    if (const Status posted = host.scheduler().Post(job); !posted.ok()) return FromStatus(posted);
     std::optional<Result<Embedding>> result;
     while (!(result = job->events.Pop(std::chrono::milliseconds(100)))) {
       if (!wanted()) job->Cancel();
     }
-    WEIR_RETURN_IF_ERROR(result->status());
-    out.push_back(**std::move(result));
+    const Status& status = result->status();
+    if (status.code() == StatusCode::kOverBudget) return ContextLengthExceeded(status);
+    if (!status.ok()) return FromStatus(status);
+    out->push_back(**std::move(result));
   }
-  return out;
+  return {0, "", ""};
 }
+
+std::string TakeValuesText(Embedding* embedding) { return JsonText(Json(std::exchange(embedding->values, {}))); }
 
 }  // namespace weir

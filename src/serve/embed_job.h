@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/api_error.h"
 #include "serve/session_job.h"
 
 namespace weir {
@@ -46,8 +47,17 @@ class EmbedJob : public SessionJob {
 inline constexpr size_t kMaxEmbedded = 256;
 Result<std::vector<std::vector<int32_t>>> EmbeddingInputs(const Host& host, const Json* input, const std::string& key);
 
-// Embeds one text after another. kCancelled when `wanted` returns false. Any thread but the engine's.
-Result<std::vector<Embedding>> Embed(Host& host, std::vector<std::vector<int32_t>> texts,
-                                     const std::function<bool()>& wanted);
+// Embeds one text after another. http 0: *out has them. 503 when `wanted` returns false; 400 and
+// context_length_exceeded for a text that does not fit into a pot that may not forget. Any thread but the engine's.
+ApiError Embed(Host& host, std::vector<std::vector<int32_t>> texts, const std::function<bool()>& wanted,
+               std::vector<Embedding>* out);
+
+// What the values of n texts take until they are sent, as numbers and as text.
+inline int64_t EmbeddingBytes(size_t n_texts, int64_t n_embd) {
+  constexpr int64_t kOfNumber = 4, kOfText = 24;
+  return static_cast<int64_t>(n_texts) * n_embd * (kOfNumber + kOfText);
+}
+// The values as a JSON array, and no longer as numbers.
+std::string TakeValuesText(Embedding* embedding);
 
 }  // namespace weir

@@ -25,6 +25,8 @@ constexpr std::string_view kProtocols[] = {"2025-06-18", "2025-03-26", "2024-11-
 constexpr int kParseError = -32700, kInvalidRequest = -32600, kMethodNotFound = -32601, kInvalidParams = -32602,
               kInternalError = -32603;
 constexpr std::chrono::milliseconds kPoll{100};
+constexpr size_t kMaxQueryBytes = 1 << 16;  // searched on the engine's thread, as questions are encoded there
+constexpr size_t kMaxBatch = 64;            // messages of one list; only the protocol of 2025-03-26 has lists
 
 Json ErrorMessage(const Json& id, int code, const std::string& message) {
   return {{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", message}}}};
@@ -89,7 +91,7 @@ Event Next(Job& job, Channel<Event>& events, const std::function<bool()>& wanted
   }
 }
 
-Result<Json> Read(Host& host, const std::string& id, std::shared_ptr<AppendJob> job,
+Result<Json> Read(Host& host, const std::string& id, const std::shared_ptr<AppendJob>& job,
                   const std::function<bool()>& wanted) {
   WEIR_RETURN_IF_ERROR(host.scheduler().Post(job));
   WEIR_ASSIGN_OR_RETURN(const Json session, Next(*job, job->events, wanted));
@@ -185,17 +187,23 @@ Result<Json> McpServer::Call(const Json& params, const std::function<bool()>& wa
     return NotFound("there is no tool '{}'", name.substr(0, 64));
   }
   const auto run = [&]() -> Result<Json> {
+    if (!arguments.is_object()) return InvalidArgument("'arguments' must be an object");
     Fields values(arguments);
     std::string session, text;
     int64_t t_ms = -1;
     values.Get("session", &session);
     if (name == "ask") {
+      for (const auto& item : arguments.items()) values.Ignore(item.key().c_str());  // Ask() reads them
+      WEIR_RETURN_IF_ERROR(values.Done());
       WEIR_RETURN_IF_ERROR(NeedSession(wanted, &session));
       return Ask(host_, options_, session, arguments, wanted);
     }
     const char* const key = name == "recall" ? "query" : name == "watch" ? "image" : "text";
     values.Get(key, &text);
     if (text.empty()) values.Fail(key, "must not be empty");
+    if (name == "recall" && text.size() > kMaxQueryBytes) {
+      values.Fail(key, fmt::format("may have at most {} bytes", kMaxQueryBytes));
+    }
     if (name == "watch") {
       values.Get("t_ms", &t_ms, 0, kMaxMoment);
       if (host_.vision() == nullptr) values.Fail("image", "needs a server that runs with --mmproj");
@@ -224,7 +232,31 @@ Result<Json> McpServer::Call(const Json& params, const std::function<bool()>& wa
   return Json{{"content", Json::array({{{"type", "text"}, {"text", result.status().message()}}})}, {"isError", true}};
 }
 
+Result<Json> McpServer::Parse(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos || text[begin] != '[') return ParseJsonObject(text);
+  WEIR_RETURN_IF_ERROR(ParseJsonObject("{\"list\":" + text + "}").status());  // its limits hold for lists, too
+  Json list = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!list.is_array()) return InvalidArgument("the body is not valid JSON");
+  if (list.size() > kMaxBatch) return InvalidArgument("a list may have at most {} messages", kMaxBatch);
+  return list;
+}
+
 std::optional<Json> McpServer::Answer(const Json& message, const std::function<bool()>& wanted) {
+  if (!message.is_array()) return AnswerOne(message, wanted);
+  if (message.empty()) return ErrorMessage(nullptr, kInvalidRequest, "the list of messages is empty");
+  Json out = Json::array();
+  for (const Json& one : message) {
+    if (!one.is_object()) {
+      out.push_back(ErrorMessage(nullptr, kInvalidRequest, "not a message of JSON-RPC 2.0"));
+    } else if (auto answer = AnswerOne(one, wanted)) {
+      out.push_back(*std::move(answer));
+    }
+  }
+  return out.empty() ? std::nullopt : std::optional<Json>(std::move(out));
+}
+
+std::optional<Json> McpServer::AnswerOne(const Json& message, const std::function<bool()>& wanted) {
   const Json id = message.value("id", Json());
   const Json method = message.value("method", Json());
   const bool asks = message.contains("id");

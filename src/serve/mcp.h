@@ -22,8 +22,10 @@ class McpServer {
   McpServer(Host& host, const ServerOptions& options, std::string session = "")
       : host_(host), options_(options), session_(std::move(session)) {}
 
-  // The answer to a message; nullopt where none is due, for notifications. `wanted` returns false when nobody waits for
-  // it any longer. Any thread but the engine's, one call at a time.
+  // A message, or a list of them, as JSON. kInvalidArgument for a text that is neither.
+  static Result<Json> Parse(const std::string& text);
+  // The answer to what Parse() returned; nullopt where none is due, for notifications. `wanted` returns false when
+  // nobody waits for it any longer. Any thread but the engine's, one call at a time.
   std::optional<Json> Answer(const Json& message, const std::function<bool()>& wanted);
   // The answer to a text that is no message.
   static Json NotAMessage(const Status& why);
@@ -32,7 +34,7 @@ class McpServer {
   const std::string& session() const { return session_; }
 
  private:
-  struct Arguments;
+  std::optional<Json> AnswerOne(const Json& message, const std::function<bool()>& wanted);
   Result<Json> Call(const Json& params, const std::function<bool()>& wanted);
   Status NeedSession(const std::function<bool()>& wanted, std::string* id);
 

@@ -15,8 +15,13 @@ void SendJson(const Json& json, httplib::Response& response, int http) {
   SendJsonText(JsonText(json) + "\n", response, http);
 }
 
+void ForbidRetry(httplib::Response& response) {
+  if (!response.has_header("x-should-retry")) response.set_header("x-should-retry", "false");
+}
+
 void SendError(const ApiError& error, httplib::Response& response) {
   if (error.http == 429) response.set_header("Retry-After", "1");
+  if (error.http == 409) ForbidRetry(response);
   SendJson(error.Body(), response, error.http);
 }
 

@@ -14,6 +14,9 @@ void SendJson(const Json& json, httplib::Response& response, int http = 200);
 // The same for text that is already JSON.
 void SendJsonText(std::string text, httplib::Response& response, int http = 200);
 void SendError(const ApiError& error, httplib::Response& response);
+// Tells the clients of OpenAI and Anthropic, which send a request again after most errors, not to: a session holds a
+// part of it. Every 409 does.
+void ForbidRetry(httplib::Response& response);
 // Sends the error of FromStatus(). REQUIRES: !status.ok().
 void SendError(const Status& status, httplib::Response& response);
 

@@ -21,29 +21,29 @@
 namespace weir {
 namespace {
 
-// A question is encoded on the engine's thread. Of a longer message the end is the question; what comes before it is
-// appended as any text.
+// Questions, and answers that were given elsewhere, are encoded on the engine's thread. Of a longer question the end is
+// asked; what comes before it is appended as any text, and so is a round whose answer is longer.
 constexpr size_t kMaxAskedBytes = 1 << 15;
 
-// One message as a session reads it.
+// One message as a session reads it, or several of the assistant's that follow one another.
 struct Told {
   std::string role, text, where;
   std::vector<VisualInput> visuals;
-  uint64_t hash = 0;
+  std::vector<uint64_t> hashes;  // of each message
 };
 
+constexpr const char* kSpaces = " \t\r\n";
+
 std::string_view Trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
+  const size_t begin = text.find_first_not_of(kSpaces);
   if (begin == text.npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
 }
 
 // Clients trim answers before they send them back.
 uint64_t HashOf(std::string_view role, std::string_view text, std::string_view pictures = "") {
   return std::hash<std::string>()(fmt::format("{}\n{}\n{}", role, Trimmed(text), pictures));
 }
-
-std::string KeyOfSystem(const std::string& id) { return id + "/system"; }
 
 Result<Told> ReadMessage(const Host& host, const Json& json, const std::string& where) {
   Fields message(json, where + ".");
@@ -88,67 +88,120 @@ Result<Told> ReadMessage(const Host& host, const Json& json, const std::string& 
   } else {
     return InvalidArgument("'{}.content' must be a string or a list of parts", where);
   }
-  out.hash = HashOf(out.role, out.text, pictures);
+  out.hashes = {HashOf(out.role, out.text, pictures)};
   return out;
 }
 
-// Waits for a job that has one event. Cancels it when the client has gone.
-template <typename JobType>
-Status Wait(Host& host, const std::shared_ptr<JobType>& job) {
-  WEIR_RETURN_IF_ERROR(host.scheduler().Post(job));
-  for (;;) {
-    if (const auto result = job->events.Pop(kLookAtClient)) return result->status();
-    if (!ClientWaits()) job->Cancel();
+// Reads the parts of one request into a session, one job after another.
+class Feeder {
+ public:
+  Feeder(Host& host, std::string id) : host_(host), id_(std::move(id)) {}
+
+  Status Append(const std::string& text) {
+    if (text.empty()) return Status();
+    EncodeOptions options;
+    options.add_special = false;
+    return Run(std::make_shared<AppendJob>(host_, id_, host_.tokenizer().Encode(text, options), false));
   }
-}
+  Status Append(std::vector<VisualInput> visuals) {
+    for (VisualInput& one : visuals) {
+      WEIR_RETURN_IF_ERROR(Run(std::make_shared<AppendJob>(host_, id_, std::move(one), false, -1)));
+    }
+    return Status();
+  }
+  // Appends the part of a message that is too long for a question.
+  Status AppendHead(std::string* text) {
+    if (text->size() <= kMaxAskedBytes) return Status();
+    text->erase(text->find_last_not_of(kSpaces) + 1);
+    if (text->size() <= kMaxAskedBytes) return Status();
+    size_t cut = text->find('\n', text->size() - kMaxAskedBytes);
+    if (cut == text->npos) cut = text->find(' ', text->size() - kMaxAskedBytes);
+    if (cut == text->npos) {
+      cut = text->size() - kMaxAskedBytes;
+      while ((static_cast<unsigned char>((*text)[cut]) & 0xC0) == 0x80) ++cut;  // whole characters
+    }
+    WEIR_RETURN_IF_ERROR(Append(text->substr(0, cut)));
+    text->erase(0, cut);
+    return Status();
+  }
+  Status Tell(const std::string& question, const std::string& answer) {
+    return Run(std::make_shared<TellJob>(host_, id_, question, answer));
+  }
 
-Status Append(Host& host, const std::string& id, const std::string& text) {
-  if (text.empty()) return Status();
-  EncodeOptions options;
-  options.add_special = false;
-  return Wait(host, std::make_shared<AppendJob>(host, id, host.tokenizer().Encode(text, options), false));
-}
+  bool has_read() const { return has_read_; }
+  // What an error of these calls means to the client.
+  ApiError ErrorOf(const Status& status) const {
+    if (overflow_) return ContextLengthExceeded(status);
+    // The session may have been handed over between two jobs, with what it read.
+    const bool stopped = status.code() == StatusCode::kCancelled || status.code() == StatusCode::kNotFound;
+    return has_read_ && stopped ? CutShort(status) : FromStatus(status);
+  }
 
-Status Append(Host& host, const std::string& id, std::vector<VisualInput> visuals) {
-  for (VisualInput& one : visuals) {
-    WEIR_RETURN_IF_ERROR(Wait(host, std::make_shared<AppendJob>(host, id, std::move(one), false, -1)));
+ private:
+  // Waits for a job that has one event. Cancels it when the client has gone.
+  template <typename JobType>
+  Status Run(const std::shared_ptr<JobType>& job) {
+    if (!ClientWaits()) return Cancelled("the client disconnected");
+    // Once a part is read, the rest is not refused because others wait.
+    WEIR_RETURN_IF_ERROR(has_read_ ? host_.scheduler().PostAlways(job) : host_.scheduler().Post(job));
+    for (;;) {
+      if (const auto result = job->events.Pop(kLookAtClient)) {
+        has_read_ |= job->has_read();
+        overflow_ = result->status().code() == StatusCode::kOverBudget;
+        return result->status();
+      }
+      if (!ClientWaits()) job->Cancel();
+    }
+  }
+
+  Host& host_;
+  const std::string id_;
+  bool has_read_ = false, overflow_ = false;
+};
+
+// Messages of the assistant that follow one another are one. An error if what the session has not read cannot be told.
+Status CheckOrder(std::vector<Told>* said) {
+  std::vector<Told> out;
+  for (Told& one : *said) {
+    if (one.role != "assistant" || out.empty() || out.back().role != "assistant") {
+      out.push_back(std::move(one));
+      continue;
+    }
+    out.back().text += "\n\n" + one.text;
+    out.back().hashes.insert(out.back().hashes.end(), one.hashes.begin(), one.hashes.end());
+  }
+  *said = std::move(out);
+  if (said->empty() || said->back().role != "user") {
+    return InvalidArgument("'messages' must end with a message of the user that the session has not read");
+  }
+  if (said->front().role == "assistant") {
+    return InvalidArgument("'{}' of the assistant must follow a message of the user, or be the session's own answer",
+                           said->front().where);
+  }
+  if (Trimmed(said->back().text).empty()) {
+    return InvalidArgument("'{}' must have a text that asks something", said->back().where);
   }
   return Status();
 }
 
-// The part of a message that is too long for a question is appended.
-Status AppendHead(Host& host, const std::string& id, std::string* text) {
-  if (text->size() <= kMaxAskedBytes) return Status();
-  size_t cut = text->find('\n', text->size() - kMaxAskedBytes);
-  if (cut == text->npos || cut + 1 == text->size()) cut = text->find(' ', text->size() - kMaxAskedBytes);
-  if (cut == text->npos || cut + 1 == text->size()) {
-    cut = text->size() - kMaxAskedBytes;
-    while ((static_cast<unsigned char>((*text)[cut]) & 0xC0) == 0x80) ++cut;  // whole characters
-  }
-  WEIR_RETURN_IF_ERROR(Append(host, id, text->substr(0, cut)));
-  text->erase(0, cut);
-  return Status();
-}
-
-// Reads what comes before the last message.
-Status ReadHistory(Host& host, const std::string& id, std::vector<Told>& said) {
-  ThreadBook& book = host.threads();
+// Reads what comes before the last message. REQUIRES: CheckOrder() was ok.
+Status ReadHistory(ThreadBook& book, const std::string& id, std::vector<Told>& said, Feeder* feeder) {
   for (size_t i = 0; i + 1 < said.size(); ++i) {
     Told& one = said[i];
-    if (one.role == "assistant") {
-      return InvalidArgument("'{}' of the assistant must follow a message of the user, or be the session's own answer",
-                             one.where);
-    }
-    WEIR_RETURN_IF_ERROR(Append(host, id, std::move(one.visuals)));
-    if (said[i + 1].role == "assistant") {
-      WEIR_RETURN_IF_ERROR(AppendHead(host, id, &one.text));
-      WEIR_RETURN_IF_ERROR(Wait(host, std::make_shared<TellJob>(host, id, one.text, said[i + 1].text)));
-      book.Read(id, std::vector<uint64_t>{one.hash, said[i + 1].hash});
-      ++i;
+    const Told* const answer = said[i + 1].role == "assistant" ? &said[i + 1] : nullptr;
+    WEIR_RETURN_IF_ERROR(feeder->Append(std::move(one.visuals)));
+    if (answer == nullptr) {
+      WEIR_RETURN_IF_ERROR(feeder->Append(one.text + "\n\n"));
+    } else if (answer->text.size() > kMaxAskedBytes) {
+      WEIR_RETURN_IF_ERROR(feeder->Append(one.text + "\n\n" + answer->text + "\n\n"));
     } else {
-      WEIR_RETURN_IF_ERROR(Append(host, id, one.text + "\n\n"));
-      book.Read(id, std::vector<uint64_t>{one.hash});
+      WEIR_RETURN_IF_ERROR(feeder->AppendHead(&one.text));
+      WEIR_RETURN_IF_ERROR(feeder->Tell(one.text, answer->text));
     }
+    book.Read(id, one.hashes);
+    if (answer == nullptr) continue;
+    book.Read(id, answer->hashes);
+    ++i;
   }
   return Status();
 }
@@ -171,10 +224,9 @@ Result<CompletionRequest> QuestionOf(const Call& call, const ChatBody& body, con
     ask.erase(key);
   }
   if (ask.value("response_format", Json()) == Json{{"type", "text"}}) ask.erase("response_format");
-  if (const auto it = ask.find("max_completion_tokens"); it != ask.end()) {
-    ask["max_tokens"] = *it;
-    ask.erase("max_completion_tokens");
-  }
+  const Json limit = ask.value("max_completion_tokens", Json());
+  ask.erase("max_completion_tokens");
+  if (!limit.is_null()) ask["max_tokens"] = limit;
   ask["question"] = question;
   return ParseAsk(call.host, ask, call.options.answers);
 }
@@ -213,46 +265,67 @@ class Remembering : public ReplyShape {
   std::string answer_;
 };
 
+// A conversation as sessions read it.
+struct Talk {
+  std::string system;
+  std::vector<Told> said;
+};
+
+Result<Talk> ReadTalk(const Host& host, const ChatBody& body) {
+  Talk out;
+  for (size_t i = 0; i < body.messages().size(); ++i) {
+    WEIR_ASSIGN_OR_RETURN(Told one, ReadMessage(host, body.messages()[i], body.where(i)));
+    if (one.role == "system") {
+      out.system += (out.system.empty() ? "" : "\n\n") + one.text;
+    } else {
+      out.said.push_back(std::move(one));
+    }
+  }
+  if (out.said.size() > ThreadBook::kMaxMessages) {
+    return InvalidArgument("'messages' may have at most {} messages: send the newest ones", ThreadBook::kMaxMessages);
+  }
+  return out;
+}
+
+// Whether a new session can hold the conversation; its system message.
+Status CheckTalk(const Call& call, const ChatBody& body, std::string* system) {
+  auto talk = ReadTalk(call.host, body);
+  Status status = talk.status();
+  if (status.ok()) status = CheckOrder(&talk->said);
+  if (status.ok()) status = QuestionOf(call, body, "?").status();
+  if (!status.ok()) return body.InTheirWords(status);
+  *system = std::move(talk->system);
+  if (system->size() <= kMaxAskedBytes) return Status();
+  return InvalidArgument("the system message may have at most {} bytes in a session", kMaxAskedBytes);
+}
+
 struct Prepared {
   CompletionRequest request;
   uint64_t hash = 0;  // of the question
 };
 
-Result<Prepared> Prepare(const Call& call, const std::string& id, const ChatBody& body) {
+// Everything is checked before anything is read.
+Result<Prepared> Prepare(const Call& call, const std::string& id, const ChatBody& body, Feeder* feeder) {
   Host& host = call.host;
-  std::vector<Told> said;
-  std::string system;
-  for (size_t i = 0; i < body.messages().size(); ++i) {
-    WEIR_ASSIGN_OR_RETURN(Told one, ReadMessage(host, body.messages()[i], body.where(i)));
-    if (one.role == "system") {
-      system += (system.empty() ? "" : "\n\n") + one.text;
-    } else {
-      said.push_back(std::move(one));
-    }
-  }
-  if (said.size() > ThreadBook::kMaxMessages) {
-    return InvalidArgument("'messages' may have at most {} messages: send the newest ones", ThreadBook::kMaxMessages);
-  }
+  ThreadBook& book = host.threads();
+  WEIR_ASSIGN_OR_RETURN(Talk talk, ReadTalk(host, body));
+  std::vector<Told>& said = talk.said;
   std::vector<uint64_t> hashes;
-  for (const Told& one : said) hashes.push_back(one.hash);
-  said.erase(said.begin(), said.begin() + static_cast<ptrdiff_t>(host.threads().NumRead(id, hashes)));
-  if (said.empty() || said.back().role != "user") {
-    return InvalidArgument("'messages' must end with a message of the user that the session has not read");
-  }
-  Told& last = said.back();
-  if (Trimmed(last.text).empty()) return InvalidArgument("'{}' must have a text that asks something", last.where);
-  Prepared out;
-  out.hash = last.hash;
-  // Checked before anything is read.
+  for (const Told& one : said) hashes.push_back(one.hashes[0]);
+  said.erase(said.begin(), said.begin() + static_cast<ptrdiff_t>(book.NumRead(id, hashes)));
+  WEIR_RETURN_IF_ERROR(CheckOrder(&said));
   WEIR_RETURN_IF_ERROR(QuestionOf(call, body, "?").status());
-  const std::vector<uint64_t> system_hash = {HashOf("system", system)};
-  if (!system.empty() && host.threads().NumRead(KeyOfSystem(id), system_hash) == 0) {
-    WEIR_RETURN_IF_ERROR(Append(host, id, system + "\n\n"));
-    host.threads().Read(KeyOfSystem(id), system_hash);
+  Told& last = said.back();
+  Prepared out;
+  out.hash = last.hashes[0];
+  const std::vector<uint64_t> system = {HashOf("system", talk.system)};
+  if (!talk.system.empty() && book.NumRead(ThreadBook::SystemOf(id), system) == 0) {
+    WEIR_RETURN_IF_ERROR(feeder->Append(talk.system + "\n\n"));
+    book.Read(ThreadBook::SystemOf(id), system);
   }
-  WEIR_RETURN_IF_ERROR(ReadHistory(host, id, said));
-  WEIR_RETURN_IF_ERROR(Append(host, id, std::move(last.visuals)));
-  WEIR_RETURN_IF_ERROR(AppendHead(host, id, &last.text));
+  WEIR_RETURN_IF_ERROR(ReadHistory(book, id, said, feeder));
+  WEIR_RETURN_IF_ERROR(feeder->Append(std::move(last.visuals)));
+  WEIR_RETURN_IF_ERROR(feeder->AppendHead(&last.text));
   WEIR_ASSIGN_OR_RETURN(out.request, QuestionOf(call, body, last.text));
   return out;
 }
@@ -265,30 +338,33 @@ void AnswerInSession(const Call& call, const std::string& id, const ChatBody& bo
     call.host.threads().Forget(id);
     return SendError(NotFound("there is no session '{}'", id), response);
   }
-  auto prepared = Prepare(call, id, body);
-  if (!prepared.ok()) return SendError(body.InTheirWords(prepared.status()), response);
+  Feeder feeder(call.host, id);
+  auto prepared = Prepare(call, id, body, &feeder);
+  if (!prepared.ok()) {
+    SendError(feeder.ErrorOf(body.InTheirWords(prepared.status())), response);
+    if (feeder.has_read()) ForbidRetry(response);
+    return;
+  }
   response.set_header("x-session-id", id);
   auto shape = std::make_unique<Remembering>(call.host, id, prepared->hash, make_shape(prepared->request));
-  SendAnswers(call.host, id, std::move(prepared->request), std::move(shape), response);
+  SendAnswers(call.host, id, std::move(prepared->request), std::move(shape), response, feeder.has_read());
+}
+
+Status CheckForSession(const Call& call, const ChatBody& body) {
+  std::string system;
+  return CheckTalk(call, body, &system);
 }
 
 ApiError SessionFor(const Call& call, const ChatBody& body, std::string* id) {
   NewSession wish;
-  for (size_t i = 0; i < body.messages().size(); ++i) {
-    const auto said = ReadMessage(call.host, body.messages()[i], body.where(i));
-    if (!said.ok()) return FromStatus(body.InTheirWords(said.status()));
-    if (said->role == "system") wish.system += (wish.system.empty() ? "" : "\n\n") + said->text;
-  }
-  if (wish.system.size() > kMaxAskedBytes) {
-    return {400, "", fmt::format("the system message may have at most {} bytes in a session", kMaxAskedBytes)};
-  }
+  if (const Status bad = CheckTalk(call, body, &wish.system); !bad.ok()) return FromStatus(bad);
   Json state;
   if (const ApiError error = MakeSession(call.host, call.options, wish, ClientWaits, &state); error.http != 0) {
     return error;
   }
   *id = state["id"];
   if (!wish.system.empty()) {
-    call.host.threads().Read(KeyOfSystem(*id), std::vector<uint64_t>{HashOf("system", wish.system)});
+    call.host.threads().Read(ThreadBook::SystemOf(*id), std::vector<uint64_t>{HashOf("system", wish.system)});
   }
   return {0, "", ""};
 }

@@ -22,10 +22,14 @@ using MakeShape = std::function<std::unique_ptr<ReplyShape>(const CompletionRequ
 // that differs from the session's is read as a text.
 //
 // The session remembers what it read, so the client may send the whole conversation, its end, or only what is new.
-// Requests that continue one session must come one after another.
+// Requests that continue one session must come one after another. Everything is checked before anything is read; an
+// error after that is 409 if the work was stopped, and says with `x-should-retry` that it is not to be sent again.
 void AnswerInSession(const Call& call, const std::string& id, const ChatBody& body, const MakeShape& make_shape,
                      httplib::Response& response);
 
+// Whether a new session can hold the conversation, and answer it. Errors in the client's words; kUnsupported for calls
+// of tools.
+Status CheckForSession(const Call& call, const ChatBody& body);
 // Makes a session for a conversation: its system message, if it has one, is the session's. http 0: its id is *id.
 ApiError SessionFor(const Call& call, const ChatBody& body, std::string* id);
 

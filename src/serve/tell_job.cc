@@ -6,15 +6,15 @@
 namespace weir {
 
 Status TellJob::ReadSome() {
-  // A round is read whole once it has begun: half of one would leave the model in the middle of an answer.
+  if (stage_ == Stage::kAnswer || reader_.may_stop()) WEIR_RETURN_IF_ERROR(CheckGoOn());
   if (stage_ == Stage::kBegin) {
-    WEIR_RETURN_IF_ERROR(CheckGoOn());
     reader_.Start(AskInTurn(stream_->conversation, question_), stream_->conversation, nullptr, stream_->t_ms);
     stage_ = Stage::kQuestion;
   }
   if (reader_.done() && stage_ == Stage::kQuestion) {
     std::vector<PromptPart> answer;
     answer.push_back({stream_->conversation.Tell(answer_), false, /*whole=*/true, false});
+    n_question_ = reader_.n_read();
     reader_.Start(std::move(answer), /*ends_prompt=*/false, nullptr, stream_->t_ms);
     stage_ = Stage::kAnswer;
   }
@@ -27,6 +27,8 @@ Job::Step TellJob::Advance() {
 }
 
 void TellJob::Finish() {
+  // An answer that was stopped in its middle goes without its end, as one that the model did not finish.
+  if (session_ != nullptr && stage_ == Stage::kAnswer && !reader_.done()) stream_->conversation.Answered(false);
   SessionJob::Finish();  // before the client gets the event
   if (status_.ok()) {
     events.Push(Json());

@@ -9,7 +9,8 @@
 
 namespace weir {
 
-// The channel receives one event: null, or an error.
+// Both are encoded on the engine's thread: the caller limits their length. The channel receives one event: null, or an
+// error.
 class TellJob : public SessionJob {
  public:
   TellJob(Host& host, std::string id, std::string question, std::string answer)
@@ -19,6 +20,8 @@ class TellJob : public SessionJob {
   void Dropped(const Status& why) override { events.Push(why); }
 
   Channel<Result<Json>> events;
+  // Whether any of it was read. Call after the event.
+  bool has_read() const { return n_question_ + reader_.n_read() > 0; }
 
  private:
   Status ReadSome();
@@ -26,6 +29,7 @@ class TellJob : public SessionJob {
   const std::string question_, answer_;
   enum class Stage { kBegin, kQuestion, kAnswer };
   Stage stage_ = Stage::kBegin;
+  int64_t n_question_ = 0;
   Status status_;
 };
 

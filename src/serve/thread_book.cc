@@ -15,23 +15,27 @@ int64_t BytesOf(const ThreadBook::Response& response) {
 
 void ThreadBook::EraseAt(std::deque<Response>::iterator at) {
   response_bytes_ -= BytesOf(*at);
-  const auto newest = newest_.find(at->session);
-  if (newest != newest_.end() && newest->second == at->id) newest_.erase(newest);
+  const auto place = places_.find(at->session);
+  if (place != places_.end() && place->second.newest == at->id) {
+    place->second.newest.clear();
+    if (!place->second.in_use) places_.erase(place);
+  }
   responses_.erase(at);
 }
 
 std::vector<std::string> ThreadBook::Put(Response response) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<std::string> orphans;
+  if (BytesOf(response) > kMaxResponseBytes) response.body.clear();
   const int64_t bytes = BytesOf(response);
   while (!responses_.empty() && (responses_.size() >= kMaxResponses || response_bytes_ + bytes > kMaxResponseBytes)) {
     const Response oldest = responses_.front();
     EraseAt(responses_.begin());
-    if (oldest.owns && !newest_.contains(oldest.session) && oldest.session != response.session) {
+    if (oldest.owns && !places_.contains(oldest.session) && oldest.session != response.session) {
       orphans.push_back(oldest.session);
     }
   }
-  newest_[response.session] = response.id;
+  places_[response.session] = {response.id, response.owns, false, ++n_used_};
   response_bytes_ += bytes;
   responses_.push_back(std::move(response));
   return orphans;
@@ -45,8 +49,31 @@ std::optional<ThreadBook::Response> ThreadBook::Find(const std::string& id) cons
 
 bool ThreadBook::IsNewest(const Response& response) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto at = newest_.find(response.session);
-  return at != newest_.end() && at->second == response.id;
+  const auto at = places_.find(response.session);
+  return at != places_.end() && !at->second.in_use && at->second.newest == response.id;
+}
+
+void ThreadBook::Begin(const std::string& session) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  places_[session] = {"", true, true, ++n_used_};
+}
+
+bool ThreadBook::Claim(const Response& response) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = places_.find(response.session);
+  if (at == places_.end() || at->second.in_use || at->second.newest != response.id) return false;
+  at->second.in_use = true;
+  at->second.used = ++n_used_;
+  return true;
+}
+
+void ThreadBook::Release(const std::string& session, bool changed) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = places_.find(session);
+  if (at == places_.end()) return;
+  at->second.in_use = false;
+  if (changed) at->second.newest.clear();
+  if (at->second.newest.empty() && !at->second.owns) places_.erase(at);
 }
 
 bool ThreadBook::Erase(const std::string& id) {
@@ -57,27 +84,29 @@ bool ThreadBook::Erase(const std::string& id) {
   return true;
 }
 
-std::string ThreadBook::OldestSession() const {
+std::string ThreadBook::TakeOldestSession() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const Response& one : responses_) {
-    const auto at = newest_.find(one.session);
-    if (one.owns && at != newest_.end() && at->second == one.id) return one.session;
+  auto oldest = places_.end();
+  for (auto at = places_.begin(); at != places_.end(); ++at) {
+    if (!at->second.owns || at->second.in_use) continue;
+    if (oldest == places_.end() || at->second.used < oldest->second.used) oldest = at;
   }
-  return "";
+  if (oldest == places_.end()) return "";
+  const std::string session = oldest->first;
+  ForgetSession(session);
+  return session;
 }
 
 int64_t ThreadBook::NumSessions() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::count_if(responses_.begin(), responses_.end(), [&](const Response& one) {
-    const auto at = newest_.find(one.session);
-    return one.owns && at != newest_.end() && at->second == one.id;
-  });
+  return std::count_if(places_.begin(), places_.end(), [](const auto& one) { return one.second.owns; });
 }
 
-size_t ThreadBook::NumRead(const std::string& session, std::span<const uint64_t> messages) const {
+size_t ThreadBook::NumRead(const std::string& session, std::span<const uint64_t> messages) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto at = threads_.find(session);
   if (at == threads_.end()) return 0;
+  at->second.used = ++n_used_;
   const std::vector<uint64_t>& read = at->second.messages;
   for (size_t n = std::min(read.size(), messages.size()); n > 0; --n) {
     if (std::equal(messages.begin(), messages.begin() + static_cast<ptrdiff_t>(n),
@@ -103,8 +132,13 @@ void ThreadBook::Read(const std::string& session, std::span<const uint64_t> mess
 
 void ThreadBook::Forget(const std::string& session) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  ForgetSession(session);
+}
+
+void ThreadBook::ForgetSession(const std::string& session) {
   threads_.erase(session);
-  newest_.erase(session);
+  threads_.erase(SystemOf(session));
+  places_.erase(session);
   for (auto at = responses_.begin(); at != responses_.end();) {
     if (at->session != session) {
       ++at;

@@ -54,22 +54,77 @@ TEST(ThreadBook, IsBounded) {
 
 TEST(ThreadBook, KnowsTheNewestResponseOfASession) {
   ThreadBook book;
-  EXPECT_EQ(book.OldestSession(), "");
+  EXPECT_EQ(book.TakeOldestSession(), "");
   book.Put({"a1", "a", "{}"});
   book.Put({"b1", "b", "{}"});
   book.Put({"a2", "a", "{}"});
   EXPECT_FALSE(book.IsNewest(*book.Find("a1")));
   EXPECT_TRUE(book.IsNewest(*book.Find("a2")));
-  EXPECT_EQ(book.OldestSession(), "b");
   EXPECT_EQ(book.NumSessions(), 2);
   book.Put({"c1", "c", "{}", /*owns=*/false});
   EXPECT_EQ(book.NumSessions(), 2);
   EXPECT_TRUE(book.Erase("b1"));
   EXPECT_FALSE(book.Erase("b1"));
-  EXPECT_EQ(book.OldestSession(), "a");
-  book.Forget("a");
+  EXPECT_EQ(book.NumSessions(), 1);
+  book.Put({"d1", "d", "{}"});
+  EXPECT_EQ(book.TakeOldestSession(), "a");
   EXPECT_FALSE(book.Find("a2").has_value());
-  EXPECT_EQ(book.OldestSession(), "");
+  book.Forget("d");
+  EXPECT_FALSE(book.Find("d1").has_value());
+  EXPECT_EQ(book.TakeOldestSession(), "");
+}
+
+TEST(ThreadBook, ASessionIsContinuedByOneAtATime) {
+  ThreadBook book;
+  book.Put({"a1", "a", "{}"});
+  const ThreadBook::Response a1 = *book.Find("a1");
+  EXPECT_TRUE(book.Claim(a1));
+  EXPECT_FALSE(book.Claim(a1));
+  EXPECT_FALSE(book.IsNewest(a1));
+  book.Release("a", /*changed=*/false);
+  EXPECT_TRUE(book.Claim(a1));
+  book.Put({"a2", "a", "{}"});
+  EXPECT_FALSE(book.Claim(a1));
+  EXPECT_TRUE(book.Claim(*book.Find("a2")));
+  book.Release("a", /*changed=*/true);
+  EXPECT_FALSE(book.Claim(*book.Find("a2")));
+  EXPECT_EQ(book.TakeOldestSession(), "a");  // it still takes memory
+}
+
+TEST(ThreadBook, ASessionInUseStays) {
+  ThreadBook book;
+  book.Begin("a");  // nothing came of it yet
+  book.Put({"b1", "b", "{}"});
+  book.Put({"c1", "c", "{}"});
+  EXPECT_TRUE(book.Claim(*book.Find("b1")));
+  EXPECT_EQ(book.NumSessions(), 3);
+  EXPECT_EQ(book.TakeOldestSession(), "c");
+  EXPECT_EQ(book.TakeOldestSession(), "");
+  EXPECT_EQ(book.NumSessions(), 2);
+}
+
+TEST(ThreadBook, ABodyThatIsTooLargeForgetsNoOther) {
+  ThreadBook book;
+  book.Put({"a1", "a", "{}"});
+  const std::string large(static_cast<size_t>(ThreadBook::kMaxResponseBytes), 'x');
+  EXPECT_TRUE(book.Put({"b1", "b", large}).empty());
+  EXPECT_TRUE(book.Find("a1").has_value());
+  EXPECT_EQ(book.Find("b1")->body, "");
+  EXPECT_TRUE(book.IsNewest(*book.Find("b1")));
+}
+
+TEST(ThreadBook, ForgetsWhatASessionsSystemMessageWas) {
+  ThreadBook book;
+  const std::vector<uint64_t> system = {7};
+  book.Read(ThreadBook::SystemOf("a"), system);
+  book.Forget("a");
+  EXPECT_EQ(book.NumRead(ThreadBook::SystemOf("a"), system), 0u);
+  // Looking counts as a use: the thread of a session that only answers is not the longest unused.
+  book.Read("a", system);
+  for (size_t i = 0; i < ThreadBook::kMaxThreads; ++i) {
+    book.Read("s" + std::to_string(i), std::vector<uint64_t>{i});
+    EXPECT_EQ(book.NumRead("a", system), 1u);
+  }
 }
 
 }  // namespace

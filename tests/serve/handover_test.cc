@@ -71,6 +71,28 @@ TEST(Handover, TheOtherServerGoesOnWithTheSameBytes) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.File("handover")));
 }
 
+// A conversation, a stored response and the context protocol name a session in their own ways.
+TEST(Handover, SessionsMoveUnderTheirOtherNames) {
+  const TempDir folder;
+  ServerProcess one(Flags(folder, "one"));
+  const ServerProcess two(Flags(folder, "two"));
+  const auto ask = [](Json more) {
+    more.update({{"input", "the man and the sea"}, {"max_output_tokens", 8}, {"ignore_eos", true}});
+    return more;
+  };
+  const Json begin = {{"jsonrpc", "2.0"}, {"id", 1}, {"method", "initialize"}};
+  const std::string shown = one.Post("/v1/conversations", Json::object()).json()["id"],
+                    asked = one.Post("/v1/conversations", Json::object()).json()["id"],
+                    agent = one.Post("/mcp", begin).session_id;
+  EXPECT_EQ(one.Terminate(), 0);
+  EXPECT_EQ(two.Get("/v1/conversations/" + shown).status, 200);
+  const HttpAnswer answer = two.Post("/v1/responses", ask({{"conversation", {{"id", asked}}}}));
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  const Json ping = {{"jsonrpc", "2.0"}, {"id", 2}, {"method", "ping"}};
+  EXPECT_EQ(two.PostWith("/mcp", ping, {{"Mcp-Session-Id", agent}}).status, 200);
+  for (const std::string& id : {shown, asked, agent}) EXPECT_EQ(two.Delete(kSessions + "/" + id).status, 200);
+}
+
 TEST(Handover, AnAnswerEndsBeforeItsSessionMoves) {
   const TempDir folder;
   ServerProcess one(Flags(folder, "one"));

@@ -81,7 +81,7 @@ Status RunMcp(const ModelFlags& model_flags, const PotFlags& pot_flags, const Mc
           Send(McpServer::NotAMessage(InvalidArgument("a message may have at most {} bytes", kMaxLineBytes))));
       continue;
     }
-    const auto message = ParseJsonObject(line);
+    const auto message = McpServer::Parse(line);
     if (!message.ok()) {
       WEIR_RETURN_IF_ERROR(Send(McpServer::NotAMessage(message.status())));
       continue;

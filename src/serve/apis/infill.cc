@@ -20,9 +20,13 @@
 namespace weir {
 namespace {
 
+constexpr size_t kMaxFields = 64;
+
 class InfillShape : public ReplyShape {
  public:
-  explicit InfillShape(const Host& host) : model_(host.options().model_name) {}
+  // `fields`: what the answer shall have, "timings/prompt_n" for a field of a field; empty: everything.
+  InfillShape(const Host& host, std::vector<std::string> fields)
+      : model_(host.options().model_name), fields_(std::move(fields)) {}
 
   void Add(size_t index, const AnswerEvent& event) override {
     text_ += event.text;
@@ -44,19 +48,33 @@ class InfillShape : public ReplyShape {
     stop_type_ = !event.summary.ended ? "limit" : event.summary.stop_text ? "word" : "eos";
   }
   Json Last(std::string text) const {
-    return {{"index", 0},
-            {"content", std::move(text)},
-            {"stop", true},
-            {"model", model_},
-            {"stop_type", stop_type_},
-            {"tokens_predicted", tally_.n_answer()},
-            {"tokens_evaluated", tally_.n_prompt()},
-            {"tokens_cached", tally_.n_cached()},
-            {"timings", tally_.Timings()},
-            {"weir", tally_.memory()}};
+    Json all = {{"index", 0},
+                {"content", std::move(text)},
+                {"stop", true},
+                {"model", model_},
+                {"stop_type", stop_type_},
+                {"tokens_predicted", tally_.n_answer()},
+                {"tokens_evaluated", tally_.n_prompt()},
+                {"tokens_cached", tally_.n_cached()},
+                {"timings", tally_.Timings()},
+                {"weir", tally_.memory()}};
+    if (fields_.empty()) return all;
+    Json out = Json::object();
+    for (const std::string& field : fields_) {
+      const size_t slash = field.find('/');
+      const Json* value = Find(all, field.substr(0, slash));
+      if (value != nullptr && slash != field.npos) value = Find(*value, field.substr(slash + 1));
+      if (value != nullptr) out[field] = *value;
+    }
+    return out;
+  }
+  static const Json* Find(const Json& object, const std::string& key) {
+    const auto it = object.find(key);
+    return it == object.end() ? nullptr : &*it;
   }
 
   const std::string model_;
+  const std::vector<std::string> fields_;
   std::string text_;
   const char* stop_type_ = "limit";
   AnswerTally tally_;
@@ -114,11 +132,23 @@ void Handle(const Call& call, httplib::Response& response) {
     if (!one->ok()) return SendError(one->status(), response);
   }
   if (body.contains("n_predict")) {
-    body["max_tokens"] = body["n_predict"];
+    const Json limit = body["n_predict"];
+    body["max_tokens"] = limit;
     body.erase("n_predict");
   }
-  for (const char* ignored : {"n_indent", "t_max_prompt_ms", "t_max_predict_ms", "response_fields"})
-    body.erase(ignored);
+  std::vector<std::string> fields;
+  const Json wished = body.value("response_fields", Json());
+  if (!wished.is_null() && (!wished.is_array() || wished.size() > kMaxFields)) {
+    return SendError(InvalidArgument("'response_fields' must be a list of at most {} names", kMaxFields), response);
+  }
+  for (const Json& field : wished) {
+    if (!field.is_string()) return SendError(InvalidArgument("'response_fields' must be a list of names"), response);
+    fields.push_back(field.get<std::string>());
+  }
+  // Editors send the samplers of their own choice; ours are fixed.
+  for (const char* done : {"n_indent", "t_max_prompt_ms", "t_max_predict_ms", "response_fields", "samplers"}) {
+    body.erase(done);
+  }
   const Tokenizer& tokenizer = call.host.tokenizer();
   std::vector<int32_t> ids;
   const auto add = [&](int32_t control, const std::string& text) {
@@ -135,7 +165,8 @@ void Handle(const Call& call, httplib::Response& response) {
   auto request = ParseCompletion(call.host, body, call.options.answers);
   if (!request.ok()) return SendError(request.status(), response);
   if (request->n != 1) return SendError(InvalidArgument("'n' must be 1"), response);
-  SendAnswers(call.host, "", *std::move(request), std::make_unique<InfillShape>(call.host), response);
+  SendAnswers(call.host, "", *std::move(request), std::make_unique<InfillShape>(call.host, std::move(fields)),
+              response);
 }
 
 constexpr RouteInfo kRoutes[] = {{.method = "POST", .path = "/infill", .handle = Handle}};

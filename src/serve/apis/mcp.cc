@@ -18,20 +18,29 @@ namespace {
 constexpr const char* kHeader = "Mcp-Session-Id";
 
 void HandleMessage(const Call& call, httplib::Response& response) {
-  const auto message = ParseJsonObject(call.body);
+  const auto message = McpServer::Parse(call.body);
   if (!message.ok()) return SendJson(McpServer::NotAMessage(message.status()), response, 400);
   std::string session = call.http.get_header_value(kHeader);
-  if (message->value("method", Json()) == "initialize" && session.empty()) {
+  if (message->is_object() && message->value("method", Json()) == "initialize" && session.empty()) {
+    // Only what begins well gets a session.
+    const auto answer = McpServer(call.host, call.options).Answer(*message, ClientWaits);
+    if (!answer) {
+      response.status = 202;
+      return;
+    }
+    if (!answer->contains("result")) return SendJson(*answer, response);
     Json state;
     if (const ApiError error = MakeSession(call.host, call.options, {}, ClientWaits, &state); error.http != 0) {
       return SendError(error, response);
     }
-    session = state["id"];
-    response.set_header(kHeader, session);
-  } else if (session.empty()) {
+    response.set_header(kHeader, state["id"].get<std::string>());
+    return SendJson(*answer, response);
+  }
+  if (session.empty()) {
     return SendError({400, "", "the request needs the header Mcp-Session-Id, which the answer to 'initialize' has"},
                      response);
-  } else if (!call.host.sessions().Has(session)) {
+  }
+  if (!call.host.sessions().Has(session)) {
     return SendError({404, "not_found", "there is no session '" + session + "'; begin with 'initialize'"}, response);
   }
   McpServer server(call.host, call.options, session);
@@ -46,9 +55,11 @@ void HandleEnd(const Call& call, httplib::Response& response) {
   response.status = 204;
 }
 
+std::string SessionOf(const Call& call) { return call.http.get_header_value(kHeader); }
+
 constexpr RouteInfo kRoutes[] = {
-    {.method = "POST", .path = "/mcp", .handle = HandleMessage},
-    {.method = "DELETE", .path = "/mcp", .handle = HandleEnd},
+    {.method = "POST", .path = "/mcp", .handle = HandleMessage, .session = SessionOf},
+    {.method = "DELETE", .path = "/mcp", .handle = HandleEnd, .session = SessionOf},
 };
 
 }  // namespace

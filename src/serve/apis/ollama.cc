@@ -311,21 +311,29 @@ void HandleGenerate(const Call& call, httplib::Response& response) {
 void SendEmbeddings(const Call& call, const Json* input, const char* key, bool one, httplib::Response& response) {
   auto texts = EmbeddingInputs(call.host, input, key);
   if (!texts.ok()) return SendError(texts.status(), response);
-  const auto embeddings = Embed(call.host, *std::move(texts), ClientWaits);
-  if (!embeddings.ok()) return SendError(embeddings.status(), response);
-  if (one) return SendJson({{"embedding", (*embeddings)[0].values}}, response);
-  Json list = Json::array();
+  const int64_t n_embd = call.host.model().model().config().n_embd;
+  if (const Status room = HttpConnection::Current()->Take(EmbeddingBytes(texts->size(), n_embd)); !room.ok()) {
+    return SendError(room, response);
+  }
+  std::vector<Embedding> embeddings;
+  if (const ApiError error = Embed(call.host, *std::move(texts), ClientWaits, &embeddings); error.http != 0) {
+    return SendError(error, response);
+  }
+  if (one) return SendJson({{"embedding", embeddings[0].values}}, response);
+  // Written directly: as values of JSON they would take several times the bytes.
+  std::string text = R"({"embeddings":[)";
   int64_t n_tokens = 0;
-  for (const Embedding& embedding : *embeddings) {
-    list.push_back(embedding.values);
+  for (Embedding& embedding : embeddings) {
+    if (n_tokens > 0) text += ",";
+    text += TakeValuesText(&embedding);
     n_tokens += embedding.n_tokens;
   }
-  SendJson({{"model", call.host.options().model_name},
-            {"embeddings", std::move(list)},
-            {"total_duration", 0},
-            {"load_duration", 0},
-            {"prompt_eval_count", n_tokens}},
-           response);
+  const Json rest = {{"model", call.host.options().model_name},
+                     {"total_duration", 0},
+                     {"load_duration", 0},
+                     {"prompt_eval_count", n_tokens}};
+  text += "]," + JsonText(rest).substr(1) + "\n";
+  SendJsonText(std::move(text), response);
 }
 
 // `key`: the field with the text or texts. /api/embeddings is the older form, for one text.

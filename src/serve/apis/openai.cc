@@ -75,21 +75,27 @@ void HandleEmbeddings(const Call& call, httplib::Response& response) {
   if (const Status bad = fields.Done(); !bad.ok()) return SendError(bad, response);
   auto texts = EmbeddingInputs(call.host, input, "input");
   if (!texts.ok()) return SendError(texts.status(), response);
-  const auto embeddings = Embed(call.host, *std::move(texts), ClientWaits);
-  if (!embeddings.ok()) return SendError(embeddings.status(), response);
-  Json data = Json::array();
-  int64_t n_tokens = 0;
-  for (const Embedding& embedding : *embeddings) {
-    data.push_back({{"object", "embedding"},
-                    {"index", data.size()},
-                    {"embedding", format == "float" ? Json(embedding.values) : Json(Base64Of(embedding.values))}});
-    n_tokens += embedding.n_tokens;
+  const int64_t n_embd = call.host.model().model().config().n_embd;
+  if (const Status room = HttpConnection::Current()->Take(EmbeddingBytes(texts->size(), n_embd)); !room.ok()) {
+    return SendError(room, response);
   }
-  SendJson({{"object", "list"},
-            {"data", std::move(data)},
-            {"model", call.host.options().model_name},
-            {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}},
-           response);
+  std::vector<Embedding> embeddings;
+  if (const ApiError error = Embed(call.host, *std::move(texts), ClientWaits, &embeddings); error.http != 0) {
+    return SendError(error, response);
+  }
+  // Written directly: as values of JSON they would take several times the bytes.
+  std::string text = R"({"object":"list","data":[)";
+  int64_t n_tokens = 0;
+  for (size_t i = 0; i < embeddings.size(); ++i) {
+    const std::string values =
+        format == "float" ? TakeValuesText(&embeddings[i]) : JsonText(Base64Of(embeddings[i].values));
+    text += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":{}}})", i == 0 ? "" : ",", i, values);
+    n_tokens += embeddings[i].n_tokens;
+  }
+  const Json rest = {{"model", call.host.options().model_name},
+                     {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
+  text += "]," + JsonText(rest).substr(1) + "\n";
+  SendJsonText(std::move(text), response);
 }
 
 constexpr RouteInfo kRoutes[] = {

@@ -30,12 +30,49 @@
 namespace weir {
 namespace {
 
+// A session while a request is at work on it. If no response comes of that, a session that was made for it ends, and
+// one that read nothing can be continued as before.
+class Use {
+ public:
+  Use(Host& host, std::string session, bool made) : host_(host), session_(std::move(session)), made_(made) {
+    n_seen_ = Seen();
+  }
+  ~Use() {
+    if (done_) return;
+    if (made_) {
+      (void)DeleteSession(host_, session_);
+      host_.threads().Forget(session_);
+    } else {
+      host_.threads().Release(session_, Seen() != n_seen_);
+    }
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  // There is a response.
+  void Done() { done_ = true; }
+
+ private:
+  int64_t Seen() const {
+    int64_t n = -1;
+    (void)LookAtSession(host_, session_, [&](const StreamSession& stream) { n = stream.session->n_seen(); });
+    return n;
+  }
+
+  Host& host_;
+  const std::string session_;
+  const bool made_;
+  int64_t n_seen_ = -1;
+  bool done_ = false;
+};
+
 // What a response repeats of its request, and where it is stored.
 struct Asked {
   Json echo = Json::object();
-  std::string session;          // empty: it is not stored
-  bool owns = false;            // the session was made for it
+  std::string session;          // empty: it cannot be continued
+  bool owns = false;            // the session was made for it, or for the one before it
+  bool store = true;            // its words are kept
   Json previous, conversation;  // null: none
+  std::unique_ptr<Use> use;     // of a session that is continued by responses alone
 };
 
 // ---- Answers.
@@ -44,10 +81,6 @@ class ResponseShape : public ReplyShape {
  public:
   ResponseShape(Host& host, Asked asked)
       : host_(host), asked_(std::move(asked)), id_(NewReplyId("resp_")), created_s_(std::time(nullptr)) {}
-  // A session that was made for a response of which the client got nothing ends.
-  ~ResponseShape() override {
-    if (asked_.owns && asked_.previous.is_null() && !stored_) (void)DeleteSession(host_, asked_.session);
-  }
 
   void Add(size_t index, const AnswerEvent& event) override {
     (void)blocks_.Add(event);
@@ -73,7 +106,7 @@ class ResponseShape : public ReplyShape {
   }
 
  private:
-  std::string Event(const std::string& type, Json data) {
+  std::string Event(const std::string& type, const Json& data) {
     Json out = {{"type", type}, {"sequence_number", n_events_++}};
     out.update(data);
     return EventText(out, type);
@@ -159,8 +192,9 @@ class ResponseShape : public ReplyShape {
     tally_.Count(index, event.summary);
     status_ = event.summary.ended ? "completed" : "incomplete";
     if (asked_.session.empty() || !event.status.ok()) return;
-    stored_ = true;
-    const auto orphans = host_.threads().Put({id_, asked_.session, JsonText(Response()), asked_.owns});
+    if (asked_.use) asked_.use->Done();
+    const std::string body = asked_.store ? JsonText(Response()) : "";
+    const auto orphans = host_.threads().Put({id_, asked_.session, body, asked_.owns});
     for (const std::string& session : orphans) (void)DeleteSession(host_, session);
   }
 
@@ -176,7 +210,7 @@ class ResponseShape : public ReplyShape {
                 {"output", Json::array()},
                 {"previous_response_id", asked_.previous},
                 {"conversation", asked_.conversation},
-                {"store", !asked_.session.empty()},
+                {"store", !asked_.session.empty() && asked_.store},
                 {"background", false},
                 {"usage", nullptr}};
     out.update(asked_.echo);
@@ -201,7 +235,7 @@ class ResponseShape : public ReplyShape {
   ReplyBlocks blocks_;
   AnswerTally tally_;
   int64_t n_events_ = 0;
-  bool begun_ = false, stored_ = false;
+  bool begun_ = false;
 };
 
 // ---- Requests.
@@ -376,49 +410,60 @@ ApiError NoSuchResponse(const std::string& id) {
               "send the whole conversation"};
 }
 
-// A stored response whose session lives. Forgets those whose session has ended.
+// A stored response whose session lives. One whose session is not here is not forgotten yet: it may be on its way to or
+// from the folder of a hand-over.
 std::optional<ThreadBook::Response> FindResponse(Host& host, const std::string& id) {
   auto found = host.threads().Find(id);
-  if (found && !host.sessions().Has(found->session)) {
-    host.threads().Forget(found->session);
-    found.reset();
-  }
+  if (found && !host.sessions().Has(found->session)) found.reset();
   return found;
 }
 
 // Ends sessions of earlier responses as long as all of them would take more than half of what is left to sessions.
-void MakeRoom(Host& host) {
+// False: requests are at work on all of them.
+bool MakeRoom(Host& host) {
   for (;;) {
     const int64_t each = host.session_bytes(), n = host.threads().NumSessions();
     const int64_t left = host.ledger().budget_bytes() - host.ledger().used_bytes() + n * each;
-    if (n == 0 || (n + 1) * each <= left / 2) return;
-    const std::string oldest = host.threads().OldestSession();
+    if (n == 0 || (n + 1) * each <= left / 2) return true;
+    const std::string oldest = host.threads().TakeOldestSession();
+    if (oldest.empty()) return false;
     (void)DeleteSession(host, oldest);
-    host.threads().Forget(oldest);
   }
 }
 
-// Whether a session can hold the conversation: it has no place for calls of tools.
-bool FitsASession(const ChatBody& body) {
-  if (body.fields().contains("tools")) return false;
-  for (const Json& message : body.messages()) {
-    if (message["role"] == "tool" || message.contains("tool_calls")) return false;
+// Makes a session for the response.
+ApiError MakeOwnSession(const Call& call, const ChatBody& body, Asked* asked) {
+  if (const Status bad = CheckForSession(call, body); bad.code() == StatusCode::kUnsupported) {
+    return {400, "unsupported", "'store' must be false: " + bad.message()};
+  } else if (!bad.ok()) {
+    return FromStatus(bad);
   }
-  return true;
+  if (!MakeRoom(call.host)) {
+    return {429, "over_budget", "requests are at work on all sessions that stored responses may have; try again"};
+  }
+  std::string id;
+  if (const ApiError error = SessionFor(call, body, &id); error.http != 0) return error;
+  call.host.threads().Begin(id);
+  asked->use = std::make_unique<Use>(call.host, id, /*made=*/true);
+  asked->session = id;
+  asked->owns = true;
+  return {0, "", ""};
 }
 
 // The session that the request continues or begins; empty: none. `store`: what the request says, if anything.
 ApiError FindSession(const Call& call, const ChatBody& body, const std::string& previous,
                      const std::string& conversation, std::optional<bool> store, Asked* asked) {
   Host& host = call.host;
+  asked->store = store.value_or(true);
   if (!previous.empty()) {
     const auto found = FindResponse(host, previous);
     if (!found) return NoSuchResponse(previous);
-    if (!host.threads().IsNewest(*found)) {
+    if (!host.threads().Claim(*found)) {
       return {409, "not_newest",
               "'previous_response_id' is not the newest response of its conversation, and the session has gone on; "
               "continue the newest, or send the whole conversation"};
     }
+    asked->use = std::make_unique<Use>(host, found->session, /*made=*/false);
     asked->session = found->session;
     asked->owns = found->owns;
     asked->previous = previous;
@@ -432,17 +477,10 @@ ApiError FindSession(const Call& call, const ChatBody& body, const std::string& 
     asked->conversation = {{"id", conversation}};
     return {0, "", ""};
   }
-  const bool fits = FitsASession(body);
-  if (!store.value_or(fits)) return {0, "", ""};
-  if (!fits) {
-    return {400, "unsupported",
-            "'store' must be false: sessions cannot hold calls of tools; send the whole conversation each time"};
-  }
-  MakeRoom(host);
-  asked->owns = true;
-  const ApiError error = SessionFor(call, body, &asked->session);
-  // What nobody asked to be stored is answered without a session if there is no room for one.
-  return error.http == 429 && !store ? ApiError{0, "", ""} : error;
+  if (!asked->store) return {0, "", ""};
+  const ApiError error = MakeOwnSession(call, body, asked);
+  // What nobody asked to be stored is answered without a session if there is no room for one, or it cannot hold it.
+  return (error.http == 429 || error.http == 400) && !store ? ApiError{0, "", ""} : error;
 }
 
 void HandleCreate(const Call& call, httplib::Response& response) {
@@ -489,10 +527,7 @@ void HandleCreate(const Call& call, httplib::Response& response) {
     return std::make_unique<ResponseShape>(call.host, std::move(asked));
   };
   if (!session.empty()) {
-    const bool made = asked.owns && previous.empty();
-    AnswerInSession(call, session, body, shape, response);
-    if (made && response.status >= 400) (void)DeleteSession(call.host, session);  // there is no answer to go on from
-    return;
+    return AnswerInSession(call, session, body, shape, response);
   }
   auto request = body.Parse(call.host, call.options.answers);
   if (!request.ok()) return SendError(request.status(), response);
@@ -502,7 +537,7 @@ void HandleCreate(const Call& call, httplib::Response& response) {
 
 void HandleGet(const Call& call, httplib::Response& response) {
   const auto found = FindResponse(call.host, call.arguments[0]);
-  if (!found) return SendError(NoSuchResponse(call.arguments[0]), response);
+  if (!found || found->body.empty()) return SendError(NoSuchResponse(call.arguments[0]), response);
   SendJsonText(found->body + "\n", response);
 }
 
@@ -552,13 +587,39 @@ void HandleDeleteConversation(const Call& call, httplib::Response& response) {
   SendJson({{"id", id}, {"object", "conversation.deleted"}, {"deleted", true}}, response);
 }
 
+// ---- Which session a request works on.
+
+std::string SessionOfResponse(const Host& host, const std::string& id) {
+  const auto found = host.threads().Find(id);
+  return found ? found->session : "";
+}
+std::string SessionOfStored(const Call& call) { return SessionOfResponse(call.host, call.arguments[0]); }
+std::string SessionOfPath(const Call& call) { return call.arguments[0]; }
+
+// Of a new response: the body names it, or the response that it continues.
+std::string SessionOfNew(const Call& call) {
+  const bool may = call.body.find("\"previous_response_id\"") != std::string::npos ||
+                   call.body.find("\"conversation\"") != std::string::npos;
+  if (!may) return "";
+  const auto json = ParseJsonObject(call.body);
+  if (!json.ok()) return "";
+  const Json previous = json->value("previous_response_id", Json());
+  if (previous.is_string()) return SessionOfResponse(call.host, previous.get<std::string>());
+  Json conversation = json->value("conversation", Json());
+  if (conversation.is_object()) conversation = Json(conversation.value("id", Json()));
+  return conversation.is_string() ? conversation.get<std::string>() : "";
+}
+
 constexpr RouteInfo kRoutes[] = {
-    {.method = "POST", .path = "/v1/responses", .handle = HandleCreate},
-    {.method = "GET", .path = "/v1/responses/{id}", .handle = HandleGet},
-    {.method = "DELETE", .path = "/v1/responses/{id}", .handle = HandleDelete},
+    {.method = "POST", .path = "/v1/responses", .handle = HandleCreate, .session = SessionOfNew},
+    {.method = "GET", .path = "/v1/responses/{id}", .handle = HandleGet, .session = SessionOfStored},
+    {.method = "DELETE", .path = "/v1/responses/{id}", .handle = HandleDelete, .session = SessionOfStored},
     {.method = "POST", .path = "/v1/conversations", .handle = HandleConversation},
-    {.method = "GET", .path = "/v1/conversations/{id}", .handle = HandleGetConversation},
-    {.method = "DELETE", .path = "/v1/conversations/{id}", .handle = HandleDeleteConversation},
+    {.method = "GET", .path = "/v1/conversations/{id}", .handle = HandleGetConversation, .session = SessionOfPath},
+    {.method = "DELETE",
+     .path = "/v1/conversations/{id}",
+     .handle = HandleDeleteConversation,
+     .session = SessionOfPath},
 };
 
 }  // namespace

@@ -43,9 +43,12 @@ struct RouteInfo {
   // Words an error as the route's API does; nullptr: as the OpenAI API.
   Json (*error_body)(const ApiError& error) = nullptr;
   bool urgent = false;  // answered even while every thread is busy: it takes no body and waits for nothing
+  // The session that a request works on, where neither the path nor x-session-id names it; empty: none. nullptr: there
+  // is no other way to name one.
+  std::string (*session)(const Call& call) = nullptr;
 
-  // Whether it works on the session that its path names, arguments[0]. The server may first take over that session from
-  // another server, and hands it over when it drains (serve/drain.h).
+  // Whether it works on the session that its path names, arguments[0]. The server may first take over the session of a
+  // request from another server, and hands it over when it drains (serve/drain.h).
   bool of_session() const { return std::string_view(path).starts_with("/v1/sessions/{id}"); }
 };
 
