@@ -115,8 +115,10 @@ Status AnswerJob::StartQuestion() {
       turn.parts.insert(turn.parts.begin() + static_cast<ptrdiff_t>(turn.n_heads), {{}, false, false, true});
     }
     summary_.t_ms = stream_->t_ms;
-    const std::vector<int32_t> question = TokensOf(std::span<const PromptPart>(turn.parts).subspan(turn.n_heads));
-    WEIR_RETURN_IF_ERROR(session_->BeginRound(question, request_.max_tokens));
+    const std::span<const PromptPart> parts(turn.parts);
+    const std::vector<int32_t> question = TokensOf(parts.subspan(turn.n_heads));
+    const auto n_heads = std::ssize(TokensOf(parts.first(turn.n_heads)));
+    WEIR_RETURN_IF_ERROR(session_->BeginRound(question, request_.max_tokens, -n_heads));
   }
   std::vector<int32_t> all = TokensOf(turn.parts);
   if (all.empty()) return InvalidArgument("the prompt contains no tokens");
