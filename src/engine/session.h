@@ -83,8 +83,8 @@ class Session {
   // Begins a round: the caller is about to append `question` (in any number of calls), and up to n_answer tokens will
   // follow. If the pot allows, room is made for all of it at once; a policy may rank by the question's attention
   // (PolicyNeeds::question_rows); stored likelihoods age (nll_decay). Optional: without it, room is made when needed.
-  // n_read: number of question tokens that the session has already read as its newest (Rewind() kept them); negative: so
-  // many tokens of the turn come before the question, which count as its own.
+  // n_read: number of question tokens that the session has already read as its newest (Rewind() kept them); negative:
+  // so many tokens of the turn come before the question, which count as its own.
   Status BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read = 0);
   // The rest of the question will not come: what is appended next is not part of it. The answer's first token and an
   // Append() that fails say the same.
