@@ -378,7 +378,9 @@ Status TakeChat(const Host& host, const Json& json, Fields& fields, ChatBody* bo
   const Json* format = fields.Get("output_format");
   if (const Json* const output = fields.Get("output_config"); output != nullptr) {
     Fields inner(*output, "output_config.");
-    inner.Ignore("effort");
+    if (const Json* const effort = inner.Get("effort"); effort != nullptr) {
+      body->Set("reasoning_effort", *effort, "output_config.effort");
+    }
     if (const Json* const inner_format = inner.Get("format"); inner_format != nullptr) format = inner_format;
     if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
   }

@@ -146,7 +146,7 @@ void TakeOptions(const Json* options, Fields& fields, ChatBody* body) {
 }
 
 // Fields of both /api/chat and /api/generate.
-void TakeCommon(const Host& host, Fields& fields, ChatBody* body) {
+void TakeCommon(Fields& fields, ChatBody* body) {
   fields.Ignore("model");
   fields.Ignore("keep_alive");
   bool stream = true;
@@ -168,9 +168,7 @@ void TakeCommon(const Host& host, Fields& fields, ChatBody* body) {
     if (think->is_boolean()) {
       body->Set("chat_template_kwargs", {{"enable_thinking", *think}}, "think");
     } else if (*think == "low" || *think == "medium" || *think == "high") {
-      if (host.chat() != nullptr && host.chat()->Reads("reasoning_effort")) {
-        body->Set("chat_template_kwargs", {{"reasoning_effort", *think}}, "think");
-      }
+      body->Set("reasoning_effort", *think, "think");
     } else {
       fields.Fail("think", "must be true, false, \"low\", \"medium\" or \"high\"");
     }
@@ -251,7 +249,7 @@ void HandleChat(const Call& call, httplib::Response& response) {
   if (!json.ok()) return SendError(json.status(), response);
   Fields fields(*json);
   ChatBody body;
-  TakeCommon(call.host, fields, &body);
+  TakeCommon(fields, &body);
   body.Take(fields, "tools", "tools");
   const Json* const messages = fields.Get("messages");
   if (messages != nullptr && !messages->is_array()) fields.Fail("messages", "must be a list");
@@ -272,7 +270,7 @@ void HandleGenerate(const Call& call, httplib::Response& response) {
   if (!json.ok()) return SendError(json.status(), response);
   Fields fields(*json);
   ChatBody body;
-  TakeCommon(call.host, fields, &body);
+  TakeCommon(fields, &body);
   bool raw = false;
   std::string prompt, system;
   fields.Get("raw", &raw);

@@ -395,6 +395,14 @@ void TakeOptions(Fields& fields, ChatBody* body, Json* echo) {
   }
   fields.Only("background", false);
   fields.Only("top_logprobs", 0);
+  if (const Json* const reasoning = fields.Get("reasoning"); reasoning != nullptr) {
+    Fields inner(*reasoning, "reasoning.");
+    if (const Json* const effort = inner.Get("effort"); effort != nullptr) {
+      body->Set("reasoning_effort", *effort, "reasoning.effort");
+    }
+    for (const char* ignored : {"summary", "generate_summary"}) inner.Ignore(ignored);
+    if (const Status bad = inner.Done(); !bad.ok()) fields.Take(bad);
+  }
   body->Take(fields, "max_output_tokens", "max_tokens");
   for (const char* same : {"temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", "ignore_eos",
                            "parallel_tool_calls", "cache_prompt"}) {
