@@ -134,7 +134,7 @@ class ResponseShape : public ReplyShape {
         if (call) return Event("response.function_call_arguments.delta", with("delta", step.text));
         Json more = with("delta", step.text);
         if (!thought) more["logprobs"] = Json::array();
-        return Event(fmt::format("{}.delta", text_event), std::move(more));
+        return Event(fmt::format("{}.delta", text_event), more);
       }
       case ReplyBlocks::Step::What::kEnd:
         break;
@@ -142,11 +142,11 @@ class ResponseShape : public ReplyShape {
     if (call) {
       Json done = with("arguments", block.text);
       done["name"] = block.name;
-      out = Event("response.function_call_arguments.done", std::move(done));
+      out = Event("response.function_call_arguments.done", done);
     } else {
       Json done = with("text", block.text);
       if (!thought) done["logprobs"] = Json::array();
-      out = Event(fmt::format("{}.done", text_event), std::move(done));
+      out = Event(fmt::format("{}.done", text_event), done);
       out += Event("response.content_part.done", with("part", Part(block, block.text)));
     }
     return out +
