@@ -130,7 +130,8 @@ Status Session::GrowExcerpt(int64_t n) {
 Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
   if (!call.excerpt) {
     Status status = ReadRows(call, options);
-    if (!status.ok()) CancelQuestion();
+    // One that was stopped may be gone on with.
+    if (!status.ok() && status.code() != StatusCode::kCancelled) CancelQuestion();
     return status;
   }
   WEIR_RETURN_IF_ERROR(GrowExcerpt(call.n));

@@ -87,7 +87,7 @@ class Session {
   // so many tokens of the turn come before the question, which count as its own.
   Status BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read = 0);
   // The rest of the question will not come: what is appended next is not part of it. The answer's first token and an
-  // Append() that fails say the same.
+  // Append() that fails while it reads say the same; one that was stopped does not, for it may be gone on with.
   void CancelQuestion() { core_.n_question_left = 0; }
   // Excerpts that were taken back most recently, oldest first; unused ones come first and are empty.
   std::span<const SeqRange> gaps() const { return core_.stream.gaps; }

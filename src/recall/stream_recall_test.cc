@@ -247,8 +247,9 @@ TEST_F(StreamRecallTest, WhatIsReadWhilePausedIsNotKept) {
   EXPECT_NE(kept.find("the sea"), std::string::npos) << kept;
 }
 
-// What comes after a question that was stopped is text to recall, not a question to leave out.
-TEST_F(StreamRecallTest, TheRestOfAStoppedQuestionIsNone) {
+// A question may be read in several calls, each of which its caller stops; what comes after one that was given up is
+// text to recall, not a question to leave out.
+TEST_F(StreamRecallTest, AQuestionLastsUntilItIsReadOrGivenUp) {
   const auto role_of_last = [](StreamRecall& recall) {
     Role role = Role::kAnswer;
     recall.Flush();
@@ -262,23 +263,26 @@ TEST_F(StreamRecallTest, TheRestOfAStoppedQuestionIsNone) {
     return role;
   };
   const std::vector<int32_t> question(20, 300);
-  for (const char* how : {"dropped", "stopped", "answered"}) {
+  for (const bool given_up : {true, false}) {
     Stream stream = Open(Options(""));
     ASSERT_TRUE(stream.session->BeginRound(question, 5).ok());
     ASSERT_TRUE(stream.session->Append(std::span(question).first(3)).ok());
     EXPECT_EQ(role_of_last(*stream.recall), Role::kQuestion);
-    if (std::string(how) == "dropped") {
+    const std::atomic<bool> stop = true;
+    Session::AppendOptions stopped;
+    stopped.stop = &stop;
+    EXPECT_EQ(stream.session->Append(std::span(question).first(1), stopped).code(), StatusCode::kCancelled);
+    ASSERT_TRUE(stream.session->Append(std::span(question).first(2)).ok());
+    EXPECT_EQ(role_of_last(*stream.recall), Role::kQuestion) << "after a stop";
+    if (given_up) {
       stream.session->CancelQuestion();
     } else {
-      const std::atomic<bool> stop = true;
-      Session::AppendOptions options;
-      options.stop = std::string(how) == "stopped" ? &stop : nullptr;
-      options.generated = options.stop == nullptr;
-      const Status status = stream.session->Append(std::span(question).first(1), options);
-      EXPECT_EQ(status.ok(), options.generated);
+      Session::AppendOptions answer;
+      answer.generated = true;
+      ASSERT_TRUE(stream.session->Append(std::span(question).first(1), answer).ok());
     }
     ASSERT_TRUE(stream.Read(" the man").ok());
-    EXPECT_EQ(role_of_last(*stream.recall), Role::kInput) << how;
+    EXPECT_EQ(role_of_last(*stream.recall), Role::kInput) << given_up;
   }
 }
 

@@ -92,7 +92,6 @@ class RecallFaultsTest : public ::testing::Test {
       EXPECT_TRUE(WasSaid(said_, text)) << text;
       found |= text.find(want) != text.npos;
     }
-    said_ += Packed(question + "assistant");  // so was an earlier question
     return found;
   }
   // Returns how many calls failed.
@@ -165,7 +164,9 @@ class RecallFaultsTest : public ::testing::Test {
     std::error_code none;
     const uintmax_t n_failed = fs::file_size(temp.File("log"), none);
     // A session whose writes failed says so.
-    if (!none && fault.call == "pwrite" && fault.number != 0 && fault.nth == 1) EXPECT_FALSE(kept && saved);
+    if (!none && fault.call == "pwrite" && fault.number != 0 && fault.nth == 1) {
+      EXPECT_FALSE(kept && saved);
+    }
     return none ? 0 : n_failed;
   }
 
@@ -192,7 +193,9 @@ TEST_F(RecallFaultsTest, EveryNthCall) {
           if (HasFatalFailure()) return;
         }
       }
-      if (kind.must) EXPECT_GT(n_failed, 0u) << kind.call;
+      if (kind.must) {
+        EXPECT_GT(n_failed, 0u) << kind.call;
+      }
     }
   }
 }
