@@ -47,6 +47,10 @@ typedef enum weir_status {
 WEIR_API const char* weir_last_error(void);
 /* "0.2.0". */
 WEIR_API const char* weir_version(void);
+/* Raised when a function or a struct changes in such a way that programs built with an older header stop working. A
+ * caller that declares this header's functions itself compares weir_abi() with the WEIR_ABI that it was written for. */
+#define WEIR_ABI 1
+WEIR_API int32_t weir_abi(void);
 
 /* ---- models */
 
@@ -77,9 +81,10 @@ typedef struct weir_model_info {
   int32_t has_chat;         /* non-zero: there is a chat template */
   int32_t has_vision;       /* non-zero: there is a vision encoder */
   int32_t tokens_a_picture; /* at most; 0 without an encoder */
+  int32_t bos_id, eos_id;   /* begin and end of a stream; -1: the vocabulary has none */
 } weir_model_info;
 #define WEIR_MODEL_INFO_INIT \
-  { sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, -1, -1 }
 WEIR_API weir_status weir_model_describe(const weir_model* model, weir_model_info* info);
 
 /* Text to token ids. Writes at most `capacity` ids and sets *n_ids to the full number, so a call with capacity 0
@@ -90,6 +95,84 @@ WEIR_API weir_status weir_model_encode(const weir_model* model, const char* text
 /* Token ids to text, by the same rule; the text is not zero-terminated. */
 WEIR_API weir_status weir_model_decode(const weir_model* model, const int32_t* ids, size_t n_ids, char* text,
                                        size_t capacity, size_t* n_bytes);
+
+/* ---- policies of your own: what stays when the pot is full, decided by a function of the caller's
+ *
+ * A policy sees the metadata of the pot and the statistics that it asked for, never keys or values. Slots of one
+ * metadata group (the whole pot, a layer, or a KV head of a layer) share one decision. */
+
+/* A stored token. 24 bytes, now and later. */
+typedef struct weir_slot {
+  int64_t seq;      /* its place in the stream; 0 is the first token ever read */
+  int64_t t_ms;     /* its stream time */
+  int32_t token_id; /* below 0: a row of a picture that has -token_id columns */
+  uint8_t modality; /* 0 text, 1 picture, 2 frame of a video */
+  uint8_t pinned;   /* non-zero: must be kept */
+  uint16_t row;     /* its place in its picture or frame: seq - row is equal for all of these */
+} weir_slot;
+
+/* One group at a selection. The pointers are valid during the call; they point into the session's own memory. */
+typedef struct weir_view {
+  size_t struct_bytes;        /* of this library's struct: the fields that it knows */
+  int32_t group, layer, head; /* -1: the decision covers all layers, or all heads */
+  int32_t n_layers, n_kv_heads;
+  int32_t n_rows;                /* query rows that voted in `scores` since they were last reset: a mean's divisor */
+  int32_t n_unscored;            /* the newest slots, read after `scores` were collected: theirs are 0 */
+  int64_t n_seen;                /* tokens of the stream so far */
+  int64_t n_seen_visual;         /* of these, rows of pictures */
+  size_t n_slots;                /* in use; every array has so many entries */
+  const weir_slot* slots;        /* oldest first */
+  const float* scores;           /* the declared statistic, or NULL */
+  const float* nll;              /* -log P of each token when it was read; +inf for the stream's first; or NULL */
+  const float *novelty, *visual; /* further statistics that some built-in policies declare (`like`), or NULL */
+  int32_t* keep; /* [n_slots] to be filled: the slots that stay, strictly ascending, every pinned one among them */
+  size_t n_kept; /* to be set */
+} weir_view;
+
+/* Decides for all groups at once: on average n_keep slots may stay in each, and exactly that many in each unless
+ * `like` names a policy whose heads share a budget. Must not call the session. Non-zero: the call that needed room
+ * fails with WEIR_CANCELLED, and nothing was forgotten. */
+typedef int (*weir_select_callback)(weir_view* const* views, size_t n_views, int32_t n_keep, void* user);
+/* The pot holds n_slots and n_coming new tokens need room: how many slots to keep, from 0 to n_slots - n_coming. Fewer
+ * make selections rarer and larger. */
+typedef int32_t (*weir_target_callback)(int32_t n_slots, int32_t n_coming, void* user);
+
+typedef enum weir_share { WEIR_ALL = 0, WEIR_LAYER = 1, WEIR_HEAD = 2 } weir_share; /* what shares a decision */
+typedef enum weir_positions {
+  WEIR_CACHE = 0, /* a token's position is its slot */
+  WEIR_RESET = 1, /* the same, numbered anew by whole distillations: selections wait until the pot is full */
+  WEIR_ABS = 2    /* its place in the stream; leaves the trained context on long streams */
+} weir_positions;
+typedef enum weir_rows {
+  WEIR_NO_ROWS = 0,
+  WEIR_LAST_ROWS = 1, /* the newest n_last rows of the latest prompt, or of the chunk that filled the pot */
+  WEIR_ALL_ROWS = 2,  /* every row since a slot was stored */
+  WEIR_PROBE_ROWS = 3 /* the rows of `probe`, a text that is read before each selection and removed again */
+} weir_rows;
+typedef enum weir_reduce { WEIR_SUM = 0, WEIR_MAX = 1, WEIR_MEAN = 2 } weir_reduce;
+typedef enum weir_vector { WEIR_NO_VECTOR = 0, WEIR_KEY_DIFF = 1, WEIR_VALUE_NORM = 2 } weir_vector;
+
+typedef struct weir_policy {
+  size_t struct_bytes;
+  const char* name; /* in messages and traces. A saved session goes on only under the same name */
+  weir_select_callback select;
+  weir_target_callback target; /* NULL: that of `like`, else a sixteenth of the pot is freed at once */
+  void* user;                  /* handed to both; valid for as long as the session, and every fork of it */
+  const char* like;   /* "NAME" or "NAME:key=value,...", a built-in policy: declares what follows in its stead, and says
+                         when to select. NULL: the fields below */
+  int32_t share;      /* weir_share; attention and vectors need WEIR_LAYER or WEIR_HEAD */
+  int32_t positions;  /* weir_positions */
+  int32_t rows;       /* weir_rows: whose attention `scores` holds */
+  int32_t n_last;     /* WEIR_LAST_ROWS */
+  int32_t row_reduce; /* WEIR_SUM or WEIR_MAX over the rows */
+  int32_t head_reduce; /* WEIR_MEAN, WEIR_MAX or WEIR_SUM over the query heads of a group */
+  int32_t vector;      /* weir_vector: in `scores` instead of attention */
+  int32_t nll;         /* non-zero: the view has nll */
+  const char* probe;   /* WEIR_PROBE_ROWS */
+  int32_t min_tokens;  /* the smallest pot that it can work with; 0: 2 */
+} weir_policy;
+#define WEIR_POLICY_INIT \
+  { sizeof(weir_policy), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 1, 0, 2, 0, 0, NULL, 0 }
 
 /* ---- sessions */
 
@@ -111,15 +194,41 @@ typedef struct weir_session_options {
                                 without names in /var/tmp, gone with the session */
   int64_t recall_disk_bytes; /* the archive's largest size, beyond which its oldest part is deleted; 0: 2 GiB */
   int32_t recall_tokens;     /* room beside the pot for what is brought back; 0: a quarter of the pot */
+  const weir_policy* own_policy; /* a policy of the caller's, copied; `policy` must then be NULL. NULL: none */
+  int32_t likelihoods;           /* non-zero: weir_session_score() can be used; takes memory for it */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0 }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0 }
 
 /* `options` may be NULL. The caller owns *session and closes it. With WEIR_OVER_BUDGET the error message gives the
  * smallest budget that works. */
 WEIR_API weir_status weir_session_open(weir_model* model, const weir_session_options* options, weir_session** session);
 /* NULL does nothing. */
 WEIR_API void weir_session_close(weir_session* session);
+/* Opens a second session with the first one's options and everything that it holds; from here on they differ. With
+ * recall, the archive is copied: into `recall_dir`, a new or empty folder, or, if it is NULL, into files without names.
+ * A trace stays with the first. */
+WEIR_API weir_status weir_session_fork(weir_session* session, const char* recall_dir, weir_session** fork);
+
+typedef struct weir_session_info {
+  size_t struct_bytes;
+  int32_t pot_tokens, chunk_tokens; /* as planned */
+  int32_t n_layers, n_kv_heads;
+  int32_t n_groups;   /* of metadata: 1, the layers, or the KV heads of all layers */
+  const char* policy; /* with the effective value of every option; valid as long as the session */
+} weir_session_info;
+#define WEIR_SESSION_INFO_INIT \
+  { sizeof(weir_session_info), 0, 0, 0, 0, 0, NULL }
+WEIR_API weir_status weir_session_describe(const weir_session* session, weir_session_info* info);
+
+/* Called after every chunk that a call of this session reads, with the tokens read so far by that call. Non-zero: the
+ * call ends with WEIR_CANCELLED; what was read stays read, and the session can go on. Between two tokens of an answer
+ * nothing is called. NULL: nothing is called from now on. Must not call the session. */
+typedef int (*weir_progress_callback)(int64_t n_tokens, void* user);
+WEIR_API weir_status weir_session_on_progress(weir_session* session, weir_progress_callback on_progress, void* user);
+/* Stream time of the text and the answers that are read from now on, in milliseconds. It never runs backwards: what
+ * has a time before the newest token's gets that token's. */
+WEIR_API weir_status weir_session_set_time(weir_session* session, int64_t t_ms);
 
 enum {
   WEIR_PINNED = 1,        /* these tokens are never forgotten */
@@ -132,6 +241,10 @@ WEIR_API weir_status weir_session_append_tokens(weir_session* session, const int
                                                 uint32_t flags);
 /* Reads a text of any length. */
 WEIR_API weir_status weir_session_append_text(weir_session* session, const char* text, size_t n_bytes, uint32_t flags);
+/* Reads tokens, and writes -log P of each one, given everything before it, to nll[n_ids]; 0 for the stream's first.
+ * WEIR_INVALID_ARGUMENT unless weir_session_options.likelihoods was set. */
+WEIR_API weir_status weir_session_score(weir_session* session, const int32_t* ids, size_t n_ids, uint32_t flags,
+                                        float* nll);
 
 /* Logits of the next token; *n_logits is the vocabulary size. Valid until the session's next call. */
 WEIR_API weir_status weir_session_logits(weir_session* session, const float** logits, size_t* n_logits);
@@ -145,19 +258,43 @@ typedef struct weir_generate_options {
   float min_p;        /* 0: all */
   uint64_t seed;
   int32_t ignore_end; /* non-zero: continue after the model ends its answer */
+  /* What the answer must look like, at most one of four (docs/forms.md); NULL: anything. Only tokens that keep to it
+   * are drawn. An answer that max_tokens, a stop text or the caller cuts short need not be whole. */
+  const char* json_schema; /* the text of a JSON schema */
+  const char* grammar;     /* a GBNF grammar */
+  const char* regex;
+  const char* const* choices; /* one of n_choices texts */
+  size_t n_choices;
+  const char* const* stop_texts; /* the answer ends before the first occurrence of any of n_stop_texts */
+  size_t n_stop_texts;
 } weir_generate_options;
 #define WEIR_GENERATE_OPTIONS_INIT \
-  { sizeof(weir_generate_options), -1, 0.8f, 40, 0.95f, 0.05f, 0, 0 }
+  { sizeof(weir_generate_options), -1, 0.8f, 40, 0.95f, 0.05f, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, 0 }
 
 /* Receives whole characters as they become complete, not zero-terminated. Return non-zero to stop the answer. */
 typedef int (*weir_text_callback)(const char* text, size_t n_bytes, void* user);
 
-typedef enum weir_end { WEIR_ENDED = 0, WEIR_MAX_TOKENS = 1, WEIR_STOPPED = 2, WEIR_POT_FULL = 3 } weir_end;
+typedef enum weir_end {
+  WEIR_ENDED = 0,
+  WEIR_MAX_TOKENS = 1,
+  WEIR_STOPPED = 2,
+  WEIR_POT_FULL = 3,
+  WEIR_STOP_TEXT = 4
+} weir_end;
 
 /* Continues the session. `options`, `on_text`, `n_tokens` (tokens generated) and `end` (why generation stopped) may be
  * NULL. */
 WEIR_API weir_status weir_session_generate(weir_session* session, const weir_generate_options* options,
                                            weir_text_callback on_text, void* user, size_t* n_tokens, weir_end* end);
+
+/* The same token by token: begin, next until nothing more comes, end. Until it is ended, calls that read, generate,
+ * save or fork give WEIR_INVALID_ARGUMENT; counters, slots and the like may be asked for at any time. */
+WEIR_API weir_status weir_session_begin_answer(weir_session* session, const weir_generate_options* options);
+/* Draws one token. *text, of *n_bytes, are the whole characters that became complete, valid until the session's next
+ * call; often none. *more is zero when this was the last. After an error the answer can only be ended. */
+WEIR_API weir_status weir_session_next(weir_session* session, const char** text, size_t* n_bytes, int* more);
+/* Ends the answer, whether it is complete or not. `n_tokens` and `end` may be NULL. */
+WEIR_API weir_status weir_session_end_answer(weir_session* session, size_t* n_tokens, weir_end* end);
 
 /* ---- chats
  *
@@ -172,10 +309,15 @@ WEIR_API weir_status weir_session_generate(weir_session* session, const weir_gen
 WEIR_API weir_status weir_session_begin_chat(weir_session* session, const char* system, size_t n_bytes, uint32_t flags);
 /* Reads a text of any length as part of the user's turn. Flags: WEIR_PINNED. */
 WEIR_API weir_status weir_session_say(weir_session* session, const char* text, size_t n_bytes, uint32_t flags);
+/* The same of text that is tokens already. */
+WEIR_API weir_status weir_session_say_tokens(weir_session* session, const int32_t* ids, size_t n_ids, uint32_t flags);
 /* Reads a question, ends the user's turn and generates the answer. Otherwise like weir_session_generate(). */
 WEIR_API weir_status weir_session_ask(weir_session* session, const char* question, size_t n_bytes,
                                       const weir_generate_options* options, weir_text_callback on_text, void* user,
                                       size_t* n_tokens, weir_end* end);
+/* Reads the question; the answer comes by weir_session_next(), as after weir_session_begin_answer(). */
+WEIR_API weir_status weir_session_begin_ask(weir_session* session, const char* question, size_t n_bytes,
+                                            const weir_generate_options* options);
 
 /* ---- pictures and video, as part of the user's turn. WEIR_INVALID_ARGUMENT without an encoder.
  *
@@ -247,6 +389,13 @@ typedef struct weir_counters {
 #define WEIR_COUNTERS_INIT \
   { sizeof(weir_counters), 0, 0, 0, 0, 0 }
 WEIR_API weir_status weir_session_counters(const weir_session* session, weir_counters* counters);
+
+/* The slots of one metadata group (weir_session_info.n_groups), oldest first. Valid until the session's next call. */
+WEIR_API weir_status weir_session_slots(const weir_session* session, int32_t group, const weir_slot** slots,
+                                        size_t* n_slots);
+/* Writes what is forgotten from now on to a file, in the format that `weir trace` and `weir remembers` read; the file
+ * is complete when the trace or the session ends. NULL ends a trace. WEIR_INVALID_ARGUMENT if one is being written. */
+WEIR_API weir_status weir_session_trace(weir_session* session, const char* path);
 
 /* Forgets everything, and deletes what its archive holds; the session is then like a new one. */
 WEIR_API weir_status weir_session_reset(weir_session* session);

@@ -1,46 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API over chat and engine: checks handles and sizes, translates types, and catches all exceptions.
-#include <algorithm>
-#include <cstring>
-#include <exception>
-#include <memory>
-#include <new>
-#include <optional>
+#include "capi/handles.h"
+
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
-#include "chat/generate.h"
 #include "chat/probe.h"
-#include "chat/talk.h"
-#include "engine/loaded_encoder.h"
-#include "engine/loaded_model.h"
-#include "engine/picture_reader.h"
-#include "engine/session.h"
 #include "io/json.h"
 #include "recall/own_archive.h"
-#include "recall/stream_recall.h"
-#include "weir/weir.h"
-
-struct weir_model {
-  std::unique_ptr<weir::LoadedModel> loaded;
-  std::unique_ptr<weir::LoadedEncoder> encoder;  // nullptr: no pictures
-  std::optional<weir::ChatTemplate> chat;
-  weir::Status no_chat;  // why there is none
-};
-struct weir_session {
-  weir_model* model = nullptr;
-  std::unique_ptr<weir::Session> session;
-  std::unique_ptr<weir::PictureReader> pictures;  // nullptr without an encoder
-  std::optional<weir::Conversation> talk;         // nullopt: no chat, or none yet
-  std::unique_ptr<weir::StreamRecall> recall;     // nullptr without recall
-  weir::Recalled recalled;                        // for the last question
-};
 
 namespace weir {
 namespace {
 
 thread_local std::string last_error;
+
+}  // namespace
 
 weir_status Answer(const Status& status) {
   last_error = status.ok() ? "" : status.message();
@@ -51,98 +27,38 @@ static_assert(static_cast<int>(StatusCode::kInternal) == WEIR_INTERNAL &&
                   static_cast<int>(StatusCode::kOverBudget) == WEIR_OVER_BUDGET,
               "the two lists are one");
 
-template <typename Fn>
-weir_status Guarded(Fn fn) {
-  try {
-    return Answer(fn());
-  } catch (const std::bad_alloc&) {
-    return Answer(Internal("out of memory"));
-  } catch (const std::exception& error) {
-    return Answer(Internal("{}", error.what()));
-  } catch (...) {
-    return Answer(Internal("something was thrown"));
-  }
+Session::AppendOptions AppendOptionsFor(weir_session* session, bool pinned) {
+  Session::AppendOptions append;
+  append.pinned = pinned;
+  append.t_src_ms = session->t_ms;
+  if (session->on_progress == nullptr) return append;
+  append.stop = &session->stop;
+  append.progress = [session](int64_t n_done) {
+    if (session->on_progress(n_done, session->progress_user) != 0) session->stop = true;
+  };
+  return append;
 }
 
-const Status kNull = InvalidArgument("a pointer that must not be NULL is NULL");
+namespace {
 
-// Converts a caller's struct to this build's layout: fields that an older header lacks get their defaults.
-template <typename T>
-Status Read(const T* given, T* out) {
-  if (given == nullptr) return Status();
-  if (given->struct_bytes < sizeof(size_t) || given->struct_bytes > 4096) {
-    return InvalidArgument("struct_bytes is {}; use the INIT macro", given->struct_bytes);
-  }
-  std::memcpy(out, given, std::min(given->struct_bytes, sizeof(T)));
-  return Status();
-}
-
-// Converts back, as far as the caller's struct has room.
-template <typename T>
-Status Write(T value, T* out) {
-  if (out == nullptr) return kNull;
-  const size_t room = out->struct_bytes;
-  if (room < sizeof(size_t) || room > 4096) {
-    return InvalidArgument("struct_bytes is {}; use the INIT macro", room);
-  }
-  std::memcpy(out, &value, std::min(room, sizeof(T)));
-  out->struct_bytes = room;
-  return Status();
-}
-
-Status Append(weir_session* session, std::span<const int32_t> ids, uint32_t flags) {
+Status Append(weir_session* session, std::span<const int32_t> ids, uint32_t flags, float* nll = nullptr) {
   if ((flags & ~uint32_t{WEIR_PINNED | WEIR_END_OF_PROMPT | WEIR_SPECIAL}) != 0) {
     return InvalidArgument("flags {} are not known", flags);
   }
-  Session::AppendOptions append;
-  append.pinned = (flags & WEIR_PINNED) != 0;
+  Session::AppendOptions append = AppendOptionsFor(session, (flags & WEIR_PINNED) != 0);
   append.end_of_prompt = (flags & WEIR_END_OF_PROMPT) != 0;
+  append.nll = nll;
   return session->session->Append(ids, append);
 }
 
 constexpr int32_t kDefaultPictureSide = 1024;
-
-Status CheckPinFlag(uint32_t flags) {
-  if ((flags & ~uint32_t{WEIR_PINNED}) == 0) return Status();
-  return InvalidArgument("flags {}: WEIR_PINNED is the only one here", flags);
-}
-
-// The chat of a session; starts one without a system message if there is none.
-Status EnsureChat(weir_session* session, const std::optional<std::string>& system, bool pinned) {
-  if (session->talk) return Status();
-  const weir_model& model = *session->model;
-  if (!model.chat && model.no_chat.code() != StatusCode::kNotFound) return model.no_chat;
-  Conversation talk(model.loaded->tokenizer(), model.chat ? &*model.chat : nullptr);
-  Session::AppendOptions append;
-  append.pinned = pinned;
-  WEIR_RETURN_IF_ERROR(session->session->Append(talk.Begin(system), append));
-  session->talk = std::move(talk);
-  return Status();
-}
-
-// Calls `fn` with a Talk; the conversation returns to the session whatever the result.
-template <typename Fn>
-Status WithTalk(weir_session* session, Sampler& sampler, Fn fn) {
-  Talk talk(*session->session, sampler, std::move(*session->talk));
-  const Status status = fn(talk);
-  session->talk = std::move(talk.conversation());
-  return status;
-}
-
-Status OpenUserTurn(weir_session* session) {
-  WEIR_RETURN_IF_ERROR(EnsureChat(session, std::nullopt, false));
-  WEIR_ASSIGN_OR_RETURN(Sampler sampler, Sampler::Create({}));  // receives the tokens, but samples none
-  return WithTalk(session, sampler, [](Talk& talk) { return talk.OpenTurn(); });
-}
 
 // Prepares reading a picture or video into the user's turn.
 Result<Session::AppendOptions> BeginPicture(weir_session* session, uint32_t flags) {
   WEIR_RETURN_IF_ERROR(CheckPinFlag(flags));
   if (session->pictures == nullptr) return InvalidArgument("pictures need a vision encoder: weir_model_options.mmproj");
   WEIR_RETURN_IF_ERROR(OpenUserTurn(session));
-  Session::AppendOptions append;
-  append.pinned = (flags & WEIR_PINNED) != 0;
-  return append;
+  return AppendOptionsFor(session, (flags & WEIR_PINNED) != 0);
 }
 
 // Files larger than the session's room are shrunk to it.
@@ -150,37 +66,6 @@ MediaOptions MediaFor(const weir_session& session) {
   MediaOptions media;
   media.max_side = session.pictures->room().max_side;
   return media;
-}
-
-Status WriteAnswer(weir_session* session, Sampler& sampler, const weir_generate_options& given,
-                   weir_text_callback on_text, void* user, size_t* n_tokens, weir_end* end) {
-  std::atomic<bool> stop{false};
-  GenerateOptions generate;
-  generate.max_tokens = given.max_tokens;
-  generate.ignore_eos = given.ignore_end != 0;
-  generate.stop = &stop;
-  const auto take = [&](const std::string& text) {
-    if (on_text != nullptr && on_text(text.data(), text.size(), user) != 0) stop = true;
-  };
-  WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
-                        Generate(*session->session, sampler, session->model->loaded->tokenizer(), generate, take));
-  if (session->talk) session->talk->Answered(result.end_token_read);
-  if (n_tokens != nullptr) *n_tokens = result.tokens.size();
-  if (end != nullptr) *end = static_cast<weir_end>(result.reason);
-  return Status();
-}
-static_assert(static_cast<int>(StopReason::kEndOfGeneration) == WEIR_ENDED &&
-                  static_cast<int>(StopReason::kPotFull) == WEIR_POT_FULL,
-              "the two lists are one");
-
-Result<Sampler> SamplerFor(const weir_generate_options& given) {
-  SamplerOptions sampling;
-  sampling.temperature = given.temperature;
-  sampling.top_k = given.top_k;
-  sampling.top_p = given.top_p;
-  sampling.min_p = given.min_p;
-  sampling.seed = given.seed;
-  return Sampler::Create(sampling);
 }
 
 // The header of a saved session: the sizes of its parts, which are the session, the frames that its encoder keeps, and
@@ -211,6 +96,53 @@ Result<RecallOptions> RecallFor(const weir_session_options& given) {
   if (given.recall_dir != nullptr) out.dir = given.recall_dir;
   if (given.recall_disk_bytes > 0) out.disk_bytes = given.recall_disk_bytes;
   if (given.recall_tokens > 0) out.tokens = given.recall_tokens;
+  return out;
+}
+
+Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& given) {
+  OpenedWith out;
+  SessionOptions& options = out.options;
+  if (given.own_policy != nullptr) {
+    if (given.policy != nullptr) return InvalidArgument("weir_session_options has policy and own_policy; give one");
+    weir_policy own = WEIR_POLICY_INIT;
+    WEIR_RETURN_IF_ERROR(Read(given.own_policy, &own));
+    WEIR_ASSIGN_OR_RETURN(out.rule, OwnRule::Make(own));
+    options.policy = out.rule->spec();
+  } else {
+    WEIR_ASSIGN_OR_RETURN(options.policy, ParsePolicySpec(given.policy == nullptr ? "weir" : given.policy));
+  }
+  options.pot_slots = given.pot_tokens;
+  options.budget_bytes = given.budget_bytes;
+  options.chunk_rows = given.chunk_tokens;
+  options.nll = given.likelihoods != 0;
+  if (given.never_forget != 0) options.on_overflow = OnOverflow::kError;
+  WEIR_RETURN_IF_ERROR(PrepareProbe(model.loaded->tokenizer(), nullptr, std::nullopt, &options));
+  if (given.prune != nullptr) {
+    if (model.encoder == nullptr) return InvalidArgument("prune needs a vision encoder: weir_model_options.mmproj");
+    WEIR_ASSIGN_OR_RETURN(out.prune, ParsePrunerSpec(given.prune));
+  }
+  if (given.picture_side < 0) return InvalidArgument("picture_side is {}", given.picture_side);
+  if (model.encoder != nullptr) {
+    const int32_t side = given.picture_side > 0 ? given.picture_side : kDefaultPictureSide;
+    out.room.Include(side, side);
+    WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(model.encoder->encoder(), out.room, out.prune));
+  }
+  WEIR_ASSIGN_OR_RETURN(out.recall, RecallFor(given));
+  WEIR_RETURN_IF_ERROR(AddRecall(out.recall, *model.loaded, &options));
+  return out;
+}
+
+// A session without its archive.
+Result<std::unique_ptr<weir_session>> MakeSession(weir_model& model, OpenedWith opened) {
+  auto out = std::make_unique<weir_session>();
+  out->model = &model;
+  out->opened = std::move(opened);
+  const OpenedWith& with = out->opened;
+  WEIR_ASSIGN_OR_RETURN(out->session, Session::Make(model.loaded->model(), model.loaded->backend(), with.options));
+  if (model.encoder != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(out->pictures,
+                          PictureReader::Make(model.encoder->encoder(), *out->session, with.room, with.prune));
+  }
   return out;
 }
 
@@ -245,6 +177,7 @@ extern "C" {
 
 const char* weir_last_error(void) { return weir::last_error.c_str(); }
 const char* weir_version(void) { return WEIR_VERSION; }
+int32_t weir_abi(void) { return WEIR_ABI; }
 
 weir_status weir_model_open(const char* path, const weir_model_options* options, weir_model** model) {
   return Guarded([&]() -> Status {
@@ -292,6 +225,8 @@ weir_status weir_model_describe(const weir_model* model, weir_model_info* info) 
     out.has_chat = model->chat ? 1 : 0;
     out.has_vision = encoder == nullptr ? 0 : 1;
     out.tokens_a_picture = encoder == nullptr ? 0 : encoder->encoder().config().max_rows();
+    out.bos_id = model->loaded->tokenizer().bos_id();
+    out.eos_id = model->loaded->tokenizer().eos_id();
     return weir::Write(out, info);
   });
 }
@@ -336,61 +271,105 @@ weir_status weir_session_open(weir_model* model, const weir_session_options* opt
     *session = nullptr;
     weir_session_options given = WEIR_SESSION_OPTIONS_INIT;
     WEIR_RETURN_IF_ERROR(weir::Read(options, &given));
-    weir::SessionOptions out;
-    WEIR_ASSIGN_OR_RETURN(out.policy, weir::ParsePolicySpec(given.policy == nullptr ? "weir" : given.policy));
-    out.pot_slots = given.pot_tokens;
-    out.budget_bytes = given.budget_bytes;
-    out.chunk_rows = given.chunk_tokens;
-    if (given.never_forget != 0) out.on_overflow = weir::OnOverflow::kError;
-    WEIR_RETURN_IF_ERROR(weir::PrepareProbe(model->loaded->tokenizer(), nullptr, std::nullopt, &out));
-    weir::PrunerSpec prune;
-    if (given.prune != nullptr) {
-      if (model->encoder == nullptr)
-        return weir::InvalidArgument("prune needs a vision encoder: weir_model_options.mmproj");
-      WEIR_ASSIGN_OR_RETURN(prune, weir::ParsePrunerSpec(given.prune));
-    }
-    if (given.picture_side < 0) return weir::InvalidArgument("picture_side is {}", given.picture_side);
-    weir::PictureRoom room;
-    if (model->encoder != nullptr) {
-      const int32_t side = given.picture_side > 0 ? given.picture_side : weir::kDefaultPictureSide;
-      room.Include(side, side);
-      WEIR_ASSIGN_OR_RETURN(out.beside, weir::PictureReader::Plan(model->encoder->encoder(), room, prune));
-    }
-    WEIR_ASSIGN_OR_RETURN(const weir::RecallOptions recall, weir::RecallFor(given));
-    WEIR_RETURN_IF_ERROR(weir::AddRecall(recall, *model->loaded, &out));
-    auto made = std::make_unique<weir_session>();
-    made->model = model;
-    WEIR_ASSIGN_OR_RETURN(made->session, weir::Session::Make(model->loaded->model(), model->loaded->backend(), out));
-    if (model->encoder != nullptr) {
-      WEIR_ASSIGN_OR_RETURN(made->pictures,
-                            weir::PictureReader::Make(model->encoder->encoder(), *made->session, room, prune));
-    }
-    if (recall.on()) {
-      WEIR_ASSIGN_OR_RETURN(made->recall, weir::StreamRecall::Make(recall, *model->loaded, *made->session));
+    WEIR_ASSIGN_OR_RETURN(weir::OpenedWith opened, weir::OptionsFor(*model, given));
+    WEIR_ASSIGN_OR_RETURN(auto made, weir::MakeSession(*model, std::move(opened)));
+    if (made->opened.recall.on()) {
+      WEIR_ASSIGN_OR_RETURN(made->recall,
+                            weir::StreamRecall::Make(made->opened.recall, *model->loaded, *made->session));
     }
     *session = made.release();
     return Status();
   });
 }
 
-void weir_session_close(weir_session* session) { delete session; }
+weir_status weir_session_fork(weir_session* session, const char* recall_dir, weir_session** fork) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || fork == nullptr) return kNull;
+    *fork = nullptr;
+    WEIR_RETURN_IF_ERROR(weir::CheckNoAnswer(*session));
+    const bool recalls = session->recall != nullptr;
+    if (recall_dir != nullptr && !recalls) return weir::kNoRecall;
+    weir::OpenedWith opened = session->opened;
+    opened.recall.dir = recall_dir == nullptr ? "" : recall_dir;
+    WEIR_ASSIGN_OR_RETURN(auto made, weir::MakeSession(*session->model, std::move(opened)));
+    WEIR_RETURN_IF_ERROR(made->session->CopyFrom(*session->session));
+    if (made->pictures != nullptr) made->pictures->frames().CopyFrom(session->pictures->frames());
+    if (recalls) {
+      session->recall->Flush();
+      const std::string& dir = made->opened.recall.dir;
+      WEIR_ASSIGN_OR_RETURN(auto archive, session->recall->archive().Fork(dir, made->session->ledger()));
+      WEIR_ASSIGN_OR_RETURN(made->recall, weir::StreamRecall::Around(std::move(archive), made->opened.recall,
+                                                                     *session->model->loaded, *made->session));
+    }
+    made->talk = session->talk;
+    made->recalled = session->recalled;
+    made->t_ms = session->t_ms;
+    *fork = made.release();
+    return Status();
+  });
+}
+
+void weir_session_close(weir_session* session) {
+  if (session != nullptr && session->trace != nullptr) (void)weir_session_trace(session, nullptr);
+  delete session;
+}
+
+weir_status weir_session_describe(const weir_session* session, weir_session_info* info) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || info == nullptr) return kNull;
+    const weir::SessionPlan& plan = session->session->plan();
+    return weir::Write<weir_session_info>(
+        {sizeof(weir_session_info), plan.pot_slots, plan.chunk_rows, plan.pot.n_layers, plan.pot.n_kv_heads,
+         plan.pot.n_groups(), session->session->policy().text.c_str()},
+        info);
+  });
+}
+
+weir_status weir_session_on_progress(weir_session* session, weir_progress_callback on_progress, void* user) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr) return kNull;
+    session->on_progress = on_progress;
+    session->progress_user = user;
+    return Status();
+  });
+}
+
+weir_status weir_session_set_time(weir_session* session, int64_t t_ms) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr) return kNull;
+    if (t_ms < 0) return weir::InvalidArgument("a stream time of {} ms: it must not be negative", t_ms);
+    session->t_ms = t_ms;
+    return Status();
+  });
+}
 
 weir_status weir_session_append_tokens(weir_session* session, const int32_t* ids, size_t n_ids, uint32_t flags) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || (ids == nullptr && n_ids > 0)) return kNull;
+  return weir::Reading(session, [&]() -> Status {
+    if (ids == nullptr && n_ids > 0) return kNull;
     if ((flags & WEIR_SPECIAL) != 0) return weir::InvalidArgument("WEIR_SPECIAL is for texts");
     return weir::Append(session, {ids, n_ids}, flags);
   });
 }
 
 weir_status weir_session_append_text(weir_session* session, const char* text, size_t n_bytes, uint32_t flags) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || (text == nullptr && n_bytes > 0)) return kNull;
+  return weir::Reading(session, [&]() -> Status {
+    if (text == nullptr && n_bytes > 0) return kNull;
     weir::EncodeOptions options;
     options.add_special = options.parse_special = (flags & WEIR_SPECIAL) != 0;
     const std::vector<int32_t> ids =
         session->model->loaded->tokenizer().Encode(std::string_view(text, n_bytes), options);
     return weir::Append(session, ids, flags);
+  });
+}
+
+weir_status weir_session_score(weir_session* session, const int32_t* ids, size_t n_ids, uint32_t flags, float* nll) {
+  return weir::Reading(session, [&]() -> Status {
+    if ((ids == nullptr || nll == nullptr) && n_ids > 0) return kNull;
+    if ((flags & WEIR_SPECIAL) != 0) return weir::InvalidArgument("WEIR_SPECIAL is for texts");
+    if (!session->opened.options.nll) {
+      return weir::InvalidArgument("the session was opened without weir_session_options.likelihoods");
+    }
+    return weir::Append(session, {ids, n_ids}, flags, nll);
   });
 }
 
@@ -404,71 +383,9 @@ weir_status weir_session_logits(weir_session* session, const float** logits, siz
   });
 }
 
-weir_status weir_session_generate(weir_session* session, const weir_generate_options* options,
-                                  weir_text_callback on_text, void* user, size_t* n_tokens, weir_end* end) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr) return kNull;
-    weir_generate_options given = WEIR_GENERATE_OPTIONS_INIT;
-    WEIR_RETURN_IF_ERROR(weir::Read(options, &given));
-    WEIR_ASSIGN_OR_RETURN(weir::Sampler sampler, weir::SamplerFor(given));
-    return weir::WriteAnswer(session, sampler, given, on_text, user, n_tokens, end);
-  });
-}
-
-weir_status weir_session_begin_chat(weir_session* session, const char* system, size_t n_bytes, uint32_t flags) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || (system == nullptr && n_bytes > 0)) return kNull;
-    WEIR_RETURN_IF_ERROR(weir::CheckPinFlag(flags));
-    if (session->talk) return weir::InvalidArgument("the chat has begun already");
-    std::optional<std::string> text;
-    if (system != nullptr) text.emplace(system, n_bytes);
-    return weir::EnsureChat(session, text, (flags & WEIR_PINNED) != 0);
-  });
-}
-
-weir_status weir_session_say(weir_session* session, const char* text, size_t n_bytes, uint32_t flags) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || (text == nullptr && n_bytes > 0)) return kNull;
-    WEIR_RETURN_IF_ERROR(weir::CheckPinFlag(flags));
-    WEIR_RETURN_IF_ERROR(weir::OpenUserTurn(session));
-    weir::EncodeOptions options;
-    options.add_special = false;
-    const std::vector<int32_t> ids =
-        session->model->loaded->tokenizer().Encode(std::string_view(text, n_bytes), options);
-    WEIR_RETURN_IF_ERROR(weir::Append(session, ids, flags));
-    if (!ids.empty()) session->talk->TextRead();
-    return Status();
-  });
-}
-
-weir_status weir_session_ask(weir_session* session, const char* question, size_t n_bytes,
-                             const weir_generate_options* options, weir_text_callback on_text, void* user,
-                             size_t* n_tokens, weir_end* end) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || (question == nullptr && n_bytes > 0)) return kNull;
-    weir_generate_options given = WEIR_GENERATE_OPTIONS_INIT;
-    WEIR_RETURN_IF_ERROR(weir::Read(options, &given));
-    WEIR_ASSIGN_OR_RETURN(weir::Sampler sampler, weir::SamplerFor(given));
-    WEIR_RETURN_IF_ERROR(weir::OpenUserTurn(session));
-    if (session->pictures != nullptr) WEIR_RETURN_IF_ERROR(session->pictures->Recall({}));
-    session->recalled = {};
-    weir::Status status = weir::WithTalk(session, sampler, [&](weir::Talk& talk) {
-      if (session->recall != nullptr) talk.SetRecaller(&session->recall->recaller());
-      const weir::Status asked = talk.Ask(std::string(question == nullptr ? "" : question, n_bytes), given.max_tokens);
-      session->recalled = talk.recalled();
-      return asked;
-    });
-    if (status.ok()) status = weir::WriteAnswer(session, sampler, given, on_text, user, n_tokens, end);
-    // Also after a question or an answer that failed: what was brought back was for it alone.
-    const weir::Status back = session->session->TakeBackExcerpt();
-    if (session->recall != nullptr) session->recall->Flush();
-    return status.ok() ? back : status;
-  });
-}
-
 weir_status weir_session_see_file(weir_session* session, const char* path, uint32_t flags) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || path == nullptr) return kNull;
+  return weir::Reading(session, [&]() -> Status {
+    if (path == nullptr) return kNull;
     WEIR_ASSIGN_OR_RETURN(const weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
     return session->pictures->ReadPicture(path, weir::MediaFor(*session), append);
   });
@@ -476,13 +393,13 @@ weir_status weir_session_see_file(weir_session* session, const char* path, uint3
 
 weir_status weir_session_see_pixels(weir_session* session, const uint8_t* rgb, int32_t width, int32_t height,
                                     int64_t t_ms, uint32_t flags) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || rgb == nullptr) return kNull;
+  return weir::Reading(session, [&]() -> Status {
+    if (rgb == nullptr) return kNull;
     if (width < 1 || height < 1 || t_ms < -1) {
       return weir::InvalidArgument("a picture of {} x {} pixels at {} ms", width, height, t_ms);
     }
     WEIR_ASSIGN_OR_RETURN(weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
-    append.t_src_ms = std::max<int64_t>(t_ms, 0);
+    if (t_ms >= 0) append.t_src_ms = t_ms;
     const weir::Modality modality = t_ms < 0 ? weir::Modality::kImage : weir::Modality::kVideo;
     return session->pictures->ReadPixels({rgb, width, height}, modality, append);
   });
@@ -490,8 +407,8 @@ weir_status weir_session_see_pixels(weir_session* session, const uint8_t* rgb, i
 
 weir_status weir_session_see_video(weir_session* session, const char* path, double frames_per_s, uint32_t flags,
                                    int64_t* n_frames) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || path == nullptr) return kNull;
+  return weir::Reading(session, [&]() -> Status {
+    if (path == nullptr) return kNull;
     if (n_frames != nullptr) *n_frames = 0;
     WEIR_ASSIGN_OR_RETURN(const weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
     weir::FrameOptions frames;
@@ -514,13 +431,51 @@ weir_status weir_session_counters(const weir_session* session, weir_counters* co
   });
 }
 
+weir_status weir_session_slots(const weir_session* session, int32_t group, const weir_slot** slots, size_t* n_slots) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr || slots == nullptr || n_slots == nullptr) return kNull;
+    const weir::Pot& pot = session->session->pot();
+    if (group < 0 || group >= pot.shape().n_groups()) {
+      return weir::InvalidArgument("group {} of {}", group, pot.shape().n_groups());
+    }
+    const std::span<const weir::SlotMeta> meta = pot.meta(group);
+    *slots = reinterpret_cast<const weir_slot*>(meta.data());
+    *n_slots = meta.size();
+    return Status();
+  });
+}
+
+weir_status weir_session_trace(weir_session* session, const char* path) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr) return kNull;
+    if (path == nullptr) {
+      session->session->SetTrace(nullptr);
+      const std::unique_ptr<weir::TraceWriter> trace = std::move(session->trace);
+      return trace == nullptr ? Status() : trace->Close(session->session->pot(), session->session->n_seen());
+    }
+    if (session->trace != nullptr) return weir::InvalidArgument("a trace is being written; NULL ends it");
+    const weir::LoadedModel& loaded = *session->model->loaded;
+    weir::TraceInfo info;
+    info.model = loaded.model().config().name.empty() ? loaded.file().path() : loaded.model().config().name;
+    info.policy = session->session->policy().text;
+    info.pot = session->session->plan().pot;
+    info.piece = [&loaded](int32_t id) { return loaded.tokenizer().TokenBytes(id, /*show_special=*/true); };
+    WEIR_ASSIGN_OR_RETURN(session->trace, weir::TraceWriter::Open(path, std::move(info)));
+    session->session->SetTrace(session->trace.get());
+    return Status();
+  });
+}
+
 weir_status weir_session_reset(weir_session* session) {
   return Guarded([&]() -> Status {
     if (session == nullptr) return kNull;
+    session->answer.reset();
     session->session->Reset();
+    if (session->trace != nullptr) WEIR_RETURN_IF_ERROR(session->trace->Restarted());
     if (session->pictures != nullptr) session->pictures->frames().Forget();
     session->talk.reset();
     session->recalled = {};
+    session->t_ms = 0;
     return session->recall == nullptr ? Status() : session->recall->CutTo({});
   });
 }
@@ -571,6 +526,7 @@ weir_status weir_session_copy_archive(weir_session* session, const char* folder)
 weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_t capacity, size_t* n_bytes) {
   return Guarded([&]() -> Status {
     if (session == nullptr || n_bytes == nullptr || (bytes == nullptr && capacity > 0)) return kNull;
+    WEIR_RETURN_IF_ERROR(weir::CheckNoAnswer(*session));
     const std::string chat = session->talk ? weir::JsonText(session->talk->Save()) : "";
     weir::FrameStore* const frames = session->pictures == nullptr ? nullptr : &session->pictures->frames();
     weir::SavedParts parts;
@@ -625,6 +581,7 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
     if (frames != nullptr) WEIR_RETURN_IF_ERROR(frames->Check(of_frames));
     of_frames.Rewind();
     WEIR_RETURN_IF_ERROR(session->session->Restore({at, static_cast<size_t>(parts.session_bytes)}));
+    session->answer.reset();
     session->talk = std::move(talk);
     session->recalled = {};
     if (session->recall != nullptr) WEIR_RETURN_IF_ERROR(session->recall->CutTo(parts.point()));

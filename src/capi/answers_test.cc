@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers token by token, their forms, and what else a caller needs to run sessions from a language with its own loop.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/build_paths.h"
+#include "weir/weir.h"
+#include "weir/weir.hpp"
+
+namespace {
+
+class AnswersTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    model_ = new weir::ModelHandle(weir::SourceDir() + "/tests/golden/models/llama.gguf");
+  }
+  static void TearDownTestSuite() { delete model_; }
+  static weir_session_options Options() {
+    weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+    options.pot_tokens = 96;
+    return options;
+  }
+  static weir_generate_options Writing(int64_t max_tokens) {
+    weir_generate_options writing = WEIR_GENERATE_OPTIONS_INIT;
+    writing.temperature = 0;
+    writing.max_tokens = max_tokens;
+    writing.ignore_end = 1;
+    return writing;
+  }
+  // Everything that comes until nothing more does.
+  static std::string Rest(const weir::SessionHandle& session) {
+    std::string out;
+    const char* text = nullptr;
+    size_t n = 0;
+    for (int more = 1; more != 0;) {
+      weir::Check(weir_session_next(session.get(), &text, &n, &more));
+      out.append(text, n);
+    }
+    return out;
+  }
+  static weir::ModelHandle* model_;
+};
+weir::ModelHandle* AnswersTest::model_ = nullptr;
+
+TEST_F(AnswersTest, TokenByTokenIsTheSameAnswer) {
+  weir::SessionHandle whole(*model_, Options()), steps(*model_, Options());
+  const weir_generate_options writing = Writing(20);
+  for (int round = 0; round < 3; ++round) {
+    whole.Say("the man and the sea");
+    steps.Say("the man and the sea");
+    size_t n_tokens = 0;
+    weir_end end = WEIR_STOPPED;
+    std::string wanted;
+    const auto take = [](const char* text, size_t n, void* to) {
+      static_cast<std::string*>(to)->append(text, n);
+      return 0;
+    };
+    ASSERT_EQ(weir_session_ask(whole.get(), "what?", 5, &writing, take, &wanted, &n_tokens, &end), WEIR_OK);
+    EXPECT_EQ(n_tokens, 20u);
+    EXPECT_EQ(end, WEIR_MAX_TOKENS);
+    ASSERT_EQ(weir_session_begin_ask(steps.get(), "what?", 5, &writing), WEIR_OK) << weir_last_error();
+    EXPECT_EQ(Rest(steps), wanted);
+    ASSERT_EQ(weir_session_end_answer(steps.get(), &n_tokens, &end), WEIR_OK);
+    EXPECT_EQ(n_tokens, 20u);
+    EXPECT_EQ(end, WEIR_MAX_TOKENS);
+    EXPECT_EQ(whole.counters().seen, steps.counters().seen);
+    EXPECT_EQ(whole.Save(), steps.Save());
+  }
+}
+
+TEST_F(AnswersTest, AnAnswerThatIsLeftEarlyIsRead) {
+  weir::SessionHandle session(*model_, Options());
+  session.Append(std::string("the man"));
+  const weir_generate_options writing = Writing(20);
+  EXPECT_EQ(weir_session_end_answer(session.get(), nullptr, nullptr), WEIR_INVALID_ARGUMENT);
+  const char* text = nullptr;
+  size_t n = 0;
+  int more = 0;
+  EXPECT_EQ(weir_session_next(session.get(), &text, &n, &more), WEIR_INVALID_ARGUMENT);
+  ASSERT_EQ(weir_session_begin_answer(session.get(), &writing), WEIR_OK);
+  const int64_t before = session.counters().seen;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(weir_session_next(session.get(), &text, &n, &more), WEIR_OK);
+  EXPECT_NE(more, 0);
+  // Nothing else may come between.
+  EXPECT_EQ(weir_session_append_text(session.get(), "a", 1, 0), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_say(session.get(), "a", 1, 0), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_ask(session.get(), "a", 1, nullptr, nullptr, nullptr, nullptr, nullptr),
+            WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_begin_answer(session.get(), nullptr), WEIR_INVALID_ARGUMENT);
+  weir_session* fork = nullptr;
+  EXPECT_EQ(weir_session_fork(session.get(), nullptr, &fork), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_save(session.get(), nullptr, 0, &n), WEIR_INVALID_ARGUMENT);
+  weir_end end = WEIR_ENDED;
+  ASSERT_EQ(weir_session_end_answer(session.get(), &n, &end), WEIR_OK);
+  EXPECT_EQ(n, 3u);
+  EXPECT_EQ(end, WEIR_STOPPED);
+  EXPECT_EQ(session.counters().seen, before + 3);
+  EXPECT_EQ(weir_session_append_text(session.get(), "a", 1, 0), WEIR_OK);
+  // A new start ends an answer, too.
+  ASSERT_EQ(weir_session_begin_answer(session.get(), &writing), WEIR_OK);
+  EXPECT_EQ(weir_session_reset(session.get()), WEIR_OK);
+  EXPECT_EQ(weir_session_end_answer(session.get(), nullptr, nullptr), WEIR_INVALID_ARGUMENT);
+}
+
+TEST_F(AnswersTest, AnAnswerKeepsToItsForm) {
+  weir::SessionHandle session(*model_, Options());
+  const char* const choices[] = {"the man", "the sea"};
+  weir_generate_options writing = Writing(30);
+  writing.ignore_end = 0;
+  writing.choices = choices;
+  writing.n_choices = 2;
+  const std::string answer = session.Ask("what?", writing);
+  EXPECT_TRUE(answer == choices[0] || answer == choices[1]) << answer;
+  writing.regex = "[a-z]+";
+  EXPECT_EQ(weir_session_begin_ask(session.get(), "a", 1, &writing), WEIR_INVALID_ARGUMENT);
+  writing.choices = nullptr;
+  writing.n_choices = 0;
+  writing.regex = "t[eh]{2}";
+  EXPECT_EQ(session.Ask("what?", writing).size(), 3u);
+  writing.regex = "t[eh";
+  EXPECT_EQ(weir_session_begin_ask(session.get(), "a", 1, &writing), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(weir_last_error()).find('\n'), std::string::npos);
+  writing.regex = nullptr;
+  writing.json_schema = "{\"enum\": [\"man\"]}";
+  EXPECT_EQ(session.Ask("what?", writing), "\"man\"");
+  writing.json_schema = nullptr;
+  writing.grammar = "root ::= \"sea\"";
+  EXPECT_EQ(session.Ask("what?", writing), "sea");
+}
+
+TEST_F(AnswersTest, AStopTextEndsTheAnswerBeforeIt) {
+  weir::SessionHandle one(*model_, Options()), two(*model_, Options());
+  weir_generate_options writing = Writing(40);
+  const std::string whole = one.Ask("the man", writing);
+  ASSERT_GT(whole.size(), 8u);
+  const std::string stop = whole.substr(4, 3);
+  const char* const stops[] = {"no such text", stop.c_str()};
+  writing.stop_texts = stops;
+  writing.n_stop_texts = 2;
+  ASSERT_EQ(weir_session_begin_ask(two.get(), "the man", 7, &writing), WEIR_OK);
+  EXPECT_EQ(Rest(two), whole.substr(0, whole.find(stop)));
+  weir_end end = WEIR_ENDED;
+  ASSERT_EQ(weir_session_end_answer(two.get(), nullptr, &end), WEIR_OK);
+  EXPECT_EQ(end, WEIR_STOP_TEXT);
+}
+
+TEST_F(AnswersTest, ProgressIsToldAndMayStopACall) {
+  weir::SessionHandle session(*model_, Options());
+  struct Seen {
+    std::vector<int64_t> n;
+    int64_t stop_at = 1 << 30;
+  } seen;
+  const auto progress = [](int64_t n, void* user) {
+    Seen& to = *static_cast<Seen*>(user);
+    to.n.push_back(n);
+    return n >= to.stop_at ? 1 : 0;
+  };
+  ASSERT_EQ(weir_session_on_progress(session.get(), progress, &seen), WEIR_OK);
+  const std::vector<std::int32_t> ids(100, 7);
+  ASSERT_EQ(weir_session_append_tokens(session.get(), ids.data(), ids.size(), 0), WEIR_OK);
+  ASSERT_GT(seen.n.size(), 3u);  // a quarter of the pot at a time
+  EXPECT_EQ(seen.n.back(), 100);
+  seen = {{}, 1};
+  const int64_t before = session.counters().seen;
+  EXPECT_EQ(weir_session_append_tokens(session.get(), ids.data(), ids.size(), 0), WEIR_CANCELLED);
+  ASSERT_EQ(seen.n.size(), 1u);
+  EXPECT_EQ(session.counters().seen, before + seen.n[0]);
+  ASSERT_EQ(weir_session_on_progress(session.get(), nullptr, nullptr), WEIR_OK);
+  EXPECT_EQ(weir_session_append_tokens(session.get(), ids.data(), ids.size(), 0), WEIR_OK);
+  EXPECT_EQ(seen.n.size(), 1u);
+}
+
+TEST_F(AnswersTest, AForkGoesItsOwnWay) {
+  weir::SessionHandle session(*model_, Options());
+  session.BeginChat("the man");
+  for (int i = 0; i < 20; ++i) session.Say("the sea and the river, ");
+  weir_session* fork = nullptr;
+  EXPECT_EQ(weir_session_fork(session.get(), "/tmp/x", &fork), WEIR_INVALID_ARGUMENT);  // there is no archive
+  ASSERT_EQ(fork, nullptr);
+  ASSERT_EQ(weir_session_fork(session.get(), nullptr, &fork), WEIR_OK) << weir_last_error();
+  const auto answer = [](weir_session* of) {
+    const weir_generate_options writing = Writing(12);
+    std::string out;
+    const auto take = [](const char* text, size_t n, void* to) {
+      static_cast<std::string*>(to)->append(text, n);
+      return 0;
+    };
+    EXPECT_EQ(weir_session_ask(of, "who?", 4, &writing, take, &out, nullptr, nullptr), WEIR_OK) << weir_last_error();
+    return out;
+  };
+  EXPECT_EQ(answer(fork), answer(session.get()));
+  ASSERT_EQ(weir_session_say(fork, "a boat", 6, 0), WEIR_OK);
+  weir_counters counters = WEIR_COUNTERS_INIT;
+  ASSERT_EQ(weir_session_counters(fork, &counters), WEIR_OK);
+  EXPECT_GT(counters.seen, session.counters().seen);
+  weir_session_close(fork);
+}
+
+TEST_F(AnswersTest, LikelihoodsSlotsAndTime) {
+  weir_session_options options = Options();
+  options.likelihoods = 1;
+  options.policy = "window";
+  weir::SessionHandle session(*model_, options);
+  weir::SessionHandle plain(*model_, Options());
+  const std::vector<std::int32_t> ids = model_->Encode("the man and the sea and the boat", false);
+  std::vector<float> nll(ids.size(), -1), parts(ids.size(), -1);
+  EXPECT_EQ(weir_session_score(plain.get(), ids.data(), ids.size(), 0, nll.data()), WEIR_INVALID_ARGUMENT);
+  ASSERT_EQ(weir_session_set_time(session.get(), 1500), WEIR_OK);
+  EXPECT_EQ(weir_session_set_time(session.get(), -1), WEIR_INVALID_ARGUMENT);
+  ASSERT_EQ(weir_session_score(session.get(), ids.data(), ids.size(), 0, nll.data()), WEIR_OK) << weir_last_error();
+  EXPECT_EQ(nll[0], 0);
+  for (size_t i = 1; i < nll.size(); ++i) EXPECT_GT(nll[i], 0) << i;
+  // Against the logits before a token.
+  weir::SessionHandle other(*model_, options);
+  other.Append(std::vector<std::int32_t>(ids.begin(), ids.end() - 1));
+  const float* logits = nullptr;
+  size_t n = 0;
+  ASSERT_EQ(weir_session_logits(other.get(), &logits, &n), WEIR_OK);
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(logits[i]));
+  EXPECT_NEAR(std::log(sum) - static_cast<double>(logits[ids.back()]), static_cast<double>(nll.back()), 1e-3);
+
+  const weir_slot* slots = nullptr;
+  ASSERT_EQ(weir_session_slots(session.get(), 0, &slots, &n), WEIR_OK);
+  ASSERT_EQ(n, ids.size());
+  for (size_t i = 0; i < n; ++i) {
+    EXPECT_EQ(slots[i].token_id, ids[i]);
+    EXPECT_EQ(slots[i].seq, static_cast<int64_t>(i));
+    EXPECT_EQ(slots[i].t_ms, 1500);
+  }
+  EXPECT_EQ(weir_session_slots(session.get(), 1, &slots, &n), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_abi(), WEIR_ABI);
+  EXPECT_EQ(weir_session_describe(nullptr, nullptr), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(weir_session_slots(nullptr, 0, &slots, &n), WEIR_INVALID_ARGUMENT);
+}
+
+TEST_F(AnswersTest, ATraceIsAFileOfItsOwn) {
+  const std::string path = ::testing::TempDir() + "capi_trace_" + std::to_string(getpid()) + ".jsonl";
+  const auto contents = [&] {
+    std::ifstream file(path);
+    return (std::ostringstream() << file.rdbuf()).str();
+  };
+  {
+    weir::SessionHandle session(*model_, Options());
+    ASSERT_EQ(weir_session_trace(session.get(), path.c_str()), WEIR_OK) << weir_last_error();
+    EXPECT_EQ(weir_session_trace(session.get(), path.c_str()), WEIR_INVALID_ARGUMENT);
+    for (int i = 0; i < 40; ++i) session.Say("the sea and the river, ");
+    ASSERT_EQ(weir_session_trace(session.get(), nullptr), WEIR_OK);
+    EXPECT_EQ(weir_session_trace(session.get(), nullptr), WEIR_OK);  // there is none
+    EXPECT_NE(contents().find("\"type\":\"select\""), std::string::npos);
+    EXPECT_NE(contents().find("\"type\":\"end\",\"seen\":" + std::to_string(session.counters().seen)),
+              std::string::npos);
+    EXPECT_EQ(weir_session_trace(session.get(), "/there/is/no/folder/t"), WEIR_IO);
+    ASSERT_EQ(weir_session_trace(session.get(), path.c_str()), WEIR_OK);
+    session.Say("a boat");
+  }  // closing ends it
+  EXPECT_NE(contents().find("\"type\":\"end\""), std::string::npos);
+  std::filesystem::remove(path);
+}
+
+}  // namespace

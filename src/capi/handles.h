@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind the C API's handles, and what its functions share: no exception leaves them, sizes are checked.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "capi/own_policy.h"
+#include "chat/answerer.h"
+#include "chat/talk.h"
+#include "engine/loaded_encoder.h"
+#include "engine/loaded_model.h"
+#include "engine/picture_reader.h"
+#include "engine/session.h"
+#include "kv/trace.h"
+#include "recall/stream_recall.h"
+#include "text/forms/form.h"
+#include "weir/weir.h"
+
+namespace weir {
+
+// What a session was opened with, so that it can be forked.
+struct OpenedWith {
+  std::shared_ptr<OwnRule> rule;  // nullptr: a built-in policy
+  SessionOptions options;
+  PictureRoom room;
+  PrunerSpec prune;
+  RecallOptions recall;
+};
+
+// An answer between weir_session_begin_answer() and weir_session_end_answer().
+struct OpenAnswer {
+  explicit OpenAnswer(Sampler made) : sampler(std::move(made)) {}
+  Sampler sampler;
+  std::optional<Answerer> answerer;  // refers to the sampler
+  std::string text;                  // of the latest step
+  bool unread = false;               // the latest token is not read yet
+};
+
+}  // namespace weir
+
+struct weir_model {
+  std::unique_ptr<weir::LoadedModel> loaded;
+  std::unique_ptr<weir::LoadedEncoder> encoder;  // nullptr: no pictures
+  std::optional<weir::ChatTemplate> chat;
+  weir::Status no_chat;  // why there is none
+  std::mutex forms_mutex;
+  std::shared_ptr<const weir::FormVocab> forms;  // made for the first answer that has a form
+};
+
+struct weir_session {
+  weir_model* model = nullptr;
+  weir::OpenedWith opened;  // first: the session asks its rule
+  std::unique_ptr<weir::Session> session;
+  std::unique_ptr<weir::PictureReader> pictures;  // nullptr without an encoder
+  std::optional<weir::Conversation> talk;         // nullopt: no chat, or none yet
+  std::unique_ptr<weir::StreamRecall> recall;     // nullptr without recall
+  weir::Recalled recalled;                        // for the last question
+  std::unique_ptr<weir::TraceWriter> trace;       // nullptr: none
+  std::unique_ptr<weir::OpenAnswer> answer;       // nullptr: none
+  int64_t t_ms = 0;                               // of what is read next
+  weir_progress_callback on_progress = nullptr;
+  void* progress_user = nullptr;
+  std::atomic<bool> stop{false};  // on_progress asked to
+};
+
+namespace weir {
+
+// Stores the reason for weir_last_error().
+weir_status Answer(const Status& status);
+
+template <typename Fn>
+weir_status Guarded(Fn fn) {
+  try {
+    return Answer(fn());
+  } catch (const std::bad_alloc&) {
+    return Answer(Internal("out of memory"));
+  } catch (const std::exception& error) {
+    return Answer(Internal("{}", error.what()));
+  } catch (...) {
+    return Answer(Internal("something was thrown"));
+  }
+}
+
+inline const Status kNull = InvalidArgument("a pointer that must not be NULL is NULL");
+
+// The result of a call that read. If the caller's own policy failed in it, that is the reason.
+inline Status WithReason(weir_session* session, const Status& status) {
+  if (session->opened.rule == nullptr) return status;
+  const Status why = session->opened.rule->TakeFailure();
+  return why.ok() ? status : why;
+}
+// Between the tokens of an answer a session cannot read anything else, nor be copied.
+inline Status CheckNoAnswer(const weir_session& session) {
+  if (session.answer == nullptr) return Status();
+  return InvalidArgument("an answer is being generated: weir_session_end_answer() comes first");
+}
+// Runs a call that reads into a session.
+template <typename Fn>
+weir_status Reading(weir_session* session, Fn fn) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr) return kNull;
+    WEIR_RETURN_IF_ERROR(CheckNoAnswer(*session));
+    session->stop = false;
+    return WithReason(session, fn());
+  });
+}
+// Runs a call that goes on with an answer.
+template <typename Fn>
+weir_status Answering(weir_session* session, Fn fn) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr) return kNull;
+    if (session->answer == nullptr) return InvalidArgument("no answer is being generated");
+    session->stop = false;
+    return WithReason(session, fn());
+  });
+}
+
+// Converts a caller's struct to this build's layout: fields that an older header lacks get their defaults.
+template <typename T>
+Status Read(const T* given, T* out) {
+  if (given == nullptr) return Status();
+  if (given->struct_bytes < sizeof(size_t) || given->struct_bytes > 4096) {
+    return InvalidArgument("struct_bytes is {}; use the INIT macro", given->struct_bytes);
+  }
+  std::memcpy(out, given, std::min(given->struct_bytes, sizeof(T)));
+  return Status();
+}
+
+// Converts back, as far as the caller's struct has room.
+template <typename T>
+Status Write(T value, T* out) {
+  if (out == nullptr) return kNull;
+  const size_t room = out->struct_bytes;
+  if (room < sizeof(size_t) || room > 4096) {
+    return InvalidArgument("struct_bytes is {}; use the INIT macro", room);
+  }
+  std::memcpy(out, &value, std::min(room, sizeof(T)));
+  out->struct_bytes = room;
+  return Status();
+}
+
+// How a call reads: time, pins, and what the caller's progress function says.
+Session::AppendOptions AppendOptionsFor(weir_session* session, bool pinned);
+
+Status CheckPinFlag(uint32_t flags);
+// The chat of a session; starts one without a system message if there is none.
+Status EnsureChat(weir_session* session, const std::optional<std::string>& system, bool pinned);
+Status OpenUserTurn(weir_session* session);
+
+// Calls `fn` with a Talk; the conversation returns to the session whatever the result.
+template <typename Fn>
+Status WithTalk(weir_session* session, Sampler& sampler, Fn fn) {
+  Talk talk(*session->session, sampler, std::move(*session->talk));
+  const Status status = fn(talk);
+  session->talk = std::move(talk.conversation());
+  return status;
+}
+
+}  // namespace weir
