@@ -213,7 +213,6 @@ Status Finish(weir_session* session, weir_text_callback on_text, void* user, siz
 }  // namespace
 }  // namespace weir
 
-using weir::Guarded;
 using weir::kNull;
 using weir::Reading;
 using weir::Status;
