@@ -187,6 +187,9 @@ Result<bool> AnswerJob::Write() {
   if (!behind && (!pending_.text.empty() || !pending_.parts.empty() || !pending_.tokens.empty())) {
     pending_.n_prompt = summary_.n_prompt;
     pending_.n_cached = summary_.n_cached;
+    pending_.n_answer = answerer_->n_drawn();
+    pending_.prompt_ms = Milliseconds(answerer_->first_token_at() - begun_at_);
+    pending_.answer_ms = Milliseconds(Clock::now() - answerer_->first_token_at());
     events.Push(std::move(pending_));
     pending_ = AnswerEvent();
   }

@@ -58,7 +58,9 @@ struct AnswerSummary {
 struct AnswerEvent {
   std::string text;
   std::vector<ScoredToken> tokens;
-  int64_t n_prompt = 0, n_cached = 0;  // AnswerSummary's, known from the first event on
+  int64_t n_prompt = 0, n_cached = 0;   // AnswerSummary's, known from the first event on
+  int64_t n_answer = 0;                 // tokens so far
+  double prompt_ms = 0, answer_ms = 0;  // so far
   bool last = false;
   Status status;          // of the last event: why there is no (whole) answer
   bool overflow = false;  // the prompt does not fit into a pot that may not forget

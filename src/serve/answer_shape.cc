@@ -42,6 +42,7 @@ AnswerShape::AnswerShape(const Host& host, Kind kind, const CompletionRequest& r
       kind_(kind),
       logprobs_(request.logprobs),
       include_usage_(request.include_usage),
+      timings_per_token_(request.timings_per_token),
       echoes_(request.echoes),
       id_(NewAnswerId(kind == Kind::kChat ? "chatcmpl" : "cmpl")),
       created_s_(static_cast<int64_t>(std::time(nullptr))),
@@ -178,6 +179,7 @@ std::vector<Json> AnswerShape::Chunks(size_t index, const AnswerEvent& event) {
   }
   Json logprobs = contents.empty() ? Json() : Logprobs(event.tokens, &choice);
   for (Json& content : contents) add(std::move(content), std::exchange(logprobs, nullptr), nullptr);
+  if (timings_per_token_ && !contents.empty()) out.back()["timings"] = AnswerTally::TimingsSoFar(event);
   if (event.last) {
     tally_.Count(index, event.summary);
     add(Json::object(), nullptr, FinishReason(event.summary));

@@ -49,6 +49,7 @@ class AnswerShape : public ReplyShape {
   const Kind kind_;
   const bool logprobs_;
   const bool include_usage_;
+  const bool timings_per_token_;
   const std::vector<std::string> echoes_;
   const std::string id_;
   const int64_t created_s_;

@@ -29,6 +29,18 @@ void AddRecalled(const Recalled& recalled, const Status& failed, Json* to) {
   (*to)["recalled"] = std::move(list);
 }
 
+double PerSecond(int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; }
+
+Json TimingsJson(int64_t n_held, int64_t n_read, double prompt_ms, int64_t n_answer, double answer_ms) {
+  return {{"cache_n", n_held},
+          {"prompt_n", n_read},
+          {"prompt_ms", prompt_ms},
+          {"prompt_per_second", PerSecond(n_read, prompt_ms)},
+          {"predicted_n", n_answer},
+          {"predicted_ms", answer_ms},
+          {"predicted_per_second", PerSecond(n_answer, answer_ms)}};
+}
+
 }  // namespace
 
 void AnswerTally::Count(size_t index, const AnswerSummary& summary) {
@@ -51,15 +63,11 @@ void AnswerTally::Count(size_t index, const AnswerSummary& summary) {
   if (summary.rows_pruned) memory_["rows_pruned"] = *summary.rows_pruned;
 }
 
-Json AnswerTally::Timings() const {
-  const auto rate = [](int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; };
-  return {{"cache_n", n_held_},
-          {"prompt_n", n_read_},
-          {"prompt_ms", prompt_ms_},
-          {"prompt_per_second", rate(n_read_, prompt_ms_)},
-          {"predicted_n", n_answer_},
-          {"predicted_ms", answer_ms_},
-          {"predicted_per_second", rate(n_answer_, answer_ms_)}};
+Json AnswerTally::Timings() const { return TimingsJson(n_held_, n_read_, prompt_ms_, n_answer_, answer_ms_); }
+
+Json AnswerTally::TimingsSoFar(const AnswerEvent& event) {
+  const int64_t n_read = event.n_prompt - event.n_cached;
+  return TimingsJson(event.n_cached, n_read, event.prompt_ms, event.n_answer, event.answer_ms);
 }
 
 }  // namespace weir

@@ -25,6 +25,8 @@ class AnswerTally {
   double answer_ms() const { return answer_ms_; }
   // Times and rates with llama-server's names.
   Json Timings() const;
+  // The same of one answer that is being written.
+  static Json TimingsSoFar(const AnswerEvent& event);
   // The `weir` object: seen, kept and dropped of the last prompt, by modality, and what recall brought back.
   const Json& memory() const { return memory_; }
 

@@ -25,6 +25,7 @@ struct CompletionRequest {
   std::vector<std::string> echoes;     // the prompts as text, if they are to be echoed; else empty
   int n = 1;                           // answers per prompt, with consecutive seeds that start at the request's
   bool stream = false, include_usage = false;
+  bool timings_per_token = false;  // of a stream: what was read and written so far, in each chunk
   bool logprobs = false;
   int n_top = 0;  // alternatives to show beside each token
   // Log-likelihoods that the server may hold at once: of an answer that is not streamed, and of prompts.

@@ -70,8 +70,16 @@ Result<std::vector<std::vector<int32_t>>> EmbeddingInputs(const Host& host, cons
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string name = many ? key + "[" + std::to_string(i) + "]" : key;
     std::vector<int32_t> ids;
-    if (texts[i]->is_string()) {
-      ids = host.tokenizer().Encode(texts[i]->get_ref<const std::string&>());
+    const Json* text = texts[i];
+    if (text->is_object()) {  // as llama-server has them; Ollama's pictures are such objects, too
+      if (text->contains("multimodal_data") || text->contains("image")) {
+        return Unsupported("'{}' has a picture, and only texts have embeddings here", name);
+      }
+      const auto words = text->find("prompt_string");
+      if (words != text->end() && words->is_string() && text->size() == 1) text = &*words;
+    }
+    if (text->is_string()) {
+      ids = host.tokenizer().Encode(text->get_ref<const std::string&>());
     } else if (texts[i]->is_array()) {
       WEIR_ASSIGN_OR_RETURN(ids, TokenIds(*texts[i], name, host.tokenizer().n_tokens()));
     } else {

@@ -145,6 +145,7 @@ std::string WordsOf(const Json& message) {
   if (content->is_string()) return content->get<std::string>();
   std::string words;
   for (const Json& part : *content) {
+    if (part.is_string()) words += part.get_ref<const std::string&>();
     if (!part.is_object()) continue;
     const auto text = part.find("text");
     if (text != part.end() && text->is_string()) words += text->get_ref<const std::string&>();
@@ -193,6 +194,10 @@ Status GetContent(const Json& message, const std::string& where, bool sees, Mess
   }
   if (!it->is_array()) return InvalidArgument("'{}content' must be a string or a list of parts", where);
   for (size_t i = 0; i < it->size(); ++i) {
+    if ((*it)[i].is_string()) {  // as some clients write a text
+      *text += (*it)[i].get_ref<const std::string&>();
+      continue;
+    }
     const std::string part_where = where + "content[" + std::to_string(i) + "].";
     Fields part((*it)[i], part_where);
     std::string type, words;
@@ -372,10 +377,9 @@ void GetSampling(Fields& fields, const AnswerDefaults& defaults, int32_t n_vocab
   fields.Ignore("metadata");
   fields.Ignore("safety_identifier");
   fields.Ignore("prompt_cache_key");
-  // Fields that llama-server's clients send: a session always continues, timings are always sent, and clients have no
-  // pot of their own.
+  fields.Get("timings_per_token", &request->timings_per_token);
+  // Fields that llama-server's clients send: a session always continues, and clients have no pot of their own.
   fields.Ignore("cache_prompt");
-  fields.Ignore("timings_per_token");
   fields.Ignore("id_slot");
   CheckSamplers(fields);
   int64_t n = 1;

@@ -68,6 +68,10 @@ Result<Told> ReadMessage(const Host& host, const Json& json, const std::string& 
     out.text = content->get<std::string>();
   } else if (content != nullptr && content->is_array()) {
     for (size_t i = 0; i < content->size(); ++i) {
+      if ((*content)[i].is_string()) {
+        out.text += (*content)[i].get_ref<const std::string&>();
+        continue;
+      }
       const std::string part_where = fmt::format("{}.content[{}].", where, i);
       Fields part((*content)[i], part_where);
       std::string type, text;

@@ -120,10 +120,10 @@ TEST_F(OpenAiOptionsTest, ThePenaltyLooksBackAsFarAsItIsTold) {
 TEST_F(OpenAiOptionsTest, WhatClientsOfLlamaServerSayByHabit) {
   const std::string chat = "/v1/chat/completions", plain = TextOf(server_->Post(chat, Chat()));
   const Json steps = {"penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"};
-  for (const Json& habit : {Json{{"cache_prompt", true}}, Json{{"timings_per_token", true}}, Json{{"id_slot", -1}},
-                            Json{{"samplers", steps}}, Json{{"chat_template_kwargs", Json::object()}},
-                            Json{{"chat_template_kwargs", {{"enable_thinking", true}}}},
-                            Json{{"chat_template_kwargs", {{"enable_thinking", false}}}}}) {
+  for (const Json& habit :
+       {Json{{"cache_prompt", true}}, Json{{"id_slot", -1}}, Json{{"samplers", steps}},
+        Json{{"chat_template_kwargs", Json::object()}}, Json{{"chat_template_kwargs", {{"enable_thinking", true}}}},
+        Json{{"chat_template_kwargs", {{"enable_thinking", false}}}}}) {
     EXPECT_EQ(TextOf(server_->Post(chat, Chat(habit))), plain) << habit.dump();
   }
   const auto refused = [&](const ServerProcess& server, const Json& more, const std::string& param) {

@@ -6,9 +6,11 @@
 // nor unloaded, and its memory is fixed: `keep_alive`, `num_ctx` and the options of Ollama's own runner are taken and
 // change nothing.
 #include <fmt/core.h>
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "serve/answer_sender.h"
@@ -178,14 +180,33 @@ void TakeCommon(Fields& fields, ChatBody* body) {
 // The content of a message with its pictures, which Ollama lists beside it.
 Json ContentOf(const Json& text, const Json* images, const std::string& where, Fields& fields) {
   if (images == nullptr || (images->is_array() && images->empty())) return text;
-  Json parts = Json::array();
+  Json pictures = Json::array();
   bool well_formed = images->is_array();
   for (const Json& image : *images) {
     well_formed = well_formed && image.is_string();
-    if (well_formed) parts.push_back(PicturePart("image", image.get_ref<const std::string&>()));
+    if (well_formed) pictures.push_back(PicturePart("image", image.get_ref<const std::string&>()));
   }
   if (!well_formed) fields.Fail("images", "must be a list of pictures in base64");
-  parts.push_back({{"type", "text"}, {"text", text}});
+  if (!text.is_string()) return pictures;
+  // "[img]" is the place of a picture; those without a place come before the text.
+  constexpr std::string_view kPlace = "[img]";
+  std::string_view words = text.get_ref<const std::string&>();
+  size_t n_places = 0;
+  for (size_t at = 0; (at = words.find(kPlace, at)) != words.npos; at += kPlace.size()) ++n_places;
+  const size_t n_placed = std::min(n_places, pictures.size());
+  Json parts = Json::array();
+  const auto say = [&](std::string_view said) {
+    if (!said.empty()) parts.push_back({{"type", "text"}, {"text", said}});
+  };
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    if (i + n_placed >= pictures.size()) {
+      const size_t at = words.find(kPlace);
+      say(words.substr(0, at));
+      words.remove_prefix(at + kPlace.size());
+    }
+    parts.push_back(std::move(pictures[i]));
+  }
+  say(words);
   return parts;
 }
 

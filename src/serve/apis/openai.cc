@@ -67,13 +67,14 @@ void HandleEmbeddings(const Call& call, httplib::Response& response) {
   Fields fields(*body);
   fields.Ignore("model");
   fields.Ignore("user");
-  const Json* const input = fields.Get("input");
+  const char* const key = body->contains("input") ? "input" : "content";  // the second is llama-server's
+  const Json* const input = fields.Get(key);
   std::string format = "float";
   fields.Get("encoding_format", &format);
   if (format != "float" && format != "base64") fields.Fail("encoding_format", "must be \"float\" or \"base64\"");
   fields.Only("dimensions", call.host.model().model().config().n_embd);
   if (const Status bad = fields.Done(); !bad.ok()) return SendError(bad, response);
-  auto texts = EmbeddingInputs(call.host, input, "input");
+  auto texts = EmbeddingInputs(call.host, input, key);
   if (!texts.ok()) return SendError(texts.status(), response);
   const int64_t n_embd = call.host.model().model().config().n_embd;
   if (const Status room = HttpConnection::Current()->Take(EmbeddingBytes(texts->size(), n_embd)); !room.ok()) {

@@ -18,7 +18,11 @@ Json ModelJson(const Host& host) {
   Json capabilities = {"completion", "embedding"};
   if (host.chat() != nullptr) capabilities.push_back("chat");
   if (host.chat() != nullptr && host.chat()->Reads("tools")) capabilities.push_back("tools");
-  if (host.vision() != nullptr) capabilities.push_back("vision");
+  Json modalities = {"text"};
+  if (host.vision() != nullptr) {
+    capabilities.push_back("vision");
+    modalities.push_back("image");
+  }
   return {{"id", host.options().model_name},
           {"object", "model"},
           {"created", 0},
@@ -26,8 +30,11 @@ Json ModelJson(const Host& host) {
           {"type", "model"},  // these two for clients of Anthropic's API
           {"display_name", host.options().model_name},
           {"capabilities", std::move(capabilities)},
+          {"max_model_len", host.plan().pot_slots},
+          {"architecture", {{"input_modalities", std::move(modalities)}, {"output_modalities", {"text"}}}},
           {"meta",
            {{"architecture", config.architecture},
+            {"n_ctx", host.plan().pot_slots},
             {"n_ctx_train", config.n_ctx_train},
             {"n_vocab", config.n_vocab},
             {"n_embd", config.n_embd},

@@ -14,8 +14,7 @@ void Handle(const Call& call, httplib::Response& response) {
   Json model = ModelJson(call.host);
   // If the server has a key and the request does not, only the name is sent.
   if (!call.options.api_keys.empty() && !call.http.has_header("Authorization") && !call.http.has_header("x-api-key")) {
-    model.erase("meta");
-    model.erase("capabilities");
+    for (const char* key : {"meta", "capabilities", "max_model_len", "architecture"}) model.erase(key);
   }
   SendJson({{"object", "list"}, {"data", Json::array({std::move(model)})}}, response);
 }

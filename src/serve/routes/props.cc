@@ -61,6 +61,25 @@ Json RecallJson(const Host& host) {
           {"disk_reserved", store.disk_reserved()}};
 }
 
+// The template's program, as llama-server has it; the name of one that has none here. null: no chats.
+Json ChatTemplateJson(const Host& host) {
+  if (host.chat() == nullptr) return nullptr;
+  const std::string& given = host.options().chat_template;
+  if (IsChatProgram(given)) return given;
+  const auto program = host.model().file().StringOr("tokenizer.chat_template", "");
+  if (given.empty() && program.ok() && !program->empty()) return *program;
+  return std::string(host.chat()->name());
+}
+
+// What the template knows beside messages of a user and an assistant, with llama-server's names.
+Json CapsJson(const Host& host) {
+  const ChatTemplate* const chat = host.chat();
+  const bool tools = chat != nullptr && chat->Reads("tools");
+  return {{"supports_tools", tools},
+          {"supports_tool_calls", chat != nullptr && chat->Reads("tool_calls")},
+          {"supports_parallel_tool_calls", tools}};
+}
+
 void Handle(const Call& call, httplib::Response& response) {
   Json policies = Json::array();
   for (const PolicyInfo* policy : AllPolicyInfos()) {
@@ -69,7 +88,9 @@ void Handle(const Call& call, httplib::Response& response) {
   const SessionPlan& plan = call.host.plan();
   const HostOptions& options = call.host.options();
   SendJson({{"model", ModelJson(call.host)},
-            {"chat_template", call.host.chat() == nullptr ? Json() : Json(std::string(call.host.chat()->name()))},
+            {"chat_template", ChatTemplateJson(call.host)},
+            {"chat_template_name", call.host.chat() == nullptr ? Json() : Json(std::string(call.host.chat()->name()))},
+            {"chat_template_caps", CapsJson(call.host)},
             {"policy", options.session.policy.text},
             {"policies", std::move(policies)},
             {"pot", plan.pot_slots},
