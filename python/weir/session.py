@@ -1,0 +1,535 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: endless streams in pots of a fixed size."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _library as lib
+from ._handle import Handle, array_at, ctrl_c, refuse_pickle
+from ._inputs import Ids, PictureFile, Pixels, Text, c_text, classify, path_bytes, token_ids, utf8
+from .answer import Answer, AnswerOptions
+from .errors import ClosedError, WeirError, check
+from .policy import SLOT, Policy, Rule
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+@dataclass(frozen=True)
+class Counters:
+    """seen: tokens read or generated so far; kept: of these, held in at least one layer and head; dropped: the rest;
+    selections: times the pot had to shrink; bytes: memory of the session, constant for its lifetime."""
+
+    seen: int
+    kept: int
+    dropped: int
+    selections: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What is held of a part of the stream, tokens begin to before end: `text`, with "[... 12 tokens ...]" where some
+    are gone. n_held of them are held in at least one layer and head."""
+
+    begin: int
+    end: int
+    n_held: int
+    text: str
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return self.n_held / (self.end - self.begin)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Brought back for a question: tokens seq to before end, stream time in ms, how well it matches (0 to 1), text."""
+
+    seq: int
+    end: int
+    t_ms: int
+    score: float
+    text: str
+
+
+class Session:
+    """One endless stream, read as a chat: append() adds to the user's turn, ask() ends it with a question. read() and
+    generate() do without the model's chat template; do not mix the two. Made by Model.session().
+
+    Any thread may use it, one at a time: the others wait. Ctrl-C ends a call between two chunks; what it read stays
+    read.
+    """
+
+    _handle: Handle | None = None  # also where __init__ failed
+
+    def __init__(self, model: Model, **options: Any) -> None:
+        policy = options["policy"]
+        rule: Rule | None = None
+        if isinstance(policy, Policy):
+            rule = Rule(policy)
+        elif not isinstance(policy, str):
+            raise TypeError(f"policy must be a name or a weir.Policy object, not {policy!r}")
+        recall_dir = options["recall_dir"]
+        c = lib.SessionOptions(
+            policy=c_text(policy, "policy") if rule is None else None,
+            pot_tokens=options["pot"],
+            budget_bytes=options["budget"],
+            chunk_tokens=options["chunk"],
+            never_forget=bool(options["never_forget"]),
+            prune=c_text(options["prune"], "prune"),
+            picture_side=options["picture_side"],
+            recall=c_text(options["recall"], "recall"),
+            recall_dir=None if recall_dir is None else path_bytes(recall_dir, "recall_dir"),
+            recall_disk_bytes=options["recall_disk"],
+            recall_tokens=options["recall_tokens"],
+            likelihoods=bool(options["likelihoods"]),
+        )
+        if rule is not None:
+            c.own_policy = ctypes.pointer(rule.c)
+        out = ctypes.c_void_p()
+        with model._turn:
+            check(lib.LIB.weir_session_open(model._open_handle().pointer, ctypes.byref(c), ctypes.byref(out)))
+        self._become(model, rule, out.value)
+        system, pin = options["system"], options["pin"]
+        try:
+            if system is not None:
+                data = utf8(system, "system")
+                self._read(lambda pointer: lib.LIB.weir_session_begin_chat(pointer, data, len(data), lib.PINNED))
+            if pin is not None:
+                self.append(utf8(pin, "pin"), pin=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def _become(self, model: Model, rule: Rule | None, pointer: int | None) -> None:
+        assert pointer is not None
+        # The rule's functions are called for as long as the C session is there: its owner holds them.
+        self._model, self._rule, self._answer = model, rule, None
+        stop = _Stop()
+        self._stop = stop
+        progress = lib.ProgressCallback(stop.told)
+        self._handle = Handle(pointer, lib.LIB.weir_session_close, (model._open_handle(), rule, progress))
+        check(lib.LIB.weir_session_on_progress(pointer, progress, None))
+        info = lib.SessionInfo()
+        check(lib.LIB.weir_session_describe(pointer, ctypes.byref(info)))
+        self.pot: int = info.pot_tokens
+        self.chunk: int = info.chunk_tokens
+        self.n_layers: int = info.n_layers
+        self.n_kv_heads: int = info.n_kv_heads
+        self.n_groups: int = info.n_groups
+        self.policy: str = (info.policy or b"").decode("utf-8", "replace")
+
+    _answer: Answer | None
+
+    # ---- calls
+
+    @contextmanager
+    def _call(self, *, ends_answer: bool = False) -> Iterator[int]:
+        """The C session, for one call at a time. A policy's exception is raised in place of the error that it caused.
+        ends_answer: an answer that is being written ends here, as if it had been left."""
+        if self._handle is None:
+            raise ClosedError("the session was closed")
+        self._handle.check_process("session")
+        self._model._open_handle()
+        with self._model._turn:
+            handle = self._handle
+            if handle is None:
+                raise ClosedError("the session was closed")
+            rule = self._rule
+            if rule is not None:
+                rule.owner, rule.error = handle, None
+            try:
+                if ends_answer and self._answer is not None:
+                    self._answer._finish(handle.pointer)
+                yield handle.pointer
+            except WeirError:
+                if rule is not None and rule.error is not None:
+                    error, rule.error = rule.error, None
+                    raise error from None
+                raise
+            finally:
+                if rule is not None:
+                    rule.owner = None
+
+    def _read(self, call: Callable[[int], int]) -> None:
+        """A call that reads, and may take long."""
+        with self._call(ends_answer=True) as pointer, ctrl_c(self.stop):
+            self._stop.on = False
+            check(call(pointer))
+
+    def _start(self, answer: Answer) -> None:
+        options = ctypes.byref(answer._options.c)
+
+        def begin(pointer: int) -> int:
+            status: int = answer._begin((pointer, options))
+            if status == 0:
+                answer._begun = True
+                self._answer = answer
+            return status
+
+        try:
+            self._read(begin)
+        except BaseException:
+            answer.end = answer.end or "stopped"
+            raise
+
+    def stop(self) -> None:
+        """Ends a call that another thread has under way, between two chunks of what it reads: CancelledError there."""
+        self._stop.on = True
+
+    # ---- chats
+
+    def append(self, given: Any, *, t: float | None = None, pin: bool = False) -> None:
+        """Reads into the user's turn: text (str, or bytes of UTF-8), token ids (any sequence or array of integers), or
+        a picture (a path, a PIL image, or an array or tensor [height, width, 3] of uint8). t: its time in the stream,
+        in seconds, which never runs backwards; a picture with a time is a frame of a video. pin: it is never forgotten.
+
+        A text of any length is read. Errors: WeirError, TypeError, ValueError.
+        """
+        t_ms = _milliseconds(t)
+        flags = lib.PINNED if pin else 0
+        x = classify(given)
+        if isinstance(x, Pixels):
+            rgb = x.rgb
+            height, width = rgb.shape[:2]
+            at = -1 if t is None else t_ms
+            self._read(lambda p: lib.LIB.weir_session_see_pixels(p, rgb.ctypes.data, width, height, at, flags))
+            return
+        if t is not None:
+            with self._call() as pointer:
+                check(lib.LIB.weir_session_set_time(pointer, t_ms))
+        if isinstance(x, Text):
+            data = x.utf8
+            self._read(lambda p: lib.LIB.weir_session_say(p, data, len(data), flags))
+        elif isinstance(x, Ids):
+            ids = x.ids
+            self._read(lambda p: lib.LIB.weir_session_say_tokens(p, ids.ctypes.data, len(ids), flags))
+        else:
+            assert isinstance(x, PictureFile)
+            path = x.path
+            self._read(lambda p: lib.LIB.weir_session_see_file(p, path, flags))
+
+    async def append_async(self, given: Any, *, t: float | None = None, pin: bool = False) -> None:
+        """append() in a thread. A task that is cancelled stops it between two chunks."""
+        try:
+            await asyncio.to_thread(self.append, given, t=t, pin=pin)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+
+    def watch(self, path: str | os.PathLike[str], *, fps: float = 1.0, pin: bool = False) -> int:
+        """Reads a video file, `fps` frames of each second; returns the number of frames. Needs ffmpeg."""
+        name, n = path_bytes(path, "the video"), ctypes.c_int64()
+        flags = lib.PINNED if pin else 0
+        self._read(lambda p: lib.LIB.weir_session_see_video(p, name, fps, flags, ctypes.byref(n)))
+        return n.value
+
+    def ask(self, question: str | bytes, **options: Any) -> Answer:
+        """A question that ends the user's turn, and its answer: `for piece in s.ask(q)`, `async for`, or
+        s.ask(q).read(). Nothing happens before the first step.
+
+        max_tokens: None until the model ends its answer. temperature: 0 is the most likely token, always. top_k, top_p,
+        min_p, seed. stop: a text or texts that end it. The form, at most one: schema (JSON, a dict, a dataclass or a
+        pydantic model; Answer.value() reads it back), grammar (GBNF), regex, choices. ignore_end: goes on after the
+        end.
+        """
+        data = utf8(question, "the question")
+        return self._make_answer(
+            lambda at: lib.LIB.weir_session_begin_ask(at[0], data, len(data), at[1]), AnswerOptions(**options)
+        )
+
+    def passages(self) -> list[Passage]:
+        """What was brought back for the last question (`recall`), in the order of the stream."""
+        out = []
+        with self._call() as pointer:
+            report = lib.RecallReport()
+            check(lib.LIB.weir_session_recalled(pointer, ctypes.byref(report)))
+            for i in range(report.n_passages):
+                one = lib.CPassage()
+                check(lib.LIB.weir_session_recalled_passage(pointer, i, ctypes.byref(one)))
+                text = ctypes.string_at(one.text, one.n_bytes).decode("utf-8", "replace")
+                out.append(Passage(one.seq, one.end, one.t_ms, one.score, text))
+        return out
+
+    # ---- without a chat template
+
+    def read(
+        self, given: str | bytes | Any, *, pin: bool = False, special: bool = False, end_of_prompt: bool = False
+    ) -> None:
+        """Reads text or token ids as they are. special: a text's control tokens are recognised and the stream's first
+        token is added; for your own text, never for a user's. end_of_prompt: some policies compress here."""
+        flags = (lib.PINNED if pin else 0) | (lib.END_OF_PROMPT if end_of_prompt else 0)
+        x = classify(given)
+        if isinstance(x, Text):
+            data, flags = x.utf8, flags | (lib.SPECIAL if special else 0)
+            self._read(lambda p: lib.LIB.weir_session_append_text(p, data, len(data), flags))
+        elif isinstance(x, Ids):
+            ids = x.ids
+            self._read(lambda p: lib.LIB.weir_session_append_tokens(p, ids.ctypes.data, len(ids), flags))
+        else:
+            raise TypeError("read() takes text or token ids; pictures are part of a chat: append()")
+
+    def generate(self, **options: Any) -> Answer:
+        """Continues the stream, with the options of ask()."""
+        return self._make_answer(lambda at: lib.LIB.weir_session_begin_answer(*at), AnswerOptions(**options))
+
+    def score(self, ids: Any) -> npt.NDArray[np.float32]:
+        """Reads token ids and returns -log P of each, given everything before it: [n]; 0 for the stream's first. For
+        sessions with likelihoods=True."""
+        array = token_ids(ids)
+        out = np.empty(len(array), np.float32)
+        self._read(lambda p: lib.LIB.weir_session_score(p, array.ctypes.data, len(array), 0, out.ctypes.data))
+        return out
+
+    def logits(self) -> npt.NDArray[np.float32]:
+        """Of the next token, [n_vocab]: a copy."""
+        address, n = ctypes.c_void_p(), ctypes.c_size_t()
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_logits(pointer, ctypes.byref(address), ctypes.byref(n)))
+            assert self._handle is not None
+            return array_at(address.value, ctypes.c_float, n.value, np.float32, self._handle).copy()
+
+    def _make_answer(self, begin: Callable[[Any], int], options: AnswerOptions) -> Answer:
+        if self._handle is None:
+            raise ClosedError("the session was closed")
+        return Answer(self, begin, options)
+
+    # ---- what it holds
+
+    def counters(self) -> Counters:
+        """All of them at once; they walk through the pot."""
+        out = lib.CCounters()
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_counters(pointer, ctypes.byref(out)))
+        return Counters(out.seen, out.kept, out.dropped, out.selections, out.bytes)
+
+    @property
+    def seen(self) -> int:
+        """Tokens read or generated so far."""
+        return self.counters().seen
+
+    @property
+    def kept(self) -> int:
+        """Of these, held in at least one layer and head."""
+        return self.counters().kept
+
+    @property
+    def dropped(self) -> int:
+        """Of these, forgotten."""
+        return self.counters().dropped
+
+    def slots(self, group: int = 0) -> npt.NDArray[Any]:
+        """The stored tokens of one metadata group (of n_groups), oldest first: a copy, an array of weir.SLOT."""
+        address, n = ctypes.c_void_p(), ctypes.c_size_t()
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_slots(pointer, group, ctypes.byref(address), ctypes.byref(n)))
+            assert self._handle is not None
+            return array_at(address.value, lib.Slot, n.value, SLOT, self._handle).copy()
+
+    def remembers(self, at: str | tuple[int, int]) -> Remembered:
+        """What is still held of a part of the stream: "99%" (a hundredth of it), "25%:50%", "1000:1200", "1000", or a
+        pair of token numbers."""
+        seen = self.seen
+        begin, end = _span(at, seen)
+        held: dict[int, int] = {}
+        for group in range(self.n_groups):
+            slots = self.slots(group)
+            inside = slots[(slots["seq"] >= begin) & (slots["seq"] < end)]
+            held.update(zip(inside["seq"].tolist(), inside["token_id"].tolist()))
+        return Remembered(begin, end, len(held), self._text_of(held, begin, end))
+
+    def _text_of(self, held: dict[int, int], begin: int, end: int) -> str:
+        parts: list[str] = []
+        run: list[int] = []
+        gone = 0
+
+        def close_run() -> None:
+            if run:
+                parts.append(self._model.decode(run))
+                run.clear()
+
+        def close_gap() -> None:
+            if gone:
+                parts.append(f"[... {gone} token{'' if gone == 1 else 's'} ...]")
+
+        for seq in range(begin, end):
+            token = held.get(seq)
+            if token is None:
+                close_run()
+                gone += 1
+                continue
+            close_gap()
+            gone = 0
+            if token >= 0:
+                run.append(token)
+            else:
+                close_run()
+                parts.append("<image>")
+        close_run()
+        close_gap()
+        return "".join(parts)
+
+    def trace(self, path: str | os.PathLike[str] | None = None) -> Trace:
+        """Writes what is forgotten from now on to a file, for `weir trace` and `weir remembers`; without a path, to a
+        temporary one. Ends with the returned object's end() or `with` block, or with the session."""
+        if path is None:
+            handle, name = tempfile.mkstemp(prefix="weir-", suffix=".jsonl")
+            os.close(handle)
+            path = name
+        at = path_bytes(path, "the trace")
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_trace(pointer, at))
+        return Trace(Path(os.fsdecode(at)), self._end_trace)
+
+    def _end_trace(self) -> None:
+        if self._handle is not None:
+            with self._call() as pointer:
+                check(lib.LIB.weir_session_trace(pointer, None))
+
+    # ---- copies and files
+
+    def fork(self, recall_dir: str | os.PathLike[str] | None = None) -> Session:
+        """A second session that holds the same; from here on they differ. recall_dir: where its copy of the archive
+        goes."""
+        out = ctypes.c_void_p()
+        folder = None if recall_dir is None else path_bytes(recall_dir, "recall_dir")
+        with self._call(ends_answer=True) as pointer:
+            check(lib.LIB.weir_session_fork(pointer, folder, ctypes.byref(out)))
+            fork = Session.__new__(Session)
+            fork._become(self._model, self._rule, out.value)
+        return fork
+
+    def state(self) -> bytes:
+        """Everything that restore() needs: pot, chat, statistics, position. With recall, the archive is not in it."""
+        n = ctypes.c_size_t()
+        with self._call(ends_answer=True) as pointer:
+            check(lib.LIB.weir_session_save(pointer, None, 0, ctypes.byref(n)))
+            out = np.empty(n.value, np.uint8)
+            check(lib.LIB.weir_session_save(pointer, out.ctypes.data, len(out), ctypes.byref(n)))
+        return out.tobytes()
+
+    def restore(self, state: bytes) -> None:
+        """Goes on where another session of the same build, model and options stood. InvalidArgumentError if the bytes
+        are not of such a session; this one is then unchanged."""
+        data = bytes(state)
+        with self._call(ends_answer=True) as pointer:
+            check(lib.LIB.weir_session_restore(pointer, data, len(data)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes state() to a file, which is there as a whole or not at all."""
+        to = Path(path)
+        part = to.with_name(to.name + ".part")
+        try:
+            part.write_bytes(self.state())
+            os.replace(part, to)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """restore() from a file that save() wrote."""
+        self.restore(Path(path).read_bytes())
+
+    def flush(self) -> None:
+        """With recall: hands what was read to the operating system, so that it survives the death of the process."""
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_flush(pointer))
+
+    def copy_archive(self, folder: str | os.PathLike[str]) -> None:
+        """With recall: copies the archive into a new or empty folder."""
+        to = path_bytes(folder, "the folder")
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_copy_archive(pointer, to))
+
+    def reset(self) -> None:
+        """Forgets everything, the pinned text and the system message included."""
+        with self._call(ends_answer=True) as pointer:
+            check(lib.LIB.weir_session_reset(pointer))
+
+    def close(self) -> None:
+        """Gives the memory back; later calls raise ClosedError. Views that a policy kept hold it until they are
+        gone."""
+        if self._handle is None:
+            return
+        if self._handle._pid == os.getpid():
+            with self._model._turn:
+                self._answer = None
+                self._handle = None
+        else:
+            self._handle = None
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickle("session")
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<weir.Session, closed>"
+        return f"<weir.Session pot={self.pot} policy={self.policy!r}>"
+
+
+class _Stop:
+    """Whether a call should end; asked after each chunk. No reference to the session: C code holds this one."""
+
+    def __init__(self) -> None:
+        self.on = False
+
+    def told(self, _n_tokens: int, _user: object) -> int:
+        return int(self.on)
+
+
+def _milliseconds(t: float | None) -> int:
+    if t is None:
+        return 0
+    if not 0 <= t < 1e12:
+        raise ValueError(f"t is {t}: a time in the stream is a number of seconds, not negative")
+    return round(t * 1000)
+
+
+def _span(at: str | tuple[int, int], seen: int) -> tuple[int, int]:
+    """Tokens from begin to before end."""
+    if isinstance(at, tuple):
+        begin, end = at
+    elif found := re.fullmatch(r"(\d+(?:\.\d+)?)%(?::(\d+(?:\.\d+)?)%)?", at):
+        first = float(found[1])
+        last = min(100.0, first + 1) if found[2] is None else float(found[2])
+        begin, end = int(seen * first // 100), int(-(-seen * last // 100))
+    elif found := re.fullmatch(r"(\d*)(:?)(\d*)", at):
+        begin = int(found[1] or 0)
+        end = int(found[3] or seen) if found[2] else begin + 1
+        if not found[0]:
+            begin = end = 0
+    else:
+        raise ValueError(f"{at!r}: write tokens (1000:1200, 1000) or shares (25%, 25%:50%)")
+    end = min(end, seen)
+    if not 0 <= begin < end:
+        raise ValueError(f"{at!r}: no token of the stream of {seen} is in that span")
+    return begin, end
