@@ -41,8 +41,8 @@ class Newest(weir.Policy):
 class PackageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.model = weir.Model(support.MODEL)
-        cls.seeing = weir.Model(support.LLAVA, mmproj=support.CLIP)
+        cls.model = weir.Model(support.MODEL, threads=1)
+        cls.seeing = weir.Model(support.LLAVA, mmproj=support.CLIP, threads=1)
 
     # ---- texts and answers
 
@@ -319,7 +319,7 @@ class PackageTest(unittest.TestCase):
             s.append(support.WORDS * 9)
 
     def test_what_is_closed_raises(self):
-        model = weir.Model(support.MODEL)
+        model = weir.Model(support.MODEL, threads=1)
         s, other = model.session(pot=96), model.session(pot=96)
         answer = s.ask("who?", max_tokens=9)
         next(answer)
@@ -446,7 +446,7 @@ class PackageTest(unittest.TestCase):
         code = (
             "import sys, os, signal, threading, time\n"
             "import numpy as np, weir\n"
-            f"s = weir.Model({str(support.MODEL)!r}).session(pot=96)\n"
+            f"s = weir.Model({str(support.MODEL)!r}, threads=1).session(pot=96)\n"
             "ids = np.full(3_000_000, 7, np.int32)\n"
             "threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
             "start = time.monotonic()\n"
@@ -561,7 +561,7 @@ class PackageTest(unittest.TestCase):
                 kept.extend([view.seq, view.scores, view.nll[2:], view])
                 return super().select(view, n_keep)
 
-        with weir.Model(support.MODEL) as model, model.session(pot=64, policy=Keeps()) as s:
+        with weir.Model(support.MODEL, threads=1) as model, model.session(pot=64, policy=Keeps()) as s:
             s.read(support.ids(200))
         del s, model
         gc.collect()

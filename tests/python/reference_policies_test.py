@@ -140,8 +140,8 @@ def held(session):
 class ReferencePoliciesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.text = weir.Model(support.MODEL)
-        cls.seeing = weir.Model(support.LLAVA, mmproj=support.CLIP)
+        cls.text = weir.Model(support.MODEL, threads=1)
+        cls.seeing = weir.Model(support.LLAVA, mmproj=support.CLIP, threads=1)
 
     def test_every_reference_runs(self):
         named = {name for name, _ in PLANS + WITH_PICTURES}
