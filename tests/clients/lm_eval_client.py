@@ -129,9 +129,7 @@ def chat_by_lm_eval(program, model, folder):
     examples, asked = sums(23)[:3], sums(23)[3:]
     (folder / "examples.jsonl").write_text(lines(examples))
     (folder / "sums.jsonl").write_text(lines(asked))
-    (folder / "weir_sums.yaml").write_text(
-        SUMS.format(examples=folder / "examples.jsonl", data=folder / "sums.jsonl")
-    )
+    (folder / "weir_sums.yaml").write_text(SUMS.format(examples=folder / "examples.jsonl", data=folder / "sums.jsonl"))
     with Server(program, model, FLAGS) as server:
         url = server.url + "/v1/chat/completions"
         out = lm_eval.simple_evaluate(

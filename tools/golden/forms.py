@@ -78,6 +78,9 @@ def of_array(rng, schema, depth, defs):
             schema["minItems"] = rng.randint(0, 2)
         if rng.random() < 0.4:
             schema["maxItems"] = rng.randint(2, 4)
+        if rng.random() < 0.1:
+            schema["items"] = {"enum": [scalar(rng) for _ in range(rng.randint(2, 5))]}
+            schema["uniqueItems"] = True
 
 
 def of_object(rng, schema, depth, defs):
@@ -87,6 +90,10 @@ def of_object(rng, schema, depth, defs):
     schema["additionalProperties"] = rng.choice([False, False, False, make(rng, 0, defs)])
     if rng.random() < 0.1:
         schema["patternProperties"] = {rng.choice(["^x_", "_id$"]): make(rng, 0, defs)}
+    if rng.random() < 0.1:
+        names = {"type": "string"}
+        of_string(rng, names)
+        schema["propertyNames"] = rng.choice([names, {"enum": rng.sample(KEYS, 3)}, {"type": "string"}])
 
 
 def make(rng, depth, defs):
@@ -158,7 +165,7 @@ def explain(prefix, only_ours, only_theirs, schema):
         return "string: half a surrogate pair"
     if tail.endswith("\\") or "\\u" in tail[-6:] or (not only_theirs and "\\u" in tail):
         return "string: ways to escape"
-    if only_ours | only_theirs <= {0x5C}:
+    if only_ours | only_theirs <= {0x5C} or ("\\/" in tail and not only_theirs):
         return "string: ways to escape"
     return None
 

@@ -7,12 +7,15 @@ Speed and memory do not depend on the values of weights, so a shape can be measu
     tools/shapes/random_weights.py llama2-7b --type q4_0 7b.gguf
     weir bench -m 7b.gguf --policy infinipot --against streaming_llm --pot 2048 -p 4096
 
-llama.cpp reads the files too. Needs the Python packages gguf and numpy.
+With --vocab FOLDER the file has a byte-level BPE vocabulary (vocab.json and merges.txt), so that text has as many tokens
+as with the real model. llama.cpp reads the files too. Needs the Python packages gguf and numpy.
 """
 
 import argparse
+import json
 import os
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import gguf
@@ -38,6 +41,7 @@ SHAPES = {
     "llama3.2-1b": Shape("llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5, True),
     "tinyllama-1.1b": Shape("llama", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4, False),
     "llama2-7b": Shape("llama", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4, False),
+    "qwen2.5-0.5b": Shape("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, True),
     "llama3-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, False),
 }
 TYPES = {
@@ -86,7 +90,23 @@ def add_vocabulary(out, n_vocab):
     out.add_unk_token_id(0)
 
 
-def write(shape, kind, name, path, seed):
+def add_bpe_vocabulary(out, n_vocab, folder):
+    """A vocabulary of GPT-2's kind; ids that it leaves out are control tokens, the first of which ends a text."""
+    control, normal = 3, 1
+    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    merges = [line for line in (folder / "merges.txt").read_text(encoding="utf-8").split("\n") if line]
+    tokens = [(f"<|free_{i}|>", control) for i in range(n_vocab)]
+    for token, i in ids.items():
+        tokens[i] = (token, normal)
+    out.add_tokenizer_model("gpt2")
+    out.add_tokenizer_pre("qwen2")
+    out.add_token_list([token for token, _ in tokens])
+    out.add_token_types([kind for _, kind in tokens])
+    out.add_token_merges([line for line in merges if not line.startswith("#version")])
+    out.add_eos_token_id(len(ids))
+
+
+def write(shape, kind, name, path, seed, vocab):
     # use_temp_file: tensors wait on disk, not in memory, until all are known.
     out = gguf.GGUFWriter(path, shape.architecture, use_temp_file=True)
     out.add_name(name + " (random weights)")
@@ -102,7 +122,10 @@ def write(shape, kind, name, path, seed):
     out.add_rope_freq_base(shape.rope_base)
     out.add_layer_norm_rms_eps(1e-5)
     out.add_vocab_size(shape.n_vocab)
-    add_vocabulary(out, shape.n_vocab)
+    if vocab:
+        add_bpe_vocabulary(out, shape.n_vocab, vocab)
+    else:
+        add_vocabulary(out, shape.n_vocab)
     weights = Weights(kind, seed)
 
     def matrix(tensor, rows, cols):
@@ -121,6 +144,9 @@ def write(shape, kind, name, path, seed):
         matrix(blk + "attn_k", kv, shape.n_embd)
         matrix(blk + "attn_v", kv, shape.n_embd)
         matrix(blk + "attn_output", shape.n_embd, q)
+        if shape.architecture == "qwen2":
+            for tensor, n in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+                out.add_tensor(blk + tensor + ".bias", np.zeros(n, dtype=np.float32))
         ones(blk + "ffn_norm", shape.n_embd)
         matrix(blk + "ffn_gate", shape.n_ff, shape.n_embd)
         matrix(blk + "ffn_up", shape.n_ff, shape.n_embd)
@@ -141,11 +167,12 @@ def main():
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("file", help="file to write")
     parser.add_argument("--type", choices=TYPES, default="q4_0", help="of all matrices (default: q4_0)")
+    parser.add_argument("--vocab", type=Path, metavar="FOLDER", help="with vocab.json and merges.txt")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     partial = args.file + ".part"
     try:
-        write(SHAPES[args.shape], TYPES[args.type], args.shape, partial, args.seed)
+        write(SHAPES[args.shape], TYPES[args.type], args.shape, partial, args.seed, args.vocab)
         os.replace(partial, args.file)
     finally:
         if os.path.exists(partial):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/forms/form.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -294,6 +295,25 @@ TEST(FormSchema, HoldsEachKeyword) {
           {R"({})", {"1", "[{}]", "\"x\"", "{\"a\":{}}"}, {"x"}},
           {R"({"type":"string","maxLength":100000})", {"\"" + std::string(5000, 'a') + "\""}, {}},
           {R"({"type":"array","uniqueItems":true,"maxItems":1})", {"[]", "[1]"}, {"[1,2]"}},
+          {R"({"type":"array","uniqueItems":true,"items":{"enum":["a","b",1,1.0,null]}})",
+           {"[]", "[\"a\"]", "[null,1,\"b\",\"a\"]"},
+           {"[\"a\",\"a\"]", "[1,1]", "[\"a\",\"b\",1,null,\"a\"]", "[2]"}},
+          {R"({"type":"array","uniqueItems":true,"items":{"enum":["a","b","c"]},"minItems":2,"maxItems":2})",
+           {"[\"c\",\"a\"]"},
+           {"[]", "[\"a\"]", "[\"a\",\"b\",\"c\"]", "[\"b\",\"b\"]"}},
+          {R"({"type":"object","propertyNames":{"type":"string"},"additionalProperties":{"type":"null"}})",
+           {"{}", "{\"x\":null}"},
+           {"{\"x\":1}"}},
+          {R"({"type":"object","propertyNames":{"enum":["a","b"]},"additionalProperties":{"type":"null"}})",
+           {"{}", "{\"a\":null}", "{\"a\":null,\"b\":null}"},
+           {"{\"c\":null}", "{\"a\":null,\"a\":null}", "{\"a\":1}"}},
+          {R"({"type":"object","propertyNames":{"pattern":"^x","maxLength":3},"additionalProperties":{"type":"null"}})",
+           {"{}", "{\"x\":null}", "{\"xyz\":null,\"x\":null}"},
+           {"{\"y\":null}", "{\"xxxx\":null}"}},
+          {R"({"type":"object","properties":{"ab":{"type":"null"},"b":true},"propertyNames":{"minLength":2}})",
+           {"{}", "{\"ab\":null}"},
+           {"{\"b\":1}", "{\"cc\":1}"}},
+          {R"({"type":"object","propertyNames":false})", {"{}"}, {"{\"a\":1}"}},
       },
       Schema);
 }
@@ -302,11 +322,15 @@ TEST(FormSchema, NamesWhatCannotBeHeldAndWhere) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"type":"object","properties":{"a":{"not":{}}}})", "'not' of the schema at '#/properties/a' cannot be held"},
       {R"({"items":{"contains":{}}})", "'contains' of the schema at '#/items'"},
-      {R"({"type":"array","uniqueItems":true})", "'uniqueItems'"},
+      {R"({"type":"array","uniqueItems":true})", "'uniqueItems' of the schema at '#' cannot be held"},
+      {R"({"uniqueItems":true,"items":{"enum":[1,2,3,4,5,6,7,8,9]}})", "at most 8 texts"},
+      {R"({"uniqueItems":true,"items":{"enum":[[1],[2]]}})", "'uniqueItems'"},
       {R"({"if":{},"then":{}})", "'if'"},
       {R"({"unevaluatedProperties":false})", "'unevaluatedProperties'"},
       {R"({"dependentRequired":{"a":["b"]}})", "'dependentRequired'"},
-      {R"({"propertyNames":{"pattern":"a"}})", "'propertyNames'"},
+      {R"({"propertyNames":{"anyOf":[{"pattern":"a"}]}})", "'anyOf' of the schema at '#/propertyNames'"},
+      {R"x({"propertyNames":{"pattern":"(?=a)"}})x", "'pattern' of the schema at '#/propertyNames'"},
+      {R"({"propertyNames":{"enum":["a"]},"required":["b"]})", "contradict each other"},
       {R"({"type":"strin"})", "'type' of the schema at '#' must be one of"},
       {R"({"$ref":"#/nowhere"})", "refers to '#/nowhere', which is not there"},
       {R"({"$ref":"https://example.org/x"})", "refers to another document"},
@@ -322,6 +346,8 @@ TEST(FormSchema, NamesWhatCannotBeHeldAndWhere) {
       {R"({"type":"integer","minimum":5,"maximum":4})", "contradict each other"},
       {R"({"allOf":[{"type":"string"},{"type":"null"}]})", "contradict each other"},
       {R"({"type":"object","required":["a"],"properties":{"a":false}})", "contradict each other"},
+      {R"({"properties":{"b":{},"a":{"items":{"type":"string","minLength":3,"maxLength":2},"minItems":1}},"required":["a"]})",
+       "contradict each other; look at the schema at '#/properties/a/items'"},
       {R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", "contradict each other"},
       {R"({"properties":{"a":3}})", "the schema at '#/properties/a' must be an object, true or false"},
       {R"({"type":)", "the schema is not valid JSON"},
@@ -335,6 +361,21 @@ TEST(FormSchema, NamesWhatCannotBeHeldAndWhere) {
         << text << "\n"
         << ErrorOf(FormSpec::Kind::kJsonSchema, text);
   }
+}
+
+// Many schemas that a required text tells apart are not compared in pairs.
+TEST(FormSchema, OneOfHoldsVeryManyTags) {
+  std::string schema = R"({"oneOf":[)";
+  for (int i = 0; i < 500; ++i) {
+    schema += fmt::format(R"({}{{"type":"object","properties":{{"kind":{{"const":"k{}"}},"n":{{"type":"integer"}}}},)"
+                          R"("required":["kind"]}})",
+                          i == 0 ? "" : ",", i);
+  }
+  schema += "]}";
+  EXPECT_EQ(ErrorOf(FormSpec::Kind::kJsonSchema, schema), "");
+  const size_t at = schema.find("k499");
+  schema.replace(at, 4, "k498");
+  EXPECT_NE(ErrorOf(FormSpec::Kind::kJsonSchema, schema), "");
 }
 
 // What a mask says is what Accept() does, for every token, all along random answers.

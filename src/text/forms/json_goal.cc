@@ -25,9 +25,9 @@ constexpr int64_t kBytesPerStep = 32, kKeysPerStep = 32;
 
 // Keywords that assert what a mask cannot hold.
 constexpr std::string_view kNotHeld[] = {
-    "not",      "if",          "dependentSchemas", "dependentRequired",     "dependencies",     "propertyNames",
-    "contains", "$dynamicRef", "$recursiveRef",    "unevaluatedProperties", "unevaluatedItems", "extends",
-    "disallow", "divisibleBy",
+    "not",      "if",          "dependentSchemas", "dependentRequired",     "dependencies",
+    "contains", "$dynamicRef", "$recursiveRef",    "unevaluatedProperties", "unevaluatedItems",
+    "extends",  "disallow",    "divisibleBy",
 };
 
 struct AboutType {
@@ -55,6 +55,7 @@ constexpr AboutType kAbout[] = {
     {"additionalProperties", kObject},
     {"maxProperties", kObject},
     {"minProperties", kObject},
+    {"propertyNames", kObject},
     {"required", kObject},
 };
 
@@ -215,12 +216,6 @@ Status SchemaReader::Check(int32_t id) {
       if (!value.is_object()) return Bad(id, key, "must be an object of schemas");
     }
     if (key == "prefixItems" && !value.is_array()) return Bad(id, key, "must be a list of schemas");
-    if (key == "uniqueItems" && value != false) {
-      const auto most = schema.find("maxItems");
-      if (most == schema.end() || (*most != 1 && *most != 0)) {
-        return Bad(id, key, "cannot be held while an answer is written");
-      }
-    }
     if (key == "enum" && (!value.is_array() || value.empty())) return Bad(id, key, "must be a list of values");
     if (key == "required") {
       const bool fine = value.is_array() &&
@@ -522,6 +517,7 @@ Status SchemaReader::MergeOne(int32_t id, bool with_values, Merged* out, unsigne
         break;
     }
   }
+  if (const auto it = schema.find("uniqueItems"); it != schema.end() && *it != false) out->unique = id;
   if (const auto it = schema.find("required"); it != schema.end()) {
     for (const Json& name : *it) {
       const auto& key = name.get_ref<const std::string&>();
@@ -535,6 +531,7 @@ Status SchemaReader::MergeOne(int32_t id, bool with_values, Merged* out, unsigne
 
 Result<Merged> SchemaReader::Merge(const Goal& goal) {
   Merged out;
+  if (!goal.empty()) out.at = IdOf(goal.front());
   unsigned about = 0;
   for (const int32_t element : goal) {
     WEIR_RETURN_IF_ERROR(Spend(8 + static_cast<int64_t>(At(IdOf(element)).size())));
@@ -664,18 +661,58 @@ Result<bool> SchemaReader::Disjoint(const Goal& a, const Goal& b, int depth) {
   return false;
 }
 
+Result<bool> SchemaReader::HasTag(const std::vector<Goal>& goals) {
+  std::vector<Goal> flat;
+  std::vector<std::string> keys;  // that all of them require
+  for (const Goal& goal : goals) {
+    WEIR_ASSIGN_OR_RETURN(auto one, Flatten(goal));
+    if (!one) continue;  // it allows nothing
+    WEIR_ASSIGN_OR_RETURN(Merged merged, Merge(*one));
+    if (!merged.types_given || merged.types != kObject || merged.values) return false;
+    std::sort(merged.required.begin(), merged.required.end());
+    std::vector<std::string> both;
+    std::set_intersection(keys.begin(), keys.end(), merged.required.begin(), merged.required.end(),
+                          std::back_inserter(both));
+    keys = flat.empty() ? std::move(merged.required) : std::move(both);
+    flat.push_back(*std::move(one));
+  }
+  for (const std::string& key : keys) {
+    std::set<std::string, std::less<>> seen;
+    bool tags = true;
+    for (size_t i = 0; i < flat.size() && tags; ++i) {
+      WEIR_ASSIGN_OR_RETURN(const Goal of_key, GoalOfKey(flat[i], key));
+      WEIR_ASSIGN_OR_RETURN(const auto value, Flatten(of_key));
+      if (!value) continue;
+      WEIR_ASSIGN_OR_RETURN(const Merged merged, Merge(*value));
+      tags = merged.values.has_value();
+      for (size_t k = 0; tags && k < merged.values->size(); ++k) {
+        const Json& text = *(*merged.values)[k];
+        WEIR_RETURN_IF_ERROR(Spend(Weight(text)));
+        tags = text.is_string() && seen.insert(text.get_ref<const std::string&>()).second;
+      }
+    }
+    if (tags) return true;
+  }
+  return false;
+}
+
 Status SchemaReader::CheckOneOf(const Goal& goal, int32_t element) {
   const std::vector<int32_t> choices = ChoicesOf(element);
   Goal base;
   for (const int32_t e : goal) {
     if (PartOf(e) == Part::kOwn) base.push_back(e);
   }
+  // Pairs of very many would take too long.
+  std::vector<Goal> goals;
+  for (const int32_t choice : choices) {
+    goals.push_back(base);
+    goals.back().push_back(choice);
+  }
+  WEIR_ASSIGN_OR_RETURN(const bool tagged, HasTag(goals));
+  if (tagged) return Status();
   for (size_t i = 0; i < choices.size(); ++i) {
     for (size_t j = i + 1; j < choices.size(); ++j) {
-      Goal a = base, b = base;
-      a.push_back(choices[i]);
-      b.push_back(choices[j]);
-      WEIR_ASSIGN_OR_RETURN(const bool disjoint, Disjoint(a, b, 0));
+      WEIR_ASSIGN_OR_RETURN(const bool disjoint, Disjoint(goals[i], goals[j], 0));
       if (!disjoint) {
         return Bad(
             IdOf(element), "oneOf",
@@ -776,6 +813,16 @@ bool SchemaReader::IsOpen(const Goal& goal) const {
     named |= schema.contains("properties") || schema.contains("patternProperties");
   }
   return !named;
+}
+
+Goal SchemaReader::GoalOfNames(const Goal& goal) {
+  Goal out;
+  for (const int32_t element : goal) {
+    if (!At(IdOf(element)).contains("propertyNames")) continue;
+    const Goal names = Sub(IdOf(element), "propertyNames");
+    out.insert(out.end(), names.begin(), names.end());
+  }
+  return out;
 }
 
 size_t SchemaReader::NumPrefixItems(const Goal& goal) const {

@@ -44,6 +44,8 @@ struct Merged {
   int64_t min_properties = 0, max_properties = -1;
   std::vector<std::string> required;
   std::optional<std::vector<const Json*>> values;  // of const and enum
+  int32_t unique = -1;                             // the schema that asks for items that differ
+  int32_t at = 0;                                  // a schema of the goal, for errors
 };
 
 class SchemaReader {
@@ -87,6 +89,8 @@ class SchemaReader {
   Goal GoalOfPatterns(const Goal& goal, const std::set<std::string>& patterns);
   // Whether keys are allowed that no schema names.
   bool IsOpen(const Goal& goal) const;
+  // What names of members have to satisfy: propertyNames. Empty: nothing. REQUIRES: a flat goal.
+  Goal GoalOfNames(const Goal& goal);
   // Arrays. How many items have a schema of their own, and what item `i` has to satisfy.
   size_t NumPrefixItems(const Goal& goal) const;
   Goal GoalOfItem(const Goal& goal, size_t i);
@@ -118,6 +122,8 @@ class SchemaReader {
   Status MergeOne(int32_t id, bool values, Merged* out, unsigned* about);
   Status MergeNumber(int32_t id, const Json& schema, NumberLimits* limits);
   Result<bool> Disjoint(const Goal& a, const Goal& b, int depth);
+  // Whether each of these goals is an object with another text in the same required property.
+  Result<bool> HasTag(const std::vector<Goal>& goals);
   Goal Sub(int32_t id, const char* keyword);
 
   const Json& root_;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <map>
 #include <set>
@@ -19,6 +20,15 @@ namespace {
 constexpr size_t kMaxGoals = 20'000;
 constexpr size_t kMaxPatterns = 4;  // under patternProperties of one object: each subset of them is a case of its own
 constexpr int64_t kMaxCountedCells = 50'000;  // keys x counts of minProperties and maxProperties
+constexpr size_t kMaxUnique = 8;              // values of items that differ: each subset of them is a case of its own
+
+// What the names of an object's members have to satisfy.
+struct Names {
+  std::optional<Merged> merged;  // nullopt: nothing
+  bool possible = true;          // false: there may be no members
+  // Whether names that are not listed can be written.
+  bool listed() const { return !possible || (merged && merged->values); }
+};
 
 class SchemaCompiler {
  public:
@@ -150,6 +160,40 @@ class SchemaCompiler {
     return any_char_;
   }
 
+  // The texts that fit, as an automaton. REQUIRES: a pattern, a format or a length.
+  Result<CharDfa> DfaOfText(const Merged& merged) {
+    std::optional<CharDfa> all;
+    const auto add = [&](const CharDfa& dfa, int32_t id, const char* keyword) -> Status {
+      WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(dfa.n_cells()));
+      if (!all) {
+        all = dfa;
+        return Status();
+      }
+      auto both = Both(*all, dfa, reader_.dfa_work());
+      if (!both.ok()) return reader_.Bad(id, keyword, "cannot be held: " + both.status().message());
+      all = *std::move(both);
+      return Status();
+    };
+    for (const auto& [id, pattern] : merged.patterns) {
+      WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, reader_.DfaOfPattern(id, pattern));
+      WEIR_RETURN_IF_ERROR(add(*dfa, id, "pattern"));
+    }
+    for (const auto& [id, format] : merged.formats) {
+      WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, reader_.DfaOfFormat(id, format));
+      WEIR_RETURN_IF_ERROR(add(*dfa, id, "format"));
+    }
+    if (merged.min_length > 0 || merged.max_length >= 0) {
+      const int32_t id = !merged.patterns.empty()  ? merged.patterns[0].first
+                         : !merged.formats.empty() ? merged.formats[0].first
+                                                   : merged.at;
+      const auto length = DfaOfLength(merged.min_length, merged.max_length);
+      const char* keyword = merged.max_length >= 0 ? "maxLength" : "minLength";
+      if (!length.ok()) return reader_.Bad(id, keyword, "cannot be held: " + length.status().message());
+      WEIR_RETURN_IF_ERROR(add(*length, id, keyword));
+    }
+    return *std::move(all);
+  }
+
   Status String(const Merged& merged) {
     const int32_t begin = network_.AddNode(), end = network_.AddNode();
     network_.Text(from_, "\"", begin);
@@ -173,35 +217,9 @@ class SchemaCompiler {
         return Status();
       }
     }
-    std::optional<CharDfa> all;
-    const auto add = [&](const CharDfa& dfa, int32_t id, const char* keyword) -> Status {
-      WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(dfa.n_cells()));
-      if (!all) {
-        all = dfa;
-        return Status();
-      }
-      auto both = Both(*all, dfa, reader_.dfa_work());
-      if (!both.ok()) return reader_.Bad(id, keyword, "cannot be held: " + both.status().message());
-      all = *std::move(both);
-      return Status();
-    };
-    for (const auto& [id, pattern] : merged.patterns) {
-      WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, reader_.DfaOfPattern(id, pattern));
-      WEIR_RETURN_IF_ERROR(add(*dfa, id, "pattern"));
-    }
-    for (const auto& [id, format] : merged.formats) {
-      WEIR_ASSIGN_OR_RETURN(const CharDfa* dfa, reader_.DfaOfFormat(id, format));
-      WEIR_RETURN_IF_ERROR(add(*dfa, id, "format"));
-    }
-    if (has_length) {
-      const int32_t id = merged.patterns.empty() ? merged.formats[0].first : merged.patterns[0].first;
-      const auto length = DfaOfLength(merged.min_length, merged.max_length);
-      const char* keyword = merged.max_length >= 0 ? "maxLength" : "minLength";
-      if (!length.ok()) return reader_.Bad(id, keyword, "cannot be held: " + length.status().message());
-      WEIR_RETURN_IF_ERROR(add(*length, id, keyword));
-    }
-    WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(all->n_cells()));
-    Emit(*all, Writing::kJson, begin, end, &network_);
+    WEIR_ASSIGN_OR_RETURN(const CharDfa all, DfaOfText(merged));
+    WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(all.n_cells()));
+    Emit(all, Writing::kJson, begin, end, &network_);
     return Status();
   }
 
@@ -237,6 +255,60 @@ class SchemaCompiler {
     return out;
   }
 
+  // The values of items that differ, where they can be counted.
+  Result<std::vector<std::string>> UniqueItems(const Goal& goal, const Merged& merged) {
+    const auto bad = [&] {
+      return reader_.Bad(merged.unique, "uniqueItems",
+                         fmt::format("cannot be held while an answer is written, unless items have an enum of at most "
+                                     "{} texts, numbers, true, false or null",
+                                     kMaxUnique));
+    };
+    if (reader_.NumPrefixItems(goal) > 0) return bad();
+    WEIR_ASSIGN_OR_RETURN(const auto item, reader_.Flatten(reader_.GoalOfItem(goal, 0)));
+    std::vector<std::string> out;
+    if (!item) return out;
+    for (const int32_t element : *item) {
+      const Part part = SchemaReader::PartOf(element);
+      if (part == Part::kAnyOf || part == Part::kOneOf) return bad();
+    }
+    WEIR_ASSIGN_OR_RETURN(const Merged of_item, reader_.Merge(*item));
+    if (!of_item.values) return bad();
+    std::vector<const Json*> values;
+    for (const Json* value : *of_item.values) {
+      if (value->is_structured()) return bad();
+      WEIR_ASSIGN_OR_RETURN(const bool accepted, reader_.Accepts(of_item, *value));
+      if (!accepted || std::any_of(values.begin(), values.end(), [&](const Json* v) { return *v == *value; })) continue;
+      values.push_back(value);
+      out.push_back(JsonText(*value));
+      if (out.size() > kMaxUnique) return bad();
+    }
+    return out;
+  }
+
+  // Items that differ, between `begin` and `end`; no items: from `begin` to `close`.
+  void EmitUnique(const std::vector<std::string>& values, int32_t min, int32_t max, int32_t begin, int32_t end,
+                  int32_t close) {
+    const size_t n_sets = size_t{1} << values.size();
+    std::vector<int32_t> at(n_sets);  // a set of values was read
+    for (int32_t& node : at) node = network_.AddNode();
+    Spaces(begin, at[0]);
+    for (size_t set = 0; set < n_sets; ++set) {
+      const auto n = static_cast<int32_t>(std::popcount(set));
+      if (n >= min && (max < 0 || n <= max)) network_.Empty(at[set], set == 0 ? close : end);
+      if (max >= 0 && n >= max) continue;
+      int32_t from = at[set];
+      if (set != 0) {
+        const int32_t comma = network_.AddNode();
+        from = network_.AddNode();
+        network_.Text(at[set], ",", comma);
+        Spaces(comma, from);
+      }
+      for (size_t i = 0; i < values.size(); ++i) {
+        if ((set >> i & 1) == 0) network_.Text(from, values[i], at[set | size_t{1} << i]);
+      }
+    }
+  }
+
   Status Array(const Goal& goal, const Merged& merged) {
     const auto min = static_cast<int32_t>(merged.min_items), max = static_cast<int32_t>(merged.max_items);
     if (max >= 0 && max < min) return Status();
@@ -244,6 +316,11 @@ class SchemaCompiler {
     network_.Text(from_, "[", begin);
     Spaces(end, close);
     network_.Text(close, "]", to_);
+    if (merged.unique >= 0 && (max < 0 || max > 1)) {
+      WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> values, UniqueItems(goal, merged));
+      EmitUnique(values, min, max, begin, end, close);
+      return Status();
+    }
     const size_t n = reader_.NumPrefixItems(goal);
     int32_t at = network_.AddNode();
     Spaces(begin, at);
@@ -281,11 +358,65 @@ class SchemaCompiler {
     network_.Call(space, value, to);
   }
 
+  Result<Names> NamesOf(const Goal& goal) {
+    Names out;
+    const Goal names = reader_.GoalOfNames(goal);
+    if (names.empty()) return out;
+    WEIR_ASSIGN_OR_RETURN(const auto flat, reader_.Flatten(names));
+    out.possible = flat.has_value();
+    if (!flat || flat->empty()) return out;
+    for (const int32_t element : *flat) {
+      const Part part = SchemaReader::PartOf(element);
+      if (part == Part::kAnyOf || part == Part::kOneOf) {
+        return reader_.Bad(SchemaReader::IdOf(element), part == Part::kAnyOf ? "anyOf" : "oneOf",
+                           "cannot be held for names of members");
+      }
+    }
+    WEIR_ASSIGN_OR_RETURN(Merged merged, reader_.Merge(*flat));
+    if (merged.types_given && (merged.types & kString) == 0) {
+      out.possible = false;
+    } else if (merged.values || merged.min_length > 0 || merged.max_length >= 0 || !merged.patterns.empty() ||
+               !merged.formats.empty()) {
+      out.merged = std::move(merged);
+    }
+    return out;
+  }
+
+  // The keys that members may have and that are known: of `keys`, those that are fit to be names; and names that are
+  // listed.
+  Result<std::vector<std::string>> KnownKeys(const Goal& goal, const Names& names, std::vector<std::string> keys) {
+    std::vector<std::string> out;
+    if (!names.possible) return out;
+    if (!names.merged) return keys;
+    if (names.merged->values && (reader_.IsOpen(goal) || !reader_.PatternsOf(goal).empty())) {
+      const std::set<std::string> known(keys.begin(), keys.end());
+      const bool open = reader_.IsOpen(goal);
+      for (const Json* value : *names.merged->values) {
+        if (!value->is_string() || known.count(value->get_ref<const std::string&>()) != 0) continue;
+        // Without additionalProperties only what a pattern matches is a member.
+        WEIR_ASSIGN_OR_RETURN(const Goal of_value, reader_.GoalOfKey(goal, value->get_ref<const std::string&>()));
+        if (open || !of_value.empty()) keys.push_back(value->get<std::string>());
+      }
+    }
+    for (std::string& key : keys) {
+      WEIR_RETURN_IF_ERROR(reader_.Spend());
+      const Json name(key);
+      WEIR_ASSIGN_OR_RETURN(bool fit, reader_.Accepts(*names.merged, name));
+      if (fit && names.merged->values) {
+        const auto& values = *names.merged->values;
+        WEIR_RETURN_IF_ERROR(reader_.Spend(std::ssize(values)));
+        fit = std::any_of(values.begin(), values.end(), [&](const Json* value) { return *value == name; });
+      }
+      if (fit) out.push_back(std::move(key));
+    }
+    return out;
+  }
+
   // Members whose keys no schema names: one rule, or -1 for none.
-  Result<int32_t> OtherMembers(const Goal& goal, const std::vector<std::string>& keys) {
+  Result<int32_t> OtherMembers(const Goal& goal, const Names& names, const std::vector<std::string>& keys) {
     const std::vector<std::string> patterns = reader_.PatternsOf(goal);
     const bool open = reader_.IsOpen(goal);
-    if (patterns.empty() && !open) return -1;
+    if ((patterns.empty() && !open) || names.listed()) return -1;
     const int32_t id = SchemaReader::IdOf(goal.empty() ? 0 : goal.front());
     if (patterns.size() > kMaxPatterns) {
       return reader_.Bad(id, "patternProperties",
@@ -300,7 +431,7 @@ class SchemaCompiler {
       Spaces(colon, space);
       network_.Call(space, value, network_.EndOf(rule));
     };
-    if (patterns.empty() && keys.empty()) {
+    if (patterns.empty() && keys.empty() && !names.merged) {
       WEIR_ASSIGN_OR_RETURN(const int32_t value, RuleFor(reader_.GoalOfPatterns(goal, {})));
       const int32_t after = network_.AddNode();
       network_.Repeat(from, AnyChar(), 0, kNoMax, after);
@@ -313,10 +444,16 @@ class SchemaCompiler {
     };
     for (unsigned subset = 0; subset < 1u << patterns.size(); ++subset) {
       if (subset == 0 && !open) continue;
-      auto names = DfaOfTexts(keys);
-      if (!names.ok()) return bad(names.status());
-      WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(2 * names->n_cells()));
-      CharDfa of_keys = Not(*names);
+      auto known = DfaOfTexts(keys);
+      if (!known.ok()) return bad(known.status());
+      WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(2 * known->n_cells()));
+      CharDfa of_keys = Not(*known);
+      if (names.merged) {
+        WEIR_ASSIGN_OR_RETURN(const CharDfa fit, DfaOfText(*names.merged));
+        auto both = Both(of_keys, fit, reader_.dfa_work());
+        if (!both.ok()) return bad(both.status());
+        of_keys = *std::move(both);
+      }
       std::set<std::string> matched;
       for (size_t p = 0; p < patterns.size(); ++p) {
         const bool is_in = (subset >> p & 1) != 0;
@@ -338,8 +475,14 @@ class SchemaCompiler {
   }
 
   Status Object(const Goal& goal, const Merged& merged) {
-    const std::vector<std::string> keys = reader_.KeysOf(goal, merged);
-    WEIR_ASSIGN_OR_RETURN(const int32_t others, OtherMembers(goal, keys));
+    WEIR_ASSIGN_OR_RETURN(const Names names, NamesOf(goal));
+    WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> keys, KnownKeys(goal, names, reader_.KeysOf(goal, merged)));
+    for (const std::string& key : merged.required) {
+      if (!names.merged && names.possible) break;
+      WEIR_RETURN_IF_ERROR(reader_.Spend(1 + std::ssize(keys) / 8));
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) return Status();  // a name that is not allowed
+    }
+    WEIR_ASSIGN_OR_RETURN(const int32_t others, OtherMembers(goal, names, keys));
     const int64_t min = merged.min_properties, max = merged.max_properties;
     const auto n = std::ssize(keys);
     if ((max >= 0 && max < std::max(min, std::ssize(merged.required)))) return Status();

@@ -193,10 +193,12 @@ class NetworkFinisher {
     }
     WEIR_RETURN_IF_ERROR(CheckRecursion(empty));
     if (!ends[At(from_.StartOf(root))]) {
-      return InvalidArgument("no answer can have this form: its parts contradict each other{}",
+      const std::string where = Culprit(root, ends);
+      return InvalidArgument("no answer can have this form: its parts contradict each other{}{}",
                              std::all_of(usable_.begin(), usable_.end(), [](bool b) { return b; })
                                  ? ""
-                                 : ", or need bytes that the vocabulary has no token for");
+                                 : ", or need bytes that the vocabulary has no token for",
+                             where.empty() ? where : "; look at " + where);
     }
     return LayOut(root, ends);
   }
@@ -269,6 +271,37 @@ class NetworkFinisher {
       }
     }
     return holds;
+  }
+
+  // Why nothing can be read: the name of a rule that the root needs, whose end is out of reach although all that it
+  // could call first can be read.
+  std::string Culprit(int32_t root, const std::vector<bool>& ends) const {
+    std::vector<std::vector<const Edge*>> of(At(from_.n_nodes_));
+    for (const Edge& e : edges_) of[At(e.from)].push_back(&e);
+    std::vector<bool> seen(At(from_.n_nodes_));
+    std::string name;
+    for (int32_t rule = root; rule >= 0;) {
+      if (!from_.rules_[At(rule)].name.empty()) name = from_.rules_[At(rule)].name;
+      std::vector<int32_t> todo = {from_.rules_[At(rule)].start};
+      if (seen[At(todo[0])]) break;  // it needs itself
+      seen[At(todo[0])] = true;
+      rule = -1;
+      while (!todo.empty() && rule < 0) {
+        const int32_t node = todo.back();
+        todo.pop_back();
+        for (const Edge* e : of[At(node)]) {
+          const bool calls = e->kind == Edge::Kind::kCall || (e->kind == Edge::Kind::kRepeat && e->min > 0);
+          if (calls && !ends[At(StartOf(*e))]) {
+            rule = e->rule;
+            break;
+          }
+          if (e->kind == Edge::Kind::kByte && !Usable(*e)) continue;
+          if (!seen[At(e->to)]) todo.push_back(e->to);
+          seen[At(e->to)] = true;
+        }
+      }
+    }
+    return name;
   }
 
   // A rule that reaches itself before a byte was read would be called without end.
