@@ -7,8 +7,8 @@ Speed and memory do not depend on the values of weights, so a shape can be measu
     tools/shapes/random_weights.py llama2-7b --type q4_0 7b.gguf
     weir bench -m 7b.gguf --policy infinipot --against streaming_llm --pot 2048 -p 4096
 
-With --vocab FOLDER the file has a byte-level BPE vocabulary (vocab.json and merges.txt), so that text has as many tokens
-as with the real model. llama.cpp reads the files too. Needs the Python packages gguf and numpy.
+With --vocab FOLDER the file has a byte-level BPE vocabulary (vocab.json and merges.txt), so that text has as many
+tokens as with the real model. llama.cpp reads the files too. Needs the Python packages gguf and numpy.
 """
 
 import argparse
