@@ -338,10 +338,8 @@ Result<Prepared> Prepare(const Call& call, const std::string& id, const ChatBody
 
 void AnswerInSession(const Call& call, const std::string& id, const ChatBody& body, const MakeShape& make_shape,
                      httplib::Response& response) {
-  if (!call.host.sessions().Has(id)) {
-    call.host.threads().Forget(id);
-    return SendError(NotFound("there is no session '{}'", id), response);
-  }
+  // What is known of it is kept: it may only be on its way to the folder of sessions that are handed over.
+  if (!call.host.sessions().Has(id)) return SendError(NotFound("there is no session '{}'", id), response);
   Feeder feeder(call.host, id);
   auto prepared = Prepare(call, id, body, &feeder);
   if (!prepared.ok()) {

@@ -328,6 +328,32 @@ TEST(Handover, WhatNobodyUsesWaitsInTheFolder) {
   EXPECT_EQ(two.Get(kSessions + "/" + other).status, 200);
 }
 
+// A request that meets its session on the way to the folder does not make the server forget what that has read.
+TEST(Handover, AChatGoesOnOnceItsSessionIsBack) {
+  const TempDir folder;
+  const ServerProcess one(Flags(folder, "one", {"--session-idle", "1"}));
+  const std::string id = Client(one).Create();
+  Json said = {{{"role", "user"}, {"content", "the man and the sea"}}};
+  const auto ask = [&] {
+    const Json body = {{"messages", said}, {"max_tokens", 8}, {"ignore_eos", true}, {"temperature", 0}};
+    return one.PostWith("/v1/chat/completions", body, {{"x-session-id", id}});
+  };
+  const HttpAnswer first = ask();
+  ASSERT_EQ(first.status, 200) << first.body;
+  said.push_back({{"role", "assistant"}, {"content", first.json()["choices"][0]["message"]["content"]}});
+  said.push_back({{"role", "user"}, {"content", "and the boat"}});
+  const std::string path = folder.File("handover/" + id + ".weir");
+  ASSERT_TRUE(Until([&] { return std::filesystem::exists(path) && one.Get(kSessions).json()["data"].empty(); }));
+  std::filesystem::rename(path, path + "-away");
+  EXPECT_EQ(ask().status, 404);
+  std::filesystem::rename(path + "-away", path);
+  const HttpAnswer second = ask();
+  ASSERT_EQ(second.status, 200) << second.body;
+  // One round more, not two.
+  const auto seen = [](const HttpAnswer& answer) { return answer.json()["weir"]["seen"].get<int>(); };
+  EXPECT_LT(seen(second), 5 * seen(first) / 2);
+}
+
 TEST(Handover, WhatDoesNotFitStaysForOthers) {
   const TempDir folder;
   std::string id;
