@@ -32,13 +32,16 @@ ApiError ErrorOf(const AnswerEvent& event, bool has_read) {
 // The answers to the prompts of one request, n per prompt, in order. Its destructor cancels the work.
 class Answers {
  public:
-  Answers(Host& host, std::string id, std::vector<AnswerRequest> requests, int n, bool has_read)
-      : host_(host), id_(std::move(id)), requests_(std::move(requests)), n_(static_cast<size_t>(n)), begun_(has_read) {}
+  Answers(Host& host, std::string id, std::vector<AnswerRequest> requests, int n)
+      : host_(host), id_(std::move(id)), requests_(std::move(requests)), n_(static_cast<size_t>(n)) {}
   ~Answers() {
     if (job_) job_->Cancel();
   }
   Answers(const Answers&) = delete;
   Answers& operator=(const Answers&) = delete;
+
+  // Work has begun, and is not refused because others wait.
+  void Begun() { begun_ = true; }
 
   struct Next {
     size_t index = 0;
@@ -89,7 +92,7 @@ class Answers {
   const std::string id_;
   std::vector<AnswerRequest> requests_;
   const size_t n_;
-  const bool begun_;  // work has begun, and is not refused because others wait
+  bool begun_ = false;
   size_t index_ = 0;
   std::shared_ptr<AnswerJob> job_;
   Clock::time_point look_at_client_;
@@ -99,13 +102,26 @@ bool WriteText(httplib::DataSink& sink, const std::string& text) { return sink.w
 
 // The state of a stream between calls from the HTTP library.
 struct Stream {
-  Stream(Host& host, const std::string& id, std::unique_ptr<ReplyShape> words, CompletionRequest request, bool begun)
-      : shape(std::move(words)), answers(host, id, std::move(request.answers), request.n, begun), has_read(begun) {}
+  Stream(Host& host, const std::string& id, std::unique_ptr<ReplyShape> words, CompletionRequest request,
+         std::unique_ptr<HistoryFeed> history)
+      : shape(std::move(words)), answers(host, id, std::move(request.answers), request.n), before(std::move(history)) {}
+
+  // Reads what comes before the question: http 0 once that is done, nullopt at `until`.
+  std::optional<ApiError> ReadBefore(Clock::time_point until) {
+    if (before == nullptr) return ApiError{0, "", ""};
+    auto done = before->Go(until);
+    if (!done) return done;
+    has_read = before->has_read();
+    if (has_read) answers.Begun();
+    before.reset();
+    return done;
+  }
 
   const std::unique_ptr<ReplyShape> shape;
   Answers answers;
-  const bool has_read;
-  std::optional<Answers::Next> first;  // read before the status of the response was known
+  std::unique_ptr<HistoryFeed> before;  // nullptr: nothing is left of it
+  bool has_read = false;                // the session has read a part of the request
+  std::optional<Answers::Next> first;   // read before the status of the response was known
   Clock::time_point silent_since = Clock::now();
 };
 
@@ -113,6 +129,13 @@ struct Stream {
 bool WriteNext(Stream& stream, httplib::DataSink& sink) {
   Answers::Next next;
   auto waited = Answers::Waited::kEvent;
+  const auto before = stream.ReadBefore(stream.silent_since + kLongestSilence);
+  if (!before || before->http != 0) {
+    stream.silent_since = Clock::now();
+    if (!WriteText(sink, before ? stream.shape->Failed(*before) : stream.shape->Waiting(0, 0))) return false;
+    if (before) sink.done();
+    return true;
+  }
   if (stream.first) {
     next = *std::move(stream.first);
     stream.first.reset();
@@ -137,29 +160,37 @@ bool WriteNext(Stream& stream, httplib::DataSink& sink) {
 }  // namespace
 
 void SendAnswers(Host& host, const std::string& id, CompletionRequest request, std::unique_ptr<ReplyShape> shape,
-                 httplib::Response& response, bool has_read) {
+                 httplib::Response& response, std::unique_ptr<HistoryFeed> before) {
   HttpConnection& client = *HttpConnection::Current();
   if (const Status room = client.Take(request.n_likelihoods * kLikelihoodBytes); !room.ok()) {
-    if (has_read) ForbidRetry(response);
     return SendError(room, response);
   }
   const bool as_stream = request.stream;
-  auto stream = std::make_shared<Stream>(host, id, std::move(shape), std::move(request), has_read);
+  auto stream = std::make_shared<Stream>(host, id, std::move(shape), std::move(request), std::move(before));
   // A stream's status must be sent before clients time out; later errors are events of the stream.
   const auto until = as_stream ? stream->silent_since + kLongestSilence : Clock::time_point::max();
+  const auto send_stream = [&] {
+    response.set_header("Cache-Control", "no-store");
+    response.set_header("X-Accel-Buffering", "no");
+    response.set_chunked_content_provider(
+        stream->shape->stream_type(), [stream](size_t, httplib::DataSink& sink) { return WriteNext(*stream, sink); });
+  };
+  const auto done = stream->ReadBefore(until);
+  if (!done) return send_stream();
+  if (done->http != 0) {
+    if (stream->has_read) ForbidRetry(response);
+    return SendError(*done, response);
+  }
   for (Answers::Next next; !next.last;) {
     const auto waited = stream->answers.Wait(client, until, &next);
     if (waited == Answers::Waited::kGone) return SendError({499, "cancelled", "the client disconnected"}, response);
     if (!next.event.status.ok()) {
-      if (has_read) ForbidRetry(response);
-      return SendError(ErrorOf(next.event, has_read), response);
+      if (stream->has_read) ForbidRetry(response);
+      return SendError(ErrorOf(next.event, stream->has_read), response);
     }
     if (as_stream) {
       if (waited == Answers::Waited::kEvent) stream->first = std::move(next);
-      response.set_header("Cache-Control", "no-store");
-      response.set_header("X-Accel-Buffering", "no");
-      return response.set_chunked_content_provider(
-          stream->shape->stream_type(), [stream](size_t, httplib::DataSink& sink) { return WriteNext(*stream, sink); });
+      return send_stream();
     }
     stream->shape->Add(next.index, next.event);
   }

@@ -31,7 +31,7 @@ Result<CompletionRequest> ChatBody::Parse(const Host& host, const AnswerDefaults
   return request;
 }
 
-Status ChatBody::InTheirWords(const Status& status) const {
+Status ChatBody::Reworded(const Names& names, const Status& status) {
   const std::string& message = status.message();
   const size_t end = message.find('\'', 1);
   if (!message.starts_with('\'') || end == std::string::npos) return status;
@@ -39,8 +39,8 @@ Status ChatBody::InTheirWords(const Status& status) const {
   // The longest beginning of the name that has a name of its own: messages[2].content[0] is a part of messages[2].
   for (size_t n = name.size(); n > 0; --n) {
     if (n < name.size() && name[n] != '.' && name[n] != '[') continue;
-    const auto it = names_.find(name.substr(0, n));
-    if (it == names_.end()) continue;
+    const auto it = names.find(name.substr(0, n));
+    if (it == names.end()) continue;
     return Status(status.code(), fmt::format("'{}{}{}", it->second, name.substr(n), message.substr(end)));
   }
   return status;

@@ -3,6 +3,7 @@
 // model, and how it is checked, is in one place (serve/openai_request.h). Errors name the client's own fields.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -38,12 +39,19 @@ class ChatBody {
   // messages out, which may be large.
   Result<CompletionRequest> Parse(const Host& host, const AnswerDefaults& defaults);
   // The same error with the client's name of the field that its message begins with.
-  Status InTheirWords(const Status& status) const;
+  Status InTheirWords(const Status& status) const { return Reworded(names_, status); }
+  // The same for later, when the chat is gone.
+  std::function<Status(const Status&)> Words() const {
+    return [names = names_](const Status& status) { return Reworded(names, status); };
+  }
 
  private:
+  using Names = std::map<std::string, std::string, std::less<>>;  // theirs by ours
+  static Status Reworded(const Names& names, const Status& status);
+
   Json fields_ = Json::object(), messages_ = Json::array();
   std::vector<std::string> where_;
-  std::map<std::string, std::string, std::less<>> names_;  // theirs by ours
+  Names names_;
 };
 
 // "data:TYPE;base64,DATA" as a part of a message's content.

@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "serve/answer_sender.h"
+#include "serve/history_feed.h"
 #include "serve/new_session.h"
 #include "serve/openai_request.h"
 #include "serve/reply.h"
 #include "serve/routes/common.h"
-#include "serve/session_job.h"
-#include "serve/tell_job.h"
 #include "serve/thread_book.h"
 #include "serve/visual_input.h"
 
@@ -96,72 +95,21 @@ Result<Told> ReadMessage(const Host& host, const Json& json, const std::string& 
   return out;
 }
 
-// Reads the parts of one request into a session, one job after another.
-class Feeder {
- public:
-  Feeder(Host& host, std::string id) : host_(host), id_(std::move(id)) {}
-
-  Status Append(const std::string& text) {
-    if (text.empty()) return Status();
-    EncodeOptions options;
-    options.add_special = false;
-    return Run(std::make_shared<AppendJob>(host_, id_, host_.tokenizer().Encode(text, options), false));
+// The part of a message that is too long for a question, cut from its beginning.
+std::string TakeHead(std::string* text) {
+  if (text->size() <= kMaxAskedBytes) return "";
+  text->erase(text->find_last_not_of(kSpaces) + 1);
+  if (text->size() <= kMaxAskedBytes) return "";
+  size_t cut = text->find('\n', text->size() - kMaxAskedBytes);
+  if (cut == text->npos) cut = text->find(' ', text->size() - kMaxAskedBytes);
+  if (cut == text->npos) {
+    cut = text->size() - kMaxAskedBytes;
+    while ((static_cast<unsigned char>((*text)[cut]) & 0xC0) == 0x80) ++cut;  // whole characters
   }
-  Status Append(std::vector<VisualInput> visuals) {
-    for (VisualInput& one : visuals) {
-      WEIR_RETURN_IF_ERROR(Run(std::make_shared<AppendJob>(host_, id_, std::move(one), false, -1)));
-    }
-    return Status();
-  }
-  // Appends the part of a message that is too long for a question.
-  Status AppendHead(std::string* text) {
-    if (text->size() <= kMaxAskedBytes) return Status();
-    text->erase(text->find_last_not_of(kSpaces) + 1);
-    if (text->size() <= kMaxAskedBytes) return Status();
-    size_t cut = text->find('\n', text->size() - kMaxAskedBytes);
-    if (cut == text->npos) cut = text->find(' ', text->size() - kMaxAskedBytes);
-    if (cut == text->npos) {
-      cut = text->size() - kMaxAskedBytes;
-      while ((static_cast<unsigned char>((*text)[cut]) & 0xC0) == 0x80) ++cut;  // whole characters
-    }
-    WEIR_RETURN_IF_ERROR(Append(text->substr(0, cut)));
-    text->erase(0, cut);
-    return Status();
-  }
-  Status Tell(const std::string& question, const std::string& answer) {
-    return Run(std::make_shared<TellJob>(host_, id_, question, answer));
-  }
-
-  bool has_read() const { return has_read_; }
-  // What an error of these calls means to the client.
-  ApiError ErrorOf(const Status& status) const {
-    if (overflow_) return ContextLengthExceeded(status);
-    // The session may have been handed over between two jobs, with what it read.
-    const bool stopped = status.code() == StatusCode::kCancelled || status.code() == StatusCode::kNotFound;
-    return has_read_ && stopped ? CutShort(status) : FromStatus(status);
-  }
-
- private:
-  // Waits for a job that has one event. Cancels it when the client has gone.
-  template <typename JobType>
-  Status Run(const std::shared_ptr<JobType>& job) {
-    if (!ClientWaits()) return Cancelled("the client disconnected");
-    // Once a part is read, the rest is not refused because others wait.
-    WEIR_RETURN_IF_ERROR(has_read_ ? host_.scheduler().PostAlways(job) : host_.scheduler().Post(job));
-    for (;;) {
-      if (const auto result = job->events.Pop(kLookAtClient)) {
-        has_read_ |= job->has_read();
-        overflow_ = result->status().code() == StatusCode::kOverBudget;
-        return result->status();
-      }
-      if (!ClientWaits()) job->Cancel();
-    }
-  }
-
-  Host& host_;
-  const std::string id_;
-  bool has_read_ = false, overflow_ = false;
-};
+  std::string head = text->substr(0, cut);
+  text->erase(0, cut);
+  return head;
+}
 
 // Messages of the assistant that follow one another are one. An error if what the session has not read cannot be told.
 Status CheckOrder(std::vector<Told>* said) {
@@ -188,26 +136,31 @@ Status CheckOrder(std::vector<Told>* said) {
   return Status();
 }
 
-// Reads what comes before the last message. REQUIRES: CheckOrder() was ok.
-Status ReadHistory(ThreadBook& book, const std::string& id, std::vector<Told>& said, Feeder* feeder) {
+// What comes before the last message, for reading. REQUIRES: CheckOrder() was ok.
+void AddHistory(const std::string& id, std::vector<Told>& said, HistoryFeed* feed) {
+  const auto show = [&](Told& one) {
+    for (VisualInput& visual : one.visuals) feed->Append(std::move(visual));
+  };
   for (size_t i = 0; i + 1 < said.size(); ++i) {
     Told& one = said[i];
-    const Told* const answer = said[i + 1].role == "assistant" ? &said[i + 1] : nullptr;
-    WEIR_RETURN_IF_ERROR(feeder->Append(std::move(one.visuals)));
+    Told* const answer = said[i + 1].role == "assistant" ? &said[i + 1] : nullptr;
+    show(one);
     if (answer == nullptr) {
-      WEIR_RETURN_IF_ERROR(feeder->Append(one.text + "\n\n"));
+      feed->Append(one.text + "\n\n");
     } else if (answer->text.size() > kMaxAskedBytes) {
-      WEIR_RETURN_IF_ERROR(feeder->Append(one.text + "\n\n" + answer->text + "\n\n"));
+      feed->Append(one.text + "\n\n" + answer->text + "\n\n");
     } else {
-      WEIR_RETURN_IF_ERROR(feeder->AppendHead(&one.text));
-      WEIR_RETURN_IF_ERROR(feeder->Tell(one.text, answer->text));
+      feed->Append(TakeHead(&one.text));
+      feed->Tell(std::move(one.text), std::move(answer->text));
     }
-    book.Read(id, one.hashes);
-    if (answer == nullptr) continue;
-    book.Read(id, answer->hashes);
-    ++i;
+    std::vector<uint64_t> read = one.hashes;
+    if (answer != nullptr) read.insert(read.end(), answer->hashes.begin(), answer->hashes.end());
+    feed->Note(id, std::move(read));
+    if (answer != nullptr) ++i;
   }
-  return Status();
+  Told& last = said.back();
+  show(last);
+  feed->Append(TakeHead(&last.text));
 }
 
 // The question's request: what the chat asks beside its messages.
@@ -303,53 +256,37 @@ Status CheckTalk(const Call& call, const ChatBody& body, std::string* system) {
   return InvalidArgument("the system message may have at most {} bytes in a session", kMaxAskedBytes);
 }
 
-struct Prepared {
-  CompletionRequest request;
-  uint64_t hash = 0;  // of the question
-};
-
-// Everything is checked before anything is read.
-Result<Prepared> Prepare(const Call& call, const std::string& id, const ChatBody& body, Feeder* feeder) {
-  Host& host = call.host;
-  ThreadBook& book = host.threads();
-  WEIR_ASSIGN_OR_RETURN(Talk talk, ReadTalk(host, body));
-  std::vector<Told>& said = talk.said;
-  std::vector<uint64_t> hashes;
-  for (const Told& one : said) hashes.push_back(one.hashes[0]);
-  said.erase(said.begin(), said.begin() + static_cast<ptrdiff_t>(book.NumRead(id, hashes)));
-  WEIR_RETURN_IF_ERROR(CheckOrder(&said));
-  WEIR_RETURN_IF_ERROR(QuestionOf(call, body, "?").status());
-  Told& last = said.back();
-  Prepared out;
-  out.hash = last.hashes[0];
-  const std::vector<uint64_t> system = {HashOf("system", talk.system)};
-  if (!talk.system.empty() && book.NumRead(ThreadBook::SystemOf(id), system) == 0) {
-    WEIR_RETURN_IF_ERROR(feeder->Append(talk.system + "\n\n"));
-    book.Read(ThreadBook::SystemOf(id), system);
-  }
-  WEIR_RETURN_IF_ERROR(ReadHistory(book, id, said, feeder));
-  WEIR_RETURN_IF_ERROR(feeder->Append(std::move(last.visuals)));
-  WEIR_RETURN_IF_ERROR(feeder->AppendHead(&last.text));
-  WEIR_ASSIGN_OR_RETURN(out.request, QuestionOf(call, body, last.text));
-  return out;
-}
-
 }  // namespace
 
+// Everything is checked before anything is read.
 void AnswerInSession(const Call& call, const std::string& id, const ChatBody& body, const MakeShape& make_shape,
                      httplib::Response& response) {
   // What is known of it is kept: it may only be on its way to the folder of sessions that are handed over.
   if (!call.host.sessions().Has(id)) return SendError(NotFound("there is no session '{}'", id), response);
-  Feeder feeder(call.host, id);
-  auto prepared = Prepare(call, id, body, &feeder);
-  if (!prepared.ok()) {
-    SendError(feeder.ErrorOf(body.InTheirWords(prepared.status())), response);
-    if (feeder.has_read()) ForbidRetry(response);
-    return;
+  ThreadBook& book = call.host.threads();
+  auto talk = ReadTalk(call.host, body);
+  if (!talk.ok()) return SendError(body.InTheirWords(talk.status()), response);
+  std::vector<Told>& said = talk->said;
+  std::vector<uint64_t> hashes;
+  for (const Told& one : said) hashes.push_back(one.hashes[0]);
+  said.erase(said.begin(), said.begin() + static_cast<ptrdiff_t>(book.NumRead(id, hashes)));
+  Status status = CheckOrder(&said);
+  if (status.ok()) status = QuestionOf(call, body, "?").status();
+  if (!status.ok()) return SendError(body.InTheirWords(status), response);
+  const uint64_t hash = said.back().hashes[0];
+  auto feed = std::make_unique<HistoryFeed>(call.host, id, body.Words());
+  const std::vector<uint64_t> system = {HashOf("system", talk->system)};
+  if (!talk->system.empty() && book.NumRead(ThreadBook::SystemOf(id), system) == 0) {
+    feed->Append(talk->system + "\n\n");
+    feed->Note(ThreadBook::SystemOf(id), system);
   }
+  AddHistory(id, said, feed.get());
+  auto request = QuestionOf(call, body, said.back().text);
+  if (!request.ok()) return SendError(body.InTheirWords(request.status()), response);
   response.set_header("x-session-id", id);
-  auto shape = std::make_unique<Remembering>(call.host, id, prepared->hash, make_shape(prepared->request));
-  SendAnswers(call.host, id, std::move(prepared->request), std::move(shape), response, feeder.has_read());
+  auto shape = std::make_unique<Remembering>(call.host, id, hash, make_shape(*request));
+  SendAnswers(call.host, id, *std::move(request), std::move(shape), response, std::move(feed));
+  if (response.status >= 400) response.headers.erase("x-session-id");
 }
 
 Status CheckForSession(const Call& call, const ChatBody& body) {

@@ -123,6 +123,32 @@ TEST_F(ApisFaultsTest, ALongRoundCanBeStopped) {
   EXPECT_EQ(answer.json()["error"]["code"], "cut_short");
 }
 
+// A stream whose history takes long says that it lives before it has anything to say. Here it waits for another answer.
+TEST_F(ApisFaultsTest, AStreamLivesWhileItsHistoryWaits) {
+  const std::string id = server_->Post(kSessions, Json::object()).json()["id"];
+  const auto seen = [&] { return server_->Get(kSessions + "/" + id).json().value("seen", 0); };
+  std::thread other([&] {
+    const Json ask = {{"question", "tell"}, {"max_tokens", -1}, {"ignore_eos", true}};
+    (void)server_->Post(kSessions + "/" + id + "/ask", ask);
+  });
+  while (seen() < 100) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const Json messages = Json::array({Said("user", "tell"), Said("assistant", "much"), Said("user", "who?")});
+  std::string answer;
+  std::thread chat([&] {
+    answer = server_->Raw(WithHead(kChat, Chat({{"messages", messages}, {"stream", true}}),
+                                   "Connection: close\r\nx-session-id: " + id + "\r\n"));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(6500));
+  EXPECT_EQ(server_->Delete(kSessions + "/" + id).status, 200);
+  chat.join();
+  other.join();
+  EXPECT_EQ(answer.rfind("HTTP/1.1 200", 0), 0u) << answer;
+  const size_t lives = answer.find("\n: "), error = answer.find("\"error\"");
+  EXPECT_NE(lives, std::string::npos) << answer;
+  EXPECT_NE(error, std::string::npos) << answer;
+  EXPECT_LT(lives, error);
+}
+
 TEST_F(ApisFaultsTest, WhatCannotFitIsNotToldToTryAgain) {
   const ServerProcess server({"--pot", "96", "--on-overflow", "error"});
   const Json history = Json::array(
