@@ -286,6 +286,7 @@ void AnswerJob::Finish() {
     session_->CancelQuestion();
     if (Status taken_back = session_->TakeBackExcerpt(); status_.ok()) status_ = std::move(taken_back);
     summary_.tokens = session_->counters();
+    summary_.n_pinned = session_->held().n_pinned;
     summary_.held = HeldSpans(session_->pot());
     const auto end = Clock::now();
     auto first = end;

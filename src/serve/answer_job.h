@@ -42,6 +42,7 @@ struct AnswerSummary {
   int64_t n_prompt = 0, n_answer = 0;
   int64_t n_cached = 0;    // of the prompt, not read again
   SessionCounters tokens;  // of the session
+  int64_t n_pinned = 0;    // of those it keeps
   std::array<HeldSpan, kNumModalities> held{};
   std::optional<Recalled> recalled;    // nullopt: a session without recall
   Status recall_failed;                // why it could not be searched

@@ -57,6 +57,7 @@ void AnswerTally::Count(size_t index, const AnswerSummary& summary) {
   memory_ = {{"seen", tokens.seen},
              {"kept", tokens.kept},
              {"dropped", tokens.dropped},
+             {"pinned", summary.n_pinned},
              {"modalities", ModalitiesJson(tokens, summary.held)},
              {"t_ms", summary.t_ms}};
   if (summary.recalled) AddRecalled(*summary.recalled, summary.recall_failed, &memory_);

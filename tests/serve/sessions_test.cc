@@ -37,6 +37,7 @@ TEST(Sessions, ALife) {
   EXPECT_GT(client.State(id)["pinned"].get<int>(), state["pinned"].get<int>());
 
   const HttpAnswer whole = client.Do(id, "ask", Question("who?"));
+  EXPECT_EQ(whole.json()["weir"]["pinned"], client.State(id)["pinned"]);
   EXPECT_EQ(whole.json()["object"], "chat.completion");
   EXPECT_EQ(whole.json()["weir"]["seen"], client.State(id)["seen"]);
   bool done = false;
