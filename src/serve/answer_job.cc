@@ -312,6 +312,9 @@ void AnswerJob::Finish() {
   if (has_session) host_.metrics().CountAnswer(summary_.n_answer, summary_.first_token_ms / 1000);
   pending_.n_prompt = summary_.n_prompt;
   pending_.n_cached = summary_.n_cached;
+  pending_.n_answer = summary_.n_answer;
+  pending_.prompt_ms = summary_.prompt_ms;
+  pending_.answer_ms = summary_.answer_ms;
   pending_.last = true;
   pending_.status = std::move(status_);
   pending_.overflow = overflow_;

@@ -178,8 +178,10 @@ std::vector<Json> AnswerShape::Chunks(size_t index, const AnswerEvent& event) {
     contents.push_back(kind_ == Kind::kChat ? Json{{"content", ""}} : Json(""));
   }
   Json logprobs = contents.empty() ? Json() : Logprobs(event.tokens, &choice);
-  for (Json& content : contents) add(std::move(content), std::exchange(logprobs, nullptr), nullptr);
-  if (timings_per_token_ && !contents.empty()) out.back()["timings"] = AnswerTally::TimingsSoFar(event);
+  for (Json& content : contents) {
+    add(std::move(content), std::exchange(logprobs, nullptr), nullptr);
+    if (timings_per_token_) out.back()["timings"] = AnswerTally::TimingsSoFar(event);
+  }
   if (event.last) {
     tally_.Count(index, event.summary);
     add(Json::object(), nullptr, FinishReason(event.summary));

@@ -72,14 +72,14 @@ ApiError HistoryFeed::ErrorOf(const Status& status, bool overflow) const {
 std::optional<ApiError> HistoryFeed::Go(Clock::time_point until) {
   while (!steps_.empty()) {
     if (!running_) {
-      if (!ClientWaits()) return ErrorOf(Cancelled("the client disconnected"), false);
+      if (!wanted_()) return ErrorOf(Cancelled("the client disconnected"), false);
       auto started = steps_.front().start();
       if (!started.ok()) return ErrorOf(started.status(), false);
       running_ = *std::move(started);
     }
     const std::optional<Status> ended = running_->pop();
     if (!ended) {
-      if (!ClientWaits()) running_->cancel();
+      if (!wanted_()) running_->cancel();
       if (Clock::now() >= until) return std::nullopt;
       continue;
     }
@@ -89,6 +89,7 @@ std::optional<ApiError> HistoryFeed::Go(Clock::time_point until) {
     const Step& step = steps_.front();
     if (!step.messages.empty()) host_.threads().Read(step.thread, step.messages);
     steps_.pop_front();
+    if (!steps_.empty() && Clock::now() >= until) return std::nullopt;
   }
   return ApiError{0, "", ""};
 }

@@ -22,7 +22,9 @@ class HistoryFeed {
  public:
   // Rewords an error for the client.
   using Words = std::function<Status(const Status&)>;
-  HistoryFeed(Host& host, std::string id, Words words) : host_(host), id_(std::move(id)), words_(std::move(words)) {}
+  // `wanted`: whether the client waits. The host must outlive the object.
+  HistoryFeed(Host& host, std::string id, Words words, std::function<bool()> wanted)
+      : host_(host), id_(std::move(id)), words_(std::move(words)), wanted_(std::move(wanted)) {}
   ~HistoryFeed();
   HistoryFeed(const HistoryFeed&) = delete;
   HistoryFeed& operator=(const HistoryFeed&) = delete;
@@ -60,6 +62,7 @@ class HistoryFeed {
   Host& host_;
   const std::string id_;
   const Words words_;
+  const std::function<bool()> wanted_;
   std::deque<Step> steps_;
   std::optional<Running> running_;  // the first of the steps
   bool has_read_ = false;

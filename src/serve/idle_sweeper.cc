@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "serve/call_job.h"
+#include "serve/thread_book.h"
 
 namespace weir {
 namespace {
@@ -41,6 +42,7 @@ void IdleSweeper::Sweep() {
       return Status();
     }
     host_.metrics().CountExpired();
+    if (!handover_.enabled()) host_.threads().Forget(stream->id);
     host_.sessions().Erase(stream->id);
     return Status();
   };

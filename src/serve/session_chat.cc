@@ -274,7 +274,7 @@ void AnswerInSession(const Call& call, const std::string& id, const ChatBody& bo
   if (status.ok()) status = QuestionOf(call, body, "?").status();
   if (!status.ok()) return SendError(body.InTheirWords(status), response);
   const uint64_t hash = said.back().hashes[0];
-  auto feed = std::make_unique<HistoryFeed>(call.host, id, body.Words());
+  auto feed = std::make_unique<HistoryFeed>(call.host, id, body.Words(), ClientWaits);
   const std::vector<uint64_t> system = {HashOf("system", talk->system)};
   if (!talk->system.empty() && book.NumRead(ThreadBook::SystemOf(id), system) == 0) {
     feed->Append(talk->system + "\n\n");

@@ -55,11 +55,11 @@ def check(what, holds, shown=""):
         raise SystemExit(1)
 
 
-def picture(width=32, height=24):
+def picture(colour=(200, 40, 40), width=32, height=24):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    rows = b"".join(b"\0" + bytes([200, 40, 40]) * width for _ in range(height))
+    rows = b"".join(b"\0" + bytes(colour) * width for _ in range(height))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     return base64.b64encode(png).decode()
@@ -131,9 +131,12 @@ def frigate(client, model):
     body = {"model": model, "messages": told, "tools": [SWITCH], "tool_choice": "auto", "max_tokens": 12}
     message = client.json("/v1/chat/completions", body)["choices"][0]
     check("tools may be offered", message["finish_reason"] in ("stop", "length", "tool_calls"), message)
-    body |= {"stream": True, "stream_options": {"include_usage": True}, "timings_per_token": True}
+    body = {"model": model, "messages": told, "max_tokens": 12, "ignore_eos": True, "timings_per_token": True}
+    body |= {"stream": True, "stream_options": {"include_usage": True}}
     chunks = client.events("/v1/chat/completions", body)
-    check("a stream counts as it goes", any("predicted_n" in one.get("timings", {}) for one in chunks[1:-1]), chunks)
+    said = [one for one in chunks if one["choices"] and one["choices"][0]["delta"].get("content")]
+    counts = [one.get("timings", {}).get("predicted_n", 0) for one in said]
+    check("a stream counts as it goes", counts and counts[0] > 0 and counts == sorted(counts), chunks)
     check("and at its end", chunks[-1]["usage"]["completion_tokens"] > 0, chunks[-1])
 
     content = [{"prompt_string": "a red door"}, {"prompt_string": "two"}]
@@ -158,6 +161,28 @@ def frigate_ollama(client, model):
     answer = client.json("/api/chat", body)
     check("a review has the form", "title" in json.loads(answer["message"]["content"]), answer)
     check("and is counted", answer["eval_count"] > 0 and answer["prompt_eval_count"] > 0, answer)
+    # Two places and three pictures: the third has none and comes first.
+    colours = [picture(), picture((20, 200, 60)), picture((10, 30, 250))]
+    body["messages"] = [{"role": "user", "content": "first [img] second [img] What is seen?", "images": colours}]
+    body |= {"options": {"temperature": 0, "num_predict": 24}, "format": None}
+    said = client.json("/api/chat", body)["message"]["content"]
+
+    def show(i):
+        return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + colours[i]}}
+
+    def say(text):
+        return {"type": "text", "text": text}
+
+    def chat(parts):
+        body = {"model": model, "messages": [{"role": "user", "content": parts}], "max_tokens": 24, "temperature": 0}
+        body |= {"logprobs": True}
+        choice = client.json("/v1/chat/completions", body)["choices"][0]
+        return choice["message"]["content"], [one["logprob"] for one in choice["logprobs"]["content"]]
+
+    rightly = [show(2), say("first "), show(0), say(" second "), show(1), say(" What is seen?")]
+    wrongly = [show(0), say("first "), show(1), say(" second "), show(2), say(" What is seen?")]
+    check("pictures stand where they should", said == chat(rightly)[0], (said, chat(rightly)[0]))
+    check("and it matters where", chat(rightly)[1] != chat(wrongly)[1])
     vectors = client.json("/api/embed", {"model": model, "input": ["a door", "a car"]})
     check("texts have embeddings", len(vectors["embeddings"]) == 2, vectors)
     said = client.refused("/api/embed", {"model": model, "input": ["a door", {"image": picture()}]})

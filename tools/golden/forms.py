@@ -93,7 +93,7 @@ def of_object(rng, schema, depth, defs):
     if rng.random() < 0.1:
         names = {"type": "string"}
         of_string(rng, names)
-        schema["propertyNames"] = rng.choice([names, {"enum": rng.sample(KEYS, 3)}, {"type": "string"}])
+        schema["propertyNames"] = rng.choice([names, {"enum": rng.choices(KEYS, k=3)}, {"type": "string"}])
 
 
 def make(rng, depth, defs):

@@ -15,6 +15,7 @@ import json
 import re
 import statistics
 import subprocess
+import threading
 import urllib.request
 
 PEOPLE = {
@@ -54,6 +55,7 @@ def main():
     )
     try:
         url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+:\d+", line)))
+        threading.Thread(target=server.stderr.read, daemon=True).start()
 
         def write(form, seed):
             """Milliseconds a token."""

@@ -25,8 +25,8 @@ constexpr size_t kMaxFields = 64;
 class InfillShape : public ReplyShape {
  public:
   // `fields`: what the answer shall have, "timings/prompt_n" for a field of a field; empty: everything.
-  InfillShape(const Host& host, std::vector<std::string> fields)
-      : model_(host.options().model_name), fields_(std::move(fields)) {}
+  InfillShape(const Host& host, std::vector<std::string> fields, bool timings_per_token)
+      : model_(host.options().model_name), fields_(std::move(fields)), timings_per_token_(timings_per_token) {}
 
   void Add(size_t index, const AnswerEvent& event) override {
     text_ += event.text;
@@ -38,7 +38,10 @@ class InfillShape : public ReplyShape {
       Count(index, event);
       return EventText(Last(event.text));
     }
-    return event.text.empty() ? "" : EventText({{"index", 0}, {"content", event.text}, {"stop", false}});
+    if (event.text.empty()) return "";
+    Json chunk = {{"index", 0}, {"content", event.text}, {"stop", false}};
+    if (timings_per_token_) chunk["timings"] = AnswerTally::TimingsSoFar(event);
+    return EventText(chunk);
   }
   std::string Failed(const ApiError& error) override { return EventText(error.Body()); }
 
@@ -75,6 +78,7 @@ class InfillShape : public ReplyShape {
 
   const std::string model_;
   const std::vector<std::string> fields_;
+  const bool timings_per_token_;
   std::string text_;
   const char* stop_type_ = "limit";
   AnswerTally tally_;
@@ -165,8 +169,8 @@ void Handle(const Call& call, httplib::Response& response) {
   auto request = ParseCompletion(call.host, body, call.options.answers);
   if (!request.ok()) return SendError(request.status(), response);
   if (request->n != 1) return SendError(InvalidArgument("'n' must be 1"), response);
-  SendAnswers(call.host, "", *std::move(request), std::make_unique<InfillShape>(call.host, std::move(fields)),
-              response);
+  auto shape = std::make_unique<InfillShape>(call.host, std::move(fields), request->timings_per_token);
+  SendAnswers(call.host, "", *std::move(request), std::move(shape), response);
 }
 
 constexpr RouteInfo kRoutes[] = {{.method = "POST", .path = "/infill", .handle = Handle}};

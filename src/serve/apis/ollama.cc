@@ -188,7 +188,7 @@ Json ContentOf(const Json& text, const Json* images, const std::string& where, F
   }
   if (!well_formed) fields.Fail("images", "must be a list of pictures in base64");
   if (!text.is_string()) return pictures;
-  // "[img]" is the place of a picture; those without a place come before the text.
+  // Each "[img]" is the place of the next picture, from the first on; those that are left come before the text.
   constexpr std::string_view kPlace = "[img]";
   std::string_view words = text.get_ref<const std::string&>();
   size_t n_places = 0;
@@ -198,12 +198,11 @@ Json ContentOf(const Json& text, const Json* images, const std::string& where, F
   const auto say = [&](std::string_view said) {
     if (!said.empty()) parts.push_back({{"type", "text"}, {"text", said}});
   };
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    if (i + n_placed >= pictures.size()) {
-      const size_t at = words.find(kPlace);
-      say(words.substr(0, at));
-      words.remove_prefix(at + kPlace.size());
-    }
+  for (size_t i = n_placed; i < pictures.size(); ++i) parts.push_back(std::move(pictures[i]));
+  for (size_t i = 0; i < n_placed; ++i) {
+    const size_t at = words.find(kPlace);
+    say(words.substr(0, at));
+    words.remove_prefix(at + kPlace.size());
     parts.push_back(std::move(pictures[i]));
   }
   say(words);

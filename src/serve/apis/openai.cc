@@ -67,7 +67,8 @@ void HandleEmbeddings(const Call& call, httplib::Response& response) {
   Fields fields(*body);
   fields.Ignore("model");
   fields.Ignore("user");
-  const char* const key = body->contains("input") ? "input" : "content";  // the second is llama-server's
+  const auto given = [&](const char* name) { return !body->value(name, Json()).is_null(); };
+  const char* const key = !given("input") && given("content") ? "content" : "input";  // the first is llama-server's
   const Json* const input = fields.Get(key);
   std::string format = "float";
   fields.Get("encoding_format", &format);

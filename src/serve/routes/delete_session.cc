@@ -4,6 +4,7 @@
 #include "serve/call_job.h"
 #include "serve/reply.h"
 #include "serve/routes/route.h"
+#include "serve/thread_book.h"
 
 namespace weir {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 void Handle(const Call& call, httplib::Response& response) {
   const std::string& id = call.arguments[0];
   if (const Status status = DeleteSession(call.host, id); !status.ok()) return SendError(status, response);
+  call.host.threads().Forget(id);
   SendJson({{"id", id}, {"object", "session"}, {"deleted", true}}, response);
 }
 

@@ -81,17 +81,16 @@ bool IsInteger(const Json& value) {
   return value.is_number_float() && std::floor(value.get<double>()) == value.get<double>();
 }
 
-// Equal as JSON values: members of objects in any order.
-bool Same(const Json& a, const Json& b) {
-  if (TypeOf(a) != TypeOf(b) || a.size() != b.size()) return false;
-  if (a.is_object()) {
-    return std::all_of(a.items().begin(), a.items().end(), [&](const auto& item) {
-      const auto it = b.find(item.key());
-      return it != b.end() && Same(item.value(), *it);
-    });
+// The parser's own comparison casts one to the type of the other.
+bool SameNumber(const Json& a, const Json& b) {
+  if (a.is_number_float() && b.is_number_float()) return a == b;
+  if (!a.is_number_float() && !b.is_number_float()) {
+    if (a.is_number_unsigned() == b.is_number_unsigned()) return a == b;
+    const Json& with_sign = a.is_number_unsigned() ? b : a;
+    return with_sign.get<int64_t>() >= 0 && a.get<uint64_t>() == b.get<uint64_t>();
   }
-  if (a.is_array()) return std::equal(a.begin(), a.end(), b.begin(), Same);
-  return a == b;
+  const auto decimal = DecimalOf(a), other = DecimalOf(b);
+  return decimal && other && Compare(*decimal, *other) == 0;
 }
 
 int64_t NumChars(std::string_view text) {
@@ -130,6 +129,18 @@ int64_t Weight(const Json& value) {
 }
 
 }  // namespace
+
+bool SchemaReader::Same(const Json& a, const Json& b) {
+  if (TypeOf(a) != TypeOf(b) || a.size() != b.size()) return false;
+  if (a.is_object()) {
+    return std::all_of(a.items().begin(), a.items().end(), [&](const auto& item) {
+      const auto it = b.find(item.key());
+      return it != b.end() && Same(item.value(), *it);
+    });
+  }
+  if (a.is_array()) return std::equal(a.begin(), a.end(), b.begin(), Same);
+  return a.is_number() ? SameNumber(a, b) : a == b;
+}
 
 Status SchemaReader::Bad(int32_t id, std::string_view keyword, std::string_view what) const {
   return InvalidArgument("'{}' of the schema at '#{}' {}", keyword, PointerOf(id), what);

@@ -72,6 +72,8 @@ class SchemaReader {
 
   // Takes references and allOf apart. nullopt: no value satisfies it.
   Result<std::optional<Goal>> Flatten(const Goal& goal);
+  // Equal as JSON values: members of objects in any order, numbers exactly.
+  static bool Same(const Json& a, const Json& b);
   // The schemas of an element with the part kAnyOf or kOneOf.
   std::vector<int32_t> ChoicesOf(int32_t element);
   // REQUIRES: a flat goal. Choices are left out.

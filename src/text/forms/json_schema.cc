@@ -277,7 +277,9 @@ class SchemaCompiler {
     for (const Json* value : *of_item.values) {
       if (value->is_structured()) return bad();
       WEIR_ASSIGN_OR_RETURN(const bool accepted, reader_.Accepts(of_item, *value));
-      if (!accepted || std::any_of(values.begin(), values.end(), [&](const Json* v) { return *v == *value; })) continue;
+      if (!accepted ||
+          std::any_of(values.begin(), values.end(), [&](const Json* v) { return SchemaReader::Same(*v, *value); }))
+        continue;
       values.push_back(value);
       out.push_back(JsonText(*value));
       if (out.size() > kMaxUnique) return bad();
@@ -291,6 +293,11 @@ class SchemaCompiler {
     const size_t n_sets = size_t{1} << values.size();
     std::vector<int32_t> at(n_sets);  // a set of values was read
     for (int32_t& node : at) node = network_.AddNode();
+    std::vector<int32_t> rules;
+    for (const std::string& value : values) {
+      rules.push_back(network_.AddRule(""));
+      network_.Text(network_.StartOf(rules.back()), value, network_.EndOf(rules.back()));
+    }
     Spaces(begin, at[0]);
     for (size_t set = 0; set < n_sets; ++set) {
       const auto n = static_cast<int32_t>(std::popcount(set));
@@ -304,7 +311,7 @@ class SchemaCompiler {
         Spaces(comma, from);
       }
       for (size_t i = 0; i < values.size(); ++i) {
-        if ((set >> i & 1) == 0) network_.Text(from, values[i], at[set | size_t{1} << i]);
+        if ((set >> i & 1) == 0) network_.Call(from, rules[i], at[set | size_t{1} << i]);
       }
     }
   }
@@ -389,10 +396,10 @@ class SchemaCompiler {
     if (!names.possible) return out;
     if (!names.merged) return keys;
     if (names.merged->values && (reader_.IsOpen(goal) || !reader_.PatternsOf(goal).empty())) {
-      const std::set<std::string> known(keys.begin(), keys.end());
+      std::set<std::string> known(keys.begin(), keys.end());
       const bool open = reader_.IsOpen(goal);
       for (const Json* value : *names.merged->values) {
-        if (!value->is_string() || known.count(value->get_ref<const std::string&>()) != 0) continue;
+        if (!value->is_string() || !known.insert(value->get<std::string>()).second) continue;
         // Without additionalProperties only what a pattern matches is a member.
         WEIR_ASSIGN_OR_RETURN(const Goal of_value, reader_.GoalOfKey(goal, value->get_ref<const std::string&>()));
         if (open || !of_value.empty()) keys.push_back(value->get<std::string>());
@@ -431,10 +438,15 @@ class SchemaCompiler {
       Spaces(colon, space);
       network_.Call(space, value, network_.EndOf(rule));
     };
-    if (patterns.empty() && keys.empty() && !names.merged) {
+    const bool by_length = !names.merged || (names.merged->patterns.empty() && names.merged->formats.empty());
+    if (patterns.empty() && keys.empty() && by_length) {
       WEIR_ASSIGN_OR_RETURN(const int32_t value, RuleFor(reader_.GoalOfPatterns(goal, {})));
       const int32_t after = network_.AddNode();
-      network_.Repeat(from, AnyChar(), 0, kNoMax, after);
+      const int64_t least = names.merged ? names.merged->min_length : 0;
+      const int64_t most = names.merged ? names.merged->max_length : -1;
+      if (most >= 0 && most < least) return -1;
+      network_.Repeat(from, AnyChar(), static_cast<int32_t>(least), most < 0 ? kNoMax : static_cast<int32_t>(most),
+                      after);
       with_value(after, value);
       return rule;
     }

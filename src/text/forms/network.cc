@@ -273,8 +273,8 @@ class NetworkFinisher {
     return holds;
   }
 
-  // Why nothing can be read: the name of a rule that the root needs, whose end is out of reach although all that it
-  // could call first can be read.
+  // Why nothing can be read: the name of the last rule on a way from the root, each of which would do if the one that
+  // it calls did.
   std::string Culprit(int32_t root, const std::vector<bool>& ends) const {
     std::vector<std::vector<const Edge*>> of(At(from_.n_nodes_));
     for (const Edge& e : edges_) of[At(e.from)].push_back(&e);
@@ -292,6 +292,7 @@ class NetworkFinisher {
         for (const Edge* e : of[At(node)]) {
           const bool calls = e->kind == Edge::Kind::kCall || (e->kind == Edge::Kind::kRepeat && e->min > 0);
           if (calls && !ends[At(StartOf(*e))]) {
+            if (!ends[At(e->to)]) continue;
             rule = e->rule;
             break;
           }
