@@ -196,9 +196,10 @@ typedef struct weir_session_options {
   int32_t recall_tokens;     /* room beside the pot for what is brought back; 0: a quarter of the pot */
   const weir_policy* own_policy; /* a policy of the caller's, copied; `policy` must then be NULL. NULL: none */
   int32_t likelihoods;           /* non-zero: weir_session_score() can be used; takes memory for it */
+  const char *k_type, *v_type;   /* of stored keys and values: "f32", "f16" or "q8_0"; NULL: "f16" */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0 }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL }
 
 /* `options` may be NULL. The caller owns *session and closes it. With WEIR_OVER_BUDGET the error message gives the
  * smallest budget that works. */

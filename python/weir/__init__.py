@@ -10,6 +10,8 @@ with weir.Model("model.gguf").session(pot=1024, pin="You watch a log. Report err
     print(s.seen, s.kept, s.dropped)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._library import __version__
 from .answer import Answer
 from .errors import (
@@ -29,6 +31,19 @@ from .policy import SLOT, Needs, Policy, View, fill
 from .session import Counters, Passage, Remembered, Session
 from .trace import Trace
 
+if TYPE_CHECKING:
+    from .pot_cache import PotCache
+
+
+def __getattr__(name: str) -> Any:
+    """PotCache needs torch and transformers, which nothing else here does."""
+    if name == "PotCache":
+        from .pot_cache import PotCache
+
+        return PotCache
+    raise AttributeError(f"module 'weir' has no attribute {name!r}")
+
+
 __all__ = [
     "SLOT",
     "Answer",
@@ -45,6 +60,7 @@ __all__ = [
     "OverBudgetError",
     "Passage",
     "Policy",
+    "PotCache",
     "Remembered",
     "Session",
     "Trace",

@@ -154,6 +154,8 @@ class SessionOptions(_Sized):
         ("recall_tokens", c_int32),
         ("own_policy", POINTER(CPolicy)),
         ("likelihoods", c_int32),
+        ("k_type", c_char_p),
+        ("v_type", c_char_p),
     ]
 
 

@@ -117,6 +117,7 @@ class Model:
         recall_disk: int = 0,
         recall_tokens: int = 0,
         likelihoods: bool = False,
+        cache_type: str | tuple[str, str] = "f16",
     ) -> Session:
         """Opens a session: one stream with a pot of its own, whose memory is reserved now and never grows.
 
@@ -126,6 +127,7 @@ class Model:
         an OverBudgetError. prune, picture_side: for pictures, as in `weir pruners`. recall: "words" or another of `weir
         recall`, keeps everything on disk, in recall_dir or in files without names, up to recall_disk bytes, and brings
         back what a question is about into room for recall_tokens. likelihoods: Session.score() can be used.
+        cache_type: of stored keys and values, or of each: "f32", "f16" or "q8_0".
         """
         from .session import Session
 
@@ -145,6 +147,7 @@ class Model:
             recall_disk=recall_disk,
             recall_tokens=recall_tokens,
             likelihoods=likelihoods,
+            cache_type=cache_type,
         )
 
     def close(self) -> None:

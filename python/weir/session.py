@@ -89,6 +89,8 @@ class Session:
         elif not isinstance(policy, str):
             raise TypeError(f"policy must be a name or a weir.Policy object, not {policy!r}")
         recall_dir = options["recall_dir"]
+        types = options["cache_type"]
+        k_type, v_type = (types, types) if isinstance(types, str) else types
         c = lib.SessionOptions(
             policy=c_text(policy, "policy") if rule is None else None,
             pot_tokens=options["pot"],
@@ -102,6 +104,8 @@ class Session:
             recall_disk_bytes=options["recall_disk"],
             recall_tokens=options["recall_tokens"],
             likelihoods=bool(options["likelihoods"]),
+            k_type=c_text(k_type, "cache_type"),
+            v_type=c_text(v_type, "cache_type"),
         )
         if rule is not None:
             c.own_policy = ctypes.pointer(rule.c)

@@ -243,6 +243,17 @@ TEST_F(AnswersTest, LikelihoodsSlotsAndTime) {
   EXPECT_EQ(weir_session_slots(nullptr, 0, &slots, &n), WEIR_INVALID_ARGUMENT);
 }
 
+TEST_F(AnswersTest, KeysAndValuesHaveTheTypeThatWasAskedFor) {
+  weir_session_options options = Options();
+  weir::SessionHandle half(*model_, options);
+  options.k_type = options.v_type = "f32";
+  weir::SessionHandle whole(*model_, options);
+  EXPECT_GT(whole.counters().bytes, half.counters().bytes);
+  options.v_type = "q4_0";
+  weir_session* session = nullptr;
+  EXPECT_EQ(weir_session_open(model_->get(), &options, &session), WEIR_INVALID_ARGUMENT);
+}
+
 TEST_F(AnswersTest, ATraceIsAFileOfItsOwn) {
   const std::string path = ::testing::TempDir() + "capi_trace_" + std::to_string(getpid()) + ".jsonl";
   const auto contents = [&] {

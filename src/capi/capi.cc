@@ -99,6 +99,13 @@ Result<RecallOptions> RecallFor(const weir_session_options& given) {
   return out;
 }
 
+Result<DType> CacheType(const char* name) {
+  if (name == nullptr || std::string_view(name) == "f16") return DType::kF16;
+  if (std::string_view(name) == "f32") return DType::kF32;
+  if (std::string_view(name) == "q8_0") return DType::kQ8_0;
+  return InvalidArgument("keys and values are stored as f32, f16 or q8_0, not as '{}'", name);
+}
+
 Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& given) {
   OpenedWith out;
   SessionOptions& options = out.options;
@@ -115,6 +122,8 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   options.budget_bytes = given.budget_bytes;
   options.chunk_rows = given.chunk_tokens;
   options.nll = given.likelihoods != 0;
+  WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(given.k_type));
+  WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(given.v_type));
   if (given.never_forget != 0) options.on_overflow = OnOverflow::kError;
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.loaded->tokenizer(), nullptr, std::nullopt, &options));
   if (given.prune != nullptr) {
