@@ -4,11 +4,20 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <spawn.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 // glibc 2.32. Atomic operations are then always atomic, which is what they are without it.
 __attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
+
+// glibc 2.36: 32 random bits for std::random_device.
+__attribute__((visibility("hidden"))) uint32_t arc4random(void) {
+  uint32_t out = 0;
+  if (getentropy(&out, sizeof(out)) != 0) abort();  // as the real one
+  return out;
+}
 
 // glibc 2.30: waits until a moment of a clock of the caller's choice. Here it becomes the same distance of the real-time
 // clock, which is what the standard library did before: a clock that is set meanwhile moves the moment.
