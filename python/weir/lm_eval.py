@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 from lm_eval.api.model import TemplateLM
-from lm_eval.api.registry import register_model
 
 from .model import Model
 
 
-@register_model("weir")
 class WeirLM(TemplateLM):  # type: ignore[misc]  # lm_eval is not typed
     """model: a path, or a weir.Model. Everything else goes to Model.session(). threads: of a model given as a path."""
 
