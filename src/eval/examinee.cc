@@ -2,6 +2,7 @@
 #include "eval/examinee.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "chat/generate.h"
@@ -131,8 +132,19 @@ Result<Recalled> Examinee::Bring(const Question& question) {
 
 Result<Reply> Examinee::Ask(const Question& question) {
   WEIR_RETURN_IF_ERROR(Flush());
+  return AskAfter({}, question);
+}
+
+Result<Reply> Examinee::AskRound(const Question& question) {
+  if (recall_ != nullptr) return Ask(question);
+  return AskAfter(std::exchange(pending_, {}), question);
+}
+
+Result<Reply> Examinee::AskAfter(std::vector<int32_t> tokens, const Question& question) {
   WEIR_ASSIGN_OR_RETURN(Recalled recalled, Bring(question));
-  WEIR_ASSIGN_OR_RETURN(Reply reply, Answer(Asked(question), question));
+  const std::vector<int32_t> asked = Asked(question);
+  tokens.insert(tokens.end(), asked.begin(), asked.end());
+  WEIR_ASSIGN_OR_RETURN(Reply reply, Answer(tokens, question));
   reply.recalled = std::move(recalled);
   WEIR_RETURN_IF_ERROR(session_.TakeBackExcerpt());
   talk_.Asked();

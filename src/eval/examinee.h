@@ -88,6 +88,9 @@ class Examinee {
   // Asks a question; question and answer become part of the stream. With a chat template the next text begins a new
   // user's turn.
   Result<Reply> Ask(const Question& question);
+  // The same, and what was read since the last answer is part of the question's prompt, as far as it still waits
+  // (kFlushTokens) and nothing is brought back.
+  Result<Reply> AskRound(const Question& question);
   // Saves the state that AskAside() returns to, for any number of questions. Any later reading invalidates it.
   Status Mark();
   // Asks and returns to the mark. REQUIRES: Mark() since the last Begin(), Read() or Ask().
@@ -104,6 +107,7 @@ class Examinee {
   // Opens a user's turn; its words are buffered with the text that follows.
   Conversation NewTalk() const;
   Status OpenTurn();
+  Result<Reply> AskAfter(std::vector<int32_t> tokens, const Question& question);
   // Brings back what a question is about.
   Result<Recalled> Bring(const Question& question);
   Status AnswerAside(std::span<const int32_t> asked, const Question& question, Reply* reply);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -234,6 +235,46 @@ TEST_F(ExamineeTest, LinesCountTheirTrials) {
   }
 }
 
+// In rounds that stay, the line 10 back and the one 20 back a round later are the same: another is asked for.
+TEST_F(ExamineeTest, CarriedLinesAreAskedForOnce) {
+  Examinee examinee = Make();
+  LinesOptions options;
+  options.n = 3;
+  options.n_answer = 3;
+  options.carry = true;
+  std::vector<double> back;
+  for (const int32_t distance : {20, 21}) {
+    options.distances = {10, distance, 40};
+    cells_.clear();
+    done_ = 0;
+    ASSERT_TRUE(RunLinesStream(examinee, options, Hooks()).ok());
+    ASSERT_EQ(cells_.size(), 3u);
+    back.push_back(cells_[1].tokens_back.mean());
+  }
+  EXPECT_EQ(back[0], back[1]);
+}
+
+// A round's prompt is what waits and the question, in one piece; a question of its own comes after what waits.
+TEST_F(ExamineeTest, ARoundIsOnePrompt) {
+  const std::string text = "the man and the sea, the man and the boat, the man and the fish";
+  const auto state_after = [&](bool round) {
+    // Votes of the prompt's own rows: they say what it was.
+    session_ = MakeSession("inf_mllm:votes=own", 256);
+    Examinee examinee = Make();
+    EXPECT_TRUE(examinee.Begin().ok());
+    EXPECT_TRUE(examinee.Read(text).ok());
+    const auto reply = round ? examinee.AskRound(SeaQuestion()) : examinee.Ask(SeaQuestion());
+    EXPECT_TRUE(reply.ok());
+    const std::span<const float> scores = session_->pot().scores(0);
+    return std::make_pair(session_->n_seen(), std::accumulate(scores.begin(), scores.end(), 0.0));
+  };
+  const auto apart = state_after(false), round = state_after(true);
+  EXPECT_EQ(apart.first, round.first);
+  const auto n_text = std::ssize(Make().Encode(text)), n_asked = std::ssize(Make().Encode(SeaQuestion().completion));
+  EXPECT_NEAR(apart.second, static_cast<double>(n_asked), 1e-3);
+  EXPECT_NEAR(round.second, static_cast<double>(n_asked + n_text), 1e-3);
+}
+
 TEST_F(ExamineeTest, APotThatMayNotShrinkKeepsWhatWasAnswered) {
   session_ = MakeSession("full", 256);
   Examinee examinee = Make();
@@ -303,6 +344,38 @@ TEST_F(ExamineeTest, StreamQaAsksAtItsDistances) {
   EXPECT_NEAR(cells_[1].tokens_back.mean(), 64, 64);
   EXPECT_NEAR(cells_[2].tokens_back.mean(), 400, 64);
   options.distances = {FactSource::MaxSubjects(FactPool::kLarge) * 64};
+  EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ExamineeTest, CarriedFactsAreAskedForOnce) {
+  Examinee examinee = Make();
+  StreamQaOptions options;
+  options.distances = {64, 400};
+  options.gap_tokens = 64;
+  options.every_tokens = 200;
+  options.n = 5;
+  options.n_answer = 2;
+  options.carry = true;
+  std::set<std::string> asked;
+  int n_asked = 0;
+  options.log.asked = [&](const Question& question, std::string_view, int64_t) {
+    asked.insert(question.completion);
+    ++n_asked;
+  };
+  const Status status = RunStreamQa(examinee, options, Hooks());
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cells_.size(), 3u);
+  for (const Cell& cell : cells_) {
+    EXPECT_EQ(cell.score.n(), 5);
+    EXPECT_EQ(cell.gold_nll.n(), 0);
+  }
+  EXPECT_EQ(n_asked, 15);
+  EXPECT_EQ(asked.size(), 15u);
+  EXPECT_NEAR(cells_[2].tokens_back.mean(), 400, 128);
+  options.untold = true;
+  EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
+  options.untold = false;
+  options.every_tokens = 127;
   EXPECT_EQ(RunStreamQa(examinee, options, Hooks()).code(), StatusCode::kInvalidArgument);
 }
 

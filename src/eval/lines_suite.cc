@@ -39,7 +39,8 @@ class LineStream {
         options_(options),
         source_(options.keys, TrialRng(options.seed, 0).Next()),
         prose_(Haystack::Prose(TrialRng(options.seed, 1).Next())),
-        n_kept_(static_cast<size_t>(*std::max_element(options.distances.begin(), options.distances.end())) + 1) {}
+        n_kept_(static_cast<size_t>(*std::max_element(options.distances.begin(), options.distances.end())) + 1 +
+                static_cast<size_t>(options.carry ? kSpare : 0)) {}
 
   Status Next() {
     const Line line = source_.Next();
@@ -49,19 +50,33 @@ class LineStream {
     if (!text.empty()) WEIR_RETURN_IF_ERROR(examinee_.Read(text));
     const int64_t begin = examinee_.n_tokens();
     WEIR_RETURN_IF_ERROR(examinee_.Read(LineText(options_.format, line)));
-    lines_.push_back({line, begin, examinee_.n_tokens()});
+    lines_.push_back({line, begin, examinee_.n_tokens(), false});
     if (lines_.size() > n_kept_) lines_.pop_front();
     return Status();
   }
   const Line& Back(int32_t distance) const { return At(distance).line; }
   SeqSpan SpanOf(int32_t distance) const { return {At(distance).begin, At(distance).end}; }
+  // The distance nearest to this one whose line was not asked for, which then counts as asked for; the farther of two.
+  int32_t TakeUnasked(int32_t distance) {
+    const auto n = static_cast<int32_t>(lines_.size());
+    for (int32_t off = 0; off < n; ++off) {
+      for (const int32_t at : {distance + off, distance - off}) {
+        if (at < 1 || at >= n || At(at).asked) continue;
+        lines_[lines_.size() - 1 - static_cast<size_t>(at)].asked = true;
+        return at;
+      }
+    }
+    return distance;
+  }
   int64_t TokensBack(int32_t distance) const { return examinee_.n_tokens() - At(distance).end; }
 
  private:
   struct Placed {
     Line line;
     int64_t begin, end;  // tokens of the stream before and after it
+    bool asked;
   };
+  static constexpr int32_t kSpare = 4;  // lines beyond the farthest distance that may be asked for in its place
   const Placed& At(int32_t distance) const { return lines_[lines_.size() - 1 - static_cast<size_t>(distance)]; }
 
   Examinee& examinee_;
@@ -87,14 +102,15 @@ Status ReadStream(Examinee& examinee, const LinesOptions& options, const SuiteHo
     const size_t first = options.carry ? static_cast<size_t>(point) % n_distances : 0,
                  end = options.carry ? first + 1 : n_distances;
     for (size_t d = first; d < end; ++d) {
-      const int32_t distance = options.distances[d];
+      const int32_t distance =
+          options.carry ? stream.TakeUnasked(options.distances[d]) : options.distances[d];
       const Line& line = stream.Back(distance);
       (*cells)[d].tokens_back.Add(static_cast<double>(stream.TokensBack(distance)));
       Question question = LineQuestion(options.format, line);
       question.n_answer = options.n_answer;
       question.number = !examinee.chat();
       question.where = {{stream.SpanOf(distance)}};
-      WEIR_ASSIGN_OR_RETURN(const Reply reply, options.carry ? examinee.Ask(question) : examinee.AskAside(question));
+      WEIR_ASSIGN_OR_RETURN(const Reply reply, options.carry ? examinee.AskRound(question) : examinee.AskAside(question));
       Count(reply, line.value, examinee.chat(), &(*cells)[d]);
       CountRecalled(examinee, question, reply, TextOf(options.format, line), &(*cells)[d]);
       if (hooks.progress) hooks.progress(++asked, n_questions);

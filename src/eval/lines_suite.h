@@ -24,8 +24,9 @@ struct LinesOptions {
   std::vector<int32_t> distances = {5, 10, 20, 40, 80};
   int32_t every = 10;
   int32_t gap_bytes = 0;  // generated prose after every line, which makes lines easier to tell apart
-  // Questions and answers stay in the stream: rounds, one question each, distances in turn. Otherwise every distance is
-  // asked at every point, aside.
+  // Questions and answers stay in the stream: rounds, one question each, distances in turn. The lines since the last
+  // answer and the question are one prompt. No line is asked for twice: if the one at the distance was, the nearest
+  // that was not is. Otherwise every distance is asked at every point, aside.
   bool carry = false;
   // LongEval: lines of a prompt.
   std::vector<int32_t> n_lines = {20, 40, 80};

@@ -22,6 +22,7 @@ constexpr size_t kSet = 4;       // facts about one person
 struct Told {
   Fact fact;
   int64_t begin, end;  // tokens of the stream before and after it
+  bool asked = false;
 };
 
 // Of every person, the first fact in each quarter of those told; people without one are left out.
@@ -79,6 +80,16 @@ class FactStream {
   int64_t TokensBack(const Told& told) const { return examinee_.n_tokens() - told.end; }
   const std::deque<Told>& told() const { return told_; }
   Fact Untold(int64_t i) { return facts_.Untold(i); }
+  // The fact nearest to `distance` that was not asked for, which then counts as asked for; nullptr: there is none.
+  const Told* TakeUnasked(int64_t distance) {
+    Told* best = nullptr;
+    for (Told& told : told_) {
+      if (told.asked) continue;
+      if (best == nullptr || std::abs(TokensBack(told) - distance) < std::abs(TokensBack(*best) - distance)) best = &told;
+    }
+    if (best != nullptr) best->asked = true;
+    return best;
+  }
   // The fact whose distance is nearest to `distance`. REQUIRES: something was told.
   const Told& Nearest(int64_t distance) const {
     return *std::min_element(told_.begin(), told_.end(), [&](const Told& a, const Told& b) {
@@ -154,6 +165,10 @@ class StreamQa {
       WEIR_RETURN_IF_ERROR(stream_.ReadTo(at));
       marked_ = false;
       if (stream_.told().empty()) continue;
+      if (options_.carry) {
+        WEIR_RETURN_IF_ERROR(AskRound(along));
+        continue;
+      }
       for (size_t c = 0; c < along->size(); ++c) {
         Cell& cell = (*along)[c];
         if (cell.score.n() < options_.n) WEIR_RETURN_IF_ERROR(AskOne(c, &cell));
@@ -192,13 +207,26 @@ class StreamQa {
     return AskAbout(stream_.Nearest(distance), "memory", cell);
   }
 
+  // One question of the cells in turn: the round's.
+  Status AskRound(std::vector<Cell>* along) {
+    const size_t c = turn_ % along->size();
+    Cell& cell = (*along)[c];
+    const int64_t distance = c == 0 ? 0 : options_.distances[c - 1];
+    if (stream_.TokensBack(stream_.told().front()) + options_.gap_tokens / 2 < distance) return Status();
+    const Told* told = stream_.TakeUnasked(distance);
+    if (told == nullptr) return Status();
+    ++turn_;
+    return AskAbout(*told, c == 0 ? "present" : "memory", &cell);
+  }
+
   Status AskAbout(const Told& told, std::string_view kind, Cell* cell) {
     const Question question = QuestionAbout(told, options_);
-    WEIR_ASSIGN_OR_RETURN(const Reply reply, Ask(question, kind, stream_.TokensBack(told)));
+    const int64_t tokens_back = stream_.TokensBack(told);
+    WEIR_ASSIGN_OR_RETURN(const Reply reply, Ask(question, kind, tokens_back));
     cell->score.Add(FirstInteger(reply.text) == told.fact.value ? 1 : 0);
     CountRecalled(examinee_, question, reply, question.gold, cell);
     if (reply.has_gold_nll) cell->gold_nll.Add(reply.gold_nll);
-    cell->tokens_back.Add(static_cast<double>(stream_.TokensBack(told)));
+    cell->tokens_back.Add(static_cast<double>(tokens_back));
     return Status();
   }
 
@@ -213,11 +241,13 @@ class StreamQa {
   }
 
   Result<Reply> Ask(const Question& question, std::string_view kind, int64_t tokens_back) {
-    if (!marked_) WEIR_RETURN_IF_ERROR(examinee_.Mark());
+    if (!marked_ && !options_.carry) WEIR_RETURN_IF_ERROR(examinee_.Mark());
     marked_ = true;
     if (options_.log.asked) options_.log.asked(question, kind, tokens_back);
-    auto reply = examinee_.AskAside(question);
+    auto reply = options_.carry ? examinee_.AskRound(question) : examinee_.AskAside(question);
     if (!reply.ok()) return reply;
+    // After a chat's answer the next turn's head has already been read.
+    if (options_.carry && !examinee_.chat()) WEIR_RETURN_IF_ERROR(examinee_.Read("\n\n"));
     ++asked_;
     if (hooks_.progress) hooks_.progress(asked_, total_);
     return reply;
@@ -229,6 +259,7 @@ class StreamQa {
   FactStream stream_;
   bool marked_ = false;  // at this point
   int64_t asked_ = 0, total_ = 0;
+  size_t turn_ = 0;  // of the next round's question
 };
 
 // Sets that the beginning of a stream is sure to have.
@@ -253,7 +284,8 @@ Cell MakeCell(const char* kind, int64_t distance) {
 }  // namespace
 
 int64_t StreamQaTokens(const StreamQaOptions& options) {
-  return *std::max_element(options.distances.begin(), options.distances.end()) + options.n * options.every_tokens;
+  const int64_t n_rounds = options.n * (options.carry ? std::ssize(options.distances) + 1 : 1);
+  return *std::max_element(options.distances.begin(), options.distances.end()) + n_rounds * options.every_tokens;
 }
 
 Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const SuiteHooks& hooks) {
@@ -272,6 +304,15 @@ Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const Sui
                              options.gap_tokens, options.gap_tokens, farthest);
     }
     cells.push_back(MakeCell("memory", distance));
+  }
+  if (options.carry && (options.untold || options.n_sets > 0)) {
+    return InvalidArgument("in rounds that stay in the stream, only facts that were told are asked for, one by one");
+  }
+  if (options.carry && options.every_tokens < 2 * options.gap_tokens) {
+    return InvalidArgument(
+        "a question every {} tokens with a fact every {}: rounds ask for no fact twice and need two of them each, so at "
+        "least {} tokens",
+        options.every_tokens, options.gap_tokens, 2 * options.gap_tokens);
   }
   if (options.paraphrase && options.n_sets > 0) return InvalidArgument("sets of facts have no paraphrased questions");
   if (options.n_sets > 0 && options.n_subjects > 0) {

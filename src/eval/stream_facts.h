@@ -32,6 +32,10 @@ struct StreamQaOptions {
       0;                // 0: all. Fewer: facts are superseded, each subject's after as many facts; the newest is right
   bool untold = false;  // also ask for facts that were never told
   bool paraphrase = false;  // questions share no word with the text
+  // Questions and answers stay in the stream, one question a round: the newest fact's, then every distance's in turn.
+  // What was read since the last answer and the question are one prompt, and no fact is asked for twice (the nearest to
+  // the distance that was not). Neither `untold` nor sets.
+  bool carry = false;
   // At the end of the stream, ask for four facts about each of so many people, told one in every quarter of it: one
   // after the other, and in one question.
   int32_t n_sets = 0;

@@ -110,6 +110,46 @@ TEST(InfMllm, TheOldestSlotMustBeatItsPenalty) {
   }
 }
 
+// The prompt's length is the window: as many slots as rows voted are recent.
+TEST(InfMllm, ThePromptsLengthIsTheWindow) {
+  Pot pot(40);
+  for (int32_t j = 0; j < 20; ++j) pot.scores[j] = 1;
+  pot.view.n_rows = 6;
+  const KeepSet keep = Select("inf_mllm:votes=prompt,recent=1,b=0", pot, 20);
+  KeepSet expected(14);
+  std::iota(expected.begin(), expected.end(), 6);
+  for (int32_t slot = 34; slot < 40; ++slot) expected.push_back(slot);
+  EXPECT_EQ(keep, expected);
+  // A prompt longer than the budget gets half of it.
+  pot.view.n_rows = 30;
+  const KeepSet half = Select("inf_mllm:votes=prompt,b=0", pot, 20);
+  EXPECT_EQ(std::count_if(half.begin(), half.end(), [](int32_t s) { return s >= 30; }), 10);
+}
+
+// At most the share `old` of the attended slots is older than recency alone would keep, whatever the scores' scale, and
+// a smaller penalty would keep more.
+TEST(InfMllm, FindsTheBiasThatKeepsAShareOfOldSlots) {
+  Rng rng(3);
+  for (int round = 0; round < 60; ++round) {
+    Pot pot(90);
+    Fill(rng, 500, &pot.scores);
+    const float scale = std::pow(10.0f, static_cast<float>(round % 6) - 4);
+    for (float& score : pot.scores) score = score * score * scale;
+    pot.scores[2] = 1e4f * scale;  // a sink
+    // 80 candidates, of which 40 stay: recency alone would keep 40 to 79.
+    const auto n_old = [&](const char* old) {
+      const KeepSet keep = Select(std::string("inf_mllm:recent=10,bias=share,old=") + old, pot, 50);
+      return std::count_if(keep.begin(), keep.end(), [](int32_t s) { return s < 40; });
+    };
+    EXPECT_EQ(n_old("0"), 0);
+    EXPECT_LE(n_old("0.1"), 4);
+    EXPECT_GE(n_old("0.1"), 2);
+    EXPECT_LE(n_old("0.25"), 10);
+    EXPECT_GE(n_old("0.25"), 8);
+    EXPECT_EQ(Select("inf_mllm:recent=10,bias=share,old=1", pot, 50), Select("inf_mllm:recent=10,b=0", pot, 50));
+  }
+}
+
 TEST(InfMllm, MeansOverRows) {
   // The penalty is in units of attention: sums of twice the rows are the same evidence.
   Rng rng(1);
@@ -137,6 +177,39 @@ TEST(InfMllm, OneRowWithoutPenaltyIsTovaWithTheNewestSlotProtected) {
     protect.view.scores = protect.scores;
     EXPECT_EQ(Select("inf_mllm:recent=1,b=0", pot, n_keep), Select("tova", protect, n_keep));
   }
+}
+
+// As few slots as hold the share of the catalyst's attention, the same number in all heads, within the bounds.
+TEST(InfiniPotRatio, FollowsTheAttention) {
+  const auto kept = [](const std::string& cover, int32_t n_attended) {
+    Pot pot(80);
+    std::vector<float> scores(80, 0.0f);
+    scores[0] = 100;  // a sink
+    for (int32_t i = 0; i < n_attended; ++i) scores[static_cast<size_t>(10 + i)] = 1;
+    pot.view.scores = scores;
+    const std::vector<SlotView> views(2, pot.view);
+    std::vector<KeepSet> keeps(2);
+    Make("infinipot:ratio=0.5,cover=" + cover)->SelectAll(views, 40, keeps);
+    EXPECT_EQ(keeps[0].size(), keeps[1].size());
+    return std::ssize(keeps[0]);
+  };
+  EXPECT_EQ(kept("0", 20), 40);
+  EXPECT_EQ(kept("1", 20), 24);    // and the first four
+  EXPECT_EQ(kept("0.5", 20), 14);
+  EXPECT_EQ(kept("0.5", 2), 10);   // a fourth of the ratio
+  EXPECT_EQ(kept("0.9", 60), 40);  // never more than the ratio
+}
+
+TEST(InfiniPotCatalyst, NamesAndNone) {
+  const auto needs = [](const std::string& catalyst) { return Make("infinipot:catalyst=" + catalyst)->Needs(); };
+  EXPECT_EQ(needs("cap_g").probe, Make("infinipot")->Needs().probe);
+  EXPECT_NE(needs("cap_g1").probe, needs("cap_g2").probe);
+  EXPECT_NE(needs("cap_q").probe.find("{question}"), std::string::npos);
+  EXPECT_EQ(needs("cap_x").probe, "cap_x");
+  EXPECT_EQ(needs("none").evidence.rows, EvidenceRows::kLast);
+  EXPECT_EQ(needs("none").evidence.n_last, 1);
+  EXPECT_EQ(needs("none").granularity, Granularity::kPerHead);
+  EXPECT_TRUE(needs("none").probe.empty());
 }
 
 TEST(InfiniPot, AlphaZeroIsTheCatalystAndAlphaOneIsSirLlm) {

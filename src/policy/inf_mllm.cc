@@ -16,7 +16,13 @@
 // - The penalty is subtracted: section 3.3 has a larger b favour new tokens.
 // - S is a mean over rows and heads: a sum over either would change what a given b means.
 // - The last l never compete, the older part of a longer prompt does (algorithm 1 against the prose).
-// - A prompt shorter than l votes with the rows it has; the last l slots are protected all the same.
+// - A prompt shorter than l votes with the rows before it that voted last, up to l of them: with `votes=last`, the
+//   default, what was read just before a short question decides too. `votes=own` leaves its own rows alone to decide.
+//   The last l slots are protected all the same.
+// - Section 3.2 has one L for the prompt's length and the window, algorithm 1 a parameter l: `votes=prompt` is l = m,
+//   the rows of the call that reads the prompt, and r = n_keep - m.
+// - The paper leaves open which b suits a model or a distance. `bias=share` finds it in every selection: the smallest
+//   b with which at most the share `old` of the r slots is older than those that recency alone would keep.
 // Differences:
 // - The paper evicts once a round, after the prompt's attention, and its cache grows beyond the budget in between: set
 //   `capacity` below the pot for that. Otherwise, and wherever the pot is full, room is made before a chunk is read,
@@ -26,6 +32,9 @@
 // - per_kv_head=on takes the mean over the query heads of each KV head, and a keep-set for each.
 // - A budget below l halves it instead of being an error.
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
 
 #include "policy/policy.h"
 #include "policy/rank.h"
@@ -49,6 +58,18 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "attention bias: penalty of the oldest slot, in units of attention",
      .tune = "0|0.0001|0.001|0.01|0.1"},
+    TextOption("bias", "fixed", "fixed: b as given; spread: b standard deviations of the attention; share: found by `old`",
+               "fixed|spread|share"),
+    {.key = "old",
+     .fallback = 0.25,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "bias=share: largest share of the attended slots that are older than recency alone would keep"},
+    TextOption("votes", "last",
+               "rows that vote: the last `recent`, some from before a short prompt; only the prompt's own; all of the "
+               "prompt, as many slots being recent",
+               "last|own|prompt"),
     TextOption("per_kv_head", "off", "select slots per KV head instead of per layer", "on|off"),
     {.key = "capacity",
      .fallback = 0,
@@ -64,6 +85,10 @@ class InfMllm : public Policy {
   explicit InfMllm(const PolicyOptions& options)
       : recent_(options.Int("recent")),
         b_(static_cast<float>(options.Number("b"))),
+        bias_(options.Text("bias")),
+        old_(options.Number("old")),
+        whole_(options.Text("votes") == "prompt"),
+        own_(whole_ || options.Text("votes") == "own"),
         per_kv_head_(options.Text("per_kv_head") == "on"),
         capacity_(options.Int("capacity")),
         step_(options.Int("step")) {}
@@ -71,7 +96,8 @@ class InfMllm : public Policy {
     PolicyNeeds needs;
     needs.granularity = per_kv_head_ ? Granularity::kPerHead : Granularity::kPerLayer;
     needs.evidence.rows = EvidenceRows::kLast;
-    needs.evidence.n_last = recent_;
+    needs.evidence.n_last = whole_ ? kWholePrompt : recent_;
+    needs.evidence.own_rows = own_;
     needs.min_slots = 2;
     return needs;
   }
@@ -83,26 +109,66 @@ class InfMllm : public Policy {
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
-    const int32_t recent = ProtectedRecent(n_keep >= recent_ ? recent_ : n_keep / 2, view.n_unscored, picker_.room());
+    const int32_t wanted = whole_ ? view.n_rows : recent_;
+    const int32_t recent = ProtectedRecent(n_keep >= wanted ? wanted : n_keep / 2, view.n_unscored, picker_.room());
     picker_.TakeNewest(recent);
     const int32_t n_candidates = std::max(0, picker_.n_slots() - recent);
+    mean_.resize(view.slots.size());
     biased_.resize(view.slots.size());
     const float n_rows = static_cast<float>(std::max(1, view.n_rows));
-    for (int32_t j = 0; j < n_candidates; ++j) {
-      const float age = static_cast<float>(n_candidates - 1 - j);
-      biased_[j] = view.scores[j] / n_rows - b_ * age / static_cast<float>(n_candidates);
-    }
+    for (int32_t j = 0; j < n_candidates; ++j) mean_[j] = view.scores[j] / n_rows;
+    Penalise(n_candidates, bias_ == "fixed" ? b_ : bias_ == "spread" ? b_ * Spread(n_candidates) : Found(n_candidates));
     picker_.TakeBest({biased_, {}}, n_candidates, n_keep);
     picker_.Finish(keep);
   }
 
  private:
+  void Penalise(int32_t n, float b) {
+    for (int32_t j = 0; j < n; ++j) {
+      const float age = static_cast<float>(n - 1 - j);
+      biased_[j] = mean_[j] - b * age / static_cast<float>(n);
+    }
+  }
+  // The standard deviation of the candidates' attention.
+  float Spread(int32_t n) const {
+    if (n == 0) return 0;
+    double sum = 0, squares = 0;
+    for (int32_t j = 0; j < n; ++j) {
+      sum += mean_[j];
+      squares += double{mean_[j]} * mean_[j];
+    }
+    return static_cast<float>(std::sqrt(std::max(0.0, squares / n - sum / n * (sum / n))));
+  }
+  // The smallest b, to a thousandth of the largest that matters, with which few enough old slots are kept.
+  float Found(int32_t n) {
+    const int32_t n_kept = std::min(picker_.room(), n), n_old = n - n_kept;
+    if (n_old <= 0 || n_kept <= 0) return 0;
+    const int32_t most = RoundHalfUp(old_ * n_kept);
+    const auto few = [&](float b) {
+      Penalise(n, b);
+      order_.assign(biased_.begin(), biased_.begin() + n);
+      std::nth_element(order_.begin(), order_.begin() + (n_kept - 1), order_.end(), std::greater<>());
+      const float last = order_[static_cast<size_t>(n_kept - 1)];
+      return std::count_if(biased_.begin(), biased_.begin() + n_old, [&](float x) { return x >= last; }) <= most;
+    };
+    // Between neighbours the penalty differs by b / n: beyond n times the largest attention, only age counts.
+    float most_b = static_cast<float>(n) * *std::max_element(mean_.begin(), mean_.begin() + n), least_b = most_b * 1e-8f;
+    if (few(0)) return 0;
+    for (int i = 0; i < 24; ++i) {
+      const float b = std::sqrt(least_b * most_b);
+      (few(b) ? most_b : least_b) = b;
+    }
+    return most_b;
+  }
+
   const int32_t recent_;
   const float b_;
-  const bool per_kv_head_;
+  const std::string bias_;
+  const double old_;
+  const bool whole_, own_, per_kv_head_;
   const int32_t capacity_, step_;
   SlotPicker picker_;
-  std::vector<float> biased_;
+  std::vector<float> mean_, biased_, order_;
 };
 
 }  // namespace

@@ -18,10 +18,13 @@
 // - Query heads of a group are reduced by their mean (`reduce`), u is not pooled (`kernel` 1) and nothing is protected
 //   (`sinks` 0) by default. A pool runs over all slots of the head, those that NuC took included.
 // - Pinned slots and sinks are taken first; alpha divides what they leave.
-// - |C|/|M|: 0.5, of the slots that the catalyst leaves.
+// - |C|/|M|: 0.5, of the slots that the catalyst leaves. Section 6 leaves open a ratio that adapts to the input:
+//   `cover` keeps as few slots as hold this share of u, mean over layers and heads, never more than `ratio` and never
+//   fewer than a fourth of it. The first four slots, which every text's rows attend to, do not count.
 // - The catalyst is our wording of the generic instruction of section 4.4; a "{question}" in it makes it the
-//   question-aware one. With `template` the chat template's end of a turn follows, so that rows vote with which the
-//   model would begin to answer.
+//   question-aware one. cap_g, cap_g1, cap_g2 and cap_q name our wordings of table 2's four. With `template` the chat
+//   template's end of a turn follows, so that rows vote with which the model would begin to answer.
+// - Table 3's "w/o CaP": catalyst=none reads none, and the newest token's attention takes its place (TOVA's score).
 // Differences:
 // - A pot that fills while the answer is written is distilled like any other.
 // - alpha=1 reads no catalyst and keeps one set for all heads: their rankings are equal. alpha=0 computes no
@@ -31,6 +34,10 @@
 //   ends with the trained context.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "policy/policy.h"
@@ -38,6 +45,23 @@
 
 namespace weir {
 namespace {
+
+constexpr const char* kGeneral = "\n\nSummarize the text above and point out what matters most in it.";
+
+// Table 2's kinds of catalyst, in our words.
+constexpr std::pair<std::string_view, const char*> kWordings[] = {
+    {"cap_g", kGeneral},
+    {"cap_g1", "\n\nGive a short account of what was just read and stress its key points."},
+    {"cap_g2", "\n\nWhat is important in the passage above? Restate its main facts."},
+    {"cap_q", "\n\nFind in the text above what answers this question: {question}"},
+};
+
+std::string WordingOf(const std::string& catalyst) {
+  for (const auto& [name, words] : kWordings) {
+    if (catalyst == name) return words;
+  }
+  return catalyst;
+}
 
 constexpr PolicyOptionInfo kOptions[] = {
     {.key = "ratio",
@@ -54,8 +78,16 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "share of the kept slots chosen by surprise, the rest by the catalyst",
      .tune = "0|0.25|0.5|0.75|1"},
-    TextOption("catalyst", "\n\nSummarize the text above and point out what matters most in it.",
-               "prompt whose attention votes; {question} stands for a question that is known before the text"),
+    {.key = "cover",
+     .fallback = 0,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "keep as few slots as the catalyst gives this share of its attention to, a fourth of `ratio` to all of "
+             "it; 0 = always `ratio`"},
+    TextOption("catalyst", kGeneral,
+               "prompt whose attention votes; {question} stands for a question that is known before the text; cap_g, "
+               "cap_g1, cap_g2 and cap_q are wordings; none: the newest token votes"),
     TextOption("template", "on", "end the catalyst like a user's turn of the chat template", "on|off"),
     TextOption("rows", "sum", "how to combine the catalyst's rows", "sum|max"),
     TextOption("reduce", "mean", "how to combine the query heads of a KV head", "mean|max"),
@@ -84,7 +116,8 @@ class InfiniPot : public Policy {
   explicit InfiniPot(const PolicyOptions& options)
       : ratio_(options.Number("ratio")),
         alpha_(options.Number("alpha")),
-        catalyst_(options.Text("catalyst")),
+        cover_(options.Number("cover")),
+        catalyst_(WordingOf(options.Text("catalyst"))),
         template_(options.Text("template") == "on"),
         rows_(options.Text("rows") == "max" ? RowReduce::kMax : RowReduce::kSum),
         reduce_(options.Text("reduce") == "max" ? HeadReduce::kMax : HeadReduce::kMean),
@@ -102,15 +135,23 @@ class InfiniPot : public Policy {
     needs.min_slots = sinks_ + 2;
     if (alpha_ == 1) return needs;
     needs.granularity = Granularity::kPerHead;
+    needs.evidence.head_reduce = reduce_;
+    if (catalyst_ == "none") {
+      needs.evidence.rows = EvidenceRows::kLast;
+      return needs;
+    }
     needs.evidence.rows = EvidenceRows::kProbe;
     needs.evidence.row_reduce = rows_;
-    needs.evidence.head_reduce = reduce_;
     needs.probe = catalyst_;
     needs.probe_in_template = template_;
     return needs;
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
     return std::min(n_slots - n_coming, std::max(sinks_ + 1, RoundHalfUp(ratio_ * n_slots)));
+  }
+  void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) override {
+    if (cover_ > 0 && !views.empty() && !views[0].scores.empty()) n_keep = Covering(views, n_keep);
+    for (size_t i = 0; i < views.size(); ++i) Select(views[i], n_keep, &keeps[i]);
   }
   void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
     picker_.Begin(view.slots, n_keep);
@@ -125,6 +166,27 @@ class InfiniPot : public Policy {
   }
 
  private:
+  // Slots that hold the share `cover` of the attention, mean over the groups, in [n_keep / 4, n_keep]. Pinned slots are
+  // kept whatever they hold.
+  int32_t Covering(std::span<const SlotView> views, int32_t n_keep) {
+    constexpr size_t kFirst = 4;
+    int64_t n_all = 0;
+    int32_t n_pinned = 0;
+    for (const SlotView& view : views) {
+      pooled_.assign(view.scores.begin() + std::min(kFirst, view.scores.size()), view.scores.end());
+      std::sort(pooled_.begin(), pooled_.end(), std::greater<>());
+      double left = 0;
+      for (const float score : pooled_) left += score;
+      left *= cover_;
+      size_t n = 0;
+      for (; n < pooled_.size() && left > 0; ++n) left -= pooled_[n];
+      n_all += static_cast<int64_t>(n + kFirst);
+      n_pinned = std::max(n_pinned, static_cast<int32_t>(std::ranges::count_if(view.slots, &SlotMeta::pinned)));
+    }
+    const auto mean = static_cast<int32_t>(n_all / std::ssize(views));
+    const int32_t least = std::min(n_keep, std::max({n_keep / 4, n_pinned + 1, sinks_ + 1}));
+    return std::clamp(mean, least, n_keep);
+  }
   // The likelihoods, those of visual tokens filled in.
   RankKeys Surprise(const SlotView& view) {
     const auto visual = [](const SlotMeta& slot) { return slot.modality != Modality::kText; };
@@ -153,7 +215,7 @@ class InfiniPot : public Policy {
     return (*std::max_element(text_.begin(), middle) + *middle) / 2;
   }
 
-  const double ratio_, alpha_;
+  const double ratio_, alpha_, cover_;
   const std::string catalyst_;
   const bool template_;
   const RowReduce rows_;

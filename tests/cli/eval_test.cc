@@ -129,6 +129,38 @@ TEST(EvalStreamQaTest, PresentAndMemory) {
   EXPECT_GT(rows[2]["tokens_back"], rows[1]["tokens_back"]);
 }
 
+TEST(EvalStreamQaTest, RoundsThatStay) {
+  const Arguments rounds = {"--carry", "--pot", "96", "--distance", "64,256", "--gap", "64", "--n", "2"};
+  Arguments few = rounds, enough = rounds;
+  few.insert(few.end(), {"--every", "64"});
+  enough.insert(enough.end(), {"--every", "160"});
+  const std::vector<json> rows = Rows("streamqa", enough);
+  ASSERT_EQ(rows.size(), 3u);
+  for (const json& row : rows) EXPECT_FALSE(row.contains("gold_nll")) << row;
+  const RunResult refused = Eval("streamqa", few);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("at least 128"), std::string::npos) << refused.err;
+}
+
+TEST(EvalHitsTest, ARowForEveryCycle) {
+  const Arguments arguments = {"--policy", "infinipot:alpha=0,template=off;window:step=32", "--pot", "96", "--cycles", "2",
+                               "--n", "2"};
+  const std::vector<json> rows = Rows("hits", arguments);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0]["metric"], "hit_rate");
+  EXPECT_EQ(rows[1]["cycle"], 2);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["n"], 2);
+    EXPECT_TRUE(row["nll_global"].is_number()) << row;
+    EXPECT_TRUE(row["held"].is_number()) << row;
+  }
+  EXPECT_EQ(rows[0]["value"], 1) << "the first distillation scores everything";
+  EXPECT_EQ(Figures(Rows("hits", arguments)), Figures(rows));
+  const RunResult refused = Eval("hits", {"--pot", "96", "--cycles", "1", "--n", "1", "--global", "h2o"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("ratio"), std::string::npos) << refused.err;
+}
+
 TEST(EvalLongBenchTest, ScoresTasksOfAFile) {
   TempDir dir;
   const std::string file = dir.Write(

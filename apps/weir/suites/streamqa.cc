@@ -59,6 +59,7 @@ Result<Exam> MakeExam(const StreamQaFlags& flags) {
   }
   Exam exam{.suite = "streamqa", .read_tokens = StreamQaTokens(options), .n_answer = options.n_answer};
   exam.longest_tokens = exam.read_tokens + 2 * options.every_tokens + 512;
+  if (options.carry) exam.longest_tokens += exam.read_tokens / options.every_tokens * (options.n_answer + 32);
   exam.n_questions =
       static_cast<int64_t>(options.distances.size() + 1 + options.untold) * options.n + 5 * options.n_sets;
   exam.run = [options, text](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
@@ -87,6 +88,9 @@ Action AddStreamQa(CLI::App& sub) {
          "facts are about so many people's things: few, and older facts are superseded; the newest is right (0: all)")
       ->check(Between(0, 1 << 20))
       ->type_name("N");
+  sub.add_flag("--carry", options->carry,
+               "questions and answers stay in the stream, one question a round; a round's prompt is what was read since "
+               "the last answer, and its question");
   sub.add_flag("--untold", options->untold, "also ask for facts that were never told, and count answers");
   sub.add_flag("--paraphrase", options->paraphrase, "ask in other words: no word of a question is in its fact");
   sub.add_option("--sets", options->n_sets,

@@ -51,10 +51,11 @@ class AttentionEvidence : public EvidenceKind {
     const int64_t n_vote = n_last - (near_end && !selects_next ? chunk.n_after : 0);
     call_.row_begin = chunk.n - std::min(chunk.n, n_vote);
     // If a prompt ends in a short chunk, or in a template's words after it, its rows are added to those that voted just
-    // before.
+    // before: those of the same call, or of any.
     const EvidenceMemo& memo = core.memo;
+    const int64_t most = n_last == kWholePrompt ? core.n_slots() / 2 : 2 * n_last;
     call_.accumulate = near_end && chunk.n_after + chunk.n < n_last && memo.n_unscored == 0 && memo.n_score_rows > 0 &&
-                       memo.n_score_rows + chunk.n <= 2 * n_last;
+                       memo.n_score_rows + chunk.n <= most && (!declared_.own_rows || chunk.first > 0);
     return near_end || selects_next;
   }
 

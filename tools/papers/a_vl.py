@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A-VL (AAAI 2025; the slides of its talk number no tables)."""
+
+from tools.papers.entry import MADE, PARTLY, ROOT, Entry, Setting, Step, python
+
+
+def attention(s: Setting) -> list[Step]:
+    """Where a picture's attention goes: sparsity, what layers and tokens have in common, decay over text."""
+    trace, picture = s.out / "a-vl-attention.trace", s.out / "a-vl-attention.svg"
+    image = s.data or str(ROOT / "build/world/pictures")
+    made = ["--clips", "4", "--frames", "1", "--rounds", "1", "--kinds", "1,0,0,0", "--unnamed", "--seed", "7001"]
+    steps = []
+    if not s.data:
+        image = str(s.out / "picture")
+        steps.append(Step([python(), str(ROOT / "tools/train/make_streams.py"), image, *made]))
+        image += "/0000/0000.0.ppm"
+    run = [s.weir, "run", "-m", s.model, "--mmproj", s.mmproj, "--image", image, "-p", "What is in the picture?"]
+    steps.append(Step([*run, "--policy", "full", "-n", "32", "--trace", str(trace), "--trace-attention", "32"]))
+    top = [s.weir, "trace", str(trace), "--attention", "--top", "0.3"]
+    return [*steps, Step(top), Step([*top, "-o", str(picture)])]
+
+
+def first_three(s):
+    program, data = str(ROOT / "tools/papers/first_tokens.py"), s.data
+    steps = []
+    if not data:
+        data = str(s.out / "pictures")
+        made = ["--clips", s.trials(50), "--frames", "4", "--rounds", "1", "--kinds", "1,0,0,0", "--unnamed"]
+        steps.append(Step([python(), str(ROOT / "tools/train/make_streams.py"), data, *made, "--seed", "7006"]))
+    ask = [python(), program, "--weir", s.weir, "-m", s.model, "--mmproj", s.mmproj, "--data", data]
+    return [*steps, Step([*ask, "-n", s.trials(50)])]
+
+
+def memory(s):
+    name = "a-vl-memory"
+    shown = "stored_share,used_share,kv_bytes,latency_ratio"
+    return [s.world(name, "avl"), s.table(name, "kind", "--show", shown)]
+
+
+def performance(s):
+    """Whole cache, FastV, H2O and A-VL at about half of it, by the metric of each data set."""
+    name = "a-vl-performance"
+    policies = "full;fastv:K=2,R=0.5;h2o;a_vl:S=0.45,C=0.3,K=3,P=0.9,T=0.5"
+    metrics = s.size("exact", "vqa,anls,exact,cider")
+    return [s.world(name, "avl", "--policy", policies, "--metric", metrics), s.table(name, "metric")]
+
+
+def latency(s):
+    build = ["cmake", "--preset", "release", "-DWEIR_BENCH=ON"]
+    target = ["cmake", "--build", "--preset", "release", "--target", "selected_bench"]
+    return [Step(build), Step(target), Step([str(ROOT / "build/release/bench/selected_bench")])]
+
+
+ENTRIES = [
+    Entry(
+        "a-vl/sparsity",
+        "share of a picture's tokens with 80 % of its attention",
+        PARTLY,
+        "one picture of a generated world instead of OCR-VQA's; means over heads",
+        attention, vision=True,
+    ),
+    Entry(
+        "a-vl/layers",
+        "what the important tokens of two layers have in common (PPCI)",
+        PARTLY,
+        "as sparsity; the top 30 %, the paper also has 50 % (`weir trace --attention --top`)",
+        attention, vision=True,
+    ),
+    Entry(
+        "a-vl/continuity",
+        "what the important tokens of two steps have in common (PPCI)",
+        PARTLY,
+        "as sparsity",
+        attention, vision=True,
+    ),
+    Entry(
+        "a-vl/first-three-tokens",
+        "99 % of samples begin with the same three tokens when only 30 % are used",
+        PARTLY,
+        "50 questions about four generated pictures each; an answer of our model is often shorter than three tokens",
+        first_three,
+        vision=True,
+    ),
+    Entry(
+        "a-vl/text-decay",
+        "attention of text by distance as the answer grows",
+        PARTLY,
+        "as sparsity",
+        attention, vision=True,
+    ),
+    Entry(
+        "a-vl/performance",
+        "accuracy of FastV, H2O and A-VL on six data sets and five models",
+        PARTLY,
+        "our world and one model unless --data names a converted data set, which must be one at a time",
+        performance, vision=True,
+    ),
+    Entry(
+        "a-vl/memory",
+        "accuracy and memory by S, C, K, P and T",
+        MADE,
+        "films of 48 frames instead of single pictures, so that there is something to leave out",
+        memory, vision=True,
+    ),
+    Entry(
+        "a-vl/latency",
+        "50.5 % of the whole cache's decoding latency",
+        PARTLY,
+        "attention alone, on a CPU, at the shapes of LLaVA-1.5-7B and two others",
+        latency,
+    ),
+]
