@@ -72,7 +72,7 @@ double Best(std::span<const std::string> golds, Score score) {
   return best;
 }
 
-constexpr std::string_view kMetrics[] = {"exact", "vqa", "anls", "f1", "rouge_l", "cider"};
+constexpr std::string_view kMetrics[] = {"exact", "vqa", "anls", "f1", "rouge_l", "cider", "contains"};
 
 }  // namespace
 
@@ -96,6 +96,11 @@ bool ExactMatch(std::string_view prediction, std::string_view gold) {
     return out;
   };
   return plain(prediction) == plain(gold);
+}
+
+bool Contains(std::string_view prediction, std::string_view gold) {
+  const std::string wanted = PlainText(gold);
+  return !wanted.empty() && PlainText(prediction).find(wanted) != std::string::npos;
 }
 
 std::string VqaText(std::string_view text) {
@@ -138,12 +143,13 @@ double Anls(std::string_view prediction, std::span<const std::string> golds) {
 
 Status CheckAnswerMetric(std::string_view metric) {
   if (std::find(std::begin(kMetrics), std::end(kMetrics), metric) != std::end(kMetrics)) return Status();
-  return Unsupported("metric '{}'; known: exact, vqa, anls, f1, rouge_l, cider", metric);
+  return Unsupported("metric '{}'; known: exact, vqa, anls, f1, rouge_l, cider, contains", metric);
 }
 
 Result<double> AnswerScore(std::string_view metric, std::string_view prediction, std::span<const std::string> golds) {
   if (golds.empty()) return InvalidArgument("no gold answer to compare with");
   if (metric == "exact") return Best(golds, [&](const std::string& gold) { return ExactMatch(prediction, gold); });
+  if (metric == "contains") return Best(golds, [&](const std::string& gold) { return Contains(prediction, gold); });
   if (metric == "vqa") return VqaAccuracy(prediction, golds);
   if (metric == "anls") return Anls(prediction, golds);
   if (metric == "f1") return Best(golds, [&](const std::string& gold) { return QaF1(prediction, gold); });

@@ -6,6 +6,8 @@
 // vqa      VQA accuracy (Antol et al. 2015, VQA; Goyal et al. 2017): right as far as three people said the same
 // anls     average normalised Levenshtein similarity (Biten et al. 2019, ST-VQA): near misses of read text count
 // f1       of the two bags of words, as SQuAD has it (QaF1 of eval/longbench_metrics.h)
+// contains the answer has a right one somewhere in it, apart from ASCII case and white space (OCRBench; its formulas
+//          are compared without spaces and with case, which this does not do)
 // rouge_l  of the longest common subsequence of words (RougeL there)
 #pragma once
 
@@ -22,6 +24,9 @@ namespace weir {
 std::string PlainText(std::string_view text);
 
 bool ExactMatch(std::string_view prediction, std::string_view gold);
+
+// An empty gold answer is in nothing.
+bool Contains(std::string_view prediction, std::string_view gold);
 
 // Normalises a text as VQA's evaluation does: lower case, numbers up to ten as digits, no articles, no punctuation. Two
 // differences: apostrophes are removed on both sides, while the published evaluation restores missing ones from a list;

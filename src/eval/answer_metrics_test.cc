@@ -28,6 +28,13 @@ TEST(AnswerMetricsTest, ExactIsExact) {
   EXPECT_EQ(Score("exact", ".", {"x"}), 0);
 }
 
+TEST(AnswerMetricsTest, ContainsFindsItAnywhere) {
+  EXPECT_EQ(Score("contains", "The sign says:\n STOP  here", {"go", "stop here"}), 1);
+  EXPECT_EQ(Score("contains", "sto p", {"stop"}), 0);
+  EXPECT_EQ(Score("contains", "stop", {"stop here"}), 0);
+  EXPECT_EQ(Score("contains", "anything", {""}), 0);
+}
+
 // What the published evaluation makes of these, by its rules: a mark beside a space goes, another becomes a space; a
 // comma between digits makes all marks go; a period stays before a digit.
 TEST(AnswerMetricsTest, VqaTextFollowsTheRules) {

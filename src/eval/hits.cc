@@ -136,8 +136,7 @@ Status RunHits(Session& session, const Tokenizer& tokenizer, const MakeGlobal& m
         WEIR_RETURN_IF_ERROR(pot.ReadThroughSelection());
         const int64_t n_before = pot.n_read() - 1;
         const auto n_keep = static_cast<int32_t>(pot.Held(0, 0).size());
-        WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> all,
-                              make_global(static_cast<int32_t>(n_before), n_keep));
+        WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> all, make_global(static_cast<int32_t>(n_before), n_keep));
         Reader global(*all, tokens, stop);
         WEIR_RETURN_IF_ERROR(global.ReadThroughSelection());
         Count(pot, global, session.pot().shape(), &cells[static_cast<size_t>(cycle)]);

@@ -102,15 +102,15 @@ Status ReadStream(Examinee& examinee, const LinesOptions& options, const SuiteHo
     const size_t first = options.carry ? static_cast<size_t>(point) % n_distances : 0,
                  end = options.carry ? first + 1 : n_distances;
     for (size_t d = first; d < end; ++d) {
-      const int32_t distance =
-          options.carry ? stream.TakeUnasked(options.distances[d]) : options.distances[d];
+      const int32_t distance = options.carry ? stream.TakeUnasked(options.distances[d]) : options.distances[d];
       const Line& line = stream.Back(distance);
       (*cells)[d].tokens_back.Add(static_cast<double>(stream.TokensBack(distance)));
       Question question = LineQuestion(options.format, line);
       question.n_answer = options.n_answer;
       question.number = !examinee.chat();
       question.where = {{stream.SpanOf(distance)}};
-      WEIR_ASSIGN_OR_RETURN(const Reply reply, options.carry ? examinee.AskRound(question) : examinee.AskAside(question));
+      WEIR_ASSIGN_OR_RETURN(const Reply reply,
+                            options.carry ? examinee.AskRound(question) : examinee.AskAside(question));
       Count(reply, line.value, examinee.chat(), &(*cells)[d]);
       CountRecalled(examinee, question, reply, TextOf(options.format, line), &(*cells)[d]);
       if (hooks.progress) hooks.progress(++asked, n_questions);

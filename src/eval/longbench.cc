@@ -34,6 +34,12 @@ Result<std::vector<LongBenchSample>> ParseLongBench(std::string_view jsonl) {
         good = good && answer.is_string();
         if (good) sample.answers.push_back(answer.get<std::string>());
       }
+      if (row.contains("all_classes") && row["all_classes"].is_array()) {
+        for (const nlohmann::json& name : row["all_classes"]) {
+          good = good && name.is_string();
+          if (good) sample.all_classes.push_back(name.get<std::string>());
+        }
+      }
       const int64_t most = row["max_new_tokens"].get<int64_t>();
       good = good && !sample.answers.empty() && most >= 1 && most <= kMaxAnswer;
       if (good) sample.max_new_tokens = static_cast<int32_t>(most);
@@ -48,7 +54,11 @@ Result<std::vector<LongBenchSample>> ParseLongBench(std::string_view jsonl) {
 }
 
 bool IsCompletionTask(std::string_view dataset) {
-  constexpr std::string_view kTasks[] = {"trec", "triviaqa", "samsum", "lsht", "lcc", "repobench-p"};
+  return IsFewShotTask(dataset) || dataset == "lcc" || dataset == "repobench-p";
+}
+
+bool IsFewShotTask(std::string_view dataset) {
+  constexpr std::string_view kTasks[] = {"trec", "triviaqa", "samsum", "lsht"};
   return std::find(std::begin(kTasks), std::end(kTasks), dataset) != std::end(kTasks);
 }
 
@@ -91,13 +101,12 @@ Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBe
       WEIR_RETURN_IF_ERROR(examinee.Expect(question));
       WEIR_RETURN_IF_ERROR(examinee.ReadTokens({tokens.data(), n_read}));
       WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.Ask(question));
-      // Continued examples: what follows the first line is the next example.
       std::string_view answer = reply.text;
-      if (goes_on) {
+      if (IsFewShotTask(sample.dataset)) {
         answer.remove_prefix(std::min(answer.find_first_not_of('\n'), answer.size()));
         answer = answer.substr(0, answer.find('\n'));
       }
-      WEIR_ASSIGN_OR_RETURN(const double score, LongBenchScore(sample.metric, answer, sample.answers));
+      WEIR_ASSIGN_OR_RETURN(const double score, LongBenchScore(sample.metric, answer, sample.answers, sample.all_classes));
       cell.score.Add(score);
       if (hooks.progress) hooks.progress(++asked, total);
       return Status();

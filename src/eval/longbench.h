@@ -17,16 +17,20 @@ namespace weir {
 struct LongBenchSample {
   std::string dataset, metric, prompt;
   std::vector<std::string> answers;
+  std::vector<std::string> all_classes;  // of metric classification
   int32_t max_new_tokens = 0;  // LongBench's own, 1..4096
 };
 
-// One JSON object per line: `dataset`, `metric`, `prompt`, `answers` (texts), `max_new_tokens`; other keys are ignored.
+// One JSON object per line: `dataset`, `metric`, `prompt`, `answers` (texts), `max_new_tokens`, and `all_classes`
+// (texts) for metric classification; other keys are ignored.
 // kCorrupt names the line that lacks one.
 Result<std::vector<LongBenchSample>> ParseLongBench(std::string_view jsonl);
 
-// Prompts of these tasks are examples to continue: they are never put into a chat template (SnapKV's and LongBench's
-// pred.py).
+// Prompts of these tasks are examples or code to continue: they are never put into a chat template (SnapKV's and
+// LongBench's pred.py).
 bool IsCompletionTask(std::string_view dataset);
+// Of these, those with examples: what follows the answer's first line is the next example.
+bool IsFewShotTask(std::string_view dataset);
 
 // A prompt longer than max_tokens loses its middle: its first and last max_tokens / 2 tokens stay. 0: no limit.
 void CutMiddle(std::vector<int32_t>* tokens, int64_t max_tokens);

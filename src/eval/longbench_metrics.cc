@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -80,6 +81,43 @@ double RougeL(std::string_view prediction, std::string_view gold) {
   return F1(row[b.size()], a.size(), b.size());
 }
 
+double ClassShare(std::string_view prediction, std::string_view gold, std::span<const std::string> classes) {
+  size_t n = 0;
+  bool right = false;
+  for (const std::string& name : classes) {
+    if (prediction.find(name) == std::string_view::npos) continue;
+    if (name != gold && gold.find(name) != std::string_view::npos) continue;
+    ++n;
+    right |= name == gold;
+  }
+  return right ? 1.0 / static_cast<double>(n) : 0;
+}
+
+double CodeSimilarity(std::string_view prediction, std::string_view gold) {
+  constexpr size_t kMaxBytes = 4096;
+  std::string_view line;
+  for (size_t at = std::min(prediction.find_first_not_of('\n'), prediction.size()); at < prediction.size();) {
+    const size_t end = std::min(prediction.find('\n', at), prediction.size());
+    const std::string_view next = prediction.substr(at, end - at);
+    at = end + 1;
+    if (next.find_first_of("`#") != std::string_view::npos || next.find("//") != std::string_view::npos) continue;
+    line = next;
+    break;
+  }
+  const std::string_view a = line.substr(0, kMaxBytes), b = gold.substr(0, kMaxBytes);
+  if (a.empty() || b.empty()) return 0;
+  std::vector<size_t> row(b.size() + 1, 0);
+  for (const char c : a) {
+    size_t above_left = 0;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = c == b[j - 1] ? above_left + 1 : std::max(row[j], row[j - 1]);
+      above_left = above;
+    }
+  }
+  return std::round(200.0 * static_cast<double>(row[b.size()]) / static_cast<double>(a.size() + b.size())) / 100;
+}
+
 double IntegerShare(std::string_view prediction, std::string_view gold) {
   const auto wanted = FirstInteger(gold);
   if (!wanted.has_value()) return 0;
@@ -94,17 +132,25 @@ double IntegerShare(std::string_view prediction, std::string_view gold) {
   return n == 0 ? 0 : static_cast<double>(n_right) / static_cast<double>(n);
 }
 
-Result<double> LongBenchScore(std::string_view metric, std::string_view prediction,
-                              std::span<const std::string> golds) {
+Result<double> LongBenchScore(std::string_view metric, std::string_view prediction, std::span<const std::string> golds,
+                              std::span<const std::string> classes) {
   double (*score)(std::string_view, std::string_view) = nullptr;
   if (metric == "qa_f1") score = QaF1;
   if (metric == "rouge") score = RougeL;
   if (metric == "retrieval" || metric == "retrieval_zh" || metric == "count") score = IntegerShare;
-  if (score == nullptr) {
-    return Unsupported("metric '{}'; known: qa_f1, rouge, retrieval, retrieval_zh, count", metric);
+  if (metric == "code_sim") score = CodeSimilarity;
+  const bool classified = metric == "classification";
+  if (score == nullptr && !classified) {
+    return Unsupported("metric '{}'; known: qa_f1, rouge, retrieval, retrieval_zh, count, classification, code_sim",
+                       metric);
   }
   if (golds.empty()) return InvalidArgument("no gold answer to compare with");
   double best = 0;
+  if (classified) {
+    if (classes.empty()) return InvalidArgument("classification needs the names of all classes (`all_classes`)");
+    for (const std::string& gold : golds) best = std::max(best, ClassShare(prediction, gold, classes));
+    return best;
+  }
   for (const std::string& gold : golds) best = std::max(best, score(prediction, gold));
   return best;
 }

@@ -42,6 +42,30 @@ TEST(LongBenchMetricsTest, RetrievalAndCount) {
   EXPECT_DOUBLE_EQ(IntegerShare("99999999999999999999 7", "7"), 0.5);
 }
 
+TEST(LongBenchMetricsTest, Classes) {
+  const std::vector<std::string> classes = {"city", "city or state", "number", "person"};
+  EXPECT_DOUBLE_EQ(ClassShare("It is a number.", "number", classes), 1);
+  EXPECT_DOUBLE_EQ(ClassShare("a number or a person", "number", classes), 0.5);
+  EXPECT_DOUBLE_EQ(ClassShare("city or state", "city or state", classes), 1) << "part of the gold answer";
+  EXPECT_DOUBLE_EQ(ClassShare("city or state", "city", classes), 0.5);
+  EXPECT_DOUBLE_EQ(ClassShare("Number", "number", classes), 0) << "case counts";
+  const std::vector<std::string> golds = {"person"};
+  EXPECT_DOUBLE_EQ(*LongBenchScore("classification", "person", golds, classes), 1);
+  EXPECT_EQ(LongBenchScore("classification", "person", golds).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(LongBenchMetricsTest, Code) {
+  EXPECT_DOUBLE_EQ(CodeSimilarity("return x", "return x"), 1);
+  // The common subsequence of abcd and abxd has three characters: 2 * 3 / 8.
+  EXPECT_DOUBLE_EQ(CodeSimilarity("abcd", "abxd"), 0.75);
+  // Rounded as published: 2 * 2 / 6 is 0.67.
+  EXPECT_DOUBLE_EQ(CodeSimilarity("ab", "abcd"), 0.67);
+  // Comments and fences are skipped, and so are line ends before the first line; what follows does not count.
+  EXPECT_DOUBLE_EQ(CodeSimilarity("\n\n```python\n# first\nx = 1 // 2\nreturn x\nother", "return x"), 1);
+  EXPECT_DOUBLE_EQ(CodeSimilarity("# only a comment", "return x"), 0);
+  EXPECT_DOUBLE_EQ(*LongBenchScore("code_sim", "abcd", std::vector<std::string>{"abxd"}), 0.75);
+}
+
 TEST(LongBenchMetricsTest, TheBestAnswerCounts) {
   const std::vector<std::string> golds = {"no", "white whale"};
   const Result<double> best = LongBenchScore("qa_f1", "white whale", golds);

@@ -15,6 +15,11 @@ TEST(LongBenchTest, ParsesSamples) {
   ASSERT_EQ(samples->size(), 1u);
   EXPECT_EQ((*samples)[0].answers.size(), 2u);
   EXPECT_EQ((*samples)[0].max_new_tokens, 128);
+  EXPECT_TRUE((*samples)[0].all_classes.empty());
+  const auto classed = ParseLongBench(
+      R"({"dataset": "trec", "metric": "classification", "prompt": "p", "answers": ["a"], "max_new_tokens": 64, "all_classes": ["a", "b"]})");
+  ASSERT_TRUE(classed.ok());
+  EXPECT_EQ((*classed)[0].all_classes, (std::vector<std::string>{"a", "b"}));
   for (const char* bad :
        {"", "{}", "7", R"({"dataset": "d", "metric": "m", "prompt": "p", "answers": "a", "max_new_tokens": 1})",
         R"({"dataset": "d", "metric": "m", "prompt": "p", "answers": [], "max_new_tokens": 1})",
@@ -45,6 +50,8 @@ TEST(LongBenchTest, TasksThatAreNeverChats) {
   EXPECT_TRUE(IsCompletionTask("trec"));
   EXPECT_TRUE(IsCompletionTask("repobench-p"));
   EXPECT_FALSE(IsCompletionTask("qasper"));
+  EXPECT_TRUE(IsFewShotTask("trec"));
+  EXPECT_FALSE(IsFewShotTask("lcc")) << "code may begin with a comment";
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ class FactStream {
     Told* best = nullptr;
     for (Told& told : told_) {
       if (told.asked) continue;
-      if (best == nullptr || std::abs(TokensBack(told) - distance) < std::abs(TokensBack(*best) - distance)) best = &told;
+      if (best == nullptr || std::abs(TokensBack(told) - distance) < std::abs(TokensBack(*best) - distance))
+        best = &told;
     }
     if (best != nullptr) best->asked = true;
     return best;
@@ -310,7 +311,8 @@ Status RunStreamQa(Examinee& examinee, const StreamQaOptions& options, const Sui
   }
   if (options.carry && options.every_tokens < 2 * options.gap_tokens) {
     return InvalidArgument(
-        "a question every {} tokens with a fact every {}: rounds ask for no fact twice and need two of them each, so at "
+        "a question every {} tokens with a fact every {}: rounds ask for no fact twice and need two of them each, so "
+        "at "
         "least {} tokens",
         options.every_tokens, options.gap_tokens, 2 * options.gap_tokens);
   }

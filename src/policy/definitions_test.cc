@@ -194,7 +194,7 @@ TEST(InfiniPotRatio, FollowsTheAttention) {
     return std::ssize(keeps[0]);
   };
   EXPECT_EQ(kept("0", 20), 40);
-  EXPECT_EQ(kept("1", 20), 24);    // and the first four
+  EXPECT_EQ(kept("1", 20), 24);  // and the first four
   EXPECT_EQ(kept("0.5", 20), 14);
   EXPECT_EQ(kept("0.5", 2), 10);   // a fourth of the ratio
   EXPECT_EQ(kept("0.9", 60), 40);  // never more than the ratio

@@ -58,7 +58,8 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "attention bias: penalty of the oldest slot, in units of attention",
      .tune = "0|0.0001|0.001|0.01|0.1"},
-    TextOption("bias", "fixed", "fixed: b as given; spread: b standard deviations of the attention; share: found by `old`",
+    TextOption("bias", "fixed",
+               "fixed: b as given; spread: b standard deviations of the attention; share: found by `old`",
                "fixed|spread|share"),
     {.key = "old",
      .fallback = 0.25,
@@ -152,7 +153,8 @@ class InfMllm : public Policy {
       return std::count_if(biased_.begin(), biased_.begin() + n_old, [&](float x) { return x >= last; }) <= most;
     };
     // Between neighbours the penalty differs by b / n: beyond n times the largest attention, only age counts.
-    float most_b = static_cast<float>(n) * *std::max_element(mean_.begin(), mean_.begin() + n), least_b = most_b * 1e-8f;
+    float most_b = static_cast<float>(n) * *std::max_element(mean_.begin(), mean_.begin() + n),
+          least_b = most_b * 1e-8f;
     if (few(0)) return 0;
     for (int i = 0; i < 24; ++i) {
       const float b = std::sqrt(least_b * most_b);

@@ -143,8 +143,8 @@ TEST(EvalStreamQaTest, RoundsThatStay) {
 }
 
 TEST(EvalHitsTest, ARowForEveryCycle) {
-  const Arguments arguments = {"--policy", "infinipot:alpha=0,template=off;window:step=32", "--pot", "96", "--cycles", "2",
-                               "--n", "2"};
+  const Arguments arguments = {
+      "--policy", "infinipot:alpha=0,template=off;window:step=32", "--pot", "96", "--cycles", "2", "--n", "2"};
   const std::vector<json> rows = Rows("hits", arguments);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0]["metric"], "hit_rate");

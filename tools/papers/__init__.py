@@ -5,7 +5,7 @@ One paper is one file with its ENTRIES; entry.py says what an entry is, run.py r
 for each; papers_test.py holds the two together.
 """
 
-from tools.papers import a_vl, catp, infinipot, inf_mllm
+from tools.papers import a_vl, catp, inf_mllm, infinipot
 
 PAPERS = (inf_mllm, infinipot, a_vl, catp)
 ENTRIES = [entry for paper in PAPERS for entry in paper.ENTRIES]

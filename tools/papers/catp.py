@@ -14,7 +14,14 @@ ENTRIES = [
     Entry("catp/figure-1", "BLIP-2, illustrated", DRAWING),
     Entry("catp/figure-2", "the vote, illustrated", DRAWING),
     Entry("catp/figure-3", "the Q-Former, illustrated", DRAWING),
-    Entry("catp/table-1", "accuracy with a half, a quarter, an eighth of the query tokens", MADE, MODEL, pruned, vision=True),
+    Entry(
+        "catp/table-1",
+        "accuracy with a half, a quarter, an eighth of the query tokens",
+        MADE,
+        MODEL,
+        pruned,
+        vision=True,
+    ),
     Entry(
         "catp/figure-4",
         "answers about one picture before and after pruning",

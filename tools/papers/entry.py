@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the runs' inputs are. The `*_given` say whether they are the user's, who then has a model of published size."""
+    """Inputs of the runs. `model_given`: the model is the user's, and of published size."""
 
     weir: str
     out: Path

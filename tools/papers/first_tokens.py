@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often an answer begins with the same tokens when only a part of a picture's keys and values is used.
 
-    tools/papers/first_tokens.py --weir build/release/weir -m MODEL --mmproj MMPROJ --data FOLDER [--policy NAME] [-n 50]
+    tools/papers/first_tokens.py --weir WEIR -m MODEL --mmproj MMPROJ --data FOLDER [--policy NAME] [-n 50]
 
-Asks the questions of FOLDER/questions.jsonl or streams.jsonl (docs/evaluation.md), each about its own pictures, greedily, once with the whole
-cache and once with --policy, and prints the share of questions whose first --tokens tokens are the same, with its
-standard error. An answer that ends earlier is compared as far as it goes. A-VL's talk reports 99 % for three tokens and
-30 % of the picture.
+Asks the questions of FOLDER/questions.jsonl or streams.jsonl (docs/evaluation.md), each about its own pictures,
+greedily, once with the whole cache and once with --policy, and prints the share of questions whose first --tokens
+tokens are the same, with its standard error. An answer that ends earlier is compared as far as it goes. A-VL's talk
+reports 99 % for three tokens and 30 % of the picture.
 """
 
 import argparse

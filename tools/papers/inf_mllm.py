@@ -93,8 +93,8 @@ ENTRIES = [
         "inf-mllm/figure-5",
         "perplexity along 20,000 and 4M tokens",
         PARTLY,
-        "novels instead of WikiText-103; 20,000 tokens: -n of `weir eval ppl` for more; chunks instead of tokens one by "
-        "one; the size of the cache is not published",
+        "novels instead of WikiText-103, 20,000 tokens of them; chunks instead of tokens one by one; the "
+        "size of the cache is not published",
         figure_5,
         ("text",),
     ),

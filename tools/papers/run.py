@@ -6,10 +6,10 @@
     scripts/paper NAME [OPTIONS]            makes one, prints its table, leaves rows and pictures in --out
     scripts/paper NAME --dry-run            only prints the commands
 
---model, --mmproj and --data are the paper's, where you have them: sizes are then as published. Without them the models of
-this tree and smaller sizes stand in. --text is a long text (scripts/fetch-book), --data of LongBench a file as
-tools/papers/convert.py writes it, of pictures and videos a folder with questions.jsonl (docs/evaluation.md). Rows that exist are not made
-again: remove them to measure anew. docs/results/papers.md has our figures beside theirs.
+--model, --mmproj and --data are the paper's, where you have them: sizes are then as published. Without them the models
+of this tree and smaller sizes stand in. --text is a long text (scripts/fetch-book); --data is a file of LongBench's
+samples, or a folder of questions about pictures (docs/evaluation.md). Rows that exist are not made again: remove them
+to measure anew. docs/results/papers.md has our figures beside theirs.
 """
 
 import argparse

@@ -23,7 +23,8 @@ struct HitsFlags {
 Result<std::unique_ptr<Session>> MakeGlobalSession(const HitsFlags& flags, const LoadedModel& model, int32_t n_tokens,
                                                    int32_t n_keep) {
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags.eval, {flags.global, n_tokens}));
-  const auto whole = WithOption(options.policy, "ratio", fmt::format("{:.17g}", static_cast<double>(n_keep) / n_tokens));
+  const auto whole =
+      WithOption(options.policy, "ratio", fmt::format("{:.17g}", static_cast<double>(n_keep) / n_tokens));
   if (!whole.ok()) {
     return InvalidArgument("--global {}: expected a policy with the option `ratio`, such as infinipot", flags.global);
   }

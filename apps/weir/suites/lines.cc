@@ -94,8 +94,9 @@ Action AddLines(CLI::App& sub) {
       ->delimiter(',')
       ->capture_default_str();
   sub.add_option("--every", options->every, "stream: lines between questions")->capture_default_str();
-  sub.add_flag("--carry", options->carry, "stream: questions and answers stay in the stream, one question a round; a round's prompt is its lines "
-                                     "and its question");
+  sub.add_flag("--carry", options->carry,
+               "stream: questions and answers stay in the stream, one question a round; a round's prompt is its lines "
+               "and its question");
   sub.add_option("--gap", options->gap_bytes, "stream: bytes of generated prose before every line")
       ->check(Between(0, 1 << 16))
       ->capture_default_str();

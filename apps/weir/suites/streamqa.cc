@@ -88,9 +88,10 @@ Action AddStreamQa(CLI::App& sub) {
          "facts are about so many people's things: few, and older facts are superseded; the newest is right (0: all)")
       ->check(Between(0, 1 << 20))
       ->type_name("N");
-  sub.add_flag("--carry", options->carry,
-               "questions and answers stay in the stream, one question a round; a round's prompt is what was read since "
-               "the last answer, and its question");
+  sub.add_flag(
+      "--carry", options->carry,
+      "questions and answers stay in the stream, one question a round; a round's prompt is what was read since "
+      "the last answer, and its question");
   sub.add_flag("--untold", options->untold, "also ask for facts that were never told, and count answers");
   sub.add_flag("--paraphrase", options->paraphrase, "ask in other words: no word of a question is in its fact");
   sub.add_option("--sets", options->n_sets,

@@ -30,7 +30,7 @@ void AddVqaFlags(CLI::App& sub, VqaFlags* flags, const std::string& policies) {
       ->check(Between(0, 1 << 30))
       ->capture_default_str();
   sub.add_option("--metric", flags->options.metrics,
-                 "exact, vqa (VQA accuracy), anls, f1, rouge_l, cider (0 to 10); one row each")
+                 "exact, contains, vqa (VQA accuracy), anls, f1, rouge_l, cider (0 to 10); one row each")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("NAME,...");
