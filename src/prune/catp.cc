@@ -13,6 +13,13 @@
 //   summed,
 //                   scaled so that the weights sum to their number (section 3.3.1); the class token votes too
 //
+// The paper's conclusion would weight layers too, and leaves open how. Votes of a layer's maps are multiplied by
+//
+//   layer_weights=even       1
+//   layer_weights=contrast   how much the map tells queries apart: mean over image tokens of the largest share of a
+//                            token's attention that one query pays, less 1 / L0
+//   layer_weights=3+1+1+2    these numbers, one a layer
+//
 // Raw sums would carry no information: a query's attention sums to 1 whatever the picture. Equal attention ranks the
 // first query first. The printed algorithm overwrites its sums and ranks by the last of them; the text's meaning is
 // followed.
@@ -31,6 +38,9 @@ namespace {
 constexpr OptionInfo kOptions[] = {
     TextOption("layers", "all", "cross-attention layers that vote: all, first, last, or numbers from 0, such as 0+2+5"),
     TextOption("weights", "none", "weights of the image tokens' votes", "none|image"),
+    TextOption("layer_weights", "even",
+               "weights of the layers' votes: even, contrast (layers that tell the queries apart count more), or a "
+               "whole number for each layer, such as 3+1+1+1+1+2"),
 };
 
 // A value for the layer: the last one, whichever that is.
@@ -38,8 +48,13 @@ constexpr int32_t kLast = -1;
 
 class Catp final : public Pruner {
  public:
-  Catp(bool all, std::vector<int32_t> layers, bool weighted)
-      : all_(all), layers_(std::move(layers)), weighted_(weighted) {}
+  // layer_weights: of every layer; empty: even, or by contrast.
+  Catp(bool all, std::vector<int32_t> layers, bool weighted, bool contrast, std::vector<int32_t> layer_weights)
+      : all_(all),
+        layers_(std::move(layers)),
+        weighted_(weighted),
+        contrast_(contrast),
+        layer_weights_(std::move(layer_weights)) {}
 
   Result<int64_t> MemoryBytes(const SignalSource& source) const override {
     const SignalShape cross = source.ShapeOf(SignalKind::kQueryCross);
@@ -53,6 +68,10 @@ class Catp final : public Pruner {
       if (layer >= cross.n_layers) {
         return InvalidArgument("pruner catp: layer {} of {} with cross-attention", layer, cross.n_layers);
       }
+    }
+    if (!layer_weights_.empty() && std::ssize(layer_weights_) != cross.n_layers) {
+      return InvalidArgument("pruner catp: {} weights for {} layers with cross-attention", layer_weights_.size(),
+                             cross.n_layers);
     }
     return cross.n_rows * (8 + 4) + cross.n_cols * 8;
   }
@@ -72,6 +91,9 @@ class Catp final : public Pruner {
   void Take(const Signal& signal) override {
     if (signal.kind == SignalKind::kImageMass) return TakeWeights(signal);
     const int64_t n = signal.shape.n_rows, n_cols = signal.shape.n_cols;
+    double weight = 1;
+    if (contrast_) weight = Contrast(signal);
+    if (!layer_weights_.empty()) weight = layer_weights_[static_cast<size_t>(signal.layer)];
     for (int64_t i = 0; i < n_cols; ++i) {
       const float* votes = signal.values + i;
       float sum = 0;
@@ -85,12 +107,26 @@ class Catp final : public Pruner {
         return votes[a * n_cols] != votes[b * n_cols] ? votes[a * n_cols] > votes[b * n_cols] : a < b;
       });
       for (int64_t rank = 0; rank < n; ++rank)
-        importance_[order_[rank]] += weights_[i] * static_cast<double>(n - 1 - rank);
+        importance_[order_[rank]] += weight * weights_[i] * static_cast<double>(n - 1 - rank);
     }
   }
   std::span<const double> Importance() const override { return importance_; }
 
  private:
+  static double Contrast(const Signal& signal) {
+    const int64_t n = signal.shape.n_rows, n_cols = signal.shape.n_cols;
+    double shares = 0;
+    for (int64_t i = 0; i < n_cols; ++i) {
+      double sum = 0, largest = 0;
+      for (int64_t r = 0; r < n; ++r) {
+        const double paid = signal.values[r * n_cols + i];
+        sum += paid;
+        largest = std::max(largest, paid);
+      }
+      shares += sum > 0 ? largest / sum : 1.0 / static_cast<double>(n);
+    }
+    return shares / static_cast<double>(n_cols) - 1.0 / static_cast<double>(n);
+  }
   void TakeWeights(const Signal& signal) {
     const double sum = std::accumulate(signal.values, signal.values + signal.shape.n_cols, 0.0);
     for (size_t i = 0; i < weights_.size(); ++i) {
@@ -100,26 +136,34 @@ class Catp final : public Pruner {
 
   const bool all_;
   std::vector<int32_t> layers_;
-  const bool weighted_;
+  const bool weighted_, contrast_;
+  const std::vector<int32_t> layer_weights_;
   std::vector<double> importance_, weights_;  // [queries], [image tokens]
   std::vector<int32_t> order_;                // [queries]
 };
 
-// "0+2+5"
-Result<std::vector<int32_t>> ParseLayers(const std::string& text) {
-  std::vector<int32_t> out;
+// "0+2+5"; false for anything else.
+bool ParseNumbers(const std::string& text, std::vector<int32_t>* out) {
   for (const char *at = text.data(), *end = at + text.size();;) {
-    int32_t layer = -1;
-    const auto [stop, error] = std::from_chars(at, end, layer);
-    if (error != std::errc() || layer < 0 || (stop != end && *stop != '+') ||
-        std::find(out.begin(), out.end(), layer) != out.end()) {
-      return InvalidArgument("pruner option layers={}: expected all, first, last, or numbers from 0, such as 0+2+5",
-                             text);
-    }
-    out.push_back(layer);
-    if (stop == end) return out;
+    int32_t number = -1;
+    const auto [stop, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number < 0 || (stop != end && *stop != '+')) return false;
+    out->push_back(number);
+    if (stop == end) return true;
     at = stop + 1;
   }
+}
+
+Result<std::vector<int32_t>> ParseLayers(const std::string& text) {
+  std::vector<int32_t> out;
+  const bool numbers = ParseNumbers(text, &out);
+  std::vector<int32_t> sorted = out;
+  std::sort(sorted.begin(), sorted.end());
+  if (!numbers || std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return InvalidArgument("pruner option layers={}: expected all, first, last, or numbers from 0, such as 0+2+5",
+                           text);
+  }
+  return out;
 }
 
 }  // namespace
@@ -133,11 +177,26 @@ const PrunerInfo kCatp = {
     .make = [](const Options& options) -> Result<std::unique_ptr<Pruner>> {
       const std::string& text = options.Text("layers");
       const bool weighted = options.Text("weights") == "image";
-      if (text == "all") return std::unique_ptr<Pruner>(new Catp(true, {}, weighted));
-      if (text == "first") return std::unique_ptr<Pruner>(new Catp(false, {0}, weighted));
-      if (text == "last") return std::unique_ptr<Pruner>(new Catp(false, {kLast}, weighted));
-      WEIR_ASSIGN_OR_RETURN(std::vector<int32_t> layers, ParseLayers(text));
-      return std::unique_ptr<Pruner>(new Catp(false, std::move(layers), weighted));
+      const std::string& by_layer = options.Text("layer_weights");
+      const bool contrast = by_layer == "contrast";
+      std::vector<int32_t> layers, layer_weights;
+      if (by_layer != "even" && !contrast &&
+          (!ParseNumbers(by_layer, &layer_weights) ||
+           std::all_of(layer_weights.begin(), layer_weights.end(), [](int32_t weight) { return weight == 0; }))) {
+        return InvalidArgument(
+            "pruner option layer_weights={}: expected even, contrast, or a whole number for each layer, not all 0, "
+            "such as 3+1+1+1+1+2",
+            by_layer);
+      }
+      if (text == "first") {
+        layers = {0};
+      } else if (text == "last") {
+        layers = {kLast};
+      } else if (text != "all") {
+        WEIR_ASSIGN_OR_RETURN(layers, ParseLayers(text));
+      }
+      return std::unique_ptr<Pruner>(
+          new Catp(text == "all", std::move(layers), weighted, contrast, std::move(layer_weights)));
     },
 };
 

@@ -161,6 +161,33 @@ TEST(Catp, OrderOfTheImageTokensDoesNotMatter) {
   for (size_t q = 0; q < back.size(); ++q) EXPECT_NEAR(back[q], weighted[q], 1e-6 * weighted[q]);
 }
 
+// Layers whose votes are all of one token's rank weigh as they should.
+TEST(Catp, LayersWeigh) {
+  const Picture picture = GoldenPicture(ReadPruners());
+  const SignalShape shape = picture.ShapeOf(SignalKind::kQueryCross);
+  std::string only_first = "catp:layer_weights=7", even = "catp:layer_weights=1";
+  for (int32_t layer = 1; layer < shape.n_layers; ++layer) {
+    only_first += "+0";
+    even += "+1";
+  }
+  EXPECT_EQ(ImportanceOf(even, picture), ImportanceOf("catp", picture));
+  std::vector<double> first = ImportanceOf("catp:layers=first", picture);
+  for (double& points : first) points *= 7;
+  EXPECT_EQ(ImportanceOf(only_first, picture), first);
+  // A layer that pays every query the same tells nothing and has no vote.
+  Picture flat;
+  flat.Add(SignalKind::kQueryCross, 0, 0, 2, {0.5f, 0.5f, 0.5f, 0.5f});
+  flat.Add(SignalKind::kQueryCross, 1, 0, 2, {0.25f, 0.75f, 0.75f, 0.75f});
+  const std::vector<double> points = ImportanceOf("catp:layer_weights=contrast", flat);
+  EXPECT_NEAR(points[1], 0.125, 1e-9) << "token 0 prefers query 1, and token 1 takes the first of equals";
+  for (const char* bad : {"catp:layer_weights=0+0", "catp:layer_weights=1+x", "catp:layer_weights=-1"}) {
+    auto spec = ParsePrunerSpec(bad);
+    EXPECT_FALSE(spec.ok() && spec->Make().ok()) << bad;
+  }
+  auto two = std::move(std::move(ParsePrunerSpec("catp:layer_weights=1+1")).value().Make()).value();
+  EXPECT_EQ(two->MemoryBytes(picture).status().code(), StatusCode::kInvalidArgument);
+}
+
 // A query that every token attends to most wins; equal ones rank in order.
 TEST(Catp, RanksNotSums) {
   Picture picture;

@@ -42,8 +42,15 @@ def points(p):
     return n - 1 - ahead
 
 
-def catp(cross, layers, weights):
-    return sum((points(p) * weights).sum(axis=1) for (layer, _), p in cross.items() if layer in layers)
+def contrast(p):
+    """How much a map tells queries apart: the largest share of a token's attention, mean over tokens, above the least."""
+    p = p.astype(np.float64)
+    return (p.max(axis=0) / p.sum(axis=0)).mean() - 1 / len(p)
+
+
+def catp(cross, layers, weights, by_map=lambda layer, p: 1):
+    votes = ((by_map(layer, p), points(p) * weights) for (layer, _), p in cross.items() if layer in layers)
+    return sum(weight * vote.sum(axis=1) for weight, vote in votes)
 
 
 def kept(importance, share):
@@ -72,6 +79,8 @@ def main():
         "catp:layers=last": catp(cross, [N_CROSS - 1], even),
         "catp:layers=0+2+5": catp(cross, [0, 2, 5], even),
         "catp:layers=all,weights=image": catp(cross, every, weighted),
+        "catp:layer_weights=contrast": catp(cross, every, even, lambda _, p: contrast(p)),
+        "catp:layer_weights=3+1+0+1+1+2": catp(cross, every, even, lambda layer, _: (3, 1, 0, 1, 1, 2)[layer]),
         "l2": np.linalg.norm(outputs.astype(np.float64), axis=1),
         "self_attention": sum(p.astype(np.float64).sum(axis=0) for p in own.values()),
     }

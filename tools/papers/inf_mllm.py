@@ -28,13 +28,11 @@ def table_4(s):
 
 
 def figure_2(s):
-    """One text and, where there is an encoder, one picture."""
-    steps = []
+    """What a pot holds along a text, and the attention its slots have whenever some of them leave, in one layer."""
     trace, picture = s.out / "inf-mllm-figure-2.trace", s.out / "inf-mllm-figure-2.svg"
-    run = [s.weir, "run", "-m", s.model, "-f", s.text, "-n", "64", "--policy", "full", "--pot", s.size(1024, 4096)]
-    steps.append(Step([*run, "--trace", str(trace), "--trace-attention", "64"]))
-    steps.append(Step([s.weir, "trace", str(trace), "--attention", "-o", str(picture)]))
-    return steps
+    read = ["-f", s.text, "-n", s.size(3400, 8000), "--policy", "inf_mllm:b=0.01", "--pot", s.size(512, 2048)]
+    run = s.eval("inf-mllm-figure-2", "ppl", *read, "--trace", str(trace), "--trace-scores")
+    return [run, Step([s.weir, "trace", str(trace), "--layer", "10", "-o", str(picture)])]
 
 
 def figure_5(s):
@@ -83,7 +81,7 @@ ENTRIES = [
         "inf-mllm/figure-2",
         "attention maps of some layers",
         PARTLY,
-        "a text instead of a video dialogue; means over heads, every layer; a picture with `weir run --image`",
+        "a text instead of a video dialogue; a row for each eviction, not for each token; mean over a layer's heads",
         figure_2,
         ("text",),
     ),
