@@ -106,7 +106,8 @@ Status RunLongBench(Examinee& completion, Examinee& chat, std::span<const LongBe
         answer.remove_prefix(std::min(answer.find_first_not_of('\n'), answer.size()));
         answer = answer.substr(0, answer.find('\n'));
       }
-      WEIR_ASSIGN_OR_RETURN(const double score, LongBenchScore(sample.metric, answer, sample.answers, sample.all_classes));
+      WEIR_ASSIGN_OR_RETURN(const double score,
+                            LongBenchScore(sample.metric, answer, sample.answers, sample.all_classes));
       cell.score.Add(score);
       if (hooks.progress) hooks.progress(++asked, total);
       return Status();

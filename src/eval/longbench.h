@@ -18,7 +18,7 @@ struct LongBenchSample {
   std::string dataset, metric, prompt;
   std::vector<std::string> answers;
   std::vector<std::string> all_classes;  // of metric classification
-  int32_t max_new_tokens = 0;  // LongBench's own, 1..4096
+  int32_t max_new_tokens = 0;            // LongBench's own, 1..4096
 };
 
 // One JSON object per line: `dataset`, `metric`, `prompt`, `answers` (texts), `max_new_tokens`, and `all_classes`

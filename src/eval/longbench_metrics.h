@@ -22,9 +22,9 @@ double IntegerShare(std::string_view prediction, std::string_view gold);
 // Of the class names that the prediction contains, 1 / their number if the gold answer is one of them, otherwise 0.
 // Names that are part of the gold answer do not count ("city" in "city or state").
 double ClassShare(std::string_view prediction, std::string_view gold, std::span<const std::string> classes);
-// The first line that is neither empty nor has a comment or a fence in it (`, # or //), against the gold line: twice the
-// length of the longest common subsequence of characters over both lengths, rounded to hundredths. Of long lines the
-// first 4,096 bytes.
+// The first line that is neither empty nor has a comment or a fence in it (`, # or //), against the gold line: twice
+// the length of the longest common subsequence of characters over both lengths, rounded to hundredths. Of long lines
+// the first 4,096 bytes.
 double CodeSimilarity(std::string_view prediction, std::string_view gold);
 
 // By LongBench's name: qa_f1, rouge, retrieval, retrieval_zh, count, classification, code_sim. The best over the gold

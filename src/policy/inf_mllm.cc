@@ -34,7 +34,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <string>
 
 #include "policy/policy.h"
 #include "policy/rank.h"
@@ -58,9 +57,7 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "attention bias: penalty of the oldest slot, in units of attention",
      .tune = "0|0.0001|0.001|0.01|0.1"},
-    TextOption("bias", "fixed",
-               "fixed: b as given; spread: b standard deviations of the attention; share: found by `old`",
-               "fixed|spread|share"),
+    TextOption("bias", "fixed", "fixed: b as given; share: found in every selection, by `old`", "fixed|share"),
     {.key = "old",
      .fallback = 0.25,
      .min = 0,
@@ -86,7 +83,7 @@ class InfMllm : public Policy {
   explicit InfMllm(const PolicyOptions& options)
       : recent_(options.Int("recent")),
         b_(static_cast<float>(options.Number("b"))),
-        bias_(options.Text("bias")),
+        found_(options.Text("bias") == "share"),
         old_(options.Number("old")),
         whole_(options.Text("votes") == "prompt"),
         own_(whole_ || options.Text("votes") == "own"),
@@ -118,7 +115,7 @@ class InfMllm : public Policy {
     biased_.resize(view.slots.size());
     const float n_rows = static_cast<float>(std::max(1, view.n_rows));
     for (int32_t j = 0; j < n_candidates; ++j) mean_[j] = view.scores[j] / n_rows;
-    Penalise(n_candidates, bias_ == "fixed" ? b_ : bias_ == "spread" ? b_ * Spread(n_candidates) : Found(n_candidates));
+    Penalise(n_candidates, found_ ? Found(n_candidates) : b_);
     picker_.TakeBest({biased_, {}}, n_candidates, n_keep);
     picker_.Finish(keep);
   }
@@ -130,17 +127,7 @@ class InfMllm : public Policy {
       biased_[j] = mean_[j] - b * age / static_cast<float>(n);
     }
   }
-  // The standard deviation of the candidates' attention.
-  float Spread(int32_t n) const {
-    if (n == 0) return 0;
-    double sum = 0, squares = 0;
-    for (int32_t j = 0; j < n; ++j) {
-      sum += mean_[j];
-      squares += double{mean_[j]} * mean_[j];
-    }
-    return static_cast<float>(std::sqrt(std::max(0.0, squares / n - sum / n * (sum / n))));
-  }
-  // The smallest b, to a thousandth of the largest that matters, with which few enough old slots are kept.
+  // The smallest b with which few enough old slots are kept.
   float Found(int32_t n) {
     const int32_t n_kept = std::min(picker_.room(), n), n_old = n - n_kept;
     if (n_old <= 0 || n_kept <= 0) return 0;
@@ -148,14 +135,16 @@ class InfMllm : public Policy {
     const auto few = [&](float b) {
       Penalise(n, b);
       order_.assign(biased_.begin(), biased_.begin() + n);
+      for (float& value : order_) value = SaneScore(value);
       std::nth_element(order_.begin(), order_.begin() + (n_kept - 1), order_.end(), std::greater<>());
       const float last = order_[static_cast<size_t>(n_kept - 1)];
       return std::count_if(biased_.begin(), biased_.begin() + n_old, [&](float x) { return x >= last; }) <= most;
     };
+    float largest = 0;
+    for (int32_t j = 0; j < n; ++j) largest = std::max(largest, SaneScore(mean_[j]));
+    if (largest == 0 || few(0)) return 0;
     // Between neighbours the penalty differs by b / n: beyond n times the largest attention, only age counts.
-    float most_b = static_cast<float>(n) * *std::max_element(mean_.begin(), mean_.begin() + n),
-          least_b = most_b * 1e-8f;
-    if (few(0)) return 0;
+    float most_b = static_cast<float>(n) * largest, least_b = most_b * 1e-8f;
     for (int i = 0; i < 24; ++i) {
       const float b = std::sqrt(least_b * most_b);
       (few(b) ? most_b : least_b) = b;
@@ -165,7 +154,7 @@ class InfMllm : public Policy {
 
   const int32_t recent_;
   const float b_;
-  const std::string bias_;
+  const bool found_;
   const double old_;
   const bool whole_, own_, per_kv_head_;
   const int32_t capacity_, step_;

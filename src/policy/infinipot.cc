@@ -46,11 +46,11 @@
 namespace weir {
 namespace {
 
-constexpr const char* kGeneral = "\n\nSummarize the text above and point out what matters most in it.";
+constexpr const char* kGeneralCatalyst = "\n\nSummarize the text above and point out what matters most in it.";
 
 // Table 2's kinds of catalyst, in our words.
 constexpr std::pair<std::string_view, const char*> kWordings[] = {
-    {"cap_g", kGeneral},
+    {"cap_g", kGeneralCatalyst},
     {"cap_g1", "\n\nGive a short account of what was just read and stress its key points."},
     {"cap_g2", "\n\nWhat is important in the passage above? Restate its main facts."},
     {"cap_q", "\n\nFind in the text above what answers this question: {question}"},
@@ -85,7 +85,7 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "keep as few slots as the catalyst gives this share of its attention to, a fourth of `ratio` to all of "
              "it; 0 = always `ratio`"},
-    TextOption("catalyst", kGeneral,
+    TextOption("catalyst", kGeneralCatalyst,
                "prompt whose attention votes; {question} stands for a question that is known before the text; cap_g, "
                "cap_g1, cap_g2 and cap_q are wordings; none: the newest token votes"),
     TextOption("template", "on", "end the catalyst like a user's turn of the chat template", "on|off"),
@@ -174,6 +174,7 @@ class InfiniPot : public Policy {
     int32_t n_pinned = 0;
     for (const SlotView& view : views) {
       pooled_.assign(view.scores.begin() + std::min(kFirst, view.scores.size()), view.scores.end());
+      for (float& score : pooled_) score = SaneScore(score);
       std::sort(pooled_.begin(), pooled_.end(), std::greater<>());
       double left = 0;
       for (const float score : pooled_) left += score;
