@@ -24,14 +24,10 @@ enum class EvidenceRows {
   kProbe,  // the rows of a probe, which is read on top of the pot before a selection and removed again (InfiniPot)
 };
 
-inline constexpr int32_t kWholePrompt = 1 << 30;
-
 struct Evidence {
   EvidenceRows rows = EvidenceRows::kNone;
   int32_t n_last = 1;                          // kLast: number of rows; fewer if the prompt is shorter, and up to twice
-                                               // as many if its end came in pieces
-  bool own_rows = false;                       // kLast: rows read by an earlier call do not vote with a short prompt.
-                                               // n_last of kWholePrompt: all rows of the call, half a pot at most
+                                               // as many if its end came in pieces. Below 0: of one call only
   RowReduce row_reduce = RowReduce::kSum;      // a mean is the sum over SlotView::n_rows
   HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values

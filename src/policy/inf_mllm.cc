@@ -94,8 +94,9 @@ class InfMllm : public Policy {
     PolicyNeeds needs;
     needs.granularity = per_kv_head_ ? Granularity::kPerHead : Granularity::kPerLayer;
     needs.evidence.rows = EvidenceRows::kLast;
-    needs.evidence.n_last = whole_ ? kWholePrompt : recent_;
-    needs.evidence.own_rows = own_;
+    // All rows of a prompt: more than there can be.
+    constexpr int32_t kAllRows = 1 << 30;
+    needs.evidence.n_last = whole_ ? -kAllRows : own_ ? -recent_ : recent_;
     needs.min_slots = 2;
     return needs;
   }

@@ -153,7 +153,6 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
 
 // Keeps four slots at the end of every prompt and shows what it was shown.
 int32_t n_last = 6;
-bool own_rows = false;
 class AtPromptEnd : public Policy {
  public:
   PolicyNeeds Needs() const override {
@@ -161,7 +160,6 @@ class AtPromptEnd : public Policy {
     needs.granularity = Granularity::kPerHead;
     needs.evidence.rows = EvidenceRows::kLast;
     needs.evidence.n_last = n_last;
-    needs.evidence.own_rows = own_rows;
     return needs;
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override { return n_slots - n_coming; }
@@ -230,12 +228,12 @@ TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
   // Votes do not pile up over short calls without end.
   EXPECT_LE(after(32, 64, {9, 2, 2, 2, 2, 2, 2, 2, 2}).n_rows, 12);
   // Rows of the same call only.
-  own_rows = true;
+  n_last = -6;
   EXPECT_EQ(after(32, 64, {23, 2}).n_rows, 2);
   EXPECT_EQ(after(32, 64, {9, 2, 2, 2, 2, 2, 2, 2, 2}).n_rows, 2);
   for (const int32_t chunk_rows : {2, 4, 8, 12, 24}) expect_same(after(chunk_rows, 64, {25}));
   // All of them, however the call was cut; half a pot at most.
-  n_last = kWholePrompt;
+  n_last = -(1 << 30);
   EXPECT_EQ(after(32, 64, {25}).n_rows, 25);
   const Shown all = after(32, 64, {5, 20});
   EXPECT_EQ(all.n_rows, 20);
@@ -248,7 +246,6 @@ TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
   }
   EXPECT_LE(after(4, 32, {25}).n_rows, 16);
   n_last = 6;
-  own_rows = false;
   // A pot that runs full in the middle of a prompt's end.
   for (int32_t chunk_rows = 2; chunk_rows <= 8; ++chunk_rows) {
     SCOPED_TRACE(chunk_rows);

@@ -3,6 +3,7 @@
 // How much the rows of the stream attend to every slot: all rows, or the last ones of a prompt. The attention call
 // itself (ops/column_scores.h) sums it into the floats stored with the slots.
 #include <algorithm>
+#include <cstdlib>
 
 #include "engine/evidence/evidence.h"
 
@@ -32,7 +33,7 @@ class AttentionEvidence : public EvidenceKind {
 
   int64_t MostRewound(int64_t n_call) const override {
     // The sum over all rows cannot be undone. Closer to the prompt's end, the chunk that ends there would vote.
-    return declared_.rows == EvidenceRows::kAll ? 0 : n_call - declared_.n_last;
+    return declared_.rows == EvidenceRows::kAll ? 0 : n_call - std::abs(int64_t{declared_.n_last});
   }
 
  private:
@@ -45,7 +46,7 @@ class AttentionEvidence : public EvidenceKind {
 
   // Only rows whose votes a selection will use: the newest of a prompt, and those before the pot is full.
   bool LastRowsVote(const SessionCore& core, const Chunk& chunk) {
-    const int64_t n_last = declared_.n_last;
+    const int64_t n_last = std::abs(int64_t{declared_.n_last});
     const bool near_end = !chunk.generated && chunk.n_after < n_last,
                selects_next = core.n_free() - chunk.n < (chunk.n_after == 0 ? 1 : core.plan.chunk_rows);
     const int64_t n_vote = n_last - (near_end && !selects_next ? chunk.n_after : 0);
@@ -53,9 +54,10 @@ class AttentionEvidence : public EvidenceKind {
     // If a prompt ends in a short chunk, or in a template's words after it, its rows are added to those that voted just
     // before: those of the same call, or of any.
     const EvidenceMemo& memo = core.memo;
-    const int64_t most = n_last == kWholePrompt ? core.n_slots() / 2 : 2 * n_last;
+    const bool of_one_call = declared_.n_last < 0;
+    const int64_t most = of_one_call && n_last > core.n_slots() ? core.n_slots() / 2 : 2 * n_last;
     call_.accumulate = near_end && chunk.n_after + chunk.n < n_last && memo.n_unscored == 0 && memo.n_score_rows > 0 &&
-                       memo.n_score_rows + chunk.n <= most && (!declared_.own_rows || chunk.first > 0);
+                       memo.n_score_rows + chunk.n <= most && (!of_one_call || chunk.first > 0);
     return near_end || selects_next;
   }
 
