@@ -168,12 +168,13 @@ TEST(EvalLongBenchTest, ScoresTasksOfAFile) {
       R"({"dataset": "qasper", "metric": "qa_f1", "prompt": "the man and the sea", "answers": ["man"], "max_new_tokens": 4}
 {"dataset": "trec", "metric": "qa_f1", "prompt": "the man", "answers": ["man"], "max_new_tokens": 4}
 {"dataset": "lcc", "metric": "code_sim", "prompt": "the man", "answers": ["man"], "max_new_tokens": 4}
+{"dataset": "vcsum", "metric": "rouge_zh", "prompt": "the man", "answers": ["man"], "max_new_tokens": 4}
 )");
-  EXPECT_EQ(Rows("longbench", {"--file", file, "--task", "qasper,trec", "--pot", "64"}).size(), 2u);
+  EXPECT_EQ(Rows("longbench", {"--file", file, "--task", "qasper,trec,lcc", "--pot", "64"}).size(), 3u);
   const RunResult unknown = Eval("longbench", {"--file", file, "--pot", "64"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_NE(unknown.err.find("code_sim"), std::string::npos) << unknown.err;
-  EXPECT_EQ(Lines(unknown.out).size(), 2u);  // what was finished stays
+  EXPECT_NE(unknown.err.find("rouge_zh"), std::string::npos) << unknown.err;
+  EXPECT_EQ(Lines(unknown.out).size(), 3u);  // what was finished stays
 }
 
 TEST(EvalPplTest, PoliciesAndLengths) {

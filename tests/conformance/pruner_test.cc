@@ -216,7 +216,7 @@ TEST(Catp, RefusesWhatTheEncoderLacks) {
 TEST(PrunerSpec, ReadsTheFormOfPolicies) {
   const auto spec = ParsePrunerSpec("catp:keep=0.25,layers=0+2");
   ASSERT_TRUE(spec.ok()) << spec.status().message();
-  EXPECT_EQ(spec->text, "catp:keep=0.25,layers=0+2,weights=none");
+  EXPECT_EQ(spec->text, "catp:keep=0.25,layers=0+2,weights=none,layer_weights=even");
   EXPECT_EQ(spec->keep(), 0.25);
   EXPECT_EQ(ParsePrunerSpec(spec->text)->text, spec->text);
   EXPECT_EQ(ParsePrunerSpec("l2")->text, "l2:keep=0.5");
