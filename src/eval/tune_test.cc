@@ -88,7 +88,8 @@ TEST(Tune, FindsTheGroundOfAValley) {
   const auto axes = Axes(start, kSearch);
   const auto result = Tune(start, axes, std::ref(valley), options);
   ASSERT_TRUE(result.ok()) << result.status().message();
-  EXPECT_EQ(result->found.text, "inf_mllm:recent=64,b=0.001,per_kv_head=off,capacity=0,step=1");
+  EXPECT_EQ(result->found.text,
+            "inf_mllm:recent=64,b=0.001,bias=fixed,old=0.05,votes=last,per_kv_head=off,capacity=0,step=1");
   EXPECT_TRUE(result->converged);
   EXPECT_TRUE(result->kept_found);
   EXPECT_EQ(&result->kept(), &result->found);

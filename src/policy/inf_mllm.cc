@@ -59,7 +59,7 @@ constexpr PolicyOptionInfo kOptions[] = {
      .tune = "0|0.0001|0.001|0.01|0.1"},
     TextOption("bias", "fixed", "fixed: b as given; share: found in every selection, by `old`", "fixed|share"),
     {.key = "old",
-     .fallback = 0.25,
+     .fallback = 0.05,
      .min = 0,
      .max = 1,
      .integral = false,

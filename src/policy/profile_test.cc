@@ -136,7 +136,7 @@ TEST_F(ProfileTest, PoliciesTakeTheirOptionsFromIt) {
   const std::string quoted = "\"" + dir_ + "/a, \\\"b\\\".json\"";
   auto spec = ParsePolicySpec("inf_mllm:profile=" + quoted);
   ASSERT_TRUE(spec.ok()) << spec.status().message();
-  EXPECT_EQ(spec->text, "inf_mllm:recent=32,b=0.001,per_kv_head=off,capacity=0,step=0");
+  EXPECT_EQ(spec->text, "inf_mllm:recent=32,b=0.001,bias=fixed,old=0.05,votes=last,per_kv_head=off,capacity=0,step=0");
   EXPECT_EQ(spec->options.Int("recent"), 32);
   EXPECT_EQ(spec->profile, path);
   EXPECT_EQ(spec->profile_model, "M");
@@ -146,7 +146,7 @@ TEST_F(ProfileTest, PoliciesTakeTheirOptionsFromIt) {
   for (const std::string& text : {"inf_mllm:recent=8,profile=" + quoted, "inf_mllm:profile=" + quoted + ",recent=8"}) {
     spec = ParsePolicySpec(text);
     ASSERT_TRUE(spec.ok()) << spec.status().message();
-    EXPECT_EQ(spec->text, "inf_mllm:recent=8,b=0.001,per_kv_head=off,capacity=0,step=0");
+    EXPECT_EQ(spec->text, "inf_mllm:recent=8,b=0.001,bias=fixed,old=0.05,votes=last,per_kv_head=off,capacity=0,step=0");
     EXPECT_EQ(spec->given, std::set<std::string>{"recent"});
   }
   // The normalised text needs no file.

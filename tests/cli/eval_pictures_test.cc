@@ -216,8 +216,9 @@ TEST_F(EvalPicturesTest, CatpRunsItsTable) {
   }
   EXPECT_EQ(methods["none"], std::set<double>{1});
   methods.erase("none");
-  for (const char* name : {"catp:layers=all,weights=none", "catp:layers=all,weights=image",
-                           "catp:layers=first,weights=none", "l2", "self_attention"}) {
+  for (const char* name :
+       {"catp:layers=all,weights=none,layer_weights=even", "catp:layers=all,weights=image,layer_weights=even",
+        "catp:layers=first,weights=none,layer_weights=even", "l2", "self_attention"}) {
     EXPECT_EQ(methods[name], (std::set<double>{0.25, 0.5})) << name;
   }
   ExpectError(Command("catp", {"--data", file}), {"Q-Former"});

@@ -90,7 +90,7 @@ TEST_F(PrunersTest, ChatTellsHowMany) {
 TEST_F(PrunersTest, ThePlanHoldsThePruner) {
   const Arguments tail = {"--image", picture_, "--pot", "32", "--prune", "catp:weights=image"};
   const json plan = Json(Join({"plan", "-m", model_, "--mmproj", VisionPath("blip2.gguf")}, tail));
-  EXPECT_EQ(plan["prune"], "catp:keep=0.5,layers=all,weights=image");
+  EXPECT_EQ(plan["prune"], "catp:keep=0.5,layers=all,weights=image,layer_weights=even");
   int64_t sum = 0, pruner = 0;
   for (const json& item : plan["items"]) {
     sum += item["bytes"].get<int64_t>();

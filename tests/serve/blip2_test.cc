@@ -74,7 +74,7 @@ TEST_F(Blip2Test, ChatsSeeWhatAPrunerLeaves) {
   const Flags flags = {"--prune", "catp:keep=0.25"};
   const ServerProcess server(Seeing(flags), chats_);
   const Json vision = server.Get("/props").json()["vision"];
-  EXPECT_EQ(vision["prune"], "catp:keep=0.25,layers=all,weights=none");
+  EXPECT_EQ(vision["prune"], "catp:keep=0.25,layers=all,weights=none,layer_weights=even");
   EXPECT_EQ(vision["tokens"], 3);
   const auto ask = [&](const Parts& parts, const Json& more = Json::object()) {
     const HttpAnswer answer = server.Post(kChat, PictureChat(parts, more));

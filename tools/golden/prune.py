@@ -43,7 +43,7 @@ def points(p):
 
 
 def contrast(p):
-    """How much a map tells queries apart: the largest share of a token's attention, mean over tokens, above the least."""
+    """How much a map tells queries apart: the largest share of a token's attention, mean over tokens, less 1 / L0."""
     p = p.astype(np.float64)
     return (p.max(axis=0) / p.sum(axis=0)).mean() - 1 / len(p)
 
