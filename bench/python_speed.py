@@ -110,10 +110,8 @@ def calls(model):
     with model.session(pot=POT) as s:
         s.read("a")
         for name, call, n in (("read([])", lambda: s.read([]), 3000), ("slots()", lambda: s.slots(), 3000)):
-            start = time.perf_counter()
-            for _ in range(n):
-                call()
-            print(f"{name}: {(time.perf_counter() - start) / n * 1e6:.1f} us a call")
+            seconds = processor_seconds(lambda call=call, n=n: [call() for _ in range(n)])
+            print(f"{name}: {seconds / n * 1e6:.1f} us a call")
 
 
 def main():

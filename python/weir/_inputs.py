@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any, NamedTuple
 
@@ -51,6 +52,25 @@ def c_text(text: str | None, what: str) -> bytes | None:
     if b"\0" in out:
         raise ValueError(f"{what} must not contain a zero character")
     return out
+
+
+def whole(value: Any, what: str, *, least: int = 0, bits: int = 32) -> int:
+    """A whole number that a C integer holds: ctypes itself would cut it off in silence."""
+    try:
+        out = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, not {value!r}") from None
+    if not least <= out < 1 << (bits - 1):
+        raise ValueError(f"{what} is {out}: expected {least} to {(1 << (bits - 1)) - 1}")
+    return out
+
+
+def real(value: Any, what: str) -> float:
+    """A number with a fraction."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must be a number, not {value!r}") from None
 
 
 def path_bytes(path: str | os.PathLike[str], what: str) -> bytes:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import _library as lib
-from ._inputs import c_text
+from ._inputs import c_text, real, whole
 from ._schema import schema_text
 from .errors import WeirError, check
 
@@ -41,16 +41,14 @@ class AnswerOptions:
         schema_json: str | None = None
         if schema is not None:
             schema_json, self.value_of = schema_text(schema)
-        if max_tokens is not None and max_tokens < 0:
-            raise ValueError(f"max_tokens is {max_tokens}; None means until the model ends its answer")
         stops = [stop] if isinstance(stop, str) else list(stop)
         self.c = lib.GenerateOptions(
-            max_tokens=-1 if max_tokens is None else max_tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            seed=seed,
+            max_tokens=-1 if max_tokens is None else whole(max_tokens, "max_tokens", bits=64),
+            temperature=real(temperature, "temperature"),
+            top_k=whole(top_k, "top_k"),
+            top_p=real(top_p, "top_p"),
+            min_p=real(min_p, "min_p"),
+            seed=whole(seed, "seed", bits=65),
             ignore_end=bool(ignore_end),
             json_schema=c_text(schema_json, "schema"),
             grammar=c_text(grammar, "grammar"),

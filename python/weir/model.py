@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from . import _library as lib
 from ._handle import Handle, Turn, refuse_pickle
-from ._inputs import c_text, path_bytes, token_ids, utf8
+from ._inputs import c_text, path_bytes, token_ids, utf8, whole
 from .errors import ClosedError, check
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Model:
         self._handle: Handle | None = None
         self.path = os.fspath(path)
         options = lib.ModelOptions(
-            n_threads=threads,
+            n_threads=whole(threads, "threads"),
             device=c_text(device, "device"),
             mmproj=None if mmproj is None else path_bytes(mmproj, "mmproj"),
             chat_template=c_text(chat_template, "chat_template"),

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from . import _library as lib
 from ._handle import Handle, array_at
-from ._inputs import c_text
+from ._inputs import c_text, whole
 
 # One stored token, as weir_slot of weir.h.
 SLOT = np.dtype(
@@ -275,13 +275,13 @@ class Rule:
             share=_index(lib.SHARES, needs.share, "share"),
             positions=_index(lib.POSITIONS, needs.positions, "positions"),
             rows=_index(lib.ROWS, needs.rows, "rows"),
-            n_last=needs.n_last,
+            n_last=whole(needs.n_last, "needs.n_last"),
             row_reduce=_index(lib.REDUCES, needs.row_reduce, "row_reduce"),
             head_reduce=_index(lib.REDUCES, needs.head_reduce, "head_reduce"),
             vector=_index(lib.VECTORS, needs.vector, "vector"),
             nll=bool(needs.nll),
             probe=c_text(needs.probe, "needs.probe"),
-            min_tokens=needs.min_tokens,
+            min_tokens=whole(needs.min_tokens, "needs.min_tokens"),
         )
 
     def _select(self, views: Any, n_views: int, n_keep: int, _user: object) -> int:

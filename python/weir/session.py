@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from . import _library as lib
 from ._handle import Handle, array_at, ctrl_c, refuse_pickle
-from ._inputs import Ids, PictureFile, Pixels, Text, c_text, classify, path_bytes, token_ids, utf8
+from ._inputs import Ids, PictureFile, Pixels, Text, c_text, classify, path_bytes, real, token_ids, utf8, whole
 from .answer import Answer, AnswerOptions
 from .errors import ClosedError, WeirError, check
 from .policy import SLOT, Policy, Rule
@@ -93,16 +93,16 @@ class Session:
         k_type, v_type = (types, types) if isinstance(types, str) else types
         c = lib.SessionOptions(
             policy=c_text(policy, "policy") if rule is None else None,
-            pot_tokens=options["pot"],
-            budget_bytes=options["budget"],
-            chunk_tokens=options["chunk"],
+            pot_tokens=whole(options["pot"], "pot"),
+            budget_bytes=whole(options["budget"], "budget", bits=64),
+            chunk_tokens=whole(options["chunk"], "chunk"),
             never_forget=bool(options["never_forget"]),
             prune=c_text(options["prune"], "prune"),
-            picture_side=options["picture_side"],
+            picture_side=whole(options["picture_side"], "picture_side"),
             recall=c_text(options["recall"], "recall"),
             recall_dir=None if recall_dir is None else path_bytes(recall_dir, "recall_dir"),
-            recall_disk_bytes=options["recall_disk"],
-            recall_tokens=options["recall_tokens"],
+            recall_disk_bytes=whole(options["recall_disk"], "recall_disk", bits=64),
+            recall_tokens=whole(options["recall_tokens"], "recall_tokens"),
             likelihoods=bool(options["likelihoods"]),
             k_type=c_text(k_type, "cache_type"),
             v_type=c_text(v_type, "cache_type"),
@@ -243,8 +243,8 @@ class Session:
     def watch(self, path: str | os.PathLike[str], *, fps: float = 1.0, pin: bool = False) -> int:
         """Reads a video file, `fps` frames of each second; returns the number of frames. Needs ffmpeg."""
         name, n = path_bytes(path, "the video"), ctypes.c_int64()
-        flags = lib.PINNED if pin else 0
-        self._read(lambda p: lib.LIB.weir_session_see_video(p, name, fps, flags, ctypes.byref(n)))
+        flags, rate = lib.PINNED if pin else 0, real(fps, "fps")
+        self._read(lambda p: lib.LIB.weir_session_see_video(p, name, rate, flags, ctypes.byref(n)))
         return n.value
 
     def ask(self, question: str | bytes, **options: Any) -> Answer:
@@ -344,6 +344,7 @@ class Session:
     def slots(self, group: int = 0) -> npt.NDArray[Any]:
         """The stored tokens of one metadata group (of n_groups), oldest first: a copy, an array of weir.SLOT."""
         address, n = ctypes.c_void_p(), ctypes.c_size_t()
+        group = whole(group, "group")
         with self._call() as pointer:
             check(lib.LIB.weir_session_slots(pointer, group, ctypes.byref(address), ctypes.byref(n)))
             assert self._handle is not None
@@ -513,6 +514,7 @@ class _Stop:
 def _milliseconds(t: float | None) -> int:
     if t is None:
         return 0
+    t = real(t, "t")
     if not 0 <= t < 1e12:
         raise ValueError(f"t is {t}: a time in the stream is a number of seconds, not negative")
     return round(t * 1000)

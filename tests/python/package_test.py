@@ -318,6 +318,31 @@ class PackageTest(unittest.TestCase):
         with self.model.session(pot=64, never_forget=True) as s, self.assertRaises(weir.OverBudgetError):
             s.append(support.WORDS * 9)
 
+    def test_numbers_are_not_cut_off(self):
+        """ctypes would make 64 of 2**32 + 64 without a word."""
+        for bad in (2**32 + 64, -1, 2**31):
+            for name in ("pot", "chunk", "picture_side", "recall_tokens"):
+                with self.subTest(name=name, bad=bad), self.assertRaises(ValueError):
+                    self.model.session(**{"pot": 64, name: bad})
+        for bad in ("64", 64.0, None):
+            with self.subTest(bad=bad), self.assertRaises(TypeError):
+                self.model.session(pot=bad)
+        with self.assertRaises(ValueError):
+            weir.Model(support.MODEL, threads=2**32 + 1)
+        with self.model.session(pot=64) as s:
+            s.append("the man")
+            for bad in ({"max_tokens": 2**64 + 1}, {"seed": -1}, {"top_k": 2**32}):
+                with self.subTest(bad=bad), self.assertRaises(ValueError):
+                    s.ask("who?", **bad)
+            with self.assertRaises(TypeError):
+                s.ask("who?", temperature="hot")
+            with self.assertRaises(ValueError):
+                s.slots(2**32)
+            with self.assertRaises(TypeError):
+                s.slots("0")
+            with self.assertRaises(TypeError):
+                s.append("a", t="now")
+
     def test_what_is_closed_raises(self):
         model = weir.Model(support.MODEL, threads=1)
         s, other = model.session(pot=96), model.session(pot=96)
