@@ -26,7 +26,8 @@
 //   template's end of a turn follows, so that rows vote with which the model would begin to answer.
 // - Table 3's "w/o CaP": catalyst=none reads none, and the newest token's attention takes its place (TOVA's score).
 // Differences:
-// - A pot that fills while the answer is written is distilled like any other.
+// - Before a question is read, room is made for it and for its answer, an eighth of the pot at most for that: a pot
+//   that fills while the answer is written is distilled like any other.
 // - alpha=1 reads no catalyst and keeps one set for all heads: their rankings are equal. alpha=0 computes no
 //   likelihoods.
 // - positions=reset is CR-RoPE. `cache` numbers entries likewise, but makes room for each chunk instead of distilling a
