@@ -147,6 +147,31 @@ TEST(InfMllm, FindsTheBiasThatKeepsAShareOfOldSlots) {
     EXPECT_LE(n_old("0.25"), 10);
     EXPECT_GE(n_old("0.25"), 8);
     EXPECT_EQ(Select("inf_mllm:recent=10,bias=share,old=1", pot, 50), Select("inf_mllm:recent=10,b=0", pot, 50));
+    // Exactly: the smallest of the penalties at which an old candidate and a newer one change places.
+    std::set<double> ties;
+    for (int32_t i = 0; i < 40; ++i) {
+      for (int32_t j = 40; j < 80; ++j) {
+        if (pot.scores[i] > pot.scores[j]) ties.insert((double{pot.scores[i]} - pot.scores[j]) * 80 / (j - i));
+      }
+    }
+    const auto few = [&](double b) {
+      std::vector<std::pair<double, int32_t>> order;
+      for (int32_t j = 0; j < 80; ++j) order.emplace_back(pot.scores[j] - b * (79 - j) / 80, j);
+      std::sort(order.rbegin(), order.rend());
+      return std::count_if(order.begin(), order.begin() + 40, [](const auto& slot) { return slot.second < 40; }) <= 4;
+    };
+    const auto smallest = std::find_if(ties.begin(), ties.end(), [&](double b) { return few(b * (1 + 1e-5)); });
+    ASSERT_NE(smallest, ties.end());
+    Pot exact = pot;
+    exact.view.scores = exact.scores;
+    exact.view.slots = exact.slots;
+    const std::string b = std::to_string(*smallest * 1.00002 / scale);
+    for (float& score : exact.scores) score /= scale;  // so that the number has its digits
+    EXPECT_EQ(std::ssize(Select("inf_mllm:recent=10,b=" + b, exact, 50)), 50);
+    KeepSet common;
+    std::ranges::set_intersection(Select("inf_mllm:recent=10,b=" + b, exact, 50),
+                                  Select("inf_mllm:recent=10,bias=share,old=0.1", pot, 50), std::back_inserter(common));
+    EXPECT_GE(std::ssize(common), 49) << "rounding may move the last one";
   }
 }
 

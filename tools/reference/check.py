@@ -126,6 +126,18 @@ def check_inf_mllm():
     expect_equal(
         inf_mllm.scores(np.ones((2, 3, 9)), recent=8).tolist(), [[1.0] * 9], "a prompt of m < l rows is divided by m"
     )
+    for _ in range(20):
+        row = RNG.gamma(0.3, 0.01, n)
+        for old, most in ((0.0, 0), (0.05, 1), (0.25, 3), (1.0, r)):
+            b = inf_mllm.found_bias(row, n_recent, r + n_recent, old)
+
+            def n_old(penalty, row=row):
+                kept = inf_mllm.keep(row[None], r + n_recent, recent=n_recent, b=penalty)[0]
+                return sum(slot < n_candidates - r for slot in kept)
+
+            expect(n_old(b * (1 + 1e-9)) <= most, f"at most {most} old slots")
+            expect(b == 0 or n_old(b * (1 - 1e-9)) > most, "a smaller penalty would keep more")
+        expect_equal(b, 0.0, "all may be old: no penalty")
     expect_rejected(lambda: inf_mllm.keep(constant, 7, recent=8), "a budget below the recent slots")
 
 

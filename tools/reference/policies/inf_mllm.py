@@ -17,6 +17,8 @@ Choices (the paper's prose and its Alg. 1 contradict each other):
 - A prompt shorter than l has m rows and is divided by m; the last l slots are protected all the same.
 - Nothing leaves while N <= r.
 - A budget below l is an error.
+- The paper leaves b open. found_bias() is the smallest one with which at most the share `old` of the r attended slots
+  is older than recency alone would keep.
 """
 
 import numpy as np
@@ -38,6 +40,20 @@ def biased(row, recent, b):
     n_candidates = len(row) - recent
     age = np.arange(n_candidates - 1, -1, -1).astype(row.dtype)
     return row[:n_candidates] - row.dtype.type(b) * age / row.dtype.type(n_candidates)
+
+
+def found_bias(row, recent, n_keep, old):
+    """Exact, by trying the penalties at which an old candidate and a newer one change places."""
+    row = np.asarray(row, dtype=np.float64)
+    n, r = len(row) - recent, n_keep - recent
+    most = common.round_half_up(old * r)
+    ties = {0.0} | {(row[i] - row[j]) * n / (j - i) for i in range(n - r) for j in range(n - r, n) if row[i] > row[j]}
+    for b in sorted(ties):
+        # At the tie itself the newer slot wins.
+        kept = common.ranked(biased(row, recent, b * (1 + 1e-12)))[:r]
+        if sum(slot < n - r for slot in kept) <= most:
+            return b
+    raise AssertionError("the largest penalty leaves only age")
 
 
 def keep(scores, n_keep, pinned=None, recent=64, b=0.01):
