@@ -210,7 +210,7 @@ TEST(InfiniPotRatio, FollowsTheAttention) {
     Pot pot(80);
     std::vector<float> scores(80, 0.0f);
     scores[0] = 100;  // a sink
-    for (int32_t i = 0; i < n_attended; ++i) scores[static_cast<size_t>(10 + i)] = 1;
+    std::fill_n(scores.begin() + 10, n_attended, 1.0f);
     pot.view.scores = scores;
     const std::vector<SlotView> views(2, pot.view);
     std::vector<KeepSet> keeps(2);
