@@ -103,6 +103,7 @@ Answerer::Answerer(Session& session, Sampler& sampler, const Tokenizer& tokenize
   if (options_.max_tokens == 0) reason_ = StopReason::kMaxTokens;
   if (options_.form != nullptr) {
     form_ = std::make_shared<FormState>(options_.form, options_.own_text && tokenizer.has_space_prefix());
+    if (!options_.form_begun.empty()) begun_ = form_->AcceptText(options_.form_begun);
   }
 }
 
@@ -121,6 +122,7 @@ Result<int32_t> Answerer::NextToken(std::span<float>* logits) {
 }
 
 Result<int32_t> Answerer::NextOfForm(std::span<float> logits) {
+  WEIR_RETURN_IF_ERROR(begun_);
   WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<const TokenMask> mask, form_->Mask());
   allowed_ = mask->bits;
   allowed_.resize((logits.size() + 63) / 64, 0);

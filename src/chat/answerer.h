@@ -44,6 +44,7 @@ struct AnswerOptions {
   // an end token only where the form may end; with ignore_eos, only where it must. The length, the pot, the caller and
   // a stop text may still cut the answer short.
   std::shared_ptr<const Form> form;
+  std::string form_begun;               // what of the form the session has read already
   std::vector<std::string> stop_texts;  // the answer ends before the first occurrence of any
   int n_logprobs = -1;                  // alternatives to list with each token's log-likelihood; -1: no log-likelihoods
 };
@@ -108,6 +109,7 @@ class Answerer {
   StopText stop_text_;
   StreamDecoder decoder_;
   std::shared_ptr<FormState> form_;  // nullptr: none
+  Status begun_;                     // of options.form_begun
   std::vector<uint64_t> allowed_;    // tokens of the form and end tokens
   std::string text_;
   std::vector<ScoredToken> scored_;

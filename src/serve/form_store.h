@@ -3,12 +3,15 @@
 // few requests stay.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "base/status.h"
 #include "text/forms/form.h"
+#include "text/held_answer.h"
 #include "text/tokenizer.h"
 
 namespace weir {
@@ -23,16 +26,19 @@ class FormStore {
 
   // The form, as kept or new. Errors of MakeForm().
   Result<std::shared_ptr<const Form>> Get(const FormSpec& spec);
+  Result<std::shared_ptr<const Form>> Get(const HeldAnswer& answer, const AnswerForm& reading);
   // The vocabulary, made with the first form.
   std::shared_ptr<const FormVocab> Vocab();
 
  private:
   struct Entry {
-    FormSpec spec;
+    std::string key;  // everything that the form was made of
     std::shared_ptr<const Form> form;
   };
+  Result<std::shared_ptr<const Form>> Get(std::string key,
+                                          const std::function<Result<std::shared_ptr<const Form>>()>& make);
   // nullptr: not kept. REQUIRES: mutex_ is held.
-  std::shared_ptr<const Form> Find(const FormSpec& spec);
+  std::shared_ptr<const Form> Find(const std::string& key);
 
   const Tokenizer& tokenizer_;
   std::mutex mutex_;

@@ -451,8 +451,8 @@ Result<CompletionRequest> ParseChat(const Host& host, const Json& body, const An
   WEIR_ASSIGN_OR_RETURN(Asked asked, GetAsked(host, fields));
   WEIR_RETURN_IF_ERROR(CheckScored(static_cast<size_t>(out.n), &out));
   AnswerRequest& answer = out.answers[0];
-  WEIR_RETURN_IF_ERROR(MakeForm(host, form, &answer));
   WEIR_ASSIGN_OR_RETURN(answer.prompt, ChatPrompt(host, asked.messages, asked.arguments, asked.tools, &answer.reading));
+  WEIR_RETURN_IF_ERROR(HoldAnswer(host, asked.tools, form, &answer));
   answer.visuals = std::move(asked.messages.visuals);
   return out;
 }
@@ -553,11 +553,11 @@ Result<CompletionRequest> ParseAsk(const Host& host, const Json& body, const Ans
   GetReasoningFormat(fields, &tools);
   const std::optional<FormSpec> form = GetForm(fields);
   WEIR_RETURN_IF_ERROR(fields.Done());
-  WEIR_RETURN_IF_ERROR(MakeForm(host, form, &answer));
   WEIR_RETURN_IF_ERROR(CheckScored(1, &out));
   std::vector<TextPiece> before;
   if (host.chat() != nullptr) before = ChatRounds(*host.chat()).Turn().after;
   answer.reading = ReadingOf(host, tools, before, "");
+  WEIR_RETURN_IF_ERROR(HoldAnswer(host, tools, form, &answer));
   out.echoes.emplace_back();
   return out;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "text/dialects/text_reader.h"
+#include "text/held_answer.h"
 #include "text/tool_prompt.h"
 #include "text/tool_table.h"
 
@@ -32,7 +33,7 @@ std::string NewId(bool short_id) {
 }
 
 // One of `tools`; returns it in the form that templates read.
-Json ReadTool(const Json& tool, const std::string& where, Fields& all) {
+Json ReadTool(const Json& tool, const std::string& where, Fields& all, ToolRequest* out) {
   Fields fields(tool, where);
   std::string type, name, description;
   fields.Get("type", &type);
@@ -49,7 +50,6 @@ Json ReadTool(const Json& tool, const std::string& where, Fields& all) {
   if (!IsName(name)) inner.Fail("name", kNameRule);
   inner.Get("description", &description);
   inner.Get("strict", &strict);
-  if (strict) inner.Fail("strict", "must be false: answers are not held to a schema");
   const Json* const parameters = inner.Get("parameters");
   if (parameters != nullptr && !parameters->is_object()) inner.Fail("parameters", "must be an object");
   Json shown = {{"name", name}};
@@ -63,35 +63,59 @@ Json ReadTool(const Json& tool, const std::string& where, Fields& all) {
     shown["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
   }
   if (const Status bad = inner.Done(); !bad.ok()) all.Take(bad);
+  if (strict) out->strict.insert(name);
   return {{"type", "function"}, {"function", std::move(shown)}};
+}
+
+// The name in {"type": "function", "function": {"name": ...}}; empty: it has none.
+std::string NamedFunction(const Json& value) {
+  if (!value.is_object() || value.value("type", Json()) != "function") return "";
+  const auto function = value.find("function");
+  if (function == value.end() || !function->is_object()) return "";
+  const Json name = function->value("name", Json());
+  return name.is_string() ? name.get<std::string>() : "";
+}
+
+// {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}
+void GetAllowed(Fields& fields, const Json& value, ToolRequest* out) {
+  const char* wrong = "must have 'allowed_tools' with 'mode', \"auto\" or \"required\", and a list of 'tools'";
+  const auto allowed = value.find("allowed_tools");
+  if (allowed == value.end() || !allowed->is_object()) return fields.Fail("tool_choice", wrong);
+  const Json mode = allowed->value("mode", Json("auto")), tools = allowed->value("tools", Json());
+  if ((mode != "auto" && mode != "required") || !tools.is_array() || tools.empty() || tools.size() > kMaxTools) {
+    return fields.Fail("tool_choice", wrong);
+  }
+  if (mode == "required") out->choice = ToolRequest::Choice::kRequired;
+  for (const Json& tool : tools) out->only.insert(NamedFunction(tool));
 }
 
 void GetChoice(Fields& fields, ToolRequest* out) {
   const Json* const value = fields.Get("tool_choice");
   if (value == nullptr) return;
-  const std::string wrong =
-      "must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": "
-      "{\"name\": ...}}";
   if (*value == "none") {
     out->choice = ToolRequest::Choice::kNone;
   } else if (*value == "required") {
     out->choice = ToolRequest::Choice::kRequired;
-  } else if (value->is_object()) {
-    out->choice = ToolRequest::Choice::kNamed;
-    const auto type = value->find("type"), function = value->find("function");
-    const bool is_function = type != value->end() && *type == "function" && function != value->end() &&
-                             function->is_object() && function->contains("name") && (*function)["name"].is_string();
-    if (!is_function) return fields.Fail("tool_choice", wrong);
-    out->name = (*function)["name"].get<std::string>();
+  } else if (value->is_object() && value->value("type", Json()) == "allowed_tools") {
+    GetAllowed(fields, *value, out);
+  } else if (value->is_object() && !NamedFunction(*value).empty()) {
+    out->choice = ToolRequest::Choice::kRequired;
+    out->only = {NamedFunction(*value)};
   } else if (*value != "auto") {
-    return fields.Fail("tool_choice", wrong);
+    return fields.Fail("tool_choice",
+                       "must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": "
+                       "{\"name\": ...}}");
   }
-  const bool offered = out->choice != ToolRequest::Choice::kNamed ||
-                       std::any_of(out->tools.begin(), out->tools.end(),
-                                   [&](const Json& t) { return t["function"]["name"] == out->name; });
-  if (!offered) return fields.Fail("tool_choice", "names a tool that 'tools' does not offer");
-  if (out->must() && out->tools.empty()) return fields.Fail("tool_choice", "needs 'tools'");
-  if (out->must()) fields.Fail("tool_choice", "must be \"auto\" or \"none\": answers are not held to a form");
+  if (out->choice == ToolRequest::Choice::kRequired && out->tools.empty()) {
+    return fields.Fail("tool_choice", "needs 'tools'");
+  }
+  const auto is_offered = [&](const std::string& name) {
+    return std::any_of(out->tools.begin(), out->tools.end(),
+                       [&](const Json& tool) { return tool["function"]["name"] == name; });
+  };
+  if (!std::all_of(out->only.begin(), out->only.end(), is_offered)) {
+    fields.Fail("tool_choice", "names a tool that 'tools' does not offer");
+  }
 }
 
 }  // namespace
@@ -117,7 +141,7 @@ void GetTools(Fields& fields, ToolRequest* out) {
     std::set<std::string> names;
     size_t n_bytes = 0;
     for (size_t i = 0; i < tools->size(); ++i) {
-      Json tool = ReadTool((*tools)[i], "tools[" + std::to_string(i) + "].", fields);
+      Json tool = ReadTool((*tools)[i], "tools[" + std::to_string(i) + "].", fields, out);
       if (tool.is_null()) return;
       n_bytes += JsonText(tool).size();
       if (!names.insert(tool["function"]["name"].get<std::string>()).second) {
@@ -196,6 +220,37 @@ ReadingOptions ReadingOf(const Host& host, const ToolRequest& request, const std
   const bool short_ids = host.answer_form().dialect().short_ids;
   out.new_id = [short_ids] { return NewId(short_ids); };
   return out;
+}
+
+Status HoldAnswer(const Host& host, const ToolRequest& request, const std::optional<FormSpec>& words,
+                  AnswerRequest* answer) {
+  if (!request.active() && !words) return Status();
+  ReadingOptions& reading = *answer->reading;
+  HeldAnswer held;
+  if (request.active()) held.tools = request.tools;
+  held.must = request.must();
+  held.only = request.only;
+  held.strict = request.strict;
+  held.parallel = request.parallel;
+  held.words = words;
+  held.in_thoughts = reading.in_thoughts;
+  held.may_think = request.active() || request.thoughts_apart;
+  held.begun = request.active() && !reading.begun.empty();
+  auto form = host.forms().Get(held, host.answer_form());
+  const bool asked = words || held.must || !request.strict.empty();
+  if (form.ok() && held.begun) {
+    const Status fits = FormState(*form).AcceptText(reading.begun);
+    if (!fits.ok()) form = InvalidArgument("no call can follow what the last message begins the answer with");
+  }
+  if (!form.ok()) {
+    if (!asked) return Status();
+    if (words && !request.active()) return InvalidArgument("the answer's form: {}", form.status().message());
+    return InvalidArgument("'tools' cannot be held to their schemas: {}", form.status().message());
+  }
+  answer->form = *std::move(form);
+  reading.held = request.active();
+  if (held.begun) answer->form_begun = reading.begun;
+  return Status();
 }
 
 }  // namespace weir

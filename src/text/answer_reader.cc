@@ -85,7 +85,7 @@ AnswerReader::AnswerReader(const AnswerForm& form, const ReadingOptions& options
       apart_(options.thoughts_apart),
       sink_({.calls = options.tools != nullptr, .single = !options.parallel, .new_id = options.new_id}) {
   if (options.tools != nullptr || form.dialect().thoughts) {
-    dialect_ = form.dialect().make({options.tools, apart_}, sink_);
+    dialect_ = form.dialect().make({options.tools, apart_, options.held}, sink_);
   }
   if (!thoughts_.open.empty()) {
     stage_ = options.in_thoughts ? Stage::kThoughts : Stage::kStart;

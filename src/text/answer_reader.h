@@ -68,6 +68,7 @@ struct ReadingOptions {
   bool thoughts_apart = true;              // false: thoughts are content, with their markers
   bool in_thoughts = false;                // the prompt has opened them
   std::string begun;                       // the answer's beginning, if the prompt contains it
+  bool held = false;                       // to a form (text/held_answer.h)
   std::function<std::string()> new_id;     // of calls; nullptr: they are counted
 };
 

@@ -1,17 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tool_table.h"
 
+#include <algorithm>
+
 namespace weir {
 namespace {
 
-ParameterTakes TakesOf(const Json& schema) {
-  if (!schema.is_object() || !schema.contains("type")) return ParameterTakes::kUnknown;
-  const Json& type = schema["type"];
-  if (type == "string") return ParameterTakes::kText;
-  return type.is_string() ? ParameterTakes::kOther : ParameterTakes::kUnknown;
+// A list of types, or of choices: one is a text, and the other is null.
+bool IsTextOrNull(const Json& list, const auto& is) {
+  return list.is_array() && list.size() == 2 &&
+         ((is(list[0], "string") && is(list[1], "null")) || (is(list[1], "string") && is(list[0], "null")));
 }
 
 }  // namespace
+
+ParameterTakes TakesOf(const Json& schema) {
+  if (!schema.is_object()) return ParameterTakes::kUnknown;
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    if (*type == "string") return ParameterTakes::kText;
+    if (IsTextOrNull(*type, [](const Json& one, const char* name) { return one == name; })) {
+      return ParameterTakes::kTextOrNull;
+    }
+    return type->is_string() ? ParameterTakes::kOther : ParameterTakes::kUnknown;
+  }
+  if (const auto choices = schema.find("anyOf"); choices != schema.end()) {
+    const auto is = [](const Json& one, const char* name) {
+      return one.is_object() && one.value("type", Json()) == name;
+    };
+    if (IsTextOrNull(*choices, is)) return ParameterTakes::kTextOrNull;
+  }
+  if (const auto values = schema.find("enum"); values != schema.end() && values->is_array() && !values->empty()) {
+    const auto is_text = [](const Json& value) { return value.is_string(); };
+    if (std::all_of(values->begin(), values->end(), is_text)) return ParameterTakes::kText;
+  }
+  return ParameterTakes::kUnknown;
+}
 
 ToolTable::ToolTable(const Json& tools) {
   if (!tools.is_array()) return;

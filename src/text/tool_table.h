@@ -11,7 +11,9 @@
 namespace weir {
 
 // What a tool's parameter takes, where a format writes values without quotes.
-enum class ParameterTakes : int { kUnknown, kText, kOther };
+enum class ParameterTakes : int { kUnknown, kText, kTextOrNull, kOther };
+// By its schema.
+ParameterTakes TakesOf(const Json& schema);
 
 class ToolTable {
  public:

@@ -321,6 +321,7 @@ void TakeTools(Fields& fields, ChatBody* body) {
       Json function = {{"name", tool.value("name", Json())}};
       if (tool.contains("description")) function["description"] = tool["description"];
       function["parameters"] = tool.value("input_schema", Json{{"type", "object"}});
+      if (tool.contains("strict")) function["strict"] = tool["strict"];
       list.push_back({{"type", "function"}, {"function", std::move(function)}});
     }
     body->Set("tools", std::move(list), "tools");

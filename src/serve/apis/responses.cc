@@ -343,10 +343,21 @@ void TakeTools(Fields& fields, ChatBody* body, Json* echo) {
   }
   if (const Json* const choice = fields.Get("tool_choice"); choice != nullptr) {
     (*echo)["tool_choice"] = *choice;
-    const bool named = choice->is_object() && choice->value("type", Json()) == "function";
-    body->Set("tool_choice",
-              named ? Json{{"type", "function"}, {"function", {{"name", choice->value("name", Json())}}}} : *choice,
-              "tool_choice");
+    // Here names are not within objects of their own.
+    const auto nested = [](const Json& named) {
+      return Json{{"type", "function"}, {"function", {{"name", named.value("name", Json())}}}};
+    };
+    const Json type = choice->is_object() ? choice->value("type", Json()) : Json();
+    Json ours = type == "function" ? nested(*choice) : *choice;
+    if (type == "allowed_tools") {
+      Json allowed = {{"mode", choice->value("mode", Json("auto"))}, {"tools", Json::array()}};
+      const Json tools = choice->value("tools", Json());
+      for (const Json& tool : tools.is_array() ? tools : Json::array()) {
+        allowed["tools"].push_back(tool.is_object() && tool.value("type", Json()) == "function" ? nested(tool) : tool);
+      }
+      ours = {{"type", "allowed_tools"}, {"allowed_tools", std::move(allowed)}};
+    }
+    body->Set("tool_choice", std::move(ours), "tool_choice");
   }
 }
 

@@ -76,6 +76,17 @@ class Notation {
     return out;
   }
   std::optional<Json> PythonText() {
+    if (text_[at_] == '"') {  // perhaps as JSON writes it, with escapes of its own
+      size_t end = at_ + 1;
+      while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+      if (end < text_.size()) {
+        Json quoted = Json::parse(text_.substr(at_, end + 1 - at_), nullptr, /*allow_exceptions=*/false);
+        if (quoted.is_string()) {
+          at_ = end + 1;
+          return quoted;
+        }
+      }
+    }
     const char quote = text_[at_++];
     std::string out;
     for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
@@ -162,6 +173,11 @@ bool BlockReader::Step(bool last) {
   const int found = ScanTo(form_.closes, last, &block_);
   if (found < 0 && !last) return false;
   const std::vector<NotedCall> calls = form_.understand(block_);
+  // Where calls are held to a form, a block that says nothing has the marker within a text of its own.
+  if (calls.empty() && held_ && found >= 0) {
+    block_ += form_.closes[static_cast<size_t>(found)];
+    return true;
+  }
   if (calls.empty()) {
     GiveUp();
     return true;

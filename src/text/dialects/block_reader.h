@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/dialects/call_writer.h"
 #include "text/dialects/text_reader.h"
 
 namespace weir {
@@ -26,13 +27,15 @@ struct BlockForm {
 
 class BlockReader final : public TextReader {
  public:
-  BlockReader(const BlockForm& form, PartSink& sink) : TextReader(sink), form_(form) {}
+  BlockReader(const BlockForm& form, const DialectOptions& options, PartSink& sink)
+      : TextReader(sink), form_(form), held_(options.held) {}
 
  private:
   bool Step(bool last) override;
   void Restart() override { in_block_ = false; }
 
   const BlockForm form_;
+  const bool held_;
   bool in_block_ = false;
   std::string block_;
 };
@@ -41,5 +44,10 @@ class BlockReader final : public TextReader {
 std::vector<NotedCall> UnderstandPython(std::string_view block);
 // call:f{a:1,b:<|"|>x<|"|>}, one or several. `quote` stands before and behind a text.
 std::vector<NotedCall> UnderstandBraces(std::string_view block, std::string_view quote);
+
+// Calls as these functions understand them: one in Python, and blocks with one in braces each.
+Result<FormBuilder::Part> WritePythonCall(CallWriter& writer, const CallWriter::Tool& tool);
+Result<CallParts> WriteBraces(CallWriter& writer, std::span<const std::string_view> opens, std::string_view close,
+                              std::string_view quote);
 
 }  // namespace weir

@@ -3,6 +3,7 @@
 // Command R7B and A: a list of objects between two markers, with names of their own for the fields.
 //
 //     <|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}]<|END_ACTION|>
+#include "text/dialects/call_writer.h"
 #include "text/dialects/calls_reader.h"
 
 namespace weir {
@@ -24,6 +25,14 @@ std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sin
                                        sink);
 }
 
+Result<CallParts> Write(CallWriter& writer) {
+  const CallWriter::Keys keys = {.name = "tool_name", .arguments = {"parameters"}, .id = "tool_call_id"};
+  WEIR_ASSIGN_OR_RETURN(const auto call, writer.Objects(keys));
+  const auto gap = writer.Space();
+  return writer.Between(kOpens, writer.Sequence({gap, writer.List(call), gap, writer.Marker(kCloses[0])}),
+                        {.many = false});
+}
+
 }  // namespace
 
 extern const DialectInfo kCommandRDialect;
@@ -33,6 +42,7 @@ const DialectInfo kCommandRDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 //     ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>
 //
 // V3.1 writes <｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>.
+#include "text/dialects/call_writer.h"
 #include "text/dialects/calls_reader.h"
 
 namespace weir {
@@ -30,6 +31,26 @@ std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sin
       CallsForm{.opens = kOpens, .closes = kCloses, .dropped = kDropped, .name_ends = kNameEnds}, options, sink);
 }
 
+Result<CallParts> Write(CallWriter& writer) {
+  const auto separator = writer.Marker(kNameEnds[0]), close = writer.Marker(kCloses[1]);
+  const auto rest = writer.EachTool([&](const CallWriter::Tool& tool) -> Result<FormBuilder::Part> {
+    WEIR_ASSIGN_OR_RETURN(const auto arguments, writer.Arguments(tool));
+    const auto name = writer.Text(tool.name);
+    return writer.OneOf({writer.Sequence({name, separator, arguments}),
+                         writer.Sequence({writer.Text("function"), separator, name, writer.Text("\n```json\n"),
+                                          arguments, writer.Text("\n```")})});
+  });
+  WEIR_RETURN_IF_ERROR(rest.status());
+  const auto named = writer.Sequence({*rest, close});
+  const auto one = writer.Sequence({writer.Marker(kOpens[0]), named});
+  const auto block = writer.Sequence(
+      {writer.Space(), writer.Several(one, writer.Space()), writer.Space(), writer.Marker(kDropped[1])});
+  CallParts out = writer.Between({&kDropped[0], 1}, block, {.many = false});
+  // Models leave the brackets around their calls out.
+  for (std::string& text : writer.Spellings(kOpens[0])) out.starts.push_back({std::move(text), named});
+  return out;
+}
+
 }  // namespace
 
 extern const DialectInfo kDeepseekDialect;
@@ -39,6 +60,7 @@ const DialectInfo kDeepseekDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -16,22 +16,29 @@ constexpr std::string_view kOpens[] = {"<｜DSML｜function_calls>", "<｜DSML�
 constexpr std::string_view kCloses[] = {"</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"};
 constexpr std::string_view kMarkers[] = {"｜DSML｜"};
 
+constexpr TaggedForm kForm = {
+    .opens = kOpens,
+    .closes = kCloses,
+    .call = "<｜DSML｜invoke name=\"",
+    .name_end = ">",
+    .parameter = "<｜DSML｜parameter name=\"",
+    .key_end = ">",
+    .value_end = "</｜DSML｜parameter>",
+    .close = "</｜DSML｜invoke>",
+    .shared = true,
+    .says_text = true,
+};
+
 int Fits(std::string_view jinja) {
   const auto has = [&](std::string_view text) { return jinja.find(text) != jinja.npos; };
   return has("｜DSML｜") ? 30 : 0;
 }
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
-  return std::make_unique<TaggedReader>(TaggedForm{.opens = kOpens,
-                                                   .closes = kCloses,
-                                                   .call = "<｜DSML｜invoke name=\"",
-                                                   .name_end = ">",
-                                                   .parameter = "<｜DSML｜parameter name=\"",
-                                                   .key_end = ">",
-                                                   .value_end = "</｜DSML｜parameter>",
-                                                   .close = "</｜DSML｜invoke>"},
-                                        options, sink);
+  return std::make_unique<TaggedReader>(kForm, options, sink);
 }
+
+Result<CallParts> Write(CallWriter& writer) { return WriteTagged(kForm, writer); }
 
 }  // namespace
 
@@ -42,6 +49,7 @@ const DialectInfo kDeepseekDsmlDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

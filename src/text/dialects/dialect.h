@@ -10,15 +10,20 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
 #include "text/dialects/part_sink.h"
 
 namespace weir {
 
+class CallWriter;
+struct CallParts;
 class ToolTable;
 
 struct DialectOptions {
   std::shared_ptr<const ToolTable> tools;  // nullptr: none are offered
   bool thoughts_apart = true;              // for dialects that tell thoughts apart: else they are content
+  // The answer is held to what `write` says, so that only what is written so is a call.
+  bool held = false;
 };
 
 // Takes apart an answer that arrives in pieces. The pieces' boundaries never matter. Text that turns out to be no call
@@ -42,6 +47,9 @@ struct DialectInfo {
   // Everything that control tokens may be parts of. Control tokens that occur in none of these never reach a reader.
   std::span<const std::string_view> markers;
   std::unique_ptr<DialectReader> (*make)(const DialectOptions& options, PartSink& sink);
+  // How calls are written, as parts of a form (call_writer.h). kInvalidArgument: a tool's schema that these calls
+  // cannot be held to. nullptr: answers in this dialect cannot be held.
+  Result<CallParts> (*write)(CallWriter& writer) = nullptr;
   bool thoughts = false;   // the reader tells thoughts apart itself, so it is needed without tools, too
   bool short_ids = false;  // its templates take only ids of nine letters and digits
 };

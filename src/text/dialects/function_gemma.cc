@@ -11,7 +11,9 @@ namespace {
 constexpr std::string_view kOpens[] = {"<start_function_call>"};
 constexpr std::string_view kCloses[] = {"<end_function_call>"};
 
-std::vector<NotedCall> Understand(std::string_view block) { return UnderstandBraces(block, "<escape>"); }
+constexpr std::string_view kQuote = "<escape>";
+
+std::vector<NotedCall> Understand(std::string_view block) { return UnderstandBraces(block, kQuote); }
 
 constexpr std::string_view kMarkers[] = {"<start_function_call>", "<end_function_call>", "<escape>"};
 
@@ -21,8 +23,11 @@ int Fits(std::string_view jinja) {
 }
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
-  return std::make_unique<BlockReader>(BlockForm{.opens = kOpens, .closes = kCloses, .understand = Understand}, sink);
+  return std::make_unique<BlockReader>(BlockForm{.opens = kOpens, .closes = kCloses, .understand = Understand}, options,
+                                       sink);
 }
+
+Result<CallParts> Write(CallWriter& writer) { return WriteBraces(writer, kOpens, kCloses[0], kQuote); }
 
 }  // namespace
 
@@ -33,6 +38,7 @@ const DialectInfo kFunctionGemmaDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -21,7 +21,15 @@ int Fits(std::string_view jinja) {
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
   return std::make_unique<BlockReader>(BlockForm{.opens = kOpens, .closes = kCloses, .understand = UnderstandPython},
-                                       sink);
+                                       options, sink);
+}
+
+Result<CallParts> Write(CallWriter& writer) {
+  WEIR_ASSIGN_OR_RETURN(const auto call,
+                        writer.EachTool([&](const CallWriter::Tool& tool) { return WritePythonCall(writer, tool); }));
+  const auto line = writer.OneOf({call, writer.Sequence({writer.Text("print("), call, writer.Text(")")})});
+  const auto lines = writer.Sequence({writer.Text("\n"), writer.Several(line, writer.Text("\n")), writer.Text("\n")});
+  return writer.Between(kOpens, writer.Sequence({lines, writer.Marker(kCloses[0])}), {.many = false});
 }
 
 }  // namespace
@@ -33,6 +41,7 @@ const DialectInfo kGemmaDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -11,7 +11,9 @@ namespace {
 constexpr std::string_view kOpens[] = {"<|tool_call>"};
 constexpr std::string_view kCloses[] = {"<tool_call|>"};
 
-std::vector<NotedCall> Understand(std::string_view block) { return UnderstandBraces(block, "<|\"|>"); }
+constexpr std::string_view kQuote = "<|\"|>";
+
+std::vector<NotedCall> Understand(std::string_view block) { return UnderstandBraces(block, kQuote); }
 
 constexpr std::string_view kMarkers[] = {"<|tool_call>", "<tool_call|>", "<|\"|>"};
 
@@ -21,8 +23,11 @@ int Fits(std::string_view jinja) {
 }
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
-  return std::make_unique<BlockReader>(BlockForm{.opens = kOpens, .closes = kCloses, .understand = Understand}, sink);
+  return std::make_unique<BlockReader>(BlockForm{.opens = kOpens, .closes = kCloses, .understand = Understand}, options,
+                                       sink);
 }
+
+Result<CallParts> Write(CallWriter& writer) { return WriteBraces(writer, kOpens, kCloses[0], kQuote); }
 
 }  // namespace
 
@@ -33,6 +38,7 @@ const DialectInfo kGemma4Dialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

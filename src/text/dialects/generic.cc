@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models whose template has no place for tools: the system text describes them and asks for Hermes' form
 // (text/tool_prompt.h). What models make of it is read too: a list between the tags, or a bare object.
+#include "text/dialects/call_writer.h"
 #include "text/dialects/calls_reader.h"
 
 namespace weir {
@@ -16,6 +17,14 @@ std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sin
   return std::make_unique<CallsReader>(CallsForm{.opens = kOpens, .closes = kCloses, .bare = true}, options, sink);
 }
 
+Result<CallParts> Write(CallWriter& writer) {
+  WEIR_ASSIGN_OR_RETURN(const auto call, writer.Objects({}));
+  const auto rest = writer.Sequence({writer.Space(), call, writer.Space(), writer.Marker(kCloses[0])});
+  CallParts out = writer.Between(kOpens, rest, {});
+  WEIR_RETURN_IF_ERROR(writer.AddBare({}, ",", &out));
+  return out;
+}
+
 }  // namespace
 
 extern const DialectInfo kGenericDialect;
@@ -25,6 +34,7 @@ const DialectInfo kGenericDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

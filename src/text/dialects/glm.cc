@@ -16,22 +16,27 @@ constexpr std::string_view kCloses[] = {"</tool_call>"};
 constexpr std::string_view kMarkers[] = {"<tool_call>", "</tool_call>", "<arg_key>",
                                          "</arg_key>",  "<arg_value>",  "</arg_value>"};
 
+constexpr TaggedForm kForm = {
+    .opens = kOpens,
+    .closes = kCloses,
+    .call = "",
+    .name_end = "\n",
+    .parameter = "<arg_key>",
+    .key_end = "</arg_key>",
+    .value = "<arg_value>",
+    .value_end = "</arg_value>",
+};
+
 int Fits(std::string_view jinja) {
   const auto has = [&](std::string_view text) { return jinja.find(text) != jinja.npos; };
   return has("<arg_key>") && has("<arg_value>") ? 20 : 0;
 }
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
-  return std::make_unique<TaggedReader>(TaggedForm{.opens = kOpens,
-                                                   .closes = kCloses,
-                                                   .call = "",
-                                                   .name_end = "\n",
-                                                   .parameter = "<arg_key>",
-                                                   .key_end = "</arg_key>",
-                                                   .value = "<arg_value>",
-                                                   .value_end = "</arg_value>"},
-                                        options, sink);
+  return std::make_unique<TaggedReader>(kForm, options, sink);
 }
+
+Result<CallParts> Write(CallWriter& writer) { return WriteTagged(kForm, writer); }
 
 }  // namespace
 
@@ -42,6 +47,7 @@ const DialectInfo kGlmDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -7,6 +7,8 @@
 //     <|message|>{"a": 1}<|call|>
 //
 // The prompt ends behind the first <|start|>assistant. Format: cookbook.openai.com/articles/openai-harmony.
+#include "text/dialects/call_writer.h"
+#include "text/dialects/json_call.h"
 #include "text/dialects/text_reader.h"
 #include "text/tool_table.h"
 
@@ -87,6 +89,8 @@ class HarmonyReader final : public TextReader {
     const bool known = options_.tools != nullptr && (function || options_.tools->Knows(name));
     if (known && IsToolName(name)) {
       body_ = Body::kCall;
+      arguments_.Reset();
+      in_arguments_ = options_.held;
       sink_.BeginCall(name);
     } else {
       body_ = channel == "analysis" && options_.thoughts_apart ? Body::kThoughts : Body::kContent;
@@ -95,6 +99,14 @@ class HarmonyReader final : public TextReader {
 
   bool ReadBody(bool last) {
     std::string text;
+    if (in_arguments_) {  // letters of a marker in them are letters
+      if (rest().empty() && !last) return false;
+      size_t n = 0;
+      in_arguments_ = arguments_.Feed(rest(), &n, &text) == JsonArguments::State::kMore && !last;
+      sink_.Arguments(text);
+      Take(n);
+      return true;
+    }
     const int found = ScanTo(kEnds, last, &text);
     switch (body_) {
       case Body::kContent:
@@ -145,6 +157,8 @@ class HarmonyReader final : public TextReader {
   std::string header_;
   bool first_ = true;  // of the answer, behind what the prompt says
   bool ended_ = false;
+  JsonArguments arguments_;
+  bool in_arguments_ = false;  // of a call that is held to a form
 };
 
 int Fits(std::string_view jinja) {
@@ -153,6 +167,40 @@ int Fits(std::string_view jinja) {
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
   return std::make_unique<HarmonyReader>(options, sink);
+}
+
+// Messages, each with a header; a call is the last one. In their words no header can begin.
+Result<CallParts> Write(CallWriter& writer) {
+  using Part = FormBuilder::Part;
+  FormBuilder& builder = writer.builder();
+  const Part channel = writer.Marker("<|channel|>"), message = writer.Marker("<|message|>");
+  WEIR_ASSIGN_OR_RETURN(const Part words,
+                        builder.Without({std::begin(kEnds), std::end(kEnds)}, FormBuilder::Free::kText));
+  const auto said = [&](std::vector<std::string> channels) -> Result<Part> {
+    WEIR_ASSIGN_OR_RETURN(const Part name, builder.Choices(std::move(channels)));
+    return writer.Sequence({channel, name, message, words});
+  };
+  WEIR_ASSIGN_OR_RETURN(const Part before, said({"analysis", "commentary"}));
+  WEIR_ASSIGN_OR_RETURN(const Part any, said({"analysis", "commentary", "final"}));
+  const Part next =
+      writer.Sequence({before, writer.Marker("<|end|>"), writer.Marker("<|start|>"), writer.Text("assistant")});
+  const Part many = builder.Repeated(next, 0, forms::kNoMax);
+  WEIR_ASSIGN_OR_RETURN(const Part json, builder.Choices({" json", " code"}));
+  const Part constrained =
+      writer.Sequence({writer.Maybe(writer.Text(" ")), writer.Marker("<|constrain|>"), writer.Text("json")});
+  const Part type = writer.Maybe(writer.OneOf({constrained, json}));
+  WEIR_ASSIGN_OR_RETURN(const Part of_call, builder.Choices({"commentary", "analysis"}));
+  const auto call = writer.EachTool([&](const CallWriter::Tool& tool) -> Result<Part> {
+    WEIR_ASSIGN_OR_RETURN(const Part arguments, writer.Arguments(tool));
+    const Part to = writer.Text(" to=functions." + tool.name);
+    const Part head = writer.OneOf({writer.Sequence({channel, of_call, to}), writer.Sequence({to, channel, of_call})});
+    return writer.Sequence({head, type, message, arguments});
+  });
+  WEIR_RETURN_IF_ERROR(call.status());
+  CallParts out;
+  out.calls = writer.Sequence({many, *call});
+  out.answer = writer.Sequence({many, writer.OneOf({any, *call})});
+  return out;
 }
 
 }  // namespace
@@ -164,6 +212,7 @@ const DialectInfo kHarmonyDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
     .thoughts = true,
 };
 

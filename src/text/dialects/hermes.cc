@@ -5,6 +5,7 @@
 //     <tool_call>
 //     {"name": "f", "arguments": {"a": 1}}
 //     </tool_call>
+#include "text/dialects/call_writer.h"
 #include "text/dialects/calls_reader.h"
 
 namespace weir {
@@ -22,6 +23,11 @@ std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sin
   return std::make_unique<CallsReader>(CallsForm{.opens = kOpens, .closes = kCloses}, options, sink);
 }
 
+Result<CallParts> Write(CallWriter& writer) {
+  WEIR_ASSIGN_OR_RETURN(const auto call, writer.Objects({}));
+  return writer.Between(kOpens, writer.Sequence({writer.Space(), call, writer.Space(), writer.Marker(kCloses[0])}), {});
+}
+
 }  // namespace
 
 extern const DialectInfo kHermesDialect;
@@ -31,6 +37,7 @@ const DialectInfo kHermesDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -142,6 +142,10 @@ bool JsonCall::Step(char c, bool* again) {
       name_ += c;
       return !span_.closed() || TakeName();
     case Stage::kOther:
+      if (!expected_.empty()) {
+        if (c != expected_[0]) return false;
+        expected_.remove_prefix(1);
+      }
       *again = !span_.Push(c);
       if (*again || span_.closed()) stage_ = Stage::kNext;
       return true;
@@ -158,6 +162,12 @@ bool JsonCall::Step(char c, bool* again) {
 
 bool JsonCall::BeginValue(char c, bool* again) {
   const std::string_view key = std::string_view(key_).substr(1, key_.size() - 2);
+  // A bare call that is held to a form begins with its name, or says that it is a function before that. Any other
+  // object is an answer.
+  if (known_only_ && options_.held && name_.empty()) {
+    if ((key != "name" && key != "type") || c != '"') return false;
+    if (key == "type") expected_ = "\"function\"";
+  }
   const bool names = key == "name" || key == "tool_name" || key == "function_name" || key == "function";
   if (names && c == '"' && name_.empty()) {
     span_.Begin(c);
@@ -181,10 +191,12 @@ bool JsonCall::BeginValue(char c, bool* again) {
   }
   has_arguments_ |= has;  // null
   stage_ = Stage::kOther;
+  if (!expected_.empty()) expected_.remove_prefix(1);  // this byte
   return span_.Begin(c);
 }
 
 bool JsonCall::TakeName() {
+  if (known_only_ && options_.held && name_.find('\\') != std::string::npos) return false;
   name_ = UnquotedText(name_);
   stage_ = Stage::kNext;
   if (!IsToolName(name_)) return false;

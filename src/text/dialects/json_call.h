@@ -71,7 +71,8 @@ class JsonCall {
   Stage stage_ = Stage::kOpen;
   int depth_ = 0;  // objects that are open
   std::string key_, name_;
-  std::string arguments_;  // read before the name was known
+  std::string arguments_;      // read before the name was known
+  std::string_view expected_;  // what a value that is skipped has to be; empty: anything
   JsonSpan span_;
   JsonArguments argument_reader_;
   bool has_arguments_ = false, begun_ = false;

@@ -19,7 +19,13 @@ int Fits(std::string_view jinja) {
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
   return std::make_unique<BlockReader>(BlockForm{.opens = kOpens, .closes = kCloses, .understand = UnderstandPython},
-                                       sink);
+                                       options, sink);
+}
+
+Result<CallParts> Write(CallWriter& writer) {
+  WEIR_ASSIGN_OR_RETURN(const auto call,
+                        writer.EachTool([&](const CallWriter::Tool& tool) { return WritePythonCall(writer, tool); }));
+  return writer.Between(kOpens, writer.Sequence({writer.List(call), writer.Marker(kCloses[0])}), {.many = false});
 }
 
 }  // namespace
@@ -31,6 +37,7 @@ const DialectInfo kLfm2Dialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -16,22 +16,28 @@ constexpr std::string_view kOpens[] = {"<minimax:tool_call>"};
 constexpr std::string_view kCloses[] = {"</minimax:tool_call>"};
 constexpr std::string_view kMarkers[] = {"<minimax:tool_call>", "</minimax:tool_call>"};
 
+constexpr TaggedForm kForm = {
+    .opens = kOpens,
+    .closes = kCloses,
+    .call = "<invoke name=\"",
+    .name_end = ">",
+    .parameter = "<parameter name=\"",
+    .key_end = ">",
+    .value_end = "</parameter>",
+    .close = "</invoke>",
+    .shared = true,
+};
+
 int Fits(std::string_view jinja) {
   const auto has = [&](std::string_view text) { return jinja.find(text) != jinja.npos; };
   return has("<minimax:tool_call>") && has("<invoke name=") ? 20 : 0;
 }
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
-  return std::make_unique<TaggedReader>(TaggedForm{.opens = kOpens,
-                                                   .closes = kCloses,
-                                                   .call = "<invoke name=\"",
-                                                   .name_end = ">",
-                                                   .parameter = "<parameter name=\"",
-                                                   .key_end = ">",
-                                                   .value_end = "</parameter>",
-                                                   .close = "</invoke>"},
-                                        options, sink);
+  return std::make_unique<TaggedReader>(kForm, options, sink);
 }
+
+Result<CallParts> Write(CallWriter& writer) { return WriteTagged(kForm, writer); }
 
 }  // namespace
 
@@ -42,6 +48,7 @@ const DialectInfo kMinimaxDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 //     [TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{}
 //
 // Templates refuse ids that have not nine letters and digits.
+#include "text/dialects/call_writer.h"
 #include "text/dialects/calls_reader.h"
 
 namespace weir {
@@ -25,6 +26,21 @@ std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sin
                                        options, sink);
 }
 
+// A list of objects (Nemo, Small 3.1), or a name and its arguments for each call (Small 3.2, Magistral, Devstral).
+Result<CallParts> Write(CallWriter& writer) {
+  WEIR_ASSIGN_OR_RETURN(const auto object, writer.Objects({}));
+  WEIR_ASSIGN_OR_RETURN(const auto id, writer.builder().Regex("[A-Za-z0-9]{9}"));
+  const auto with_id = writer.Maybe(writer.Sequence({writer.Marker("[CALL_ID]"), id}));
+  const auto named = writer.EachTool([&](const CallWriter::Tool& tool) -> Result<FormBuilder::Part> {
+    WEIR_ASSIGN_OR_RETURN(const auto arguments, writer.Arguments(tool));
+    return writer.Sequence({writer.Text(tool.name), with_id, writer.Marker(kNameEnds[0]), writer.Space(), arguments});
+  });
+  WEIR_RETURN_IF_ERROR(named.status());
+  const auto list = writer.Sequence({writer.Space(), writer.List(object)});
+  const auto calls = writer.Several(*named, writer.Marker(kOpens[0]));
+  return writer.Between(kOpens, writer.OneOf({list, calls}), {.many = false, .last = true});
+}
+
 }  // namespace
 
 extern const DialectInfo kMistralDialect;
@@ -34,6 +50,7 @@ const DialectInfo kMistralDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
     .short_ids = true,
 };
 

@@ -18,23 +18,28 @@ constexpr std::string_view kOpens[] = {"<tool_call>", "<seed:tool_call>"};
 constexpr std::string_view kCloses[] = {"</tool_call>", "</seed:tool_call>"};
 constexpr std::string_view kMarkers[] = {"<tool_call>", "</tool_call>", "<seed:tool_call>", "</seed:tool_call>"};
 
+constexpr TaggedForm kForm = {
+    .opens = kOpens,
+    .closes = kCloses,
+    .call = "<function=",
+    .name_end = ">",
+    .parameter = "<parameter=",
+    .key_end = ">",
+    .value_end = "</parameter>",
+    .close = "</function>",
+    .lines = true,
+};
+
 int Fits(std::string_view jinja) {
   const auto has = [&](std::string_view text) { return jinja.find(text) != jinja.npos; };
   return has("<function=") && has("<parameter=") ? 20 : 0;
 }
 
 std::unique_ptr<DialectReader> Make(const DialectOptions& options, PartSink& sink) {
-  return std::make_unique<TaggedReader>(TaggedForm{.opens = kOpens,
-                                                   .closes = kCloses,
-                                                   .call = "<function=",
-                                                   .name_end = ">",
-                                                   .parameter = "<parameter=",
-                                                   .key_end = ">",
-                                                   .value_end = "</parameter>",
-                                                   .close = "</function>",
-                                                   .lines = true},
-                                        options, sink);
+  return std::make_unique<TaggedReader>(kForm, options, sink);
 }
+
+Result<CallParts> Write(CallWriter& writer) { return WriteTagged(kForm, writer); }
 
 }  // namespace
 
@@ -45,6 +50,7 @@ const DialectInfo kQwen3CoderDialect = {
     .fits = Fits,
     .markers = kMarkers,
     .make = Make,
+    .write = Write,
 };
 
 }  // namespace weir

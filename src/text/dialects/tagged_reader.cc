@@ -169,7 +169,8 @@ void TaggedReader::EndValue() {
   }
   if (form_.lines && value_.ends_with('\n')) value_.pop_back();
   const std::string_view text = Trimmed(value_);
-  sink_.Arguments(Json::accept(text) ? std::string(text) : "\"" + EscapedBytes(value_) + "\"");
+  const bool is_json = takes_ == ParameterTakes::kTextOrNull ? text == "null" : Json::accept(text);
+  sink_.Arguments(is_json ? std::string(text) : "\"" + EscapedBytes(value_) + "\"");
 }
 
 bool TaggedReader::ReadValue(bool last) {
@@ -177,6 +178,11 @@ bool TaggedReader::ReadValue(bool last) {
   const int found = ScanTo({&form_.value_end, 1}, last, &text);
   AddValue(text);
   if (found < 0) return false;
+  // Where calls are held to a form, JSON that is not whole has the marker within a text of its own.
+  if (options_.held && takes_ == ParameterTakes::kOther && !Json::accept(Trimmed(value_))) {
+    AddValue(form_.value_end);
+    return true;
+  }
   EndValue();
   stage_ = Stage::kBody;
   return true;

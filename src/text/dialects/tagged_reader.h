@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/dialects/call_writer.h"
 #include "text/dialects/text_reader.h"
 
 namespace weir {
@@ -24,7 +25,14 @@ struct TaggedForm {
   std::string_view value_end;
   std::string_view close = {};  // of a call; empty: that of an open
   bool lines = false;           // a value stands on lines of its own
+  // For writing. Several calls may share one pair of opens and closes.
+  bool shared = false;
+  // The tag of a parameter says whether its value is a text: string="true".
+  bool says_text = false;
 };
+
+// Calls as the reader of the same form reads them.
+Result<CallParts> WriteTagged(const TaggedForm& form, CallWriter& writer);
 
 class TaggedReader final : public TextReader {
  public:

@@ -2,14 +2,13 @@
 #include "text/forms/form.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <utility>
 
 #include "base/utf8.h"
 #include "text/forms/char_dfa.h"
 #include "text/forms/expression.h"
 #include "text/forms/form_cache.h"
+#include "text/forms/free_text.h"
 #include "text/forms/gbnf.h"
 #include "text/forms/json_schema.h"
 
@@ -22,50 +21,6 @@ Status CheckSize(size_t bytes) {
   if (static_cast<int64_t>(bytes) <= kMaxFormTextBytes) return Status();
   return InvalidArgument("the form has {} bytes; at most {} are read", bytes, kMaxFormTextBytes);
 }
-
-// Where a text is on its way to one of the starts (Aho and Corasick 1975).
-class StartFinder {
- public:
-  explicit StartFinder(const std::vector<FormBuilder::Trigger>& triggers) {
-    for (size_t i = 0; i < triggers.size(); ++i) {
-      int32_t at = 0;
-      for (const char c : triggers[i].start) {
-        const auto [it, is_new] = nodes_[static_cast<size_t>(at)].next.try_emplace(static_cast<uint8_t>(c), size());
-        at = it->second;
-        if (is_new) nodes_.emplace_back();
-      }
-      if (nodes_[static_cast<size_t>(at)].found < 0) nodes_[static_cast<size_t>(at)].found = static_cast<int32_t>(i);
-    }
-    std::deque<int32_t> todo = {0};
-    while (!todo.empty()) {
-      const int32_t at = todo.front();
-      todo.pop_front();
-      for (const auto& [byte, to] : nodes_[static_cast<size_t>(at)].next) {
-        Node& node = nodes_[static_cast<size_t>(to)];
-        node.back = at == 0 ? 0 : Next(nodes_[static_cast<size_t>(at)].back, byte);
-        // A start that ends here within another one.
-        if (node.found < 0) node.found = nodes_[static_cast<size_t>(node.back)].found;
-        todo.push_back(to);
-      }
-    }
-  }
-  int32_t size() const { return static_cast<int32_t>(nodes_.size()); }
-  int32_t Found(int32_t at) const { return nodes_[static_cast<size_t>(at)].found; }
-  int32_t Next(int32_t at, uint8_t byte) const {
-    for (;; at = nodes_[static_cast<size_t>(at)].back) {
-      const auto& next = nodes_[static_cast<size_t>(at)].next;
-      if (const auto it = next.find(byte); it != next.end()) return it->second;
-      if (at == 0) return 0;
-    }
-  }
-
- private:
-  struct Node {
-    std::map<uint8_t, int32_t> next;
-    int32_t back = 0, found = -1;
-  };
-  std::vector<Node> nodes_ = std::vector<Node>(1);
-};
 
 }  // namespace
 
@@ -108,6 +63,20 @@ Result<FormBuilder::Part> FormBuilder::Choices(std::vector<std::string> texts) {
   return part;
 }
 
+Result<FormBuilder::Part> FormBuilder::Of(const FormSpec& spec) {
+  switch (spec.kind) {
+    case FormSpec::Kind::kJsonSchema:
+      return JsonSchema(spec.text);
+    case FormSpec::Kind::kGrammar:
+      return Grammar(spec.text);
+    case FormSpec::Kind::kRegex:
+      return Regex(spec.text);
+    case FormSpec::Kind::kChoices:
+      return Choices(spec.choices);
+  }
+  return Internal("no such kind of form");
+}
+
 FormBuilder::Part FormBuilder::Text(std::string_view text) {
   const Part part = network_.AddRule("");
   network_.Text(network_.StartOf(part), text, network_.EndOf(part));
@@ -147,38 +116,45 @@ FormBuilder::Part FormBuilder::Repeated(Part part, int32_t min, int32_t max) {
 
 Result<FormBuilder::Part> FormBuilder::Triggered(const std::vector<Trigger>& triggers, int32_t min_times,
                                                  int32_t max_times) {
-  for (const Trigger& trigger : triggers) {
-    if (trigger.start.empty()) return InvalidArgument("a form must start after some text");
-  }
   if (triggers.empty()) return InvalidArgument("there is nothing to wait for");
-  const StartFinder finder(triggers);
-  // Free text up to the end of a start, and its part.
-  const Part once = network_.AddRule(""), rest = network_.AddRule("");
-  for (const Part rule : {once, rest}) {
-    std::vector<int32_t> node_of = {network_.StartOf(rule)};
-    for (int32_t i = 1; i < finder.size(); ++i) node_of.push_back(network_.AddNode());
-    for (int32_t i = 0; i < finder.size() && !network_.full(); ++i) {
-      const int32_t from = node_of[static_cast<size_t>(i)];
-      if (const int32_t found = finder.Found(i); found >= 0) {
-        if (rule == once) network_.Call(from, triggers[static_cast<size_t>(found)].then, network_.EndOf(rule));
-        continue;
-      }
-      if (rule == rest) network_.Empty(from, network_.EndOf(rule));
-      for (int byte = 0; byte < 256; ++byte) {
-        const int32_t to = finder.Next(i, static_cast<uint8_t>(byte));
-        int last = byte;
-        while (last < 255 && finder.Next(i, static_cast<uint8_t>(last + 1)) == to) ++last;
-        // The last text stays free of starts, so that none can go by without its part.
-        network_.Byte(from, static_cast<uint8_t>(byte), static_cast<uint8_t>(last), node_of[static_cast<size_t>(to)]);
-        byte = last;
-      }
-    }
-  }
+  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers, Free::kAny));
+  using Goes = forms::FreeText::Goes;
+  // The first text is like the others unless something may only come first.
+  const Part first = text.Add(Goes::kOn, /*at_start=*/true, &network_);
+  const Part others = text.Add(Goes::kOn, false, &network_);
   const Part out = network_.AddRule("");
-  const int32_t between = network_.AddNode();
-  network_.Repeat(network_.StartOf(out), once, min_times, max_times, between);
-  network_.Call(between, rest, network_.EndOf(out));
+  const int32_t start = network_.StartOf(out), end = network_.EndOf(out), after_one = network_.AddNode();
+  const auto times = [&](int32_t less) { return max_times == forms::kNoMax ? max_times : max_times - less; };
+  if (min_times == 0) network_.Call(start, text.Add(Goes::kNowhere, true, &network_), end);
+  if (times(0) != 0) {
+    const int32_t between = network_.AddNode();
+    network_.Call(start, first, after_one);
+    network_.Repeat(after_one, others, std::max(0, min_times - 1), times(1), between);
+    network_.Call(between, text.Add(Goes::kNowhere, false, &network_), end);
+    if (text.has_last() && min_times <= 1) network_.Call(start, text.Add(Goes::kLast, true, &network_), end);
+  }
+  if (text.has_last() && times(0) != 0 && times(1) != 0) {
+    const int32_t before_last = network_.AddNode();
+    network_.Repeat(after_one, others, std::max(0, min_times - 2), times(2), before_last);
+    network_.Call(before_last, text.Add(Goes::kLast, false, &network_), end);
+  }
   return out;
+}
+
+Result<FormBuilder::Part> FormBuilder::Until(const std::vector<Trigger>& triggers, Free free) {
+  if (triggers.empty()) return InvalidArgument("there is nothing to wait for");
+  for (const Trigger& trigger : triggers) {
+    if (trigger.first || trigger.last) return InvalidArgument("a text ends wherever its end comes");
+  }
+  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers, free));
+  return text.Add(forms::FreeText::Goes::kOn, false, &network_);
+}
+
+Result<FormBuilder::Part> FormBuilder::Without(const std::vector<std::string>& texts, Free free) {
+  std::vector<Trigger> triggers;
+  for (const std::string& text : texts) triggers.push_back({text, -1});
+  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers, free));
+  return text.Add(forms::FreeText::Goes::kNowhere, false, &network_);
 }
 
 Result<std::shared_ptr<const Form>> FormBuilder::Build(Part root) const {
@@ -191,23 +167,8 @@ Result<std::shared_ptr<const Form>> FormBuilder::Build(Part root) const {
 
 Result<std::shared_ptr<const Form>> MakeForm(const FormSpec& spec, std::shared_ptr<const FormVocab> vocab) {
   FormBuilder builder(std::move(vocab));
-  Result<FormBuilder::Part> part = Internal("no such kind of form");
-  switch (spec.kind) {
-    case FormSpec::Kind::kJsonSchema:
-      part = builder.JsonSchema(spec.text);
-      break;
-    case FormSpec::Kind::kGrammar:
-      part = builder.Grammar(spec.text);
-      break;
-    case FormSpec::Kind::kRegex:
-      part = builder.Regex(spec.text);
-      break;
-    case FormSpec::Kind::kChoices:
-      part = builder.Choices(spec.choices);
-      break;
-  }
-  WEIR_RETURN_IF_ERROR(part.status());
-  return builder.Build(*part);
+  WEIR_ASSIGN_OR_RETURN(const FormBuilder::Part part, builder.Of(spec));
+  return builder.Build(part);
 }
 
 }  // namespace weir

@@ -89,6 +89,7 @@ class FormBuilder {
   Result<Part> JsonSchema(std::string_view text, const JsonFormOptions& options = {});
   Result<Part> Grammar(std::string_view text);
   Result<Part> Regex(std::string_view text);
+  Result<Part> Of(const FormSpec& spec);
   Result<Part> Choices(std::vector<std::string> texts);
   Part Text(std::string_view text);
   // A control token. REQUIRES: an id of the vocabulary.
@@ -99,16 +100,26 @@ class FormBuilder {
   // max: kNoMax or at least min.
   Part Repeated(Part part, int32_t min, int32_t max);
 
-  // Free text, of any bytes and control tokens, until one of the starts occurs in it; then the part that belongs to it,
-  // and free text again. The answer may end in free text, once `min_times` parts were read.
+  // Free text until one of the starts occurs in it; then the part that belongs to it, and free text again. The answer
+  // may end in free text, once `min_times` parts were read.
   struct Trigger {
-    std::string start;  // a text, or SpellToken() of a control token (forms/network.h); not empty
+    std::string start;  // a text, or SpellToken() of a control token (forms/network.h), or both; not empty
     Part then;
+    // Only where nothing but white space came before. A space in `start` then stands for white space or nothing.
+    bool first = false;
+    bool last = false;  // the answer ends with `then`
   };
   Result<Part> Triggered(const std::vector<Trigger>& triggers, int32_t min_times = 0,
                          int32_t max_times = forms::kNoMax);
+  // What free text consists of: bytes and control tokens, or bytes alone (and the starts' tokens).
+  enum class Free { kAny, kText };
+  // Free text up to the first of the starts, and its part. kInvalidArgument for triggers that are `first` or `last`.
+  Result<Part> Until(const std::vector<Trigger>& triggers, Free free = Free::kAny);
+  // Free text that contains none of the texts.
+  Result<Part> Without(const std::vector<std::string>& texts, Free free = Free::kAny);
 
   Result<std::shared_ptr<const Form>> Build(Part root) const;
+  const FormVocab& vocab() const { return *vocab_; }
 
  private:
   std::shared_ptr<const FormVocab> vocab_;
