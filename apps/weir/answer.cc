@@ -13,6 +13,7 @@
 #include "print.h"
 #include "recall/file_recall.h"
 #include "recall/own_archive.h"
+#include "text/held_answer.h"
 
 namespace weir::app {
 namespace {
@@ -102,7 +103,7 @@ std::string SamplingText(const SamplingFlags& flags) {
   return out;
 }
 
-Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags) {
+Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags, const ThoughtReading* reading) {
   const FormFlags& form = flags->form;
   using Kind = FormSpec::Kind;
   const struct {
@@ -127,7 +128,11 @@ Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags) {
     if (one.is_file) {
       WEIR_ASSIGN_OR_RETURN(spec.text, ReadTextFile(one.value, kMaxFormTextBytes));
     }
-    auto made = MakeForm(spec, FormVocab::Make(tokenizer));
+    HeldAnswer held;
+    held.words = spec;
+    if (reading != nullptr) held.in_thoughts = reading->in_thoughts;
+    auto made = reading != nullptr && reading->takes_apart() ? MakeForm(held, reading->form, FormVocab::Make(tokenizer))
+                                                             : MakeForm(spec, FormVocab::Make(tokenizer));
     if (!made.ok()) return InvalidArgument("{}: {}", one.name, made.status().message());
     flags->made_form = *std::move(made);
   }
@@ -135,8 +140,10 @@ Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags) {
 }
 
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
-                              bool print, int64_t t_src_ms) {
+                              bool print, int64_t t_src_ms, const ThoughtReading* reading, std::string* thoughts) {
+  ThoughtPrinter apart(reading);
   GenerateOptions options;
+  options.shown = apart.shown();
   options.t_src_ms = t_src_ms;
   options.max_tokens = flags.n_predict;
   options.ignore_eos = flags.ignore_eos;
@@ -147,14 +154,24 @@ Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenize
   Status output;
   // A model repeats what it read: on a terminal, control sequences of a stranger's text must not act.
   const bool terminal = isatty(STDOUT_FILENO) == 1;
-  auto result = Generate(session, sampler, tokenizer, options, [&](const std::string& text) {
-    if (!print || !output.ok()) return;
+  std::string answer;
+  const auto show = [&](const std::string& text) {
+    answer += text;
+    if (!print || text.empty() || !output.ok()) return;
     const std::string shown = terminal ? Printable(text, /*lines=*/true) : text;
     std::fwrite(shown.data(), 1, shown.size(), stdout);
     output = FlushOutput();
     if (!output.ok()) RequestStop();  // the rest cannot be shown
-  });
+  };
+  auto result = Generate(session, sampler, tokenizer, options,
+                         [&](const std::string& text) { show(apart.Take(text, /*last=*/false)); });
+  const std::string rest = apart.Take("", /*last=*/true);
+  if (result.ok()) show(rest);
   WEIR_RETURN_IF_ERROR(output);
+  if (result.ok() && apart.active()) {
+    result->text = std::move(answer);
+    if (thoughts != nullptr && reading->where == "apart") *thoughts = apart.thoughts();
+  }
   return result;
 }
 

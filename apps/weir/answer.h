@@ -17,6 +17,7 @@
 #include "text/chat_template.h"
 #include "text/forms/form.h"
 #include "text/sampler.h"
+#include "thoughts.h"
 
 namespace weir::app {
 
@@ -44,14 +45,15 @@ void AddAnswerFlags(CLI::App& app, AnswerFlags* flags, bool with_output);
 // Fills in a seed if none was given. kInvalidArgument for values out of range.
 Result<Sampler> MakeSampler(AnswerFlags* flags);
 
-// Fills in made_form. Call before a prompt is read. kInvalidArgument names the flag; kIo for a file that cannot be
-// read.
-Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags);
+// Fills in made_form. Call before a prompt is read. `reading`: of a chat, whose answer's thoughts are not held to the
+// form; nullptr: there are none. kInvalidArgument names the flag; kIo for a file that cannot be read.
+Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags, const ThoughtReading* reading = nullptr);
 
 // Generates an answer; with `print` whole characters appear on stdout as they are generated. `t_src_ms`: the stream
-// time of the answer's tokens.
+// time of the answer's tokens. With `reading` thoughts are taken out of the result's text, and *thoughts receives them.
 Result<GenerateResult> Answer(Session& session, Sampler& sampler, const Tokenizer& tokenizer, const AnswerFlags& flags,
-                              bool print, int64_t t_src_ms = 0);
+                              bool print, int64_t t_src_ms = 0, const ThoughtReading* reading = nullptr,
+                              std::string* thoughts = nullptr);
 
 // kOverBudget, with the reason, if the answer was cut short because its last token could not be read.
 Status CheckNotCut(const GenerateResult& result);

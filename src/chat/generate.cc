@@ -11,6 +11,7 @@ Result<GenerateResult> Generate(Session& session, Sampler& sampler, const Tokeni
   const Clock::time_point start = Clock::now();
   GenerateResult out;
   Answerer answerer(session, sampler, tokenizer, options);
+  answerer.Show(options.shown);
   const auto emit = [&] {
     const std::string text = answerer.TakeText();
     if (text.empty()) return;

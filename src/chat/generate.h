@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace weir {
 
 struct GenerateOptions : AnswerOptions {
   const std::atomic<bool>* stop = nullptr;  // checked before every token
+  std::span<const int32_t> shown;           // Answerer::Show()
 };
 
 struct GenerateResult {

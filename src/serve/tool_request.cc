@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "serve/form_store.h"
 #include "text/dialects/text_reader.h"
 #include "text/held_answer.h"
 #include "text/tool_prompt.h"

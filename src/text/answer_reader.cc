@@ -15,6 +15,7 @@ constexpr ThoughtMarks kThoughtMarks[] = {
     {"<|START_THINKING|>", "<|END_THINKING|>"},     // Command R7B and A
     {"<seed:think>", "</seed:think>"},              // Seed-OSS
     {"<mm:think>", "</mm:think>"},                  // MiniMax-M3
+    {"<|inner_prefix|>", "<|inner_suffix|>"},       // Apertus
     {"<|channel>thought\n", "<channel|>"},          // Gemma 4
     {"<think:opensource>", "</think:opensource>"},  // Hunyuan 3
     {"<think>", "</think>"},                        // Qwen3, QwQ, DeepSeek, GLM and most others

@@ -280,6 +280,33 @@ TEST(AnswerReader, ListsBetweenMarkers) {
       "(f {\"a\": 1})");
 }
 
+TEST(AnswerReader, Kimi) {
+  const Way way = {.dialect = "kimi"};
+  const std::string first = "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": 1}<|tool_call_end|>";
+  const std::string second = "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|>";
+  EXPECT_EQ(Reads(way, "So.<|tool_calls_section_begin|>" + first + second + "<|tool_calls_section_end|>"),
+            "So.(f {\"a\": 1})(g {})");
+  EXPECT_EQ(Reads(way, first), "(f {\"a\": 1})");
+  EXPECT_EQ(Reads(way, "<|tool_call_begin|>functions.:0<|tool_call_argument_begin|>{}"),
+            "<|tool_call_begin|>functions.:0<|tool_call_argument_begin|>{}");
+  const AnswerForm form(Dialect("kimi"), kThink);
+  ReadingOptions options;
+  options.tools = std::make_shared<const ToolTable>(Tools());
+  AnswerReader reader(form, options);
+  reader.Push(first);
+  reader.Finish();
+  EXPECT_EQ(reader.Take()[0].id, "functions.f:0");
+}
+
+TEST(AnswerReader, Apertus) {
+  const Way way = {.dialect = "apertus"};
+  EXPECT_EQ(Reads(way, "So.<|tools_prefix|>[{\"f\": {\"a\": 1}}, {\"g\": {}}]<|tools_suffix|>"),
+            "So.(f {\"a\": 1})(g {})");
+  for (const char* text : {"<|tools_prefix|>[{\"f\": 1}]", "<|tools_prefix|>[{\"a b\": {}}]", "<|tools_prefix|>[]"}) {
+    EXPECT_EQ(Reads(way, text), text);
+  }
+}
+
 // Templates' words; the files themselves are compared by tools/golden/dialects.py.
 TEST(AnswerReader, DialectsAreRecognised) {
   const std::pair<const char*, const char*> cases[] = {
@@ -294,6 +321,8 @@ TEST(AnswerReader, DialectsAreRecognised) {
       {"<｜tool▁call▁begin｜>", "deepseek"},
       {"<｜DSML｜", "deepseek_dsml"},
       {"<|tool_call> <tool_call|>", "gemma4"},
+      {"<|tool_call_begin|> <|tool_call_argument_begin|>", "kimi"},
+      {"<|tools_prefix|>", "apertus"},
   };
   for (const auto& [jinja, name] : cases) EXPECT_STREQ(DialectOf(jinja).name, name) << jinja;
 }

@@ -17,11 +17,26 @@ using Tool = CallWriter::Tool;
 // ---- Schemas that cannot be held as they are.
 
 // Keywords that forms refuse, or refuse in places.
-constexpr std::string_view kHard[] = {"uniqueItems",      "contains",         "minContains",       "maxContains",
-                                      "not",              "if",               "then",              "else",
-                                      "dependentSchemas", "dependentRequired", "dependencies",      "propertyNames",
-                                      "unevaluatedItems", "unevaluatedProperties", "$dynamicRef",  "format",
-                                      "pattern",          "multipleOf",       "minProperties",     "maxProperties"};
+constexpr std::string_view kHard[] = {"uniqueItems",
+                                      "contains",
+                                      "minContains",
+                                      "maxContains",
+                                      "not",
+                                      "if",
+                                      "then",
+                                      "else",
+                                      "dependentSchemas",
+                                      "dependentRequired",
+                                      "dependencies",
+                                      "propertyNames",
+                                      "unevaluatedItems",
+                                      "unevaluatedProperties",
+                                      "$dynamicRef",
+                                      "format",
+                                      "pattern",
+                                      "multipleOf",
+                                      "minProperties",
+                                      "maxProperties"};
 
 // The schema without these keywords: it allows more.
 Json Loosened(const Json& schema) {
@@ -60,7 +75,7 @@ Tool ToolAt(const HeldAnswer& answer, const Json& function, Level level) {
   if (level == Level::kAnyObject) schema = Json::object();
   const Json type = schema.value("type", Json());
   // Arguments are an object, whatever else the schema allows.
-  if (!type.is_string()) schema["type"] = "object";
+  if (!out.strict || !type.is_string()) schema["type"] = "object";
   out.parameters = std::move(schema);
   return out;
 }
@@ -71,13 +86,31 @@ Result<CallParts> Write(const HeldAnswer& answer, const AnswerForm& reading, std
   return reading.dialect().write(writer);
 }
 
-// Whether the tool alone can be held so.
-Status Try(const HeldAnswer& answer, const AnswerForm& reading, const Tool& tool,
-           const std::shared_ptr<const FormVocab>& vocab) {
-  FormBuilder builder(vocab);
-  WEIR_ASSIGN_OR_RETURN(const CallParts parts, Write(answer, reading, {tool}, &builder));
-  return builder.Build(parts.calls).status();
-}
+// Finds out how far each tool can be held, with work that is bounded for all of them together.
+class Trials {
+ public:
+  Trials(const HeldAnswer& answer, const AnswerForm& reading, std::shared_ptr<const FormVocab> vocab)
+      : answer_(answer), reading_(reading), vocab_(std::move(vocab)) {}
+
+  // Whether the tool alone can be held so.
+  Status Try(const Tool& tool) {
+    if (size_ > 2 * forms::kMaxNetworkSize) return InvalidArgument("the tools before it are too large");
+    FormBuilder builder(vocab_);
+    builder.work() = work_;
+    const auto parts = Write(answer_, reading_, {tool}, &builder);
+    work_ = builder.work();
+    size_ += builder.size();
+    WEIR_RETURN_IF_ERROR(parts.status());
+    return builder.Build(parts->calls).status();
+  }
+
+ private:
+  const HeldAnswer& answer_;
+  const AnswerForm& reading_;
+  const std::shared_ptr<const FormVocab> vocab_;
+  forms::SchemaWork work_;
+  int64_t size_ = 0;
+};
 
 // ---- The whole answer.
 
@@ -149,6 +182,12 @@ Result<std::shared_ptr<const Form>> MakeForm(const HeldAnswer& answer, const Ans
   if (!functions.empty() && reading.dialect().write == nullptr) {
     return InvalidArgument("calls of this model ('{}') cannot be held to a form", reading.dialect().name);
   }
+  for (const Json* function : functions) {
+    const Tool tool = ToolAt(answer, *function, Level::kWhole);
+    if (tool.parameters["type"] != "object") {
+      return InvalidArgument("the tool '{}' cannot be strict: its parameters are no object", tool.name);
+    }
+  }
   const auto at = [&](Level level) {
     std::vector<Tool> tools;
     for (const Json* function : functions) {
@@ -163,15 +202,16 @@ Result<std::shared_ptr<const Form>> MakeForm(const HeldAnswer& answer, const Ans
   if (whole.ok() || functions.empty()) return whole;
   // Something cannot be held: each tool as far as it can.
   std::vector<Tool> tools;
+  Trials trials(answer, reading, vocab);
   for (const Json* function : functions) {
     Tool tool = ToolAt(answer, *function, Level::kWhole);
-    const Status held = Try(answer, reading, tool, vocab);
+    const Status held = trials.Try(tool);
     if (!held.ok() && tool.strict) {
       return InvalidArgument("the tool '{}' cannot be strict: {}", tool.name, held.message());
     }
     if (!held.ok()) {
       tool = ToolAt(answer, *function, Level::kLoosened);
-      if (!Try(answer, reading, tool, vocab).ok()) tool = ToolAt(answer, *function, Level::kAnyObject);
+      if (!trials.Try(tool).ok()) tool = ToolAt(answer, *function, Level::kAnyObject);
     }
     tools.push_back(std::move(tool));
   }

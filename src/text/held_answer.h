@@ -17,14 +17,14 @@
 namespace weir {
 
 struct HeldAnswer {
-  Json tools = Json::array();         // in the OpenAI API's form, checked; empty: nothing is called
-  bool must = false;                  // the answer is one or more calls
+  Json tools = Json::array();                       // in the OpenAI API's form, checked; empty: nothing is called
+  bool must = false;                                // the answer is one or more calls
   std::set<std::string, std::less<>> only, strict;  // of these tools; empty: of any. And tools that are strict
-  bool parallel = true;               // more than one call
-  std::optional<FormSpec> words;      // what an answer without calls looks like
-  bool in_thoughts = false;           // the prompt has opened them
-  bool may_think = true;              // the answer may begin with thoughts of its own
-  bool begun = false;                 // the prompt contains the answer's beginning, which the form's state reads first
+  bool parallel = true;                             // more than one call
+  std::optional<FormSpec> words;                    // what an answer without calls looks like
+  bool in_thoughts = false;                         // the prompt has opened them
+  bool may_think = true;                            // the answer may begin with thoughts of its own
+  bool begun = false;  // the prompt contains the answer's beginning, which the form's state reads first
 };
 
 // A strict tool is held to its whole schema: kInvalidArgument, in one line, where that cannot be done. Of other tools'

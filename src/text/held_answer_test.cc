@@ -31,8 +31,8 @@ const Json kTools = Json::parse(R"([
 std::shared_ptr<const FormVocab> VocabOf(const DialectInfo& dialect, bool controls) {
   std::vector<std::string> tokens;
   for (int b = 0; b < 256; ++b) tokens.push_back(testing::SpellBytes(std::string(1, static_cast<char>(b))));
-  for (const char* word : {"\": \"", "</parameter>", "{\"name\": \"", "\", \"arguments\": {", "</think>", "\n", "12", "</", "parameter>",
-                           "</｜DSML｜parameter>", "<｜DSML｜function_calls>"}) {
+  for (const char* word : {"\": \"", "</parameter>", "{\"name\": \"", "\", \"arguments\": {", "</think>", "\n", "12",
+                           "</", "parameter>", "</｜DSML｜parameter>", "<｜DSML｜function_calls>"}) {
     tokens.push_back(testing::SpellBytes(word));
   }
   std::vector<int32_t> types(tokens.size(), 1);
@@ -259,42 +259,68 @@ struct Trained {
 // As the models' templates write earlier calls.
 const Trained kTrained[] = {
     {"hermes", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1, \"s\": \"}\\\"{\"}}\n</tool_call>", 1},
-    {"hermes", "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"f\", "
-               "\"arguments\": {\"a\": 1}}\n</tool_call>", 2},
+    {"hermes",
+     "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"f\", "
+     "\"arguments\": {\"a\": 1}}\n</tool_call>",
+     2},
     {"generic", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": -1}}\n</tool_call>", 1},
     {"llama3", "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", 1},
     {"llama3", "{\"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\": \"g\", \"parameters\": {}}", 2},
     {"mistral", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]", 2},
     {"mistral", "[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}", 2},
-    {"harmony", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
-                "<|constrain|>json<|message|>{\"a\": 1}", 1},
+    {"harmony",
+     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+     "<|constrain|>json<|message|>{\"a\": 1}",
+     1},
     {"harmony", " to=functions.f<|channel|>commentary json<|message|>{\"a\": 1}", 1},
-    {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n```"
-                 "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<｜tool▁call▁end｜>"
-                 "<｜tool▁calls▁end｜>", 2},
-    {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>"
-                 "<｜tool▁calls▁end｜>", 1},
-    {"deepseek_dsml", "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" "
-                      "string=\"false\">1</｜DSML｜parameter>\n<｜DSML｜parameter name=\"s\" string=\"true\">2"
-                      "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>", 1},
-    {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=s>\ntwo\n\"lines\"\n"
-                    "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</tool_call>", 2},
-    {"glm", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n<arg_key>s</arg_key>\n"
-            "<arg_value>2</arg_value>\n</tool_call>", 1},
+    {"deepseek",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": 1}\n```"
+     "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<｜tool▁call▁end｜>"
+     "<｜tool▁calls▁end｜>",
+     2},
+    {"deepseek",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>"
+     "<｜tool▁calls▁end｜>",
+     1},
+    {"deepseek_dsml",
+     "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" "
+     "string=\"false\">1</｜DSML｜parameter>\n<｜DSML｜parameter name=\"s\" string=\"true\">2"
+     "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+     1},
+    {"qwen3_coder",
+     "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=s>\ntwo\n\"lines\"\n"
+     "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</tool_call>",
+     2},
+    {"glm",
+     "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n<arg_key>s</arg_key>\n"
+     "<arg_value>2</arg_value>\n</tool_call>",
+     1},
     {"glm", "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>", 1},
-    {"minimax", "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">1</parameter>\n</invoke>\n"
-                "<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>", 2},
+    {"minimax",
+     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a\">1</parameter>\n</invoke>\n"
+     "<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+     2},
     {"gemma", "```tool_code\nf(a=-1, s=\"x'y\")\n```", 1},
     {"gemma", "```tool_code\nprint(get_weather(city=\"Rome\", warm=True, where={\"lat\": 1.5}))\ng()\n```", 2},
     {"lfm2", "<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>", 2},
-    {"gemma4", "<|tool_call>call:get_weather{city:<|\"|>Ro{me<|\"|>,unit:<|\"|>c<|\"|>,days:[<|\"|>a<|\"|>,<|\"|>b<|\"|>],"
-               "where:{lat:1.5,name:<|\"|>x<|\"|>}}<tool_call|>", 1},
+    {"gemma4",
+     "<|tool_call>call:get_weather{city:<|\"|>Ro{me<|\"|>,unit:<|\"|>c<|\"|>,days:[<|\"|>a<|\"|>,<|\"|>b<|\"|>],"
+     "where:{lat:1.5,name:<|\"|>x<|\"|>}}<tool_call|>",
+     1},
     {"function_gemma", "<start_function_call>call:f{a:1,s:<escape>x<escape>}<end_function_call>", 1},
     {"phi4_mini", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|/tool_call|>", 1},
     {"phi4_mini", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", 1},
     {"nemotron", "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]</TOOLCALL>", 1},
-    {"command_r", "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"a\": 1}}\n]"
-                  "<|END_ACTION|>", 1},
+    {"kimi",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": 1}"
+     "<|tool_call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+     "<|tool_calls_section_end|>",
+     2},
+    {"apertus", "<|tools_prefix|>[{\"f\": {\"a\": 1}}, {\"g\": {}}]<|tools_suffix|>", 2},
+    {"command_r",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"a\": 1}}\n]"
+     "<|END_ACTION|>",
+     1},
 };
 
 TEST(HeldAnswer, WhatModelsAreTrainedToWriteHasTheForm) {
@@ -307,9 +333,10 @@ TEST(HeldAnswer, WhatModelsAreTrainedToWriteHasTheForm) {
       EXPECT_TRUE(Has(may, trained.text)) << trained.text;
       if (!dialect.thoughts) {
         const std::string words = "So.\n\n";
+        const std::string thoughts = std::string("<think>\nHm, ") + (controls ? "x" : "<tool_call>") + ".</think>\n\n";
         const bool bare = trained.text[0] == '{';
         EXPECT_TRUE(bare || Has(may, words + trained.text)) << trained.text;
-        EXPECT_TRUE(Has(may, "<think>\nHm, <tool_call>.</think>\n\n" + std::string(trained.text))) << trained.text;
+        EXPECT_TRUE(Has(may, thoughts + trained.text)) << trained.text;
       }
       held.must = true;
       EXPECT_TRUE(Has(Made(held, dialect, controls), trained.text)) << trained.text;
@@ -450,13 +477,38 @@ TEST(HeldAnswer, WhatCannotBeHeldIsEasedUnlessItIsStrict) {
   form = Made(held, hermes);
   EXPECT_TRUE(Has(form, begin + "{\"x\": [1]}}</tool_call>"));
   EXPECT_FALSE(Begins(form, begin + "[1"));
+  // Arguments are an object, whatever the schema says.
+  held.tools = WithSchema(Json::parse(R"({"type":"array"})"));
+  EXPECT_TRUE(Has(Made(held, hermes), begin + "{}}</tool_call>"));
+  held.strict = {"f"};
+  EXPECT_FALSE(MakeForm(held, ReadingOf(hermes), VocabOf(hermes, false)).ok());
+  held.strict = {};
   // Tags have no quotes around texts.
   const DialectInfo& tagged = Dialect("qwen3_coder");
-  held.tools = WithSchema(Json::parse(R"({"type":"object","properties":{"d":{"type":"string","pattern":"^[0-9]+$"}}})"));
-  EXPECT_TRUE(Has(Made(held, tagged), "<tool_call>\n<function=f>\n<parameter=d>\nx\n</parameter>\n</function>\n</tool_call>"));
+  held.tools =
+      WithSchema(Json::parse(R"({"type":"object","properties":{"d":{"type":"string","pattern":"^[0-9]+$"}}})"));
+  EXPECT_TRUE(
+      Has(Made(held, tagged), "<tool_call>\n<function=f>\n<parameter=d>\nx\n</parameter>\n</function>\n</tool_call>"));
   held.strict = {"f"};
   EXPECT_FALSE(MakeForm(held, ReadingOf(tagged), VocabOf(tagged, false)).ok());
   EXPECT_TRUE(Made(held, hermes) != nullptr);
+}
+
+// Many tools whose schemas take long: each may take what the others left.
+TEST(HeldAnswer, HostileSchemasAreBoundedTogether) {
+  Json tools = Json::array();
+  for (int i = 0; i < 100; ++i) {
+    Json tool = WithSchema(Json::parse(R"({"type":"object","properties":{"d":{"type":"string","maxLength":900,
+      "pattern":"(a|b)*a(a|b){9}c(a|b)*a(a|b){9}"}},"required":["d"]})"))[0];
+    tool["function"]["name"] = "f" + std::to_string(i);
+    tools.push_back(std::move(tool));
+  }
+  HeldAnswer held;
+  held.tools = tools;
+  const auto form = Made(held, Dialect("hermes"));
+  EXPECT_TRUE(Has(form, "<tool_call>{\"name\": \"f99\", \"arguments\": {\"d\": \"x\"}}</tool_call>"));
+  for (int i = 0; i < 100; ++i) held.strict.insert("f" + std::to_string(i));
+  EXPECT_FALSE(MakeForm(held, ReadingOf(Dialect("hermes")), VocabOf(Dialect("hermes"), false)).ok());
 }
 
 // Arguments without known names, and references within a schema, in every dialect.
@@ -464,9 +516,8 @@ TEST(HeldAnswer, OpenSchemas) {
   std::mt19937 random(3);
   for (const DialectInfo* dialect : AllDialectInfos()) {
     const std::vector<std::string> marks(dialect->markers.begin(), dialect->markers.end());
-    for (const char* schema :
-         {R"({"type":"object"})", "{}",
-          R"({"type":"object","properties":{"p":{"$ref":"#/$defs/P"}},"required":["p"],
+    for (const char* schema : {R"({"type":"object"})", "{}",
+                               R"({"type":"object","properties":{"p":{"$ref":"#/$defs/P"}},"required":["p"],
               "$defs":{"P":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]}}})"}) {
       HeldAnswer held;
       held.tools = WithSchema(Json::parse(schema));

@@ -17,6 +17,7 @@ from server import Server, skip
 
 try:
     import openai
+    import pydantic
     import scripted_model
 except ImportError as missing:
     skip(str(missing))
@@ -39,6 +40,7 @@ SCRIPTS = {
         'ty": "Rome"}}\n</tool_call>',
     ],
     "2": ["<think>\nBoth ", "are warm.\n</think>\n\n", "It is warm in Paris ", "and in Rome."],
+    "3": ['<tool_call>\n{"name": "get_weather", "arguments": {"city": "Os', 'lo"}}', "\n</tool_call>"],
 }
 TOOLS = [
     {
@@ -104,6 +106,24 @@ def talk(client, model):
     last = client.chat.completions.create(messages=messages, **ask).choices[0]
     check("results are answered", last.message.content == "It is warm in Paris and in Rome.", last)
     check("without further calls", last.message.tool_calls is None and last.finish_reason == "stop", last)
+
+    must = [{"role": "user", "content": "Is it warm in Oslo? 3"}]
+    for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+        called = client.chat.completions.create(messages=must, tool_choice=choice, **ask).choices[0]
+        calls = called.message.tool_calls
+        check(f"a call that must be made ({choice})", called.finish_reason == "tool_calls" and len(calls) == 1, called)
+        check("with its arguments", json.loads(calls[0].function.arguments) == {"city": "Oslo"}, calls)
+
+    class Weather(pydantic.BaseModel):
+        """Says the weather."""
+
+        city: str
+
+    tool = openai.pydantic_function_tool(Weather, name="get_weather")
+    check("the client's own tools are strict", tool["function"]["strict"], tool)
+    parsed = client.chat.completions.parse(messages=must, **{**ask, "tools": [tool]}).choices[0]
+    weather = parsed.message.tool_calls[0].function.parsed_arguments
+    check("a strict call is parsed by the client", weather == Weather(city="Oslo"), parsed)
 
     try:
         client.chat.completions.create(messages=messages, tool_choice="sometimes", **ask)

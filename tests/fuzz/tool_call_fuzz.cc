@@ -74,6 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.parallel = data[1] & 2;
   options.thoughts_apart = data[1] & 4;
   options.in_thoughts = (data[1] & 8) && !dialect.thoughts;
+  options.held = data[1] & 16;
   const std::string_view text(reinterpret_cast<const char*>(data) + 3, size - 3);
   const Read whole = ReadIn(form, options, text, size);
   if (!(ReadIn(form, options, text, 1 + data[2] % 16) == whole)) std::abort();

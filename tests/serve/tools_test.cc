@@ -118,7 +118,8 @@ TEST_F(ToolsTest, WithoutToolsCallsAreText) {
     EXPECT_EQ(choice["finish_reason"], "stop");
     EXPECT_FALSE(choice["message"].contains("tool_calls"));
   }
-  const Json text = server_->Post("/v1/chat/completions", Ask("3", {{"tools", kTools}})).json()["choices"][0];
+  const Json none = {{"tools", kTools}, {"tool_choice", "none"}};
+  const Json text = server_->Post("/v1/chat/completions", Ask("3", none)).json()["choices"][0];
   EXPECT_EQ(text["message"]["content"], "No <tool_call> here.");
   EXPECT_EQ(text["finish_reason"], "stop");
 }
@@ -148,6 +149,11 @@ TEST_F(ToolsTest, ThoughtsApartOrNot) {
       server_->Post("/v1/chat/completions", Ask("2", {{"reasoning_format", "none"}})).json()["choices"][0]["message"];
   EXPECT_EQ(message["content"], "<think>\nHm. So.\n</think>\n\nIt is sunny.");
   EXPECT_FALSE(message.contains("reasoning_content"));
+  // A form is for what comes after the thoughts.
+  message = server_->Post("/v1/chat/completions", Ask("2", {{"choices", {"It rains.", "It is sunny."}}}))
+                .json()["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], "Hm. So.");
+  EXPECT_EQ(message["content"], "It is sunny.");
   std::string thoughts, content;
   const HttpAnswer stream =
       server_->Post("/v1/chat/completions", Ask("2", {{"stream", true}, {"reasoning_effort", "low"}}));
@@ -175,7 +181,7 @@ TEST_F(ToolsTest, BadToolsAreRefusedByName) {
   refused({{"tools", {{{"type", "retrieval"}, {"function", {{"name", "f"}}}}}}}, "tools[0].type");
   refused(tool({{"name", "a b"}}), "tools[0].function.name");
   refused(tool({{"name", std::string(129, 'a')}}), "tools[0].function.name");
-  refused(tool({{"name", "f"}, {"strict", true}}), "tools[0].function.strict");
+  refused(tool({{"name", "f"}, {"strict", 1}}), "tools[0].function.strict");
   refused(tool({{"name", "f"}, {"parameters", 7}}), "tools[0].function.parameters");
   refused(tool({{"name", "f"}, {"parameters", {{"x", std::string(70000, 'a')}}}}), "tools[0].function.parameters");
   refused(tool({{"name", "f"}, {"colour", "red"}}), "tools[0].function.colour");
@@ -183,6 +189,9 @@ TEST_F(ToolsTest, BadToolsAreRefusedByName) {
   refused({{"tools", kTools}, {"tool_choice", "all"}}, "tool_choice");
   refused({{"tool_choice", "required"}}, "tool_choice");
   refused({{"tools", kTools}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "x"}}}}}}, "tool_choice");
+  refused({{"tools", kTools}, {"tool_choice", {{"type", "allowed_tools"}}}}, "tool_choice");
+  refused({{"tools", kTools}, {"tool_choice", {{"type", "allowed_tools"}, {"allowed_tools", {{"tools", {7}}}}}}},
+          "tool_choice");
   refused({{"parallel_tool_calls", 1}}, "parallel_tool_calls");
   refused({{"reasoning_format", "loud"}}, "reasoning_format");
   Json many = Json::array();

@@ -1,12 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Made questions that one tool answers, in the manner of the Berkeley Function-Calling Leaderboard's simple cases.
+"""Made questions that tools answer, in the manner of the Berkeley Function-Calling Leaderboard's kinds of cases.
 
-    tools/load/tool_cases.py PROGRAM MODEL [-n 200] [-- SERVER_FLAGS]
+    tools/load/tool_cases.py PROGRAM MODEL [-n 200] [--choice auto|required|named] [-- SERVER_FLAGS]
 
-Starts `weir serve` and asks each question once, greedily, with the same eight tools. Prints how many answers call a
-tool, how many of all answers are one well-formed call (an offered tool, arguments that fit its schema), and how many
-are right (the expected tool with the expected arguments; texts are compared without case).
+Starts `weir serve` and asks each question once, greedily. Of the kinds below each is asked equally often: one tool that
+fits among eight (simple), two calls at once (parallel), an object within the arguments (nested), a value from a list
+(enum), a list of values (array), and questions that no tool answers (irrelevant, with `auto` only). Prints for each
+kind how many answers call a tool, how many of these consist of well-formed calls (offered tools, arguments under their
+schemas), how many were cut short by their length, and how many are right: just the expected calls, or none (texts are
+compared without case). Exits with 1 if a call of an answer that was not cut short is not well-formed.
 """
 
 import argparse
@@ -19,36 +22,30 @@ import urllib.request
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 
-# name, description, parameters, question, values of each parameter
-TOOLS = [
-    ("get_weather", "Says the weather of a city.", {"city": STRING}, "How is the weather in {city}?", {"city": "city"}),
-    ("get_time", "Says the time in a city.", {"city": STRING}, "What time is it in {city}?", {"city": "city"}),
-    ("add", "Adds two whole numbers.", {"a": INTEGER, "b": INTEGER}, "What is {a} plus {b}?", {"a": "int", "b": "int"}),
-    (
-        "multiply",
-        "Multiplies two whole numbers.",
-        {"a": INTEGER, "b": INTEGER},
-        "What is {a} times {b}?",
-        {"a": "int", "b": "int"},
+
+def schema(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+COLOURS = ["red", "green", "blue", "white"]
+# name: description, parameters
+TOOLS = {
+    "get_weather": ("Says the weather of a city.", schema(city=STRING)),
+    "get_time": ("Says the time in a city.", schema(city=STRING)),
+    "add": ("Adds two whole numbers.", schema(a=INTEGER, b=INTEGER)),
+    "book_table": ("Books a table in a restaurant.", schema(restaurant=STRING, people=INTEGER)),
+    "play_music": ("Plays a song.", schema(song=STRING)),
+    "set_temperature": ("Sets the temperature of a room in degrees.", schema(room=STRING, degrees=NUMBER)),
+    "set_light": (
+        "Sets the colour of a room's light.",
+        schema(room=STRING, colour={"type": "string", "enum": COLOURS}),
     ),
-    (
-        "book_table",
-        "Books a table in a restaurant.",
-        {"restaurant": STRING, "people": INTEGER},
-        "Book a table for {people} people at {restaurant}.",
-        {"restaurant": "place", "people": "small"},
+    "add_to_list": ("Adds things to the shopping list.", schema(things={"type": "array", "items": STRING})),
+    "add_event": (
+        "Adds an event to the calendar.",
+        schema(title=STRING, start=schema(day=STRING, hour=INTEGER)),
     ),
-    ("play_music", "Plays a song.", {"song": STRING}, "Play the song {song}.", {"song": "song"}),
-    (
-        "set_temperature",
-        "Sets the temperature of a room in degrees.",
-        {"room": STRING, "degrees": NUMBER},
-        "Set the {room} to {degrees} degrees.",
-        {"room": "room", "degrees": "degree"},
-    ),
-    ("translate", "Translates a word.", {"word": STRING, "language": STRING},
-     "Translate the word {word} into {language}.", {"word": "word", "language": "language"}),
-]  # fmt: skip
+}
 VALUES = {
     "city": ["Paris", "Rome", "Oslo", "Lima", "Cairo", "Tokyo", "Madrid", "Vienna", "Boston", "Dublin"],
     "int": list(range(2, 90)),
@@ -57,50 +54,119 @@ VALUES = {
     "song": ["Yesterday", "Hey Jude", "Imagine", "Thriller", "Hallelujah"],
     "room": ["kitchen", "bedroom", "bathroom", "office", "garage"],
     "degree": list(range(16, 26)),
-    "word": ["house", "river", "bread", "window", "friend"],
-    "language": ["French", "German", "Spanish", "Italian", "Polish"],
+    "colour": COLOURS,
+    "thing": ["milk", "bread", "eggs", "rice", "apples", "tea"],
+    "title": ["Dentist", "Lunch", "Meeting", "Yoga", "Haircut"],
+    "day": ["Monday", "Tuesday", "Friday", "Sunday"],
+    "hour": list(range(8, 20)),
 }
+
+
+def simple(pick):
+    which = pick([0, 1, 2, 3, 4, 5])
+    if which == 0:
+        city = pick(VALUES["city"])
+        return f"How is the weather in {city}?", [("get_weather", {"city": city})]
+    if which == 1:
+        city = pick(VALUES["city"])
+        return f"What time is it in {city}?", [("get_time", {"city": city})]
+    if which == 2:
+        a, b = pick(VALUES["int"]), pick(VALUES["int"])
+        return f"What is {a} plus {b}?", [("add", {"a": a, "b": b})]
+    if which == 3:
+        place, people = pick(VALUES["place"]), pick(VALUES["small"])
+        return f"Book a table for {people} people at {place}.", [
+            ("book_table", {"restaurant": place, "people": people})
+        ]
+    if which == 4:
+        song = pick(VALUES["song"])
+        return f"Play the song {song}.", [("play_music", {"song": song})]
+    room, degrees = pick(VALUES["room"]), pick(VALUES["degree"])
+    return f"Set the {room} to {degrees} degrees.", [("set_temperature", {"room": room, "degrees": degrees})]
+
+
+def parallel(pick):
+    one = pick(VALUES["city"])
+    other = pick([city for city in VALUES["city"] if city != one])
+    return f"How is the weather in {one}, and how is it in {other}?", [
+        ("get_weather", {"city": one}),
+        ("get_weather", {"city": other}),
+    ]
+
+
+def nested(pick):
+    title, day, hour = pick(VALUES["title"]), pick(VALUES["day"]), pick(VALUES["hour"])
+    return f"Add the event {title} on {day} at {hour} o'clock to my calendar.", [
+        ("add_event", {"title": title, "start": {"day": day, "hour": hour}})
+    ]
+
+
+def enum(pick):
+    room, colour = pick(VALUES["room"]), pick(VALUES["colour"])
+    return f"Make the light in the {room} {colour}.", [("set_light", {"room": room, "colour": colour})]
+
+
+def array(pick):
+    one = pick(VALUES["thing"])
+    other = pick([thing for thing in VALUES["thing"] if thing != one])
+    return f"Put {one} and {other} on the shopping list.", [("add_to_list", {"things": [one, other]})]
+
+
+def irrelevant(pick):
+    word = pick(["house", "river", "window", "friend", "tree"])
+    return f"Write one sentence about a {word}.", []
+
+
+KINDS = [simple, parallel, nested, enum, array, irrelevant]
 
 
 def offered():
     return [
-        {
-            "type": "function",
-            "function": {
-                "name": name,
-                "description": description,
-                "parameters": {"type": "object", "properties": parameters, "required": list(parameters)},
-            },
-        }
-        for name, description, parameters, _, _ in TOOLS
+        {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+        for name, (description, parameters) in TOOLS.items()
     ]
 
 
 def fits(value, schema):
-    if schema is STRING:
-        return isinstance(value, str)
-    return isinstance(value, int if schema is INTEGER else (int, float)) and not isinstance(value, bool)
+    kind = schema["type"]
+    if kind == "object":
+        keys = schema["properties"]
+        return (
+            isinstance(value, dict) and value.keys() == keys.keys() and all(fits(value[key], keys[key]) for key in keys)
+        )
+    if kind == "array":
+        return isinstance(value, list) and all(fits(one, schema["items"]) for one in value)
+    if kind == "string":
+        return isinstance(value, str) and value in schema.get("enum", [value])
+    return isinstance(value, int if kind == "integer" else (int, float)) and not isinstance(value, bool)
 
 
-def judge(message, name, want):
-    """(calls a tool, one well-formed call, the right one)"""
-    calls = message.get("tool_calls") or []
-    if len(calls) != 1:
-        return bool(calls), False, False
-    called = {tool[0]: tool[2] for tool in TOOLS}.get(calls[0]["function"]["name"])
-    try:
-        arguments = json.loads(calls[0]["function"]["arguments"])
-    except ValueError:
-        return True, False, False
-    formed = (
-        called is not None
-        and isinstance(arguments, dict)
-        and arguments.keys() == called.keys()
-        and all(fits(value, called[key]) for key, value in arguments.items())
-    )
-    same = formed and calls[0]["function"]["name"] == name
-    right = same and all(str(arguments[key]).lower() == str(value).lower() for key, value in want.items())
-    return True, formed, right
+def plain(value):
+    """The value with which another one is compared."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return value.lower() if isinstance(value, str) else value
+
+
+def judge(message, want):
+    """(calls a tool, its calls are well-formed, they are the expected ones)"""
+    calls, formed = [], True
+    for call in message.get("tool_calls") or []:
+        name = call["function"]["name"]
+        try:
+            arguments = json.loads(call["function"]["arguments"])
+        except ValueError:
+            arguments = None
+        formed = formed and name in TOOLS and fits(arguments, TOOLS[name][1])
+        calls.append([name, plain(arguments)])
+    expected = [[name, plain(arguments)] for name, arguments in want]
+
+    def order(call):
+        return json.dumps(call, sort_keys=True)
+
+    return bool(calls), formed, formed and sorted(calls, key=order) == sorted(expected, key=order)
 
 
 def main():
@@ -108,11 +174,13 @@ def main():
     parser.add_argument("program")
     parser.add_argument("model")
     parser.add_argument("-n", type=int, default=200)
-    parser.add_argument("--choice", default="auto", help="tool_choice")
-    parser.add_argument("flags", nargs="*")
-    args = parser.parse_args()
+    parser.add_argument("--choice", default="auto", choices=["auto", "required", "named"], help="tool_choice")
+    parser.add_argument("--max-tokens", type=int, default=300)
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)
+    args, flags = parser.parse_args(given[:end]), given[end + 1 :]
     server = subprocess.Popen(
-        [args.program, "serve", "-m", args.model, "--port", "0", "--pot", "2048"] + args.flags,
+        [args.program, "serve", "-m", args.model, "--port", "0", "--pot", "2048"] + flags,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -124,32 +192,47 @@ def main():
             break
     if url is None:
         sys.exit("the server does not serve:\n" + said)
+    kinds = KINDS if args.choice == "auto" else KINDS[:-1]
     rng = random.Random(1)
-    n_called = n_formed = n_right = 0
+    counts = {kind.__name__: [0] * 5 for kind in kinds}
+    broken = 0
     try:
         for i in range(args.n):
-            name, _, _, question, kinds = TOOLS[i % len(TOOLS)]
-            want = {key: rng.choice(VALUES[kind]) for key, kind in kinds.items()}
+            kind = kinds[i % len(kinds)]
+            question, want = kind(rng.choice)
+            choice = args.choice
+            if choice == "named":
+                choice = {"type": "function", "function": {"name": want[0][0]}}
             body = {
-                "messages": [{"role": "user", "content": question.format(**want)}],
+                "messages": [{"role": "user", "content": question}],
                 "tools": offered(),
-                "tool_choice": args.choice,
-                "parallel_tool_calls": False,
+                "tool_choice": choice,
+                "parallel_tool_calls": kind is parallel,
                 "temperature": 0,
-                "max_tokens": 80,
+                "max_tokens": args.max_tokens,
             }
             request = urllib.request.Request(
                 url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
             )
             with urllib.request.urlopen(request) as answer:
-                message = json.load(answer)["choices"][0]["message"]
-            called, formed, right = judge(message, name, want)
-            n_called, n_formed, n_right = n_called + called, n_formed + formed, n_right + right
-            if i < 3 or (i + 1) % 50 == 0:
-                print(f"{i + 1}: called {n_called}, well-formed {n_formed}, right {n_right}", flush=True)
+                answered = json.load(answer)["choices"][0]
+            called, formed, right = judge(answered["message"], want)
+            cut = answered["finish_reason"] == "length"
+            if not formed and not cut:
+                broken += 1
+                print("not well-formed:", json.dumps(answered["message"]), flush=True)
+            row = counts[kind.__name__]
+            for at, holds in enumerate((True, called, called and formed, called and cut, right)):
+                row[at] += holds
+            if (i + 1) % 20 == 0:
+                print(f"{i + 1}: " + "  ".join(f"{name} {row}" for name, row in counts.items()), flush=True)
     finally:
         server.kill()
-    print(f"n {args.n}  called {n_called}  well-formed {n_formed}  right {n_right}")
+    print("| kind | asked | called | well-formed | cut short | right |\n|---|---|---|---|---|---|")
+    counts["all"] = [sum(column) for column in zip(*counts.values())]
+    for name, row in counts.items():
+        print(f"| {name} | " + " | ".join(map(str, row)) + " |")
+    sys.exit(1 if broken else 0)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ namespace {
 
 struct ChatFlags {
   std::string system, session;
+  ThoughtFlags thoughts;
   bool own_seed = false;
 };
 
@@ -39,14 +40,16 @@ void PrintHelp() {
 
 class Chat {
  public:
-  Chat(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const AnswerFlags& answer, const PotFlags& pot,
-       const PinFlags& pins, std::string pin, const PictureFlags& pictures, const ChatFlags& flags)
+  Chat(const Setup& setup, Sampler sampler, const ChatTemplate& chat, const ThoughtReading& reading,
+       const AnswerFlags& answer, const PotFlags& pot, const PinFlags& pins, std::string pin,
+       const PictureFlags& pictures, const ChatFlags& flags)
       : setup_(setup),
         session_(*setup.session),
         trace_(setup.trace.get()),
         tokenizer_(setup.model->tokenizer()),
         sampler_(std::move(sampler)),
         chat_(chat),
+        reading_(reading),
         talk_(session_, sampler_, Conversation(tokenizer_, &chat_)),
         answer_(answer),
         pot_(pot),
@@ -269,7 +272,8 @@ class Chat {
   Status Round(const std::string& message) {
     const ExcerptScope excerpt(session_);
     WEIR_RETURN_IF_ERROR(ReadMessage(message));
-    WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session_, sampler_, tokenizer_, answer_, true));
+    WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
+                          Answer(session_, sampler_, tokenizer_, answer_, true, 0, &reading_));
     Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
     Print(stderr, "{}\n", KeptText(session_));
@@ -288,6 +292,7 @@ class Chat {
   const Tokenizer& tokenizer_;
   Sampler sampler_;
   const ChatTemplate chat_;
+  const ThoughtReading& reading_;
   Talk talk_;
   const AnswerFlags& answer_;
   const PotFlags& pot_;
@@ -314,11 +319,12 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer),
                                   {.in_chat = true, .goes_on = saved.has_value()}, {&pictures, /*more_later=*/true}));
-  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
                         ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
                                               model_flags.chat_arguments));
-  Chat loop(setup, std::move(sampler), chat, answer, pot_flags, pins, std::move(pin), pictures, flags);
+  const ThoughtReading reading(setup.model->file(), model_flags, chat, setup.model->tokenizer(), flags.thoughts.where);
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer, &reading));
+  Chat loop(setup, std::move(sampler), chat, reading, answer, pot_flags, pins, std::move(pin), pictures, flags);
   WEIR_RETURN_IF_ERROR(loop.Run(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));
   PrintMemoryLine(*setup.session, setup.reader.get());
@@ -343,6 +349,7 @@ Action AddChat(CLI::App& sub) {
   AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());
   AddAnswerFlags(sub, answer.get(), false);
+  AddThoughtsFlag(sub, &flags->thoughts);
   AddSessionFlag(sub, &flags->session);
   return [=, &sub] {
     InstallStopHandler();

@@ -21,6 +21,7 @@ constexpr int64_t kLargestPrompt = int64_t{1} << 30;
 
 struct RunFlags {
   std::string prompt, file, system, session;
+  ThoughtFlags thoughts;
   bool chat = false, own_seed = false, parse_special = false;
 };
 
@@ -165,7 +166,6 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer),
                                   {.in_chat = flags.chat, .goes_on = saved.has_value()}, {&pictures}));
-  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   Prompt prompt;
@@ -173,6 +173,10 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     WEIR_ASSIGN_OR_RETURN(prompt.chat, ChatTemplate::ForFile(setup.model->file(), tokenizer, model_flags.chat_template,
                                                              model_flags.chat_arguments));
   }
+  std::optional<ThoughtReading> reading;
+  if (prompt.chat) reading.emplace(setup.model->file(), model_flags, *prompt.chat, tokenizer, flags.thoughts.where);
+  const ThoughtReading* const thoughts_of = reading ? &*reading : nullptr;
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(tokenizer, &answer, thoughts_of));
   WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags, text, &prompt)
                              : FirstPrompt(tokenizer, pins, flags, pin, text, n_sources, &prompt));
   const std::vector<int32_t>& tokens = prompt.tokens;
@@ -199,8 +203,9 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   for (const std::vector<int32_t>& more : prompt.behind) {
     for (int32_t id : more) sampler.Accept(id);
   }
-  WEIR_ASSIGN_OR_RETURN(const GenerateResult result,
-                        Answer(session, sampler, tokenizer, answer, answer.output == "text"));
+  std::string thoughts;
+  WEIR_ASSIGN_OR_RETURN(const GenerateResult result, Answer(session, sampler, tokenizer, answer,
+                                                            answer.output == "text", 0, thoughts_of, &thoughts));
   WEIR_RETURN_IF_ERROR(session.TakeBackExcerpt());
   ToldOff told;
   if (setup.recall != nullptr) {
@@ -217,6 +222,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     const double rate = static_cast<double>(n_read) / read_s;
     nlohmann::ordered_json json =
         AnswerJson(session, result, rate, read_s * 1000 + result.first_token_ms, setup.reader.get());
+    if (!thoughts.empty()) json["thoughts"] = thoughts;
     if (setup.recall != nullptr) AddRecalled(recalled, &json);
     Print(stdout, "{}\n", JsonText(json));
   } else {
@@ -259,6 +265,7 @@ Action AddRun(CLI::App& sub) {
   AddVerboseFlag(sub, pot.get());
   AddPinFlags(sub, pins.get());
   AddAnswerFlags(sub, answer.get(), true);
+  AddThoughtsFlag(sub, &flags->thoughts)->needs(chat);
   AddSessionFlag(sub, &flags->session);
   return [=, &sub] {
     InstallStopHandler();

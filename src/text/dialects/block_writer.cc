@@ -5,7 +5,8 @@
 namespace weir {
 
 Result<FormBuilder::Part> WritePythonCall(CallWriter& writer, const CallWriter::Tool& tool) {
-  WEIR_ASSIGN_OR_RETURN(const auto arguments, writer.NotedArguments(tool, {.yes = "True", .no = "False", .none = "None", .key_end = "="}));
+  WEIR_ASSIGN_OR_RETURN(const auto arguments,
+                        writer.NotedArguments(tool, {.yes = "True", .no = "False", .none = "None", .key_end = "="}));
   return writer.Sequence({writer.Text(tool.name + "("), arguments, writer.Text(")")});
 }
 

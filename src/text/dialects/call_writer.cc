@@ -73,7 +73,7 @@ Part CallWriter::Marker(std::string_view marker) {
 Result<Part> CallWriter::UpTo(std::string_view marker) {
   std::vector<FormBuilder::Trigger> ends;
   for (std::string& text : Spellings(marker)) ends.push_back({std::move(text), Sequence({})});
-  return builder_.Until(ends, FormBuilder::Free::kText);
+  return builder_.Until(ends);
 }
 
 Part CallWriter::Several(Part one, Part between) {
@@ -82,13 +82,19 @@ Part CallWriter::Several(Part one, Part between) {
 }
 
 Part CallWriter::List(Part one) {
-  return Sequence(
-      {Text("["), Space(), Several(one, Sequence({Space(), Text(","), Space()})), Space(), Text("]")});
+  return Sequence({Text("["), Space(), Several(one, Sequence({Space(), Text(","), Space()})), Space(), Text("]")});
 }
 
 // ---- Calls as objects.
 
-Result<Part> CallWriter::Arguments(const Tool& tool) { return builder_.JsonSchema(JsonText(tool.parameters)); }
+Result<Part> CallWriter::Schema(std::string text) {
+  if (const auto it = schemas_.find(text); it != schemas_.end()) return it->second;
+  WEIR_ASSIGN_OR_RETURN(const Part part, builder_.JsonSchema(text));
+  schemas_.emplace(std::move(text), part);
+  return part;
+}
+
+Result<Part> CallWriter::Arguments(const Tool& tool) { return Schema(JsonText(tool.parameters)); }
 
 Result<Part> CallWriter::ObjectRest(const Tool& tool, const Keys& keys) {
   WEIR_ASSIGN_OR_RETURN(const Part arguments, Arguments(tool));
@@ -106,8 +112,7 @@ Result<Part> CallWriter::Object(const Tool& tool, const Keys& keys) {
       parts.push_back(part);
     }
   }
-  for (const Part part :
-       {Text("\"" + std::string(keys.name) + "\":"), Space(), Text("\"" + tool.name + "\""), rest}) {
+  for (const Part part : {Text("\"" + std::string(keys.name) + "\":"), Space(), Text("\"" + tool.name + "\""), rest}) {
     parts.push_back(part);
   }
   return Sequence(parts);
@@ -156,6 +161,13 @@ CallParts CallWriter::Between(std::span<const std::string_view> opens, Part rest
   }
   out.calls = Sequence({Marker(opens[0]), rest});
   if (blocks.many) out.calls = Several(out.calls, Space());
+  return out;
+}
+
+CallParts CallWriter::Bracketed(std::string_view begin, std::string_view open, Part rest, std::string_view end) {
+  const Part call = Sequence({Marker(open), rest}), gap = Space();
+  CallParts out = Between({&begin, 1}, Sequence({gap, Several(call, gap), gap, Marker(end)}), {.many = false});
+  for (std::string& text : Spellings(open)) out.starts.push_back({std::move(text), rest});
   return out;
 }
 
@@ -208,14 +220,14 @@ Result<Part> CallWriter::MembersOf(const Tool& tool, const Json& object,
 }
 
 Result<Part> CallWriter::JsonValue(const Tool& tool, const Json& schema) {
-  if (schema == true) return builder_.JsonSchema("{}");
+  if (schema == true) return Schema("{}");
   Json whole = schema;
   if (schema.is_object()) {  // what it refers to is beside the tool's parameters
     for (const char* key : {"$defs", "definitions"}) {
       if (tool.parameters.contains(key) && !whole.contains(key)) whole[key] = tool.parameters[key];
     }
   }
-  return builder_.JsonSchema(JsonText(whole));
+  return Schema(JsonText(whole));
 }
 
 Result<Part> CallWriter::NotedMembers(const Tool& tool, const Json& object, const Notation& notation, int depth) {
@@ -231,7 +243,7 @@ Result<Part> CallWriter::NotedMembers(const Tool& tool, const Json& object, cons
       },
       [&]() -> Result<Part> {
         WEIR_ASSIGN_OR_RETURN(const Part key, builder_.Regex(kAnyKey));
-        WEIR_ASSIGN_OR_RETURN(const Part value, builder_.JsonSchema("{}"));
+        WEIR_ASSIGN_OR_RETURN(const Part value, Schema("{}"));
         return Sequence({key, Text(notation.key_end), Space(), value});
       },
       Sequence({Text(","), Space()}));
@@ -247,9 +259,8 @@ Result<Part> CallWriter::NotedArguments(const Tool& tool, const Notation& notati
 
 Result<Part> CallWriter::Value(const Tool& tool, const Json& schema, const Notation& notation, int depth) {
   if (!schema.is_object() || depth > kMaxValueDepth) return JsonValue(tool, schema);
-  if (const auto choices = schema.find("anyOf"); choices != schema.end() && choices->is_array() &&
-                                                 !choices->empty() && !schema.contains("type") &&
-                                                 HasOnly(schema, {"anyOf"})) {
+  if (const auto choices = schema.find("anyOf"); choices != schema.end() && choices->is_array() && !choices->empty() &&
+                                                 !schema.contains("type") && HasOnly(schema, {"anyOf"})) {
     std::vector<Part> parts;
     for (const Json& choice : *choices) {
       WEIR_ASSIGN_OR_RETURN(const Part part, Value(tool, choice, notation, depth + 1));
@@ -269,7 +280,8 @@ Result<Part> CallWriter::Value(const Tool& tool, const Json& schema, const Notat
     if (HasOnly(schema, {"enum"}) && schema["enum"].is_array()) {
       std::vector<Part> values;
       for (const Json& value : schema["enum"]) {
-        if (!value.is_string() || value.get_ref<const std::string&>().find(notation.quote) != std::string::npos) continue;
+        if (!value.is_string() || value.get_ref<const std::string&>().find(notation.quote) != std::string::npos)
+          continue;
         values.push_back(Text(value.get_ref<const std::string&>()));
       }
       if (!values.empty()) return Sequence({open, OneOf(values), Marker(notation.quote)});

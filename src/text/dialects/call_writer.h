@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,7 +48,8 @@ class CallWriter {
   Part Maybe(Part part) { return builder_.Repeated(part, 0, 1); }
   // Nothing, a space, or lines and what they are indented by.
   Part Space();
-  // A marker, with its control tokens where the vocabulary has them, or letter by letter: readers do not tell these apart.
+  // A marker, with its control tokens where the vocabulary has them, or letter by letter: readers do not tell these
+  // apart.
   std::vector<std::string> Spellings(std::string_view marker) const;
   Part Marker(std::string_view marker);
   // Text without control tokens up to the end of a marker.
@@ -82,6 +84,9 @@ class CallWriter {
     bool last = false;  // nothing follows the block
   };
   CallParts Between(std::span<const std::string_view> opens, Part rest, Blocks blocks);
+  // Calls that begin with `open` and go on with `rest`, with markers around all of them, which models leave out at
+  // times.
+  CallParts Bracketed(std::string_view begin, std::string_view open, Part rest, std::string_view end);
 
   // ---- Arguments in a notation that is not JSON.
   struct Notation {
@@ -109,12 +114,15 @@ class CallWriter {
   Result<Part> NotedArguments(const Tool& tool, const Notation& notation);
 
  private:
+  // The same text is the same part.
+  Result<Part> Schema(std::string text);
   Result<Part> NotedMembers(const Tool& tool, const Json& object, const Notation& notation, int depth);
 
   const std::vector<Tool> tools_;
   const bool several_;
   FormBuilder& builder_;
   Part space_ = -1;
+  std::map<std::string, Part> schemas_;
 };
 
 }  // namespace weir

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/dialects/calls_reader.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace weir {
@@ -90,7 +91,7 @@ bool CallsReader::ReadOpen(bool last) {
     return true;
   }
   if (c == '{') {
-    object_.emplace(sink_, options_, bare_);
+    object_.emplace(sink_, options_, bare_, form_.keyed);
     stage_ = Stage::kObject;
     return true;
   }
@@ -109,6 +110,12 @@ bool CallsReader::ReadName(bool last) {
   const std::string_view mark = name_marks_[static_cast<size_t>(found)];
   text = std::string(Trimmed(text));
   if (!IsToolName(text)) return Abandon();
+  if (form_.numbered && stage_ == Stage::kName) {
+    id_ = text;
+    if (text.starts_with("functions.")) text.erase(0, 10);
+    text.resize(std::min(text.size(), text.rfind(':')));
+    if (text.empty()) return Abandon();
+  }
   if (mark == form_.id_begins && stage_ == Stage::kName) {
     stage_ = Stage::kId;
   } else if (mark == "{") {

@@ -24,6 +24,8 @@ struct CallsForm {
   std::string_view id_begins = {};  // between a tool's name and the call's id, which a name's end ends
   // An answer that begins with an object or a list of them is a call, if it is one of a tool that was offered.
   bool bare = false;
+  bool numbered = false;  // a name is written functions.NAME:0, and that is the call's id, too
+  bool keyed = false;     // an object is {NAME: ARGUMENTS}
 };
 
 class CallsReader final : public TextReader {

@@ -42,13 +42,7 @@ Result<CallParts> Write(CallWriter& writer) {
   });
   WEIR_RETURN_IF_ERROR(rest.status());
   const auto named = writer.Sequence({*rest, close});
-  const auto one = writer.Sequence({writer.Marker(kOpens[0]), named});
-  const auto block = writer.Sequence(
-      {writer.Space(), writer.Several(one, writer.Space()), writer.Space(), writer.Marker(kDropped[1])});
-  CallParts out = writer.Between({&kDropped[0], 1}, block, {.many = false});
-  // Models leave the brackets around their calls out.
-  for (std::string& text : writer.Spellings(kOpens[0])) out.starts.push_back({std::move(text), named});
-  return out;
+  return writer.Bracketed(kDropped[0], kOpens[0], named, kDropped[1]);
 }
 
 }  // namespace

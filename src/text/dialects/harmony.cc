@@ -174,8 +174,7 @@ Result<CallParts> Write(CallWriter& writer) {
   using Part = FormBuilder::Part;
   FormBuilder& builder = writer.builder();
   const Part channel = writer.Marker("<|channel|>"), message = writer.Marker("<|message|>");
-  WEIR_ASSIGN_OR_RETURN(const Part words,
-                        builder.Without({std::begin(kEnds), std::end(kEnds)}, FormBuilder::Free::kText));
+  WEIR_ASSIGN_OR_RETURN(const Part words, builder.Without({std::begin(kEnds), std::end(kEnds)}));
   const auto said = [&](std::vector<std::string> channels) -> Result<Part> {
     WEIR_ASSIGN_OR_RETURN(const Part name, builder.Choices(std::move(channels)));
     return writer.Sequence({channel, name, message, words});

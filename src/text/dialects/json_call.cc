@@ -162,6 +162,15 @@ bool JsonCall::Step(char c, bool* again) {
 
 bool JsonCall::BeginValue(char c, bool* again) {
   const std::string_view key = std::string_view(key_).substr(1, key_.size() - 2);
+  if (keyed_) {
+    if (!name_.empty() || !IsToolName(key) || (c != '{' && c != '"')) return false;
+    name_ = key;
+    has_arguments_ = true;
+    stage_ = Stage::kArguments;
+    Begin();
+    *again = true;
+    return true;
+  }
   // A bare call that is held to a form begins with its name, or says that it is a function before that. Any other
   // object is an answer.
   if (known_only_ && options_.held && name_.empty()) {

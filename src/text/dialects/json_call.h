@@ -46,9 +46,9 @@ class JsonArguments {
 // around it ({"function": {...}}). Further fields are skipped.
 class JsonCall {
  public:
-  // `known_only`: a call of a tool that was not offered is none.
-  JsonCall(PartSink& sink, const DialectOptions& options, bool known_only)
-      : sink_(sink), options_(options), known_only_(known_only) {}
+  // `known_only`: a call of a tool that was not offered is none. `keyed`: the object is {NAME: ARGUMENTS}.
+  JsonCall(PartSink& sink, const DialectOptions& options, bool known_only, bool keyed = false)
+      : sink_(sink), options_(options), known_only_(known_only), keyed_(keyed) {}
 
   enum class State { kMore, kDone, kFailed };
   // Takes bytes; the first of the call is '{'. kFailed: the byte at *n_used cannot be part of it.
@@ -67,7 +67,7 @@ class JsonCall {
 
   PartSink& sink_;
   const DialectOptions& options_;
-  const bool known_only_;
+  const bool known_only_, keyed_;
   Stage stage_ = Stage::kOpen;
   int depth_ = 0;  // objects that are open
   std::string key_, name_;

@@ -19,7 +19,8 @@ bool IsTagKey(const std::string& key) {
 
 // Keywords that narrow a text.
 bool IsPlainText(const Json& schema) {
-  for (const char* keyword : {"pattern", "format", "minLength", "maxLength", "const", "anyOf", "allOf", "oneOf", "$ref"}) {
+  for (const char* keyword :
+       {"pattern", "format", "minLength", "maxLength", "const", "anyOf", "allOf", "oneOf", "$ref"}) {
     if (schema.contains(keyword)) return false;
   }
   return true;
@@ -32,24 +33,25 @@ class TagWriter {
   // From the tool's name to the end of the call.
   Result<Part> Call(const CallWriter::Tool& tool, Part end) {
     const Json& schema = tool.parameters;
-    for (const char* keyword : {"anyOf", "oneOf", "allOf", "$ref", "patternProperties", "minProperties", "maxProperties",
-                                "if", "not", "dependentRequired", "dependentSchemas", "propertyNames", "enum", "const"}) {
+    for (const char* keyword :
+         {"anyOf", "oneOf", "allOf", "$ref", "patternProperties", "minProperties", "maxProperties", "if", "not",
+          "dependentRequired", "dependentSchemas", "propertyNames", "enum", "const"}) {
       if (schema.contains(keyword)) {
         return InvalidArgument("'{}' of the schema at '#' cannot be held where each argument has a tag of its own",
                                keyword);
       }
     }
-    WEIR_ASSIGN_OR_RETURN(
-        const Part arguments,
-        writer_.MembersOf(
-            tool, schema, IsTagKey,
-            [&](const std::string& key, const Json& of_key) { return Argument(tool, key, of_key); },
-            [&]() -> Result<Part> {
-              WEIR_ASSIGN_OR_RETURN(const Part name, writer_.builder().Regex("[A-Za-z_][A-Za-z0-9_]{0,63}"));
-              WEIR_ASSIGN_OR_RETURN(const Part value, Raw());
-              return Tag(name, {{true, value}});
-            },
-            writer_.Space()));
+    WEIR_ASSIGN_OR_RETURN(const Part arguments,
+                          writer_.MembersOf(
+                              tool, schema, IsTagKey,
+                              [&](const std::string& key, const Json& of_key) { return Argument(tool, key, of_key); },
+                              [&]() -> Result<Part> {
+                                WEIR_ASSIGN_OR_RETURN(const Part name,
+                                                      writer_.builder().Regex("[A-Za-z_][A-Za-z0-9_]{0,63}"));
+                                WEIR_ASSIGN_OR_RETURN(const Part value, Raw());
+                                return Tag(name, {{true, value}});
+                              },
+                              writer_.Space()));
     const Part name = writer_.Text(tool.name + (form_.call.ends_with('"') ? "\"" : ""));
     const Part gap = writer_.Space();
     const bool line = form_.name_end == "\n";  // a tag may follow at once, too
@@ -67,8 +69,9 @@ class TagWriter {
     const std::string quote = form_.parameter.ends_with('"') ? "\"" : "";
     std::vector<Part> parts;
     for (const Written& way : ways) {
-      std::vector<Part> one = {writer_.Text(
-          quote + (!form_.says_text ? "" : way.is_text ? " string=\"true\"" : " string=\"false\""))};
+      std::vector<Part> one = {writer_.Text(quote + (!form_.says_text ? ""
+                                                     : way.is_text    ? " string=\"true\""
+                                                                      : " string=\"false\""))};
       one.push_back(writer_.Marker(form_.key_end));
       if (!form_.value.empty()) {
         one.push_back(writer_.Space());
@@ -104,7 +107,8 @@ class TagWriter {
       if (values.empty()) return InvalidArgument("'enum' of the parameter '{}' has no value that can be written", key);
       ways.push_back({true, Whole(writer_.OneOf(values))});
     } else if (takes == ParameterTakes::kText || takes == ParameterTakes::kTextOrNull) {
-      if (tool.strict && (!IsPlainText(schema) && !(takes == ParameterTakes::kTextOrNull && schema.contains("anyOf")))) {
+      if (tool.strict &&
+          (!IsPlainText(schema) && !(takes == ParameterTakes::kTextOrNull && schema.contains("anyOf")))) {
         return InvalidArgument("the parameter '{}' is narrower than any text, and its tag has no quotes to hold it by",
                                key);
       }

@@ -117,7 +117,7 @@ FormBuilder::Part FormBuilder::Repeated(Part part, int32_t min, int32_t max) {
 Result<FormBuilder::Part> FormBuilder::Triggered(const std::vector<Trigger>& triggers, int32_t min_times,
                                                  int32_t max_times) {
   if (triggers.empty()) return InvalidArgument("there is nothing to wait for");
-  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers, Free::kAny));
+  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers));
   using Goes = forms::FreeText::Goes;
   // The first text is like the others unless something may only come first.
   const Part first = text.Add(Goes::kOn, /*at_start=*/true, &network_);
@@ -141,19 +141,19 @@ Result<FormBuilder::Part> FormBuilder::Triggered(const std::vector<Trigger>& tri
   return out;
 }
 
-Result<FormBuilder::Part> FormBuilder::Until(const std::vector<Trigger>& triggers, Free free) {
+Result<FormBuilder::Part> FormBuilder::Until(const std::vector<Trigger>& triggers) {
   if (triggers.empty()) return InvalidArgument("there is nothing to wait for");
   for (const Trigger& trigger : triggers) {
     if (trigger.first || trigger.last) return InvalidArgument("a text ends wherever its end comes");
   }
-  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers, free));
+  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers));
   return text.Add(forms::FreeText::Goes::kOn, false, &network_);
 }
 
-Result<FormBuilder::Part> FormBuilder::Without(const std::vector<std::string>& texts, Free free) {
+Result<FormBuilder::Part> FormBuilder::Without(const std::vector<std::string>& texts) {
   std::vector<Trigger> triggers;
   for (const std::string& text : texts) triggers.push_back({text, -1});
-  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers, free));
+  WEIR_ASSIGN_OR_RETURN(const forms::FreeText text, forms::FreeText::Of(triggers));
   return text.Add(forms::FreeText::Goes::kNowhere, false, &network_);
 }
 

@@ -100,8 +100,9 @@ class FormBuilder {
   // max: kNoMax or at least min.
   Part Repeated(Part part, int32_t min, int32_t max);
 
-  // Free text until one of the starts occurs in it; then the part that belongs to it, and free text again. The answer
-  // may end in free text, once `min_times` parts were read.
+  // Free text, of any bytes, until one of the starts occurs in it; then the part that belongs to it, and free text
+  // again. The answer may end in free text, once `min_times` parts were read. A control token is allowed only where a
+  // start is spelled with it: nobody would see others, and those that end answers must end this one.
   struct Trigger {
     std::string start;  // a text, or SpellToken() of a control token (forms/network.h), or both; not empty
     Part then;
@@ -111,15 +112,16 @@ class FormBuilder {
   };
   Result<Part> Triggered(const std::vector<Trigger>& triggers, int32_t min_times = 0,
                          int32_t max_times = forms::kNoMax);
-  // What free text consists of: bytes and control tokens, or bytes alone (and the starts' tokens).
-  enum class Free { kAny, kText };
   // Free text up to the first of the starts, and its part. kInvalidArgument for triggers that are `first` or `last`.
-  Result<Part> Until(const std::vector<Trigger>& triggers, Free free = Free::kAny);
+  Result<Part> Until(const std::vector<Trigger>& triggers);
   // Free text that contains none of the texts.
-  Result<Part> Without(const std::vector<std::string>& texts, Free free = Free::kAny);
+  Result<Part> Without(const std::vector<std::string>& texts);
 
   Result<std::shared_ptr<const Form>> Build(Part root) const;
   const FormVocab& vocab() const { return *vocab_; }
+  // How large it is, and what its schemas may still take: for callers that build many parts.
+  int64_t size() const { return network_.size(); }
+  forms::SchemaWork& work() { return network_.work(); }
 
  private:
   std::shared_ptr<const FormVocab> vocab_;

@@ -497,11 +497,52 @@ TEST(FormBuilder, FreeTextUntilAFormStarts) {
   ASSERT_TRUE(state.Accept(SmallVocab()->FindControl("<|call|>")).ok());
   ASSERT_TRUE(state.AcceptText("{\"a\":7}").ok());
   EXPECT_TRUE(state.CanEnd());
+  // A token that nobody sees, or that ends answers, is no free text.
+  FormState free(*form);
+  const auto mask = free.Mask();
+  ASSERT_TRUE(mask.ok());
+  EXPECT_FALSE((*mask)->Allows(SmallVocab()->FindControl("<|im_end|>")));
+  EXPECT_FALSE((*mask)->Allows(SmallVocab()->FindControl("<|call|>")));
   EXPECT_FALSE(builder.Triggered({}).ok());
   EXPECT_FALSE(builder.Triggered({{"", call}}).ok());
   EXPECT_FALSE(builder.OneOf({}).ok());
   EXPECT_FALSE(builder.Choices({}).ok());
   EXPECT_FALSE(builder.Choices({"a", ""}).ok());
+}
+
+TEST(FormBuilder, WhatOnlyComesFirstAndWhatComesLast) {
+  FormBuilder builder(SmallVocab());
+  const auto number = builder.Regex("[0-9]+");
+  ASSERT_TRUE(number.ok());
+  const auto root = builder.Triggered(
+      {{"{ \"n\" :", *number, /*first=*/true, /*last=*/true}, {"<n>", *number}, {"!", *number, false, true}});
+  ASSERT_TRUE(root.ok());
+  const auto form = builder.Build(*root);
+  ASSERT_TRUE(form.ok()) << form.status().message();
+  for (const char* text :
+       {"", "so", "{\"m\":x", " {\n\"n\"\t:12", "{\"n\":1", "x {\"n\":x", "a<n>1b<n>2c", "a<n>1!7", "!7"}) {
+    EXPECT_TRUE(Has(*form, text)) << text;
+  }
+  for (const char* text : {"{\"n\":x", "{ \"n\": 1", "{\"n\":1,", "<n>x", "!7 ", "a<n>1!x"}) {
+    EXPECT_FALSE(Begins(*form, text)) << text;
+  }
+  CheckMasks(*form, false, 4, 8);
+  const auto until = builder.Until({{"</n>", builder.Text(".")}, {"</m>", builder.Text("!")}});
+  ASSERT_TRUE(until.ok());
+  const auto ends = builder.Build(*until);
+  ASSERT_TRUE(ends.ok());
+  EXPECT_TRUE(Has(*ends, "a <b></n>."));
+  EXPECT_TRUE(Has(*ends, "</m>!"));
+  EXPECT_FALSE(Begins(*ends, "a</n>!"));
+  EXPECT_FALSE(Has(*ends, "a"));
+  EXPECT_FALSE(builder.Until({{"a", *number, true}}).ok());
+  const auto without = builder.Without({"ab", "bc"});
+  ASSERT_TRUE(without.ok());
+  const auto free = builder.Build(*without);
+  ASSERT_TRUE(free.ok());
+  EXPECT_TRUE(Has(*free, "acba"));
+  EXPECT_FALSE(Begins(*free, "abc"));
+  EXPECT_FALSE(Begins(*free, "xbc"));
 }
 
 TEST(FormBuilder, ChoicesAreWhole) {

@@ -26,10 +26,9 @@ void FreeText::Grow(Tree* tree, const FormBuilder::Trigger& trigger, int32_t ind
   if ((*tree)[At(at)].found < 0) (*tree)[At(at)].found = index;
 }
 
-Result<FreeText> FreeText::Of(const std::vector<FormBuilder::Trigger>& triggers, FormBuilder::Free free) {
+Result<FreeText> FreeText::Of(const std::vector<FormBuilder::Trigger>& triggers) {
   FreeText out;
   out.triggers_ = triggers;
-  out.tokens_ = free == FormBuilder::Free::kAny;
   out.first_[0].spaces = true;
   for (size_t i = 0; i < triggers.size(); ++i) {
     if (triggers[i].start.find_first_not_of(triggers[i].first ? " " : "") == std::string::npos) {
@@ -108,7 +107,7 @@ int32_t FreeText::Add(Goes goes, bool at_start, NetworkBuilder* network) const {
       while (last < 255 && last + 1 != kTokenDigit && Next(place, static_cast<uint8_t>(last + 1)) == to) ++last;
       // A control token that is on no way to a start.
       const bool is_token = byte >= kTokenDigit && to.at == 0;
-      if (tokens_ || !is_token) {
+      if (!is_token) {
         network->Byte(from, static_cast<uint8_t>(byte), static_cast<uint8_t>(last), node_of(to));
       }
       byte = last;

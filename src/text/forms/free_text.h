@@ -18,7 +18,7 @@ namespace weir::forms {
 class FreeText {
  public:
   // kInvalidArgument: a start is empty.
-  static Result<FreeText> Of(const std::vector<FormBuilder::Trigger>& triggers, FormBuilder::Free free);
+  static Result<FreeText> Of(const std::vector<FormBuilder::Trigger>& triggers);
 
   enum class Goes {
     kOn,       // up to a start that is not the last one, and its part
@@ -51,7 +51,7 @@ class FreeText {
   int32_t FoundAt(const Place& place) const;
 
   std::vector<FormBuilder::Trigger> triggers_;
-  bool tokens_ = true, has_last_ = false;
+  bool has_last_ = false;
   Tree anywhere_ = Tree(1), first_ = Tree(1);
 };
 

@@ -14,7 +14,6 @@
 namespace weir::forms {
 namespace {
 
-constexpr int64_t kMaxSchemaWork = 3'000'000;
 constexpr int64_t kMaxCount = kMaxRepeat;  // of lengths and items
 constexpr size_t kMaxPointer = 200;        // bytes that are kept of it
 constexpr size_t kMaxWay = 200;            // references and allOf that lead to one another
@@ -147,13 +146,13 @@ Status SchemaReader::Bad(int32_t id, std::string_view keyword, std::string_view 
 }
 
 Status SchemaReader::Spend(int64_t n) {
-  if ((work_ += n) <= kMaxSchemaWork) return Status();
+  if ((work_.combinations -= n) >= 0) return Status();
   return InvalidArgument("the schema is too complex: its combinations take more than {} steps to work out",
-                         kMaxSchemaWork);
+                         SchemaWork().combinations);
 }
 
 Status SchemaReader::SpendOnDfa(int64_t n) {
-  if ((dfa_work_ -= n) >= 0) return Status();
+  if ((work_.automata -= n) >= 0) return Status();
   return InvalidArgument("the schema is too complex: its patterns and formats take too many steps to work out");
 }
 
@@ -566,7 +565,7 @@ Result<const CharDfa*> SchemaReader::DfaOfPattern(int32_t id, const std::string&
   WEIR_RETURN_IF_ERROR(Spend(100 + std::ssize(pattern) / 8));
   const auto expression = ParseRegex(pattern);
   if (!expression.ok()) return Bad(id, "pattern", "cannot be held: " + expression.status().message());
-  auto dfa = DfaOf(*expression, /*search=*/true, &dfa_work_);
+  auto dfa = DfaOf(*expression, /*search=*/true, &work_.automata);
   if (!dfa.ok()) return Bad(id, "pattern", "cannot be held: " + dfa.status().message());
   WEIR_RETURN_IF_ERROR(SpendOnDfa(kKeptCell * dfa->n_cells()));
   return &patterns_.emplace(pattern, *std::move(dfa)).first->second;
@@ -577,7 +576,7 @@ Result<const CharDfa*> SchemaReader::DfaOfFormat(int32_t id, const std::string& 
   if (it != formats_.end()) return &it->second;
   WEIR_RETURN_IF_ERROR(Spend(100));
   WEIR_ASSIGN_OR_RETURN(const Expression expression, ParseRegex(FindFormat(format).expression));
-  auto dfa = DfaOf(expression, /*search=*/false, &dfa_work_);
+  auto dfa = DfaOf(expression, /*search=*/false, &work_.automata);
   if (!dfa.ok()) return Bad(id, "format", "cannot be held: " + dfa.status().message());
   WEIR_RETURN_IF_ERROR(SpendOnDfa(kKeptCell * dfa->n_cells()));
   return &formats_.emplace(format, *std::move(dfa)).first->second;

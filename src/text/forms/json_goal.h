@@ -17,6 +17,7 @@
 #include "io/json.h"
 #include "text/forms/char_dfa.h"
 #include "text/forms/json_number.h"
+#include "text/forms/network.h"
 
 namespace weir::forms {
 
@@ -50,8 +51,8 @@ struct Merged {
 
 class SchemaReader {
  public:
-  // REQUIRES: `root` outlives the object and does not change.
-  explicit SchemaReader(const Json& root) : root_(root) {}
+  // REQUIRES: `root` outlives the object and does not change, and `work`, which is used up, outlives it.
+  SchemaReader(const Json& root, SchemaWork* work) : root_(root), work_(*work) {}
 
   // "'KEYWORD' of the schema at 'POINTER' WHAT".
   Status Bad(int32_t id, std::string_view keyword, std::string_view what) const;
@@ -103,7 +104,7 @@ class SchemaReader {
   // Counts a step. kInvalidArgument after too many.
   Status Spend(int64_t n = 1);
   // Steps that are left for automata of characters.
-  int64_t* dfa_work() { return &dfa_work_; }
+  int64_t* dfa_work() { return &work_.automata; }
   Status SpendOnDfa(int64_t n);
 
  private:
@@ -139,7 +140,7 @@ class SchemaReader {
   std::map<std::string, Anchor, std::less<>> anchors_;
   bool has_anchors_ = false;  // they were looked for
   std::map<std::string, CharDfa> patterns_, formats_;
-  int64_t work_ = 0, dfa_work_ = 2 * kMaxDfaWork;
+  SchemaWork& work_;
 };
 
 }  // namespace weir::forms

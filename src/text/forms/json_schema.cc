@@ -33,7 +33,7 @@ struct Names {
 class SchemaCompiler {
  public:
   SchemaCompiler(const Json& root, const JsonFormOptions& options, NetworkBuilder* network)
-      : reader_(root), root_(root), options_(options), network_(*network) {}
+      : reader_(root, &network->work()), root_(root), options_(options), network_(*network) {}
 
   Result<int32_t> Run() {
     const int32_t root = reader_.LocateRoot();

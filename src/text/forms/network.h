@@ -25,6 +25,11 @@ namespace weir::forms {
 inline constexpr int64_t kMaxNetworkSize = 600'000;
 inline constexpr int32_t kMaxRepeat = 1 << 20;  // of a counted node
 inline constexpr int32_t kNoMax = -1;
+// Steps that compiling schemas into one network may take, all of them together: for combinations of their parts, and
+// for automata of patterns and formats.
+struct SchemaWork {
+  int64_t combinations = 3'000'000, automata = 40'000'000;
+};
 
 // A token that is no text, such as <|im_end|>, is spelled with bytes that UTF-8 never contains: this one, and the
 // digits of its id, which begin at the other.
@@ -84,6 +89,9 @@ class NetworkBuilder {
   void Token(int32_t from, int32_t id, int32_t to);
 
   bool full() const { return full_; }
+  int64_t size() const { return n_nodes_ + static_cast<int64_t>(edges_.size()); }
+  // What is left of it.
+  SchemaWork& work() { return work_; }
   // kInvalidArgument: too large, a rule that calls itself before it reads anything, or nothing that can be written at
   // all. `usable[b]`: whether byte b can be written; those of tokens that are no text always can.
   Result<Network> Finish(int32_t root, const std::array<bool, 256>& usable) const;
@@ -108,6 +116,7 @@ class NetworkBuilder {
   int32_t n_nodes_ = 0;
   std::map<CharSet, int32_t> wide_;  // rules that read one character beyond ASCII
   bool full_ = false;
+  SchemaWork work_;
 };
 
 }  // namespace weir::forms
