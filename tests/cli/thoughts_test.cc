@@ -17,9 +17,9 @@ class Thoughts : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     dir_ = new TempDir;
-    dir_->Write("scripted.gguf",
-                ScriptedModel({{'1', {{"<think>\nHm."}, {" So.\n</think>\n\n"}, {"It is sunny."}}}, {'2', {{"It rains."}}}},
-                              kJinja));
+    dir_->Write("scripted.gguf", ScriptedModel({{'1', {{"<think>\nHm."}, {" So.\n</think>\n\n"}, {"It is sunny."}}},
+                                                {'2', {{"It rains."}}}},
+                                               kJinja));
   }
   static void TearDownTestSuite() { delete dir_; }
   static RunResult Weir(const std::string& command, std::vector<std::string> more, const std::string& input = "") {
@@ -38,7 +38,8 @@ TEST_F(Thoughts, StandardOutputIsTheAnswer) {
   const RunResult hidden = Weir("run", {"--chat", "-p", "1", "--thoughts", "hide"});
   EXPECT_EQ(hidden.out, "It is sunny.\n");
   EXPECT_EQ(hidden.err.find("Hm."), std::string::npos) << hidden.err;
-  EXPECT_EQ(Weir("run", {"--chat", "-p", "1", "--thoughts", "inline"}).out, "<think>\nHm. So.\n</think>\n\nIt is sunny.\n");
+  EXPECT_EQ(Weir("run", {"--chat", "-p", "1", "--thoughts", "inline"}).out,
+            "<think>\nHm. So.\n</think>\n\nIt is sunny.\n");
   EXPECT_EQ(Weir("run", {"--chat", "-p", "2"}).out, "It rains.\n");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any schema as a tool's, in any dialect: a form or one line that says why not, within bounds; and what is written under
-// the form is read back as calls of the tool whose arguments are objects.
+// Any schema as a tool's, in any dialect: a form or one line that says why not, within bounds; and what is written
+// under the form is read back as calls of the tool whose arguments are objects.
 //
 // Input: one byte for the dialect, one for options, then the schema.
 #include <cstdint>

@@ -77,13 +77,13 @@ class HeldToolsTest : public ::testing::Test {
 
 TEST_F(HeldToolsTest, RequiredAndNamed) {
   for (int seed = 0; seed < 6; ++seed) {
-    for (const Json& more : {Json{{"tool_choice", "required"}, {"parallel_tool_calls", false}},
-                             Json{{"tool_choice", {{"type", "function"}, {"function", {{"name", "get_time"}}}}},
-                                  {"parallel_tool_calls", false}},
-                             Json{{"tool_choice",
-                                   {{"type", "allowed_tools"},
-                                    {"allowed_tools", {{"mode", "required"}, {"tools", {kTools[1]}}}}}},
-                                  {"parallel_tool_calls", false}}}) {
+    for (const Json& more :
+         {Json{{"tool_choice", "required"}, {"parallel_tool_calls", false}},
+          Json{{"tool_choice", {{"type", "function"}, {"function", {{"name", "get_time"}}}}},
+               {"parallel_tool_calls", false}},
+          Json{{"tool_choice",
+                {{"type", "allowed_tools"}, {"allowed_tools", {{"mode", "required"}, {"tools", {kTools[1]}}}}}},
+               {"parallel_tool_calls", false}}}) {
       const Json body = Ask(seed, more);
       const Json choice = Post("/v1/chat/completions", body)["choices"][0];
       EXPECT_EQ(choice["finish_reason"], "tool_calls") << choice;
@@ -137,9 +137,9 @@ TEST_F(HeldToolsTest, ACallThatIsBegunIsHeld) {
 }
 
 TEST_F(HeldToolsTest, TogetherWithAFormOfTheWords) {
-  const Json format = {{"response_format",
-                        {{"type", "json_schema"},
-                         {"json_schema", {{"name", "n"}, {"schema", {{"type", "integer"}, {"minimum", 0}}}}}}}};
+  const Json format = {
+      {"response_format",
+       {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", {{"type", "integer"}, {"minimum", 0}}}}}}}};
   bool called = false, said = false;
   for (int seed = 0; seed < 12; ++seed) {
     const Json choice = Post("/v1/chat/completions", Ask(seed, format))["choices"][0];
@@ -162,8 +162,9 @@ TEST_F(HeldToolsTest, Anthropic) {
   Json body = {{"max_tokens", 1000},
                {"temperature", 1},
                {"messages", {{{"role", "user"}, {"content", "the sea"}}}},
-               {"tools", {{{"name", "get_weather"}, {"input_schema", kWeather}},
-                          {{"name", "get_time"}, {"input_schema", kTime}, {"strict", true}}}}};
+               {"tools",
+                {{{"name", "get_weather"}, {"input_schema", kWeather}},
+                 {{"name", "get_time"}, {"input_schema", kTime}, {"strict", true}}}}};
   for (const Json& choice : {Json{{"type", "any"}, {"disable_parallel_tool_use", true}},
                              Json{{"type", "tool"}, {"name", "get_time"}, {"disable_parallel_tool_use", true}}}) {
     body["tool_choice"] = choice;
@@ -190,8 +191,8 @@ TEST_F(HeldToolsTest, Responses) {
                {"parallel_tool_calls", false},
                {"tools", {flat(kTools[0]), flat(kTools[1])}}};
   const Json named = {{"type", "function"}, {"name", "get_time"}};
-  for (const Json& choice : {Json("required"), named,
-                             Json{{"type", "allowed_tools"}, {"mode", "required"}, {"tools", {named}}}}) {
+  for (const Json& choice :
+       {Json("required"), named, Json{{"type", "allowed_tools"}, {"mode", "required"}, {"tools", {named}}}}) {
     body["tool_choice"] = choice;
     for (int seed = 0; seed < 3; ++seed) {
       body["seed"] = seed;
@@ -206,11 +207,11 @@ TEST_F(HeldToolsTest, Responses) {
 }
 
 TEST_F(HeldToolsTest, Ollama) {
-  const Json body = {{"stream", false},
-                     {"tools", kTools},
-                     {"messages", {{{"role", "user"}, {"content", "the sea"}},
-                                   {{"role", "assistant"}, {"content", "<tool_call>"}}}},
-                     {"options", {{"num_predict", 1000}, {"seed", 5}, {"temperature", 1}}}};
+  const Json body = {
+      {"stream", false},
+      {"tools", kTools},
+      {"messages", {{{"role", "user"}, {"content", "the sea"}}, {{"role", "assistant"}, {"content", "<tool_call>"}}}},
+      {"options", {{"num_predict", 1000}, {"seed", 5}, {"temperature", 1}}}};
   const Json answer = Post("/api/chat", body);
   const Json calls = answer["message"]["tool_calls"];
   ASSERT_GE(calls.size(), 1u) << answer;
