@@ -468,9 +468,9 @@ TEST(HeldAnswer, WhatCannotBeHeldIsEasedUnlessItIsStrict) {
   held.strict = {"f"};
   auto refused = MakeForm(held, ReadingOf(hermes), VocabOf(hermes, false));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().message(),
-            "the tool 'f' cannot be strict: 'uniqueItems' of the schema at '#/properties/tags' cannot be held while an "
-            "answer is written");
+  EXPECT_TRUE(refused.status().message().starts_with(
+      "the tool 'f' cannot be strict: 'uniqueItems' of the schema at '#/properties/tags' cannot be held"))
+      << refused.status().message();
   // Nothing of it can be held: any object.
   held.strict = {};
   held.tools = WithSchema(Json::parse(R"({"$ref":"https://example.com/schema"})"));

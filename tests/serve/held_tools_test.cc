@@ -220,16 +220,17 @@ TEST_F(HeldToolsTest, Ollama) {
 
 TEST_F(HeldToolsTest, WhatCannotBeHeld) {
   const Json hard = Json::parse(R"({"type":"object","properties":{"tags":{"type":"array","uniqueItems":true,
-      "items":{"enum":["a","b"]},"maxItems":3}},"required":["tags"]})");
+      "items":{"type":"string","maxLength":3},"maxItems":3}},"required":["tags"]})");
   Json body = Ask(1, {{"tools", {Tool("f", hard)}}, {"tool_choice", "required"}, {"parallel_tool_calls", false}});
   const Json call = Post("/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"][0]["function"];
   EXPECT_TRUE(Json::parse(call["arguments"].get<std::string>(), nullptr, false)["tags"].is_array()) << call;
   body["tools"] = Json::array({Tool("f", hard, true)});
   const HttpAnswer refused = server_->Post("/v1/chat/completions", body);
   EXPECT_EQ(refused.status, 400);
-  EXPECT_EQ(refused.json()["error"]["message"],
-            "'tools' cannot be held to their schemas: the tool 'f' cannot be strict: 'uniqueItems' of the schema at "
-            "'#/properties/tags' cannot be held while an answer is written");
+  EXPECT_TRUE(refused.json()["error"]["message"].get<std::string>().starts_with(
+      "'tools' cannot be held to their schemas: the tool 'f' cannot be strict: 'uniqueItems' of the schema at "
+      "'#/properties/tags' cannot be held"))
+      << refused.body;
 }
 
 }  // namespace

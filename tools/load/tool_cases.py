@@ -20,7 +20,8 @@ import subprocess
 import sys
 import urllib.request
 
-STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
+# Small models repeat themselves for as long as they may.
+STRING, INTEGER, NUMBER = {"type": "string", "maxLength": 40}, {"type": "integer"}, {"type": "number"}
 
 
 def schema(**properties):
@@ -40,7 +41,10 @@ TOOLS = {
         "Sets the colour of a room's light.",
         schema(room=STRING, colour={"type": "string", "enum": COLOURS}),
     ),
-    "add_to_list": ("Adds things to the shopping list.", schema(things={"type": "array", "items": STRING})),
+    "add_to_list": (
+        "Adds things to the shopping list.",
+        schema(things={"type": "array", "items": STRING, "maxItems": 5}),
+    ),
     "add_event": (
         "Adds an event to the calendar.",
         schema(title=STRING, start=schema(day=STRING, hour=INTEGER)),
@@ -135,9 +139,13 @@ def fits(value, schema):
             isinstance(value, dict) and value.keys() == keys.keys() and all(fits(value[key], keys[key]) for key in keys)
         )
     if kind == "array":
-        return isinstance(value, list) and all(fits(one, schema["items"]) for one in value)
+        return (
+            isinstance(value, list)
+            and len(value) <= schema["maxItems"]
+            and all(fits(one, schema["items"]) for one in value)
+        )
     if kind == "string":
-        return isinstance(value, str) and value in schema.get("enum", [value])
+        return isinstance(value, str) and value in schema.get("enum", [value]) and len(value) <= 40
     return isinstance(value, int if kind == "integer" else (int, float)) and not isinstance(value, bool)
 
 
