@@ -18,7 +18,8 @@ constexpr std::string_view kAnnotations[] = {"type",     "description", "title",
                                              "readOnly", "writeOnly",   "deprecated", "$comment", "$schema"};
 
 bool HasOnly(const Json& schema, std::initializer_list<std::string_view> keywords) {
-  for (const auto& [key, value] : schema.items()) {
+  for (const auto& member : schema.items()) {
+    const std::string& key = member.key();
     const auto is = [&](std::string_view keyword) { return keyword == key; };
     if (std::none_of(std::begin(kAnnotations), std::end(kAnnotations), is) &&
         std::none_of(keywords.begin(), keywords.end(), is)) {

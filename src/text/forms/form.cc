@@ -15,8 +15,6 @@
 namespace weir {
 namespace {
 
-using forms::NetworkBuilder;
-
 Status CheckSize(size_t bytes) {
   if (static_cast<int64_t>(bytes) <= kMaxFormTextBytes) return Status();
   return InvalidArgument("the form has {} bytes; at most {} are read", bytes, kMaxFormTextBytes);

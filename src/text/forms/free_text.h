@@ -42,7 +42,8 @@ class FreeText {
   struct Place {
     int32_t lead;  // -1: none of the first ones can follow
     int32_t at;
-    auto operator<=>(const Place&) const = default;
+    bool operator==(const Place& other) const { return lead == other.lead && at == other.at; }
+    bool operator<(const Place& other) const { return lead != other.lead ? lead < other.lead : at < other.at; }
   };
 
   static void Grow(Tree* tree, const FormBuilder::Trigger& trigger, int32_t index);
