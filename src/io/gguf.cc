@@ -327,14 +327,81 @@ Result<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(file->mapping_, MappedFile::Open(path));
   file->bytes_ = file->mapping_.bytes();
   WEIR_RETURN_IF_ERROR(file->ParseAll());
+  WEIR_RETURN_IF_ERROR(file->OpenParts());
   return file;
 }
 
-Result<std::unique_ptr<GgufFile>> GgufFile::Parse(std::span<const uint8_t> bytes, std::string name) {
+Status GgufFile::OpenParts() {
+  WEIR_ASSIGN_OR_RETURN(const int64_t n, IntOr(kGgufSplitCountKey, 1));
+  WEIR_ASSIGN_OR_RETURN(const int64_t number, IntOr(kGgufSplitNumberKey, 0));
+  if (n == 0 || n == 1) return Status();  // 0: parts that were merged
+  if (n < 1 || n > kGgufMaxParts || number < 0 || number >= n) {
+    return Corrupt("{}: part {} of {}: a model has 1 to {} parts, counted from 0", path_, number, n, kGgufMaxParts);
+  }
+  const std::string end = GgufPartName(static_cast<int>(number), static_cast<int>(n));
+  if (!path_.ends_with(end)) {
+    return InvalidArgument("{}: the name of part {} of {} must end in {}, or the other parts are not found", path_,
+                           number + 1, n, end);
+  }
+  const std::string stem = path_.substr(0, path_.size() - end.size());
+  if (number != 0) {
+    return InvalidArgument("{}: this is part {} of {}; name the first, {}{}", path_, number + 1, n, stem,
+                           GgufPartName(0, static_cast<int>(n)));
+  }
+  for (int i = 1; i < n; ++i) {
+    WEIR_RETURN_IF_ERROR(OpenPart(i, static_cast<int>(n), stem + GgufPartName(i, static_cast<int>(n))));
+  }
+  WEIR_ASSIGN_OR_RETURN(const int64_t n_tensors, IntOr(kGgufSplitTensorsKey, std::ssize(tensors_)));
+  if (n_tensors == std::ssize(tensors_)) return Status();
+  return Corrupt("{}: {} is {}, but its {} parts have {} tensors", path_, kGgufSplitTensorsKey, n_tensors, n,
+                 tensors_.size());
+}
+
+Status GgufFile::OpenPart(int i, int n, const std::string& path) {
+  auto mapping = MappedFile::Open(path);
+  if (!mapping.ok()) {
+    return Status(mapping.status().code(),
+                  fmt::format("{}: part {} of {}: {}", path_, i + 1, n, mapping.status().message()));
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> part, ParsePart(mapping->bytes(), path));
+  WEIR_ASSIGN_OR_RETURN(const int64_t number, part->IntOr(kGgufSplitNumberKey, -1));
+  WEIR_ASSIGN_OR_RETURN(const int64_t count, part->IntOr(kGgufSplitCountKey, -1));
+  if (number != i || count != n) {
+    return Corrupt("{}: its keys say part {} of {}, its name part {} of {}", path, number + 1, count, i + 1, n);
+  }
+  for (GgufTensor& tensor : part->tensors_) {
+    if (!tensor_index_.try_emplace(tensor.name, tensors_.size()).second) {
+      return Corrupt("{}: tensor {} is in an earlier part, too", path, Quoted(tensor.name));
+    }
+    tensors_.push_back(std::move(tensor));
+  }
+  parts_.push_back(*std::move(mapping));
+  return Status();
+}
+
+int64_t GgufFile::file_bytes() const {
+  int64_t n = static_cast<int64_t>(bytes_.size());
+  for (const MappedFile& part : parts_) n += static_cast<int64_t>(part.bytes().size());
+  return n;
+}
+
+void GgufFile::ReleasePages() const {
+  mapping_.ReleasePages();
+  for (const MappedFile& part : parts_) part.ReleasePages();
+}
+
+Result<std::unique_ptr<GgufFile>> GgufFile::ParsePart(std::span<const uint8_t> bytes, std::string name) {
   std::unique_ptr<GgufFile> file(new GgufFile);
   file->path_ = std::move(name);
   file->bytes_ = bytes;
   WEIR_RETURN_IF_ERROR(file->ParseAll());
+  return file;
+}
+
+Result<std::unique_ptr<GgufFile>> GgufFile::Parse(std::span<const uint8_t> bytes, std::string name) {
+  WEIR_ASSIGN_OR_RETURN(auto file, ParsePart(bytes, std::move(name)));
+  WEIR_ASSIGN_OR_RETURN(const int64_t n, file->IntOr(kGgufSplitCountKey, 1));
+  if (n > 1) return Unsupported("{}: one of {} parts of a model, which is read from files only", file->path_, n);
   return file;
 }
 

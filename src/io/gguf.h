@@ -36,7 +36,7 @@ struct GgufTensor {
   std::vector<int64_t> shape;     // outermost first (the file stores innermost first); 1 to 4 entries, each >= 1
   const uint8_t* data = nullptr;  // at file_offset in the file, which starts at a page boundary (Parse(): at its bytes)
   int64_t bytes = 0;              // exactly the bytes the shape needs
-  uint64_t file_offset = 0;       // a multiple of general.alignment, which is at least 8; no two tensors overlap
+  uint64_t file_offset = 0;  // a multiple of general.alignment, which is at least 8; no two tensors of a file overlap
 };
 
 class GgufFile {
@@ -44,16 +44,20 @@ class GgufFile {
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  // Maps and checks the file at `path`. kNotFound when it does not exist, kIo when it cannot be read (a directory
+  // Maps and checks the file at `path`, and of a model in parts (NAME-00001-of-00003.gguf, as llama.cpp's gguf-split
+  // writes them) all of them: `path` is the first one's, whose metadata counts. kInvalidArgument for another one's,
+  // kNotFound when it does not exist, kIo when it cannot be read (a directory
   // included), kCorrupt when it is inconsistent or truncated, kUnsupported for another version, big-endian files,
   // arrays of arrays and tensor types this build lacks (named).
   static Result<std::unique_ptr<GgufFile>> Open(const std::string& path);
   // The same for bytes in memory, which must outlive the object (tests, fuzzers). `name` replaces the path in messages.
+  // kUnsupported for a part of a model.
   static Result<std::unique_ptr<GgufFile>> Parse(std::span<const uint8_t> bytes, std::string name);
 
   const std::string& path() const { return path_; }
   uint32_t version() const { return version_; }
-  int64_t file_bytes() const { return static_cast<int64_t>(bytes_.size()); }
+  int64_t file_bytes() const;
+  int n_parts() const { return 1 + static_cast<int>(parts_.size()); }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
 
@@ -79,17 +83,22 @@ class GgufFile {
 
   // Releases the mapped pages (after weights were packed elsewhere). Later reads still work; they read the file again.
   // No-op for Parse().
-  void ReleasePages() const { mapping_.ReleasePages(); }
+  void ReleasePages() const;
 
  private:
   GgufFile() = default;
+  static Result<std::unique_ptr<GgufFile>> ParsePart(std::span<const uint8_t> bytes, std::string name);
   Status ParseAll();
   Status ParseChecked();
+  // Of a file that is a model's first part: adds the tensors of the others.
+  Status OpenParts();
+  Status OpenPart(int i, int n, const std::string& path);
 
   std::string path_;
   uint32_t version_ = 0;
   std::span<const uint8_t> bytes_;
-  MappedFile mapping_;  // empty when made by Parse()
+  MappedFile mapping_;             // empty when made by Parse()
+  std::vector<MappedFile> parts_;  // but for the first, which is mapping_
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::vector<GgufTensor> tensors_;
   std::map<std::string, size_t, std::less<>> tensor_index_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/gguf_format.h"
 
+#include <fmt/core.h>
+
 #include <bit>
 
 namespace weir {
@@ -45,6 +47,8 @@ int64_t MinBytesOf(GgufType type) {
   }
   return 0;
 }
+
+std::string GgufPartName(int i, int n) { return fmt::format("-{:05}-of-{:05}.gguf", i + 1, n); }
 
 std::optional<GgufTensorType> FindGgufTensorType(uint32_t number) {
   for (int i = 0; i < kNumDTypes; ++i) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "quant/dtype.h"
 
@@ -21,6 +22,15 @@ inline constexpr int64_t kGgufDefaultAlignment = 32;
 inline constexpr int64_t kGgufMaxAlignment = int64_t{1} << 20;
 inline constexpr uint32_t kGgufMaxDims = 4;
 inline constexpr char kGgufAlignmentKey[] = "general.alignment";
+
+// A model in parts, as llama.cpp's gguf-split writes it: each file says which part it is, counted from 0, of how many;
+// the first one also how many tensors all of them have. The names end in the same numbers, counted from 1.
+inline constexpr char kGgufSplitNumberKey[] = "split.no";
+inline constexpr char kGgufSplitCountKey[] = "split.count";
+inline constexpr char kGgufSplitTensorsKey[] = "split.tensors.count";
+inline constexpr int64_t kGgufMaxParts = 99'999;
+// "-00001-of-00003.gguf" for part 0 of 3.
+std::string GgufPartName(int i, int n);
 
 // Tensor offsets are multiples of this. At least 8, so that every element type can be read in place; the upper bound is
 // ours, against files with useless gaps.

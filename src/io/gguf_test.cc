@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/gguf.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -394,6 +395,83 @@ TEST(GgufDataTest, PublishedVocabulariesParse) {
     ++parsed;
   }
   EXPECT_GT(parsed, 0) << "no .gguf file in " << folder;
+}
+
+// A model in three parts, as gguf-split writes it: the first has the metadata and a tensor.
+class GgufPartsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "parts_" + std::to_string(getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    for (int i = 0; i < 3; ++i) Write(i, i, 3, fmt::format("tensor{}", i));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Path(int i) const { return folder_ + "/model" + GgufPartName(i, 3); }
+  void Write(int i, int number, int count, const std::string& tensor, int n_tensors = 3) {
+    GgufWriter writer;
+    if (i == 0) writer.SetString("general.architecture", "llama");
+    writer.Set<uint16_t>(kGgufSplitNumberKey, static_cast<uint16_t>(number));
+    writer.Set<uint16_t>(kGgufSplitCountKey, static_cast<uint16_t>(count));
+    if (i == 0) writer.Set<int32_t>(kGgufSplitTensorsKey, n_tensors);
+    writer.AddTensor(tensor, DType::kI32, {8}, Ramp(32, static_cast<uint8_t>(10 * i)));
+    ASSERT_TRUE(writer.WriteFile(Path(i)).ok());
+  }
+  std::string Refusal(const std::string& path) const {
+    const auto file = GgufFile::Open(path);
+    return file.ok() ? "" : file.status().message();
+  }
+
+  std::string folder_;
+};
+
+TEST_F(GgufPartsTest, AreOneFile) {
+  const auto file = GgufFile::Open(Path(0));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ((*file)->n_parts(), 3);
+  EXPECT_EQ((*file)->tensors().size(), 3u);
+  int64_t n_bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    const GgufTensor* const tensor = (*file)->Tensor(fmt::format("tensor{}", i));
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_EQ(tensor->data[1], 10 * i + 1);
+    n_bytes += static_cast<int64_t>(std::filesystem::file_size(Path(i)));
+  }
+  EXPECT_EQ((*file)->file_bytes(), n_bytes);
+  EXPECT_EQ(*(*file)->String("general.architecture"), "llama");
+  (*file)->ReleasePages();
+  EXPECT_EQ((*file)->Tensor("tensor2")->data[1], 21);
+}
+
+TEST_F(GgufPartsTest, AreRefusedUnlessTheyFitTogether) {
+  EXPECT_NE(Refusal(Path(1)).find("part 2 of 3; name the first, " + Path(0)), std::string::npos) << Refusal(Path(1));
+  std::filesystem::copy_file(Path(0), folder_ + "/renamed.gguf");
+  EXPECT_NE(Refusal(folder_ + "/renamed.gguf").find("must end in -00001-of-00003.gguf"), std::string::npos);
+  Write(2, 1, 3, "tensor2");
+  EXPECT_NE(Refusal(Path(0)).find("its keys say part 2 of 3, its name part 3 of 3"), std::string::npos);
+  Write(2, 2, 4, "tensor2");
+  EXPECT_NE(Refusal(Path(0)).find("its keys say part 3 of 4"), std::string::npos);
+  Write(2, 2, 3, "tensor0");
+  EXPECT_NE(Refusal(Path(0)).find("tensor 'tensor0' is in an earlier part, too"), std::string::npos);
+  Write(2, 2, 3, "tensor2");
+  Write(0, 0, 3, "tensor0", 4);
+  EXPECT_NE(Refusal(Path(0)).find("split.tensors.count is 4, but its 3 parts have 3"), std::string::npos);
+  Write(0, 0, 3, "tensor0");
+  EXPECT_EQ(Refusal(Path(0)), "");
+  std::filesystem::resize_file(Path(2), std::filesystem::file_size(Path(2)) - 1);
+  EXPECT_NE(Refusal(Path(0)).find("is the download complete?"), std::string::npos);
+  std::filesystem::remove(Path(2));
+  EXPECT_NE(Refusal(Path(0)).find("part 3 of 3: "), std::string::npos) << Refusal(Path(0));
+  EXPECT_EQ(GgufFile::Open(Path(0)).status().code(), StatusCode::kNotFound);
+  for (const auto& [number, count] : {std::pair(7, 3), std::pair(3, 3), std::pair(0, 65535)}) {
+    Write(0, number, count, "tensor0");
+    EXPECT_NE(Refusal(Path(0)), "") << number << " of " << count;
+  }
+}
+
+TEST_F(GgufPartsTest, MergedPartsAreOneFile) {
+  Write(0, 0, 0, "tensor0", 1);
+  EXPECT_EQ(Refusal(Path(0)), "");
 }
 
 }  // namespace

@@ -94,7 +94,8 @@ Status Info(const std::string& path, const std::string& mmproj, bool tensors) {
   if (IsEncoder(*file) && !mmproj.empty()) {
     return InvalidArgument("{} is itself a vision encoder; use --mmproj with its language model", path);
   }
-  Print(stdout, "{}: GGUF version {}, {}, {} tensors\n", Printable(path), file->version(),
+  const std::string parts = file->n_parts() > 1 ? fmt::format("{} parts, ", file->n_parts()) : "";
+  Print(stdout, "{}: GGUF version {}, {}{}, {} tensors\n", Printable(path), file->version(), parts,
         BytesText(file->file_bytes()), file->tensors().size());
   std::map<std::string, std::pair<int64_t, int64_t>> types;
   for (const GgufTensor& tensor : file->tensors()) {
