@@ -6,14 +6,6 @@
 namespace weir {
 namespace {
 
-// Large models may be split into several files; each file states how many there are.
-Status CheckWhole(const GgufFile& file) {
-  WEIR_ASSIGN_OR_RETURN(const int64_t n_files, file.IntOr("split.count", 1));
-  if (n_files <= 1) return Status();
-  return Unsupported("{}: one of {} files of a split model; join them first (llama-gguf-split --merge)", file.path(),
-                     n_files);
-}
-
 // The device that the options select.
 Result<std::string> DeviceOf(const LoadModelOptions& options) {
   const std::string& device = options.device;
@@ -33,7 +25,6 @@ Result<std::string> DeviceOf(const LoadModelOptions& options) {
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& options) {
   std::unique_ptr<LoadedModel> out(new LoadedModel);
   WEIR_ASSIGN_OR_RETURN(out->file_, GgufFile::Open(options.path));
-  WEIR_RETURN_IF_ERROR(CheckWhole(*out->file_));
   WEIR_ASSIGN_OR_RETURN(const std::string device, DeviceOf(options));
   if (device == "ref") {
     out->backend_ = MakeRefBackend();

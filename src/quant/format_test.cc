@@ -180,11 +180,11 @@ TEST(FormatTest, SpecialRowsKeepTheirShape) {
         ASSERT_NEAR(x, constant, 0.02 * std::fabs(constant) + 1e-7) << InfoOf(type).name;
       }
     }
-    // One outlier among zeros: the zeros stay small, the outlier keeps its value.
+    // One outlier among zeros: the zeros stay small (IQ4_NL has no level for them), the outlier keeps its value.
     std::vector<float> in(256, 0.0f);
     in[77] = -4.0f;
     const std::vector<float> out = Decoded(type, Encoded(type, in), 256);
-    for (int i = 0; i < 256; ++i) ASSERT_NEAR(out[i], in[i], 0.03) << InfoOf(type).name << " element " << i;
+    for (int i = 0; i < 256; ++i) ASSERT_NEAR(out[i], in[i], 0.04) << InfoOf(type).name << " element " << i;
   }
 }
 

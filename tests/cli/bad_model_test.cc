@@ -175,7 +175,7 @@ TEST_F(BadModelTest, MetadataThatCannotBe) {
   };
   ExpectBadModel(with("general.architecture", std::string("mamba9")), {"mamba9", "not supported", "llama"});
   ExpectBadModel(without("general.architecture"), {"general.architecture", "missing"});
-  ExpectBadModel(with("split.count", int64_t{3}), {"split", "3"});
+  ExpectBadModel(with("split.count", int64_t{3}), {"part 1 of 3", "-00001-of-00003.gguf"});
   ExpectBadModel(without("llama.block_count"), {"llama.block_count"});
   ExpectBadModel(with("llama.block_count", int64_t{1} << 40), {"llama.block_count"});
   ExpectBadModel(with("llama.block_count", std::string("three")), {"llama.block_count"});

@@ -19,6 +19,7 @@ from gguf import GGMLQuantizationType, quants
 from gguf.constants import GGML_QUANT_SIZES
 
 BLOCKED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
+BLOCKED += ["Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
 ENCODED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
 # Byte offsets of the binary16 scales in a block; every other byte is arbitrary.
 HALVES = {
@@ -30,6 +31,11 @@ HALVES = {
     "Q4_K": [0, 2],
     "Q5_K": [0, 2],
     "Q6_K": [208],
+    "Q2_K": [80, 82],
+    "Q3_K": [108],
+    "IQ4_NL": [0],
+    "IQ4_XS": [0],
+    "MXFP4": [],
 }
 # Formats that the package does not know: name -> (bytes of a block, blocks [n, bytes] -> float32 [n, elements]).
 # Written from the format's definition, not from src/quant.

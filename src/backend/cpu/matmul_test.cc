@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "quant/block_formats.h"
 #include "quant/format.h"
+#include "quant/q3_k.h"
 #include "quant/q4_k.h"
 #include "quant/q6_k.h"
 
@@ -206,6 +207,17 @@ void SetScalesToOne(DType type, uint8_t* row, int64_t n_in, Rng& rng) {
   const CodeLayout codes = CodesOf(type);
   const uint16_t one = F32ToF16(1), three = F32ToF16(3);
   for (int64_t b = 0; b < n_in / InfoOf(type).block_elements; ++b, row += InfoOf(type).block_bytes) {
+    if (type == DType::kQ3_K) {
+      std::memcpy(row + offsetof(BlockQ3_K, d), &one, 2);
+      // Scales of -3 to 3, with 32 added: low nibbles, then upper bits.
+      for (int i = 0; i < 12; ++i) row[offsetof(BlockQ3_K, scales) + i] = 0;
+      for (int g = 0; g < BlockQ3_K::kGroups; ++g) {
+        const int scale = static_cast<int>(rng.Below(7)) - 3 + 32;
+        row[offsetof(BlockQ3_K, scales) + g % 8] |= static_cast<uint8_t>((scale & 15) << (g / 8 * 4));
+        row[offsetof(BlockQ3_K, scales) + 8 + g % 4] |= static_cast<uint8_t>((scale >> 4) << (g / 4 * 2));
+      }
+      continue;
+    }
     if (type == DType::kQ6_K) {
       std::memcpy(row + offsetof(BlockQ6_K, d), &one, 2);
       for (int i = 0; i < 16; ++i) row[offsetof(BlockQ6_K, scales) + i] = static_cast<uint8_t>(rng.Below(7) - 3);
