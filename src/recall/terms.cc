@@ -164,8 +164,15 @@ std::vector<Term> QueryTerms(std::string_view question) {
 }
 
 int CountNewWords(std::string_view question, const TermTable& asked) {
+  // Templates without control tokens leave such words around what was said.
+  static constexpr std::string_view kOfTemplates[] = {"assistant", "user", "system",      "model",    "human",
+                                                      "bot",       "inst", "instruction", "response", "question",
+                                                      "answer",    "gpt",  "ai"};
   int n = 0;
-  ForEachWord(question, [&](std::string_view word) { n += !IsStopWord(word) && asked.Find(Hash(word)) < 0; });
+  ForEachWord(question, [&](std::string_view word) {
+    n += !IsStopWord(word) && std::ranges::find(kOfTemplates, word) == std::end(kOfTemplates) &&
+         asked.Find(Hash(word)) < 0;
+  });
   return n;
 }
 

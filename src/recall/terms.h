@@ -40,7 +40,7 @@ class TermTable {
   int8_t slots_[kSize];
 };
 
-// How many of a question's words another one's terms do not have, pairs not counted.
+// How many of a question's words another one's terms do not have; pairs, and the words of chat templates, not counted.
 int CountNewWords(std::string_view question, const TermTable& asked);
 
 }  // namespace weir

@@ -97,6 +97,21 @@ TEST(WordsTest, WhatTheUserSaidIsFoundButNoQuestion) {
   }
 }
 
+// What the user said in a round may share all its words but the answer with the question.
+TEST(WordsTest, AStatementWithOneOtherWordIsNoCopyOfTheQuestion) {
+  ListedBlocks blocks;
+  AddFiller(&blocks, 3);
+  const int64_t said = blocks.seq_end();
+  blocks.Add(" My cat is called Tom.", 10, Role::kQuestion);
+  AddFiller(&blocks, 3);
+  const int64_t asked = blocks.seq_end();
+  blocks.Add(" What is my dog called?\nASSISTANT:", 10, Role::kQuestion);
+  AddFiller(&blocks, 3);
+  const std::vector<Passage> found = Find("words:passages=9", blocks, "What is my cat called?");
+  EXPECT_TRUE(Has(found, said));
+  EXPECT_FALSE(Has(found, asked));
+}
+
 // A film's captions number its clips, and say nothing else. Pictures cannot say the question's other words.
 TEST(WordsTest, ANameWithANumberPassesTheGateAlone) {
   ListedBlocks blocks;

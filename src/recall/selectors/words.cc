@@ -40,6 +40,7 @@ struct Window {
   Counts counts{};
   Said said;
   bool question = false;  // the user said it in a round
+  bool asks = false;      // with a question mark
   int32_t n_new = 0;      // words that the question does not have
 };
 
@@ -86,9 +87,10 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     if (words.size() < kMaxTerms && std::ranges::find(words, word) == words.end()) words.push_back(word);
   });
   const TermTable asked(words);
-  // The question's earlier copies are left out: they say nothing else, but for a word of the template.
+  // The question's earlier copies are left out, and so are questions with one other word: they say nothing. A statement
+  // with one other word ("My cat is called Tom.") may be the answer.
   const auto each = [&](const Window& window) {
-    if (!window.question || window.n_new > 1) visit(window);
+    if (!window.question || window.n_new > (window.asks ? 1 : 0)) visit(window);
   };
   struct Seen {
     BlockPlace place;
@@ -123,12 +125,16 @@ Status ForEachWindow(BlockSource& blocks, const RecallQuery& query, const TermTa
     role = block.role;
     alone.passage = {.from = place, .n_blocks = 1, .seq = block.seq, .seq_end = block.seq_end(), .t_ms = block.t_ms};
     alone.question = block.role == Role::kQuestion;
-    if (alone.question) alone.n_new = CountNewWords(block.text, asked);
+    if (alone.question) {
+      alone.n_new = CountNewWords(block.text, asked);
+      for (const char* mark : {"?", "\uff1f", "\u061f"}) alone.asks |= block.text.find(mark) != block.text.npos;
+    }
     CountTerms(block.text, table, &alone);
     if (last) {
       Window both = last->alone;
       both.passage.n_blocks = 2;
       both.n_new += alone.n_new;
+      both.asks |= alone.asks;
       both.passage.seq_end = block.seq_end();
       if (before) {
         both.passage.from = before->place;
