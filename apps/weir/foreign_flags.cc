@@ -64,9 +64,13 @@ const Advice kAdvice[] = {
     {{"--typical", "--mirostat", "--mirostat-lr", "--mirostat-ent", "--dry-multiplier", "--xtc-probability",
       "--samplers", "--sampling-seq", "--presence-penalty", "--frequency-penalty", "--dynatemp-range"},
      "the samplers are --temp, --top-k, --top-p, --min-p and --repeat-penalty"},
-    {{"--embedding", "--embeddings", "--reranking", "--rerank"},
-     "embeddings are not supported, only answers and likelihoods"},
-    {{"--slots", "--props"}, "/v1/sessions and /metrics show what a server holds; leave it out"},
+    {{"--embedding", "--embeddings"}, "`weir serve` always answers /v1/embeddings; leave it out"},
+    {{"--reranking", "--rerank"}, "there is no reranking; /v1/embeddings gives vectors to compare"},
+    {{"--slots", "--props", "--metrics"}, "/slots, /props and /metrics are always there; leave it out"},
+    {{"--slot-save-path"}, "use --snapshots FOLDER"},
+    {{"-a", "--alias"}, "use --name TEXT of `weir serve`"},
+    {{"--n-predict"}, "use -n"},
+    {{"--cache-reuse"}, "the longest prefix that a pot holds is always used again; leave it out"},
     {{"--no-webui"}, "the web page is always served at /; leave it out"},
 };
 

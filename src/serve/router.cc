@@ -74,10 +74,17 @@ std::vector<const RouteInfo*> AllRoutes() {
 }
 
 ApiError NotServed(std::string_view path) {
+  constexpr const char* kNoRanks = "this server does not rank documents; /v1/embeddings gives vectors to compare";
   constexpr std::pair<std::string_view, const char*> kElsewhere[] = {
       {"/embedding", "there is no such page; use /v1/embeddings"},
-      {"/v1/rerank", "this server does not rank documents"},
+      {"/v1/rerank", kNoRanks},
+      {"/rerank", kNoRanks},
+      {"/v1/reranking", kNoRanks},
+      {"/reranking", kNoRanks},
       {"/v1/audio/transcriptions", "this server does not hear; send a text"},
+      {"/v1/audio/speech", "this server does not speak"},
+      {"/v1/images/generations", "this server makes no pictures"},
+      {"/v1/moderations", "this server does not judge texts"},
       {"/api/pull", "this server has one model, given at its start"},
       {"/api/push", "this server has one model, given at its start"},
       {"/api/create", "this server has one model, given at its start"},
