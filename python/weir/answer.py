@@ -138,6 +138,11 @@ class Answer(Iterator[str], AsyncIterator[str]):
             with self._session._call() as pointer:
                 if self.end is not None:  # another thread was faster
                     return None
+                if self._session._stop.on:
+                    self._session._stop.on = False
+                    self._finish(pointer)
+                    self.end = "stopped"
+                    return None
                 piece, more = self._next(pointer)
                 if not more:
                     self._finish(pointer)

@@ -15,6 +15,7 @@ that needed room; nothing was forgotten then, and the session goes on.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -285,18 +286,21 @@ class Rule:
         )
 
     def _select(self, views: Any, n_views: int, n_keep: int, _user: object) -> int:
+        if self.error is not None:  # of target(), which cannot say so itself
+            return 1
         try:
             assert self.owner is not None
-            shown = [View(views[i].contents, self.owner) for i in range(n_views)]
+            # Copies of the structs: the engine's own may be gone before a view that is kept.
+            shown = [View(lib.CView.from_buffer_copy(views[i].contents), self.owner) for i in range(n_views)]
             answers = self.policy.select_all(shown, n_keep)
             if len(answers) != n_views:
                 raise ValueError(f"select_all() returned {len(answers)} answers for {n_views} groups")
-            for view, answer in zip(shown, answers):
+            for i, (view, answer) in enumerate(zip(shown, answers)):
                 keep = chosen(answer, view.n_slots)
                 if len(keep) > view.n_slots:
                     raise ValueError(f"select() returned {len(keep)} slots of {view.n_slots}")
                 ctypes.memmove(view._c.keep, keep.ctypes.data, keep.nbytes)
-                view._c.n_kept = len(keep)
+                views[i].contents.n_kept = len(keep)
         except BaseException as error:  # also KeyboardInterrupt: the caller raises it
             self.error = error
             return 1
@@ -304,7 +308,10 @@ class Rule:
 
     def _target(self, n_slots: int, n_coming: int, _user: object) -> int:
         try:
-            return int(self.policy.target(n_slots, n_coming))  # type: ignore[attr-defined]
+            n = operator.index(self.policy.target(n_slots, n_coming))  # type: ignore[attr-defined]
+            if not 0 <= n <= n_slots - n_coming:
+                raise ValueError(f"target() returned {n}; 0 to {n_slots - n_coming} can be kept")
+            return n
         except BaseException as error:
             self.error = error
             return n_slots - n_coming

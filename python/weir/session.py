@@ -21,7 +21,7 @@ from . import _library as lib
 from ._handle import Handle, array_at, ctrl_c, refuse_pickle
 from ._inputs import Ids, PictureFile, Pixels, Text, c_text, classify, path_bytes, real, token_ids, utf8, whole
 from .answer import Answer, AnswerOptions
-from .errors import ClosedError, WeirError, check
+from .errors import CancelledError, ClosedError, WeirError, check
 from .policy import SLOT, Policy, Rule
 from .trace import Trace
 
@@ -174,11 +174,17 @@ class Session:
                 if rule is not None:
                     rule.owner = None
 
-    def _read(self, call: Callable[[int], int]) -> None:
-        """A call that reads, and may take long."""
-        with self._call(ends_answer=True) as pointer, ctrl_c(self.stop):
+    def _read(self, call: Callable[[int], int], fresh: bool = True) -> None:
+        """A call that reads, and may take long. fresh: an earlier stop() is not meant for it."""
+        if fresh:
             self._stop.on = False
-            check(call(pointer))
+        with ctrl_c(self.stop), self._call(ends_answer=True) as pointer:
+            try:
+                if self._stop.on:  # before it could begin
+                    raise CancelledError("stopped before anything was read")
+                check(call(pointer))
+            finally:
+                self._stop.on = False
 
     def _start(self, answer: Answer) -> None:
         options = ctypes.byref(answer._options.c)
@@ -209,6 +215,9 @@ class Session:
 
         A text of any length is read. Errors: WeirError, TypeError, ValueError.
         """
+        self._append(given, t, pin, fresh=True)
+
+    def _append(self, given: Any, t: float | None, pin: bool, fresh: bool) -> None:
         t_ms = _milliseconds(t)
         flags = lib.PINNED if pin else 0
         x = classify(given)
@@ -216,26 +225,27 @@ class Session:
             rgb = x.rgb
             height, width = rgb.shape[:2]
             at = -1 if t is None else t_ms
-            self._read(lambda p: lib.LIB.weir_session_see_pixels(p, rgb.ctypes.data, width, height, at, flags))
+            self._read(lambda p: lib.LIB.weir_session_see_pixels(p, rgb.ctypes.data, width, height, at, flags), fresh)
             return
         if t is not None:
             with self._call() as pointer:
                 check(lib.LIB.weir_session_set_time(pointer, t_ms))
         if isinstance(x, Text):
             data = x.utf8
-            self._read(lambda p: lib.LIB.weir_session_say(p, data, len(data), flags))
+            self._read(lambda p: lib.LIB.weir_session_say(p, data, len(data), flags), fresh)
         elif isinstance(x, Ids):
             ids = x.ids
-            self._read(lambda p: lib.LIB.weir_session_say_tokens(p, ids.ctypes.data, len(ids), flags))
+            self._read(lambda p: lib.LIB.weir_session_say_tokens(p, ids.ctypes.data, len(ids), flags), fresh)
         else:
             assert isinstance(x, PictureFile)
             path = x.path
-            self._read(lambda p: lib.LIB.weir_session_see_file(p, path, flags))
+            self._read(lambda p: lib.LIB.weir_session_see_file(p, path, flags), fresh)
 
     async def append_async(self, given: Any, *, t: float | None = None, pin: bool = False) -> None:
         """append() in a thread. A task that is cancelled stops it between two chunks."""
+        self._stop.on = False  # here: the thread may begin after the task was cancelled
         try:
-            await asyncio.to_thread(self.append, given, t=t, pin=pin)
+            await asyncio.to_thread(self._append, given, t, pin, fresh=False)
         except asyncio.CancelledError:
             self.stop()
             raise

@@ -41,9 +41,10 @@ namespace {
 // Reads tokens as part of the user's turn.
 Status Say(weir_session* session, std::span<const int32_t> ids, uint32_t flags) {
   const Session::AppendOptions append = AppendOptionsFor(session, (flags & WEIR_PINNED) != 0);
-  WEIR_RETURN_IF_ERROR(session->session->Append(ids, append));
-  if (!ids.empty()) session->talk->TextRead();
-  return Status();
+  const int64_t n_seen = session->session->n_seen();
+  const Status status = session->session->Append(ids, append);
+  if (session->session->n_seen() > n_seen) session->talk->TextRead();  // also a part of it
+  return status;
 }
 
 Result<Sampler> SamplerFor(const weir_generate_options& given) {
@@ -168,7 +169,8 @@ Status Step(weir_session* session, const char** text, size_t* n_bytes, int* more
   *n_bytes = 0;
   *more = 0;
   // The token before is read only now: its text did not wait for a forward pass.
-  WEIR_RETURN_IF_ERROR(ReadDrawn(session));
+  if (answer.failed.ok()) answer.failed = ReadDrawn(session);
+  WEIR_RETURN_IF_ERROR(answer.failed);
   if (answerer.done()) {
     answerer.Finish();
   } else {
@@ -182,7 +184,7 @@ Status Step(weir_session* session, const char** text, size_t* n_bytes, int* more
 }
 
 Status End(weir_session* session, size_t* n_tokens, weir_end* end) {
-  Status status = ReadDrawn(session);
+  const Status status = session->answer->failed.ok() ? ReadDrawn(session) : Status();
   const std::unique_ptr<OpenAnswer> answer = std::move(session->answer);
   Answerer& answerer = *answer->answerer;
   answerer.Stop();

@@ -278,4 +278,68 @@ TEST_F(AnswersTest, ATraceIsAFileOfItsOwn) {
   std::filesystem::remove(path);
 }
 
+// A callback may look at its session, and may not change it.
+TEST_F(AnswersTest, ACallbackCannotEndTheAnswerThatCallsIt) {
+  weir::SessionHandle session(*model_, Options());
+  session.Say("the man and the sea");
+  struct Seen {
+    weir_session* session;
+    int n_calls = 0, n_refused = 0;
+    bool looked = false;
+  } seen{session.get()};
+  const auto meddle = [](const char* text, size_t n, void* to) {
+    Seen& mine = *static_cast<Seen*>(to);
+    ++mine.n_calls;
+    const char* next = nullptr;
+    size_t n_next = 0;
+    int more = 0;
+    weir_session* fork = nullptr;
+    mine.n_refused += weir_session_end_answer(mine.session, nullptr, nullptr) == WEIR_INVALID_ARGUMENT;
+    mine.n_refused += weir_session_next(mine.session, &next, &n_next, &more) == WEIR_INVALID_ARGUMENT;
+    mine.n_refused += weir_session_reset(mine.session) == WEIR_INVALID_ARGUMENT;
+    mine.n_refused += weir_session_fork(mine.session, nullptr, &fork) == WEIR_INVALID_ARGUMENT;
+    weir_counters counters = WEIR_COUNTERS_INIT;
+    mine.looked = weir_session_counters(mine.session, &counters) == WEIR_OK && n > 0 && text != nullptr;
+    return 0;
+  };
+  const weir_generate_options writing = Writing(20);
+  size_t n_tokens = 0;
+  ASSERT_EQ(weir_session_ask(session.get(), "what?", 5, &writing, meddle, &seen, &n_tokens, nullptr), WEIR_OK);
+  EXPECT_EQ(n_tokens, 20u);
+  EXPECT_GT(seen.n_calls, 3);
+  EXPECT_EQ(seen.n_refused, 4 * seen.n_calls);
+  EXPECT_TRUE(seen.looked);
+  EXPECT_EQ(weir_session_reset(session.get()), WEIR_OK);
+}
+
+// Whoever closes the model first takes nothing from its sessions.
+TEST_F(AnswersTest, AModelMayBeClosedBeforeItsSessions) {
+  weir_model* model = nullptr;
+  const std::string path = weir::SourceDir() + "/tests/golden/models/llama.gguf";
+  ASSERT_EQ(weir_model_open(path.c_str(), nullptr, &model), WEIR_OK);
+  weir_session *session = nullptr, *fork = nullptr;
+  const weir_session_options options = Options();
+  ASSERT_EQ(weir_session_open(model, &options, &session), WEIR_OK);
+  weir_model_close(model);
+  ASSERT_EQ(weir_session_append_text(session, "the man", 7, 0), WEIR_OK);
+  ASSERT_EQ(weir_session_fork(session, nullptr, &fork), WEIR_OK);
+  weir_session_close(session);
+  ASSERT_EQ(weir_session_append_text(fork, " and the sea", 12, 0), WEIR_OK);
+  weir_session_close(fork);
+}
+
+// Stream time goes on from where a session was saved.
+TEST_F(AnswersTest, ARestoredSessionHasItsTime) {
+  weir::SessionHandle session(*model_, Options());
+  weir::Check(weir_session_set_time(session.get(), 100000));
+  session.Say("the man and the sea");
+  size_t n = 0;
+  weir::Check(weir_session_save(session.get(), nullptr, 0, &n));
+  std::vector<uint8_t> saved(n);
+  weir::Check(weir_session_save(session.get(), saved.data(), n, &n));
+  weir::Check(weir_session_set_time(session.get(), 5000000));
+  weir::Check(weir_session_restore(session.get(), saved.data(), n));
+  EXPECT_EQ(weir_session_set_time(session.get(), 200000), WEIR_OK) << weir_last_error();
+}
+
 }  // namespace

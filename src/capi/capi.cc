@@ -143,8 +143,7 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
 
 // A session without its archive.
 Result<std::unique_ptr<weir_session>> MakeSession(weir_model& model, OpenedWith opened) {
-  auto out = std::make_unique<weir_session>();
-  out->model = &model;
+  auto out = std::make_unique<weir_session>(model);
   out->opened = std::move(opened);
   const OpenedWith& with = out->opened;
   WEIR_ASSIGN_OR_RETURN(out->session, Session::Make(model.loaded->model(), model.loaded->backend(), with.options));
@@ -218,7 +217,9 @@ weir_status weir_model_open(const char* path, const weir_model_options* options,
   });
 }
 
-void weir_model_close(weir_model* model) { delete model; }
+void weir_model_close(weir_model* model) {
+  if (model != nullptr) weir::ModelShare::Release(model);
+}
 
 weir_status weir_model_describe(const weir_model* model, weir_model_info* info) {
   return Guarded([&]() -> Status {
@@ -292,8 +293,8 @@ weir_status weir_session_open(weir_model* model, const weir_session_options* opt
 }
 
 weir_status weir_session_fork(weir_session* session, const char* recall_dir, weir_session** fork) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || fork == nullptr) return kNull;
+  return weir::Changing(session, [&]() -> Status {
+    if (fork == nullptr) return kNull;
     *fork = nullptr;
     WEIR_RETURN_IF_ERROR(weir::CheckNoAnswer(*session));
     const bool recalls = session->recall != nullptr;
@@ -476,8 +477,7 @@ weir_status weir_session_trace(weir_session* session, const char* path) {
 }
 
 weir_status weir_session_reset(weir_session* session) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr) return kNull;
+  return weir::Changing(session, [&]() -> Status {
     session->answer.reset();
     session->session->Reset();
     if (session->trace != nullptr) WEIR_RETURN_IF_ERROR(session->trace->Restarted());
@@ -562,8 +562,8 @@ weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_
 }
 
 weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, size_t n_bytes) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr || (bytes == nullptr && n_bytes > 0)) return kNull;
+  return weir::Changing(session, [&]() -> Status {
+    if (bytes == nullptr && n_bytes > 0) return kNull;
     weir::SavedParts parts;
     const weir::Status wrong = weir::InvalidArgument("these bytes are not a session that weir_session_save() wrote");
     if (n_bytes < sizeof(parts) || std::memcmp(bytes, parts.magic, sizeof(parts.magic)) != 0) return wrong;
@@ -593,6 +593,7 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
     session->answer.reset();
     session->talk = std::move(talk);
     session->recalled = {};
+    session->t_ms = std::max<int64_t>(session->session->t_newest_ms(), 0);
     if (session->recall != nullptr) WEIR_RETURN_IF_ERROR(session->recall->CutTo(parts.point()));
     return frames == nullptr ? Status() : frames->Restore(of_frames);
   });

@@ -2,7 +2,9 @@
 // What is behind the C API's handles, and what its functions share: no exception leaves them, sizes are checked.
 #pragma once
 
+#include <cxxabi.h>
 #include <algorithm>
+
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -42,11 +44,13 @@ struct OpenAnswer {
   std::optional<Answerer> answerer;  // refers to the sampler
   std::string text;                  // of the latest step
   bool unread = false;               // the latest token is not read yet
+  Status failed;                     // why the answer cannot go on
 };
 
 }  // namespace weir
 
 struct weir_model {
+  std::atomic<int> n_owners{1};  // the caller's handle and the open sessions: the last one to go deletes it
   std::unique_ptr<weir::LoadedModel> loaded;
   std::unique_ptr<weir::LoadedEncoder> encoder;  // nullptr: no pictures
   std::optional<weir::ChatTemplate> chat;
@@ -55,9 +59,32 @@ struct weir_model {
   std::shared_ptr<const weir::FormVocab> forms;  // made for the first answer that has a form
 };
 
+namespace weir {
+
+// A share in a model. weir_model_close() may come before the sessions are closed.
+class ModelShare {
+ public:
+  explicit ModelShare(weir_model& model) : model_(&model) { ++model.n_owners; }
+  ~ModelShare() { Release(model_); }
+  ModelShare(const ModelShare&) = delete;
+  ModelShare& operator=(const ModelShare&) = delete;
+  weir_model* operator->() const { return model_; }
+  weir_model& operator*() const { return *model_; }
+  static void Release(weir_model* model) {
+    if (--model->n_owners == 0) delete model;
+  }
+
+ private:
+  weir_model* const model_;
+};
+
+}  // namespace weir
+
 struct weir_session {
-  weir_model* model = nullptr;
-  weir::OpenedWith opened;  // first: the session asks its rule
+  explicit weir_session(weir_model& of) : model(of) {}
+  const weir::ModelShare model;  // first: it goes last
+  bool in_call = false;          // a call is at work, perhaps in a callback of the caller's
+  weir::OpenedWith opened;       // first: the session asks its rule
   std::unique_ptr<weir::Session> session;
   std::unique_ptr<weir::PictureReader> pictures;  // nullptr without an encoder
   std::optional<weir::Conversation> talk;         // nullopt: no chat, or none yet
@@ -80,6 +107,8 @@ template <typename Fn>
 weir_status Guarded(Fn fn) {
   try {
     return Answer(fn());
+  } catch (const abi::__forced_unwind&) {
+    throw;  // a thread that ends in a callback of the caller's
   } catch (const std::bad_alloc&) {
     return Answer(Internal("out of memory"));
   } catch (const std::exception& error) {
@@ -102,11 +131,39 @@ inline Status CheckNoAnswer(const weir_session& session) {
   if (session.answer == nullptr) return Status();
   return InvalidArgument("an answer is being generated: weir_session_end_answer() comes first");
 }
+// Marks a session for as long as a call changes it. A callback must not change it meanwhile.
+class InCall {
+ public:
+  explicit InCall(weir_session& session) : session_(session), first_(!session.in_call) { session.in_call = true; }
+  ~InCall() {
+    if (first_) session_.in_call = false;
+  }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+  Status status() const {
+    if (first_) return Status();
+    return InvalidArgument("a callback called the session that called it: only calls that ask are allowed there");
+  }
+
+ private:
+  weir_session& session_;
+  const bool first_;
+};
+
+// Runs a call that changes a session.
+template <typename Fn>
+weir_status Changing(weir_session* session, Fn fn) {
+  return Guarded([&]() -> Status {
+    if (session == nullptr) return kNull;
+    const InCall in_call(*session);
+    WEIR_RETURN_IF_ERROR(in_call.status());
+    return fn();
+  });
+}
 // Runs a call that reads into a session.
 template <typename Fn>
 weir_status Reading(weir_session* session, Fn fn) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr) return kNull;
+  return Changing(session, [&]() -> Status {
     WEIR_RETURN_IF_ERROR(CheckNoAnswer(*session));
     session->stop = false;
     return WithReason(session, fn());
@@ -115,8 +172,7 @@ weir_status Reading(weir_session* session, Fn fn) {
 // Runs a call that goes on with an answer.
 template <typename Fn>
 weir_status Answering(weir_session* session, Fn fn) {
-  return Guarded([&]() -> Status {
-    if (session == nullptr) return kNull;
+  return Changing(session, [&]() -> Status {
     if (session->answer == nullptr) return InvalidArgument("no answer is being generated");
     session->stop = false;
     return WithReason(session, fn());

@@ -596,6 +596,47 @@ class PackageTest(unittest.TestCase):
         self.assertGreater(sum(float(x.sum()) for x in kept if isinstance(x, np.ndarray)), 0)  # the memory is there
         self.assertFalse(kept[0].flags.writeable)
 
+    def test_views_outlive_a_reset(self):
+        kept = []
+
+        class Keeps(Newest):
+            def select(self, view, n_keep):
+                kept.append((view, view.layer, view.n_slots))
+                return super().select(view, n_keep)
+
+        with self.model.session(pot=64, policy=Keeps()) as s:
+            s.read(support.ids(100))
+            s.reset()
+            s.read(support.ids(100))
+        for view, layer, n_slots in kept:
+            self.assertEqual((view.layer, view.n_slots), (layer, n_slots))
+
+    def test_what_target_raises_is_raised(self):
+        for wrong in (ZeroDivisionError, KeyboardInterrupt, TypeError, ValueError):
+
+            class Fails(Newest):
+                def target(self, n_slots, n_coming):
+                    if wrong is TypeError:
+                        return None
+                    if wrong is ValueError:
+                        return 1 << 32
+                    raise wrong
+
+            with self.model.session(pot=64, policy=Fails()) as s:
+                with self.assertRaises(wrong):
+                    s.read(support.ids(200))
+
+    def test_stop_ends_an_answer(self):
+        with self.model.session(pot=96) as s:
+            s.append("the man and the sea")
+            answer = s.ask("what?", max_tokens=50, ignore_end=True)
+            next(answer)
+            s.stop()
+            self.assertEqual(list(answer), [])
+            self.assertEqual(answer.end, "stopped")
+            self.assertLess(answer.n_tokens, 50)
+            s.append("and the boat")
+
     def test_targets_and_declarations(self):
         class Halves(Newest):
             calls = 0
