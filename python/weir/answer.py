@@ -78,6 +78,7 @@ class Answer(Iterator[str], AsyncIterator[str]):
     def __init__(self, session: Session, begin: Callable[[Any], int], options: AnswerOptions) -> None:
         self._session, self._begin, self._options = session, begin, options
         self._begun = False
+        self._number = 0  # of the call that began it
         self.text = ""
         self.end: str | None = None
         self.n_tokens = 0
@@ -138,8 +139,7 @@ class Answer(Iterator[str], AsyncIterator[str]):
             with self._session._call() as pointer:
                 if self.end is not None:  # another thread was faster
                     return None
-                if self._session._stop.on:
-                    self._session._stop.on = False
+                if self._number <= self._session._stop.stopped:
                     self._finish(pointer)
                     self.end = "stopped"
                     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import itertools
 import os
 import re
 import tempfile
@@ -174,17 +175,14 @@ class Session:
                 if rule is not None:
                     rule.owner = None
 
-    def _read(self, call: Callable[[int], int], fresh: bool = True) -> None:
-        """A call that reads, and may take long. fresh: an earlier stop() is not meant for it."""
-        if fresh:
-            self._stop.on = False
+    def _read(self, call: Callable[[int], int], number: int | None = None) -> None:
+        """A call that reads, and may take long. number: of the call, where it was made earlier."""
+        number = self._stop.new_call() if number is None else number
         with ctrl_c(self.stop), self._call(ends_answer=True) as pointer:
-            try:
-                if self._stop.on:  # before it could begin
-                    raise CancelledError("stopped before anything was read")
-                check(call(pointer))
-            finally:
-                self._stop.on = False
+            if number <= self._stop.stopped:  # before it could begin
+                raise CancelledError("stopped before anything was read")
+            self._stop.running = number
+            check(call(pointer))
 
     def _start(self, answer: Answer) -> None:
         options = ctypes.byref(answer._options.c)
@@ -196,15 +194,16 @@ class Session:
                 self._answer = answer
             return status
 
+        answer._number = self._stop.new_call()
         try:
-            self._read(begin)
+            self._read(begin, answer._number)
         except BaseException:
             answer.end = answer.end or "stopped"
             raise
 
     def stop(self) -> None:
         """Ends a call that another thread has under way, between two chunks of what it reads: CancelledError there."""
-        self._stop.on = True
+        self._stop.stopped = self._stop.made
 
     # ---- chats
 
@@ -215,9 +214,9 @@ class Session:
 
         A text of any length is read. Errors: WeirError, TypeError, ValueError.
         """
-        self._append(given, t, pin, fresh=True)
+        self._append(given, t, pin, self._stop.new_call())
 
-    def _append(self, given: Any, t: float | None, pin: bool, fresh: bool) -> None:
+    def _append(self, given: Any, t: float | None, pin: bool, number: int) -> None:
         t_ms = _milliseconds(t)
         flags = lib.PINNED if pin else 0
         x = classify(given)
@@ -225,27 +224,27 @@ class Session:
             rgb = x.rgb
             height, width = rgb.shape[:2]
             at = -1 if t is None else t_ms
-            self._read(lambda p: lib.LIB.weir_session_see_pixels(p, rgb.ctypes.data, width, height, at, flags), fresh)
+            self._read(lambda p: lib.LIB.weir_session_see_pixels(p, rgb.ctypes.data, width, height, at, flags), number)
             return
         if t is not None:
             with self._call() as pointer:
                 check(lib.LIB.weir_session_set_time(pointer, t_ms))
         if isinstance(x, Text):
             data = x.utf8
-            self._read(lambda p: lib.LIB.weir_session_say(p, data, len(data), flags), fresh)
+            self._read(lambda p: lib.LIB.weir_session_say(p, data, len(data), flags), number)
         elif isinstance(x, Ids):
             ids = x.ids
-            self._read(lambda p: lib.LIB.weir_session_say_tokens(p, ids.ctypes.data, len(ids), flags), fresh)
+            self._read(lambda p: lib.LIB.weir_session_say_tokens(p, ids.ctypes.data, len(ids), flags), number)
         else:
             assert isinstance(x, PictureFile)
             path = x.path
-            self._read(lambda p: lib.LIB.weir_session_see_file(p, path, flags), fresh)
+            self._read(lambda p: lib.LIB.weir_session_see_file(p, path, flags), number)
 
     async def append_async(self, given: Any, *, t: float | None = None, pin: bool = False) -> None:
         """append() in a thread. A task that is cancelled stops it between two chunks."""
-        self._stop.on = False  # here: the thread may begin after the task was cancelled
+        number = self._stop.new_call()  # here: the thread may begin after the task was cancelled
         try:
-            await asyncio.to_thread(self._append, given, t, pin, fresh=False)
+            await asyncio.to_thread(self._append, given, t, pin, number)
         except asyncio.CancelledError:
             self.stop()
             raise
@@ -512,13 +511,20 @@ class Session:
 
 
 class _Stop:
-    """Whether a call should end; asked after each chunk. No reference to the session: C code holds this one."""
+    """Which calls should end: those that were made before the latest stop(), numbered from 1. Asked after each chunk.
+    No reference to the session: C code holds this one."""
 
     def __init__(self) -> None:
-        self.on = False
+        self._numbers = itertools.count(1)
+        self.made = self.stopped = 0
+        self.running = 1  # the call at work
+
+    def new_call(self) -> int:
+        self.made = next(self._numbers)
+        return self.made
 
     def told(self, _n_tokens: int, _user: object) -> int:
-        return int(self.on)
+        return int(self.running <= self.stopped)
 
 
 def _milliseconds(t: float | None) -> int:

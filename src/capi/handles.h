@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cxxabi.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -107,8 +107,10 @@ template <typename Fn>
 weir_status Guarded(Fn fn) {
   try {
     return Answer(fn());
+#ifdef __GLIBCXX__
   } catch (const abi::__forced_unwind&) {
     throw;  // a thread that ends in a callback of the caller's
+#endif
   } catch (const std::bad_alloc&) {
     return Answer(Internal("out of memory"));
   } catch (const std::exception& error) {

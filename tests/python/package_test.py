@@ -612,19 +612,21 @@ class PackageTest(unittest.TestCase):
             self.assertEqual((view.layer, view.n_slots), (layer, n_slots))
 
     def test_what_target_raises_is_raised(self):
+        class Fails(Newest):
+            wrong: type
+
+            def target(self, n_slots, n_coming):
+                if self.wrong is TypeError:
+                    return None
+                if self.wrong is ValueError:
+                    return 1 << 32
+                raise self.wrong
+
         for wrong in (ZeroDivisionError, KeyboardInterrupt, TypeError, ValueError):
-
-            class Fails(Newest):
-                def target(self, n_slots, n_coming):
-                    if wrong is TypeError:
-                        return None
-                    if wrong is ValueError:
-                        return 1 << 32
-                    raise wrong
-
-            with self.model.session(pot=64, policy=Fails()) as s:
-                with self.assertRaises(wrong):
-                    s.read(support.ids(200))
+            policy = Fails()
+            policy.wrong = wrong
+            with self.model.session(pot=64, policy=policy) as s, self.assertRaises(wrong):
+                s.read(support.ids(200))
 
     def test_stop_ends_an_answer(self):
         with self.model.session(pot=96) as s:
