@@ -22,7 +22,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "ops/attention.h"
+#include "ops/causal_conv.h"
 #include "ops/column_scores.h"
+#include "ops/delta_rule.h"
 #include "ops/elementwise.h"
 #include "ops/frame_novelty.h"
 #include "ops/full_attention.h"
@@ -106,6 +108,10 @@ class Backend {
   virtual void GeGlu(const GeGluArgs& args) { ref::GeGlu(args); }
   virtual void SoftCap(const SoftCapArgs& args) { ref::SoftCap(args); }
   virtual void Add(const AddArgs& args) { ref::Add(args); }
+  virtual void Mul(const MulArgs& args) { ref::Mul(args); }
+  virtual void SigmoidGate(const SigmoidGateArgs& args) { ref::SigmoidGate(args); }
+  virtual void CausalConv(const CausalConvArgs& args) { ref::CausalConv(args); }
+  virtual void DeltaRule(const DeltaRuleArgs& args) { ref::DeltaRule(args); }
   virtual void Scale(const ScaleArgs& args) { ref::Scale(args); }
   virtual void SumRows(const SumRowsArgs& args) { ref::SumRows(args); }
   virtual void Squares(const SquaresArgs& args) { ref::Squares(args); }

@@ -285,6 +285,7 @@ void Session::Rewind(int64_t n) {
   const std::span<const float> nll = pot.nll(0);
   const float next_nll = nll.empty() ? std::numeric_limits<float>::infinity() : nll[static_cast<size_t>(n)];
   pot.DropLast(pot.n_used() - static_cast<int32_t>(n));
+  if (!pot.state().empty()) pot.state().Return(n);
   StartAnew();
   parts_.evidence.Rewound(core_, static_cast<int32_t>(n));
   parts_.prediction.Clear(next_nll);

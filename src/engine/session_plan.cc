@@ -44,6 +44,9 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
               .positions = needs.positions,
               .granularity = needs.granularity,
               .floats = demand.floats,
+              .state = {.n_floats = config.attention.n_state,
+                        .n_marks = options.state_marks,
+                        .aside = demand.probe_slots > 0},
               .spread = needs.spread > 0 ? needs.spread : config.attention.n_kv_heads};
   plan.pot_slots = n_slots;
   plan.excerpt_slots = plan.pot.n_slots - n_slots;
@@ -64,7 +67,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
       {MemTag::kKv,
        fmt::format("keys and values, {} slots x {} layers x {} KV heads", n_slots, plan.pot.n_layers,
                    plan.pot.n_kv_heads),
-       potted_kv},
+       potted_kv - Pot::StateBytes(plan.pot)},
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
        Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + space.bytes(MemTag::kMeta)},
       {MemTag::kWorkspace, fmt::format("activations and scratch, {} rows at once", max_rows),
@@ -75,6 +78,13 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
     plan.items.insert(plan.items.begin() + 1,
                       {MemTag::kKv, fmt::format("keys and values of excerpts, {} slots", plan.excerpt_slots),
                        Pot::KvBytes(plan.pot) - potted_kv});
+  }
+  if (const int64_t bytes = Pot::StateBytes(plan.pot); bytes > 0) {
+    plan.items.insert(plan.items.begin() + 1,
+                      {MemTag::kKv,
+                       fmt::format("state of the {} layers without keys and values, and {} copies",
+                                   config.n_layers - plan.pot.n_layers, options.state_marks + plan.pot.state.aside),
+                       bytes});
   }
   if (options.watch_attention) {
     BufferSpace watched;

@@ -41,6 +41,8 @@ struct SessionOptions {
   int32_t max_probe = 0;
   // More slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt). -1: a quarter of pot_slots.
   int32_t excerpt_slots = 0;
+  // Copies of a model's recurrent state, if it has one, at places that Session::Rewind() may go back to.
+  int32_t state_marks = 0;
   // A trace may record attention (TraceInfo::attention_rows). Costs one float per slot and layer.
   bool watch_attention = false;
   // Additional memory that the session's owner will reserve in its ledger; part of the plan and of the budget.

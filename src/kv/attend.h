@@ -24,7 +24,8 @@ namespace weir {
 
 // The model's attention parameters: data that an architecture returns, never a switch elsewhere.
 struct AttentionLayout {
-  int32_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  int32_t n_layers = 0;  // that attend; a model may have others
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float scale = 0;    // 1 / sqrt(head_dim) for most
   float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: no cap
   // The layers' matrices are quantised, so that queries, keys and values carry the rounding of their 8-bit activations:
@@ -33,6 +34,9 @@ struct AttentionLayout {
   RopeConfig rope;         // n_rot = 0: no rotary embedding
   AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
   bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }
+  // F32 numbers that layers without keys and values keep of a stream (kv/recurrent_state.h). Those layers are not counted
+  // in n_layers.
+  int64_t n_state = 0;
   // Rows of a table of learned positions that the model adds to its input (Attender::positions()); 0: none.
   int32_t n_learned_positions = 0;
   // Layers with a sliding window: a row sees entries less than `window` positions before it, with positions as RoPE
@@ -110,6 +114,8 @@ class Attender {
   const int32_t* positions() const { return layout_.n_learned_positions > 0 ? positions_.as<int32_t>() : nullptr; }
 
   const AttentionLayout& layout() const { return layout_; }
+  // The planned rows, for layers that keep a state in the pot.
+  std::span<const BatchSegment> segments() const { return segments_; }
 
  private:
   // Attention of everything in the plan, and the statistics that segments request.

@@ -59,7 +59,8 @@ Status Pot::Check(const PotShape& shape) {
 
 int64_t Pot::KvBytes(const PotShape& s) {
   const int64_t slots = static_cast<int64_t>(s.n_layers) * s.n_kv_heads * s.n_slots;
-  return PageRound(slots * SlotBytes(s.k_type, s.head_dim)) + PageRound(slots * SlotBytes(s.v_type, s.head_dim));
+  return PageRound(slots * SlotBytes(s.k_type, s.head_dim)) + PageRound(slots * SlotBytes(s.v_type, s.head_dim)) +
+         StateBytes(s);
 }
 
 int64_t Pot::MetaBytes(const PotShape& s) {
@@ -85,6 +86,7 @@ Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, 
     Buffer& floats = pot->floats_[static_cast<size_t>(what)];
     WEIR_ASSIGN_OR_RETURN(floats, backend.Allocate(ledger, MemTag::kMeta, n * 4, Access::kShared));
   }
+  WEIR_ASSIGN_OR_RETURN(pot->state_, RecurrentState::Make(shape.state, backend, ledger));
   pot->used_.assign(static_cast<size_t>(shape.n_groups()), 0);
   pot->LayOutEvenly();
   return pot;
@@ -127,6 +129,7 @@ void Pot::DropLast(int32_t n) {
 void Pot::Clear() {
   std::fill(used_.begin(), used_.end(), 0);
   LayOutEvenly();
+  state_.Clear();
 }
 
 void Pot::SetNewest(SlotFloat what, std::span<const float> values) {

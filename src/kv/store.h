@@ -11,6 +11,9 @@
 //
 // A forward pass appends in two steps: BeginAppend() takes slots and metadata for the chunk in every group, then each
 // layer's keys and values are stored by kv/attend.h. DropLast() undoes the latest appends (probe tokens).
+//
+// Beside its slots a pot holds the state of layers that have none (kv/recurrent_state.h). Selections do not change it: such
+// a layer has read everything that was ever read.
 #pragma once
 
 #include <array>
@@ -25,6 +28,7 @@
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kv/recurrent_state.h"
 #include "kv/types.h"
 
 namespace weir {
@@ -40,6 +44,8 @@ class Pot {
   // Bytes Make() reserves, page rounding included.
   static int64_t KvBytes(const PotShape& shape);
   static int64_t MetaBytes(const PotShape& shape);
+  // Of KvBytes(), those of the recurrent state and its copies.
+  static int64_t StateBytes(const PotShape& shape) { return RecurrentState::Bytes(shape.state); }
 
   const PotShape& shape() const { return shape_; }
 
@@ -63,9 +69,9 @@ class Pot {
   // Takes tokens.size() slots at the end of every group; their floats are set to 0. kOverBudget when a group lacks
   // room.
   Status BeginAppend(std::span<const SlotMeta> tokens);
-  // Frees the last n slots of every group. REQUIRES: n <= n_used of every group.
+  // Frees the last n slots of every group. REQUIRES: n <= n_used of every group. The recurrent state stays as it is.
   void DropLast(int32_t n);
-  // Empties every group.
+  // Empties every group, and the recurrent state.
   void Clear();
 
   // kInvalidArgument when keep is not strictly ascending, has slots outside the group, or drops a pinned one.
@@ -82,6 +88,9 @@ class Pot {
   // Sets the same floats for the newest values.size() slots of every group. REQUIRES: the float is in PotShape::floats,
   // values.size() <= used slots.
   void SetNewest(SlotFloat what, std::span<const float> values);
+
+  RecurrentState& state() { return state_; }
+  const RecurrentState& state() const { return state_; }
 
   // Base of one head's slots.
   uint8_t* keys(int32_t layer, int32_t head) const { return k_.data() + HeadBegin(layer, head) * k_slot_bytes_; }
@@ -131,6 +140,7 @@ class Pot {
   Buffer k_, v_;
   HostBuffer meta_;                                    // [n_groups, n_slots] SlotMeta
   std::array<Buffer, std::size(kSlotFloats)> floats_;  // by SlotFloat: [n_groups, n_slots], empty if not kept
+  RecurrentState state_;
   std::vector<int32_t> used_;                          // [n_groups]
   std::vector<int64_t> begin_, room_;  // [n_groups] if heads share storage: regions, in slots of the whole pot
 };

@@ -105,7 +105,7 @@ int64_t Pot::state_bytes() const {
       n += n_used(layer, head) * (k_slot_bytes_ + v_slot_bytes_);
     }
   }
-  return n;
+  return n + state_.n_floats() * 4;
 }
 
 Status Pot::Save(ByteSink& sink) const {
@@ -134,7 +134,7 @@ Status Pot::Save(ByteSink& sink) const {
       WEIR_RETURN_IF_ERROR(write(values(layer, head), n_used(layer, head) * v_slot_bytes_));
     }
   }
-  return Status();
+  return state_.Save(sink);
 }
 
 Result<Pot::Layout> Pot::ReadLayout(ByteSource& source) const {
@@ -175,7 +175,7 @@ Status Pot::CheckState(ByteSource& source, const SlotTest& fits) const {
       WEIR_RETURN_IF_ERROR(source.Skip(n * (k_slot_bytes_ + v_slot_bytes_)));
     }
   }
-  return Status();
+  return source.Skip(state_.n_floats() * 4);
 }
 
 Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
@@ -209,7 +209,7 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
         WEIR_RETURN_IF_ERROR(read(values(layer, head), n_used(layer, head) * v_slot_bytes_));
       }
     }
-    return Status();
+    return state_.Restore(source);
   };
   const Status filled = fill();
   if (!filled.ok()) Clear();
@@ -218,7 +218,7 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
 
 Status Pot::CopyFrom(const Pot& other) {
   const PotHeader mine = HeaderOf(shape_), its = HeaderOf(other.shape_);
-  if (std::memcmp(&mine, &its, sizeof(mine)) != 0) return InvalidArgument("the pots differ in shape");
+  if (std::memcmp(&mine, &its, sizeof(mine)) != 0 || state_.n_floats() != other.state_.n_floats()) return InvalidArgument("the pots differ in shape");
   if (this == &other) return Status();
   backend_->Synchronise();
   used_ = other.used_;
@@ -236,6 +236,7 @@ Status Pot::CopyFrom(const Pot& other) {
       backend_->Copy(values(layer, head), other.values(layer, head), n_used(layer, head) * v_slot_bytes_);
     }
   }
+  state_.CopyFrom(other.state_);
   return Status();
 }
 

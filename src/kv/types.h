@@ -73,6 +73,13 @@ class SlotFloats {
   uint32_t bits_ = 0;
 };
 
+// What layers without keys and values keep of a stream (kv/recurrent_state.h).
+struct RecurrentStateShape {
+  int64_t n_floats = 0;  // 0: the model has no such layers
+  int32_t n_marks = 0;   // copies at places to go back to
+  bool aside = false;    // one more, for rows that are read and removed again
+};
+
 // Shape of a session's pot: all that determines its size in bytes.
 struct PotShape {
   int32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
@@ -81,6 +88,7 @@ struct PotShape {
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
   SlotFloats floats;
+  RecurrentStateShape state;
   // Largest number of slots that one head may hold, as a multiple of n_slots. 1: every head owns n_slots. More: heads
   // share the n_layers * n_kv_heads * n_slots slots of the pot, and storage follows the number of slots that each of
   // them keeps. kPerHead only.

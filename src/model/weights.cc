@@ -41,12 +41,35 @@ Status LoadFactors(const GgufFile& file, WeightLoader& loader, const char* name,
   return Status();
 }
 
-// Matrices of a layer are never stored as plain floats.
-bool HasQuantisedLayers(const GgufFile& file) {
+// The matrices that make queries, keys and values are never stored as plain floats.
+bool HasQuantisedAttention(const GgufFile& file) {
   const auto plain = [](const GgufTensor& t) {
-    return t.name.starts_with("blk.") && t.shape.size() > 1 && !IsBlocked(t.type);
+    return t.name.find(".attn_") != std::string::npos && t.shape.size() > 1 && !IsBlocked(t.type);
   };
   return std::none_of(file.tensors().begin(), file.tensors().end(), plain);
+}
+
+// KV heads: one number, or one for each layer, 0 where a layer does not attend.
+Status ReadKvHeads(const GgufFile& file, const std::string& key, DecoderMetadata* m) {
+  const std::vector<int64_t>* by_layer = file.IntArray(key);
+  if (by_layer == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(m->n_kv_heads, Bounded(file, key, 1, m->n_heads, m->n_heads));
+    return Status();
+  }
+  if (std::ssize(*by_layer) != m->n_layers) {
+    return Corrupt("{}: {} has {} entries for {} layers", file.path(), key, by_layer->size(), m->n_layers);
+  }
+  for (const int64_t n : *by_layer) {
+    if (n < 0 || n > m->n_heads) return Corrupt("{}: {} has {}, expected 0 to {}", file.path(), key, n, m->n_heads);
+    if (n > 0 && m->n_kv_heads > 0 && n != m->n_kv_heads) {
+      return Unsupported("{}: layers with {} and with {} KV heads ({}) are not supported", file.path(), m->n_kv_heads, n,
+                         key);
+    }
+    if (n > 0) m->n_kv_heads = static_cast<int32_t>(n);
+    m->attends.push_back(n > 0);
+  }
+  if (m->n_kv_heads == 0) return Corrupt("{}: {} is 0 in every layer", file.path(), key);
+  return Status();
 }
 
 }  // namespace
@@ -76,6 +99,26 @@ Status WeightLoader::LoadRows(const std::string& name, int64_t n_rows, int64_t n
   return Prepare(*tensor, tensor->data + first * RowBytes(tensor->type, n_in), n_out, n_in, out, {});
 }
 
+Status WeightLoader::LoadPicked(const std::string& name, int64_t n_rows, int64_t n_in,
+                                const std::vector<int32_t>& picked, std::unique_ptr<Matrix>* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_rows, n_in}));
+  return Prepare(*tensor, tensor->data, std::ssize(picked), n_in, out, picked, n_rows);
+}
+
+Status WeightLoader::LoadTaps(const std::string& name, int64_t n_rows, int64_t n_taps, int64_t first, int64_t n,
+                              Vector* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_rows, n_taps}));
+  if (n_taps % InfoOf(tensor->type).block_elements != 0) {
+    return Unsupported("{}: tensor {} of type {} is not supported", file_.path(), name, InfoOf(tensor->type).name);
+  }
+  std::vector<float> row(static_cast<size_t>(n_taps)), values(static_cast<size_t>(n_taps * n));
+  for (int64_t i = 0; i < n; ++i) {
+    DecodeRow(tensor->type, tensor->data + (first + i) * RowBytes(tensor->type, n_taps), n_taps, row.data());
+    for (int64_t t = 0; t < n_taps; ++t) values[static_cast<size_t>(t * n + i)] = row[static_cast<size_t>(t)];
+  }
+  return Keep(name, std::move(values), out);
+}
+
 Status WeightLoader::LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                                 std::unique_ptr<Matrix>* out) {
   std::vector<int64_t> shape = {n_out};
@@ -93,7 +136,7 @@ void WeightLoader::Skip(const std::string& prefix) {
 }
 
 Status WeightLoader::Prepare(const GgufTensor& tensor, const uint8_t* data, int64_t n_out, int64_t n_in,
-                             std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order) {
+                             std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order, int64_t n_rows) {
   const std::string where = file_.path() + ": " + tensor.name;
   MatrixSource source;
   source.name = where.c_str();
@@ -102,6 +145,7 @@ Status WeightLoader::Prepare(const GgufTensor& tensor, const uint8_t* data, int6
   source.n_in = n_in;
   source.data = data;
   source.row_order = row_order.empty() ? nullptr : row_order.data();
+  source.n_rows = n_rows;
   WEIR_ASSIGN_OR_RETURN(*out, backend_.PrepareMatrix(source, ledger_));
   // The prepared copy replaces the mapped pages immediately: loading never holds the weights twice.
   file_.ReleasePages();
@@ -115,23 +159,32 @@ Status WeightLoader::Load(const std::string& name, int64_t n, Vector* out, const
 Status WeightLoader::LoadPart(const std::string& name, int64_t n_all, int64_t first, int64_t n, Vector* out,
                               const std::vector<int32_t>& row_order) {
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_all}));
-  std::vector<float> all(static_cast<size_t>(n_all));
+  std::vector<float> all(static_cast<size_t>(n_all)), part(static_cast<size_t>(n));
   DecodeRow(tensor->type, tensor->data, n_all, all.data());
-  for (int64_t i = 0; i < n_all; ++i) {
-    if (!std::isfinite(all[i])) {
+  for (int64_t i = 0; i < n; ++i) part[i] = all[first + (row_order.empty() ? i : row_order[i])];
+  return Keep(name, std::move(part), out);
+}
+
+Status WeightLoader::Keep(const std::string& name, std::vector<float> values, Vector* out) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
       return Corrupt("{}: tensor {} holds a value that is not finite at index {}", file_.path(), name, i);
     }
   }
-  WEIR_ASSIGN_OR_RETURN(out->reservation, ledger_.Reserve(MemTag::kWeights, n * 4));
-  out->data.resize(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) out->data[i] = all[first + (row_order.empty() ? i : row_order[i])];
-  WEIR_ASSIGN_OR_RETURN(out->device, backend_.Upload(ledger_, MemTag::kWeights, out->data.data(), n * 4));
+  const int64_t n_bytes = std::ssize(values) * 4;
+  WEIR_ASSIGN_OR_RETURN(out->reservation, ledger_.Reserve(MemTag::kWeights, n_bytes));
+  out->data = std::move(values);
+  WEIR_ASSIGN_OR_RETURN(out->device, backend_.Upload(ledger_, MemTag::kWeights, out->data.data(), n_bytes));
   return Status();
 }
 
 Status WeightLoader::LoadOptional(const std::string& name, int64_t n, Vector* out,
                                   const std::vector<int32_t>& row_order) {
   return Has(name) ? Load(name, n, out, row_order) : Status();
+}
+
+Status WeightLoader::Fill(int64_t n, float value, Vector* out) {
+  return Keep("", std::vector<float>(static_cast<size_t>(n), value), out);
 }
 
 Status WeightLoader::Load(const std::string& name, int64_t n, LayerNormWeights* out) {
@@ -160,6 +213,10 @@ Result<int64_t> BoundedInt(const GgufFile& file, const std::string& key, int64_t
   return Corrupt("{}: {} is {}, expected {} to {}", file.path(), key, value, min, max);
 }
 
+Result<int64_t> BoundedIntOr(const GgufFile& file, const std::string& key, int64_t min, int64_t max, int64_t fallback) {
+  return file.Has(key) ? BoundedInt(file, key, min, max) : Result<int64_t>(fallback);
+}
+
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch) {
   DecoderMetadata m;
   WEIR_ASSIGN_OR_RETURN(m.n_layers, Bounded(file, arch + ".block_count", 1, 1024));
@@ -167,7 +224,7 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   WEIR_ASSIGN_OR_RETURN(m.n_ff, Bounded(file, arch + ".feed_forward_length", 8, 1 << 20));
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
-  WEIR_ASSIGN_OR_RETURN(m.n_kv_heads, Bounded(file, arch + ".attention.head_count_kv", 1, m.n_heads, m.n_heads));
+  WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", &m));
   WEIR_ASSIGN_OR_RETURN(m.head_dim,
                         Bounded(file, arch + ".attention.key_length", 8, kMaxHeadDim, m.n_embd / m.n_heads));
   WEIR_ASSIGN_OR_RETURN(const int32_t value_dim,
@@ -226,7 +283,7 @@ Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata&
   attention.n_kv_heads = meta.n_kv_heads;
   attention.head_dim = meta.head_dim;
   attention.scale = 1.0f / std::sqrt(static_cast<float>(meta.head_dim));
-  attention.bf16 = HasQuantisedLayers(file);
+  attention.bf16 = HasQuantisedAttention(file);
   return Status();
 }
 

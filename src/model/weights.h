@@ -48,6 +48,11 @@ class WeightLoader {
   // Rows [first, first + n_out) of a tensor [n_rows, n_in] that holds several matrices in sequence.
   Status LoadRows(const std::string& name, int64_t n_rows, int64_t n_in, int64_t first, int64_t n_out,
                   std::unique_ptr<Matrix>* out);
+  // The rows `picked` of a tensor [n_rows, n_in], in that order.
+  Status LoadPicked(const std::string& name, int64_t n_rows, int64_t n_in, const std::vector<int32_t>& picked,
+                    std::unique_ptr<Matrix>* out);
+  // Rows [first, first + n) of a tensor [n_rows, n_taps] of small kernels, one for each channel: [n_taps, n] in `out`.
+  Status LoadTaps(const std::string& name, int64_t n_rows, int64_t n_taps, int64_t first, int64_t n, Vector* out);
   // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
   Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                     std::unique_ptr<Matrix>* out);
@@ -60,6 +65,8 @@ class WeightLoader {
                   const std::vector<int32_t>& row_order = {});
   // As Load(); leaves `out` empty when the file has no such tensor.
   Status LoadOptional(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
+  // A vector of n equal numbers that no tensor holds.
+  Status Fill(int64_t n, float value, Vector* out);
   // NAME.weight and NAME.bias.
   Status Load(const std::string& name, int64_t n, LayerNormWeights* out);
   Status Load(const std::string& name, int64_t n_out, int64_t n_in, LinearWeights* out);
@@ -69,7 +76,9 @@ class WeightLoader {
  private:
   // The matrix whose rows begin at `data`.
   Status Prepare(const GgufTensor& tensor, const uint8_t* data, int64_t n_out, int64_t n_in,
-                 std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order);
+                 std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order, int64_t n_rows = 0);
+  // Keeps `values` of a tensor; NaN or infinity is kCorrupt.
+  Status Keep(const std::string& name, std::vector<float> values, Vector* out);
   Result<const GgufTensor*> Take(const std::string& name, const std::vector<int64_t>& shape);
 
   const GgufFile& file_;
@@ -82,12 +91,16 @@ class WeightLoader {
 // kNotFound when the file has no such key, kCorrupt when it is out of bounds.
 Result<int64_t> BoundedInt(const GgufFile& file, const std::string& key, int64_t min, int64_t max);
 
+// As BoundedInt(), `fallback` when the file has no such key.
+Result<int64_t> BoundedIntOr(const GgufFile& file, const std::string& key, int64_t min, int64_t max, int64_t fallback);
+
 // Metadata every decoder shares, read with the architecture's prefix ("llama.block_count" ...) and checked to be
 // within sane bounds before any arithmetic uses it.
 struct DecoderMetadata {
   int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0, n_ctx_train = 0;
   int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float norm_eps = 0;
+  std::vector<bool> attends;  // [n_layers] of a file that gives KV heads layer by layer: those that have some
 };
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch);
 // The properties of every architecture, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary embedding

@@ -71,6 +71,16 @@ void SoftCap(const SoftCapArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) args.y[i] = static_cast<float>(cap * std::tanh(args.x[i] / cap));
 }
 
+void Mul(const MulArgs& args) {
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] * args.z[i];
+}
+
+void SigmoidGate(const SigmoidGateArgs& args) {
+  for (int64_t i = 0; i < args.n; ++i) {
+    args.y[i] = static_cast<float>(args.x[i] / (1.0 + std::exp(-static_cast<double>(args.gate[i]))));
+  }
+}
+
 void Add(const AddArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] + args.z[i];
 }

@@ -78,6 +78,22 @@ struct AddArgs {
   int64_t n = 0;
 };
 
+// y = x * z
+struct MulArgs {
+  const float* x = nullptr;  // [n]
+  const float* z = nullptr;  // [n]
+  float* y = nullptr;        // [n]
+  int64_t n = 0;
+};
+
+// y = x / (1 + exp(-gate))
+struct SigmoidGateArgs {
+  const float* gate = nullptr;  // [n]
+  const float* x = nullptr;     // [n]
+  float* y = nullptr;           // [n]
+  int64_t n = 0;
+};
+
 // y[i] = sum over rows of x[r, i], in row order; added to y if `accumulate`. `y` is not `x`.
 struct SumRowsArgs {
   const float* x = nullptr;  // [n_rows, dim], contiguous
@@ -103,6 +119,8 @@ void SwiGlu(const SwiGluArgs& args);
 void GeGlu(const GeGluArgs& args);
 void SoftCap(const SoftCapArgs& args);
 void Add(const AddArgs& args);
+void Mul(const MulArgs& args);
+void SigmoidGate(const SigmoidGateArgs& args);
 void SumRows(const SumRowsArgs& args);
 void Scale(const ScaleArgs& args);
 }  // namespace ref

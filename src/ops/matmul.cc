@@ -24,10 +24,11 @@ Status CheckMatrixSource(const MatrixSource& source) {
                    info.block_elements);
   }
   if (source.row_order != nullptr) {
+    const int64_t n_rows = source.n_rows > 0 ? source.n_rows : source.n_out;
     for (int64_t o = 0; o < source.n_out; ++o) {
-      if (source.row_order[o] < 0 || source.row_order[o] >= source.n_out) {
+      if (source.row_order[o] < 0 || source.row_order[o] >= n_rows) {
         return InvalidArgument("tensor {}: row order has {} at {} of {} rows", source.name, source.row_order[o], o,
-                               n_out);
+                               n_rows);
       }
     }
   }

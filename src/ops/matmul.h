@@ -21,8 +21,9 @@ struct MatrixSource {
   const char* name = "";  // for messages
   DType type = DType::kF32;
   int64_t n_out = 0, n_in = 0;         // n_in is a multiple of the type's block
-  const uint8_t* data = nullptr;       // n_out rows of RowBytes(type, n_in); may be unaligned
+  const uint8_t* data = nullptr;       // rows of RowBytes(type, n_in); may be unaligned
   const int32_t* row_order = nullptr;  // [n_out] or nullptr: row o of the matrix is row row_order[o] of `data`
+  int64_t n_rows = 0;                  // of `data`, if row_order picks some of them; 0: n_out
 };
 
 // A weight matrix prepared by a backend in its own layout. Immutable; shared by all sessions of a model.

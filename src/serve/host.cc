@@ -34,6 +34,12 @@ int64_t DefaultBudget(const HostOptions& options, int64_t shared_bytes, int64_t 
   return shared_bytes + options.answer_pots * pot_bytes + kDefaultSessions * (session_bytes + queue);
 }
 
+// Requests send whole conversations: a pot goes back to where the last one and the next part.
+SessionOptions ForAnswers(SessionOptions options) {
+  options.state_marks = 2;
+  return options;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options, JointStep joint_step) {
@@ -45,7 +51,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
     options.session.beside = FrameStore::Plan(options.encoder->encoder());
     options.recall.max_rows = options.encoder->encoder().config().max_rows();
   }
-  WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), options.session));
+  WEIR_ASSIGN_OR_RETURN(SessionPlan plan, PlanSession(model.model(), model.backend(), ForAnswers(options.session)));
   SessionOptions with_recall = options.session;
   WEIR_RETURN_IF_ERROR(AddRecall(options.recall, model, &with_recall));
   WEIR_ASSIGN_OR_RETURN(SessionPlan session_plan, PlanSession(model.model(), model.backend(), with_recall));
@@ -79,7 +85,8 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
       recall_, RecallStore::Make(model_, options_.recall, options_.recall_disk_total, options_.snapshots, ledger_));
   Encoder* const encoder = options_.encoder == nullptr ? nullptr : &options_.encoder->encoder();
   WEIR_ASSIGN_OR_RETURN(
-      pots_, AnswerPots::Make(model_, encoder, options_.session, options_.answer_pots, plan_.total_bytes, ledger_));
+      pots_, AnswerPots::Make(model_, encoder, ForAnswers(options_.session), options_.answer_pots, plan_.total_bytes,
+                              ledger_));
   if (encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(vision_, SharedVision::Make(*encoder, options_.prune, options_.decode, ledger_));
   }

@@ -186,6 +186,7 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
   shape.n_kv_heads = layout.n_kv_heads;
   shape.head_dim = layout.head_dim;
   shape.n_slots = 64;
+  shape.state.n_floats = layout.n_state;
   shape.k_type = shape.v_type = DType::kF32;
   Ledger ledger;
   auto runner = std::move(Runner::Make(*m->model, *m->backend, {64, 64, 64, false}, ledger)).value();

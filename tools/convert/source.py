@@ -81,6 +81,11 @@ class Source:
             return (data.astype(np.uint32) << 16).view(np.float32)
         return np.asarray(data, dtype=np.float32)
 
+    def shape(self, name):
+        if name not in self._where:
+            raise ConvertError(f"{self.folder}: tensor {name} is missing")
+        return self._where[name][2]
+
     def ignore(self, suffix):
         """Marks tensors that the file does not need (buffers saved by old versions)."""
         self._used.update(n for n in self._where if n.endswith(suffix))

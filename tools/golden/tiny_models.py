@@ -217,6 +217,37 @@ MODELS = {
             long_factor=[1.0, 1.2, 1.5, 2.0, 2.6, 3.1, 3.6, 4.0],
         ),
     ),
+    # Two heads of values to a head of keys; 48 tokens are more than the reference's chunks take whole.
+    "qwen35": (
+        "qwen35",
+        dict(
+            SMALL,
+            num_hidden_layers=4,
+            intermediate_size=32,
+            tie_word_embeddings=False,
+            linear_conv_kernel_dim=4,
+            linear_key_head_dim=16,
+            linear_value_head_dim=32,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+            rope_parameters=dict(
+                rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1]
+            ),
+        ),
+    ),
+    "lfm2": (
+        "lfm2",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            block_auto_adjust_ff_dim=False,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            full_attn_idxs=[1, 3],
+        ),
+    ),
     "opt": ("opt", dict(OPT)),
     # Like OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
     "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
@@ -281,6 +312,8 @@ KINDS = {
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
     "gptneox": (transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM),
     "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
+    "qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM),
+    "lfm2": (transformers.Lfm2Config, transformers.Lfm2ForCausalLM),
     "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
 }
@@ -289,7 +322,7 @@ KINDS = {
 def build(kind, settings, seed):
     settings = dict(settings, vocab_size=VOCAB, bos_token_id=0, eos_token_id=2, use_cache=False)
     if kind != "opt":
-        settings["rms_norm_eps"] = 1e-5
+        settings["norm_eps" if kind == "lfm2" else "rms_norm_eps"] = 1e-5
     if kind == "phi3":  # whose default lies beyond this vocabulary
         settings["pad_token_id"] = 1
     config, model = KINDS[kind]
@@ -299,8 +332,13 @@ def build(kind, settings, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
-                # Gemma stores offsets from 1.
-                p.copy_((0.0 if kind.startswith("gemma") else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
+                # Gemma stores offsets from 1, and so does Qwen3.5, but for the norm inside its recurrence.
+                offset = kind.startswith("gemma") or (kind == "qwen35" and "linear_attn" not in name)
+                p.copy_((0.0 if offset else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
+            elif name.endswith("A_log") or name.endswith("dt_bias"):
+                p.copy_(torch.randn(p.shape, generator=g))
+            elif name.endswith("conv1d.weight") or name.endswith("conv.conv.weight"):
+                p.copy_(0.5 * torch.randn(p.shape, generator=g))
             elif name.endswith("bias"):
                 p.copy_(0.3 * torch.randn(p.shape, generator=g))
             elif kind.startswith("gemma") and "embed_tokens" in name:
@@ -331,7 +369,21 @@ GEMMA = {
     "ffn_norm": "pre_feedforward_layernorm",
     "ffn_post_norm": "post_feedforward_layernorm",
 }
+# In layers that attend; the others have the same names but for those of `attn`.
+QWEN35 = {**LLAMA, **HEAD_NORMS}
+LFM2 = {
+    "attn_norm": "operator_norm",
+    "q": "self_attn.q_layernorm",
+    "k": "self_attn.k_layernorm",
+    "v": "self_attn.v_proj",
+    "attn_out": "self_attn.out_proj",
+    "ffn_norm": "ffn_norm",
+    "ffn_out": "feed_forward",
+}
+RECURRENT = {"qwen3_5_text": "linear_attn.out_proj", "lfm2": "conv.out_proj"}
 LAYERS = {
+    "qwen3_5_text": QWEN35,
+    "lfm2": LFM2,
     "qwen3": {**LLAMA, **HEAD_NORMS},
     "phi3": {
         "attn_norm": "input_layernorm",
@@ -397,9 +449,13 @@ def run(model, tokens, pos):
         last = base.final_layer_norm
     else:
         keep("embd", base.embed_tokens)
-        last = base.norm
+        last = base.embedding_norm if kind == "lfm2" else base.norm
     for i, layer in enumerate(base.layers):
-        for name, path in LAYERS.get(kind, LLAMA).items():
+        names = LAYERS.get(kind, LLAMA)
+        if kind in RECURRENT and not hasattr(layer, "self_attn"):
+            names = {k: path for k, path in names.items() if not path.startswith("self_attn")}
+            names["attn_out"] = RECURRENT[kind]
+        for name, path in names.items():
             keep(f"blk.{i}.{name}", layer.get_submodule(path))
         keep(f"blk.{i}.out", layer)
     keep("final_norm", last)

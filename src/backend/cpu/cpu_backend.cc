@@ -13,6 +13,7 @@
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/nll.h"
 #include "backend/cpu/pack.h"
+#include "backend/cpu/recurrent.h"
 #include "backend/cpu/vector_scores.h"
 #include "backend/simd.h"
 #include "base/memory.h"
@@ -47,6 +48,9 @@ class CpuBackend final : public Backend {
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
   void GeGlu(const GeGluArgs& args) override { cpu::GeGlu(args, pool_); }
   void SoftCap(const SoftCapArgs& args) override { cpu::SoftCap(args, pool_); }
+  void SigmoidGate(const SigmoidGateArgs& args) override { cpu::SigmoidGate(args, pool_); }
+  void CausalConv(const CausalConvArgs& args) override { cpu::CausalConv(args, pool_); }
+  void DeltaRule(const DeltaRuleArgs& args) override { cpu::DeltaRule(args, pool_); }
   void HeadNll(const NllArgs& args) override { cpu::HeadNll(args, pool_); }
   void StoreSlots(std::span<const StoreSlotsArgs> args) override { cpu::StoreSlots(args, pool_); }
   void CompactSlots(std::span<const CompactSlotsArgs> args) override { cpu::CompactSlots(args, pool_); }

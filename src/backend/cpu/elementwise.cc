@@ -181,6 +181,10 @@ void GeGluImpl(const float* gate, const float* up, float* y, int64_t n_values) {
   MapTwo(gate, up, y, n_values, [](VF g, VF u) { return hn::Mul(TanhGelu(g), u); });
 }
 
+void SigmoidGateImpl(const float* gate, const float* x, float* y, int64_t n_values) {
+  MapTwo(gate, x, y, n_values, [](VF g, VF v) { return Gated(v, g); });
+}
+
 }  // namespace weir::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -194,6 +198,7 @@ HWY_EXPORT(ReluImpl);
 HWY_EXPORT(SwiGluImpl);
 HWY_EXPORT(GeGluImpl);
 HWY_EXPORT(SoftCapImpl);
+HWY_EXPORT(SigmoidGateImpl);
 
 // Values of one task: some microseconds of work.
 constexpr int64_t kTaskValues = 8192;
@@ -245,6 +250,14 @@ void GeGlu(const GeGluArgs& args, ThreadPool& pool) {
     const int64_t from = task * kTaskValues;
     HWY_DYNAMIC_DISPATCH(GeGluImpl)
     (args.gate + from, args.up + from, args.y + from, std::min(kTaskValues, args.n - from));
+  });
+}
+
+void SigmoidGate(const SigmoidGateArgs& args, ThreadPool& pool) {
+  pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t from = task * kTaskValues;
+    HWY_DYNAMIC_DISPATCH(SigmoidGateImpl)
+    (args.gate + from, args.x + from, args.y + from, std::min(kTaskValues, args.n - from));
   });
 }
 

@@ -44,8 +44,10 @@ class ProbeEvidence : public EvidenceKind {
                             .evidence = &call_,
                             .pos_shift = core.stream.pos_shift,
                             .last_hidden_only = true};
+    core.pot->state().SetAside();
     WEIR_RETURN_IF_ERROR(core.runner->Forward({&item, 1}).status());
     core.pot->DropLast(n);
+    core.pot->state().BringBack();
     core.memo.n_score_rows = n;
     core.memo.n_unscored = 0;
     return Status();

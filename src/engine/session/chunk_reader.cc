@@ -81,6 +81,7 @@ BatchItem ChunkReader::Begin(const Chunk& chunk) {
                     .reads = parts_.reads.Begin(chunk),
                     .pos_shift = core.stream.pos_shift};
   parts_.evidence.BeginChunk(core, chunk, &item);
+  parts_.rewind.Before(core, chunk, parts_.prediction.has_logits());
   return item;
 }
 

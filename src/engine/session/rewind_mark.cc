@@ -5,9 +5,12 @@
 
 namespace weir {
 
+void RewindMark::Before(const SessionCore& core, const Chunk& chunk, bool has_logits) const {
+  if (IsPlain(chunk, has_logits)) core.pot->state().Mark(core.stream.n_seen);
+}
+
 void RewindMark::Note(const SessionCore& core, const Chunk& chunk, const BatchItem& item, bool has_logits) {
-  // A likelihood from existing logits has different bits.
-  plain_ = plain_ && chunk.tokens != nullptr && !chunk.generated && !chunk.observed && !has_logits;
+  plain_ = IsPlain(chunk, has_logits);
   if (plain_) n_ = core.stream.n_seen;
   const bool whole = chunk.n == core.plan.chunk_rows && item.evidence == nullptr;
   plain_ = plain_ && (chunk.pinned ? core.stream.n_pinned == core.stream.n_seen : whole);
@@ -19,7 +22,8 @@ int64_t RewindMark::Point(const SessionCore& core, const EvidenceSet& evidence, 
   // Leave room for a chunk, so that rows vote again before a selection needs scores that Rewind() has cleared.
   const int64_t most = std::min({n_same - 1, core.n_slots() - chunk, evidence.MostRewound(n_call)});
   const int64_t beyond = std::max<int64_t>(0, n_ - most);
-  const int64_t n = n_ - (beyond + chunk - 1) / chunk * chunk;
+  int64_t n = n_ - (beyond + chunk - 1) / chunk * chunk;
+  if (!core.pot->state().empty()) n = core.pot->state().MarkBefore(n);
   return n > 0 && !core.pot->meta(0)[static_cast<size_t>(n)].pinned ? n : 0;
 }
 

@@ -26,6 +26,8 @@ class RewindMark {
     plain_ = false;
     n_ = 0;
   }
+  // Call before a chunk is read: marks the pot's recurrent state, to which a rewound session returns.
+  void Before(const SessionCore& core, const Chunk& chunk, bool has_logits) const;
   // Call after a chunk was read, before it is counted in `core`.
   void Note(const SessionCore& core, const Chunk& chunk, const BatchItem& item, bool has_logits);
 
@@ -35,6 +37,12 @@ class RewindMark {
   int64_t n() const { return n_; }
 
  private:
+  // Whether a chunk may follow the tokens read so far in any prompt that has them.
+  bool IsPlain(const Chunk& chunk, bool has_logits) const {
+    // A likelihood from existing logits has different bits.
+    return plain_ && chunk.tokens != nullptr && !chunk.generated && !chunk.observed && !has_logits;
+  }
+
   bool plain_ = true;  // any prompt of the same tokens would be read in the same chunks so far
   int64_t n_ = 0;      // start of the last chunk that has only such chunks before it
 };

@@ -1,0 +1,43 @@
+// weir-plugin: architecture
+// SPDX-License-Identifier: Apache-2.0
+// LFM2 (Liquid Foundation Models 2, 2025): gated short convolutions, and attention with norms on the heads of q and k in
+// the layers that have KV heads.
+#include "model/attention_mixer.h"
+#include "model/hybrid_decoder.h"
+#include "model/short_conv_mixer.h"
+
+namespace weir {
+namespace {
+
+constexpr char kArch[] = "lfm2";
+
+Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledger& ledger) {
+  const std::string arch = kArch;
+  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch));
+  WEIR_ASSIGN_OR_RETURN(const int64_t n_taps, BoundedInt(file, arch + ".shortconv.l_cache", 2, kMaxConvTaps));
+  WeightLoader loader(file, backend, ledger);
+  auto model = std::make_unique<HybridDecoder>(backend);
+  ModelConfig& config = model->mutable_config();
+  WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config));
+  WEIR_ASSIGN_OR_RETURN(config.attention.rope, ReadRopeConfig(file, arch, m, loader));
+  const auto mixer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Family::Mixer> {
+    if (m.attends.empty() || m.attends[static_cast<size_t>(l)]) {
+      WEIR_ASSIGN_OR_RETURN(auto attention, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
+                                                                 {.head_norms = true}, backend));
+      return HybridDecoder::Family::Mixer{std::move(attention), "attn_output.weight"};
+    }
+    WEIR_ASSIGN_OR_RETURN(auto conv, ShortConvMixer::Load(from, blk, m.n_embd, static_cast<int32_t>(n_taps), backend));
+    return HybridDecoder::Family::Mixer{std::move(conv), "shortconv.out_proj.weight"};
+  };
+  // The norm before the head is called that of the embedding.
+  WEIR_RETURN_IF_ERROR(model->Load(
+      file, m, {.arch = kArch, .ffn_norm = "ffn_norm.weight", .output_norm = "token_embd_norm.weight", .mixer = mixer}, loader));
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+}  // namespace
+
+extern const ArchitectureInfo kLfm2;
+const ArchitectureInfo kLfm2 = {.name = kArch, .models = "LFM2, LFM2.5", .load = Load};
+
+}  // namespace weir
