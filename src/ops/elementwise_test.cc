@@ -76,6 +76,23 @@ TEST(GeGlu, KnownValues) {
   EXPECT_FLOAT_EQ(y[2], -3 * 0.1588080094f);
 }
 
+TEST(SigmoidGate, KnownValues) {
+  const float gate[] = {0, 100, -100}, x[] = {4, 3, 2};
+  float y[3];
+  ref::SigmoidGate({gate, x, y, 3});
+  EXPECT_FLOAT_EQ(y[0], 2);
+  EXPECT_FLOAT_EQ(y[1], 3);
+  EXPECT_NEAR(y[2], 0, 1e-30);
+}
+
+TEST(Mul, MultipliesElementByElement) {
+  const float x[] = {2, -3}, z[] = {5, 7};
+  float y[2];
+  ref::Mul({x, z, y, 2});
+  EXPECT_EQ(y[0], 10);
+  EXPECT_EQ(y[1], -21);
+}
+
 TEST(SoftCap, KnownValues) {
   const float x[] = {0, 2, -2, 1e30f};
   float y[4];

@@ -128,6 +128,25 @@ TEST(CpuRelu, EqualsReference) {
   }
 }
 
+TEST(CpuSigmoidGate, EqualsReference) {
+  Rng rng(8);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(3)};
+  for (const int64_t n : {1, 15, 64, 20001}) {
+    std::vector<float> gate = Normals(rng, n);
+    const std::vector<float> x = Normals(rng, n);
+    for (int64_t i = 0; i < n; ++i) gate[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 9) - 3));
+    std::vector<float> expected(static_cast<size_t>(n));
+    ref::SigmoidGate({gate.data(), x.data(), expected.data(), n});
+    ForEachTarget([&] {
+      for (ThreadPool& pool : pools) {
+        std::vector<float> y = x;  // in place
+        SigmoidGate({gate.data(), y.data(), y.data(), n}, pool);
+        for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], expected[i], 4e-7f * std::fabs(expected[i]) + 1e-36f);
+      }
+    });
+  }
+}
+
 TEST(CpuSwiGlu, EqualsReference) {
   Rng rng(2);
   ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
