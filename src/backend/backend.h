@@ -34,6 +34,7 @@
 #include "ops/rope.h"
 #include "ops/rotate.h"
 #include "ops/squares.h"
+#include "ops/ssm_scan.h"
 #include "ops/top_logits.h"
 #include "ops/vector_scores.h"
 
@@ -112,6 +113,7 @@ class Backend {
   virtual void SigmoidGate(const SigmoidGateArgs& args) { ref::SigmoidGate(args); }
   virtual void CausalConv(const CausalConvArgs& args) { ref::CausalConv(args); }
   virtual void DeltaRule(const DeltaRuleArgs& args) { ref::DeltaRule(args); }
+  virtual void SsmScan(const SsmScanArgs& args) { ref::SsmScan(args); }
   virtual void Scale(const ScaleArgs& args) { ref::Scale(args); }
   virtual void SumRows(const SumRowsArgs& args) { ref::SumRows(args); }
   virtual void Squares(const SquaresArgs& args) { ref::Squares(args); }

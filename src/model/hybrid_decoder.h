@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decoder of hybrid families: RMS norm before a layer's mixer of tokens, which is attention in some layers and a
-// recurrence in the others, and before a gated feed-forward layer.
+// recurrence in the others, and before its feed-forward part.
 //
-//   h = x + wo * mix(rms(x) * attn_norm)
-//   x = h + down * (silu(gate * m) . (up * m)),   m = rms(h) * ffn_norm
+//   h = x + s wo * mix(rms(x) * attn_norm)
+//   x = h + s ffn(rms(h) * ffn_norm)
+//
+// A layer may lack one of the two; s is 1 in most families.
 //
 // Only layers that attend have keys and values in the pot: AttentionLayout counts these alone.
 #pragma once
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "model/architecture.h"
+#include "model/feed_forward.h"
 #include "model/token_mixer.h"
 #include "model/weights.h"
 
@@ -24,18 +27,20 @@ class HybridDecoder : public Model {
   explicit HybridDecoder(Backend& backend) : backend_(backend) {}
 
   // The parts in which families differ.
+  struct Parts {
+    std::unique_ptr<TokenMixer> mixer;  // or nullptr
+    const char* out = "";               // its output projection: "attn_output.weight"
+    std::unique_ptr<FeedForward> feed_forward;  // or nullptr
+    const char* ffn_norm = "";                  // "ffn_norm.weight"
+  };
   struct Family {
     const char* arch;
-    const char* ffn_norm;     // "ffn_norm.weight", within a layer
-    const char* output_norm;  // "output_norm.weight"
-    // The mixer of layer l and the name of its output projection within the layer.
-    struct Mixer {
-      std::unique_ptr<TokenMixer> mixer;
-      const char* out;
-    };
-    std::function<Result<Mixer>(WeightLoader& loader, int32_t l, const std::string& blk)> mixer;
+    const char* output_norm = "output_norm.weight";
+    // The parts of layer l, with their tensors; names are within the layer, `blk` is "blk.3.".
+    std::function<Result<Parts>(WeightLoader& loader, int32_t l, const std::string& blk)> layer;
+    float embedding_scale = 1, residual_scale = 1;
   };
-  // Reads the layers of a file whose metadata is in `m`. The caller then sets config().attention.rope's exceptions.
+  // Reads the layers of a file whose metadata is in `m`, after FillConfig().
   Status Load(const GgufFile& file, const DecoderMetadata& m, const Family& family, WeightLoader& loader);
 
   const Matrix& head() const override { return output_ ? *output_ : *embedding_; }
@@ -50,12 +55,12 @@ class HybridDecoder : public Model {
     Vector attn_norm, ffn_norm;
     std::unique_ptr<TokenMixer> mixer;
     std::unique_ptr<Matrix> out;
-    std::unique_ptr<Matrix> gate, up, down;
+    std::unique_ptr<FeedForward> feed_forward;
   };
   int64_t widest() const;
 
   Backend& backend_;
-  float norm_eps_ = 0;
+  float norm_eps_ = 0, embedding_scale_ = 1, residual_scale_ = 1;
   std::unique_ptr<Matrix> embedding_, output_;  // [n_vocab, n_embd]; output_ is null when tied
   Vector output_norm_;
   std::vector<Layer> layers_;

@@ -20,18 +20,24 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   ModelConfig& config = model->mutable_config();
   WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config));
   WEIR_ASSIGN_OR_RETURN(config.attention.rope, ReadRopeConfig(file, arch, m, loader));
-  const auto mixer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Family::Mixer> {
+  const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
+    HybridDecoder::Parts parts;
     if (m.attends.empty() || m.attends[static_cast<size_t>(l)]) {
-      WEIR_ASSIGN_OR_RETURN(auto attention, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
-                                                                 {.head_norms = true}, backend));
-      return HybridDecoder::Family::Mixer{std::move(attention), "attn_output.weight"};
+      parts.out = "attn_output.weight";
+      WEIR_ASSIGN_OR_RETURN(parts.mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
+                                                              {.head_norms = true}, backend));
+    } else {
+      parts.out = "shortconv.out_proj.weight";
+      WEIR_ASSIGN_OR_RETURN(parts.mixer,
+                            ShortConvMixer::Load(from, blk, m.n_embd, static_cast<int32_t>(n_taps), backend));
     }
-    WEIR_ASSIGN_OR_RETURN(auto conv, ShortConvMixer::Load(from, blk, m.n_embd, static_cast<int32_t>(n_taps), backend));
-    return HybridDecoder::Family::Mixer{std::move(conv), "shortconv.out_proj.weight"};
+    parts.ffn_norm = "ffn_norm.weight";
+    WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadGatedFeedForward(from, blk, m.n_embd, m.n_ff, backend));
+    return parts;
   };
   // The norm before the head is called that of the embedding.
-  WEIR_RETURN_IF_ERROR(model->Load(
-      file, m, {.arch = kArch, .ffn_norm = "ffn_norm.weight", .output_norm = "token_embd_norm.weight", .mixer = mixer}, loader));
+  const HybridDecoder::Family family = {.arch = kArch, .output_norm = "token_embd_norm.weight", .layer = layer};
+  WEIR_RETURN_IF_ERROR(model->Load(file, m, family, loader));
   return std::unique_ptr<Model>(std::move(model));
 }
 

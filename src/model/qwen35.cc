@@ -27,18 +27,21 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   ModelConfig& config = model->mutable_config();
   WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config));
   WEIR_ASSIGN_OR_RETURN(config.attention.rope, ReadRopeConfig(file, arch, m, loader));
-  const auto mixer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Family::Mixer> {
+  const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
+    HybridDecoder::Parts parts;
     if ((l + 1) % every == 0) {
-      WEIR_ASSIGN_OR_RETURN(auto attention, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
-                                                                 {.head_norms = true, .gated = true}, backend));
-      return HybridDecoder::Family::Mixer{std::move(attention), "attn_output.weight"};
+      parts.out = "attn_output.weight";
+      WEIR_ASSIGN_OR_RETURN(parts.mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
+                                                              {.head_norms = true, .gated = true}, backend));
+    } else {
+      parts.out = "ssm_out.weight";
+      WEIR_ASSIGN_OR_RETURN(parts.mixer, DeltaNetMixer::Load(from, blk, m.n_embd, delta, m.norm_eps, backend));
     }
-    WEIR_ASSIGN_OR_RETURN(auto net, DeltaNetMixer::Load(from, blk, m.n_embd, delta, m.norm_eps, backend));
-    return HybridDecoder::Family::Mixer{std::move(net), "ssm_out.weight"};
+    parts.ffn_norm = "post_attention_norm.weight";
+    WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadGatedFeedForward(from, blk, m.n_embd, m.n_ff, backend));
+    return parts;
   };
-  WEIR_RETURN_IF_ERROR(model->Load(
-      file, m, {.arch = kArch, .ffn_norm = "post_attention_norm.weight", .output_norm = "output_norm.weight", .mixer = mixer},
-      loader));
+  WEIR_RETURN_IF_ERROR(model->Load(file, m, {.arch = kArch, .layer = layer}, loader));
   return std::unique_ptr<Model>(std::move(model));
 }
 

@@ -49,6 +49,20 @@ bool HasQuantisedAttention(const GgufFile& file) {
   return std::none_of(file.tensors().begin(), file.tensors().end(), plain);
 }
 
+// One number, or one for each layer, all of them equal but for zeros.
+Result<int32_t> ReadFeedForwardLength(const GgufFile& file, const std::string& key) {
+  const std::vector<int64_t>* by_layer = file.IntArray(key);
+  if (by_layer == nullptr || by_layer->empty()) return Bounded(file, key, 8, 1 << 20);
+  const int64_t most = *std::max_element(by_layer->begin(), by_layer->end());
+  for (const int64_t n : *by_layer) {
+    if (n != 0 && n != most) {
+      return Unsupported("{}: layers of widths {} and {} ({}) are not supported", file.path(), n, most, key);
+    }
+  }
+  if (most < 8 || most > (1 << 20)) return Corrupt("{}: {} is {}, expected 8 to {}", file.path(), key, most, 1 << 20);
+  return static_cast<int32_t>(most);
+}
+
 // KV heads: one number, or one for each layer, 0 where a layer does not attend.
 Status ReadKvHeads(const GgufFile& file, const std::string& key, DecoderMetadata* m) {
   const std::vector<int64_t>* by_layer = file.IntArray(key);
@@ -115,6 +129,15 @@ Status WeightLoader::LoadTaps(const std::string& name, int64_t n_rows, int64_t n
   for (int64_t i = 0; i < n; ++i) {
     DecodeRow(tensor->type, tensor->data + (first + i) * RowBytes(tensor->type, n_taps), n_taps, row.data());
     for (int64_t t = 0; t < n_taps; ++t) values[static_cast<size_t>(t * n + i)] = row[static_cast<size_t>(t)];
+  }
+  return Keep(name, std::move(values), out);
+}
+
+Status WeightLoader::LoadVectors(const std::string& name, int64_t n_rows, int64_t n, Vector* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, n_rows == 1 ? Take(name, {n}) : Take(name, {n_rows, n}));
+  std::vector<float> values(static_cast<size_t>(n_rows * n));
+  for (int64_t r = 0; r < n_rows; ++r) {
+    DecodeRow(tensor->type, tensor->data + r * RowBytes(tensor->type, n), n, values.data() + r * n);
   }
   return Keep(name, std::move(values), out);
 }
@@ -221,7 +244,7 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   DecoderMetadata m;
   WEIR_ASSIGN_OR_RETURN(m.n_layers, Bounded(file, arch + ".block_count", 1, 1024));
   WEIR_ASSIGN_OR_RETURN(m.n_embd, Bounded(file, arch + ".embedding_length", 8, 1 << 17));
-  WEIR_ASSIGN_OR_RETURN(m.n_ff, Bounded(file, arch + ".feed_forward_length", 8, 1 << 20));
+  WEIR_ASSIGN_OR_RETURN(m.n_ff, ReadFeedForwardLength(file, arch + ".feed_forward_length"));
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
   WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", &m));

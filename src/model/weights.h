@@ -53,6 +53,8 @@ class WeightLoader {
                     std::unique_ptr<Matrix>* out);
   // Rows [first, first + n) of a tensor [n_rows, n_taps] of small kernels, one for each channel: [n_taps, n] in `out`.
   Status LoadTaps(const std::string& name, int64_t n_rows, int64_t n_taps, int64_t first, int64_t n, Vector* out);
+  // A tensor [n_rows, n] of small vectors, one after the other.
+  Status LoadVectors(const std::string& name, int64_t n_rows, int64_t n, Vector* out);
   // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
   Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                     std::unique_ptr<Matrix>* out);

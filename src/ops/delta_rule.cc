@@ -6,7 +6,7 @@
 namespace weir::ref {
 
 void DeltaRule(const DeltaRuleArgs& args) {
-  const int64_t width = DeltaStateWidth(args.d_v);
+  const int64_t width = StateBlockWidth(args.d_v);
   for (int32_t h = 0; h < args.n_v_heads; ++h) {
     for (int64_t r = 0; r < args.n_rows; ++r) {
       const int64_t at = r * args.n_v_heads + h;

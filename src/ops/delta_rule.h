@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "ops/state_block.h"
+
 namespace weir {
 
 struct DeltaRuleArgs {
@@ -19,7 +21,7 @@ struct DeltaRuleArgs {
   const float* beta = nullptr;     // [n_rows, n_v_heads]
   const float* a = nullptr;        // [n_v_heads], below 0
   const float* dt_bias = nullptr;  // [n_v_heads]
-  // [n_v_heads, d_v / w, d_k, w], w = DeltaStateWidth(d_v): columns in blocks, so that a worker's block is contiguous.
+  // [n_v_heads, d_v / w, d_k, w], w = StateBlockWidth(d_v).
   float* state = nullptr;
   float* out = nullptr;      // [n_rows, n_v_heads, d_v], may be v
   float* scratch = nullptr;  // [2, n_rows, n_v_heads], DeltaRuleScratchFloats()
@@ -34,7 +36,6 @@ struct DeltaRuleArgs {
   }
 };
 
-constexpr int64_t DeltaStateWidth(int64_t d_v) { return d_v % 32 == 0 ? 32 : d_v; }
 constexpr int64_t DeltaRuleScratchFloats(int64_t n_rows, int64_t n_v_heads) { return 2 * n_rows * n_v_heads; }
 
 namespace ref {

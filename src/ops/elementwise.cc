@@ -24,11 +24,12 @@ double GeluOf(GeluKind kind, double x) {
 void RmsNorm(const RmsNormArgs& args) {
   for (int64_t r = 0; r < args.n_rows; ++r) {
     const float* x = args.x + r * args.dim;
+    const float* w = args.w + r % args.n_weights * args.dim;
     float* y = args.y + r * args.dim;
     double sum = 0;
     for (int64_t i = 0; i < args.dim; ++i) sum += static_cast<double>(x[i]) * x[i];
     const double inv_rms = 1.0 / std::sqrt(sum / static_cast<double>(args.dim) + args.eps);
-    for (int64_t i = 0; i < args.dim; ++i) y[i] = static_cast<float>(x[i] * inv_rms * args.w[i]);
+    for (int64_t i = 0; i < args.dim; ++i) y[i] = static_cast<float>(x[i] * inv_rms * w[i]);
   }
 }
 

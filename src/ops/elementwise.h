@@ -6,13 +6,14 @@
 
 namespace weir {
 
-// y[r, i] = x[r, i] / sqrt(mean_i(x[r, i]^2) + eps) * w[i]
+// y[r, i] = x[r, i] / sqrt(mean_i(x[r, i]^2) + eps) * w[r % n_weights, i]
 struct RmsNormArgs {
   const float* x = nullptr;  // [n_rows, dim], contiguous
-  const float* w = nullptr;  // [dim]
+  const float* w = nullptr;  // [n_weights, dim]
   float* y = nullptr;        // [n_rows, dim]
   int64_t n_rows = 0, dim = 0;
   float eps = 0;
+  int64_t n_weights = 1;
 };
 
 // y[r, i] = (x[r, i] - mean) / sqrt(variance + eps) * w[i] + b[i], mean and (biased) variance of row r

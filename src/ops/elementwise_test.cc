@@ -22,6 +22,14 @@ TEST(RmsNorm, DividesByTheRootMeanSquare) {
   EXPECT_EQ(y[4], 0.0f);
 }
 
+TEST(RmsNorm, RowsTakeTurnsWithTheWeights) {
+  float x[] = {1, 1, 1, 1, 1, 1};
+  const float w[] = {2, 3, 5, 7};
+  ref::RmsNorm({x, w, x, 3, 2, 0.0f, 2});
+  const float expected[] = {2, 3, 5, 7, 2, 3};
+  for (int i = 0; i < 6; ++i) EXPECT_FLOAT_EQ(x[i], expected[i]) << i;
+}
+
 TEST(RmsNorm, WorksInPlace) {
   float x[] = {1, -1, 1, -1};
   const float w[] = {5, 6, 7, 8};

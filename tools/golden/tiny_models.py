@@ -226,7 +226,7 @@ MODELS = {
             intermediate_size=32,
             tie_word_embeddings=False,
             linear_conv_kernel_dim=4,
-            linear_key_head_dim=16,
+            linear_key_head_dim=32,
             linear_value_head_dim=32,
             linear_num_key_heads=2,
             linear_num_value_heads=4,
@@ -246,6 +246,24 @@ MODELS = {
             num_key_value_heads=2,
             max_position_embeddings=512,
             full_attn_idxs=[1, 3],
+        ),
+    ),
+    "nemotron_h": (
+        "nemotron_h",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            layers_block_type=["mamba", "mlp", "attention", "mamba"],
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            max_position_embeddings=512,
+            mamba_num_heads=2,
+            mamba_head_dim=32,
+            n_groups=2,
+            ssm_state_size=16,
+            conv_kernel=4,
+            chunk_size=16,
         ),
     ),
     "opt": ("opt", dict(OPT)),
@@ -314,6 +332,7 @@ KINDS = {
     "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
     "qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM),
     "lfm2": (transformers.Lfm2Config, transformers.Lfm2ForCausalLM),
+    "nemotron_h": (transformers.NemotronHConfig, transformers.NemotronHForCausalLM),
     "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
 }
@@ -322,7 +341,7 @@ KINDS = {
 def build(kind, settings, seed):
     settings = dict(settings, vocab_size=VOCAB, bos_token_id=0, eos_token_id=2, use_cache=False)
     if kind != "opt":
-        settings["norm_eps" if kind == "lfm2" else "rms_norm_eps"] = 1e-5
+        settings[{"lfm2": "norm_eps", "nemotron_h": "layer_norm_epsilon"}.get(kind, "rms_norm_eps")] = 1e-5
     if kind == "phi3":  # whose default lies beyond this vocabulary
         settings["pad_token_id"] = 1
     config, model = KINDS[kind]
@@ -335,7 +354,7 @@ def build(kind, settings, seed):
                 # Gemma stores offsets from 1, and so does Qwen3.5, but for the norm inside its recurrence.
                 offset = kind.startswith("gemma") or (kind == "qwen35" and "linear_attn" not in name)
                 p.copy_((0.0 if offset else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
-            elif name.endswith("A_log") or name.endswith("dt_bias"):
+            elif name.endswith("A_log") or name.endswith("dt_bias") or name.endswith(".D"):
                 p.copy_(torch.randn(p.shape, generator=g))
             elif name.endswith("conv1d.weight") or name.endswith("conv.conv.weight"):
                 p.copy_(0.5 * torch.randn(p.shape, generator=g))
@@ -381,6 +400,18 @@ LFM2 = {
     "ffn_out": "feed_forward",
 }
 RECURRENT = {"qwen3_5_text": "linear_attn.out_proj", "lfm2": "conv.out_proj"}
+# Of layers that are one part only.
+NEMOTRON_H = {
+    "linear_attention": {"attn_norm": "norm", "attn_out": "mixer"},
+    "full_attention": {
+        "attn_norm": "norm",
+        "q": "mixer.q_proj",
+        "k": "mixer.k_proj",
+        "v": "mixer.v_proj",
+        "attn_out": "mixer",
+    },
+    "mlp": {"ffn_norm": "norm", "ffn_out": "mixer"},
+}
 LAYERS = {
     "qwen3_5_text": QWEN35,
     "lfm2": LFM2,
@@ -447,6 +478,9 @@ def run(model, tokens, pos):
     elif kind == "gpt_neox":
         keep("embd", base.embed_in)
         last = base.final_layer_norm
+    elif kind == "nemotron_h":
+        keep("embd", base.embeddings)
+        last = base.norm_f
     else:
         keep("embd", base.embed_tokens)
         last = base.embedding_norm if kind == "lfm2" else base.norm
@@ -455,6 +489,8 @@ def run(model, tokens, pos):
         if kind in RECURRENT and not hasattr(layer, "self_attn"):
             names = {k: path for k, path in names.items() if not path.startswith("self_attn")}
             names["attn_out"] = RECURRENT[kind]
+        if kind == "nemotron_h":
+            names = NEMOTRON_H[layer.block_type]
         for name, path in names.items():
             keep(f"blk.{i}.{name}", layer.get_submodule(path))
         keep(f"blk.{i}.out", layer)

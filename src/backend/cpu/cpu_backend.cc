@@ -51,6 +51,7 @@ class CpuBackend final : public Backend {
   void SigmoidGate(const SigmoidGateArgs& args) override { cpu::SigmoidGate(args, pool_); }
   void CausalConv(const CausalConvArgs& args) override { cpu::CausalConv(args, pool_); }
   void DeltaRule(const DeltaRuleArgs& args) override { cpu::DeltaRule(args, pool_); }
+  void SsmScan(const SsmScanArgs& args) override { cpu::SsmScan(args, pool_); }
   void HeadNll(const NllArgs& args) override { cpu::HeadNll(args, pool_); }
   void StoreSlots(std::span<const StoreSlotsArgs> args) override { cpu::StoreSlots(args, pool_); }
   void CompactSlots(std::span<const CompactSlotsArgs> args) override { cpu::CompactSlots(args, pool_); }

@@ -207,7 +207,8 @@ void RmsNorm(const RmsNormArgs& args, ThreadPool& pool) {
   const int64_t rows = std::max<int64_t>(1, kTaskValues / std::max<int64_t>(1, args.dim));
   pool.For((args.n_rows + rows - 1) / rows, [&](int64_t task, int) {
     for (int64_t r = task * rows; r < std::min(args.n_rows, (task + 1) * rows); ++r) {
-      HWY_DYNAMIC_DISPATCH(RmsNormImpl)(args.x + r * args.dim, args.w, args.y + r * args.dim, args.dim, args.eps);
+      const float* const w = args.w + r % args.n_weights * args.dim;
+      HWY_DYNAMIC_DISPATCH(RmsNormImpl)(args.x + r * args.dim, w, args.y + r * args.dim, args.dim, args.eps);
     }
   });
 }

@@ -42,6 +42,16 @@ TEST(CpuRmsNorm, EqualsReference) {
   }
 }
 
+TEST(CpuRmsNorm, RowsTakeTurnsWithTheWeights) {
+  Rng rng(9);
+  ThreadPool pool(2);
+  const std::vector<float> x = Normals(rng, 7 * 5000), w = Normals(rng, 3 * 5000);
+  std::vector<float> expected(x.size()), y(x.size());
+  ref::RmsNorm({x.data(), w.data(), expected.data(), 7, 5000, 1e-5f, 3});
+  RmsNorm({x.data(), w.data(), y.data(), 7, 5000, 1e-5f, 3}, pool);
+  for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], expected[i], 4e-7f * std::fabs(expected[i]) + 1e-37f);
+}
+
 TEST(CpuLayerNorm, EqualsReference) {
   Rng rng(5);
   ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};

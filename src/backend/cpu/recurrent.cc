@@ -21,13 +21,20 @@
 namespace weir::cpu {
 constexpr int64_t kConvChannels = 256;
 
-// Columns [column, column + width) of one head's matrix, and its gates.
-struct DeltaColumns {
-  const DeltaRuleArgs* args;
-  int32_t head;
-  int64_t column, width;
-  const float *decay, *rate;  // [n_rows, n_v_heads]: g and b
-  float* state;               // [d_k, width]
+// Columns [column, column + width) of the matrix S of one head. Every row r decays it, adds in[r] delta^T and reads
+// S^T out[r]:
+//   the delta rule  delta = rate (v - S^T in)
+//   Mamba-2         delta = rate v, and skip * v is added to what is read
+struct HeadColumns {
+  int64_t n_rows;
+  const float *in, *out, *v;          // of the head's first row: [n_in] twice, [width]
+  int64_t in_stride, v_stride;        // between rows
+  int64_t n_in, width;                // S is [n_in, width]
+  const float *decay, *rate;          // of the head's first row
+  int64_t gate_stride;                // between rows
+  float skip;
+  float* state;
+  float* y;  // [width], rows v_stride apart
 };
 }  // namespace weir::cpu
 #endif
@@ -84,98 +91,117 @@ void ConvImpl(const CausalConvArgs& args, int64_t first, int64_t last) {
   for (int64_t t = 0; t < n_before; ++t) std::memcpy(args.state + t * n_channels + first, next[t], n_bytes);
 }
 
-void GatesImpl(const DeltaRuleArgs& args, int64_t first_row, int64_t last_row, float* decay, float* rate) {
-  for (int64_t r = first_row; r < last_row; ++r) {
-    for (int32_t h = 0; h < args.n_v_heads; ++h) {
-      const int64_t at = r * args.n_v_heads + h;
-      const float z = args.alpha[at] + args.dt_bias[h];
-      decay[at] = std::exp(args.a[h] * (z > 20 ? z : std::log1p(std::exp(z))));
-      rate[at] = 1 / (1 + std::exp(-args.beta[at]));
-    }
-  }
-}
+float Softplus(float z) { return z > 20 ? z : std::log1p(std::exp(z)); }
 
 // kVectors vectors wide. Two rows of the matrix at a time: one chain of additions a column would wait for itself.
-template <int64_t kVectors>
-void DeltaRows(const DeltaColumns& part) {
+template <bool kDelta, int64_t kVectors>
+void ScanRows(const HeadColumns& h) {
   const DF df;
-  const DeltaRuleArgs& a = *part.args;
   constexpr int64_t kWidth = kVectors * kLanes;
-  const int64_t d_k = a.d_k;
-  for (int64_t r = 0; r < a.n_rows; ++r) {
-    const int64_t at = r * a.n_v_heads + part.head;
-    const float* const k = a.k + (r * a.n_k_heads + a.k_head(part.head)) * d_k;
-    const float* const q = a.q + (r * a.n_k_heads + a.k_head(part.head)) * d_k;
-    const VF g = hn::Set(df, part.decay[at]);
+  for (int64_t r = 0; r < h.n_rows; ++r) {
+    const float* const k = h.in + r * h.in_stride;
+    const float* const q = h.out + r * h.in_stride;
+    const float* const v = h.v + r * h.v_stride;
+    const VF g = hn::Set(df, h.decay[r * h.gate_stride]), b = hn::Set(df, h.rate[r * h.gate_stride]);
     VF even[kVectors], odd[kVectors], delta[kVectors];
     for (int64_t j = 0; j < kVectors; ++j) even[j] = odd[j] = hn::Zero(df);
     int64_t i = 0;
-    for (; i + 2 <= d_k; i += 2) {
-      const float* const s = part.state + i * kWidth;
-      const VF k0 = hn::Set(df, k[i]), k1 = hn::Set(df, k[i + 1]);
-      for (int64_t j = 0; j < kVectors; ++j) {
-        even[j] = hn::MulAdd(k0, hn::LoadU(df, s + j * kLanes), even[j]);
-        odd[j] = hn::MulAdd(k1, hn::LoadU(df, s + kWidth + j * kLanes), odd[j]);
+    if constexpr (kDelta) {
+      for (; i + 2 <= h.n_in; i += 2) {
+        const float* const s = h.state + i * kWidth;
+        const VF k0 = hn::Set(df, k[i]), k1 = hn::Set(df, k[i + 1]);
+        for (int64_t j = 0; j < kVectors; ++j) {
+          even[j] = hn::MulAdd(k0, hn::LoadU(df, s + j * kLanes), even[j]);
+          odd[j] = hn::MulAdd(k1, hn::LoadU(df, s + kWidth + j * kLanes), odd[j]);
+        }
+      }
+      if (i < h.n_in) {
+        const float* const s = h.state + i * kWidth;
+        for (int64_t j = 0; j < kVectors; ++j) {
+          even[j] = hn::MulAdd(hn::Set(df, k[i]), hn::LoadU(df, s + j * kLanes), even[j]);
+        }
       }
     }
-    if (i < d_k) {
-      const float* const s = part.state + i * kWidth;
-      for (int64_t j = 0; j < kVectors; ++j) {
-        even[j] = hn::MulAdd(hn::Set(df, k[i]), hn::LoadU(df, s + j * kLanes), even[j]);
-      }
-    }
-    const VF b = hn::Set(df, part.rate[at]);
-    const float* const v = a.v + at * a.d_v + part.column;
     for (int64_t j = 0; j < kVectors; ++j) {
-      const VF known = hn::Mul(g, hn::Add(even[j], odd[j]));
-      delta[j] = hn::Mul(b, hn::Sub(hn::LoadU(df, v + j * kLanes), known));
+      VF value = hn::LoadU(df, v + j * kLanes);
+      if constexpr (kDelta) value = hn::Sub(value, hn::Mul(g, hn::Add(even[j], odd[j])));
+      delta[j] = hn::Mul(b, value);
       even[j] = odd[j] = hn::Zero(df);
     }
     const auto next = [&](int64_t row, int64_t j) {
-      float* const s = part.state + row * kWidth + j * kLanes;
+      float* const s = h.state + row * kWidth + j * kLanes;
       const VF value = hn::MulAdd(hn::Set(df, k[row]), delta[j], hn::Mul(g, hn::LoadU(df, s)));
       hn::StoreU(value, df, s);
       return value;
     };
-    for (i = 0; i + 2 <= d_k; i += 2) {
+    for (i = 0; i + 2 <= h.n_in; i += 2) {
       for (int64_t j = 0; j < kVectors; ++j) {
         even[j] = hn::MulAdd(hn::Set(df, q[i]), next(i, j), even[j]);
         odd[j] = hn::MulAdd(hn::Set(df, q[i + 1]), next(i + 1, j), odd[j]);
       }
     }
-    if (i < d_k) {
+    if (i < h.n_in) {
       for (int64_t j = 0; j < kVectors; ++j) even[j] = hn::MulAdd(hn::Set(df, q[i]), next(i, j), even[j]);
     }
-    float* const out = a.out + at * a.d_v + part.column;
-    for (int64_t j = 0; j < kVectors; ++j) hn::StoreU(hn::Add(even[j], odd[j]), df, out + j * kLanes);
+    float* const y = h.y + r * h.v_stride;
+    for (int64_t j = 0; j < kVectors; ++j) {
+      VF sum = hn::Add(even[j], odd[j]);
+      if constexpr (!kDelta) sum = hn::MulAdd(hn::Set(df, h.skip), hn::LoadU(df, v + j * kLanes), sum);
+      hn::StoreU(sum, df, y + j * kLanes);
+    }
   }
 }
 
 // Any width, number by number.
-void DeltaRowsPlain(const DeltaColumns& part) {
-  const DeltaRuleArgs& a = *part.args;
-  for (int64_t r = 0; r < a.n_rows; ++r) {
-    const int64_t at = r * a.n_v_heads + part.head;
-    const float* const k = a.k + (r * a.n_k_heads + a.k_head(part.head)) * a.d_k;
-    const float* const q = a.q + (r * a.n_k_heads + a.k_head(part.head)) * a.d_k;
-    const float g = part.decay[at];
-    for (int64_t j = 0; j < part.width; ++j) {
-      float known = 0, out = 0;
-      for (int64_t i = 0; i < a.d_k; ++i) known += k[i] * part.state[i * part.width + j];
-      const float delta = part.rate[at] * (a.v[at * a.d_v + part.column + j] - g * known);
-      for (int64_t i = 0; i < a.d_k; ++i) {
-        float& s = part.state[i * part.width + j];
-        s = g * s + k[i] * delta;
-        out += q[i] * s;
+template <bool kDelta>
+void ScanRowsPlain(const HeadColumns& h) {
+  for (int64_t r = 0; r < h.n_rows; ++r) {
+    const float* const k = h.in + r * h.in_stride;
+    const float* const q = h.out + r * h.in_stride;
+    const float g = h.decay[r * h.gate_stride], b = h.rate[r * h.gate_stride];
+    for (int64_t j = 0; j < h.width; ++j) {
+      const float v = h.v[r * h.v_stride + j];
+      float known = 0, sum = 0;
+      if constexpr (kDelta) {
+        for (int64_t i = 0; i < h.n_in; ++i) known += k[i] * h.state[i * h.width + j];
       }
-      a.out[at * a.d_v + part.column + j] = out;
+      const float delta = b * (v - g * known);
+      for (int64_t i = 0; i < h.n_in; ++i) {
+        float& s = h.state[i * h.width + j];
+        s = g * s + k[i] * delta;
+        sum += q[i] * s;
+      }
+      h.y[r * h.v_stride + j] = kDelta ? sum : sum + h.skip * v;
     }
   }
 }
 
-void DeltaImpl(const DeltaColumns& part) {
-  if (part.width == 32 && 32 % kLanes == 0) return DeltaRows<std::max<int64_t>(1, 32 / kLanes)>(part);
-  DeltaRowsPlain(part);
+template <bool kDelta>
+void ScanImpl(const HeadColumns& h) {
+  if (h.width == 32 && 32 % kLanes == 0) return ScanRows<kDelta, std::max<int64_t>(1, 32 / kLanes)>(h);
+  ScanRowsPlain<kDelta>(h);
+}
+void DeltaImpl(const HeadColumns& h) { ScanImpl<true>(h); }
+void SsmImpl(const HeadColumns& h) { ScanImpl<false>(h); }
+
+void DeltaGatesImpl(const DeltaRuleArgs& args, int64_t first_row, int64_t last_row, float* decay, float* rate) {
+  for (int64_t r = first_row; r < last_row; ++r) {
+    for (int32_t h = 0; h < args.n_v_heads; ++h) {
+      const int64_t at = r * args.n_v_heads + h;
+      decay[at] = std::exp(args.a[h] * Softplus(args.alpha[at] + args.dt_bias[h]));
+      rate[at] = 1 / (1 + std::exp(-args.beta[at]));
+    }
+  }
+}
+
+void SsmGatesImpl(const SsmScanArgs& args, int64_t first_row, int64_t last_row, float* decay, float* rate) {
+  for (int64_t r = first_row; r < last_row; ++r) {
+    for (int32_t h = 0; h < args.n_heads; ++h) {
+      const int64_t at = r * args.n_heads + h;
+      rate[at] = Softplus(args.dt[at] + args.dt_bias[h]);
+      decay[at] = std::exp(args.a[h] * rate[at]);
+    }
+  }
 }
 
 }  // namespace weir::cpu::HWY_NAMESPACE
@@ -185,8 +211,10 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 
 HWY_EXPORT(ConvImpl);
-HWY_EXPORT(GatesImpl);
+HWY_EXPORT(DeltaGatesImpl);
+HWY_EXPORT(SsmGatesImpl);
 HWY_EXPORT(DeltaImpl);
+HWY_EXPORT(SsmImpl);
 
 void CausalConv(const CausalConvArgs& args, ThreadPool& pool) {
   pool.For((args.n_channels + kConvChannels - 1) / kConvChannels, [&](int64_t task, int) {
@@ -195,19 +223,66 @@ void CausalConv(const CausalConvArgs& args, ThreadPool& pool) {
   });
 }
 
+// Rows of one task that computes gates.
+constexpr int64_t kGateRows = 64;
+
 void DeltaRule(const DeltaRuleArgs& args, ThreadPool& pool) {
+  const int64_t n_heads = args.n_v_heads, d_v = args.d_v;
   float* const decay = args.scratch;
-  float* const rate = decay + args.n_rows * args.n_v_heads;
-  constexpr int64_t kGateRows = 64;
+  float* const rate = decay + args.n_rows * n_heads;
   pool.For((args.n_rows + kGateRows - 1) / kGateRows, [&](int64_t task, int) {
     const int64_t first = task * kGateRows;
-    HWY_DYNAMIC_DISPATCH(GatesImpl)(args, first, std::min(args.n_rows, first + kGateRows), decay, rate);
+    HWY_DYNAMIC_DISPATCH(DeltaGatesImpl)(args, first, std::min(args.n_rows, first + kGateRows), decay, rate);
   });
-  const int64_t width = DeltaStateWidth(args.d_v), n_parts = args.d_v / width;
-  pool.For(args.n_v_heads * n_parts, [&](int64_t task, int) {
-    const int32_t head = static_cast<int32_t>(task / n_parts);
+  const int64_t width = StateBlockWidth(d_v), n_parts = d_v / width;
+  pool.For(n_heads * n_parts, [&](int64_t task, int) {
+    const int64_t head = task / n_parts, column = task % n_parts * width;
+    const int64_t in = args.k_head(static_cast<int32_t>(head)) * int64_t{args.d_k};
     HWY_DYNAMIC_DISPATCH(DeltaImpl)
-    ({&args, head, task % n_parts * width, width, decay, rate, args.state + task * args.d_k * width});
+    ({.n_rows = args.n_rows,
+      .in = args.k + in,
+      .out = args.q + in,
+      .v = args.v + head * d_v + column,
+      .in_stride = int64_t{args.n_k_heads} * args.d_k,
+      .v_stride = n_heads * d_v,
+      .n_in = args.d_k,
+      .width = width,
+      .decay = decay + head,
+      .rate = rate + head,
+      .gate_stride = n_heads,
+      .skip = 0,
+      .state = args.state + task * args.d_k * width,
+      .y = args.out + head * d_v + column});
+  });
+}
+
+void SsmScan(const SsmScanArgs& args, ThreadPool& pool) {
+  const int64_t n_heads = args.n_heads, d_head = args.d_head;
+  float* const decay = args.scratch;
+  float* const rate = decay + args.n_rows * n_heads;
+  pool.For((args.n_rows + kGateRows - 1) / kGateRows, [&](int64_t task, int) {
+    const int64_t first = task * kGateRows;
+    HWY_DYNAMIC_DISPATCH(SsmGatesImpl)(args, first, std::min(args.n_rows, first + kGateRows), decay, rate);
+  });
+  const int64_t width = StateBlockWidth(d_head), n_parts = d_head / width;
+  pool.For(n_heads * n_parts, [&](int64_t task, int) {
+    const int64_t head = task / n_parts, column = task % n_parts * width;
+    const int64_t in = args.group(static_cast<int32_t>(head)) * int64_t{args.d_state};
+    HWY_DYNAMIC_DISPATCH(SsmImpl)
+    ({.n_rows = args.n_rows,
+      .in = args.b + in,
+      .out = args.c + in,
+      .v = args.x + head * d_head + column,
+      .in_stride = int64_t{args.n_groups} * args.d_state,
+      .v_stride = n_heads * d_head,
+      .n_in = args.d_state,
+      .width = width,
+      .decay = decay + head,
+      .rate = rate + head,
+      .gate_stride = n_heads,
+      .skip = args.d[head],
+      .state = args.state + task * args.d_state * width,
+      .y = args.out + head * d_head + column});
   });
 }
 

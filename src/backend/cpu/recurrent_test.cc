@@ -104,5 +104,61 @@ TEST(CpuDeltaRule, EqualsReferenceInOneCallAndInMany) {
   }
 }
 
+TEST(CpuSsmScan, EqualsReferenceInOneCallAndInMany) {
+  Rng rng(3);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(3)};
+  struct Shape {
+    int32_t n_groups, n_heads, d_state, d_head;
+  };
+  for (const Shape s : {Shape{1, 1, 1, 1}, {1, 4, 16, 32}, {2, 4, 33, 64}, {1, 2, 128, 64}, {2, 2, 5, 24}}) {
+    const int64_t n_rows = 11;
+    const std::vector<float> x = Normals(rng, n_rows * s.n_heads * s.d_head), dt = Normals(rng, n_rows * s.n_heads);
+    const std::vector<float> b = Normals(rng, n_rows * s.n_groups * s.d_state);
+    const std::vector<float> c = Normals(rng, n_rows * s.n_groups * s.d_state);
+    const std::vector<float> dt_bias = Normals(rng, s.n_heads), d = Normals(rng, s.n_heads);
+    std::vector<float> a = Normals(rng, s.n_heads);
+    for (float& value : a) value = -std::fabs(value);
+    const std::vector<float> before = Normals(rng, int64_t{s.n_heads} * s.d_state * s.d_head);
+    std::vector<float> scratch(static_cast<size_t>(2 * n_rows * s.n_heads));
+    const auto args = [&](int64_t first, int64_t n, std::vector<float>& state, std::vector<float>& out) {
+      return SsmScanArgs{.x = x.data() + first * s.n_heads * s.d_head,
+                         .b = b.data() + first * s.n_groups * s.d_state,
+                         .c = c.data() + first * s.n_groups * s.d_state,
+                         .dt = dt.data() + first * s.n_heads,
+                         .dt_bias = dt_bias.data(),
+                         .a = a.data(),
+                         .d = d.data(),
+                         .state = state.data(),
+                         .out = out.data() + first * s.n_heads * s.d_head,
+                         .scratch = scratch.data(),
+                         .n_rows = n,
+                         .n_groups = s.n_groups,
+                         .n_heads = s.n_heads,
+                         .d_state = s.d_state,
+                         .d_head = s.d_head};
+    };
+    std::vector<float> expected(x.size()), expected_state = before;
+    ref::SsmScan(args(0, n_rows, expected_state, expected));
+    ForEachTarget([&] {
+      std::vector<float> first, first_state;
+      for (ThreadPool& pool : pools) {
+        for (const int64_t piece : {n_rows, int64_t{1}, int64_t{4}}) {
+          std::vector<float> out(x.size()), state = before;
+          for (int64_t done = 0; done < n_rows; done += piece) {
+            SsmScan(args(done, std::min(piece, n_rows - done), state, out), pool);
+          }
+          if (first.empty()) first = out, first_state = state;
+          ASSERT_EQ(std::memcmp(out.data(), first.data(), out.size() * sizeof(float)), 0) << piece;
+          ASSERT_EQ(std::memcmp(state.data(), first_state.data(), state.size() * sizeof(float)), 0) << piece;
+        }
+      }
+      for (size_t i = 0; i < first.size(); ++i) ASSERT_NEAR(first[i], expected[i], 5e-5f * (1 + std::fabs(expected[i])));
+      for (size_t i = 0; i < first_state.size(); ++i) {
+        ASSERT_NEAR(first_state[i], expected_state[i], 2e-5f * (1 + std::fabs(expected_state[i])));
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace weir::cpu

@@ -9,11 +9,12 @@ constexpr int kThreads = 256;
 WEIR_KERNEL void RmsNormRows(RmsNormArgs a) {
   auto* shared = reinterpret_cast<float*>(SharedMemory());
   const float* x = a.x + BlockIdx() * a.dim;
+  const float* w = a.w + BlockIdx() % a.n_weights * a.dim;
   float* y = a.y + BlockIdx() * a.dim;
   float sum = 0;
   for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) sum = fmaf(x[i], x[i], sum);
   const float inverse = 1.0f / sqrtf(BlockSum(sum, shared) / static_cast<float>(a.dim) + a.eps);
-  for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) y[i] = x[i] * inverse * a.w[i];
+  for (int64_t i = ThreadIdx(); i < a.dim; i += NumThreads()) y[i] = x[i] * inverse * w[i];
 }
 
 WEIR_KERNEL void LayerNormRows(LayerNormArgs a) {

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the matrix that a recurrent layer keeps for a head is stored: in blocks of columns, each of them contiguous, because
+// columns are independent of each other and a block fits in a core's cache.
+#pragma once
+
+#include <cstdint>
+
+namespace weir {
+
+// Columns of a block: [columns / width, rows, width].
+constexpr int64_t StateBlockWidth(int64_t columns) { return columns % 32 == 0 ? 32 : columns; }
+
+}  // namespace weir
