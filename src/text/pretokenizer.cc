@@ -26,6 +26,10 @@ constexpr char kSmolLm[] = "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^" WEIR_
   "\\p{L}\\p{N}]+[\\r\\n]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+"
 constexpr char kLlama3[] = WEIR_CL100K("\\p{N}{1,3}");
 constexpr char kQwen2[] = WEIR_CL100K("\\p{N}");
+// Qwen3.5: as Qwen2, but marks belong to words.
+constexpr char kQwen35[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WEIR_WS
+                           "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S
+                           "+";
 // Seed-Coder: as Qwen2, but newlines never join punctuation.
 constexpr char kSeedCoder[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" WEIR_WS
                               "\\p{L}\\p{N}]+|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+";
@@ -136,11 +140,14 @@ constexpr PreInfo kPres[] = {
     {"llama-v3", kLlama3, true, true},
     {"falcon3", kLlama3, true, true},
     {"pixtral", kLlama3, true, true},
+    {"lfm2", kLlama3, true, true},
+    {"falcon-h1", kLlama3, true, true},
     {"smaug-bpe", kLlama3, false, false},
     {"dbrx", kLlama3, false, false},
     {"qwen2", kQwen2, false, false},
     {"deepseek-r1-qwen", kQwen2, false, false},
     {"megrez", kQwen2, false, false},
+    {"qwen35", kQwen35, false, false},
     {"seed-coder", kSeedCoder, false, false},
     {"gpt-4o", kGpt4o, false, false},
     {"tekken", kTekken, true, true},

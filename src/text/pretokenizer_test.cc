@@ -138,6 +138,7 @@ TEST(PreTokenizer, NamesShareExpressions) {
       {"olmo", "gpt-2"},          {"mpt", "gpt-2"},         {"mellum", "gpt-2"},          {"trillion", "gpt-2"},
       {"a.x-4.0", "gpt-2"},       {"starcoder", "smollm"},  {"refact", "smollm"},         {"command-r", "smollm"},
       {"minerva-7b", "smollm"},   {"falcon3", "llama-bpe"}, {"pixtral", "llama-bpe"},     {"dbrx", "llama-bpe"},
+      {"lfm2", "llama-bpe"},      {"falcon-h1", "llama-bpe"},
       {"smaug-bpe", "llama-bpe"}, {"megrez", "qwen2"},      {"deepseek-r1-qwen", "qwen2"}};
   for (const auto& [name, same] : pairs) EXPECT_EQ(Split(name, text), Split(same, text)) << name;
   // Phi-4's: Llama 3's expression, but merges alone decide, and no BOS.
@@ -166,7 +167,7 @@ TEST(PreTokenizer, WaitsForWhatCouldChangeAWord) {
 }
 
 TEST(PreTokenizer, CutsWordsWithoutEnd) {
-  for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "smollm", "seed-coder", "gpt-4o", "tekken", "default",
+  for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "seed-coder", "gpt-4o", "tekken", "default",
                           "deepseek-v3", "deepseek-llm", "deepseek-coder"}) {
     auto made = PreTokenizer::Create(pre);
     ASSERT_TRUE(made.ok());

@@ -329,7 +329,7 @@ TEST(HeadReduce, IsTheOneThatTheOptionNames) {
 
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
                          ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn",
-                                                              "llama_window", "gptneox", "qwen3", "phi3", "gemma2",
+                                                              "llama_window", "gptneox", "qwen3", "qwen35", "phi3", "gemma2",
                                                               "gemma3"),
                                             ::testing::Values(Granularity::kPerLayer, Granularity::kPerHead),
                                             ::testing::Values(Positions::kCache, Positions::kReset)),

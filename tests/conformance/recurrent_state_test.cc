@@ -140,7 +140,7 @@ TEST_P(RecurrentStateTest, RewindsToMarksOnly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, RecurrentStateTest, ::testing::Values("qwen35", "lfm2"),
+INSTANTIATE_TEST_SUITE_P(Tiny, RecurrentStateTest, ::testing::Values("lfm2", "nemotron_h", "qwen35"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -45,8 +45,10 @@ std::vector<uint8_t> Bytes(const Session& session) {
   return out;
 }
 
-TEST(StepBatch, TheSameBytesAsAlone) {
-  Tiny tiny("llama");
+class EveryModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryModel, TheSameBytesAsAlone) {
+  Tiny tiny(GetParam());
   // Policies that collect nothing, rows of every kind, likelihoods and vectors; three kinds of positions.
   const std::vector<std::string> policies = {"streaming_llm", "h2o",       "tova", "snapkv", "sirllm",
                                              "keydiff",       "infinipot", "weir", "window", "streaming_llm"};
@@ -84,6 +86,10 @@ TEST(StepBatch, TheSameBytesAsAlone) {
   EXPECT_GT(batch->n_forwards(), 60);
   EXPECT_GT(batch->n_shared(), 2 * batch->n_forwards());
 }
+
+// Attention alone, and beside layers with a state of their own.
+INSTANTIATE_TEST_SUITE_P(StepBatch, EveryModel, ::testing::Values("llama", "lfm2", "nemotron_h", "qwen35"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(StepBatch, WhoCannotGoOnHoldsNobodyUp) {
   Tiny tiny("llama");

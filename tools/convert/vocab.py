@@ -19,6 +19,7 @@ T = gguf.TokenType
 _PRE_BY_REGEX = (
     (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|", "llama-bpe"),
     (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", "qwen2"),
+    (r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|", "qwen35"),
     (r"\p{L}+|\p{N}{1}|", "seed-coder"),
     (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|", "tekken"),  # in GPT-4o a word may end with a contraction
     (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+", "gpt-4o"),

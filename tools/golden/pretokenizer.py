@@ -41,6 +41,10 @@ RULES = {
     "smollm": [r"\p{N}", GPT2],
     "llama-bpe": [CL100K.replace("DIGITS", r"\p{N}{1,3}")],
     "qwen2": [CL100K.replace("DIGITS", r"\p{N}")],
+    "qwen35": [
+        SHORT
+        + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ],
     "gpt-4o": [O200K.replace("SHORT", SHORT + "?").replace("DIGITS", r"\p{N}{1,3}")],
     "tekken": [O200K.replace("SHORT", "").replace("DIGITS", r"\p{N}")],
     "seed-coder": [SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"],

@@ -46,6 +46,7 @@ def metadata(source, writer, say):
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(source.need("layer_norm_epsilon"))
+    writer.add_layer_norm_eps(source.need("layer_norm_epsilon"))  # read by llama.cpp
     writer.add_vocab_size(source.need("vocab_size"))
     mamba2.write_keys(
         writer,
