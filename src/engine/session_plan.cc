@@ -35,19 +35,18 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   parts.evidence = EvidenceSet(needs, options);
   const EvidenceDemand& demand = parts.evidence.demand();
   SessionPlan plan;
-  plan.pot = {.n_layers = config.attention.n_layers,
-              .n_kv_heads = config.attention.n_kv_heads,
-              .head_dim = config.attention.head_dim,
-              .n_slots = n_slots + ExcerptSlots(options, n_slots),
-              .k_type = options.k_type,
-              .v_type = options.v_type,
-              .positions = needs.positions,
-              .granularity = needs.granularity,
-              .floats = demand.floats,
-              .state = {.n_floats = config.attention.n_state,
-                        .n_marks = options.state_marks,
-                        .aside = demand.probe_slots > 0},
-              .spread = needs.spread > 0 ? needs.spread : config.attention.n_kv_heads};
+  plan.pot = {
+      .n_layers = config.attention.n_layers,
+      .n_kv_heads = config.attention.n_kv_heads,
+      .head_dim = config.attention.head_dim,
+      .n_slots = n_slots + ExcerptSlots(options, n_slots),
+      .k_type = options.k_type,
+      .v_type = options.v_type,
+      .positions = needs.positions,
+      .granularity = needs.granularity,
+      .floats = demand.floats,
+      .state = {.n_floats = config.attention.n_state, .n_marks = options.state_marks, .aside = demand.probe_slots > 0},
+      .spread = needs.spread > 0 ? needs.spread : config.attention.n_kv_heads};
   plan.pot_slots = n_slots;
   plan.excerpt_slots = plan.pot.n_slots - n_slots;
   plan.probe_slots = demand.probe_slots;

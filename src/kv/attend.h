@@ -34,8 +34,8 @@ struct AttentionLayout {
   RopeConfig rope;         // n_rot = 0: no rotary embedding
   AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
   bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }
-  // F32 numbers that layers without keys and values keep of a stream (kv/recurrent_state.h). Those layers are not counted
-  // in n_layers.
+  // F32 numbers that layers without keys and values keep of a stream (kv/recurrent_state.h). Those layers are not
+  // counted in n_layers.
   int64_t n_state = 0;
   // Rows of a table of learned positions that the model adds to its input (Attender::positions()); 0: none.
   int32_t n_learned_positions = 0;

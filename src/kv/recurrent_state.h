@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers without keys and values keep of a stream: numbers of a fixed count that every row rewrites (a convolution's
-// last rows, a delta rule's matrices).
+// What layers without keys and values keep of a stream: numbers of a fixed count that every row rewrites (a
+// convolution's last rows, a delta rule's matrices).
 //
 // A state cannot un-read a row. It can only return to a copy that was made before: aside, for rows that are read and
 // removed again (a probe), or at a mark, for a prompt that begins like the last one. Copies are reserved when the state

@@ -12,8 +12,8 @@
 // A forward pass appends in two steps: BeginAppend() takes slots and metadata for the chunk in every group, then each
 // layer's keys and values are stored by kv/attend.h. DropLast() undoes the latest appends (probe tokens).
 //
-// Beside its slots a pot holds the state of layers that have none (kv/recurrent_state.h). Selections do not change it: such
-// a layer has read everything that was ever read.
+// Beside its slots a pot holds the state of layers that have none (kv/recurrent_state.h). Selections do not change it:
+// such a layer has read everything that was ever read.
 #pragma once
 
 #include <array>
@@ -141,7 +141,7 @@ class Pot {
   HostBuffer meta_;                                    // [n_groups, n_slots] SlotMeta
   std::array<Buffer, std::size(kSlotFloats)> floats_;  // by SlotFloat: [n_groups, n_slots], empty if not kept
   RecurrentState state_;
-  std::vector<int32_t> used_;                          // [n_groups]
+  std::vector<int32_t> used_;          // [n_groups]
   std::vector<int64_t> begin_, room_;  // [n_groups] if heads share storage: regions, in slots of the whole pot
 };
 

@@ -218,7 +218,8 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
 
 Status Pot::CopyFrom(const Pot& other) {
   const PotHeader mine = HeaderOf(shape_), its = HeaderOf(other.shape_);
-  if (std::memcmp(&mine, &its, sizeof(mine)) != 0 || state_.n_floats() != other.state_.n_floats()) return InvalidArgument("the pots differ in shape");
+  if (std::memcmp(&mine, &its, sizeof(mine)) != 0 || state_.n_floats() != other.state_.n_floats())
+    return InvalidArgument("the pots differ in shape");
   if (this == &other) return Status();
   backend_->Synchronise();
   used_ = other.used_;

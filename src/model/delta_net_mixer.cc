@@ -94,16 +94,16 @@ void DeltaNetMixer::Run(const Call& call) {
   Workspace space = call.space;
   const Rooms r = LayOut(&space, n);
   const MatMulOut outs[] = {
-      {wq_.get(), r.q, k_dim, nullptr, false},         {wk_.get(), r.k, k_dim, nullptr, false},
-      {wv_.get(), r.v, v_dim, nullptr, false},         {wz_.get(), r.z, v_dim, nullptr, false},
+      {wq_.get(), r.q, k_dim, nullptr, false},          {wk_.get(), r.k, k_dim, nullptr, false},
+      {wv_.get(), r.v, v_dim, nullptr, false},          {wz_.get(), r.z, v_dim, nullptr, false},
       {w_alpha_.get(), r.alpha, heads, nullptr, false}, {w_beta_.get(), r.beta, heads, nullptr, false},
   };
   backend_.MatMul({call.x, n_embd_, n, n_embd_, outs, call.scratch});
   const int64_t n_before = shape_.n_taps - 1;
   for (const BatchSegment& s : call.attender->segments()) {
     float* state = s.pot->state().data() + place_;
-    for (const auto& [x, taps, cols] : {std::tuple{r.q, q_taps_.get(), k_dim}, {r.k, k_taps_.get(), k_dim},
-                                        {r.v, v_taps_.get(), v_dim}}) {
+    for (const auto& [x, taps, cols] :
+         {std::tuple{r.q, q_taps_.get(), k_dim}, {r.k, k_taps_.get(), k_dim}, {r.v, v_taps_.get(), v_dim}}) {
       float* const rows = x + s.first_row * cols;
       backend_.CausalConv({rows, taps, nullptr, state, rows, s.n_rows, cols, shape_.n_taps, true});
       state += n_before * cols;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated DeltaNet (arXiv 2412.06464, section 3.4) as Qwen3-Next and Qwen3.5 have it: q, k and v pass a short convolution
-// and silu, q and k are brought to length 1, the delta rule follows, and its result is normalised head by head and gated
-// by silu(z).
+// and silu, q and k are brought to length 1, the delta rule follows, and its result is normalised head by head and
+// gated by silu(z).
 #pragma once
 
 #include <memory>

@@ -7,8 +7,7 @@
 
 namespace weir {
 
-Status HybridDecoder::Load(const GgufFile& file, const DecoderMetadata& m, const Family& family,
-                           WeightLoader& loader) {
+Status HybridDecoder::Load(const GgufFile& file, const DecoderMetadata& m, const Family& family, WeightLoader& loader) {
   if (!backend_.on_host()) {
     return Unsupported("{}: architecture '{}' runs on the CPU only; leave --device away", file.path(), family.arch);
   }
@@ -115,8 +114,13 @@ void HybridDecoder::Forward(const ForwardArgs& args) {
       Workspace space = bump;
       const int64_t n_out = layer.mixer->n_out();
       float* mix = space.Floats(n * n_out);
-      TokenMixer::Call call{
-          .attender = args.attender, .x = norm, .n_rows = n, .out = mix, .space = space, .scratch = scratch, .observe = {}};
+      TokenMixer::Call call{.attender = args.attender,
+                            .x = norm,
+                            .n_rows = n,
+                            .out = mix,
+                            .space = space,
+                            .scratch = scratch,
+                            .observe = {}};
       if (watched) {
         call.observe = [&](const char* name, int64_t cols, const float* data) { observe(blk + name, cols, data); };
       }

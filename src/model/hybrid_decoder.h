@@ -28,8 +28,8 @@ class HybridDecoder : public Model {
 
   // The parts in which families differ.
   struct Parts {
-    std::unique_ptr<TokenMixer> mixer;  // or nullptr
-    const char* out = "";               // its output projection: "attn_output.weight"
+    std::unique_ptr<TokenMixer> mixer;          // or nullptr
+    const char* out = "";                       // its output projection: "attn_output.weight"
     std::unique_ptr<FeedForward> feed_forward;  // or nullptr
     const char* ffn_norm = "";                  // "ffn_norm.weight"
   };

@@ -1,7 +1,7 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// LFM2 (Liquid Foundation Models 2, 2025): gated short convolutions, and attention with norms on the heads of q and k in
-// the layers that have KV heads.
+// LFM2 (Liquid Foundation Models 2, 2025): gated short convolutions, and attention with norms on the heads of q and k
+// in the layers that have KV heads.
 #include "model/attention_mixer.h"
 #include "model/hybrid_decoder.h"
 #include "model/short_conv_mixer.h"

@@ -43,19 +43,17 @@ Result<std::unique_ptr<TokenMixer>> Mamba2Mixer::Load(WeightLoader& loader, cons
   WEIR_RETURN_IF_ERROR(loader.LoadRows(in, all, n_embd, 2 * x_dim + bc_dim, bc_dim, &out->wc_));
   WEIR_RETURN_IF_ERROR(loader.LoadRows(in, all, n_embd, x_dim + conv_dim, heads, &out->wdt_));
   const bool biased = loader.Has(conv + "bias");
-  for (const auto& [first, n, taps, bias] :
-       {std::tuple{int64_t{0}, x_dim, &out->x_taps_, &out->x_bias_}, {x_dim, bc_dim, &out->b_taps_, &out->b_bias_},
-        {x_dim + bc_dim, bc_dim, &out->c_taps_, &out->c_bias_}}) {
+  for (const auto& [first, n, taps, bias] : {std::tuple{int64_t{0}, x_dim, &out->x_taps_, &out->x_bias_},
+                                             {x_dim, bc_dim, &out->b_taps_, &out->b_bias_},
+                                             {x_dim + bc_dim, bc_dim, &out->c_taps_, &out->c_bias_}}) {
     WEIR_RETURN_IF_ERROR(loader.LoadTaps(conv + "weight", conv_dim, shape.n_taps, first, n, taps));
     if (biased) WEIR_RETURN_IF_ERROR(loader.LoadPart(conv + "bias", conv_dim, first, n, bias));
   }
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(blk + "ssm_a", heads, 1, 0, heads, &out->a_));
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(blk + "ssm_d", heads, 1, 0, heads, &out->d_));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_dt.bias", heads, &out->dt_bias_));
-  if (loader.Has(blk + "ssm_norm.weight")) {
-    WEIR_RETURN_IF_ERROR(
-        loader.LoadVectors(blk + "ssm_norm.weight", shape.n_groups, x_dim / shape.n_groups, &out->norm_));
-  }
+  WEIR_RETURN_IF_ERROR(
+      loader.LoadVectors(blk + "ssm_norm.weight", shape.n_groups, x_dim / shape.n_groups, &out->norm_));
   return std::unique_ptr<TokenMixer>(std::move(out));
 }
 
@@ -100,9 +98,9 @@ void Mamba2Mixer::Run(const Call& call) {
   for (const BatchSegment& s : call.attender->segments()) {
     const int64_t first = s.first_row;
     float* state = s.pot->state().data() + place_;
-    for (const auto& [x, taps, bias, cols] :
-         {std::tuple{call.out, x_taps_.get(), x_bias_.get(), x_dim}, {r.b, b_taps_.get(), b_bias_.get(), bc_dim},
-          {r.c, c_taps_.get(), c_bias_.get(), bc_dim}}) {
+    for (const auto& [x, taps, bias, cols] : {std::tuple{call.out, x_taps_.get(), x_bias_.get(), x_dim},
+                                              {r.b, b_taps_.get(), b_bias_.get(), bc_dim},
+                                              {r.c, c_taps_.get(), c_bias_.get(), bc_dim}}) {
       float* const rows = x + first * cols;
       backend_.CausalConv({rows, taps, bias, state, rows, s.n_rows, cols, shape_.n_taps, true});
       state += n_before * cols;
@@ -124,7 +122,6 @@ void Mamba2Mixer::Run(const Call& call) {
                       .d_head = shape_.d_head});
   }
   backend_.SwiGlu({r.z, call.out, call.out, n * x_dim});
-  if (norm_.data.empty()) return;
   backend_.RmsNorm(
       {call.out, norm_.get(), call.out, n * shape_.n_groups, x_dim / shape_.n_groups, norm_eps_, shape_.n_groups});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mamba-2 (arXiv 2405.21060, figure 6) as Granite 4, Nemotron-H and Falcon-H1 have it: x, b and c pass a short convolution
-// and silu, the scan follows, and its result is gated by silu(z) and, in most, normalised group by group.
+// Mamba-2 (arXiv 2405.21060, figure 6) as Granite 4, Nemotron-H and Falcon-H1 have it: x, b and c pass a short
+// convolution and silu, the scan follows, and its result is gated by silu(z) and normalised group by group.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,6 @@ Result<Mamba2Shape> ReadMamba2Shape(const GgufFile& file, const std::string& arc
 
 class Mamba2Mixer : public TokenMixer {
  public:
-  // A layer without ssm_norm is gated only.
   static Result<std::unique_ptr<TokenMixer>> Load(WeightLoader& loader, const std::string& blk, int64_t n_embd,
                                                   const Mamba2Shape& shape, float norm_eps, Backend& backend);
 
@@ -47,7 +46,7 @@ class Mamba2Mixer : public TokenMixer {
   Vector x_taps_, b_taps_, c_taps_;  // [n_taps, columns]
   Vector x_bias_, b_bias_, c_bias_;  // or empty
   Vector a_, d_, dt_bias_;           // [n_heads]
-  Vector norm_;                      // [n_groups, x_dim / n_groups], or empty
+  Vector norm_;                      // [n_groups, x_dim / n_groups]
 };
 
 }  // namespace weir

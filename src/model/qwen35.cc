@@ -1,8 +1,8 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
 // Qwen3.5 and later dense Qwens of its kind: three layers of gated DeltaNet to one of gated attention, whose heads are
-// rotated in part. Positions of text are the same on all three axes (Qwen3-VL's interleaved order), so that they rotate like
-// plain ones. The blocks that predict several tokens at once (nextn) are not loaded.
+// rotated in part. Positions of text are the same on all three axes (Qwen3-VL's interleaved order), so that they rotate
+// like plain ones. The blocks that predict several tokens at once (nextn) are not loaded.
 #include "model/attention_mixer.h"
 #include "model/delta_net_mixer.h"
 #include "model/hybrid_decoder.h"

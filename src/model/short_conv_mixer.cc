@@ -28,8 +28,8 @@ void ShortConvMixer::Run(const Call& call) {
   backend_.Mul({b, call.out, call.out, n * n_embd_});
   for (const BatchSegment& s : call.attender->segments()) {
     float* const rows = call.out + s.first_row * n_embd_;
-    backend_.CausalConv({rows, taps_.get(), nullptr, s.pot->state().data() + place_, rows, s.n_rows, n_embd_, n_taps_,
-                         false});
+    backend_.CausalConv(
+        {rows, taps_.get(), nullptr, s.pot->state().data() + place_, rows, s.n_rows, n_embd_, n_taps_, false});
   }
   backend_.Mul({c, call.out, call.out, n * n_embd_});
 }

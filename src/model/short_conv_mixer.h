@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LFM2's gated short convolution (Liquid Foundation Models 2, 2025): out = c * conv(b * x), b, c, x linear in the input.
+// LFM2's gated short convolution (Liquid Foundation Models 2, 2025): out = c * conv(b * x), b, c, x linear in the
+// input.
 #pragma once
 
 #include <memory>

@@ -50,17 +50,25 @@ bool HasQuantisedAttention(const GgufFile& file) {
 }
 
 // One number, or one for each layer, all of them equal but for zeros.
-Result<int32_t> ReadFeedForwardLength(const GgufFile& file, const std::string& key) {
+Status ReadFeedForwardLength(const GgufFile& file, const std::string& key, DecoderMetadata* m) {
   const std::vector<int64_t>* by_layer = file.IntArray(key);
-  if (by_layer == nullptr || by_layer->empty()) return Bounded(file, key, 8, 1 << 20);
+  if (by_layer == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(m->n_ff, Bounded(file, key, 8, 1 << 20));
+    return Status();
+  }
+  if (std::ssize(*by_layer) != m->n_layers) {
+    return Corrupt("{}: {} has {} entries for {} layers", file.path(), key, by_layer->size(), m->n_layers);
+  }
   const int64_t most = *std::max_element(by_layer->begin(), by_layer->end());
   for (const int64_t n : *by_layer) {
     if (n != 0 && n != most) {
       return Unsupported("{}: layers of widths {} and {} ({}) are not supported", file.path(), n, most, key);
     }
+    m->feeds_forward.push_back(n != 0);
   }
   if (most < 8 || most > (1 << 20)) return Corrupt("{}: {} is {}, expected 8 to {}", file.path(), key, most, 1 << 20);
-  return static_cast<int32_t>(most);
+  m->n_ff = static_cast<int32_t>(most);
+  return Status();
 }
 
 // KV heads: one number, or one for each layer, 0 where a layer does not attend.
@@ -76,8 +84,8 @@ Status ReadKvHeads(const GgufFile& file, const std::string& key, DecoderMetadata
   for (const int64_t n : *by_layer) {
     if (n < 0 || n > m->n_heads) return Corrupt("{}: {} has {}, expected 0 to {}", file.path(), key, n, m->n_heads);
     if (n > 0 && m->n_kv_heads > 0 && n != m->n_kv_heads) {
-      return Unsupported("{}: layers with {} and with {} KV heads ({}) are not supported", file.path(), m->n_kv_heads, n,
-                         key);
+      return Unsupported("{}: layers with {} and with {} KV heads ({}) are not supported", file.path(), m->n_kv_heads,
+                         n, key);
     }
     if (n > 0) m->n_kv_heads = static_cast<int32_t>(n);
     m->attends.push_back(n > 0);
@@ -244,7 +252,7 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   DecoderMetadata m;
   WEIR_ASSIGN_OR_RETURN(m.n_layers, Bounded(file, arch + ".block_count", 1, 1024));
   WEIR_ASSIGN_OR_RETURN(m.n_embd, Bounded(file, arch + ".embedding_length", 8, 1 << 17));
-  WEIR_ASSIGN_OR_RETURN(m.n_ff, ReadFeedForwardLength(file, arch + ".feed_forward_length"));
+  WEIR_RETURN_IF_ERROR(ReadFeedForwardLength(file, arch + ".feed_forward_length", &m));
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
   WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", &m));

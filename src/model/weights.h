@@ -102,7 +102,9 @@ struct DecoderMetadata {
   int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0, n_ctx_train = 0;
   int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float norm_eps = 0;
-  std::vector<bool> attends;  // [n_layers] of a file that gives KV heads layer by layer: those that have some
+  // [n_layers], of a file that gives KV heads, or the width of the feed-forward part, layer by layer: those that have
+  // some.
+  std::vector<bool> attends, feeds_forward;
 };
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch);
 // The properties of every architecture, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary embedding

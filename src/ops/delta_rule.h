@@ -31,9 +31,7 @@ struct DeltaRuleArgs {
   int32_t d_k = 0, d_v = 0;
   bool grouped = false;
 
-  int32_t k_head(int32_t v_head) const {
-    return grouped ? v_head / (n_v_heads / n_k_heads) : v_head % n_k_heads;
-  }
+  int32_t k_head(int32_t v_head) const { return grouped ? v_head / (n_v_heads / n_k_heads) : v_head % n_k_heads; }
 };
 
 constexpr int64_t DeltaRuleScratchFloats(int64_t n_rows, int64_t n_v_heads) { return 2 * n_rows * n_v_heads; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the matrix that a recurrent layer keeps for a head is stored: in blocks of columns, each of them contiguous, because
-// columns are independent of each other and a block fits in a core's cache.
+// How the matrix that a recurrent layer keeps for a head is stored: in blocks of columns, each of them contiguous,
+// because columns are independent of each other and a block fits in a core's cache.
 #pragma once
 
 #include <cstdint>

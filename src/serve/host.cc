@@ -84,9 +84,8 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
   WEIR_ASSIGN_OR_RETURN(
       recall_, RecallStore::Make(model_, options_.recall, options_.recall_disk_total, options_.snapshots, ledger_));
   Encoder* const encoder = options_.encoder == nullptr ? nullptr : &options_.encoder->encoder();
-  WEIR_ASSIGN_OR_RETURN(
-      pots_, AnswerPots::Make(model_, encoder, ForAnswers(options_.session), options_.answer_pots, plan_.total_bytes,
-                              ledger_));
+  WEIR_ASSIGN_OR_RETURN(pots_, AnswerPots::Make(model_, encoder, ForAnswers(options_.session), options_.answer_pots,
+                                                plan_.total_bytes, ledger_));
   if (encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(vision_, SharedVision::Make(*encoder, options_.prune, options_.decode, ledger_));
   }

@@ -27,9 +27,9 @@ constexpr char kSmolLm[] = "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^" WEIR_
 constexpr char kLlama3[] = WEIR_CL100K("\\p{N}{1,3}");
 constexpr char kQwen2[] = WEIR_CL100K("\\p{N}");
 // Qwen3.5: as Qwen2, but marks belong to words.
-constexpr char kQwen35[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WEIR_WS
-                           "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S
-                           "+";
+constexpr char kQwen35[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WEIR_WS
+    "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+";
 // Seed-Coder: as Qwen2, but newlines never join punctuation.
 constexpr char kSeedCoder[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" WEIR_WS
                               "\\p{L}\\p{N}]+|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+";

@@ -134,12 +134,23 @@ TEST(PreTokenizer, DeepSeekV3CutsAtDigitsAndCjkFirst) {
 
 TEST(PreTokenizer, NamesShareExpressions) {
   const char* text = "We'll  go, 123\n\n HTMLParser";
-  const std::pair<const char*, const char*> pairs[] = {
-      {"olmo", "gpt-2"},          {"mpt", "gpt-2"},         {"mellum", "gpt-2"},          {"trillion", "gpt-2"},
-      {"a.x-4.0", "gpt-2"},       {"starcoder", "smollm"},  {"refact", "smollm"},         {"command-r", "smollm"},
-      {"minerva-7b", "smollm"},   {"falcon3", "llama-bpe"}, {"pixtral", "llama-bpe"},     {"dbrx", "llama-bpe"},
-      {"lfm2", "llama-bpe"},      {"falcon-h1", "llama-bpe"},
-      {"smaug-bpe", "llama-bpe"}, {"megrez", "qwen2"},      {"deepseek-r1-qwen", "qwen2"}};
+  const std::pair<const char*, const char*> pairs[] = {{"olmo", "gpt-2"},
+                                                       {"mpt", "gpt-2"},
+                                                       {"mellum", "gpt-2"},
+                                                       {"trillion", "gpt-2"},
+                                                       {"a.x-4.0", "gpt-2"},
+                                                       {"starcoder", "smollm"},
+                                                       {"refact", "smollm"},
+                                                       {"command-r", "smollm"},
+                                                       {"minerva-7b", "smollm"},
+                                                       {"falcon3", "llama-bpe"},
+                                                       {"pixtral", "llama-bpe"},
+                                                       {"dbrx", "llama-bpe"},
+                                                       {"lfm2", "llama-bpe"},
+                                                       {"falcon-h1", "llama-bpe"},
+                                                       {"smaug-bpe", "llama-bpe"},
+                                                       {"megrez", "qwen2"},
+                                                       {"deepseek-r1-qwen", "qwen2"}};
   for (const auto& [name, same] : pairs) EXPECT_EQ(Split(name, text), Split(same, text)) << name;
   // Phi-4's: Llama 3's expression, but merges alone decide, and no BOS.
   EXPECT_FALSE((*PreTokenizer::Create("dbrx"))->whole_word_first());
@@ -167,8 +178,8 @@ TEST(PreTokenizer, WaitsForWhatCouldChangeAWord) {
 }
 
 TEST(PreTokenizer, CutsWordsWithoutEnd) {
-  for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "seed-coder", "gpt-4o", "tekken", "default",
-                          "deepseek-v3", "deepseek-llm", "deepseek-coder"}) {
+  for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "seed-coder", "gpt-4o", "tekken",
+                          "default", "deepseek-v3", "deepseek-llm", "deepseek-coder"}) {
     auto made = PreTokenizer::Create(pre);
     ASSERT_TRUE(made.ok());
     for (const char* unit : {"a", " ", "\n", "-", "\u0301", "\u05D0", "\u3001", "\xE4\xB8\x96", "\xF0\x9F\xA6\x99"}) {

@@ -37,6 +37,7 @@ class PolicyTest : public ::testing::TestWithParam<Case> {
     options.pot_slots = pot + ProbeSlots();
     options.chunk_rows = chunk;
     options.k_type = options.v_type = GetParam().type;
+    options.state_marks = 32;  // for models with a recurrent state: all chunks' starts
     if (needs_.evidence.rows == EvidenceRows::kProbe) options.probe = kProbe;
     return options;
   }
@@ -331,8 +332,8 @@ std::vector<Case> Cases() {
   for (const PolicyInfo* info : AllPolicyInfos()) {
     for (DType type : {DType::kF32, DType::kF16}) out.push_back({info->name, type, "llama"});
     out.push_back({info->name, DType::kQ8_0, "llama_wide_heads"});  // Q8_0 needs heads of 32
-    for (const char* model : {"gemma2", "gemma3", "gptneox", "lfm2", "llama_window", "nemotron_h", "phi3", "qwen", "qwen3",
-                              "qwen35"}) {
+    for (const char* model :
+         {"gemma2", "gemma3", "gptneox", "lfm2", "llama_window", "nemotron_h", "phi3", "qwen", "qwen3", "qwen35"}) {
       out.push_back({info->name, DType::kF16, model});
     }
   }

@@ -94,8 +94,8 @@ TEST_P(RecurrentStateTest, AResetSessionIsAsNew) {
   EXPECT_EQ(BytesOf(*session), BytesOf(*fresh));
 }
 
-// The rows of a probe are read on top of the pot and removed again. In the first layer a state depends on nothing but the
-// tokens that stay read, so that it is the same whether a policy has a probe or not.
+// The rows of a probe are read on top of the pot and removed again. In the first layer a state depends on nothing but
+// the tokens that stay read, so that it is the same whether a policy has a probe or not.
 TEST_P(RecurrentStateTest, AProbeLeavesNoTrace) {
   SessionOptions with_probe = Options("infinipot", 64);
   with_probe.probe = {7, 8, 9, 10};

@@ -27,11 +27,11 @@ constexpr int64_t kConvChannels = 256;
 //   Mamba-2         delta = rate v, and skip * v is added to what is read
 struct HeadColumns {
   int64_t n_rows;
-  const float *in, *out, *v;          // of the head's first row: [n_in] twice, [width]
-  int64_t in_stride, v_stride;        // between rows
-  int64_t n_in, width;                // S is [n_in, width]
-  const float *decay, *rate;          // of the head's first row
-  int64_t gate_stride;                // between rows
+  const float *in, *out, *v;    // of the head's first row: [n_in] twice, [width]
+  int64_t in_stride, v_stride;  // between rows
+  int64_t n_in, width;          // S is [n_in, width]
+  const float *decay, *rate;    // of the head's first row
+  int64_t gate_stride;          // between rows
   float skip;
   float* state;
   float* y;  // [width], rows v_stride apart

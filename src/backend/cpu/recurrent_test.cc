@@ -20,8 +20,8 @@ TEST(CpuCausalConv, EqualsReferenceInOneCallAndInMany) {
         const std::vector<float> x = Normals(rng, n_rows * n_channels), w = Normals(rng, n_taps * n_channels);
         const std::vector<float> bias = Normals(rng, n_channels), before = Normals(rng, n_taps * n_channels);
         std::vector<float> expected(x.size()), expected_state = before;
-        ref::CausalConv(
-            {x.data(), w.data(), bias.data(), expected_state.data(), expected.data(), n_rows, n_channels, n_taps, silu});
+        ref::CausalConv({x.data(), w.data(), bias.data(), expected_state.data(), expected.data(), n_rows, n_channels,
+                         n_taps, silu});
         ForEachTarget([&] {
           for (ThreadPool& pool : pools) {
             std::vector<float> y = x, state = before;  // in place
@@ -98,7 +98,8 @@ TEST(CpuDeltaRule, EqualsReferenceInOneCallAndInMany) {
           ASSERT_EQ(std::memcmp(state.data(), first_state.data(), state.size() * sizeof(float)), 0) << piece;
         }
       }
-      for (size_t i = 0; i < first.size(); ++i) ASSERT_NEAR(first[i], expected[i], 2e-5f * (1 + std::fabs(expected[i])));
+      for (size_t i = 0; i < first.size(); ++i)
+        ASSERT_NEAR(first[i], expected[i], 2e-5f * (1 + std::fabs(expected[i])));
       for (size_t i = 0; i < first_state.size(); ++i) ASSERT_NEAR(first_state[i], expected_state[i], 2e-5f) << s.d_v;
     });
   }
@@ -152,7 +153,8 @@ TEST(CpuSsmScan, EqualsReferenceInOneCallAndInMany) {
           ASSERT_EQ(std::memcmp(state.data(), first_state.data(), state.size() * sizeof(float)), 0) << piece;
         }
       }
-      for (size_t i = 0; i < first.size(); ++i) ASSERT_NEAR(first[i], expected[i], 5e-5f * (1 + std::fabs(expected[i])));
+      for (size_t i = 0; i < first.size(); ++i)
+        ASSERT_NEAR(first[i], expected[i], 5e-5f * (1 + std::fabs(expected[i])));
       for (size_t i = 0; i < first_state.size(); ++i) {
         ASSERT_NEAR(first_state[i], expected_state[i], 2e-5f * (1 + std::fabs(expected_state[i])));
       }
