@@ -42,8 +42,7 @@ RULES = {
     "llama-bpe": [CL100K.replace("DIGITS", r"\p{N}{1,3}")],
     "qwen2": [CL100K.replace("DIGITS", r"\p{N}")],
     "qwen35": [
-        SHORT
-        + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        SHORT + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     ],
     "gpt-4o": [O200K.replace("SHORT", SHORT + "?").replace("DIGITS", r"\p{N}{1,3}")],
     "tekken": [O200K.replace("SHORT", "").replace("DIGITS", r"\p{N}")],
