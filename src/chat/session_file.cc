@@ -124,7 +124,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (frames != nullptr && !frames->is_null()) {
     Fields of_frames(*frames, "frames.");
-    out.frames.emplace();
+    out.frames.emplace(SessionNote::Frames());
     of_frames.Get("encoder", &out.frames->encoder);
     of_frames.Get("fingerprint", &out.frames->fingerprint);
     of_frames.Get("bytes", &out.frames->bytes, 1, INT64_MAX);

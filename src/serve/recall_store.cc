@@ -251,7 +251,7 @@ Result<RecallStore::Saved> RecallStore::Save(StreamSession& stream, const std::s
   last_number_ = out.number;
   if (stream.recall == nullptr) return out;
   SessionRecall& recall = *stream.recall;
-  SessionNote::Recall& note = out.note.emplace();
+  SessionNote::Recall& note = out.note.emplace(SessionNote::Recall());
   note.selector = recall.options.spec.text;
   note.disk_bytes = recall.options.disk_bytes;
   note.point.seq_end = stream.session->n_seen();

@@ -12,9 +12,13 @@
 
 namespace weir::forms {
 
+#ifdef WEIR_FUZZ_SMALL_LIMITS  // so that hostile expressions meet them soon, and a fuzzer tries many
+inline constexpr int64_t kMaxDfaStates = 500, kMaxDfaCells = 20'000, kMaxDfaWork = 200'000;
+#else
 inline constexpr int64_t kMaxDfaStates = 20'000;
 inline constexpr int64_t kMaxDfaCells = 2'000'000;  // states x classes of characters
 inline constexpr int64_t kMaxDfaWork = 20'000'000;  // steps of making one
+#endif
 
 struct CharDfa {
   // Class c has the characters from begins[c] up to begins[c + 1] or the last one. begins[0] is 0.
