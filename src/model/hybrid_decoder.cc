@@ -8,9 +8,6 @@
 namespace weir {
 
 Status HybridDecoder::Load(const GgufFile& file, const DecoderMetadata& m, const Family& family, WeightLoader& loader) {
-  if (!backend_.on_host()) {
-    return Unsupported("{}: architecture '{}' runs on the CPU only; leave --device away", file.path(), family.arch);
-  }
   norm_eps_ = m.norm_eps;
   embedding_scale_ = family.embedding_scale;
   residual_scale_ = family.residual_scale;

@@ -23,6 +23,10 @@ TEST_P(RowsTest, Norms) {
       ref_->RmsNorm({x.data(), w.data(), expected.data(), n_rows, dim, 1e-5f});
       backend_->RmsNorm({Put(x), Put(w), y, n_rows, dim, 1e-5f});
       EXPECT_LT(Distance(Get(y, n_rows * dim), expected), 2e-6) << dim;
+      const std::vector<float> turns = cpu::Normals(rng_, 3 * dim);
+      ref_->RmsNorm({x.data(), turns.data(), expected.data(), n_rows, dim, 1e-5f, 3});
+      backend_->RmsNorm({Put(x), Put(turns), y, n_rows, dim, 1e-5f, 3});
+      EXPECT_LT(Distance(Get(y, n_rows * dim), expected), 2e-6) << dim;
       ref_->LayerNorm({x.data(), w.data(), b.data(), expected.data(), n_rows, dim, 1e-5f});
       float* in_place = Put(x);
       backend_->LayerNorm({in_place, Put(w), Put(b), in_place, n_rows, dim, 1e-5f});
@@ -65,6 +69,12 @@ TEST_P(RowsTest, ElementByElement) {
   ref_->Add({x.data(), z.data(), expected.data(), n});
   backend_->Add({dx, dz, y, n});
   check("sum");
+  ref_->Mul({x.data(), z.data(), expected.data(), n});
+  backend_->Mul({dx, dz, y, n});
+  check("product");
+  ref_->SigmoidGate({x.data(), z.data(), expected.data(), n});
+  backend_->SigmoidGate({dx, dz, y, n});
+  check("gated");
   ref_->Scale({0.37f, x.data(), expected.data(), n});
   backend_->Scale({0.37f, dx, y, n});
   check("scaled");

@@ -42,6 +42,8 @@ SHAPES = {
     "tinyllama-1.1b": Shape("llama", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4, False),
     "llama2-7b": Shape("llama", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4, False),
     "qwen2.5-0.5b": Shape("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, True),
+    # Three layers of gated DeltaNet, 16 heads of 128, to one that attends.
+    "qwen3.5-0.8b": Shape("qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7, True),
     "llama3-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, False),
 }
 TYPES = {
@@ -106,6 +108,22 @@ def add_bpe_vocabulary(out, n_vocab, folder):
     out.add_eos_token_id(len(ids))
 
 
+DELTA_HEADS, DELTA_DIM = 16, 128
+
+
+def delta_net(out, blk, n_embd, matrix, ones):
+    inner = DELTA_HEADS * DELTA_DIM
+    matrix(blk + "attn_qkv", 3 * inner, n_embd)
+    matrix(blk + "attn_gate", inner, n_embd)
+    matrix(blk + "ssm_alpha", DELTA_HEADS, n_embd)
+    matrix(blk + "ssm_beta", DELTA_HEADS, n_embd)
+    matrix(blk + "ssm_out", n_embd, inner)
+    ones(blk + "ssm_norm", DELTA_DIM)
+    out.add_tensor(blk + "ssm_conv1d.weight", np.full((3 * inner, 4), 0.25, dtype=np.float32))
+    out.add_tensor(blk + "ssm_a", np.full(DELTA_HEADS, -0.1, dtype=np.float32))
+    out.add_tensor(blk + "ssm_dt.bias", np.zeros(DELTA_HEADS, dtype=np.float32))
+
+
 def write(shape, kind, name, path, seed, vocab):
     # use_temp_file: tensors wait on disk, not in memory, until all are known.
     out = gguf.GGUFWriter(path, shape.architecture, use_temp_file=True)
@@ -118,7 +136,16 @@ def write(shape, kind, name, path, seed, vocab):
     out.add_head_count_kv(shape.n_kv_heads)
     out.add_key_length(shape.head_dim)
     out.add_value_length(shape.head_dim)
-    out.add_rope_dimension_count(shape.head_dim)
+    hybrid = shape.architecture == "qwen35"
+    out.add_rope_dimension_count(shape.head_dim // 4 if hybrid else shape.head_dim)
+    if hybrid:
+        out.add_rope_dimension_sections([11, 11, 10, 0])
+        out.add_ssm_conv_kernel(4)
+        out.add_ssm_state_size(DELTA_DIM)
+        out.add_ssm_group_count(DELTA_HEADS)
+        out.add_ssm_time_step_rank(DELTA_HEADS)
+        out.add_ssm_inner_size(DELTA_HEADS * DELTA_DIM)
+        out.add_full_attention_interval(4)
     out.add_rope_freq_base(shape.rope_base)
     out.add_layer_norm_rms_eps(1e-5)
     out.add_vocab_size(shape.n_vocab)
@@ -140,14 +167,20 @@ def write(shape, kind, name, path, seed, vocab):
     for layer in range(shape.n_layers):
         blk = f"blk.{layer}."
         ones(blk + "attn_norm", shape.n_embd)
-        matrix(blk + "attn_q", q, shape.n_embd)
-        matrix(blk + "attn_k", kv, shape.n_embd)
-        matrix(blk + "attn_v", kv, shape.n_embd)
-        matrix(blk + "attn_output", shape.n_embd, q)
+        if hybrid and (layer + 1) % 4:
+            delta_net(out, blk, shape.n_embd, matrix, ones)
+        else:
+            matrix(blk + "attn_q", 2 * q if hybrid else q, shape.n_embd)
+            matrix(blk + "attn_k", kv, shape.n_embd)
+            matrix(blk + "attn_v", kv, shape.n_embd)
+            matrix(blk + "attn_output", shape.n_embd, q)
+            if hybrid:
+                ones(blk + "attn_q_norm", shape.head_dim)
+                ones(blk + "attn_k_norm", shape.head_dim)
         if shape.architecture == "qwen2":
             for tensor, n in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 out.add_tensor(blk + tensor + ".bias", np.zeros(n, dtype=np.float32))
-        ones(blk + "ffn_norm", shape.n_embd)
+        ones(blk + ("post_attention_norm" if hybrid else "ffn_norm"), shape.n_embd)
         matrix(blk + "ffn_gate", shape.n_ff, shape.n_embd)
         matrix(blk + "ffn_up", shape.n_ff, shape.n_embd)
         matrix(blk + "ffn_down", shape.n_embd, shape.n_ff)

@@ -11,6 +11,7 @@
 #include "backend/cuda/kv_slots.h"
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/nll.h"
+#include "backend/cuda/recurrent.h"
 #include "backend/cuda/top_logits.h"
 
 namespace weir {
@@ -54,6 +55,11 @@ class DeviceBackend final : public Backend {
   void GeGlu(const GeGluArgs& args) override { WEIR_GPU::GeGlu(*device_, args); }
   void SoftCap(const SoftCapArgs& args) override { WEIR_GPU::SoftCap(*device_, args); }
   void Add(const AddArgs& args) override { WEIR_GPU::Add(*device_, args); }
+  void Mul(const MulArgs& args) override { WEIR_GPU::Mul(*device_, args); }
+  void SigmoidGate(const SigmoidGateArgs& args) override { WEIR_GPU::SigmoidGate(*device_, args); }
+  void CausalConv(const CausalConvArgs& args) override { WEIR_GPU::CausalConv(*device_, args); }
+  void DeltaRule(const DeltaRuleArgs& args) override { WEIR_GPU::DeltaRule(*device_, args); }
+  void SsmScan(const SsmScanArgs& args) override { WEIR_GPU::SsmScan(*device_, args); }
   void Scale(const ScaleArgs& args) override { WEIR_GPU::Scale(*device_, args); }
   void SumRows(const SumRowsArgs& args) override { WEIR_GPU::SumRows(*device_, args); }
   void Squares(const SquaresArgs& args) override { WEIR_GPU::Squares(*device_, args); }

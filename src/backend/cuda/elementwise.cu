@@ -61,6 +61,14 @@ WEIR_KERNEL void AddEach(AddArgs a) {
   const int64_t i = GlobalThread();
   if (i < a.n) a.y[i] = a.x[i] + a.z[i];
 }
+WEIR_KERNEL void MulEach(MulArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.x[i] * a.z[i];
+}
+WEIR_KERNEL void SigmoidGateEach(SigmoidGateArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.x[i] / (1.0f + expf(-a.gate[i]));
+}
 WEIR_KERNEL void ScaleEach(ScaleArgs a) {
   const int64_t i = GlobalThread();
   if (i < a.n) a.y[i] = a.factor * a.x[i];
@@ -137,6 +145,14 @@ void SoftCap(Device& device, const SoftCapArgs& args) {
 void Add(Device& device, const AddArgs& args) {
   device.Mine(args.x), device.Mine(args.z), device.Mine(args.y);
   device.Launch(AddEach, Each(args.n), kThreads, 0, args);
+}
+void Mul(Device& device, const MulArgs& args) {
+  device.Mine(args.x), device.Mine(args.z), device.Mine(args.y);
+  device.Launch(MulEach, Each(args.n), kThreads, 0, args);
+}
+void SigmoidGate(Device& device, const SigmoidGateArgs& args) {
+  device.Mine(args.gate), device.Mine(args.x), device.Mine(args.y);
+  device.Launch(SigmoidGateEach, Each(args.n), kThreads, 0, args);
 }
 void Scale(Device& device, const ScaleArgs& args) {
   device.Mine(args.x), device.Mine(args.y);

@@ -21,6 +21,8 @@ void SwiGlu(Device& device, const SwiGluArgs& args);
 void GeGlu(Device& device, const GeGluArgs& args);
 void SoftCap(Device& device, const SoftCapArgs& args);
 void Add(Device& device, const AddArgs& args);
+void Mul(Device& device, const MulArgs& args);
+void SigmoidGate(Device& device, const SigmoidGateArgs& args);
 void Scale(Device& device, const ScaleArgs& args);
 void SumRows(Device& device, const SumRowsArgs& args);
 void Squares(Device& device, const SquaresArgs& args);
