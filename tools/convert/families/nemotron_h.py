@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nemotron-H and Nemotron Nano 2 (dense): GGUF architecture `nemotron_h`. Every layer is one of Mamba-2, attention and a
-feed-forward layer; KV heads and the width of the feed-forward layer are given layer by layer."""
+"""Nemotron-H and Nemotron Nano 2 (dense): GGUF architecture `nemotron_h`.
+
+Every layer is one of Mamba-2, attention and a feed-forward layer; KV heads and widths are given layer by layer."""
 
 from .. import mamba2
 from ..source import ConvertError
