@@ -51,7 +51,10 @@ struct PolicyNeeds {
 struct SlotView {
   int32_t group = 0;
   int32_t layer = -1, head = -1;         // the group's layer and head; -1: all of them
-  int32_t n_layers = 0, n_kv_heads = 0;  // of the pot
+  int32_t n_layers = 0, n_kv_heads = 0;  // of the pot; of the group's layer
+  // Layers of one pool have equal heads, and only those can use each other's slots: the lowest of them. 0 everywhere
+  // unless the model's layers differ.
+  int32_t pool = 0;
   std::span<const SlotMeta> slots;       // slot order: oldest first
   std::span<const float> scores;         // the declared attention or vector statistic
   std::span<const float> nll;            // -log P when the token was read; +inf for the first of the stream; 0 for
@@ -92,7 +95,7 @@ class Policy {
   virtual void SelectRead(const SlotView& view, KeepSet* read) {}
 
   // Selects for all groups of a pot at once: `n_keep` slots on average. Policies whose heads or layers share a budget
-  // (spread > 1) override it; sizes may then differ, but their sum may not exceed views.size() * n_keep.
+  // (spread > 1) override it; sizes may then differ, but the sum over a pool's views may not exceed n_keep for each.
   virtual void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) {
     for (size_t i = 0; i < views.size(); ++i) Select(views[i], n_keep, &keeps[i]);
   }

@@ -36,6 +36,11 @@ Status CheckVectors(const RecallOptions& recall, const LoadedModel& model, const
         "recall by keys and values needs positions that can be changed, and this model adds learned ones "
         "to its input; use --recall words");
   }
+  if (!layout.layers.empty()) {
+    return Unsupported(
+        "recall by keys and values needs layers that are all alike, and this model's have their own heads or share "
+        "keys and values; use --recall words");
+  }
   if (recall.spec.restorer->needs_kv && layout.has_axes()) {
     return Unsupported("restore=kv does not know positions with three axes, which this model has; use restore=read");
   }
