@@ -22,8 +22,8 @@ int64_t ScratchBytes(const Backend& backend, const AttentionLayout& layout, int6
   for (int32_t layer = 0; layer < (layout.layers.empty() ? 1 : layout.n_layers); ++layer) {
     const LayerHeads heads = layout.heads_of(layer);
     const AttentionShape shape = {heads.n_heads, heads.n_kv_heads, heads.head_dim, max_rows, max_slots};
-    most = std::max(most, statistics ? backend.AttentionWithScoresScratchBytes(shape)
-                                     : backend.AttentionScratchBytes(shape));
+    most = std::max(most,
+                    statistics ? backend.AttentionWithScoresScratchBytes(shape) : backend.AttentionScratchBytes(shape));
   }
   return most;
 }

@@ -35,8 +35,8 @@ struct AttentionLayout {
   int32_t n_layers = 0;                               // that attend; a model may have others
   int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // of every layer; the most of any layer where they differ
   std::vector<LayerHeads> layers;                     // [n_layers] where they differ, by SetLayers(); empty: none does
-  float scale = 0;    // 1 / sqrt(head_dim) for most
-  float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: no cap
+  float scale = 0;                                    // 1 / sqrt(head_dim) for most
+  float softcap = 0;                                  // scores are softcap * tanh(score / softcap); 0: no cap
   // The layers' matrices are quantised, so that queries, keys and values carry the rounding of their 8-bit activations:
   // prompts may be read with AttentionArgs::bf16 (docs/decisions/0013-prompts-in-bf16.md), unless the pot holds F32.
   bool bf16 = false;

@@ -147,9 +147,9 @@ TEST_P(LayersTest, AttendAsOnTheirOwn) {
     ASSERT_EQ(mixed.pot_layer(2), 0);
     Place both(*backend, mixed, GetParam()), one(*backend, narrow, GetParam()), other(*backend, wide, GetParam());
     EXPECT_EQ(Pot::KvBytes(both.pot->shape()), 2 * PageRound(32 * (2 * 16 + 8) * 4));
-    EXPECT_EQ(both.ledger.used_bytes(),
-              Pot::KvBytes(both.pot->shape()) + Pot::MetaBytes(both.pot->shape()) +
-                  Attender::MetaBytes(*backend, mixed, 32) + Attender::WorkspaceBytes(*backend, mixed, 16, 32, true));
+    EXPECT_EQ(both.ledger.used_bytes(), Pot::KvBytes(both.pot->shape()) + Pot::MetaBytes(both.pot->shape()) +
+                                            Attender::MetaBytes(*backend, mixed, 32) +
+                                            Attender::WorkspaceBytes(*backend, mixed, 16, 32, true));
 
     std::mt19937 rng(3);
     std::normal_distribution<float> normal;

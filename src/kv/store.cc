@@ -80,7 +80,8 @@ Status Pot::Check(const PotShape& shape) {
     for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
       const int32_t head_dim = shape.head_dim_of(layer);
       if (shape.n_kv_heads_of(layer) <= 0 || head_dim <= 0) {
-        return InvalidArgument("layer {} of a pot has {} KV heads of size {}", layer, shape.n_kv_heads_of(layer), head_dim);
+        return InvalidArgument("layer {} of a pot has {} KV heads of size {}", layer, shape.n_kv_heads_of(layer),
+                               head_dim);
       }
       if (head_dim % InfoOf(type).block_elements == 0) continue;
       return InvalidArgument("a {} KV cache needs a head size that is a multiple of {}, this model has {}",
@@ -156,10 +157,10 @@ Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, 
   }
   const Pool& last = pot->pools_.back();
   const int64_t last_slots = std::ssize(last.heads) * shape.n_slots;
-  WEIR_ASSIGN_OR_RETURN(pot->k_, backend.Allocate(ledger, MemTag::kKv, last.k_begin + last_slots * last.k_slot_bytes,
-                                                  Access::kDevice));
-  WEIR_ASSIGN_OR_RETURN(pot->v_, backend.Allocate(ledger, MemTag::kKv, last.v_begin + last_slots * last.v_slot_bytes,
-                                                  Access::kDevice));
+  WEIR_ASSIGN_OR_RETURN(
+      pot->k_, backend.Allocate(ledger, MemTag::kKv, last.k_begin + last_slots * last.k_slot_bytes, Access::kDevice));
+  WEIR_ASSIGN_OR_RETURN(
+      pot->v_, backend.Allocate(ledger, MemTag::kKv, last.v_begin + last_slots * last.v_slot_bytes, Access::kDevice));
   const int64_t n = static_cast<int64_t>(shape.n_groups()) * shape.n_slots;
   WEIR_ASSIGN_OR_RETURN(pot->meta_,
                         HostBuffer::Allocate(ledger, MemTag::kMeta, n * static_cast<int64_t>(sizeof(SlotMeta))));

@@ -103,7 +103,8 @@ using Bounce = std::array<uint8_t, 1 << 15>;
 }  // namespace
 
 int64_t Pot::state_bytes() const {
-  int64_t n = sizeof(PotHeader) + std::ssize(LayersOf(shape_)) * 4 + std::ssize(used_) * 4 + (std::ssize(begin_) + std::ssize(room_)) * 8;
+  int64_t n = sizeof(PotHeader) + std::ssize(LayersOf(shape_)) * 4 + std::ssize(used_) * 4 +
+              (std::ssize(begin_) + std::ssize(room_)) * 8;
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
     n += std::ssize(meta(group)) * (kSlotBytes + std::popcount(shape_.floats.bits()) * 4);
   }

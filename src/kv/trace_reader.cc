@@ -254,7 +254,8 @@ Status TraceReader::Select(const Line& line, TraceStep* step) {
   const bool per_layer = pot.granularity != Granularity::kGlobal, per_head = pot.granularity == Granularity::kPerHead;
   if (!Number(line["step"], 0, kLargest, &step->step) || !Number(line["n_seen"], 0, kLargest, &step->n_seen) ||
       !Number(line["layer"], per_layer ? 0 : -1, per_layer ? pot.n_layers - 1 : -1, &layer) ||
-      !Number(line["head"], per_head ? 0 : -1, per_head ? pot.n_kv_heads_of(static_cast<int32_t>(layer)) - 1 : -1, &head) ||
+      !Number(line["head"], per_head ? 0 : -1, per_head ? pot.n_kv_heads_of(static_cast<int32_t>(layer)) - 1 : -1,
+              &head) ||
       !Number(line["n"], 0, kLargest, &step->n_slots) || !Number(line["keep"], 0, step->n_slots, &step->n_keep) ||
       !line["reason"].is_string() || !line["drop"].is_array()) {
     return Bad("a selection that does not fit the head line");

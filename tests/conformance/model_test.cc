@@ -180,11 +180,7 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
   const std::vector<int32_t> tokens = testing::GoldenTokens(golden_);
   auto m = LoadTiny(GetParam(), MakeCpuBackend(2));
   ASSERT_NE(m, nullptr);
-  PotShape shape;
-  const AttentionLayout& layout = m->model->config().attention;
-  shape.n_layers = layout.n_layers;
-  shape.n_kv_heads = layout.n_kv_heads;
-  shape.head_dim = layout.head_dim;
+  PotShape shape = m->model->config().attention.pot();
   shape.n_slots = 64;
   shape.state.n_floats = layout.n_state;
   shape.k_type = shape.v_type = DType::kF32;
