@@ -93,7 +93,8 @@ def gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra):
     own = extra["embedding_length_per_layer_input"]
     out = [("token_embd.weight", (vocab, n_embd)), ("output_norm.weight", (n_embd,))]
     out += [("rope_freqs.weight", (head_dim // 2,)), ("per_layer_proj_norm.weight", (own,))]
-    out += [("per_layer_token_embd.weight", (vocab, layers * own)), ("per_layer_model_proj.weight", (layers * own, n_embd))]
+    out += [("per_layer_token_embd.weight", (vocab, layers * own))]
+    out += [("per_layer_model_proj.weight", (layers * own, n_embd))]
     for i in range(layers):
         window = extra["attention.sliding_window_pattern"][i]
         size = extra["attention.key_length_swa"] if window else head_dim

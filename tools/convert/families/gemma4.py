@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemma 4, language model: GGUF architecture `gemma4`. Encoders of pictures and sound are omitted; mixtures of experts are
-not converted."""
+"""Gemma 4, language model: GGUF architecture `gemma4`. Encoders of pictures and sound are omitted; mixtures of experts
+are not converted."""
 
 import numpy as np
 
