@@ -252,7 +252,7 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
   backend_->StoreSlots(stores_);
 }
 
-void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out) {
+void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out, int64_t first_row) {
   const PotShape& shape = segments_.front().pot->shape();
   const LayerHeads heads = layout_.heads_of(layer);
   const int32_t pot_layer = pot_layers_[layer];
@@ -268,6 +268,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   for (size_t i = 0; i < segments_.size(); ++i) {
     const BatchSegment& s = segments_[i];
     const size_t first = i * layout_.n_kv_heads;
+    views_[i].n_rows = s.n_rows - first_row;
     views_[i].first_slot = window ? &first_ptrs_[first] : nullptr;
     for (int32_t head = 0; head < heads.n_kv_heads; ++head) {
       const size_t at = first + head;
@@ -282,7 +283,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
       if (!window) continue;
       int32_t* first_slots = first_slots_.as<int32_t>() + s.first_row * layout_.n_kv_heads + head * s.n_rows;
       FillFirstSlots(s, pot_layer, head, first_slots);
-      first_ptrs_[at] = first_slots;
+      first_ptrs_[at] = first_slots + first_row;
     }
   }
 
@@ -300,8 +301,8 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.v_type = shape.v_type;
   args.rope = half > 0 ? &rope : nullptr;
   args.keys_rotated = rotated;
-  args.row_cos = rotated ? cos : nullptr;
-  args.row_sin = rotated ? sin : nullptr;
+  args.row_cos = rotated ? cos + first_row * half : nullptr;
+  args.row_sin = rotated ? sin + first_row * half : nullptr;
   args.bf16 = layout_.bf16 && shape.k_type != DType::kF32 && shape.v_type != DType::kF32;
   args.segments = views_;
   args.scratch = scratch_.data();

@@ -127,8 +127,11 @@ class Attender {
   Status Plan(std::span<const BatchSegment> segments);
 
   // q: [n_rows, n_heads * head_dim], k, v: [n_rows, n_kv_heads * head_dim] of this layer, none rotated; out as q. Rows
-  // contiguous. k and v are nullptr for a layer that does not store its own.
-  void Attend(int32_t layer, const float* q, const float* k, const float* v, float* out);
+  // contiguous. k and v are nullptr for a layer that does not store its own; such a layer may leave out the first rows:
+  // q and out then begin with row first_row. REQUIRES for that: MayLeaveOutRows().
+  void Attend(int32_t layer, const float* q, const float* k, const float* v, float* out, int64_t first_row = 0);
+  // One segment is planned, and its rows do not vote.
+  bool MayLeaveOutRows() const { return segments_.size() == 1 && segments_.front().evidence == nullptr; }
 
   // Positions of the planned rows, [n_rows], for a model with learned ones (nullptr otherwise): a row's number in its
   // stream under kAbs, otherwise the number of slots of its pot in use once it is stored, less one. What was added at

@@ -103,9 +103,9 @@ struct Place {
     shape.floats = {SlotFloat::kScore};
     pot = std::move(Pot::Make(shape, backend, ledger)).value();
   }
-  void Begin(int64_t first_seq, int64_t n) {
+  void Begin(int64_t first_seq, int64_t n, bool votes) {
     evidence.row_end = n;
-    segment = {&*pot, 0, n, first_seq, &evidence};
+    segment = {&*pot, 0, n, first_seq, votes ? &evidence : nullptr};
     ASSERT_TRUE(attender->Plan({&segment, 1}).ok());
     ASSERT_TRUE(pot->BeginAppend(Tokens(first_seq, n)).ok());
   }
@@ -140,11 +140,12 @@ TEST_P(LayersTest, AttendAsOnTheirOwn) {
     AttentionLayout mixed = Layout();
     mixed.rope = wide.rope;
     mixed.window_rope = narrow.rope;
-    mixed.window_layers = {false, true, false};
-    mixed.SetLayers({{4, 2, 16}, {2, 1, 8}, {4, 2, 16, 0}});
+    mixed.window_layers = {false, true, false, true};
+    mixed.SetLayers({{4, 2, 16}, {2, 1, 8}, {4, 2, 16, 0}, {2, 1, 8, 1}});
     ASSERT_EQ(mixed.pot().n_layers, 2);
     ASSERT_EQ(mixed.pot_layer(1), 1);
     ASSERT_EQ(mixed.pot_layer(2), 0);
+    ASSERT_EQ(mixed.pot_layer(3), 1);
     Place both(*backend, mixed, GetParam()), one(*backend, narrow, GetParam()), other(*backend, wide, GetParam());
     EXPECT_EQ(Pot::KvBytes(both.pot->shape()), 2 * PageRound(32 * (2 * 16 + 8) * 4));
     EXPECT_EQ(both.ledger.used_bytes(), Pot::KvBytes(both.pot->shape()) + Pot::MetaBytes(both.pot->shape()) +
@@ -160,9 +161,10 @@ TEST_P(LayersTest, AttendAsOnTheirOwn) {
     };
     int64_t seq = 0;
     for (const int64_t n : {9, 1, 8, 5}) {
-      both.Begin(seq, n);
-      one.Begin(seq, n);
-      other.Begin(seq, n);
+      const bool votes = n != 5;
+      both.Begin(seq, n, votes);
+      one.Begin(seq, n, votes);
+      other.Begin(seq, n, votes);
       seq += n;
       const auto q = numbers(n * 64), k = numbers(n * 32), v = numbers(n * 32);
       std::vector<float> want(q.size()), got(q.size());
@@ -177,6 +179,20 @@ TEST_P(LayersTest, AttendAsOnTheirOwn) {
       std::fill(got.begin(), got.end(), 0.0f);
       both.attender->Attend(2, q.data(), nullptr, nullptr, got.data());
       EXPECT_EQ(got, want);
+      ASSERT_EQ(both.attender->MayLeaveOutRows(), !votes);
+      if (!votes) {
+        // Only the last two rows.
+        const auto expect_end = [&](int32_t layer, int64_t width, const std::vector<float>& queries,
+                                    const std::vector<float>& all) {
+          const int64_t from = (n - 2) * width;
+          std::vector<float> end(static_cast<size_t>(2 * width));
+          both.attender->Attend(layer, queries.data() + from, nullptr, nullptr, end.data(), n - 2);
+          for (int64_t i = 0; i < 2 * width; ++i) EXPECT_NEAR(end[i], all[from + i], 1e-5);
+        };
+        expect_end(2, 64, q, want);
+        expect_end(3, 16, q1, want1);
+        continue;
+      }
       // The layer that reads another's keys votes for them too.
       for (const int32_t head : {0, 1}) {
         const std::span<const float> twice = both.pot->scores(head), once = other.pot->scores(head);

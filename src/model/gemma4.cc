@@ -94,6 +94,7 @@ class Gemma4 : public Model {
 
   Backend& backend_;
   float norm_eps_ = 0;
+  int32_t last_stored_ = 0;            // the last layer that stores keys and values
   bool has_values_ = false;            // layers without a window have a projection for their values
   int64_t n_own_ = 0, n_ff_most_ = 0;  // n_own_: numbers of a token's own vector in each layer, or 0
   std::unique_ptr<Matrix> embedding_, output_;
@@ -154,7 +155,7 @@ Status Gemma4::LoadLayout(const GgufFile& file, const DecoderMetadata& m, Weight
                      layer.n_kv_heads);
     }
     if (l < m.n_layers - n_shared) {
-      newest[kind] = l;
+      newest[kind] = last_stored_ = l;
     } else {
       layer.kv_layer = newest[kind];
       if (layer.kv_layer < 0 || kv_heads[layer.kv_layer] != layer.n_kv_heads) {
@@ -329,6 +330,8 @@ void Gemma4::Forward(const ForwardArgs& args) {
   observe("embd", d, x);
   if (n_own_ > 0) backend_.Copy(memory.input, x, n * d * 4);
   std::vector<int32_t> rows(n_own_ > 0 ? static_cast<size_t>(n) : 0);
+  // Layers that borrow keys need no row for others' sake, unless rows vote.
+  const int32_t last_row_reader = args.attender->MayLeaveOutRows() ? last_stored_ : config_.n_layers - 1;
 
   for (int32_t l = 0; l < config_.n_layers; ++l) {
     const Layer& layer = layers_[l];
@@ -351,10 +354,10 @@ void Gemma4::Forward(const ForwardArgs& args) {
       observe(blk + "v", kv_dim, v);
       args.attender->Attend(l, q, k, v, mix);
     } else {
-      args.attender->Attend(l, q, nullptr, nullptr, mix);
+      args.attender->Attend(l, q, nullptr, nullptr, mix, first);
     }
-    if (l + 1 == config_.n_layers) {
-      // Nothing after the last attention reads another row.
+    if (l == last_row_reader) {
+      // Nothing after it reads another row.
       first = args.first_hidden;
       n -= first;
       x += first * d;
