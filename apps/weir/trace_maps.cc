@@ -51,11 +51,8 @@ std::vector<int32_t> TraceFilter::Groups(const PotShape& pot) const {
   if (layer >= pot.n_layers || head >= pot.n_kv_heads) return out;
   for (int32_t group = 0; group < pot.n_groups(); ++group) {
     TraceStep step;
-    if (pot.granularity == Granularity::kPerLayer) step.layer = group;
-    if (pot.granularity == Granularity::kPerHead) {
-      step.layer = group / pot.n_kv_heads;
-      step.head = group % pot.n_kv_heads;
-    }
+    step.layer = pot.layer_of(group);
+    step.head = pot.head_of(group);
     if (Takes(step)) out.push_back(group);
   }
   return out;

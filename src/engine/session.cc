@@ -171,10 +171,10 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
     done += n_here;
   }
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+    for (int32_t head = 0; head < shape.n_kv_heads_of(layer); ++head) {
       const int64_t slot = pot.n_used(layer, head) - n;
-      write(layer, head, pot.keys(layer, head) + slot * SlotBytes(shape.k_type, shape.head_dim),
-            pot.values(layer, head) + slot * SlotBytes(shape.v_type, shape.head_dim));
+      write(layer, head, pot.keys(layer, head) + slot * pot.k_slot_bytes(layer),
+            pot.values(layer, head) + slot * pot.v_slot_bytes(layer));
     }
   }
   stream.n_seen += n;

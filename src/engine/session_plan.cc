@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/session/parts.h"
+#include "ops/kv_slots.h"
 
 namespace weir {
 namespace {
@@ -28,6 +29,30 @@ int32_t ExcerptSlots(const SessionOptions& options, int32_t n_slots) {
   return options.excerpt_slots >= 0 ? options.excerpt_slots : n_slots / 4;
 }
 
+// Keys and values of a pot: one line for the layers of each shape.
+std::vector<PlanItem> KvItems(const PotShape& pot) {
+  std::vector<PlanItem> out;
+  for (int32_t first = 0; first < pot.n_layers; ++first) {
+    if (pot.pool_of(first) != first) continue;
+    PotShape alike = pot;
+    alike.layers.clear();
+    alike.n_kv_heads = pot.n_kv_heads_of(first);
+    alike.head_dim = pot.head_dim_of(first);
+    alike.n_layers = 0;
+    for (int32_t layer = first; layer < pot.n_layers; ++layer) alike.n_layers += pot.pool_of(layer) == first;
+    std::string what = fmt::format("keys and values, {} slots x {} layers x {} KV heads", pot.n_slots, alike.n_layers,
+                                   alike.n_kv_heads);
+    if (!pot.layers.empty()) what += fmt::format(" of {}", alike.head_dim);
+    const int64_t slot_bytes = SlotBytes(pot.k_type, alike.head_dim) + SlotBytes(pot.v_type, alike.head_dim);
+    out.push_back({MemTag::kKv, std::move(what), alike.n_heads_total() * pot.n_slots * slot_bytes});
+  }
+  // All layers lie in the same pages.
+  int64_t bytes = 0;
+  for (const PlanItem& item : out) bytes += item.bytes;
+  out.back().bytes += Pot::KvBytes(pot) - Pot::StateBytes(pot) - bytes;
+  return out;
+}
+
 SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOptions& options, const PolicyNeeds& needs,
                     int32_t n_slots) {
   const ModelConfig& config = model.config();
@@ -35,18 +60,16 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   parts.evidence = EvidenceSet(needs, options);
   const EvidenceDemand& demand = parts.evidence.demand();
   SessionPlan plan;
-  plan.pot = {
-      .n_layers = config.attention.n_layers,
-      .n_kv_heads = config.attention.n_kv_heads,
-      .head_dim = config.attention.head_dim,
-      .n_slots = n_slots + ExcerptSlots(options, n_slots),
-      .k_type = options.k_type,
-      .v_type = options.v_type,
-      .positions = needs.positions,
-      .granularity = needs.granularity,
-      .floats = demand.floats,
-      .state = {.n_floats = config.attention.n_state, .n_marks = options.state_marks, .aside = demand.probe_slots > 0},
-      .spread = needs.spread > 0 ? needs.spread : config.attention.n_kv_heads};
+  plan.pot = config.attention.pot();
+  plan.pot.n_slots = n_slots + ExcerptSlots(options, n_slots);
+  plan.pot.k_type = options.k_type;
+  plan.pot.v_type = options.v_type;
+  plan.pot.positions = needs.positions;
+  plan.pot.granularity = needs.granularity;
+  plan.pot.floats = demand.floats;
+  plan.pot.state = {
+      .n_floats = config.attention.n_state, .n_marks = options.state_marks, .aside = demand.probe_slots > 0};
+  plan.pot.spread = needs.spread > 0 ? needs.spread : plan.pot.n_kv_heads;
   plan.pot_slots = n_slots;
   plan.excerpt_slots = plan.pot.n_slots - n_slots;
   plan.probe_slots = demand.probe_slots;
@@ -62,29 +85,25 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   const int64_t potted_kv = Pot::KvBytes(without_excerpts);
   BufferSpace space;
   parts.LayOut(model, backend, needs, plan, &space);
-  plan.items = {
-      {MemTag::kKv,
-       fmt::format("keys and values, {} slots x {} layers x {} KV heads", n_slots, plan.pot.n_layers,
-                   plan.pot.n_kv_heads),
-       potted_kv - Pot::StateBytes(plan.pot)},
+  plan.items = KvItems(without_excerpts);
+  if (const int64_t bytes = Pot::StateBytes(plan.pot); bytes > 0) {
+    plan.items.push_back({MemTag::kKv,
+                          fmt::format("state of the {} layers without keys and values, and {} copies",
+                                      config.n_layers - plan.pot.n_layers, options.state_marks + plan.pot.state.aside),
+                          bytes});
+  }
+  if (plan.excerpt_slots > 0) {
+    plan.items.push_back({MemTag::kKv, fmt::format("keys and values of excerpts, {} slots", plan.excerpt_slots),
+                          Pot::KvBytes(plan.pot) - potted_kv});
+  }
+  const PlanItem others[] = {
       {MemTag::kMeta, "metadata and statistics of the slots, selections, rotary tables",
        Pot::MetaBytes(plan.pot) + Runner::MetaBytes(model, backend, plan.runner) + space.bytes(MemTag::kMeta)},
       {MemTag::kWorkspace, fmt::format("activations and scratch, {} rows at once", max_rows),
        Runner::WorkspaceBytes(model, backend, plan.runner) + space.bytes(MemTag::kWorkspace)},
       {MemTag::kLogits, "logits and last hidden state", space.bytes(MemTag::kLogits)},
   };
-  if (plan.excerpt_slots > 0) {
-    plan.items.insert(plan.items.begin() + 1,
-                      {MemTag::kKv, fmt::format("keys and values of excerpts, {} slots", plan.excerpt_slots),
-                       Pot::KvBytes(plan.pot) - potted_kv});
-  }
-  if (const int64_t bytes = Pot::StateBytes(plan.pot); bytes > 0) {
-    plan.items.insert(plan.items.begin() + 1,
-                      {MemTag::kKv,
-                       fmt::format("state of the {} layers without keys and values, and {} copies",
-                                   config.n_layers - plan.pot.n_layers, options.state_marks + plan.pot.state.aside),
-                       bytes});
-  }
+  plan.items.insert(plan.items.end(), std::begin(others), std::end(others));
   if (options.watch_attention) {
     BufferSpace watched;
     parts.trace.LayOut(plan.pot, &watched);

@@ -76,7 +76,7 @@ void Count(const Reader& pot, const Reader& global, const PotShape& shape, Cell*
   RunningMean hits, held, overlap, nll, nll_global;
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
     std::vector<Seqs> heads;
-    for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+    for (int32_t head = 0; head < shape.n_kv_heads_of(layer); ++head) {
       heads.push_back(pot.Held(layer, head));
       const Seqs wanted = global.Held(layer, head);
       hits.Add(SharedWith(heads.back(), wanted));

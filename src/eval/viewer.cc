@@ -116,8 +116,14 @@ void Viewer::TakeShares(ViewerReply* reply) const {
   if (n_seen_visual > 0) {
     reply->stored_visual_share = static_cast<double>(n_visual) / (groups * static_cast<double>(n_seen_visual));
   }
-  const int64_t slot_bytes = RowBytes(shape.k_type, shape.head_dim) + RowBytes(shape.v_type, shape.head_dim);
-  reply->kv_bytes = n_held * (shape.n_heads_total() / shape.n_groups()) * slot_bytes;
+  reply->kv_bytes = 0;
+  for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+    const int32_t n = shape.head_dim_of(layer);
+    const int64_t slot_bytes = RowBytes(shape.k_type, n) + RowBytes(shape.v_type, n);
+    for (int32_t head = 0; head < shape.n_kv_heads_of(layer); ++head) {
+      reply->kv_bytes += pot.n_used(layer, head) * slot_bytes;
+    }
+  }
 }
 
 double Viewer::UsedShare() const {

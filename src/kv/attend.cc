@@ -8,7 +8,8 @@ namespace weir {
 namespace {
 
 int64_t AngleBytes(const AttentionLayout& layout, int64_t max_rows) {
-  return (layout.window_rope ? 2 : 1) * 2 * max_rows * (layout.rope.n_rot / 2) * 4;
+  const int64_t n_pairs = layout.rope.n_rot / 2 + (layout.window_rope ? layout.window_rope->n_rot / 2 : 0);
+  return 2 * max_rows * n_pairs * 4;
 }
 
 int64_t FirstSlotBytes(const AttentionLayout& layout, int64_t max_rows) {
@@ -17,8 +18,14 @@ int64_t FirstSlotBytes(const AttentionLayout& layout, int64_t max_rows) {
 
 int64_t ScratchBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows, int64_t max_slots,
                      bool statistics) {
-  const AttentionShape shape = {layout.n_heads, layout.n_kv_heads, layout.head_dim, max_rows, max_slots};
-  return statistics ? backend.AttentionWithScoresScratchBytes(shape) : backend.AttentionScratchBytes(shape);
+  int64_t most = 0;
+  for (int32_t layer = 0; layer < (layout.layers.empty() ? 1 : layout.n_layers); ++layer) {
+    const LayerHeads heads = layout.heads_of(layer);
+    const AttentionShape shape = {heads.n_heads, heads.n_kv_heads, heads.head_dim, max_rows, max_slots};
+    most = std::max(most,
+                    statistics ? backend.AttentionWithScoresScratchBytes(shape) : backend.AttentionScratchBytes(shape));
+  }
+  return most;
 }
 
 int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
@@ -26,6 +33,37 @@ int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
 }
 
 }  // namespace
+
+void AttentionLayout::SetLayers(std::vector<LayerHeads> all) {
+  layers = std::move(all);
+  n_layers = static_cast<int32_t>(layers.size());
+  n_heads = n_kv_heads = head_dim = 0;
+  for (const LayerHeads& layer : layers) {
+    n_heads = std::max(n_heads, layer.n_heads);
+    n_kv_heads = std::max(n_kv_heads, layer.n_kv_heads);
+    head_dim = std::max(head_dim, layer.head_dim);
+  }
+}
+
+int32_t AttentionLayout::pot_layer(int32_t layer) const {
+  if (layers.empty()) return layer;
+  const int32_t from = stores(layer) ? layer : layers[layer].kv_layer;
+  return static_cast<int32_t>(std::count_if(layers.begin(), layers.begin() + from,
+                                            [](const LayerHeads& before) { return before.kv_layer < 0; }));
+}
+
+PotShape AttentionLayout::pot() const {
+  PotShape out;
+  out.n_layers = n_layers;
+  out.n_kv_heads = n_kv_heads;
+  out.head_dim = head_dim;
+  std::vector<LayerShape> shapes;
+  for (const LayerHeads& layer : layers) {
+    if (layer.kv_layer < 0) shapes.push_back({layer.n_kv_heads, layer.head_dim});
+  }
+  if (!layers.empty()) out.SetLayers(std::move(shapes));
+  return out;
+}
 
 int64_t Attender::MetaBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_slots) {
   const int64_t bytes = RopeTable::Bytes(layout.rope, max_slots);
@@ -46,6 +84,8 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   auto out = std::make_unique<Attender>();
   out->backend_ = &backend;
   out->layout_ = layout;
+  out->pot_ = layout.pot();
+  for (int32_t layer = 0; layer < layout.n_layers; ++layer) out->pot_layers_.push_back(layout.pot_layer(layer));
   out->max_rows_ = max_rows;
   out->max_slots_ = max_slots;
   int64_t rope_bytes =
@@ -54,10 +94,6 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   WEIR_ASSIGN_OR_RETURN(out->rope_bytes_, ledger.Reserve(MemTag::kMeta, rope_bytes));
   WEIR_ASSIGN_OR_RETURN(out->ropes_[0], RopeTable::Make(layout.rope, max_slots, n_context));
   if (layout.window_rope) {
-    if (layout.window_rope->n_rot != layout.rope.n_rot) {
-      return InvalidArgument("window layers rotate {} elements of a head, the others {}", layout.window_rope->n_rot,
-                             layout.rope.n_rot);
-    }
     WEIR_ASSIGN_OR_RETURN(out->ropes_[1], RopeTable::Make(*layout.window_rope, max_slots, n_context));
   }
   WEIR_RETURN_IF_ERROR(out->MakeAxes(ledger));
@@ -95,8 +131,8 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
     if (shape.k_type != first.k_type || shape.v_type != first.v_type || shape.positions != first.positions) {
       return InvalidArgument("the pots of one batch must share KV types and position policy");
     }
-    if (shape.n_layers != layout_.n_layers || shape.n_kv_heads != layout_.n_kv_heads ||
-        shape.head_dim != layout_.head_dim || shape.max_head_slots() > max_slots_) {
+    if (shape.n_layers != pot_.n_layers || shape.n_kv_heads != pot_.n_kv_heads || shape.head_dim != pot_.head_dim ||
+        shape.layers != pot_.layers || shape.max_head_slots() > max_slots_) {
       return InvalidArgument("a pot of {} layers x {} heads x {} slots does not fit this model's attention",
                              shape.n_layers, shape.n_kv_heads, shape.n_slots);
     }
@@ -124,13 +160,13 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
     views_[i].selected = &read_ptrs_[at];
     views_[i].n_selected = &n_read_[at];
   }
-  const int64_t half = layout_.rope.n_rot / 2;
-  if (first.positions == Positions::kAbs && half > 0) {
+  if (first.positions == Positions::kAbs && angles_.bytes() > 0) {
     std::vector<int64_t> pos;
     for (const BatchSegment& segment : segments_) {
       if (layout_.has_axes()) {
+        const int64_t half = layout_.rope.n_rot / 2;
         int32_t* const at = axes_.as<int32_t>();
-        float* cos = angles_.as<float>() + segment.first_row * half;
+        float* cos = Angles(0) + segment.first_row * half;
         StreamPositions({segment.tokens, static_cast<size_t>(segment.n_rows)}, segment.pos_shift, at, segment.n_rows);
         AxisAngles(ropes_[0], layout_.axis_pairs, at, segment.n_rows, segment.n_rows, cos, cos + max_rows_ * half);
         continue;
@@ -138,7 +174,8 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
       pos.resize(static_cast<size_t>(segment.n_rows));
       for (int64_t i = 0; i < segment.n_rows; ++i) pos[i] = segment.first_seq + i;
       for (int table = 0; table < (layout_.window_rope ? 2 : 1); ++table) {
-        float* cos = angles_.as<float>() + (table * 2 * max_rows_ + segment.first_row) * half;
+        const int64_t half = ropes_[table].n_rot / 2;
+        float* cos = Angles(table) + segment.first_row * half;
         backend_->RopeAngles(ropes_[table], pos, cos, cos + max_rows_ * half);
       }
     }
@@ -158,9 +195,9 @@ Status Attender::PlanPositions(std::span<const BatchSegment> segments) {
   return Status();
 }
 
-void Attender::FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_t head, int32_t* first) const {
+void Attender::FillFirstSlots(const BatchSegment& segment, int32_t pot_layer, int32_t head, int32_t* first) const {
   const PotShape& shape = segment.pot->shape();
-  const std::span<const SlotMeta> meta = segment.pot->meta(shape.group_of(layer, head));
+  const std::span<const SlotMeta> meta = segment.pot->meta(shape.group_of(pot_layer, head));
   const int64_t own = std::ssize(meta) - segment.n_rows;  // slot of the first row
   int64_t slot = 0;
   for (int64_t i = 0; i < segment.n_rows; ++i) {
@@ -177,81 +214,95 @@ void Attender::FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_
   }
 }
 
-void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out) {
+void Attender::Store(int32_t layer, const float* k, const float* v) {
   const PotShape& shape = segments_.front().pot->shape();
-  const int64_t half = layout_.rope.n_rot / 2;
-  const bool rotated = shape.positions == Positions::kAbs && half > 0;
-  const bool window = layout_.is_window(layer);
-  const int table = window && layout_.window_rope ? 1 : 0;
+  const LayerHeads heads = layout_.heads_of(layer);
+  const int32_t pot_layer = pot_layers_[layer];
+  const int table = layout_.is_window(layer) && layout_.window_rope ? 1 : 0;
   const RopeTable& rope = ropes_[table];
-  const float* cos = angles_.as<float>() + table * 2 * max_rows_ * half;
-  const float* sin = cos + max_rows_ * half;
-  const int64_t kv_stride = static_cast<int64_t>(layout_.n_kv_heads) * layout_.head_dim;
-
+  const int64_t half = rope.n_rot / 2;
+  const bool rotated = shape.positions == Positions::kAbs && half > 0;
+  const float* const cos = Angles(table);
+  const float* const sin = cos + max_rows_ * half;
+  const int64_t kv_stride = static_cast<int64_t>(heads.n_kv_heads) * heads.head_dim;
   stores_.clear();
-  for (size_t i = 0; i < segments_.size(); ++i) {
-    const BatchSegment& s = segments_[i];
-    for (int32_t head = 0; head < layout_.n_kv_heads; ++head) {
-      const size_t at = i * layout_.n_kv_heads + head;
-      uint8_t* keys = s.pot->keys(layer, head);
-      uint8_t* values = s.pot->values(layer, head);
-      k_ptrs_[at] = keys;
-      v_ptrs_[at] = values;
-      n_slots_[at] = s.pot->n_used(layer, head);
-      if (s.reads != nullptr) {
-        const std::vector<int32_t>& read = s.reads[shape.group_of(layer, head)];
-        read_ptrs_[at] = read.data();
-        n_read_[at] = static_cast<int32_t>(read.size());
-      }
+  for (const BatchSegment& s : segments_) {
+    for (int32_t head = 0; head < heads.n_kv_heads; ++head) {
       StoreSlotsArgs store;
-      store.x = k + s.first_row * kv_stride + static_cast<int64_t>(head) * layout_.head_dim;
+      store.x = k + s.first_row * kv_stride + static_cast<int64_t>(head) * heads.head_dim;
       store.x_stride = kv_stride;
       store.n_rows = s.n_rows;
-      store.head_dim = layout_.head_dim;
+      store.head_dim = heads.head_dim;
       store.type = shape.k_type;
-      store.slots = keys;
-      store.first_slot = n_slots_[at] - s.n_rows;
+      store.slots = s.pot->keys(pot_layer, head);
+      store.first_slot = s.pot->n_used(pot_layer, head) - s.n_rows;
       if (rotated) {
         store.rope = &rope;
         store.cos = cos + s.first_row * half;
         store.sin = sin + s.first_row * half;
       }
       stores_.push_back(store);
-      store.x = v + s.first_row * kv_stride + static_cast<int64_t>(head) * layout_.head_dim;
+      store.x = v + s.first_row * kv_stride + static_cast<int64_t>(head) * heads.head_dim;
       store.type = shape.v_type;
-      store.slots = values;
+      store.slots = s.pot->values(pot_layer, head);
       store.rope = nullptr;
       stores_.push_back(store);
     }
   }
   backend_->StoreSlots(stores_);
+}
+
+void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out, int64_t first_row) {
+  const PotShape& shape = segments_.front().pot->shape();
+  const LayerHeads heads = layout_.heads_of(layer);
+  const int32_t pot_layer = pot_layers_[layer];
+  const bool window = layout_.is_window(layer);
+  const int table = window && layout_.window_rope ? 1 : 0;
+  const RopeTable& rope = ropes_[table];
+  const int64_t half = rope.n_rot / 2;
+  const bool rotated = shape.positions == Positions::kAbs && half > 0;
+  const float* cos = Angles(table);
+  const float* sin = cos + max_rows_ * half;
+
+  if (layout_.stores(layer)) Store(layer, k, v);
   for (size_t i = 0; i < segments_.size(); ++i) {
     const BatchSegment& s = segments_[i];
-    const size_t at = i * layout_.n_kv_heads;
-    views_[i].first_slot = window ? &first_ptrs_[at] : nullptr;
-    for (int32_t head = 0; window && head < layout_.n_kv_heads; ++head) {
-      int32_t* first = first_slots_.as<int32_t>() + s.first_row * layout_.n_kv_heads + head * s.n_rows;
-      FillFirstSlots(s, layer, head, first);
-      first_ptrs_[at + head] = first;
+    const size_t first = i * layout_.n_kv_heads;
+    views_[i].n_rows = s.n_rows - first_row;
+    views_[i].first_slot = window ? &first_ptrs_[first] : nullptr;
+    for (int32_t head = 0; head < heads.n_kv_heads; ++head) {
+      const size_t at = first + head;
+      k_ptrs_[at] = s.pot->keys(pot_layer, head);
+      v_ptrs_[at] = s.pot->values(pot_layer, head);
+      n_slots_[at] = s.pot->n_used(pot_layer, head);
+      if (s.reads != nullptr) {
+        const std::vector<int32_t>& read = s.reads[shape.group_of(pot_layer, head)];
+        read_ptrs_[at] = read.data();
+        n_read_[at] = static_cast<int32_t>(read.size());
+      }
+      if (!window) continue;
+      int32_t* first_slots = first_slots_.as<int32_t>() + s.first_row * layout_.n_kv_heads + head * s.n_rows;
+      FillFirstSlots(s, pot_layer, head, first_slots);
+      first_ptrs_[at] = first_slots + first_row;
     }
   }
 
   AttentionArgs args;
-  args.n_heads = layout_.n_heads;
-  args.n_kv_heads = layout_.n_kv_heads;
-  args.head_dim = layout_.head_dim;
+  args.n_heads = heads.n_heads;
+  args.n_kv_heads = heads.n_kv_heads;
+  args.head_dim = heads.head_dim;
   args.scale = layout_.scale;
   args.softcap = layout_.softcap;
   args.q = q;
-  args.q_stride = static_cast<int64_t>(layout_.n_heads) * layout_.head_dim;
+  args.q_stride = static_cast<int64_t>(heads.n_heads) * heads.head_dim;
   args.out = out;
   args.out_stride = args.q_stride;
   args.k_type = shape.k_type;
   args.v_type = shape.v_type;
   args.rope = half > 0 ? &rope : nullptr;
   args.keys_rotated = rotated;
-  args.row_cos = rotated ? cos : nullptr;
-  args.row_sin = rotated ? sin : nullptr;
+  args.row_cos = rotated ? cos + first_row * half : nullptr;
+  args.row_sin = rotated ? sin + first_row * half : nullptr;
   args.bf16 = layout_.bf16 && shape.k_type != DType::kF32 && shape.v_type != DType::kF32;
   args.segments = views_;
   args.scratch = scratch_.data();
@@ -259,11 +310,11 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   if (layout_.has_axes() && !rotated) return RunAlongAxes(layer, args);
   Run(layer, args);
   for (size_t i = 0; i < segments_.size(); ++i) {
-    if (segments_[i].watch != nullptr) Watch(layer, segments_[i], views_[i], args);
+    if (segments_[i].watch != nullptr && layout_.stores(layer)) Watch(pot_layer, segments_[i], views_[i], args);
   }
 }
 
-ColumnScoresArgs Attender::ScoresOf(const AttentionArgs& args, const BatchSegment& segment,
+ColumnScoresArgs Attender::ScoresOf(int32_t layer, const AttentionArgs& args, const BatchSegment& segment,
                                     const AttentionSegment* view, float* const* out) const {
   const EvidenceCall* evidence = segment.evidence;
   ColumnScoresArgs scores;
@@ -275,7 +326,8 @@ ColumnScoresArgs Attender::ScoresOf(const AttentionArgs& args, const BatchSegmen
   scores.heads = evidence->heads;
   scores.all_heads = segment.pot->shape().granularity == Granularity::kPerLayer;
   scores.out = evidence->latest == nullptr ? out : &evidence->latest;
-  scores.accumulate = evidence->accumulate && evidence->latest == nullptr;
+  // Layers that read the same keys vote together.
+  scores.accumulate = (evidence->accumulate || !layout_.stores(layer)) && evidence->latest == nullptr;
   scores.scratch = scratch_.data();
   return scores;
 }
@@ -291,10 +343,10 @@ void Attender::Run(int32_t layer, const AttentionArgs& args) {
     if (segments_[i].evidence == nullptr) continue;
     const Pot& pot = *segments_[i].pot;
     float* const* out_ptrs = score_ptrs_.data() + score_ptrs_.size();
-    for (int32_t head = 0; head < layout_.n_kv_heads; ++head) {
-      score_ptrs_.push_back(pot.scores(pot.shape().group_of(layer, head)).data());
+    for (int32_t head = 0; head < args.n_kv_heads; ++head) {
+      score_ptrs_.push_back(pot.scores(pot.shape().group_of(pot_layers_[layer], head)).data());
     }
-    scores_.push_back(ScoresOf(args, segments_[i], &views_[i], out_ptrs));
+    scores_.push_back(ScoresOf(layer, args, segments_[i], &views_[i], out_ptrs));
   }
   backend_->AttentionWithScores(args, scores_);
   size_t n_done = 0;
@@ -305,9 +357,9 @@ void Attender::Run(int32_t layer, const AttentionArgs& args) {
   }
 }
 
-void Attender::Watch(int32_t layer, const BatchSegment& segment, const AttentionSegment& view,
+void Attender::Watch(int32_t pot_layer, const BatchSegment& segment, const AttentionSegment& view,
                      const AttentionArgs& args) {
-  float* out = segment.watch->out + layer * segment.watch->stride;
+  float* out = segment.watch->out + pot_layer * segment.watch->stride;
   ColumnScoresArgs scores;
   scores.attention = args;
   scores.attention.segments = {&view, 1};
@@ -320,7 +372,7 @@ void Attender::Watch(int32_t layer, const BatchSegment& segment, const Attention
 }
 
 void Attender::SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores) {
-  const int32_t group = segment.pot->shape().group_of(layer, 0);
+  const int32_t group = segment.pot->shape().group_of(pot_layers_[layer], 0);
   const std::span<const SlotMeta> slots = segment.pot->meta(group);
   const std::span<float> kept = segment.pot->scores(group);
   const float* latest = segment.evidence->latest;
@@ -334,7 +386,7 @@ void Attender::SplitByModality(int32_t layer, const BatchSegment& segment, Colum
     backend_->Synchronise();
   }
   for (size_t s = 0; s < slots.size(); ++s) {
-    if (slots[s].modality != Modality::kText) kept[s] = latest[s];
+    if (slots[s].modality != Modality::kText) kept[s] = latest[s] + (layout_.stores(layer) ? 0 : kept[s]);
   }
 }
 

@@ -22,12 +22,21 @@
 
 namespace weir {
 
+// One layer's heads, and where its keys and values are.
+struct LayerHeads {
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  // >= 0: it reads the keys and values that this earlier layer stored, and stores none. REQUIRES: that layer stores its
+  // own, as many heads of the same size; both have a window, or none.
+  int32_t kv_layer = -1;
+};
+
 // The model's attention parameters: data that an architecture returns, never a switch elsewhere.
 struct AttentionLayout {
-  int32_t n_layers = 0;  // that attend; a model may have others
-  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;    // 1 / sqrt(head_dim) for most
-  float softcap = 0;  // scores are softcap * tanh(score / softcap); 0: no cap
+  int32_t n_layers = 0;                               // that attend; a model may have others
+  int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // of every layer; the most of any layer where they differ
+  std::vector<LayerHeads> layers;                     // [n_layers] where they differ, by SetLayers(); empty: none does
+  float scale = 0;                                    // 1 / sqrt(head_dim) for most
+  float softcap = 0;                                  // scores are softcap * tanh(score / softcap); 0: no cap
   // The layers' matrices are quantised, so that queries, keys and values carry the rounding of their 8-bit activations:
   // prompts may be read with AttentionArgs::bf16 (docs/decisions/0013-prompts-in-bf16.md), unless the pot holds F32.
   bool bf16 = false;
@@ -44,17 +53,29 @@ struct AttentionLayout {
   // others.
   int32_t window = 0;
   std::vector<bool> window_layers;        // [n_layers], or empty: none
-  std::optional<RopeConfig> window_rope;  // their rotary embedding if it is not `rope`; the same n_rot
+  std::optional<RopeConfig> window_rope;  // their rotary embedding if it is not `rope`
 
   bool has_windows() const { return !window_layers.empty(); }
   bool is_window(int32_t layer) const { return has_windows() && window_layers[layer]; }
+
+  // Sets the layers and the most of any of them.
+  void SetLayers(std::vector<LayerHeads> all);
+  LayerHeads heads_of(int32_t layer) const {
+    return layers.empty() ? LayerHeads{n_heads, n_kv_heads, head_dim} : layers[layer];
+  }
+  bool stores(int32_t layer) const { return layers.empty() || layers[layer].kv_layer < 0; }
+  // The pot's layer that a layer reads: the pot has those that store.
+  int32_t pot_layer(int32_t layer) const;
+  // Of the layers that store: n_layers, n_kv_heads, head_dim and layers.
+  PotShape pot() const;
 };
 
 // kOverBudget when a token at position `end` - 1 would need more learned positions than the model has.
 Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions, int64_t end);
 
 // Statistics to collect from a segment during attention: which of its rows vote, and how they are reduced. They go to
-// the pot's scores, one group per layer (PotShape::granularity kPerLayer) or per KV head (kPerHead).
+// the pot's scores, one group per layer (PotShape::granularity kPerLayer) or per KV head (kPerHead). Layers that read
+// the same keys vote together.
 struct EvidenceCall {
   int64_t row_begin = 0, row_end = 0;  // relative to the segment's first row
   RowReduce rows = RowReduce::kSum;
@@ -68,7 +89,7 @@ struct EvidenceCall {
 // Attention for inspection, independent of any statistics: after a pass, how much a segment's newest row attended to
 // every slot, mean over the layer's query heads.
 struct AttentionWatch {
-  float* out = nullptr;  // [n_layers, stride]
+  float* out = nullptr;  // [n_layers of the pot, stride]
   int64_t stride = 0;    // at least the slots of the largest layer
 };
 
@@ -105,8 +126,12 @@ class Attender {
   // kOverBudget when a row would need a learned position beyond the model's table.
   Status Plan(std::span<const BatchSegment> segments);
 
-  // q: [n_rows, n_heads * head_dim], k, v: [n_rows, n_kv_heads * head_dim], none rotated; out as q. Rows contiguous.
-  void Attend(int32_t layer, const float* q, const float* k, const float* v, float* out);
+  // q: [n_rows, n_heads * head_dim], k, v: [n_rows, n_kv_heads * head_dim] of this layer, none rotated; out as q. Rows
+  // contiguous. k and v are nullptr for a layer that does not store its own; such a layer may leave out the first rows:
+  // q and out then begin with row first_row. REQUIRES for that: MayLeaveOutRows().
+  void Attend(int32_t layer, const float* q, const float* k, const float* v, float* out, int64_t first_row = 0);
+  // One segment is planned, and its rows do not vote.
+  bool MayLeaveOutRows() const { return segments_.size() == 1 && segments_.front().evidence == nullptr; }
 
   // Positions of the planned rows, [n_rows], for a model with learned ones (nullptr otherwise): a row's number in its
   // stream under kAbs, otherwise the number of slots of its pot in use once it is stored, less one. What was added at
@@ -118,6 +143,8 @@ class Attender {
   std::span<const BatchSegment> segments() const { return segments_; }
 
  private:
+  // Stores a layer's keys and values in their slots.
+  void Store(int32_t layer, const float* k, const float* v);
   // Attention of everything in the plan, and the statistics that segments request.
   void Run(int32_t layer, const AttentionArgs& args);
   // For positions with three axes: their bytes (0 for other layouts); allocates them and rejects what three axes do not
@@ -130,22 +157,28 @@ class Attender {
   // there.
   void RotateKeys(const BatchSegment& segment, size_t at, int32_t n_heads, int64_t n_slots);
   // The newest row's attention over the slots, for AttentionWatch.
-  void Watch(int32_t layer, const BatchSegment& segment, const AttentionSegment& view, const AttentionArgs& args);
-  ColumnScoresArgs ScoresOf(const AttentionArgs& args, const BatchSegment& segment, const AttentionSegment* view,
-                            float* const* out) const;
+  void Watch(int32_t pot_layer, const BatchSegment& segment, const AttentionSegment& view, const AttentionArgs& args);
+  ColumnScoresArgs ScoresOf(int32_t layer, const AttentionArgs& args, const BatchSegment& segment,
+                            const AttentionSegment* view, float* const* out) const;
   // Adds the contents of `latest` to the pot's scores of a layer.
   void SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores);
   Status PlanPositions(std::span<const BatchSegment> segments);
-  // The first slot that each row of a segment sees in a window layer.
-  void FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_t head, int32_t* first) const;
+  // The first slot that each row of a segment sees in a window layer of the pot.
+  void FillFirstSlots(const BatchSegment& segment, int32_t pot_layer, int32_t head, int32_t* first) const;
+  // Angles of the rows' positions in a layer: cosines of a row, then as many sines max_rows_ rows further on.
+  float* Angles(int table) const {
+    return angles_.as<float>() + (table == 0 ? 0 : 2 * max_rows_ * (layout_.rope.n_rot / 2));
+  }
 
   Backend* backend_ = nullptr;
   AttentionLayout layout_;
+  PotShape pot_;                     // layout_.pot()
+  std::vector<int32_t> pot_layers_;  // [n_layers]: layout_.pot_layer()
   int64_t max_rows_ = 0, max_slots_ = 0;
   RopeTable ropes_[2];  // of ordinary layers; of window layers if they have their own
   Reservation rope_bytes_;
   Buffer rope_copies_[2];   // the tables, for a device's kernels
-  Buffer angles_;           // [tables, 2, max_rows, n_rot/2] cos then sin of the rows' positions
+  Buffer angles_;           // of each table [2, max_rows, n_rot/2]: cos then sin of the rows' positions
   HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the current layer, int32
   HostBuffer positions_;    // [max_rows] of rows with learned positions
   HostBuffer axes_;         // int32 [4, max_slots]: coordinates, and scratch to compute them

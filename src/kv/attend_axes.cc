@@ -37,9 +37,9 @@ Status Attender::MakeAxes(Ledger& ledger) {
   }
   int64_t n_pairs = 0;
   for (const int32_t n : layout_.axis_pairs) n_pairs += n;
-  if (layout_.has_windows() || n_pairs != layout_.rope.n_rot / 2) {
-    return InvalidArgument("positions on three axes with sliding windows, or with {} pairs of {}", n_pairs,
-                           layout_.rope.n_rot / 2);
+  if (layout_.has_windows() || !layout_.layers.empty() || n_pairs != layout_.rope.n_rot / 2) {
+    return InvalidArgument("positions on three axes with sliding windows or layers that differ, or with {} pairs of {}",
+                           n_pairs, layout_.rope.n_rot / 2);
   }
   const AxesMemory axes = MemoryOf(layout_, max_rows_, max_slots_);
   const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kWorkspace, bytes); };
@@ -129,7 +129,7 @@ void Attender::RunAlongAxes(int32_t layer, const AttentionArgs& args) {
       for (int32_t h = 0; h < step; ++h) {
         score_ptrs_.push_back(segment.pot->scores(shape.group_of(layer, head + h)).data());
       }
-      const ColumnScoresArgs scores = ScoresOf(part, segment, &view, score_ptrs_.data());
+      const ColumnScoresArgs scores = ScoresOf(layer, part, segment, &view, score_ptrs_.data());
       backend_->AttentionWithScores(part, {&scores, 1});
       if (segment.evidence->latest != nullptr) SplitByModality(layer, segment, scores);
       if (segment.watch != nullptr) Watch(layer, segment, view, part);

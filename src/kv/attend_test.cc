@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <random>
 #include <vector>
 
 namespace weir {
@@ -86,6 +88,129 @@ TEST_P(WindowTest, CountsPositions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Positions, WindowTest,
+                         ::testing::Values(Positions::kAbs, Positions::kCache, Positions::kReset),
+                         [](const auto& info) { return std::string(PositionsName(info.param)); });
+
+// An attender with a pot of its own.
+struct Place {
+  Place(Backend& backend, AttentionLayout own, Positions positions) : layout(std::move(own)) {
+    attender = std::move(Attender::Make(backend, layout, 16, 32, 32, true, ledger)).value();
+    PotShape shape = layout.pot();
+    shape.n_slots = 32;
+    shape.k_type = shape.v_type = DType::kF32;
+    shape.positions = positions;
+    shape.granularity = Granularity::kPerHead;
+    shape.floats = {SlotFloat::kScore};
+    pot = std::move(Pot::Make(shape, backend, ledger)).value();
+  }
+  void Begin(int64_t first_seq, int64_t n, bool votes) {
+    evidence.row_end = n;
+    segment = {&*pot, 0, n, first_seq, votes ? &evidence : nullptr};
+    ASSERT_TRUE(attender->Plan({&segment, 1}).ok());
+    ASSERT_TRUE(pot->BeginAppend(Tokens(first_seq, n)).ok());
+  }
+
+  Ledger ledger;
+  AttentionLayout layout;
+  std::unique_ptr<Attender> attender;
+  std::unique_ptr<Pot> pot;
+  EvidenceCall evidence;
+  BatchSegment segment;
+};
+
+class LayersTest : public ::testing::TestWithParam<Positions> {};
+
+// Layers with their own heads, head sizes and rotations, and one that reads another's keys and values: each attends as
+// it would in a model of its own.
+TEST_P(LayersTest, AttendAsOnTheirOwn) {
+  for (const bool simd : {false, true}) {
+    auto backend = simd ? MakeCpuBackend(2) : MakeRefBackend();
+    AttentionLayout narrow = Layout(), wide;
+    narrow.n_layers = 1;
+    narrow.n_heads = 2;
+    narrow.rope.n_rot = 4;
+    narrow.rope.freq_base = 100;
+    narrow.window_layers = {true};
+    wide.n_layers = 1;
+    wide.n_heads = 4;
+    wide.n_kv_heads = 2;
+    wide.head_dim = 16;
+    wide.scale = 1;
+    wide.rope.n_rot = 16;
+    AttentionLayout mixed = Layout();
+    mixed.rope = wide.rope;
+    mixed.window_rope = narrow.rope;
+    mixed.window_layers = {false, true, false, true};
+    mixed.SetLayers({{4, 2, 16}, {2, 1, 8}, {4, 2, 16, 0}, {2, 1, 8, 1}});
+    ASSERT_EQ(mixed.pot().n_layers, 2);
+    ASSERT_EQ(mixed.pot_layer(1), 1);
+    ASSERT_EQ(mixed.pot_layer(2), 0);
+    ASSERT_EQ(mixed.pot_layer(3), 1);
+    Place both(*backend, mixed, GetParam()), one(*backend, narrow, GetParam()), other(*backend, wide, GetParam());
+    EXPECT_EQ(Pot::KvBytes(both.pot->shape()), 2 * PageRound(32 * (2 * 16 + 8) * 4));
+    EXPECT_EQ(both.ledger.used_bytes(), Pot::KvBytes(both.pot->shape()) + Pot::MetaBytes(both.pot->shape()) +
+                                            Attender::MetaBytes(*backend, mixed, 32) +
+                                            Attender::WorkspaceBytes(*backend, mixed, 16, 32, true));
+
+    std::mt19937 rng(3);
+    std::normal_distribution<float> normal;
+    const auto numbers = [&](int64_t n) {
+      std::vector<float> out(static_cast<size_t>(n));
+      for (float& x : out) x = normal(rng);
+      return out;
+    };
+    int64_t seq = 0;
+    for (const int64_t n : {9, 1, 8, 5}) {
+      const bool votes = n != 5;
+      both.Begin(seq, n, votes);
+      one.Begin(seq, n, votes);
+      other.Begin(seq, n, votes);
+      seq += n;
+      const auto q = numbers(n * 64), k = numbers(n * 32), v = numbers(n * 32);
+      std::vector<float> want(q.size()), got(q.size());
+      other.attender->Attend(0, q.data(), k.data(), v.data(), want.data());
+      both.attender->Attend(0, q.data(), k.data(), v.data(), got.data());
+      EXPECT_EQ(got, want);
+      const auto q1 = numbers(n * 16), k1 = numbers(n * 8), v1 = numbers(n * 8);
+      std::vector<float> want1(q1.size()), got1(q1.size());
+      one.attender->Attend(0, q1.data(), k1.data(), v1.data(), want1.data());
+      both.attender->Attend(1, q1.data(), k1.data(), v1.data(), got1.data());
+      EXPECT_EQ(got1, want1);
+      std::fill(got.begin(), got.end(), 0.0f);
+      both.attender->Attend(2, q.data(), nullptr, nullptr, got.data());
+      EXPECT_EQ(got, want);
+      ASSERT_EQ(both.attender->MayLeaveOutRows(), !votes);
+      if (!votes) {
+        // Only the last two rows.
+        const auto expect_end = [&](int32_t layer, int64_t width, const std::vector<float>& queries,
+                                    const std::vector<float>& all) {
+          const int64_t from = (n - 2) * width;
+          std::vector<float> end(static_cast<size_t>(2 * width));
+          both.attender->Attend(layer, queries.data() + from, nullptr, nullptr, end.data(), n - 2);
+          for (int64_t i = 0; i < 2 * width; ++i) EXPECT_NEAR(end[i], all[from + i], 1e-5);
+        };
+        expect_end(2, 64, q, want);
+        expect_end(3, 16, q1, want1);
+        continue;
+      }
+      // The layer that reads another's keys votes for them too.
+      for (const int32_t head : {0, 1}) {
+        const std::span<const float> twice = both.pot->scores(head), once = other.pot->scores(head);
+        for (size_t slot = 0; slot < once.size(); ++slot) EXPECT_FLOAT_EQ(twice[slot], 2 * once[slot]);
+      }
+      const std::span<const float> alone = one.pot->scores(0), among = both.pot->scores(2);
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), among.begin(), among.end()));
+      if (n != 8) continue;
+      for (Place* place : {&both, &one, &other}) {
+        for (int32_t group = 0; group < place->pot->shape().n_groups(); ++group) {
+          ASSERT_TRUE(place->pot->Compact(group, {0, 2, 5, 11, 12, 16}).ok());
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Positions, LayersTest,
                          ::testing::Values(Positions::kAbs, Positions::kCache, Positions::kReset),
                          [](const auto& info) { return std::string(PositionsName(info.param)); });
 

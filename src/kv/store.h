@@ -3,11 +3,11 @@
 //
 // All slots of a session are reserved and touched when the pot is made; nothing grows afterwards. Layout, outermost
 // first: [n_layers, n_kv_heads, n_slots, head_dim], keys and values in separate arrays, so that one head's slots are
-// contiguous and compaction frees storage for real. Heads may hold different tokens and, after a ragged selection,
-// different counts.
+// contiguous and compaction frees storage for real. Layers of different shapes lie in one such array for each shape (a
+// pool), one after another. Heads may hold different tokens and, after a ragged selection, different counts.
 //
-// Heads that share the pot's storage (PotShape::spread > 1) own a region each; regions are laid out again after every
-// selection, so that storage freed by one head can be used by another. Otherwise every head owns n_slots.
+// Heads that share storage (PotShape::spread > 1) own a region of their pool each; regions are laid out again after
+// every selection, so that storage freed by one head can be used by another. Otherwise every head owns n_slots.
 //
 // A forward pass appends in two steps: BeginAppend() takes slots and metadata for the chunk in every group, then each
 // layer's keys and values are stored by kv/attend.h. DropLast() undoes the latest appends (probe tokens).
@@ -92,9 +92,17 @@ class Pot {
   RecurrentState& state() { return state_; }
   const RecurrentState& state() const { return state_; }
 
-  // Base of one head's slots.
-  uint8_t* keys(int32_t layer, int32_t head) const { return k_.data() + HeadBegin(layer, head) * k_slot_bytes_; }
-  uint8_t* values(int32_t layer, int32_t head) const { return v_.data() + HeadBegin(layer, head) * v_slot_bytes_; }
+  // Base of one head's slots, and the bytes of one of them.
+  uint8_t* keys(int32_t layer, int32_t head) const {
+    const Pool& pool = PoolOf(layer);
+    return k_.data() + pool.k_begin + (HeadBegin(layer, head) - pool.first_slot) * pool.k_slot_bytes;
+  }
+  uint8_t* values(int32_t layer, int32_t head) const {
+    const Pool& pool = PoolOf(layer);
+    return v_.data() + pool.v_begin + (HeadBegin(layer, head) - pool.first_slot) * pool.v_slot_bytes;
+  }
+  int64_t k_slot_bytes(int32_t layer) const { return PoolOf(layer).k_slot_bytes; }
+  int64_t v_slot_bytes(int32_t layer) const { return PoolOf(layer).v_slot_bytes; }
 
   // Writes the contents, state_bytes() bytes. Errors of the sink. Data that a failed device did not return is zero.
   int64_t state_bytes() const;
@@ -110,10 +118,19 @@ class Pot {
   Status CopyFrom(const Pot& other);
 
  private:
+  // The layers of one shape. Slots are counted over the whole pot, pool after pool.
+  struct Pool {
+    int64_t first_slot = 0, k_begin = 0, v_begin = 0;  // the latter two in bytes
+    int64_t k_slot_bytes = 0, v_slot_bytes = 0;
+    std::vector<int32_t> heads;  // PotShape::head_index(), ascending
+  };
+  // In the order of their first layers.
+  static std::vector<Pool> PoolsOf(const PotShape& shape);
+  const Pool& PoolOf(int32_t layer) const { return pools_[pool_of_layer_.empty() ? 0 : pool_of_layer_[layer]]; }
   // First slot of a head, or of a group's metadata, counted over the whole pot.
   int64_t HeadBegin(int32_t layer, int32_t head) const {
-    const int64_t idx = static_cast<int64_t>(layer) * shape_.n_kv_heads + head;
-    return begin_.empty() ? idx * shape_.n_slots : begin_[idx];
+    const int32_t idx = shape_.head_index(layer, head);
+    return begin_.empty() ? (place_.empty() ? idx : place_[idx]) * int64_t{shape_.n_slots} : begin_[idx];
   }
   int64_t GroupBegin(int32_t group) const {
     return begin_.empty() ? static_cast<int64_t>(group) * shape_.n_slots : begin_[group];
@@ -127,6 +144,7 @@ class Pot {
     }
   }
   void LayOutEvenly();
+  void Rebalance(const Pool& pool);
   // How many slots every group holds, and where.
   struct Layout {
     std::vector<int32_t> used;
@@ -135,7 +153,10 @@ class Pot {
   Result<Layout> ReadLayout(ByteSource& source) const;
 
   PotShape shape_;
-  int64_t k_slot_bytes_ = 0, v_slot_bytes_ = 0;
+  std::vector<Pool> pools_;
+  // Where layers differ: [n_layers], index of the pool; [heads of all layers], the head's place among those of the
+  // pools in order.
+  std::vector<int32_t> pool_of_layer_, place_;
   Backend* backend_ = nullptr;
   Buffer k_, v_;
   HostBuffer meta_;                                    // [n_groups, n_slots] SlotMeta

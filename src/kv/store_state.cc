@@ -11,7 +11,8 @@
 namespace weir {
 namespace {
 
-// Header of a pot's bytes. The bits of `more_floats` are the SlotFloats after the scores.
+// Header of a pot's bytes. The bits of `more_floats` are the SlotFloats after the scores. Where layers differ, their KV
+// heads and head sizes follow.
 struct PotHeader {
   int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, more_floats, spread;
 };
@@ -33,6 +34,12 @@ PotHeader HeaderOf(const PotShape& s) {
           .scores = s.floats.has(SlotFloat::kScore),
           .more_floats = static_cast<int32_t>(s.floats.bits() >> 1),
           .spread = s.spread};
+}
+
+std::vector<int32_t> LayersOf(const PotShape& s) {
+  std::vector<int32_t> out;
+  for (const LayerShape& layer : s.layers) out.insert(out.end(), {layer.n_kv_heads, layer.head_dim});
+  return out;
 }
 
 Status NotAPot() { return InvalidArgument("these bytes are not a saved pot of this shape"); }
@@ -96,13 +103,14 @@ using Bounce = std::array<uint8_t, 1 << 15>;
 }  // namespace
 
 int64_t Pot::state_bytes() const {
-  int64_t n = sizeof(PotHeader) + std::ssize(used_) * 4 + (std::ssize(begin_) + std::ssize(room_)) * 8;
+  int64_t n = sizeof(PotHeader) + std::ssize(LayersOf(shape_)) * 4 + std::ssize(used_) * 4 +
+              (std::ssize(begin_) + std::ssize(room_)) * 8;
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
     n += std::ssize(meta(group)) * (kSlotBytes + std::popcount(shape_.floats.bits()) * 4);
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
-      n += n_used(layer, head) * (k_slot_bytes_ + v_slot_bytes_);
+    for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
+      n += n_used(layer, head) * (k_slot_bytes(layer) + v_slot_bytes(layer));
     }
   }
   return n + state_.n_floats() * 4;
@@ -111,7 +119,9 @@ int64_t Pot::state_bytes() const {
 Status Pot::Save(ByteSink& sink) const {
   backend_->Synchronise();  // scores are read in place
   const PotHeader header = HeaderOf(shape_);
+  const std::vector<int32_t> layers = LayersOf(shape_);
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span<const PotHeader>(&header, 1))));
+  WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(layers))));
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(used_))));
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(begin_))));
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(room_))));
@@ -129,9 +139,9 @@ Status Pot::Save(ByteSink& sink) const {
     return Status();
   };
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
-      WEIR_RETURN_IF_ERROR(write(keys(layer, head), n_used(layer, head) * k_slot_bytes_));
-      WEIR_RETURN_IF_ERROR(write(values(layer, head), n_used(layer, head) * v_slot_bytes_));
+    for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
+      WEIR_RETURN_IF_ERROR(write(keys(layer, head), n_used(layer, head) * k_slot_bytes(layer)));
+      WEIR_RETURN_IF_ERROR(write(values(layer, head), n_used(layer, head) * v_slot_bytes(layer)));
     }
   }
   return state_.Save(sink);
@@ -142,22 +152,28 @@ Result<Pot::Layout> Pot::ReadLayout(ByteSource& source) const {
   PotHeader header;
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
   if (std::memcmp(&header, &expected, sizeof(header)) != 0) return NotAPot();
+  const std::vector<int32_t> expected_layers = LayersOf(shape_);
+  std::vector<int32_t> layers(expected_layers.size());
+  WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layers))));
+  if (layers != expected_layers) return NotAPot();
   Layout layout{std::vector<int32_t>(used_.size()), std::vector<int64_t>(begin_.size()),
                 std::vector<int64_t>(room_.size())};
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.used))));
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.begin))));
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(layout.room))));
-  int64_t end = 0;  // regions in order, inside the pot, without overlap
   for (size_t group = 0; group < layout.used.size(); ++group) {
-    const bool shared = !layout.begin.empty();
-    const int64_t most = shared ? layout.room[group] : shape_.n_slots;
+    const int64_t most = layout.room.empty() ? shape_.n_slots : layout.room[group];
     if (layout.used[group] < 0 || layout.used[group] > most) return NotAPot();
-    if (!shared) continue;
-    const int64_t begin = layout.begin[group], room = layout.room[group];
-    if (begin < end || room > shape_.max_head_slots() || begin > shape_.n_heads_total() * shape_.n_slots - room) {
-      return NotAPot();
+  }
+  if (layout.begin.empty()) return layout;
+  for (const Pool& pool : pools_) {
+    int64_t end = pool.first_slot;  // regions in order, inside the pool, without overlap
+    const int64_t pool_end = end + std::ssize(pool.heads) * shape_.n_slots;
+    for (const int32_t head : pool.heads) {
+      const int64_t begin = layout.begin[head], room = layout.room[head];
+      if (begin < end || room > shape_.max_head_slots() || begin > pool_end - room) return NotAPot();
+      end = begin + room;
     }
-    end = begin + room;
   }
   return layout;
 }
@@ -170,9 +186,9 @@ Status Pot::CheckState(ByteSource& source, const SlotTest& fits) const {
     WEIR_RETURN_IF_ERROR(source.Skip(int64_t{n} * std::popcount(shape_.floats.bits()) * 4));
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
+    for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
       const int64_t n = layout.used[shape_.group_of(layer, head)];
-      WEIR_RETURN_IF_ERROR(source.Skip(n * (k_slot_bytes_ + v_slot_bytes_)));
+      WEIR_RETURN_IF_ERROR(source.Skip(n * (k_slot_bytes(layer) + v_slot_bytes(layer))));
     }
   }
   return source.Skip(state_.n_floats() * 4);
@@ -204,9 +220,9 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
       return Status();
     };
     for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
-      for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
-        WEIR_RETURN_IF_ERROR(read(keys(layer, head), n_used(layer, head) * k_slot_bytes_));
-        WEIR_RETURN_IF_ERROR(read(values(layer, head), n_used(layer, head) * v_slot_bytes_));
+      for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
+        WEIR_RETURN_IF_ERROR(read(keys(layer, head), n_used(layer, head) * k_slot_bytes(layer)));
+        WEIR_RETURN_IF_ERROR(read(values(layer, head), n_used(layer, head) * v_slot_bytes(layer)));
       }
     }
     return state_.Restore(source);
@@ -218,8 +234,10 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
 
 Status Pot::CopyFrom(const Pot& other) {
   const PotHeader mine = HeaderOf(shape_), its = HeaderOf(other.shape_);
-  if (std::memcmp(&mine, &its, sizeof(mine)) != 0 || state_.n_floats() != other.state_.n_floats())
+  if (std::memcmp(&mine, &its, sizeof(mine)) != 0 || shape_.layers != other.shape_.layers ||
+      state_.n_floats() != other.state_.n_floats()) {
     return InvalidArgument("the pots differ in shape");
+  }
   if (this == &other) return Status();
   backend_->Synchronise();
   used_ = other.used_;
@@ -232,9 +250,9 @@ Status Pot::CopyFrom(const Pot& other) {
     }
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
-      backend_->Copy(keys(layer, head), other.keys(layer, head), n_used(layer, head) * k_slot_bytes_);
-      backend_->Copy(values(layer, head), other.values(layer, head), n_used(layer, head) * v_slot_bytes_);
+    for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
+      backend_->Copy(keys(layer, head), other.keys(layer, head), n_used(layer, head) * k_slot_bytes(layer));
+      backend_->Copy(values(layer, head), other.values(layer, head), n_used(layer, head) * v_slot_bytes(layer));
     }
   }
   state_.CopyFrom(other.state_);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "ops/kv_slots.h"
@@ -26,6 +27,13 @@ PotShape SmallShape() {
   return shape;
 }
 
+// Two layers of one shape with another between them, and a last one of a third.
+PotShape MixedShape() {
+  PotShape shape = SmallShape();
+  shape.SetLayers({{2, 32}, {1, 64}, {2, 32}, {3, 32}});
+  return shape;
+}
+
 std::vector<SlotMeta> Tokens(int64_t first_seq, int32_t n) {
   std::vector<SlotMeta> out(static_cast<size_t>(n));
   for (int32_t i = 0; i < n; ++i) {
@@ -41,16 +49,15 @@ float Mark(int64_t seq, int32_t layer, int32_t head) { return static_cast<float>
 void Fill(Pot& pot, int64_t first_seq, int32_t n) {
   const PotShape& s = pot.shape();
   for (int32_t layer = 0; layer < s.n_layers; ++layer) {
-    for (int32_t head = 0; head < s.n_kv_heads; ++head) {
-      std::vector<float> x(static_cast<size_t>(n) * s.head_dim);
-      for (int32_t i = 0; i < n; ++i) {
-        std::fill_n(x.begin() + i * s.head_dim, s.head_dim, Mark(first_seq + i, layer, head));
-      }
+    const int32_t head_dim = s.head_dim_of(layer);
+    for (int32_t head = 0; head < s.n_kv_heads_of(layer); ++head) {
+      std::vector<float> x(static_cast<size_t>(n) * head_dim);
+      for (int32_t i = 0; i < n; ++i) std::fill_n(x.begin() + i * head_dim, head_dim, Mark(first_seq + i, layer, head));
       StoreSlotsArgs args;
       args.x = x.data();
-      args.x_stride = s.head_dim;
+      args.x_stride = head_dim;
       args.n_rows = n;
-      args.head_dim = s.head_dim;
+      args.head_dim = head_dim;
       args.first_slot = pot.n_used(layer, head) - n;
       args.type = s.k_type;
       args.slots = pot.keys(layer, head);
@@ -65,9 +72,9 @@ void Fill(Pot& pot, int64_t first_seq, int32_t n) {
 // Every stored vector and every statistic still belongs to the token its metadata names.
 void ExpectEverythingInPlace(const Pot& pot) {
   const PotShape& shape = pot.shape();
-  std::vector<float> value(static_cast<size_t>(shape.head_dim));
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+    std::vector<float> value(static_cast<size_t>(shape.head_dim_of(layer)));
+    for (int32_t head = 0; head < shape.n_kv_heads_of(layer); ++head) {
       const int32_t group = shape.group_of(layer, head);
       const auto meta = pot.meta(group);
       int64_t last = -1;
@@ -76,7 +83,7 @@ void ExpectEverythingInPlace(const Pot& pot) {
         last = meta[slot].seq;
         const float want = Mark(meta[slot].seq, layer, head);
         for (const uint8_t* base : {pot.keys(layer, head), pot.values(layer, head)}) {
-          ref::LoadSlot(shape.k_type, base, static_cast<int64_t>(slot), shape.head_dim, value.data());
+          ref::LoadSlot(shape.k_type, base, static_cast<int64_t>(slot), shape.head_dim_of(layer), value.data());
           for (float x : value) ASSERT_NEAR(x, want, want / 200 + 0.01f);
         }
         if (shape.floats.has(SlotFloat::kScore)) {
@@ -104,12 +111,12 @@ void FillStatistics(Pot& pot, int64_t first_seq, int32_t n) {
   if (shape.floats.has(SlotFloat::kNll)) pot.SetNewest(SlotFloat::kNll, nll);
 }
 
-using StoreCase = std::tuple<Granularity, DType, int32_t>;  // last: spread
+using StoreCase = std::tuple<Granularity, DType, int32_t, bool>;  // last: spread; whether layers differ
 
 class StoreTest : public ::testing::TestWithParam<StoreCase> {};
 
 TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
-  PotShape shape = SmallShape();
+  PotShape shape = std::get<3>(GetParam()) ? MixedShape() : SmallShape();
   shape.granularity = std::get<0>(GetParam());
   shape.k_type = shape.v_type = std::get<1>(GetParam());
   shape.spread = std::get<2>(GetParam());
@@ -127,8 +134,12 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   for (int round = 0; round < 200; ++round) {
     const int32_t n = 1 + static_cast<int32_t>(rng() % 5);
     if (pot.n_free() < n) {
-      int64_t left = static_cast<int64_t>(shape.n_groups()) * (shape.n_slots - n);  // the groups' total limit
+      std::map<int32_t, int64_t> limits;  // of the groups of a pool together
       for (int32_t group = 0; group < shape.n_groups(); ++group) {
+        limits[shape.pool_of(std::max(shape.layer_of(group), 0))] += shape.n_slots - n;
+      }
+      for (int32_t group = 0; group < shape.n_groups(); ++group) {
+        int64_t& left = limits[shape.pool_of(std::max(shape.layer_of(group), 0))];
         KeepSet keep;
         const int32_t used = static_cast<int32_t>(pot.meta(group).size());
         // Heads of very unequal size that share their storage.
@@ -183,13 +194,51 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    AllShapes, StoreTest,
-    ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer, Granularity::kPerHead),
-                       ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0), ::testing::Values(1)));
+INSTANTIATE_TEST_SUITE_P(AllShapes, StoreTest,
+                         ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer,
+                                                              Granularity::kPerHead),
+                                            ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0),
+                                            ::testing::Values(1), ::testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kPerHead),
-                                            ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4)));
+                                            ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4),
+                                            ::testing::Bool()));
+
+TEST(Store, LayersOfTheirOwnShape) {
+  PotShape shape = MixedShape();
+  EXPECT_EQ(shape.n_layers, 4);
+  EXPECT_EQ(shape.n_heads_total(), 8);
+  EXPECT_EQ(shape.n_kv_heads, 3);
+  EXPECT_EQ(shape.head_dim, 64);
+  // Numbers of a slot of all layers: 2 x 32 + 1 x 64 + 2 x 32 + 3 x 32 of two bytes.
+  EXPECT_EQ(Pot::KvBytes(shape), 2 * PageRound(24 * (64 + 64 + 64 + 96) * 2));
+  shape.granularity = Granularity::kPerHead;
+  const int32_t layers[] = {0, 0, 1, 2, 2, 3, 3, 3}, heads[] = {0, 1, 0, 0, 1, 0, 1, 2};
+  for (int32_t group = 0; group < shape.n_groups(); ++group) {
+    EXPECT_EQ(shape.layer_of(group), layers[group]);
+    EXPECT_EQ(shape.head_of(group), heads[group]);
+    EXPECT_EQ(shape.group_of(layers[group], heads[group]), group);
+  }
+  EXPECT_EQ(shape.pool_of(2), 0);
+  EXPECT_EQ(shape.pool_of(3), 3);
+  shape.SetLayers({{2, 32}, {2, 32}});
+  EXPECT_TRUE(shape.layers.empty()) << "layers that are alike";
+  EXPECT_EQ(shape.n_layers, 2);
+
+  // A pot is only restored into one of the same layers.
+  Ledger ledger;
+  auto pot = std::move(Pot::Make(MixedShape(), Ref(), ledger)).value();
+  ASSERT_TRUE(pot->BeginAppend(Tokens(0, 3)).ok());
+  std::vector<uint8_t> saved;
+  VectorSink sink(&saved);
+  ASSERT_TRUE(pot->Save(sink).ok());
+  shape.SetLayers({{2, 32}, {2, 32}, {1, 64}, {3, 32}});
+  shape.granularity = Granularity::kGlobal;
+  auto other = std::move(Pot::Make(shape, Ref(), ledger)).value();
+  SpanSource source(saved);
+  EXPECT_FALSE(other->CheckState(source, [](int32_t, const SlotMeta&) { return true; }).ok());
+  EXPECT_FALSE(other->CopyFrom(*pot).ok());
+}
 
 TEST(Store, RefusesKeepSetsThatCannotBeHonoured) {
   Ledger ledger;
@@ -242,6 +291,10 @@ TEST(Store, RefusesImpossibleShapes) {
   EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.floats = {SlotFloat::kScore};  // no attention is declared
+  EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
+  shape = MixedShape();
+  shape.SetLayers({{2, 32}, {1, 40}});  // one layer's heads are no whole blocks
+  shape.k_type = DType::kQ8_0;
   EXPECT_EQ(Pot::Make(shape, Ref(), ledger).status().code(), StatusCode::kInvalidArgument);
   shape = SmallShape();
   shape.k_type = DType::kQ4_K;

@@ -83,9 +83,13 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Open(const std::string& path, 
   AppendText(&line, out->info_.policy);
   line += fmt::format(
       ",\"layers\":{},\"kv_heads\":{},\"slots\":{},\"spread\":{},\"granularity\":\"{}\",\"positions\":\"{}\","
-      "\"all_scores\":{}}}",
+      "\"all_scores\":{}",
       pot.n_layers, pot.n_kv_heads, pot.n_slots, pot.spread, GranularityName(pot.granularity),
       PositionsName(pot.positions), out->info_.all_scores ? "true" : "false");
+  for (size_t layer = 0; layer < pot.layers.size(); ++layer) {
+    line += fmt::format("{}{}", layer == 0 ? ",\"layer_kv_heads\":[" : ",", pot.layers[layer].n_kv_heads);
+  }
+  line += pot.layers.empty() ? "}" : "]}";
   WEIR_RETURN_IF_ERROR(out->Write());
   return out;
 }

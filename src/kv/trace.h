@@ -13,6 +13,8 @@
 //   {"type":"end","seen":1500,"kept":1204,"dropped":296,"selections":2}
 //
 // trace   the first line. `slots` is the pot's capacity per head, `spread` the most one head may hold, in multiples.
+//         `layers` are those that store keys and values, `kv_heads` the heads of each or, with `layer_kv_heads` (their
+//         heads one by one), the most of any.
 // tokens  tokens that were read since the previous line, from `seq` (the running number in the stream) on: once each,
 //         whatever the number of heads. A token id of -1 is a visual embedding. `t_src_ms` is a list of [value, count];
 //         `pinned`, `image` and `video` (each omitted when empty) are lists of [place in ids, count]; tokens in

@@ -165,6 +165,21 @@ Status TraceReader::Head(const Line& line) {
   PotShape& pot = head_.pot;
   pot.n_layers = static_cast<int32_t>(layers);
   pot.n_kv_heads = static_cast<int32_t>(heads);
+  if (const json& by_layer = line["layer_kv_heads"]; !by_layer.is_null()) {
+    std::vector<LayerShape> shapes;
+    int64_t n = 0, most = 0;
+    for (const json& value : by_layer) {
+      int64_t own = 0;
+      if (!Number(value, 1, heads, &own)) return Bad("KV heads of a layer that are no number or too many");
+      n += own;
+      most = std::max(most, own);
+      shapes.push_back({.n_kv_heads = static_cast<int32_t>(own)});
+    }
+    if (std::ssize(shapes) != layers || most != heads || n > kMostGroups) {
+      return Bad("KV heads of other layers than the pot's");
+    }
+    pot.SetLayers(std::move(shapes));
+  }
   pot.n_slots = static_cast<int32_t>(slots);
   pot.spread = static_cast<int32_t>(spread);
   pot.granularity = granularity == "per_head"    ? Granularity::kPerHead
@@ -239,7 +254,8 @@ Status TraceReader::Select(const Line& line, TraceStep* step) {
   const bool per_layer = pot.granularity != Granularity::kGlobal, per_head = pot.granularity == Granularity::kPerHead;
   if (!Number(line["step"], 0, kLargest, &step->step) || !Number(line["n_seen"], 0, kLargest, &step->n_seen) ||
       !Number(line["layer"], per_layer ? 0 : -1, per_layer ? pot.n_layers - 1 : -1, &layer) ||
-      !Number(line["head"], per_head ? 0 : -1, per_head ? pot.n_kv_heads - 1 : -1, &head) ||
+      !Number(line["head"], per_head ? 0 : -1, per_head ? pot.n_kv_heads_of(static_cast<int32_t>(layer)) - 1 : -1,
+              &head) ||
       !Number(line["n"], 0, kLargest, &step->n_slots) || !Number(line["keep"], 0, step->n_slots, &step->n_keep) ||
       !line["reason"].is_string() || !line["drop"].is_array()) {
     return Bad("a selection that does not fit the head line");

@@ -161,6 +161,42 @@ TEST_F(TraceTest, WhatWasWrittenIsReadBack) {
   EXPECT_EQ(reader->piece(5), nullptr);
 }
 
+// A pot whose layers have their own KV heads: groups are theirs, and a file that says otherwise is refused.
+TEST_F(TraceTest, LayersOfTheirOwn) {
+  TraceInfo info = Info(Granularity::kPerHead);
+  info.pot.SetLayers({{1, 64}, {2, 32}, {1, 64}});
+  auto writer = std::move(TraceWriter::Open(path_, info)).value();
+  const int32_t layers[] = {0, 1, 1, 2}, heads[] = {0, 0, 1, 0};
+  std::vector<SlotMeta> slots[4];
+  for (auto& group : slots) Read(&group, 0, 8);
+  const KeepSet keeps[4] = {{0, 1}, {1, 2, 3}, {1, 7}, {1, 4, 5, 6}};
+  for (int g = 0; g < 4; ++g) ASSERT_TRUE(Play(*writer, 0, 8, layers[g], heads[g], &slots[g], keeps[g]).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  auto reader = std::move(TraceReader::Open(path_)).value();
+  EXPECT_EQ(reader->head().pot.n_groups(), 4);
+  TraceStep step;
+  for (int g = 0; g < 4; ++g) {
+    auto more = reader->Next(&step);
+    ASSERT_TRUE(more.ok() && *more) << more.status().message();
+    EXPECT_EQ(step.group, g);
+    EXPECT_EQ(reader->head().pot.layer_of(g), layers[g]);
+    EXPECT_EQ(reader->head().pot.head_of(g), heads[g]);
+    EXPECT_EQ(Seqs(reader->held(g)), std::vector<int64_t>(keeps[g].begin(), keeps[g].end()));
+  }
+  const std::string good = FileText(), list = "\"layer_kv_heads\":[1,2,1]";
+  for (const char* bad : {"\"layer_kv_heads\":[1,2]", "\"layer_kv_heads\":[1,1,1]", "\"layer_kv_heads\":[1,2,0]",
+                          "\"layer_kv_heads\":[1,2,3]", "\"layer_kv_heads\":[1,2,\"1\"]", "\"layer_kv_heads\":4"}) {
+    std::string text = good;
+    text.replace(text.find(list), list.size(), bad);
+    WriteFile(text);
+    EXPECT_FALSE(TraceReader::Open(path_).ok()) << bad;
+  }
+  std::string text = good;  // a head that its layer does not have
+  text.replace(text.find("\"layer\":0,\"head\":0"), 18, "\"layer\":0,\"head\":1");
+  WriteFile(text);
+  EXPECT_FALSE(std::move(TraceReader::Open(path_)).value()->Next(&step).ok());
+}
+
 TEST_F(TraceTest, AllScoresAndRestarts) {
   auto writer = std::move(TraceWriter::Open(path_, Info(Granularity::kGlobal, true))).value();
   std::vector<SlotMeta> slots;

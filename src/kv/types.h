@@ -80,21 +80,45 @@ struct RecurrentStateShape {
   bool aside = false;    // one more, for rows that are read and removed again
 };
 
+// Keys and values of one layer of a pot whose layers differ.
+struct LayerShape {
+  int32_t n_kv_heads = 0, head_dim = 0;
+  // Set by PotShape::SetLayers(): KV heads of the layers before it, and the first layer of its shape.
+  int32_t first_head = 0, pool = 0;
+  bool operator==(const LayerShape&) const = default;
+};
+
 // Shape of a session's pot: all that determines its size in bytes.
 struct PotShape {
-  int32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
-  int32_t n_slots = 0;  // capacity |M| of every layer and KV head
+  int32_t n_layers = 0;                  // that store keys and values
+  int32_t n_kv_heads = 0, head_dim = 0;  // of every layer; the most of any layer where they differ
+  int32_t n_slots = 0;                   // capacity |M| of every layer and KV head
   DType k_type = DType::kF16, v_type = DType::kF16;
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
   SlotFloats floats;
   RecurrentStateShape state;
-  // Largest number of slots that one head may hold, as a multiple of n_slots. 1: every head owns n_slots. More: heads
-  // share the n_layers * n_kv_heads * n_slots slots of the pot, and storage follows the number of slots that each of
-  // them keeps. kPerHead only.
+  // Largest number of slots that one head may hold, as a multiple of n_slots. 1: every head owns n_slots. More: the
+  // heads of all layers of one shape share their slots, and storage follows the number of slots that each of them
+  // keeps. kPerHead only.
   int32_t spread = 1;
+  std::vector<LayerShape> layers;  // [n_layers] where they differ, by SetLayers(); empty: all are alike
 
-  int64_t n_heads_total() const { return static_cast<int64_t>(n_layers) * n_kv_heads; }
+  // Sets the layers and all that follows from them. Layers that are alike are not listed.
+  void SetLayers(std::vector<LayerShape> all);
+
+  int32_t n_kv_heads_of(int32_t layer) const { return layers.empty() ? n_kv_heads : layers[layer].n_kv_heads; }
+  int32_t head_dim_of(int32_t layer) const { return layers.empty() ? head_dim : layers[layer].head_dim; }
+  // The first layer of this layer's shape; 0 where all are alike.
+  int32_t pool_of(int32_t layer) const { return layers.empty() ? 0 : layers[layer].pool; }
+  // Number of a head, counted over all layers.
+  int32_t head_index(int32_t layer, int32_t head) const {
+    return (layers.empty() ? layer * n_kv_heads : layers[layer].first_head) + head;
+  }
+  int64_t n_heads_total() const {
+    return layers.empty() ? static_cast<int64_t>(n_layers) * n_kv_heads
+                          : layers.back().first_head + layers.back().n_kv_heads;
+  }
   int64_t max_head_slots() const { return static_cast<int64_t>(n_slots) * spread; }
   int32_t n_groups() const {
     switch (granularity) {
@@ -103,7 +127,7 @@ struct PotShape {
       case Granularity::kPerLayer:
         return n_layers;
       case Granularity::kPerHead:
-        return n_layers * n_kv_heads;
+        return static_cast<int32_t>(n_heads_total());
     }
     return 1;
   }
@@ -115,9 +139,14 @@ struct PotShape {
       case Granularity::kPerLayer:
         return layer;
       case Granularity::kPerHead:
-        return layer * n_kv_heads + head;
+        return head_index(layer, head);
     }
     return 0;
+  }
+  // A group's layer and head; -1: all of them.
+  int32_t layer_of(int32_t group) const;
+  int32_t head_of(int32_t group) const {
+    return granularity == Granularity::kPerHead ? group - head_index(layer_of(group), 0) : -1;
   }
 };
 

@@ -49,8 +49,8 @@ bool HasQuantisedAttention(const GgufFile& file) {
   return std::none_of(file.tensors().begin(), file.tensors().end(), plain);
 }
 
-// One number, or one for each layer, all of them equal but for zeros.
-Status ReadFeedForwardLength(const GgufFile& file, const std::string& key, DecoderMetadata* m) {
+// One number, or one for each layer, all of them equal but for zeros, unless layers may differ.
+Status ReadFeedForwardLength(const GgufFile& file, const std::string& key, bool layers_differ, DecoderMetadata* m) {
   const std::vector<int64_t>* by_layer = file.IntArray(key);
   if (by_layer == nullptr) {
     WEIR_ASSIGN_OR_RETURN(m->n_ff, Bounded(file, key, 8, 1 << 20));
@@ -61,7 +61,7 @@ Status ReadFeedForwardLength(const GgufFile& file, const std::string& key, Decod
   }
   const int64_t most = *std::max_element(by_layer->begin(), by_layer->end());
   for (const int64_t n : *by_layer) {
-    if (n != 0 && n != most) {
+    if (!layers_differ && n != 0 && n != most) {
       return Unsupported("{}: layers of widths {} and {} ({}) are not supported", file.path(), n, most, key);
     }
     m->feeds_forward.push_back(n != 0);
@@ -72,7 +72,7 @@ Status ReadFeedForwardLength(const GgufFile& file, const std::string& key, Decod
 }
 
 // KV heads: one number, or one for each layer, 0 where a layer does not attend.
-Status ReadKvHeads(const GgufFile& file, const std::string& key, DecoderMetadata* m) {
+Status ReadKvHeads(const GgufFile& file, const std::string& key, bool layers_differ, DecoderMetadata* m) {
   const std::vector<int64_t>* by_layer = file.IntArray(key);
   if (by_layer == nullptr) {
     WEIR_ASSIGN_OR_RETURN(m->n_kv_heads, Bounded(file, key, 1, m->n_heads, m->n_heads));
@@ -83,11 +83,11 @@ Status ReadKvHeads(const GgufFile& file, const std::string& key, DecoderMetadata
   }
   for (const int64_t n : *by_layer) {
     if (n < 0 || n > m->n_heads) return Corrupt("{}: {} has {}, expected 0 to {}", file.path(), key, n, m->n_heads);
-    if (n > 0 && m->n_kv_heads > 0 && n != m->n_kv_heads) {
+    if (!layers_differ && n > 0 && m->n_kv_heads > 0 && n != m->n_kv_heads) {
       return Unsupported("{}: layers with {} and with {} KV heads ({}) are not supported", file.path(), m->n_kv_heads,
                          n, key);
     }
-    if (n > 0) m->n_kv_heads = static_cast<int32_t>(n);
+    if (n > 0) m->n_kv_heads = std::max(m->n_kv_heads, static_cast<int32_t>(n));
     m->attends.push_back(n > 0);
   }
   if (m->n_kv_heads == 0) return Corrupt("{}: {} is 0 in every layer", file.path(), key);
@@ -248,14 +248,14 @@ Result<int64_t> BoundedIntOr(const GgufFile& file, const std::string& key, int64
   return file.Has(key) ? BoundedInt(file, key, min, max) : Result<int64_t>(fallback);
 }
 
-Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch) {
+Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch, bool layers_differ) {
   DecoderMetadata m;
   WEIR_ASSIGN_OR_RETURN(m.n_layers, Bounded(file, arch + ".block_count", 1, 1024));
   WEIR_ASSIGN_OR_RETURN(m.n_embd, Bounded(file, arch + ".embedding_length", 8, 1 << 17));
-  WEIR_RETURN_IF_ERROR(ReadFeedForwardLength(file, arch + ".feed_forward_length", &m));
+  WEIR_RETURN_IF_ERROR(ReadFeedForwardLength(file, arch + ".feed_forward_length", layers_differ, &m));
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
-  WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", &m));
+  WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", layers_differ, &m));
   WEIR_ASSIGN_OR_RETURN(m.head_dim,
                         Bounded(file, arch + ".attention.key_length", 8, kMaxHeadDim, m.n_embd / m.n_heads));
   WEIR_ASSIGN_OR_RETURN(const int32_t value_dim,

@@ -106,7 +106,9 @@ struct DecoderMetadata {
   // some.
   std::vector<bool> attends, feeds_forward;
 };
-Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch);
+// layers_differ: KV heads and widths may differ from layer to layer; the largest are returned, and the family reads the
+// lists.
+Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch, bool layers_differ = false);
 // The properties of every architecture, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary embedding
 // is not set.
 Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata& meta, ModelConfig* config);

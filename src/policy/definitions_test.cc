@@ -373,6 +373,43 @@ TEST(PyramidKv, SharesTheBudgetAmongLayers) {
   }
 }
 
+// Layers of two shapes, one inside the other: each shape is a pyramid that keeps to its own slots, as if it were the
+// whole model.
+TEST(PyramidKv, LayersOfEachShapeAreAPyramid) {
+  const std::vector<int32_t> pools = {0, 0, 2, 0, 2, 2};
+  Rng rng(8);
+  std::vector<Pot> pots(pools.size(), Pot(90));
+  std::vector<SlotView> views, of_one[2];
+  for (size_t layer = 0; layer < pools.size(); ++layer) {
+    Pot& pot = pots[layer];
+    Fill(rng, 20, &pot.scores);
+    pot.view.slots = pot.slots;
+    pot.view.scores = pot.scores;
+    pot.view.layer = static_cast<int32_t>(layer);
+    pot.view.n_layers = static_cast<int32_t>(pools.size());
+    pot.view.pool = pools[layer];
+    views.push_back(pot.view);
+    std::vector<SlotView>& alone = of_one[pools[layer] == 0 ? 0 : 1];
+    alone.push_back(pot.view);
+    alone.back().layer = static_cast<int32_t>(alone.size()) - 1;
+    alone.back().n_layers = 3;
+    alone.back().pool = 0;
+  }
+  const auto policy = Make("pyramidkv:window=4,beta=5");
+  std::vector<KeepSet> keeps(views.size());
+  policy->SelectAll(views, 40, keeps);
+  for (const int32_t pool : {0, 2}) {
+    std::vector<KeepSet> got, want(3);
+    for (size_t layer = 0; layer < pools.size(); ++layer) {
+      if (pools[layer] == pool) got.push_back(keeps[layer]);
+    }
+    policy->SelectAll(of_one[pool / 2], 40, want);
+    EXPECT_EQ(got, want);
+    EXPECT_EQ(got[0].size() + got[1].size() + got[2].size(), 3u * 40);
+    EXPECT_GT(got[0].size(), got[2].size());
+  }
+}
+
 // A full pot that is read into on and on: layers start equal and come to have the published shape, C being all that a
 // chunk leaves free.
 TEST(PyramidKv, AFullPotGrowsIntoThePublishedShape) {

@@ -51,17 +51,20 @@ struct PolicyNeeds {
 struct SlotView {
   int32_t group = 0;
   int32_t layer = -1, head = -1;         // the group's layer and head; -1: all of them
-  int32_t n_layers = 0, n_kv_heads = 0;  // of the pot
-  std::span<const SlotMeta> slots;       // slot order: oldest first
-  std::span<const float> scores;         // the declared attention or vector statistic
-  std::span<const float> nll;            // -log P when the token was read; +inf for the first of the stream; 0 for
-                                         // tokens that nothing predicts (visual ones)
-  std::span<const float> novelty;        // Evidence::recent_frames: of visual tokens before the recent frames, else 0
-  std::span<const float> visual;         // Evidence::visual_vector, once the stream has contained a picture
-  int32_t n_rows = 0;         // rows of queries in `scores` since they were last reset (the divisor of a mean)
-  int32_t n_unscored = 0;     // newest slots, read after `scores` were collected: their scores are 0
-  int64_t n_seen_visual = 0;  // visual tokens of the stream so far, kept or not
-  int64_t n_seen = 0;         // tokens of the stream so far: n_seen - seq queries could see a slot
+  int32_t n_layers = 0, n_kv_heads = 0;  // of the pot; of the group's layer
+  // Layers of one pool have equal heads, and only those can use each other's slots: the lowest of them. 0 everywhere
+  // unless the model's layers differ.
+  int32_t pool = 0;
+  std::span<const SlotMeta> slots;  // slot order: oldest first
+  std::span<const float> scores;    // the declared attention or vector statistic
+  std::span<const float> nll;       // -log P when the token was read; +inf for the first of the stream; 0 for
+                                    // tokens that nothing predicts (visual ones)
+  std::span<const float> novelty;   // Evidence::recent_frames: of visual tokens before the recent frames, else 0
+  std::span<const float> visual;    // Evidence::visual_vector, once the stream has contained a picture
+  int32_t n_rows = 0;               // rows of queries in `scores` since they were last reset (the divisor of a mean)
+  int32_t n_unscored = 0;           // newest slots, read after `scores` were collected: their scores are 0
+  int64_t n_seen_visual = 0;        // visual tokens of the stream so far, kept or not
+  int64_t n_seen = 0;               // tokens of the stream so far: n_seen - seq queries could see a slot
 };
 
 // One object per session. Its answers depend only on the view and its options: all state that a stream leaves is in the
@@ -92,7 +95,7 @@ class Policy {
   virtual void SelectRead(const SlotView& view, KeepSet* read) {}
 
   // Selects for all groups of a pot at once: `n_keep` slots on average. Policies whose heads or layers share a budget
-  // (spread > 1) override it; sizes may then differ, but their sum may not exceed views.size() * n_keep.
+  // (spread > 1) override it; sizes may then differ, but the sum over a pool's views may not exceed n_keep for each.
   virtual void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) {
     for (size_t i = 0; i < views.size(); ++i) Select(views[i], n_keep, &keeps[i]);
   }

@@ -19,6 +19,8 @@
 //   incoming tokens leave free. There n is that of the fullest layer, and the exception for a small n does not apply:
 //   n of twice C is more than a pot of equal layers holds. The first selection makes layers a little unequal, each
 //   later one more so, until they have the published shape.
+// - Where a model's layers differ in KV heads or head size, the layers of each shape are a pyramid of their own: a slot
+//   of one shape is no room for one of another.
 // - Keep-sets are SnapKV's, with the differences listed there.
 #include <algorithm>
 
@@ -99,17 +101,29 @@ class PyramidKv : public Policy {
     picker_.Finish(keep);
   }
 
-  // budgets_[layer]: slots that each KV head of a layer may keep; at most n_layers * n_keep in total.
+  // budgets_[layer]: slots that each KV head of a layer may keep.
   void PlanBudgets(std::span<const SlotView> views, int32_t n_keep) {
-    const int32_t n_layers = views[0].n_layers;
-    budgets_.assign(static_cast<size_t>(n_layers), 0);
-    least_.assign(static_cast<size_t>(n_layers), 1);
+    budgets_.assign(static_cast<size_t>(views[0].n_layers), 0);
+    least_.assign(static_cast<size_t>(views[0].n_layers), 1);
+    for (const SlotView& view : views) {
+      if (view.layer == view.pool && view.head <= 0) PlanPool(views, view.pool, n_keep);
+    }
+  }
+
+  // Those of one pool: at most n_keep for each of its layers in total.
+  void PlanPool(std::span<const SlotView> views, int32_t pool, int32_t n_keep) {
+    layers_.clear();
     int32_t fullest = 0;
-    int64_t n_slots = 0;
+    size_t first = 0;
+    int64_t n_slots = 0, n_views = 0;
     bool equal = true;
     for (const SlotView& view : views) {
+      if (view.pool != pool) continue;
+      if (layers_.empty()) first = view.slots.size();
+      if (layers_.empty() || layers_.back() != view.layer) layers_.push_back(view.layer);
+      ++n_views;
       const int32_t n = static_cast<int32_t>(view.slots.size());
-      equal = equal && n == static_cast<int32_t>(views[0].slots.size());
+      equal = equal && view.slots.size() == first;
       fullest = std::max(fullest, n);
       n_slots += n;
       int32_t n_pinned = 0;
@@ -119,8 +133,9 @@ class PyramidKv : public Policy {
     }
     const int32_t window = n_keep > observation_.window ? observation_.window : n_keep / 2;
     // If everything fits on average, everything is kept, up to the limit of one head.
-    if (n_slots <= std::ssize(views) * n_keep) {
+    if (n_slots <= n_views * n_keep) {
       for (const SlotView& view : views) {
+        if (view.pool != pool) continue;
         int32_t& budget = budgets_[static_cast<size_t>(view.layer)];
         budget = std::max(budget, std::min(static_cast<int32_t>(view.slots.size()), 2 * n_keep));
       }
@@ -128,16 +143,19 @@ class PyramidKv : public Policy {
     }
     // Only the end of a prompt brings `capacity` as a budget.
     const bool prompt = equal && n_keep == observation_.capacity;
+    const int32_t n_layers = static_cast<int32_t>(layers_.size());
     int64_t excess = -int64_t{n_layers} * n_keep;
-    for (int32_t layer = 0; layer < n_layers; ++layer) {
+    for (int32_t place = 0; place < n_layers; ++place) {
+      const int32_t layer = layers_[static_cast<size_t>(place)];
       int32_t& budget = budgets_[static_cast<size_t>(layer)];
-      budget = PublishedBudget(n_keep, window, beta_, layer, n_layers, fullest, prompt);
+      budget = PublishedBudget(n_keep, window, beta_, place, n_layers, fullest, prompt);
       budget = std::max(budget, least_[static_cast<size_t>(layer)]);
       excess += budget;
     }
     for (bool gave = true; gave && excess > 0;) {
       gave = false;
-      for (size_t layer = 0; layer < budgets_.size() && excess > 0; ++layer) {
+      for (const int32_t layer : layers_) {
+        if (excess == 0) break;
         if (budgets_[layer] <= least_[layer]) continue;
         --budgets_[layer];
         --excess;
@@ -150,7 +168,8 @@ class PyramidKv : public Policy {
   const int32_t beta_, step_;
   SlotPicker picker_;
   std::vector<float> pooled_;
-  std::vector<int32_t> budgets_, least_;
+  std::vector<int32_t> budgets_, least_;  // [n_layers]
+  std::vector<int32_t> layers_;           // of the current pool
 };
 
 }  // namespace

@@ -17,8 +17,8 @@ constexpr int64_t RoundTo64(int64_t n) { return (n + 63) / 64 * 64; }
 struct Sizes {
   int64_t sums, vector, keys, kv;
   explicit Sizes(const VectorShape& shape)
-      : sums(RoundTo64(shape.n_heads() * shape.head_dim * 4)),
-        vector(RoundTo64(int64_t{shape.head_dim} * 4)),
+      : sums(RoundTo64(shape.n_floats() * 4)),
+        vector(RoundTo64(int64_t{shape.most_dim} * 4)),
         keys(RoundTo64(shape.key_numbers() * 2)),
         kv(RoundTo64(shape.kv_numbers() * kKvTokens * 2)) {}
   int64_t total() const { return sums + vector + keys + kv; }
@@ -36,6 +36,26 @@ void Convert(DType from_type, const uint8_t* from, DType to_type, uint8_t* to, i
 
 }  // namespace
 
+VectorShape VectorShape::Of(const PotShape& pot, DType kv_type) {
+  VectorShape out;
+  out.kv_type = kv_type;
+  out.n_layers = pot.n_layers;
+  out.most_dim = pot.head_dim;
+  Head next = {.key = kPlaceNumbers, .kv = kTokenNumbers};
+  for (int32_t layer = 0; layer < pot.n_layers; ++layer) {
+    for (int32_t head = 0; head < pot.n_kv_heads_of(layer); ++head) {
+      next.layer = layer;
+      next.head = head;
+      next.dim = pot.head_dim_of(layer);
+      out.heads.push_back(next);
+      next.first += next.dim;
+      next.key += 1 + next.dim / 2;
+      next.kv += 2 * out.vector_numbers(next);
+    }
+  }
+  return out;
+}
+
 BlockPlace KeyRecord::place() const {
   BlockPlace out = 0;
   std::memcpy(&out, block.rows.data(), sizeof(out));
@@ -43,12 +63,11 @@ BlockPlace KeyRecord::place() const {
 }
 
 float KeyRecord::scale(int64_t head) const {
-  return F16ToF32(block.rows[static_cast<size_t>(VectorShape::kPlaceNumbers + head * shape.head_numbers())]);
+  return F16ToF32(block.rows[static_cast<size_t>(shape.heads[static_cast<size_t>(head)].key)]);
 }
 
 const int8_t* KeyRecord::key(int64_t head) const {
-  return reinterpret_cast<const int8_t*>(block.rows.data() + VectorShape::kPlaceNumbers + head * shape.head_numbers() +
-                                         1);
+  return reinterpret_cast<const int8_t*>(block.rows.data() + shape.heads[static_cast<size_t>(head)].key + 1);
 }
 
 bool IsKeyRecord(const Block& block, const VectorShape& shape) {
@@ -69,11 +88,12 @@ StoredToken TokenOf(const Block& block, const VectorShape& shape, int64_t i) {
 
 void WriteStored(const Block& block, const VectorShape& shape, int64_t head, bool values, TokenRange tokens, DType type,
                  uint8_t* slots, float* scratch) {
-  const int64_t at = VectorShape::kTokenNumbers + (2 * head + (values ? 1 : 0)) * shape.vector_numbers();
-  const int64_t slot_bytes = RowBytes(type, shape.head_dim);
+  const VectorShape::Head& of = shape.heads[static_cast<size_t>(head)];
+  const int64_t at = of.kv + (values ? shape.vector_numbers(of) : 0);
+  const int64_t slot_bytes = RowBytes(type, of.dim);
   for (int64_t i = tokens.begin; i < tokens.end; ++i, slots += slot_bytes) {
     const auto* const from = reinterpret_cast<const uint8_t*>(block.rows.data() + i * shape.kv_numbers() + at);
-    Convert(shape.kv_type, from, type, slots, shape.head_dim, scratch);
+    Convert(shape.kv_type, from, type, slots, of.dim, scratch);
   }
 }
 
@@ -95,9 +115,9 @@ Result<std::unique_ptr<BlockVectors>> BlockVectors::Make(const Pot& pot, Archive
   const Sizes sizes(shape);
   WEIR_ASSIGN_OR_RETURN(out->memory_, HostBuffer::Allocate(ledger, MemTag::kOther, sizes.total()));
   uint8_t* at = out->memory_.data();
-  out->sums_ = {reinterpret_cast<float*>(at), static_cast<size_t>(shape.n_heads() * shape.head_dim)};
+  out->sums_ = {reinterpret_cast<float*>(at), static_cast<size_t>(shape.n_floats())};
   at += sizes.sums;
-  out->vector_ = {reinterpret_cast<float*>(at), static_cast<size_t>(shape.head_dim)};
+  out->vector_ = {reinterpret_cast<float*>(at), static_cast<size_t>(shape.most_dim)};
   at += sizes.vector;
   out->keys_ = {reinterpret_cast<uint16_t*>(at), static_cast<size_t>(shape.key_numbers())};
   at += sizes.keys;
@@ -107,7 +127,6 @@ Result<std::unique_ptr<BlockVectors>> BlockVectors::Make(const Pot& pot, Archive
 
 void BlockVectors::Row(const Block& so_far, int64_t from_end) {
   const PotShape& pot = pot_.shape();
-  const int64_t k_bytes = SlotBytes(pot.k_type, pot.head_dim), v_bytes = SlotBytes(pot.v_type, pot.head_dim);
   uint16_t* to = nullptr;
   if (archive_.kv() != nullptr) {
     const bool follows = rows_.n_tokens > 0 && rows_.modality == so_far.modality && rows_.role == so_far.role;
@@ -125,23 +144,21 @@ void BlockVectors::Row(const Block& so_far, int64_t from_end) {
     to += VectorShape::kTokenNumbers;
     ++rows_.n_tokens;
   }
-  const auto put = [&](DType type, const uint8_t* slot) {
-    Convert(type, slot, shape_.kv_type, reinterpret_cast<uint8_t*>(to), shape_.head_dim, vector_.data());
-    to += shape_.vector_numbers();
-  };
-  float* sums = sums_.data();
-  for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
-    for (int32_t head = 0; head < shape_.n_kv_heads; ++head, sums += shape_.head_dim) {
-      const int64_t slot = pot_.n_used(layer, head) - from_end;
-      const uint8_t* const key = pot_.keys(layer, head) + slot * k_bytes;
-      if (archive_.keys() != nullptr) {
-        DecodeRow(pot.k_type, key, shape_.head_dim, vector_.data());
-        for (int32_t d = 0; d < shape_.head_dim; ++d) sums[d] += vector_[static_cast<size_t>(d)];
-      }
-      if (to == nullptr) continue;
-      put(pot.k_type, key);
-      put(pot.v_type, pot_.values(layer, head) + slot * v_bytes);
+  for (const VectorShape::Head& of : shape_.heads) {
+    const auto put = [&](DType type, const uint8_t* slot) {
+      Convert(type, slot, shape_.kv_type, reinterpret_cast<uint8_t*>(to), of.dim, vector_.data());
+      to += shape_.vector_numbers(of);
+    };
+    const int64_t slot = pot_.n_used(of.layer, of.head) - from_end;
+    const uint8_t* const key = pot_.keys(of.layer, of.head) + slot * pot_.k_slot_bytes(of.layer);
+    if (archive_.keys() != nullptr) {
+      float* const sums = sums_.data() + of.first;
+      DecodeRow(pot.k_type, key, of.dim, vector_.data());
+      for (int32_t d = 0; d < of.dim; ++d) sums[d] += vector_[static_cast<size_t>(d)];
     }
+    if (to == nullptr) continue;
+    put(pot.k_type, key);
+    put(pot.v_type, pot_.values(of.layer, of.head) + slot * pot_.v_slot_bytes(of.layer));
   }
   ++n_summed_;
 }
@@ -158,16 +175,16 @@ void BlockVectors::Ended(const Block& block, BlockPlace place) {
   if (archive_.kv() != nullptr) StoreKv();
   if (archive_.keys() != nullptr && n_summed_ > 0) {
     std::memcpy(keys_.data(), &place, sizeof(place));
-    uint16_t* to = keys_.data() + VectorShape::kPlaceNumbers;
-    const float* sums = sums_.data();
-    for (int64_t head = 0; head < shape_.n_heads(); ++head, to += shape_.head_numbers(), sums += shape_.head_dim) {
+    for (const VectorShape::Head& of : shape_.heads) {
+      uint16_t* const to = keys_.data() + of.key;
+      const float* const sums = sums_.data() + of.first;
       float most = 0;
-      for (int32_t d = 0; d < shape_.head_dim; ++d) most = std::max(most, std::abs(sums[d]));
+      for (int32_t d = 0; d < of.dim; ++d) most = std::max(most, std::abs(sums[d]));
       const float mean_most = most / static_cast<float>(n_summed_);
       to[0] = F32ToF16(mean_most / 127);
       auto* const bytes = reinterpret_cast<int8_t*>(to + 1);
       const float inverse = most > 0 ? 127 / most : 0;
-      for (int32_t d = 0; d < shape_.head_dim; ++d) bytes[d] = static_cast<int8_t>(std::lrint(sums[d] * inverse));
+      for (int32_t d = 0; d < of.dim; ++d) bytes[d] = static_cast<int8_t>(std::lrint(sums[d] * inverse));
     }
     Block record = block;
     record.text = {};

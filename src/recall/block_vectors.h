@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
+#include <vector>
 
 #include "base/ledger.h"
 #include "base/memory.h"
@@ -19,21 +21,33 @@
 
 namespace weir {
 
-// The vectors' layout in 16-bit numbers.
+// The vectors' layout in 16-bit numbers. Heads are those of all layers that store keys and values, layers outermost.
 struct VectorShape {
-  int32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
+  struct Head {
+    int32_t layer = 0, head = 0, dim = 0;
+    int64_t first = 0;  // its place in an array of a float for each number of all heads
+    int64_t key = 0;    // its scale in a block's keys
+    int64_t kv = 0;     // its key in a token's keys and values; the value follows
+  };
   DType kv_type = DType::kF16;  // of stored keys and values: kF16 or kQ8_0
+  int32_t n_layers = 0, most_dim = 0;
+  std::vector<Head> heads;
 
-  int64_t n_heads() const { return int64_t{n_layers} * n_kv_heads; }
-  // The keys of a block: the block's place in its archive, then for each layer and KV head a half-precision scale and
-  // head_dim signed bytes.
+  // Of a pot's layers. REQUIRES: kv_type is kF16 or kQ8_0.
+  static VectorShape Of(const PotShape& pot, DType kv_type = DType::kF16);
+
+  int64_t n_heads() const { return std::ssize(heads); }
+  int64_t n_floats() const { return heads.empty() ? 0 : heads.back().first + heads.back().dim; }
+  // The keys of a block: the block's place in its archive, then for each head a half-precision scale and a signed byte
+  // for each number.
   static constexpr int64_t kPlaceNumbers = 4;
-  int64_t head_numbers() const { return 1 + head_dim / 2; }
-  int64_t key_numbers() const { return kPlaceNumbers + n_heads() * head_numbers(); }
-  // A token's keys and values: its id, its row in a picture and columns, then [n_layers, n_kv_heads][K, V][head_dim].
+  int64_t key_numbers() const { return heads.empty() ? kPlaceNumbers : heads.back().key + 1 + heads.back().dim / 2; }
+  // A token's keys and values: its id, its row in a picture and columns, then each head's key and value.
   static constexpr int64_t kTokenNumbers = 4;
-  int64_t vector_numbers() const { return RowBytes(kv_type, head_dim) / 2; }
-  int64_t kv_numbers() const { return kTokenNumbers + n_heads() * 2 * vector_numbers(); }
+  int64_t vector_numbers(const Head& head) const { return RowBytes(kv_type, head.dim) / 2; }
+  int64_t kv_numbers() const {
+    return heads.empty() ? kTokenNumbers : heads.back().kv + 2 * vector_numbers(heads.back());
+  }
 };
 
 // Tokens of a record of keys and values at most; a larger picture has several.
@@ -44,7 +58,7 @@ struct KeyRecord {
   const Block& block;
   const VectorShape& shape;
   BlockPlace place() const;
-  // Of the n-th layer and KV head, layers outermost.
+  // Of the n-th of VectorShape::heads.
   float scale(int64_t head) const;
   const int8_t* key(int64_t head) const;
 };
@@ -57,8 +71,8 @@ struct StoredToken {
   uint16_t row = 0;
 };
 StoredToken TokenOf(const Block& block, const VectorShape& shape, int64_t i);
-// Writes keys, or values, of a layer and KV head, of some of the block's tokens, as slots of `type`. `scratch`:
-// head_dim floats.
+// Writes keys, or values, of the n-th head, of some of the block's tokens, as slots of `type`. `scratch`: as many
+// floats as the head has numbers.
 struct TokenRange {
   int64_t begin = 0, end = 0;  // counted from the block's first
 };
@@ -88,7 +102,7 @@ class BlockVectors final : public RowWatcher {
   Archive& archive_;
   const VectorShape shape_;
   HostBuffer memory_;
-  std::span<float> sums_, vector_;  // [n_layers, n_kv_heads, head_dim]; [head_dim]
+  std::span<float> sums_, vector_;  // of all heads; of the widest one
   std::span<uint16_t> keys_, kv_;   // a record of each
   int64_t n_summed_ = 0;
   Block rows_;  // in kv_

@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "quant/format.h"
@@ -56,9 +57,10 @@ class BlockVectorsTest : public testing::TinyLlamaTest {
     for (int i = 0; i < n; ++i) out += " the man and the sea.";
     return out;
   }
-  VectorShape Shape() const {
-    const AttentionLayout& layout = model_->model().config().attention;
-    return {.n_layers = layout.n_layers, .n_kv_heads = layout.n_kv_heads, .head_dim = layout.head_dim};
+  VectorShape Shape() const { return VectorShape::Of(model_->model().config().attention.pot()); }
+  static std::tuple<int32_t, int32_t, int32_t> Place(const VectorShape& shape, int64_t head) {
+    const VectorShape::Head& of = shape.heads[static_cast<size_t>(head)];
+    return {of.layer, of.head, of.dim};
   }
   static std::vector<uint8_t> Saved(const Session& session) {
     std::vector<uint8_t> out;
@@ -67,7 +69,15 @@ class BlockVectorsTest : public testing::TinyLlamaTest {
   }
 };
 
-TEST_F(BlockVectorsTest, WhatIsStoredIsWhatThePotHas) {
+// Layers that are all alike; of their own head sizes, some of which read another's keys; of their own KV heads.
+class BlockVectorsOfModels : public BlockVectorsTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override { testing::LoadTiny(GetParam(), &model_); }
+};
+INSTANTIATE_TEST_SUITE_P(Tiny, BlockVectorsOfModels, ::testing::Values("llama", "gemma4", "gemma4_k_eq_v"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(BlockVectorsOfModels, WhatIsStoredIsWhatThePotHas) {
   Stream stream = std::move(Open("keys:restore=kv")).value();
   ASSERT_TRUE(Read(stream, " The harpoon lay in the attic." + Sea(6)).ok());
   stream.recall->Flush();
@@ -76,17 +86,16 @@ TEST_F(BlockVectorsTest, WhatIsStoredIsWhatThePotHas) {
   ASSERT_NE(archive.kv(), nullptr);
   const Pot& pot = stream.session->pot();
   const VectorShape shape = Shape();
-  const int64_t bytes = RowBytes(DType::kF16, shape.head_dim);
-  std::vector<uint8_t> slots(static_cast<size_t>(kKvTokens * bytes));
-  std::vector<float> scratch(static_cast<size_t>(shape.head_dim));
+  std::vector<uint8_t> slots(static_cast<size_t>(kKvTokens * RowBytes(DType::kF16, shape.most_dim)));
+  std::vector<float> scratch(static_cast<size_t>(shape.most_dim));
   int64_t n_tokens = 0;
   ASSERT_TRUE(archive.kv()
                   ->Scan(archive.kv()->begin(),
                          [&](BlockPlace, const Block& block) {
                            EXPECT_TRUE(IsKvRecord(block, shape));
                            for (int64_t head = 0; head < shape.n_heads(); ++head) {
-                             const auto layer = static_cast<int32_t>(head / shape.n_kv_heads);
-                             const auto kv = static_cast<int32_t>(head % shape.n_kv_heads);
+                             const auto [layer, kv, dim] = Place(shape, head);
+                             const int64_t bytes = RowBytes(DType::kF16, dim);
                              for (const bool values : {false, true}) {
                                WriteStored(block, shape, head, values, {0, block.n_tokens}, DType::kF16, slots.data(),
                                            scratch.data());
@@ -114,11 +123,11 @@ TEST_F(BlockVectorsTest, WhatIsStoredIsWhatThePotHas) {
                            EXPECT_TRUE(IsKeyRecord(block, shape));
                            const KeyRecord record = {block, shape};
                            for (int64_t head = 0; head < shape.n_heads(); ++head) {
-                             const uint8_t* const keys = pot.keys(static_cast<int32_t>(head / shape.n_kv_heads),
-                                                                  static_cast<int32_t>(head % shape.n_kv_heads));
-                             std::vector<float> mean(static_cast<size_t>(shape.head_dim));
+                             const auto [layer, kv, dim] = Place(shape, head);
+                             const uint8_t* const keys = pot.keys(layer, kv);
+                             std::vector<float> mean(static_cast<size_t>(dim));
                              for (int64_t seq = block.seq; seq < block.seq_end(); ++seq) {
-                               DecodeRow(DType::kF16, keys + seq * bytes, shape.head_dim, scratch.data());
+                               DecodeRow(DType::kF16, keys + seq * RowBytes(DType::kF16, dim), dim, scratch.data());
                                for (size_t d = 0; d < mean.size(); ++d)
                                  mean[d] += scratch[d] / static_cast<float>(block.n_tokens);
                              }
@@ -143,7 +152,7 @@ TEST_F(BlockVectorsTest, WhatIsStoredIsWhatThePotHas) {
   EXPECT_GT(n_blocks, 1);
 }
 
-TEST_F(BlockVectorsTest, WhatComesBackIsWhatWasStoredAndGoesWithoutATrace) {
+TEST_P(BlockVectorsOfModels, WhatComesBackIsWhatWasStoredAndGoesWithoutATrace) {
   for (const char* policy : {"streaming_llm", "h2o", "inf_mllm"}) {
     Stream stream = std::move(Open("words:restore=kv,gate=0,passages=1,margin=0,near=0", policy)).value();
     Stream other = std::move(Open("words:restore=kv,gate=0,passages=1,margin=0,near=0", policy)).value();
@@ -161,12 +170,12 @@ TEST_F(BlockVectorsTest, WhatComesBackIsWhatWasStoredAndGoesWithoutATrace) {
     // Some slot on top of the pot has the very keys and values that the token had when it was first read.
     const Pot& pot = session.pot();
     const VectorShape shape = Shape();
-    const int64_t bytes = RowBytes(DType::kF16, shape.head_dim);
+    const int64_t bytes = RowBytes(DType::kF16, shape.heads[0].dim);
     const int64_t n = pot.n_used(0, 0);
     const std::span<const SlotMeta> meta = pot.meta(0);
     int64_t n_checked = 0;
     std::vector<uint8_t> slot(static_cast<size_t>(kKvTokens * bytes));
-    std::vector<float> scratch(static_cast<size_t>(shape.head_dim));
+    std::vector<float> scratch(static_cast<size_t>(shape.most_dim));
     ASSERT_TRUE(stream.recall->archive()
                     .kv()
                     ->ScanRange({0, 1},
@@ -187,13 +196,13 @@ TEST_F(BlockVectorsTest, WhatComesBackIsWhatWasStoredAndGoesWithoutATrace) {
     // Its seqs are a gap; all else is as in a session that nobody asked.
     EXPECT_EQ(session.pot().n_used(), other.session->pot().n_used()) << policy;
     for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
-      const auto n_bytes = static_cast<size_t>(session.pot().n_used(layer, 0) * bytes);
+      const auto n_bytes = static_cast<size_t>(session.pot().n_used(layer, 0) * session.pot().k_slot_bytes(layer));
       EXPECT_EQ(std::memcmp(session.pot().keys(layer, 0), other.session->pot().keys(layer, 0), n_bytes), 0) << policy;
     }
   }
 }
 
-TEST_F(BlockVectorsTest, KeysFindSomethingAndThePlanHoldsThem) {
+TEST_P(BlockVectorsOfModels, KeysFindSomethingAndThePlanHoldsThem) {
   for (const char* spec : {"keys:gate=0,margin=0", "both:gate=0,margin=0", "both:gate=0,margin=0,rerank=4",
                            "keys:gate=0,margin=0,restore=kv", "words:gate=0,restore=kv,store=f16,again=0.5"}) {
     Stream stream = std::move(Open(spec)).value();
@@ -221,7 +230,7 @@ TEST_F(BlockVectorsTest, WhatCannotBeIsSaidInOneLine) {
   EXPECT_EQ(absolute.status().code(), StatusCode::kUnsupported) << absolute.status().message();
   EXPECT_EQ(Open("words:restore=kv", "full").status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(Open("words:restore=telepathy").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(Open("words:restore=kv,store=q8_0").ok(), Shape().head_dim % 32 == 0);
+  EXPECT_EQ(Open("words:restore=kv,store=q8_0").ok(), Shape().most_dim % 32 == 0);
 }
 
 TEST_F(BlockVectorsTest, AnExcerptDoesNotOutgrowItsRoom) {
@@ -326,9 +335,10 @@ TEST_F(StoredVectorsTest, KeysThatAreNoNumbersAreLeftOut) {
       const BlockPlace place = archive.newest_place();
       std::memcpy(keys.data(), &place, sizeof(place));
       for (int64_t head = 0; head < shape.n_heads(); ++head) {
-        uint16_t* const at = keys.data() + VectorShape::kPlaceNumbers + head * shape.head_numbers();
+        const VectorShape::Head& of = shape.heads[static_cast<size_t>(head)];
+        uint16_t* const at = keys.data() + of.key;
         at[0] = F32ToF16(i == 1 && head == shape.n_heads() - 1 ? scale : 0.01f);
-        std::memset(at + 1, static_cast<int>(i + 1), static_cast<size_t>(shape.head_dim));
+        std::memset(at + 1, static_cast<int>(i + 1), static_cast<size_t>(of.dim));
       }
       block.text = {};
       block.body = BlockBody::kOneRow;

@@ -4,17 +4,36 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace weir {
 namespace {
 
-int64_t Heads(const AttentionLayout& layout) { return int64_t{layout.n_layers} * layout.n_heads; }
-int64_t Numbers(const AttentionLayout& layout) { return Heads(layout) * layout.head_dim; }
-int64_t Bytes(const AttentionLayout& layout) { return (2 * Numbers(layout) + 4 * Heads(layout)) * 4; }
+// Query heads of the layers that store.
+std::vector<QuestionVectors::Head> HeadsOf(const AttentionLayout& layout) {
+  std::vector<QuestionVectors::Head> out;
+  int64_t n_kv = 0, first = 0;
+  for (int32_t layer = 0; layer < layout.n_layers; ++layer) {
+    if (!layout.stores(layer)) continue;
+    const LayerHeads heads = layout.heads_of(layer);
+    for (int32_t head = 0; head < heads.n_heads; ++head, first += heads.head_dim) {
+      out.push_back({layout.pot_layer(layer), heads.head_dim, n_kv + head / (heads.n_heads / heads.n_kv_heads), first});
+    }
+    n_kv += heads.n_kv_heads;
+  }
+  return out;
+}
 
-// The layer of "blk.12.q"; -1 for another tensor.
-int32_t QueryLayer(std::string_view name) {
+int64_t Numbers(const std::vector<QuestionVectors::Head>& heads) {
+  return heads.empty() ? 0 : heads.back().first + heads.back().dim;
+}
+int64_t Bytes(const std::vector<QuestionVectors::Head>& heads) {
+  return (2 * Numbers(heads) + 4 * std::ssize(heads)) * 4;
+}
+
+// The block of "blk.12.q"; -1 for another tensor.
+int32_t QueryBlock(std::string_view name) {
   if (!name.starts_with("blk.") || !name.ends_with(".q")) return -1;
   int32_t layer = -1;
   const auto [end, error] = std::from_chars(name.data() + 4, name.data() + name.size() - 2, layer);
@@ -23,34 +42,47 @@ int32_t QueryLayer(std::string_view name) {
 
 }  // namespace
 
-int64_t QuestionReader::MemoryBytes(const AttentionLayout& layout) { return PageRound(Bytes(layout)); }
+int64_t QuestionReader::MemoryBytes(const AttentionLayout& layout) { return PageRound(Bytes(HeadsOf(layout))); }
 
 Result<std::unique_ptr<QuestionReader>> QuestionReader::Make(const Session& session, const VectorShape& shape,
                                                              Ledger& ledger) {
   const AttentionLayout& layout = session.model().config().attention;
   auto out = std::make_unique<QuestionReader>();
-  WEIR_ASSIGN_OR_RETURN(out->memory_, HostBuffer::Allocate(ledger, MemTag::kOther, Bytes(layout)));
-  const auto n = static_cast<size_t>(Numbers(layout));
+  std::vector<QuestionVectors::Head> heads = HeadsOf(layout);
+  int32_t n_before = 0;
+  for (int32_t layer = 0; layer < layout.n_layers; ++layer) {
+    out->layers_.push_back(layout.stores(layer) ? n_before : -1);
+    if (layout.stores(layer)) n_before += layout.heads_of(layer).n_heads;
+  }
+  WEIR_ASSIGN_OR_RETURN(out->memory_, HostBuffer::Allocate(ledger, MemTag::kOther, Bytes(heads)));
+  const auto n = static_cast<size_t>(Numbers(heads));
+  const size_t n_scratch = 4 * heads.size();
   out->question_ = {out->memory_.as<float>(), n};
   out->nothing_ = {out->memory_.as<float>() + n, n};
   out->vectors_ = {.shape = shape,
-                   .n_heads = layout.n_heads,
+                   .heads = std::move(heads),
                    .scale = layout.scale,
                    .question = out->question_,
                    .nothing = out->nothing_,
-                   .scratch = {out->memory_.as<float>() + 2 * n, static_cast<size_t>(4 * Heads(layout))}};
+                   .scratch = {out->memory_.as<float>() + 2 * n, n_scratch}};
   return out;
 }
 
 Status QuestionReader::Mean(Session& session, std::span<const int32_t> tokens, std::span<float> out) {
   std::ranges::fill(out, 0.0f);
-  const int64_t width = int64_t{vectors_.n_heads} * vectors_.shape.head_dim;
   const TensorObserver observer = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
-    const int32_t layer = QueryLayer(name);
-    if (layer < 0 || layer >= vectors_.shape.n_layers || n_cols != width) return;
-    float* const to = out.data() + layer * width;
+    const int32_t block = QueryBlock(name);
+    if (block < 0) return;
+    // The first pass meets all blocks that attend, in order.
+    if (blocks_.empty() || block > blocks_.back()) blocks_.push_back(block);
+    const auto at = static_cast<size_t>(std::ranges::lower_bound(blocks_, block) - blocks_.begin());
+    if (at >= layers_.size() || layers_[at] < 0) return;
+    const auto first = vectors_.heads.begin() + layers_[at];
+    const auto end = std::find_if(first, vectors_.heads.end(), [&](const auto& h) { return h.layer != first->layer; });
+    if (n_cols != (end - first) * first->dim) return;
+    float* const to = out.data() + first->first;
     for (int64_t row = 0; row < n_rows; ++row) {
-      for (int64_t i = 0; i < width; ++i) to[i] += data[row * width + i];
+      for (int64_t i = 0; i < n_cols; ++i) to[i] += data[row * n_cols + i];
     }
   };
   Session::AppendOptions append;

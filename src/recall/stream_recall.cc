@@ -18,17 +18,16 @@ int64_t PictureBytes(const RecallOptions& recall, const LoadedModel& model) {
 }
 
 VectorShape ShapeOf(const RecallSpec& spec, const LoadedModel& model) {
-  const AttentionLayout& layout = model.model().config().attention;
-  VectorShape out = {.n_layers = layout.n_layers, .n_kv_heads = layout.n_kv_heads, .head_dim = layout.head_dim};
-  if (spec.options.Text("store") == "q8_0") out.kv_type = DType::kQ8_0;
-  return out;
+  return VectorShape::Of(model.model().config().attention.pot(),
+                         spec.options.Text("store") == "q8_0" ? DType::kQ8_0 : DType::kF16);
 }
 
 Status CheckVectors(const RecallOptions& recall, const LoadedModel& model, const SessionOptions& options) {
   const VectorShape shape = ShapeOf(recall.spec, model);
-  if (shape.kv_type == DType::kQ8_0 && shape.head_dim % 32 != 0) {
+  for (const VectorShape::Head& head : shape.heads) {
+    if (shape.kv_type != DType::kQ8_0 || head.dim % 32 == 0) continue;
     return InvalidArgument(
-        "store=q8_0 needs heads of a multiple of 32 numbers, and this model's have {}; use store=f16", shape.head_dim);
+        "store=q8_0 needs heads of a multiple of 32 numbers, and this model's have {}; use store=f16", head.dim);
   }
   const AttentionLayout& layout = model.model().config().attention;
   if (layout.n_learned_positions > 0) {

@@ -67,13 +67,14 @@ Json HeldMap(const StreamSession& stream, int64_t n_bins) {
   const int64_t per_bin = std::max<int64_t>(1, (counters.seen + n_bins - 1) / n_bins);
   const size_t bins = static_cast<size_t>((counters.seen + per_bin - 1) / per_bin);
   const size_t rows = shape.granularity == Granularity::kGlobal ? 1 : static_cast<size_t>(shape.n_layers);
-  const int32_t heads = shape.granularity == Granularity::kPerHead ? shape.n_kv_heads : 1;
   constexpr size_t n_kinds = kNumModalities;
   // [modality][row][bin]
   std::vector<double> counts(n_kinds * rows * bins);
   bool any[n_kinds] = {};
   for (int32_t group = 0; group < shape.n_groups(); ++group) {
-    const size_t row = static_cast<size_t>(group / heads);
+    const int32_t layer = std::max(shape.layer_of(group), 0);
+    const size_t row = static_cast<size_t>(layer);
+    const int32_t heads = shape.granularity == Granularity::kPerHead ? shape.n_kv_heads_of(layer) : 1;
     for (const SlotMeta& slot : pot.meta(group)) {
       const size_t modality = static_cast<size_t>(slot.modality);
       any[modality] = true;
@@ -132,8 +133,11 @@ Json ModalitiesJson(const SessionCounters& counters, const std::array<HeldSpan, 
 
 int64_t UnboundedBytes(const Session& session) {
   const PotShape& shape = session.pot().shape();
-  const int64_t per_slot =
-      shape.n_heads_total() * (RowBytes(shape.k_type, shape.head_dim) + RowBytes(shape.v_type, shape.head_dim));
+  int64_t per_slot = 0;
+  for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+    const int32_t n = shape.head_dim_of(layer);
+    per_slot += shape.n_kv_heads_of(layer) * (RowBytes(shape.k_type, n) + RowBytes(shape.v_type, n));
+  }
   return session.plan().total_bytes - session.ledger().used_bytes(MemTag::kKv) + session.counters().seen * per_slot;
 }
 

@@ -70,6 +70,30 @@ TEST_P(SentencePiece, StreamGivesTheSameIds) {
   }
 }
 
+// A vocabulary whose merges, not its scores, say which pair is joined first.
+TEST(Gemma4Tokenizer, JoinsInTheOrderOfTheMerges) {
+  const std::vector<std::string> tokens = {"<unk>", "a", "b", "c", "▁", "ab", "bc", "abc", "▁a", "<0x21>", "<turn|>"};
+  const std::vector<int32_t> types = {2, 1, 1, 1, 1, 1, 1, 1, 1, 6, 3};
+  const auto load = [&](const std::vector<std::string>& merges) {
+    testing::MetadataBuilder b;
+    b.Add("tokenizer.ggml.model", "gemma4").Add("tokenizer.ggml.tokens", tokens);
+    b.Add("tokenizer.ggml.scores", std::vector<float>(tokens.size(), -1000.0f));
+    b.Add("tokenizer.ggml.token_type", types).Add("tokenizer.ggml.unknown_token_id", 0);
+    b.Add("tokenizer.ggml.add_space_prefix", false).Add("tokenizer.ggml.merges", merges);
+    auto out = testing::LoadFrom(b);
+    EXPECT_TRUE(out.ok()) << out.status().message();
+    return std::move(out).value();
+  };
+  EXPECT_EQ(load({"b c", "a b"})->Encode("abc a!", kPlain), (std::vector<int32_t>{1, 6, 4, 1, 9}));
+  EXPECT_EQ(load({"a b", "b c"})->Encode("abc", kPlain), (std::vector<int32_t>{5, 3}));
+  const auto tokenizer = load({"a b", "b c", "▁ a", "a bc", "ab c"});
+  EXPECT_EQ(tokenizer->Encode("abc a", kPlain), (std::vector<int32_t>{7, 8}));
+  EXPECT_TRUE(tokenizer->IsEndOfGeneration(10));
+  testing::MetadataBuilder without;
+  without.Add("tokenizer.ggml.model", "gemma4").Add("tokenizer.ggml.tokens", tokens);
+  EXPECT_NE(testing::LoadFrom(without).status().message().find("merges"), std::string::npos);
+}
+
 class UnigramModel : public SentencePiece {};
 
 // A damaged normaliser must not be read past its end, whatever its trie contains.

@@ -15,12 +15,38 @@ namespace {
 
 // Texts that end an answer in the model families known today, whatever the file's eos id says.
 constexpr std::string_view kEndTexts[] = {
-    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",      "<|end_of_text|>",
-    "</s>",       "<eos>",      "<EOT>",      "[EOS]",   "[EOT]",         "<end_of_utterance>", "<｜end▁of▁sentence｜>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "<turn|>",
+    "<EOT>",
+    "[EOS]",
+    "[EOT]",
+    "<end_of_utterance>",
+    "<｜end▁of▁sentence｜>",
 };
 // Those of them that end a turn, in the order in which a file without an eot id is searched for one.
-constexpr std::string_view kTurnTexts[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
-                                           "<end_of_utterance>"};
+constexpr std::string_view kTurnTexts[] = {"<|eot_id|>",    "<|im_end|>", "<|end|>",
+                                           "<end_of_turn>", "<turn|>",    "<end_of_utterance>"};
+
+// Gives tokens the scores with which pairs are joined in the order of the merges, "left right" each: minus the rank of
+// the first merge that makes the token.
+void ScoreByMerges(const std::vector<std::string>& merges, Vocab* vocab) {
+  std::ranges::fill(vocab->score, -1e6f);
+  for (size_t rank = merges.size(); rank-- > 0;) {
+    const std::string& merge = merges[rank];
+    const size_t space = merge.find(' ', 1);
+    if (space == std::string::npos) continue;
+    const int32_t id = vocab->Find(merge.substr(0, space) + merge.substr(space + 1));
+    if (id >= 0) vocab->score[static_cast<size_t>(id)] = -static_cast<float>(rank);
+  }
+}
 
 }  // namespace
 
@@ -116,11 +142,15 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
     WEIR_ASSIGN_OR_RETURN(const std::string pre, file.StringOr("tokenizer.ggml.pre", "default"));
     WEIR_ASSIGN_OR_RETURN(model_, MakeBpe(*vocab_, *merges, pre, &add_bos_));
     is_byte_level_ = true;
-  } else if (model == "llama" || model == "t5") {
-    if (!file.Has("tokenizer.ggml.scores")) {
+  } else if (model == "llama" || model == "t5" || model == "gemma4") {
+    if (model == "gemma4") {
+      const auto* merges = file.StringArray("tokenizer.ggml.merges");
+      if (!merges) return NotFound("tokenizer.ggml.merges is missing; a 'gemma4' tokenizer needs it");
+      ScoreByMerges(*merges, vocab_.get());
+    } else if (!file.Has("tokenizer.ggml.scores")) {
       return NotFound("tokenizer.ggml.scores is missing; a '{}' tokenizer needs it", model);
     }
-    const bool is_spm = model == "llama";
+    const bool is_spm = model != "t5";
     // The GGUF convention's defaults for missing keys.
     if (!file.Has("tokenizer.ggml.unknown_token_id")) unknown_id_ = is_spm ? 0 : 2;
     if (unknown_id_ >= vocab_->size()) unknown_id_ = -1;
@@ -147,7 +177,8 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
       WEIR_ASSIGN_OR_RETURN(model_, MakeUnigram(*vocab_, space, std::move(charsmap)));
     }
   } else {
-    return Unsupported("tokenizer.ggml.model is '{}'; known models are gpt2, llama and t5", model.substr(0, 64));
+    return Unsupported("tokenizer.ggml.model is '{}'; known models are gpt2, llama, gemma4 and t5",
+                       model.substr(0, 64));
   }
   WEIR_ASSIGN_OR_RETURN(add_bos_, file.BoolOr("tokenizer.ggml.add_bos_token", add_bos_));
   WEIR_ASSIGN_OR_RETURN(add_eos_, file.BoolOr("tokenizer.ggml.add_eos_token", add_eos_));

@@ -33,6 +33,7 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"phi3", "blk.1.attn_qkv.weight", "phi3.context_length"},
       {"gemma2", "blk.2.post_ffw_norm.weight", "gemma2.attention.head_count"},
       {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
+      {"gemma4", "blk.7.attn_q_norm.weight", "gemma4.attention.key_length_swa"},
   };
   for (const auto& c : cases) {
     const std::string arch = std::string("'") + c.model + "'";
@@ -63,6 +64,39 @@ TEST_F(BadModelTest, WindowsAndCapsOutOfBounds) {
   ExpectBadModel(with("qwen", "qwen.feed_forward_length", int64_t{73}), {"feed_forward_length"});
   ExpectBadModel(with("gptneox", "gptneox.rope.dimension_count", int64_t{3}), {"dimension_count"});
   ExpectBadModel(with("gptneox", "gptneox.attention.head_count_kv", int64_t{1}), {"KV heads"});
+}
+
+// Layers that differ: lists for other layers, and sizes that do not fit each other.
+TEST_F(BadModelTest, LayersThatDoNotFit) {
+  const auto with = [](const char* model, const char* key, auto value) {
+    EditedModel edited(model);
+    edited.metadata[key].v = value;
+    return edited.Bytes();
+  };
+  using List = std::vector<int64_t>;
+  const std::string attention = "gemma4.attention.";
+  ExpectBadModel(with("gemma4", "gemma4.feed_forward_length", List{24, 24}), {"feed_forward_length", "8 layers"});
+  ExpectBadModel(with("gemma4", "gemma4.feed_forward_length", List{24, 24, 24, 24, 24, 48, 48, -1}), {"number -1"});
+  ExpectBadModel(with("gemma4", "gemma4.feed_forward_length", List(8, 24)), {"blk.5.ffn_gate.weight"});
+  ExpectBadModel(with("gemma4_k_eq_v", (attention + "head_count_kv").c_str(), List{4, 3, 4, 2}), {"3 KV heads"});
+  ExpectBadModel(with("gemma4_k_eq_v", (attention + "head_count_kv").c_str(), List{4, 2, 2, 2}),
+                 {"blk.2.attn_k.weight"});
+  ExpectBadModel(with("gemma4", (attention + "sliding_window_pattern").c_str(), List{1, 1, 0}), {"8 layers"});
+  ExpectBadModel(with("gemma4", (attention + "sliding_window_pattern").c_str(), List(8, 2)), {"number 2"});
+  ExpectBadModel(with("gemma4", (attention + "key_length_swa").c_str(), int64_t{12}), {"window layers"});
+  ExpectBadModel(with("gemma4", (attention + "key_length_swa").c_str(), int64_t{1 << 20}), {"key_length_swa"});
+  ExpectBadModel(with("gemma4", (attention + "sliding_window").c_str(), int64_t{0}), {"sliding_window"});
+  ExpectBadModel(with("gemma4", (attention + "shared_kv_layers").c_str(), int64_t{7}), {"keys and values"});
+  ExpectBadModel(with("gemma4", (attention + "shared_kv_layers").c_str(), int64_t{8}), {"shared_kv_layers"});
+  ExpectBadModel(with("gemma4", "gemma4.rope.dimension_count_swa", int64_t{3}), {"dimension_count_swa"});
+  ExpectBadModel(with("gemma4", "gemma4.embedding_length_per_layer_input", int64_t{7}), {"per_layer"});
+  // A projection that some layers without a window have and others lack.
+  EditedModel half("gemma4");
+  half.Remove("blk.4.attn_v.weight");
+  ExpectBadModel(half.Bytes(), {"blk.4.attn_v.weight"});
+  EditedModel unrotated("gemma4");
+  unrotated.Remove("rope_freqs.weight");
+  ExpectBadModel(unrotated.Bytes(), {"rope_freqs.weight"});
 }
 
 TEST_F(BadModelTest, TruncatedFiles) {

@@ -32,6 +32,8 @@ bool KeyMayBeMissing(const std::string& key) {
       ".attention.sliding_window", ".attention.sliding_window_pattern", ".attn_logit_softcapping",
       ".final_logit_softcapping", ".full_attention_interval", ".rope.dimension_sections", ".use_parallel_residual",
       ".norm_before", ".vocab_size",
+      // what only some sizes of a family have
+      ".attention.shared_kv_layers", ".embedding_length_per_layer_input",
       // of encoders: what the oldest files mean by leaving it out
       "clip.projector_type", "clip.use_gelu", "clip.use_silu", "clip.has_text_encoder", "clip.has_llava_projector",
       "clip.vision.feature_layer", "clip.vision.projection_dim", "clip.vision.mm_patch_merge_type",
@@ -40,9 +42,10 @@ bool KeyMayBeMissing(const std::string& key) {
   return std::any_of(std::begin(kEnds), std::end(kEnds), [&](const char* end) { return key.ends_with(end); });
 }
 
-// Heads tied to the embedding, factors of positions, biases of linear layers.
+// Heads tied to the embedding, factors of positions and of layers, biases of linear layers.
 bool TensorMayBeMissing(const std::string& name) {
-  if (name == "output.weight" || name.starts_with("rope_f")) return true;
+  if (name == "output.weight" || name.starts_with("rope_f") || name.ends_with(".layer_output_scale.weight"))
+    return true;
   return name.ends_with(".bias") && name.find("norm") == std::string::npos && name.find("ln") == std::string::npos;
 }
 

@@ -180,11 +180,8 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
   const std::vector<int32_t> tokens = testing::GoldenTokens(golden_);
   auto m = LoadTiny(GetParam(), MakeCpuBackend(2));
   ASSERT_NE(m, nullptr);
-  PotShape shape;
   const AttentionLayout& layout = m->model->config().attention;
-  shape.n_layers = layout.n_layers;
-  shape.n_kv_heads = layout.n_kv_heads;
-  shape.head_dim = layout.head_dim;
+  PotShape shape = layout.pot();
   shape.n_slots = 64;
   shape.state.n_floats = layout.n_state;
   shape.k_type = shape.v_type = DType::kF32;
@@ -213,7 +210,11 @@ TEST_P(ModelTest, SeveralPotsInOneForwardPassEqualSeparateOnes) {
       logits[last_only].resize(n_vocab);
       runner->Logits(*hidden + (part->size() - 1) * n_embd, 1, logits[last_only].data());
     }
-    EXPECT_EQ(logits[0], logits[1]) << "rows left out behind the last attention changed the last one";
+    if (layout.stores(layout.n_layers - 1)) {
+      EXPECT_EQ(logits[0], logits[1]) << "rows left out behind the last attention changed the last one";
+    } else {  // attention of one row, where others were left out, sums in another order
+      EXPECT_LT(RelativeError(logits[0].data(), logits[1].data(), n_vocab), 1e-5);
+    }
     alone.push_back(logits[0]);
   }
   std::vector<std::unique_ptr<Pot>> pots;

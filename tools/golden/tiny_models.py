@@ -19,6 +19,7 @@ followed by rows * cols little-endian float32 values, row by row. The entries, w
   blk.L.attn_out                [r, hidden], after the output projection, before the residual sum
   blk.L.ffn_norm .ffn_out .out  [r, hidden]; out is the residual stream after the block
   blk.L.attn_post_norm .ffn_post_norm   (Gemma) [r, hidden], what is added to the residual stream
+  blk.L.input_post_norm         (Gemma 4) [r, hidden], what per-layer embeddings add to it
   final_norm                    [r, hidden]
   logits                        [n, vocab]
   strided.pos, strided.logits   the same tokens at pos 0, 7, 14, ... [n, 1] and logits of the last 8 tokens
@@ -195,6 +196,47 @@ MODELS = {
             ),
         ),
     ),
+    # Like the small sizes: per-layer embeddings, and upper layers that read the keys and values of lower ones.
+    "gemma4": (
+        "gemma4",
+        dict(
+            hidden_size=32,
+            intermediate_size=24,
+            num_hidden_layers=8,
+            num_attention_heads=4,
+            num_key_value_heads=1,
+            head_dim=8,
+            global_head_dim=16,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
+            + ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            sliding_window=20,
+            num_kv_shared_layers=3,
+            use_double_wide_mlp=True,
+            hidden_size_per_layer_input=8,
+            vocab_size_per_layer_input=VOCAB,
+            final_logit_softcapping=4.0,
+            max_position_embeddings=512,
+        ),
+    ),
+    # Like the large sizes: values that are the keys, in layers with fewer and wider heads.
+    "gemma4_k_eq_v": (
+        "gemma4",
+        dict(
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            num_global_key_value_heads=2,
+            head_dim=8,
+            global_head_dim=16,
+            layer_types=["sliding_attention", "full_attention"] * 2,
+            sliding_window=20,
+            attention_k_eq_v=True,
+            hidden_size_per_layer_input=0,
+            max_position_embeddings=512,
+        ),
+    ),
     "llama_window": ("mistral", dict(SMALL, head_dim=8, sliding_window=20)),
     "llama_tied": ("llama", dict(SMALL, head_dim=8)),
     "llama_bias": ("llama", dict(SMALL, head_dim=8, num_key_value_heads=4, attention_bias=True, mlp_bias=True)),
@@ -335,6 +377,7 @@ KINDS = {
     "nemotron_h": (transformers.NemotronHConfig, transformers.NemotronHForCausalLM),
     "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
+    "gemma4": (transformers.Gemma4TextConfig, transformers.Gemma4ForCausalLM),
 }
 
 
@@ -351,8 +394,8 @@ def build(kind, settings, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
-                # Gemma stores offsets from 1, and so does Qwen3.5, but for the norm inside its recurrence.
-                offset = kind.startswith("gemma") or (kind == "qwen35" and "linear_attn" not in name)
+                # Gemma 2 and 3 store offsets from 1, and so does Qwen3.5, but for the norm inside its recurrence.
+                offset = kind in ("gemma2", "gemma3") or (kind == "qwen35" and "linear_attn" not in name)
                 p.copy_((0.0 if offset else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
             elif name.endswith("A_log") or name.endswith("dt_bias") or name.endswith(".D"):
                 p.copy_(torch.randn(p.shape, generator=g))
@@ -368,6 +411,9 @@ def build(kind, settings, seed):
                 p.copy_(2.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
             else:
                 p.copy_(1.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
+        for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.copy_(1.0 + 0.2 * torch.randn(b.shape, generator=g))
     return model
 
 
@@ -441,6 +487,12 @@ LAYERS = {
     },
     "gemma2": GEMMA,
     "gemma3_text": {**GEMMA, **HEAD_NORMS},
+    "gemma4_text": {
+        **GEMMA,
+        **HEAD_NORMS,
+        "v": "self_attn.v_norm",
+        "input_post_norm": "post_per_layer_input_norm",
+    },
 }
 
 
@@ -491,6 +543,8 @@ def run(model, tokens, pos):
             names["attn_out"] = RECURRENT[kind]
         if kind == "nemotron_h":
             names = NEMOTRON_H[layer.block_type]
+        if kind == "gemma4_text":  # a layer that reads another's keys has none, and per-layer embeddings are optional
+            names = {k: path for k, path in names.items() if path in dict(layer.named_modules())}
         for name, path in names.items():
             keep(f"blk.{i}.{name}", layer.get_submodule(path))
         keep(f"blk.{i}.out", layer)

@@ -63,11 +63,57 @@ MODELS = {
     "Gemma-3-270M": ("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
     "Gemma-3-1B": ("gemma3", 26, 1152, 6912, 4, 1, 256, 262144, 32768, {"attention.sliding_window": 512}),
     "Gemma-3-4B": ("gemma3", 34, 2560, 10240, 8, 4, 256, 262208, 131072, {"attention.sliding_window": 1024}),
+    # The last 20 layers store no keys and values, and have feed-forward parts of twice the width.
+    "Gemma-4-E2B": (
+        "gemma4",
+        35,
+        1536,
+        6144,
+        8,
+        1,
+        512,
+        262144,
+        131072,
+        {
+            "attention.sliding_window": 512,
+            "attention.sliding_window_pattern": [True, True, True, True, False] * 7,
+            "attention.key_length_swa": 256,
+            "attention.value_length_swa": 256,
+            "attention.shared_kv_layers": 20,
+            "embedding_length_per_layer_input": 256,
+            "rope.dimension_count_swa": 256,
+            "feed_forward_length": [6144] * 15 + [12288] * 20,
+        },
+    ),
 }
+
+
+def gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra):
+    """Every tensor of a Gemma 4 with per-layer embeddings."""
+    own = extra["embedding_length_per_layer_input"]
+    out = [("token_embd.weight", (vocab, n_embd)), ("output_norm.weight", (n_embd,))]
+    out += [("rope_freqs.weight", (head_dim // 2,)), ("per_layer_proj_norm.weight", (own,))]
+    out += [("per_layer_token_embd.weight", (vocab, layers * own))]
+    out += [("per_layer_model_proj.weight", (layers * own, n_embd))]
+    for i in range(layers):
+        window = extra["attention.sliding_window_pattern"][i]
+        size = extra["attention.key_length_swa"] if window else head_dim
+        q, kv, n_ff = heads * size, kv_heads * size, extra["feed_forward_length"][i]
+        names = ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm"]
+        tensors = [(name, (n_embd,)) for name in names] + [("attn_q_norm", (size,)), ("attn_q", (q, n_embd))]
+        if i < layers - extra["attention.shared_kv_layers"]:
+            tensors += [("attn_k_norm", (size,)), ("attn_k", (kv, n_embd)), ("attn_v", (kv, n_embd))]
+        tensors += [("attn_output", (n_embd, q)), ("layer_output_scale", (1,))]
+        tensors += [("ffn_gate", (n_ff, n_embd)), ("ffn_up", (n_ff, n_embd)), ("ffn_down", (n_embd, n_ff))]
+        tensors += [("inp_gate", (own, n_embd)), ("proj", (n_embd, own))]
+        out += [(f"blk.{i}.{name}.weight", shape) for name, shape in tensors]
+    return out
 
 
 def shapes(arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
     """Every tensor of the model: (name, shape)."""
+    if arch == "gemma4":
+        return gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra)
     q, kv, neox = heads * head_dim, kv_heads * head_dim, arch == "gptneox"
     vectors = lambda name, n: [(f"{name}.weight", (n,))] + ([(f"{name}.bias", (n,))] if neox else [])
     matrix = lambda name, n_out, n_in: (
@@ -101,7 +147,8 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
     w.add_context_length(context)
     w.add_embedding_length(n_embd)
     w.add_block_count(layers)
-    w.add_feed_forward_length(n_ff)
+    if "feed_forward_length" not in extra:
+        w.add_feed_forward_length(n_ff)
     w.add_head_count(heads)
     w.add_head_count_kv(kv_heads)
     w.add_key_length(head_dim)
@@ -110,7 +157,7 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
     for key, value in extra.items():
         if isinstance(value, list):
             w.add_array(f"{arch}.{key}", value)
-        elif "." in key:
+        elif "." in key or key == "embedding_length_per_layer_input":
             w.add_uint32(f"{arch}.{key}", value)
     # One placeholder word of the vocabulary, which is never read.
     w.add_tokenizer_model("gpt2")
@@ -159,7 +206,9 @@ def plan(weir, policy, name, pots):
             for pot in pots
         ]
     mib = lambda n_bytes: f"{n_bytes / 2**20:,.0f}"
-    kv = [next(item["bytes"] for item in p["items"] if item["tag"] == "kv") for p in plans]
+    # One line for the layers of each shape.
+    is_kv = lambda item: item["tag"] == "kv" and item["what"].startswith("keys and values, ")
+    kv = [sum(item["bytes"] for item in p["items"] if is_kv(item)) for p in plans]
     return [name, f"{mib(plans[0]['weights_bytes'])} MiB", f"{kv[0] / int(pots[0]) / 1024:,.0f} KiB"] + [
         f"{mib(n)} of {mib(p['session_bytes'])} MiB" for n, p in zip(kv, plans)
     ]

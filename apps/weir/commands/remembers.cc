@@ -305,9 +305,7 @@ Status Remembers(const RemembersFlags& flags) {
   for (int64_t seq = span.begin; seq < span.end; ++seq) n_pinned += reader->tokens()[static_cast<size_t>(seq)].pinned;
   const Share share = ShareOf(shares);
   const std::string text = HeldText(*reader, span, places, memory.disk());
-  const auto layer_of = [&](size_t i) {
-    return pot.granularity == Granularity::kPerHead ? groups[i] / pot.n_kv_heads : groups[i];
-  };
+  const auto layer_of = [&](size_t i) { return pot.layer_of(groups[i]); };
 
   if (flags.output == "json") {
     nlohmann::ordered_json json = {{"begin", span.begin}, {"end", span.end},    {"seen", reader->n_tokens()},
@@ -319,9 +317,8 @@ Status Remembers(const RemembersFlags& flags) {
     if (n_in[3] > 0) json["taken_back"] = n_in[3];
     json["share"] = {{"min", share.least}, {"mean", share.mean}, {"max", share.most}};
     for (size_t i = 0; i < groups.size(); ++i) {
-      const int32_t layer = pot.granularity == Granularity::kGlobal ? -1 : layer_of(i);
-      const int32_t head = pot.granularity == Granularity::kPerHead ? groups[i] % pot.n_kv_heads : -1;
-      json["by_group"].push_back({{"layer", layer}, {"head", head}, {"share", shares[i]}});
+      const int32_t group = groups[i];
+      json["by_group"].push_back({{"layer", pot.layer_of(group)}, {"head", pot.head_of(group)}, {"share", shares[i]}});
     }
     json["text"] = text;
     Print(stdout, "{}\n", JsonText(json));

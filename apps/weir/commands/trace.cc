@@ -51,13 +51,12 @@ int64_t Overlap(const std::vector<SeqRun>& runs, int64_t begin, int64_t end) {
 // One line per layer (or the only one): its heads' smallest, mean and largest number of tokens.
 void PrintLayers(const TraceTotals& totals, const std::vector<int32_t>& groups) {
   const PotShape& pot = totals.head.pot;
-  const int32_t per_layer = pot.granularity == Granularity::kPerHead ? pot.n_kv_heads : 1;
   Print(stdout, "{:<6} {:>12} {:>12} {:>12} {:>12} {:>14}\n", "layer", "dropped", "kept least", "mean", "most",
         "unbroken from");
   for (size_t i = 0; i < groups.size();) {
-    const int32_t layer = groups[i] / per_layer;
+    const int32_t layer = pot.layer_of(groups[i]);
     int64_t dropped = 0, least = INT64_MAX, most = 0, sum = 0, n = 0, unbroken = 0;
-    for (; i < groups.size() && groups[i] / per_layer == layer; ++i, ++n) {
+    for (; i < groups.size() && pot.layer_of(groups[i]) == layer; ++i, ++n) {
       const std::vector<SeqRun>& held = totals.held[static_cast<size_t>(groups[i])];
       const int64_t kept = Total(held);
       dropped += totals.n_dropped[static_cast<size_t>(groups[i])];
@@ -147,8 +146,8 @@ Status Summary(const TraceFlags& flags) {
   const std::vector<int32_t> groups = flags.filter.Groups(pot);
   if (groups.empty()) return InvalidArgument("{} has no such layer or head", flags.file);
   Print(stdout, "model      {}\npolicy     {}\n", Printable(totals.head.model), Printable(totals.head.policy));
-  Print(stdout, "pot        {} tokens x {} layers x {} KV heads, {}\n", CountText(pot.n_slots), pot.n_layers,
-        pot.n_kv_heads, GroupsText(pot.granularity));
+  Print(stdout, "pot        {} tokens x {} layers x {}{} KV heads, {}\n", CountText(pot.n_slots), pot.n_layers,
+        pot.layers.empty() ? "" : "up to ", pot.n_kv_heads, GroupsText(pot.granularity));
   if (totals.n_restarts > 0)
     Print(stdout, "restarts   {}; what follows is the last stream\n", CountText(totals.n_restarts));
   if (totals.counters.has_value()) {

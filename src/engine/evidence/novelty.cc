@@ -20,13 +20,12 @@ class NoveltyEvidence : public EvidenceKind {
     const PotShape& shape = core.pot->shape();
     float* out = out_;
     for (SlotView& view : views) {
-      const FrameNoveltyArgs args = {
-          .keys = core.pot->keys(view.group / shape.n_kv_heads, view.group % shape.n_kv_heads),
-          .type = shape.k_type,
-          .n_slots = std::ssize(view.slots),
-          .head_dim = shape.head_dim,
-          .scratch = scratch_,
-          .out = out};
+      const FrameNoveltyArgs args = {.keys = core.pot->keys(view.layer, view.head),
+                                     .type = shape.k_type,
+                                     .n_slots = std::ssize(view.slots),
+                                     .head_dim = shape.head_dim_of(view.layer),
+                                     .scratch = scratch_,
+                                     .out = out};
       core.backend->Synchronise();  // the previous group's buffer may still be in use
       FillPlaces(view.slots, FrameNoveltyPlaces(args));
       core.backend->FrameNovelty(args);

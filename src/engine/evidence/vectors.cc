@@ -39,7 +39,7 @@ class VectorEvidence : public EvidenceKind {
             .slots = keys ? pot.keys(layer, head) : pot.values(layer, head),
             .type = keys ? shape.k_type : shape.v_type,
             .n_slots = pot.n_used(layer, head),
-            .head_dim = shape.head_dim,
+            .head_dim = shape.head_dim_of(layer),
             .out = out};
   }
 
@@ -47,7 +47,7 @@ class VectorEvidence : public EvidenceKind {
     const PotShape& shape = core.pot->shape();
     std::vector<VectorScoresArgs> args;
     for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
-      for (int32_t head = 0; head < shape.n_kv_heads; ++head) {
+      for (int32_t head = 0; head < shape.n_kv_heads_of(layer); ++head) {
         float* const out = core.pot->scores(shape.group_of(layer, head)).data();
         args.push_back(ArgsOf(scores_, *core.pot, layer, head, out));
       }
@@ -57,11 +57,10 @@ class VectorEvidence : public EvidenceKind {
   }
 
   void TakeVisual(const SessionCore& core, std::span<SlotView> views) const {
-    const int32_t n_heads = core.pot->shape().n_kv_heads;
     std::vector<VectorScoresArgs> args;
     float* out = visual_out_;
     for (SlotView& view : views) {
-      args.push_back(ArgsOf(visual_, *core.pot, view.group / n_heads, view.group % n_heads, out));
+      args.push_back(ArgsOf(visual_, *core.pot, view.layer, view.head, out));
       view.visual = {out, view.slots.size()};
       out += view.slots.size();
     }

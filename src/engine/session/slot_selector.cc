@@ -21,16 +21,15 @@ void SlotSelector::Prepare() {
 void SlotSelector::FillViews() {
   core_.backend->Synchronise();
   const PotShape& shape = core_.pot->shape();
-  const bool per_layer = shape.granularity == Granularity::kPerLayer,
-             per_head = shape.granularity == Granularity::kPerHead;
   for (int32_t group = 0; group < shape.n_groups(); ++group) {
     SlotView& view = views_[static_cast<size_t>(group)];
     view = {};
     view.group = group;
-    view.layer = per_layer ? group : per_head ? group / shape.n_kv_heads : -1;
-    view.head = per_head ? group % shape.n_kv_heads : -1;
+    view.layer = shape.layer_of(group);
+    view.head = shape.head_of(group);
     view.n_layers = shape.n_layers;
-    view.n_kv_heads = shape.n_kv_heads;
+    view.n_kv_heads = view.layer < 0 ? shape.n_kv_heads : shape.n_kv_heads_of(view.layer);
+    view.pool = view.layer < 0 ? 0 : shape.pool_of(view.layer);
     view.slots = core_.pot->meta(group);
     view.n_seen_visual = core_.stream.n_seen_visual();
     view.n_seen = core_.stream.n_seen;
@@ -69,17 +68,25 @@ void SlotSelector::SelectRead(std::span<KeepSet> reads) {
 
 Status SlotSelector::CheckCounts(int32_t n_keep) const {
   const char* const name = core_.options.policy.info->name;
-  const int64_t n_groups = std::ssize(views_), most_of_one = int64_t{core_.pot->shape().spread} * n_keep;
-  int64_t n_before = 0, n_after = 0;
-  for (const SlotView& view : views_) n_before += std::ssize(view.slots);
+  const int64_t most_of_one = int64_t{core_.pot->shape().spread} * n_keep;
   for (const KeepSet& keep : keeps_) {
-    n_after += std::ssize(keep);
     if (std::ssize(keep) > most_of_one) {
       return Internal("policy {} kept {} slots where at most {} may stay", name, keep.size(), n_keep);
     }
   }
-  if (n_after > std::min(n_before, n_groups * n_keep)) {
-    return Internal("policy {} kept {} slots in all where at most {} may stay", name, n_after, n_groups * n_keep);
+  // Only layers of one shape can use each other's slots.
+  for (const SlotView& first : views_) {
+    if (first.head > 0 || std::max(first.layer, 0) != first.pool) continue;
+    int64_t n_groups = 0, n_before = 0, n_after = 0;
+    for (size_t group = 0; group < views_.size(); ++group) {
+      if (views_[group].pool != first.pool) continue;
+      ++n_groups;
+      n_before += std::ssize(views_[group].slots);
+      n_after += std::ssize(keeps_[group]);
+    }
+    if (n_after > std::min(n_before, n_groups * n_keep)) {
+      return Internal("policy {} kept {} slots in all where at most {} may stay", name, n_after, n_groups * n_keep);
+    }
   }
   return Status();
 }

@@ -162,7 +162,7 @@ class Kv final : public Restorer {
     std::vector<float> scratch(static_cast<size_t>(pot.head_dim));
     const int64_t from = first + std::ssize(again);
     return job.session.PutExcerpt(rows, [&](int32_t layer, int32_t head, uint8_t* keys, uint8_t* values) {
-      const int64_t at = int64_t{layer} * pot.n_kv_heads + head;
+      const int64_t at = pot.head_index(layer, head);
       WriteStored(block, job.shape, at, false, {from, last}, pot.k_type, keys, scratch.data());
       WriteStored(block, job.shape, at, true, {from, last}, pot.v_type, values, scratch.data());
     });

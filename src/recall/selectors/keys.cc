@@ -130,19 +130,15 @@ class Keys final : public Selector {
   // Calls `each(head, product with the question, with nothing)` for the query heads of the chosen layers.
   template <typename Each>
   void ForEachHead(const QuestionVectors& v, const KeyRecord& record, const Each& each) const {
-    const VectorShape& shape = v.shape;
-    const int32_t group = v.n_heads / shape.n_kv_heads;
-    const auto first = static_cast<int32_t>(from_ * shape.n_layers), last = static_cast<int32_t>(to_ * shape.n_layers);
-    for (int32_t layer = first; layer < last; ++layer) {
-      for (int32_t head = 0; head < v.n_heads; ++head) {
-        const int64_t kv = int64_t{layer} * shape.n_kv_heads + head / group;
-        const auto h = static_cast<size_t>(int64_t{layer} * v.n_heads + head);
-        const float scale = v.scale * record.scale(kv);
-        const size_t at = h * static_cast<size_t>(shape.head_dim);
-        const int8_t* const key = record.key(kv);
-        each(h, scale * Dot(v.question.data() + at, key, shape.head_dim),
-             scale * Dot(v.nothing.data() + at, key, shape.head_dim));
-      }
+    const int32_t n_layers = v.shape.n_layers;
+    const auto first = static_cast<int32_t>(from_ * n_layers), last = static_cast<int32_t>(to_ * n_layers);
+    for (size_t h = 0; h < v.heads.size(); ++h) {
+      const QuestionVectors::Head& head = v.heads[h];
+      if (head.layer < first || head.layer >= last) continue;
+      const float scale = v.scale * record.scale(head.kv);
+      const int8_t* const key = record.key(head.kv);
+      each(h, scale * Dot(v.question.data() + head.first, key, head.dim),
+           scale * Dot(v.nothing.data() + head.first, key, head.dim));
     }
   }
 
