@@ -37,9 +37,9 @@ Status Attender::MakeAxes(Ledger& ledger) {
   }
   int64_t n_pairs = 0;
   for (const int32_t n : layout_.axis_pairs) n_pairs += n;
-  if (layout_.has_windows() || n_pairs != layout_.rope.n_rot / 2) {
-    return InvalidArgument("positions on three axes with sliding windows, or with {} pairs of {}", n_pairs,
-                           layout_.rope.n_rot / 2);
+  if (layout_.has_windows() || !layout_.plain_layers.empty() || n_pairs != layout_.rope.n_rot / 2) {
+    return InvalidArgument("positions on three axes with sliding windows, layers without rotation, or {} pairs of {}",
+                           n_pairs, layout_.rope.n_rot / 2);
   }
   const AxesMemory axes = MemoryOf(layout_, max_rows_, max_slots_);
   const auto allocate = [&ledger](int64_t bytes) { return HostBuffer::Allocate(ledger, MemTag::kWorkspace, bytes); };
