@@ -26,7 +26,9 @@ constexpr size_t kMostNameBytes = 96, kMostFileBytes = 256;
 constexpr int kMostEntries = 10000, kMostFolders = 3;  // of a repository's cache
 constexpr size_t kSha256Digits = 64;
 
-bool IsNameLetter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-'; }
+bool IsNameLetter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+}
 
 // One part of a name on the site: it becomes a folder's name here and an argument of a program.
 bool IsName(std::string_view name) {
@@ -101,7 +103,8 @@ std::vector<Found> InHubCache(const HubModel& model) {
   if (IsName(newest)) AddSnapshot(root / "snapshots" / newest, &out);
   if (!out.empty()) return out;
   std::error_code error;
-  for (fs::directory_iterator at(root / "snapshots", error), end; !error && at != end && out.empty(); at.increment(error))
+  for (fs::directory_iterator at(root / "snapshots", error), end; !error && at != end && out.empty();
+       at.increment(error))
     AddSnapshot(at->path(), &out);
   return out;
 }
@@ -188,7 +191,7 @@ Status Download(const HubModel& model) {
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status();
   return IoError("`{}` ended with status {}; run it again to go on where it stopped", CommandText(model),
-            WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+                 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
 // The cache names large files by their SHA-256.
@@ -230,7 +233,8 @@ Result<HubModel> ParseHubModel(std::string_view text) {
     at = end + 1;
   }
   if (!good) {
-    return InvalidArgument("'{}' is no model's name there; expected OWNER/NAME, OWNER/NAME:FILE.gguf or OWNER/NAME:TYPE", text);
+    return InvalidArgument(
+        "'{}' is no model's name there; expected OWNER/NAME, OWNER/NAME:FILE.gguf or OWNER/NAME:TYPE", text);
   }
   return HubModel{std::string(repo), std::string(file)};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// -hf OWNER/NAME[:FILE]: a model of huggingface.co by its name. Found where the site's own tool or llama.cpp has put it;
-// fetched, by that tool, only when the user asks for it.
+// -hf OWNER/NAME[:FILE]: a model of huggingface.co by its name. Found where the site's own tool or llama.cpp has put
+// it; fetched, by that tool, only when the user asks for it.
 #pragma once
 
 #include <string>
@@ -20,10 +20,11 @@ struct HubModel {
 // kInvalidArgument for what is no such name.
 Result<HubModel> ParseHubModel(std::string_view text);
 
-// The file's path in the cache of huggingface_hub ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub) or of llama.cpp
+// The file's path in the cache of huggingface_hub ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub) or of
+// llama.cpp
 // ($LLAMA_CACHE, ~/.cache/llama.cpp); of a model in parts, the first. kNotFound says how to download it;
-// kInvalidArgument if there are several. `download`: runs that command and compares the file's SHA-256 with the one that
-// names it (kCorrupt).
+// kInvalidArgument if there are several. `download`: runs that command and compares the file's SHA-256 with the one
+// that names it (kCorrupt).
 Result<std::string> FindHubModel(const HubModel& model, bool download);
 
 }  // namespace weir::app

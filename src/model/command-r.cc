@@ -1,7 +1,7 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Command R and Aya: attention and feed-forward side by side on one layer norm without biases, interleaved rotary pairs, a
-// factor on the logits, head and embedding in one.
+// Command R and Aya: attention and feed-forward side by side on one layer norm without biases, interleaved rotary
+// pairs, a factor on the logits, head and embedding in one.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

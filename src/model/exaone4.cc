@@ -1,8 +1,8 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
 // EXAONE 4.0 (arXiv 2507.11407): the two halves of a block read the stream itself and their outputs are
-// normalised; norms on every head of q and k. The 32B model has a sliding window on three of four layers, and rotates in
-// those alone; the small one rotates everywhere.
+// normalised; norms on every head of q and k. The 32B model has a sliding window on three of four layers, and rotates
+// in those alone; the small one rotates everywhere.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

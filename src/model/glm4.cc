@@ -1,7 +1,7 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// GLM-4-0414: norms before and after both halves of a block, gate and up in one tensor, biases on q, k and v, and rotary
-// pairs that are interleaved in the file, on the first half of every head.
+// GLM-4-0414: norms before and after both halves of a block, gate and up in one tensor, biases on q, k and v, and
+// rotary pairs that are interleaved in the file, on the first half of every head.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

@@ -1,6 +1,7 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Granite, dense: as `llama`, with factors on embeddings, attention scores, what a block adds to the stream, and logits.
+// Granite, dense: as `llama`, with factors on embeddings, attention scores, what a block adds to the stream, and
+// logits. Files of Granite 4 may say that nothing is rotated.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {
@@ -20,6 +21,8 @@ const ArchitectureInfo kGranite = {
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "granite", options, ledger));
       AttentionLayout& attention = model->mutable_config().attention;
       WEIR_ASSIGN_OR_RETURN(attention.scale, ReadScale(file, "granite.attention.scale", attention.head_dim));
+      WEIR_ASSIGN_OR_RETURN(const bool rotates, file.BoolOr("granite.rope.scaling.finetuned", true));
+      if (!rotates) attention.plain_layers.assign(static_cast<size_t>(attention.n_layers), true);
       return std::unique_ptr<Model>(std::move(model));
     },
 };

@@ -1,8 +1,8 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Ministral 3 and other newer files of Mistral's (language model): as `llama`; where the file says so, queries grow with
-// the logarithm of their position, in steps of the trained context. A position is what the rotary embedding sees: where
-// a pot numbers its entries anew, queries grow only in one that is larger than the trained context
+// Ministral 3 and other newer files of Mistral's (language model): as `llama`; where the file says so, queries grow
+// with the logarithm of their position, in steps of the trained context. A position is what the rotary embedding sees:
+// where a pot numbers its entries anew, queries grow only in one that is larger than the trained context
 // (docs/decisions/0025-temperature-counts-positions.md).
 #include "model/pre_norm_decoder.h"
 

@@ -1,7 +1,7 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Phi-1.5 and Phi-2 (arXiv 2309.05463): attention and feed-forward side by side on one layer norm, biases everywhere, the
-// head included, no gate, rotary positions on the first part of every head.
+// Phi-1.5 and Phi-2 (arXiv 2309.05463): attention and feed-forward side by side on one layer norm, biases everywhere,
+// the head included, no gate, rotary positions on the first part of every head.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

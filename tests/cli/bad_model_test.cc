@@ -22,6 +22,18 @@ TEST_F(BadModelTest, AnUneditedModelRuns) {
   }
 }
 
+// Granite 4's files may say that no layer rotates.
+TEST_F(BadModelTest, AGraniteWithoutPositions) {
+  const auto prompt = [this](const std::string& model) {
+    return Run({"run", "-m", model, "-p", "the king the queen", "-n", "16", "--temp", "0", "--ignore-eos"});
+  };
+  EditedModel plain("granite");
+  plain.metadata["granite.rope.scaling.finetuned"].v = false;
+  const RunResult rotated = prompt(ModelPath("granite")), run = prompt(dir_.Write("plain.gguf", plain.Bytes()));
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out, rotated.out);
+}
+
 // Incomplete files of every family: the message names the architecture and what is missing.
 TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
   const struct {

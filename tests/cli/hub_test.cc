@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// -hf OWNER/NAME[:FILE]: models where the site's own tool and llama.cpp put them, and that tool as a stand-in that copies
-// a model into its cache.
+// -hf OWNER/NAME[:FILE]: models where the site's own tool and llama.cpp put them, and that tool as a stand-in that
+// copies a model into its cache.
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -64,8 +64,8 @@ class HubTest : public RefusalTest {
 
 TEST_F(HubTest, WhatIsNotThereIsNotFetchedUnasked) {
   MakeTool("exit 0\n");
-  ExpectError(WithHub("some.body/tiny-GGUF:tiny-Q8_0.gguf"),
-              {"hf download some.body/tiny-GGUF tiny-Q8_0.gguf", dir_.File("hub"), dir_.File("llama"), "--hf-download"});
+  ExpectError(WithHub("some.body/tiny-GGUF:tiny-Q8_0.gguf"), {"hf download some.body/tiny-GGUF tiny-Q8_0.gguf",
+                                                              dir_.File("hub"), dir_.File("llama"), "--hf-download"});
   ExpectError(WithHub("some.body/tiny-GGUF:Q8_0"), {"hf download some.body/tiny-GGUF --include '*Q8_0*.gguf'"});
   ExpectError(WithHub("some.body/tiny-GGUF"), {"hf download some.body/tiny-GGUF --include '*Q4_K_M*.gguf'"});
   EXPECT_FALSE(fs::exists(Calls()));

@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.convert import hf_to_gguf
 from tools.convert.vocab import byte_alphabet
-from tools.golden import qwen_folder
+from tools.golden import internlm2_folder, qwen_folder
 
 N_TOKENS, EDGE, VOCAB = 48, 8, 320
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -237,6 +237,8 @@ MODELS = {
     ),
     "seed_oss": ("seed_oss", dict(SMALL, tie_word_embeddings=False, attention_bias=True)),
     "ernie4_5": ("ernie4_5", dict(SMALL)),
+    # Saved in the layout of its own repository.
+    "internlm2": ("internlm2", dict(PLAIN, tie_word_embeddings=False)),
     "command_r": ("cohere", dict(PLAIN, logit_scale=0.5)),
     "cohere2": ("cohere2", dict(PLAIN, num_hidden_layers=4, logit_scale=0.5, sliding_window=20)),
     "starcoder2": ("starcoder2", dict(PLAIN)),
@@ -375,6 +377,7 @@ KINDS = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
     "qwen": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+    "internlm2": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
@@ -628,7 +631,8 @@ def make(name, out, seed):
     model = build(kind, settings, seed)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        qwen_folder.save(model, folder) if kind == "qwen" else model.save_pretrained(folder)
+        save = {"qwen": qwen_folder.save, "internlm2": internlm2_folder.save}.get(kind)
+        save(model, folder) if save else model.save_pretrained(folder)
         write_tokenizer(Path(folder))
         # Readers expect Phi-3's own vocabulary in a file named phi3.
         title = name.replace("phi3", "phi")
