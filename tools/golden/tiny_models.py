@@ -231,9 +231,7 @@ MODELS = {
     ),
     "granite": (
         "granite",
-        dict(
-            PLAIN, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.25, logits_scaling=2.0
-        ),
+        dict(PLAIN, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.25, logits_scaling=2.0),
     ),
     "seed_oss": ("seed_oss", dict(SMALL, tie_word_embeddings=False, attention_bias=True)),
     "ernie4_5": ("ernie4_5", dict(SMALL)),

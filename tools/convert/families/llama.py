@@ -43,7 +43,7 @@ def decoder_metadata(source, writer, say, act="silu", eps="rms_norm_eps"):
 
 
 def window_metadata(source, writer, every):
-    """The window of a model that has one on some layers. `every`: without `layer_types`, the last of so many has none."""
+    """The window of a model with one on some layers. `every`: without `layer_types`, the last of so many has none."""
     if not (window := source.get("sliding_window")):
         return
     n_layers = source.need("num_hidden_layers")

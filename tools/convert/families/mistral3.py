@@ -23,7 +23,9 @@ def prepare(source, mmproj):
     if (kind := source.get("model_type", "ministral3")) not in ("ministral3", "mistral"):
         raise ConvertError(f"config.json: language model `{kind}`; this architecture is converted with ministral3")
     source.rename(RENAMES)
-    source.ignore_prefix("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
+    source.ignore_prefix(
+        "vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."
+    )
 
 
 def metadata(source, writer, say):

@@ -23,7 +23,7 @@ def metadata(source, writer, say):
     window = source.get("sliding_window")
     if window and window < source.need("max_position_embeddings"):
         writer.add_sliding_window(window)
-        say(f"sliding_window {window} is in the file; llama.cpp's `starcoder2` ignores it and is exact up to that many tokens")
+        say(f"sliding_window {window} is in the file; llama.cpp ignores it and is exact up to that many tokens")
 
 
 def tensors(source):
