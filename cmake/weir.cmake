@@ -15,8 +15,8 @@ endif()
 # which the header of the kind's name in FOLDER declares (policy/policy.h), together with All<KIND>Infos(), which the new
 # file defines.
 # A plug-in is a .cc file whose first line is `// weir-plugin: <kind>`; the object it must define is named after the
-# file (streaming_llm.cc defines `kStreamingLlm`). A file that forgets to define it is a link error, and because the
-# table refers to every object, the linker cannot drop one.
+# file (streaming_llm.cc defines `kStreamingLlm`, command-r.cc `kCommandR`). A file that forgets to define it is a link
+# error, and because the table refers to every object, the linker cannot drop one.
 function(weir_table out folder kind)
   cmake_parse_arguments(ARG "" "NAMESPACE;EXTENSION;SUFFIX" "" ${ARGN})
   set(namespace weir)
@@ -41,7 +41,7 @@ function(weir_table out folder kind)
     file(STRINGS ${file} first LIMIT_COUNT 1)
     if(first STREQUAL "// weir-plugin: ${lower}")
       get_filename_component(stem ${file} NAME_WE)
-      string(REPLACE "_" ";" words ${stem})
+      string(REGEX REPLACE "[_-]" ";" words ${stem})
       set(camel "k")
       foreach(word ${words})
         string(SUBSTRING ${word} 0 1 head)

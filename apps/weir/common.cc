@@ -102,7 +102,22 @@ void InstallStopHandler() {
 }
 
 void AddModelFlags(CLI::App& app, ModelFlags* flags) {
-  app.add_option("-m,--model", flags->path, "model file (GGUF)")->required()->type_name("FILE");
+  CLI::Option* const model =
+      app.add_option("-m,--model", flags->path, "model file (GGUF)")->required()->type_name("FILE");
+  CLI::Option* const hub = app.add_option_function<std::string>(
+                                  "--hf-repo",
+                                  [flags, model](const std::string& text) {
+                                    auto parsed = ParseHubModel(text);
+                                    if (!parsed.ok()) throw CLI::ValidationError("-hf", parsed.status().message());
+                                    flags->hub = *std::move(parsed);
+                                    model->required(false);
+                                  },
+                                  "(-hf) instead of -m: a model of huggingface.co that was downloaded before, by its "
+                                  "name; FILE may be a type such as Q4_K_M")
+                               ->excludes(model)
+                               ->type_name("OWNER/NAME[:FILE]");
+  app.add_flag("--hf-download", flags->hub_download, "download it with the site's tool `hf` if it is not there")
+      ->needs(hub);
   app.add_option("-t,--threads", flags->threads, "worker threads; 0 = one per core")
       ->check(Between(0, 1024))
       ->capture_default_str();
@@ -165,6 +180,9 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
   LoadModelOptions options;
   WEIR_ASSIGN_OR_RETURN(options.cuda_graphs, WantsCudaGraphs());
   options.path = flags.path;
+  if (flags.hub) {
+    WEIR_ASSIGN_OR_RETURN(options.path, FindHubModel(*flags.hub, flags.hub_download));
+  }
   options.n_threads = flags.threads;
   options.device = !flags.device.empty() ? flags.device : flags.gpu_layers > 0 ? "auto" : "cpu";
   options.n_gpu_layers = flags.gpu_layers;

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
+#include "hub.h"
 
 namespace weir::app {
 
@@ -34,9 +35,16 @@ void AtHardStop(void (*cleanup)());
 
 struct ModelFlags {
   std::string path, device;
+  std::optional<HubModel> hub;  // -hf in place of a path
+  bool hub_download = false;
   std::string chat_template;   // a name or a program's text; empty: the file's
   std::string chat_arguments;  // a JSON object that the program is given
   int threads = 0, gpu_layers = -1;
+  // The file without folders, as it was named.
+  std::string FileName() const {
+    const std::string name = hub ? hub->repo + (hub->file.empty() ? "" : ":" + hub->file) : path;
+    return name.substr(name.find_last_of('/') + 1);
+  }
 };
 void AddModelFlags(CLI::App& app, ModelFlags* flags);
 Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_only = false);

@@ -20,6 +20,8 @@ namespace {
 std::string LongName(const std::string& argument) {
   for (const auto& [one, two] : {std::pair{"-ctk", "--cache-type-k"},
                                  {"-ctv", "--cache-type-v"},
+                                 {"-hf", "--hf-repo"},
+                                 {"-hfr", "--hf-repo"},
                                  {"-mm", "--mmproj"},
                                  {"-ngl", "--gpu-layers"},
                                  {"-sys", "--system"}}) {

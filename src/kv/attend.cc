@@ -2,6 +2,7 @@
 #include "kv/attend.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace weir {
 
@@ -29,7 +30,7 @@ int64_t ScratchBytes(const Backend& backend, const AttentionLayout& layout, int6
 }
 
 int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
-  return layout.n_learned_positions > 0 ? max_rows * 4 : 0;
+  return layout.n_learned_positions > 0 || layout.shows_positions ? max_rows * 4 : 0;
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
     return InvalidArgument("a batch of {} rows exceeds the {} planned for", n_rows, max_rows_);
   }
 
-  if (layout_.n_learned_positions > 0) WEIR_RETURN_IF_ERROR(PlanPositions(segments));
+  if (positions() != nullptr) WEIR_RETURN_IF_ERROR(PlanPositions(segments));
 
   segments_.assign(segments.begin(), segments.end());
   const size_t n_views = segments_.size() * layout_.n_kv_heads;
@@ -190,7 +191,9 @@ Status Attender::PlanPositions(std::span<const BatchSegment> segments) {
     const int64_t first = absolute ? segment.first_seq : shape.n_slots - segment.pot->n_free();
     WEIR_RETURN_IF_ERROR(CheckLearnedPositions(layout_, shape.positions, first + segment.n_rows));
     int32_t* positions = positions_.as<int32_t>() + segment.first_row;
-    for (int64_t i = 0; i < segment.n_rows; ++i) positions[i] = static_cast<int32_t>(first + i);
+    for (int64_t i = 0; i < segment.n_rows; ++i) {
+      positions[i] = static_cast<int32_t>(std::min<int64_t>(first + i, std::numeric_limits<int32_t>::max()));
+    }
   }
   return Status();
 }
@@ -221,7 +224,7 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
   const int table = layout_.is_window(layer) && layout_.window_rope ? 1 : 0;
   const RopeTable& rope = ropes_[table];
   const int64_t half = rope.n_rot / 2;
-  const bool rotated = shape.positions == Positions::kAbs && half > 0;
+  const bool rotated = shape.positions == Positions::kAbs && layout_.rotates(layer);
   const float* const cos = Angles(table);
   const float* const sin = cos + max_rows_ * half;
   const int64_t kv_stride = static_cast<int64_t>(heads.n_kv_heads) * heads.head_dim;
@@ -260,7 +263,8 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   const int table = window && layout_.window_rope ? 1 : 0;
   const RopeTable& rope = ropes_[table];
   const int64_t half = rope.n_rot / 2;
-  const bool rotated = shape.positions == Positions::kAbs && half > 0;
+  const bool rotates = layout_.rotates(layer);
+  const bool rotated = shape.positions == Positions::kAbs && rotates;
   const float* cos = Angles(table);
   const float* sin = cos + max_rows_ * half;
 
@@ -299,7 +303,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.out_stride = args.q_stride;
   args.k_type = shape.k_type;
   args.v_type = shape.v_type;
-  args.rope = half > 0 ? &rope : nullptr;
+  args.rope = rotates ? &rope : nullptr;
   args.keys_rotated = rotated;
   args.row_cos = rotated ? cos + first_row * half : nullptr;
   args.row_sin = rotated ? sin + first_row * half : nullptr;

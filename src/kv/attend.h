@@ -40,7 +40,14 @@ struct AttentionLayout {
   // The layers' matrices are quantised, so that queries, keys and values carry the rounding of their 8-bit activations:
   // prompts may be read with AttentionArgs::bf16 (docs/decisions/0013-prompts-in-bf16.md), unless the pot holds F32.
   bool bf16 = false;
-  RopeConfig rope;         // n_rot = 0: no rotary embedding
+  RopeConfig rope;  // n_rot = 0: no rotary embedding
+  // Layers that rotate nothing, whatever the position policy: their keys have no position, only an order. [n_layers],
+  // or empty: none.
+  std::vector<bool> plain_layers;
+  bool rotates(int32_t layer) const {
+    const RopeConfig& own = is_window(layer) && window_rope ? *window_rope : rope;
+    return own.n_rot > 0 && (plain_layers.empty() || !plain_layers[layer]);
+  }
   AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
   bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }
   // F32 numbers that layers without keys and values keep of a stream (kv/recurrent_state.h). Those layers are not
@@ -48,6 +55,7 @@ struct AttentionLayout {
   int64_t n_state = 0;
   // Rows of a table of learned positions that the model adds to its input (Attender::positions()); 0: none.
   int32_t n_learned_positions = 0;
+  bool shows_positions = false;  // Attender::positions() for other purposes, without that limit
   // Layers with a sliding window: a row sees entries less than `window` positions before it, with positions as RoPE
   // sees them (docs/decisions/0007-windows-count-positions.md). The pot holds the same slots for them as for the
   // others.
@@ -133,10 +141,11 @@ class Attender {
   // One segment is planned, and its rows do not vote.
   bool MayLeaveOutRows() const { return segments_.size() == 1 && segments_.front().evidence == nullptr; }
 
-  // Positions of the planned rows, [n_rows], for a model with learned ones (nullptr otherwise): a row's number in its
+  // Positions of the planned rows, [n_rows], for a model that needs them (nullptr otherwise): a row's number in its
   // stream under kAbs, otherwise the number of slots of its pot in use once it is stored, less one. What was added at
-  // the input is part of every key and value, so kept entries retain the positions they were read at.
-  const int32_t* positions() const { return layout_.n_learned_positions > 0 ? positions_.as<int32_t>() : nullptr; }
+  // the input is part of every key and value, so kept entries retain the positions they were read at. Numbers stay at
+  // the largest int32_t from there on.
+  const int32_t* positions() const { return positions_.bytes() > 0 ? positions_.as<int32_t>() : nullptr; }
 
   const AttentionLayout& layout() const { return layout_; }
   // The planned rows, for layers that keep a state in the pot.
@@ -180,7 +189,7 @@ class Attender {
   Buffer rope_copies_[2];   // the tables, for a device's kernels
   Buffer angles_;           // of each table [2, max_rows, n_rot/2]: cos then sin of the rows' positions
   HostBuffer first_slots_;  // [n_segments, n_kv_heads, rows of the segment] of the current layer, int32
-  HostBuffer positions_;    // [max_rows] of rows with learned positions
+  HostBuffer positions_;    // [max_rows] for positions(), or empty
   HostBuffer axes_;         // int32 [4, max_slots]: coordinates, and scratch to compute them
   HostBuffer axis_angles_;  // [2, max_slots, n_rot/2] of a group's slots
   HostBuffer rotated_;      // [n_kv_heads, max_slots, head_dim] F32: keys of the current group

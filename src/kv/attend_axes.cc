@@ -37,8 +37,9 @@ Status Attender::MakeAxes(Ledger& ledger) {
   }
   int64_t n_pairs = 0;
   for (const int32_t n : layout_.axis_pairs) n_pairs += n;
-  if (layout_.has_windows() || !layout_.layers.empty() || n_pairs != layout_.rope.n_rot / 2) {
-    return InvalidArgument("positions on three axes with sliding windows or layers that differ, or with {} pairs of {}",
+  if (layout_.has_windows() || !layout_.layers.empty() || !layout_.plain_layers.empty() ||
+      n_pairs != layout_.rope.n_rot / 2) {
+    return InvalidArgument("positions on three axes with sliding windows, layers that differ, or {} pairs of {}",
                            n_pairs, layout_.rope.n_rot / 2);
   }
   const AxesMemory axes = MemoryOf(layout_, max_rows_, max_slots_);

@@ -20,11 +20,22 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
   WEIR_ASSIGN_OR_RETURN(config_.attention.rope, ReadRopeConfig(file, arch, m, loader));
   norm_eps_ = m.norm_eps;
   WEIR_RETURN_IF_ERROR(loader.Load("token_embd.weight", m.n_vocab, m.n_embd, &embedding_));
-  WEIR_RETURN_IF_ERROR(loader.Load("output_norm.weight", m.n_embd, &output_norm_));
+  config_.attention.shows_positions = options.temperature > 0;
+  WEIR_RETURN_IF_ERROR(LoadNorm(loader, "output_norm", &output_norm_, &b_output_norm_));
+  for (Vector* v : {&output_norm_, &b_output_norm_}) {
+    if (options.logit_scale != 1 && !v->data.empty()) WEIR_RETURN_IF_ERROR(loader.Scale(options.logit_scale, v));
+  }
   if (loader.Has("output.weight")) WEIR_RETURN_IF_ERROR(loader.Load("output.weight", m.n_vocab, m.n_embd, &output_));
+  WEIR_RETURN_IF_ERROR(loader.LoadOptional("output.bias", m.n_vocab, &output_bias_));
   layers_.resize(static_cast<size_t>(m.n_layers));
   for (int32_t l = 0; l < m.n_layers; ++l) WEIR_RETURN_IF_ERROR(LoadLayer(loader, l));
   return loader.Finish();
+}
+
+Status PreNormDecoder::LoadNorm(WeightLoader& loader, const std::string& name, Vector* w, Vector* b) {
+  WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", config_.n_embd, w));
+  if (!options_.layer_norms) return Status();
+  return loader.Has(name + ".bias") ? loader.Load(name + ".bias", config_.n_embd, b) : loader.Fill(config_.n_embd, 0, b);
 }
 
 Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
@@ -39,14 +50,19 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
   }
   PreNormLayer& layer = layers_[l];
   const std::string blk = "blk." + std::to_string(l) + ".";
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm.weight", n_embd, &layer.attn_norm));
-  if (options_.fused_qkv) {
+  if (options_.pre_norms) {
+    WEIR_RETURN_IF_ERROR(LoadNorm(loader, blk + "attn_norm", &layer.attn_norm, &layer.b_attn_norm));
+  }
+  if (options_.pre_norms && !options_.parallel) {
+    WEIR_RETURN_IF_ERROR(LoadNorm(loader, blk + options_.ffn_norm, &layer.ffn_norm, &layer.b_ffn_norm));
+  }
+  if (options_.fused_qkv || (!options_.interleaved_rope && loader.Has(blk + "attn_qkv.weight"))) {
     const std::string qkv = blk + "attn_qkv.";
     const int64_t rows = q_dim + 2 * kv_dim;
     WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, 0, q_dim, &layer.wq));
     WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim, kv_dim, &layer.wk));
     WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim + kv_dim, kv_dim, &layer.wv));
-    if (options_.fused_bias) {
+    if (options_.fused_bias || loader.Has(qkv + "bias")) {
       WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, 0, q_dim, &layer.bq));
       WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim, kv_dim, &layer.bk));
       WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim + kv_dim, kv_dim, &layer.bv));
@@ -59,7 +75,10 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_k.bias", kv_dim, &layer.bk, k_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_v.bias", kv_dim, &layer.bv));
   }
-  if (options_.fused_gate) {
+  if (options_.gate == Gate::kNoneGeluTanh) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", n_ff, n_embd, &layer.up));
+    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_up.bias", n_ff, &layer.b_up));
+  } else if (options_.fused_gate) {
     WEIR_RETURN_IF_ERROR(loader.LoadRows(blk + "ffn_up.weight", 2 * n_ff, n_embd, 0, n_ff, &layer.gate));
     WEIR_RETURN_IF_ERROR(loader.LoadRows(blk + "ffn_up.weight", 2 * n_ff, n_embd, n_ff, n_ff, &layer.up));
   } else {
@@ -68,13 +87,13 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_gate.bias", n_ff, &layer.b_gate));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_up.bias", n_ff, &layer.b_up));
   }
-  if (options_.head_norms) {
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q_norm.weight", a.head_dim, &layer.q_norm));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k_norm.weight", a.head_dim, &layer.k_norm));
+  if (options_.head_norms || options_.wide_norms) {
+    const bool wide = options_.wide_norms;
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q_norm.weight", wide ? q_dim : a.head_dim, &layer.q_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k_norm.weight", wide ? kv_dim : a.head_dim, &layer.k_norm));
   }
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", n_embd, q_dim, &layer.wo));
   WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_output.bias", n_embd, &layer.bo));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm.weight", n_embd, &layer.ffn_norm));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
   WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
   if (options_.post_norms) {
@@ -87,7 +106,7 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
 int64_t PreNormDecoder::WeightBytesPerToken() const {
   int64_t bytes = head().bytes();
   for (const PreNormLayer& l : layers_) {
-    for (const auto* w : {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down}) bytes += (*w)->bytes();
+    for (const auto* w : {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down}) bytes += *w ? (*w)->bytes() : 0;
   }
   return bytes;
 }
@@ -99,15 +118,30 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   const int64_t attention = 2 * AlignedBytes(n * q_dim * 4) + 2 * AlignedBytes(n * kv_dim * 4);
   const int64_t feed_forward = 2 * AlignedBytes(n * config_.n_ff * 4);
   const int64_t widest = std::max<int64_t>({config_.n_embd, config_.n_ff, q_dim});
-  return AlignedBytes(n * config_.n_embd * 4) + std::max(attention, feed_forward) +
-         AlignedBytes(backend_.MatMulScratchBytes(n, widest));
+  const int64_t norms = (options_.parallel ? 2 : 1) * AlignedBytes(n * config_.n_embd * 4);
+  return norms + std::max(attention, feed_forward) + AlignedBytes(backend_.MatMulScratchBytes(n, widest));
 }
 
 void PreNormDecoder::RunGate(const float* gate, const float* up, float* y, int64_t n) {
-  if (options_.gate == Gate::kSilu) {
-    backend_.SwiGlu({gate, up, y, n});
-  } else {
-    backend_.GeGlu({gate, up, y, n});
+  switch (options_.gate) {
+    case Gate::kSilu:
+      return backend_.SwiGlu({gate, up, y, n});
+    case Gate::kGeluTanh:
+      return backend_.GeGlu({gate, up, y, n});
+    case Gate::kNoneGeluTanh:
+      return backend_.Gelu({GeluKind::kTanh, up, y, n});
+  }
+}
+
+void PreNormDecoder::ScaleQueries(const int32_t* positions, int64_t n, int64_t q_dim, float* q) {
+  const auto factor = [&](int64_t row) {
+    const double steps = std::floor(static_cast<double>(positions[row]) / options_.temperature_length);
+    return static_cast<float>(1.0 + options_.temperature * std::log1p(steps));
+  };
+  for (int64_t row = 0, end; row < n; row = end) {
+    const float scale = factor(row);
+    for (end = row + 1; end < n && factor(end) == scale;) ++end;
+    if (scale != 1) backend_.Scale({scale, q + row * q_dim, q + row * q_dim, (end - row) * q_dim});
   }
 }
 
@@ -121,6 +155,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   float* x = args.hidden;  // the residual stream is in the output's memory
   Workspace bump(args.workspace);
   float* norm = bump.Floats(n * n_embd);
+  float* apart = options_.parallel ? bump.Floats(n * n_embd) : norm;  // of what an addition to the stream adds
   const int64_t widest = std::max<int64_t>({n_embd, n_ff, q_dim});
   void* scratch = bump.Bytes(backend_.MatMulScratchBytes(n, widest));
   Workspace attention = bump, feed_forward = bump;  // the two halves of a block are never live together
@@ -147,37 +182,48 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
 
   if (args.tokens != nullptr) {
     backend_.EmbedRows(*embedding_, args.tokens, n, x);
-    if (options_.scaled_embedding) {
-      backend_.Scale({std::sqrt(static_cast<float>(n_embd)), x, x, n * n_embd});
-    }
+    const float scale =
+        options_.embedding_scale * (options_.scaled_embedding ? std::sqrt(static_cast<float>(n_embd)) : 1.0f);
+    if (scale != 1) backend_.Scale({scale, x, x, n * n_embd});
   } else {
     backend_.Copy(x, args.embeddings, n * n_embd * 4);
   }
   observe("embd", n_embd, x);
   const bool watched = args.observer != nullptr;
-  // x += post(w * in + bias). Added directly to x, unless there is a norm in between or an observer needs the sum's
-  // second part; that is then computed in the memory of the block's normalised input, which is no longer read.
+  // x += scale * post(w * in + bias). Added directly to x, unless there is a norm or factor in between or an observer
+  // needs the sum's second part; that is then computed in the memory of the block's normalised input if no other half
+  // reads it.
   auto add_to_stream = [&](const std::string& name, const float* in, int64_t n_in, const Matrix& w, const float* bias,
                            const Vector& post, const std::string& post_name) {
-    if (!watched && post.data.empty()) return product(in, n_in, {{&w, x, n_embd, bias, true}});
-    product(in, n_in, {{&w, norm, n_embd, bias, false}});
-    observe(name, n_embd, norm);
+    const float scale = options_.residual_scale;
+    if (!watched && post.data.empty() && scale == 1) return product(in, n_in, {{&w, x, n_embd, bias, true}});
+    product(in, n_in, {{&w, apart, n_embd, bias, false}});
+    observe(name, n_embd, apart);
     if (!post.data.empty()) {
-      backend_.RmsNorm({norm, post.get(), norm, n, n_embd, norm_eps_});
-      observe(post_name, n_embd, norm);
+      backend_.RmsNorm({apart, post.get(), apart, n, n_embd, norm_eps_});
+      observe(post_name, n_embd, apart);
     }
-    backend_.Add({x, norm, x, n * n_embd});
+    if (scale != 1) backend_.Scale({scale, apart, apart, n * n_embd});
+    backend_.Add({x, apart, x, n * n_embd});
   };
   auto norm_heads = [&](const Vector& w, int64_t n_heads, float* heads) {
-    if (!w.data.empty()) backend_.RmsNorm({heads, w.get(), heads, n * n_heads, a.head_dim, norm_eps_});
+    if (w.data.empty()) return;
+    const int64_t dim = std::ssize(w.data);
+    backend_.RmsNorm({heads, w.get(), heads, n * n_heads * a.head_dim / dim, dim, norm_eps_});
+  };
+  auto normalise = [&](const Vector& w, const Vector& b, float* y) {
+    if (options_.layer_norms) return backend_.LayerNorm({x, w.get(), b.get(), y, n, n_embd, norm_eps_});
+    backend_.RmsNorm({x, w.get(), y, n, n_embd, norm_eps_});
   };
 
   for (int32_t l = 0; l < config_.n_layers; ++l) {
     const PreNormLayer& layer = layers_[l];
     const std::string blk = watched ? "blk." + std::to_string(l) + "." : std::string();
-    backend_.RmsNorm({x, layer.attn_norm.get(), norm, n, n_embd, norm_eps_});
-    observe(blk + "attn_norm", n_embd, norm);
-    product(norm, n_embd,
+    if (options_.pre_norms) {
+      normalise(layer.attn_norm, layer.b_attn_norm, norm);
+      observe(blk + "attn_norm", n_embd, norm);
+    }
+    product(options_.pre_norms ? norm : x, n_embd,
             {{layer.wq.get(), q, q_dim, layer.bq.get(), false},
              {layer.wk.get(), k, kv_dim, layer.bk.get(), false},
              {layer.wv.get(), v, kv_dim, layer.bv.get(), false}});
@@ -186,27 +232,36 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     observe(blk + "q", q_dim, q);
     observe(blk + "k", kv_dim, k);
     observe(blk + "v", kv_dim, v);
+    if (options_.temperature > 0) ScaleQueries(args.attender->positions(), n, q_dim, q);
     args.attender->Attend(l, q, k, v, mix);
     if (l + 1 == config_.n_layers) {
       // Nothing after the last attention reads another row.
       n -= args.first_hidden;
       x += args.first_hidden * n_embd;
       mix += args.first_hidden * q_dim;
+      if (options_.parallel) norm += args.first_hidden * n_embd;
     }
     add_to_stream(blk + "attn_out", mix, q_dim, *layer.wo, layer.bo.get(), layer.attn_post_norm,
                   blk + "attn_post_norm");
 
-    backend_.RmsNorm({x, layer.ffn_norm.get(), norm, n, n_embd, norm_eps_});
-    observe(blk + "ffn_norm", n_embd, norm);
-    product(norm, n_embd,
-            {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false},
-             {layer.up.get(), up, n_ff, layer.b_up.get(), false}});
+    if (options_.pre_norms) {
+      if (!options_.parallel) normalise(layer.ffn_norm, layer.b_ffn_norm, norm);
+      observe(blk + "ffn_norm", n_embd, norm);
+    }
+    const float* read = options_.pre_norms ? norm : x;
+    if (layer.gate) {
+      product(read, n_embd,
+              {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false},
+               {layer.up.get(), up, n_ff, layer.b_up.get(), false}});
+    } else {
+      product(read, n_embd, {{layer.up.get(), up, n_ff, layer.b_up.get(), false}});
+    }
     RunGate(gate, up, gate, n * n_ff);
     add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get(), layer.ffn_post_norm,
                   blk + "ffn_post_norm");
     observe(blk + "out", n_embd, x);
   }
-  backend_.RmsNorm({x, output_norm_.get(), x, n, n_embd, norm_eps_});
+  normalise(output_norm_, b_output_norm_, x);
   observe("final_norm", n_embd, x);
 }
 

@@ -6,7 +6,9 @@
 //   h = x + post(wo * attend(norm(wq * n), norm(wk * n), wv * n)),  n = rms(x) * attn_norm
 //   x = h + post(down * (act(gate * m) . (up * m))),                m = rms(h) * ffn_norm
 //
-// norm (of every head of q and k) and post (of a block's output) are RMS norms that some families have.
+// norm (of every head of q and k, or of all heads at once) and post (of a block's output) are RMS norms that some
+// families have. Options leave out the first norms, replace them by layer norms, put both halves side by side on one
+// norm of the stream (x += wo * ... + down * ..., m = n), or leave out the gate (act(up * m)).
 #pragma once
 
 #include <memory>
@@ -18,12 +20,13 @@
 namespace weir {
 
 struct PreNormLayer {
-  Vector attn_norm, ffn_norm;              // [n_embd]
+  Vector attn_norm, ffn_norm;              // [n_embd] or empty
+  Vector b_attn_norm, b_ffn_norm;          // of layer norms
   std::unique_ptr<Matrix> wq, wk, wv, wo;  // [heads * head_dim, n_embd] ..., wo [n_embd, n_heads * head_dim]
   Vector bq, bk, bv, bo;                   // biases or empty
-  Vector q_norm, k_norm;                   // [head_dim] or empty
+  Vector q_norm, k_norm;                   // [head_dim], [heads * head_dim] or empty
   Vector attn_post_norm, ffn_post_norm;    // [n_embd] or empty
-  std::unique_ptr<Matrix> gate, up, down;  // [n_ff, n_embd] twice, [n_embd, n_ff]
+  std::unique_ptr<Matrix> gate, up, down;  // [n_ff, n_embd] twice, [n_embd, n_ff]; gate may be null
   Vector b_gate, b_up, b_down;
 };
 
@@ -31,22 +34,34 @@ class PreNormDecoder : public Model {
  public:
   explicit PreNormDecoder(Backend& backend) : backend_(backend) {}
 
-  enum class Gate { kSilu, kGeluTanh };
+  enum class Gate { kSilu, kGeluTanh, kNoneGeluTanh };  // the last: no gate, act(up)
   struct Options {
     bool interleaved_rope = false;  // reorder q and k rows to half-split pairs
     bool head_norms = false;        // blk.L.attn_q_norm, attn_k_norm
+    bool wide_norms = false;        // the same, each over all heads at once
+    bool pre_norms = true;          // blk.L.attn_norm, ffn_norm; false: the halves read the stream itself
     bool post_norms = false;        // blk.L.post_attention_norm, post_ffw_norm
+    bool layer_norms = false;       // layer norms for RMS norms, with biases where the file has them
+    bool parallel = false;          // both halves read attn_norm's output
+    const char* ffn_norm = "ffn_norm";
     bool fused_qkv = false;         // blk.L.attn_qkv holds q, k and v
     bool fused_bias = false;        // and attn_qkv.bias their biases
     bool fused_gate = false;        // blk.L.ffn_up holds gate and up
     bool halved_ff = false;         // the file's feed_forward_length counts gate and up together
     bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(n_embd)
+    float embedding_scale = 1;      // and by this
+    float residual_scale = 1;       // of what each half adds to the stream
+    float logit_scale = 1;          // becomes part of output_norm
+    // > 0: queries at position p are multiplied by 1 + temperature * ln(1 + floor(p / temperature_length)).
+    float temperature = 0, temperature_length = 0;
     Gate gate = Gate::kSilu;
   };
-  // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional.
+  // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional, and q, k and v
+  // may be fused.
   Status LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger);
 
   const Matrix& head() const override { return output_ ? *output_ : *embedding_; }
+  const float* head_bias() const override { return output_bias_.get(); }
   int64_t WeightBytesPerToken() const override;
   int64_t WorkspaceBytes(int64_t max_rows) const override;
   void Forward(const ForwardArgs& args) override;
@@ -56,14 +71,17 @@ class PreNormDecoder : public Model {
 
  private:
   Status LoadLayer(WeightLoader& loader, int32_t l);
+  Status LoadNorm(WeightLoader& loader, const std::string& name, Vector* w, Vector* b);
   void RunGate(const float* gate, const float* up, float* y, int64_t n);
+  // Multiplies queries [n, q_dim] by the temperature at their positions.
+  void ScaleQueries(const int32_t* positions, int64_t n, int64_t q_dim, float* q);
 
   Backend& backend_;
   Options options_;
   float norm_eps_ = 0;
   std::unique_ptr<Matrix> embedding_;  // [n_vocab, n_embd]
   std::unique_ptr<Matrix> output_;     // [n_vocab, n_embd], or null when tied to the embedding
-  Vector output_norm_;
+  Vector output_norm_, b_output_norm_, output_bias_;
   std::vector<PreNormLayer> layers_;
 };
 

@@ -209,6 +209,13 @@ Status WeightLoader::Keep(const std::string& name, std::vector<float> values, Ve
   return Status();
 }
 
+Status WeightLoader::Scale(float factor, Vector* vector) {
+  for (float& x : vector->data) x *= factor;
+  WEIR_ASSIGN_OR_RETURN(vector->device,
+                        backend_.Upload(ledger_, MemTag::kWeights, vector->data.data(), std::ssize(vector->data) * 4));
+  return Status();
+}
+
 Status WeightLoader::LoadOptional(const std::string& name, int64_t n, Vector* out,
                                   const std::vector<int32_t>& row_order) {
   return Has(name) ? Load(name, n, out, row_order) : Status();
@@ -341,6 +348,11 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
     WEIR_ASSIGN_OR_RETURN(rope.yarn_ext_factor, file.FloatOr(scaling + "yarn_ext_factor", 1.0));
     WEIR_ASSIGN_OR_RETURN(rope.yarn_beta_fast, file.FloatOr(scaling + "yarn_beta_fast", 32.0));
     WEIR_ASSIGN_OR_RETURN(rope.yarn_beta_slow, file.FloatOr(scaling + "yarn_beta_slow", 1.0));
+    // The published mscale_all_dim, with an mscale of 1: the magnitude is divided by one of its own.
+    const std::string multiplier_key = scaling + "yarn_log_multiplier";
+    WEIR_ASSIGN_OR_RETURN(const double multiplier, file.FloatOr(multiplier_key, 0.0));
+    if (multiplier != 0.0) WEIR_RETURN_IF_ERROR(Positive(file, multiplier_key, multiplier));
+    rope.attn_factor /= 1.0 + 0.1 * multiplier * std::log(std::max(factor, 1.0));
   } else if (type == "longrope") {
     rope.scaling = RopeConfig::Scaling::kLongRope;
   } else if (type == "linear" || (type.empty() && factor != 1.0)) {
@@ -370,6 +382,12 @@ Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t sc
   return static_cast<float>(scale);
 }
 
+Result<float> ReadFactor(const GgufFile& file, const std::string& key, double fallback) {
+  WEIR_ASSIGN_OR_RETURN(const double factor, file.FloatOr(key, fallback));
+  WEIR_RETURN_IF_ERROR(Positive(file, key, factor));
+  return static_cast<float>(factor);
+}
+
 Result<double> ReadFreqBase(const GgufFile& file, const std::string& key) {
   WEIR_ASSIGN_OR_RETURN(const double base, file.FloatOr(key, 10000.0));
   WEIR_RETURN_IF_ERROR(Positive(file, key, base));
@@ -380,9 +398,20 @@ Status ReadWindows(const GgufFile& file, const std::string& arch, int32_t fallba
                    AttentionLayout* layout) {
   const std::string key = arch + ".attention.sliding_window";
   WEIR_ASSIGN_OR_RETURN(const int32_t window, Bounded(file, key, 0, 1 << 30, fallback));
-  WEIR_ASSIGN_OR_RETURN(global_every, Bounded(file, key + "_pattern", 0, 1024, global_every));
+  const auto pattern = file.metadata().find(key + "_pattern");
+  const auto* kinds = pattern != file.metadata().end() ? std::get_if<std::vector<bool>>(&pattern->second.v) : nullptr;
+  if (kinds == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(global_every, Bounded(file, key + "_pattern", 0, 1024, global_every));
+  } else if (std::ssize(*kinds) != layout->n_layers) {
+    return Corrupt("{}: {}_pattern has {} entries, expected one for each of the {} layers", file.path(), key,
+                   kinds->size(), layout->n_layers);
+  }
   if (window == 0) return Status();
   layout->window = window;
+  if (kinds != nullptr) {
+    layout->window_layers = *kinds;
+    return Status();
+  }
   layout->window_layers.resize(static_cast<size_t>(layout->n_layers));
   for (int32_t l = 0; l < layout->n_layers; ++l) {
     layout->window_layers[l] = global_every == 0 || (l + 1) % global_every != 0;

@@ -69,6 +69,8 @@ class WeightLoader {
   Status LoadOptional(const std::string& name, int64_t n, Vector* out, const std::vector<int32_t>& row_order = {});
   // A vector of n equal numbers that no tensor holds.
   Status Fill(int64_t n, float value, Vector* out);
+  // Multiplies a loaded vector.
+  Status Scale(float factor, Vector* vector);
   // NAME.weight and NAME.bias.
   Status Load(const std::string& name, int64_t n, LayerNormWeights* out);
   Status Load(const std::string& name, int64_t n_out, int64_t n_in, LinearWeights* out);
@@ -122,12 +124,14 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
 Result<float> ReadSoftCap(const GgufFile& file, const std::string& key, double fallback);
 // A positive factor on attention scores, 1 / sqrt(scaled_by) if the file has none.
 Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t scaled_by);
+// Another positive factor.
+Result<float> ReadFactor(const GgufFile& file, const std::string& key, double fallback);
 // A rotary base, 10000 if the file has none.
 Result<double> ReadFreqBase(const GgufFile& file, const std::string& key);
 
 // The sliding window `arch`.attention.sliding_window (`fallback` if the file has none; 0 is no window). Layers l with
 // (l + 1) % global_every == 0 have no window; global_every is overridden by `arch`.attention.sliding_window_pattern, 0
-// means no such layer.
+// means no such layer. Where that is an array, its entry for a layer says whether the layer has a window.
 Status ReadWindows(const GgufFile& file, const std::string& arch, int32_t fallback, int32_t global_every,
                    AttentionLayout* layout);
 

@@ -2,11 +2,11 @@
 // Pre-tokenizers: the regular expression that cuts text into words before byte-level BPE merges inside each word.
 //
 // A GGUF file names its expression in `tokenizer.ggml.pre`. Known names and where their expressions are published:
-//   gpt-2 (phi-2, olmo, mpt, mellum, trillion, a.x-4.0)     openai/gpt-2, src/encoder.py
+//   gpt-2 (phi-2, olmo, mpt, mellum, trillion, a.x-4.0, exaone4)     openai/gpt-2, src/encoder.py
 //   smollm (starcoder, refact, command-r, minerva-7b)     SmolLM tokenizer.json: digits one by one, then as GPT-2
 //   llama-bpe (llama3, llama-v3, falcon3, pixtral)     meta-llama/llama-models, tokenizer.py
-//   smaug-bpe, dbrx (Phi-4)     the same, but merges alone decide, and no BOS
-//   qwen2 (deepseek-r1-qwen, megrez)     Qwen2 tokenizer.json
+//   smaug-bpe, dbrx (Phi-4, OLMo 2), glm4 (chatglm-bpe)     the same, but merges alone decide, and no BOS
+//   qwen2 (deepseek-r1-qwen, megrez, stablelm2)     Qwen2 tokenizer.json
 //   seed-coder     Seed-Coder tokenizer.json
 //   gpt-4o     openai/tiktoken, o200k_base (Phi-4-mini, gpt-oss)
 //   tekken     mistralai, tekken.json (Mistral Nemo, Mistral Small 3)

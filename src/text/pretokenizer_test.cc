@@ -93,6 +93,20 @@ TEST(PreTokenizer, Llama3GroupsDigitsAndNewlines) {
   EXPECT_EQ(Split("llama3", "#tag"), Split("llama-bpe", "#tag"));
 }
 
+// GLM-4's published expression (tokenization_chatglm.py) is Llama 3's.
+TEST(PreTokenizer, OthersWithTheSameRules) {
+  const std::string text = "We'LL take 12345 (na\u00EFve)  \r\n\n x  1 \u4F60\u597D!\n";
+  const std::pair<const char*, const char*> same[] = {
+      {"glm4", "llama-bpe"}, {"chatglm-bpe", "llama-bpe"}, {"stablelm2", "qwen2"}, {"exaone4", "gpt-2"}};
+  for (const auto& [name, rule] : same) {
+    EXPECT_EQ(Split(name, text), Split(rule, text)) << name;
+    EXPECT_FALSE((*PreTokenizer::Create(name))->whole_word_first()) << name;
+    EXPECT_FALSE((*PreTokenizer::Create(name))->add_bos()) << name;
+  }
+  EXPECT_NE(Split("llama-bpe", text), Split("qwen2", text));
+  EXPECT_NE(Split("gpt-2", text), Split("qwen2", text));
+}
+
 TEST(PreTokenizer, Qwen2TakesDigitsOneByOne) { EXPECT_EQ(Split("qwen2", "v12!\n"), (Words{"v", "1", "2", "!\n"})); }
 
 TEST(PreTokenizer, Gpt4oEndsWordsAtCapitals) {

@@ -90,7 +90,7 @@ TEST_F(BadInputTest, Policies) {
 TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError(RunTiny({"-fa", "on"}), {"-fa", "one pass"});
   ExpectError(RunTiny({"-cnv"}), {"-cnv", "weir chat"});
-  ExpectError(RunTiny({"-hf", "somebody/model"}), {"-hf", "-m"});
+  ExpectError(RunTiny({"-mu", "http://somebody/model"}), {"-mu", "-m"});
   ExpectError({"serve", "-m", ModelPath("llama"), "-np", "4"}, {"-np", "--answer-pots"});
   ExpectError({"serve", "-m", ModelPath("llama"), "--top-p", "0"}, {"top-p"});
   ExpectError(RunTiny({"--flash-attn", "on"}), {"--flash-attn", "one pass"});

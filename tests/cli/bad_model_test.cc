@@ -22,6 +22,18 @@ TEST_F(BadModelTest, AnUneditedModelRuns) {
   }
 }
 
+// Granite 4's files may say that no layer rotates.
+TEST_F(BadModelTest, AGraniteWithoutPositions) {
+  const auto prompt = [this](const std::string& model) {
+    return Run({"run", "-m", model, "-p", "the king the queen", "-n", "16", "--temp", "0", "--ignore-eos"});
+  };
+  EditedModel plain("granite");
+  plain.metadata["granite.rope.scaling.finetuned"].v = false;
+  const RunResult rotated = prompt(ModelPath("granite")), run = prompt(dir_.Write("plain.gguf", plain.Bytes()));
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out, rotated.out);
+}
+
 // Incomplete files of every family: the message names the architecture and what is missing.
 TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
   const struct {
@@ -34,6 +46,19 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"gemma2", "blk.2.post_ffw_norm.weight", "gemma2.attention.head_count"},
       {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
       {"gemma4", "blk.7.attn_q_norm.weight", "gemma4.attention.key_length_swa"},
+      {"gemma", "blk.1.ffn_norm.weight", "gemma.block_count"},
+      {"smollm3", "blk.3.attn_output.weight", "smollm3.attention.head_count"},
+      {"olmo2", "blk.1.attn_k_norm.weight", "olmo2.attention.layer_norm_rms_epsilon"},
+      {"exaone4", "blk.3.post_ffw_norm.weight", "exaone4.embedding_length"},
+      {"glm4", "blk.0.post_attention_norm.weight", "glm4.feed_forward_length"},
+      {"mistral3", "blk.1.attn_q.weight", "mistral3.rope.scaling.original_context_length"},
+      {"granite", "blk.1.ffn_gate.weight", "granite.context_length"},
+      {"seed_oss", "blk.1.post_attention_norm.weight", "seed_oss.embedding_length"},
+      {"ernie4_5", "blk.0.attn_norm.weight", "ernie4_5.context_length"},
+      {"cohere2", "blk.2.attn_norm.weight", "cohere2.attention.layer_norm_epsilon"},
+      {"starcoder2", "blk.1.ffn_up.weight", "starcoder2.attention.layer_norm_epsilon"},
+      {"phi2", "blk.0.ffn_down.weight", "phi2.feed_forward_length"},
+      {"stablelm", "blk.1.ffn_norm.weight", "stablelm.attention.layer_norm_epsilon"},
   };
   for (const auto& c : cases) {
     const std::string arch = std::string("'") + c.model + "'";
@@ -61,6 +86,14 @@ TEST_F(BadModelTest, WindowsAndCapsOutOfBounds) {
   ExpectBadModel(with("gemma2", "gemma2.final_logit_softcapping", nan), {"final_logit_softcapping"});
   ExpectBadModel(with("gemma2", "gemma2.attention.scale", 0.0), {"attention.scale"});
   ExpectBadModel(with("gemma3", "gemma3.rope.freq_base_swa", 0.0), {"freq_base_swa"});
+  const std::vector<bool> two = {true, false};
+  ExpectBadModel(with("exaone4", "exaone4.attention.sliding_window_pattern", two), {"sliding_window_pattern", "4"});
+  ExpectBadModel(with("cohere2", "cohere2.logit_scale", 0.0), {"logit_scale"});
+  ExpectBadModel(with("granite", "granite.residual_scale", -1.0), {"residual_scale"});
+  ExpectBadModel(with("granite", "granite.embedding_scale", nan), {"embedding_scale"});
+  ExpectBadModel(with("granite", "granite.logit_scale", 0.0), {"logit_scale"});
+  ExpectBadModel(with("mistral3", "mistral3.attention.temperature_scale", -0.5), {"temperature_scale"});
+  ExpectBadModel(with("mistral3", "mistral3.rope.scaling.yarn_log_multiplier", -1.0), {"yarn_log_multiplier"});
   ExpectBadModel(with("qwen", "qwen.feed_forward_length", int64_t{73}), {"feed_forward_length"});
   ExpectBadModel(with("gptneox", "gptneox.rope.dimension_count", int64_t{3}), {"dimension_count"});
   ExpectBadModel(with("gptneox", "gptneox.attention.head_count_kv", int64_t{1}), {"KV heads"});

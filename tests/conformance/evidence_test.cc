@@ -108,6 +108,9 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
         const std::vector<float>& q = seen["blk." + std::to_string(block) + ".q"];
         ASSERT_EQ(std::ssize(q), 8 * layout.n_heads * dim);
         const RopeTable& rope = ropes[layout.is_window(layer) ? 1 : 0];
+        const auto placed = [&](std::vector<float> x, int64_t pos) {
+          return layout.rotates(layer) ? rotated(rope, std::move(x), pos) : x;
+        };
         for (int32_t head = 0; head < layout.n_heads; ++head) {
           const int32_t kv_head = static_cast<int32_t>(head / group_heads);
           const int32_t n = session->pot().n_used(layer, kv_head);
@@ -118,14 +121,14 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
           for (int64_t row = 5; row < 8; ++row) {
             const int64_t n_visible = n - 8 + row + 1;
             const float* at = &q[(row * layout.n_heads + head) * dim];
-            const std::vector<float> query = rotated(rope, {at, at + dim}, n_visible - 1);
+            const std::vector<float> query = placed({at, at + dim}, n_visible - 1);
             const int64_t first = layout.is_window(layer) ? std::max<int64_t>(0, n_visible - layout.window) : 0;
             std::vector<double> weights(static_cast<size_t>(first), 0.0);
             double sum = 0;
             for (int64_t s = first; s < n_visible; ++s) {
               std::vector<float> key(static_cast<size_t>(dim));
               ref::LoadSlot(DType::kF32, session->pot().keys(layer, kv_head), s, dim, key.data());
-              key = rotated(rope, key, s);
+              key = placed(key, s);
               double dot = 0;
               for (int64_t i = 0; i < dim; ++i) dot += static_cast<double>(query[i]) * key[i];
               const double score = dot * layout.scale;
@@ -332,7 +335,7 @@ TEST(HeadReduce, IsTheOneThatTheOptionNames) {
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
                          ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn",
                                                               "llama_window", "gptneox", "qwen3", "qwen35", "phi3",
-                                                              "gemma2", "gemma3"),
+                                                              "gemma2", "gemma3", "smollm3", "exaone4"),
                                             ::testing::Values(Granularity::kPerLayer, Granularity::kPerHead),
                                             ::testing::Values(Positions::kCache, Positions::kReset)),
                          [](const auto& test) {

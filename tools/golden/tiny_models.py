@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.convert import hf_to_gguf
 from tools.convert.vocab import byte_alphabet
-from tools.golden import qwen_folder
+from tools.golden import internlm2_folder, qwen_folder
 
 N_TOKENS, EDGE, VOCAB = 48, 8, 320
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -63,6 +63,8 @@ SMALL = dict(
     tie_word_embeddings=True,
     max_position_embeddings=512,
 )
+
+PLAIN = {key: value for key, value in SMALL.items() if key != "head_dim"}
 
 
 def rope(kind, theta=10000.0, **more):
@@ -237,6 +239,54 @@ MODELS = {
             max_position_embeddings=512,
         ),
     ),
+    "gemma": ("gemma", dict(SMALL)),
+    "smollm3": ("smollm3", dict(PLAIN, num_hidden_layers=4)),
+    "olmo2": ("olmo2", dict(PLAIN, tie_word_embeddings=False)),
+    "olmo3": (
+        "olmo3",
+        dict(
+            PLAIN,
+            num_hidden_layers=4,
+            tie_word_embeddings=False,
+            sliding_window=20,
+            rope_parameters=dict(
+                full_attention=dict(
+                    rope_type="yarn", rope_theta=100.0, factor=2.0, original_max_position_embeddings=256
+                ),
+                sliding_attention=dict(rope_type="default", rope_theta=100.0),
+            ),
+        ),
+    ),
+    "exaone4": ("exaone4", dict(SMALL, num_hidden_layers=4, head_dim=8, sliding_window=20)),
+    "exaone4_small": ("exaone4", dict(SMALL, head_dim=8, sliding_window=None, layer_types=["full_attention"] * 2)),
+    "glm4": ("glm4", dict(SMALL, attention_bias=True)),
+    "mistral3": (
+        "ministral3",
+        rope(
+            "yarn",
+            factor=4.0,
+            original_max_position_embeddings=16,
+            mscale=1.0,
+            mscale_all_dim=1.0,
+            llama_4_scaling_beta=0.5,
+        ),
+    ),
+    "granite": (
+        "granite",
+        dict(PLAIN, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.25, logits_scaling=2.0),
+    ),
+    "seed_oss": ("seed_oss", dict(SMALL, tie_word_embeddings=False, attention_bias=True)),
+    "ernie4_5": ("ernie4_5", dict(SMALL)),
+    # Saved in the layout of its own repository.
+    "internlm2": ("internlm2", dict(PLAIN, tie_word_embeddings=False)),
+    "command_r": ("cohere", dict(PLAIN, logit_scale=0.5)),
+    "cohere2": ("cohere2", dict(PLAIN, num_hidden_layers=4, logit_scale=0.5, sliding_window=20)),
+    "starcoder2": ("starcoder2", dict(PLAIN)),
+    "phi2": ("phi", dict(PLAIN, num_key_value_heads=4, tie_word_embeddings=False, partial_rotary_factor=0.5)),
+    "stablelm": (
+        "stablelm",
+        dict(PLAIN, hidden_size=64, tie_word_embeddings=False, use_qkv_bias=True, partial_rotary_factor=0.25),
+    ),
     "llama_window": ("mistral", dict(SMALL, head_dim=8, sliding_window=20)),
     "llama_tied": ("llama", dict(SMALL, head_dim=8)),
     "llama_bias": ("llama", dict(SMALL, head_dim=8, num_key_value_heads=4, attention_bias=True, mlp_bias=True)),
@@ -367,6 +417,7 @@ KINDS = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
     "qwen": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+    "internlm2": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
@@ -375,17 +426,50 @@ KINDS = {
     "qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM),
     "lfm2": (transformers.Lfm2Config, transformers.Lfm2ForCausalLM),
     "nemotron_h": (transformers.NemotronHConfig, transformers.NemotronHForCausalLM),
+    "gemma": (transformers.GemmaConfig, transformers.GemmaForCausalLM),
+    "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
+    "olmo2": (transformers.Olmo2Config, transformers.Olmo2ForCausalLM),
+    "olmo3": (transformers.Olmo3Config, transformers.Olmo3ForCausalLM),
+    "exaone4": (transformers.Exaone4Config, transformers.Exaone4ForCausalLM),
+    "glm4": (transformers.Glm4Config, transformers.Glm4ForCausalLM),
+    "ministral3": (transformers.Ministral3Config, transformers.Ministral3ForCausalLM),
+    "granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
+    "seed_oss": (transformers.SeedOssConfig, transformers.SeedOssForCausalLM),
+    "ernie4_5": (transformers.Ernie4_5Config, transformers.Ernie4_5ForCausalLM),
+    "cohere": (transformers.CohereConfig, transformers.CohereForCausalLM),
+    "cohere2": (transformers.Cohere2Config, transformers.Cohere2ForCausalLM),
+    "starcoder2": (transformers.Starcoder2Config, transformers.Starcoder2ForCausalLM),
+    "phi": (transformers.PhiConfig, transformers.PhiForCausalLM),
+    "stablelm": (transformers.StableLmConfig, transformers.StableLmForCausalLM),
     "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
     "gemma4": (transformers.Gemma4TextConfig, transformers.Gemma4ForCausalLM),
 }
 
+LAYER_NORMS = ("cohere", "cohere2", "starcoder2", "phi", "stablelm")
+# Kinds that multiply their embeddings or pass nothing else on: `embd` is the first layer's input.
+FROM_THE_FIRST_LAYER = (
+    *LAYER_NORMS,
+    "ernie4_5",
+    "exaone4",
+    "gemma",
+    "glm4",
+    "granite",
+    "ministral3",
+    "olmo2",
+    "olmo3",
+    "seed_oss",
+    "smollm3",
+)
+# Their folders' rows rotate pairs (2i, 2i + 1).
+INTERLEAVED = ("cohere", "cohere2", "ernie4_5", "glm4")
+
 
 def build(kind, settings, seed):
     settings = dict(settings, vocab_size=VOCAB, bos_token_id=0, eos_token_id=2, use_cache=False)
-    if kind != "opt":
+    if kind not in ("opt", *LAYER_NORMS):
         settings[{"lfm2": "norm_eps", "nemotron_h": "layer_norm_epsilon"}.get(kind, "rms_norm_eps")] = 1e-5
-    if kind == "phi3":  # whose default lies beyond this vocabulary
+    if kind == "phi3" or kind in FROM_THE_FIRST_LAYER:  # whose default lies beyond this vocabulary
         settings["pad_token_id"] = 1
     config, model = KINDS[kind]
     # sdpa: its softmax stays in float64, the eager one casts to float32. Only the eager one caps scores.
@@ -427,11 +511,19 @@ LLAMA = {
     "ffn_norm": "post_attention_layernorm",
     "ffn_out": "mlp",
 }
+PARALLEL = {**LLAMA, "ffn_norm": "input_layernorm"}
 HEAD_NORMS = {"q": "self_attn.q_norm", "k": "self_attn.k_norm"}
 GEMMA = {
     **LLAMA,
     "attn_post_norm": "post_attention_layernorm",
     "ffn_norm": "pre_feedforward_layernorm",
+    "ffn_post_norm": "post_feedforward_layernorm",
+}
+# The halves of a block read the stream itself.
+POST_NORMS = {
+    **{name: path for name, path in LLAMA.items() if not name.endswith("_norm")},
+    **HEAD_NORMS,
+    "attn_post_norm": "post_attention_layernorm",
     "ffn_post_norm": "post_feedforward_layernorm",
 }
 # In layers that attend; the others have the same names but for those of `attn`.
@@ -462,6 +554,13 @@ LAYERS = {
     "qwen3_5_text": QWEN35,
     "lfm2": LFM2,
     "qwen3": {**LLAMA, **HEAD_NORMS},
+    "olmo2": POST_NORMS,
+    "olmo3": POST_NORMS,
+    "exaone4": POST_NORMS,
+    "glm4": {**LLAMA, "attn_post_norm": "post_self_attn_layernorm", "ffn_post_norm": "post_mlp_layernorm"},
+    "cohere": PARALLEL,
+    "cohere2": PARALLEL,
+    "phi": {**PARALLEL, "attn_out": "self_attn.dense"},
     "phi3": {
         "attn_norm": "input_layernorm",
         "qkv": "self_attn.qkv_proj",
@@ -506,6 +605,15 @@ def split_qkv(config, qkv):
     return qkv.split([n_heads * head_dim, n_kv, n_kv], dim=1)
 
 
+def by_halves(config, heads):
+    """Rotated pairs (2i, 2i + 1) of every head as (i, i + rotated elements / 2)."""
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    n_rot = int(head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
+    heads = heads.reshape(len(heads), -1, head_dim)
+    parts = [heads[..., 0:n_rot:2], heads[..., 1:n_rot:2], heads[..., n_rot:]]
+    return torch.cat(parts, dim=-1).reshape(len(heads), -1)
+
+
 def run(model, tokens, pos):
     """Logits [n, vocab] and every named intermediate [n, cols]."""
     seen, hooks = {}, []
@@ -533,6 +641,9 @@ def run(model, tokens, pos):
     elif kind == "nemotron_h":
         keep("embd", base.embeddings)
         last = base.norm_f
+    elif kind in FROM_THE_FIRST_LAYER:
+        keep("embd", base.layers[0], before=True)
+        last = base.final_layernorm if kind == "phi" else base.norm
     else:
         keep("embd", base.embed_tokens)
         last = base.embedding_norm if kind == "lfm2" else base.norm
@@ -558,6 +669,12 @@ def run(model, tokens, pos):
     for name in [name for name in seen if name.endswith(".qkv")]:
         for part, values in zip("qkv", split_qkv(model.config, seen.pop(name))):
             seen[name[:-3] + part] = values
+    for name in [name for name in seen if kind in INTERLEAVED and name.endswith((".q", ".k"))]:
+        seen[name] = by_halves(model.config, seen[name])
+    # What the head multiplies.
+    seen["final_norm"] = (
+        seen["final_norm"] * getattr(model.config, "logit_scale", 1.0) / getattr(model.config, "logits_scaling", 1.0)
+    )
     return out.logits[0].double().numpy(), {k: v.double().numpy() for k, v in seen.items()}
 
 
@@ -566,7 +683,8 @@ def make(name, out, seed):
     model = build(kind, settings, seed)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        qwen_folder.save(model, folder) if kind == "qwen" else model.save_pretrained(folder)
+        save = {"qwen": qwen_folder.save, "internlm2": internlm2_folder.save}.get(kind)
+        save(model, folder) if save else model.save_pretrained(folder)
         write_tokenizer(Path(folder))
         # Readers expect Phi-3's own vocabulary in a file named phi3.
         title = name.replace("phi3", "phi")

@@ -144,7 +144,7 @@ class Bench {
 
   void Print(const Session& session, const std::string& policy, int n_prompt, int n_gen, int depth, const Figure& rate,
              double ratio) const {
-    const std::string file = model_flags_.path.substr(model_flags_.path.find_last_of('/') + 1);
+    const std::string file = model_flags_.FileName();
     std::string test = n_prompt > 0 ? fmt::format("pp{}", n_prompt) : fmt::format("tg{}", n_gen);
     if (depth > 0) test += fmt::format(" @ d{}", depth);
     const double bytes = BytesPerToken(session, n_prompt, n_gen, depth), gb_per_s = bytes * rate.mean / 1e9;

@@ -32,7 +32,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {
     nlohmann::ordered_json json;
-    json["model"] = model_flags.path;
+    json["model"] = model->file().path();
     json["policy"] = options.policy.text;
     if (prune.info != nullptr) json["prune"] = prune.text;
     json["pot"] = plan.pot_slots;
@@ -54,7 +54,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
   Print(stdout, "  {:<10} {:>14}  {}, fixed before the first token\n", "session", CountText(plan.total_bytes),
         BytesText(plan.total_bytes));
   Print(stdout, "shared by all sessions:\n  {:<10} {:>14}  prepared from {}\n", "weights",
-        CountText(model->ledger().used_bytes()), model_flags.path);
+        CountText(model->ledger().used_bytes()), model->file().path());
   if (encoder != nullptr) {
     Print(stdout, "  {:<10} {:>14}  prepared from {}\n", "weights", CountText(encoder->ledger().used_bytes()),
           pictures->mmproj);

@@ -227,7 +227,7 @@ nlohmann::ordered_json RowStart(const char* suite, const std::string& task, cons
   nlohmann::ordered_json row;
   row["suite"] = suite;
   row["task"] = task;
-  row["model"] = flags.model.path.substr(flags.model.path.find_last_of('/') + 1);
+  row["model"] = flags.model.FileName();
   row["policy"] = policy;
   row["pot"] = session.plan().pot_slots;
   row["chunk"] = session.plan().chunk_rows;

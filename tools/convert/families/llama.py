@@ -21,8 +21,8 @@ LAYER = {
 }
 
 
-def decoder_metadata(source, writer, say, act="silu"):
-    """Keys shared by every decoder of this shape."""
+def decoder_metadata(source, writer, say, act="silu", eps="rms_norm_eps"):
+    """Keys shared by every decoder of this shape. `eps`: the key of its norms', which tells their kind."""
     if (given := source.get("hidden_activation") or source.get("hidden_act", act)) != act:
         raise ConvertError(f"config.json: activation `{given}`; this architecture is defined with {act}")
     n_heads = source.need("num_attention_heads")
@@ -34,9 +34,24 @@ def decoder_metadata(source, writer, say, act="silu"):
     writer.add_head_count_kv(source.get("num_key_value_heads", n_heads))
     writer.add_key_length(source.head_dim())
     writer.add_value_length(source.head_dim())
-    writer.add_layer_norm_rms_eps(source.need("rms_norm_eps"))
+    if eps == "rms_norm_eps":
+        writer.add_layer_norm_rms_eps(source.need(eps))
+    else:
+        writer.add_layer_norm_eps(source.need(eps))
     writer.add_vocab_size(source.need("vocab_size"))
     rope.write_keys(source, writer, say)
+
+
+def window_metadata(source, writer, every):
+    """The window of a model with one on some layers. `every`: without `layer_types`, the last of so many has none."""
+    if not (window := source.get("sliding_window")):
+        return
+    n_layers = source.need("num_hidden_layers")
+    kinds = source.get("layer_types") or [
+        "full_attention" if (i + 1) % every == 0 else "sliding_attention" for i in range(n_layers)
+    ]
+    writer.add_sliding_window(window)
+    writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in kinds])
 
 
 def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=False):
@@ -44,6 +59,8 @@ def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=Fal
     and embedding are one matrix."""
     yield "token_embd.weight", source.tensor("model.embed_tokens.weight")
     yield "output_norm.weight", source.tensor("model.norm.weight")
+    if source.has("model.norm.bias"):
+        yield "output_norm.bias", source.tensor("model.norm.bias")
     if source.get("tie_word_embeddings", tied):
         source.ignore("lm_head.weight")  # some tools save the shared matrix twice
     else:
