@@ -26,8 +26,10 @@
 #include "ops/column_scores.h"
 #include "ops/delta_rule.h"
 #include "ops/elementwise.h"
+#include "ops/experts.h"
 #include "ops/frame_novelty.h"
 #include "ops/full_attention.h"
+#include "ops/grouped_matmul.h"
 #include "ops/kv_slots.h"
 #include "ops/matmul.h"
 #include "ops/nll.h"
@@ -98,6 +100,13 @@ class Backend {
   virtual int64_t MatrixBytes(const MatrixSource& source) const;
 
   virtual void MatMul(const MatMulArgs& args) { ref::MatMul(args); }
+  // Experts need a backend with on_host(); the others' architectures are refused when a model is loaded
+  // (model/experts.h).
+  virtual void GroupedMatMul(const GroupedMatMulArgs& args) { ref::GroupedMatMul(args); }
+  virtual void Route(const RouteArgs& args) { ref::Route(args); }
+  virtual void GatherRows(const GatherRowsArgs& args) { ref::GatherRows(args); }
+  virtual void ScatterAddRows(const ScatterAddRowsArgs& args) { ref::ScatterAddRows(args); }
+  virtual void GateRows(const GateRowsArgs& args) { ref::GateRows(args); }
   virtual void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) {
     ref::EmbedRows(table, ids, n, out);
   }

@@ -10,7 +10,11 @@ namespace weir {
 
 Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger) {
   options_ = options;
-  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch));
+  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch, options.experts));
+  if (options.experts) {
+    WEIR_ASSIGN_OR_RETURN(experts_, ReadExpertsConfig(file, arch));
+    experts_.normalise = options.normalise_experts;
+  }
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
   if (options.halved_ff) {
@@ -59,7 +63,9 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_k.bias", kv_dim, &layer.bk, k_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_v.bias", kv_dim, &layer.bv));
   }
-  if (options_.fused_gate) {
+  if (experts_.n_experts > 0) {
+    WEIR_RETURN_IF_ERROR(layer.experts.Load(loader, backend_, blk, n_embd, experts_));
+  } else if (options_.fused_gate) {
     WEIR_RETURN_IF_ERROR(loader.LoadRows(blk + "ffn_up.weight", 2 * n_ff, n_embd, 0, n_ff, &layer.gate));
     WEIR_RETURN_IF_ERROR(loader.LoadRows(blk + "ffn_up.weight", 2 * n_ff, n_embd, n_ff, n_ff, &layer.up));
   } else {
@@ -75,8 +81,10 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", n_embd, q_dim, &layer.wo));
   WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_output.bias", n_embd, &layer.bo));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm.weight", n_embd, &layer.ffn_norm));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
-  WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
+  if (experts_.n_experts == 0) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
+    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
+  }
   if (options_.post_norms) {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_attention_norm.weight", n_embd, &layer.attn_post_norm));
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_ffw_norm.weight", n_embd, &layer.ffn_post_norm));
@@ -87,7 +95,12 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
 int64_t PreNormDecoder::WeightBytesPerToken() const {
   int64_t bytes = head().bytes();
   for (const PreNormLayer& l : layers_) {
-    for (const auto* w : {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down}) bytes += (*w)->bytes();
+    for (const auto* w : {&l.wq, &l.wk, &l.wv, &l.wo}) bytes += (*w)->bytes();
+    if (experts_.n_experts > 0) {
+      bytes += l.experts.WeightBytesPerToken();
+    } else {
+      for (const auto* w : {&l.gate, &l.up, &l.down}) bytes += (*w)->bytes();
+    }
   }
   return bytes;
 }
@@ -97,7 +110,10 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
   const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
   const int64_t attention = 2 * AlignedBytes(n * q_dim * 4) + 2 * AlignedBytes(n * kv_dim * 4);
-  const int64_t feed_forward = 2 * AlignedBytes(n * config_.n_ff * 4);
+  const int64_t feed_forward =
+      experts_.n_experts == 0
+          ? 2 * AlignedBytes(n * config_.n_ff * 4)
+          : AlignedBytes(n * config_.n_embd * 4) + Experts::WorkspaceBytes(backend_, experts_, config_.n_embd, n);
   const int64_t widest = std::max<int64_t>({config_.n_embd, config_.n_ff, q_dim});
   return AlignedBytes(n * config_.n_embd * 4) + std::max(attention, feed_forward) +
          AlignedBytes(backend_.MatMulScratchBytes(n, widest));
@@ -128,8 +144,11 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   float* k = attention.Floats(n * kv_dim);
   float* v = attention.Floats(n * kv_dim);
   float* mix = attention.Floats(n * q_dim);
-  float* gate = feed_forward.Floats(n * n_ff);
-  float* up = feed_forward.Floats(n * n_ff);
+  const bool has_experts = experts_.n_experts > 0;
+  float* gate = feed_forward.Floats(n * (has_experts ? n_embd : n_ff));  // or the experts' result
+  float* up = has_experts ? nullptr : feed_forward.Floats(n * n_ff);
+  uint8_t* of_experts =
+      has_experts ? feed_forward.Bytes(Experts::WorkspaceBytes(backend_, experts_, n_embd, n)) : nullptr;
 
   auto observe = [&](const std::string& name, int64_t cols, const float* data) {
     if (args.observer != nullptr) Observe(backend_, *args.observer, name, n, cols, data);
@@ -157,16 +176,19 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   const bool watched = args.observer != nullptr;
   // x += post(w * in + bias). Added directly to x, unless there is a norm in between or an observer needs the sum's
   // second part; that is then computed in the memory of the block's normalised input, which is no longer read.
+  auto add_block = [&](const std::string& name, float* y, const Vector& post, const std::string& post_name) {
+    observe(name, n_embd, y);
+    if (!post.data.empty()) {
+      backend_.RmsNorm({y, post.get(), y, n, n_embd, norm_eps_});
+      observe(post_name, n_embd, y);
+    }
+    backend_.Add({x, y, x, n * n_embd});
+  };
   auto add_to_stream = [&](const std::string& name, const float* in, int64_t n_in, const Matrix& w, const float* bias,
                            const Vector& post, const std::string& post_name) {
     if (!watched && post.data.empty()) return product(in, n_in, {{&w, x, n_embd, bias, true}});
     product(in, n_in, {{&w, norm, n_embd, bias, false}});
-    observe(name, n_embd, norm);
-    if (!post.data.empty()) {
-      backend_.RmsNorm({norm, post.get(), norm, n, n_embd, norm_eps_});
-      observe(post_name, n_embd, norm);
-    }
-    backend_.Add({x, norm, x, n * n_embd});
+    add_block(name, norm, post, post_name);
   };
   auto norm_heads = [&](const Vector& w, int64_t n_heads, float* heads) {
     if (!w.data.empty()) backend_.RmsNorm({heads, w.get(), heads, n * n_heads, a.head_dim, norm_eps_});
@@ -198,12 +220,17 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
 
     backend_.RmsNorm({x, layer.ffn_norm.get(), norm, n, n_embd, norm_eps_});
     observe(blk + "ffn_norm", n_embd, norm);
-    product(norm, n_embd,
-            {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false},
-             {layer.up.get(), up, n_ff, layer.b_up.get(), false}});
-    RunGate(gate, up, gate, n * n_ff);
-    add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get(), layer.ffn_post_norm,
-                  blk + "ffn_post_norm");
+    if (has_experts) {
+      layer.experts.Run(backend_, norm, n, gate, of_experts);
+      add_block(blk + "ffn_out", gate, layer.ffn_post_norm, blk + "ffn_post_norm");
+    } else {
+      product(norm, n_embd,
+              {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false},
+               {layer.up.get(), up, n_ff, layer.b_up.get(), false}});
+      RunGate(gate, up, gate, n * n_ff);
+      add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get(), layer.ffn_post_norm,
+                    blk + "ffn_post_norm");
+    }
     observe(blk + "out", n_embd, x);
   }
   backend_.RmsNorm({x, output_norm_.get(), x, n, n_embd, norm_eps_});

@@ -6,13 +6,15 @@
 //   h = x + post(wo * attend(norm(wq * n), norm(wk * n), wv * n)),  n = rms(x) * attn_norm
 //   x = h + post(down * (act(gate * m) . (up * m))),                m = rms(h) * ffn_norm
 //
-// norm (of every head of q and k) and post (of a block's output) are RMS norms that some families have.
+// with experts (model/experts.h) in place of the second line's products in some
+// families. norm (of every head of q and k) and post (of a block's output) are RMS norms that some families have.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "model/architecture.h"
+#include "model/experts.h"
 #include "model/weights.h"
 
 namespace weir {
@@ -25,6 +27,7 @@ struct PreNormLayer {
   Vector attn_post_norm, ffn_post_norm;    // [n_embd] or empty
   std::unique_ptr<Matrix> gate, up, down;  // [n_ff, n_embd] twice, [n_embd, n_ff]
   Vector b_gate, b_up, b_down;
+  Experts experts;  // in place of gate, up and down where the model has some
 };
 
 class PreNormDecoder : public Model {
@@ -42,6 +45,8 @@ class PreNormDecoder : public Model {
     bool halved_ff = false;         // the file's feed_forward_length counts gate and up together
     bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(n_embd)
     Gate gate = Gate::kSilu;
+    bool experts = false;           // a file may have experts: `arch`.expert_count
+    bool normalise_experts = true;  // ExpertsConfig::normalise
   };
   // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional.
   Status LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger);
@@ -60,6 +65,7 @@ class PreNormDecoder : public Model {
 
   Backend& backend_;
   Options options_;
+  ExpertsConfig experts_;
   float norm_eps_ = 0;
   std::unique_ptr<Matrix> embedding_;  // [n_vocab, n_embd]
   std::unique_ptr<Matrix> output_;     // [n_vocab, n_embd], or null when tied to the embedding

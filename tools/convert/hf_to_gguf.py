@@ -44,11 +44,11 @@ def say(text):
 
 
 def store_type(name, array, wanted):
-    """Vectors (norms, biases, RoPE factors) stay F32; convolution kernels and rows that do not divide into blocks
-    become F16."""
-    if array.ndim < 2:
+    """Vectors (norms, biases, RoPE factors) and the routers of experts stay F32; convolution kernels and rows that do
+    not divide into blocks become F16."""
+    if array.ndim < 2 or ".ffn_gate_inp" in name or name.endswith(".bias"):
         return Q.F32
-    if array.ndim > 2:
+    if array.ndim > 2 and "_exps." not in name:
         return wanted if wanted in (Q.F32, Q.F16) else Q.F16
     block = gguf.GGML_QUANT_SIZES[wanted][0]
     if array.shape[-1] % block:

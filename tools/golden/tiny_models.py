@@ -266,6 +266,11 @@ MODELS = {
             chunk_size=16,
         ),
     ),
+    "qwen3moe": (
+        "qwen3moe",
+        dict(SMALL, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True),
+    ),
+    "llama_experts": ("mixtral", dict(SMALL, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2)),
     "opt": ("opt", dict(OPT)),
     # Like OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
     "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
@@ -329,6 +334,8 @@ KINDS = {
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
     "gptneox": (transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM),
+    "qwen3moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
+    "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
     "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
     "qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM),
     "lfm2": (transformers.Lfm2Config, transformers.Lfm2ForCausalLM),
@@ -347,6 +354,8 @@ def build(kind, settings, seed):
     config, model = KINDS[kind]
     # sdpa: its softmax stays in float64, the eager one casts to float32. Only the eager one caps scores.
     model = model._from_config(config(**settings), attn_implementation="eager" if kind == "gemma2" else "sdpa").eval()
+    if "num_experts_per_tok" in settings:
+        model.config._experts_implementation = "eager"  # the others compute in float32 only
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -363,6 +372,8 @@ def build(kind, settings, seed):
             elif kind.startswith("gemma") and "embed_tokens" in name:
                 # Scaled by the square root of the width at the input, unscaled at the output.
                 p.copy_(torch.randn(p.shape, generator=g) / p.shape[1] ** 0.5 * 2)
+            elif "experts" in name:  # a stack of matrices
+                p.copy_(1.0 / p.shape[2] ** 0.5 * torch.randn(p.shape, generator=g))
             elif "q_proj" in name or "k_proj" in name or "qkv" in name or "query_key_value" in name:
                 # Large enough that attention picks a few keys instead of averaging all of them.
                 p.copy_(2.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
@@ -416,6 +427,7 @@ LAYERS = {
     "qwen3_5_text": QWEN35,
     "lfm2": LFM2,
     "qwen3": {**LLAMA, **HEAD_NORMS},
+    "qwen3_moe": {**LLAMA, **HEAD_NORMS},
     "phi3": {
         "attn_norm": "input_layernorm",
         "qkv": "self_attn.qkv_proj",
