@@ -100,7 +100,7 @@ class Backend {
   virtual int64_t MatrixBytes(const MatrixSource& source) const;
 
   virtual void MatMul(const MatMulArgs& args) { ref::MatMul(args); }
-  // Experts need a backend with on_host(); the others' architectures are refused when a model is loaded
+  // Experts and ClampedSwiGlu() need a backend with on_host(); models with some are refused elsewhere when loaded
   // (model/experts.h).
   virtual void GroupedMatMul(const GroupedMatMulArgs& args) { ref::GroupedMatMul(args); }
   virtual void Route(const RouteArgs& args) { ref::Route(args); }
@@ -115,6 +115,7 @@ class Backend {
   virtual void Gelu(const GeluArgs& args) { ref::Gelu(args); }
   virtual void Relu(const ReluArgs& args) { ref::Relu(args); }
   virtual void SwiGlu(const SwiGluArgs& args) { ref::SwiGlu(args); }
+  virtual void ClampedSwiGlu(const ClampedSwiGluArgs& args) { ref::ClampedSwiGlu(args); }
   virtual void GeGlu(const GeGluArgs& args) { ref::GeGlu(args); }
   virtual void SoftCap(const SoftCapArgs& args) { ref::SoftCap(args); }
   virtual void Add(const AddArgs& args) { ref::Add(args); }

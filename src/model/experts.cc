@@ -177,7 +177,11 @@ void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, ui
     };
     backend.GatherRows({x, a.rows + begin, a.batch, n, n_embd_});
     product(a.batch, n_embd_, {{gate_.get(), c.n_ff, a.gate, b_gate_.get()}, {up_.get(), c.n_ff, a.up, b_up_.get()}});
-    backend.SwiGlu({a.gate, a.up, a.gate, n * c.n_ff});
+    if (c.clamped) {
+      backend.ClampedSwiGlu({a.gate, a.up, a.gate, n * c.n_ff});
+    } else {
+      backend.SwiGlu({a.gate, a.up, a.gate, n * c.n_ff});
+    }
     product(a.gate, c.n_ff, {{down_.get(), n_embd_, a.batch, b_down_.get()}});
     backend.ScatterAddRows({a.batch, a.rows + begin, a.shares + begin, y, n, n_embd_});
   }

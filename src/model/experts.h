@@ -37,6 +37,7 @@ struct ExpertsConfig {
   bool normalise = true;  // a row's weights sum to one; otherwise they are a softmax over all experts
   bool router_bias = false;
   bool biases = false;      // of the experts' products
+  bool clamped = false;     // Backend::ClampedSwiGlu() in place of SwiGlu()
   int32_t n_ff_shared = 0;  // width of the shared expert; 0: none
   bool shared_gate = false;
 };

@@ -14,6 +14,7 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
   if (options.experts) {
     WEIR_ASSIGN_OR_RETURN(experts_, ReadExpertsConfig(file, arch));
     experts_.normalise = options.normalise_experts;
+    experts_.router_bias = experts_.biases = experts_.clamped = options.limited_experts;
   }
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
@@ -74,13 +75,18 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_gate.bias", n_ff, &layer.b_gate));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_up.bias", n_ff, &layer.b_up));
   }
-  if (options_.head_norms) {
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q_norm.weight", a.head_dim, &layer.q_norm));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k_norm.weight", a.head_dim, &layer.k_norm));
+  if (options_.head_norms || options_.wide_norms) {
+    const bool wide = options_.wide_norms;
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q_norm.weight", wide ? q_dim : a.head_dim, &layer.q_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k_norm.weight", wide ? kv_dim : a.head_dim, &layer.k_norm));
+  }
+  if (options_.sinks) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_sinks.weight", a.n_heads, &layer.sinks));
+    config_.attention.sinks.push_back(layer.sinks.get());
   }
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", n_embd, q_dim, &layer.wo));
   WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_output.bias", n_embd, &layer.bo));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm.weight", n_embd, &layer.ffn_norm));
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + options_.ffn_norm + ".weight", n_embd, &layer.ffn_norm));
   if (experts_.n_experts == 0) {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
@@ -191,7 +197,9 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     add_block(name, norm, post, post_name);
   };
   auto norm_heads = [&](const Vector& w, int64_t n_heads, float* heads) {
-    if (!w.data.empty()) backend_.RmsNorm({heads, w.get(), heads, n * n_heads, a.head_dim, norm_eps_});
+    if (w.data.empty()) return;
+    const int64_t dim = std::ssize(w.data);
+    backend_.RmsNorm({heads, w.get(), heads, n * n_heads * a.head_dim / dim, dim, norm_eps_});
   };
 
   for (int32_t l = 0; l < config_.n_layers; ++l) {

@@ -6,8 +6,8 @@
 //   h = x + post(wo * attend(norm(wq * n), norm(wk * n), wv * n)),  n = rms(x) * attn_norm
 //   x = h + post(down * (act(gate * m) . (up * m))),                m = rms(h) * ffn_norm
 //
-// with experts (model/experts.h) in place of the second line's products in some
-// families. norm (of every head of q and k) and post (of a block's output) are RMS norms that some families have.
+// norm (of every head of q and k, or of all heads at once) and post (of a block's output) are RMS norms that some
+// families have; others have experts (model/experts.h) in place of the second line's products.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,8 @@ struct PreNormLayer {
   Vector attn_norm, ffn_norm;              // [n_embd]
   std::unique_ptr<Matrix> wq, wk, wv, wo;  // [heads * head_dim, n_embd] ..., wo [n_embd, n_heads * head_dim]
   Vector bq, bk, bv, bo;                   // biases or empty
-  Vector q_norm, k_norm;                   // [head_dim] or empty
+  Vector q_norm, k_norm;                   // [head_dim], [heads * head_dim] or empty
+  Vector sinks;                            // [n_heads] or empty
   Vector attn_post_norm, ffn_post_norm;    // [n_embd] or empty
   std::unique_ptr<Matrix> gate, up, down;  // [n_ff, n_embd] twice, [n_embd, n_ff]
   Vector b_gate, b_up, b_down;
@@ -38,6 +39,8 @@ class PreNormDecoder : public Model {
   struct Options {
     bool interleaved_rope = false;  // reorder q and k rows to half-split pairs
     bool head_norms = false;        // blk.L.attn_q_norm, attn_k_norm
+    bool wide_norms = false;        // the same, each over all heads at once
+    const char* ffn_norm = "ffn_norm";
     bool post_norms = false;        // blk.L.post_attention_norm, post_ffw_norm
     bool fused_qkv = false;         // blk.L.attn_qkv holds q, k and v
     bool fused_bias = false;        // and attn_qkv.bias their biases
@@ -47,6 +50,8 @@ class PreNormDecoder : public Model {
     Gate gate = Gate::kSilu;
     bool experts = false;           // a file may have experts: `arch`.expert_count
     bool normalise_experts = true;  // ExpertsConfig::normalise
+    bool limited_experts = false;   // with biases, the router too, and a limited gate
+    bool sinks = false;             // blk.L.attn_sinks
   };
   // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional.
   Status LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger);

@@ -31,6 +31,7 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"qwen", "blk.1.attn_qkv.bias", "qwen.feed_forward_length"},
       {"qwen3", "blk.0.attn_k_norm.weight", "qwen3.block_count"},
       {"qwen3moe", "blk.1.ffn_down_exps.weight", "qwen3moe.expert_used_count"},
+      {"olmoe", "blk.0.attn_q_norm.weight", "olmoe.attention.head_count"},
       {"phi3", "blk.1.attn_qkv.weight", "phi3.context_length"},
       {"gemma2", "blk.2.post_ffw_norm.weight", "gemma2.attention.head_count"},
       {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
@@ -86,6 +87,16 @@ TEST_F(BadModelTest, ExpertsOutOfBounds) {
   ExpectBadModel(with("qwen3moe", "expert_feed_forward_length", 0), {"expert_feed_forward_length"});
   ExpectBadModel(with("qwen3moe", "expert_feed_forward_length", 31), {"width 31", "multiples of 16"});
   ExpectBadModel(with("qwen3moe", "expert_feed_forward_length", 1 << 20), {"blk.0.ffn_gate_exps.weight"});
+  // gpt-oss: every bias and sink, of the right length.
+  for (const char* tensor : {"blk.1.attn_sinks.weight", "blk.0.ffn_gate_inp.bias", "blk.2.ffn_up_exps.bias"}) {
+    EditedModel without("gpt_oss"), short_one("gpt_oss");
+    without.Remove(tensor);
+    ExpectBadModel(without.Bytes(), {tensor, "missing"});
+    EditedTensor& cut = short_one.Tensor(tensor);
+    cut.shape.back() -= 1;
+    cut.data.resize(cut.data.size() / 4 * 4 - cut.data.size() / (cut.shape.back() + 1));
+    ExpectBadModel(short_one.Bytes(), {tensor, "has shape"});
+  }
   // An architecture without experts.
   EditedModel dense("qwen2");
   dense.metadata["qwen2.expert_count"].v = int64_t{8};

@@ -332,8 +332,8 @@ std::vector<Case> Cases() {
   for (const PolicyInfo* info : AllPolicyInfos()) {
     for (DType type : {DType::kF32, DType::kF16}) out.push_back({info->name, type, "llama"});
     out.push_back({info->name, DType::kQ8_0, "llama_wide_heads"});  // Q8_0 needs heads of 32
-    for (const char* model :
-         {"gemma2", "gemma3", "gptneox", "lfm2", "llama_window", "nemotron_h", "phi3", "qwen", "qwen3", "qwen35"}) {
+    for (const char* model : {"gemma2", "gemma3", "gpt_oss", "gptneox", "lfm2", "llama_window", "nemotron_h", "phi3",
+                              "qwen", "qwen3", "qwen35", "qwen3moe"}) {
       out.push_back({info->name, DType::kF16, model});
     }
   }

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixtures of experts: keys, and the tensors of one layer's experts stacked as GGUF has them."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 # GGUF names of an expert's matrices, in the order in which the functions below take them.
 NAMES = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+
+
+class Mxfp4(NamedTuple):
+    """Matrices that are already encoded: bytes [..., n_out, bytes of a row]."""
+
+    bytes: np.ndarray
 
 
 def count(source):

@@ -22,7 +22,7 @@ except ImportError as e:
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tools.convert import families, vocab
+from tools.convert import experts, families, vocab
 from tools.convert.source import ConvertError, Source
 
 Q = gguf.GGMLQuantizationType
@@ -58,6 +58,8 @@ def store_type(name, array, wanted):
 
 
 def add(writer, name, array, wanted):
+    if isinstance(array, experts.Mxfp4):
+        return writer.add_tensor(name, np.ascontiguousarray(array.bytes), raw_dtype=Q.MXFP4)
     if not np.isfinite(array).all():
         raise ConvertError(f"{name}: has values that are not finite")
     kind = store_type(name, array, wanted)

@@ -51,6 +51,7 @@ class CpuBackend final : public Backend {
   void Gelu(const GeluArgs& args) override { cpu::Gelu(args, pool_); }
   void Relu(const ReluArgs& args) override { cpu::Relu(args, pool_); }
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
+  void ClampedSwiGlu(const ClampedSwiGluArgs& args) override { cpu::ClampedSwiGlu(args, pool_); }
   void GeGlu(const GeGluArgs& args) override { cpu::GeGlu(args, pool_); }
   void SoftCap(const SoftCapArgs& args) override { cpu::SoftCap(args, pool_); }
   void SigmoidGate(const SigmoidGateArgs& args) override { cpu::SigmoidGate(args, pool_); }

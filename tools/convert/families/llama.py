@@ -26,8 +26,8 @@ def without_mlp(layer_map):
     return {hf: name for hf, name in layer_map.items() if not hf.startswith("mlp.")}
 
 
-def decoder_metadata(source, writer, say, act="silu"):
-    """Keys shared by every decoder of this shape."""
+def decoder_metadata(source, writer, say, act="silu", whole_pairs=True):
+    """Keys shared by every decoder of this shape. `whole_pairs`: rope.write_keys()."""
     if (given := source.get("hidden_activation") or source.get("hidden_act", act)) != act:
         raise ConvertError(f"config.json: activation `{given}`; this architecture is defined with {act}")
     n_heads = source.need("num_attention_heads")
@@ -41,7 +41,7 @@ def decoder_metadata(source, writer, say, act="silu"):
     writer.add_value_length(source.head_dim())
     writer.add_layer_norm_rms_eps(source.need("rms_norm_eps"))
     writer.add_vocab_size(source.need("vocab_size"))
-    rope.write_keys(source, writer, say)
+    rope.write_keys(source, writer, say, whole_pairs)
 
 
 def decoder_tensors(source, layer_map, fix=lambda module, array: array, tied=False):
