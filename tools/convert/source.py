@@ -12,7 +12,13 @@ class ConvertError(Exception):
     """The folder cannot be converted; the message gives the reason and the place."""
 
 
-_NUMPY = {"U8": np.dtype("u1"), "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+_NUMPY = {
+    "U8": np.dtype("u1"),
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
 
 
 def _read_json(path):
