@@ -26,8 +26,10 @@
 #include "ops/column_scores.h"
 #include "ops/delta_rule.h"
 #include "ops/elementwise.h"
+#include "ops/experts.h"
 #include "ops/frame_novelty.h"
 #include "ops/full_attention.h"
+#include "ops/grouped_matmul.h"
 #include "ops/kv_slots.h"
 #include "ops/matmul.h"
 #include "ops/nll.h"
@@ -98,6 +100,13 @@ class Backend {
   virtual int64_t MatrixBytes(const MatrixSource& source) const;
 
   virtual void MatMul(const MatMulArgs& args) { ref::MatMul(args); }
+  // Experts and ClampedSwiGlu() need a backend with on_host(); models with some are refused elsewhere when loaded
+  // (model/experts.h).
+  virtual void GroupedMatMul(const GroupedMatMulArgs& args) { ref::GroupedMatMul(args); }
+  virtual void Route(const RouteArgs& args) { ref::Route(args); }
+  virtual void GatherRows(const GatherRowsArgs& args) { ref::GatherRows(args); }
+  virtual void ScatterAddRows(const ScatterAddRowsArgs& args) { ref::ScatterAddRows(args); }
+  virtual void GateRows(const GateRowsArgs& args) { ref::GateRows(args); }
   virtual void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) {
     ref::EmbedRows(table, ids, n, out);
   }
@@ -106,6 +115,7 @@ class Backend {
   virtual void Gelu(const GeluArgs& args) { ref::Gelu(args); }
   virtual void Relu(const ReluArgs& args) { ref::Relu(args); }
   virtual void SwiGlu(const SwiGluArgs& args) { ref::SwiGlu(args); }
+  virtual void ClampedSwiGlu(const ClampedSwiGluArgs& args) { ref::ClampedSwiGlu(args); }
   virtual void GeGlu(const GeGluArgs& args) { ref::GeGlu(args); }
   virtual void SoftCap(const SoftCapArgs& args) { ref::SoftCap(args); }
   virtual void Add(const AddArgs& args) { ref::Add(args); }

@@ -297,6 +297,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.head_dim = heads.head_dim;
   args.scale = layout_.scale;
   args.softcap = layout_.softcap;
+  args.sinks = layout_.sinks.empty() ? nullptr : layout_.sinks[layer];
   args.q = q;
   args.q_stride = static_cast<int64_t>(heads.n_heads) * heads.head_dim;
   args.out = out;

@@ -37,6 +37,8 @@ struct AttentionLayout {
   std::vector<LayerHeads> layers;                     // [n_layers] where they differ, by SetLayers(); empty: none does
   float scale = 0;                                    // 1 / sqrt(head_dim) for most
   float softcap = 0;                                  // scores are softcap * tanh(score / softcap); 0: no cap
+  // [n_layers] pointers to a sink for each head (AttentionArgs::sinks), the model's; or empty: none.
+  std::vector<const float*> sinks;
   // The layers' matrices are quantised, so that queries, keys and values carry the rounding of their 8-bit activations:
   // prompts may be read with AttentionArgs::bf16 (docs/decisions/0013-prompts-in-bf16.md), unless the pot holds F32.
   bool bf16 = false;

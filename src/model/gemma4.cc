@@ -231,7 +231,7 @@ Status Gemma4::LoadOwn(const GgufFile& file, WeightLoader& loader, Ledger& ledge
 }
 
 Status Gemma4::Load(const GgufFile& file, Ledger& ledger) {
-  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, kArch, true));
+  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, kArch, {.layers_differ = true}));
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(LoadLayout(file, m, loader));
   norm_eps_ = m.norm_eps;

@@ -10,7 +10,12 @@ namespace weir {
 
 Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger) {
   options_ = options;
-  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch));
+  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch, {.experts = options.experts}));
+  if (options.experts) {
+    WEIR_ASSIGN_OR_RETURN(experts_, ReadExpertsConfig(file, arch));
+    experts_.normalise = options.normalise_experts;
+    experts_.router_bias = experts_.biases = experts_.clamped = options.limited_experts;
+  }
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
   if (options.halved_ff) {
@@ -75,7 +80,9 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_k.bias", kv_dim, &layer.bk, k_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_v.bias", kv_dim, &layer.bv));
   }
-  if (options_.gate == Gate::kNoneGeluTanh) {
+  if (experts_.n_experts > 0) {
+    WEIR_RETURN_IF_ERROR(layer.experts.Load(loader, backend_, blk, n_embd, experts_));
+  } else if (options_.gate == Gate::kNoneGeluTanh) {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", n_ff, n_embd, &layer.up));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_up.bias", n_ff, &layer.b_up));
   } else if (options_.fused_gate) {
@@ -92,10 +99,16 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q_norm.weight", wide ? q_dim : a.head_dim, &layer.q_norm));
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k_norm.weight", wide ? kv_dim : a.head_dim, &layer.k_norm));
   }
+  if (options_.sinks) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_sinks.weight", a.n_heads, &layer.sinks));
+    config_.attention.sinks.push_back(layer.sinks.get());
+  }
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", n_embd, q_dim, &layer.wo));
   WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_output.bias", n_embd, &layer.bo));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
-  WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
+  if (experts_.n_experts == 0) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
+    WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
+  }
   if (options_.post_norms) {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_attention_norm.weight", n_embd, &layer.attn_post_norm));
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_ffw_norm.weight", n_embd, &layer.ffn_post_norm));
@@ -107,6 +120,7 @@ int64_t PreNormDecoder::WeightBytesPerToken() const {
   int64_t bytes = head().bytes();
   for (const PreNormLayer& l : layers_) {
     for (const auto* w : {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down}) bytes += *w ? (*w)->bytes() : 0;
+    if (experts_.n_experts > 0) bytes += l.experts.WeightBytesPerToken();
   }
   return bytes;
 }
@@ -116,7 +130,10 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
   const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
   const int64_t attention = 2 * AlignedBytes(n * q_dim * 4) + 2 * AlignedBytes(n * kv_dim * 4);
-  const int64_t feed_forward = 2 * AlignedBytes(n * config_.n_ff * 4);
+  const int64_t feed_forward =
+      experts_.n_experts == 0
+          ? 2 * AlignedBytes(n * config_.n_ff * 4)
+          : AlignedBytes(n * config_.n_embd * 4) + Experts::WorkspaceBytes(backend_, experts_, config_.n_embd, n);
   const int64_t widest = std::max<int64_t>({config_.n_embd, config_.n_ff, q_dim});
   const int64_t norms = (options_.parallel ? 2 : 1) * AlignedBytes(n * config_.n_embd * 4);
   return norms + std::max(attention, feed_forward) + AlignedBytes(backend_.MatMulScratchBytes(n, widest));
@@ -163,8 +180,11 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   float* k = attention.Floats(n * kv_dim);
   float* v = attention.Floats(n * kv_dim);
   float* mix = attention.Floats(n * q_dim);
-  float* gate = feed_forward.Floats(n * n_ff);
-  float* up = feed_forward.Floats(n * n_ff);
+  const bool has_experts = experts_.n_experts > 0;
+  float* gate = feed_forward.Floats(n * (has_experts ? n_embd : n_ff));  // or the experts' result
+  float* up = has_experts ? nullptr : feed_forward.Floats(n * n_ff);
+  uint8_t* of_experts =
+      has_experts ? feed_forward.Bytes(Experts::WorkspaceBytes(backend_, experts_, n_embd, n)) : nullptr;
 
   auto observe = [&](const std::string& name, int64_t cols, const float* data) {
     if (args.observer != nullptr) Observe(backend_, *args.observer, name, n, cols, data);
@@ -193,18 +213,22 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   // x += scale * post(w * in + bias). Added directly to x, unless there is a norm or factor in between or an observer
   // needs the sum's second part; that is then computed in the memory of the block's normalised input if no other half
   // reads it.
+  auto add_block = [&](const std::string& name, float* y, const Vector& post, const std::string& post_name) {
+    observe(name, n_embd, y);
+    if (!post.data.empty()) {
+      backend_.RmsNorm({y, post.get(), y, n, n_embd, norm_eps_});
+      observe(post_name, n_embd, y);
+    }
+    if (options_.residual_scale != 1) backend_.Scale({options_.residual_scale, y, y, n * n_embd});
+    backend_.Add({x, y, x, n * n_embd});
+  };
   auto add_to_stream = [&](const std::string& name, const float* in, int64_t n_in, const Matrix& w, const float* bias,
                            const Vector& post, const std::string& post_name) {
-    const float scale = options_.residual_scale;
-    if (!watched && post.data.empty() && scale == 1) return product(in, n_in, {{&w, x, n_embd, bias, true}});
-    product(in, n_in, {{&w, apart, n_embd, bias, false}});
-    observe(name, n_embd, apart);
-    if (!post.data.empty()) {
-      backend_.RmsNorm({apart, post.get(), apart, n, n_embd, norm_eps_});
-      observe(post_name, n_embd, apart);
+    if (!watched && post.data.empty() && options_.residual_scale == 1) {
+      return product(in, n_in, {{&w, x, n_embd, bias, true}});
     }
-    if (scale != 1) backend_.Scale({scale, apart, apart, n * n_embd});
-    backend_.Add({x, apart, x, n * n_embd});
+    product(in, n_in, {{&w, apart, n_embd, bias, false}});
+    add_block(name, apart, post, post_name);
   };
   auto norm_heads = [&](const Vector& w, int64_t n_heads, float* heads) {
     if (w.data.empty()) return;
@@ -249,6 +273,12 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
       observe(blk + "ffn_norm", n_embd, norm);
     }
     const float* read = options_.pre_norms ? norm : x;
+    if (has_experts) {
+      layer.experts.Run(backend_, read, n, gate, of_experts);
+      add_block(blk + "ffn_out", gate, layer.ffn_post_norm, blk + "ffn_post_norm");
+      observe(blk + "out", n_embd, x);
+      continue;
+    }
     if (layer.gate) {
       product(read, n_embd,
               {{layer.gate.get(), gate, n_ff, layer.b_gate.get(), false},

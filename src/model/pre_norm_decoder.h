@@ -8,13 +8,15 @@
 //
 // norm (of every head of q and k, or of all heads at once) and post (of a block's output) are RMS norms that some
 // families have. Options leave out the first norms, replace them by layer norms, put both halves side by side on one
-// norm of the stream (x += wo * ... + down * ..., m = n), or leave out the gate (act(up * m)).
+// norm of the stream (x += wo * ... + down * ..., m = n), leave out the gate (act(up * m)), or have experts
+// (model/experts.h) in place of the second line's products.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "model/architecture.h"
+#include "model/experts.h"
 #include "model/weights.h"
 
 namespace weir {
@@ -25,9 +27,11 @@ struct PreNormLayer {
   std::unique_ptr<Matrix> wq, wk, wv, wo;  // [heads * head_dim, n_embd] ..., wo [n_embd, n_heads * head_dim]
   Vector bq, bk, bv, bo;                   // biases or empty
   Vector q_norm, k_norm;                   // [head_dim], [heads * head_dim] or empty
+  Vector sinks;                            // [n_heads] or empty
   Vector attn_post_norm, ffn_post_norm;    // [n_embd] or empty
   std::unique_ptr<Matrix> gate, up, down;  // [n_ff, n_embd] twice, [n_embd, n_ff]; gate may be null
   Vector b_gate, b_up, b_down;
+  Experts experts;  // in place of gate, up and down where the model has some
 };
 
 class PreNormDecoder : public Model {
@@ -55,6 +59,10 @@ class PreNormDecoder : public Model {
     // > 0: queries at position p are multiplied by 1 + temperature * ln(1 + floor(p / temperature_length)).
     float temperature = 0, temperature_length = 0;
     Gate gate = Gate::kSilu;
+    bool experts = false;           // a file may have experts: `arch`.expert_count
+    bool normalise_experts = true;  // ExpertsConfig::normalise
+    bool limited_experts = false;   // with biases, the router too, and a limited gate
+    bool sinks = false;             // blk.L.attn_sinks
   };
   // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional, and q, k and v
   // may be fused.
@@ -78,6 +86,7 @@ class PreNormDecoder : public Model {
 
   Backend& backend_;
   Options options_;
+  ExpertsConfig experts_;
   float norm_eps_ = 0;
   std::unique_ptr<Matrix> embedding_;  // [n_vocab, n_embd]
   std::unique_ptr<Matrix> output_;     // [n_vocab, n_embd], or null when tied to the embedding

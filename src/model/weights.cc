@@ -150,6 +150,12 @@ Status WeightLoader::LoadVectors(const std::string& name, int64_t n_rows, int64_
   return Keep(name, std::move(values), out);
 }
 
+Status WeightLoader::LoadStack(const std::string& name, int64_t n, int64_t n_out, int64_t n_in,
+                               std::unique_ptr<Matrix>* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n, n_out, n_in}));
+  return Prepare(*tensor, tensor->data, n * n_out, n_in, out, {});
+}
+
 Status WeightLoader::LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                                 std::unique_ptr<Matrix>* out) {
   std::vector<int64_t> shape = {n_out};
@@ -255,14 +261,14 @@ Result<int64_t> BoundedIntOr(const GgufFile& file, const std::string& key, int64
   return file.Has(key) ? BoundedInt(file, key, min, max) : Result<int64_t>(fallback);
 }
 
-Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch, bool layers_differ) {
+Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch, DecoderTraits traits) {
   DecoderMetadata m;
   WEIR_ASSIGN_OR_RETURN(m.n_layers, Bounded(file, arch + ".block_count", 1, 1024));
   WEIR_ASSIGN_OR_RETURN(m.n_embd, Bounded(file, arch + ".embedding_length", 8, 1 << 17));
-  WEIR_RETURN_IF_ERROR(ReadFeedForwardLength(file, arch + ".feed_forward_length", layers_differ, &m));
+  WEIR_RETURN_IF_ERROR(ReadFeedForwardLength(file, arch + ".feed_forward_length", traits.layers_differ, &m));
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
-  WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", layers_differ, &m));
+  WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", traits.layers_differ, &m));
   WEIR_ASSIGN_OR_RETURN(m.head_dim,
                         Bounded(file, arch + ".attention.key_length", 8, kMaxHeadDim, m.n_embd / m.n_heads));
   WEIR_ASSIGN_OR_RETURN(const int32_t value_dim,
@@ -285,10 +291,10 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
         "must be equal and a multiple of 8",
         file.path(), m.head_dim, arch, value_dim);
   }
-  if (file.Has(arch + ".expert_count")) {
-    WEIR_ASSIGN_OR_RETURN(const int64_t experts, file.Int(arch + ".expert_count"));
-    if (experts > 0) {
-      return Unsupported("{}: mixture-of-experts models ({} experts) are not supported", file.path(), experts);
+  if (!traits.experts && file.Has(arch + ".expert_count")) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t n_experts, file.Int(arch + ".expert_count"));
+    if (n_experts > 0) {
+      return Unsupported("{}: this architecture has no mixtures of experts (the file: {})", file.path(), n_experts);
     }
   }
   const GgufTensor* embedding = file.Tensor("token_embd.weight");

@@ -41,6 +41,7 @@ class WeightLoader {
   WeightLoader(const GgufFile& file, Backend& backend, Ledger& ledger)
       : file_(file), backend_(backend), ledger_(ledger) {}
 
+  const std::string& path() const { return file_.path(); }
   bool Has(const std::string& name) const { return file_.Tensor(name) != nullptr; }
   // [n_out, n_in]; row_order as in MatrixSource, or empty. kNotFound names a missing tensor, kCorrupt a wrong shape.
   Status Load(const std::string& name, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out,
@@ -55,6 +56,8 @@ class WeightLoader {
   Status LoadTaps(const std::string& name, int64_t n_rows, int64_t n_taps, int64_t first, int64_t n, Vector* out);
   // A tensor [n_rows, n] of small vectors, one after the other.
   Status LoadVectors(const std::string& name, int64_t n_rows, int64_t n, Vector* out);
+  // A tensor [n, n_out, n_in] of n matrices as one stack (ops/grouped_matmul.h).
+  Status LoadStack(const std::string& name, int64_t n, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out);
   // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
   Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                     std::unique_ptr<Matrix>* out);
@@ -108,9 +111,13 @@ struct DecoderMetadata {
   // some.
   std::vector<bool> attends, feeds_forward;
 };
-// layers_differ: KV heads and widths may differ from layer to layer; the largest are returned, and the family reads the
-// lists.
-Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch, bool layers_differ = false);
+// What an architecture may have.
+struct DecoderTraits {
+  bool experts = false;  // otherwise kUnsupported for a file with some
+  // KV heads and widths may differ from layer to layer; the largest are returned, and the family reads the lists.
+  bool layers_differ = false;
+};
+Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch, DecoderTraits traits = {});
 // The properties of every architecture, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary embedding
 // is not set.
 Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata& meta, ModelConfig* config);

@@ -74,9 +74,9 @@ void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t
     }
   };
   // Scores are computed twice rather than stored: no memory that grows with the pot.
-  double max = -std::numeric_limits<double>::infinity();
+  double max = args.sinks != nullptr ? args.sinks[head] : -std::numeric_limits<double>::infinity();
   for_each([&](int64_t slot) { max = std::max(max, score(slot)); });
-  double sum = 0;
+  double sum = args.sinks != nullptr ? std::exp(args.sinks[head] - max) : 0;
   double mix[kMaxHeadDim] = {};
   for_each([&](int64_t slot) {
     const double p = std::exp(score(slot) - max);

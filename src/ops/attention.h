@@ -4,7 +4,8 @@
 //   out[r, h, :] = sum_s p_s * v[kv(h), s, :]
 //   p = softmax_s(z),  z = scale * q[r, h, :] . k[kv(h), s, :],  kv(h) = h / (n_heads / n_kv_heads)
 //
-// With softcap c > 0, z is c * tanh(z / c) (Gemma 2, arXiv 2408.00118, section 2).
+// With softcap c > 0, z is c * tanh(z / c) (Gemma 2, arXiv 2408.00118, section 2). With sinks, the softmax has one more
+// score, sinks[h], without a value: a row's weights sum to less than one (gpt-oss, arXiv 2508.10925, section 2.1).
 //
 // The new rows' own keys and values are already stored: they are the last n_rows slots of every head, and row i of a
 // segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk). A sliding window excludes the oldest of them:
@@ -50,9 +51,10 @@ struct AttentionSegment {
 
 struct AttentionArgs {
   int64_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;           // usually 1 / sqrt(head_dim)
-  float softcap = 0;         // 0: none
-  const float* q = nullptr;  // [n_rows, n_heads, head_dim], not rotated; rows q_stride floats apart
+  float scale = 0;               // usually 1 / sqrt(head_dim)
+  float softcap = 0;             // 0: none
+  const float* sinks = nullptr;  // [n_heads], as they are: neither scaled nor capped; nullptr: none
+  const float* q = nullptr;      // [n_rows, n_heads, head_dim], not rotated; rows q_stride floats apart
   int64_t q_stride = 0;
   float* out = nullptr;  // [n_rows, n_heads, head_dim]; rows out_stride floats apart
   int64_t out_stride = 0;

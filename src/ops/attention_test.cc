@@ -175,5 +175,23 @@ TEST(Attention, SoftCapBoundsTheScores) {
   }
 }
 
+// Two equal scores of 0 and a sink: weights of 1 each out of 2 + e^sink. The cap does not touch it.
+TEST(Attention, ASinkTakesItsShare) {
+  constexpr int64_t kDim = 8;
+  Pot pot(2, kDim, 6);
+  const std::vector<float> q(kDim, 0.0f);
+  std::vector<float> out(kDim, NAN);
+  const AttentionSegment segment = pot.Segment(1);
+  AttentionArgs args = Args(segment, 1, kDim, q.data(), out.data());
+  args.softcap = 0.5f;
+  for (const float sink : {-2.0f, 0.0f, 3.0f, -1000.0f, 1000.0f}) {
+    args.sinks = &sink;
+    ref::Attention(args);
+    for (int64_t d = 0; d < kDim; ++d) {
+      EXPECT_NEAR(out[d], (pot.v[d] + pot.v[kDim + d]) / (2 + std::exp(static_cast<double>(sink))), 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir

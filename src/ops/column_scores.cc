@@ -65,8 +65,9 @@ std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>
   }
   const int64_t first = segment.first_slot != nullptr ? segment.first_slot[kv_head][row] : 0;
   std::fill_n(p.begin(), first, -std::numeric_limits<double>::infinity());
-  const double max = *std::max_element(p.begin(), p.end());
-  double sum = 0;
+  double max = *std::max_element(p.begin(), p.end());
+  if (args.sinks != nullptr) max = std::max<double>(max, args.sinks[head]);
+  double sum = args.sinks != nullptr ? std::exp(args.sinks[head] - max) : 0;
   for (double& w : p) sum += w = std::exp(w - max);
   for (double& w : p) w /= sum;
   return p;

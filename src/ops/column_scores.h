@@ -3,7 +3,7 @@
 // policy that ranks by attention (Inf-MLLM 3.2, InfiniPot 3.3, H2O, TOVA, SnapKV, A-VL).
 //
 //   p[r, h, s] = softmax_s(scale * q[r, h, :] . k[kv(h), s, :])   exactly the weights ops/attention.h applies, soft
-//                                                                 cap and window included
+//                                                                 cap, window and sink included
 //   rows:  R[h, s]  = reduce over the declared rows r of p[r, h, s]          sum or max (the mean is the sum / n_rows)
 //   heads: out[j, s] = reduce over the query heads h of group j of R[h, s]   mean, max or sum
 //

@@ -122,8 +122,9 @@ TEST(ColumnScores, SumsToTheRowsAndHidesWhatTheyCannotSee) {
   }
 }
 
-TEST(ColumnScores, FollowWindowAndSoftCap) {
+TEST(ColumnScores, FollowWindowSoftCapAndSinks) {
   constexpr int64_t kRows = 3;
+  const float sinks[] = {0.5f, -1, 2, 0};
   Pots pots(kRows);
   const std::vector<int32_t> first[2] = {{10, 10, 30}, {0, 5, 40}};
   const int32_t* const firsts[] = {first[0].data(), first[1].data()};
@@ -131,6 +132,7 @@ TEST(ColumnScores, FollowWindowAndSoftCap) {
   std::vector<float> mixed(kRows * 4 * kDim);
   AttentionArgs attention = pots.Args();
   attention.softcap = 1.5f;
+  attention.sinks = sinks;
   attention.out = mixed.data();
   ref::Attention(attention);
   Scores scores(pots);

@@ -61,6 +61,16 @@ void SwiGlu(const SwiGluArgs& args) {
   }
 }
 
+void ClampedSwiGlu(const ClampedSwiGluArgs& args) {
+  const double limit = args.limit;
+  for (int64_t i = 0; i < args.n; ++i) {
+    // In this order of arguments NaN stays NaN.
+    const double g = std::min<double>(args.gate[i], limit);
+    const double u = std::max<double>(std::min<double>(args.up[i], limit), -limit);
+    args.y[i] = static_cast<float>(g / (1.0 + std::exp(-args.alpha * g)) * (u + 1.0));
+  }
+}
+
 void GeGlu(const GeGluArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) {
     args.y[i] = static_cast<float>(GeluOf(GeluKind::kTanh, args.gate[i]) * args.up[i]);

@@ -55,6 +55,16 @@ struct SwiGluArgs {
   int64_t n = 0;
 };
 
+// y = g / (1 + exp(-alpha * g)) * (u + 1), g = min(gate, limit), u = up limited to [-limit, limit] (gpt-oss, arXiv
+// 2508.10925, section 2.1)
+struct ClampedSwiGluArgs {
+  const float* gate = nullptr;  // [n]
+  const float* up = nullptr;    // [n]
+  float* y = nullptr;           // [n]
+  int64_t n = 0;
+  float alpha = 1.702f, limit = 7;
+};
+
 // y = gelu(gate) * up, with the kTanh gelu
 struct GeGluArgs {
   const float* gate = nullptr;  // [n]
@@ -117,6 +127,7 @@ void LayerNorm(const LayerNormArgs& args);
 void Gelu(const GeluArgs& args);
 void Relu(const ReluArgs& args);
 void SwiGlu(const SwiGluArgs& args);
+void ClampedSwiGlu(const ClampedSwiGluArgs& args);
 void GeGlu(const GeGluArgs& args);
 void SoftCap(const SoftCapArgs& args);
 void Add(const AddArgs& args);

@@ -145,5 +145,21 @@ TEST(SwiGlu, KnownValues) {
   EXPECT_TRUE(std::isnan(y[5]));
 }
 
+TEST(ClampedSwiGlu, KnownValues) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float gate[] = {0, 1, -1, 100, -100, nan, 1};
+  const float up[] = {7, 2, 2, 30, -30, 1, nan};
+  float y[7];
+  ref::ClampedSwiGlu({gate, up, y, 7, 2, 7});
+  const auto sigmoid = [](double z) { return 1 / (1 + std::exp(-z)); };
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_NEAR(y[1], 3 * sigmoid(2), 1e-6);
+  EXPECT_NEAR(y[2], -3 * sigmoid(-2), 1e-6);
+  EXPECT_NEAR(y[3], 7 * 8 * sigmoid(14), 1e-5);  // both are clamped above
+  EXPECT_NEAR(y[4], 0, 1e-30);                   // only `up` is clamped below
+  EXPECT_TRUE(std::isnan(y[5]));
+  EXPECT_TRUE(std::isnan(y[6]));
+}
+
 }  // namespace
 }  // namespace weir

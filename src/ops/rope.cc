@@ -28,8 +28,8 @@ struct CorrectionRange {
 };
 
 CorrectionRange YarnRange(const RopeConfig& config) {
-  const double low = std::floor(PairOfTurns(config, config.yarn_beta_fast));
-  const double high = std::ceil(PairOfTurns(config, config.yarn_beta_slow));
+  double low = PairOfTurns(config, config.yarn_beta_fast), high = PairOfTurns(config, config.yarn_beta_slow);
+  if (config.yarn_whole_pairs) low = std::floor(low), high = std::ceil(high);
   return {std::max(low, 0.0), std::min(high, config.n_rot - 1.0)};
 }
 

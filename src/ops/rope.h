@@ -28,6 +28,7 @@ struct RopeConfig {
   double original_context = 0;   // YaRN, longrope: trained context
   double yarn_ext_factor = 1.0;  // YaRN: mix of extrapolation
   double yarn_beta_fast = 32.0, yarn_beta_slow = 1.0;
+  bool yarn_whole_pairs = true;          // the correction range is widened to whole pairs
   double attn_factor = 1.0;              // magnitude multiplier from the file (longrope, YaRN)
   std::vector<float> freq_factors;       // [n_rot/2] or empty: inverse frequencies are divided by it (llama3; longrope
                                          // within original_context)

@@ -42,6 +42,8 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"gptneox", "blk.1.attn_qkv.bias", "gptneox.attention.layer_norm_epsilon"},
       {"qwen", "blk.1.attn_qkv.bias", "qwen.feed_forward_length"},
       {"qwen3", "blk.0.attn_k_norm.weight", "qwen3.block_count"},
+      {"qwen3moe", "blk.1.ffn_down_exps.weight", "qwen3moe.expert_used_count"},
+      {"olmoe", "blk.0.attn_q_norm.weight", "olmoe.attention.head_count"},
       {"phi3", "blk.1.attn_qkv.weight", "phi3.context_length"},
       {"gemma2", "blk.2.post_ffw_norm.weight", "gemma2.attention.head_count"},
       {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
@@ -130,6 +132,52 @@ TEST_F(BadModelTest, LayersThatDoNotFit) {
   EditedModel unrotated("gemma4");
   unrotated.Remove("rope_freqs.weight");
   ExpectBadModel(unrotated.Bytes(), {"rope_freqs.weight"});
+}
+
+TEST_F(BadModelTest, ExpertsOutOfBounds) {
+  const auto with = [](const char* model, const char* key, int64_t value) {
+    EditedModel edited(model);
+    edited.metadata[std::string(model == std::string("qwen3moe") ? "qwen3moe." : "llama.") + key].v = value;
+    return edited.Bytes();
+  };
+  for (const int64_t count : {int64_t{-1}, int64_t{65537}, int64_t{1} << 40}) {
+    ExpectBadModel(with("qwen3moe", "expert_count", count), {"expert_count", "0 to 65536"});
+  }
+  // As many as it can hold, and none: the tensors contradict both.
+  ExpectBadModel(with("qwen3moe", "expert_count", 65536), {"blk.0.ffn_gate_inp.weight"});
+  ExpectBadModel(with("qwen3moe", "expert_count", 0), {"blk.0.ffn_gate.weight", "missing"});
+  ExpectBadModel(with("llama_experts", "expert_count", 0), {"blk.0.ffn_gate.weight", "missing"});
+  ExpectBadModel(with("llama_experts", "expert_count", 3), {"blk.0.ffn_gate_inp.weight", "[4, 32]"});
+  for (const int64_t used : {int64_t{0}, int64_t{7}, int64_t{1} << 33}) {
+    ExpectBadModel(with("qwen3moe", "expert_used_count", used), {"expert_used_count", "1 to 6"});
+  }
+  ExpectBadModel(with("qwen3moe", "expert_feed_forward_length", 0), {"expert_feed_forward_length"});
+  ExpectBadModel(with("qwen3moe", "expert_feed_forward_length", 31), {"width 31", "multiples of 16"});
+  ExpectBadModel(with("qwen3moe", "expert_feed_forward_length", 1 << 20), {"blk.0.ffn_gate_exps.weight"});
+  // gpt-oss: every bias and sink, of the right length.
+  for (const char* tensor : {"blk.1.attn_sinks.weight", "blk.0.ffn_gate_inp.bias", "blk.2.ffn_up_exps.bias"}) {
+    EditedModel without("gpt_oss"), short_one("gpt_oss");
+    without.Remove(tensor);
+    ExpectBadModel(without.Bytes(), {tensor, "missing"});
+    EditedTensor& cut = short_one.Tensor(tensor);
+    cut.shape.back() -= 1;
+    cut.data.resize(cut.data.size() / 4 * 4 - cut.data.size() / (cut.shape.back() + 1));
+    ExpectBadModel(short_one.Bytes(), {tensor, "has shape"});
+  }
+  // An architecture without experts.
+  EditedModel dense("qwen2");
+  dense.metadata["qwen2.expert_count"].v = int64_t{8};
+  ExpectBadModel(dense.Bytes(), {"no mixtures of experts", "8"});
+  // A stack whose tensor is a matrix, and one that lacks a matrix.
+  EditedModel flat("llama_experts"), short_one("llama_experts");
+  EditedTensor& stack = flat.Tensor("blk.1.ffn_up_exps.weight");
+  ASSERT_EQ(stack.shape.size(), 3u);
+  stack.shape = {stack.shape[0] * stack.shape[1], stack.shape[2]};
+  ExpectBadModel(flat.Bytes(), {"blk.1.ffn_up_exps.weight", "[128, 32]"});
+  EditedTensor& cut = short_one.Tensor("blk.1.ffn_up_exps.weight");
+  cut.shape[0] -= 1;
+  cut.data.resize(cut.data.size() / 4 * 3);
+  ExpectBadModel(short_one.Bytes(), {"blk.1.ffn_up_exps.weight", "[3, 32, 32]"});
 }
 
 TEST_F(BadModelTest, TruncatedFiles) {

@@ -21,13 +21,14 @@ struct Case {
   bool rotated = false, ragged = false, window = false, selected = false;
   float softcap = 0;
   int n_segments = 1;
+  bool sinks = false;
 };
 
 class AttentionTest : public DeviceTest {
  protected:
   // Everything of a case twice: arguments over the host's memory and over the device's.
   struct Both {
-    std::vector<float> q, cos, sin, out;
+    std::vector<float> q, cos, sin, out, sinks;
     RopeTable rope;
     std::vector<std::vector<uint8_t>> slots;
     std::vector<const uint8_t*> k, v, device_k, device_v;
@@ -94,6 +95,9 @@ class AttentionTest : public DeviceTest {
     a.n_heads = c.n_heads, a.n_kv_heads = c.n_kv, a.head_dim = c.dim;
     a.scale = 1 / std::sqrt(static_cast<float>(c.dim));
     a.softcap = c.softcap;
+    // Some above every score, some below.
+    for (int64_t h = 0; h < c.n_heads; ++h) b->sinks.push_back(static_cast<float>(h % 4) * 4 - 4);
+    if (c.sinks) a.sinks = b->sinks.data();
     a.q = b->q.data(), a.q_stride = width + 4;
     a.out = b->out.data(), a.out_stride = width + 8;
     a.k_type = a.v_type = c.type;
@@ -103,6 +107,7 @@ class AttentionTest : public DeviceTest {
     a.segments = b->segments;
     b->device = a;
     b->device.q = Put(b->q);
+    if (c.sinks) b->device.sinks = Put(b->sinks);
     b->device.out = Poisoned(std::ssize(b->out));
     if (c.n_rot > 0) b->device.row_cos = Put(b->cos), b->device.row_sin = Put(b->sin);
     b->device.segments = b->device_segments;
@@ -113,10 +118,10 @@ class AttentionTest : public DeviceTest {
 
   void Check(const Case& c) {
     SCOPED_TRACE(
-        fmt::format("{}, {} heads, {} KV heads of {}, {} rows, {} slots, rotation {}{}{}{}{}, cap {:g}, {} pots",
+        fmt::format("{}, {} heads, {} KV heads of {}, {} rows, {} slots, rotation {}{}{}{}{}{}, cap {:g}, {} pots",
                     InfoOf(c.type).name, c.n_heads, c.n_kv, c.dim, c.n_rows, c.n_slots, c.n_rot,
                     c.rotated ? " done" : "", c.ragged ? ", ragged" : "", c.window ? ", window" : "",
-                    c.selected ? ", selected" : "", c.softcap, c.n_segments));
+                    c.selected ? ", selected" : "", c.sinks ? ", sinks" : "", c.softcap, c.n_segments));
     const auto b = Make(c);
     ref_->Attention(b->host);
     backend_->Attention(b->device);
@@ -162,6 +167,8 @@ TEST_P(AttentionTest, WindowsListsCapsAndPots) {
   Check({.n_rows = 1, .n_slots = 900, .rotated = true, .selected = true, .n_segments = 2});
   Check({.n_rows = 6, .n_slots = 90, .window = true, .selected = true});
   Check({.n_rows = 18, .softcap = 2});
+  Check({.n_rows = 1, .n_slots = 700, .sinks = true});  // several splits, one of which has the sink
+  Check({.n_rows = 7, .n_slots = 90, .window = true, .sinks = true});
 }
 
 TEST_P(AttentionTest, ManyRows) {
@@ -170,6 +177,7 @@ TEST_P(AttentionTest, ManyRows) {
   Check({.type = DType::kQ8_0, .n_heads = 2, .n_kv = 2, .dim = 128, .n_rows = 70, .n_slots = 70, .n_rot = 96});
   Check({.n_heads = 6, .n_kv = 2, .n_rows = 45, .n_slots = 150, .window = true, .softcap = 2});
   Check({.n_rows = 40, .n_slots = 300, .selected = true, .n_segments = 2});
+  Check({.n_rows = 45, .n_slots = 150, .window = true, .sinks = true});
   Check({.n_heads = 8, .n_kv = 1, .dim = 128, .n_rows = 9, .n_slots = 64, .n_rot = 0});
 }
 
@@ -186,7 +194,8 @@ TEST_P(AttentionTest, ColumnScores) {
                     .n_rot = 16,
                     .ragged = !all_heads,
                     .softcap = max_rows ? 3.0f : 0.0f,
-                    .n_segments = fused ? 2 : 1};
+                    .n_segments = fused ? 2 : 1,
+                    .sinks = all_heads};
           c.window = heads == HeadReduce::kMax;
           const auto b = Make(c);
           ColumnScoresArgs host;

@@ -9,13 +9,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 try:
-    import gguf  # noqa: F401  (the tested modules import it)
+    import gguf
     import numpy as np
 except ImportError as e:
     raise unittest.SkipTest(f"needs numpy and gguf: {e}") from e
 
 from tools.convert import vocab
-from tools.convert.families import blip2, chat_univi, flash_vstream, gemma2, qwen
+from tools.convert.families import blip2, chat_univi, flash_vstream, gemma2, gpt_oss, qwen
 from tools.convert.source import ConvertError, Source
 
 
@@ -156,6 +156,26 @@ class Qwen(unittest.TestCase):
         self.assertIs(qwen.resized(table, 16), table)
         with self.assertRaises(ConvertError):
             qwen.resized(table[:15], 64)
+
+
+class GptOss(unittest.TestCase):
+    """Published experts: blocks of 16 bytes with two neighbours in each, and a power of two for each block."""
+
+    def test_blocks_keep_their_values(self):
+        rng = np.random.default_rng(0)
+        blocks = rng.integers(0, 256, (2, 6, 3, 16), dtype=np.uint8)
+        scales = rng.integers(100, 140, (2, 6, 3), dtype=np.uint8)
+        levels = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float32)
+        levels = np.concatenate([levels, -levels])
+        values = np.stack([levels[blocks & 15], levels[blocks >> 4]], axis=-1).reshape(2, 6, 3, 32)
+        values = (values * np.exp2(scales.astype(np.float32) - 127)[..., None]).reshape(2, 6, 96)
+        source = Folder({}, tensors={"w_blocks": blocks, "w_scales": scales})
+        source.raw = source.tensor
+        decode = lambda part: gguf.quants.dequantize(part.bytes, gguf.GGMLQuantizationType.MXFP4)
+        gate, up = gpt_oss.matrices(source, "w", 2)
+        np.testing.assert_array_equal(decode(gate), values[:, ::2])
+        np.testing.assert_array_equal(decode(up), values[:, 1::2])
+        np.testing.assert_array_equal(decode(gpt_oss.matrices(source, "w", 1)[0]), values)
 
 
 class Frames(unittest.TestCase):

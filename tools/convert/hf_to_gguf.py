@@ -22,7 +22,7 @@ except ImportError as e:
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tools.convert import families, vocab
+from tools.convert import experts, families, vocab
 from tools.convert.source import ConvertError, Source
 
 Q = gguf.GGMLQuantizationType
@@ -44,11 +44,11 @@ def say(text):
 
 
 def store_type(name, array, wanted):
-    """Vectors (norms, biases, RoPE factors) stay F32; convolution kernels and rows that do not divide into blocks
-    become F16."""
-    if array.ndim < 2:
+    """Vectors (norms, biases, RoPE factors) and the routers of experts stay F32; convolution kernels and rows that do
+    not divide into blocks become F16."""
+    if array.ndim < 2 or ".ffn_gate_inp" in name or name.endswith(".bias"):
         return Q.F32
-    if array.ndim > 2:
+    if array.ndim > 2 and "_exps." not in name:
         return wanted if wanted in (Q.F32, Q.F16) else Q.F16
     block = gguf.GGML_QUANT_SIZES[wanted][0]
     if array.shape[-1] % block:
@@ -58,6 +58,8 @@ def store_type(name, array, wanted):
 
 
 def add(writer, name, array, wanted):
+    if isinstance(array, experts.Mxfp4):
+        return writer.add_tensor(name, np.ascontiguousarray(array.bytes), raw_dtype=Q.MXFP4)
     if not np.isfinite(array).all():
         raise ConvertError(f"{name}: has values that are not finite")
     kind = store_type(name, array, wanted)

@@ -18,7 +18,8 @@ def _mscale(factor, mscale=1.0):
     return 1.0 if factor <= 1.0 else 0.1 * mscale * math.log(factor) + 1.0
 
 
-def write_keys(source, writer, say):
+def write_keys(source, writer, say, whole_pairs=True):
+    """`whole_pairs`: whether readers of this architecture widen YaRN's range to whole pairs."""
     kind, params, theta = source.rope()
     writer.add_rope_freq_base(theta)
     writer.add_rope_dimension_count(source.n_rot())
@@ -35,8 +36,8 @@ def write_keys(source, writer, say):
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(float(params["factor"]))
     elif kind == "yarn":
-        if params.get("truncate", True) is False:
-            raise ConvertError("config.json: YaRN with truncate=false has no GGUF form")
+        if params.get("truncate", True) is not whole_pairs:
+            raise ConvertError(f"config.json: YaRN with truncate={not whole_pairs} has no GGUF form here")
         factor = float(params.get("factor") or source.need("max_position_embeddings") / original)
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(factor)

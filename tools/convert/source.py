@@ -12,7 +12,13 @@ class ConvertError(Exception):
     """The folder cannot be converted; the message gives the reason and the place."""
 
 
-_NUMPY = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+_NUMPY = {
+    "U8": np.dtype("u1"),
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
 
 
 def _read_json(path):
@@ -85,6 +91,16 @@ class Source:
         if name not in self._where:
             raise ConvertError(f"{self.folder}: tensor {name} is missing")
         return self._where[name][2]
+
+    def raw(self, name):
+        """A tensor of bytes as it is."""
+        if name not in self._where:
+            raise ConvertError(f"{self.folder}: tensor {name} is missing")
+        path, kind, shape, offset = self._where[name]
+        if kind != "U8":
+            raise ConvertError(f"{path}: tensor {name} has element type {kind}, expected bytes")
+        self._used.add(name)
+        return np.memmap(path, dtype=np.uint8, mode="r", offset=offset, shape=tuple(shape))
 
     def ignore(self, suffix):
         """Marks tensors that the file does not need (buffers saved by old versions)."""

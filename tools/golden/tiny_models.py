@@ -358,6 +358,46 @@ MODELS = {
             chunk_size=16,
         ),
     ),
+    "qwen3moe": (
+        "qwen3moe",
+        dict(SMALL, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True),
+    ),
+    "llama_experts": ("mixtral", dict(SMALL, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2)),
+    "olmoe": (
+        "olmoe",
+        dict(
+            SMALL,
+            head_dim=8,
+            num_key_value_heads=4,
+            num_experts=6,
+            num_experts_per_tok=2,
+            intermediate_size=32,
+            tie_word_embeddings=False,
+        ),
+    ),
+    # The blend of YaRN's two frequencies is in the middle of the 8 pairs, and a window of 20 hides the oldest tokens.
+    "gpt_oss": (
+        "gpt_oss",
+        dict(
+            SMALL,
+            num_hidden_layers=3,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            intermediate_size=32,
+            tie_word_embeddings=False,
+            sliding_window=20,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=100.0,
+                factor=2.0,
+                original_max_position_embeddings=256,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                truncate=False,
+            ),
+        ),
+    ),
     "opt": ("opt", dict(OPT)),
     # Like OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
     "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
@@ -422,6 +462,10 @@ KINDS = {
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
     "gptneox": (transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM),
+    "qwen3moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
+    "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
+    "olmoe": (transformers.OlmoeConfig, transformers.OlmoeForCausalLM),
+    "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM),
     "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
     "qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM),
     "lfm2": (transformers.Lfm2Config, transformers.Lfm2ForCausalLM),
@@ -472,8 +516,12 @@ def build(kind, settings, seed):
     if kind == "phi3" or kind in FROM_THE_FIRST_LAYER:  # whose default lies beyond this vocabulary
         settings["pad_token_id"] = 1
     config, model = KINDS[kind]
-    # sdpa: its softmax stays in float64, the eager one casts to float32. Only the eager one caps scores.
-    model = model._from_config(config(**settings), attn_implementation="eager" if kind == "gemma2" else "sdpa").eval()
+    # sdpa: its softmax stays in float64, the eager one casts to float32. Only the eager one caps scores and
+    # has sinks.
+    attention = "eager" if kind in ("gemma2", "gpt_oss") else "sdpa"
+    model = model._from_config(config(**settings), attn_implementation=attention).eval()
+    if "num_experts_per_tok" in settings:
+        model.config._experts_implementation = "eager"  # the others compute in float32 only
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -490,6 +538,10 @@ def build(kind, settings, seed):
             elif kind.startswith("gemma") and "embed_tokens" in name:
                 # Scaled by the square root of the width at the input, unscaled at the output.
                 p.copy_(torch.randn(p.shape, generator=g) / p.shape[1] ** 0.5 * 2)
+            elif "experts" in name:  # a stack of matrices; gpt-oss limits its gates at 7
+                p.copy_((5.0 if kind == "gpt_oss" else 1.0) / p.shape[2] ** 0.5 * torch.randn(p.shape, generator=g))
+            elif name.endswith("sinks"):
+                p.copy_(2.0 * torch.randn(p.shape, generator=g))
             elif "q_proj" in name or "k_proj" in name or "qkv" in name or "query_key_value" in name:
                 # Large enough that attention picks a few keys instead of averaging all of them.
                 p.copy_(2.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
@@ -561,6 +613,8 @@ LAYERS = {
     "cohere": PARALLEL,
     "cohere2": PARALLEL,
     "phi": {**PARALLEL, "attn_out": "self_attn.dense"},
+    "qwen3_moe": {**LLAMA, **HEAD_NORMS},
+    "olmoe": {**LLAMA, **HEAD_NORMS},
     "phi3": {
         "attn_norm": "input_layernorm",
         "qkv": "self_attn.qkv_proj",

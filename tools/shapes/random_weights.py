@@ -34,6 +34,8 @@ class Shape(NamedTuple):
     n_ctx: int
     rope_base: float
     tied: bool
+    n_experts: int = 0
+    n_used: int = 0
 
 
 SHAPES = {
@@ -44,6 +46,8 @@ SHAPES = {
     "qwen2.5-0.5b": Shape("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, True),
     # Three layers of gated DeltaNet, 16 heads of 128, to one that attends.
     "qwen3.5-0.8b": Shape("qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7, True),
+    # Six of Qwen3-30B-A3B's 48 layers and a smaller vocabulary; n_ff is an expert's.
+    "qwen3-a3b-6l": Shape("qwen3moe", 6, 2048, 32, 4, 128, 768, 32000, 32768, 1e6, False, 128, 8),
     "llama3-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, False),
 }
 TYPES = {
@@ -149,6 +153,10 @@ def write(shape, kind, name, path, seed, vocab):
     out.add_rope_freq_base(shape.rope_base)
     out.add_layer_norm_rms_eps(1e-5)
     out.add_vocab_size(shape.n_vocab)
+    if shape.n_experts:
+        out.add_expert_count(shape.n_experts)
+        out.add_expert_used_count(shape.n_used)
+        out.add_expert_feed_forward_length(shape.n_ff)
     if vocab:
         add_bpe_vocabulary(out, shape.n_vocab, vocab)
     else:
@@ -158,6 +166,10 @@ def write(shape, kind, name, path, seed, vocab):
     def matrix(tensor, rows, cols):
         data = weights.matrix(rows, cols)
         out.add_tensor(tensor + ".weight", data, raw_dtype=kind)
+
+    def stack(tensor, rows, cols):
+        data = weights.matrix(shape.n_experts * rows, cols)
+        out.add_tensor(tensor + ".weight", data.reshape(shape.n_experts, rows, -1), raw_dtype=kind)
 
     def ones(tensor, n):
         out.add_tensor(tensor + ".weight", np.ones(n, dtype=np.float32))
@@ -180,7 +192,18 @@ def write(shape, kind, name, path, seed, vocab):
         if shape.architecture == "qwen2":
             for tensor, n in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 out.add_tensor(blk + tensor + ".bias", np.zeros(n, dtype=np.float32))
+        if shape.architecture == "qwen3moe":
+            ones(blk + "attn_q_norm", shape.head_dim)
+            ones(blk + "attn_k_norm", shape.head_dim)
         ones(blk + ("post_attention_norm" if hybrid else "ffn_norm"), shape.n_embd)
+        if shape.n_experts:
+            router = weights.rng.standard_normal((shape.n_experts, shape.n_embd), dtype=np.float32) * 0.02
+            out.add_tensor(blk + "ffn_gate_inp.weight", router)
+            stack(blk + "ffn_gate_exps", shape.n_ff, shape.n_embd)
+            stack(blk + "ffn_up_exps", shape.n_ff, shape.n_embd)
+            stack(blk + "ffn_down_exps", shape.n_embd, shape.n_ff)
+            print(f"\r{layer + 1} of {shape.n_layers} layers", end="", file=sys.stderr)
+            continue
         matrix(blk + "ffn_gate", shape.n_ff, shape.n_embd)
         matrix(blk + "ffn_up", shape.n_ff, shape.n_embd)
         matrix(blk + "ffn_down", shape.n_embd, shape.n_ff)

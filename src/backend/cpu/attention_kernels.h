@@ -56,6 +56,8 @@ struct HeadTask {
   }
   int64_t row(int64_t j) const { return segment->first_row + j / group(); }
   int64_t column(int64_t j) const { return (kv_head * group() + j % group()) * args->head_dim; }
+  // The sink of query row j in units of the kernels' scores, which carry a factor of log2 e. REQUIRES: args->sinks.
+  float sink(int64_t j) const { return args->sinks[kv_head * group() + j % group()] * 1.44269504f; }
   const float* q(int64_t j) const { return args->q + row(j) * args->q_stride + column(j); }
   float* out(int64_t j) const { return args->out + row(j) * args->out_stride + column(j); }
   // Rotated pairs of a head, 0 without rotary embedding.

@@ -332,10 +332,30 @@ void AttendTile(const HeadTask& task, int64_t first, int64_t n, int64_t slot, bo
   }
 }
 
+// Adds the sinks to the sums of weights of n rows: one more score each, without a value.
+void AddSinks(const HeadTask& task, int64_t first, int64_t n, int64_t n_vectors, const RowScratch& s) {
+  const DF d;
+  HWY_ALIGN float sinks[kRowBlock];
+  for (int64_t j = 0; j < n_vectors * kLanes; ++j) sinks[j] = task.sink(first + std::min(j, n - 1));
+  for (int64_t v = 0; v < n_vectors; ++v) {
+    const auto sink = hn::Load(d, sinks + v * kLanes), old_max = hn::Load(d, s.max + v * kLanes);
+    const auto max = hn::Max(old_max, sink);
+    const auto shrink = Exp2NonPositive(d, hn::Sub(old_max, max));
+    const auto of_sink = Exp2NonPositive(d, hn::Sub(sink, max));
+    hn::Store(max, d, s.max + v * kLanes);
+    hn::Store(hn::MulAdd(hn::Load(d, s.sum + v * kLanes), shrink, of_sink), d, s.sum + v * kLanes);
+    for (int64_t i = 0; i < task.args->head_dim; ++i) {
+      float* out = s.out + i * kRowBlock + v * kLanes;
+      hn::Store(hn::Mul(hn::Load(d, out), shrink), d, out);
+    }
+  }
+}
+
 // Divides by the sums of weights and writes the outputs of n rows.
 void FinishPanel(const HeadTask& task, int64_t first, int64_t n, int64_t n_vectors, const RowScratch& s) {
   const DF d;
   const int64_t head_dim = task.args->head_dim;
+  if (task.args->sinks != nullptr) AddSinks(task, first, n, n_vectors, s);
   for (int64_t v = 0; v < n_vectors; ++v) {
     const auto inverse = hn::Div(hn::Set(d, 1.0f), hn::Load(d, s.sum + v * kLanes));
     for (int64_t i = 0; i < head_dim; ++i) {

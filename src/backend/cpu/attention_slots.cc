@@ -298,9 +298,11 @@ void MergePartialsSimd(const HeadTask& task, int64_t n_ranges, const float* part
     const int64_t stride = n_rows * partial_floats;
     float max = first[head_dim];
     for (int64_t r = 1; r < n_ranges; ++r) max = std::max(max, first[r * stride + head_dim]);
+    const bool has_sink = task.args->sinks != nullptr;
+    if (has_sink) max = std::max(max, task.sink(j));
     float* out = task.out(j);
     std::fill_n(out, head_dim, 0.0f);
-    float sum = 0;
+    float sum = has_sink ? hn::GetLane(Exp2NonPositive(d, hn::Set(d, task.sink(j) - max))) : 0.0f;
     for (int64_t r = 0; r < n_ranges; ++r) {
       const float* p = first + r * stride;
       const float weight = hn::GetLane(Exp2NonPositive(d, hn::Set(d, p[head_dim] - max)));

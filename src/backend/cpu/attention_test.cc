@@ -118,6 +118,27 @@ TEST(CpuAttention, EveryWindowAndCap) {
   }
 }
 
+// A score without a value in every head's softmax, for both kernels.
+TEST(CpuAttention, Sinks) {
+  uint32_t seed = 270;
+  for (int32_t window : {0, 100}) {
+    for (double selected : {0.0, 0.5}) {
+      for (int64_t n_heads : {4, 16}) {
+        Shape shape;
+        shape.sinks = true;
+        shape.n_heads = n_heads;
+        shape.head_dim = shape.n_rot = 32;
+        shape.keys = static_cast<Keys>(seed % 3);
+        shape.window = window;
+        shape.selected = selected;
+        shape.segments = {{1, {600, 130}}, {3, {1000, 257}}, {70, {700, 70}}, {200, {500, 333}}};
+        Check(shape, seed++);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 // A list of all slots gives the same bytes as no list.
 TEST(CpuAttention, ListsOfAllSlotsEqualNone) {
   ThreadPool pool(2);

@@ -36,14 +36,15 @@ struct Shape {
   bool equal_scores = false, bf16 = false;
   bool coarse = false;  // keys and values with few significant bits
   double selected = 0;  // share of the slots that may be read, chosen at random; 0: no list
-  int32_t window = 0;   // most slots that a row sees, plus or minus a random number; 0: all of them
+  bool sinks = false;
+  int32_t window = 0;  // most slots that a row sees, plus or minus a random number; 0: all of them
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string("/") + InfoOf(v_type).name;
     s += " heads " + std::to_string(n_heads) + "/" + std::to_string(n_kv_heads) + " dim " + std::to_string(head_dim) +
          " rot " + std::to_string(n_rot) + " keys " + std::to_string(static_cast<int>(keys)) + " selected " +
          std::to_string(selected) + " window " + std::to_string(window) + " cap " + std::to_string(softcap) +
-         (bf16 ? " bf16" : "") + (coarse ? " coarse:" : ":");
+         (sinks ? " sinks" : "") + (bf16 ? " bf16" : "") + (coarse ? " coarse:" : ":");
     for (const SegmentShape& segment : segments) {
       s += " " + std::to_string(segment.n_rows) + " of";
       for (int32_t n : segment.n_slots) s += " " + std::to_string(n);
@@ -69,6 +70,8 @@ class Call {
     config.attn_factor = 1.05;
     rope_ = RopeTable::Make(config, max_slots).value();
 
+    // Some above every score, some below.
+    for (int64_t h = 0; h < shape.n_heads; ++h) sinks_.push_back(static_cast<float>(h % 4) * 4 - 4);
     q_.assign(n_rows_ * QStride(), NAN);
     for (int64_t r = 0; r < n_rows_; ++r) {
       for (int64_t i = 0; i < shape.n_heads * shape.head_dim; ++i) {
@@ -126,6 +129,7 @@ class Call {
     args.head_dim = shape_.head_dim;
     args.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
     args.softcap = shape_.softcap;
+    args.sinks = shape_.sinks ? sinks_.data() : nullptr;
     args.q = q_.data();
     args.q_stride = QStride();
     args.out = out;
@@ -227,7 +231,7 @@ class Call {
   std::mt19937 rng_;
   int64_t n_rows_ = 0, max_slots_ = 0;
   RopeTable rope_;
-  std::vector<float> q_, cos_, sin_;
+  std::vector<float> q_, cos_, sin_, sinks_;
   std::vector<std::vector<uint8_t>> k_, v_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;
   std::vector<AttentionSegment> segments_;

@@ -206,10 +206,17 @@ void Normalisers(const ScoreBatch& batch, int64_t n_blocks, float* row_max, floa
   const DF d;
   using V = hn::Vec<DF>;
   const int64_t stride = batch.n_padded();
+  const bool has_sinks = batch.args->attention.sinks != nullptr;
+  HWY_ALIGN float sinks[kBatchRows];
+  for (int64_t i = 0; has_sinks && i < stride; ++i) sinks[i] = batch.task.sink(batch.row(std::min(i, batch.n - 1)));
   for (int64_t i = 0; i < stride; i += kLanes) {
     V max = hn::Load(d, batch.max + i);
     for (int64_t b = 1; b < n_blocks; ++b) max = hn::Max(max, hn::Load(d, batch.max + b * stride + i));
     V sum = hn::Zero(d);
+    if (has_sinks) {
+      max = hn::Max(max, hn::Load(d, sinks + i));
+      sum = Exp2NonPositive(d, hn::Sub(hn::Load(d, sinks + i), max));
+    }
     for (int64_t b = 0; b < n_blocks; ++b) {
       const V shrink = Exp2NonPositive(d, hn::Sub(hn::Load(d, batch.max + b * stride + i), max));
       sum = hn::MulAdd(hn::Load(d, batch.sum + b * stride + i), shrink, sum);

@@ -96,6 +96,21 @@ TEST(CpuColumnScores, EveryWindowAndCap) {
   }
 }
 
+TEST(CpuColumnScores, Sinks) {
+  uint32_t seed = 290;
+  for (int64_t n_rows : {1, 6, 90}) {
+    for (RowReduce rows : {RowReduce::kSum, RowReduce::kMax}) {
+      Shape shape = Chunk(n_rows, {700, 333});
+      shape.keys = static_cast<Keys>(seed % 3);
+      shape.sinks = true;
+      shape.rows = rows;
+      shape.window = seed % 2 == 0 ? 100 : 0;
+      Check(shape, seed++);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST(CpuColumnScores, RandomShapes) {
   std::mt19937 rng(7);
   const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(rng); };

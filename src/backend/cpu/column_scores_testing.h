@@ -35,6 +35,7 @@ struct Shape {
   HeadReduce heads = HeadReduce::kMean;
   bool all_heads = false, accumulate = false, bf16 = false;
   float q_size = 1, softcap = 0;
+  bool sinks = false;
   int32_t window = 0;  // most slots that a row sees; 0: all of them
 
   std::string Name() const {
@@ -44,7 +45,7 @@ struct Shape {
                     std::to_string(row_end) + " of " + std::to_string(n_rows) + " reduce " +
                     std::to_string(static_cast<int>(rows)) + std::to_string(static_cast<int>(heads)) + " window " +
                     std::to_string(window) + " cap " + std::to_string(softcap) + (all_heads ? " all" : "") +
-                    (accumulate ? " accumulate" : "") + (bf16 ? " bf16" : "") + " slots";
+                    (accumulate ? " accumulate" : "") + (sinks ? " sinks" : "") + (bf16 ? " bf16" : "") + " slots";
     for (int32_t n : n_slots) s += " " + std::to_string(n);
     return s;
   }
@@ -69,6 +70,8 @@ class Call {
     config.attn_factor = 1.05;
     rope_ = RopeTable::Make(config, max_slots_).value();
     const int64_t n_all = kFirstRow + shape.n_rows;
+    // Some above every score, some below.
+    for (int64_t h = 0; h < shape.n_heads; ++h) sinks_.push_back(static_cast<float>(h % 4) * 4 - 4);
     q_.assign(n_all * QStride(), NAN);
     for (int64_t r = kFirstRow; r < n_all; ++r) {
       for (int64_t i = 0; i < shape.n_heads * shape.head_dim; ++i) q_[r * QStride() + i] = Normal() * shape.q_size;
@@ -170,6 +173,7 @@ class Call {
     args.attention.head_dim = shape_.head_dim;
     args.attention.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
     args.attention.softcap = shape_.softcap;
+    args.attention.sinks = shape_.sinks ? sinks_.data() : nullptr;
     args.attention.q = q_.data();
     args.attention.q_stride = QStride();
     args.attention.k_type = shape_.k_type;
@@ -207,7 +211,7 @@ class Call {
   std::mt19937 rng_;
   int64_t max_slots_ = 0;
   RopeTable rope_;
-  std::vector<float> q_, cos_, sin_;
+  std::vector<float> q_, cos_, sin_, sinks_;
   std::vector<std::vector<uint8_t>> k_, v_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;
   std::vector<std::vector<int32_t>> first_slots_;

@@ -8,7 +8,9 @@
 #include "backend/cpu/attention_with_scores.h"
 #include "backend/cpu/column_scores.h"
 #include "backend/cpu/elementwise.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/full_attention.h"
+#include "backend/cpu/grouped_matmul.h"
 #include "backend/cpu/kv_slots.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/nll.h"
@@ -38,6 +40,9 @@ class CpuBackend final : public Backend {
     return PageRound(cpu::PackedMatrix::PackedBytes(source.type, source.n_out, source.n_in));
   }
   void MatMul(const MatMulArgs& args) override { cpu::MatMul(args, pool_); }
+  void GroupedMatMul(const GroupedMatMulArgs& args) override { cpu::GroupedMatMul(args, pool_); }
+  void GatherRows(const GatherRowsArgs& args) override { cpu::GatherRows(args, pool_); }
+  void ScatterAddRows(const ScatterAddRowsArgs& args) override { cpu::ScatterAddRows(args, pool_); }
   void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) override {
     cpu::EmbedRows(table, ids, n, out, pool_);
   }
@@ -46,6 +51,7 @@ class CpuBackend final : public Backend {
   void Gelu(const GeluArgs& args) override { cpu::Gelu(args, pool_); }
   void Relu(const ReluArgs& args) override { cpu::Relu(args, pool_); }
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
+  void ClampedSwiGlu(const ClampedSwiGluArgs& args) override { cpu::ClampedSwiGlu(args, pool_); }
   void GeGlu(const GeGluArgs& args) override { cpu::GeGlu(args, pool_); }
   void SoftCap(const SoftCapArgs& args) override { cpu::SoftCap(args, pool_); }
   void SigmoidGate(const SigmoidGateArgs& args) override { cpu::SigmoidGate(args, pool_); }

@@ -177,6 +177,18 @@ void SwiGluImpl(const float* gate, const float* up, float* y, int64_t n_values) 
   MapTwo(gate, up, y, n_values, [](VF g, VF u) { return hn::Mul(Gated(g, g), u); });
 }
 
+void ClampedSwiGluImpl(float alpha, float limit, const float* gate, const float* up, float* y, int64_t n_values) {
+  const DF df;
+  const VF alpha_v = hn::Set(df, alpha), top = hn::Set(df, limit), one = hn::Set(df, 1.0f);
+  MapTwo(gate, up, y, n_values, [=](VF gate_v, VF up_v) {
+    // Min and Max may turn a NaN into a number.
+    const VF g = hn::IfThenElse(hn::Gt(gate_v, top), top, gate_v);
+    const VF below = hn::IfThenElse(hn::Gt(up_v, top), top, up_v);
+    const VF u = hn::IfThenElse(hn::Lt(below, hn::Neg(top)), hn::Neg(top), below);
+    return hn::Mul(Gated(g, hn::Mul(alpha_v, g)), hn::Add(u, one));
+  });
+}
+
 void GeGluImpl(const float* gate, const float* up, float* y, int64_t n_values) {
   MapTwo(gate, up, y, n_values, [](VF g, VF u) { return hn::Mul(TanhGelu(g), u); });
 }
@@ -196,6 +208,7 @@ HWY_EXPORT(LayerNormImpl);
 HWY_EXPORT(GeluImpl);
 HWY_EXPORT(ReluImpl);
 HWY_EXPORT(SwiGluImpl);
+HWY_EXPORT(ClampedSwiGluImpl);
 HWY_EXPORT(GeGluImpl);
 HWY_EXPORT(SoftCapImpl);
 HWY_EXPORT(SigmoidGateImpl);
@@ -243,6 +256,14 @@ void SwiGlu(const SwiGluArgs& args, ThreadPool& pool) {
     const int64_t from = task * kTaskValues;
     HWY_DYNAMIC_DISPATCH(SwiGluImpl)
     (args.gate + from, args.up + from, args.y + from, std::min(kTaskValues, args.n - from));
+  });
+}
+
+void ClampedSwiGlu(const ClampedSwiGluArgs& args, ThreadPool& pool) {
+  pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t from = task * kTaskValues;
+    HWY_DYNAMIC_DISPATCH(ClampedSwiGluImpl)
+    (args.alpha, args.limit, args.gate + from, args.up + from, args.y + from, std::min(kTaskValues, args.n - from));
   });
 }
 

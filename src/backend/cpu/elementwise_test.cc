@@ -197,6 +197,34 @@ TEST(CpuSwiGlu, Extremes) {
   });
 }
 
+TEST(CpuClampedSwiGlu, EqualsReference) {
+  Rng rng(9);
+  ThreadPool one(1), three(3);
+  for (const int64_t n : {1, 15, 64, 20001}) {
+    std::vector<float> gate = Normals(rng, n + 1), up = Normals(rng, n + 1);
+    for (int64_t i = 0; i <= n; ++i) {
+      gate[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 9) - 3));
+      up[i] *= static_cast<float>(std::exp2(static_cast<double>(i % 7) - 3));
+    }
+    if (n > 9) gate[5] = up[7] = kNan;
+    std::vector<float> expected(static_cast<size_t>(n + 1));
+    ref::ClampedSwiGlu({gate.data() + 1, up.data() + 1, expected.data() + 1, n});
+    ForEachTarget([&] {
+      std::vector<float> y(static_cast<size_t>(n + 2), kNan), other = y;
+      ClampedSwiGlu({gate.data() + 1, up.data() + 1, y.data() + 1, n}, one);
+      ClampedSwiGlu({gate.data() + 1, up.data() + 1, other.data() + 1, n}, three);
+      ASSERT_EQ(std::memcmp(other.data(), y.data(), y.size() * sizeof(float)), 0);
+      ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+      for (int64_t i = 1; i <= n; ++i) {
+        ASSERT_EQ(std::isnan(y[i]), std::isnan(expected[i])) << i;
+        if (std::isnan(y[i])) continue;
+        ASSERT_NEAR(y[i], expected[i], 1e-6f * std::fabs(expected[i]) + 1e-34f)
+            << "gate " << gate[i] << " up " << up[i];
+      }
+    });
+  }
+}
+
 TEST(CpuGeGlu, EqualsReference) {
   Rng rng(7);
   ThreadPool one(1), three(3);

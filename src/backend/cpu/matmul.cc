@@ -8,30 +8,22 @@
 namespace weir::cpu {
 namespace {
 
-// Rows of one task: a multiple of every register tile, few enough that their activations stay in L2 while panels are
-// read.
-constexpr int64_t kTaskRows = 96;
-// The fewest multiply-adds worth a task on another core.
-constexpr int64_t kTaskWork = int64_t{1} << 18;
-constexpr int64_t kMaxTaskPanels = 64;
-
 bool AnyBlocked(const MatMulArgs& args) {
   return std::any_of(args.outs.begin(), args.outs.end(), [](const MatMulOut& out) { return IsBlocked(out.w->type()); });
 }
 
-void RoundRows(const MatMulArgs& args, ThreadPool& pool) {
-  const int64_t n_blocks = args.n_in / kQ8Block;
-  auto* act = static_cast<ActBlock*>(args.scratch);
-  const int64_t rows_per_task = std::max<int64_t>(1, (int64_t{1} << 15) / std::max<int64_t>(1, args.n_in));
-  pool.For((args.n_rows + rows_per_task - 1) / rows_per_task, [&](int64_t task, int) {
-    const int64_t last = std::min(args.n_rows, (task + 1) * rows_per_task);
+}  // namespace
+
+void RoundRows(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in, ActBlock* act, ThreadPool& pool) {
+  const int64_t n_blocks = n_in / kQ8Block;
+  const int64_t rows_per_task = std::max<int64_t>(1, (int64_t{1} << 15) / std::max<int64_t>(1, n_in));
+  pool.For((n_rows + rows_per_task - 1) / rows_per_task, [&](int64_t task, int) {
+    const int64_t last = std::min(n_rows, (task + 1) * rows_per_task);
     for (int64_t r = task * rows_per_task; r < last; ++r) {
-      RoundActivations(args.x + r * args.x_stride, n_blocks, act + r * n_blocks);
+      RoundActivations(x + r * x_stride, n_blocks, act + r * n_blocks);
     }
   });
 }
-
-}  // namespace
 
 int64_t MatMulScratchBytes(int64_t n_rows, int64_t n_in) {
   return n_rows * ((n_in + kQ8Block - 1) / kQ8Block) * static_cast<int64_t>(sizeof(ActBlock));
@@ -39,7 +31,8 @@ int64_t MatMulScratchBytes(int64_t n_rows, int64_t n_in) {
 
 void MatMul(const MatMulArgs& args, ThreadPool& pool) {
   if (args.n_rows == 0) return;
-  if (AnyBlocked(args)) RoundRows(args, pool);
+  auto* act = static_cast<ActBlock*>(args.scratch);
+  if (AnyBlocked(args)) RoundRows(args.x, args.x_stride, args.n_rows, args.n_in, act, pool);
   int64_t all_panels = 0;
   for (const MatMulOut& out : args.outs) all_panels += static_cast<const PackedMatrix*>(out.w)->n_panels();
   const int64_t task_rows = std::min(args.n_rows, kTaskRows);
@@ -71,7 +64,7 @@ void MatMul(const MatMulArgs& args, ThreadPool& pool) {
     product.first_panel = panel;
     product.n_panels = std::min(task_panels, w->n_panels() - panel);
     product.n_rows = std::min(task_rows, args.n_rows - row);
-    if (IsBlocked(w->type())) product.act = static_cast<const ActBlock*>(args.scratch) + row * w->n_blocks();
+    if (IsBlocked(w->type())) product.act = act + row * w->n_blocks();
     product.x = args.x + row * args.x_stride;
     product.x_stride = args.x_stride;
     product.y = out->y + row * out->y_stride + panel * kPanel;

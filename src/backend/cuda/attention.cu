@@ -145,9 +145,11 @@ WEIR_KERNEL void AttendTile(AttentionCall call, SegmentHeads heads) {
     m.q[at] = query < n_all ? call.q[(row * call.n_heads + h) * call.dim + at % call.dim] : 0.0f;
     m.mix[at] = 0;
   }
+  // A sink is one more score, without a value, of the first split.
+  const bool has_sink = call.sinks != nullptr && BlockIdx() == 0;
   for (int q = ThreadIdx(); q < kQueries; q += NumThreads()) {
-    m.max[q] = -INFINITY;
-    m.sum[q] = 0;
+    m.max[q] = has_sink ? call.sinks[first_head + (query0 + q) % call.group] : -INFINITY;
+    m.sum[q] = has_sink ? 1.0f : 0.0f;
   }
   // This split's part of the slots that any of the rows sees.
   const int64_t begin = head.selected != nullptr ? 0 : FirstSlot(head, first_row);
@@ -295,6 +297,7 @@ AttentionCall CallOf(const AttentionArgs& args, const AttentionSegment& segment,
   call.k_slot_bytes = SlotBytes(args.k_type, args.head_dim);
   call.v_slot_bytes = SlotBytes(args.v_type, args.head_dim);
   call.softcap = args.softcap;
+  call.sinks = args.sinks;
   if (!args.keys_rotated) call.keys = AnglesOf(args.rope);
   return call;
 }

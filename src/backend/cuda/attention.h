@@ -51,7 +51,8 @@ struct AttentionCall {
   DType k_type = DType::kF16, v_type = DType::kF16;
   int64_t k_slot_bytes = 0, v_slot_bytes = 0;
   float softcap = 0;
-  Angles keys;  // rotation of stored keys; n_pairs 0: they are already rotated
+  const float* sinks = nullptr;  // [n_heads] or nullptr
+  Angles keys;                   // rotation of stored keys; n_pairs 0: they are already rotated
 };
 
 // Layout of a call's scratch.

@@ -82,6 +82,11 @@ WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
   }
   float mix[kColumns][4], max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
   WEIR_UNROLL
+  for (int j = 0; j < 2 && call.sinks != nullptr; ++j) {
+    max[j] = call.sinks[vector[j] % call.n_heads];
+    sum[j] = t == 0 ? 1.0f : 0.0f;  // the four lanes of a query add their sums at the end
+  }
+  WEIR_UNROLL
   for (int c = 0; c < kColumns; ++c) {
     WEIR_UNROLL
     for (int i = 0; i < 4; ++i) mix[c][i] = 0;

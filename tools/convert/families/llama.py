@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Llama 1 to 3, Vicuna, Mistral, SmolLM2: GGUF architecture `llama`."""
+"""Llama 1 to 3, Vicuna, Mistral, SmolLM2, Mixtral: GGUF architecture `llama`."""
 
-from .. import rope
+from .. import experts, rope
 from ..source import ConvertError
 
 GGUF_ARCH = "llama"
-HF_NAMES = ("LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM")
+HF_NAMES = ("LlamaForCausalLM", "LLaMAForCausalLM", "MistralForCausalLM", "MixtralForCausalLM")
 
 # Hugging Face module -> GGUF module, inside one layer.
 LAYER = {
@@ -21,8 +21,14 @@ LAYER = {
 }
 
 
-def decoder_metadata(source, writer, say, act="silu", eps="rms_norm_eps"):
-    """Keys shared by every decoder of this shape. `eps`: the key of its norms', which tells their kind."""
+def without_mlp(layer_map):
+    """The map of a family with experts (tools/convert/experts.py) in place of one feed-forward part."""
+    return {hf: name for hf, name in layer_map.items() if not hf.startswith("mlp.")}
+
+
+def decoder_metadata(source, writer, say, act="silu", eps="rms_norm_eps", whole_pairs=True):
+    """Keys shared by every decoder of this shape. `eps`: the key of its norms', which tells their kind. `whole_pairs`:
+    rope.write_keys()."""
     if (given := source.get("hidden_activation") or source.get("hidden_act", act)) != act:
         raise ConvertError(f"config.json: activation `{given}`; this architecture is defined with {act}")
     n_heads = source.need("num_attention_heads")
@@ -39,7 +45,7 @@ def decoder_metadata(source, writer, say, act="silu", eps="rms_norm_eps"):
     else:
         writer.add_layer_norm_eps(source.need(eps))
     writer.add_vocab_size(source.need("vocab_size"))
-    rope.write_keys(source, writer, say)
+    rope.write_keys(source, writer, say, whole_pairs)
 
 
 def window_metadata(source, writer, every):
@@ -95,9 +101,21 @@ def metadata(source, writer, say):
             f"many tokens"
         )
     decoder_metadata(source, writer, say)
+    if source.get("num_local_experts"):
+        experts.write_keys(source, writer, source.need("intermediate_size"))
+
+
+def interleaved_tensors(source, layer_map):
+    """Every tensor of the decoder, with the rows of q and k in GGUF's order."""
+    n_heads = source.need("num_attention_heads")
+    heads = {"attn_q": n_heads, "attn_k": source.get("num_key_value_heads", n_heads)}
+    yield from decoder_tensors(source, layer_map, lambda name, a: interleave(a, heads[name]) if name in heads else a)
 
 
 def tensors(source):
-    n_heads = source.need("num_attention_heads")
-    heads = {"attn_q": n_heads, "attn_k": source.get("num_key_value_heads", n_heads)}
-    yield from decoder_tensors(source, LAYER, lambda name, a: interleave(a, heads[name]) if name in heads else a)
+    if not source.get("num_local_experts"):
+        yield from interleaved_tensors(source, LAYER)
+        return
+    yield from interleaved_tensors(source, without_mlp(LAYER))
+    for i in range(source.need("num_hidden_layers")):
+        yield from experts.separate(source, i, "block_sparse_moe", "gate", ("w1", "w3", "w2"))

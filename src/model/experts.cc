@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/experts.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/workspace.h"
+
+namespace weir {
+namespace {
+
+// Rows times experts that are computed together. A pass goes through the experts in batches, so that its memory does
+// not grow with the number of experts of a row; more than this many at once would no longer be faster.
+constexpr int64_t kBatch = 256;
+// Groups of a batch: bounds an array on the stack.
+constexpr int64_t kMaxGroups = kBatch;
+
+int64_t BatchRows(const ExpertsConfig& config, int64_t n_rows) {
+  return std::max(n_rows, std::min(n_rows * config.n_used, kBatch));
+}
+
+// The arrays of a pass, in one block of memory.
+struct Arrays {
+  float* logits;     // [n_rows, n_experts]
+  int32_t* ids;      // [n_rows, n_used]
+  float* weights;    // [n_rows, n_used]
+  int32_t* first;    // [n_experts + 1]: where each expert's entries begin
+  int32_t* rows;     // [n_rows * n_used], grouped by expert, each expert's rows in order
+  float* shares;     // [n_rows * n_used]: their weights
+  float *gate, *up;  // [batch, n_ff], or the shared expert's
+  float* batch;      // [batch, n_embd]: input, then output of a batch
+  void* scratch;
+  int64_t bytes;
+
+  Arrays(const Backend& backend, const ExpertsConfig& c, int64_t n_embd, int64_t n, uint8_t* base) {
+    Workspace bump(base);
+    const int64_t entries = n * c.n_used, batch_rows = BatchRows(c, n);
+    const int64_t ff = std::max(batch_rows * c.n_ff, n * c.n_ff_shared);
+    logits = bump.Floats(n * c.n_experts);
+    ids = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
+    weights = bump.Floats(entries);
+    first = reinterpret_cast<int32_t*>(bump.Bytes((c.n_experts + 1) * int64_t{4}));
+    rows = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
+    shares = bump.Floats(entries);
+    gate = bump.Floats(ff);
+    up = bump.Floats(ff);
+    batch = bump.Floats(batch_rows * n_embd);
+    scratch = bump.Bytes(std::max(backend.MatMulScratchBytes(n, std::max<int64_t>(n_embd, c.n_ff_shared)),
+                                  backend.MatMulScratchBytes(batch_rows, std::max<int64_t>(n_embd, c.n_ff))));
+    bytes = bump.used();
+  }
+};
+
+// Sorts a pass's choices by expert: a count of each, then their places.
+void GroupByExpert(const ExpertsConfig& c, int64_t n_rows, const Arrays& a) {
+  const int64_t n = n_rows * c.n_used;
+  std::fill_n(a.first, c.n_experts + 1, 0);
+  for (int64_t i = 0; i < n; ++i) ++a.first[a.ids[i] + 1];
+  for (int32_t e = 0; e < c.n_experts; ++e) a.first[e + 1] += a.first[e];
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t at = a.first[a.ids[i]]++;
+    a.rows[at] = static_cast<int32_t>(i / c.n_used);
+    a.shares[at] = a.weights[i];
+  }
+  // Every expert's beginning was moved to its end, which is the next one's beginning.
+  for (int32_t e = c.n_experts; e > 0; --e) a.first[e] = a.first[e - 1];
+  a.first[0] = 0;
+}
+
+void Product(Backend& backend, const float* x, int64_t n_rows, int64_t n_in, std::initializer_list<MatMulOut> outs,
+             void* scratch) {
+  backend.MatMul({x, n_in, n_rows, n_in, {outs.begin(), outs.size()}, scratch});
+}
+
+}  // namespace
+
+Result<ExpertsConfig> ReadExpertsConfig(const GgufFile& file, const std::string& arch) {
+  ExpertsConfig c;
+  const auto read = [&](const char* key, int64_t min, int64_t max, int32_t* out) -> Status {
+    WEIR_ASSIGN_OR_RETURN(const int64_t value, BoundedInt(file, arch + key, min, max));
+    *out = static_cast<int32_t>(value);
+    return Status();
+  };
+  if (!file.Has(arch + ".expert_count")) return c;
+  WEIR_RETURN_IF_ERROR(read(".expert_count", 0, kMaxExperts, &c.n_experts));
+  if (c.n_experts == 0) return c;
+  WEIR_RETURN_IF_ERROR(read(".expert_used_count", 1, std::min<int64_t>(c.n_experts, kMaxUsedExperts), &c.n_used));
+  const char* width =
+      file.Has(arch + ".expert_feed_forward_length") ? ".expert_feed_forward_length" : ".feed_forward_length";
+  WEIR_RETURN_IF_ERROR(read(width, 8, 1 << 20, &c.n_ff));
+  const char* shared = ".expert_shared_feed_forward_length";
+  if (file.Has(arch + shared)) WEIR_RETURN_IF_ERROR(read(shared, 0, 1 << 20, &c.n_ff_shared));
+  return c;
+}
+
+Status Experts::Load(WeightLoader& loader, Backend& backend, const std::string& blk, int64_t n_embd,
+                     const ExpertsConfig& config) {
+  config_ = config;
+  n_embd_ = n_embd;
+  const ExpertsConfig& c = config_;
+  if (!backend.on_host()) {
+    return Unsupported("{}: mixtures of experts run on the CPU only; choose it with --device cpu", loader.path());
+  }
+  if (c.n_ff % kStackedRows != 0 || n_embd % kStackedRows != 0) {
+    return Unsupported("{}: experts of width {} in a model of width {} are not supported; both must be multiples of {}",
+                       loader.path(), c.n_ff, n_embd, kStackedRows);
+  }
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_inp.weight", c.n_experts, n_embd, &router_));
+  if (c.router_bias) WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_inp.bias", c.n_experts, &router_bias_));
+  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_gate_exps.weight", c.n_experts, c.n_ff, n_embd, &gate_));
+  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_up_exps.weight", c.n_experts, c.n_ff, n_embd, &up_));
+  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_down_exps.weight", c.n_experts, n_embd, c.n_ff, &down_));
+  if (c.biases) {
+    WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_gate_exps.bias", c.n_experts, c.n_ff, &b_gate_));
+    WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_up_exps.bias", c.n_experts, c.n_ff, &b_up_));
+    WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_down_exps.bias", c.n_experts, n_embd, &b_down_));
+  }
+  if (c.n_ff_shared == 0) return Status();
+  if (c.shared_gate) WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_inp_shexp.weight", n_embd, &shared_scale_));
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_shexp.weight", c.n_ff_shared, n_embd, &shared_gate_));
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up_shexp.weight", c.n_ff_shared, n_embd, &shared_up_));
+  return loader.Load(blk + "ffn_down_shexp.weight", n_embd, c.n_ff_shared, &shared_down_);
+}
+
+int64_t Experts::WeightBytesPerToken() const {
+  int64_t bytes = router_->bytes();
+  for (const auto* w : {&gate_, &up_, &down_}) bytes += (*w)->bytes() / config_.n_experts * config_.n_used;
+  if (config_.n_ff_shared == 0) return bytes;
+  return bytes + shared_gate_->bytes() + shared_up_->bytes() + shared_down_->bytes();
+}
+
+int64_t Experts::WorkspaceBytes(const Backend& backend, const ExpertsConfig& config, int64_t n_embd, int64_t max_rows) {
+  return Arrays(backend, config, n_embd, max_rows, nullptr).bytes;
+}
+
+void Experts::RunShared(Backend& backend, const float* x, int64_t n_rows, float* y, float* gate, float* up,
+                        void* scratch) const {
+  const int64_t n_ff = config_.n_ff_shared;
+  Product(backend, x, n_rows, n_embd_,
+          {{shared_gate_.get(), gate, n_ff, nullptr, false}, {shared_up_.get(), up, n_ff, nullptr, false}}, scratch);
+  backend.SwiGlu({gate, up, gate, n_rows * n_ff});
+  Product(backend, gate, n_rows, n_ff, {{shared_down_.get(), y, n_embd_, nullptr, false}}, scratch);
+  if (config_.shared_gate) backend.GateRows({x, shared_scale_.get(), y, n_rows, n_embd_, n_embd_});
+}
+
+void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, uint8_t* workspace) const {
+  const ExpertsConfig& c = config_;
+  const Arrays a(backend, c, n_embd_, n_rows, workspace);
+  Product(backend, x, n_rows, n_embd_, {{router_.get(), a.logits, c.n_experts, router_bias_.get(), false}}, a.scratch);
+  backend.Route({a.logits, n_rows, c.n_experts, c.n_used, c.normalise, a.ids, a.weights});
+  GroupByExpert(c, n_rows, a);
+  if (c.n_ff_shared > 0) {
+    RunShared(backend, x, n_rows, y, a.gate, a.up, a.scratch);
+  } else {
+    std::fill_n(y, n_rows * n_embd_, 0.0f);
+  }
+
+  // Experts in order of their numbers, so that a row's sum does not depend on the batches.
+  const int64_t batch_rows = BatchRows(c, n_rows);
+  std::array<RowGroup, kMaxGroups> groups;
+  for (int32_t e = 0; e < c.n_experts;) {
+    const int32_t begin = a.first[e];
+    size_t n_groups = 0;
+    int64_t n = 0;
+    for (; e < c.n_experts && n_groups < groups.size(); ++e) {
+      const int64_t of_expert = a.first[e + 1] - a.first[e];
+      if (of_expert == 0) continue;
+      if (n + of_expert > batch_rows) break;
+      groups[n_groups++] = {e, n, of_expert};
+      n += of_expert;
+    }
+    if (n == 0) break;  // only experts without rows remain
+    const std::span<const RowGroup> batch(groups.data(), n_groups);
+    const auto product = [&](const float* in, int64_t n_in, std::initializer_list<StackedOut> outs) {
+      backend.GroupedMatMul({in, n, n_in, batch, {outs.begin(), outs.size()}, a.scratch});
+    };
+    backend.GatherRows({x, a.rows + begin, a.batch, n, n_embd_});
+    product(a.batch, n_embd_, {{gate_.get(), c.n_ff, a.gate, b_gate_.get()}, {up_.get(), c.n_ff, a.up, b_up_.get()}});
+    if (c.clamped) {
+      backend.ClampedSwiGlu({a.gate, a.up, a.gate, n * c.n_ff});
+    } else {
+      backend.SwiGlu({a.gate, a.up, a.gate, n * c.n_ff});
+    }
+    product(a.gate, c.n_ff, {{down_.get(), n_embd_, a.batch, b_down_.get()}});
+    backend.ScatterAddRows({a.batch, a.rows + begin, a.shares + begin, y, n, n_embd_});
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows and experts: the choice of a few experts for every row, and the way of rows to their experts and back.
+//
+// A layer with experts has E feed-forward parts. A router scores them for each row, the U best ones compute, and the
+// row's result is the sum of theirs, weighted (Shazeer et al., arXiv 1701.06538, section 2.1). All of this reads and
+// writes host memory: a prompt's rows are grouped by expert between two of these calls.
+#pragma once
+
+#include <cstdint>
+
+namespace weir {
+
+// The n_used largest scores of each row, largest first, of equal ones the lower number first:
+//
+//   weights[r, i] = exp(logits[r, ids[r, i]]) / sum exp(logits[r, j])
+//
+// with j over the row's n_used, if `normalise` (they sum to one), or over all experts. A row with a score that is not a
+// number has valid, distinct ids; its weights are NaN.
+struct RouteArgs {
+  const float* logits = nullptr;  // [n_rows, n_experts]
+  int64_t n_rows = 0, n_experts = 0;
+  int64_t n_used = 0;  // REQUIRES: 1 <= n_used <= n_experts
+  bool normalise = true;
+  int32_t* ids = nullptr;    // [n_rows, n_used]
+  float* weights = nullptr;  // [n_rows, n_used]
+};
+
+// y[i, :] = x[rows[i], :]
+struct GatherRowsArgs {
+  const float* x = nullptr;       // [any, dim], contiguous; not y
+  const int32_t* rows = nullptr;  // [n_rows]
+  float* y = nullptr;             // [n_rows, dim]
+  int64_t n_rows = 0, dim = 0;
+};
+
+// y[rows[i], :] += weights[i] * x[i, :], one i after the other: a row's sum has the order of its entries in `rows`.
+struct ScatterAddRowsArgs {
+  const float* x = nullptr;        // [n_rows, dim], contiguous; not y
+  const int32_t* rows = nullptr;   // [n_rows]; a row may be named several times
+  const float* weights = nullptr;  // [n_rows]
+  float* y = nullptr;              // [any, dim]
+  int64_t n_rows = 0, dim = 0;
+};
+
+// y[r, :] *= 1 / (1 + exp(-x[r, :] . w)): how much of a shared expert's result a row takes.
+struct GateRowsArgs {
+  const float* x = nullptr;  // [n_rows, n_in], contiguous; not y
+  const float* w = nullptr;  // [n_in]
+  float* y = nullptr;        // [n_rows, dim], contiguous
+  int64_t n_rows = 0, n_in = 0, dim = 0;
+};
+
+namespace ref {
+void Route(const RouteArgs& args);
+void GatherRows(const GatherRowsArgs& args);
+void ScatterAddRows(const ScatterAddRowsArgs& args);
+void GateRows(const GateRowsArgs& args);
+}  // namespace ref
+}  // namespace weir
