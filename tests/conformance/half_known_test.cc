@@ -45,8 +45,8 @@ bool KeyMayBeMissing(const std::string& key) {
   return std::any_of(std::begin(kEnds), std::end(kEnds), [&](const char* end) { return key.ends_with(end); });
 }
 
-// Heads tied to the embedding, factors of positions and of layers, biases of linear layers; those of norms in families of
-// which some have them.
+// Heads tied to the embedding, factors of positions and of layers, biases of linear layers; those of norms in families
+// of which some have them.
 bool TensorMayBeMissing(const std::string& family, const std::string& name) {
   if (name == "output.weight" || name.starts_with("rope_f") || name.ends_with(".layer_output_scale.weight"))
     return true;
