@@ -48,8 +48,19 @@ Result<std::unique_ptr<TokenMixer>> DeltaNetMixer::Load(WeightLoader& loader, co
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(taps, all, shape.n_taps, k_dim, k_dim, &out->k_taps_));
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(taps, all, shape.n_taps, 2 * k_dim, v_dim, &out->v_taps_));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_gate.weight", v_dim, n_embd, &out->wz_));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_alpha.weight", n_v_heads, n_embd, &out->w_alpha_));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_beta.weight", n_v_heads, n_embd, &out->w_beta_));
+  if (shape.grouped) {
+    const int32_t n_shared = shape.n_v_heads / shape.n_k_heads;
+    std::vector<int32_t> alpha, beta;
+    for (int32_t h = 0; h < shape.n_v_heads; ++h) {
+      beta.push_back(h / n_shared * 2 * n_shared + h % n_shared);
+      alpha.push_back(beta.back() + n_shared);
+    }
+    WEIR_RETURN_IF_ERROR(loader.LoadPicked(blk + "ssm_ba.weight", 2 * n_v_heads, n_embd, alpha, &out->w_alpha_));
+    WEIR_RETURN_IF_ERROR(loader.LoadPicked(blk + "ssm_ba.weight", 2 * n_v_heads, n_embd, beta, &out->w_beta_));
+  } else {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_alpha.weight", n_v_heads, n_embd, &out->w_alpha_));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_beta.weight", n_v_heads, n_embd, &out->w_beta_));
+  }
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_a", n_v_heads, &out->a_));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_dt.bias", n_v_heads, &out->dt_bias_));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_norm.weight", shape.d_v, &out->norm_));
@@ -128,7 +139,8 @@ void DeltaNetMixer::Run(const Call& call) {
                         .n_k_heads = shape_.n_k_heads,
                         .n_v_heads = shape_.n_v_heads,
                         .d_k = shape_.d_k,
-                        .d_v = shape_.d_v});
+                        .d_v = shape_.d_v,
+                        .grouped = shape_.grouped});
   }
   backend_.RmsNorm({call.out, norm_.get(), call.out, n * heads, shape_.d_v, norm_eps_});
   backend_.SwiGlu({r.z, call.out, call.out, n * v_dim});

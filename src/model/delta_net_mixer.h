@@ -15,6 +15,9 @@ namespace weir {
 // Keys `arch`.ssm.*.
 struct DeltaNetShape {
   int32_t n_taps = 0, n_k_heads = 0, n_v_heads = 0, d_k = 0, d_v = 0;
+  // Heads of values that share a head of keys are neighbours (DeltaRuleArgs::grouped), and ssm_ba holds, for each head
+  // of keys, the rows of their beta, then of their alpha. Otherwise these are ssm_beta and ssm_alpha.
+  bool grouped = false;
   int64_t k_dim() const { return int64_t{n_k_heads} * d_k; }
   int64_t v_dim() const { return int64_t{n_v_heads} * d_v; }
 };

@@ -46,7 +46,41 @@ class Dense : public FeedForward {
   std::unique_ptr<Matrix> gate_, up_, down_;
 };
 
+class ExpertsPart : public FeedForward {
+ public:
+  ExpertsPart(int64_t n_embd, const ExpertsConfig& config, Backend& backend)
+      : backend_(backend), n_embd_(n_embd), config_(config) {}
+  Status Load(WeightLoader& loader, const std::string& blk) {
+    return experts_.Load(loader, backend_, blk, n_embd_, config_);
+  }
+
+  int64_t WeightBytes() const override { return experts_.WeightBytesPerToken(); }
+  int64_t widest() const override { return n_embd_; }  // it brings its own scratch
+  int64_t WorkspaceBytes(int64_t n_rows) const override {
+    return AlignedBytes(n_rows * n_embd_ * 4) + Experts::WorkspaceBytes(backend_, config_, n_embd_, n_rows);
+  }
+  void Run(const float* x, int64_t n, float* y, bool add, Workspace space, void* /*scratch*/) override {
+    float* const out = add ? space.Floats(n * n_embd_) : y;
+    experts_.Run(backend_, x, n, out, space.Bytes(Experts::WorkspaceBytes(backend_, config_, n_embd_, n)));
+    if (add) backend_.Add({y, out, y, n * n_embd_});
+  }
+
+ private:
+  Backend& backend_;
+  const int64_t n_embd_;
+  const ExpertsConfig config_;
+  Experts experts_;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<FeedForward>> LoadExpertsFeedForward(WeightLoader& loader, const std::string& blk,
+                                                            int64_t n_embd, const ExpertsConfig& config,
+                                                            Backend& backend) {
+  auto out = std::make_unique<ExpertsPart>(n_embd, config, backend);
+  WEIR_RETURN_IF_ERROR(out->Load(loader, blk));
+  return std::unique_ptr<FeedForward>(std::move(out));
+}
 
 Result<std::unique_ptr<FeedForward>> LoadGatedFeedForward(WeightLoader& loader, const std::string& blk, int64_t n_embd,
                                                           int64_t n_ff, Backend& backend) {

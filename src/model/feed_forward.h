@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "base/workspace.h"
+#include "model/experts.h"
 #include "model/weights.h"
 
 namespace weir {
@@ -28,5 +29,10 @@ Result<std::unique_ptr<FeedForward>> LoadGatedFeedForward(WeightLoader& loader, 
 // down * max(up * x, 0)^2 (Nemotron-H), tensors ffn_up, ffn_down.
 Result<std::unique_ptr<FeedForward>> LoadSquaredReluFeedForward(WeightLoader& loader, const std::string& blk,
                                                                 int64_t n_embd, int64_t n_ff, Backend& backend);
+
+// Experts, with all of their tensors (model/experts.h).
+Result<std::unique_ptr<FeedForward>> LoadExpertsFeedForward(WeightLoader& loader, const std::string& blk,
+                                                            int64_t n_embd, const ExpertsConfig& config,
+                                                            Backend& backend);
 
 }  // namespace weir

@@ -14,6 +14,7 @@ Status HybridDecoder::Load(const GgufFile& file, const DecoderMetadata& m, const
   const int64_t n_embd = m.n_embd;
   WEIR_RETURN_IF_ERROR(loader.Load("token_embd.weight", m.n_vocab, n_embd, &embedding_));
   WEIR_RETURN_IF_ERROR(loader.Load(family.output_norm, n_embd, &output_norm_));
+  if (family.logit_scale != 1) WEIR_RETURN_IF_ERROR(loader.Scale(family.logit_scale, &output_norm_));
   if (loader.Has("output.weight")) WEIR_RETURN_IF_ERROR(loader.Load("output.weight", m.n_vocab, n_embd, &output_));
   layers_.resize(static_cast<size_t>(m.n_layers));
   AttentionLayout& attention = config_.attention;

@@ -39,6 +39,7 @@ class HybridDecoder : public Model {
     // The parts of layer l, with their tensors; names are within the layer, `blk` is "blk.3.".
     std::function<Result<Parts>(WeightLoader& loader, int32_t l, const std::string& blk)> layer;
     float embedding_scale = 1, residual_scale = 1;
+    float logit_scale = 1;  // becomes part of the output norm
   };
   // Reads the layers of a file whose metadata is in `m`, after FillConfig().
   Status Load(const GgufFile& file, const DecoderMetadata& m, const Family& family, WeightLoader& loader);

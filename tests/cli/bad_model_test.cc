@@ -49,6 +49,12 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
       {"gemma4", "blk.7.attn_q_norm.weight", "gemma4.attention.key_length_swa"},
       {"gemma", "blk.1.ffn_norm.weight", "gemma.block_count"},
+      {"qwen35", "blk.0.ssm_conv1d.weight", "qwen35.ssm.state_size"},
+      {"qwen35moe", "blk.0.ffn_gate_inp_shexp.weight", "qwen35moe.ssm.inner_size"},
+      {"qwen3next", "blk.0.ssm_ba.weight", "qwen3next.ssm.group_count"},
+      {"granitehybrid", "blk.0.ssm_norm.weight", "granitehybrid.ssm.conv_kernel"},
+      {"lfm2", "blk.0.shortconv.in_proj.weight", "lfm2.shortconv.l_cache"},
+      {"nemotron_h", "blk.1.ffn_up.weight", "nemotron_h.ssm.time_step_rank"},
       {"smollm3", "blk.3.attn_output.weight", "smollm3.attention.head_count"},
       {"olmo2", "blk.1.attn_k_norm.weight", "olmo2.attention.layer_norm_rms_epsilon"},
       {"exaone4", "blk.3.post_ffw_norm.weight", "exaone4.embedding_length"},
@@ -178,6 +184,38 @@ TEST_F(BadModelTest, ExpertsOutOfBounds) {
   cut.shape[0] -= 1;
   cut.data.resize(cut.data.size() / 4 * 3);
   ExpectBadModel(short_one.Bytes(), {"blk.1.ffn_up_exps.weight", "[3, 32, 32]"});
+}
+
+// Recurrent layers: sizes that do not fit each other, and lists for other layers.
+TEST_F(BadModelTest, StatesThatDoNotFit) {
+  const auto with = [](const char* model, const char* key, auto value) {
+    EditedModel edited(model);
+    edited.metadata[std::string(model) + key].v = value;
+    return edited.Bytes();
+  };
+  using List = std::vector<int64_t>;
+  ExpectBadModel(with("qwen35", ".ssm.inner_size", int64_t{127}), {"inner_size", "127"});
+  ExpectBadModel(with("qwen35", ".ssm.group_count", int64_t{3}), {"group_count", "3"});
+  ExpectBadModel(with("qwen35", ".ssm.conv_kernel", int64_t{9}), {"conv_kernel", "1 to 8"});
+  ExpectBadModel(with("qwen35", ".ssm.conv_kernel", int64_t{3}), {"blk.0.ssm_conv1d.weight"});
+  ExpectBadModel(with("qwen35", ".ssm.time_step_rank", int64_t{1} << 40), {"time_step_rank"});
+  ExpectBadModel(with("qwen35", ".full_attention_interval", int64_t{0}), {"full_attention_interval"});
+  ExpectBadModel(with("qwen35", ".full_attention_interval", int64_t{3}), {"blk.2.attn_q.weight"});
+  ExpectBadModel(with("qwen35", ".nextn_predict_layers", int64_t{4}), {"nextn_predict_layers"});
+  ExpectBadModel(with("lfm2", ".attention.head_count_kv", List{0, 2, 0}), {"head_count_kv", "4 layers"});
+  ExpectBadModel(with("lfm2", ".attention.head_count_kv", List{0, 0, 0, 0}), {"head_count_kv", "every layer"});
+  ExpectBadModel(with("lfm2", ".attention.head_count_kv", List{0, 2, 0, -1}), {"head_count_kv", "-1"});
+  ExpectBadModel(with("lfm2", ".attention.head_count_kv", List{0, 2, 0, 1}), {"head_count_kv"});
+  ExpectBadModel(with("nemotron_h", ".feed_forward_length", List{0, 64, 0}), {"feed_forward_length", "4 layers"});
+  ExpectBadModel(with("nemotron_h", ".feed_forward_length", int64_t{64}), {"an entry for each layer"});
+  ExpectBadModel(with("granitehybrid", ".attention.head_count_kv", int64_t{2}), {"an entry for each layer"});
+  EditedModel rotated("granitehybrid");
+  rotated.metadata["granitehybrid.rope.scaling.finetuned"].v = true;
+  ExpectBadModel(rotated.Bytes(), {"rotary"});
+  EditedModel nan("qwen35");
+  const float bad = NAN;
+  std::memcpy(nan.Tensor("blk.0.ssm_a").data.data(), &bad, 4);
+  ExpectBadModel(nan.Bytes(), {"blk.0.ssm_a", "not finite"});
 }
 
 TEST_F(BadModelTest, TruncatedFiles) {

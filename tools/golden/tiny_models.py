@@ -327,6 +327,45 @@ MODELS = {
             ),
         ),
     ),
+    "qwen35moe": (
+        "qwen35moe",
+        dict(
+            SMALL,
+            num_hidden_layers=2,
+            full_attention_interval=2,
+            tie_word_embeddings=False,
+            linear_key_head_dim=32,
+            linear_value_head_dim=32,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+            num_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            shared_expert_intermediate_size=32,
+            rope_parameters=dict(
+                rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1]
+            ),
+        ),
+    ),
+    "qwen3next": (
+        "qwen3next",
+        dict(
+            SMALL,
+            num_hidden_layers=2,
+            layer_types=["linear_attention", "full_attention"],
+            full_attention_interval=2,
+            tie_word_embeddings=False,
+            linear_key_head_dim=32,
+            linear_value_head_dim=32,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+            num_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            shared_expert_intermediate_size=32,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+        ),
+    ),
     "lfm2": (
         "lfm2",
         dict(
@@ -338,6 +377,47 @@ MODELS = {
             num_key_value_heads=2,
             max_position_embeddings=512,
             full_attn_idxs=[1, 3],
+        ),
+    ),
+    "granitehybrid": (
+        "granitehybrid",
+        dict(
+            SMALL,
+            head_dim=8,
+            num_hidden_layers=3,
+            shared_intermediate_size=32,
+            layer_types=["mamba", "attention", "mamba"],
+            num_local_experts=0,
+            num_experts_per_tok=0,
+            position_embedding_type="nope",
+            mamba_n_heads=2,
+            mamba_d_head=32,
+            mamba_n_groups=1,
+            mamba_d_state=16,
+            mamba_chunk_size=16,
+            embedding_multiplier=3.0,
+            attention_multiplier=0.2,
+            residual_multiplier=0.5,
+            logits_scaling=2.0,
+        ),
+    ),
+    "granitehybrid_experts": (
+        "granitehybrid",
+        dict(
+            SMALL,
+            head_dim=8,
+            num_hidden_layers=2,
+            intermediate_size=32,
+            shared_intermediate_size=32,
+            layer_types=["mamba", "attention"],
+            num_local_experts=6,
+            num_experts_per_tok=2,
+            position_embedding_type="nope",
+            mamba_n_heads=2,
+            mamba_d_head=32,
+            mamba_n_groups=1,
+            mamba_d_state=16,
+            mamba_chunk_size=16,
         ),
     ),
     "nemotron_h": (
@@ -468,7 +548,10 @@ KINDS = {
     "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM),
     "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
     "qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM),
+    "qwen35moe": (transformers.Qwen3_5MoeTextConfig, transformers.Qwen3_5MoeForCausalLM),
+    "qwen3next": (transformers.Qwen3NextConfig, transformers.Qwen3NextForCausalLM),
     "lfm2": (transformers.Lfm2Config, transformers.Lfm2ForCausalLM),
+    "granitehybrid": (transformers.GraniteMoeHybridConfig, transformers.GraniteMoeHybridForCausalLM),
     "nemotron_h": (transformers.NemotronHConfig, transformers.NemotronHForCausalLM),
     "gemma": (transformers.GemmaConfig, transformers.GemmaForCausalLM),
     "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
@@ -499,6 +582,7 @@ FROM_THE_FIRST_LAYER = (
     "gemma",
     "glm4",
     "granite",
+    "granitemoehybrid",
     "ministral3",
     "olmo2",
     "olmo3",
@@ -526,8 +610,11 @@ def build(kind, settings, seed):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
-                # Gemma 2 and 3 store offsets from 1, and so does Qwen3.5, but for the norm inside its recurrence.
-                offset = kind in ("gemma2", "gemma3") or (kind == "qwen35" and "linear_attn" not in name)
+                # Gemma 2 and 3 store offsets from 1, and so do Qwen3.5 and Qwen3-Next, but for the norm inside their
+                # recurrence.
+                offset = kind in ("gemma2", "gemma3") or (
+                    kind in ("qwen35", "qwen35moe", "qwen3next") and "linear_attn" not in name
+                )
                 p.copy_((0.0 if offset else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
             elif name.endswith("A_log") or name.endswith("dt_bias") or name.endswith(".D"):
                 p.copy_(torch.randn(p.shape, generator=g))
@@ -589,7 +676,9 @@ LFM2 = {
     "ffn_norm": "ffn_norm",
     "ffn_out": "feed_forward",
 }
-RECURRENT = {"qwen3_5_text": "linear_attn.out_proj", "lfm2": "conv.out_proj"}
+DELTA = "linear_attn.out_proj"
+RECURRENT = {"qwen3_5_text": DELTA, "qwen3_5_moe_text": DELTA, "qwen3_next": DELTA, "lfm2": "conv.out_proj"}
+RECURRENT["granitemoehybrid"] = "mamba.out_proj"
 # Of layers that are one part only.
 NEMOTRON_H = {
     "linear_attention": {"attn_norm": "norm", "attn_out": "mixer"},
@@ -604,6 +693,9 @@ NEMOTRON_H = {
 }
 LAYERS = {
     "qwen3_5_text": QWEN35,
+    "qwen3_5_moe_text": QWEN35,
+    "granitemoehybrid": {**LLAMA, "ffn_out": "shared_mlp"},
+    "qwen3_next": QWEN35,
     "lfm2": LFM2,
     "qwen3": {**LLAMA, **HEAD_NORMS},
     "olmo2": POST_NORMS,
@@ -703,9 +795,11 @@ def run(model, tokens, pos):
         last = base.embedding_norm if kind == "lfm2" else base.norm
     for i, layer in enumerate(base.layers):
         names = LAYERS.get(kind, LLAMA)
-        if kind in RECURRENT and not hasattr(layer, "self_attn"):
+        if kind in RECURRENT and getattr(layer, "self_attn", None) is None:
             names = {k: path for k, path in names.items() if not path.startswith("self_attn")}
             names["attn_out"] = RECURRENT[kind]
+        if getattr(layer, "has_experts", False):  # whose result no module has
+            names = {k: path for k, path in names.items() if k != "ffn_out"}
         if kind == "nemotron_h":
             names = NEMOTRON_H[layer.block_type]
         if kind == "gemma4_text":  # a layer that reads another's keys has none, and per-layer embeddings are optional

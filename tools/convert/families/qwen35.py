@@ -28,7 +28,6 @@ BLOCK = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-SECTIONS = (11, 11, 10)
 
 
 def prepare(source, mmproj):
@@ -59,8 +58,8 @@ def metadata(source, writer, say):
     llama.decoder_metadata(source, writer, say)
     if source.get("attention_bias", False):
         raise ConvertError("config.json: attention_bias is not converted for this architecture")
-    sections = list(source.rope()[1].get("mrope_section", SECTIONS))
-    writer.add_rope_dimension_sections(sections + [0])
+    if sections := source.rope()[1].get("mrope_section"):
+        writer.add_rope_dimension_sections(list(sections) + [0])
     writer.add_ssm_conv_kernel(source.get("linear_conv_kernel_dim", 4))
     writer.add_ssm_state_size(source.get("linear_key_head_dim", 128))
     writer.add_ssm_group_count(source.get("linear_num_key_heads", 16))
@@ -93,7 +92,7 @@ def recurrent_tensors(source, hf, blk):
     yield f"{blk}.ssm_out.weight", turns(get("out_proj.weight").T).T
 
 
-def tensors(source):
+def tensors(source, block=BLOCK, recurrent=recurrent_tensors):
     yield "token_embd.weight", source.tensor("model.embed_tokens.weight")
     yield "output_norm.weight", 1 + source.tensor("model.norm.weight")
     if source.get("tie_word_embeddings", False):
@@ -101,9 +100,9 @@ def tensors(source):
     else:
         yield "output.weight", source.tensor("lm_head.weight")
     for i, attends in enumerate(kinds(source)):
-        names = {**BLOCK, **ATTENTION} if attends else BLOCK
+        names = {**block, **ATTENTION} if attends else block
         for hf, name in names.items():
             array = source.tensor(f"model.layers.{i}.{hf}.weight")
             yield f"blk.{i}.{name}.weight", 1 + array if "norm" in name else array
         if not attends:
-            yield from recurrent_tensors(source, f"model.layers.{i}.linear_attn", f"blk.{i}")
+            yield from recurrent(source, f"model.layers.{i}.linear_attn", f"blk.{i}")

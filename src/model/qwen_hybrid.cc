@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/qwen_hybrid.h"
+
+#include <string>
+
+#include "model/attention_mixer.h"
+#include "model/delta_net_mixer.h"
+#include "model/experts.h"
+#include "model/hybrid_decoder.h"
+
+namespace weir {
+
+Result<std::unique_ptr<Model>> LoadQwenHybrid(const GgufFile& file, Backend& backend, Ledger& ledger, const char* name,
+                                              const QwenHybridOptions& options) {
+  const std::string arch = name;
+  WEIR_ASSIGN_OR_RETURN(DecoderMetadata m, ReadDecoderMetadata(file, arch, {.experts = options.experts}));
+  WEIR_ASSIGN_OR_RETURN(DeltaNetShape delta, ReadDeltaNetShape(file, arch));
+  delta.grouped = options.next;
+  WEIR_ASSIGN_OR_RETURN(const int64_t every, BoundedIntOr(file, arch + ".full_attention_interval", 1, m.n_layers, 4));
+  WEIR_ASSIGN_OR_RETURN(const int64_t n_next, BoundedIntOr(file, arch + ".nextn_predict_layers", 0, m.n_layers - 1, 0));
+  ExpertsConfig experts;
+  if (options.experts) {
+    WEIR_ASSIGN_OR_RETURN(experts, ReadExpertsConfig(file, arch));
+    if (experts.n_experts == 0) return Corrupt("{}: {}.expert_count is 0", file.path(), arch);
+    experts.shared_gate = experts.n_ff_shared > 0;
+  }
+  WeightLoader loader(file, backend, ledger);
+  for (int32_t l = m.n_layers - static_cast<int32_t>(n_next); l < m.n_layers; ++l) {
+    loader.Skip("blk." + std::to_string(l) + ".");
+  }
+  m.n_layers -= static_cast<int32_t>(n_next);
+  auto model = std::make_unique<HybridDecoder>(backend);
+  ModelConfig& config = model->mutable_config();
+  WEIR_RETURN_IF_ERROR(FillConfig(file, name, m, &config));
+  WEIR_ASSIGN_OR_RETURN(config.attention.rope, ReadRopeConfig(file, arch, m, loader));
+  const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
+    HybridDecoder::Parts parts;
+    if ((l + 1) % every == 0) {
+      parts.out = "attn_output.weight";
+      WEIR_ASSIGN_OR_RETURN(parts.mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
+                                                              {.head_norms = true, .gated = true}, backend));
+    } else {
+      parts.out = "ssm_out.weight";
+      WEIR_ASSIGN_OR_RETURN(parts.mixer, DeltaNetMixer::Load(from, blk, m.n_embd, delta, m.norm_eps, backend));
+    }
+    parts.ffn_norm = "post_attention_norm.weight";
+    if (options.experts) {
+      WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadExpertsFeedForward(from, blk, m.n_embd, experts, backend));
+    } else {
+      WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadGatedFeedForward(from, blk, m.n_embd, m.n_ff, backend));
+    }
+    return parts;
+  };
+  WEIR_RETURN_IF_ERROR(model->Load(file, m, {.arch = name, .layer = layer}, loader));
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+}  // namespace weir
