@@ -1,7 +1,8 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
 // Granite 4, hybrid: Mamba-2 and, in some layers, attention without rotary positions; dense or with experts and a
-// shared one. Four numbers scale the embedding, the attention's scores, what each part adds to the stream, and the logits.
+// shared one. Four numbers scale the embedding, the attention's scores, what each part adds to the stream, and the
+// logits.
 #include "model/attention_mixer.h"
 #include "model/experts.h"
 #include "model/hybrid_decoder.h"

@@ -9,9 +9,8 @@ extern const ArchitectureInfo kQwen35moe;
 const ArchitectureInfo kQwen35moe = {
     .name = "qwen35moe",
     .models = "Qwen3.5 (mixtures of experts)",
-    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) {
-      return LoadQwenHybrid(file, backend, ledger, "qwen35moe", {.experts = true});
-    },
+    .load = [](const GgufFile& file, Backend& backend,
+               Ledger& ledger) { return LoadQwenHybrid(file, backend, ledger, "qwen35moe", {.experts = true}); },
 };
 
 }  // namespace weir

@@ -9,9 +9,10 @@ extern const ArchitectureInfo kQwen3next;
 const ArchitectureInfo kQwen3next = {
     .name = "qwen3next",
     .models = "Qwen3-Next",
-    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) {
-      return LoadQwenHybrid(file, backend, ledger, "qwen3next", {.experts = true, .next = true});
-    },
+    .load =
+        [](const GgufFile& file, Backend& backend, Ledger& ledger) {
+          return LoadQwenHybrid(file, backend, ledger, "qwen3next", {.experts = true, .next = true});
+        },
 };
 
 }  // namespace weir

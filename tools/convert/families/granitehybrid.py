@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Granite 4, hybrid: GGUF architecture `granitehybrid`. Models of this class whose layers all attend are `granite`'s."""
+"""Granite 4, hybrid: GGUF architecture `granitehybrid`. Models of this class whose layers all attend are not."""
 
 from .. import experts, mamba2
 from ..source import ConvertError

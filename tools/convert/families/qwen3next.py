@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen3-Next: GGUF architecture `qwen3next`. As Qwen3.5 with experts, but the inputs of a recurrent layer are saved by head
-of keys, and heads of values keep their order."""
+"""Qwen3-Next: GGUF architecture `qwen3next`.
+
+As Qwen3.5 with experts, but the inputs of a recurrent layer are saved by head of keys, and heads of values keep their
+order."""
 
 import numpy as np
 
