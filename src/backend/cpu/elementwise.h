@@ -16,7 +16,7 @@ void Relu(const ReluArgs& args, ThreadPool& pool);
 void SwiGlu(const SwiGluArgs& args, ThreadPool& pool);
 // Error below 4e-7 of the value plus 1e-36 * |x|. NaN stays NaN.
 void SigmoidGate(const SigmoidGateArgs& args, ThreadPool& pool);
-// Error below 1e-6 of the value plus 1e-34. NaN stays NaN.
+// Error below 6e-6 of the value, where the exponent of a large gate is rounded, plus 1e-34. NaN stays NaN.
 void ClampedSwiGlu(const ClampedSwiGluArgs& args, ThreadPool& pool);
 // Error below 1e-6 * max(1, |gate|) * |up|. NaN stays NaN.
 void GeGlu(const GeGluArgs& args, ThreadPool& pool);
