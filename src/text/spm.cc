@@ -3,6 +3,7 @@
 // symbols whose joint text is a token, the pair with the highest score is joined first, until none is left. Characters
 // without a token become byte tokens. Source: google/sentencepiece, bpe_model.cc.
 #include <algorithm>
+#include <cmath>
 
 #include "base/utf8.h"
 #include "text/pretokenizer.h"
@@ -173,7 +174,7 @@ class Spm final : public TokenModel {
       if (left < 0 || right < 0) return;
       const uint32_t bytes = s[left].bytes + s[right].bytes;
       const int32_t id = FindText(word.substr(s[left].begin, bytes));
-      if (id < 0) return;
+      if (id < 0 || !std::isfinite(vocab_.score[id])) return;
       heap->push_back({vocab_.score[id], left, right, bytes});
       std::push_heap(heap->begin(), heap->end());
     };

@@ -21,7 +21,7 @@ inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, Sente
 // The file's token list, checked: three arrays of one length, finite scores.
 struct Vocab {
   std::vector<std::string> text;
-  std::vector<float> score;  // all 0 when the file has none
+  std::vector<float> score;  // all 0 when the file has none; minus infinity: nothing is joined to this token
   std::vector<TokenType> type;
   std::unordered_map<std::string_view, int32_t> by_text;  // views into `text`; the last of equal texts wins
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <limits>
 
 #include "base/utf8.h"
 #include "text/special_tokens.h"
@@ -36,9 +37,9 @@ constexpr std::string_view kTurnTexts[] = {"<|eot_id|>",    "<|im_end|>", "<|end
                                            "<end_of_turn>", "<turn|>",    "<end_of_utterance>"};
 
 // Gives tokens the scores with which pairs are joined in the order of the merges, "left right" each: minus the rank of
-// the first merge that makes the token.
+// the first merge that makes the token, minus infinity where none does: nothing is joined to it.
 void ScoreByMerges(const std::vector<std::string>& merges, Vocab* vocab) {
-  std::ranges::fill(vocab->score, -1e6f);
+  std::ranges::fill(vocab->score, -std::numeric_limits<float>::infinity());
   for (size_t rank = merges.size(); rank-- > 0;) {
     const std::string& merge = merges[rank];
     const size_t space = merge.find(' ', 1);

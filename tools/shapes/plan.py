@@ -91,8 +91,8 @@ MODELS = {
 def gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra):
     """Every tensor of a Gemma 4 with per-layer embeddings."""
     own = extra["embedding_length_per_layer_input"]
-    out = [("token_embd.weight", (vocab, n_embd)), ("output_norm.weight", (n_embd,))]
-    out += [("rope_freqs.weight", (head_dim // 2,)), ("per_layer_proj_norm.weight", (own,))]
+    out = [("rope_freqs.weight", (head_dim // 2,)), ("per_layer_proj_norm.weight", (own,))]
+    out += [("token_embd.weight", (vocab, n_embd)), ("output_norm.weight", (n_embd,))]
     out += [("per_layer_token_embd.weight", (vocab, layers * own))]
     out += [("per_layer_model_proj.weight", (layers * own, n_embd))]
     for i in range(layers):
@@ -186,7 +186,11 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
     w.close()
     with open(path, "r+b") as f:
         f.seek(0, 2)
-        f.truncate((f.tell() + 31) // 32 * 32 + n_bytes)
+        begin = (f.tell() + 31) // 32 * 32
+        f.truncate(begin + n_bytes)
+        if arch == "gemma4":  # its first tensor: factors of the rotary embedding, which are checked
+            f.seek(begin)
+            f.write(np.ones(head_dim // 2, dtype=np.float32).tobytes())
 
 
 def plan(weir, policy, name, pots):
