@@ -23,18 +23,8 @@ Status HybridDecoder::Load(const GgufFile& file, const DecoderMetadata& m, const
     Layer& layer = layers_[static_cast<size_t>(l)];
     const std::string blk = "blk." + std::to_string(l) + ".";
     WEIR_ASSIGN_OR_RETURN(Parts parts, family.layer(loader, l, blk));
-    layer.mixer = std::move(parts.mixer);
+    WEIR_RETURN_IF_ERROR(LoadMixers(loader, blk, std::move(parts.mixers), &layer));
     layer.feed_forward = std::move(parts.feed_forward);
-    if (layer.mixer) {
-      WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm.weight", n_embd, &layer.attn_norm));
-      WEIR_RETURN_IF_ERROR(loader.Load(blk + parts.out, n_embd, layer.mixer->n_out(), &layer.out));
-      if (layer.mixer->n_state() == 0) {
-        layer.mixer->Place(attention.n_layers++);
-      } else {
-        layer.mixer->Place(attention.n_state);
-        attention.n_state += layer.mixer->n_state();
-      }
-    }
     if (layer.feed_forward) WEIR_RETURN_IF_ERROR(loader.Load(blk + parts.ffn_norm, n_embd, &layer.ffn_norm));
   }
   if (attention.n_layers == 0) {
@@ -43,10 +33,29 @@ Status HybridDecoder::Load(const GgufFile& file, const DecoderMetadata& m, const
   return loader.Finish();
 }
 
+Status HybridDecoder::LoadMixers(WeightLoader& loader, const std::string& blk, std::vector<Mixer> mixers,
+                                 Layer* layer) {
+  if (mixers.empty()) return Status();
+  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm.weight", config_.n_embd, &layer->attn_norm));
+  AttentionLayout& attention = config_.attention;
+  for (Mixer& made : mixers) {
+    LoadedMixer part{std::move(made.mixer), nullptr};
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + made.out, config_.n_embd, part.mixer->n_out(), &part.out));
+    if (part.mixer->n_state() == 0) {
+      part.mixer->Place(attention.n_layers++);
+    } else {
+      part.mixer->Place(attention.n_state);
+      attention.n_state += part.mixer->n_state();
+    }
+    layer->mixers.push_back(std::move(part));
+  }
+  return Status();
+}
+
 int64_t HybridDecoder::WeightBytesPerToken() const {
   int64_t bytes = head().bytes();
   for (const Layer& l : layers_) {
-    if (l.mixer) bytes += l.mixer->WeightBytes() + l.out->bytes();
+    for (const LoadedMixer& m : l.mixers) bytes += m.mixer->WeightBytes() + m.out->bytes();
     if (l.feed_forward) bytes += l.feed_forward->WeightBytes();
   }
   return bytes;
@@ -55,7 +64,7 @@ int64_t HybridDecoder::WeightBytesPerToken() const {
 int64_t HybridDecoder::widest() const {
   int64_t widest = config_.n_embd;
   for (const Layer& l : layers_) {
-    if (l.mixer) widest = std::max({widest, l.mixer->widest(), l.mixer->n_out()});
+    for (const LoadedMixer& m : l.mixers) widest = std::max({widest, m.mixer->widest(), m.mixer->n_out()});
     if (l.feed_forward) widest = std::max(widest, l.feed_forward->widest());
   }
   return widest;
@@ -64,7 +73,9 @@ int64_t HybridDecoder::widest() const {
 int64_t HybridDecoder::WorkspaceBytes(int64_t n) const {
   int64_t part = 0;  // a layer's parts are never live together
   for (const Layer& l : layers_) {
-    if (l.mixer) part = std::max(part, AlignedBytes(n * l.mixer->n_out() * 4) + l.mixer->WorkspaceBytes(n));
+    for (const LoadedMixer& m : l.mixers) {
+      part = std::max(part, AlignedBytes(n * m.mixer->n_out() * 4) + m.mixer->WorkspaceBytes(n));
+    }
     if (l.feed_forward) part = std::max(part, l.feed_forward->WorkspaceBytes(n));
   }
   // Two rows of the stream's width: a part's input, and its result where that is not added at once.
@@ -77,7 +88,7 @@ void HybridDecoder::Forward(const ForwardArgs& args) {
   float* x = args.hidden;  // the residual stream is in the output's memory
   Workspace bump(args.workspace);
   float* const norm = bump.Floats(n * n_embd);
-  float* const apart = bump.Floats(n * n_embd);
+  float* apart = bump.Floats(n * n_embd);
   void* const scratch = bump.Bytes(backend_.MatMulScratchBytes(n, widest()));
 
   const bool watched = args.observer != nullptr;
@@ -102,34 +113,36 @@ void HybridDecoder::Forward(const ForwardArgs& args) {
   observe("embd", n_embd, x);
   // Nothing after the last mixer reads another row.
   size_t last = layers_.size() - 1;
-  while (layers_[last].mixer == nullptr) --last;
+  while (layers_[last].mixers.empty()) --last;
   for (size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     const std::string blk = watched ? "blk." + std::to_string(l) + "." : std::string();
-    if (layer.mixer) {
+    if (!layer.mixers.empty()) {
       backend_.RmsNorm({x, layer.attn_norm.get(), norm, n, n_embd, norm_eps_});
       observe(blk + "attn_norm", n_embd, norm);
-      Workspace space = bump;
-      const int64_t n_out = layer.mixer->n_out();
-      float* mix = space.Floats(n * n_out);
-      TokenMixer::Call call{.attender = args.attender,
-                            .x = norm,
-                            .n_rows = n,
-                            .out = mix,
-                            .space = space,
-                            .scratch = scratch,
-                            .observe = {}};
-      if (watched) {
-        call.observe = [&](const char* name, int64_t cols, const float* data) { observe(blk + name, cols, data); };
+      const int64_t first = l == last ? args.first_hidden : 0;
+      for (const LoadedMixer& part : layer.mixers) {
+        Workspace space = bump;
+        const int64_t n_out = part.mixer->n_out();
+        float* const mix = space.Floats(n * n_out);
+        TokenMixer::Call call{.attender = args.attender,
+                              .x = norm,
+                              .n_rows = n,
+                              .out = mix,
+                              .space = space,
+                              .scratch = scratch,
+                              .observe = {}};
+        if (watched) {
+          call.observe = [&](const char* name, int64_t cols, const float* data) { observe(blk + name, cols, data); };
+        }
+        part.mixer->Run(call);
+        float* const to = (at_once ? x : apart) + first * n_embd;
+        const MatMulOut out = {part.out.get(), to, n_embd, nullptr, at_once || &part != &layer.mixers.front()};
+        backend_.MatMul({mix + first * n_out, n_out, n - first, n_out, {&out, 1}, scratch});
       }
-      layer.mixer->Run(call);
-      if (l == last) {
-        n -= args.first_hidden;
-        x += args.first_hidden * n_embd;
-        mix += args.first_hidden * n_out;
-      }
-      const MatMulOut out = {layer.out.get(), at_once ? x : apart, n_embd, nullptr, at_once};
-      backend_.MatMul({mix, n_out, n, n_out, {&out, 1}, scratch});
+      n -= first;
+      x += first * n_embd;
+      apart += first * n_embd;
       add(blk + "attn_out");
     }
     if (layer.feed_forward) {

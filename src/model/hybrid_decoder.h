@@ -5,7 +5,7 @@
 //   h = x + s wo * mix(rms(x) * attn_norm)
 //   x = h + s ffn(rms(h) * ffn_norm)
 //
-// A layer may lack one of the two; s is 1 in most families.
+// A layer may lack one of the two, or have several mixers side by side; s is 1 in most families.
 //
 // Only layers that attend have keys and values in the pot: AttentionLayout counts these alone.
 #pragma once
@@ -27,9 +27,12 @@ class HybridDecoder : public Model {
   explicit HybridDecoder(Backend& backend) : backend_(backend) {}
 
   // The parts in which families differ.
+  struct Mixer {
+    std::unique_ptr<TokenMixer> mixer;
+    const char* out;  // its output projection: "attn_output.weight"
+  };
   struct Parts {
-    std::unique_ptr<TokenMixer> mixer;          // or nullptr
-    const char* out = "";                       // its output projection: "attn_output.weight"
+    std::vector<Mixer> mixers;                  // side by side on one norm: their results are added; or none
     std::unique_ptr<FeedForward> feed_forward;  // or nullptr
     const char* ffn_norm = "";                  // "ffn_norm.weight"
   };
@@ -52,12 +55,16 @@ class HybridDecoder : public Model {
   ModelConfig& mutable_config() { return config_; }
 
  private:
-  struct Layer {
-    Vector attn_norm, ffn_norm;
+  struct LoadedMixer {
     std::unique_ptr<TokenMixer> mixer;
     std::unique_ptr<Matrix> out;
+  };
+  struct Layer {
+    Vector attn_norm, ffn_norm;
+    std::vector<LoadedMixer> mixers;
     std::unique_ptr<FeedForward> feed_forward;
   };
+  Status LoadMixers(WeightLoader& loader, const std::string& blk, std::vector<Mixer> mixers, Layer* layer);
   int64_t widest() const;
 
   Backend& backend_;

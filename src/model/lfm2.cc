@@ -23,13 +23,12 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
     HybridDecoder::Parts parts;
     if (m.attends.empty() || m.attends[static_cast<size_t>(l)]) {
-      parts.out = "attn_output.weight";
-      WEIR_ASSIGN_OR_RETURN(parts.mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
+      WEIR_ASSIGN_OR_RETURN(auto mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
                                                               {.head_norms = true}, backend));
+      parts.mixers.push_back({std::move(mixer), "attn_output.weight"});
     } else {
-      parts.out = "shortconv.out_proj.weight";
-      WEIR_ASSIGN_OR_RETURN(parts.mixer,
-                            ShortConvMixer::Load(from, blk, m.n_embd, static_cast<int32_t>(n_taps), backend));
+      WEIR_ASSIGN_OR_RETURN(auto mixer, ShortConvMixer::Load(from, blk, m.n_embd, static_cast<int32_t>(n_taps), backend));
+      parts.mixers.push_back({std::move(mixer), "shortconv.out_proj.weight"});
     }
     parts.ffn_norm = "ffn_norm.weight";
     WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadGatedFeedForward(from, blk, m.n_embd, m.n_ff, backend));

@@ -28,7 +28,8 @@ Result<Mamba2Shape> ReadMamba2Shape(const GgufFile& file, const std::string& arc
 }
 
 Result<std::unique_ptr<TokenMixer>> Mamba2Mixer::Load(WeightLoader& loader, const std::string& blk, int64_t n_embd,
-                                                      const Mamba2Shape& shape, float norm_eps, Backend& backend) {
+                                                      const Mamba2Shape& shape, float norm_eps, bool normed,
+                                                      Backend& backend) {
   std::unique_ptr<Mamba2Mixer> out(new Mamba2Mixer(backend));
   out->shape_ = shape;
   out->n_embd_ = n_embd;
@@ -52,8 +53,10 @@ Result<std::unique_ptr<TokenMixer>> Mamba2Mixer::Load(WeightLoader& loader, cons
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(blk + "ssm_a", heads, 1, 0, heads, &out->a_));
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(blk + "ssm_d", heads, 1, 0, heads, &out->d_));
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ssm_dt.bias", heads, &out->dt_bias_));
-  WEIR_RETURN_IF_ERROR(
-      loader.LoadVectors(blk + "ssm_norm.weight", shape.n_groups, x_dim / shape.n_groups, &out->norm_));
+  if (normed) {
+    WEIR_RETURN_IF_ERROR(
+        loader.LoadVectors(blk + "ssm_norm.weight", shape.n_groups, x_dim / shape.n_groups, &out->norm_));
+  }
   return std::unique_ptr<TokenMixer>(std::move(out));
 }
 
@@ -122,6 +125,7 @@ void Mamba2Mixer::Run(const Call& call) {
                       .d_head = shape_.d_head});
   }
   backend_.SwiGlu({r.z, call.out, call.out, n * x_dim});
+  if (norm_.data.empty()) return;
   backend_.RmsNorm(
       {call.out, norm_.get(), call.out, n * shape_.n_groups, x_dim / shape_.n_groups, norm_eps_, shape_.n_groups});
 }

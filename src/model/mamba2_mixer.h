@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mamba-2 (arXiv 2405.21060, figure 6) as Granite 4, Nemotron-H and Falcon-H1 have it: x, b and c pass a short
-// convolution and silu, the scan follows, and its result is gated by silu(z) and normalised group by group.
+// convolution and silu, the scan follows, and its result is gated by silu(z) and, in most, normalised group by group.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,10 @@ Result<Mamba2Shape> ReadMamba2Shape(const GgufFile& file, const std::string& arc
 
 class Mamba2Mixer : public TokenMixer {
  public:
+  // Without `normed` the result is gated only.
   static Result<std::unique_ptr<TokenMixer>> Load(WeightLoader& loader, const std::string& blk, int64_t n_embd,
-                                                  const Mamba2Shape& shape, float norm_eps, Backend& backend);
+                                                  const Mamba2Shape& shape, float norm_eps, bool normed,
+                                                  Backend& backend);
 
   int64_t n_out() const override { return shape_.x_dim(); }
   int64_t n_state() const override;
@@ -46,7 +48,7 @@ class Mamba2Mixer : public TokenMixer {
   Vector x_taps_, b_taps_, c_taps_;  // [n_taps, columns]
   Vector x_bias_, b_bias_, c_bias_;  // or empty
   Vector a_, d_, dt_bias_;           // [n_heads]
-  Vector norm_;                      // [n_groups, x_dim / n_groups]
+  Vector norm_;                      // [n_groups, x_dim / n_groups], or empty
 };
 
 }  // namespace weir

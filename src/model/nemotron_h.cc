@@ -26,15 +26,14 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
     HybridDecoder::Parts parts;
     if (m.attends[static_cast<size_t>(l)]) {
-      parts.out = "attn_output.weight";
-      WEIR_ASSIGN_OR_RETURN(parts.mixer,
-                            AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps, {}, backend));
+      WEIR_ASSIGN_OR_RETURN(auto mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps, {}, backend));
+      parts.mixers.push_back({std::move(mixer), "attn_output.weight"});
     } else if (m.feeds_forward[static_cast<size_t>(l)]) {
       parts.ffn_norm = "attn_norm.weight";
       WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadSquaredReluFeedForward(from, blk, m.n_embd, m.n_ff, backend));
     } else {
-      parts.out = "ssm_out.weight";
-      WEIR_ASSIGN_OR_RETURN(parts.mixer, Mamba2Mixer::Load(from, blk, m.n_embd, mamba, m.norm_eps, backend));
+      WEIR_ASSIGN_OR_RETURN(auto mixer, Mamba2Mixer::Load(from, blk, m.n_embd, mamba, m.norm_eps, true, backend));
+      parts.mixers.push_back({std::move(mixer), "ssm_out.weight"});
     }
     return parts;
   };

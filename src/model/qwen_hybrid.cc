@@ -36,12 +36,12 @@ Result<std::unique_ptr<Model>> LoadQwenHybrid(const GgufFile& file, Backend& bac
   const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
     HybridDecoder::Parts parts;
     if ((l + 1) % every == 0) {
-      parts.out = "attn_output.weight";
-      WEIR_ASSIGN_OR_RETURN(parts.mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
+      WEIR_ASSIGN_OR_RETURN(auto mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
                                                               {.head_norms = true, .gated = true}, backend));
+      parts.mixers.push_back({std::move(mixer), "attn_output.weight"});
     } else {
-      parts.out = "ssm_out.weight";
-      WEIR_ASSIGN_OR_RETURN(parts.mixer, DeltaNetMixer::Load(from, blk, m.n_embd, delta, m.norm_eps, backend));
+      WEIR_ASSIGN_OR_RETURN(auto mixer, DeltaNetMixer::Load(from, blk, m.n_embd, delta, m.norm_eps, backend));
+      parts.mixers.push_back({std::move(mixer), "ssm_out.weight"});
     }
     parts.ffn_norm = "post_attention_norm.weight";
     if (options.experts) {

@@ -420,6 +420,29 @@ MODELS = {
             mamba_chunk_size=16,
         ),
     ),
+    "falcon_h1": (
+        "falcon_h1",
+        dict(
+            SMALL,
+            head_dim=8,
+            tie_word_embeddings=False,
+            mamba_n_heads=2,
+            mamba_d_head=32,
+            mamba_d_ssm=64,
+            mamba_n_groups=1,
+            mamba_d_state=16,
+            mamba_chunk_size=16,
+            lm_head_multiplier=0.5,
+            embedding_multiplier=3.0,
+            mlp_multipliers=[0.8, 1.5],
+            key_multiplier=0.7,
+            attention_in_multiplier=1.2,
+            attention_out_multiplier=0.9,
+            ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7],
+            ssm_in_multiplier=1.3,
+            ssm_out_multiplier=0.6,
+        ),
+    ),
     "nemotron_h": (
         "nemotron_h",
         dict(
@@ -552,6 +575,7 @@ KINDS = {
     "qwen3next": (transformers.Qwen3NextConfig, transformers.Qwen3NextForCausalLM),
     "lfm2": (transformers.Lfm2Config, transformers.Lfm2ForCausalLM),
     "granitehybrid": (transformers.GraniteMoeHybridConfig, transformers.GraniteMoeHybridForCausalLM),
+    "falcon_h1": (transformers.FalconH1Config, transformers.FalconH1ForCausalLM),
     "nemotron_h": (transformers.NemotronHConfig, transformers.NemotronHForCausalLM),
     "gemma": (transformers.GemmaConfig, transformers.GemmaForCausalLM),
     "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
@@ -695,6 +719,14 @@ LAYERS = {
     "qwen3_5_text": QWEN35,
     "qwen3_5_moe_text": QWEN35,
     "granitemoehybrid": {**LLAMA, "ffn_out": "shared_mlp"},
+    # Attention and Mamba-2 side by side; keys and what each adds are multiplied outside of their modules.
+    "falcon_h1": {
+        "attn_norm": "input_layernorm",
+        "q": "self_attn.q_proj",
+        "v": "self_attn.v_proj",
+        "ffn_norm": "pre_ff_layernorm",
+        "ffn_out": "feed_forward",
+    },
     "qwen3_next": QWEN35,
     "lfm2": LFM2,
     "qwen3": {**LLAMA, **HEAD_NORMS},
@@ -787,6 +819,9 @@ def run(model, tokens, pos):
     elif kind == "nemotron_h":
         keep("embd", base.embeddings)
         last = base.norm_f
+    elif kind == "falcon_h1":
+        keep("embd", base.layers[0], before=True)
+        last = base.final_layernorm
     elif kind in FROM_THE_FIRST_LAYER:
         keep("embd", base.layers[0], before=True)
         last = base.final_layernorm if kind == "phi" else base.norm
