@@ -28,7 +28,7 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
     parts.mixers.push_back({std::move(attention), "attn_output.weight"});
     WEIR_ASSIGN_OR_RETURN(auto scan, Mamba2Mixer::Load(from, blk, m.n_embd, mamba, m.norm_eps, normed, backend));
     parts.mixers.push_back({std::move(scan), "ssm_out.weight"});
-    parts.ffn_norm = "ffn_norm.weight";
+    parts.ffn_norm = "ffn_norm";  // without ".weight", as llama.cpp's files have it
     WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadGatedFeedForward(from, blk, m.n_embd, m.n_ff, backend));
     return parts;
   };

@@ -79,7 +79,8 @@ def tensors(source):
     for i in range(source.need("num_hidden_layers")):
         for hf, name in LAYER.items():
             array = source.tensor(f"model.layers.{i}.{hf}.weight")
-            yield f"blk.{i}.{name}.weight", array * np.float32(by_module.get(name, 1.0))
+            suffix = "" if name == "ffn_norm" else ".weight"  # as llama.cpp's files have it
+            yield f"blk.{i}.{name}{suffix}", array * np.float32(by_module.get(name, 1.0))
         for name, array in mamba2.tensors(source, f"model.layers.{i}.mamba", f"blk.{i}", source.need("mamba_n_groups")):
             if name.endswith("ssm_in.weight"):
                 array = array * in_factors(source)
