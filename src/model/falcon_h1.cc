@@ -1,7 +1,7 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Falcon-H1 (arXiv 2507.22448, section 2.1): in every layer attention and Mamba-2 side by side on one norm of the stream.
-// Its many multipliers are part of the file's weights.
+// Falcon-H1 (arXiv 2507.22448, section 2.1): in every layer attention and Mamba-2 side by side on one norm of the
+// stream. Its many multipliers are part of the file's weights.
 #include "model/attention_mixer.h"
 #include "model/hybrid_decoder.h"
 #include "model/mamba2_mixer.h"

@@ -40,7 +40,8 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   family.layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
     HybridDecoder::Parts parts;
     if (m.attends[static_cast<size_t>(l)]) {
-      WEIR_ASSIGN_OR_RETURN(auto mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps, {}, backend));
+      WEIR_ASSIGN_OR_RETURN(auto mixer,
+                            AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps, {}, backend));
       parts.mixers.push_back({std::move(mixer), "attn_output.weight"});
     } else {
       WEIR_ASSIGN_OR_RETURN(auto mixer, Mamba2Mixer::Load(from, blk, m.n_embd, mamba, m.norm_eps, true, backend));

@@ -24,10 +24,11 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
     HybridDecoder::Parts parts;
     if (m.attends.empty() || m.attends[static_cast<size_t>(l)]) {
       WEIR_ASSIGN_OR_RETURN(auto mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
-                                                              {.head_norms = true}, backend));
+                                                             {.head_norms = true}, backend));
       parts.mixers.push_back({std::move(mixer), "attn_output.weight"});
     } else {
-      WEIR_ASSIGN_OR_RETURN(auto mixer, ShortConvMixer::Load(from, blk, m.n_embd, static_cast<int32_t>(n_taps), backend));
+      WEIR_ASSIGN_OR_RETURN(auto mixer,
+                            ShortConvMixer::Load(from, blk, m.n_embd, static_cast<int32_t>(n_taps), backend));
       parts.mixers.push_back({std::move(mixer), "shortconv.out_proj.weight"});
     }
     parts.ffn_norm = "ffn_norm.weight";

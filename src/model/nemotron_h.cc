@@ -26,7 +26,8 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
     HybridDecoder::Parts parts;
     if (m.attends[static_cast<size_t>(l)]) {
-      WEIR_ASSIGN_OR_RETURN(auto mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps, {}, backend));
+      WEIR_ASSIGN_OR_RETURN(auto mixer,
+                            AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps, {}, backend));
       parts.mixers.push_back({std::move(mixer), "attn_output.weight"});
     } else if (m.feeds_forward[static_cast<size_t>(l)]) {
       parts.ffn_norm = "attn_norm.weight";

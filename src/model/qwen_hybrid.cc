@@ -37,7 +37,7 @@ Result<std::unique_ptr<Model>> LoadQwenHybrid(const GgufFile& file, Backend& bac
     HybridDecoder::Parts parts;
     if ((l + 1) % every == 0) {
       WEIR_ASSIGN_OR_RETURN(auto mixer, AttentionMixer::Load(from, blk, m.n_embd, config.attention, m.norm_eps,
-                                                              {.head_norms = true, .gated = true}, backend));
+                                                             {.head_norms = true, .gated = true}, backend));
       parts.mixers.push_back({std::move(mixer), "attn_output.weight"});
     } else {
       WEIR_ASSIGN_OR_RETURN(auto mixer, DeltaNetMixer::Load(from, blk, m.n_embd, delta, m.norm_eps, backend));
