@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Falcon-H1: GGUF architecture `falcon-h1`. The configuration's multipliers become part of the weights they multiply."""
+"""Falcon-H1: GGUF architecture `falcon-h1`. Its multipliers become part of the weights that they multiply."""
 
 import numpy as np
 
