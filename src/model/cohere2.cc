@@ -14,7 +14,8 @@ const ArchitectureInfo kCohere2 = {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.interleaved_rope = options.layer_norms = options.parallel = true;
-      WEIR_ASSIGN_OR_RETURN(options.logit_scale, ReadFactor(file, "cohere2.logit_scale", 1));
+      options.norm_biases = false;
+      WEIR_ASSIGN_OR_RETURN(options.logit_scale, ReadFactor(file, "cohere2.logit_scale"));
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "cohere2", options, ledger));
       AttentionLayout& attention = model->mutable_config().attention;
       WEIR_RETURN_IF_ERROR(ReadWindows(file, "cohere2", 0, 4, &attention));

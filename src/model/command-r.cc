@@ -14,7 +14,8 @@ const ArchitectureInfo kCommandR = {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.interleaved_rope = options.layer_norms = options.parallel = true;
-      WEIR_ASSIGN_OR_RETURN(options.logit_scale, ReadFactor(file, "command-r.logit_scale", 1));
+      options.norm_biases = false;
+      WEIR_ASSIGN_OR_RETURN(options.logit_scale, ReadFactor(file, "command-r.logit_scale"));
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "command-r", options, ledger));
       return std::unique_ptr<Model>(std::move(model));
     },

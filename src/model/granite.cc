@@ -14,9 +14,9 @@ const ArchitectureInfo kGranite = {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.interleaved_rope = true;
-      WEIR_ASSIGN_OR_RETURN(options.embedding_scale, ReadFactor(file, "granite.embedding_scale", 1));
-      WEIR_ASSIGN_OR_RETURN(options.residual_scale, ReadFactor(file, "granite.residual_scale", 1));
-      WEIR_ASSIGN_OR_RETURN(const float divisor, ReadFactor(file, "granite.logit_scale", 1));
+      WEIR_ASSIGN_OR_RETURN(options.embedding_scale, ReadFactor(file, "granite.embedding_scale"));
+      WEIR_ASSIGN_OR_RETURN(options.residual_scale, ReadFactor(file, "granite.residual_scale"));
+      WEIR_ASSIGN_OR_RETURN(const float divisor, ReadFactor(file, "granite.logit_scale"));
       options.logit_scale = 1 / divisor;
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "granite", options, ledger));
       AttentionLayout& attention = model->mutable_config().attention;

@@ -33,9 +33,9 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   }
   WEIR_ASSIGN_OR_RETURN(config.attention.scale, ReadScale(file, arch + ".attention.scale", m.head_dim));
   HybridDecoder::Family family = {.arch = kArch};
-  WEIR_ASSIGN_OR_RETURN(family.embedding_scale, ReadFactor(file, arch + ".embedding_scale", 1));
-  WEIR_ASSIGN_OR_RETURN(family.residual_scale, ReadFactor(file, arch + ".residual_scale", 1));
-  WEIR_ASSIGN_OR_RETURN(const float logit_scale, ReadFactor(file, arch + ".logit_scale", 1));
+  WEIR_ASSIGN_OR_RETURN(family.embedding_scale, ReadFactor(file, arch + ".embedding_scale"));
+  WEIR_ASSIGN_OR_RETURN(family.residual_scale, ReadFactor(file, arch + ".residual_scale"));
+  WEIR_ASSIGN_OR_RETURN(const float logit_scale, ReadFactor(file, arch + ".logit_scale"));
   family.logit_scale = 1 / logit_scale;
   family.layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
     HybridDecoder::Parts parts;

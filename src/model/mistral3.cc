@@ -17,11 +17,10 @@ const ArchitectureInfo kMistral3 = {
       PreNormDecoder::Options options;
       options.interleaved_rope = true;
       if (file.Has("mistral3.attention.temperature_scale")) {
-        WEIR_ASSIGN_OR_RETURN(options.temperature, ReadFactor(file, "mistral3.attention.temperature_scale", 0));
+        WEIR_ASSIGN_OR_RETURN(options.temperature, ReadFactor(file, "mistral3.attention.temperature_scale"));
         // The length is YaRN's.
         constexpr char kLength[] = "mistral3.rope.scaling.original_context_length";
-        if (!file.Has(kLength)) return NotFound("{}: key '{}' is missing", file.path(), kLength);
-        WEIR_ASSIGN_OR_RETURN(options.temperature_length, ReadFactor(file, kLength, 0));
+        WEIR_ASSIGN_OR_RETURN(options.temperature_length, ReadFactor(file, kLength));
       }
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "mistral3", options, ledger));
       return std::unique_ptr<Model>(std::move(model));

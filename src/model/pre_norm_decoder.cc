@@ -40,8 +40,7 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
 Status PreNormDecoder::LoadNorm(WeightLoader& loader, const std::string& name, Vector* w, Vector* b) {
   WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", config_.n_embd, w));
   if (!options_.layer_norms) return Status();
-  return loader.Has(name + ".bias") ? loader.Load(name + ".bias", config_.n_embd, b)
-                                    : loader.Fill(config_.n_embd, 0, b);
+  return options_.norm_biases ? loader.Load(name + ".bias", config_.n_embd, b) : loader.Fill(config_.n_embd, 0, b);
 }
 
 Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {

@@ -45,7 +45,8 @@ class PreNormDecoder : public Model {
     bool wide_norms = false;        // the same, each over all heads at once
     bool pre_norms = true;          // blk.L.attn_norm, ffn_norm; false: the halves read the stream itself
     bool post_norms = false;        // blk.L.post_attention_norm, post_ffw_norm
-    bool layer_norms = false;       // layer norms for RMS norms, with biases where the file has them
+    bool layer_norms = false;       // layer norms for RMS norms
+    bool norm_biases = true;        // and they have biases
     bool parallel = false;          // both halves read attn_norm's output
     const char* ffn_norm = "ffn_norm";
     bool fused_qkv = false;         // blk.L.attn_qkv holds q, k and v

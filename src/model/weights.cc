@@ -388,8 +388,8 @@ Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t sc
   return static_cast<float>(scale);
 }
 
-Result<float> ReadFactor(const GgufFile& file, const std::string& key, double fallback) {
-  WEIR_ASSIGN_OR_RETURN(const double factor, file.FloatOr(key, fallback));
+Result<float> ReadFactor(const GgufFile& file, const std::string& key) {
+  WEIR_ASSIGN_OR_RETURN(const double factor, file.Float(key));
   WEIR_RETURN_IF_ERROR(Positive(file, key, factor));
   return static_cast<float>(factor);
 }

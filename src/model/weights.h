@@ -131,8 +131,8 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
 Result<float> ReadSoftCap(const GgufFile& file, const std::string& key, double fallback);
 // A positive factor on attention scores, 1 / sqrt(scaled_by) if the file has none.
 Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t scaled_by);
-// Another positive factor.
-Result<float> ReadFactor(const GgufFile& file, const std::string& key, double fallback);
+// Another positive factor; kNotFound if the file has none.
+Result<float> ReadFactor(const GgufFile& file, const std::string& key);
 // A rotary base, 10000 if the file has none.
 Result<double> ReadFreqBase(const GgufFile& file, const std::string& key);
 
