@@ -152,6 +152,9 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
   if (core_.model->config().attention.has_axes()) {
     return Unsupported("keys and values cannot be put back where positions have three axes");
   }
+  if (core_.model->config().attention.n_state > 0) {
+    return Unsupported("keys and values cannot be put back where layers keep a state, which would not read them");
+  }
   const int64_t n = std::ssize(rows);
   if (n > pot.n_free()) return OverBudget("an excerpt of {} tokens, where the pot has {} slots free", n, pot.n_free());
   WEIR_RETURN_IF_ERROR(GrowExcerpt(n));

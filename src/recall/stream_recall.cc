@@ -38,6 +38,11 @@ Status CheckVectors(const RecallOptions& recall, const LoadedModel& model, const
   if (recall.spec.restorer->needs_kv && layout.has_axes()) {
     return Unsupported("restore=kv does not know positions with three axes, which this model has; use restore=read");
   }
+  if (recall.spec.restorer->needs_kv && layout.n_state > 0) {
+    return Unsupported(
+        "restore=kv puts keys and values back, which the layers of this model that keep a state would not read; use "
+        "restore=read");
+  }
   WEIR_ASSIGN_OR_RETURN(const auto policy, options.policy.Make());
   PotShape pot;
   pot.positions = policy->Needs().positions;

@@ -114,6 +114,19 @@ TEST_P(RecurrentStateTest, AProbeLeavesNoTrace) {
   EXPECT_TRUE(near(2 * 32));  // the first layer's last rows
 }
 
+// Keys and values that are put back were not read: the state would know nothing of them.
+TEST_P(RecurrentStateTest, NothingIsPutBackUnread) {
+  SessionOptions options = Options("streaming_llm", 64);
+  options.excerpt_slots = 16;
+  auto session = Make(options);
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  const std::vector<uint8_t> before = BytesOf(*session);
+  const SlotMeta row = {.token_id = 5};
+  const Status status = session->PutExcerpt({&row, 1}, [](int32_t, int32_t, uint8_t*, uint8_t*) {});
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(BytesOf(*session), before);
+}
+
 // A prompt that begins like the last one goes back to a mark, and gives the bytes of reading all of it.
 TEST_P(RecurrentStateTest, RewindsToMarksOnly) {
   for (const int32_t marks : {0, 1, 2}) {
