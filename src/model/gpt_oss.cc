@@ -1,8 +1,8 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
 // gpt-oss (arXiv 2508.10925, section 2): experts with biases and a limited gate, a sink in every head's softmax, and a
-// sliding window on the first of every two layers. YaRN's range is not widened to whole pairs, as the published code
-// has it (llama.cpp widens it).
+// sliding window on the first of every two layers. YaRN's range is not widened to whole pairs: the published
+// configuration says so (truncate), and files have no key for it.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {

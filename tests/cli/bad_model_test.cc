@@ -60,6 +60,7 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"exaone4", "blk.3.post_ffw_norm.weight", "exaone4.embedding_length"},
       {"glm4", "blk.0.post_attention_norm.weight", "glm4.feed_forward_length"},
       {"mistral3", "blk.1.attn_q.weight", "mistral3.rope.scaling.original_context_length"},
+      {"granitemoe", "blk.1.ffn_up_shexp.weight", "granitemoe.expert_used_count"},
       {"granite", "blk.1.ffn_gate.weight", "granite.context_length"},
       {"seed_oss", "blk.1.post_attention_norm.weight", "seed_oss.embedding_length"},
       {"ernie4_5", "blk.0.attn_norm.weight", "ernie4_5.context_length"},

@@ -501,6 +501,20 @@ MODELS = {
             ),
         ),
     ),
+    "granitemoe": (
+        "granitemoe",
+        dict(
+            PLAIN,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            intermediate_size=32,
+            shared_intermediate_size=48,
+            attention_multiplier=0.3,
+            embedding_multiplier=3.0,
+            residual_multiplier=0.7,
+            logits_scaling=2.0,
+        ),
+    ),
     "opt": ("opt", dict(OPT)),
     # Like OPT-350M: norms after the sums, embeddings narrower than the model, projections between them.
     "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
@@ -585,6 +599,7 @@ KINDS = {
     "glm4": (transformers.Glm4Config, transformers.Glm4ForCausalLM),
     "ministral3": (transformers.Ministral3Config, transformers.Ministral3ForCausalLM),
     "granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
+    "granitemoe": (transformers.GraniteMoeSharedConfig, transformers.GraniteMoeSharedForCausalLM),
     "seed_oss": (transformers.SeedOssConfig, transformers.SeedOssForCausalLM),
     "ernie4_5": (transformers.Ernie4_5Config, transformers.Ernie4_5ForCausalLM),
     "cohere": (transformers.CohereConfig, transformers.CohereForCausalLM),
@@ -606,6 +621,7 @@ FROM_THE_FIRST_LAYER = (
     "gemma",
     "glm4",
     "granite",
+    "granitemoeshared",
     "granitemoehybrid",
     "ministral3",
     "olmo2",
@@ -739,6 +755,8 @@ LAYERS = {
     "phi": {**PARALLEL, "attn_out": "self_attn.dense"},
     "qwen3_moe": {**LLAMA, **HEAD_NORMS},
     "olmoe": {**LLAMA, **HEAD_NORMS},
+    # Its two kinds of experts have no module in common.
+    "granitemoeshared": {name: path for name, path in LLAMA.items() if name != "ffn_out"},
     "phi3": {
         "attn_norm": "input_layernorm",
         "qkv": "self_attn.qkv_proj",

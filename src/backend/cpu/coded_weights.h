@@ -23,6 +23,7 @@
 
 #include "backend/cpu/weights.h"
 #include "quant/block_formats.h"
+#include "quant/mxfp4.h"
 
 namespace weir::cpu {
 
@@ -38,12 +39,18 @@ struct PackLayout : CodeLayout {
 
 constexpr PackLayout LayoutOf(DType type) { return {CodesOf(type)}; }
 
+// In place of a number of bits: codes of 4 that stand for MXFP4's levels (quant/mxfp4.h) plus an offset of 16, for
+// kernels that look them up (mxfp4_weights.cc).
+inline constexpr int kLevelBits = 20;
+inline constexpr int kLevelOffsetLog2 = 4;
+
 // The code of column `col` at k (0 .. 31) of a packed block.
 inline int GetCode(int bits, const uint8_t* in, int col, int k) {
   const int group = k / 4, byte = 4 * col + k % 4;
   if (bits == 8) return in[group * 64 + byte];
   const int low = in[group % 4 * 64 + byte] >> (group < 4 ? 0 : 4) & 15;
   if (bits == 5) return low | (in[256 + group * 8 + byte / 8] >> (byte % 8) & 1) << 4;
+  if (bits == kLevelBits) return kMxfp4Levels[low] + (1 << kLevelOffsetLog2);
   if (bits == 6) return low | (in[256 + group / 4 * 64 + byte] >> (2 * (group % 4)) & 3) << 4;
   return low;
 }

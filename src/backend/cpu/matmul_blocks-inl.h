@@ -80,6 +80,11 @@ HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
       const auto bit = hn::BitCast(du8, hn::Set(du64, 0x8040201008040201u));
       codes = hn::Or(codes, hn::IfThenElseZero(hn::TestBit(spread, bit), hn::Set(du8, 16)));
     }
+    if constexpr (kBits == kLevelBits) {
+      // 16 plus each level.
+      alignas(16) static constexpr uint8_t kLevels[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
+      codes = hn::TableLookupBytes(hn::LoadDup128(du8, kLevels), codes);
+    }
     if constexpr (kBits == 6) {
       const auto wide = hn::BitCast(du16, hn::LoadU(du8, block + 256 + 64 * (group / 4) + at));
       const int j = group % 4;
@@ -132,7 +137,7 @@ struct BytePairs {
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
                                int64_t act_stride, VI* dot) {
     constexpr int kPlanes = kBits == 8 ? 2 : 1;
-    constexpr int kPlaneBits = kBits / kPlanes;
+    constexpr int kPlaneBits = kBits == kLevelBits ? 5 : kBits / kPlanes;
     constexpr int kGroups = kPlaneBits == 4 ? 8 : kPlaneBits == 5 ? 4 : 2;  // whose sum fits 16 bits
     static_assert(kGroups * 2 * 127 * ((1 << kPlaneBits) - 1) <= 32767);
     const DI di;
@@ -190,8 +195,9 @@ struct Words {
   template <int kBits, int kOffsetLog2, int kRows>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
                                int64_t act_stride, VI* dot) {
-    constexpr int kGroups = kBits == 4 ? 4 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
-    static_assert(kBits == 8 || kGroups * 2 * 127 * ((1 << kBits) - 1) <= 32767);
+    constexpr int kWordBits = kBits == kLevelBits ? 5 : kBits;
+    constexpr int kGroups = kWordBits <= 5 ? 4 : kWordBits == 6 ? 2 : 1;
+    static_assert(kBits == 8 || kGroups * 2 * 127 * ((1 << kWordBits) - 1) <= 32767);
     const DI di;
     const DI16 di16;
     WEIR_UNROLL
