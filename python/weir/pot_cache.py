@@ -11,6 +11,7 @@ in the engine: renumbering after a selection is exact however often it happens.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,23 @@ class _Rotation:
         a, b, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
         rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
         return torch.cat([rotated, rest], dim=-1) if rest.shape[-1] else rotated
+
+
+def _rotates_halves(rotary: Any) -> bool:
+    """Whether the model rotates as _Rotation does, and not neighbouring elements, or in a way of its own."""
+    apply = getattr(sys.modules[type(rotary).__module__], "apply_rotary_pos_emb", None)
+    if apply is None:
+        return False
+    frequencies = rotary.inv_freq
+    x = torch.linspace(-1, 1, 4 * len(frequencies), device=frequencies.device).reshape(1, 1, 2, -1)
+    positions = torch.tensor([[1, 3]], device=frequencies.device)
+    try:
+        cos, sin = rotary(x, positions)
+        rotated = apply(x, x, cos, sin)[0]
+    except (TypeError, ValueError, RuntimeError, IndexError):
+        return False
+    expected = _Rotation(frequencies)(x, positions[0]) * getattr(rotary, "attention_scaling", 1.0)
+    return rotated.shape == expected.shape and torch.allclose(rotated.float(), expected, atol=1e-4)
 
 
 class PotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed
@@ -136,6 +154,10 @@ class PotCache(Cache):  # type: ignore[misc]
             raise ValueError("a pot needs a model with rotary positions: this one has no rotary_emb")
         if getattr(rotary[0], "rope_type", "default") in ("dynamic", "longrope"):
             raise ValueError("a pot needs rotary positions whose frequencies do not depend on the length")
+        if not _rotates_halves(rotary[0]):
+            raise ValueError("a pot needs rotary positions that pair the halves of a head; this model rotates otherwise")
+        if not all(getattr(config, "no_rope_layers", None) or [1]):
+            raise ValueError("a pot needs rotary positions in every layer; some of this model's have none")
         votes = policy != "streaming_llm"
         if votes and config._attn_implementation != "eager":
             raise ValueError(f'{policy} reads attention weights: load the model with attn_implementation="eager"')

@@ -41,6 +41,15 @@ class PotCacheTest(unittest.TestCase):
         cls.ours.close()
         cls.folder.cleanup()
 
+    def test_models_that_rotate_otherwise_are_refused(self):
+        for name, why in (("glm4", "halves"), ("ernie4_5", "halves"), ("smollm3", "in every layer")):
+            kind, settings = tiny_models.MODELS[name]
+            with self.assertRaisesRegex(ValueError, why, msg=name):
+                weir.PotCache(tiny_models.build(kind, dict(settings), seed=5), pot=POT)
+        for name in ("qwen2", "qwen3", "llama_rope_yarn", "granite"):
+            kind, settings = tiny_models.MODELS[name]
+            weir.PotCache(tiny_models.build(kind, dict(settings), seed=5), pot=POT)
+
     def compare(self, policy, chunk, lengths=(40, 300, 1, 120), **options):
         rng = np.random.default_rng(1)
         spec, more = policy if isinstance(policy, tuple) else (policy, {})
