@@ -121,6 +121,7 @@ Status Session::GrowExcerpt(int64_t n) {
   if (n_held > 0 && excerpt.end != core_.stream.n_seen) {
     return InvalidArgument("an excerpt is in use: take it back before the next one");
   }
+  if (n_held == 0) core_.pot->state().SetAside(core_.stream.n_seen);
   // Its slots are free from now on, so that making room for it evicts nothing.
   excerpt = {core_.stream.n_seen - n_held, core_.stream.n_seen + n};
   rewind_.Forbid();
@@ -190,6 +191,9 @@ Status Session::TakeBackExcerpt() {
   if (n_excerpt() == 0) return Status();
   StreamPlace& stream = core_.stream;
   const SeqRange range = std::exchange(core_.excerpt, {});
+  // Something that was read and is taken back before anything else is read leaves no trace in a state either.
+  RecurrentState& state = core_.pot->state();
+  if (!state.empty() && range.end == stream.n_seen && state.aside() == range.begin) state.BringBack();
   const Status status = selector_.TakeBack(range);
   stream.n_pinned -= static_cast<int32_t>(range.end - range.begin);
   if (stream.gaps.back().end == range.begin && stream.gaps.back().begin < range.begin) {

@@ -100,7 +100,8 @@ class Session {
   using WriteSlots = std::function<void(int32_t layer, int32_t head, uint8_t* keys, uint8_t* values)>;
   Status PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& write);
   // Removes the excerpts that the pot holds, and only those: what was read after them stays and takes their slots.
-  // Their seqs remain gaps in the stream. A recurrent state that has read them keeps what it has read.
+  // Their seqs remain gaps in the stream. A recurrent state that has read them keeps what it
+  // has read, unless nothing was read after them.
   Status TakeBackExcerpt();
   int32_t n_excerpt() const { return static_cast<int32_t>(core_.excerpt.end - core_.excerpt.begin); }
   // Learns of everything read from now on; must outlive the session or the next call. nullptr: nothing does.

@@ -68,7 +68,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.pot.granularity = needs.granularity;
   plan.pot.floats = demand.floats;
   plan.pot.state = {
-      .n_floats = config.attention.n_state, .n_marks = options.state_marks, .aside = demand.probe_slots > 0};
+      .n_floats = config.attention.n_state, .n_marks = options.state_marks, .aside = demand.probe_slots > 0 || plan.pot.n_slots > n_slots};
   plan.pot.spread = needs.spread > 0 ? needs.spread : plan.pot.n_kv_heads;
   plan.pot_slots = n_slots;
   plan.excerpt_slots = plan.pot.n_slots - n_slots;
@@ -88,8 +88,8 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.items = KvItems(without_excerpts);
   if (const int64_t bytes = Pot::StateBytes(plan.pot); bytes > 0) {
     plan.items.push_back({MemTag::kKv,
-                          fmt::format("state of the {} layers without keys and values, and {} copies",
-                                      config.n_layers - plan.pot.n_layers, options.state_marks + plan.pot.state.aside),
+                          fmt::format("state of {} layers in place of keys and values, and {} copies",
+                                      config.attention.n_state_layers, options.state_marks + plan.pot.state.aside),
                           bytes});
   }
   if (plan.excerpt_slots > 0) {
@@ -135,6 +135,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   smallest.chunk_rows = 1;
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {
     return InvalidArgument("a probe of more than {} tokens", kLargestPot);
+  }
+  if (options.state_marks < 0 || options.state_marks > 64) {
+    return InvalidArgument("{} copies of a state to go back to: expected 0 to 64", options.state_marks);
   }
   if (options.excerpt_slots < -1 || options.excerpt_slots > kLargestPot) {
     return InvalidArgument("excerpts of {} tokens: expected 0 to {}", options.excerpt_slots, kLargestPot);

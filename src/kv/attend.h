@@ -55,6 +55,7 @@ struct AttentionLayout {
   // F32 numbers that layers without keys and values keep of a stream (kv/recurrent_state.h). Those layers are not
   // counted in n_layers.
   int64_t n_state = 0;
+  int32_t n_state_layers = 0;  // so many
   // Rows of a table of learned positions that the model adds to its input (Attender::positions()); 0: none.
   int32_t n_learned_positions = 0;
   bool shows_positions = false;  // Attender::positions() for other purposes, without that limit

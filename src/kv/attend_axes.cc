@@ -116,6 +116,7 @@ void Attender::RunAlongAxes(int32_t layer, const AttentionArgs& args) {
       part.n_heads = step * per_head;
       part.q += head * per_head * dim;
       part.out += head * per_head * dim;
+      if (part.sinks != nullptr) part.sinks += head * per_head;
       part.k_type = DType::kF32;
       part.keys_rotated = true;
       part.row_cos = cos;

@@ -45,19 +45,23 @@ void RecurrentState::Clear() {
   ForgetMarks();
 }
 
-void RecurrentState::SetAside() {
-  if (!empty()) backend_->Copy(aside_.data(), now_.data(), shape_.n_floats * 4);
+void RecurrentState::SetAside(int64_t n) {
+  if (empty()) return;
+  backend_->Copy(aside_.data(), now_.data(), shape_.n_floats * 4);
+  aside_at_ = n;
 }
 
 void RecurrentState::BringBack() {
   if (!empty()) backend_->Copy(now_.data(), aside_.data(), shape_.n_floats * 4);
 }
 
-void RecurrentState::Mark(int64_t n) {
+void RecurrentState::Mark(int64_t n, bool keep) {
   if (marks_.empty() || n <= 0 || MarkBefore(n) == n) return;
-  const auto oldest = std::min_element(marks_.begin(), marks_.end());
-  *oldest = n;
-  backend_->Copy(marked_.data() + (oldest - marks_.begin()) * shape_.n_floats * 4, now_.data(), shape_.n_floats * 4);
+  // The first copy is the kept one's, unless it is the only one.
+  const auto others = marks_.size() > 1 ? marks_.begin() + 1 : marks_.begin();
+  const auto mark = keep && others != marks_.begin() ? marks_.begin() : std::min_element(others, marks_.end());
+  *mark = n;
+  backend_->Copy(marked_.data() + (mark - marks_.begin()) * shape_.n_floats * 4, now_.data(), shape_.n_floats * 4);
 }
 
 int64_t RecurrentState::MarkBefore(int64_t n) const {
@@ -72,9 +76,13 @@ void RecurrentState::Return(int64_t n) {
   const auto mark = std::find(marks_.begin(), marks_.end(), n);
   backend_->Copy(now_.data(), marked_.data() + (mark - marks_.begin()) * shape_.n_floats * 4, shape_.n_floats * 4);
   for (int64_t& other : marks_) other = other > n ? 0 : other;
+  aside_at_ = -1;
 }
 
-void RecurrentState::ForgetMarks() { std::ranges::fill(marks_, 0); }
+void RecurrentState::ForgetMarks() {
+  std::ranges::fill(marks_, 0);
+  aside_at_ = -1;
+}
 
 Status RecurrentState::Save(ByteSink& sink) const {
   Bounce bounce;

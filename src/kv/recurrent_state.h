@@ -34,16 +34,20 @@ class RecurrentState {
   // As of a new stream; marks are forgotten.
   void Clear();
 
-  // SetAside() copies the state, BringBack() returns to the copy. REQUIRES: empty(), or shape.aside.
-  void SetAside();
+  // SetAside() copies the state, which has read n tokens of the stream, and BringBack() returns to the copy. aside() is
+  // that n, -1 before the first copy and after it was lost. REQUIRES: empty(), or shape.aside.
+  void SetAside(int64_t n);
   void BringBack();
+  int64_t aside() const { return aside_at_; }
 
-  // The state is that of exactly the first n tokens of a stream. Remembers it in place of the oldest mark.
-  void Mark(int64_t n);
+  // The state is that of exactly the first n tokens of a stream. Remembers it in place of the oldest mark; if `keep`, in
+  // place of the last one that was kept, beside the others, where there are several.
+  void Mark(int64_t n, bool keep);
   // The largest mark that is at most n, 0 if there is none.
   int64_t MarkBefore(int64_t n) const;
   // Goes back to a mark and forgets the later ones. REQUIRES: MarkBefore(n) == n > 0.
   void Return(int64_t n);
+  // The copy aside is forgotten, too.
   void ForgetMarks();
 
   // The state as bytes, n_floats * 4; marks are not saved.
@@ -55,6 +59,7 @@ class RecurrentState {
   RecurrentStateShape shape_;
   Backend* backend_ = nullptr;
   Buffer now_, aside_, marked_;
+  int64_t aside_at_ = -1;
   std::vector<int64_t> marks_;  // [n_marks]: tokens read at each copy, 0: unused
 };
 

@@ -41,13 +41,33 @@ Result<std::unique_ptr<TokenMixer>> DeltaNetMixer::Load(WeightLoader& loader, co
   out->norm_eps_ = norm_eps;
   const int64_t k_dim = shape.k_dim(), v_dim = shape.v_dim(), all = 2 * k_dim + v_dim, n_v_heads = shape.n_v_heads;
   const std::string qkv = blk + "attn_qkv.weight", taps = blk + "ssm_conv1d.weight";
-  WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, all, n_embd, 0, k_dim, &out->wq_));
-  WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, all, n_embd, k_dim, k_dim, &out->wk_));
-  WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, all, n_embd, 2 * k_dim, v_dim, &out->wv_));
+  if (shape.grouped && loader.Has(blk + "ssm_in.weight")) {
+    // Older files: one tensor with, for each head of keys, the rows of its q and k and of its heads' v and z.
+    const int64_t d_k = shape.d_k, n_values = v_dim / shape.n_k_heads;
+    const auto rows = [&](int64_t first, int64_t n) {
+      std::vector<int32_t> picked;
+      for (int64_t h = 0; h < shape.n_k_heads; ++h) {
+        for (int64_t i = 0; i < n; ++i) {
+          picked.push_back(static_cast<int32_t>(h * 2 * (d_k + n_values) + first + i));
+        }
+      }
+      return picked;
+    };
+    const std::string in = blk + "ssm_in.weight";
+    const int64_t n_rows = all + v_dim;
+    WEIR_RETURN_IF_ERROR(loader.LoadPicked(in, n_rows, n_embd, rows(0, d_k), &out->wq_));
+    WEIR_RETURN_IF_ERROR(loader.LoadPicked(in, n_rows, n_embd, rows(d_k, d_k), &out->wk_));
+    WEIR_RETURN_IF_ERROR(loader.LoadPicked(in, n_rows, n_embd, rows(2 * d_k, n_values), &out->wv_));
+    WEIR_RETURN_IF_ERROR(loader.LoadPicked(in, n_rows, n_embd, rows(2 * d_k + n_values, n_values), &out->wz_));
+  } else {
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, all, n_embd, 0, k_dim, &out->wq_));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, all, n_embd, k_dim, k_dim, &out->wk_));
+    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv, all, n_embd, 2 * k_dim, v_dim, &out->wv_));
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_gate.weight", v_dim, n_embd, &out->wz_));
+  }
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(taps, all, shape.n_taps, 0, k_dim, &out->q_taps_));
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(taps, all, shape.n_taps, k_dim, k_dim, &out->k_taps_));
   WEIR_RETURN_IF_ERROR(loader.LoadTaps(taps, all, shape.n_taps, 2 * k_dim, v_dim, &out->v_taps_));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_gate.weight", v_dim, n_embd, &out->wz_));
   if (shape.grouped) {
     const int32_t n_shared = shape.n_v_heads / shape.n_k_heads;
     std::vector<int32_t> alpha, beta;

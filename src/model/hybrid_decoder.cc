@@ -46,6 +46,7 @@ Status HybridDecoder::LoadMixers(WeightLoader& loader, const std::string& blk, s
     } else {
       part.mixer->Place(attention.n_state);
       attention.n_state += part.mixer->n_state();
+      ++attention.n_state_layers;
     }
     layer->mixers.push_back(std::move(part));
   }

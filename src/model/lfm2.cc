@@ -35,8 +35,9 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
     WEIR_ASSIGN_OR_RETURN(parts.feed_forward, LoadGatedFeedForward(from, blk, m.n_embd, m.n_ff, backend));
     return parts;
   };
-  // The norm before the head is called that of the embedding.
-  const HybridDecoder::Family family = {.arch = kArch, .output_norm = "token_embd_norm.weight", .layer = layer};
+  // The norm before the head is called that of the embedding, but not in every file.
+  const char* const norm = loader.Has("output_norm.weight") ? "output_norm.weight" : "token_embd_norm.weight";
+  const HybridDecoder::Family family = {.arch = kArch, .output_norm = norm, .layer = layer};
   WEIR_RETURN_IF_ERROR(model->Load(file, m, family, loader));
   return std::unique_ptr<Model>(std::move(model));
 }

@@ -50,7 +50,11 @@ bool HasQuantisedAttention(const GgufFile& file) {
 }
 
 // One number, or one for each layer, all of them equal but for zeros, unless layers may differ.
-Status ReadFeedForwardLength(const GgufFile& file, const std::string& key, bool layers_differ, DecoderMetadata* m) {
+Status ReadFeedForwardLength(const GgufFile& file, const std::string& arch, DecoderTraits traits, DecoderMetadata* m) {
+  // Files of some families with experts in every layer have only the experts' width.
+  const std::string of_experts = arch + ".expert_feed_forward_length", of_all = arch + ".feed_forward_length";
+  const std::string& key = traits.experts && !file.Has(of_all) && file.Has(of_experts) ? of_experts : of_all;
+  const bool layers_differ = traits.layers_differ;
   const std::vector<int64_t>* by_layer = file.IntArray(key);
   if (by_layer == nullptr) {
     WEIR_ASSIGN_OR_RETURN(m->n_ff, Bounded(file, key, 8, 1 << 20));
@@ -265,7 +269,7 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   DecoderMetadata m;
   WEIR_ASSIGN_OR_RETURN(m.n_layers, Bounded(file, arch + ".block_count", 1, 1024));
   WEIR_ASSIGN_OR_RETURN(m.n_embd, Bounded(file, arch + ".embedding_length", 8, 1 << 17));
-  WEIR_RETURN_IF_ERROR(ReadFeedForwardLength(file, arch + ".feed_forward_length", traits.layers_differ, &m));
+  WEIR_RETURN_IF_ERROR(ReadFeedForwardLength(file, arch, traits, &m));
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
   WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", traits.layers_differ, &m));
@@ -390,8 +394,9 @@ Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t sc
 
 Result<float> ReadFactor(const GgufFile& file, const std::string& key) {
   WEIR_ASSIGN_OR_RETURN(const double factor, file.Float(key));
-  WEIR_RETURN_IF_ERROR(Positive(file, key, factor));
-  return static_cast<float>(factor);
+  const auto used = static_cast<float>(factor);  // which may be 0 or infinite where the file's is not
+  WEIR_RETURN_IF_ERROR(Positive(file, key, std::isfinite(1 / used) ? used : 0.0));
+  return used;
 }
 
 Result<double> ReadFreqBase(const GgufFile& file, const std::string& key) {

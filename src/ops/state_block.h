@@ -4,10 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace weir {
 
 // Columns of a block: [columns / width, rows, width].
-constexpr int64_t StateBlockWidth(int64_t columns) { return columns % 32 == 0 ? 32 : columns; }
+constexpr int64_t StateBlockWidth(int64_t columns) {
+  for (const int64_t width : {32, 16, 8}) {
+    if (columns % width == 0) return width;
+  }
+  return columns;
+}
 
 }  // namespace weir

@@ -34,9 +34,10 @@ int64_t DefaultBudget(const HostOptions& options, int64_t shared_bytes, int64_t 
   return shared_bytes + options.answer_pots * pot_bytes + kDefaultSessions * (session_bytes + queue);
 }
 
-// Requests send whole conversations: a pot goes back to where the last one and the next part.
+// Requests send whole conversations: a pot goes back to where the last one and the next part, or to the end of
+// the pinned words.
 SessionOptions ForAnswers(SessionOptions options) {
-  options.state_marks = 2;
+  options.state_marks = 3;
   return options;
 }
 

@@ -141,6 +141,11 @@ TEST_P(HalfKnownTest, EveryKey) {
       EXPECT_TRUE(status.ok()) << status.message();
       continue;
     }
+    // With experts in every layer, theirs is the only width.
+    if (key.ends_with(".feed_forward_length") && good_.metadata.contains(architecture_ + ".expert_count")) {
+      EXPECT_TRUE(status.ok() || status.message().find("feed_forward_length") != std::string::npos) << status.message();
+      continue;
+    }
     // What takes pictures of any size has no use for one.
     if (key == "clip.vision.image_size" && family_ == "qwen2vl_merger") {
       EXPECT_TRUE(status.ok()) << status.message();

@@ -114,6 +114,52 @@ TEST_P(RecurrentStateTest, AProbeLeavesNoTrace) {
   EXPECT_TRUE(near(2 * 32));  // the first layer's last rows
 }
 
+// What recall reads to look something up, and takes back before anything else is read, leaves no trace. What an answer was
+// given stays in the state.
+TEST_P(RecurrentStateTest, ALookUpLeavesNoTrace) {
+  SessionOptions options = Options("streaming_llm", 64);
+  options.excerpt_slots = 32;
+  auto session = Make(options);
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  const auto state = [&] {
+    const RecurrentState& kept = session->pot().state();
+    return std::vector<float>(kept.data(), kept.data() + kept.n_floats());
+  };
+  const std::vector<float> before = state();
+  Session::AppendOptions excerpt;
+  excerpt.excerpt = true;
+  for (int look_up = 0; look_up < 2; ++look_up) {
+    ASSERT_TRUE(session->Append({tokens_.data() + 200, 20}, excerpt).ok());
+    ASSERT_TRUE(session->Append({tokens_.data() + 220, 9}, excerpt).ok());
+    EXPECT_NE(state(), before);
+    ASSERT_TRUE(session->TakeBackExcerpt().ok());
+    EXPECT_EQ(state(), before);
+  }
+  ASSERT_TRUE(session->Append({tokens_.data() + 200, 20}, excerpt).ok());
+  ASSERT_TRUE(session->Append({tokens_.data() + 300, 5}).ok());
+  const std::vector<float> asked = state();
+  ASSERT_TRUE(session->TakeBackExcerpt().ok());
+  EXPECT_EQ(state(), asked);
+}
+
+// Conversations that share pinned words go back to their end, however long the last one was.
+TEST_P(RecurrentStateTest, TheEndOfPinnedWordsIsKept) {
+  SessionOptions options = Options("streaming_llm", 300);
+  options.state_marks = 3;
+  auto session = Make(options), whole = Make(options);
+  Session::AppendOptions pinned;
+  pinned.pinned = true;
+  const std::span<const int32_t> shared(tokens_.data(), 40);
+  ASSERT_TRUE(session->Append(shared, pinned).ok());
+  ASSERT_TRUE(session->Append({tokens_.data() + 100, 180}).ok());
+  EXPECT_EQ(session->RewindPoint(40 + 3, 40 + 60), 40);
+  session->Rewind(40);
+  ASSERT_TRUE(session->Append({tokens_.data() + 400, 60}).ok());
+  ASSERT_TRUE(whole->Append(shared, pinned).ok());
+  ASSERT_TRUE(whole->Append({tokens_.data() + 400, 60}).ok());
+  EXPECT_EQ(BytesOf(*session), BytesOf(*whole));
+}
+
 // Keys and values that are put back were not read: the state would know nothing of them.
 TEST_P(RecurrentStateTest, NothingIsPutBackUnread) {
   SessionOptions options = Options("streaming_llm", 64);
@@ -129,7 +175,7 @@ TEST_P(RecurrentStateTest, NothingIsPutBackUnread) {
 
 // A prompt that begins like the last one goes back to a mark, and gives the bytes of reading all of it.
 TEST_P(RecurrentStateTest, RewindsToMarksOnly) {
-  for (const int32_t marks : {0, 1, 2}) {
+  for (const int32_t marks : {0, 1, 3}) {
     SCOPED_TRACE(marks);
     SessionOptions options = Options("streaming_llm", 300);
     options.state_marks = marks;
@@ -142,7 +188,7 @@ TEST_P(RecurrentStateTest, RewindsToMarksOnly) {
     std::vector<int32_t> next(tokens_.begin(), tokens_.begin() + 90);  // shares 90 tokens
     next.insert(next.end(), tokens_.begin() + 500, tokens_.begin() + 560);
     const int64_t n = session->RewindPoint(90, std::ssize(next));
-    EXPECT_EQ(n, marks == 2 ? 80 : 0);  // 96 is beyond what is the same; one mark is at 96
+    EXPECT_EQ(n, marks == 3 ? 80 : 0);  // 96 is beyond what is the same; one mark is at 96
     const int64_t same = session->RewindPoint(100, 130);
     EXPECT_EQ(same, marks == 0 ? 0 : 96);
     session->Rewind(n);

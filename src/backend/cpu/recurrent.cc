@@ -179,6 +179,8 @@ void ScanRowsPlain(const HeadColumns& h) {
 template <bool kDelta>
 void ScanImpl(const HeadColumns& h) {
   if (h.width == 32 && 32 % kLanes == 0) return ScanRows<kDelta, std::max<int64_t>(1, 32 / kLanes)>(h);
+  if (h.width == 16 && 16 % kLanes == 0) return ScanRows<kDelta, std::max<int64_t>(1, 16 / kLanes)>(h);
+  if (h.width == 8 && 8 % kLanes == 0) return ScanRows<kDelta, std::max<int64_t>(1, 8 / kLanes)>(h);
   ScanRowsPlain<kDelta>(h);
 }
 void DeltaImpl(const HeadColumns& h) { ScanImpl<true>(h); }

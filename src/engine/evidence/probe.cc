@@ -44,10 +44,11 @@ class ProbeEvidence : public EvidenceKind {
                             .evidence = &call_,
                             .pos_shift = core.stream.pos_shift,
                             .last_hidden_only = true};
-    core.pot->state().SetAside();
-    WEIR_RETURN_IF_ERROR(core.runner->Forward({&item, 1}).status());
-    core.pot->DropLast(n);
+    core.pot->state().SetAside(core.stream.n_seen);
+    const Status status = core.runner->Forward({&item, 1}).status();
     core.pot->state().BringBack();
+    WEIR_RETURN_IF_ERROR(status);
+    core.pot->DropLast(n);
     core.memo.n_score_rows = n;
     core.memo.n_unscored = 0;
     return Status();

@@ -6,7 +6,11 @@
 namespace weir {
 
 void RewindMark::Before(const SessionCore& core, const Chunk& chunk, bool has_logits) const {
-  if (IsPlain(chunk, has_logits)) core.pot->state().Mark(core.stream.n_seen);
+  if (IsPlain(chunk, has_logits)) {
+    // Other conversations share the pinned words: their end is kept.
+    const int64_t n = core.stream.n_seen;
+    core.pot->state().Mark(n, n == core.stream.n_pinned && !chunk.pinned);
+  }
 }
 
 void RewindMark::Note(const SessionCore& core, const Chunk& chunk, const BatchItem& item, bool has_logits) {

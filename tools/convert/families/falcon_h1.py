@@ -28,6 +28,8 @@ def inner(source):
 
 
 def metadata(source, writer, say):
+    if list(source.get("time_step_limit", [0.0, float("inf")])) != [0.0, float("inf")]:
+        raise ConvertError("config.json: time_step_limit is not converted for this architecture")
     for key in ("attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias"):
         if source.get(key, False):
             raise ConvertError(f"config.json: {key} is not converted for this architecture")

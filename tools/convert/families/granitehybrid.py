@@ -21,6 +21,8 @@ def has_experts(source):
 
 
 def metadata(source, writer, say):
+    if list(source.get("time_step_limit", [0.0, float("inf")])) != [0.0, float("inf")]:
+        raise ConvertError("config.json: time_step_limit is not converted for this architecture")
     attends = kinds(source)
     if source.get("position_embedding_type") == "rope":
         raise ConvertError("config.json: position_embedding_type rope is not converted for this architecture")

@@ -19,6 +19,7 @@ prepare = qwen35.prepare
 
 
 def metadata(source, writer, say):
+    # The width of a part that no layer has: some readers ask for one.
     source.config.setdefault("intermediate_size", source.need("moe_intermediate_size"))
     qwen35.metadata(source, writer, say)
     experts.write_keys(source, writer, source.need("moe_intermediate_size"))
