@@ -155,7 +155,9 @@ class PotCache(Cache):  # type: ignore[misc]
         if getattr(rotary[0], "rope_type", "default") in ("dynamic", "longrope"):
             raise ValueError("a pot needs rotary positions whose frequencies do not depend on the length")
         if not _rotates_halves(rotary[0]):
-            raise ValueError("a pot needs rotary positions that pair the halves of a head; this model rotates otherwise")
+            raise ValueError(
+                "a pot needs rotary positions that pair the halves of a head; this model rotates otherwise"
+            )
         if not all(getattr(config, "no_rope_layers", None) or [1]):
             raise ValueError("a pot needs rotary positions in every layer; some of this model's have none")
         votes = policy != "streaming_llm"

@@ -67,8 +67,9 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.pot.positions = needs.positions;
   plan.pot.granularity = needs.granularity;
   plan.pot.floats = demand.floats;
-  plan.pot.state = {
-      .n_floats = config.attention.n_state, .n_marks = options.state_marks, .aside = demand.probe_slots > 0 || plan.pot.n_slots > n_slots};
+  plan.pot.state = {.n_floats = config.attention.n_state,
+                    .n_marks = options.state_marks,
+                    .aside = demand.probe_slots > 0 || plan.pot.n_slots > n_slots};
   plan.pot.spread = needs.spread > 0 ? needs.spread : plan.pot.n_kv_heads;
   plan.pot_slots = n_slots;
   plan.excerpt_slots = plan.pot.n_slots - n_slots;

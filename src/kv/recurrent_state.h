@@ -40,8 +40,8 @@ class RecurrentState {
   void BringBack();
   int64_t aside() const { return aside_at_; }
 
-  // The state is that of exactly the first n tokens of a stream. Remembers it in place of the oldest mark; if `keep`, in
-  // place of the last one that was kept, beside the others, where there are several.
+  // The state is that of exactly the first n tokens of a stream. Remembers it in place of the oldest mark; if `keep`,
+  // in place of the last one that was kept, beside the others, where there are several.
   void Mark(int64_t n, bool keep);
   // The largest mark that is at most n, 0 if there is none.
   int64_t MarkBefore(int64_t n) const;

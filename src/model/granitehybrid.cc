@@ -28,8 +28,9 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
   // Nothing is rotated: rope.n_rot stays 0. A file that does not say so would be.
   WEIR_ASSIGN_OR_RETURN(const bool rotates, file.BoolOr(arch + ".rope.scaling.finetuned", true));
   if (rotates) {
-    return Unsupported("{}: {}.rope.scaling.finetuned is true or missing (Bamba); only models without rotary positions run",
-                       file.path(), arch);
+    return Unsupported(
+        "{}: {}.rope.scaling.finetuned is true or missing (Bamba); only models without rotary positions run",
+        file.path(), arch);
   }
   WEIR_ASSIGN_OR_RETURN(config.attention.scale, ReadScale(file, arch + ".attention.scale", m.head_dim));
   HybridDecoder::Family family = {.arch = kArch};

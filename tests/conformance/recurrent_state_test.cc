@@ -114,8 +114,8 @@ TEST_P(RecurrentStateTest, AProbeLeavesNoTrace) {
   EXPECT_TRUE(near(2 * 32));  // the first layer's last rows
 }
 
-// What recall reads to look something up, and takes back before anything else is read, leaves no trace. What an answer was
-// given stays in the state.
+// What recall reads to look something up, and takes back before anything else is read, leaves no trace. What an answer
+// was given stays in the state.
 TEST_P(RecurrentStateTest, ALookUpLeavesNoTrace) {
   SessionOptions options = Options("streaming_llm", 64);
   options.excerpt_slots = 32;

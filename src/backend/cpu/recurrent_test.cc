@@ -51,7 +51,13 @@ TEST(CpuDeltaRule, EqualsReferenceInOneCallAndInMany) {
   struct Shape {
     int32_t n_k_heads, n_v_heads, d_k, d_v;
   };
-  for (const Shape s : {Shape{1, 1, 1, 1}, {2, 4, 16, 32}, {2, 2, 33, 64}, {1, 3, 128, 128}, {2, 4, 5, 24}, {1, 2, 16, 80}, {1, 1, 7, 9}}) {
+  for (const Shape s : {Shape{1, 1, 1, 1},
+                        {2, 4, 16, 32},
+                        {2, 2, 33, 64},
+                        {1, 3, 128, 128},
+                        {2, 4, 5, 24},
+                        {1, 2, 16, 80},
+                        {1, 1, 7, 9}}) {
     const int64_t n_rows = 11;
     std::vector<float> q = Normals(rng, n_rows * s.n_k_heads * s.d_k), k = Normals(rng, n_rows * s.n_k_heads * s.d_k);
     for (int64_t head = 0; head < n_rows * s.n_k_heads; ++head) {  // keys of length 1
@@ -111,7 +117,13 @@ TEST(CpuSsmScan, EqualsReferenceInOneCallAndInMany) {
   struct Shape {
     int32_t n_groups, n_heads, d_state, d_head;
   };
-  for (const Shape s : {Shape{1, 1, 1, 1}, {1, 4, 16, 32}, {2, 4, 33, 64}, {1, 2, 128, 64}, {2, 2, 5, 24}, {2, 4, 128, 80}, {1, 1, 7, 9}}) {
+  for (const Shape s : {Shape{1, 1, 1, 1},
+                        {1, 4, 16, 32},
+                        {2, 4, 33, 64},
+                        {1, 2, 128, 64},
+                        {2, 2, 5, 24},
+                        {2, 4, 128, 80},
+                        {1, 1, 7, 9}}) {
     const int64_t n_rows = 11;
     const std::vector<float> x = Normals(rng, n_rows * s.n_heads * s.d_head), dt = Normals(rng, n_rows * s.n_heads);
     const std::vector<float> b = Normals(rng, n_rows * s.n_groups * s.d_state);
