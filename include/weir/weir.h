@@ -13,7 +13,9 @@
  * a call that computes on its sessions (append, generate, logits). A session must be used by one thread at a time.
  *
  * Structs begin with `struct_bytes`, which the *_INIT macros set to the struct's size: a program that was built with an
- * older header keeps working with a newer library.
+ * older header keeps working with a newer library. New fields come at the end, and zero is their default: an older
+ * library takes the struct of a newer header as long as what it does not know is zero, and refuses it with
+ * WEIR_INVALID_ARGUMENT otherwise.
  */
 #ifndef WEIR_WEIR_H_
 #define WEIR_WEIR_H_
@@ -136,6 +138,9 @@ typedef int (*weir_select_callback)(weir_view* const* views, size_t n_views, int
 /* The pot holds n_slots and n_coming new tokens need room: how many slots to keep, from 0 to n_slots - n_coming. Fewer
  * make selections rarer and larger. */
 typedef int32_t (*weir_target_callback)(int32_t n_slots, int32_t n_coming, void* user);
+/* For policies like ones that drop tokens at the end of each prompt though the pot has room ("a_vl", "fastv"): any
+ * number of slots may stay, and a different one in each group. Otherwise as weir_select_callback. */
+typedef int (*weir_trim_callback)(weir_view* const* views, size_t n_views, void* user);
 
 typedef enum weir_share { WEIR_ALL = 0, WEIR_LAYER = 1, WEIR_HEAD = 2 } weir_share; /* what shares a decision */
 typedef enum weir_positions {
@@ -159,7 +164,7 @@ typedef struct weir_policy {
   weir_target_callback target; /* NULL: that of `like`, else a sixteenth of the pot is freed at once */
   void* user;                  /* handed to both; valid for as long as the session, and every fork of it */
   const char* like;   /* "NAME" or "NAME:key=value,...", a built-in policy: declares what follows in its stead, and says
-                         when to select. NULL: the fields below */
+                         when to select, and which of the stored slots a step reads. NULL: the fields below */
   int32_t share;      /* weir_share; attention and vectors need WEIR_LAYER or WEIR_HEAD */
   int32_t positions;  /* weir_positions */
   int32_t rows;       /* weir_rows: whose attention `scores` holds */
@@ -170,9 +175,10 @@ typedef struct weir_policy {
   int32_t nll;         /* non-zero: the view has nll */
   const char* probe;   /* WEIR_PROBE_ROWS */
   int32_t min_tokens;  /* the smallest pot that it can work with; 0: 2 */
+  weir_trim_callback trim; /* NULL: nothing is dropped at the end of a prompt, whatever `like` itself does there */
 } weir_policy;
 #define WEIR_POLICY_INIT \
-  { sizeof(weir_policy), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 1, 0, 2, 0, 0, NULL, 0 }
+  { sizeof(weir_policy), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 1, 0, 2, 0, 0, NULL, 0, NULL }
 
 /* ---- sessions */
 
@@ -260,7 +266,10 @@ typedef struct weir_generate_options {
   uint64_t seed;
   int32_t ignore_end; /* non-zero: continue after the model ends its answer */
   /* What the answer must look like, at most one of four (docs/forms.md); NULL: anything. Only tokens that keep to it
-   * are drawn. An answer that max_tokens, a stop text or the caller cuts short need not be whole. */
+   * are drawn. An answer that max_tokens, a stop text or the caller cuts short need not be whole. A form's memory is
+   * not part of the session's bytes: states and masks, at most 48 MiB between two tokens and 112 MiB for a moment, and
+   * a network of 600,000 nodes, until the answer ends; and a tree of the vocabulary (10 MiB for 150,000 tokens), which
+   * the model keeps from its first form on. */
   const char* json_schema; /* the text of a JSON schema */
   const char* grammar;     /* a GBNF grammar */
   const char* regex;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -17,13 +18,16 @@ from .errors import ClosedError, InvalidArgumentError
 
 
 class Handle:
-    """Closes its C object when nothing refers to it any more: views of a session's memory do, too."""
+    """Closes its C object when nothing refers to it any more: views of a session's memory do, too. turn: of the model
+    that the object is a session of."""
 
-    __slots__ = ("pointer", "parent", "_close", "_pid", "_getpid", "__weakref__")
+    __slots__ = ("pointer", "parent", "_close", "_turn", "_pid", "_getpid", "__weakref__")
 
-    def __init__(self, pointer: int, close: Callable[[int], None], parent: Any = None) -> None:
+    def __init__(
+        self, pointer: int, close: Callable[[int], None], parent: Any = None, turn: Turn | None = None
+    ) -> None:
         self.pointer, self.parent = pointer, parent
-        self._close, self._pid, self._getpid = close, os.getpid(), os.getpid
+        self._close, self._turn, self._pid, self._getpid = close, turn, os.getpid(), os.getpid
 
     def check_process(self, what: str) -> None:
         if self._getpid() != self._pid:
@@ -33,8 +37,12 @@ class Handle:
 
     def __del__(self) -> None:
         # A forked process lacks the threads that closing would wait for; its copy ends with it.
-        if self._getpid() == self._pid:
+        if self._getpid() != self._pid:
+            return
+        if self._turn is None:
             self._close(self.pointer)
+        else:
+            self._turn.close(lambda close=self._close, pointer=self.pointer, _keeps=self.parent: close(pointer))
 
 
 def array_at(address: int | None, kind: Any, n: int, dtype: Any, owner: Handle) -> npt.NDArray[Any]:
@@ -55,6 +63,7 @@ class Turn:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._owner = 0
+        self._to_close: deque[Callable[[], None]] = deque()
 
     def __enter__(self) -> None:
         me = threading.get_ident()
@@ -68,6 +77,23 @@ class Turn:
     def __exit__(self, *error: object) -> None:
         self._owner = 0
         self._lock.release()
+        if self._to_close:
+            self._close_all()
+
+    def close(self, close: Callable[[], None]) -> None:
+        """Closes a session that nobody uses any more, now or when the turn of another one has ended. An object's end
+        may come at any place, in any thread, also in that of the turn: nobody waits here."""
+        self._to_close.append(close)
+        self._close_all()
+
+    def _close_all(self) -> None:
+        # Whoever has the turn looks again after it has ended.
+        while self._to_close and self._lock.acquire(blocking=False):
+            try:
+                while self._to_close:
+                    self._to_close.popleft()()
+            finally:
+                self._lock.release()
 
 
 @contextmanager

@@ -113,6 +113,7 @@ class CView(Structure):
 
 SelectCallback = CFUNCTYPE(c_int, POINTER(POINTER(CView)), c_size_t, c_int32, c_void_p)
 TargetCallback = CFUNCTYPE(c_int32, c_int32, c_int32, c_void_p)
+TrimCallback = CFUNCTYPE(c_int, POINTER(POINTER(CView)), c_size_t, c_void_p)
 ProgressCallback = CFUNCTYPE(c_int, c_int64, c_void_p)
 
 
@@ -134,6 +135,7 @@ class CPolicy(_Sized):
         ("nll", c_int32),
         ("probe", c_char_p),
         ("min_tokens", c_int32),
+        ("trim", TrimCallback),
     ]
     DEFAULTS = {"n_last": 1, "head_reduce": 2}
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,9 @@ class Needs:
     """What a policy is shown and how the pot is numbered; statistics that are not declared cost nothing.
 
     like: a built-in policy, "h2o" or "h2o:recent=0.5". It declares everything here in your stead and says when to
-        select; only the choice is yours. The other fields are then ignored.
+        select, and which of the stored slots a step reads; what stays is your choice alone. The other fields are then
+        ignored. "a_vl" and "fastv" also drop tokens at the end of each prompt: a policy like them does so with
+        after_prompt().
     share: what shares a decision: the whole pot ("all"), a layer, or a KV "head". Attention and vectors need one of the
         last two.
     rows: whose attention `view.scores` holds: None; "last", the newest `n_last` rows of a prompt; "all", every row
@@ -220,6 +222,10 @@ class Policy:
     #     n_slots - n_coming. Without it a sixteenth of the pot is freed at once, or what a policy like `needs.like`
     #     frees.
 
+    # def after_prompt(self, views: Sequence[View]) -> Sequence[Any]
+    #     Optional, for policies like "a_vl" and "fastv": what stays of each group at the end of a prompt, any number of
+    #     slots. Without it nothing is dropped there.
+
 
 def fill(view: View, n_keep: int, *tiers: Any) -> npt.NDArray[np.bool_]:
     """A keep-set as a mask: the pinned slots, then those of each tier in its order until n_keep are taken. A tier is a
@@ -268,6 +274,7 @@ class Rule:
         self.error: BaseException | None = None
         self.owner: Handle | None = None  # of the memory that views show: the session whose call is under way
         target = getattr(policy, "target", None)
+        after_prompt = getattr(policy, "after_prompt", None)
         self.c = lib.CPolicy(
             name=c_text(policy.name, "a policy's name"),
             select=lib.SelectCallback(self._select),
@@ -283,22 +290,29 @@ class Rule:
             nll=bool(needs.nll),
             probe=c_text(needs.probe, "needs.probe"),
             min_tokens=whole(needs.min_tokens, "needs.min_tokens"),
+            trim=lib.TrimCallback() if after_prompt is None else lib.TrimCallback(self._trim),
         )
 
     def _select(self, views: Any, n_views: int, n_keep: int, _user: object) -> int:
+        return self._choose(views, n_views, "select_all()", lambda shown: self.policy.select_all(shown, n_keep))
+
+    def _trim(self, views: Any, n_views: int, _user: object) -> int:
+        return self._choose(views, n_views, "after_prompt()", self.policy.after_prompt)  # type: ignore[attr-defined]
+
+    def _choose(self, views: Any, n_views: int, name: str, choose: Callable[[list[View]], Sequence[Any]]) -> int:
         if self.error is not None:  # of target(), which cannot say so itself
             return 1
         try:
             assert self.owner is not None
             # Copies of the structs: the engine's own may be gone before a view that is kept.
             shown = [View(lib.CView.from_buffer_copy(views[i].contents), self.owner) for i in range(n_views)]
-            answers = self.policy.select_all(shown, n_keep)
+            answers = choose(shown)
             if len(answers) != n_views:
-                raise ValueError(f"select_all() returned {len(answers)} answers for {n_views} groups")
+                raise ValueError(f"{name} returned {len(answers)} answers for {n_views} groups")
             for i, (view, answer) in enumerate(zip(shown, answers)):
                 keep = chosen(answer, view.n_slots)
                 if len(keep) > view.n_slots:
-                    raise ValueError(f"select() returned {len(keep)} slots of {view.n_slots}")
+                    raise ValueError(f"{len(keep)} slots of {view.n_slots} were chosen")
                 ctypes.memmove(view._c.keep, keep.ctypes.data, keep.nbytes)
                 views[i].contents.n_kept = len(keep)
         except BaseException as error:  # also KeyboardInterrupt: the caller raises it

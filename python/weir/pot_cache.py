@@ -99,6 +99,11 @@ class PotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not ty
         left = self.get_seq_length() - n
         self.keys, self.values = self.keys[..., :left, :], self.values[..., :left, :]
 
+    @property
+    def n_kv_heads(self) -> int:
+        """Layers of one model may differ in it."""
+        return int(self.keys.shape[1])
+
     def get_seq_length(self) -> int:
         """Tokens held: the next one's position."""
         return int(self.keys.shape[-2]) if self.is_initialized else 0
@@ -160,6 +165,8 @@ class PotCache(Cache):  # type: ignore[misc]
             )
         if not all(getattr(config, "no_rope_layers", None) or [1]):
             raise ValueError("a pot needs rotary positions in every layer; some of this model's have none")
+        if getattr(config, "num_kv_shared_layers", None):
+            raise ValueError("a pot needs keys and values of their own in every layer; some of this model's share them")
         votes = policy != "streaming_llm"
         if votes and config._attn_implementation != "eager":
             raise ValueError(f'{policy} reads attention weights: load the model with attn_implementation="eager"')
@@ -171,14 +178,14 @@ class PotCache(Cache):  # type: ignore[misc]
             raise ValueError(f"a pot of {pot} tokens is too small")
         rotate = _Rotation(rotary[0].inv_freq)
         super().__init__(layers=[PotLayer(rotate) for _ in range(config.num_hidden_layers)])
-        self.model, self.policy, self.n_kv_heads = model, policy, config.num_key_value_heads
+        self.model, self.policy = model, policy
         self.pot, self.sinks, self.recent, self.bias = pot, sinks, recent, bias
         self.alpha, self.ratio, self.catalyst = alpha, ratio, list(catalyst)
         # As the engine: a chunk must not replace the whole pot.
         self.chunk = min(chunk or min(pot // 4, 256), self.n_slots // 2)
         self.seen = self.selections = 0
         self._logits: torch.Tensor | None = None  # of the next token
-        self._nll: torch.Tensor | None = None  # [n_layers, n_kv_heads, n] of what each head holds
+        self._nll: list[torch.Tensor] = []  # of each layer [n_kv_heads, n], of what its heads hold
         self._votes: list[torch.Tensor] = []  # of each layer [n], the sum over the rows that voted, the heads' mean
         self._n_rows = self._n_unscored = 0
 
@@ -222,7 +229,7 @@ class PotCache(Cache):  # type: ignore[misc]
         for layer in self.layers:
             layer.reset()
         self.seen = self.selections = self._n_rows = self._n_unscored = 0
-        self._logits, self._nll, self._votes = None, None, []
+        self._logits, self._nll, self._votes = None, [], []
 
     def _forward(self, ids: torch.Tensor, *, n_after: int, generated: bool) -> None:
         held, n = self.held, len(ids)
@@ -268,8 +275,8 @@ class PotCache(Cache):  # type: ignore[misc]
             first = first[:0]
         targets = ids[len(ids) - len(before) :]
         nll = torch.cat([first, torch.nn.functional.cross_entropy(before, targets, reduction="none")])
-        new = nll.cpu().expand(len(self.layers), self.n_kv_heads, -1)
-        self._nll = new.clone() if self._nll is None else torch.cat([self._nll, new], dim=-1)
+        new = [nll.cpu().expand(layer.n_kv_heads, -1) for layer in self.layers]
+        self._nll = [torch.cat(both, dim=-1) for both in zip(self._nll, new)] if self._nll else new
 
     # ---- selections
 
@@ -295,12 +302,11 @@ class PotCache(Cache):  # type: ignore[misc]
             votes = self._probe() if self.votes_by_probe else [None] * len(self.layers)
             keeps = [self._distilled(layer, one, n, n_keep) for layer, one in enumerate(votes)]
         for i, (layer, keep) in enumerate(zip(self.layers, keeps)):
-            heads = keep.expand(self.n_kv_heads, -1) if keep.ndim == 1 else keep
+            heads = keep.expand(layer.n_kv_heads, -1) if keep.ndim == 1 else keep
             layer.keep(heads)
             if self._votes:
                 self._votes[i] = self._votes[i][keep.to(self._votes[i].device)]
-        if self._nll is not None:
-            self._nll = torch.stack([nll.gather(1, k.expand(self.n_kv_heads, -1)) for nll, k in zip(self._nll, keeps)])
+        self._nll = [nll.gather(1, keep) for nll, keep in zip(self._nll, keeps)]
         self._n_unscored = min(self._n_unscored, n_keep)
         self.selections += 1
 
@@ -326,18 +332,18 @@ class PotCache(Cache):  # type: ignore[misc]
         for layer in self.layers:
             layer.drop_last(n)
         votes = []
-        for weights in out.attentions:  # [1, n_heads, n, held + n]
+        for layer, weights in zip(self.layers, out.attentions):  # [1, n_heads, n, held + n]
             rows = weights[0, :, :, :held].float().sum(1)
-            votes.append(rows.reshape(self.n_kv_heads, -1, held).mean(1).cpu())
+            votes.append(rows.reshape(layer.n_kv_heads, -1, held).mean(1).cpu())
         return votes
 
     def _distilled(self, layer: int, votes: torch.Tensor | None, n: int, n_keep: int) -> torch.Tensor:
         n_novel = _half_up(self.alpha * n_keep) if votes is not None else n_keep
         out = []
-        for head in range(self.n_kv_heads):
+        for head in range(self.layers[layer].n_kv_heads):
             keep = torch.zeros(n, dtype=torch.bool)
-            if self._nll is not None:
-                keep[_best(self._nll[layer, head], n_novel)] = True
+            if self._nll:
+                keep[_best(self._nll[layer][head], n_novel)] = True
             if votes is not None:
                 free = votes[head].masked_fill(keep, -torch.inf)
                 keep[_best(free, n_keep - int(keep.sum()))] = True

@@ -111,9 +111,10 @@ class Session:
         if rule is not None:
             c.own_policy = ctypes.pointer(rule.c)
         out = ctypes.c_void_p()
+        handle = model._open_handle()  # before its turn, which a process that was forked may wait for in vain
         with model._turn:
-            check(lib.LIB.weir_session_open(model._open_handle().pointer, ctypes.byref(c), ctypes.byref(out)))
-        self._become(model, rule, out.value)
+            check(lib.LIB.weir_session_open(handle.pointer, ctypes.byref(c), ctypes.byref(out)))
+        self._become(model, handle, rule, out.value)
         system, pin = options["system"], options["pin"]
         try:
             if system is not None:
@@ -125,14 +126,14 @@ class Session:
             self.close()
             raise
 
-    def _become(self, model: Model, rule: Rule | None, pointer: int | None) -> None:
+    def _become(self, model: Model, of: Handle, rule: Rule | None, pointer: int | None) -> None:
         assert pointer is not None
         # The rule's functions are called for as long as the C session is there: its owner holds them.
         self._model, self._rule, self._answer = model, rule, None
         stop = _Stop()
         self._stop = stop
         progress = lib.ProgressCallback(stop.told)
-        self._handle = Handle(pointer, lib.LIB.weir_session_close, (model._open_handle(), rule, progress))
+        self._handle = Handle(pointer, lib.LIB.weir_session_close, (of, rule, progress), model._turn)
         check(lib.LIB.weir_session_on_progress(pointer, progress, None))
         info = lib.SessionInfo()
         check(lib.LIB.weir_session_describe(pointer, ctypes.byref(info)))
@@ -427,9 +428,10 @@ class Session:
         out = ctypes.c_void_p()
         folder = None if recall_dir is None else path_bytes(recall_dir, "recall_dir")
         with self._call(ends_answer=True) as pointer:
+            of = self._model._open_handle()
             check(lib.LIB.weir_session_fork(pointer, folder, ctypes.byref(out)))
             fork = Session.__new__(Session)
-            fork._become(self._model, self._rule, out.value)
+            fork._become(self._model, of, self._rule, out.value)
         return fork
 
     def state(self) -> bytes:

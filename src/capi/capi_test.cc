@@ -109,6 +109,23 @@ TEST_F(CapiTest, StructsOfOtherSizes) {
   EXPECT_EQ(newer.later, 78);
 }
 
+// What a newer header lets a caller ask for is refused where it is not known, not left out in silence.
+TEST_F(CapiTest, UnknownFieldsAreRefusedUnlessTheyAreZero) {
+  struct {
+    weir_session_options known;
+    int64_t later;
+  } newer = {WEIR_SESSION_OPTIONS_INIT, 0};
+  newer.known.struct_bytes = sizeof(newer);
+  newer.known.pot_tokens = 64;
+  weir_session* session = nullptr;
+  ASSERT_EQ(weir_session_open(model_, &newer.known, &session), WEIR_OK) << weir_last_error();
+  weir_session_close(session);
+  newer.later = int64_t{1} << 56;
+  EXPECT_EQ(weir_session_open(model_, &newer.known, &session), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(session, nullptr);
+  EXPECT_NE(std::string(weir_last_error()).find("newer library"), std::string::npos) << weir_last_error();
+}
+
 TEST_F(CapiTest, LengthsAreToldAndKept) {
   const char* text = "the man and the sea";
   size_t n = 0, n_bytes = 0;

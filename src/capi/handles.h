@@ -181,12 +181,21 @@ weir_status Answering(weir_session* session, Fn fn) {
   });
 }
 
-// Converts a caller's struct to this build's layout: fields that an older header lacks get their defaults.
+// Converts a caller's struct to this build's layout: fields that an older header lacks get their defaults, and those
+// that only a newer one has must be zero.
 template <typename T>
 Status Read(const T* given, T* out) {
   if (given == nullptr) return Status();
   if (given->struct_bytes < sizeof(size_t) || given->struct_bytes > 4096) {
     return InvalidArgument("struct_bytes is {}; use the INIT macro", given->struct_bytes);
+  }
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(T); i < given->struct_bytes; ++i) {
+    if (bytes[i] == 0) continue;
+    return InvalidArgument(
+        "a struct of {} bytes sets a field at byte {}, of which weir {} knows nothing: leave it zero, or use a newer "
+        "library",
+        given->struct_bytes, i, WEIR_VERSION);
   }
   std::memcpy(out, given, std::min(given->struct_bytes, sizeof(T)));
   return Status();

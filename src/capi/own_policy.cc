@@ -36,37 +36,51 @@ class OwnPolicy : public Policy {
     SelectAll({&view, 1}, n_keep, {keep, 1});
   }
   void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) override {
-    if (like_ != nullptr) like_->SelectAfterPrompt(views, keeps);
+    Show(views, keeps);
+    Status failure;
+    if (rule_.trim_(pointers_.data(), pointers_.size(), rule_.user_) != 0) {
+      failure = Cancelled("the policy {} could not select at the end of a prompt", rule_.name_);
+    } else {
+      failure = CheckCounts(-1);
+    }
+    Take(std::move(failure), keeps);
   }
   void SelectRead(const SlotView& view, KeepSet* read) override {
     if (like_ != nullptr) like_->SelectRead(view, read);
   }
 
   void SelectAll(std::span<const SlotView> views, int32_t n_keep, std::span<KeepSet> keeps) override {
-    shown_.resize(views.size());
-    pointers_.resize(views.size());
-    for (size_t i = 0; i < views.size(); ++i) {
-      keeps[i].resize(views[i].slots.size());  // the caller writes into the engine's own list
-      shown_[i] = Show(views[i], keeps[i].data());
-      pointers_[i] = &shown_[i];
-    }
+    Show(views, keeps);
     Status failure;
     if (rule_.select_(pointers_.data(), pointers_.size(), n_keep, rule_.user_) != 0) {
       failure = Cancelled("the policy {} could not select", rule_.name_);
     } else {
       failure = CheckCounts(n_keep);
     }
+    Take(std::move(failure), keeps);
+  }
+
+ private:
+  void Show(std::span<const SlotView> views, std::span<KeepSet> keeps) {
+    shown_.resize(views.size());
+    pointers_.resize(views.size());
+    for (size_t i = 0; i < views.size(); ++i) {
+      keeps[i].resize(views[i].slots.size());  // the caller writes into the engine's own list
+      shown_[i] = Shown(views[i], keeps[i].data());
+      pointers_[i] = &shown_[i];
+    }
+  }
+  // Hands on what the caller chose.
+  void Take(Status failure, std::span<KeepSet> keeps) {
     if (!failure.ok()) {
       // No slot is called -1: the engine refuses it before anything is forgotten.
       for (KeepSet& keep : keeps) keep.assign(1, -1);
       rule_.failure_ = std::move(failure);
       return;
     }
-    for (size_t i = 0; i < views.size(); ++i) keeps[i].resize(shown_[i].n_kept);
+    for (size_t i = 0; i < keeps.size(); ++i) keeps[i].resize(shown_[i].n_kept);
   }
-
- private:
-  static weir_view Show(const SlotView& view, int32_t* keep) {
+  static weir_view Shown(const SlotView& view, int32_t* keep) {
     const auto floats = [&](std::span<const float> values) { return values.empty() ? nullptr : values.data(); };
     weir_view out{};
     out.struct_bytes = sizeof(out);
@@ -88,10 +102,16 @@ class OwnPolicy : public Policy {
     out.keep = keep;
     return out;
   }
-  // The engine allows fewer slots than it asked for; a caller that keeps fewer has made a mistake.
+  // The engine allows fewer slots than it asked for; a caller that keeps fewer has made a mistake. n_keep: -1 for any
+  // number.
   Status CheckCounts(int32_t n_keep) const {
     const bool shared = rule_.needs_.spread != 1;
     for (const weir_view& view : shown_) {
+      if (n_keep < 0) {
+        if (view.n_kept <= view.n_slots) continue;
+        return InvalidArgument("the policy {} kept {} of {} slots in group {}", rule_.name_, view.n_kept, view.n_slots,
+                               view.group);
+      }
       const size_t wanted = std::min(view.n_slots, static_cast<size_t>(n_keep));
       if (view.n_kept > view.n_slots || (!shared && view.n_kept != wanted)) {
         return InvalidArgument("the policy {} kept {} of {} slots in group {}, where {} should stay", rule_.name_,
@@ -198,6 +218,7 @@ Result<std::shared_ptr<OwnRule>> OwnRule::Make(const weir_policy& given) {
   out->name_ = given.name;
   out->select_ = given.select;
   out->target_ = given.target;
+  out->trim_ = given.trim;
   out->user_ = given.user;
   if (given.like != nullptr) {
     WEIR_ASSIGN_OR_RETURN(out->like_, ParsePolicySpec(given.like));
@@ -205,7 +226,14 @@ Result<std::shared_ptr<OwnRule>> OwnRule::Make(const weir_policy& given) {
     out->needs_ = like->Needs();
     if (!out->needs_.evicts)
       return InvalidArgument("the policy {} selects nothing: nothing can be like it", given.like);
+    if (given.trim != nullptr && !out->needs_.trims_prompt) {
+      return InvalidArgument("weir_policy.trim is never asked: the policy {} drops nothing at the end of a prompt",
+                             given.like);
+    }
+    // What is dropped is the caller's choice alone.
+    out->needs_.trims_prompt = given.trim != nullptr;
   } else {
+    if (given.trim != nullptr) return InvalidArgument("weir_policy.trim needs `like`, a policy that trims");
     WEIR_ASSIGN_OR_RETURN(out->needs_, NeedsOf(given));
   }
   out->info_.name = out->name_.c_str();

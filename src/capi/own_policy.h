@@ -36,6 +36,7 @@ class OwnRule {
   std::string name_;
   weir_select_callback select_ = nullptr;
   weir_target_callback target_ = nullptr;
+  weir_trim_callback trim_ = nullptr;
   void* user_ = nullptr;
   std::optional<PolicySpec> like_;
   PolicyNeeds needs_;

@@ -248,6 +248,59 @@ TEST_F(OwnPolicyTest, AForkAsksTheSameRuleAndASavedSessionKeepsItsName) {
   EXPECT_EQ(info.n_groups, 1);
 }
 
+int TrimNothing(weir_view* const* views, size_t n_views, void*) {
+  for (size_t v = 0; v < n_views; ++v) {
+    for (size_t i = 0; i < views[v]->n_slots; ++i) views[v]->keep[i] = static_cast<int32_t>(i);
+    views[v]->n_kept = views[v]->n_slots;
+  }
+  return 0;
+}
+int TrimToFour(weir_view* const* views, size_t n_views, void* user) {
+  *static_cast<bool*>(user) = true;
+  TrimNothing(views, n_views, nullptr);
+  for (size_t v = 0; v < n_views; ++v) views[v]->n_kept = v == 0 ? 0 : 4;
+  return 0;
+}
+int TrimTooMuch(weir_view* const* views, size_t, void*) {
+  views[0]->n_kept = views[0]->n_slots + 1;
+  return 0;
+}
+int TrimFails(weir_view* const*, size_t, void*) { return 1; }
+
+// a_vl with a small share of text drops most of a text prompt; a policy like it must not, unless it says so.
+TEST_F(OwnPolicyTest, TheEndOfAPromptIsItsOwn) {
+  constexpr char kLike[] = "a_vl:T=0,text_min=4,heavy=0";
+  weir_session_options options = Options(nullptr);
+  options.policy = kLike;
+  weir::SessionHandle built_in(*model_, options);
+  ASSERT_EQ(Read(built_in, Ids(40), WEIR_END_OF_PROMPT), WEIR_OK) << weir_last_error();
+  EXPECT_EQ(Seqs(built_in, 1).size(), 4u);
+
+  weir_policy own = Policy(HeadAndTail);
+  own.like = kLike;
+  weir::SessionHandle mine(*model_, Options(&own));
+  ASSERT_EQ(Read(mine, Ids(40), WEIR_END_OF_PROMPT), WEIR_OK) << weir_last_error();
+  EXPECT_EQ(Seqs(mine, 1).size(), 40u);
+
+  bool called = false;
+  own.user = &called;
+  own.trim = TrimToFour;
+  weir::SessionHandle trims(*model_, Options(&own));
+  ASSERT_EQ(Read(trims, Ids(40), WEIR_END_OF_PROMPT), WEIR_OK) << weir_last_error();
+  EXPECT_TRUE(called);
+  EXPECT_EQ(Seqs(trims, 0).size(), 0u);
+  EXPECT_EQ(Seqs(trims, 1).size(), 4u);
+  EXPECT_EQ(Read(trims, Ids(3)), WEIR_OK) << weir_last_error();
+
+  for (const weir_trim_callback wrong : {TrimTooMuch, TrimFails}) {
+    own.trim = wrong;
+    weir::SessionHandle fails(*model_, Options(&own));
+    EXPECT_EQ(Read(fails, Ids(40), WEIR_END_OF_PROMPT), wrong == TrimFails ? WEIR_CANCELLED : WEIR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(weir_last_error()).find("mine"), std::string::npos) << weir_last_error();
+    EXPECT_EQ(Seqs(fails, 0).size(), 40u);
+  }
+}
+
 TEST_F(OwnPolicyTest, DeclarationsAreChecked) {
   const weir_policy good = Policy(HeadAndTail);
   EXPECT_EQ(OpenStatus(good), WEIR_OK) << weir_last_error();
@@ -288,6 +341,13 @@ TEST_F(OwnPolicyTest, DeclarationsAreChecked) {
   EXPECT_EQ(OpenStatus(own), WEIR_NOT_FOUND);
   own.like = "full";
   EXPECT_EQ(OpenStatus(own), WEIR_INVALID_ARGUMENT);
+  own = good;
+  own.trim = TrimNothing;
+  EXPECT_EQ(OpenStatus(own), WEIR_INVALID_ARGUMENT);
+  own.like = "h2o";
+  EXPECT_EQ(OpenStatus(own), WEIR_INVALID_ARGUMENT);
+  own.like = "fastv";
+  EXPECT_EQ(OpenStatus(own), WEIR_OK) << weir_last_error();
   own = good;
   own.struct_bytes = 0;
   EXPECT_EQ(OpenStatus(own), WEIR_INVALID_ARGUMENT);

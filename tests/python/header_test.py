@@ -25,6 +25,7 @@ TYPES = {
     "double": ctypes.c_double,
     "weir_select_callback": lib.SelectCallback,
     "weir_target_callback": lib.TargetCallback,
+    "weir_trim_callback": lib.TrimCallback,
     "weir_progress_callback": lib.ProgressCallback,
 }
 STRUCTS = {

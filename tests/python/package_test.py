@@ -410,6 +410,102 @@ class PackageTest(unittest.TestCase):
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
             s.append("and the sea")
 
+    def test_a_process_forked_in_the_middle_of_a_call(self):
+        """Another thread's turn never ends in the child: nobody may wait for it there."""
+        held, done = threading.Event(), threading.Event()
+
+        def hold():
+            with self.model._turn:
+                held.set()
+                done.wait(60)
+
+        with self.model.session(pot=96) as s:
+            answer = s.ask("who?", max_tokens=9)
+            next(answer)
+            thread = threading.Thread(target=hold)
+            thread.start()
+            held.wait(60)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # a wait ends the child, and the test fails
+                code = 0
+                trace = weir.Trace(Path("x"), s._end_trace)
+                for call in (
+                    lambda: self.model.session(pot=9),
+                    lambda: s.append("a"),
+                    lambda: s.fork(),
+                    lambda: next(answer),
+                    answer.close,
+                    trace.end,
+                ):
+                    try:
+                        call()
+                        code = 1
+                    except weir.ClosedError:
+                        pass
+                s.close()
+                os._exit(code)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            done.set()
+            thread.join()
+
+    def test_a_forked_process_has_models_of_its_own(self):
+        with weir.Model(support.MODEL, threads=2) as model, model.session(pot=96) as s:
+            s.append(support.WORDS * 4)
+            wanted = s.fork().ask("who?", max_tokens=6, **GREEDY).read()
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                code = 1
+                with weir.Model(support.MODEL, threads=2) as own, own.session(pot=96) as mine:
+                    mine.append(support.WORDS * 4)
+                    code = 0 if mine.ask("who?", max_tokens=6, **GREEDY).read() == wanted else 2
+                os._exit(code)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+    def test_what_is_dropped_waits_for_the_turn(self):
+        """An object's end may come in the middle of another session's call."""
+        from weir._handle import Handle, Turn
+
+        turn, closed = Turn(), []
+        with turn:
+            Handle(7, closed.append, None, turn)
+            self.assertEqual(closed, [])
+            thread = threading.Thread(target=lambda: Handle(8, closed.append, None, turn))
+            thread.start()
+            thread.join(20)
+            self.assertFalse(thread.is_alive())
+            self.assertEqual(closed, [])
+        self.assertEqual(closed, [7, 8])
+        Handle(9, closed.append, None, turn)
+        self.assertEqual(closed, [7, 8, 9])
+
+    def test_sessions_dropped_by_policies_and_threads(self):
+        dropped = []
+
+        class Drops(Newest):
+            def select(self, view, n_keep):
+                dropped.clear()  # the last reference to another session
+                return super().select(view, n_keep)
+
+        with self.model.session(pot=64, policy=Drops()) as s:
+            stop = threading.Event()
+
+            def churn():
+                while not stop.is_set():
+                    self.model.session(pot=64)  # and gone
+
+            thread = threading.Thread(target=churn)
+            thread.start()
+            try:
+                for _ in range(20):
+                    dropped.append(self.model.session(pot=64))
+                    s.read(support.ids(100))
+            finally:
+                stop.set()
+                thread.join()
+            self.assertEqual(dropped, [])
+
     def test_sessions_leave_nothing(self):
         def round_trip():
             with self.model.session(pot=96, policy=Newest()) as s:
@@ -692,12 +788,78 @@ class PackageTest(unittest.TestCase):
         )
         self.assertEqual(value('{"x": 3, "names": ["a"]}'), Point(3, ["a"]))
 
-        @dataclasses.dataclass
-        class Bad:
-            what: object
+        for bad in (object, set[int], dict[int, str], list[object], int | object, complex):
+            with self.subTest(bad=bad), self.assertRaises(TypeError):
+                schema_text(dataclasses.make_dataclass("Bad", [("what", bad)]))
 
-        with self.assertRaises(TypeError):
-            schema_text(Bad)
+    def test_values_of_a_schema(self):
+        """What JSON says becomes what the class says, in unions, too."""
+        from weir._schema import schema_text
+
+        class Colour(enum.Enum):
+            RED = "red"
+
+        class Level(enum.IntEnum):
+            LOW = 1
+
+        @dataclasses.dataclass
+        class Point:
+            x: float
+
+        @dataclasses.dataclass
+        class Named:
+            x: str
+
+        cases = [
+            (Colour | None, "red", Colour.RED),
+            (Colour | None, None, None),
+            (list[Point] | None, [{"x": 1.5}], [Point(1.5)]),
+            (Point | Named, {"x": "a"}, Named("a")),
+            (Named | Point, {"x": 2}, Point(2.0)),
+            (list[Point | Colour], [{"x": 1}, "red"], [Point(1.0), Colour.RED]),
+            (float, 3, 3.0),
+            (float | int, 3, 3),
+            (int | float, 3.5, 3.5),
+            (bool | int, 1, 1),
+            (Literal[1, "a", True], True, True),
+            (Literal[Colour.RED, None], "red", Colour.RED),
+            (Level | str, 1, Level.LOW),
+            (dict[str, Point], {"a": {"x": 0}}, {"a": Point(0.0)}),
+            (tuple[int, Point], [1, {"x": 0}], (1, Point(0.0))),
+            (tuple[Colour, ...], ["red", "red"], (Colour.RED, Colour.RED)),
+            (list, [1, "a"], [1, "a"]),
+        ]
+        for kind, found, wanted in cases:
+            with self.subTest(kind=kind, found=found):
+                holder = dataclasses.make_dataclass("Holder", [("what", kind)])
+                text, value = schema_text(holder)
+                got = value(json.dumps({"what": found})).what
+                self.assertEqual((got, type(got)), (wanted, type(wanted)))
+                with self.model.session(pot=300) as s:  # and the library holds answers to it
+                    try:
+                        s.ask("?", schema=holder, temperature=0, max_tokens=200).value()
+                    except ValueError as error:
+                        self.assertIn("cut short", str(error))
+        for kind, found in ((Colour, "blue"), (Point | None, {"y": 1}), (int, True), (tuple[int, int], [1])):
+            _, value = schema_text(dataclasses.make_dataclass("Holder", [("what", kind)]))
+            with self.subTest(kind=kind), self.assertRaises(ValueError):
+                value(json.dumps({"what": found}))
+
+    def test_a_class_that_has_itself_in_it(self):
+        from weir._schema import schema_text
+
+        tree = dataclasses.make_dataclass("Tree", [("value", int), ("left", "Tree | None"), ("rest", "list[Tree]")])
+        text, value = schema_text(tree)
+        leaf = {"value": 1, "left": None, "rest": []}
+        made = value(json.dumps({"value": 2, "left": leaf, "rest": [leaf, leaf]}))
+        self.assertEqual(made, tree(2, tree(1, None, []), [tree(1, None, [])] * 2))
+        with self.model.session(pot=300) as s:
+            answer = s.ask("?", schema=tree, temperature=0, max_tokens=120)
+            answer.read()
+            self.assertTrue(answer.text.startswith("{"), answer.text)
+        lost = dataclasses.make_dataclass("Lost", [("what", "Nowhere")])
+        with self.assertRaisesRegex(TypeError, "Nowhere"):
+            schema_text(lost)
 
 
 if __name__ == "__main__":

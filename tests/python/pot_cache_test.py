@@ -104,6 +104,32 @@ class PotCacheTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             cache.generate(max_tokens=1)
 
+    def test_layers_may_have_different_heads(self):
+        theirs = tiny_models.build(*tiny_models.MODELS["llama"], seed=5)
+        theirs.set_attn_implementation("eager")
+        config = theirs.config
+        attention = theirs.model.layers[1].self_attn
+        n_heads = 1 if config.num_key_value_heads != 1 else 2
+        for name in ("k_proj", "v_proj"):
+            fewer = torch.nn.Linear(config.hidden_size, n_heads * attention.head_dim, bias=False)
+            setattr(attention, name, fewer)
+        attention.num_key_value_groups = config.num_attention_heads // n_heads
+        ids = torch.arange(3, 60)
+        plain = theirs(input_ids=ids[None]).logits[0, -1]
+        for policy in ("streaming_llm", "inf_mllm", "infinipot"):
+            with self.subTest(policy=policy):
+                cache = weir.PotCache(theirs, pot=POT, chunk=57, policy=policy, recent=16, catalyst=CATALYST)
+                np.testing.assert_allclose(cache.read(ids[:30]).shape, plain.shape)
+                np.testing.assert_allclose(cache.read(ids[30:]).numpy(), plain.detach().numpy(), atol=1e-4)
+                for _ in range(4):
+                    cache.read(ids)
+                self.assertGreater(cache.selections, 1)
+                self.assertLessEqual(cache.held, POT)
+                self.assertEqual(
+                    [layer.keys.shape[1] for layer in cache.layers[:2]], [config.num_key_value_heads, n_heads]
+                )
+                self.assertEqual(len(cache.generate(max_tokens=5)), 5)
+
     def test_before_anything_is_forgotten_it_is_a_plain_cache(self):
         ids = torch.arange(3, 60)[None]
         plain = self.theirs(input_ids=ids).logits[0, -1]

@@ -118,19 +118,23 @@ class ReferencedView(Referenced):
 
     def layer(self, views, n_keep):
         reference = policies.all_of(ViewPolicy)[self.method]
-        out = []
-        for view in views:
-            assert view.n_unscored == 0  # what no row voted on yet is no matter of the papers
-            seen = {
-                "seq": view.seq.tolist(),
-                "visual": (view.modality > 0).tolist(),
-                "pinned": view.pinned.tolist(),
-                "scores": view.scores.tolist(),
-                "n_seen": view.n_seen,
-                "n_seen_visual": view.n_seen_visual,
-            }
-            out.append(reference.keep(seen, n_keep, self.options))
-        return out
+        assert all(view.n_unscored == 0 for view in views)  # what no row voted on yet is no matter of the papers
+        return [reference.keep(self.seen(view), n_keep, self.options) for view in views]
+
+    def after_prompt(self, views):
+        reference = policies.all_of(ViewPolicy)[self.method]
+        return reference.after_prompt([self.seen(view) for view in views], self.options)
+
+    @staticmethod
+    def seen(view):
+        return {
+            "seq": view.seq.tolist(),
+            "visual": (view.modality > 0).tolist(),
+            "pinned": view.pinned.tolist(),
+            "scores": view.scores.tolist(),
+            "n_seen": view.n_seen,
+            "n_seen_visual": view.n_seen_visual,
+        }
 
 
 def held(session):
