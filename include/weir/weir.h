@@ -170,11 +170,11 @@ typedef struct weir_policy {
   int32_t rows;       /* weir_rows: whose attention `scores` holds */
   int32_t n_last;     /* WEIR_LAST_ROWS */
   int32_t row_reduce; /* WEIR_SUM or WEIR_MAX over the rows */
-  int32_t head_reduce; /* WEIR_MEAN, WEIR_MAX or WEIR_SUM over the query heads of a group */
-  int32_t vector;      /* weir_vector: in `scores` instead of attention */
-  int32_t nll;         /* non-zero: the view has nll */
-  const char* probe;   /* WEIR_PROBE_ROWS */
-  int32_t min_tokens;  /* the smallest pot that it can work with; 0: 2 */
+  int32_t head_reduce;     /* WEIR_MEAN, WEIR_MAX or WEIR_SUM over the query heads of a group */
+  int32_t vector;          /* weir_vector: in `scores` instead of attention */
+  int32_t nll;             /* non-zero: the view has nll */
+  const char* probe;       /* WEIR_PROBE_ROWS */
+  int32_t min_tokens;      /* the smallest pot that it can work with; 0: 2 */
   weir_trim_callback trim; /* NULL: nothing is dropped at the end of a prompt, whatever `like` itself does there */
 } weir_policy;
 #define WEIR_POLICY_INIT \

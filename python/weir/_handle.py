@@ -42,7 +42,7 @@ class Handle:
         if self._turn is None:
             self._close(self.pointer)
         else:
-            self._turn.close(lambda close=self._close, pointer=self.pointer, _keeps=self.parent: close(pointer))
+            self._turn.close(self._close, self.pointer, self.parent)
 
 
 def array_at(address: int | None, kind: Any, n: int, dtype: Any, owner: Handle) -> npt.NDArray[Any]:
@@ -63,7 +63,7 @@ class Turn:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._owner = 0
-        self._to_close: deque[Callable[[], None]] = deque()
+        self._to_close: deque[tuple[Callable[[int], None], int, Any]] = deque()
 
     def __enter__(self) -> None:
         me = threading.get_ident()
@@ -80,10 +80,11 @@ class Turn:
         if self._to_close:
             self._close_all()
 
-    def close(self, close: Callable[[], None]) -> None:
+    def close(self, close: Callable[[int], None], pointer: int, parent: Any) -> None:
         """Closes a session that nobody uses any more, now or when the turn of another one has ended. An object's end
-        may come at any place, in any thread, also in that of the turn: nobody waits here."""
-        self._to_close.append(close)
+        may come at any place, in any thread, also in that of the turn: nobody waits here. parent: what the session
+        needs to the last."""
+        self._to_close.append((close, pointer, parent))
         self._close_all()
 
     def _close_all(self) -> None:
@@ -91,7 +92,8 @@ class Turn:
         while self._to_close and self._lock.acquire(blocking=False):
             try:
                 while self._to_close:
-                    self._to_close.popleft()()
+                    close, pointer, _parent = self._to_close.popleft()
+                    close(pointer)
             finally:
                 self._lock.release()
 

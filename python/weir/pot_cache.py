@@ -52,7 +52,7 @@ def _rotates_halves(rotary: Any) -> bool:
     except (TypeError, ValueError, RuntimeError, IndexError):
         return False
     expected = _Rotation(frequencies)(x, positions[0]) * getattr(rotary, "attention_scaling", 1.0)
-    return rotated.shape == expected.shape and torch.allclose(rotated.float(), expected, atol=1e-4)
+    return bool(rotated.shape == expected.shape and torch.allclose(rotated.float(), expected, atol=1e-4))
 
 
 class PotLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed
