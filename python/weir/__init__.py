@@ -32,15 +32,26 @@ from .session import Counters, Passage, Remembered, Session
 from .trace import Trace
 
 if TYPE_CHECKING:
+    from . import plots
+    from .evaluate import EvalError
+    from .evaluate import evaluate as eval
     from .pot_cache import PotCache
 
 
 def __getattr__(name: str) -> Any:
-    """PotCache needs torch and transformers, which nothing else here does."""
+    """What few need is imported when it is used: PotCache, for one, needs torch and transformers."""
     if name == "PotCache":
         from .pot_cache import PotCache
 
         return PotCache
+    if name in ("eval", "EvalError"):
+        from . import evaluate
+
+        return evaluate.evaluate if name == "eval" else evaluate.EvalError
+    if name == "plots":
+        import importlib
+
+        return importlib.import_module(".plots", __name__)
     raise AttributeError(f"module 'weir' has no attribute {name!r}")
 
 
@@ -51,6 +62,7 @@ __all__ = [
     "ClosedError",
     "CorruptError",
     "Counters",
+    "EvalError",
     "InternalError",
     "InvalidArgumentError",
     "IoError",
@@ -68,5 +80,7 @@ __all__ = [
     "View",
     "WeirError",
     "__version__",
+    "eval",
     "fill",
+    "plots",
 ]

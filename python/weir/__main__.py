@@ -3,14 +3,16 @@
 
 import os
 import sys
-from pathlib import Path
+
+from ._program import find_program
 
 
 def main() -> None:
     """Becomes the program, with this process's arguments."""
-    program = Path(__file__).parent / "_bin" / "weir"
-    if not program.is_file():
-        sys.exit("weir: this copy of the package has no program in it; build/release/weir of a checkout is one")
+    try:
+        program = find_program()
+    except FileNotFoundError as error:
+        sys.exit(f"weir: {error}")
     os.execv(program, ["weir", *sys.argv[1:]])
 
 

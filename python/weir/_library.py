@@ -279,8 +279,7 @@ def _path() -> str:
     return str(found[0])
 
 
-def _load() -> Any:
-    path = _path()
+def _load(path: str) -> Any:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
@@ -303,5 +302,6 @@ def _load() -> Any:
     return library
 
 
-LIB = _load()
+PATH = os.path.abspath(_path())
+LIB = _load(PATH)
 __version__: str = LIB.weir_version().decode()

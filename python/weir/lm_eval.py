@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from lm_eval.api.model import TemplateLM
 
+from ._scoring import score
 from .model import Model
 
 
@@ -49,14 +50,7 @@ class WeirLM(TemplateLM):  # type: ignore[misc]  # lm_eval is not typed
         s = self.session
         s.reset()
         s.read(context)
-        total, greedy = 0.0, True
-        for token in continuation:
-            logits = s.logits().astype(np.float64)
-            peak = float(logits.max())
-            total += float(logits[token]) - peak - float(np.log(np.exp(logits - peak).sum()))
-            greedy = greedy and int(logits.argmax()) == token
-            s.read([token])
-        return total, greedy
+        return score(s, continuation)
 
     def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> list[float]:
         """log P of whole texts, each one stream behind the token that stands before an empty context."""

@@ -764,14 +764,20 @@ class PackageTest(unittest.TestCase):
                 self.model.session(pot=64, policy=policy)
 
     def test_the_program_is_found_or_missed(self):
-        out = subprocess.run(
-            [sys.executable, "-B", "-m", "weir", "--version"], capture_output=True, text=True, timeout=60
-        )
-        if (Path(weir.__file__).parent / "_bin").is_dir():
+        run = [sys.executable, "-B", "-m", "weir", "--version"]
+        inside = Path(weir.__file__).parent / "_bin" / "weir"
+        beside = Path(os.environ.get("WEIR_LIBRARY", "")).absolute().parent / "weir"
+        out = subprocess.run(run, capture_output=True, text=True, timeout=60)
+        if inside.is_file() or beside.is_file():
             self.assertEqual(out.stdout.strip(), f"weir {weir.__version__}")
-        else:
-            self.assertIn("no program in it", out.stderr)
-            self.assertNotEqual(out.returncode, 0)
+        if not inside.is_file():
+            with tempfile.TemporaryDirectory() as folder:
+                library = Path(folder) / "libweir.so"
+                library.symlink_to(Path(os.environ["WEIR_LIBRARY"]).absolute())
+                env = os.environ | {"WEIR_LIBRARY": str(library)}
+                out = subprocess.run(run, capture_output=True, text=True, timeout=60, env=env)
+                self.assertIn("no program in it", out.stderr)
+                self.assertNotEqual(out.returncode, 0)
 
     def test_json_of_a_schema(self):
         from weir._schema import schema_text
