@@ -9,6 +9,8 @@ import re
 import tempfile
 import unittest
 
+import weir  # noqa: F401  # here, where a relative WEIR_LIBRARY is found
+
 from . import support
 
 NEEDS = "# needs torch and transformers\n"  # the first line of an example that is left out without them
