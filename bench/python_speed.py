@@ -7,6 +7,10 @@
 Everything runs with one thread and is measured in processor time, so that a busy machine disturbs it little; pairs are
 taken in turns, and the median of their ratios is printed with the smallest and the largest. Policies keep the same
 slots as the engine's, which is checked.
+
+--shares measures inside one process what no other work on the machine can disturb: which share of a call's processor
+time is the library's, and which share of it is a policy in Python. Library and program are linked from the same
+objects.
 """
 
 import argparse
@@ -65,7 +69,7 @@ def child_seconds(command):
 
 def told(name, ratios):
     print(
-        f"{name}: {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}, {len(ratios)} pairs)",
+        f"{name}: {statistics.median(ratios):.4f} ({min(ratios):.4f} to {max(ratios):.4f}, {len(ratios)} times)",
         flush=True,
     )
 
@@ -106,6 +110,74 @@ def against_built_in(args, model, ids):
         told(f"{built_in} in Python, {n} selections at pot {POT}, additional time of reading", ratios)
 
 
+class Watch:
+    """Processor time of this thread that is spent in a function of the package."""
+
+    def __init__(self, owner, name):
+        self.owner, self.name, self.seconds, self.n = owner, name, 0.0, 0
+
+    def __enter__(self):
+        self.before = inner = getattr(self.owner, self.name)
+
+        def timed(*args):
+            start = time.thread_time()
+            try:
+                return inner(*args)
+            finally:
+                self.seconds += time.thread_time() - start
+                self.n += 1
+
+        setattr(self.owner, self.name, timed)
+        return self
+
+    def __exit__(self, *error):
+        setattr(self.owner, self.name, self.before)
+
+
+def shares(args, model, ids):
+    """Of processor time: the library's share of reading and writing, and the share of policies in Python."""
+    for name, function, n, work in (
+        ("reading 512 tokens", "weir_session_append_tokens", 512, lambda s: s.read(ids[:512])),
+        (
+            "writing 64 tokens",
+            "weir_session_next",
+            64,
+            lambda s: s.generate(max_tokens=64, temperature=0, ignore_end=True).read(),
+        ),
+    ):
+        found, outside = [], []
+        with model.session(pot=POT, policy="full", chunk=CHUNK) as s:
+            for _ in range(args.pairs):
+                s.reset()
+                s.read(ids[:1])
+                with Watch(weir.session.lib.LIB, function) as inside:
+                    start = time.thread_time()
+                    work(s)
+                    whole = time.thread_time() - start
+                found.append(inside.seconds / whole)
+                outside.append((whole - inside.seconds) / n)
+        print(
+            f"{name}: {100 * statistics.median(found):.2f} % of the time in the library "
+            f"({100 * min(found):.2f} to {100 * max(found):.2f}, {len(found)} times); outside it "
+            f"{1e6 * statistics.median(outside):.1f} us a token",
+            flush=True,
+        )
+    for policy, built_in in ((StreamingLlm(), "streaming_llm"), (InfiniPot(), "infinipot")):
+        found = []
+        with model.session(pot=POT, policy=policy) as s:
+            s.read(ids[:POT])
+            for _ in range(args.pairs):
+                # One round: as many tokens as a selection makes room for, and the selection.
+                n = s.counters().selections
+                with Watch(weir.policy.Rule, "_choose") as inside:
+                    start = time.thread_time()
+                    while s.counters().selections == n or not inside.n:
+                        s.read(ids[:CHUNK])
+                    whole = time.thread_time() - start
+                found.append(inside.seconds / (whole - inside.seconds))
+        told(f"{built_in} in Python, its time beside that of everything else in a round", found)
+
+
 def calls(model):
     with model.session(pot=POT) as s:
         s.read("a")
@@ -120,11 +192,15 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=4096, help="read by each session that compares policies")
+    parser.add_argument("--shares", action="store_true", help="only what is measured inside one process")
     args = parser.parse_args()
     model = weir.Model(args.model, threads=1)
     rng = np.random.default_rng(1)
     ids = rng.integers(1000, model.n_vocab // 2, args.tokens).astype(np.int32)
     calls(model)
+    shares(args, model, ids)
+    if args.shares:
+        return
     against_built_in(args, model, ids)
     against_bench(args, model, ids)
 

@@ -79,6 +79,9 @@ class Answer(Iterator[str], AsyncIterator[str]):
         self._session, self._begin, self._options = session, begin, options
         self._begun = False
         self._number = 0  # of the call that began it
+        # What a step fills, made once for all of them.
+        self._piece, self._n_bytes, self._more = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_int()
+        self._out = ctypes.byref(self._piece), ctypes.byref(self._n_bytes), ctypes.byref(self._more)
         self.text = ""
         self.end: str | None = None
         self.n_tokens = 0
@@ -152,15 +155,15 @@ class Answer(Iterator[str], AsyncIterator[str]):
         return None
 
     def _next(self, pointer: int) -> tuple[str, bool]:
-        text, n, more = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_int()
         try:
-            check(lib.LIB.weir_session_next(pointer, ctypes.byref(text), ctypes.byref(n), ctypes.byref(more)))
+            check(lib.LIB.weir_session_next(pointer, *self._out))
         except BaseException:
             with suppress(WeirError):  # the first error is the one to tell
                 self._finish(pointer)
             raise
-        piece = ctypes.string_at(text.value, n.value).decode("utf-8", "replace") if n.value and text.value else ""
-        return piece, more.value != 0
+        n, at = self._n_bytes.value, self._piece.value
+        piece = ctypes.string_at(at, n).decode("utf-8", "replace") if n and at else ""
+        return piece, self._more.value != 0
 
     def _finish(self, pointer: int) -> None:
         n, end = ctypes.c_size_t(), ctypes.c_int(2)

@@ -9,8 +9,7 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -148,33 +147,10 @@ class Session:
 
     # ---- calls
 
-    @contextmanager
-    def _call(self, *, ends_answer: bool = False) -> Iterator[int]:
+    def _call(self, *, ends_answer: bool = False) -> _Call:
         """The C session, for one call at a time. A policy's exception is raised in place of the error that it caused.
         ends_answer: an answer that is being written ends here, as if it had been left."""
-        if self._handle is None:
-            raise ClosedError("the session was closed")
-        self._handle.check_process("session")
-        self._model._open_handle()
-        with self._model._turn:
-            handle = self._handle
-            if handle is None:
-                raise ClosedError("the session was closed")
-            rule = self._rule
-            if rule is not None:
-                rule.owner, rule.error = handle, None
-            try:
-                if ends_answer and self._answer is not None:
-                    self._answer._finish(handle.pointer)
-                yield handle.pointer
-            except WeirError:
-                if rule is not None and rule.error is not None:
-                    error, rule.error = rule.error, None
-                    raise error from None
-                raise
-            finally:
-                if rule is not None:
-                    rule.owner = None
+        return _Call(self, ends_answer)
 
     def _read(self, call: Callable[[int], int], number: int | None = None) -> None:
         """A call that reads, and may take long. number: of the call, where it was made earlier."""
@@ -510,6 +486,51 @@ class Session:
         if self.closed:
             return "<weir.Session, closed>"
         return f"<weir.Session pot={self.pot} policy={self.policy!r}>"
+
+
+class _Call:
+    """Session._call(): a class, because an answer makes one for every token."""
+
+    __slots__ = ("_session", "_ends_answer", "_handle")
+
+    def __init__(self, session: Session, ends_answer: bool) -> None:
+        self._session, self._ends_answer = session, ends_answer
+
+    def __enter__(self) -> int:
+        session = self._session
+        if session._handle is None:
+            raise ClosedError("the session was closed")
+        session._handle.check_process("session")
+        session._model._open_handle()
+        turn = session._model._turn
+        turn.__enter__()
+        try:
+            handle = session._handle
+            if handle is None:  # meanwhile
+                raise ClosedError("the session was closed")
+            self._handle = handle  # to the end of the call
+            if session._rule is not None:
+                session._rule.owner, session._rule.error = handle, None
+            if self._ends_answer and session._answer is not None:
+                session._answer._finish(handle.pointer)
+            return handle.pointer
+        except BaseException as error:
+            self._end(error)
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        rule = self._session._rule
+        instead = None
+        if rule is not None:
+            rule.owner = None
+            if isinstance(error, WeirError):
+                instead, rule.error = rule.error, None
+        self._session._model._turn.__exit__()
+        if instead is not None:
+            raise instead from None
 
 
 class _Stop:
