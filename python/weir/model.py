@@ -73,7 +73,8 @@ class Model:
         return self._handle
 
     def encode(self, text: str | bytes, *, special: bool = False) -> npt.NDArray[np.int32]:
-        """Token ids of a text, [n]. special: with the begin and end tokens that the file asks for."""
+        """Token ids of a text, [n] of int32. special: with the begin and end tokens that the file asks for. TypeError
+        for what is no text."""
         data, handle = utf8(text, "the text"), self._open_handle()
         out = np.empty(len(data) + 8, np.int32)  # a token has at least one byte, as a rule
         n = ctypes.c_size_t()
@@ -88,7 +89,7 @@ class Model:
             out = np.empty(n.value, np.int32)
 
     def decode(self, ids: Any) -> str:
-        """The text of token ids; control tokens are left out."""
+        """The text of token ids; control tokens are left out. InvalidArgumentError for ids outside the vocabulary."""
         array, handle = token_ids(ids), self._open_handle()
         n = ctypes.c_size_t()
         out = ctypes.create_string_buffer(16 * len(array) + 16)
@@ -156,6 +157,7 @@ class Model:
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called, or the `with` block has ended."""
         return self._handle is None
 
     def __enter__(self) -> Model:

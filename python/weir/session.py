@@ -266,7 +266,11 @@ class Session:
         self, given: str | bytes | Any, *, pin: bool = False, special: bool = False, end_of_prompt: bool = False
     ) -> None:
         """Reads text or token ids as they are. special: a text's control tokens are recognised and the stream's first
-        token is added; for your own text, never for a user's. end_of_prompt: some policies compress here."""
+        token is added; for your own text, never for a user's. end_of_prompt: some policies compress here.
+
+        Errors: WeirError; TypeError for a picture; ValueError for ids that are negative or no 32-bit numbers;
+        InvalidArgumentError for ids outside the vocabulary: what stands before them in the call is not read either.
+        """
         flags = (lib.PINNED if pin else 0) | (lib.END_OF_PROMPT if end_of_prompt else 0)
         x = classify(given)
         if isinstance(x, Text):
@@ -279,19 +283,20 @@ class Session:
             raise TypeError("read() takes text or token ids; pictures are part of a chat: append()")
 
     def generate(self, **options: Any) -> Answer:
-        """Continues the stream, with the options of ask()."""
+        """Continues the stream without a question, with the options and errors of ask()."""
         return self._make_answer(lambda at: lib.LIB.weir_session_begin_answer(*at), AnswerOptions(**options))
 
     def score(self, ids: Any) -> npt.NDArray[np.float32]:
-        """Reads token ids and returns -log P of each, given everything before it: [n]; 0 for the stream's first. For
-        sessions with likelihoods=True."""
+        """Reads token ids and returns -log P of each, given everything before it that is held: [n] of float32, natural
+        logarithms; 0 for the stream's first. InvalidArgumentError for sessions without likelihoods=True."""
         array = token_ids(ids)
         out = np.empty(len(array), np.float32)
         self._read(lambda p: lib.LIB.weir_session_score(p, array.ctypes.data, len(array), 0, out.ctypes.data))
         return out
 
     def logits(self) -> npt.NDArray[np.float32]:
-        """Of the next token, [n_vocab]: a copy."""
+        """Of the next token: a copy, [n_vocab] of float32, before any temperature. InvalidArgumentError before
+        anything was read."""
         address, n = ctypes.c_void_p(), ctypes.c_size_t()
         with self._call() as pointer:
             check(lib.LIB.weir_session_logits(pointer, ctypes.byref(address), ctypes.byref(n)))
@@ -328,7 +333,8 @@ class Session:
         return self.counters().dropped
 
     def slots(self, group: int = 0) -> npt.NDArray[Any]:
-        """The stored tokens of one metadata group (of n_groups), oldest first: a copy, an array of weir.SLOT."""
+        """The stored tokens of one metadata group, 0 to n_groups - 1, oldest first: a copy, [n_slots] of weir.SLOT.
+        InvalidArgumentError for a group that is not there."""
         address, n = ctypes.c_void_p(), ctypes.c_size_t()
         group = whole(group, "group")
         with self._call() as pointer:
@@ -338,7 +344,7 @@ class Session:
 
     def remembers(self, at: str | tuple[int, int]) -> Remembered:
         """What is still held of a part of the stream: "99%" (a hundredth of it), "25%:50%", "1000:1200", "1000", or a
-        pair of token numbers."""
+        pair of token numbers, from and before. ValueError for a part that is written otherwise or has no token."""
         seen = self.seen
         begin, end = _span(at, seen)
         held: dict[int, int] = {}
@@ -381,7 +387,8 @@ class Session:
 
     def trace(self, path: str | os.PathLike[str] | None = None) -> Trace:
         """Writes what is forgotten from now on to a file, for `weir trace` and `weir remembers`; without a path, to a
-        temporary one. Ends with the returned object's end() or `with` block, or with the session."""
+        temporary one. Ends with the returned object's end() or `with` block, or with the session. InvalidArgumentError
+        while another one is written; IoError for a file that cannot be."""
         if path is None:
             handle, name = tempfile.mkstemp(prefix="weir-", suffix=".jsonl")
             os.close(handle)
@@ -399,8 +406,9 @@ class Session:
     # ---- copies and files
 
     def fork(self, recall_dir: str | os.PathLike[str] | None = None) -> Session:
-        """A second session that holds the same; from here on they differ. recall_dir: where its copy of the archive
-        goes."""
+        """A second session that holds the same, in as many bytes of its own; from here on they differ. An answer that
+        is being written ends here. recall_dir: where its copy of the archive goes. Errors: OverBudgetError,
+        InvalidArgumentError for a recall_dir without recall."""
         out = ctypes.c_void_p()
         folder = None if recall_dir is None else path_bytes(recall_dir, "recall_dir")
         with self._call(ends_answer=True) as pointer:
@@ -427,7 +435,7 @@ class Session:
             check(lib.LIB.weir_session_restore(pointer, data, len(data)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes state() to a file, which is there as a whole or not at all."""
+        """Writes state() to a file, which is there as a whole or not at all. OSError where it cannot be."""
         to = Path(path)
         part = to.with_name(to.name + ".part")
         try:
@@ -438,7 +446,7 @@ class Session:
             raise
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """restore() from a file that save() wrote."""
+        """restore() from a file that save() wrote, with its errors and OSError."""
         self.restore(Path(path).read_bytes())
 
     def flush(self) -> None:
@@ -471,6 +479,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called, or the `with` block has ended."""
         return self._handle is None
 
     def __enter__(self) -> Session:

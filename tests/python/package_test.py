@@ -774,10 +774,25 @@ class PackageTest(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 library = Path(folder) / "libweir.so"
                 library.symlink_to(Path(os.environ["WEIR_LIBRARY"]).absolute())
-                env = os.environ | {"WEIR_LIBRARY": str(library)}
+                env = {**os.environ, "WEIR_LIBRARY": str(library)}
+                env.pop("WEIR_PROGRAM", None)
                 out = subprocess.run(run, capture_output=True, text=True, timeout=60, env=env)
                 self.assertIn("no program in it", out.stderr)
                 self.assertNotEqual(out.returncode, 0)
+
+    def test_every_public_name_says_what_it_is(self):
+        from weir import kvpress, lmms_eval, plots
+
+        public = {name: getattr(weir, name) for name in weir.__all__ if name not in ("PotCache", "SLOT", "__version__")}
+        for module in (kvpress, lmms_eval, plots):
+            public |= {n: x for n, x in vars(module).items() if getattr(x, "__module__", "") == module.__name__}
+        for name, thing in public.items():
+            if name.startswith("_"):
+                continue
+            self.assertTrue((thing.__doc__ or "").strip(), name)
+            for part, value in vars(thing).items() if isinstance(thing, type) else ():
+                if not part.startswith("_") and (callable(value) or isinstance(value, property)):
+                    self.assertTrue((value.__doc__ or "").strip(), f"{name}.{part}")
 
     def test_json_of_a_schema(self):
         from weir._schema import schema_text
