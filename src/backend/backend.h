@@ -125,6 +125,7 @@ class Backend {
   virtual void DeltaRule(const DeltaRuleArgs& args) { ref::DeltaRule(args); }
   virtual void SsmScan(const SsmScanArgs& args) { ref::SsmScan(args); }
   virtual void Scale(const ScaleArgs& args) { ref::Scale(args); }
+  virtual void Clamp(const ClampArgs& args) { ref::Clamp(args); }  // on_host() alone, as experts
   virtual void SumRows(const SumRowsArgs& args) { ref::SumRows(args); }
   virtual void Squares(const SquaresArgs& args) { ref::Squares(args); }
   // cos, sin: [pos.size(), n_rot/2], as in weir::RopeAngles(); `pos` is host memory.

@@ -43,7 +43,8 @@ std::vector<PlanItem> KvItems(const PotShape& pot) {
     std::string what = fmt::format("keys and values, {} slots x {} layers x {} KV heads", pot.n_slots, alike.n_layers,
                                    alike.n_kv_heads);
     if (!pot.layers.empty()) what += fmt::format(" of {}", alike.head_dim);
-    const int64_t slot_bytes = SlotBytes(pot.k_type, alike.head_dim) + SlotBytes(pot.v_type, alike.head_dim);
+    const int64_t slot_bytes =
+        SlotBytes(pot.k_type, alike.head_dim) + (pot.values_in_keys ? 0 : SlotBytes(pot.v_type, alike.head_dim));
     out.push_back({MemTag::kKv, std::move(what), alike.n_heads_total() * pot.n_slots * slot_bytes});
   }
   // All layers lie in the same pages.
@@ -63,7 +64,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.pot = config.attention.pot();
   plan.pot.n_slots = n_slots + ExcerptSlots(options, n_slots);
   plan.pot.k_type = options.k_type;
-  plan.pot.v_type = options.v_type;
+  plan.pot.v_type = plan.pot.values_in_keys ? options.k_type : options.v_type;
   plan.pot.positions = needs.positions;
   plan.pot.granularity = needs.granularity;
   plan.pot.floats = demand.floats;

@@ -119,7 +119,7 @@ void Viewer::TakeShares(ViewerReply* reply) const {
   reply->kv_bytes = 0;
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
     const int32_t n = shape.head_dim_of(layer);
-    const int64_t slot_bytes = RowBytes(shape.k_type, n) + RowBytes(shape.v_type, n);
+    const int64_t slot_bytes = RowBytes(shape.k_type, n) + (shape.values_in_keys ? 0 : RowBytes(shape.v_type, n));
     for (int32_t head = 0; head < shape.n_kv_heads_of(layer); ++head) {
       reply->kv_bytes += pot.n_used(layer, head) * slot_bytes;
     }

@@ -58,6 +58,7 @@ PotShape AttentionLayout::pot() const {
   out.n_layers = n_layers;
   out.n_kv_heads = n_kv_heads;
   out.head_dim = head_dim;
+  out.values_in_keys = values_in_keys;
   std::vector<LayerShape> shapes;
   for (const LayerHeads& layer : layers) {
     if (layer.kv_layer < 0) shapes.push_back({layer.n_kv_heads, layer.head_dim});
@@ -132,8 +133,9 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
     if (shape.k_type != first.k_type || shape.v_type != first.v_type || shape.positions != first.positions) {
       return InvalidArgument("the pots of one batch must share KV types and position policy");
     }
-    if (shape.n_layers != pot_.n_layers || shape.n_kv_heads != pot_.n_kv_heads || shape.head_dim != pot_.head_dim ||
-        shape.layers != pot_.layers || shape.max_head_slots() > max_slots_) {
+    if (shape.values_in_keys != pot_.values_in_keys || shape.n_layers != pot_.n_layers ||
+        shape.n_kv_heads != pot_.n_kv_heads || shape.head_dim != pot_.head_dim || shape.layers != pot_.layers ||
+        shape.max_head_slots() > max_slots_) {
       return InvalidArgument("a pot of {} layers x {} heads x {} slots does not fit this model's attention",
                              shape.n_layers, shape.n_kv_heads, shape.n_slots);
     }
@@ -245,6 +247,7 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
         store.sin = sin + s.first_row * half;
       }
       stores_.push_back(store);
+      if (shape.values_in_keys) continue;
       store.x = v + s.first_row * kv_stride + static_cast<int64_t>(head) * heads.head_dim;
       store.type = shape.v_type;
       store.slots = s.pot->values(pot_layer, head);

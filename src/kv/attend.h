@@ -52,6 +52,9 @@ struct AttentionLayout {
   }
   AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
   bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }
+  // Values are keys (PotShape::values_in_keys): Attend()'s v is k. What a query scores and what it takes are the same
+  // numbers, rotated ones apart: a family reads those of `out` that were never rotated.
+  bool values_in_keys = false;
   // F32 numbers that layers without keys and values keep of a stream (kv/recurrent_state.h). Those layers are not
   // counted in n_layers.
   int64_t n_state = 0;

@@ -10,6 +10,14 @@
 #include "ops/kv_slots.h"
 
 namespace weir {
+namespace {
+
+// Bytes of a slot's values beside its key.
+int64_t ValueBytes(const PotShape& shape, int32_t layer) {
+  return shape.values_in_keys ? 0 : SlotBytes(shape.v_type, shape.head_dim_of(layer));
+}
+
+}  // namespace
 
 const char* PositionsName(Positions positions) {
   switch (positions) {
@@ -88,6 +96,9 @@ Status Pot::Check(const PotShape& shape) {
                              InfoOf(type).name, InfoOf(type).block_elements, head_dim);
     }
   }
+  if (shape.values_in_keys && shape.v_type != shape.k_type) {
+    return InvalidArgument("values that are in the keys cannot have a type of their own");
+  }
   if (shape.spread < 1 || (shape.spread > 1 && shape.granularity != Granularity::kPerHead)) {
     return InvalidArgument("heads can only share a pot's slots when each has a keep-set of its own");
   }
@@ -107,7 +118,7 @@ std::vector<Pot::Pool> Pot::PoolsOf(const PotShape& shape) {
     pool.k_begin = k_bytes;
     pool.v_begin = v_bytes;
     pool.k_slot_bytes = SlotBytes(shape.k_type, shape.head_dim_of(first));
-    pool.v_slot_bytes = SlotBytes(shape.v_type, shape.head_dim_of(first));
+    pool.v_slot_bytes = ValueBytes(shape, first);
     for (int32_t layer = first; layer < shape.n_layers; ++layer) {
       for (int32_t head = 0; shape.pool_of(layer) == first && head < shape.n_kv_heads_of(layer); ++head) {
         pool.heads.push_back(shape.head_index(layer, head));
@@ -126,7 +137,7 @@ int64_t Pot::KvBytes(const PotShape& s) {
   for (int32_t layer = 0; layer < s.n_layers; ++layer) {
     const int64_t slots = static_cast<int64_t>(s.n_kv_heads_of(layer)) * s.n_slots;
     k_bytes += slots * SlotBytes(s.k_type, s.head_dim_of(layer));
-    v_bytes += slots * SlotBytes(s.v_type, s.head_dim_of(layer));
+    v_bytes += slots * ValueBytes(s, layer);
   }
   return PageRound(k_bytes) + PageRound(v_bytes) + StateBytes(s);
 }
@@ -254,7 +265,7 @@ Status Pot::Compact(int32_t group, const KeepSet& keep) {
     for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
       if (shape_.group_of(layer, head) != group) continue;
       args.push_back({keys(layer, head), k_slot_bytes(layer), keep});
-      args.push_back({values(layer, head), v_slot_bytes(layer), keep});
+      if (!shape_.values_in_keys) args.push_back({values(layer, head), v_slot_bytes(layer), keep});
     }
   }
   backend_->CompactSlots(args);
@@ -292,7 +303,7 @@ void Pot::Rebalance(const Pool& pool) {
       backend_->Copy(slots + (to - pool.first_slot) * bytes, slots + (from - pool.first_slot) * bytes, n * bytes);
     };
     shift(k_.data() + pool.k_begin, pool.k_slot_bytes);
-    shift(v_.data() + pool.v_begin, pool.v_slot_bytes);
+    if (!shape_.values_in_keys) shift(v_.data() + pool.v_begin, pool.v_slot_bytes);
     std::memmove(meta_.as<SlotMeta>() + to, meta_.as<SlotMeta>() + from, static_cast<size_t>(n) * sizeof(SlotMeta));
     ForFloats([&](float* floats) { std::memmove(floats + to, floats + from, static_cast<size_t>(n) * 4); });
     begin_[head] = to;

@@ -98,11 +98,14 @@ class Pot {
     return k_.data() + pool.k_begin + (HeadBegin(layer, head) - pool.first_slot) * pool.k_slot_bytes;
   }
   uint8_t* values(int32_t layer, int32_t head) const {
+    if (shape_.values_in_keys) return keys(layer, head);
     const Pool& pool = PoolOf(layer);
     return v_.data() + pool.v_begin + (HeadBegin(layer, head) - pool.first_slot) * pool.v_slot_bytes;
   }
   int64_t k_slot_bytes(int32_t layer) const { return PoolOf(layer).k_slot_bytes; }
-  int64_t v_slot_bytes(int32_t layer) const { return PoolOf(layer).v_slot_bytes; }
+  int64_t v_slot_bytes(int32_t layer) const {
+    return shape_.values_in_keys ? k_slot_bytes(layer) : PoolOf(layer).v_slot_bytes;
+  }
 
   // Writes the contents, state_bytes() bytes. Errors of the sink. Data that a failed device did not return is zero.
   int64_t state_bytes() const;
@@ -121,8 +124,8 @@ class Pot {
   // The layers of one shape. Slots are counted over the whole pot, pool after pool.
   struct Pool {
     int64_t first_slot = 0, k_begin = 0, v_begin = 0;  // the latter two in bytes
-    int64_t k_slot_bytes = 0, v_slot_bytes = 0;
-    std::vector<int32_t> heads;  // PotShape::head_index(), ascending
+    int64_t k_slot_bytes = 0, v_slot_bytes = 0;        // the latter 0 where values are in the keys
+    std::vector<int32_t> heads;                        // PotShape::head_index(), ascending
   };
   // In the order of their first layers.
   static std::vector<Pool> PoolsOf(const PotShape& shape);

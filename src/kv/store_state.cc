@@ -110,7 +110,7 @@ int64_t Pot::state_bytes() const {
   }
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
-      n += n_used(layer, head) * (k_slot_bytes(layer) + v_slot_bytes(layer));
+      n += n_used(layer, head) * (k_slot_bytes(layer) + PoolOf(layer).v_slot_bytes);
     }
   }
   return n + state_.n_floats() * 4;
@@ -141,7 +141,7 @@ Status Pot::Save(ByteSink& sink) const {
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
       WEIR_RETURN_IF_ERROR(write(keys(layer, head), n_used(layer, head) * k_slot_bytes(layer)));
-      WEIR_RETURN_IF_ERROR(write(values(layer, head), n_used(layer, head) * v_slot_bytes(layer)));
+      WEIR_RETURN_IF_ERROR(write(values(layer, head), n_used(layer, head) * PoolOf(layer).v_slot_bytes));
     }
   }
   return state_.Save(sink);
@@ -188,7 +188,7 @@ Status Pot::CheckState(ByteSource& source, const SlotTest& fits) const {
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
       const int64_t n = layout.used[shape_.group_of(layer, head)];
-      WEIR_RETURN_IF_ERROR(source.Skip(n * (k_slot_bytes(layer) + v_slot_bytes(layer))));
+      WEIR_RETURN_IF_ERROR(source.Skip(n * (k_slot_bytes(layer) + PoolOf(layer).v_slot_bytes)));
     }
   }
   return source.Skip(state_.n_floats() * 4);
@@ -222,7 +222,7 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
     for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
       for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
         WEIR_RETURN_IF_ERROR(read(keys(layer, head), n_used(layer, head) * k_slot_bytes(layer)));
-        WEIR_RETURN_IF_ERROR(read(values(layer, head), n_used(layer, head) * v_slot_bytes(layer)));
+        WEIR_RETURN_IF_ERROR(read(values(layer, head), n_used(layer, head) * PoolOf(layer).v_slot_bytes));
       }
     }
     return state_.Restore(source);
@@ -252,7 +252,7 @@ Status Pot::CopyFrom(const Pot& other) {
   for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {
     for (int32_t head = 0; head < shape_.n_kv_heads_of(layer); ++head) {
       backend_->Copy(keys(layer, head), other.keys(layer, head), n_used(layer, head) * k_slot_bytes(layer));
-      backend_->Copy(values(layer, head), other.values(layer, head), n_used(layer, head) * v_slot_bytes(layer));
+      backend_->Copy(values(layer, head), other.values(layer, head), n_used(layer, head) * PoolOf(layer).v_slot_bytes);
     }
   }
   state_.CopyFrom(other.state_);

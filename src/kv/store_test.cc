@@ -111,7 +111,8 @@ void FillStatistics(Pot& pot, int64_t first_seq, int32_t n) {
   if (shape.floats.has(SlotFloat::kNll)) pot.SetNewest(SlotFloat::kNll, nll);
 }
 
-using StoreCase = std::tuple<Granularity, DType, int32_t, bool>;  // last: spread; whether layers differ
+// The last three: spread; whether layers differ; whether values are in the keys.
+using StoreCase = std::tuple<Granularity, DType, int32_t, bool, bool>;
 
 class StoreTest : public ::testing::TestWithParam<StoreCase> {};
 
@@ -120,6 +121,7 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   shape.granularity = std::get<0>(GetParam());
   shape.k_type = shape.v_type = std::get<1>(GetParam());
   shape.spread = std::get<2>(GetParam());
+  shape.values_in_keys = std::get<4>(GetParam());
   shape.floats = {SlotFloat::kNll};
   if (shape.granularity != Granularity::kGlobal) shape.floats.Add({SlotFloat::kScore});
   Ledger ledger;
@@ -198,11 +200,20 @@ INSTANTIATE_TEST_SUITE_P(AllShapes, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer,
                                                               Granularity::kPerHead),
                                             ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0),
-                                            ::testing::Values(1), ::testing::Bool()));
+                                            ::testing::Values(1), ::testing::Bool(), ::testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kPerHead),
                                             ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4),
-                                            ::testing::Bool()));
+                                            ::testing::Bool(), ::testing::Bool()));
+
+TEST(Store, ValuesThatAreInTheKeysTakeNoBytes) {
+  PotShape shape = MixedShape();
+  const int64_t apart = Pot::KvBytes(shape);
+  shape.values_in_keys = true;
+  EXPECT_EQ(Pot::KvBytes(shape), apart / 2);
+  shape.v_type = DType::kF32;
+  EXPECT_EQ(Pot::Check(shape).code(), StatusCode::kInvalidArgument);
+}
 
 TEST(Store, LayersOfTheirOwnShape) {
   PotShape shape = MixedShape();

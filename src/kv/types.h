@@ -94,6 +94,8 @@ struct PotShape {
   int32_t n_kv_heads = 0, head_dim = 0;  // of every layer; the most of any layer where they differ
   int32_t n_slots = 0;                   // capacity |M| of every layer and KV head
   DType k_type = DType::kF16, v_type = DType::kF16;
+  // A slot's values are its key (multi-head latent attention): they are stored once, and v_type is k_type.
+  bool values_in_keys = false;
   Positions positions = Positions::kCache;
   Granularity granularity = Granularity::kGlobal;
   SlotFloats floats;

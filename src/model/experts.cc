@@ -25,7 +25,7 @@ struct Arrays {
   float* logits;     // [n_rows, n_experts]
   int32_t* ids;      // [n_rows, n_used]
   float* weights;    // [n_rows, n_used]
-  int32_t* first;    // [n_experts + 1]: where each expert's entries begin
+  int64_t* first;    // [n_experts + 1]: where each expert's entries begin
   int32_t* rows;     // [n_rows * n_used], grouped by expert, each expert's rows in order
   float* shares;     // [n_rows * n_used]: their weights
   float *gate, *up;  // [batch, n_ff], or the shared expert's
@@ -40,7 +40,7 @@ struct Arrays {
     logits = bump.Floats(n * c.n_experts);
     ids = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
     weights = bump.Floats(entries);
-    first = reinterpret_cast<int32_t*>(bump.Bytes((c.n_experts + 1) * int64_t{4}));
+    first = reinterpret_cast<int64_t*>(bump.Bytes((c.n_experts + 1) * int64_t{8}));
     rows = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
     shares = bump.Floats(entries);
     gate = bump.Floats(ff);
@@ -59,7 +59,7 @@ void GroupByExpert(const ExpertsConfig& c, int64_t n_rows, const Arrays& a) {
   for (int64_t i = 0; i < n; ++i) ++a.first[a.ids[i] + 1];
   for (int32_t e = 0; e < c.n_experts; ++e) a.first[e + 1] += a.first[e];
   for (int64_t i = 0; i < n; ++i) {
-    const int32_t at = a.first[a.ids[i]]++;
+    const int64_t at = a.first[a.ids[i]]++;
     a.rows[at] = static_cast<int32_t>(i / c.n_used);
     a.shares[at] = a.weights[i];
   }
@@ -75,8 +75,7 @@ void Product(Backend& backend, const float* x, int64_t n_rows, int64_t n_in, std
 
 }  // namespace
 
-Result<ExpertsConfig> ReadExpertsConfig(const GgufFile& file, const std::string& arch) {
-  ExpertsConfig c;
+Result<ExpertsConfig> ReadExpertsConfig(const GgufFile& file, const std::string& arch, ExpertsConfig c) {
   const auto read = [&](const char* key, int64_t min, int64_t max, int32_t* out) -> Status {
     WEIR_ASSIGN_OR_RETURN(const int64_t value, BoundedInt(file, arch + key, min, max));
     *out = static_cast<int32_t>(value);
@@ -86,12 +85,53 @@ Result<ExpertsConfig> ReadExpertsConfig(const GgufFile& file, const std::string&
   WEIR_RETURN_IF_ERROR(read(".expert_count", 0, kMaxExperts, &c.n_experts));
   if (c.n_experts == 0) return c;
   WEIR_RETURN_IF_ERROR(read(".expert_used_count", 1, std::min<int64_t>(c.n_experts, kMaxUsedExperts), &c.n_used));
-  const char* width =
-      file.Has(arch + ".expert_feed_forward_length") ? ".expert_feed_forward_length" : ".feed_forward_length";
-  WEIR_RETURN_IF_ERROR(read(width, 8, 1 << 20, &c.n_ff));
-  const char* shared = ".expert_shared_feed_forward_length";
-  if (file.Has(arch + shared)) WEIR_RETURN_IF_ERROR(read(shared, 0, 1 << 20, &c.n_ff_shared));
+  // Widths of layers (an array) are not the experts'.
+  const bool own = file.Has(arch + ".expert_feed_forward_length") || file.IntArray(arch + ".feed_forward_length");
+  WEIR_RETURN_IF_ERROR(read(own ? ".expert_feed_forward_length" : ".feed_forward_length", 8, 1 << 20, &c.n_ff));
+  WEIR_ASSIGN_OR_RETURN(c.normalise, file.BoolOr(arch + ".expert_weights_norm", c.normalise));
+  WEIR_ASSIGN_OR_RETURN(const float scale, ReadFactorOr0(file, arch + ".expert_weights_scale"));
+  if (scale != 0) c.scale = scale;
+  const std::string gating = arch + ".expert_gating_func";
+  WEIR_ASSIGN_OR_RETURN(const int64_t kind, BoundedIntOr(file, gating, 0, 1 << 30, 0));
+  if (kind > 3) return Unsupported("{}: {} is {}; known: 1 (softmax), 2 (sigmoid), 3", file.path(), gating, kind);
+  if (kind != 0) c.gate = kind == 2 ? RouteGate::kSigmoid : RouteGate::kSoftmax;
+  if (kind == 3) c.normalise = true;  // a softmax over the chosen ones
+  const char* groups = ".expert_group_count";
+  if (file.Has(arch + groups)) {
+    WEIR_RETURN_IF_ERROR(read(groups, 0, kMaxRouteGroups, &c.n_groups));
+    c.n_groups = c.n_used_groups = std::max(c.n_groups, 1);
+    if (c.n_groups > 1) WEIR_RETURN_IF_ERROR(read(".expert_group_used_count", 1, c.n_groups, &c.n_used_groups));
+    if (c.n_experts % c.n_groups != 0 || c.n_experts / c.n_groups * c.n_used_groups < c.n_used) {
+      return Corrupt("{}: {} of {} experts cannot be chosen from {} of {} groups ({}{})", file.path(), c.n_used,
+                     c.n_experts, c.n_used_groups, c.n_groups, arch, groups);
+    }
+  }
+  if (!c.shared) return c;
+  const char *shared = ".expert_shared_feed_forward_length", *count = ".expert_shared_count";
+  if (file.Has(arch + shared)) {
+    WEIR_RETURN_IF_ERROR(read(shared, 0, 1 << 20, &c.n_ff_shared));
+  } else if (file.Has(arch + count)) {
+    WEIR_RETURN_IF_ERROR(read(count, 0, (1 << 20) / c.n_ff, &c.n_ff_shared));
+    c.n_ff_shared *= c.n_ff;
+  }
   return c;
+}
+
+Status Experts::LoadStacks(WeightLoader& loader, const std::string& blk) {
+  const ExpertsConfig& c = config_;
+  const std::string both = blk + "ffn_gate_up_exps.";
+  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_down_exps.weight", c.n_experts, n_embd_, c.n_ff, &down_));
+  if (c.biases) WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_down_exps.bias", c.n_experts, n_embd_, &b_down_));
+  if (Gated() && loader.Has(both + "weight")) {
+    WEIR_RETURN_IF_ERROR(loader.LoadStack(both + "weight", c.n_experts, int64_t{2} * c.n_ff, n_embd_, &gate_up_));
+    return c.biases ? loader.LoadVectors(both + "bias", c.n_experts, int64_t{2} * c.n_ff, &b_gate_up_) : Status();
+  }
+  if (Gated()) {
+    WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_gate_exps.weight", c.n_experts, c.n_ff, n_embd_, &gate_));
+    if (c.biases) WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_gate_exps.bias", c.n_experts, c.n_ff, &b_gate_));
+  }
+  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_up_exps.weight", c.n_experts, c.n_ff, n_embd_, &up_));
+  return c.biases ? loader.LoadVectors(blk + "ffn_up_exps.bias", c.n_experts, c.n_ff, &b_up_) : Status();
 }
 
 Status Experts::Load(WeightLoader& loader, Backend& backend, const std::string& blk, int64_t n_embd,
@@ -108,38 +148,52 @@ Status Experts::Load(WeightLoader& loader, Backend& backend, const std::string& 
   }
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_inp.weight", c.n_experts, n_embd, &router_));
   if (c.router_bias) WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_inp.bias", c.n_experts, &router_bias_));
-  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_gate_exps.weight", c.n_experts, c.n_ff, n_embd, &gate_));
-  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_up_exps.weight", c.n_experts, c.n_ff, n_embd, &up_));
-  WEIR_RETURN_IF_ERROR(loader.LoadStack(blk + "ffn_down_exps.weight", c.n_experts, n_embd, c.n_ff, &down_));
-  if (c.biases) {
-    WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_gate_exps.bias", c.n_experts, c.n_ff, &b_gate_));
-    WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_up_exps.bias", c.n_experts, c.n_ff, &b_up_));
-    WEIR_RETURN_IF_ERROR(loader.LoadVectors(blk + "ffn_down_exps.bias", c.n_experts, n_embd, &b_down_));
-  }
+  WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "exp_probs_b.bias", c.n_experts, &choice_bias_));
+  WEIR_RETURN_IF_ERROR(LoadStacks(loader, blk));
   if (c.n_ff_shared == 0) return Status();
   if (c.shared_gate) WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_inp_shexp.weight", n_embd, &shared_scale_));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_shexp.weight", c.n_ff_shared, n_embd, &shared_gate_));
+  if (Gated()) {
+    WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate_shexp.weight", c.n_ff_shared, n_embd, &shared_gate_));
+  }
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up_shexp.weight", c.n_ff_shared, n_embd, &shared_up_));
   return loader.Load(blk + "ffn_down_shexp.weight", n_embd, c.n_ff_shared, &shared_down_);
 }
 
 int64_t Experts::WeightBytesPerToken() const {
   int64_t bytes = router_->bytes();
-  for (const auto* w : {&gate_, &up_, &down_}) bytes += (*w)->bytes() / config_.n_experts * config_.n_used;
-  if (config_.n_ff_shared == 0) return bytes;
-  return bytes + shared_gate_->bytes() + shared_up_->bytes() + shared_down_->bytes();
+  for (const auto* w : {&gate_, &up_, &gate_up_, &down_}) {
+    if (*w != nullptr) bytes += (*w)->bytes() / config_.n_experts * config_.n_used;
+  }
+  for (const auto* w : {&shared_gate_, &shared_up_, &shared_down_}) bytes += *w != nullptr ? (*w)->bytes() : 0;
+  return bytes;
 }
 
 int64_t Experts::WorkspaceBytes(const Backend& backend, const ExpertsConfig& config, int64_t n_embd, int64_t max_rows) {
   return Arrays(backend, config, n_embd, max_rows, nullptr).bytes;
 }
 
+void Experts::Activate(Backend& backend, float* gate, float* up, int64_t n) const {
+  switch (config_.act) {
+    case ExpertsConfig::Act::kSwiGlu:
+      return backend.SwiGlu({gate, up, gate, n});
+    case ExpertsConfig::Act::kClampedSwiGlu:
+      return backend.ClampedSwiGlu({gate, up, gate, n});
+    case ExpertsConfig::Act::kSquaredRelu:
+      backend.Relu({up, up, n});
+      return backend.Mul({up, up, gate, n});
+  }
+}
+
 void Experts::RunShared(Backend& backend, const float* x, int64_t n_rows, float* y, float* gate, float* up,
                         void* scratch) const {
   const int64_t n_ff = config_.n_ff_shared;
-  Product(backend, x, n_rows, n_embd_,
-          {{shared_gate_.get(), gate, n_ff, nullptr, false}, {shared_up_.get(), up, n_ff, nullptr, false}}, scratch);
-  backend.SwiGlu({gate, up, gate, n_rows * n_ff});
+  if (shared_gate_) {
+    Product(backend, x, n_rows, n_embd_,
+            {{shared_gate_.get(), gate, n_ff, nullptr, false}, {shared_up_.get(), up, n_ff, nullptr, false}}, scratch);
+  } else {
+    Product(backend, x, n_rows, n_embd_, {{shared_up_.get(), up, n_ff, nullptr, false}}, scratch);
+  }
+  Activate(backend, gate, up, n_rows * n_ff);
   Product(backend, gate, n_rows, n_ff, {{shared_down_.get(), y, n_embd_, nullptr, false}}, scratch);
   if (config_.shared_gate) backend.GateRows({x, shared_scale_.get(), y, n_rows, n_embd_, n_embd_});
 }
@@ -148,7 +202,19 @@ void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, ui
   const ExpertsConfig& c = config_;
   const Arrays a(backend, c, n_embd_, n_rows, workspace);
   Product(backend, x, n_rows, n_embd_, {{router_.get(), a.logits, c.n_experts, router_bias_.get(), false}}, a.scratch);
-  backend.Route({a.logits, n_rows, c.n_experts, c.n_used, c.normalise, a.ids, a.weights});
+  backend.Route({.logits = a.logits,
+                 .n_rows = n_rows,
+                 .n_experts = c.n_experts,
+                 .n_used = c.n_used,
+                 .normalise = c.normalise,
+                 .ids = a.ids,
+                 .weights = a.weights,
+                 .gate = c.gate,
+                 .scale = c.scale,
+                 .bias = choice_bias_.get(),
+                 .n_groups = c.n_groups,
+                 .n_used_groups = c.n_used_groups,
+                 .group_votes = c.group_votes});
   GroupByExpert(c, n_rows, a);
   if (c.n_ff_shared > 0) {
     RunShared(backend, x, n_rows, y, a.gate, a.up, a.scratch);
@@ -160,7 +226,7 @@ void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, ui
   const int64_t batch_rows = BatchRows(c, n_rows);
   std::array<RowGroup, kMaxGroups> groups;
   for (int32_t e = 0; e < c.n_experts;) {
-    const int32_t begin = a.first[e];
+    const int64_t begin = a.first[e];
     size_t n_groups = 0;
     int64_t n = 0;
     for (; e < c.n_experts && n_groups < groups.size(); ++e) {
@@ -171,17 +237,24 @@ void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, ui
       n += of_expert;
     }
     if (n == 0) break;  // only experts without rows remain
-    const std::span<const RowGroup> batch(groups.data(), n_groups);
+    const std::span<RowGroup> batch(groups.data(), n_groups);
     const auto product = [&](const float* in, int64_t n_in, std::initializer_list<StackedOut> outs) {
       backend.GroupedMatMul({in, n, n_in, batch, {outs.begin(), outs.size()}, a.scratch});
     };
     backend.GatherRows({x, a.rows + begin, a.batch, n, n_embd_});
-    product(a.batch, n_embd_, {{gate_.get(), c.n_ff, a.gate, b_gate_.get()}, {up_.get(), c.n_ff, a.up, b_up_.get()}});
-    if (c.clamped) {
-      backend.ClampedSwiGlu({a.gate, a.up, a.gate, n * c.n_ff});
+    if (gate_up_) {
+      // A stack of twice as many matrices: expert e's gate is number 2e, its up number 2e + 1.
+      for (RowGroup& group : batch) group.matrix = 2 * group.matrix;
+      product(a.batch, n_embd_, {{gate_up_.get(), c.n_ff, a.gate, b_gate_up_.get()}});
+      for (RowGroup& group : batch) ++group.matrix;
+      product(a.batch, n_embd_, {{gate_up_.get(), c.n_ff, a.up, b_gate_up_.get()}});
+      for (RowGroup& group : batch) group.matrix /= 2;
+    } else if (gate_) {
+      product(a.batch, n_embd_, {{gate_.get(), c.n_ff, a.gate, b_gate_.get()}, {up_.get(), c.n_ff, a.up, b_up_.get()}});
     } else {
-      backend.SwiGlu({a.gate, a.up, a.gate, n * c.n_ff});
+      product(a.batch, n_embd_, {{up_.get(), c.n_ff, a.up, b_up_.get()}});
     }
+    Activate(backend, a.gate, a.up, n * c.n_ff);
     product(a.gate, c.n_ff, {{down_.get(), n_embd_, a.batch, b_down_.get()}});
     backend.ScatterAddRows({a.batch, a.rows + begin, a.shares + begin, y, n, n_embd_});
   }

@@ -4,11 +4,16 @@
 //
 //   y = sum_i weight_i * expert_i(x) + sigmoid(s . x) * shared(x),  expert(x) = down(act(gate * x) . (up * x))
 //
+// Some families have no gate, down(act(up * x)), or no s.
+//
 // A prompt's rows are grouped by expert, so that one read of an expert's weights serves all its rows; a single row
 // reads the weights of its own experts only. Tensor names are those of llama.cpp's files:
 //
 //   blk.L.ffn_gate_inp.weight             [n_experts, n_embd], the router; .bias [n_experts]
 //   blk.L.ffn_{gate,up,down}_exps.weight  [n_experts, n_ff, n_embd] twice, [n_experts, n_embd, n_ff]; .bias
+//   blk.L.ffn_gate_up_exps.weight         [n_experts, 2 * n_ff, n_embd], in place of gate and up: every expert's gate,
+//                                         then its up; .bias
+//   blk.L.exp_probs_b.bias                [n_experts], of the choice alone (RouteArgs::bias), or none
 //   blk.L.ffn_{gate,up,down}_shexp.weight [n_ff_shared, n_embd] ..., ffn_gate_inp_shexp.weight [n_embd]
 //
 // A decoder reads the metadata once, loads one Experts a layer, and gives all of them the same workspace:
@@ -31,24 +36,34 @@
 namespace weir {
 
 struct ExpertsConfig {
+  // A family's own.
+  bool router_bias = false;
+  bool biases = false;                                                          // of the experts' products
+  enum class Act { kSwiGlu, kClampedSwiGlu, kSquaredRelu } act = Act::kSwiGlu;  // the last: no gate
+  bool shared = false;                                                          // files may have a shared expert
+  bool shared_gate = false;                                                     // which has an s
+  int32_t group_votes = 2;                                                      // RouteArgs
+  // A family's, where its file says nothing else.
+  RouteGate gate = RouteGate::kSoftmax;
+  bool normalise = true;  // RouteArgs
+  // The file's.
   int32_t n_experts = 0;  // 0: the model has none
   int32_t n_used = 0;     // experts of a row
   int32_t n_ff = 0;       // width of an expert
-  bool normalise = true;  // a row's weights sum to one; otherwise they are a softmax over all experts
-  bool router_bias = false;
-  bool biases = false;      // of the experts' products
-  bool clamped = false;     // Backend::ClampedSwiGlu() in place of SwiGlu()
+  float scale = 1;        // of a row's weights
+  int32_t n_groups = 1, n_used_groups = 1;
   int32_t n_ff_shared = 0;  // width of the shared expert; 0: none
-  bool shared_gate = false;
 };
 
-// Bounds of the metadata: sizes are multiplied later.
-inline constexpr int64_t kMaxExperts = 1 << 16, kMaxUsedExperts = 256;
+// Bounds of the metadata: sizes are multiplied later, and a row's choice takes at most their product's time.
+inline constexpr int64_t kMaxExperts = 4096, kMaxUsedExperts = 128;
 
-// `arch`.expert_count, expert_used_count, expert_feed_forward_length (feed_forward_length if the file has none) and
-// expert_shared_feed_forward_length (0 if the file has none). A file without expert_count, or with 0, gives n_experts
-// 0. kCorrupt for numbers out of bounds. The rest of the structure is the family's to set.
-Result<ExpertsConfig> ReadExpertsConfig(const GgufFile& file, const std::string& arch);
+// Adds to a family's settings what the file says: `arch`.expert_count, expert_used_count, expert_feed_forward_length
+// (feed_forward_length if the file has none), expert_gating_func, expert_weights_norm, expert_weights_scale,
+// expert_group_count, expert_group_used_count, and, where the family has a shared expert,
+// expert_shared_feed_forward_length or expert_shared_count (of the others' width). A file without expert_count, or with
+// 0, gives n_experts 0. kCorrupt for numbers out of bounds, kUnsupported for an unknown gating function.
+Result<ExpertsConfig> ReadExpertsConfig(const GgufFile& file, const std::string& arch, ExpertsConfig family = {});
 
 class Experts {
  public:
@@ -66,13 +81,18 @@ class Experts {
   void Run(Backend& backend, const float* x, int64_t n_rows, float* y, uint8_t* workspace) const;
 
  private:
+  Status LoadStacks(WeightLoader& loader, const std::string& blk);
+  bool Gated() const { return config_.act != ExpertsConfig::Act::kSquaredRelu; }
+  // gate = what the last product reads, of n numbers of gate and up.
+  void Activate(Backend& backend, float* gate, float* up, int64_t n) const;
   void RunShared(Backend& backend, const float* x, int64_t n_rows, float* y, float* gate, float* up,
                  void* scratch) const;
 
   ExpertsConfig config_;
   int64_t n_embd_ = 0;
-  std::unique_ptr<Matrix> router_, gate_, up_, down_;  // the last three are stacks (ops/grouped_matmul.h)
-  Vector router_bias_, b_gate_, b_up_, b_down_;
+  // All but the first are stacks (ops/grouped_matmul.h). gate_up_: in place of gate and up, or null.
+  std::unique_ptr<Matrix> router_, gate_, up_, gate_up_, down_;
+  Vector router_bias_, choice_bias_, b_gate_, b_up_, b_gate_up_, b_down_;
   std::unique_ptr<Matrix> shared_gate_, shared_up_, shared_down_;
   Vector shared_scale_;  // [n_embd]
 };

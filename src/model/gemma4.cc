@@ -244,7 +244,8 @@ Status Gemma4::Load(const GgufFile& file, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const auto n_ff, PerLayer(file, ".feed_forward_length", m.n_layers, 8, 1 << 20));
   layers_.resize(static_cast<size_t>(m.n_layers));
   for (int32_t l = 0; l < m.n_layers; ++l) {
-    has_values_ |= !config_.attention.is_window(l) && loader.Has("blk." + std::to_string(l) + ".attn_v.weight");
+    const bool own = config_.attention.stores(l) && !config_.attention.is_window(l);
+    has_values_ |= own && loader.Has("blk." + std::to_string(l) + ".attn_v.weight");
   }
   for (int32_t l = 0; l < m.n_layers; ++l) {
     layers_[l].n_ff = n_ff[l];

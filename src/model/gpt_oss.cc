@@ -15,7 +15,8 @@ const ArchitectureInfo kGptOss = {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.ffn_norm = "post_attention_norm";
-      options.experts = options.limited_experts = options.sinks = true;
+      options.experts = options.sinks = true;
+      options.of_experts = {.router_bias = true, .biases = true, .act = ExpertsConfig::Act::kClampedSwiGlu};
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "gpt-oss", options, ledger));
       AttentionLayout& attention = model->mutable_config().attention;
       attention.rope.yarn_whole_pairs = false;

@@ -12,7 +12,7 @@ Result<std::unique_ptr<Model>> LoadGranite(const GgufFile& file, const char* arc
   const std::string prefix = std::string(arch) + ".";
   auto model = std::make_unique<PreNormDecoder>(backend);
   PreNormDecoder::Options options;
-  options.interleaved_rope = options.experts = true;
+  options.interleaved_rope = options.experts = options.of_experts.shared = true;
   WEIR_ASSIGN_OR_RETURN(options.embedding_scale, ReadFactor(file, prefix + "embedding_scale"));
   WEIR_ASSIGN_OR_RETURN(options.residual_scale, ReadFactor(file, prefix + "residual_scale"));
   WEIR_ASSIGN_OR_RETURN(const float divisor, ReadFactor(file, prefix + "logit_scale"));

@@ -20,7 +20,7 @@ Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledg
     return Corrupt("{}: {}.attention.head_count_kv must have an entry for each layer", file.path(), arch);
   }
   WEIR_ASSIGN_OR_RETURN(const Mamba2Shape mamba, ReadMamba2Shape(file, arch));
-  WEIR_ASSIGN_OR_RETURN(const ExpertsConfig experts, ReadExpertsConfig(file, arch));
+  WEIR_ASSIGN_OR_RETURN(const ExpertsConfig experts, ReadExpertsConfig(file, arch, {.shared = true}));
   WeightLoader loader(file, backend, ledger);
   auto model = std::make_unique<HybridDecoder>(backend);
   ModelConfig& config = model->mutable_config();

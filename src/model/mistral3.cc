@@ -16,8 +16,8 @@ const ArchitectureInfo kMistral3 = {
       auto model = std::make_unique<PreNormDecoder>(backend);
       PreNormDecoder::Options options;
       options.interleaved_rope = true;
-      if (file.Has("mistral3.attention.temperature_scale")) {
-        WEIR_ASSIGN_OR_RETURN(options.temperature, ReadFactor(file, "mistral3.attention.temperature_scale"));
+      WEIR_ASSIGN_OR_RETURN(options.temperature, ReadFactorOr0(file, "mistral3.attention.temperature_scale"));
+      if (options.temperature > 0) {
         // The length is YaRN's.
         constexpr char kLength[] = "mistral3.rope.scaling.original_context_length";
         WEIR_ASSIGN_OR_RETURN(options.temperature_length, ReadFactor(file, kLength));

@@ -19,10 +19,15 @@ const ArchitectureInfo kOlmo2 = {
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "olmo2", options, ledger));
       AttentionLayout& attention = model->mutable_config().attention;
       WEIR_RETURN_IF_ERROR(ReadWindows(file, "olmo2", 0, 4, &attention));
-      if (attention.has_windows() && attention.rope.scaling != RopeConfig::Scaling::kNone) {
+      constexpr char kOwnBase[] = "olmo2.rope.freq_base_swa";
+      const bool scaled = attention.rope.scaling != RopeConfig::Scaling::kNone || !attention.rope.freq_factors.empty();
+      if (attention.has_windows() && (scaled || file.Has(kOwnBase))) {
         RopeConfig rope;
         rope.n_rot = attention.rope.n_rot;
         rope.freq_base = attention.rope.freq_base;
+        if (file.Has(kOwnBase)) {
+          WEIR_ASSIGN_OR_RETURN(rope.freq_base, ReadFreqBase(file, kOwnBase));
+        }
         attention.window_rope = rope;
       }
       return std::unique_ptr<Model>(std::move(model));

@@ -10,13 +10,19 @@ namespace weir {
 
 Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger) {
   options_ = options;
-  WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, arch, {.experts = options.experts}));
+  WEIR_ASSIGN_OR_RETURN(DecoderMetadata m, ReadDecoderMetadata(file, arch, {.experts = options.experts}));
   if (options.experts) {
-    WEIR_ASSIGN_OR_RETURN(experts_, ReadExpertsConfig(file, arch));
-    experts_.normalise = options.normalise_experts;
-    experts_.router_bias = experts_.biases = experts_.clamped = options.limited_experts;
+    WEIR_ASSIGN_OR_RETURN(experts_, ReadExpertsConfig(file, arch, options.of_experts));
+  }
+  if (options.clamp > 0 && !backend_.on_host()) {
+    return Unsupported("{}: models that limit q, k and v run on the CPU only; choose it with --device cpu",
+                       file.path());
   }
   WeightLoader loader(file, backend_, ledger);
+  WEIR_RETURN_IF_ERROR(SkipNextLayers(file, arch, loader, &m));
+  WEIR_ASSIGN_OR_RETURN(const int64_t n_dense,
+                        BoundedIntOr(file, std::string(arch) + ".leading_dense_block_count", 0, m.n_layers, 0));
+  n_dense_ = static_cast<int32_t>(n_dense);
   WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
   if (options.halved_ff) {
     if (m.n_ff % 2 != 0) return Corrupt("{}: {}.feed_forward_length is odd", file.path(), arch);
@@ -61,15 +67,20 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
   if (options_.pre_norms && !options_.parallel) {
     WEIR_RETURN_IF_ERROR(LoadNorm(loader, blk + options_.ffn_norm, &layer.ffn_norm, &layer.b_ffn_norm));
   }
-  if (options_.fused_qkv || (!options_.interleaved_rope && loader.Has(blk + "attn_qkv.weight"))) {
+  if (options_.fused_qkv || loader.Has(blk + "attn_qkv.weight")) {
     const std::string qkv = blk + "attn_qkv.";
     const int64_t rows = q_dim + 2 * kv_dim;
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, 0, q_dim, &layer.wq));
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim, kv_dim, &layer.wk));
-    WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + "weight", rows, n_embd, q_dim + kv_dim, kv_dim, &layer.wv));
+    const auto load = [&](int64_t first, int64_t n, std::vector<int32_t> order, std::unique_ptr<Matrix>* out) {
+      if (order.empty()) return loader.LoadRows(qkv + "weight", rows, n_embd, first, n, out);
+      for (int32_t& row : order) row += static_cast<int32_t>(first);
+      return loader.LoadPicked(qkv + "weight", rows, n_embd, order, out);
+    };
+    WEIR_RETURN_IF_ERROR(load(0, q_dim, q_order, &layer.wq));
+    WEIR_RETURN_IF_ERROR(load(q_dim, kv_dim, k_order, &layer.wk));
+    WEIR_RETURN_IF_ERROR(load(q_dim + kv_dim, kv_dim, {}, &layer.wv));
     if (options_.fused_bias || loader.Has(qkv + "bias")) {
-      WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, 0, q_dim, &layer.bq));
-      WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim, kv_dim, &layer.bk));
+      WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, 0, q_dim, &layer.bq, q_order));
+      WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim, kv_dim, &layer.bk, k_order));
       WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + "bias", rows, q_dim + kv_dim, kv_dim, &layer.bv));
     }
   } else {
@@ -80,9 +91,9 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_k.bias", kv_dim, &layer.bk, k_order));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_v.bias", kv_dim, &layer.bv));
   }
-  if (experts_.n_experts > 0) {
+  if (HasExperts(l)) {
     WEIR_RETURN_IF_ERROR(layer.experts.Load(loader, backend_, blk, n_embd, experts_));
-  } else if (options_.gate == Gate::kNoneGeluTanh) {
+  } else if (!HasGate()) {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", n_ff, n_embd, &layer.up));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_up.bias", n_ff, &layer.b_up));
   } else if (options_.fused_gate) {
@@ -105,7 +116,7 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
   }
   WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", n_embd, q_dim, &layer.wo));
   WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "attn_output.bias", n_embd, &layer.bo));
-  if (experts_.n_experts == 0) {
+  if (!HasExperts(l)) {
     WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", n_embd, n_ff, &layer.down));
     WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "ffn_down.bias", n_embd, &layer.b_down));
   }
@@ -118,9 +129,12 @@ Status PreNormDecoder::LoadLayer(WeightLoader& loader, int32_t l) {
 
 int64_t PreNormDecoder::WeightBytesPerToken() const {
   int64_t bytes = head().bytes();
-  for (const PreNormLayer& l : layers_) {
-    for (const auto* w : {&l.wq, &l.wk, &l.wv, &l.wo, &l.gate, &l.up, &l.down}) bytes += *w ? (*w)->bytes() : 0;
-    if (experts_.n_experts > 0) bytes += l.experts.WeightBytesPerToken();
+  for (int32_t l = 0; l < config_.n_layers; ++l) {
+    const PreNormLayer& layer = layers_[l];
+    for (const auto* w : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.gate, &layer.up, &layer.down}) {
+      bytes += *w ? (*w)->bytes() : 0;
+    }
+    if (HasExperts(l)) bytes += layer.experts.WeightBytesPerToken();
   }
   return bytes;
 }
@@ -130,10 +144,12 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
   const int64_t kv_dim = static_cast<int64_t>(a.n_kv_heads) * a.head_dim;
   const int64_t attention = 2 * AlignedBytes(n * q_dim * 4) + 2 * AlignedBytes(n * kv_dim * 4);
-  const int64_t feed_forward =
-      experts_.n_experts == 0
-          ? 2 * AlignedBytes(n * config_.n_ff * 4)
-          : AlignedBytes(n * config_.n_embd * 4) + Experts::WorkspaceBytes(backend_, experts_, config_.n_embd, n);
+  int64_t feed_forward = 0;
+  if (!HasExperts(0)) feed_forward = 2 * AlignedBytes(n * config_.n_ff * 4);
+  if (HasExperts(config_.n_layers - 1)) {
+    const int64_t own = Experts::WorkspaceBytes(backend_, experts_, config_.n_embd, n);
+    feed_forward = std::max(feed_forward, AlignedBytes(n * config_.n_embd * 4) + own);
+  }
   const int64_t widest = std::max<int64_t>({config_.n_embd, config_.n_ff, q_dim});
   const int64_t norms = (options_.parallel ? 2 : 1) * AlignedBytes(n * config_.n_embd * 4);
   return norms + std::max(attention, feed_forward) + AlignedBytes(backend_.MatMulScratchBytes(n, widest));
@@ -147,6 +163,9 @@ void PreNormDecoder::RunGate(const float* gate, const float* up, float* y, int64
       return backend_.GeGlu({gate, up, y, n});
     case Gate::kNoneGeluTanh:
       return backend_.Gelu({GeluKind::kTanh, up, y, n});
+    case Gate::kNoneSquaredRelu:
+      backend_.Relu({up, y, n});
+      return backend_.Mul({y, y, y, n});
   }
 }
 
@@ -180,11 +199,13 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   float* k = attention.Floats(n * kv_dim);
   float* v = attention.Floats(n * kv_dim);
   float* mix = attention.Floats(n * q_dim);
-  const bool has_experts = experts_.n_experts > 0;
-  float* gate = feed_forward.Floats(n * (has_experts ? n_embd : n_ff));  // or the experts' result
-  float* up = has_experts ? nullptr : feed_forward.Floats(n * n_ff);
+  Workspace with_experts = feed_forward;  // nor are two layers
+  const bool any_dense = !HasExperts(0), any_experts = HasExperts(config_.n_layers - 1);
+  float* gate = any_dense ? feed_forward.Floats(n * n_ff) : nullptr;
+  float* up = any_dense ? feed_forward.Floats(n * n_ff) : nullptr;
+  float* sum = any_experts ? with_experts.Floats(n * n_embd) : nullptr;
   uint8_t* of_experts =
-      has_experts ? feed_forward.Bytes(Experts::WorkspaceBytes(backend_, experts_, n_embd, n)) : nullptr;
+      any_experts ? with_experts.Bytes(Experts::WorkspaceBytes(backend_, experts_, n_embd, n)) : nullptr;
 
   auto observe = [&](const std::string& name, int64_t cols, const float* data) {
     if (args.observer != nullptr) Observe(backend_, *args.observer, name, n, cols, data);
@@ -253,6 +274,10 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
              {layer.wv.get(), v, kv_dim, layer.bv.get(), false}});
     norm_heads(layer.q_norm, a.n_heads, q);
     norm_heads(layer.k_norm, a.n_kv_heads, k);
+    if (options_.clamp > 0) {
+      backend_.Clamp({options_.clamp, q, q, n * q_dim});
+      for (float* each : {k, v}) backend_.Clamp({options_.clamp, each, each, n * kv_dim});
+    }
     observe(blk + "q", q_dim, q);
     observe(blk + "k", kv_dim, k);
     observe(blk + "v", kv_dim, v);
@@ -273,9 +298,9 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
       observe(blk + "ffn_norm", n_embd, norm);
     }
     const float* read = options_.pre_norms ? norm : x;
-    if (has_experts) {
-      layer.experts.Run(backend_, read, n, gate, of_experts);
-      add_block(blk + "ffn_out", gate, layer.ffn_post_norm, blk + "ffn_post_norm");
+    if (HasExperts(l)) {
+      layer.experts.Run(backend_, read, n, sum, of_experts);
+      add_block(blk + "ffn_out", sum, layer.ffn_post_norm, blk + "ffn_post_norm");
       observe(blk + "out", n_embd, x);
       continue;
     }

@@ -9,7 +9,8 @@
 // norm (of every head of q and k, or of all heads at once) and post (of a block's output) are RMS norms that some
 // families have. Options leave out the first norms, replace them by layer norms, put both halves side by side on one
 // norm of the stream (x += wo * ... + down * ..., m = n), leave out the gate (act(up * m)), or have experts
-// (model/experts.h) in place of the second line's products.
+// (model/experts.h) in place of the second line's products, in all layers but the first
+// `arch`.leading_dense_block_count.
 #pragma once
 
 #include <memory>
@@ -38,7 +39,7 @@ class PreNormDecoder : public Model {
  public:
   explicit PreNormDecoder(Backend& backend) : backend_(backend) {}
 
-  enum class Gate { kSilu, kGeluTanh, kNoneGeluTanh };  // the last: no gate, act(up)
+  enum class Gate { kSilu, kGeluTanh, kNoneGeluTanh, kNoneSquaredRelu };  // the last two: no gate, act(up)
   struct Options {
     bool interleaved_rope = false;  // reorder q and k rows to half-split pairs
     bool head_norms = false;        // blk.L.attn_q_norm, attn_k_norm
@@ -61,12 +62,12 @@ class PreNormDecoder : public Model {
     float temperature = 0, temperature_length = 0;
     Gate gate = Gate::kSilu;
     bool experts = false;           // a file may have experts: `arch`.expert_count
-    bool normalise_experts = true;  // ExpertsConfig::normalise
-    bool limited_experts = false;   // with biases, the router too, and a limited gate
+    ExpertsConfig of_experts = {};  // what the family says of them
+    float clamp = 0;                // > 0: bound of q, k and v, after norms and biases
     bool sinks = false;             // blk.L.attn_sinks
   };
   // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional, and q, k and v
-  // may be fused.
+  // may be fused. Blocks that predict further tokens are skipped.
   Status LoadStandard(const GgufFile& file, const char* arch, const Options& options, Ledger& ledger);
 
   const Matrix& head() const override { return output_ ? *output_ : *embedding_; }
@@ -88,6 +89,9 @@ class PreNormDecoder : public Model {
   Backend& backend_;
   Options options_;
   ExpertsConfig experts_;
+  int32_t n_dense_ = 0;  // layers before those with experts
+  bool HasExperts(int32_t l) const { return experts_.n_experts > 0 && l >= n_dense_; }
+  bool HasGate() const { return options_.gate == Gate::kSilu || options_.gate == Gate::kGeluTanh; }
   float norm_eps_ = 0;
   std::unique_ptr<Matrix> embedding_;  // [n_vocab, n_embd]
   std::unique_ptr<Matrix> output_;     // [n_vocab, n_embd], or null when tied to the embedding

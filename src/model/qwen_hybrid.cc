@@ -17,18 +17,13 @@ Result<std::unique_ptr<Model>> LoadQwenHybrid(const GgufFile& file, Backend& bac
   WEIR_ASSIGN_OR_RETURN(DeltaNetShape delta, ReadDeltaNetShape(file, arch));
   delta.grouped = options.next;
   WEIR_ASSIGN_OR_RETURN(const int64_t every, BoundedIntOr(file, arch + ".full_attention_interval", 1, m.n_layers, 4));
-  WEIR_ASSIGN_OR_RETURN(const int64_t n_next, BoundedIntOr(file, arch + ".nextn_predict_layers", 0, m.n_layers - 1, 0));
   ExpertsConfig experts;
   if (options.experts) {
-    WEIR_ASSIGN_OR_RETURN(experts, ReadExpertsConfig(file, arch));
+    WEIR_ASSIGN_OR_RETURN(experts, ReadExpertsConfig(file, arch, {.shared = true, .shared_gate = true}));
     if (experts.n_experts == 0) return Corrupt("{}: {}.expert_count is 0", file.path(), arch);
-    experts.shared_gate = experts.n_ff_shared > 0;
   }
   WeightLoader loader(file, backend, ledger);
-  for (int32_t l = m.n_layers - static_cast<int32_t>(n_next); l < m.n_layers; ++l) {
-    loader.Skip("blk." + std::to_string(l) + ".");
-  }
-  m.n_layers -= static_cast<int32_t>(n_next);
+  WEIR_RETURN_IF_ERROR(SkipNextLayers(file, arch, loader, &m));
   auto model = std::make_unique<HybridDecoder>(backend);
   ModelConfig& config = model->mutable_config();
   WEIR_RETURN_IF_ERROR(FillConfig(file, name, m, &config));

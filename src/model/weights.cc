@@ -53,7 +53,8 @@ bool HasQuantisedAttention(const GgufFile& file) {
 Status ReadFeedForwardLength(const GgufFile& file, const std::string& arch, DecoderTraits traits, DecoderMetadata* m) {
   // Files of some families with experts in every layer have only the experts' width.
   const std::string of_experts = arch + ".expert_feed_forward_length", of_all = arch + ".feed_forward_length";
-  const std::string& key = traits.experts && !file.Has(of_all) && file.Has(of_experts) ? of_experts : of_all;
+  const bool everywhere = traits.experts && !file.Has(arch + ".leading_dense_block_count");
+  const std::string& key = everywhere && !file.Has(of_all) && file.Has(of_experts) ? of_experts : of_all;
   const bool layers_differ = traits.layers_differ;
   const std::vector<int64_t>* by_layer = file.IntArray(key);
   if (by_layer == nullptr) {
@@ -158,6 +159,30 @@ Status WeightLoader::LoadStack(const std::string& name, int64_t n, int64_t n_out
                                std::unique_ptr<Matrix>* out) {
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n, n_out, n_in}));
   return Prepare(*tensor, tensor->data, n * n_out, n_in, out, {});
+}
+
+Status WeightLoader::LoadSlice(const std::string& name, int64_t n, int64_t at, int64_t n_out, int64_t n_in,
+                               std::unique_ptr<Matrix>* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n, n_out, n_in}));
+  return Prepare(*tensor, tensor->data + at * n_out * RowBytes(tensor->type, n_in), n_out, n_in, out, {});
+}
+
+Status WeightLoader::LoadTransposed(const std::string& name, int64_t n_rows, int64_t n_out, int64_t first, int64_t n_in,
+                                    std::unique_ptr<Matrix>* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_rows, n_out}));
+  const int64_t row_bytes = RowBytes(tensor->type, n_out);
+  std::vector<float> row(static_cast<size_t>(n_out)), columns(static_cast<size_t>(n_out * n_in));
+  for (int64_t i = 0; i < n_in; ++i) {
+    DecodeRow(tensor->type, tensor->data + (first + i) * row_bytes, n_out, row.data());
+    for (int64_t o = 0; o < n_out; ++o) columns[static_cast<size_t>(o * n_in + i)] = row[static_cast<size_t>(o)];
+  }
+  GgufTensor turned = *tensor;
+  turned.type = IsBlocked(tensor->type) ? DType::kF16 : tensor->type;
+  std::vector<uint8_t> data(static_cast<size_t>(n_out * RowBytes(turned.type, n_in)));
+  for (int64_t o = 0; o < n_out; ++o) {
+    EncodeRow(turned.type, columns.data() + o * n_in, n_in, data.data() + o * RowBytes(turned.type, n_in));
+  }
+  return Prepare(turned, data.data(), n_out, n_in, out, {});
 }
 
 Status WeightLoader::LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
@@ -273,10 +298,12 @@ Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::str
   WEIR_ASSIGN_OR_RETURN(m.n_ctx_train, Bounded(file, arch + ".context_length", 1, 1 << 30));
   WEIR_ASSIGN_OR_RETURN(m.n_heads, Bounded(file, arch + ".attention.head_count", 1, 4096));
   WEIR_RETURN_IF_ERROR(ReadKvHeads(file, arch + ".attention.head_count_kv", traits.layers_differ, &m));
-  WEIR_ASSIGN_OR_RETURN(m.head_dim,
-                        Bounded(file, arch + ".attention.key_length", 8, kMaxHeadDim, m.n_embd / m.n_heads));
-  WEIR_ASSIGN_OR_RETURN(const int32_t value_dim,
-                        Bounded(file, arch + ".attention.value_length", 8, kMaxHeadDim, m.head_dim));
+  int32_t value_dim = 0;
+  if (!traits.own_head_sizes) {
+    WEIR_ASSIGN_OR_RETURN(m.head_dim,
+                          Bounded(file, arch + ".attention.key_length", 8, kMaxHeadDim, m.n_embd / m.n_heads));
+    WEIR_ASSIGN_OR_RETURN(value_dim, Bounded(file, arch + ".attention.value_length", 8, kMaxHeadDim, m.head_dim));
+  }
   const std::string rms_key = arch + ".attention.layer_norm_rms_epsilon";
   const std::string eps_key = file.Has(rms_key) ? rms_key : arch + ".attention.layer_norm_epsilon";
   if (!file.Has(eps_key)) {
@@ -332,6 +359,13 @@ Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata&
   attention.head_dim = meta.head_dim;
   attention.scale = 1.0f / std::sqrt(static_cast<float>(meta.head_dim));
   attention.bf16 = HasQuantisedAttention(file);
+  return Status();
+}
+
+Status SkipNextLayers(const GgufFile& file, const std::string& arch, WeightLoader& loader, DecoderMetadata* m) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t n_next,
+                        BoundedIntOr(file, arch + ".nextn_predict_layers", 0, m->n_layers - 1, 0));
+  for (int64_t i = 0; i < n_next; ++i) loader.Skip("blk." + std::to_string(--m->n_layers) + ".");
   return Status();
 }
 
@@ -397,6 +431,11 @@ Result<float> ReadFactor(const GgufFile& file, const std::string& key) {
   const auto used = static_cast<float>(factor);  // which may be 0 or infinite where the file's is not
   WEIR_RETURN_IF_ERROR(Positive(file, key, std::isfinite(1 / used) ? used : 0.0));
   return used;
+}
+
+Result<float> ReadFactorOr0(const GgufFile& file, const std::string& key) {
+  WEIR_ASSIGN_OR_RETURN(const double factor, file.FloatOr(key, 0.0));
+  return factor == 0 ? Result<float>(0.0f) : ReadFactor(file, key);
 }
 
 Result<double> ReadFreqBase(const GgufFile& file, const std::string& key) {

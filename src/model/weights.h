@@ -58,6 +58,13 @@ class WeightLoader {
   Status LoadVectors(const std::string& name, int64_t n_rows, int64_t n, Vector* out);
   // A tensor [n, n_out, n_in] of n matrices as one stack (ops/grouped_matmul.h).
   Status LoadStack(const std::string& name, int64_t n, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out);
+  // Matrix `at` of a tensor [n, n_out, n_in] of n matrices.
+  Status LoadSlice(const std::string& name, int64_t n, int64_t at, int64_t n_out, int64_t n_in,
+                   std::unique_ptr<Matrix>* out);
+  // Rows [first, first + n_in) of a tensor [n_rows, n_out] as columns: [n_out, n_in]. Block formats, whose blocks lie
+  // along the rows, become F16.
+  Status LoadTransposed(const std::string& name, int64_t n_rows, int64_t n_out, int64_t first, int64_t n_in,
+                        std::unique_ptr<Matrix>* out);
   // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
   Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                     std::unique_ptr<Matrix>* out);
@@ -116,11 +123,17 @@ struct DecoderTraits {
   bool experts = false;  // otherwise kUnsupported for a file with some
   // KV heads and widths may differ from layer to layer; the largest are returned, and the family reads the lists.
   bool layers_differ = false;
+  // The sizes of keys and values are the family's to read; head_dim is not set.
+  bool own_head_sizes = false;
 };
 Result<DecoderMetadata> ReadDecoderMetadata(const GgufFile& file, const std::string& arch, DecoderTraits traits = {});
 // The properties of every architecture, from its metadata; attention.scale is 1 / sqrt(head_dim), the rotary embedding
 // is not set.
 Status FillConfig(const GgufFile& file, const char* arch, const DecoderMetadata& meta, ModelConfig* config);
+
+// The last layers, `arch`.nextn_predict_layers, predict further tokens at once: so many of m.n_layers are not part of
+// the decoder. Their tensors are skipped, and m.n_layers no longer counts them.
+Status SkipNextLayers(const GgufFile& file, const std::string& arch, WeightLoader& loader, DecoderMetadata* m);
 
 // Rotary settings under `arch`.rope.*, every scaling kind that files use; frequency factors are loaded through `loader`
 // (rope_freqs.weight, rope_factors_short/long.weight).
@@ -131,6 +144,8 @@ Result<RopeConfig> ReadRopeConfig(const GgufFile& file, const std::string& arch,
 Result<float> ReadSoftCap(const GgufFile& file, const std::string& key, double fallback);
 // A positive factor on attention scores, 1 / sqrt(scaled_by) if the file has none.
 Result<float> ReadScale(const GgufFile& file, const std::string& key, int32_t scaled_by);
+// A positive number, or 0, which is also what a file without one means: none.
+Result<float> ReadFactorOr0(const GgufFile& file, const std::string& key);
 // Another positive factor; kNotFound if the file has none.
 Result<float> ReadFactor(const GgufFile& file, const std::string& key);
 // A rotary base, 10000 if the file has none.

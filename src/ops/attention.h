@@ -30,7 +30,7 @@
 
 namespace weir {
 
-inline constexpr int64_t kMaxHeadDim = 512;
+inline constexpr int64_t kMaxHeadDim = 576;
 
 // The rows of one pot.
 struct AttentionSegment {

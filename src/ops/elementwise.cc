@@ -107,4 +107,9 @@ void Scale(const ScaleArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.factor * args.x[i];
 }
 
+void Clamp(const ClampArgs& args) {
+  // In this order of arguments NaN stays NaN.
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = std::max(std::min(args.x[i], args.limit), -args.limit);
+}
+
 }  // namespace weir::ref

@@ -121,6 +121,14 @@ struct ScaleArgs {
   int64_t n = 0;
 };
 
+// y = x, at least -limit and at most limit; NaN stays NaN
+struct ClampArgs {
+  float limit = 0;           // > 0
+  const float* x = nullptr;  // [n]
+  float* y = nullptr;        // [n]
+  int64_t n = 0;
+};
+
 namespace ref {
 void RmsNorm(const RmsNormArgs& args);
 void LayerNorm(const LayerNormArgs& args);
@@ -135,5 +143,6 @@ void Mul(const MulArgs& args);
 void SigmoidGate(const SigmoidGateArgs& args);
 void SumRows(const SumRowsArgs& args);
 void Scale(const ScaleArgs& args);
+void Clamp(const ClampArgs& args);
 }  // namespace ref
 }  // namespace weir

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -159,6 +160,14 @@ TEST(ClampedSwiGlu, KnownValues) {
   EXPECT_NEAR(y[4], 0, 1e-30);                   // only `up` is clamped below
   EXPECT_TRUE(std::isnan(y[5]));
   EXPECT_TRUE(std::isnan(y[6]));
+}
+
+TEST(Clamp, BoundsBothSidesAndKeepsWhatIsNoNumber) {
+  std::vector<float> x = {
+      -3, -0.5f, 0, 0.5f, 3, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+  ref::Clamp({1, x.data(), x.data(), std::ssize(x)});
+  EXPECT_EQ(std::vector<float>(x.begin(), x.end() - 1), (std::vector<float>{-1, -0.5f, 0, 0.5f, 1, 1}));
+  EXPECT_TRUE(std::isnan(x.back()));
 }
 
 }  // namespace

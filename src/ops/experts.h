@@ -10,20 +10,32 @@
 
 namespace weir {
 
-// The n_used largest scores of each row, largest first, of equal ones the lower number first:
+// The n_used experts of each row with the largest choices, largest first, of equal ones the lower number first, and
+// their weights:
 //
-//   weights[r, i] = exp(logits[r, ids[r, i]]) / sum exp(logits[r, j])
+//   p[e]       = exp(logits[e]) / sum_j exp(logits[j]) (kSoftmax), or 1 / (1 + exp(-logits[e])) (kSigmoid)
+//   choice[e]  = p[e] + bias[e]
+//   weights[i] = scale * p[ids[i]], divided by sum_i p[ids[i]] if `normalise`
 //
-// with j over the row's n_used, if `normalise` (they sum to one), or over all experts. A row with a score that is not a
-// number has valid, distinct ids; its weights are NaN.
+// With several groups, which are ranges of experts, a row chooses among those of n_used_groups groups only: the ones
+// whose `group_votes` largest choices have the largest sum. A row with a score that is not a number has valid,
+// distinct ids; its weights are NaN.
+enum class RouteGate { kSoftmax, kSigmoid };
 struct RouteArgs {
   const float* logits = nullptr;  // [n_rows, n_experts]
   int64_t n_rows = 0, n_experts = 0;
-  int64_t n_used = 0;  // REQUIRES: 1 <= n_used <= n_experts
+  int64_t n_used = 0;  // REQUIRES: 1 <= n_used <= n_experts / n_groups * n_used_groups
   bool normalise = true;
   int32_t* ids = nullptr;    // [n_rows, n_used]
   float* weights = nullptr;  // [n_rows, n_used]
+  RouteGate gate = RouteGate::kSoftmax;
+  float scale = 1;
+  const float* bias = nullptr;  // [n_experts] or nullptr
+  // REQUIRES: n_groups divides n_experts, 1 <= n_used_groups <= n_groups <= kMaxRouteGroups.
+  int64_t n_groups = 1, n_used_groups = 1;
+  int32_t group_votes = 2;  // 1 or 2
 };
+inline constexpr int64_t kMaxRouteGroups = 64;
 
 // y[i, :] = x[rows[i], :]
 struct GatherRowsArgs {

@@ -41,6 +41,58 @@ TEST(Route, WeightsAreASoftmaxOverTheUsedOrOverAll) {
   EXPECT_NEAR(RouteRow({3000, 3000, -3000}, 2, false).weights[1], 0.5, 1e-6);
 }
 
+TEST(Route, ABiasChoosesButDoesNotWeigh) {
+  Routed out{std::vector<int32_t>(2), std::vector<float>(2)};
+  const std::vector<float> logits = {0, std::log(3.0f), -std::log(3.0f), 0}, bias = {0.5f, 0, 0.6f, 0};
+  RouteArgs args = {.logits = logits.data(),
+                    .n_rows = 1,
+                    .n_experts = 4,
+                    .n_used = 2,
+                    .normalise = false,
+                    .ids = out.ids.data(),
+                    .weights = out.weights.data(),
+                    .gate = RouteGate::kSigmoid,
+                    .scale = 2,
+                    .bias = bias.data()};
+  ref::Route(args);  // choices 1, 0.75, 0.85, 0.5
+  EXPECT_EQ(out.ids, (std::vector<int32_t>{0, 2}));
+  EXPECT_NEAR(out.weights[0], 2 * 0.5, 1e-6);
+  EXPECT_NEAR(out.weights[1], 2 * 0.25, 1e-6);
+  args.normalise = true;
+  ref::Route(args);
+  EXPECT_NEAR(out.weights[0], 2 * 0.5 / 0.75, 1e-6);
+  EXPECT_NEAR(out.weights[1], 2 * 0.25 / 0.75, 1e-6);
+}
+
+TEST(Route, GroupsAreChosenByTheirBestOrTheirTwoBest) {
+  Routed out{std::vector<int32_t>(3), std::vector<float>(3)};
+  const float p[] = {0.9f, 0.1f, 0.1f, 0.6f, 0.7f, 0.5f, 0.2f, 0.3f, 0.4f};
+  std::vector<float> logits;
+  for (const float x : p) logits.push_back(std::log(x / (1 - x)));
+  RouteArgs args = {.logits = logits.data(),
+                    .n_rows = 1,
+                    .n_experts = 9,
+                    .n_used = 3,
+                    .ids = out.ids.data(),
+                    .weights = out.weights.data(),
+                    .gate = RouteGate::kSigmoid,
+                    .n_groups = 3,
+                    .n_used_groups = 1};
+  ref::Route(args);  // sums 1.0, 1.3, 0.7
+  EXPECT_EQ(out.ids, (std::vector<int32_t>{4, 3, 5}));
+  args.group_votes = 1;
+  ref::Route(args);
+  EXPECT_EQ(out.ids, (std::vector<int32_t>{0, 1, 2}));
+  args.n_used_groups = 2;
+  ref::Route(args);
+  EXPECT_EQ(out.ids, (std::vector<int32_t>{0, 4, 3}));
+  // Groups of rows that are not numbers hold valid ids, too.
+  logits.assign(9, std::numeric_limits<float>::quiet_NaN());
+  ref::Route(args);
+  EXPECT_EQ(std::set<int32_t>(out.ids.begin(), out.ids.end()).size(), 3u);
+  for (const int32_t id : out.ids) EXPECT_TRUE(id >= 0 && id < 9);
+}
+
 TEST(Route, ScoresThatAreNoNumbersGiveValidIds) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const std::vector<float>& logits : {std::vector<float>{nan, nan, nan, nan}, {1, nan, 2, 0}, {1, 2, 3, nan}}) {

@@ -136,7 +136,8 @@ int64_t UnboundedBytes(const Session& session) {
   int64_t per_slot = 0;
   for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
     const int32_t n = shape.head_dim_of(layer);
-    per_slot += shape.n_kv_heads_of(layer) * (RowBytes(shape.k_type, n) + RowBytes(shape.v_type, n));
+    per_slot += shape.n_kv_heads_of(layer) *
+                (RowBytes(shape.k_type, n) + (shape.values_in_keys ? 0 : RowBytes(shape.v_type, n)));
   }
   return session.plan().total_bytes - session.ledger().used_bytes(MemTag::kKv) + session.counters().seen * per_slot;
 }

@@ -48,7 +48,8 @@ def store_type(name, array, wanted):
     not divide into blocks become F16."""
     if array.ndim < 2 or ".ffn_gate_inp" in name or name.endswith(".bias"):
         return Q.F32
-    if array.ndim > 2 and "_exps." not in name:
+    stacked = "_exps." in name or name.endswith(("attn_k_b.weight", "attn_v_b.weight"))
+    if array.ndim > 2 and not stacked:
         return wanted if wanted in (Q.F32, Q.F16) else Q.F16
     block = gguf.GGML_QUANT_SIZES[wanted][0]
     if array.shape[-1] % block:
@@ -87,7 +88,7 @@ def convert_folder(folder, out, outtype="f16", pre=None, with_vocab=True, name=N
         raise ConvertError(f"architecture {source.hf_name} has no vision encoder that is converted")
     if hasattr(family, "prepare"):
         family.prepare(source, mmproj)
-    arch = family.MMPROJ_ARCH if mmproj else family.GGUF_ARCH
+    arch = family.MMPROJ_ARCH if mmproj else getattr(family, "gguf_arch", lambda _: family.GGUF_ARCH)(source)
     wanted, file_type = OUTTYPES[outtype]
     partial = Path(f"{out}.partial")
     writer = gguf.GGUFWriter(partial, arch, use_temp_file=True)

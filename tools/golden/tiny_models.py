@@ -257,6 +257,25 @@ MODELS = {
             ),
         ),
     ),
+    "olmo3_llama3": (
+        "olmo3",
+        dict(
+            PLAIN,
+            layer_types=["sliding_attention", "full_attention"],
+            sliding_window=20,
+            rope_parameters=dict(
+                full_attention=dict(
+                    rope_type="llama3",
+                    rope_theta=10000.0,
+                    factor=8.0,
+                    low_freq_factor=1.0,
+                    high_freq_factor=4.0,
+                    original_max_position_embeddings=64,
+                ),
+                sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+            ),
+        ),
+    ),
     "exaone4": ("exaone4", dict(SMALL, num_hidden_layers=4, head_dim=8, sliding_window=20)),
     "exaone4_small": ("exaone4", dict(SMALL, head_dim=8, sliding_window=None, layer_types=["full_attention"] * 2)),
     "glm4": ("glm4", dict(SMALL, attention_bias=True)),
@@ -478,6 +497,233 @@ MODELS = {
             tie_word_embeddings=False,
         ),
     ),
+    # Some numbers lie beyond the bound.
+    "olmoe_clip": (
+        "olmoe",
+        dict(
+            SMALL,
+            head_dim=8,
+            num_hidden_layers=1,
+            num_key_value_heads=4,
+            num_experts=4,
+            num_experts_per_tok=2,
+            intermediate_size=32,
+            clip_qkv=0.8,
+        ),
+    ),
+    # Like V2-Lite: queries made at once, experts by softmax, scaled; and V2's groups, of which the best one counts.
+    "deepseek2": (
+        "deepseek_v2",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            moe_intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            kv_lora_rank=24,
+            qk_rope_head_dim=8,
+            qk_nope_head_dim=16,
+            v_head_dim=12,
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            first_k_dense_replace=1,
+            max_position_embeddings=512,
+            q_lora_rank=None,
+            n_shared_experts=2,
+            n_group=4,
+            topk_group=2,
+            topk_method="group_limited_greedy",
+            routed_scaling_factor=1.5,
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=100.0,
+                factor=4.0,
+                original_max_position_embeddings=64,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                mscale=0.707,
+                mscale_all_dim=0.707,
+            ),
+        ),
+    ),
+    # Like V3: queries through a smaller row, experts by sigmoid with a bias of the choice, in groups.
+    "deepseek2_v3": (
+        "deepseek_v3",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            moe_intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            kv_lora_rank=24,
+            qk_rope_head_dim=8,
+            qk_nope_head_dim=16,
+            v_head_dim=12,
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            first_k_dense_replace=1,
+            max_position_embeddings=512,
+            q_lora_rank=24,
+            n_shared_experts=1,
+            n_group=4,
+            topk_group=2,
+            routed_scaling_factor=2.5,
+            num_mtp_layers=0,
+        ),
+    ),
+    "deepseek2_glm": (
+        "glm4_moe_lite",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            moe_intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            kv_lora_rank=32,
+            qk_rope_head_dim=8,
+            qk_nope_head_dim=16,
+            v_head_dim=12,
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            max_position_embeddings=512,
+            q_lora_rank=16,
+            n_shared_experts=1,
+            n_group=1,
+            topk_group=1,
+            mlp_layer_types=["dense", "sparse"],
+        ),
+    ),
+    "glm4moe": (
+        "glm4_moe",
+        dict(
+            SMALL,
+            intermediate_size=48,
+            attention_bias=True,
+            use_qk_norm=True,
+            tie_word_embeddings=False,
+            moe_intermediate_size=32,
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            n_shared_experts=1,
+            first_k_dense_replace=1,
+            routed_scaling_factor=1.5,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+            num_mtp_layers=0,
+        ),
+    ),
+    "dots1": (
+        "dots1",
+        dict(
+            SMALL,
+            num_key_value_heads=4,
+            intermediate_size=48,
+            tie_word_embeddings=False,
+            moe_intermediate_size=32,
+            n_routed_experts=6,
+            num_experts_per_tok=2,
+            n_shared_experts=2,
+            first_k_dense_replace=1,
+            norm_topk_prob=True,
+            routed_scaling_factor=2.5,
+            sliding_window=None,
+            layer_types=["full_attention"] * 2,
+        ),
+    ),
+    "ernie4_5_moe": (
+        "ernie4_5_moe",
+        dict(
+            PLAIN,
+            intermediate_size=48,
+            moe_intermediate_size=32,
+            moe_num_experts=6,
+            moe_k=2,
+            moe_num_shared_experts=2,
+            moe_layer_start_index=1,
+        ),
+    ),
+    "minimax_m2": (
+        "minimax_m2",
+        dict(
+            SMALL,
+            intermediate_size=32,
+            tie_word_embeddings=False,
+            num_local_experts=6,
+            num_experts_per_tok=2,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5),
+        ),
+    ),
+    "qwen2moe": (
+        "qwen2_moe",
+        dict(
+            PLAIN,
+            tie_word_embeddings=False,
+            num_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            shared_expert_intermediate_size=48,
+            norm_topk_prob=False,
+        ),
+    ),
+    "arcee": ("arcee", dict(SMALL)),
+    "nemotron": ("nemotron", dict(PLAIN, tie_word_embeddings=False)),
+    "lfm2moe": (
+        "lfm2_moe",
+        dict(
+            hidden_size=32,
+            intermediate_size=48,
+            moe_intermediate_size=32,
+            num_hidden_layers=3,
+            num_dense_layers=1,
+            num_experts=6,
+            num_experts_per_tok=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            layer_types=["conv", "full_attention", "conv"],
+        ),
+    ),
+    "nemotron_h_moe": (
+        "nemotron_h",
+        dict(
+            hidden_size=32,
+            layers_block_type=["mamba", "moe", "attention", "moe"],
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            max_position_embeddings=512,
+            mamba_num_heads=2,
+            mamba_head_dim=32,
+            n_groups=2,
+            ssm_state_size=16,
+            conv_kernel=4,
+            chunk_size=16,
+            n_routed_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            moe_shared_expert_intermediate_size=48,
+            routed_scaling_factor=2.5,
+        ),
+    ),
+    "qwen3vl": (
+        "qwen3_vl",
+        dict(
+            SMALL,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[3, 3, 2]),
+        ),
+    ),
+    "qwen3vlmoe": (
+        "qwen3_vl_moe",
+        dict(
+            SMALL,
+            num_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[3, 3, 2]),
+        ),
+    ),
     # The blend of YaRN's two frequencies is in the middle of the 8 pairs, and a window of 20 hides the oldest tokens.
     "gpt_oss": (
         "gpt_oss",
@@ -570,6 +816,20 @@ def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLAT
     )
 
 
+# Encoders of pictures, which the files do not have.
+VISION = dict(
+    depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, deepstack_visual_indexes=[0]
+)
+
+
+def with_vision(config):
+    def make(vocab_size, bos_token_id, eos_token_id, use_cache, tie_word_embeddings=False, **text):
+        text |= dict(vocab_size=vocab_size, bos_token_id=bos_token_id, eos_token_id=eos_token_id, use_cache=use_cache)
+        return config(text_config=text, vision_config=VISION, tie_word_embeddings=tie_word_embeddings)
+
+    return make
+
+
 KINDS = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM),
@@ -582,6 +842,19 @@ KINDS = {
     "qwen3moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
     "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
     "olmoe": (transformers.OlmoeConfig, transformers.OlmoeForCausalLM),
+    "glm4_moe": (transformers.Glm4MoeConfig, transformers.Glm4MoeForCausalLM),
+    "dots1": (transformers.Dots1Config, transformers.Dots1ForCausalLM),
+    "ernie4_5_moe": (transformers.Ernie4_5_MoeConfig, transformers.Ernie4_5_MoeForCausalLM),
+    "minimax_m2": (transformers.MiniMaxM2Config, transformers.MiniMaxM2ForCausalLM),
+    "qwen2_moe": (transformers.Qwen2MoeConfig, transformers.Qwen2MoeForCausalLM),
+    "arcee": (transformers.ArceeConfig, transformers.ArceeForCausalLM),
+    "nemotron": (transformers.NemotronConfig, transformers.NemotronForCausalLM),
+    "lfm2_moe": (transformers.Lfm2MoeConfig, transformers.Lfm2MoeForCausalLM),
+    "qwen3_vl": (with_vision(transformers.Qwen3VLConfig), transformers.Qwen3VLForConditionalGeneration),
+    "qwen3_vl_moe": (with_vision(transformers.Qwen3VLMoeConfig), transformers.Qwen3VLMoeForConditionalGeneration),
+    "deepseek_v2": (transformers.DeepseekV2Config, transformers.DeepseekV2ForCausalLM),
+    "deepseek_v3": (transformers.DeepseekV3Config, transformers.DeepseekV3ForCausalLM),
+    "glm4_moe_lite": (transformers.Glm4MoeLiteConfig, transformers.Glm4MoeLiteForCausalLM),
     "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM),
     "opt": (transformers.OPTConfig, transformers.OPTForCausalLM),
     "qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM),
@@ -612,11 +885,12 @@ KINDS = {
     "gemma4": (transformers.Gemma4TextConfig, transformers.Gemma4ForCausalLM),
 }
 
-LAYER_NORMS = ("cohere", "cohere2", "starcoder2", "phi", "stablelm")
+LAYER_NORMS = ("cohere", "cohere2", "starcoder2", "phi", "stablelm", "nemotron")
 # Kinds that multiply their embeddings or pass nothing else on: `embd` is the first layer's input.
 FROM_THE_FIRST_LAYER = (
     *LAYER_NORMS,
     "ernie4_5",
+    "ernie4_5_moe",
     "exaone4",
     "gemma",
     "glm4",
@@ -630,13 +904,15 @@ FROM_THE_FIRST_LAYER = (
     "smollm3",
 )
 # Their folders' rows rotate pairs (2i, 2i + 1).
-INTERLEAVED = ("cohere", "cohere2", "ernie4_5", "glm4")
+INTERLEAVED = ("cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "glm4")
 
 
 def build(kind, settings, seed):
     settings = dict(settings, vocab_size=VOCAB, bos_token_id=0, eos_token_id=2, use_cache=False)
     if kind not in ("opt", *LAYER_NORMS):
-        settings[{"lfm2": "norm_eps", "nemotron_h": "layer_norm_epsilon"}.get(kind, "rms_norm_eps")] = 1e-5
+        settings[
+            {"lfm2": "norm_eps", "lfm2_moe": "norm_eps", "nemotron_h": "layer_norm_epsilon"}.get(kind, "rms_norm_eps")
+        ] = 1e-5
     if kind == "phi3" or kind in FROM_THE_FIRST_LAYER:  # whose default lies beyond this vocabulary
         settings["pad_token_id"] = 1
     config, model = KINDS[kind]
@@ -644,15 +920,15 @@ def build(kind, settings, seed):
     # has sinks.
     attention = "eager" if kind in ("gemma2", "gpt_oss") else "sdpa"
     model = model._from_config(config(**settings), attn_implementation=attention).eval()
-    if "num_experts_per_tok" in settings:
+    if "num_experts_per_tok" in settings or "moe_k" in settings:
         model.config._experts_implementation = "eager"  # the others compute in float32 only
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if "norm" in name and name.endswith("weight"):
-                # Gemma 2 and 3 store offsets from 1, and so do Qwen3.5 and Qwen3-Next, but for the norm inside their
-                # recurrence.
-                offset = kind in ("gemma2", "gemma3") or (
+                # Gemma 2, 3, Nemotron, Qwen3.5 and Qwen3-Next store offsets from 1, but for the norm inside of the
+                # recurrence of the last two.
+                offset = kind in ("gemma2", "gemma3", "nemotron") or (
                     kind in ("qwen35", "qwen35moe", "qwen3next") and "linear_attn" not in name
                 )
                 p.copy_((0.0 if offset else 1.0) + 0.2 * torch.randn(p.shape, generator=g))
@@ -665,7 +941,7 @@ def build(kind, settings, seed):
             elif kind.startswith("gemma") and "embed_tokens" in name:
                 # Scaled by the square root of the width at the input, unscaled at the output.
                 p.copy_(torch.randn(p.shape, generator=g) / p.shape[1] ** 0.5 * 2)
-            elif "experts" in name:  # a stack of matrices; gpt-oss limits its gates at 7
+            elif "experts" in name and p.dim() == 3:  # a stack of matrices; gpt-oss limits its gates at 7
                 p.copy_((5.0 if kind == "gpt_oss" else 1.0) / p.shape[2] ** 0.5 * torch.randn(p.shape, generator=g))
             elif name.endswith("sinks"):
                 p.copy_(2.0 * torch.randn(p.shape, generator=g))
@@ -675,6 +951,8 @@ def build(kind, settings, seed):
             else:
                 p.copy_(1.0 / p.shape[1] ** 0.5 * torch.randn(p.shape, generator=g))
         for name, b in model.named_buffers():
+            if name.endswith(("e_score_correction_bias", "expert_bias")):
+                b.copy_(0.3 * torch.randn(b.shape, generator=g))
             if name.endswith("layer_scalar"):
                 b.copy_(1.0 + 0.2 * torch.randn(b.shape, generator=g))
     return model
@@ -718,6 +996,7 @@ LFM2 = {
 }
 DELTA = "linear_attn.out_proj"
 RECURRENT = {"qwen3_5_text": DELTA, "qwen3_5_moe_text": DELTA, "qwen3_next": DELTA, "lfm2": "conv.out_proj"}
+RECURRENT["lfm2_moe"] = "conv.out_proj"
 RECURRENT["granitemoehybrid"] = "mamba.out_proj"
 # Of layers that are one part only.
 NEMOTRON_H = {
@@ -730,8 +1009,20 @@ NEMOTRON_H = {
         "attn_out": "mixer",
     },
     "mlp": {"ffn_norm": "norm", "ffn_out": "mixer"},
+    "moe": {"ffn_norm": "norm", "ffn_out": "mixer"},
+}
+# Queries and keys are cut and reordered inside of the module.
+LATENT = {
+    "attn_norm": "input_layernorm",
+    "latent": "self_attn.kv_a_layernorm",
+    "attn_out": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_out": "mlp",
 }
 LAYERS = {
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    "glm4_moe_lite": LATENT,
     "qwen3_5_text": QWEN35,
     "qwen3_5_moe_text": QWEN35,
     "granitemoehybrid": {**LLAMA, "ffn_out": "shared_mlp"},
@@ -745,6 +1036,12 @@ LAYERS = {
     },
     "qwen3_next": QWEN35,
     "lfm2": LFM2,
+    "lfm2_moe": LFM2,
+    "glm4_moe": {**LLAMA, **HEAD_NORMS},
+    "dots1": {**LLAMA, **HEAD_NORMS},
+    "minimax_m2": {**LLAMA, **HEAD_NORMS},
+    "qwen3_vl": {**LLAMA, **HEAD_NORMS},
+    "qwen3_vl_moe": {**LLAMA, **HEAD_NORMS},
     "qwen3": {**LLAMA, **HEAD_NORMS},
     "olmo2": POST_NORMS,
     "olmo3": POST_NORMS,
@@ -834,6 +1131,10 @@ def run(model, tokens, pos):
     elif kind == "gpt_neox":
         keep("embd", base.embed_in)
         last = base.final_layer_norm
+    elif kind.startswith("qwen3_vl"):
+        base = base.language_model
+        keep("embd", base.embed_tokens)
+        last = base.norm
     elif kind == "nemotron_h":
         keep("embd", base.embeddings)
         last = base.norm_f
@@ -845,7 +1146,7 @@ def run(model, tokens, pos):
         last = base.final_layernorm if kind == "phi" else base.norm
     else:
         keep("embd", base.embed_tokens)
-        last = base.embedding_norm if kind == "lfm2" else base.norm
+        last = base.embedding_norm if kind.startswith("lfm2") else base.norm
     for i, layer in enumerate(base.layers):
         names = LAYERS.get(kind, LLAMA)
         if kind in RECURRENT and getattr(layer, "self_attn", None) is None:

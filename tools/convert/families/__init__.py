@@ -5,6 +5,7 @@ A family module defines
   GGUF_ARCH     name of the architecture in GGUF (`general.architecture`)
   HF_NAMES      the `architectures` entries of config.json that it converts
   metadata(source, writer, say)   writes the keys; say(text) prints a remark for the user
+  gguf_arch(source)               optional: the name, where it depends on config.json
   tensors(source)                 yields (GGUF name, float32 array, outermost dimension first)
 and, if it has a vision encoder,
   MMPROJ_ARCH, mmproj_metadata(...), mmproj_tensors(...)   the same for the encoder's own file

@@ -14,9 +14,10 @@ LAYER = llama.without_mlp(qwen3.LAYER)
 def metadata(source, writer, say):
     if source.get("norm_topk_prob", False):
         raise ConvertError("config.json: norm_topk_prob=true has no GGUF form for olmoe")
-    if source.get("clip_qkv"):
-        raise ConvertError("config.json: clip_qkv is not converted for this architecture")
     llama.decoder_metadata(source, writer, say)
+    if source.get("clip_qkv"):
+        writer.add_clamp_kqv(float(source.need("clip_qkv")))
+        say("clip_qkv is in the file; llama.cpp's `olmoe` does not read it")
     experts.write_keys(source, writer, source.need("intermediate_size"))
 
 
