@@ -48,7 +48,8 @@ def metadata(source, writer, say):
     writer.add_context_length(source.need("max_position_embeddings"))
     writer.add_embedding_length(source.need("hidden_size"))
     writer.add_block_count(source.need("num_hidden_layers"))
-    writer.add_feed_forward_length(source.shape("model.layers.0.feed_forward.w1.weight")[0])
+    dense = "model.layers.0.feed_forward.w1.weight"
+    writer.add_feed_forward_length(source.shape(dense)[0] if source.has(dense) else source.need("intermediate_size"))
     writer.add_head_count(source.need("num_attention_heads"))
     writer.add_head_count_kv([n_kv if attends else 0 for attends in kinds(source)])
     writer.add_shortconv_l_cache(source.need("conv_L_cache"))
@@ -58,6 +59,11 @@ def metadata(source, writer, say):
 
 
 def tensors(source):
+    return decoder(source, source.need("num_hidden_layers"))
+
+
+def decoder(source, n_dense):
+    """All but experts, which are in the layers behind the first n_dense."""
     yield "token_embd.weight", source.tensor("model.embed_tokens.weight")
     yield "token_embd_norm.weight", source.tensor("model.embedding_norm.weight")
     if source.get("tie_word_embeddings", True):
@@ -65,6 +71,9 @@ def tensors(source):
     else:
         yield "output.weight", source.tensor("lm_head.weight")
     for i, attends in enumerate(kinds(source)):
-        for hf, name in {**BLOCK, **(ATTENTION if attends else CONVOLUTION)}.items():
+        layer = {**BLOCK, **(ATTENTION if attends else CONVOLUTION)}
+        if i >= n_dense:
+            layer = {hf: name for hf, name in layer.items() if not hf.startswith("feed_forward.")}
+        for hf, name in layer.items():
             array = source.tensor(f"model.layers.{i}.{hf}.weight")
             yield f"blk.{i}.{name}.weight", array[:, 0] if name == "shortconv.conv" else array

@@ -20,7 +20,12 @@ def metadata(source, writer, say):
     experts.write_keys(source, writer, source.need("moe_intermediate_size"))
 
 
+def decoder(source):
+    """All but the experts."""
+    return llama.decoder_tensors(source, LAYER)
+
+
 def tensors(source):
-    yield from llama.decoder_tensors(source, LAYER)
+    yield from decoder(source)
     for i in range(source.need("num_hidden_layers")):
         yield from experts.separate(source, i, "mlp", "gate", ("gate_proj", "up_proj", "down_proj"))
