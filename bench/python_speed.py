@@ -162,6 +162,24 @@ def shares(args, model, ids):
             f"{1e6 * statistics.median(outside):.1f} us a token",
             flush=True,
         )
+    # What an answer takes in the library beside the two calls that `weir bench -n` makes, token by token in turns.
+    with model.session(pot=POT, policy="full") as writes, model.session(pot=POT, policy="full") as reads:
+        for s in (writes, reads):
+            s.read(ids[:8])
+        answer = writes.generate(max_tokens=POT // 2, temperature=0, ignore_end=True)
+        next(answer)
+        lib = weir.session.lib.LIB
+        with (
+            Watch(lib, "weir_session_next") as ours,
+            Watch(lib, "weir_session_append_tokens") as append,
+            Watch(lib, "weir_session_logits") as logits,
+        ):
+            for token in ids[: 40 * args.pairs]:
+                next(answer)
+                reads.read([token])
+                reads.logits()
+        theirs = (append.seconds + logits.seconds) / append.n
+        print(f"an answer's token in the library: {theirs * ours.n / ours.seconds:.3f} of the rate without drawing it")
     for policy, built_in in ((StreamingLlm(), "streaming_llm"), (InfiniPot(), "infinipot")):
         found = []
         with model.session(pot=POT, policy=policy) as s:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+TOKENS_A_TURN = 8  # of read(): other sessions of the model wait so long for theirs
+
+
 class AnswerOptions:
     """How an answer is written, in the C API's struct."""
 
@@ -111,7 +114,7 @@ class Answer(Iterator[str], AsyncIterator[str]):
 
     def read(self) -> str:
         """Writes the answer to its end and returns the whole text."""
-        for _ in self:
+        while self._step(TOKENS_A_TURN) is not None:
             pass
         return self.text
 
@@ -134,24 +137,26 @@ class Answer(Iterator[str], AsyncIterator[str]):
             else:
                 self.end = "stopped"
 
-    def _step(self) -> str | None:
-        """The next piece that is not empty; None after the last."""
+    def _step(self, n_tokens: int = 1) -> str | None:
+        """The next piece that is not empty, of as many tokens or more; None after the last."""
         while self.end is None:
             if not self._begun:
                 self._session._start(self)
             with self._session._call() as pointer:
-                if self.end is not None:  # another thread was faster
-                    return None
-                if self._number <= self._session._stop.stopped:
-                    self._finish(pointer)
-                    self.end = "stopped"
-                    return None
-                piece, more = self._next(pointer)
-                if not more:
-                    self._finish(pointer)
-            if piece:
-                self.text += piece
-                return piece
+                begin = len(self.text)
+                for _ in range(n_tokens):
+                    if self.end is not None:  # also where another thread was faster
+                        break
+                    if self._number <= self._session._stop.stopped:
+                        self._finish(pointer)
+                        self.end = "stopped"
+                        break
+                    piece, more = self._next(pointer)
+                    self.text += piece
+                    if not more:
+                        self._finish(pointer)
+            if len(self.text) > begin:
+                return self.text[begin:]
         return None
 
     def _next(self, pointer: int) -> tuple[str, bool]:
