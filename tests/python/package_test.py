@@ -506,6 +506,7 @@ class PackageTest(unittest.TestCase):
                 thread.join()
             self.assertEqual(dropped, [])
 
+    @unittest.skipIf("san.so" in os.environ.get("LD_PRELOAD", ""), "a sanitizer keeps memory that was given back")
     def test_sessions_leave_nothing(self):
         def round_trip():
             with self.model.session(pot=96, policy=Newest()) as s:
@@ -577,7 +578,7 @@ class PackageTest(unittest.TestCase):
             "try:\n    os.kill(os.getpid(), signal.SIGINT); time.sleep(1)\n"
             "except KeyboardInterrupt:\n    print('as before')\n"
         )
-        out = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, timeout=60)
+        out = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, timeout=240)
         self.assertEqual((out.stdout, out.stderr), ("interrupted True True\nas before\n", ""))
 
     def test_asyncio(self):
