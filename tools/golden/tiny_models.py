@@ -16,6 +16,7 @@ followed by rows * cols little-endian float32 values, row by row. The entries, w
   blk.L.attn_norm .q .k .v      inputs of attention; q, k before RoPE, after bias and head norms, [r, heads * head_dim]
                                 with each head in Hugging Face's order: RoPE pairs element i with i + rotated elements /
                                 2
+  blk.L.latent                  (DeepSeek) [r, rank], in place of q, k and v
   blk.L.attn_out                [r, hidden], after the output projection, before the residual sum
   blk.L.ffn_norm .ffn_out .out  [r, hidden]; out is the residual stream after the block
   blk.L.attn_post_norm .ffn_post_norm   (Gemma) [r, hidden], what is added to the residual stream
