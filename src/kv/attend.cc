@@ -88,6 +88,9 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   out->layout_ = layout;
   out->pot_ = layout.pot();
   for (int32_t layer = 0; layer < layout.n_layers; ++layer) out->pot_layers_.push_back(layout.pot_layer(layer));
+  for (const int32_t layer : out->pot_layers_) {
+    out->shares_.push_back(1.0f / static_cast<float>(std::ranges::count(out->pot_layers_, layer)));
+  }
   out->max_rows_ = max_rows;
   out->max_slots_ = max_slots;
   int64_t rope_bytes =
@@ -336,6 +339,7 @@ ColumnScoresArgs Attender::ScoresOf(int32_t layer, const AttentionArgs& args, co
   scores.out = evidence->latest == nullptr ? out : &evidence->latest;
   // Layers that read the same keys vote together.
   scores.accumulate = (evidence->accumulate || !layout_.stores(layer)) && evidence->latest == nullptr;
+  if (evidence->rows == RowReduce::kSum) scores.weight = shares_[layer];
   scores.scratch = scratch_.data();
   return scores;
 }

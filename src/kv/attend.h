@@ -89,7 +89,7 @@ Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions,
 
 // Statistics to collect from a segment during attention: which of its rows vote, and how they are reduced. They go to
 // the pot's scores, one group per layer (PotShape::granularity kPerLayer) or per KV head (kPerHead). Layers that read
-// the same keys vote together.
+// the same keys vote together: of sums over rows the scores are the mean over these layers, of maxima the largest.
 struct EvidenceCall {
   int64_t row_begin = 0, row_end = 0;  // relative to the segment's first row
   RowReduce rows = RowReduce::kSum;
@@ -189,6 +189,7 @@ class Attender {
   AttentionLayout layout_;
   PotShape pot_;                     // layout_.pot()
   std::vector<int32_t> pot_layers_;  // [n_layers]: layout_.pot_layer()
+  std::vector<float> shares_;        // [n_layers]: 1 / number of layers that read the same keys
   int64_t max_rows_ = 0, max_slots_ = 0;
   RopeTable ropes_[2];  // of ordinary layers; of window layers if they have their own
   Reservation rope_bytes_;

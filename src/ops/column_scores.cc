@@ -75,7 +75,7 @@ std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>
 
 void Write(const ColumnScoresArgs& args, const std::vector<double>& scores, int64_t n_heads, float* out) {
   for (size_t slot = 0; slot < scores.size(); ++slot) {
-    double score = args.heads == HeadReduce::kMean ? scores[slot] / n_heads : scores[slot];
+    double score = args.weight * (args.heads == HeadReduce::kMean ? scores[slot] / n_heads : scores[slot]);
     if (args.accumulate) score = args.rows == RowReduce::kSum ? score + out[slot] : std::max<double>(score, out[slot]);
     out[slot] = static_cast<float>(score);
   }

@@ -33,6 +33,7 @@ struct ColumnScoresArgs {
   // n_slots). Slots that a row cannot see get nothing from it.
   float* const* out = nullptr;
   bool accumulate = false;  // kSum: add to the contents of out; kMax: keep the larger
+  float weight = 1;         // of this call's scores, before that
   void* scratch = nullptr;  // Backend::ColumnScoresScratchBytes(shape) bytes, 64-byte aligned
 };
 

@@ -165,6 +165,10 @@ TEST(ColumnScores, Accumulates) {
   args.out = sum.out;
   ref::ColumnScores(args);
   for (int32_t s = 0; s < 50; ++s) EXPECT_NEAR(sum.head0[s], plain.head0[s] + 0.25f, 1e-6);
+  args.weight = 0.5f;
+  ref::ColumnScores(args);
+  for (int32_t s = 0; s < 50; ++s) EXPECT_NEAR(sum.head0[s], 1.5f * plain.head0[s] + 0.25f, 1e-6);
+  args.weight = 1;
   args.rows = RowReduce::kMax;
   args.out = high.out;
   ref::ColumnScores(args);

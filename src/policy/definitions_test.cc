@@ -107,6 +107,10 @@ TEST(InfMllm, TheOldestSlotMustBeatItsPenalty) {
     std::fill(pot.scores.begin(), pot.scores.end(), 0.125f);
     pot.scores[0] = threshold + above;
     EXPECT_EQ(Select("inf_mllm:recent=8,b=0.5", pot, 20).front() == 0, above > 0) << above;
+    // The same where the model's sinks take half of every row.
+    for (float& score : pot.scores) score /= 2;
+    pot.view.row_attention = 0.5f;
+    EXPECT_EQ(Select("inf_mllm:recent=8,b=0.5", pot, 20).front() == 0, above > 0) << above;
   }
 }
 

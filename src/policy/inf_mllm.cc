@@ -31,6 +31,7 @@
 //   token.
 // - per_kv_head=on takes the mean over the query heads of each KV head, and a keep-set for each.
 // - A budget below l halves it instead of being an error.
+// - Where a model has attention sinks, S is the attention among the slots, so that b keeps its meaning.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -114,7 +115,7 @@ class InfMllm : public Policy {
     const int32_t n_candidates = std::max(0, picker_.n_slots() - recent);
     mean_.resize(view.slots.size());
     biased_.resize(view.slots.size());
-    const float n_rows = static_cast<float>(std::max(1, view.n_rows));
+    const float n_rows = static_cast<float>(std::max(1, view.n_rows)) * view.row_attention;
     for (int32_t j = 0; j < n_candidates; ++j) mean_[j] = view.scores[j] / n_rows;
     Penalise(n_candidates, found_ ? Found(n_candidates) : b_);
     picker_.TakeBest({biased_, {}}, n_candidates, n_keep);

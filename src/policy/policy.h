@@ -62,9 +62,12 @@ struct SlotView {
   std::span<const float> novelty;   // Evidence::recent_frames: of visual tokens before the recent frames, else 0
   std::span<const float> visual;    // Evidence::visual_vector, once the stream has contained a picture
   int32_t n_rows = 0;               // rows of queries in `scores` since they were last reset (the divisor of a mean)
-  int32_t n_unscored = 0;           // newest slots, read after `scores` were collected: their scores are 0
-  int64_t n_seen_visual = 0;        // visual tokens of the stream so far, kept or not
-  int64_t n_seen = 0;               // tokens of the stream so far: n_seen - seq queries could see a slot
+  // Of a row's attention, what these slots have on average, where `scores` are sums over rows and means over heads of a
+  // model with attention sinks, which take the rest; otherwise 1.
+  float row_attention = 1;
+  int32_t n_unscored = 0;     // newest slots, read after `scores` were collected: their scores are 0
+  int64_t n_seen_visual = 0;  // visual tokens of the stream so far, kept or not
+  int64_t n_seen = 0;         // tokens of the stream so far: n_seen - seq queries could see a slot
 };
 
 // One object per session. Its answers depend only on the view and its options: all state that a stream leaves is in the

@@ -13,7 +13,8 @@
 //      most;
 //   3. attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle`
 //      times as much as an average slot gets (1/n of n slots), pooled likewise (SnapKV 4), less a penalty that grows
-//      with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most;
+//      with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most. What a model's attention sinks take
+//      is no slot's: attention is what slots have of the rest;
 //   4. after the first picture of a stream: the newest, up to `recent` of |C|, and of every older picture or frame the
 //      `frame_rows` visual tokens whose keys are least like the rest of the pot's (KeyDiff), newest pictures first. A
 //      few rows of many pictures answer more questions about the past than all rows of a few (docs/results/video.md);
@@ -162,7 +163,7 @@ class WeirPolicy : public Policy {
     }
     if (!view.scores.empty()) {
       Pool(view.scores, kernel_, Pooling::kAvg, pooled_.data());
-      const float n_rows = static_cast<float>(std::max(1, view.n_rows));
+      const float n_rows = static_cast<float>(std::max(1, view.n_rows)) * view.row_attention;
       for (int32_t j = 0; j < n; ++j) {
         pooled_[j] = pooled_[j] / n_rows - b_ * static_cast<float>(n - 1 - j) / static_cast<float>(n);
       }

@@ -174,6 +174,20 @@ TEST(Weir, ASaddleIsAboveItsBarAndThePenaltyOfItsAge) {
   }
 }
 
+// Sinks of the model that take three quarters of every row change nothing.
+TEST(Weir, ASaddleIsOneAmongTheSlots) {
+  for (const float above : {-0x1p-10f, 0x1p-10f}) {
+    Pot pot(64);
+    std::fill(pot.scores.begin(), pot.scores.end(), 0.0f);
+    pot.scores[20] = 0.25f * (8.0f / 64 + 0.5f * 43 / 64 + above);
+    SlotView view = pot.View();
+    view.row_attention = 0.25f;
+    KeepSet keep;
+    Make("kernel=1,saddle=8,b=0.5")->Select(view, 16, &keep);
+    EXPECT_EQ(Keeps(keep, 20), above > 0) << above;
+  }
+}
+
 TEST(Weir, ASpanCountsNotALoneToken) {
   // Five neighbours at 6 are a sentence; one token at 10 among ordinary ones is a typo.
   Pot pot(100);

@@ -23,6 +23,7 @@ namespace {
 struct Shown {
   int32_t n_rows = 0;
   std::vector<std::vector<float>> scores;  // of every group
+  std::vector<float> row_attention;
 };
 Shown shown;
 Granularity granularity;
@@ -173,6 +174,7 @@ class AtPromptEnd : public Policy {
     if (view.group == 0) shown = Shown();
     shown.n_rows = view.n_rows;
     shown.scores.emplace_back(view.scores.begin(), view.scores.end());
+    shown.row_attention.push_back(view.row_attention);
     keep->resize(static_cast<size_t>(n_keep));
     std::iota(keep->begin(), keep->end(), static_cast<int32_t>(view.slots.size()) - n_keep);
   }
@@ -257,6 +259,48 @@ TEST(PromptEnd, VotesAreThoseOfItsLastRows) {
     const int32_t n_rows = after(chunk_rows, 20, {25}).n_rows;
     EXPECT_GE(n_rows, 6);
     EXPECT_LE(n_rows, 12);
+  }
+}
+
+// Over the slots a row's attention is 1, also where layers that read the same keys vote together, but for what a
+// model's sinks take: then a policy is told what is left.
+TEST(PromptEnd, ARowsAttentionIsOneLessWhatSinksTake) {
+  const PolicyInfo info = {"at_prompt_end", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new AtPromptEnd);
+                           }};
+  for (const std::string name : {"gemma4", "gpt_oss"}) {
+    SCOPED_TRACE(name);
+    Ledger ledger;
+    const std::unique_ptr<Backend> backend = MakeCpuBackend(2);
+    auto file = std::move(GgufFile::Open(testing::GoldenDir() + name + ".gguf")).value();
+    const std::unique_ptr<Model> model = std::move(LoadModel(*file, *backend, ledger)).value();
+    const AttentionLayout& layout = model->config().attention;
+    int n_borrowing = 0;
+    for (int32_t layer = 0; layer < layout.n_layers; ++layer) n_borrowing += !layout.stores(layer);
+    EXPECT_EQ(n_borrowing > 0, name == "gemma4");
+    EXPECT_EQ(layout.sinks.empty(), name == "gemma4");
+    SessionOptions options;
+    options.policy.info = &info;
+    options.pot_slots = 64;
+    auto session = std::move(Session::Make(*model, *backend, options)).value();
+    Rng rng(9);
+    std::vector<int32_t> tokens(25);
+    for (int32_t& id : tokens) {
+      id = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model->config().n_vocab)));
+    }
+    Session::AppendOptions prompt;
+    prompt.end_of_prompt = true;
+    ASSERT_TRUE(session->Append(tokens, prompt).ok());
+    ASSERT_FALSE(shown.scores.empty());
+    for (size_t group = 0; group < shown.scores.size(); ++group) {
+      const double of_row = std::accumulate(shown.scores[group].begin(), shown.scores[group].end(), 0.0) / shown.n_rows;
+      EXPECT_NEAR(shown.row_attention[group], of_row, 1e-4);
+      if (name == "gemma4") {
+        EXPECT_EQ(shown.row_attention[group], 1);
+      } else {
+        EXPECT_LT(of_row, 0.99);
+      }
+    }
   }
 }
 

@@ -206,6 +206,7 @@ TEST_P(AttentionTest, ColumnScores) {
           host.heads = heads;
           host.all_heads = all_heads;
           host.accumulate = fused;
+          host.weight = max_rows ? 1.0f : 0.5f;
           ColumnScoresArgs device = host;
           device.attention = b->device;
           device.attention.segments = {&b->device_segments.back(), 1};

@@ -134,8 +134,9 @@ class Call {
 }  // namespace
 
 void WriteScores(const ColumnScoresArgs& args, const float* scores, float factor, int64_t n, float* out) {
+  const float weight = args.weight * factor;
   for (int64_t s = 0; s < n; ++s) {
-    const float score = scores[s] * factor;
+    const float score = scores[s] * weight;
     if (!args.accumulate) {
       out[s] = score;
     } else {

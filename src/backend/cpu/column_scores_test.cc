@@ -54,6 +54,7 @@ TEST(CpuColumnScores, EveryReduction) {
             shape.heads = heads;
             shape.all_heads = all_heads;
             shape.accumulate = accumulate;
+            shape.weight = n_rows == 1 ? 0.25f : 1.0f;
             Check(shape, seed++);
             if (HasFailure()) return;
           }
@@ -129,6 +130,7 @@ TEST(CpuColumnScores, RandomShapes) {
     shape.heads = static_cast<HeadReduce>(pick(0, 2));
     shape.all_heads = pick(0, 2) == 0;
     shape.accumulate = pick(0, 1);
+    shape.weight = i % 2 == 0 ? 1.0f : 0.5f;
     shape.n_slots.clear();
     for (int64_t h = 0; h < shape.n_kv_heads; ++h) {
       const int64_t n = shape.n_rows + (pick(0, 1) ? pick(0, 10) : pick(0, 700));

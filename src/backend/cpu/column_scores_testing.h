@@ -34,7 +34,7 @@ struct Shape {
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
   bool all_heads = false, accumulate = false, bf16 = false;
-  float q_size = 1, softcap = 0;
+  float q_size = 1, softcap = 0, weight = 1;
   bool sinks = false;
   int32_t window = 0;  // most slots that a row sees; 0: all of them
 
@@ -45,7 +45,8 @@ struct Shape {
                     std::to_string(row_end) + " of " + std::to_string(n_rows) + " reduce " +
                     std::to_string(static_cast<int>(rows)) + std::to_string(static_cast<int>(heads)) + " window " +
                     std::to_string(window) + " cap " + std::to_string(softcap) + (all_heads ? " all" : "") +
-                    (accumulate ? " accumulate" : "") + (sinks ? " sinks" : "") + (bf16 ? " bf16" : "") + " slots";
+                    (accumulate ? " accumulate" : "") + " weight " + std::to_string(weight) + (sinks ? " sinks" : "") +
+                    (bf16 ? " bf16" : "") + " slots";
     for (int32_t n : n_slots) s += " " + std::to_string(n);
     return s;
   }
@@ -189,6 +190,7 @@ class Call {
     args.heads = shape_.heads;
     args.all_heads = shape_.all_heads;
     args.accumulate = shape_.accumulate;
+    args.weight = shape_.weight;
     args.out = ptrs.data();
     return args;
   }

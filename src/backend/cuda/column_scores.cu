@@ -10,6 +10,7 @@ struct ScoreCall {
   RowReduce rows;
   HeadReduce heads;
   bool accumulate;
+  float weight;
   int64_t max_slots;       // row length of `apart`
   float* apart = nullptr;  // [n_kv_heads, max_slots]: one KV head's sums, to be combined; nullptr: they go to `out`
 };
@@ -21,6 +22,7 @@ WEIR_DEVICE float Reduce(bool max, float a, float b) { return max ? fmaxf(a, b) 
 
 WEIR_DEVICE void Write(const ScoreCall& call, float value, int n_heads, float* out) {
   if (call.heads == HeadReduce::kMean) value = value / static_cast<float>(n_heads);
+  value = value * call.weight;
   if (call.accumulate) value = Reduce(call.rows == RowReduce::kMax, value, *out);
   *out = value;
 }
@@ -98,7 +100,8 @@ void Score(Device& device, const ColumnScoresArgs& args, const AttentionScratch&
   call.row_end = static_cast<int32_t>(args.row_end);
   int64_t most = 0;
   for (int64_t kv = 0; kv < attention.n_kv_heads; ++kv) most = segment.n_slots[kv] > most ? segment.n_slots[kv] : most;
-  ScoreCall score = {args.rows, args.heads, args.accumulate, most, args.all_heads ? scratch.heads : nullptr};
+  ScoreCall score = {args.rows,   args.heads, args.accumulate,
+                     args.weight, most,       args.all_heads ? scratch.heads : nullptr};
   for (int64_t kv = 0; kv < attention.n_kv_heads; kv += kHeadsALaunch) {
     const int64_t left = attention.n_kv_heads - kv, n = left < kHeadsALaunch ? left : kHeadsALaunch;
     call.kv_begin = static_cast<int32_t>(kv);

@@ -29,7 +29,10 @@ class AttentionEvidence : public EvidenceKind {
     if (Votes(core, chunk, *item)) item->evidence = &call_;
   }
 
-  void Show(const SessionCore& core, SlotView* view) const override { view->scores = core.pot->scores(view->group); }
+  void Show(const SessionCore& core, SlotView* view) const override {
+    view->scores = core.pot->scores(view->group);
+    view->row_attention = RowAttention(core, *view);
+  }
 
   int64_t MostRewound(int64_t n_call) const override {
     // The sum over all rows cannot be undone. Closer to the prompt's end, the chunk that ends there would vote.

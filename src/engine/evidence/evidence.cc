@@ -5,6 +5,15 @@
 
 namespace weir {
 
+float RowAttention(const SessionCore& core, const SlotView& view) {
+  const Evidence& declared = core.needs.evidence;
+  const bool means = declared.row_reduce == RowReduce::kSum && declared.head_reduce == HeadReduce::kMean;
+  if (core.model->config().attention.sinks.empty() || !means || view.n_rows == 0) return 1;
+  double sum = 0;
+  for (const float score : view.scores) sum += score;
+  return sum > 0 ? static_cast<float>(sum / view.n_rows) : 1;
+}
+
 EvidenceSet::EvidenceSet(const PolicyNeeds& needs, const SessionOptions& options) {
   for (const EvidenceInfo* info : AllEvidenceInfos()) {
     std::unique_ptr<EvidenceKind> kind = info->make(needs, options);

@@ -75,6 +75,9 @@ struct EvidenceInfo {
   std::unique_ptr<EvidenceKind> (*make)(const PolicyNeeds& needs, const SessionOptions& options);
 };
 
+// SlotView::row_attention of a view that has scores and n_rows.
+float RowAttention(const SessionCore& core, const SlotView& view);
+
 // Every kind of the folder, sorted by name. (Generated.)
 std::span<const EvidenceInfo* const> AllEvidenceInfos();
 

@@ -54,7 +54,10 @@ class ProbeEvidence : public EvidenceKind {
     return Status();
   }
 
-  void Show(const SessionCore& core, SlotView* view) const override { view->scores = core.pot->scores(view->group); }
+  void Show(const SessionCore& core, SlotView* view) const override {
+    view->scores = core.pot->scores(view->group);
+    view->row_attention = RowAttention(core, *view);
+  }
 
  private:
   const int32_t question_rows_, n_slots_;
